@@ -1,0 +1,97 @@
+package instance
+
+import (
+	"fmt"
+	"time"
+)
+
+// Topology is the size of a lab: which machines it pretends to have and which storage daemons run on them.
+type Topology struct {
+	Zones        int `json:"zones"`
+	NodesPerZone int `json:"nodesPerZone"`
+	OSDsPerNode  int `json:"osdsPerNode"`
+	Mons         int `json:"mons"`
+	// DownOut is how long Ceph waits before it marks a down OSD out and moves its data (mon_osd_down_out_interval).
+	DownOut time.Duration `json:"downOut"`
+}
+
+// DefaultTopology is the smallest cluster on which every rule of lockkeeper shows: three failure domains, so that
+// min_size 2 survives the loss of one, and two nodes in each, so that a zone is more than a node.
+func DefaultTopology() Topology {
+	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute}
+}
+
+// Node is one machine of the lab.
+type Node struct {
+	Name string `json:"name"`
+	Zone string `json:"zone"`
+}
+
+// OSD is one object storage daemon and the node that holds its disk.
+type OSD struct {
+	ID   int
+	Node string
+	Zone string
+}
+
+// Validate says which size cannot be built, and what can.
+func (t Topology) Validate() error {
+	for _, c := range []struct {
+		flag     string
+		n        int
+		min, max int
+	}{
+		{"--zones", t.Zones, 1, 26},
+		{"--nodes-per-zone", t.NodesPerZone, 1, 100},
+		{"--osds-per-node", t.OSDsPerNode, 1, 50},
+		{"--mons", t.Mons, 1, maxMons},
+	} {
+		if c.n < c.min || c.n > c.max {
+			return fmt.Errorf("%s %d: allowed are %d to %d", c.flag, c.n, c.min, c.max)
+		}
+	}
+	if t.Mons > t.Zones*t.NodesPerZone {
+		return fmt.Errorf("--mons %d: there are only %d nodes, and two mons never share one", t.Mons, t.Zones*t.NodesPerZone)
+	}
+	if t.DownOut < 0 {
+		return fmt.Errorf("--down-out %s: must not be negative (0 means never)", t.DownOut)
+	}
+	return nil
+}
+
+// Nodes lists the nodes, dealt round robin over the zones, so that the first nodes (which get the mons) are in different ones.
+func (t Topology) Nodes() []Node {
+	nodes := make([]Node, 0, t.Zones*t.NodesPerZone)
+	for i := range cap(nodes) {
+		nodes = append(nodes, Node{Name: "node-" + letters(i), Zone: zoneName(i % t.Zones)})
+	}
+	return nodes
+}
+
+// OSDs lists the OSDs in the order of their nodes: with two a node, osd.0 and osd.1 are on node-a.
+func (t Topology) OSDs() []OSD {
+	var osds []OSD
+	for _, n := range t.Nodes() {
+		for range t.OSDsPerNode {
+			osds = append(osds, OSD{ID: len(osds), Node: n.Name, Zone: n.Zone})
+		}
+	}
+	return osds
+}
+
+// zoneName gives zone-x, zone-y, zone-z, and then zone-4, zone-5, …
+func zoneName(i int) string {
+	if i < 3 {
+		return "zone-" + string(rune('x'+i))
+	}
+	return fmt.Sprintf("zone-%d", i+1)
+}
+
+// letters numbers as spreadsheets do: a … z, aa, ab, …
+func letters(i int) string {
+	s := ""
+	for i++; i > 0; i = (i - 1) / 26 {
+		s = string(rune('a'+(i-1)%26)) + s
+	}
+	return s
+}
