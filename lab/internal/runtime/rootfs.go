@@ -1,0 +1,201 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
+)
+
+// Mount is a file or folder of the machine and where a container sees it.
+type Mount struct {
+	Source   string
+	Target   string
+	ReadOnly bool
+}
+
+// enterRoot makes this thread, and all it starts, see the machine's files with the mounts on top. Nothing is created
+// outside of the calling thread's mount namespace.
+func enterRoot(staging string, mounts []Mount) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	r := rootfs{dir: staging}
+	if err := r.mirror("/"); err != nil {
+		return fmt.Errorf("root filesystem: %w", err)
+	}
+	// Parents first, so that a volume may be mounted inside another one.
+	mounts = slices.Clone(mounts)
+	slices.SortStableFunc(mounts, func(a, b Mount) int { return len(filepath.Clean(a.Target)) - len(filepath.Clean(b.Target)) })
+	for _, m := range mounts {
+		if err := r.mount(m); err != nil {
+			return fmt.Errorf("mount %s at %s: %w", m.Source, m.Target, err)
+		}
+	}
+	return pivot(staging)
+}
+
+// rootfs is a root filesystem under construction. It starts as an empty tmpfs with every entry of the machine's root bound
+// into it. A folder of the machine that lacks a mount point is replaced in the same way: by a tmpfs with the same entries,
+// in which the mount point can be made.
+type rootfs struct {
+	dir     string
+	own     []string // folders that we made: by mirror, or inside one of those
+	volumes []string // where a volume is mounted
+}
+
+// mirror replaces a folder of the machine by a tmpfs with the same entries.
+func (r *rootfs) mirror(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	here := filepath.Join(r.dir, path)
+	if err := unix.Mount("tmpfs", here, "tmpfs", 0, fmt.Sprintf("mode=%o", st.Mode().Perm())); err != nil {
+		return fmt.Errorf("tmpfs for %s: %w", path, err)
+	}
+	// Without this, binding the folder in which we build would bind what we build.
+	if err := unix.Mount("", here, "", unix.MS_UNBINDABLE, ""); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := bindEntry(filepath.Join(path, e.Name()), filepath.Join(here, e.Name()), e.Type()); err != nil {
+			return err
+		}
+	}
+	r.own = append(r.own, path)
+	return nil
+}
+
+func bindEntry(source, target string, mode fs.FileMode) error {
+	if mode&fs.ModeSymlink != 0 {
+		to, err := os.Readlink(source)
+		if err != nil {
+			return ignoreNotExist(err)
+		}
+		return os.Symlink(to, target)
+	}
+	if err := makeMountPoint(target, mode.IsDir()); err != nil {
+		return err
+	}
+	return ignoreNotExist(bind(source, target)) // it may have gone since we listed it
+}
+
+func (r *rootfs) mount(m Mount) error {
+	st, err := os.Stat(m.Source)
+	if err != nil {
+		return err
+	}
+	// Symbolic links in the target lead to places in the container, not on the machine.
+	here, err := securejoin.SecureJoin(r.dir, m.Target)
+	if err != nil {
+		return err
+	}
+	target := "/" + strings.TrimPrefix(strings.TrimPrefix(here, r.dir), "/")
+	if target == "/" {
+		return errors.New("cannot mount over the root folder")
+	}
+	if err := r.provide(target, st.IsDir()); err != nil {
+		return err
+	}
+	if err := bind(m.Source, here); err != nil {
+		return err
+	}
+	r.volumes = append(r.volumes, target)
+	if m.ReadOnly {
+		return remountReadOnly(here)
+	}
+	return nil
+}
+
+// provide makes sure that a mount point exists.
+func (r *rootfs) provide(target string, dir bool) error {
+	here := filepath.Join(r.dir, target)
+	if _, err := os.Lstat(here); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(target)
+	for {
+		if _, err := os.Lstat(filepath.Join(r.dir, parent)); err == nil {
+			break
+		}
+		parent = filepath.Dir(parent)
+	}
+	if !r.writable(parent) {
+		if err := r.mirror(parent); err != nil {
+			return err
+		}
+	}
+	for dir := filepath.Dir(target); dir != parent; dir = filepath.Dir(dir) {
+		r.own = append(r.own, dir)
+	}
+	if err := os.MkdirAll(filepath.Dir(here), 0o755); err != nil {
+		return err
+	}
+	return makeMountPoint(here, dir)
+}
+
+// writable tells whether something may be created in a folder: not in one of the machine's, but in ours, and in a pod's
+// volume, where container runtimes create missing mount points too.
+func (r *rootfs) writable(path string) bool {
+	inVolume := func(volume string) bool { return path == volume || strings.HasPrefix(path, volume+"/") }
+	return slices.Contains(r.own, path) || slices.ContainsFunc(r.volumes, inVolume)
+}
+
+func makeMountPoint(path string, dir bool) error {
+	if dir {
+		return os.Mkdir(path, 0o755)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// bind is always recursive: a user namespace may not show what lies below the machine's mounts.
+func bind(source, target string) error {
+	return unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+// remountReadOnly keeps the flags of the mount: in a user namespace they are locked.
+func remountReadOnly(target string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(target, &st); err != nil {
+		return err
+	}
+	kept := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME)
+	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|kept, "")
+}
+
+// pivot makes dir the root and lets go of the old one.
+func pivot(dir string) error {
+	if err := unix.Chdir(dir); err != nil {
+		return err
+	}
+	// The old root is stacked on the new one, and is what "." finds first.
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot_root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("detach the old root: %w", err)
+	}
+	return unix.Chdir("/")
+}
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package runtime
+
+import (
+	"bytes"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain runs the tests in namespaces of their own, as the supervisor does.
+func TestMain(m *testing.M) {
+	if os.Getpid() == 1 {
+		if err := Isolated(); err != nil {
+			log.Fatal(err)
+		}
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := StartIsolated(cmd); err != nil {
+		log.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		os.Exit(1)
+	}
+}
+
+func sandboxed(t *testing.T, mounts []Mount, script string) string {
+	t.Helper()
+	s, err := NewSandbox(t.TempDir(), "box", mounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var out bytes.Buffer
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := s.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%s: %v", script, err)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func TestSandboxShowsVolumesWhereTheMachineHasNothing(t *testing.T) {
+	volume := t.TempDir()
+	if err := os.WriteFile(filepath.Join(volume, "f"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"/etc/lab-test-mount", "/lab-test-mount/deep/er", "/var/run/lab/test", "/usr/share/lab-test/x"} {
+		t.Run(target, func(t *testing.T) {
+			mounts := []Mount{{Source: volume, Target: target}, {Source: filepath.Join(volume, "f"), Target: target + "-file"}}
+			script := "cat " + target + "/f " + target + "-file; test -e /etc/passwd && test -d /proc/self && hostname"
+			if got := sandboxed(t, mounts, script); got != "hellohellobox" {
+				t.Errorf("got %q", got)
+			}
+			if _, err := os.Lstat(target); err == nil {
+				t.Errorf("%s was left on the machine", target)
+			}
+		})
+	}
+}
+
+func TestSandboxNestsAndProtects(t *testing.T) {
+	outer, inner := t.TempDir(), t.TempDir()
+	mounts := []Mount{{Source: inner, Target: "/lab-outer/inner", ReadOnly: true}, {Source: outer, Target: "/lab-outer"}}
+	got := sandboxed(t, mounts, "echo x > /lab-outer/f; (echo y > /lab-outer/inner/f) 2>&1 | grep -c 'Read-only'")
+	if got != "1" {
+		t.Errorf("got %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(outer, "f")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKillFindsProcessesThatLeftTheirSession(t *testing.T) {
+	s, err := NewSandbox(t.TempDir(), "box", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cmd := exec.Command("sh", "-c", "setsid sleep 600 & setsid sleep 600 & wait")
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	if err := s.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if len(s.Processes()) == 3 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n := len(s.Processes()); n != 3 {
+		t.Errorf("%d processes, want 3", n)
+	}
+	s.Kill()
+	_ = cmd.Wait()
+	if left := s.Processes(); len(left) != 0 {
+		t.Errorf("still there: %v", left)
+	}
+}
