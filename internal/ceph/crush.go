@@ -1,0 +1,57 @@
+package ceph
+
+import "context"
+
+// CrushMap is the answer to "osd crush dump": the tree of hosts, zones and so on, and the rules that place data on it.
+type CrushMap struct {
+	Devices []CrushDevice `json:"devices"`
+	Types   []CrushType   `json:"types"`
+	Buckets []CrushBucket `json:"buckets"`
+	Rules   []CrushRule   `json:"rules"`
+}
+
+// CrushDevice is a leaf of the tree: an OSD, with its number as id.
+type CrushDevice struct {
+	ID int `json:"id"`
+}
+
+// CrushType is a level of the tree. Ids grow with the size of what the type stands for: osd 0, host 1, …, root 11.
+type CrushType struct {
+	ID   int    `json:"type_id"`
+	Name string `json:"name"`
+}
+
+// CrushBucket is an inner node of the tree; its id is negative. A name with "~" ("node-a~ssd") is the shadow of the bucket
+// before the "~", with the devices of one class alone.
+type CrushBucket struct {
+	ID     int    `json:"id"`
+	Name   string `json:"name"`
+	TypeID int    `json:"type_id"`
+	Items  []struct {
+		ID int `json:"id"`
+	} `json:"items"`
+}
+
+// CrushRule says how to find places for the copies of a placement group.
+type CrushRule struct {
+	ID    int         `json:"rule_id"`
+	Name  string      `json:"rule_name"`
+	Steps []CrushStep `json:"steps"`
+}
+
+// CrushStep is one step of a rule: take a bucket, choose Num buckets of a Type below, emit what was chosen.
+type CrushStep struct {
+	Op   string `json:"op"`   // take, choose_firstn, chooseleaf_indep, emit, set_chooseleaf_tries, …
+	Item int    `json:"item"` // of take: a bucket's id
+	Num  int    `json:"num"`  // of choose…: 0 means as many as the pool wants, −n that many less n
+	Type string `json:"type"` // of choose…: the name of a CrushType
+}
+
+// CrushDump asks the monitors for the CRUSH map. It takes a quorum to answer.
+func (c Client) CrushDump(ctx context.Context) (*CrushMap, error) {
+	m := &CrushMap{}
+	if err := c.run(ctx, crushDumpCommand(), m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

@@ -1,0 +1,112 @@
+package ceph
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// OSDMap is the answer to "osd dump": the OSDs, the pools and the flags, as of one epoch.
+type OSDMap struct {
+	Epoch        int64    `json:"epoch"`
+	FSID         string   `json:"fsid"`
+	CrushVersion int64    `json:"crush_version"`
+	Flags        []string `json:"flags_set"`
+	Pools        []Pool   `json:"pools"`
+	OSDs         []OSD    `json:"osds"`
+	// CrushNodeFlags are the flags of "osd set-group" by the name of the CRUSH node: {"node-a": ["noout"]}.
+	CrushNodeFlags map[string][]string `json:"crush_node_flags"`
+}
+
+// Pool is what decides how many failures a pool bears. Sizes count copies, or shards for erasure coding.
+type Pool struct {
+	ID      int    `json:"pool"`
+	Name    string `json:"pool_name"`
+	Size    int    `json:"size"`
+	MinSize int    `json:"min_size"`
+	Rule    int    `json:"crush_rule"`
+	PGNum   int    `json:"pg_num"`
+}
+
+// OSD is one OSD of the map. Its epochs are those of the map; 0: never.
+type OSD struct {
+	ID     int      `json:"osd"`
+	Up     flag     `json:"up"`
+	In     flag     `json:"in"`
+	Weight float64  `json:"weight"`  // 0 (out) to 1
+	UpFrom int64    `json:"up_from"` // when it last went up
+	DownAt int64    `json:"down_at"` // when it last went down
+	State  []string `json:"state"`   // exists, up, new, destroyed, …
+}
+
+// Name is the OSD's name in Ceph: "osd.3".
+func (o OSD) Name() string { return OSDName(o.ID) }
+
+// OSDName is the name of an OSD in Ceph: "osd.3".
+func OSDName(id int) string { return fmt.Sprintf("osd.%d", id) }
+
+// Is tells whether the OSD is in a state: "exists", "new", "destroyed".
+func (o OSD) Is(state string) bool { return slices.Contains(o.State, state) }
+
+// Serving tells whether the OSD is expected to serve: it exists, was up at least once, and its disk was not given up
+// for replacement.
+func (o OSD) Serving() bool {
+	return o.Is("exists") && !o.Is("destroyed") && (bool(o.Up) || o.UpFrom > 0)
+}
+
+// ChangeEpoch is the epoch at which an OSD last went up or down, 0 when none ever did.
+//
+// Marking OSDs in or out leaves no epoch in the map, so two maps with the same ChangeEpoch may still place data
+// differently. Who must notice that compares them: see pghealth.
+func (m *OSDMap) ChangeEpoch() int64 {
+	var newest int64
+	for i := range m.OSDs {
+		newest = max(newest, m.OSDs[i].UpFrom, m.OSDs[i].DownAt)
+	}
+	return newest
+}
+
+// Noout lists, sorted, the names of the CRUSH nodes that carry a noout flag of their own.
+func (m *OSDMap) Noout() []string {
+	var names []string
+	for name, flags := range m.CrushNodeFlags {
+		if slices.Contains(flags, "noout") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// flag is a truth that Ceph writes as 0 or 1.
+type flag bool
+
+func (f *flag) UnmarshalJSON(text []byte) error {
+	switch string(text) {
+	case "0", "false":
+		*f = false
+	case "1", "true":
+		*f = true
+	default:
+		return fmt.Errorf("%s is neither 0 nor 1", text)
+	}
+	return nil
+}
+
+// OSDDump asks the monitors for the OSD map. It takes a quorum to answer. About 2 kB of JSON for each OSD.
+func (c Client) OSDDump(ctx context.Context) (*OSDMap, error) {
+	m := &OSDMap{}
+	if err := c.run(ctx, osdDumpCommand(), m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// OSDEpoch asks the monitors for the epoch of the OSD map alone. As with OSDDump, it takes a quorum to answer.
+func (c Client) OSDEpoch(ctx context.Context) (int64, error) {
+	var stat struct {
+		Epoch int64 `json:"epoch"`
+	}
+	err := c.run(ctx, osdStatCommand(), &stat)
+	return stat.Epoch, err
+}

@@ -1,0 +1,114 @@
+package ceph
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Reading is one look at the cluster. It counts as a whole or not at all.
+type Reading struct {
+	// Unavailable says why the reading does not count; then nothing else is set.
+	Unavailable string
+	Status      Status
+	Quorum      QuorumStatus
+	// Map and Crush belong together. They are shared with later readings: look, do not touch.
+	Map   *OSDMap
+	Crush *CrushMap
+}
+
+// Reader takes readings. It keeps the last OSD map and CRUSH map, which are megabytes in a big cluster, and fetches them
+// again only after their epochs moved on. It is safe for concurrent use.
+type Reader struct {
+	client Client
+
+	mu    sync.Mutex // guards what follows
+	last  *OSDMap
+	crush *CrushMap
+	// crushVersion is OSDMap.CrushVersion of crush.
+	crushVersion int64
+}
+
+// NewReader makes a Reader that has not read anything.
+func NewReader(client Client) *Reader { return &Reader{client: client} }
+
+// Read takes a reading. An unavailable cluster (no quorum, no answer in time) is a reading with a reason; an error is an
+// answer that makes no sense, a right that the user lacks, or a context that ended.
+//
+// A monitor that lost its quorum answers "status" from memory for as long as it lives. So what it says counts only when
+// (a) the OSD map answered, which takes a valid lease from the quorum, after the status was read, (b) the quorum is a
+// majority of the monmap, and (c) status was given in that same quorum, with no election in between.
+func (r *Reader) Read(ctx context.Context) (Reading, error) {
+	reading, err := r.read(ctx)
+	if err != nil && ctx.Err() == nil && IsTimeout(err) {
+		return Reading{Unavailable: fmt.Sprintf("no quorum answers: %v", err)}, nil
+	}
+	return reading, err
+}
+
+func (r *Reader) read(ctx context.Context) (Reading, error) {
+	status, err := r.client.Status(ctx)
+	if err != nil {
+		return Reading{}, err
+	}
+	// Not worth asking on: the commands that need a quorum would only time out.
+	if len(status.QuorumNames) == 0 {
+		return Reading{Unavailable: "no quorum: the monitor that answers is in none"}, nil
+	}
+	osdMap, crush, err := r.maps(ctx, status.OSDMap.Epoch)
+	if err != nil {
+		return Reading{}, err
+	}
+	quorum, err := r.client.QuorumStatus(ctx)
+	if err != nil {
+		return Reading{}, err
+	}
+	if reason := contradiction(status, quorum, osdMap); reason != "" {
+		return Reading{Unavailable: reason}, nil
+	}
+	return Reading{Status: status, Quorum: quorum, Map: osdMap, Crush: crush}, nil
+}
+
+// contradiction says why the parts of a reading do not make a whole, or "" if they do.
+func contradiction(status Status, quorum QuorumStatus, osdMap *OSDMap) string {
+	switch {
+	case !quorum.Majority():
+		return fmt.Sprintf("no quorum: only [%s] of %d monitors", strings.Join(quorum.QuorumNames, " "), len(quorum.MonMap.Mons))
+	case status.ElectionEpoch != quorum.ElectionEpoch:
+		return fmt.Sprintf("the quorum changed while it was read (election %d, then %d)", status.ElectionEpoch, quorum.ElectionEpoch)
+	case osdMap.Epoch < status.OSDMap.Epoch:
+		return fmt.Sprintf("monitors disagree: OSD map epoch %d, then %d", status.OSDMap.Epoch, osdMap.Epoch)
+	default:
+		return ""
+	}
+}
+
+// maps returns the OSD map of at least the given epoch and the CRUSH map that it goes with. Either way it asks something
+// that only a quorum answers.
+func (r *Reader) maps(ctx context.Context, epoch int64) (*OSDMap, *CrushMap, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil && r.last.Epoch >= epoch {
+		current, err := r.client.OSDEpoch(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if current == r.last.Epoch {
+			return r.last, r.crush, nil
+		}
+	}
+	osdMap, err := r.client.OSDDump(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.crush == nil || r.crushVersion != osdMap.CrushVersion {
+		crush, err := r.client.CrushDump(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		r.crush, r.crushVersion = crush, osdMap.CrushVersion
+	}
+	r.last = osdMap
+	return r.last, r.crush, nil
+}

@@ -1,0 +1,69 @@
+package ceph
+
+import "context"
+
+// Status is the answer to "status". By itself it proves nothing: a monitor without a quorum answers it at once, with
+// what it last knew, and says HEALTH_OK. See Reader.
+type Status struct {
+	FSID string `json:"fsid"`
+	// ElectionEpoch is even in a quorum, odd during an election.
+	ElectionEpoch int64    `json:"election_epoch"`
+	QuorumNames   []string `json:"quorum_names"`
+	Health        struct {
+		Status string `json:"status"` // HEALTH_OK, HEALTH_WARN, HEALTH_ERR
+	} `json:"health"`
+	OSDMap struct {
+		Epoch int64 `json:"epoch"`
+	} `json:"osdmap"`
+	PGMap  PGSummary `json:"pgmap"`
+	MgrMap struct {
+		// Available turns false only mon_mgr_beacon_grace (30 s) after the last manager died.
+		Available bool `json:"available"`
+	} `json:"mgrmap"`
+}
+
+// PGSummary counts the placement groups, as the active manager last told the monitors. It lags behind the OSD map by
+// seconds, and with a dead manager for ever.
+type PGSummary struct {
+	States []PGStateCount `json:"pgs_by_state"`
+	NumPGs int            `json:"num_pgs"`
+}
+
+// PGStateCount is how many placement groups are in one state.
+type PGStateCount struct {
+	State string `json:"state_name"` // "active+undersized+degraded"
+	Count int    `json:"count"`
+}
+
+// Status asks the monitors how the cluster is.
+func (c Client) Status(ctx context.Context) (Status, error) {
+	var s Status
+	err := c.run(ctx, statusCommand(), &s)
+	return s, err
+}
+
+// QuorumStatus is the answer to "quorum_status", which is given only by a member of a quorum.
+type QuorumStatus struct {
+	ElectionEpoch int64    `json:"election_epoch"`
+	QuorumNames   []string `json:"quorum_names"`
+	MonMap        struct {
+		Epoch int64 `json:"epoch"`
+		Mons  []Mon `json:"mons"`
+	} `json:"monmap"`
+}
+
+// Mon is one monitor of the monmap.
+type Mon struct {
+	Rank int    `json:"rank"`
+	Name string `json:"name"`
+}
+
+// QuorumStatus asks the monitors who of them is in quorum. Without a quorum it times out.
+func (c Client) QuorumStatus(ctx context.Context) (QuorumStatus, error) {
+	var q QuorumStatus
+	err := c.run(ctx, quorumStatusCommand(), &q)
+	return q, err
+}
+
+// Majority tells whether the quorum is more than half of the monmap.
+func (q QuorumStatus) Majority() bool { return 2*len(q.QuorumNames) > len(q.MonMap.Mons) }

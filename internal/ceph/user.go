@@ -1,0 +1,25 @@
+package ceph
+
+import (
+	"regexp"
+	"strings"
+)
+
+var userID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@:/-]*$`)
+
+// ParseUser takes the name of a Ceph user, with its type or without it ("client.lockkeeper", "lockkeeper"), and returns
+// its id ("lockkeeper"), which is what librados wants. Only clients are allowed: a daemon's name is no user. Errors are
+// *InvalidError and name field.
+func ParseUser(field, value string) (string, error) {
+	name := strings.TrimSpace(value)
+	id, isClient := strings.CutPrefix(name, "client.")
+	for _, daemon := range []string{"mon.", "mgr.", "osd.", "mds.", "auth."} {
+		if !isClient && strings.HasPrefix(id, daemon) {
+			id = ""
+		}
+	}
+	if !userID.MatchString(id) {
+		return "", &InvalidError{Field: field, Value: value, Allowed: `the name of a client, such as "client.lockkeeper" or "lockkeeper"`}
+	}
+	return id, nil
+}
