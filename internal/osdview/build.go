@@ -1,0 +1,59 @@
+package osdview
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Build joins the input into a View. Domain.OKToStop is left to the caller, who can ask.
+func Build(in Input) storage.View {
+	var problems problems
+	domainType, labelKey := failureDomain(in, &problems)
+	osds, nodes := join(in, domainType, &problems)
+
+	view := storage.View{
+		At:                in.At,
+		FailureDomainType: domainType,
+		LabelKey:          labelKey,
+		ChangeEpoch:       in.Map.ChangeEpoch(),
+		Shape:             shape(in.Map, domainType),
+		Domains:           domains(in, osds, labelling{key: labelKey, domainType: domainType}, &problems),
+		Nodes:             describeNodes(in, nodes, domainType, &problems),
+		Intolerant:        in.Tree.Intolerant(in.Map.Pools, domainType, in.ToleratedPools),
+		Noout:             in.Map.Noout(),
+	}
+	for _, o := range osds {
+		if !o.expected {
+			continue
+		}
+		view.Daemons++
+		if o.Up {
+			view.Up++
+			if len(o.pods) == 0 {
+				view.Podless++
+			}
+		}
+	}
+	view.Problems = problems.list()
+	return view
+}
+
+// failureDomain returns the type of the smallest failure domain and the pod label that carries it.
+func failureDomain(in Input, problems *problems) (domainType, labelKey string) {
+	smallest, err := in.Tree.Smallest(in.Map.Pools)
+	if err != nil {
+		problems.add("the failure domain is not known: "+err.Error(), "")
+		// The View speaks of the OSDs all the same, and the smallest type is the most careful.
+		smallest.Type = failuredomain.OSDType
+	}
+	if smallest.Type == failuredomain.OSDType {
+		return smallest.Type, in.IDLabel
+	}
+	return smallest.Type, strings.ReplaceAll(in.FailureDomainLabel, "{type}", smallest.Type)
+}
+
+// interested tells whether the caller asked for a name.
+func interested(names []string, name string) bool { return slices.Contains(names, name) }
