@@ -1,0 +1,285 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Target is a node with storage, as it was when a job resolved it.
+type Target struct {
+	Cluster storage.ClusterKey    `json:"cluster"`
+	Node    string                `json:"node"`
+	UID     string                `json:"uid,omitempty"` // of the Node object; empty when it is gone
+	BootID  string                `json:"bootID,omitempty"`
+	Domain  storage.FailureDomain `json:"domain"`
+	Host    string                `json:"host"` // its bucket in the storage cluster's topology
+	Daemons []string              `json:"daemons"`
+	// Cordoned before the job did anything: then it is not the job's to uncordon.
+	Cordoned bool `json:"cordoned,omitempty"`
+	Gone     bool `json:"gone,omitempty"`
+}
+
+// NodeState is what Kubernetes says of a node.
+type NodeState struct {
+	Found    bool   `json:"found"`
+	UID      string `json:"uid,omitempty"`
+	BootID   string `json:"bootID,omitempty"`
+	Cordoned bool   `json:"cordoned,omitempty"`
+	Tainted  string `json:"tainted,omitempty"` // an autoscaler's removal taint
+	Ready    bool   `json:"ready,omitempty"`
+}
+
+// EvictionOptions are kubectl drain's, by their names there.
+type EvictionOptions struct {
+	GracePeriodSeconds *int   `json:"gracePeriodSeconds,omitempty"` // nil: each pod's own
+	PodSelector        string `json:"podSelector,omitempty"`
+	DeleteEmptyDirData bool   `json:"deleteEmptyDirData,omitempty"`
+	Force              bool   `json:"force,omitempty"`
+}
+
+// EvictionProgress is one pass over the node's pods.
+type EvictionProgress struct {
+	Total     int      `json:"total"`     // pods that had to go when the pass began
+	Remaining int      `json:"remaining"` // of those, still there
+	Blocked   []string `json:"blocked,omitempty"`
+	// Ended says why evicting stopped although pods remain: the node was uncordoned or is gone.
+	Ended string `json:"ended,omitempty"`
+}
+
+// Nodes looks at nodes and changes them the way kubectl does.
+type Nodes interface {
+	Node(ctx context.Context, name string) (NodeState, error)
+	// AwaitNode blocks until the node's state differs from last, by a watch.
+	AwaitNode(ctx context.Context, name string, last NodeState) (NodeState, error)
+	Cordon(ctx context.Context, name string, on bool) error
+	// EvictOnce asks once for the eviction of every pod that a drain would evict.
+	EvictOnce(ctx context.Context, name string, opts EvictionOptions) (EvictionProgress, error)
+	// PolicyOf finds the storage cluster whose daemons the node hosts. With several, or none, the answer says so.
+	PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error)
+}
+
+// Keepers asks keepers for the lease.
+type Keepers interface {
+	// RequestLease queues the claim with the keeper of the cluster, which it starts if need be.
+	RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error
+}
+
+// Drain holds the activities of DrainNode.
+type Drain struct {
+	Nodes    Nodes
+	Policies Policies
+	Clusters StorageClusters
+	Keepers  Keepers
+}
+
+// ResolveInput names a node, and the storage cluster if the caller knows it.
+type ResolveInput struct {
+	Node    string             `json:"node"`
+	Cluster storage.ClusterKey `json:"cluster,omitzero"`
+}
+
+// ResolveNode finds out which storage lives on a node. It changes nothing.
+func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error) {
+	n, err := d.Nodes.Node(ctx, in.Node)
+	if err != nil {
+		return Target{}, Unavailable("read node "+in.Node, err)
+	}
+	cluster := in.Cluster
+	if cluster == (storage.ClusterKey{}) {
+		if !n.Found {
+			return Target{}, Invalid("node", in.Node, "no such node; `kubectl get nodes` lists them")
+		}
+		var answer storage.Answer
+		if cluster, answer, err = d.Nodes.PolicyOf(ctx, in.Node); err != nil {
+			return Target{}, Unavailable("find the storage cluster of node "+in.Node, err)
+		}
+		if !answer.OK {
+			return Target{}, Invalid("node", in.Node, answer.Reason)
+		}
+	}
+	if _, err := d.Policies.Policy(ctx, cluster); errors.Is(err, ErrNotFound) {
+		return Target{}, Invalid("policy", cluster.String(), "no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
+	} else if err != nil {
+		return Target{}, Unavailable("read MaintenancePolicy "+cluster.String(), err)
+	}
+	c, err := d.Clusters.StorageCluster(ctx, cluster)
+	if err != nil {
+		return Target{}, Unavailable("connect to the storage cluster of "+cluster.String(), err)
+	}
+	seen, err := c.Observe(ctx, Look{Nodes: []string{in.Node}})
+	if err != nil {
+		return Target{}, Unavailable("observe "+cluster.String(), err)
+	}
+	if seen.View.Unavailable != "" {
+		return Target{}, Unavailable("observe "+cluster.String(), errors.New(seen.View.Unavailable))
+	}
+	sn, ok := seen.View.Node(in.Node)
+	if !ok || len(sn.Daemons) == 0 || sn.Domain == "" {
+		return Target{}, Invalid("node", in.Node, fmt.Sprintf("hosts no storage of %s, so nothing has to be guarded; use `kubectl drain`", cluster))
+	}
+	return Target{
+		Cluster: cluster, Node: in.Node, UID: n.UID, BootID: n.BootID, Host: sn.Host, Daemons: sn.Daemons, Cordoned: n.Cordoned, Gone: !n.Found,
+		Domain: storage.FailureDomain{Type: seen.View.FailureDomainType, Name: sn.Domain},
+	}, nil
+}
+
+// LeaseInput is a job's wish for the lease.
+type LeaseInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Claim   lease.Claim        `json:"claim"`
+}
+
+// RequestLease queues a job with the keeper. Asking again keeps the place in the queue.
+func (d *Drain) RequestLease(ctx context.Context, in LeaseInput) (struct{}, error) {
+	info := activity.GetInfo(ctx).WorkflowExecution
+	if in.Claim.WorkflowID == "" {
+		in.Claim.WorkflowID, in.Claim.RunID = info.ID, info.RunID
+	}
+	if err := d.Keepers.RequestLease(ctx, in.Cluster, in.Claim); err != nil {
+		return struct{}{}, Unavailable("ask the keeper of "+in.Cluster.String()+" for the lease", err)
+	}
+	return struct{}{}, nil
+}
+
+// CordonInput says which node is to be unschedulable, and whether it still has to be the same node.
+type CordonInput struct {
+	Node string `json:"node"`
+	UID  string `json:"uid,omitempty"`
+	On   bool   `json:"on"`
+}
+
+// Cordon makes a node unschedulable, or schedulable again. A node that is gone needs neither.
+func (d *Drain) Cordon(ctx context.Context, in CordonInput) (struct{}, error) {
+	n, err := d.Nodes.Node(ctx, in.Node)
+	if err != nil {
+		return struct{}{}, Unavailable("read node "+in.Node, err)
+	}
+	if !n.Found {
+		return struct{}{}, nil
+	}
+	if in.UID != "" && n.UID != in.UID {
+		return struct{}{}, Changed("node %s is another one than when the job began (it was deleted and registered again)", in.Node)
+	}
+	if n.Cordoned == in.On {
+		return struct{}{}, nil
+	}
+	if err := d.Nodes.Cordon(ctx, in.Node, in.On); err != nil {
+		return struct{}{}, Unavailable("cordon node "+in.Node, err)
+	}
+	return struct{}{}, nil
+}
+
+// EvictInput is one drain: what to evict, and under which grant.
+type EvictInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Node    string             `json:"node"`
+	UID     string             `json:"uid"`
+	Options EvictionOptions    `json:"options"`
+	// Token of the lease under which the pods may go. It is compared before every pass.
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"`
+	Token      int64  `json:"token"`
+}
+
+// Pauses between two passes: short at first, since most refusals end as soon as a budget is recomputed.
+const (
+	evictPauseMin = 200 * time.Millisecond
+	evictPauseMax = time.Second
+)
+
+// EvictPods evicts everything that `kubectl drain` would, one bounded pass after the other, until all is gone. Before
+// each pass it makes sure that the lease is still the one it was given and that the node is still cordoned: a person
+// who uncordons a node in the middle of its drain wants it to stop.
+func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress, error) {
+	pause := evictPauseMin
+	for {
+		p, err := d.evictPass(ctx, in)
+		if err != nil {
+			return EvictionProgress{}, err
+		}
+		if p.Remaining == 0 || p.Ended != "" {
+			return p, nil
+		}
+		activity.RecordHeartbeat(ctx, p)
+		select {
+		case <-ctx.Done():
+			return p, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(pause*3/2, evictPauseMax)
+	}
+}
+
+func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress, error) {
+	n, err := d.Nodes.Node(ctx, in.Node)
+	switch {
+	case err != nil:
+		return EvictionProgress{}, Unavailable("read node "+in.Node, err)
+	case !n.Found:
+		return EvictionProgress{Ended: "the node is deleted"}, nil
+	case n.UID != in.UID:
+		return EvictionProgress{}, Changed("node %s is another one than when the drain began (it was deleted and registered again)", in.Node)
+	case !n.Cordoned:
+		return EvictionProgress{Ended: "the node was uncordoned"}, nil
+	}
+	p, err := d.Policies.Policy(ctx, in.Cluster)
+	if errors.Is(err, ErrNotFound) {
+		return EvictionProgress{}, Lost("MaintenancePolicy %s is deleted", in.Cluster)
+	}
+	if err != nil {
+		return EvictionProgress{}, Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
+	}
+	if c, holds, _ := p.Memory.Lease.Find(in.WorkflowID, in.RunID); !holds || c.Token != in.Token {
+		return EvictionProgress{}, Lost("the lease of %s with token %d is gone", in.Cluster, in.Token)
+	}
+	out, err := d.Nodes.EvictOnce(ctx, in.Node, in.Options)
+	if err != nil {
+		return EvictionProgress{}, Unavailable("evict the pods of "+in.Node, err)
+	}
+	return out, nil
+}
+
+// AwaitNodeInput says which change of a node is waited for.
+type AwaitNodeInput struct {
+	Node string `json:"node"`
+	UID  string `json:"uid,omitempty"`
+	// AfterReboot: a new boot ID and Ready are enough, though the node is still cordoned.
+	AfterReboot bool   `json:"afterReboot,omitempty"`
+	BootID      string `json:"bootID,omitempty"`
+}
+
+// NodeReturn is how a wait for a node ended.
+type NodeReturn struct {
+	Gone       bool   `json:"gone,omitempty"`       // its Node object is deleted, or is another one
+	Rebooted   bool   `json:"rebooted,omitempty"`   // Ready with a new boot ID
+	Uncordoned bool   `json:"uncordoned,omitempty"` // schedulable and Ready
+	BootID     string `json:"bootID,omitempty"`
+}
+
+// AwaitNode returns when the node is back in service or gone for good.
+func (d *Drain) AwaitNode(ctx context.Context, in AwaitNodeInput) (NodeReturn, error) {
+	done := make(chan struct{})
+	defer close(done)
+	go beat(ctx, done)
+	n, err := d.Nodes.Node(ctx, in.Node)
+	for {
+		if err != nil {
+			return NodeReturn{}, Unavailable("watch node "+in.Node, err)
+		}
+		r := NodeReturn{Rebooted: n.Ready && n.BootID != in.BootID, Uncordoned: n.Ready && !n.Cordoned && n.Tainted == "", BootID: n.BootID}
+		switch {
+		case !n.Found || (in.UID != "" && n.UID != in.UID):
+			return NodeReturn{Gone: true}, nil
+		case r.Uncordoned, in.AfterReboot && r.Rebooted:
+			return r, nil
+		}
+		n, err = d.Nodes.AwaitNode(ctx, in.Node, n)
+	}
+}

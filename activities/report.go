@@ -1,0 +1,48 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Report is everything that the policy's status says, and the events that go with it.
+type Report struct {
+	Generation int64           `json:"generation"`
+	Memory     Memory          `json:"memory"`
+	Decision   budget.Decision `json:"decision"`
+	Since      time.Time       `json:"since"`
+	View       storage.View    `json:"view"`
+	Health     storage.Health  `json:"health"`
+	Clean      bool            `json:"clean"`
+	Conflict   string          `json:"conflict,omitempty"`
+	Unmanaged  bool            `json:"unmanaged,omitempty"`
+	MayDrain   string          `json:"mayDrain"` // in a few words
+	Keeper     string          `json:"keeper"`
+	Events     []Event         `json:"events,omitempty"`
+}
+
+// Event is a Kubernetes Event on the policy, or on a node when one is named.
+type Event struct {
+	Node    string    `json:"node,omitempty"`
+	Warning bool      `json:"warning,omitempty"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"`
+}
+
+// ReportInput is a report and whose it is.
+type ReportInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Report  Report             `json:"report"`
+}
+
+// ReportStatus writes the policy's status and events.
+func (k *Keeper) ReportStatus(ctx context.Context, in ReportInput) (struct{}, error) {
+	if err := k.Policies.ReportStatus(ctx, in.Cluster, in.Report); err != nil {
+		return struct{}{}, Unavailable("write the status of MaintenancePolicy "+in.Cluster.String(), err)
+	}
+	return struct{}{}, nil
+}

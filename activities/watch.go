@@ -1,0 +1,69 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// WatchInput says what the keeper knows already.
+type WatchInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Last    Watched            `json:"last"`
+}
+
+// WatchStorage looks at the storage cluster over a kept connection, about once a second and more often while something
+// is out of order, and returns only when there is something new. A cluster at rest costs no history and no request to
+// the API server.
+func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, error) {
+	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
+	if err != nil {
+		if in.Last.Unavailable == "" {
+			return Watched{Unavailable: err.Error(), Fingerprint: "unavailable"}, nil
+		}
+		return Watched{}, Unavailable("connect to the storage cluster", err)
+	}
+	activity.RecordHeartbeat(ctx, in.Last)
+	w, err := c.Watch(ctx, in.Last, func(w Watched) { activity.RecordHeartbeat(ctx, w) })
+	if err != nil {
+		return Watched{}, Unavailable("watch the storage cluster", err)
+	}
+	return w, nil
+}
+
+// JobInput names a job by its workflow and the first run of its chain.
+type JobInput struct {
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"`
+}
+
+// AwaitJobEnd returns when the job has ended in any way: completed, failed, cancelled, terminated, timed out.
+func (k *Keeper) AwaitJobEnd(ctx context.Context, in JobInput) (string, error) {
+	done := make(chan struct{})
+	defer close(done)
+	go beat(ctx, done)
+	how, err := k.Jobs.AwaitEnd(ctx, in.WorkflowID, in.RunID)
+	if err != nil {
+		return "", Unavailable("wait for the end of "+in.WorkflowID, err)
+	}
+	return how, nil
+}
+
+// beat heartbeats for an activity that is blocked in a call of its own.
+func beat(ctx context.Context, done <-chan struct{}) {
+	t := time.NewTicker(2 * time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			activity.RecordHeartbeat(ctx)
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

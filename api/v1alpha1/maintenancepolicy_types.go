@@ -1,0 +1,301 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaintenancePolicy puts one storage cluster under the care of a keeper: how to reach it, which pods are its daemons,
+// and how long what may last. There is one per storage cluster, in the namespace of its pods.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=mp;maintpol,categories=lockkeeper
+// +kubebuilder:printcolumn:name="May Drain",type=string,JSONPath=`.status.mayDrain`
+// +kubebuilder:printcolumn:name="Open",type=string,JSONPath=`.status.openFailureDomain.name`
+// +kubebuilder:printcolumn:name="Up",type=string,JSONPath=`.status.storage.up`
+// +kubebuilder:printcolumn:name="PGs clean",type=string,JSONPath=`.status.storage.pgs`
+// +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.status.lease.holders[*].workflowID`
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
+type MaintenancePolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec MaintenancePolicySpec `json:"spec"`
+	// +optional
+	Status MaintenancePolicyStatus `json:"status,omitempty"`
+}
+
+// MaintenancePolicyList is a list of policies.
+//
+// +kubebuilder:object:root=true
+type MaintenancePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MaintenancePolicy `json:"items"`
+}
+
+// MaintenancePolicySpec names the kind of storage by which of its fields is set.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.ceph)",message="spec.ceph is required: Ceph is the only kind of storage this version knows"
+type MaintenancePolicySpec struct {
+	// Ceph says how to look after a Ceph cluster.
+	// +optional
+	Ceph *CephSpec `json:"ceph,omitempty"`
+}
+
+// CephSpec describes one Ceph cluster. Every default fits a cluster that Rook runs in the policy's namespace.
+type CephSpec struct {
+	// Connection says how to reach the cluster.
+	// +optional
+	// +kubebuilder:default={}
+	Connection CephConnection `json:"connection,omitempty"`
+
+	// OSDs says which pods are the cluster's OSDs and where their failure domain is written.
+	// +optional
+	// +kubebuilder:default={}
+	OSDs OSDSelection `json:"osds,omitempty"`
+
+	// Daemons says which pods are the other daemons; each kind gets a static budget that follows its replicas.
+	// +optional
+	// +kubebuilder:default={}
+	Daemons DaemonSelections `json:"daemons,omitempty"`
+
+	// ManagePodBudgets: create and update PodDisruptionBudgets. When false nothing is created, and what lockkeeper created is removed.
+	// +optional
+	// +kubebuilder:default=true
+	ManagePodBudgets *bool `json:"managePodBudgets,omitempty"`
+
+	// OSDMaintenanceTimeout is how long a noout set for a drain may last, at least one second. After it Ceph may mark the OSDs out and heal elsewhere.
+	// +optional
+	// +kubebuilder:default="30m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="must be between 1s and 720h"
+	OSDMaintenanceTimeout *metav1.Duration `json:"osdMaintenanceTimeout,omitempty"`
+
+	// PGHealthCheckTimeout is how long unclean placement groups hold other failure domains back once all OSDs are up again. 0: for ever.
+	// +optional
+	// +kubebuilder:default="0s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be between 0s (wait for ever) and 720h"
+	PGHealthCheckTimeout *metav1.Duration `json:"pgHealthCheckTimeout,omitempty"`
+
+	// PGHealthyRegex says which PG states count as clean, in Go's regular expression syntax.
+	// +optional
+	// +kubebuilder:default=`^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_wait))+$`
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:MinLength=1
+	PGHealthyRegex string `json:"pgHealthyRegex,omitempty"`
+
+	// AnnouncementTimeout is how long the failure domain of a cordoned node stays open before one of its OSDs goes down.
+	// A node that stays cordoned for longer blocks nobody.
+	// +optional
+	// +kubebuilder:default="1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="must be between 0s (a cordon opens nothing) and 1h"
+	AnnouncementTimeout *metav1.Duration `json:"announcementTimeout,omitempty"`
+
+	// ToleratedPools are pools whose data may become unavailable while one failure domain is down (size 1, or min_size
+	// equal to size). Unless a pool is named here, it keeps all failure domains closed.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=set
+	ToleratedPools []string `json:"toleratedPools,omitempty"`
+
+	// AllowMonQuorumLoss lets the mons of a cluster with only one or two be evicted, though Ceph stops answering while one is away.
+	// +optional
+	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
+}
+
+// CephConnection names the objects, in the policy's namespace, that tell the mons' addresses and lockkeeper's credentials.
+type CephConnection struct {
+	// MonEndpoints is a ConfigMap with the mons' addresses: "a=10.0.0.1:6789,b=…", as Rook writes it, or plain "10.0.0.1:3300,…".
+	// +optional
+	// +kubebuilder:default={name: "rook-ceph-mon-endpoints", key: "data"}
+	MonEndpoints KeyReference `json:"monEndpoints,omitempty"`
+	// Credentials is a Secret with the name and the key of a Ceph user. Rook's own by default; better one with fewer rights.
+	// +optional
+	// +kubebuilder:default={name: "rook-ceph-mon"}
+	Credentials CredentialsReference `json:"credentials,omitempty"`
+}
+
+// KeyReference is a key in a ConfigMap of the policy's namespace.
+type KeyReference struct {
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// +kubebuilder:validation:MinLength=1
+	Key string `json:"key"`
+}
+
+// CredentialsReference is a Secret of the policy's namespace and its keys that hold the user and the user's key.
+type CredentialsReference struct {
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// UserKey is the Secret's key with the user: "client.lockkeeper" or "lockkeeper".
+	// +optional
+	// +kubebuilder:default="ceph-username"
+	UserKey string `json:"userKey,omitempty"`
+	// SecretKey is the Secret's key with the user's secret key.
+	// +optional
+	// +kubebuilder:default="ceph-secret"
+	SecretKey string `json:"secretKey,omitempty"`
+}
+
+// OSDSelection says which pods are OSDs and what their labels mean.
+type OSDSelection struct {
+	// Selector selects the OSD pods, and nothing else.
+	// +optional
+	// +kubebuilder:default={matchLabels: {app: "rook-ceph-osd"}}
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// IDLabel is the pod label with the OSD's number.
+	// +optional
+	// +kubebuilder:default="ceph-osd-id"
+	IDLabel string `json:"idLabel,omitempty"`
+	// FailureDomainLabel is the pod label with the name of the failure domain; "{type}" stands for its CRUSH type.
+	// +optional
+	// +kubebuilder:default="topology-location-{type}"
+	FailureDomainLabel string `json:"failureDomainLabel,omitempty"`
+}
+
+// DaemonSelections select the pods of Ceph's other daemons. An unset one means Rook's labels.
+type DaemonSelections struct {
+	// +optional
+	Mon *metav1.LabelSelector `json:"mon,omitempty"`
+	// +optional
+	Mgr *metav1.LabelSelector `json:"mgr,omitempty"`
+	// MDS pods are counted per value of the label rook_file_system.
+	// +optional
+	MDS *metav1.LabelSelector `json:"mds,omitempty"`
+	// RGW pods are counted per value of the label rook_object_store.
+	// +optional
+	RGW *metav1.LabelSelector `json:"rgw,omitempty"`
+	// +optional
+	RBDMirror *metav1.LabelSelector `json:"rbdMirror,omitempty"`
+}
+
+// Condition types of a MaintenancePolicy.
+const (
+	// ConditionProtected: the budgets that the keeper wants are in place.
+	ConditionProtected = "Protected"
+	// ConditionStorageReachable: the storage cluster answers, with a quorum.
+	ConditionStorageReachable = "StorageReachable"
+	// ConditionDataClean: all placement groups are known to be clean as of the last change.
+	ConditionDataClean = "DataClean"
+	// ConditionDisruptionAllowed: a disruption is allowed now, somewhere; the message says where.
+	ConditionDisruptionAllowed = "DisruptionAllowed"
+)
+
+// MaintenancePolicyStatus is written by the keeper alone. Lease and Noout are also its memory: they are written before
+// what they describe is done, so that nothing that lockkeeper changed can be forgotten.
+type MaintenancePolicyStatus struct {
+	// ObservedGeneration is the spec's generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// MayDrain answers in short: "any node" (one OSD anywhere), "zone zone-x" (only there), "no".
+	// +optional
+	MayDrain string `json:"mayDrain,omitempty"`
+	// Reason is the CamelCase reason of the present state, Message the same for people.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Since is when the present state began.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// OpenFailureDomain is the one failure domain in which voluntary disruption is open, if any.
+	// +optional
+	OpenFailureDomain *FailureDomain `json:"openFailureDomain,omitempty"`
+	// +optional
+	Lease LeaseStatus `json:"lease,omitempty"`
+	// Noout lists the noout flags that lockkeeper set and will unset.
+	// +optional
+	// +listType=map
+	// +listMapKey=host
+	Noout []NooutStatus `json:"noout,omitempty"`
+	// +optional
+	Storage StorageStatus `json:"storage,omitempty"`
+	// Keeper is the ID of the keeper's workflow.
+	// +optional
+	Keeper string `json:"keeper,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// FailureDomain is a unit of the storage cluster's topology.
+type FailureDomain struct {
+	Type string `json:"type"`
+	Name string `json:"name"`
+}
+
+// LeaseStatus tells who may disrupt the storage cluster, and who waits for it.
+type LeaseStatus struct {
+	// Token is raised with every grant; a job whose token is older has lost the lease.
+	// +optional
+	Token int64 `json:"token,omitempty"`
+	// +optional
+	Holders []LeaseClaim `json:"holders,omitempty"`
+	// +optional
+	Queue []LeaseClaim `json:"queue,omitempty"`
+}
+
+// LeaseClaim is one job that holds or wants the lease.
+type LeaseClaim struct {
+	WorkflowID    string        `json:"workflowID"`
+	RunID         string        `json:"runID"`
+	FailureDomain FailureDomain `json:"failureDomain"`
+	// +optional
+	Node string `json:"node,omitempty"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Priority string `json:"priority,omitempty"`
+	// +optional
+	Token int64 `json:"token,omitempty"`
+	// Since is when the claim was made, or, for a holder, granted.
+	Since metav1.Time `json:"since"`
+	// Observing: the disruption is somebody else's; the job only accompanies it.
+	// +optional
+	Observing bool `json:"observing,omitempty"`
+	// Finishing: the job has done its work; the claim goes when its failure domain has healed.
+	// +optional
+	Finishing bool `json:"finishing,omitempty"`
+	// NooutHost is the CRUSH host on which the claim wants noout while it is held.
+	// +optional
+	NooutHost string `json:"nooutHost,omitempty"`
+	// WaitsFor says why a claim in the queue is not granted yet.
+	// +optional
+	WaitsFor string `json:"waitsFor,omitempty"`
+}
+
+// NooutStatus is a noout flag of ours on one host of the CRUSH map.
+type NooutStatus struct {
+	Host string `json:"host"`
+	// Owner is the job it was set for.
+	Owner string `json:"owner"`
+	// +optional
+	Since metav1.Time `json:"since,omitempty"`
+	// Expires is when it is unset whatever happens.
+	Expires metav1.Time `json:"expires"`
+	// Confirmed: it was seen in Ceph.
+	// +optional
+	Confirmed bool `json:"confirmed,omitempty"`
+	// Withdrawn: it is unset, by us or by a person, and stays unset for this owner.
+	// +optional
+	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// StorageStatus is what the keeper last saw of the storage cluster.
+type StorageStatus struct {
+	// FailureDomainType is the smallest one that any pool relies on.
+	// +optional
+	FailureDomainType string `json:"failureDomainType,omitempty"`
+	// Up is "5/6": OSDs that are up, of those expected to serve.
+	// +optional
+	Up string `json:"up,omitempty"`
+	// PGs is "32/33": placement groups that are clean, of all.
+	// +optional
+	PGs string `json:"pgs,omitempty"`
+	// +optional
+	// +listType=atomic
+	Down []string `json:"down,omitempty"`
+}

@@ -1,0 +1,280 @@
+// Package budget decides how much voluntary disruption a storage cluster can bear right now, and where. It is pure: the
+// keeper feeds it what was seen and applies what it answers.
+//
+// There are three answers. Default: one daemon, anywhere. Open: any daemon of one failure domain, nobody elsewhere.
+// Closed: nobody. All three are states of one and the same PodDisruptionBudget, so going from one to another is a single
+// atomic update, and at no instant is a pod under two budgets or under none.
+package budget
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Mode is how far voluntary disruption is open.
+type Mode string
+
+// The modes.
+const (
+	ModeDefault Mode = "Default"
+	ModeOpen    Mode = "Open"
+	ModeClosed  Mode = "Closed"
+)
+
+// Reasons, as they appear in status, conditions and events.
+const (
+	ReasonClean              = "Clean"              // at rest
+	ReasonLeaseHeld          = "LeaseHeld"          // a job holds the lease of the open domain
+	ReasonAnnounced          = "CordonAnnounced"    // a node of the open domain was cordoned
+	ReasonDisrupted          = "DomainDisrupted"    // daemons of the open domain are down
+	ReasonPGHealthTimeout    = "PGHealthTimeout"    // unclean for longer than the policy waits
+	ReasonStorageUnavailable = "StorageUnavailable" // the storage cluster does not answer
+	ReasonProblem            = "Inconsistent"       // what Kubernetes and the storage cluster say does not fit together
+	ReasonIntolerant         = "PoolIntolerant"     // a pool cannot lose a failure domain
+	ReasonDownElsewhere      = "DownElsewhere"      // daemons of several failure domains are down
+	ReasonNotProvenClean     = "NotProvenClean"     // the PGs are not known to be clean as of the last change
+	ReasonRefusedByStorage   = "NotOKToStop"        // ok-to-stop said no
+	ReasonUnmanaged          = "Unmanaged"          // the policy switched the budgets off
+)
+
+// Announcement remembers a cordoned node whose domain was opened because of it.
+type Announcement struct {
+	Node   string    `json:"node"`
+	Opened time.Time `json:"opened"`
+	// Spent: its time is over; the node's domain is not opened again until it was back in service.
+	Spent bool `json:"spent,omitempty"`
+}
+
+// Input is all that a decision depends on.
+type Input struct {
+	Now      time.Time
+	View     storage.View
+	Health   storage.Health
+	Proof    *storage.CleanProof // the last proof that the data was whole; nil: none that counts
+	Settings storage.Settings
+	Lease    lease.State
+	// Announced holds the announcements that had their turn, by node.
+	Announced map[string]Announcement
+	// HealingSince is when all daemons were up again and only the PGs remained unclean; zero otherwise.
+	HealingSince time.Time
+	// Open is the failure domain that is open now.
+	Open storage.FailureDomain
+}
+
+// Decision is the wanted state, and why.
+type Decision struct {
+	Mode    Mode                  `json:"mode"`
+	Open    storage.FailureDomain `json:"open,omitzero"`
+	Reason  string                `json:"reason"`
+	Message string                `json:"message"`
+	// Budget is what the PodDisruptionBudget of the daemons must say.
+	Budget Spec `json:"budget"`
+	// Announcement is the node whose cordon opened the domain, if that is the reason.
+	Announcement string `json:"announcement,omitempty"`
+}
+
+// Spec is the PodDisruptionBudget of a cluster's daemons.
+type Spec struct {
+	// MinAvailable is an integer and never a maxUnavailable: a budget that derives its expectation from the pods that
+	// exist shrinks with every eviction, and for some milliseconds allows one more (facts: 13 ms).
+	MinAvailable int `json:"minAvailable"`
+	// The budget leaves out pods whose label Key has one of Except. A pod without the label stays protected.
+	Key    string   `json:"key,omitempty"`
+	Except []string `json:"except,omitempty"`
+}
+
+// Decide answers how far disruption may be open. Daemons that are down while all data is whole without them do not
+// count (a disk that died weeks ago must not block anybody).
+func Decide(in Input) Decision {
+	if in.View.Unavailable != "" {
+		return closed(in, ReasonStorageUnavailable, in.View.Unavailable)
+	}
+	if len(in.View.Problems) > 0 {
+		return closed(in, ReasonProblem, strings.Join(in.View.Problems, "; "))
+	}
+	if domain, why, ok := candidate(in); ok {
+		if reason, message, failed := check(openGates, in, domain); failed {
+			return closed(in, reason, message)
+		}
+		return open(in, domain, why)
+	}
+	if Clean(in) {
+		return atRest(in, ReasonClean, "one OSD may be disrupted anywhere")
+	}
+	if timedOut(in) {
+		return atRest(in, ReasonPGHealthTimeout, fmt.Sprintf("PG health is ignored: %s for longer than pgHealthCheckTimeout (%s)",
+			notClean(in), in.Settings.PGHealthCheckTimeout))
+	}
+	return closed(in, ReasonNotProvenClean, notClean(in))
+}
+
+// Clean tells whether the data is known to be whole as of everything that was seen: the health judges the same map, and
+// no daemon is on its way out.
+func Clean(in Input) bool {
+	if in.View.Unavailable != "" || !in.Health.Fresh || !in.Health.Clean || in.Health.ChangeEpoch < in.View.ChangeEpoch {
+		return false
+	}
+	for _, d := range in.View.Domains {
+		for _, x := range d.Troubled {
+			if x.Up && x.Pod.Leaving() { // Ceph's clean is about to be a thing of the past
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Affected lists the failure domains with daemons that are down and whose absence the data still feels.
+func Affected(in Input) []storage.Domain {
+	if Clean(in) {
+		return nil
+	}
+	var out []storage.Domain
+	for _, d := range in.View.Domains {
+		if len(d.Down()) > 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+type opening struct {
+	reason, message, node string
+}
+
+// candidate picks the one domain that may be considered for opening. The order is the invariant "the open domain always
+// has daemons down or holds the lease": a holder first, since its job counts on it, unless only other domains are down,
+// so that the opening moves on to whom it can help; then the domain that is open already, as long as it is still down;
+// then any other that is down; an announcement only when all is quiet.
+func candidate(in Input) (storage.FailureDomain, opening, bool) {
+	affected := Affected(in)
+	if d := in.Lease.Domain(); !d.IsZero() && (len(affected) == 0 || contains(affected, d.Name)) {
+		h := in.Lease.Holders[0]
+		return d, opening{reason: ReasonLeaseHeld, message: fmt.Sprintf("%s holds the lease: %s", h.WorkflowID, h.Reason)}, true
+	}
+	if len(affected) > 0 {
+		pick := affected[0]
+		for _, d := range affected {
+			if d.Name == in.Open.Name {
+				pick = d
+			}
+		}
+		return in.domain(pick.Name), opening{reason: ReasonDisrupted, message: describe(pick.Down())}, true
+	}
+	if !Clean(in) || len(in.Lease.Queue) > 0 {
+		return storage.FailureDomain{}, opening{}, false
+	}
+	if n, ok := nextAnnounced(in); ok {
+		return in.domain(n.Domain), opening{reason: ReasonAnnounced, node: n.Name,
+			message: fmt.Sprintf("%s is %s: its OSDs may go", n.Name, leaving(n))}, true
+	}
+	return storage.FailureDomain{}, opening{}, false
+}
+
+func contains(domains []storage.Domain, name string) bool {
+	return slices.ContainsFunc(domains, func(d storage.Domain) bool { return d.Name == name })
+}
+
+func (in Input) domain(name string) storage.FailureDomain {
+	return storage.FailureDomain{Type: in.View.FailureDomainType, Name: name}
+}
+
+// nextAnnounced returns the first leaving node, by name, whose announcement still has time. One that is open stays open.
+func nextAnnounced(in Input) (storage.Node, bool) {
+	var first *storage.Node
+	for _, n := range in.View.Nodes {
+		if !n.Leaving() || n.Domain == "" || len(n.Daemons) == 0 || len(n.Down) == len(n.Daemons) {
+			continue
+		}
+		a, seen := in.Announced[n.Name]
+		if seen && (a.Spent || !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))) {
+			continue
+		}
+		if !seen && in.Settings.AnnouncementTimeout <= 0 {
+			continue
+		}
+		if seen {
+			return n, true
+		}
+		if first == nil {
+			first = &n
+		}
+	}
+	if first == nil {
+		return storage.Node{}, false
+	}
+	return *first, true
+}
+
+func open(in Input, d storage.FailureDomain, why opening) Decision {
+	seen := in.View.Domain(d.Name)
+	return Decision{
+		Mode: ModeOpen, Open: d, Reason: why.reason, Message: why.message, Announcement: why.node,
+		Budget: Spec{MinAvailable: in.View.Daemons - seen.Daemons, Key: in.View.LabelKey, Except: seen.LabelValues},
+	}
+}
+
+func closed(in Input, reason, message string) Decision {
+	return Decision{Mode: ModeClosed, Reason: reason, Message: message, Budget: Spec{MinAvailable: max(in.View.Daemons, 1)}}
+}
+
+// atRest allows one daemon among those that serve. Counting the ones that are down and not missed would let nobody go
+// until they come back; counting the pods that happen to exist would let two go.
+func atRest(in Input, reason, message string) Decision {
+	serving := in.View.Daemons
+	for _, d := range in.View.Domains {
+		serving -= len(d.Down())
+	}
+	return Decision{Mode: ModeDefault, Reason: reason, Message: message, Budget: Spec{MinAvailable: max(serving-1, 0)}}
+}
+
+// timedOut: all daemons serve, only the PGs do not become clean, and the policy says that this was long enough.
+func timedOut(in Input) bool {
+	t := in.Settings.PGHealthCheckTimeout
+	return t > 0 && !in.HealingSince.IsZero() && len(Affected(in)) == 0 && !in.Now.Before(in.HealingSince.Add(t))
+}
+
+func notClean(in Input) string {
+	switch {
+	case in.Health.ChangeEpoch < in.View.ChangeEpoch:
+		return "the PGs' state is not known yet as of the last change of an OSD"
+	case in.Health.Reason != "":
+		return in.Health.Reason
+	case !in.Health.Fresh:
+		return "the PGs' state is not known to be fresh"
+	case !in.Health.Clean:
+		return fmt.Sprintf("%d of %d PGs are clean", in.Health.PGsClean, in.Health.PGs)
+	default:
+		return "an OSD is about to stop"
+	}
+}
+
+func leaving(n storage.Node) string {
+	switch {
+	case n.Gone:
+		return "deleted"
+	case n.Tainted != "":
+		return "tainted " + n.Tainted
+	default:
+		return "cordoned"
+	}
+}
+
+// describe says which daemons are down, a few by name.
+func describe(down []storage.Daemon) string {
+	const most = 3
+	var parts []string
+	for i, d := range down {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more", len(down)-most))
+			break
+		}
+		parts = append(parts, d.String())
+	}
+	return strings.Join(parts, ", ")
+}

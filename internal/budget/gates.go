@@ -1,0 +1,133 @@
+package budget
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// A gate is one reason not to open a failure domain.
+type gate func(Input, storage.FailureDomain) (reason, message string, failed bool)
+
+// openGates must all pass before a domain is open, at every decision anew. Cheap and certain ones first, so that the
+// message names the cause and not one of its consequences.
+var openGates = []gate{
+	gateDomainType, // the topology changed under a held lease
+	gateTolerant,   // the pools can bear the loss of a domain at all
+	gateSelectable, // its pods can be told from the others
+	gateConfined,   // nothing is down anywhere else
+	gateProven,     // the data was whole, or is known to be whole enough
+}
+
+func check(gates []gate, in Input, d storage.FailureDomain) (reason, message string, failed bool) {
+	for _, g := range gates {
+		if reason, message, failed = g(in, d); failed {
+			return reason, message, true
+		}
+	}
+	return "", "", false
+}
+
+func gateDomainType(in Input, d storage.FailureDomain) (string, string, bool) {
+	if d.Type != in.View.FailureDomainType {
+		return ReasonProblem, fmt.Sprintf("the failure domain of the pools is now %q: %s can no longer be opened", in.View.FailureDomainType, d), true
+	}
+	return "", "", false
+}
+
+func gateTolerant(in Input, _ storage.FailureDomain) (string, string, bool) {
+	if len(in.View.Intolerant) > 0 {
+		return ReasonIntolerant, strings.Join(in.View.Intolerant, "; "), true
+	}
+	return "", "", false
+}
+
+func gateSelectable(in Input, d storage.FailureDomain) (string, string, bool) {
+	if seen := in.View.Domain(d.Name); len(seen.LabelValues) == 0 {
+		return ReasonProblem, fmt.Sprintf("no pod of %s carries the label %q, so a budget cannot leave it out", d, in.View.LabelKey), true
+	}
+	return "", "", false
+}
+
+func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
+	for _, a := range Affected(in) {
+		if a.Name != d.Name {
+			return ReasonDownElsewhere, fmt.Sprintf("%s stays closed: in %s %s %s", d, in.View.FailureDomainType, a.Name, describe(a.Down())), true
+		}
+	}
+	return "", "", false
+}
+
+// gateProven lets a domain open on one of two proofs. Either the data was whole, and all that happened since happened
+// inside this domain: then every PG still has all its copies elsewhere, whatever the PGs report meanwhile. Or the PGs'
+// state is fresh, and the storage cluster itself says that the rest of the domain may stop.
+func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
+	if len(in.Health.Unexplained) > 0 {
+		return ReasonNotProvenClean, "PGs are " + strings.Join(in.Health.Unexplained, ", "), true
+	}
+	ok := in.View.Domain(d.Name).OKToStop
+	if Clean(in) {
+		if ok != nil && !ok.OK {
+			return ReasonRefusedByStorage, fmt.Sprintf("%s: %s", d, ok.Reason), true
+		}
+		return "", "", false
+	}
+	if provenBefore(in, d) {
+		return "", "", false
+	}
+	fresh := in.Health.Fresh && in.Health.ChangeEpoch >= in.View.ChangeEpoch
+	switch {
+	case !fresh || ok == nil:
+		return ReasonNotProvenClean, notClean(in), true
+	case !ok.OK:
+		return ReasonRefusedByStorage, fmt.Sprintf("%s: %s", d, ok.Reason), true
+	}
+	return "", "", false
+}
+
+// provenBefore: the data was whole at the proof's epoch, the cluster has the same shape, and only d was touched since.
+func provenBefore(in Input, d storage.FailureDomain) bool {
+	if in.Proof == nil || in.Proof.Shape != in.View.Shape {
+		return false
+	}
+	for _, x := range in.View.Domains {
+		if x.Name != d.Name && (x.Touched || len(unsettled(x)) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// unsettled lists daemons that went down without a touched epoch yet: only their pods tell.
+func unsettled(d storage.Domain) []storage.Daemon {
+	var out []storage.Daemon
+	for _, x := range d.Troubled {
+		if x.Up && x.Pod.Leaving() {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// LeaseGate answers whether a claim may hold the lease now. It is the same chain that opens a domain, asked as if the
+// claim held it, and stricter for a job that is about to take daemons down itself: it starts from clean data only.
+func LeaseGate(in Input, c lease.Claim) storage.Answer {
+	if in.View.Unavailable != "" {
+		return storage.Answer{Reason: "the storage cluster: " + in.View.Unavailable}
+	}
+	if len(in.View.Problems) > 0 {
+		return storage.Answer{Reason: strings.Join(in.View.Problems, "; ")}
+	}
+	if _, message, failed := check(openGates, in, c.Domain); failed {
+		return storage.Answer{Reason: message}
+	}
+	if c.Observing || Clean(in) {
+		return storage.Answer{OK: true}
+	}
+	if !timedOut(in) && len(in.View.Domain(c.Domain.Name).Down()) == 0 {
+		return storage.Answer{Reason: notClean(in)}
+	}
+	return storage.Answer{OK: true}
+}

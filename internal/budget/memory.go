@@ -1,0 +1,118 @@
+package budget
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file holds what the keeper remembers from one decision to the next, as functions of what it remembered and saw.
+
+// NextProof returns the proof of whole data that counts from now on. A clean reading renews it. A fresh reading that is
+// not clean although nothing went up or down since the proof voids it: something else is wrong with the data.
+func NextProof(in Input) *storage.CleanProof {
+	if Clean(in) && in.View.Unavailable == "" {
+		return &storage.CleanProof{ChangeEpoch: in.View.ChangeEpoch, Shape: in.View.Shape, At: in.Now}
+	}
+	if in.Proof == nil {
+		return nil
+	}
+	current := in.Health.ChangeEpoch >= in.View.ChangeEpoch && in.View.Unavailable == ""
+	if current && in.Health.Fresh && !in.Health.Clean && in.View.ChangeEpoch == in.Proof.ChangeEpoch {
+		return nil
+	}
+	return in.Proof
+}
+
+// NextHealingSince returns since when all daemons serve and only the PGs are not known to be clean; zero when that is
+// not the state of things.
+func NextHealingSince(in Input) time.Time {
+	if in.View.Unavailable != "" || Clean(in) || len(Affected(in)) > 0 {
+		return time.Time{}
+	}
+	if in.HealingSince.IsZero() {
+		return in.Now
+	}
+	return in.HealingSince
+}
+
+// NextAnnounced returns the announcements after a decision: the one that it opened gets its time, those whose time is
+// over or whose daemons went down are spent, those of nodes that are back in service are forgotten.
+func NextAnnounced(in Input, d Decision) map[string]Announcement {
+	out := maps.Clone(in.Announced)
+	if out == nil {
+		out = map[string]Announcement{}
+	}
+	if in.View.Unavailable != "" {
+		return out // nobody knows who is cordoned
+	}
+	for name, a := range out {
+		n, ok := in.View.Node(name)
+		if !ok || !n.Leaving() {
+			delete(out, name)
+			continue
+		}
+		a.Spent = a.Spent || len(n.Down) > 0 || !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
+		out[name] = a
+	}
+	if _, seen := out[d.Announcement]; d.Announcement != "" && !seen {
+		out[d.Announcement] = Announcement{Node: d.Announcement, Opened: in.Now}
+	}
+	return out
+}
+
+// Healed answers whether a job that has finished its work may give the lease back: its domain serves again and the data
+// is whole, or nothing more can be gained by holding on to it.
+func Healed(in Input, c lease.Claim) storage.Answer {
+	if in.View.Unavailable != "" {
+		return storage.Answer{Reason: "the storage cluster: " + in.View.Unavailable}
+	}
+	down := in.View.Domain(c.Domain.Name).Down()
+	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected back.
+	if c.NooutHost != "" && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
+		for _, x := range down {
+			if x.Node == c.Node {
+				return storage.Answer{Reason: x.String()}
+			}
+		}
+	}
+	if Clean(in) || timedOut(in) {
+		return storage.Answer{OK: true}
+	}
+	affected := Affected(in)
+	if len(affected) > 0 && !contains(affected, c.Domain.Name) {
+		return storage.Answer{OK: true, Reason: fmt.Sprintf("%s serves again; what is unclean is due to %s %s", c.Domain, in.View.FailureDomainType, affected[0].Name)}
+	}
+	if len(down) > 0 {
+		return storage.Answer{Reason: describe(down)}
+	}
+	return storage.Answer{Reason: notClean(in)}
+}
+
+// NextTimer returns when a decision could change although nothing happens; zero for never.
+func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.Time {
+	var next time.Time
+	at := func(t time.Time) {
+		if t.After(in.Now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, a := range announced {
+		if !a.Spent {
+			at(a.Opened.Add(in.Settings.AnnouncementTimeout))
+		}
+	}
+	for _, n := range noout {
+		at(n.Expires)
+	}
+	for _, h := range in.Lease.Holders {
+		at(h.Granted.Add(in.Settings.MaintenanceTimeout))
+	}
+	if !in.HealingSince.IsZero() && in.Settings.PGHealthCheckTimeout > 0 {
+		at(in.HealingSince.Add(in.Settings.PGHealthCheckTimeout))
+	}
+	return next
+}

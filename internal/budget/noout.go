@@ -1,0 +1,93 @@
+package budget
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+)
+
+// Noout is a noout flag of ours on one host of the storage cluster's topology. It is recorded before it is set, so that
+// a crash in between leaves a record without a flag, which is harmless, and never a flag without a record.
+type Noout struct {
+	Host    string    `json:"host"`
+	Owner   string    `json:"owner"` // workflow ID
+	Since   time.Time `json:"since"`
+	Expires time.Time `json:"expires"`
+	// Confirmed: it was seen on the host after it was set. When it is then missing, a person took it away, and we do not
+	// set it again.
+	Confirmed bool `json:"confirmed,omitempty"`
+	// Withdrawn: no longer set, kept only so that it is not set again for the same owner.
+	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// NooutPlan is what to do about noout.
+type NooutPlan struct {
+	Records []Noout  // to be remembered before anything is done
+	Set     []string // hosts
+	Unset   []string // hosts
+}
+
+// PlanNoout compares what the holders of the lease want with what is recorded and what is there. present is the list of
+// hosts that carry noout in the storage cluster.
+//
+// A host that carries noout without a record of ours was flagged by a person: it is left alone, now and at the end.
+func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, records []Noout, present []string) NooutPlan {
+	var plan NooutPlan
+	wanted := map[string]lease.Claim{}
+	for _, h := range holders {
+		if _, dup := wanted[h.NooutHost]; h.NooutHost != "" && !dup {
+			wanted[h.NooutHost] = h
+		}
+	}
+	for _, r := range records {
+		is := slices.Contains(present, r.Host)
+		_, want := wanted[r.Host]
+		switch {
+		case r.Withdrawn && !want:
+			continue
+		case r.Withdrawn:
+		case !want || !now.Before(r.Expires):
+			// Unset without looking whether it is there: a set that timed out may still arrive.
+			plan.Unset = append(plan.Unset, r.Host)
+		case is:
+			r.Confirmed = true
+		case r.Confirmed:
+			r.Withdrawn = true
+		default:
+			plan.Set = append(plan.Set, r.Host)
+		}
+		plan.Records = append(plan.Records, r)
+		delete(wanted, r.Host)
+	}
+	for _, host := range sortedKeys(wanted) {
+		h := wanted[host]
+		expires := h.Granted.Add(timeout)
+		if !now.Before(expires) || slices.Contains(present, host) {
+			continue
+		}
+		plan.Records = append(plan.Records, Noout{Host: host, Owner: h.WorkflowID, Since: now, Expires: expires})
+		plan.Set = append(plan.Set, host)
+	}
+	return plan
+}
+
+// Withdraw marks the flags of these hosts as unset. Only after this may their records be forgotten.
+func Withdraw(records []Noout, hosts []string) []Noout {
+	out := slices.Clone(records)
+	for i := range out {
+		if slices.Contains(hosts, out[i].Host) {
+			out[i].Withdrawn = true
+		}
+	}
+	return out
+}
+
+func sortedKeys(m map[string]lease.Claim) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

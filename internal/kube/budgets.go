@@ -1,0 +1,157 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Labels by which our budgets are recognised. What carries them is ours to change and to delete; nothing else is.
+const (
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelPolicy    = "lockkeeper.io/policy"
+	LabelDaemon    = "lockkeeper.io/daemon"
+)
+
+// DaemonBudgetName is the name of the one budget over a policy's storage daemons.
+func DaemonBudgetName(policy string) string { return "lockkeeper-" + policy + "-osd" }
+
+// ApplyDaemonBudget implements activities.Budgets: one list, and one write if anything differs. The write is a create or
+// a whole update of one object, so that there is no instant between the old and the new state.
+func (c *Cluster) ApplyDaemonBudget(ctx context.Context, key storage.ClusterKey, spec budget.Spec) (activities.BudgetResult, error) {
+	p, err := c.MaintenancePolicy(ctx, key)
+	if err != nil {
+		return activities.BudgetResult{}, err
+	}
+	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return activities.BudgetResult{}, err
+	}
+	want := daemonBudget(p, spec)
+	return c.applyBudget(ctx, list.Items, want, OSDSelector(p))
+}
+
+func daemonBudget(p *v1alpha1.MaintenancePolicy, spec budget.Spec) *policyv1.PodDisruptionBudget {
+	selector := OSDSelector(p).DeepCopy()
+	if len(spec.Except) > 0 {
+		except := slices.Sorted(slices.Values(spec.Except))
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: spec.Key, Operator: metav1.LabelSelectorOpNotIn, Values: except,
+		})
+	}
+	return newBudget(p, DaemonBudgetName(p.Name), "osd", selector, spec.MinAvailable)
+}
+
+func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, minAvailable int) *policyv1.PodDisruptionBudget {
+	least := intstr.FromInt32(int32(minAvailable)) //nolint:gosec // a number of pods
+	// IfHealthyBudget: an unready pod may go only while the budget is met. AlwaysAllow would also let go of unready pods whose daemon still serves.
+	unhealthy := policyv1.IfHealthyBudget
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: name,
+			Labels:          map[string]string{LabelManagedBy: FieldOwner, LabelPolicy: p.Name, LabelDaemon: daemon},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, v1alpha1.GroupVersion.WithKind("MaintenancePolicy"))},
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: selector, UnhealthyPodEvictionPolicy: &unhealthy},
+	}
+}
+
+// applyBudget creates or updates one budget of ours. existing is every budget of the namespace; a foreign one that
+// covers the same pods would make each of their evictions fail with a 500, so then nothing is created.
+func (c *Cluster) applyBudget(ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (activities.BudgetResult, error) {
+	var have *policyv1.PodDisruptionBudget
+	for i := range existing {
+		if existing[i].Name == want.Name {
+			have = &existing[i]
+		}
+	}
+	conflict, err := c.conflict(ctx, existing, want.Namespace, covers)
+	if err != nil {
+		return activities.BudgetResult{}, err
+	}
+	budgets := c.typed.PolicyV1().PodDisruptionBudgets(want.Namespace)
+	switch {
+	case have == nil && conflict != "":
+		return activities.BudgetResult{Conflict: conflict}, nil
+	case have == nil:
+		_, err := budgets.Create(ctx, want, metav1.CreateOptions{FieldManager: FieldOwner})
+		return activities.BudgetResult{Changed: err == nil}, err
+	case !ours(have):
+		return activities.BudgetResult{Conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it", have.Namespace, have.Name)}, nil
+	case equality.Semantic.DeepEqual(have.Spec, want.Spec):
+		return activities.BudgetResult{Conflict: conflict}, nil
+	}
+	next := have.DeepCopy()
+	next.Spec = want.Spec
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	maps.Copy(next.Labels, want.Labels)
+	_, err = budgets.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldOwner})
+	return activities.BudgetResult{Changed: err == nil, Conflict: conflict}, err
+}
+
+func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy] == FieldOwner }
+
+// conflict names a foreign budget that covers pods which ours covers, too. Pods are looked at only when a foreign budget exists at all.
+func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptionBudget, namespace string, covers *metav1.LabelSelector) (string, error) {
+	var foreign []*policyv1.PodDisruptionBudget
+	for i := range existing {
+		if !ours(&existing[i]) {
+			foreign = append(foreign, &existing[i])
+		}
+	}
+	if len(foreign) == 0 {
+		return "", nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(covers)
+	if err != nil {
+		return "", err
+	}
+	pods, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return "", err
+	}
+	for _, b := range foreign {
+		theirs, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			continue
+		}
+		for i := range pods.Items {
+			if theirs.Matches(labels.Set(pods.Items[i].Labels)) {
+				return fmt.Sprintf("PodDisruptionBudget %s/%s, which is not lockkeeper's, also covers pod %s: under two budgets no eviction succeeds; "+
+					"delete it, and in Rook set spec.disruptionManagement.managePodBudgets to false", b.Namespace, b.Name, pods.Items[i].Name), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// RemoveBudgets implements activities.Budgets.
+func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey) error {
+	mine := labels.SelectorFromSet(labels.Set{LabelManagedBy: FieldOwner, LabelPolicy: key.Name}).String()
+	budgets := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace)
+	list, err := budgets.List(ctx, metav1.ListOptions{LabelSelector: mine})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if err := budgets.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+// Package kube is lockkeeper's hand in Kubernetes: policies and their status, budgets, nodes, evictions. It satisfies the
+// small interfaces of package activities and decides nothing.
+package kube
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+)
+
+// Scheme knows Kubernetes' own types and lockkeeper's.
+var Scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(fmt.Sprintf("register API types: %v", err)) // a programming error, seen at the first start
+		}
+	}
+	return s
+}()
+
+// FieldOwner names lockkeeper in managed fields and events.
+const FieldOwner = "lockkeeper"
+
+// Cluster is the API server. Both clients read it directly: a cache would answer with what was, and these reads are
+// what decisions rest on.
+type Cluster struct {
+	typed kubernetes.Interface
+	api   client.Client
+}
+
+// New connects to the API server of cfg.
+func New(cfg *rest.Config) (*Cluster, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = FieldOwner
+	// The server's own priority and fairness limits us; a client-side limit would delay the one request that matters.
+	cfg.QPS = -1
+	typed, err := kubernetes.NewForConfig(protobuf(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("Kubernetes client: %w", err)
+	}
+	api, err := client.New(cfg, client.Options{Scheme: Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("Kubernetes client: %w", err)
+	}
+	return &Cluster{typed: typed, api: api}, nil
+}
+
+// protobuf makes large lists of built-in types several times cheaper for both sides.
+func protobuf(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return cfg
+}

@@ -1,0 +1,203 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubectl/pkg/drain"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// RemovalTaints are the taints by which an autoscaler announces that it is about to remove a node.
+var RemovalTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+
+// StateOf is a node as far as jobs need it.
+func StateOf(n *corev1.Node) activities.NodeState {
+	return activities.NodeState{
+		Found: true, UID: string(n.UID), BootID: n.Status.NodeInfo.BootID, Cordoned: n.Spec.Unschedulable, Tainted: RemovalTaint(n), Ready: NodeReady(n),
+	}
+}
+
+// RemovalTaint returns the key of the node's removal taint, or "".
+func RemovalTaint(n *corev1.Node) string {
+	for _, t := range n.Spec.Taints {
+		for _, key := range RemovalTaints {
+			if t.Key == key {
+				return key
+			}
+		}
+	}
+	return ""
+}
+
+// NodeReady tells whether the kubelet reports the node ready.
+func NodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Node implements activities.Nodes.
+func (c *Cluster) Node(ctx context.Context, name string) (activities.NodeState, error) {
+	n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return activities.NodeState{}, nil
+	}
+	if err != nil {
+		return activities.NodeState{}, err
+	}
+	return StateOf(n), nil
+}
+
+// awaitNodeFor bounds one watch; the caller simply asks again.
+const awaitNodeFor = 10 * time.Minute
+
+// AwaitNode implements activities.Nodes by a watch on the one node.
+func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.NodeState) (activities.NodeState, error) {
+	ctx, cancel := context.WithTimeout(ctx, awaitNodeFor)
+	defer cancel()
+	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	// List before watch: what changed since `last` must not be missed, and the watch has to begin exactly there.
+	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: one})
+	if err != nil {
+		return activities.NodeState{}, err
+	}
+	now := activities.NodeState{}
+	if len(list.Items) == 1 {
+		now = StateOf(&list.Items[0])
+	}
+	if now != last {
+		return now, nil
+	}
+	w, err := c.typed.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: one, ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return activities.NodeState{}, err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		now := activities.NodeState{}
+		switch n, ok := e.Object.(*corev1.Node); {
+		case e.Type == watch.Error:
+			return activities.NodeState{}, apierrors.FromObject(e.Object)
+		case ok && e.Type != watch.Deleted:
+			now = StateOf(n)
+		}
+		if now != last {
+			return now, nil
+		}
+	}
+	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return activities.NodeState{}, err
+	}
+	return last, nil
+}
+
+// Cordon implements activities.Nodes with kubectl's own code, so that the result is what `kubectl cordon` leaves.
+func (c *Cluster) Cordon(ctx context.Context, name string, on bool) error {
+	n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	h := drain.NewCordonHelper(n)
+	if !h.UpdateIfRequired(on) {
+		return nil
+	}
+	if err, patchErr := h.PatchOrReplaceWithContext(ctx, c.typed, false); err != nil || patchErr != nil {
+		return errors.Join(err, patchErr)
+	}
+	return nil
+}
+
+// EvictOnce implements activities.Nodes: kubectl's filters choose the pods, kubectl's request evicts them, and every
+// refusal is told apart. Waiting and retrying is the caller's, who must look at the lease in between.
+func (c *Cluster) EvictOnce(ctx context.Context, node string, opts activities.EvictionOptions) (activities.EvictionProgress, error) {
+	h := &drain.Helper{
+		Ctx: ctx, Client: c.typed, Force: opts.Force, IgnoreAllDaemonSets: true, DeleteEmptyDirData: opts.DeleteEmptyDirData,
+		GracePeriodSeconds: -1, PodSelector: opts.PodSelector, Out: discard{}, ErrOut: discard{},
+	}
+	if opts.GracePeriodSeconds != nil {
+		h.GracePeriodSeconds = *opts.GracePeriodSeconds
+	}
+	list, errs := h.GetPodsForDeletion(node)
+	if len(errs) > 0 {
+		// Pods that may not be evicted as things stand (bare, or with local data): a person has to choose, nothing is lost by waiting.
+		return activities.EvictionProgress{Total: 1, Remaining: 1, Blocked: []string{errors.Join(errs...).Error()}}, nil
+	}
+	version, err := drain.CheckEvictionSupport(c.typed)
+	if err != nil {
+		return activities.EvictionProgress{}, err
+	}
+	pods := list.Pods()
+	p := activities.EvictionProgress{Total: len(pods), Remaining: len(pods)}
+	for i := range pods {
+		pod := &pods[i]
+		name := pod.Namespace + "/" + pod.Name
+		if pod.DeletionTimestamp != nil {
+			p.Blocked = append(p.Blocked, name+" is terminating")
+			continue
+		}
+		err := h.EvictPod(*pod, version)
+		switch {
+		case err == nil:
+		case apierrors.IsNotFound(err):
+			p.Remaining--
+		case apierrors.IsTooManyRequests(err):
+			p.Blocked = append(p.Blocked, name+": "+err.Error())
+		case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			p.Remaining-- // its namespace is going, and the pod with it
+		default:
+			return p, fmt.Errorf("evict %s: %w", name, err)
+		}
+	}
+	return p, nil
+}
+
+// PolicyOf implements activities.Nodes.
+func (c *Cluster) PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error) {
+	var list v1alpha1.MaintenancePolicyList
+	if err := c.api.List(ctx, &list); err != nil {
+		return storage.ClusterKey{}, storage.Answer{}, err
+	}
+	var found []storage.ClusterKey
+	var names []string
+	for i := range list.Items {
+		p := &list.Items[i]
+		pods, err := c.StoragePods(ctx, p)
+		if err != nil {
+			return storage.ClusterKey{}, storage.Answer{}, err
+		}
+		for _, pod := range pods {
+			if pod.Node == node {
+				key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
+				found, names = append(found, key), append(names, key.String())
+				break
+			}
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], storage.Answer{OK: true}, nil
+	case 0:
+		return storage.ClusterKey{}, storage.Answer{Reason: fmt.Sprintf("hosts no storage of any of the %d MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`", len(list.Items))}, nil
+	default:
+		return storage.ClusterKey{}, storage.Answer{Reason: "hosts storage of several MaintenancePolicies: name one of " + strings.Join(sortedNames(names), ", ")}, nil
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

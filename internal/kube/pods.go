@@ -1,0 +1,158 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Rook's labels, the defaults of a policy that says nothing else.
+const (
+	DefaultIDLabel            = "ceph-osd-id"
+	DefaultFailureDomainLabel = "topology-location-{type}"
+)
+
+// OSDSelector is the selector of the policy's OSD pods.
+func OSDSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
+	if c := p.Spec.Ceph; c != nil && c.OSDs.Selector != nil {
+		return c.OSDs.Selector
+	}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}}
+}
+
+// IDLabel is the pod label with an OSD's number.
+func IDLabel(p *v1alpha1.MaintenancePolicy) string {
+	if c := p.Spec.Ceph; c != nil && c.OSDs.IDLabel != "" {
+		return c.OSDs.IDLabel
+	}
+	return DefaultIDLabel
+}
+
+// FailureDomainLabel is the template of the pod label with the failure domain's name.
+func FailureDomainLabel(p *v1alpha1.MaintenancePolicy) string {
+	if c := p.Spec.Ceph; c != nil && c.OSDs.FailureDomainLabel != "" {
+		return c.OSDs.FailureDomainLabel
+	}
+	return DefaultFailureDomainLabel
+}
+
+// StoragePods lists the policy's OSD pods, in one request.
+func (c *Cluster) StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error) {
+	selector, err := metav1.LabelSelectorAsSelector(OSDSelector(p))
+	if err != nil {
+		return nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
+	}
+	list, err := c.typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, err
+	}
+	label := IDLabel(p)
+	out := make([]osdview.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue // its processes are gone, and its controller has another one
+		}
+		out = append(out, StoragePod(pod, label))
+	}
+	return out, nil
+}
+
+// StoragePod is one OSD pod as decisions see it.
+func StoragePod(pod *corev1.Pod, idLabel string) osdview.Pod {
+	id, err := strconv.Atoi(pod.Labels[idLabel])
+	if err != nil || id < 0 {
+		id = osdview.NoOSD
+	}
+	_, replacing := pod.Annotations[osdview.ReplacementKey]
+	return osdview.Pod{Name: pod.Name, OSD: id, State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels, Replacing: replacing}
+}
+
+// PodState tells how far a pod is from serving.
+func PodState(pod *corev1.Pod) storage.PodState {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return storage.PodTerminating
+	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodPending:
+		return storage.PodPending
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return storage.PodReady
+		}
+	}
+	return storage.PodNotReady
+}
+
+// PodNode is the node that a pod runs on, or the only one that it could run on.
+func PodNode(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	if host := pod.Spec.NodeSelector[corev1.LabelHostname]; host != "" {
+		return host
+	}
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 { // terms are alternatives
+		return ""
+	}
+	for _, e := range append(terms[0].MatchExpressions, terms[0].MatchFields...) {
+		if (e.Key == corev1.LabelHostname || e.Key == metav1.ObjectNameField) && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+			return e.Values[0]
+		}
+	}
+	return ""
+}
+
+// StorageNodes lists all nodes, in one request.
+func (c *Cluster) StorageNodes(ctx context.Context) ([]osdview.Node, error) {
+	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]osdview.Node, 0, len(list.Items))
+	for i := range list.Items {
+		n := &list.Items[i]
+		out = append(out, osdview.Node{
+			Name: n.Name, Hostname: n.Labels[corev1.LabelHostname], Unschedulable: n.Spec.Unschedulable, RemovalTaint: RemovalTaint(n), NotReady: !NodeReady(n),
+		})
+	}
+	return out, nil
+}
+
+// ReplacingOSDs lists the OSDs whose Deployment says that their disk is being replaced, in one request that is empty
+// except during a replacement.
+func (c *Cluster) ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error) {
+	list, err := c.typed.AppsV1().Deployments(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: osdview.ReplacementKey})
+	if err != nil {
+		return nil, err
+	}
+	out := map[int]bool{}
+	for i := range list.Items {
+		if id, ok := deploymentOSD(&list.Items[i], IDLabel(p)); ok {
+			out[id] = true
+		}
+	}
+	return out, nil
+}
+
+func deploymentOSD(d *appsv1.Deployment, idLabel string) (int, bool) {
+	for _, labels := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
+		if id, err := strconv.Atoi(labels[idLabel]); err == nil {
+			return id, true
+		}
+	}
+	return 0, false
+}

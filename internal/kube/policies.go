@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Finalizer keeps a policy until its keeper has undone what it did for it.
+const Finalizer = "lockkeeper.io/keeper"
+
+// MaintenancePolicy reads a policy. The error wraps activities.ErrNotFound when there is none.
+func (c *Cluster) MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error) {
+	var p v1alpha1.MaintenancePolicy
+	if err := c.api.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, &p); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("MaintenancePolicy %s: %w", key, activities.ErrNotFound)
+		}
+		return nil, err
+	}
+	return &p, nil
+}
+
+// Policy implements activities.Policies.
+func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activities.Policy, error) {
+	p, err := c.MaintenancePolicy(ctx, key)
+	if err != nil {
+		return activities.Policy{}, err
+	}
+	return activities.Policy{
+		Key: key, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
+		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status),
+	}, nil
+}
+
+// Settings are the spec's timeouts and switches. The API server has filled in the defaults; a spec that never went
+// through it has none, and then the same defaults hold.
+func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
+	s := storage.Settings{ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute}
+	ceph := spec.Ceph
+	if ceph == nil {
+		return s
+	}
+	if ceph.ManagePodBudgets != nil {
+		s.ManagePodBudgets = *ceph.ManagePodBudgets
+	}
+	for to, from := range map[*time.Duration]*metav1.Duration{
+		&s.MaintenanceTimeout: ceph.OSDMaintenanceTimeout, &s.PGHealthCheckTimeout: ceph.PGHealthCheckTimeout, &s.AnnouncementTimeout: ceph.AnnouncementTimeout,
+	} {
+		if from != nil {
+			*to = from.Duration
+		}
+	}
+	return s
+}
+
+// ReportStatus implements activities.Policies: one request for the status, one for each event.
+func (c *Cluster) ReportStatus(ctx context.Context, key storage.ClusterKey, r activities.Report) error {
+	var policy *v1alpha1.MaintenancePolicy
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p, err := c.MaintenancePolicy(ctx, key)
+		if err != nil {
+			return err
+		}
+		policy = p
+		p.Status = statusOf(r, p.Status)
+		return c.api.Status().Update(ctx, p, client.FieldOwner(FieldOwner))
+	})
+	if errors.Is(err, activities.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range r.Events {
+		if err := c.emit(ctx, policy, e); err != nil {
+			return fmt.Errorf("event %s: %w", e.Reason, err)
+		}
+	}
+	return nil
+}
+
+// Guard implements activities.Policies.
+func (c *Cluster) Guard(ctx context.Context, key storage.ClusterKey, on bool) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p, err := c.MaintenancePolicy(ctx, key)
+		if err != nil {
+			return err
+		}
+		before := p.DeepCopy()
+		changed := false
+		if on && p.DeletionTimestamp.IsZero() {
+			changed = controllerutil.AddFinalizer(p, Finalizer)
+		} else if !on {
+			changed = controllerutil.RemoveFinalizer(p, Finalizer)
+		}
+		if !changed {
+			return nil
+		}
+		return client.IgnoreNotFound(c.api.Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	})
+}
+
+// emit creates one event. Its name is made of what it says and when, so that a repeated report does not repeat it.
+func (c *Cluster) emit(ctx context.Context, p *v1alpha1.MaintenancePolicy, e activities.Event) error {
+	about := corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MaintenancePolicy", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+	namespace := p.Namespace
+	if e.Node != "" {
+		// Events of cluster-scoped objects live in "default"; kubectl describe node finds them by the name as UID.
+		about = corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.Node, UID: nodeEventUID(e.Node)}
+		namespace = metav1.NamespaceDefault
+	}
+	at := metav1.NewTime(e.At)
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	ev := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: eventName(about.Name, e)},
+		InvolvedObject: about, Reason: e.Reason, Message: e.Message, Type: kind,
+		Source: corev1.EventSource{Component: FieldOwner}, ReportingController: "lockkeeper.io/keeper",
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+	}
+	if err := c.api.Create(ctx, ev); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}

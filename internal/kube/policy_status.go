@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// statusOf writes a report as the policy's status. before supplies the transition times of unchanged conditions.
+func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1alpha1.MaintenancePolicyStatus {
+	since := metav1.NewTime(r.Since)
+	s := v1alpha1.MaintenancePolicyStatus{
+		ObservedGeneration: r.Generation, MayDrain: r.MayDrain, Reason: r.Decision.Reason, Message: r.Decision.Message, Since: &since,
+		Lease:   leaseStatus(r.Memory.Lease),
+		Storage: storageStatus(r), Keeper: r.Keeper, Conditions: before.Conditions,
+	}
+	if d := r.Decision.Open; !d.IsZero() {
+		s.OpenFailureDomain = &v1alpha1.FailureDomain{Type: d.Type, Name: d.Name}
+	}
+	for _, n := range r.Memory.Noout {
+		s.Noout = append(s.Noout, v1alpha1.NooutStatus{
+			Host: n.Host, Owner: n.Owner, Since: metav1.NewTime(n.Since), Expires: metav1.NewTime(n.Expires), Confirmed: n.Confirmed, Withdrawn: n.Withdrawn,
+		})
+	}
+	for _, c := range conditions(r) {
+		c.ObservedGeneration = r.Generation
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	return s
+}
+
+func conditions(r activities.Report) []metav1.Condition {
+	is := func(b bool) metav1.ConditionStatus {
+		if b {
+			return metav1.ConditionTrue
+		}
+		return metav1.ConditionFalse
+	}
+	reachable := metav1.Condition{Type: v1alpha1.ConditionStorageReachable, Status: metav1.ConditionTrue, Reason: "Answers", Message: "a quorum answers"}
+	if r.View.Unavailable != "" {
+		reachable.Status, reachable.Reason, reachable.Message = metav1.ConditionFalse, "Unavailable", r.View.Unavailable
+	}
+	clean := metav1.Condition{Type: v1alpha1.ConditionDataClean, Status: is(r.Clean), Reason: "Clean", Message: fmt.Sprintf("%d of %d PGs are clean", r.Health.PGsClean, r.Health.PGs)}
+	if !r.Clean {
+		clean.Reason = "NotProvenClean"
+		if r.Health.Reason != "" {
+			clean.Message = r.Health.Reason
+		}
+	}
+	protected := metav1.Condition{Type: v1alpha1.ConditionProtected, Status: metav1.ConditionTrue, Reason: "BudgetsInPlace", Message: "the PodDisruptionBudgets say what was decided"}
+	switch {
+	case r.Unmanaged:
+		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonUnmanaged, "managePodBudgets is false: no budget of lockkeeper protects the OSDs"
+	case r.Conflict != "":
+		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, "BudgetConflict", r.Conflict
+	}
+	allowed := metav1.Condition{Type: v1alpha1.ConditionDisruptionAllowed, Status: is(r.Decision.Mode != budget.ModeClosed), Reason: r.Decision.Reason, Message: r.MayDrain + ": " + r.Decision.Message}
+	return []metav1.Condition{reachable, clean, protected, allowed}
+}
+
+func storageStatus(r activities.Report) v1alpha1.StorageStatus {
+	v := r.View
+	if v.Unavailable != "" {
+		return v1alpha1.StorageStatus{}
+	}
+	s := v1alpha1.StorageStatus{
+		FailureDomainType: v.FailureDomainType, Up: fmt.Sprintf("%d/%d", v.Up, v.Daemons), PGs: fmt.Sprintf("%d/%d", r.Health.PGsClean, r.Health.PGs),
+	}
+	const most = 20 // a status is for people; Ceph itself lists them all
+	for _, d := range v.Domains {
+		for _, x := range d.Down() {
+			if len(s.Down) == most {
+				return s
+			}
+			s.Down = append(s.Down, x.String())
+		}
+	}
+	return s
+}
+
+func leaseStatus(l lease.State) v1alpha1.LeaseStatus {
+	s := v1alpha1.LeaseStatus{Token: l.Token}
+	for _, c := range l.Holders {
+		s.Holders = append(s.Holders, claimStatus(c, c.Granted.Unix()))
+	}
+	for _, c := range l.Queue {
+		s.Queue = append(s.Queue, claimStatus(c, c.Requested.Unix()))
+	}
+	return s
+}
+
+func claimStatus(c lease.Claim, since int64) v1alpha1.LeaseClaim {
+	return v1alpha1.LeaseClaim{
+		WorkflowID: c.WorkflowID, RunID: c.RunID, FailureDomain: v1alpha1.FailureDomain{Type: c.Domain.Type, Name: c.Domain.Name},
+		Node: c.Node, Reason: c.Reason, Priority: c.Priority.String(), Token: c.Token, Since: metav1.Unix(since, 0), WaitsFor: c.WaitsFor,
+		Observing: c.Observing, Finishing: c.Finishing, NooutHost: c.NooutHost,
+	}
+}
+
+// memoryOf is the reverse of what statusOf writes of the lease and of noout.
+func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
+	var m activities.Memory
+	m.Lease.Token = s.Lease.Token
+	claims := func(from []v1alpha1.LeaseClaim, granted bool) []lease.Claim {
+		var out []lease.Claim
+		for _, c := range from {
+			p, _ := lease.ParsePriority(c.Priority)
+			x := lease.Claim{
+				WorkflowID: c.WorkflowID, RunID: c.RunID, Domain: storage.FailureDomain{Type: c.FailureDomain.Type, Name: c.FailureDomain.Name},
+				Node: c.Node, Reason: c.Reason, Priority: p, Token: c.Token, WaitsFor: c.WaitsFor, Requested: c.Since.UTC(),
+				Observing: c.Observing, Finishing: c.Finishing, NooutHost: c.NooutHost,
+			}
+			if granted {
+				x.Granted = c.Since.UTC()
+			}
+			out = append(out, x)
+		}
+		return out
+	}
+	m.Lease.Holders, m.Lease.Queue = claims(s.Lease.Holders, true), claims(s.Lease.Queue, false)
+	for _, n := range s.Noout {
+		m.Noout = append(m.Noout, budget.Noout{
+			Host: n.Host, Owner: n.Owner, Since: n.Since.UTC(), Expires: n.Expires.UTC(), Confirmed: n.Confirmed, Withdrawn: n.Withdrawn,
+		})
+	}
+	return m
+}
+
+func eventName(about string, e activities.Event) string {
+	h := fnv.New64a()
+	for _, s := range []string{e.Node, e.Reason, e.Message} {
+		_, _ = h.Write([]byte(s))
+	}
+	return fmt.Sprintf("%s.%x%08x", about, e.At.UnixMilli(), h.Sum64()&0xffffffff)
+}
+
+func nodeEventUID(node string) types.UID { return types.UID(node) }
+
+// sortedNames is for messages: the same objects must always give the same words.
+func sortedNames(names []string) []string {
+	out := slices.Clone(names)
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,186 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// DaemonKind is a kind of Ceph daemon beside the OSDs, and how its pods are told apart.
+type DaemonKind struct {
+	Name string // also the value of LabelDaemon
+	// GroupLabel: pods with different values of it are not interchangeable and get budgets of their own.
+	GroupLabel string
+	// NameLabel holds the daemon's name, where the storage cluster knows it by one.
+	NameLabel string
+	Selector  func(v1alpha1.DaemonSelections) *metav1.LabelSelector
+}
+
+func orRook(s *metav1.LabelSelector, app string) *metav1.LabelSelector {
+	if s != nil {
+		return s
+	}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+// DaemonKinds are the daemons with a static budget.
+var DaemonKinds = []DaemonKind{
+	{Name: "mon", NameLabel: "ceph_daemon_id", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mon, "rook-ceph-mon") }},
+	{Name: "mgr", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mgr, "rook-ceph-mgr") }},
+	{Name: "mds", GroupLabel: "rook_file_system", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.MDS, "rook-ceph-mds") }},
+	{Name: "rgw", GroupLabel: "rook_object_store", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.RGW, "rook-ceph-rgw") }},
+	{Name: "rbd-mirror", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector {
+		return orRook(d.RBDMirror, "rook-ceph-rbd-mirror")
+	}},
+}
+
+// ApplyStaticBudgets implements activities.Budgets. It asks for the workloads of each kind, never for all pods.
+func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, quorum activities.Quorum) (activities.BudgetResult, error) {
+	p, err := c.MaintenancePolicy(ctx, key)
+	if err != nil {
+		return activities.BudgetResult{}, err
+	}
+	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return activities.BudgetResult{}, err
+	}
+	var out activities.BudgetResult
+	wanted := map[string]bool{DaemonBudgetName(p.Name): true}
+	for _, kind := range DaemonKinds {
+		budgets, err := c.staticBudgets(ctx, p, kind, quorum)
+		if err != nil {
+			return out, err
+		}
+		for _, b := range budgets {
+			wanted[b.Name] = true
+			r, err := c.applyBudget(ctx, list.Items, b, b.Spec.Selector)
+			if err != nil {
+				return out, err
+			}
+			out.Changed = out.Changed || r.Changed
+			if r.Conflict != "" {
+				out.Conflict = r.Conflict
+			}
+		}
+	}
+	// What has no replicas any more, or only one, must not be held by a budget of yesterday.
+	for i := range list.Items {
+		b := &list.Items[i]
+		if !ours(b) || b.Labels[LabelPolicy] != p.Name || wanted[b.Name] {
+			continue
+		}
+		if err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Delete(ctx, b.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return out, err
+		}
+		out.Changed = true
+	}
+	return out, nil
+}
+
+// staticBudgets are the budgets that one kind of daemon should have now.
+func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, quorum activities.Quorum) ([]*policyv1.PodDisruptionBudget, error) {
+	var selections v1alpha1.DaemonSelections
+	var allowLoss bool
+	if p.Spec.Ceph != nil {
+		selections, allowLoss = p.Spec.Ceph.Daemons, p.Spec.Ceph.AllowMonQuorumLoss
+	}
+	selector := kind.Selector(selections)
+	name := "lockkeeper-" + p.Name + "-" + kind.Name
+	if kind.Name == "mon" {
+		idle, err := c.idleMons(ctx, p.Namespace, kind, selector, quorum)
+		if err != nil {
+			return nil, err
+		}
+		least, ok := budget.MonMinAvailable(len(quorum.Mons), idle, allowLoss)
+		if !ok {
+			return nil, nil
+		}
+		return []*policyv1.PodDisruptionBudget{newBudget(p, name, kind.Name, selector, least)}, nil
+	}
+	groups, err := c.replicas(ctx, p.Namespace, kind, selector)
+	if err != nil {
+		return nil, err
+	}
+	var out []*policyv1.PodDisruptionBudget
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		least, ok := budget.GroupMinAvailable(groups[group])
+		if !ok {
+			continue
+		}
+		s, n := selector, name
+		if group != "" {
+			s = selector.DeepCopy()
+			if s.MatchLabels == nil {
+				s.MatchLabels = map[string]string{}
+			}
+			s.MatchLabels[kind.GroupLabel] = group
+			n += "-" + strings.ToLower(group)
+		}
+		out = append(out, newBudget(p, n, kind.Name, s, least))
+	}
+	return out, nil
+}
+
+// replicas counts the replicas that the workloads of a kind want, by group. The pods that happen to exist would not do:
+// during an eviction there is one less.
+func (c *Cluster) replicas(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector) (map[string]int, error) {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, err
+	}
+	opts := metav1.ListOptions{LabelSelector: s.String()}
+	out := map[string]int{}
+	deployments, err := c.typed.AppsV1().Deployments(namespace).List(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		out[d.Spec.Template.Labels[kind.GroupLabel]] += replicasOf(d.Spec.Replicas)
+	}
+	sets, err := c.typed.AppsV1().StatefulSets(namespace).List(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	for i := range sets.Items {
+		out[sets.Items[i].Spec.Template.Labels[kind.GroupLabel]] += replicasOf(sets.Items[i].Spec.Replicas)
+	}
+	return out, nil
+}
+
+func replicasOf(n *int32) int {
+	if n == nil {
+		return 1 // the API's default
+	}
+	return int(*n)
+}
+
+// idleMons counts mon pods that are ready, and so count as healthy in a budget, but are not in quorum.
+func (c *Cluster) idleMons(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector, quorum activities.Quorum) (int, error) {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return 0, err
+	}
+	pods, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: s.String()})
+	if err != nil {
+		return 0, err
+	}
+	idle := 0
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if PodState(pod) == storage.PodReady && !slices.Contains(quorum.In, pod.Labels[kind.NameLabel]) {
+			idle++
+		}
+	}
+	return idle, nil
+}

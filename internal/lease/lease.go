@@ -1,0 +1,192 @@
+// Package lease decides who may disrupt a storage cluster: one failure domain at a time, shared by jobs of that domain,
+// everybody else in a queue by priority and then by age. It is pure; the keeper is its only user and keeps its State.
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Priority orders the queue. Higher goes first.
+type Priority int
+
+// The priorities, lowest first: the more somebody is already hurt, the sooner it is dealt with.
+const (
+	PriorityMigration Priority = 10 * (iota + 1)
+	PriorityUpdate
+	PriorityScaleDown
+	PriorityDrain
+	PriorityFencing
+	PriorityFailure
+)
+
+var priorityNames = map[Priority]string{
+	PriorityMigration: "migration", PriorityUpdate: "update", PriorityScaleDown: "scale-down",
+	PriorityDrain: "drain", PriorityFencing: "fencing", PriorityFailure: "failure",
+}
+
+func (p Priority) String() string {
+	if s, ok := priorityNames[p]; ok {
+		return s
+	}
+	return fmt.Sprintf("priority %d", int(p))
+}
+
+// ParsePriority is the reverse of String.
+func ParsePriority(s string) (Priority, bool) {
+	for p, name := range priorityNames {
+		if name == s {
+			return p, true
+		}
+	}
+	return 0, false
+}
+
+// Claim is one job's wish for the lease, and, once granted, its hold on it.
+type Claim struct {
+	WorkflowID string                `json:"workflowID"`
+	RunID      string                `json:"runID"` // the first run of its chain: a job that continues as new keeps its claim
+	Domain     storage.FailureDomain `json:"domain"`
+	Node       string                `json:"node,omitempty"`
+	Reason     string                `json:"reason"`
+	Priority   Priority              `json:"priority"`
+	// Observing: the disruption is somebody else's and goes on whether granted or not; the job only accompanies it.
+	Observing bool `json:"observing,omitempty"`
+	// NooutHost asks for noout on that host while the lease is held, at most for the policy's maintenance timeout.
+	NooutHost string `json:"nooutHost,omitempty"`
+
+	Requested time.Time `json:"requested"`
+	// Granted and Token are set once it holds the lease.
+	Granted time.Time `json:"granted,omitzero"`
+	Token   int64     `json:"token,omitempty"`
+	// Finishing: the job has done its work and gives the lease back as soon as its domain is healed.
+	Finishing bool `json:"finishing,omitempty"`
+	// WaitsFor says why a claim in the queue is not granted.
+	WaitsFor string `json:"waitsFor,omitempty"`
+}
+
+func (c Claim) is(workflowID, runID string) bool {
+	return c.WorkflowID == workflowID && c.RunID == runID
+}
+
+// State is the lease of one storage cluster.
+type State struct {
+	// Token of the last grant. Tokens only rise, so a mutating step can tell that its grant is no longer the last word.
+	Token   int64   `json:"token"`
+	Holders []Claim `json:"holders,omitempty"` // all of one failure domain
+	Queue   []Claim `json:"queue,omitempty"`   // in the order in which they would be granted
+}
+
+// Domain is the failure domain that is held; zero when nobody holds the lease.
+func (s State) Domain() storage.FailureDomain {
+	if len(s.Holders) == 0 {
+		return storage.FailureDomain{}
+	}
+	return s.Holders[0].Domain
+}
+
+// Find returns a job's claim and whether it holds the lease.
+func (s State) Find(workflowID, runID string) (claim Claim, holds, ok bool) {
+	for _, c := range s.Holders {
+		if c.is(workflowID, runID) {
+			return c, true, true
+		}
+	}
+	for _, c := range s.Queue {
+		if c.is(workflowID, runID) {
+			return c, false, true
+		}
+	}
+	return Claim{}, false, false
+}
+
+// Request puts a claim into the queue. Asking twice changes nothing, so a retried request keeps its place.
+func (s State) Request(c Claim) State {
+	if _, _, ok := s.Find(c.WorkflowID, c.RunID); ok {
+		return s
+	}
+	c.Granted, c.Token, c.Finishing, c.WaitsFor = time.Time{}, 0, false, ""
+	s.Queue = append(slices.Clone(s.Queue), c)
+	slices.SortStableFunc(s.Queue, func(a, b Claim) int {
+		if a.Priority != b.Priority {
+			return int(b.Priority - a.Priority)
+		}
+		return a.Requested.Compare(b.Requested)
+	})
+	return s
+}
+
+// Release drops a job's claim, held or queued. Unknown jobs change nothing.
+func (s State) Release(workflowID, runID string) State {
+	drop := func(c Claim) bool { return c.is(workflowID, runID) }
+	s.Holders = slices.DeleteFunc(slices.Clone(s.Holders), drop)
+	s.Queue = slices.DeleteFunc(slices.Clone(s.Queue), drop)
+	return s
+}
+
+// Finish marks a holder as done with its work. Its claim goes when the domain has healed. A node that will not come back
+// must not keep its noout: the data has to heal without it.
+func (s State) Finish(workflowID, runID string, nodeGone bool) State {
+	s.Holders = slices.Clone(s.Holders)
+	for i, c := range s.Holders {
+		if c.is(workflowID, runID) {
+			s.Holders[i].Finishing = true
+			if nodeGone {
+				s.Holders[i].NooutHost = ""
+			}
+		}
+	}
+	return s
+}
+
+// Gate answers whether a claim may be granted now, and if not, what it waits for.
+type Gate func(Claim) storage.Answer
+
+// Grant moves claims from the queue to the holders: those of the held domain, or, when nobody holds, the first in the
+// queue that the gate lets through and all others of the same domain. A claim that the gate refuses is overtaken by the
+// next one only while nobody holds the lease: refusing zone x because zone y is broken must not keep zone y's own
+// claim, which would mend it, from being served. Nor may newcomers to the held domain make it last for ever while
+// something more urgent waits for another one; those that only observe a disruption which happens anyway may.
+func (s State) Grant(gate Gate, now time.Time) (State, []Claim) {
+	s.Holders, s.Queue = slices.Clone(s.Holders), slices.Clone(s.Queue)
+	var granted, waiting []Claim
+	for _, c := range s.Queue {
+		if d := s.Domain(); !d.IsZero() && d != c.Domain {
+			c.WaitsFor = fmt.Sprintf("the lease: %s holds %s (%s)", s.Holders[0].WorkflowID, d, s.Holders[0].Reason)
+			waiting = append(waiting, c)
+			continue
+		}
+		if ahead, ok := outranked(c, waiting); ok && len(s.Holders) > 0 {
+			c.WaitsFor = fmt.Sprintf("its turn: %s wants %s with a higher priority (%s)", ahead.WorkflowID, ahead.Domain, ahead.Priority)
+			waiting = append(waiting, c)
+			continue
+		}
+		if a := gate(c); !a.OK {
+			c.WaitsFor = a.Reason
+			waiting = append(waiting, c)
+			continue
+		}
+		s.Token++
+		c.Granted, c.Token, c.WaitsFor = now, s.Token, ""
+		s.Holders = append(s.Holders, c)
+		granted = append(granted, c)
+	}
+	s.Queue = waiting
+	return s, granted
+}
+
+// outranked finds a claim that waits ahead of c for another failure domain and is more urgent.
+func outranked(c Claim, waiting []Claim) (Claim, bool) {
+	if c.Observing {
+		return Claim{}, false
+	}
+	for _, w := range waiting {
+		if w.Domain != c.Domain && w.Priority > c.Priority {
+			return w, true
+		}
+	}
+	return Claim{}, false
+}

@@ -1,0 +1,206 @@
+// Package storage holds the words that every part of lockkeeper shares about a replicated storage cluster, whatever its
+// kind: failure domains, daemons, what was seen of them, and how far that knowledge can be trusted. Ceph is the first
+// kind; its OSDs are the daemons.
+//
+// The types cross workflow and activity boundaries, so they are plain JSON and small: a View of ten thousand daemons
+// names only the failure domains in which something is worth saying.
+package storage
+
+import (
+	"fmt"
+	"time"
+)
+
+// ClusterKey names the MaintenancePolicy of a storage cluster. There is one policy, one keeper and one lease for each.
+type ClusterKey struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+func (k ClusterKey) String() string { return k.Namespace + "/" + k.Name }
+
+// FailureDomain is a unit of the storage cluster's topology that may be lost as a whole: {zone, zone-x}, {host, node-a}.
+type FailureDomain struct {
+	Type string `json:"type"`
+	Name string `json:"name"`
+}
+
+// IsZero tells whether no failure domain is meant.
+func (d FailureDomain) IsZero() bool { return d == FailureDomain{} }
+
+func (d FailureDomain) String() string {
+	if d.IsZero() {
+		return "none"
+	}
+	return d.Type + " " + d.Name
+}
+
+// PodState is what Kubernetes says about the pod of one storage daemon.
+type PodState string
+
+// Pod states, from serving to absent. A daemon without any pod is judged by the storage cluster alone.
+const (
+	PodReady       PodState = "Ready"
+	PodNotReady    PodState = "NotReady"    // its process runs, but a probe fails
+	PodPending     PodState = "Pending"     // evicted or new, not running anywhere
+	PodTerminating PodState = "Terminating" // told to stop
+	PodNone        PodState = "None"        // no pod was found
+)
+
+// Leaving tells whether the pod's process is stopped or about to be, so that the daemon counts as down even before
+// the storage cluster has noticed.
+func (s PodState) Leaving() bool { return s == PodPending || s == PodTerminating }
+
+// Daemon is one storage daemon about which there is something to say: it is down, leaving, or not ready.
+type Daemon struct {
+	Name string   `json:"name"` // "osd.3"
+	Node string   `json:"node,omitempty"`
+	Up   bool     `json:"up"` // by the storage cluster's own word
+	Pod  PodState `json:"pod"`
+	// Planned: its node is cordoned, tainted for removal, or gone. Otherwise somebody's disk failed, not somebody's drain.
+	Planned bool `json:"planned,omitempty"`
+}
+
+// Down tells whether the daemon does not serve, or is about to stop serving.
+func (d Daemon) Down() bool { return !d.Up || d.Pod.Leaving() }
+
+func (d Daemon) String() string {
+	where := ""
+	if d.Node != "" {
+		where = " on " + d.Node
+	}
+	switch {
+	case !d.Up:
+		return fmt.Sprintf("%s%s is down", d.Name, where)
+	case d.Pod.Leaving():
+		return fmt.Sprintf("%s%s is stopping (pod %s)", d.Name, where, d.Pod)
+	default:
+		return fmt.Sprintf("%s%s serves, but its pod is %s", d.Name, where, d.Pod)
+	}
+}
+
+// Domain is one failure domain, as last seen.
+type Domain struct {
+	Name string `json:"name"`
+	// LabelValues are the values of View.LabelKey on this domain's pods: what a budget's selector leaves out to open it.
+	LabelValues []string `json:"labelValues,omitempty"`
+	Daemons     int      `json:"daemons"`            // that belong to it and are expected to serve
+	Troubled    []Daemon `json:"troubled,omitempty"` // those that are down, leaving or not ready
+	// Touched: a daemon of it went up or down after the epoch of the clean proof that the observer was given.
+	Touched bool `json:"touched,omitempty"`
+	// OKToStop is the storage cluster's own answer to "may all daemons of this domain that still run stop now?".
+	// nil: not asked. It is only as fresh as the PG knowledge behind it.
+	OKToStop *Answer `json:"okToStop,omitempty"`
+}
+
+// Down lists the daemons that do not serve, or are about to stop.
+func (d Domain) Down() []Daemon {
+	var out []Daemon
+	for _, x := range d.Troubled {
+		if x.Down() {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// Answer is a yes or a no with its reason. An answer is never an error: an error means that nobody answered.
+type Answer struct {
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Node is a Kubernetes node that hosts storage daemons and is not simply in service.
+type Node struct {
+	Name     string   `json:"name"`
+	Domain   string   `json:"domain"`
+	Domains  []string `json:"domains,omitempty"`  // all of them, if its daemons are in several
+	Host     string   `json:"host"`               // the name of its bucket in the storage cluster's topology
+	Hosts    []string `json:"hosts,omitempty"`    // all of them, if its daemons are in several: one per volume, say
+	Cordoned bool     `json:"cordoned,omitempty"` // unschedulable
+	Tainted  string   `json:"tainted,omitempty"`  // the autoscaler's taint that announces its removal
+	Gone     bool     `json:"gone,omitempty"`     // the Node object is deleted
+	NotReady bool     `json:"notReady,omitempty"`
+	Daemons  []string `json:"daemons"`        // all of its daemons
+	Down     []string `json:"down,omitempty"` // those that are down or leaving
+}
+
+// Leaving tells whether somebody announced, or already carried out, the disruption of this node.
+func (n Node) Leaving() bool { return n.Cordoned || n.Tainted != "" || n.Gone }
+
+// View is what one observation saw of a storage cluster: its own map and Kubernetes, read one right after the other.
+type View struct {
+	At time.Time `json:"at"`
+	// Unavailable says why the storage cluster gave no answer that counts (no quorum, a timeout). Then all else is empty.
+	Unavailable string `json:"unavailable,omitempty"`
+
+	FailureDomainType string `json:"failureDomainType"` // the smallest one that any pool relies on
+	LabelKey          string `json:"labelKey"`          // the pod label that carries it
+	Daemons           int    `json:"daemons"`           // expected to serve: exist, were up once, are not under replacement
+	Up                int    `json:"up"`
+	// Podless daemons are up but have no pod: they run outside of Kubernetes, and no budget counts them.
+	Podless int `json:"podless,omitempty"`
+	// ChangeEpoch is the epoch of the storage cluster's map at which a daemon last went up or down or was marked in or out.
+	ChangeEpoch int64 `json:"changeEpoch"`
+	// Shape changes when pools, their rules or the set of daemons change, so that an older proof no longer speaks of this cluster.
+	Shape   string   `json:"shape"`
+	Domains []Domain `json:"domains,omitempty"` // the troubled ones and those that were asked for
+	Nodes   []Node   `json:"nodes,omitempty"`   // leaving or with troubled daemons, and those that were asked for
+	// Intolerant names, with the reason, what could not bear the loss of one failure domain (a pool of size 1, say).
+	Intolerant []string `json:"intolerant,omitempty"`
+	// Problems are reasons to stay closed: labels that contradict the topology, a pod under two budgets, …
+	Problems []string `json:"problems,omitempty"`
+	// ForeignNoout lists topology nodes that carry a noout which lockkeeper may not own; the keeper tells them apart by its records.
+	Noout []string `json:"noout,omitempty"`
+}
+
+// Domain finds a failure domain by name. The zero Domain with the name is returned for one without anything to say.
+func (v View) Domain(name string) Domain {
+	for _, d := range v.Domains {
+		if d.Name == name {
+			return d
+		}
+	}
+	return Domain{Name: name}
+}
+
+// Node finds a node by name.
+func (v View) Node(name string) (Node, bool) {
+	for _, n := range v.Nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
+
+// Health is a judgement of the data, made over time by somebody who kept watching: a single look cannot tell a clean
+// cluster from a manager that has not noticed yet.
+type Health struct {
+	// Fresh: every serving daemon has reported to an active manager since the map's last change, so that what follows
+	// speaks of the cluster as it is and not as it was.
+	Fresh bool `json:"fresh"`
+	// Clean: all placement groups are in a healthy state. Counts only when Fresh.
+	Clean       bool   `json:"clean"`
+	ChangeEpoch int64  `json:"changeEpoch"`      // the View.ChangeEpoch that it judges
+	Reason      string `json:"reason,omitempty"` // why not fresh or not clean
+	PGs         int    `json:"pgs"`
+	PGsClean    int    `json:"pgsClean"`
+	// Unexplained lists PG states that the loss of one failure domain does not explain (inconsistent, incomplete, …).
+	Unexplained []string `json:"unexplained,omitempty"`
+}
+
+// CleanProof remembers that the data was whole as of an epoch. Whatever happened since then happened on top of it.
+type CleanProof struct {
+	ChangeEpoch int64     `json:"changeEpoch"`
+	Shape       string    `json:"shape"`
+	At          time.Time `json:"at"`
+}
+
+// Settings are the parts of a MaintenancePolicy that decisions depend on.
+type Settings struct {
+	ManagePodBudgets     bool          `json:"managePodBudgets"`
+	MaintenanceTimeout   time.Duration `json:"maintenanceTimeout"`   // how long a noout of ours may last
+	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"` // how long unclean PGs hold everything back; 0: for ever
+	AnnouncementTimeout  time.Duration `json:"announcementTimeout"`  // how long a cordon keeps its domain open before anything goes down
+}

@@ -1,0 +1,358 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+)
+
+// DrainNodeInput starts a drain. Only the node is required.
+type DrainNodeInput struct {
+	Node string `json:"node"`
+	// Policy is "namespace/name" of the MaintenancePolicy; by default the one whose daemons the node hosts.
+	Policy string `json:"policy,omitempty"`
+	// Reason is shown to everybody who has to wait for this drain.
+	Reason string `json:"reason,omitempty"`
+	// Observe: somebody else drains the node. Cordon and evict nothing, only guard it: lease, noout, timers, history.
+	Observe bool `json:"observe,omitempty"`
+	// UncordonAfterReboot: uncordon as soon as the node is Ready with a new boot ID. Otherwise a person uncordons it, or
+	// sends the signal `done`.
+	UncordonAfterReboot bool                       `json:"uncordonAfterReboot,omitempty"`
+	Eviction            activities.EvictionOptions `json:"eviction,omitzero"`
+}
+
+// Outcomes of a drain.
+const (
+	OutcomeDone    = "Done"    // the node is back, its storage is whole
+	OutcomeGone    = "Gone"    // the node is deleted, the data is whole without it
+	OutcomeAborted = "Aborted" // by a person; what we changed is changed back
+	OutcomeRevoked = "Revoked" // the policy is gone: nothing is guarded any more
+)
+
+// DrainNodeResult is how a drain ended.
+type DrainNodeResult struct {
+	Outcome string        `json:"outcome"`
+	Evicted int           `json:"evicted"`
+	Took    time.Duration `json:"took"`
+	Waited  time.Duration `json:"waitedForLease"`
+}
+
+// DrainNode empties a node and stays with it until its storage is whole again. It holds the lease of the node's failure
+// domain from before the first eviction until the placement groups are clean, so that no other domain is disrupted
+// meanwhile; the keeper keeps noout on the node for that time, at most for the policy's osdMaintenanceTimeout.
+//
+// It never gives up by itself: it waits, and says for what. `abort` uncordons the node (if the drain cordoned it) and
+// gives the lease back. A crash of a worker resumes it at the step it was in; every step may be repeated.
+//
+//	temporal workflow start --type DrainNode --task-queue lockkeeper --workflow-id drain/node-a --input '{"node":"node-a"}'
+func DrainNode(ctx workflow.Context, in DrainNodeInput) (DrainNodeResult, error) {
+	d, err := newDrain(ctx, in)
+	if err != nil {
+		return DrainNodeResult{}, err
+	}
+	runCtx, cancel := workflow.WithCancel(ctx)
+	d.job.listen(ctx, cancel)
+	err = d.run(runCtx)
+	if d.job.Aborted {
+		d.result.Outcome, err = OutcomeAborted, nil
+	}
+	d.result.Took = workflow.Now(ctx).Sub(d.job.Started)
+	return d.result, err
+}
+
+type drain struct {
+	in       DrainNodeInput
+	job      *job
+	target   activities.Target
+	token    int64
+	cordoned bool // by us
+	released bool
+	result   DrainNodeResult
+	notices  workflow.ReceiveChannel
+}
+
+var draining *activities.Drain
+
+// The phases of a drain, in order.
+const (
+	phaseResolve = "Resolving"
+	phaseLease   = "AcquiringLease"
+	phaseCordon  = "Cordoning"
+	phaseEvict   = "Evicting"
+	phaseReturn  = "AwaitingNode"
+	phaseHeal    = "Healing"
+)
+
+var drainPhases = []string{phaseResolve, phaseLease, phaseCordon, phaseEvict, phaseReturn, phaseHeal}
+
+func newDrain(ctx workflow.Context, in DrainNodeInput) (*drain, error) {
+	if in.Node = strings.TrimSpace(in.Node); in.Node == "" {
+		return nil, activities.Invalid("node", in.Node, "the name of a node is required")
+	}
+	if ns, name, ok := strings.Cut(in.Policy, "/"); in.Policy != "" && (!ok || ns == "" || name == "") {
+		return nil, activities.Invalid("policy", in.Policy, "must be namespace/name")
+	}
+	if g := in.Eviction.GracePeriodSeconds; g != nil && *g < 0 {
+		return nil, activities.Invalid("eviction.gracePeriodSeconds", fmt.Sprint(*g), "must be 0 or more; leave it out for each pod's own")
+	}
+	d := &drain{in: in, notices: workflow.GetSignalChannel(ctx, SignalLease)}
+	d.job = newJob(ctx, drainPhases)
+	return d, workflow.SetQueryHandler(ctx, QueryStatus, func() (DrainStatus, error) { return d.status(), nil })
+}
+
+// DrainStatus answers the query "status".
+type DrainStatus struct {
+	JobStatus
+	Target  activities.Target `json:"target"`
+	Observe bool              `json:"observe,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
+	Token   int64             `json:"token,omitempty"`
+	Result  DrainNodeResult   `json:"result"`
+}
+
+func (d *drain) status() DrainStatus {
+	return DrainStatus{JobStatus: d.job.JobStatus, Target: d.target, Observe: d.in.Observe, Reason: d.in.Reason, Token: d.token, Result: d.result}
+}
+
+func (d *drain) run(ctx workflow.Context) error {
+	if err := d.resolve(ctx); err != nil {
+		return err
+	}
+	// Registered before anything is changed: a step that timed out may have happened all the same.
+	defer d.cleanUp(ctx)
+	if err := d.acquireLease(ctx); err != nil {
+		return err
+	}
+	for !d.in.Observe {
+		if err := d.cordon(ctx); err != nil {
+			return err
+		}
+		err := d.evict(ctx)
+		if err == nil {
+			break
+		}
+		if !isType(err, activities.LeaseLost) {
+			return err
+		}
+		// Somebody took the lease away between two evictions: queue again, and go on where we were.
+		if err := d.acquireLease(ctx); err != nil {
+			return err
+		}
+	}
+	back, err := d.awaitReturn(ctx)
+	if err != nil {
+		return err
+	}
+	return d.heal(ctx, back)
+}
+
+func (d *drain) resolve(ctx workflow.Context) (err error) {
+	d.job.enter(ctx, phaseResolve)
+	in := activities.ResolveInput{Node: d.in.Node}
+	in.Cluster.Namespace, in.Cluster.Name, _ = strings.Cut(d.in.Policy, "/")
+	d.target, err = call(persistent(ctx, "find the storage on "+d.in.Node), draining.ResolveNode, in)
+	return err
+}
+
+// acquireLease waits until the keeper grants the node's failure domain. By then noout is set on the node and the domain
+// is open for eviction.
+func (d *drain) acquireLease(ctx workflow.Context) error {
+	d.job.enter(ctx, phaseLease)
+	began := workflow.Now(ctx)
+	reason := d.in.Reason
+	if reason == "" {
+		reason = "drain of " + d.in.Node
+		if d.in.Observe {
+			reason = d.in.Node + " is drained from outside"
+		}
+	}
+	info := workflow.GetInfo(ctx)
+	claim := lease.Claim{
+		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Domain: d.target.Domain, Node: d.target.Node,
+		Reason: reason, Priority: lease.PriorityDrain, Observing: d.in.Observe, NooutHost: d.target.Host,
+	}
+	if d.target.Gone {
+		claim.NooutHost = "" // nobody comes back to what noout would preserve
+	}
+	d.job.waitFor(ctx, "the lease of "+d.target.Domain.String())
+	if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: claim}); err != nil {
+		return err
+	}
+	for {
+		n, err := d.notice(ctx)
+		if err != nil {
+			return err
+		}
+		switch n.State {
+		case LeaseGranted:
+			d.token = n.Token
+			d.result.Waited += workflow.Now(ctx).Sub(began)
+			return nil
+		case LeaseRevoked:
+			return activities.Lost("%s", n.WaitsFor)
+		default:
+			d.job.waitFor(ctx, "the lease of "+d.target.Domain.String()+": "+n.WaitsFor)
+		}
+	}
+}
+
+// notice receives the next word of the keeper about our claim.
+func (d *drain) notice(ctx workflow.Context) (LeaseNotice, error) {
+	for {
+		var n LeaseNotice
+		got := false
+		s := workflow.NewSelector(ctx)
+		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) { got = c.Receive(ctx, &n) })
+		s.Select(ctx)
+		if ctx.Err() != nil {
+			return n, ctx.Err()
+		}
+		if got && n.RunID == workflow.GetInfo(ctx).FirstRunID {
+			return n, nil
+		}
+	}
+}
+
+func (d *drain) cordon(ctx workflow.Context) error {
+	d.job.enter(ctx, phaseCordon)
+	if err := d.job.gate(ctx); err != nil {
+		return err
+	}
+	d.cordoned = !d.target.Cordoned
+	_, err := call(persistent(ctx, "cordon "+d.target.Node), draining.Cordon, activities.CordonInput{Node: d.target.Node, UID: d.target.UID, On: true})
+	return err
+}
+
+// evict empties the node. A pause stops evicting between two pods and goes on where it was.
+func (d *drain) evict(ctx workflow.Context) error {
+	d.job.enter(ctx, phaseEvict)
+	info := workflow.GetInfo(ctx)
+	in := activities.EvictInput{
+		Cluster: d.target.Cluster, Node: d.target.Node, UID: d.target.UID, Options: d.in.Eviction,
+		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: d.token,
+	}
+	for {
+		if err := d.job.gate(ctx); err != nil {
+			return err
+		}
+		d.job.waitFor(ctx, "the pods of "+d.target.Node+" to be evicted")
+		evictCtx, cancel := workflow.WithCancel(ctx)
+		d.job.onPause = cancel
+		p, err := call(watching(evictCtx, "evict the pods of "+d.target.Node), draining.EvictPods, in)
+		d.job.onPause = nil
+		cancel()
+		if temporal.IsCanceledError(err) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		d.result.Evicted += p.Total
+		return nil
+	}
+}
+
+// awaitReturn waits until the node is back in service, gone, or a person says that the work on it is done.
+func (d *drain) awaitReturn(ctx workflow.Context) (activities.NodeReturn, error) {
+	d.job.enter(ctx, phaseReturn)
+	if d.target.Gone {
+		return activities.NodeReturn{Gone: true}, nil
+	}
+	waits := d.target.Node + " to be Ready and uncordoned, to be deleted, or for the signal `done`"
+	if d.in.UncordonAfterReboot {
+		waits = d.target.Node + " to be rebooted, to be deleted, or for the signal `done`"
+	}
+	d.job.waitFor(ctx, waits)
+	waitCtx, stop := workflow.WithCancel(ctx)
+	defer stop()
+	f := begin(watching(waitCtx, "wait for "+d.target.Node), draining.AwaitNode, activities.AwaitNodeInput{
+		Node: d.target.Node, UID: d.target.UID, BootID: d.target.BootID, AfterReboot: d.in.UncordonAfterReboot})
+	var back activities.NodeReturn
+	var err error
+	s := workflow.NewSelector(ctx)
+	s.AddFuture(f, func(f workflow.Future) { err = f.Get(ctx, &back) })
+	s.AddReceive(d.job.done, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) })
+	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+	s.Select(ctx)
+	if ctx.Err() != nil {
+		return back, ctx.Err()
+	}
+	return back, err
+}
+
+// heal uncordons what we cordoned, and waits until the keeper has seen the storage whole and taken the lease back.
+func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
+	d.job.enter(ctx, phaseHeal)
+	if !back.Gone {
+		if err := d.uncordon(ctx); err != nil {
+			return err
+		}
+	}
+	info := workflow.GetInfo(ctx)
+	ref := LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, NodeGone: back.Gone}
+	d.job.waitFor(ctx, "the storage in "+d.target.Domain.String()+" to be whole again")
+	if err := workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalFinishLease, ref).Get(ctx, nil); err != nil {
+		return err
+	}
+	for {
+		n, err := d.notice(ctx)
+		if err != nil {
+			return err
+		}
+		switch n.State {
+		case LeaseReleased:
+			d.released = true
+			d.result.Outcome = OutcomeDone
+			if back.Gone {
+				d.result.Outcome = OutcomeGone
+			}
+			d.job.waitFor(ctx, "")
+			return nil
+		case LeaseRevoked:
+			d.result.Outcome = OutcomeRevoked
+			return nil
+		case LeaseHealing:
+			d.job.waitFor(ctx, "the storage in "+d.target.Domain.String()+" to be whole again: "+n.WaitsFor)
+		}
+	}
+}
+
+func (d *drain) uncordon(ctx workflow.Context) error {
+	if !d.cordoned {
+		return nil
+	}
+	if _, err := call(persistent(ctx, "uncordon "+d.target.Node), draining.Cordon, activities.CordonInput{Node: d.target.Node, UID: d.target.UID}); err != nil && !isType(err, activities.TargetChanged) {
+		return err
+	}
+	d.cordoned = false
+	return nil
+}
+
+// cleanUp undoes what is left to undo, whatever the reason for ending.
+func (d *drain) cleanUp(ctx workflow.Context) {
+	if d.released {
+		return
+	}
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	log := workflow.GetLogger(ctx)
+	if err := d.uncordon(ctx); err != nil {
+		log.Error("cannot uncordon", "node", d.target.Node, "error", err)
+	}
+	info := workflow.GetInfo(ctx)
+	ref := LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}
+	if err := workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalReleaseLease, ref).Get(ctx, nil); err != nil {
+		log.Error("cannot release the lease; the keeper takes it back when this job has ended", "error", err)
+	}
+}
+
+func isType(err error, errorType string) bool {
+	return applicationErrorType(err) == errorType
+}

@@ -1,0 +1,35 @@
+// Package workflows holds lockkeeper's durable jobs, one file each, and the keeper that grants them the right to
+// disrupt. They read like the runbooks that an administrator would follow; every look at the world and every change to
+// it is an activity, every decision a pure function.
+package workflows
+
+import (
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TaskQueue is where all workflows and activities run.
+const TaskQueue = "lockkeeper"
+
+// Workflow type names, as `temporal workflow start --type` takes them.
+const (
+	KeeperType    = "Keeper"
+	DrainNodeType = "DrainNode"
+)
+
+const (
+	keeperPrefix = "keeper/"
+	drainPrefix  = "drain/"
+)
+
+// KeeperID is the ID of the one keeper of a storage cluster.
+func KeeperID(k storage.ClusterKey) string { return keeperPrefix + k.String() }
+
+// DrainID is the ID of the one drain of a node.
+func DrainID(node string) string { return drainPrefix + node }
+
+// DrainedNode is the reverse of DrainID.
+func DrainedNode(workflowID string) (node string, ok bool) {
+	return strings.CutPrefix(workflowID, drainPrefix)
+}

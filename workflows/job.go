@@ -1,0 +1,92 @@
+package workflows
+
+import (
+	"errors"
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+// job is what all jobs have in common: phases, a status, and the signals pause, resume, abort and done.
+type job struct {
+	JobStatus
+	phases []string
+	done   workflow.Channel // a person says that the work on the node is finished
+	// onPause stops what is under way so that it can be taken up again; nil when there is nothing to stop.
+	onPause workflow.CancelFunc
+}
+
+func newJob(ctx workflow.Context, phases []string) *job {
+	now := workflow.Now(ctx)
+	return &job{
+		JobStatus: JobStatus{Started: now, Since: now, Steps: len(phases)}, phases: phases,
+		done: workflow.NewBufferedChannel(ctx, 1),
+	}
+}
+
+// listen serves the job's signals for as long as the workflow runs. abort cancels the run; its clean-up still happens.
+func (j *job) listen(ctx workflow.Context, cancelRun workflow.CancelFunc) {
+	handle := map[string]func(){
+		SignalPause: func() {
+			j.Paused = true
+			if j.onPause != nil {
+				j.onPause()
+			}
+		},
+		SignalResume: func() { j.Paused = false },
+		SignalAbort: func() {
+			j.Aborted = true
+			cancelRun()
+		},
+		SignalDone: func() { j.done.SendAsync(struct{}{}) },
+	}
+	for _, name := range sortedKeys(handle) {
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			c := workflow.GetSignalChannel(ctx, name)
+			for c.Receive(ctx, nil) {
+				handle[name]()
+			}
+		})
+	}
+}
+
+// enter begins a phase.
+func (j *job) enter(ctx workflow.Context, phase string) {
+	j.Phase, j.Step = phase, slices.Index(j.phases, phase)+1
+	j.waitFor(ctx, "")
+}
+
+// waitFor says what the job waits for now. Only a new wait begins a new Since.
+func (j *job) waitFor(ctx workflow.Context, what string) {
+	if j.WaitsFor == what && what != "" {
+		return
+	}
+	j.WaitsFor, j.Since = what, workflow.Now(ctx)
+	workflow.SetCurrentDetails(ctx, j.details())
+}
+
+func (j *job) details() string {
+	s := "**" + j.Phase + "**"
+	if j.WaitsFor != "" {
+		s += "  \nwaits for " + j.WaitsFor + " since " + j.Since.Format("15:04:05")
+	}
+	return s
+}
+
+// gate holds the job while it is paused.
+func (j *job) gate(ctx workflow.Context) error {
+	if !j.Paused {
+		return nil
+	}
+	j.waitFor(ctx, "the signal `resume`: somebody paused this job")
+	return workflow.Await(ctx, func() bool { return !j.Paused })
+}
+
+func applicationErrorType(err error) string {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return app.Type()
+	}
+	return ""
+}

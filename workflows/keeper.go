@@ -1,0 +1,313 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// KeeperInput starts the keeper of one storage cluster, or goes on with its state after continue-as-new.
+type KeeperInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	State   *KeeperState       `json:"state,omitempty"`
+}
+
+// KeeperState is what a keeper knows. Lease and noout are also in the policy's status, so that a keeper that was
+// terminated is followed by one that still knows them; the rest it can find out again.
+type KeeperState struct {
+	Memory       activities.Memory              `json:"memory"`
+	Watched      activities.Watched             `json:"watched"`
+	Proof        *storage.CleanProof            `json:"proof,omitempty"`
+	Announced    map[string]budget.Announcement `json:"announced,omitempty"`
+	HealingSince time.Time                      `json:"healingSince,omitzero"`
+	Decision     budget.Decision                `json:"decision"`
+	Since        time.Time                      `json:"since"` // of Decision
+	Conflict     string                         `json:"conflict,omitempty"`
+}
+
+// KeeperStatus answers the query "status".
+type KeeperStatus struct {
+	Cluster  storage.ClusterKey `json:"cluster"`
+	Decision budget.Decision    `json:"decision"`
+	Since    time.Time          `json:"since"`
+	Lease    lease.State        `json:"lease"`
+	Noout    []budget.Noout     `json:"noout,omitempty"`
+	View     storage.View       `json:"view"`
+	Health   storage.Health     `json:"health"`
+	Clean    bool               `json:"clean"`
+	// Trouble is what the keeper could not do at its last attempt, and will try again.
+	Trouble   string    `json:"trouble,omitempty"`
+	NextTimer time.Time `json:"nextTimer,omitzero"`
+	Conflict  string    `json:"conflict,omitempty"`
+}
+
+// Keeper guards one storage cluster: it is the only writer of its budgets, its noout flags and its lease, and runs for as
+// long as the MaintenancePolicy exists.
+//
+// It rests until somebody tells it to look: the watcher (Kubernetes changed), its own activity that watches the storage
+// cluster, a job, or a timer. Then it observes, decides, and applies, in this order. What it could not do it tries again
+// later; meanwhile the last budgets stay, and those never allow more than what was safe when they were set.
+//
+// The watcher starts it for every policy. By hand:
+//
+//	temporal workflow start --type Keeper --task-queue lockkeeper --workflow-id keeper/rook-ceph/rook-ceph \
+//	  --input '{"cluster":{"namespace":"rook-ceph","name":"rook-ceph"}}'
+func Keeper(ctx workflow.Context, in KeeperInput) error {
+	if in.Cluster.Namespace == "" || in.Cluster.Name == "" {
+		return activities.Invalid("cluster", in.Cluster.String(), "namespace and name of a MaintenancePolicy are required")
+	}
+	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), notified: map[string]LeaseNotice{}, toldAt: map[string]time.Time{}, jobs: map[string]workflow.CancelFunc{}}
+	if err := k.answer(ctx); err != nil {
+		return err
+	}
+	if in.State != nil {
+		k.state = *in.State
+	} else if err := k.recall(ctx); err != nil {
+		return err
+	}
+	return k.run(ctx)
+}
+
+type keeper struct {
+	cluster storage.ClusterKey
+	state   KeeperState
+
+	observed activities.Observation
+	clean    bool
+	reported activities.Report      // the last one that was written
+	notified map[string]LeaseNotice // the last notice to each claim, by workflow and run
+	toldAt   map[string]time.Time   // when
+	released []lease.Claim          // to be told
+	wake     workflow.Channel       // something that is not a signal asks for a look
+	jobs     map[string]workflow.CancelFunc
+	watch    workflow.Future
+	trouble  string
+	next     time.Time
+	// The static budgets depend on little that changes; they are applied when a hint says so.
+	daemonsDue bool
+	quorum     activities.Quorum
+}
+
+// Activities by reference: the zero value is never called, only named.
+var keeping *activities.Keeper
+
+// recall takes up what the last keeper left. The finalizer comes before anything else is changed.
+func (k *keeper) recall(ctx workflow.Context) error {
+	memory, err := call(persistent(ctx, "recall lease and noout"), keeping.Recall, k.cluster)
+	if err != nil {
+		return err
+	}
+	k.state.Memory = memory
+	k.daemonsDue = true
+	_, err = call(persistent(ctx, "guard the policy"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: true})
+	return err
+}
+
+func (k *keeper) run(ctx workflow.Context) error {
+	k.daemonsDue = true
+	for {
+		k.startWatch(ctx)
+		k.trouble = ""
+		gone, err := k.pass(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			k.trouble = message(err)
+		}
+		if gone {
+			return k.retire(ctx)
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
+			k.drainHints(ctx)
+			return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state})
+		}
+		if err := k.rest(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// pass is one round: observe, decide, apply. gone means that the policy is deleted or being deleted.
+func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
+	if k.observed, err = call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, k.look()); err != nil {
+		return false, err
+	}
+	if !k.observed.Found || k.observed.Deleting {
+		return true, nil
+	}
+	in := k.input(ctx)
+	k.settleLease(&in)
+	k.decide(ctx, in)
+	return false, k.apply(ctx)
+}
+
+// look names what must be in the View although it may be in perfect order.
+func (k *keeper) look() activities.ObserveInput {
+	l := activities.Look{Proof: k.state.Proof}
+	add := func(d storage.FailureDomain, node string) {
+		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
+			l.Domains = append(l.Domains, d.Name)
+		}
+		if node != "" && !slices.Contains(l.Nodes, node) {
+			l.Nodes = append(l.Nodes, node)
+		}
+	}
+	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
+		add(c.Domain, c.Node)
+	}
+	add(k.state.Decision.Open, "")
+	for _, d := range k.observed.Seen.View.Domains {
+		add(storage.FailureDomain{Name: d.Name}, "")
+	}
+	return activities.ObserveInput{Cluster: k.cluster, Look: l}
+}
+
+func (k *keeper) input(ctx workflow.Context) budget.Input {
+	in := budget.Input{
+		Now: workflow.Now(ctx), View: k.observed.Seen.View, Health: k.state.Watched.Health, Proof: k.state.Proof,
+		Settings: k.observed.Settings, Lease: k.state.Memory.Lease, Announced: k.state.Announced,
+		HealingSince: k.state.HealingSince, Open: k.state.Decision.Open,
+	}
+	in.HealingSince = budget.NextHealingSince(in)
+	return in
+}
+
+// settleLease takes the lease back from jobs that are done and healed, and grants it to who may have it now.
+func (k *keeper) settleLease(in *budget.Input) {
+	l := in.Lease
+	for _, c := range l.Holders {
+		if !c.Finishing {
+			continue
+		}
+		if a := budget.Healed(*in, c); a.OK {
+			l = l.Release(c.WorkflowID, c.RunID)
+			k.released = append(k.released, c)
+		}
+	}
+	in.Lease = l
+	l, _ = l.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(*in, c) }, in.Now)
+	in.Lease = l
+}
+
+func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
+	d := budget.Decide(in)
+	k.clean = budget.Clean(in)
+	k.state.Announced = budget.NextAnnounced(in, d)
+	k.state.Proof = budget.NextProof(in)
+	k.state.HealingSince = in.HealingSince
+	k.state.Memory.Lease = in.Lease
+	if d.Mode != k.state.Decision.Mode || d.Open != k.state.Decision.Open || d.Reason != k.state.Decision.Reason {
+		k.state.Since = workflow.Now(ctx)
+	}
+	k.state.Decision = d
+	k.next = budget.NextTimer(in, k.state.Announced, k.state.Memory.Noout)
+}
+
+// apply makes the world follow the decision. The order matters. What must not be forgotten is written down before it is
+// done. The budget comes before unsetting noout and before the status, because it is what others wait for. Jobs hear of
+// a grant last, when everything that it promises is in place.
+func (k *keeper) apply(ctx workflow.Context) error {
+	view := k.observed.Seen.View
+	plan := budget.NooutPlan{Records: k.state.Memory.Noout}
+	if view.Unavailable == "" {
+		plan = budget.PlanNoout(workflow.Now(ctx), k.observed.Settings.MaintenanceTimeout, k.state.Memory.Lease.Holders, k.state.Memory.Noout, view.Noout)
+	}
+	k.state.Memory.Noout = plan.Records
+	if !sameMemory(k.state.Memory, k.reported.Memory) {
+		if err := k.report(ctx); err != nil {
+			return err
+		}
+	}
+	var failures []error
+	fail := func(err error) {
+		if err != nil {
+			failures = append(failures, err)
+		}
+	}
+	for _, host := range plan.Set {
+		fail(k.switchNoout(ctx, host, true))
+	}
+	if len(failures) > 0 {
+		// A grant without its noout would let Ceph move data about; the holders hear of it when it is set.
+		fail(k.applyBudget(ctx))
+		return failures[0]
+	}
+	fail(k.applyBudget(ctx))
+	for _, host := range plan.Unset {
+		if err := k.switchNoout(ctx, host, false); err != nil {
+			fail(err)
+			continue
+		}
+		k.state.Memory.Noout = budget.Withdraw(k.state.Memory.Noout, []string{host})
+	}
+	fail(k.applyStaticBudgets(ctx))
+	fail(k.report(ctx))
+	if len(failures) > 0 {
+		return failures[0]
+	}
+	k.followJobs(ctx)
+	k.notify(ctx)
+	return nil
+}
+
+func (k *keeper) applyBudget(ctx workflow.Context) error {
+	if !k.observed.Settings.ManagePodBudgets {
+		_, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster)
+		return err
+	}
+	summary := fmt.Sprintf("%s: %s", k.state.Decision.Mode, k.state.Decision.Message)
+	r, err := call(quick(ctx, clip(summary)), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Spec: k.state.Decision.Budget})
+	if err == nil {
+		k.state.Conflict = r.Conflict
+	}
+	return err
+}
+
+func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
+	q := k.observed.Seen.Quorum
+	if !k.observed.Settings.ManagePodBudgets || len(q.Mons) == 0 || (!k.daemonsDue && sameQuorum(q, k.quorum)) {
+		return nil
+	}
+	_, err := call(quick(ctx, "budgets of mon, mgr, mds, rgw, rbd-mirror"), keeping.ApplyStaticBudgets, activities.StaticBudgetsInput{Cluster: k.cluster, Quorum: q})
+	if err == nil {
+		k.daemonsDue, k.quorum = false, q
+	}
+	return err
+}
+
+func (k *keeper) switchNoout(ctx workflow.Context, host string, on bool) error {
+	what := "unset noout on "
+	if on {
+		what = "set noout on "
+	}
+	_, err := call(quick(ctx, what+host), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Host: host, On: on})
+	return err
+}
+
+// retire undoes everything that this keeper did, and lets the policy go.
+func (k *keeper) retire(ctx workflow.Context) error {
+	for _, n := range k.state.Memory.Noout {
+		if n.Withdrawn {
+			continue
+		}
+		if _, err := call(persistent(ctx, "unset noout on "+n.Host), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Host: n.Host}); err != nil {
+			return err
+		}
+	}
+	if _, err := call(persistent(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
+		return err
+	}
+	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
+		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
+	}
+	_, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false})
+	return err
+}

@@ -1,0 +1,117 @@
+package workflows
+
+import (
+	"fmt"
+	"reflect"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// report writes the policy's status and events, if they say anything new. The status is also the memory that outlives
+// this workflow, so what must not be forgotten is reported before it is done.
+func (k *keeper) report(ctx workflow.Context) error {
+	r := activities.Report{
+		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.state.Decision, Since: k.state.Since,
+		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Conflict: k.state.Conflict, Keeper: KeeperID(k.cluster),
+		MayDrain: MayDrain(k.state.Decision), Unmanaged: !k.observed.Settings.ManagePodBudgets,
+	}
+	// When a View was taken says nothing about what it saw.
+	r.View.At = k.reported.View.At
+	if reflect.DeepEqual(r, k.reported) {
+		return nil
+	}
+	written := r
+	r.Events = k.events(ctx, r)
+	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus, activities.ReportInput{Cluster: k.cluster, Report: r}); err != nil {
+		return err
+	}
+	k.reported = written
+	workflow.SetCurrentDetails(ctx, k.details())
+	return nil
+}
+
+// events tells those who look at the policy or at a node with kubectl what opened, closed, or waits.
+func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.Event {
+	var out []activities.Event
+	now := workflow.Now(ctx)
+	d, before := r.Decision, k.reported.Decision
+	if d.Mode != before.Mode || d.Open != before.Open || d.Reason != before.Reason {
+		e := activities.Event{Reason: eventReason(d), Message: d.Message, Warning: d.Mode == budget.ModeClosed, At: now}
+		if d.Mode == budget.ModeOpen {
+			e.Message = fmt.Sprintf("%s is open, all others are closed: %s", d.Open, d.Message)
+		}
+		out = append(out, e)
+		for _, node := range k.concerned(d) {
+			e.Node = node
+			out = append(out, e)
+		}
+	}
+	if r.Conflict != "" && r.Conflict != k.reported.Conflict {
+		out = append(out, activities.Event{Reason: "BudgetConflict", Message: r.Conflict, Warning: true, At: now})
+	}
+	for _, c := range r.Memory.Lease.Queue {
+		if old, _, ok := k.reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" && (!ok || old.WaitsFor == "") {
+			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseWaiting", Message: c.WorkflowID + " waits: " + c.WaitsFor, At: now})
+		}
+	}
+	for _, c := range r.Memory.Lease.Holders {
+		if _, held, _ := k.reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
+			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseGranted", Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now})
+		}
+	}
+	return out
+}
+
+func eventReason(d budget.Decision) string {
+	switch d.Mode {
+	case budget.ModeOpen:
+		return "DisruptionOpened"
+	case budget.ModeDefault:
+		return "DisruptionAtRest"
+	default:
+		return "DisruptionClosed"
+	}
+}
+
+// concerned lists the nodes that a change of the open domain is news for: those in it that somebody is disrupting.
+func (k *keeper) concerned(d budget.Decision) []string {
+	if d.Mode != budget.ModeOpen {
+		return nil
+	}
+	var out []string
+	for _, n := range k.observed.Seen.View.Nodes {
+		if n.Domain == d.Open.Name && (n.Leaving() || len(n.Down) > 0) && !n.Gone {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+// details is what Temporal's UI shows of a running keeper.
+func (k *keeper) details() string {
+	s := fmt.Sprintf("**%s**", MayDrain(k.state.Decision))
+	s += fmt.Sprintf("  \n%s: %s", k.state.Decision.Reason, k.state.Decision.Message)
+	for _, h := range k.state.Memory.Lease.Holders {
+		s += fmt.Sprintf("  \nlease: %s (%s) since %s", h.WorkflowID, h.Domain, h.Granted.Format("15:04:05"))
+	}
+	for _, q := range k.state.Memory.Lease.Queue {
+		s += fmt.Sprintf("  \nwaiting: %s (%s): %s", q.WorkflowID, q.Domain, q.WaitsFor)
+	}
+	return s
+}
+
+// MayDrain answers in a few words where a disruption is allowed.
+func MayDrain(d budget.Decision) string {
+	switch {
+	case d.Mode == budget.ModeDefault:
+		return "any node"
+	case d.Mode == budget.ModeOpen && d.Open != storage.FailureDomain{}:
+		return d.Open.String()
+	default:
+		return "no"
+	}
+}

@@ -1,0 +1,207 @@
+package workflows
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+)
+
+// This file is the keeper's ear and mouth: what wakes it, what it answers, and whom it tells.
+
+// retryAfter is how long the keeper waits after a pass in which something failed, if nothing wakes it earlier.
+const retryAfter = 2 * time.Second
+
+// noticeEvery bounds how often a job hears that only the wording of what it waits for has changed.
+const noticeEvery = 5 * time.Second
+
+func (k *keeper) answer(ctx workflow.Context) error {
+	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (KeeperStatus, error) { return k.status(), nil }); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease, func(ctx workflow.Context, r LeaseRequest) (LeaseAnswer, error) {
+		r.Claim.Requested = workflow.Now(ctx)
+		k.state.Memory.Lease = k.state.Memory.Lease.Request(r.Claim)
+		k.wakeUp()
+		at := slices.IndexFunc(k.state.Memory.Lease.Queue, func(c lease.Claim) bool { return c.WorkflowID == r.Claim.WorkflowID && c.RunID == r.Claim.RunID })
+		delete(k.notified, claimID(r.Claim))
+		return LeaseAnswer{Ahead: max(at, 0)}, nil
+	}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
+		switch {
+		case r.Claim.WorkflowID == "" || r.Claim.RunID == "":
+			return activities.Invalid("claim.workflowID", r.Claim.WorkflowID, "a lease is held by a workflow: its ID and run ID are required")
+		case r.Claim.Domain.IsZero():
+			return activities.Invalid("claim.domain", "", "the failure domain to disrupt is required")
+		}
+		return nil
+	}})
+}
+
+func (k *keeper) status() KeeperStatus {
+	return KeeperStatus{
+		Cluster: k.cluster, Decision: k.state.Decision, Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
+		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
+	}
+}
+
+// wakeUp asks for a pass. One request is as good as many.
+func (k *keeper) wakeUp() { k.wake.SendAsync(struct{}{}) }
+
+// rest waits until there is a reason to look. Signals that came meanwhile are one reason together.
+func (k *keeper) rest(ctx workflow.Context) error {
+	s := workflow.NewSelector(ctx)
+	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+	s.AddReceive(k.wake, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) })
+	for _, name := range []string{SignalStorageChanged, SignalFinishLease, SignalReleaseLease} {
+		s.AddReceive(workflow.GetSignalChannel(ctx, name), func(workflow.ReceiveChannel, bool) {})
+	}
+	if k.watch != nil {
+		s.AddFuture(k.watch, func(f workflow.Future) { k.hearWatch(ctx, f) })
+	}
+	timerCtx, stopTimer := workflow.WithCancel(ctx)
+	defer stopTimer()
+	if d, summary := k.untilNext(ctx); d > 0 {
+		s.AddFuture(workflow.NewTimerWithOptions(timerCtx, d, workflow.TimerOptions{Summary: summary}), func(workflow.Future) {})
+	}
+	s.Select(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if k.watch != nil && k.watch.IsReady() {
+		k.hearWatch(ctx, k.watch)
+	}
+	k.drainHints(ctx)
+	return nil
+}
+
+// untilNext is how long to rest at most; zero for as long as nothing happens.
+func (k *keeper) untilNext(ctx workflow.Context) (time.Duration, string) {
+	if k.trouble != "" {
+		return retryAfter, clip("try again: " + k.trouble)
+	}
+	if k.next.IsZero() {
+		return 0, ""
+	}
+	return max(k.next.Sub(workflow.Now(ctx)), time.Millisecond), "next expiry"
+}
+
+// drainHints takes in every signal that has come, so that none is lost by continue-as-new and a burst costs one pass.
+func (k *keeper) drainHints(ctx workflow.Context) {
+	hints := workflow.GetSignalChannel(ctx, SignalStorageChanged)
+	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
+		k.daemonsDue = k.daemonsDue || h.Daemons
+	}
+	finish := workflow.GetSignalChannel(ctx, SignalFinishLease)
+	for r := (LeaseRef{}); finish.ReceiveAsync(&r); r = (LeaseRef{}) {
+		k.state.Memory.Lease = k.state.Memory.Lease.Finish(r.WorkflowID, r.RunID, r.NodeGone)
+	}
+	release := workflow.GetSignalChannel(ctx, SignalReleaseLease)
+	for r := (LeaseRef{}); release.ReceiveAsync(&r); r = (LeaseRef{}) {
+		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
+	}
+	k.wake.ReceiveAsync(nil)
+}
+
+// startWatch keeps exactly one watcher of the storage cluster going.
+func (k *keeper) startWatch(ctx workflow.Context) {
+	if k.watch == nil {
+		k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{Cluster: k.cluster, Last: k.state.Watched})
+	}
+}
+
+func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {
+	if k.watch == nil {
+		return
+	}
+	var w activities.Watched
+	if err := f.Get(ctx, &w); err == nil {
+		k.state.Watched = w
+	} else {
+		// The watch gives up only after a month; nothing that it said counts any longer.
+		k.state.Watched = activities.Watched{}
+	}
+	k.watch = nil
+}
+
+// followJobs watches every holder, so that one that ends in whatever way loses the lease.
+func (k *keeper) followJobs(ctx workflow.Context) {
+	holds := map[string]bool{}
+	for _, c := range k.state.Memory.Lease.Holders {
+		id := claimID(c)
+		holds[id] = true
+		if k.jobs[id] != nil {
+			continue
+		}
+		jobCtx, cancel := workflow.WithCancel(ctx)
+		k.jobs[id] = cancel
+		workflow.Go(jobCtx, func(ctx workflow.Context) {
+			_, err := call(watching(ctx, "hold the lease until "+c.WorkflowID+" ends"), keeping.AwaitJobEnd, activities.JobInput{WorkflowID: c.WorkflowID, RunID: c.RunID})
+			if err != nil || ctx.Err() != nil {
+				return
+			}
+			k.state.Memory.Lease = k.state.Memory.Lease.Release(c.WorkflowID, c.RunID)
+			k.wakeUp()
+		})
+	}
+	for _, id := range sortedKeys(k.jobs) {
+		if !holds[id] {
+			k.jobs[id]()
+			delete(k.jobs, id)
+		}
+	}
+}
+
+// notify tells every job what has changed about its claim.
+func (k *keeper) notify(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	for _, c := range k.state.Memory.Lease.Holders {
+		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Since: c.Granted}
+		if c.Finishing {
+			in := k.input(ctx)
+			n.State = LeaseHealing
+			if a := budget.Healed(in, c); !a.OK {
+				n.WaitsFor = a.Reason
+			}
+		}
+		k.tell(ctx, c, n)
+	}
+	for _, c := range k.state.Memory.Lease.Queue {
+		k.tell(ctx, c, LeaseNotice{State: LeaseWaiting, WaitsFor: c.WaitsFor, Since: c.Requested})
+	}
+	for _, c := range k.released {
+		k.tell(ctx, c, LeaseNotice{State: LeaseReleased, Since: now})
+		delete(k.notified, claimID(c))
+	}
+	k.released = nil
+}
+
+// tell sends a notice if it says anything new. A job that cannot be told has ended: its claim goes.
+func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
+	id := claimID(c)
+	last, told := k.notified[id]
+	if told && last.State == n.State && last.Token == n.Token && (last.WaitsFor == n.WaitsFor || workflow.Now(ctx).Sub(k.toldAt[id]) < noticeEvery) {
+		return
+	}
+	// Without a run ID: a job that continued as new has another one by now. The notice says whose claim it is about.
+	n.RunID = c.RunID
+	if err := workflow.SignalExternalWorkflow(ctx, c.WorkflowID, "", SignalLease, n).Get(ctx, nil); err != nil {
+		k.state.Memory.Lease = k.state.Memory.Lease.Release(c.WorkflowID, c.RunID)
+		delete(k.notified, id)
+		k.wakeUp()
+		return
+	}
+	k.notified[id], k.toldAt[id] = n, workflow.Now(ctx)
+}
+
+func claimID(c lease.Claim) string { return c.WorkflowID + "@" + c.RunID }
+
+func sameMemory(a, b activities.Memory) bool { return reflect.DeepEqual(a, b) }
+
+func sameQuorum(a, b activities.Quorum) bool {
+	return slices.Equal(a.Mons, b.Mons) && slices.Equal(a.In, b.In)
+}

@@ -1,0 +1,69 @@
+package workflows
+
+import (
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+)
+
+// The lease between a job and the keeper. A job asks with the update RequestLease, through an activity, since only a
+// client can start the keeper if it is not running; from then on the two talk by signals, which Temporal does not lose.
+const (
+	// UpdateRequestLease queues a claim; it answers at once. Takes a LeaseRequest, returns a LeaseAnswer.
+	UpdateRequestLease = "request-lease"
+	// SignalLease is what the keeper sends to a job: a LeaseNotice.
+	SignalLease = "lease"
+	// SignalFinishLease tells the keeper that the job's work is done: the claim goes when the domain has healed.
+	SignalFinishLease = "finish-lease"
+	// SignalReleaseLease gives the claim back at once.
+	SignalReleaseLease = "release-lease"
+	// SignalStorageChanged tells the keeper that the watcher saw a change in Kubernetes. Takes a Hint.
+	SignalStorageChanged = "storage-changed"
+)
+
+// LeaseRequest is a job's claim.
+type LeaseRequest struct {
+	Claim lease.Claim `json:"claim"`
+}
+
+// LeaseAnswer says where the claim stands.
+type LeaseAnswer struct {
+	Ahead int `json:"ahead"` // claims before it in the queue
+}
+
+// LeaseState is where a claim stands.
+type LeaseState string
+
+// Lease states of a claim.
+const (
+	LeaseWaiting  LeaseState = "Waiting"
+	LeaseGranted  LeaseState = "Granted"
+	LeaseHealing  LeaseState = "Healing"  // the job is done, its domain is not healed yet
+	LeaseReleased LeaseState = "Released" // given back, the domain is healed
+	LeaseRevoked  LeaseState = "Revoked"  // taken away; ask again
+)
+
+// LeaseNotice tells a job about its claim.
+type LeaseNotice struct {
+	State LeaseState `json:"state"`
+	// RunID is the first run of the job whose claim this is about; a later workflow of the same ID ignores it.
+	RunID    string    `json:"runID"`
+	Token    int64     `json:"token,omitempty"`
+	WaitsFor string    `json:"waitsFor,omitempty"`
+	Since    time.Time `json:"since"`
+}
+
+// LeaseRef names a job's claim.
+type LeaseRef struct {
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"`
+	// NodeGone: the node will not come back, so noout must not keep the data from healing elsewhere.
+	NodeGone bool `json:"nodeGone,omitempty"`
+}
+
+// Hint is why the watcher thinks that the keeper should look. It decides nothing: the keeper looks for itself.
+type Hint struct {
+	Reason string `json:"reason"`
+	// Daemons: replicas of mon, mgr, mds, rgw or rbd-mirror changed, or one of their budgets did.
+	Daemons bool `json:"daemons,omitempty"`
+}

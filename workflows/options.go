@@ -1,0 +1,43 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+// quick is for one look or one change: a few requests. The keeper does not wait long for any of them, since the next
+// look may be more urgent; it tries again on its own.
+func quick(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout:    10 * time.Second,
+		ScheduleToCloseTimeout: 20 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 2 * time.Second, MaximumAttempts: 4,
+		},
+		Summary: summary,
+	})
+}
+
+// persistent is for one look or one change that the job cannot go on without: retried until the job is aborted.
+func persistent(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 10 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second},
+		Summary:             summary,
+	})
+}
+
+// watching is for an activity that keeps looking until there is something to tell. It only reads or repeats idempotent
+// steps, so that losing a heartbeat costs a new attempt and nothing else; that is why the timeout may be short, and a
+// killed worker is noticed soon.
+func watching(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 30 * 24 * time.Hour,
+		HeartbeatTimeout:    10 * time.Second,
+		WaitForCancellation: false,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 1.5, MaximumInterval: 5 * time.Second},
+		Summary:             summary,
+	})
+}
