@@ -34,11 +34,12 @@ type okToStopCommand struct {
 
 func (c okToStopCommand) name() string { return c.Prefix }
 
-// lastStatSeqCommand asks for the sequence number of an OSD's last report. Ceph types this id as one OSD's number. There
-// is no format: with JSON, Ceph 16 answers nothing at all.
+// lastStatSeqCommand asks for the sequence number of an OSD's last report. Ceph types this id as a number. The format must
+// be plain: in JSON, Ceph 16 answers nothing at all.
 type lastStatSeqCommand struct {
 	Prefix string `json:"prefix"`
 	ID     int    `json:"id"`
+	Format string `json:"format"`
 }
 
 func (c lastStatSeqCommand) name() string { return c.Prefix }

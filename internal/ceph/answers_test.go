@@ -1,0 +1,192 @@
+package ceph_test
+
+import (
+	"context"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+)
+
+// one is a client whose cluster knows one command.
+func one(prefix string, r reply) ceph.Client {
+	return ceph.Client{Commander: &monitors{answers: map[string]reply{prefix: r}}}
+}
+
+func TestStatus(t *testing.T) {
+	s, err := one("status", reply{output: answer(t, "osd0-down.status")}).Status(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, "HEALTH_WARN", s.Health.Status)
+	require.Equal(t, []string{"a", "b", "c"}, s.QuorumNames)
+	require.Equal(t, int64(12), s.ElectionEpoch)
+	require.Equal(t, int64(29), s.OSDMap.Epoch)
+	require.True(t, s.MgrMap.Available)
+	require.Equal(t, ceph.PGSummary{NumPGs: 32, States: []ceph.PGStateCount{
+		{State: "active+clean", Count: 18}, {State: "active+undersized", Count: 14},
+	}}, s.PGMap)
+
+	s, err = one("status", reply{output: answer(t, "mgr-down.status")}).Status(context.Background())
+	require.NoError(t, err)
+	require.False(t, s.MgrMap.Available)
+}
+
+func TestQuorumStatus(t *testing.T) {
+	q, err := one("quorum_status", reply{output: answer(t, "clean.quorum_status")}).QuorumStatus(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, int64(12), q.ElectionEpoch)
+	require.Equal(t, []ceph.Mon{{Rank: 0, Name: "a"}, {Rank: 1, Name: "b"}, {Rank: 2, Name: "c"}}, q.MonMap.Mons)
+	require.True(t, q.Majority())
+	q.QuorumNames = q.QuorumNames[:2]
+	require.True(t, q.Majority())
+	q.QuorumNames = q.QuorumNames[:1]
+	require.False(t, q.Majority())
+	q.MonMap.Mons = nil
+	q.QuorumNames = nil
+	require.False(t, q.Majority())
+}
+
+func TestOSDDump(t *testing.T) {
+	m, err := one("osd dump", reply{output: answer(t, "osd0-down.osd-dump")}).OSDDump(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, int64(29), m.Epoch)
+	require.Equal(t, int64(28), m.ChangeEpoch(), "osd.0 went down at 28")
+	require.Equal(t, []ceph.Pool{{ID: 1, Name: "lab", Size: 3, MinSize: 2, Rule: 1, PGNum: 32}}, m.Pools)
+	require.Len(t, m.OSDs, 6)
+	require.Equal(t, ceph.OSD{ID: 0, In: true, Weight: 1, UpFrom: 26, DownAt: 28, State: []string{"exists"}}, m.OSDs[0])
+	require.Equal(t, ceph.OSD{ID: 5, Up: true, In: true, Weight: 1, UpFrom: 13, State: []string{"exists", "up"}}, m.OSDs[5])
+	require.Empty(t, m.Noout())
+
+	m.CrushNodeFlags = map[string][]string{"node-b": {"noout"}, "node-a": {"noin", "noout"}, "node-c": {"noin"}}
+	require.Equal(t, []string{"node-a", "node-b"}, m.Noout())
+}
+
+func TestServing(t *testing.T) {
+	for name, c := range map[string]struct {
+		osd  ceph.OSD
+		want bool
+	}{
+		"up":                      {ceph.OSD{Up: true, UpFrom: 5, State: []string{"exists", "up"}}, true},
+		"down":                    {ceph.OSD{UpFrom: 5, DownAt: 9, State: []string{"exists"}}, true},
+		"down and out":            {ceph.OSD{UpFrom: 5, DownAt: 9, State: []string{"autoout", "exists"}}, true},
+		"new, never up":           {ceph.OSD{State: []string{"exists", "new"}}, false},
+		"new and up, not in":      {ceph.OSD{Up: true, UpFrom: 5, State: []string{"exists", "up", "new"}}, true},
+		"destroyed":               {ceph.OSD{UpFrom: 5, DownAt: 9, State: []string{"destroyed", "exists"}}, false},
+		"a hole in the numbering": {ceph.OSD{}, false},
+	} {
+		require.Equal(t, c.want, c.osd.Serving(), name)
+	}
+}
+
+func TestPGStat(t *testing.T) {
+	pgs, err := one("pg stat", reply{output: answer(t, "osd0-down.pg-stat")}).PGStat(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, ceph.PGSummary{NumPGs: 32, States: []ceph.PGStateCount{
+		{State: "active+undersized", Count: 14}, {State: "active+clean", Count: 18},
+	}}, pgs)
+	_, err = one("pg stat", reply{output: `{"pg_ready":false}`}).PGStat(context.Background())
+	require.Error(t, err)
+}
+
+func TestManager(t *testing.T) {
+	m, err := one("mgr stat", reply{output: answer(t, "clean.mgr-stat")}).Manager(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, ceph.Manager{Epoch: 4, Available: true, Name: "x"}, m)
+}
+
+func TestLastReports(t *testing.T) {
+	ctx := context.Background()
+	// 26 << 32 + 2: the second report since the OSD went up at epoch 26.
+	reports, err := one("osd last-stat-seq", reply{output: "111669149698\n"}).LastReports(ctx, []int{0, 1, 2})
+	require.NoError(t, err)
+	r := ceph.Report{UpFrom: 26, Count: 2}
+	require.Equal(t, map[int]ceph.Report{0: r, 1: r, 2: r}, reports)
+
+	many := make([]int, 1000)
+	for i := range many {
+		many[i] = i
+	}
+	reports, err = one("osd last-stat-seq", reply{output: "0"}).LastReports(ctx, many)
+	require.NoError(t, err)
+	require.Len(t, reports, 1000)
+
+	for name, r := range map[string]reply{
+		"no answer":    {code: -int(syscall.ETIMEDOUT)},
+		"empty":        {output: ""},
+		"not a number": {output: "{}"},
+	} {
+		_, err := one("osd last-stat-seq", r).LastReports(ctx, many)
+		require.Error(t, err, name)
+		require.Equal(t, name == "no answer", ceph.IsTimeout(err), name)
+	}
+}
+
+func TestOKToStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		osds   []int
+		reply  reply
+		ok     bool
+		reason string
+		fails  bool
+	}{
+		"yes": {osds: []int{0}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, ok: true},
+		"no": {
+			osds:   []int{0, 1},
+			reply:  reply{output: answer(t, "clean.osd-ok-to-stop-0-1"), status: "unsafe to stop osd(s) at this time", code: -int(syscall.EBUSY)},
+			reason: "7 PGs would become unavailable, 1.8 among them",
+		},
+		"no, without a report": {
+			osds:   []int{1},
+			reply:  reply{status: "unsafe to stop osd(s) at this time", code: -int(syscall.EBUSY)},
+			reason: "ceph osd ok-to-stop: unsafe to stop osd(s) at this time (device or resource busy)",
+		},
+		"not known yet": {
+			osds:   []int{1},
+			reply:  reply{status: "3 pgs have unknown state; cannot draw any conclusions", code: -int(syscall.EAGAIN)},
+			reason: "ceph osd ok-to-stop: 3 pgs have unknown state; cannot draw any conclusions (resource temporarily unavailable)",
+		},
+		"no with code 0":           {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"num_not_ok_pgs":3}`}, reason: "3 PGs would become unavailable"},
+		"unavailable already":      {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"bad_already_inactive":["1.2"]}`}, reason: "1 PGs are unavailable already, 1.2 among them"},
+		"a yes about other OSDs":   {osds: []int{0, 1}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, fails: true},
+		"nobody answers":           {osds: []int{0}, reply: reply{status: "timed out", code: -int(syscall.ETIMEDOUT)}, fails: true},
+		"not allowed to ask":       {osds: []int{0}, reply: reply{status: "access denied", code: -int(syscall.EACCES)}, fails: true},
+		"an answer without a form": {osds: []int{0}, reply: reply{output: "ok"}, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := one("osd ok-to-stop", c.reply).OKToStop(context.Background(), c.osds)
+			if c.fails {
+				require.Error(t, err)
+				require.False(t, got.OK)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.ok, got.OK)
+			require.Equal(t, c.reason, got.Reason)
+		})
+	}
+}
+
+func TestCommandError(t *testing.T) {
+	for code, is := range map[syscall.Errno]func(error) bool{
+		syscall.ETIMEDOUT: ceph.IsTimeout, syscall.EBUSY: ceph.IsBusy, syscall.EAGAIN: ceph.IsAgain, syscall.EACCES: ceph.IsDenied,
+	} {
+		_, err := one("osd dump", reply{code: -int(code)}).OSDDump(context.Background())
+		var failed *ceph.CommandError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, "osd dump", failed.Command)
+		require.Equal(t, -int(code), failed.Code)
+		require.True(t, is(err))
+		require.Contains(t, err.Error(), "osd dump")
+		for other, isOther := range map[syscall.Errno]func(error) bool{
+			syscall.ETIMEDOUT: ceph.IsTimeout, syscall.EBUSY: ceph.IsBusy, syscall.EAGAIN: ceph.IsAgain, syscall.EACCES: ceph.IsDenied,
+		} {
+			require.Equal(t, other == code, isOther(err))
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := one("osd dump", reply{}).OSDDump(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.False(t, ceph.IsTimeout(err))
+}
