@@ -37,9 +37,13 @@ func (t *Tree) copiesInOne(pool ceph.Pool, typeName string) int {
 	if err != nil {
 		return 1
 	}
+	all := blocks(rule)
+	if len(all) < 2 {
+		return 1
+	}
 	taken := map[string]int{} // failure domain → blocks that may choose in it
 	most := 1
-	for _, block := range blocks(rule) {
+	for _, block := range all {
 		for name := range t.domainsBelow(block.take, typeName) {
 			taken[name]++
 			most = max(most, taken[name])
