@@ -85,3 +85,6 @@ func (p Ports) claim() (net.Listener, error) {
 	}
 	return guard, nil
 }
+
+// Network numbers the block, so that each instance can have its own range of pod addresses.
+func (p Ports) Network() int { return (p.Base - firstBlock) / blockSize }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/supervisor"
+)
+
+func newUp() *cobra.Command {
+	wanted := instance.Config{Topology: instance.DefaultTopology(), Ceph: true, Temporal: true}
+	var foreground bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a lab, or continue one that was kept, and return when all of it is healthy",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return up(cmd, wanted, foreground)
+		},
+	}
+	f := cmd.Flags()
+	nameFlag(cmd, &wanted.Name)
+	t := &wanted.Topology
+	f.IntVar(&t.Zones, "zones", t.Zones, "failure domains")
+	f.IntVar(&t.NodesPerZone, "nodes-per-zone", t.NodesPerZone, "nodes in each zone")
+	f.IntVar(&t.OSDsPerNode, "osds-per-node", t.OSDsPerNode, "OSDs on each node")
+	f.IntVar(&t.Mons, "mons", t.Mons, "Ceph monitors")
+	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
+	f.BoolVar(&wanted.Ceph, "ceph", wanted.Ceph, "with Ceph")
+	f.BoolVar(&wanted.Temporal, "temporal", wanted.Temporal, "with Temporal")
+	f.BoolVar(&foreground, "foreground", false, "stay, and end the lab when interrupted")
+	return cmd
+}
+
+func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
+	if err := wanted.Topology.Validate(); err != nil {
+		return err
+	}
+	progress := newProgress(cmd.OutOrStdout())
+	claim, err := instance.Acquire(wanted)
+	if err != nil {
+		return err
+	}
+	defer claim.Release()
+	if err := announce(cmd, claim, wanted, progress); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	launched, err := supervisor.Launch(claim, foreground)
+	if err != nil {
+		claim.Release()
+		return errors.Join(err, instance.Remove(claim.Config.Instance))
+	}
+	interrupted := context.AfterFunc(ctx, launched.Stop)
+	err = launched.Await(progress)
+	if ctx.Err() != nil {
+		launched.Stop()
+		return errors.Join(errors.New("interrupted"), instance.Remove(claim.Config.Instance))
+	}
+	if err != nil {
+		return fmt.Errorf("%w\nlogs: %s (`lab down` removes them)", err, claim.Config.Path("log"))
+	}
+	progress("lab " + claim.Config.Name + " is up: eval \"$(lab env" + nameHint(claim.Config.Name) + ")\"")
+	if !foreground {
+		interrupted()
+		return nil
+	}
+	<-ctx.Done()
+	launched.Stop()
+	return instance.Remove(claim.Config.Instance)
+}
+
+// announce says what is about to be started, and refuses to continue a kept lab as something that it is not.
+func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config, progress func(string)) error {
+	cfg := claim.Config
+	switch {
+	case claim.Swept:
+		progress("removed what a crash had left in " + cfg.Dir)
+	case claim.Resumed:
+		for _, flag := range []string{"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "ceph", "temporal"} {
+			if cmd.Flags().Changed(flag) && (wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {
+				return errors.Join(fmt.Errorf("--%s: lab %s was kept with other sizes; `lab down%s` removes it", flag, cfg.Name, nameHint(cfg.Name)), cfg.Keep())
+			}
+		}
+		progress("continuing with the data in " + cfg.Dir)
+	}
+	t := cfg.Topology
+	progress(fmt.Sprintf("starting lab %s: %d zones × %d nodes, ports from %d, in %s", cfg.Name, t.Zones, t.NodesPerZone, cfg.Ports.Base, cfg.Dir))
+	return nil
+}
+
+// newProgress prints lines with the seconds since it was made.
+func newProgress(w io.Writer) func(string) {
+	began := time.Now()
+	return func(line string) {
+		fmt.Fprintf(w, "%6.1fs  %s\n", time.Since(began).Seconds(), line)
+	}
+}
+
+// nameHint is the flag with which another command finds the same lab.
+func nameHint(name string) string {
+	if name == defaultName {
+		return ""
+	}
+	return " --name " + name
+}

@@ -1,0 +1,195 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+)
+
+// Config is what the kubelets need to know.
+type Config struct {
+	Client kubernetes.Interface
+	// Dir is where nodes keep their pods and disks.
+	Dir string
+	// Lab is the lab's folder, below which host paths are taken as they are.
+	Lab string
+	// Port is where Serve listens, on 127.0.0.1.
+	Port int
+	// Env is what every container finds in its environment.
+	Env map[string]string
+	// Network numbers the range of pod addresses, 0 to 63: labs that run at the same time should differ.
+	Network int
+}
+
+// Kubelet runs the nodes of a lab.
+type Kubelet struct {
+	Config
+	addresses *addresses
+	events    record.EventRecorder
+	pods      cache.SharedIndexInformer
+
+	mu    sync.Mutex
+	nodes map[string]*node
+}
+
+// Start begins to watch the API server; AddNode gives it something to do.
+func Start(ctx context.Context, cfg Config) (*Kubelet, error) {
+	k := &Kubelet{Config: cfg, addresses: newAddresses(cfg.Network), nodes: map[string]*node{}}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: cfg.Client.CoreV1().Events("")})
+	k.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet"})
+
+	factory := informers.NewSharedInformerFactory(cfg.Client, 0)
+	k.pods = factory.Core().V1().Pods().Informer()
+	if err := k.pods.AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
+		return nil, err
+	}
+	if _, err := k.pods.AddEventHandler(handler(k.podChanged, k.podDeleted)); err != nil {
+		return nil, err
+	}
+	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(handler(nil, k.nodeDeleted)); err != nil {
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
+		if !ok {
+			return nil, fmt.Errorf("cannot list %v", kind)
+		}
+	}
+	return k, k.startProvisioner(ctx)
+}
+
+const byNode = "node"
+
+func nodeOf(o any) ([]string, error) { return []string{o.(*corev1.Pod).Spec.NodeName}, nil }
+
+// handler calls changed for objects that are new or different, and deleted for those that are gone.
+func handler[T any](changed, deleted func(T)) cache.ResourceEventHandlerFuncs {
+	if changed == nil {
+		changed = func(T) {}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { changed(o.(T)) },
+		UpdateFunc: func(_, o any) { changed(o.(T)) },
+		DeleteFunc: func(o any) {
+			if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = unknown.Obj
+			}
+			if object, ok := o.(T); ok {
+				deleted(object)
+			}
+		},
+	}
+}
+
+func (k *Kubelet) podChanged(p *corev1.Pod) {
+	if n := k.node(p.Spec.NodeName); n != nil {
+		n.sync(p)
+	}
+}
+
+func (k *Kubelet) podDeleted(p *corev1.Pod) {
+	if n := k.node(p.Spec.NodeName); n != nil {
+		n.forget(p.UID)
+	}
+}
+
+func (k *Kubelet) nodeDeleted(o *corev1.Node) {
+	if n := k.node(o.Name); n != nil {
+		n.deleted(o.UID)
+	}
+}
+
+func (k *Kubelet) node(name string) *node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.nodes[name]
+}
+
+func (k *Kubelet) allNodes() []*node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []*node
+	for _, n := range k.nodes {
+		all = append(all, n)
+	}
+	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// bound are the pods that the API server has bound to a node.
+func (k *Kubelet) bound(name string) map[types.UID]*corev1.Pod {
+	list, _ := k.pods.GetIndexer().ByIndex(byNode, name) // fails without the index only
+	pods := map[types.UID]*corev1.Pod{}
+	for _, o := range list {
+		p := o.(*corev1.Pod)
+		pods[p.UID] = p
+	}
+	return pods
+}
+
+// AddNode adds a machine to the cluster, which lives until ctx ends. One that was removed may be added again.
+func (k *Kubelet) AddNode(ctx context.Context, name, zone string) error {
+	n := newNode(k, name, zone)
+	k.mu.Lock()
+	if old := k.nodes[name]; old != nil {
+		k.mu.Unlock()
+		if old.renew(zone) {
+			return nil
+		}
+		return fmt.Errorf("node %s exists already", name)
+	}
+	k.nodes[name] = n
+	k.mu.Unlock()
+	go n.heartbeat(ctx)
+	n.syncAll()
+	return nil
+}
+
+// AwaitReady waits until all nodes may be used, and pods may be created in the default namespace.
+func (k *Kubelet) AwaitReady(ctx context.Context) error {
+	return poll(ctx, func() bool {
+		list, err := k.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) < len(k.allNodes()) {
+			return false
+		}
+		for _, n := range list.Items {
+			if n.Spec.Unschedulable || k.node(n.Name) == nil {
+				continue // somebody's choice; it was so before a restart
+			}
+			for _, t := range n.Spec.Taints {
+				if strings.HasPrefix(t.Key, "node.kubernetes.io/") {
+					return false
+				}
+			}
+		}
+		_, err = k.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
+}
+
+// Stop ends all pods, politely. Nothing of it is reported: after a restart of the lab they run again.
+func (k *Kubelet) Stop() {
+	var wg sync.WaitGroup
+	for _, n := range k.allNodes() {
+		wg.Go(n.shutDown)
+	}
+	wg.Wait()
+}
+
+func (n *node) path(elem ...string) string {
+	return filepath.Join(append([]string{n.kubelet.Dir, n.name}, elem...)...)
+}
