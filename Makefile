@@ -1,0 +1,125 @@
+# `make help` lists what there is. Everything that is missing is built or installed on the way; what is up to date costs nothing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+
+GO ?= go
+# Where every program that make builds is found, by scripts and tests too.
+export PATH := $(CURDIR)/bin:$(CURDIR)/lab/bin:$(PATH)
+
+# The lab's flags: with others than lab/build.sh has, the Go cache would hold Kubernetes twice.
+LAB_ENV := CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -gcflags=all=-dwarf=false"
+# The packages of the lab that need librados, and so cannot be built without cgo.
+LAB_CGO := ./cmd/lab-load/... ./internal/load/...
+
+# Prerequisites that make can compare: every source of the main module, and every source of the lab.
+sources = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null)
+SOURCES := go.mod go.sum $(call sources,activities api cmd internal starter worker workflows)
+LAB_SOURCES := lab/go.mod lab/go.sum lab/build.sh $(call sources,lab/cmd lab/internal)
+
+##@ The two to begin with
+
+.PHONY: demo
+demo: build ## drain a storage node under write load in a real small world, and watch
+	@./hack/demo.sh
+
+.PHONY: test
+test: ## everything: lint, unit tests, end-to-end tests in the lab
+	@hack/step.sh lint $(MAKE) lint
+	@hack/step.sh "unit tests" $(MAKE) test-unit
+	@hack/step.sh "end-to-end tests" $(MAKE) test-e2e
+
+##@ Tests
+
+.PHONY: test-unit
+test-unit: packages lab/bin/lab ## unit and workflow tests of both modules
+	$(GO) test $$($(GO) list ./... | grep -v '/lockkeeper/test/')
+	cd lab && $(LAB_ENV) $(GO) test $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && $(GO) test $(LAB_CGO)
+
+.PHONY: test-e2e
+test-e2e: build ## scenarios in the real lab: RUN=name for one
+	$(GO) test ./test/... -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)' -v)
+
+.PHONY: bench
+bench: build ## numbers as lines "name value unit"
+	@./hack/bench.sh
+
+# lab/bin/lab comes first because whoever reads the lab's code has to compile Kubernetes, and only compile.sh says how far it is.
+.PHONY: lint
+lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/lab ## linters, import rules, determinism of workflows, generated files
+	golangci-lint run ./...
+	cd lab && $(LAB_ENV) golangci-lint run --config ../.golangci.yml $$($(LAB_ENV) $(GO) list -f '{{.Dir}}' ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && golangci-lint run --config ../.golangci.yml $(LAB_CGO)
+	workflowcheck ./workflows/...
+	@hack/generate.sh --check
+
+##@ Building
+
+.PHONY: build
+build: packages bin/lockkeeper bin/lockkeeper-worker lab/bin/lab lab/bin/lab-load lab/bin/temporal ## all programs, into bin/ and lab/bin/
+
+bin/lockkeeper: $(SOURCES)
+	@CGO_ENABLED=0 hack/compile.sh bin/lockkeeper . ./cmd/lockkeeper -- $(GO) build -o $@ ./cmd/lockkeeper
+	@touch $@
+
+bin/lockkeeper-worker: $(SOURCES) | packages
+	@hack/compile.sh bin/lockkeeper-worker . ./cmd/lockkeeper-worker -- $(GO) build -o $@ ./cmd/lockkeeper-worker
+	@touch $@
+
+lab/bin/lab: $(LAB_SOURCES)
+	@$(LAB_ENV) hack/compile.sh "lab/bin/lab (all of Kubernetes: 5 to 10 minutes the first time)" lab ./cmd/lab -- lab/build.sh
+	@touch $@
+
+lab/bin/lab-load: $(LAB_SOURCES) | packages
+	@hack/compile.sh lab/bin/lab-load lab ./cmd/lab-load -- $(GO) -C lab build -o bin/lab-load ./cmd/lab-load
+	@touch $@
+
+lab/bin/temporal: lab/temporal/go.mod lab/temporal/go.sum
+	@CGO_ENABLED=0 hack/compile.sh "lab/bin/temporal (server and UI: 3 to 5 minutes the first time)" lab/temporal tool -- $(GO) -C lab/temporal build -o ../bin/temporal tool
+	@touch $@
+
+.PHONY: generate
+generate: bin/controller-gen ## write the CRDs and the deep copies from the types in api/
+	@hack/generate.sh
+
+# The tools of this repository, at the versions that tools/ pins.
+bin/controller-gen: tools/go.mod tools/go.sum
+	@hack/compile.sh controller-gen tools sigs.k8s.io/controller-tools/cmd/controller-gen -- $(GO) -C tools build -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	@touch $@
+
+bin/workflowcheck: tools/go.mod tools/go.sum
+	@hack/compile.sh workflowcheck tools go.temporal.io/sdk/contrib/tools/workflowcheck -- $(GO) -C tools build -o ../$@ go.temporal.io/sdk/contrib/tools/workflowcheck
+	@touch $@
+
+bin/golangci-lint: tools/golangci-lint/go.mod tools/golangci-lint/go.sum
+	@hack/compile.sh "golangci-lint (one to three minutes the first time)" tools/golangci-lint tool -- $(GO) -C tools/golangci-lint build -o ../../bin/ tool
+	@touch $@
+
+# A package that is missing is a reason to stop before anything long begins.
+.PHONY: packages
+packages:
+	@hack/packages.sh
+
+##@ The lab
+
+.PHONY: lab-up
+lab-up: build ## start a lab to play in: ARGS="--name mine --zones 3"
+	lab up $(ARGS)
+
+.PHONY: lab-down
+lab-down: ## stop it: ARGS="--name mine"
+	lab down $(ARGS)
+
+##@ Tidying up
+
+.PHONY: clean
+clean: ## remove what make built (not Go's caches)
+	rm -rf bin lab/bin
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
