@@ -1,0 +1,173 @@
+package rookceph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+)
+
+// WaitHealthy waits for all monitors in quorum, all OSDs up, all placement groups active+clean and HEALTH_OK, and reports
+// every step of the way. It ends with ctx; the error then says what was still missing.
+//
+// The daemons themselves are asked as long as possible. What the monitors say of a cluster that has just been restarted is
+// what they remember of its last life, and that was clean.
+func WaitHealthy(ctx context.Context, inst instance.Instance, topo instance.Topology, progress func(string)) error {
+	c := cluster{inst, topo}
+	say := onlyNews(progress)
+	err := c.awaitQuorum(ctx, topo.Mons, func(have int) {
+		say(fmt.Sprintf("Ceph: %d of %d mons in quorum", have, topo.Mons))
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.awaitOSDs(ctx, say); err != nil {
+		return err
+	}
+	return c.awaitClean(ctx, say)
+}
+
+// onlyNews passes on what differs from what was said before.
+func onlyNews(progress func(string)) func(string) {
+	last := ""
+	return func(s string) {
+		if s != last {
+			last = s
+			progress(s)
+		}
+	}
+}
+
+func (c cluster) awaitOSDs(ctx context.Context, say func(string)) error {
+	osds := c.topo.OSDs()
+	for {
+		up := 0
+		for _, osd := range osds {
+			if c.osdActive(ctx, osd.ID) {
+				up++
+			}
+		}
+		say(fmt.Sprintf("Ceph: %d of %d OSDs up", up, len(osds)))
+		if up == len(osds) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d OSDs up: %w", up, len(osds), context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// awaitClean asks the manager for the placement groups, which only a manager that is alive and has heard all OSDs answers
+// with pgReady, and then the monitors for the rest.
+func (c cluster) awaitClean(ctx context.Context, say func(string)) error {
+	for {
+		missing, err := c.missing(ctx)
+		if err != nil {
+			missing = err.Error()
+		}
+		if missing == "" {
+			say("Ceph: HEALTH_OK, all placement groups active+clean")
+			return nil
+		}
+		if ctx.Err() == nil {
+			say("Ceph: " + missing)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("Ceph: %s: %w", missing, context.Cause(ctx))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// missing says what keeps the cluster from being healthy, or nothing.
+func (c cluster) missing(ctx context.Context) (string, error) {
+	var pgs pgStat
+	if err := c.ceph(ctx, &pgs, "pg", "stat"); err != nil {
+		return "", err
+	}
+	if why := pgs.missing(c.placementGroups()); why != "" {
+		return why, nil
+	}
+	var health health
+	if err := c.ceph(ctx, &health, "health"); err != nil {
+		return "", err
+	}
+	return health.missing(), nil
+}
+
+// pgStat is the answer to `ceph pg stat`.
+type pgStat struct {
+	Ready   bool `json:"pg_ready"`
+	Summary struct {
+		Total   int `json:"num_pgs"`
+		ByState []struct {
+			Name  string `json:"name"`
+			Count int    `json:"num"`
+		} `json:"num_pg_by_state"`
+	} `json:"pg_summary"`
+}
+
+func (s pgStat) missing(want int) string {
+	if !s.Ready {
+		return "the manager has not heard of all OSDs yet"
+	}
+	if s.Summary.Total < want {
+		return fmt.Sprintf("%d of %d placement groups", s.Summary.Total, want)
+	}
+	var states []string
+	clean := 0
+	for _, state := range s.Summary.ByState {
+		if state.Name == "active+clean" {
+			clean = state.Count
+		}
+		states = append(states, fmt.Sprintf("%d %s", state.Count, state.Name))
+	}
+	if clean == s.Summary.Total {
+		return ""
+	}
+	slices.Sort(states)
+	return "placement groups: " + strings.Join(states, ", ")
+}
+
+// health is the answer to `ceph health`.
+type health struct {
+	Status string `json:"status"`
+	Checks map[string]struct {
+		Summary struct {
+			Message string `json:"message"`
+		} `json:"summary"`
+	} `json:"checks"`
+}
+
+func (h health) missing() string {
+	if h.Status == "HEALTH_OK" {
+		return ""
+	}
+	var checks []string
+	for _, code := range slices.Sorted(maps.Keys(h.Checks)) {
+		checks = append(checks, code+": "+h.Checks[code].Summary.Message)
+	}
+	return h.Status + " " + strings.Join(checks, "; ")
+}
+
+// ceph runs a command as the administrator and decodes its answer.
+func (c cluster) ceph(ctx context.Context, answer any, args ...string) error {
+	cmd := exec.CommandContext(ctx, findProgram("ceph"), append(args, "--format", "json", "--connect-timeout", "10")...)
+	cmd.Env = cephEnv(AdminConfig(c.inst))
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("ceph %s: %w: %s", strings.Join(args, " "), err, tail([]byte(stderr.String()), 500))
+	}
+	return json.Unmarshal(out, answer)
+}

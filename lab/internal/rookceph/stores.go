@@ -1,0 +1,87 @@
+package rookceph
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// makeMonStores gives every monitor the same first monmap and all keys.
+func (c cluster) makeMonStores(ctx context.Context, id identity) error {
+	monmap := c.path("monmap")
+	args := []string{"--create", "--fsid", id.FSID, "--set-min-mon-release", "pacific"}
+	for _, m := range c.mons() {
+		args = append(args, "--addv", m.id, m.addr())
+	}
+	if err := run(ctx, "monmaptool", append(args, monmap)...); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, m := range c.mons() {
+		g.Go(func() error {
+			if err := os.MkdirAll(c.path("mon-"+m.id), 0o700); err != nil {
+				return err
+			}
+			return run(ctx, "ceph-mon", "--conf", AdminConfig(c.inst), "--mkfs", "--id", m.id,
+				"--monmap", monmap, "--keyring", c.path("keys", "all"))
+		})
+	}
+	return g.Wait()
+}
+
+// makeOSDStores formats the disks of all OSDs, a few at a time.
+func (c cluster) makeOSDStores(ctx context.Context, id identity) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(6)
+	for _, osd := range c.topo.OSDs() {
+		g.Go(func() error {
+			name := strconv.Itoa(osd.ID)
+			dir := c.path("osd-" + name)
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return err
+			}
+			keyring, err := os.ReadFile(c.path("keys", osdName(osd.ID)+".keyring"))
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(dir+"/keyring", keyring, 0o600); err != nil {
+				return err
+			}
+			return run(ctx, "ceph-osd", "--conf", AdminConfig(c.inst), "--mkfs", "--no-mon-config", "--id", name,
+				"--osd-uuid", id.OSDs[osd.ID], "--bluestore-block-size", strconv.Itoa(osdSize))
+		})
+	}
+	return g.Wait()
+}
+
+// run runs a program to its end and reports the end of what it said if it failed.
+func run(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, findProgram(program), args...)
+	cmd.Env = cephEnv("/dev/null")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, tail(out, 2000))
+	}
+	return nil
+}
+
+// cephEnv keeps the caller's CEPH_ARGS and CEPH_CONF, which mean another cluster, away from ours.
+func cephEnv(conf string) []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "CEPH_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, "CEPH_CONF="+conf)
+}
+
+func tail(b []byte, n int) string {
+	s := strings.TrimSpace(string(b))
+	return s[max(0, len(s)-n):]
+}
