@@ -79,17 +79,19 @@ type keeper struct {
 	cluster storage.ClusterKey
 	state   KeeperState
 
-	observed activities.Observation
-	clean    bool
-	reported activities.Report      // the last one that was written
-	notified map[string]LeaseNotice // the last notice to each claim, by workflow and run
-	toldAt   map[string]time.Time   // when
-	released []lease.Claim          // to be told
-	wake     workflow.Channel       // something that is not a signal asks for a look
-	jobs     map[string]workflow.CancelFunc
-	watch    workflow.Future
-	trouble  string
-	next     time.Time
+	observed  activities.Observation
+	clean     bool
+	reported  activities.Report      // the last one that was written
+	notified  map[string]LeaseNotice // the last notice to each claim, by workflow and run
+	toldAt    map[string]time.Time   // when
+	released  []lease.Claim          // to be told
+	wake      workflow.Channel       // something that is not a signal asks for a look
+	jobs      map[string]workflow.CancelFunc
+	watch     workflow.Future
+	watchOf   int64 // the policy's generation that it watches under
+	stopWatch workflow.CancelFunc
+	trouble   string
+	next      time.Time
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	quorum     activities.Quorum
@@ -113,7 +115,6 @@ func (k *keeper) recall(ctx workflow.Context) error {
 func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue = true
 	for {
-		k.startWatch(ctx)
 		k.trouble = ""
 		gone, err := k.pass(ctx)
 		if err != nil {
@@ -125,6 +126,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 		if gone {
 			return k.retire(ctx)
 		}
+		k.startWatch(ctx)
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
 			k.drainHints(ctx)
 			return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state})

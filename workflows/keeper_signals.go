@@ -107,11 +107,19 @@ func (k *keeper) drainHints(ctx workflow.Context) {
 	k.wake.ReceiveAsync(nil)
 }
 
-// startWatch keeps exactly one watcher of the storage cluster going.
+// startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy may
+// mean another connection, or another idea of what is clean, so what the old watcher said no longer counts.
 func (k *keeper) startWatch(ctx workflow.Context) {
-	if k.watch == nil {
-		k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{Cluster: k.cluster, Last: k.state.Watched})
+	if k.watch != nil && k.watchOf != k.observed.Generation {
+		k.stopWatch()
+		k.watch, k.state.Watched = nil, activities.Watched{}
 	}
+	if k.watch != nil || k.observed.Generation == 0 {
+		return
+	}
+	ctx, k.stopWatch = workflow.WithCancel(ctx)
+	k.watchOf = k.observed.Generation
+	k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{Cluster: k.cluster, Last: k.state.Watched})
 }
 
 func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -137,4 +139,30 @@ func (c *Cluster) emit(ctx context.Context, p *v1alpha1.MaintenancePolicy, e act
 		return err
 	}
 	return nil
+}
+
+// ConfigMapValue returns one key of a ConfigMap.
+func (c *Cluster) ConfigMapValue(ctx context.Context, namespace, name, key string) (string, error) {
+	m, err := c.typed.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	v, ok := m.Data[key]
+	if !ok {
+		return "", fmt.Errorf("ConfigMap %s/%s has no key %q; it has %q", namespace, name, key, slices.Sorted(maps.Keys(m.Data)))
+	}
+	return v, nil
+}
+
+// SecretValue returns one key of a Secret. Its errors name keys, never values.
+func (c *Cluster) SecretValue(ctx context.Context, namespace, name, key string) (string, error) {
+	s, err := c.typed.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	v, ok := s.Data[key]
+	if !ok {
+		return "", fmt.Errorf("Secret %s/%s has no key %q; it has %q", namespace, name, key, slices.Sorted(maps.Keys(s.Data)))
+	}
+	return string(v), nil
 }

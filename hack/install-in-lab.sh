@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# install-in-lab.sh DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first): API, rights, a
+# Ceph user with no more rights than it needs, and a policy. Writes DIR/worker.kubeconfig and DIR/watch.kubeconfig, with
+# which the two processes run as their service accounts. May be repeated.
+set -euo pipefail
+dir=${1:?usage: install-in-lab.sh DIR}
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ns=rook-ceph system=lockkeeper-system
+
+kubectl apply -f "$top/deploy/crds" >/dev/null
+kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+kubectl apply -f "$top/deploy/rbac.yaml" >/dev/null
+kubectl wait --for=condition=Established crd/maintenancepolicies.lockkeeper.io --timeout=30s >/dev/null
+
+# A user for lockkeeper alone: it may look, ask, and switch noout on CRUSH nodes; nothing else.
+key=$(ceph auth get-or-create-key client.lockkeeper mon "$(cat "$top/deploy/ceph-caps.txt")")
+kubectl -n "$ns" create secret generic lockkeeper-ceph-user --dry-run=client -o yaml \
+  --from-literal=ceph-username=client.lockkeeper --from-literal=ceph-secret="$key" | kubectl apply -f - >/dev/null
+kubectl apply -f - >/dev/null <<YAML
+apiVersion: lockkeeper.io/v1alpha1
+kind: MaintenancePolicy
+metadata: {name: rook-ceph, namespace: $ns}
+spec:
+  ceph:
+    connection:
+      credentials: {name: lockkeeper-ceph-user}
+YAML
+
+server=$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}')
+ca=$(kubectl config view --minify --raw -o 'jsonpath={.clusters[0].cluster.certificate-authority}')
+cadata=$(kubectl config view --minify --raw -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}')
+for who in worker watch; do
+  account=lockkeeper-worker; [ $who = watch ] && account=lockkeeper-watcher
+  token=$(kubectl -n "$system" create token "$account" --duration=12h)
+  umask 077
+  cat >"$dir/$who.kubeconfig" <<YAML
+apiVersion: v1
+kind: Config
+clusters: [{name: lab, cluster: {server: "$server", ${ca:+certificate-authority: "$ca"}${cadata:+certificate-authority-data: "$cadata"}}}]
+users: [{name: $account, user: {token: "$token"}}]
+contexts: [{name: lab, context: {cluster: lab, user: $account, namespace: $system}}]
+current-context: lab
+YAML
+done

@@ -1,0 +1,156 @@
+package cephcluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/pghealth"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// cluster is one Ceph cluster and the policy under which it is looked at.
+type cluster struct {
+	kube   Kubernetes
+	policy *v1alpha1.MaintenancePolicy
+	*connected
+}
+
+// connected is what outlives a change of the policy.
+type connected struct {
+	connection v1alpha1.CephConnection
+	conn       Conn
+	client     ceph.Client
+	reader     *ceph.Reader
+	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials again.
+	broken atomic.Bool
+
+	mu        sync.Mutex // guards what follows
+	tracker   *pghealth.Tracker
+	regex     string   // that tracker was made with
+	tolerated []string // likewise
+}
+
+func newCluster(k Kubernetes, conn Conn, p *v1alpha1.MaintenancePolicy) *cluster {
+	client := ceph.Client{Commander: conn}
+	return &cluster{kube: k, policy: p, connected: &connected{
+		connection: p.Spec.Ceph.Connection, conn: conn, client: client, reader: ceph.NewReader(client),
+	}}
+}
+
+func (c *cluster) with(p *v1alpha1.MaintenancePolicy) *cluster {
+	return &cluster{kube: c.kube, policy: p, connected: c.connected}
+}
+
+func (c *cluster) failed() bool { return c.broken.Load() }
+
+// okToStopWithin bounds the one question that only the manager answers. With a dead manager it would take the whole
+// mon timeout, and closing must not wait for an answer that only opening needs.
+const okToStopWithin = time.Second
+
+// Observe implements activities.StorageCluster: Kubernetes and Ceph at the same time, then joined.
+func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
+	var (
+		view      = osdview.Input{IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy), Proof: in.Proof}
+		replacing map[int]bool
+		reading   ceph.Reading
+	)
+	view.ToleratedPools = c.policy.Spec.Ceph.ToleratedPools
+	view.Interest = osdview.Interest{Domains: in.Domains, Nodes: in.Nodes}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		view.Pods, err = c.kube.StoragePods(gctx, c.policy)
+		return wrap(err, "list OSD pods")
+	})
+	g.Go(func() (err error) { view.Nodes, err = c.kube.StorageNodes(gctx); return wrap(err, "list nodes") })
+	g.Go(func() (err error) {
+		replacing, err = c.kube.ReplacingOSDs(gctx, c.policy)
+		return wrap(err, "list Deployments")
+	})
+	g.Go(func() (err error) { reading, err = c.read(gctx); return err })
+	if err := g.Wait(); err != nil {
+		return activities.Seen{}, err
+	}
+	if reading.Unavailable != "" {
+		return activities.Seen{View: storage.View{At: time.Now().UTC(), Unavailable: reading.Unavailable}}, nil
+	}
+	for i := range view.Pods {
+		view.Pods[i].Replacing = view.Pods[i].Replacing || replacing[view.Pods[i].OSD]
+	}
+	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
+	seen := activities.Seen{View: osdview.Build(view), Quorum: quorumOf(reading)}
+	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, in.Domains)
+	return seen, nil
+}
+
+// read takes a reading. Missing rights are an answer, too: they say why nothing can be known.
+func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
+	r, err := c.reader.Read(ctx)
+	if err == nil {
+		return r, nil
+	}
+	c.broken.Store(ctx.Err() == nil)
+	if ceph.IsDenied(err) {
+		return ceph.Reading{Unavailable: fmt.Sprintf("the Ceph user lacks a right: %v", err)}, nil
+	}
+	return ceph.Reading{}, err
+}
+
+// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop.
+func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted []string) {
+	for _, name := range wanted {
+		var up []int
+		for i := range m.OSDs {
+			if o := &m.OSDs[i]; bool(o.Up) && tree.Find(o.ID, v.FailureDomainType) == name {
+				up = append(up, o.ID)
+			}
+		}
+		for i := range v.Domains {
+			if v.Domains[i].Name != name || len(up) == 0 {
+				continue
+			}
+			qctx, cancel := context.WithTimeout(ctx, okToStopWithin)
+			a, err := c.client.OKToStop(qctx, up)
+			cancel()
+			if err != nil {
+				a = storage.Answer{Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", err)}
+			}
+			v.Domains[i].OKToStop = &a
+		}
+	}
+}
+
+// SetNoout implements activities.StorageCluster.
+func (c *cluster) SetNoout(ctx context.Context, host string) error {
+	return c.client.SetNoout(ctx, host)
+}
+
+// UnsetNoout implements activities.StorageCluster.
+func (c *cluster) UnsetNoout(ctx context.Context, host string) error {
+	return c.client.UnsetNoout(ctx, host)
+}
+
+func quorumOf(r ceph.Reading) activities.Quorum {
+	q := activities.Quorum{In: r.Quorum.QuorumNames}
+	for _, m := range r.Quorum.MonMap.Mons {
+		q.Mons = append(q.Mons, m.Name)
+	}
+	return q
+}
+
+func wrap(err error, what string) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package cephcluster
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/pghealth"
+)
+
+// DefaultHealthyRegex says which PG states count as clean when the policy does not: the same as in the API's schema.
+const DefaultHealthyRegex = `^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_wait))+$`
+
+// How often a watcher looks. A look costs the mons some hundred microseconds. While something is out of order others
+// wait for it to end, so that looking more often is what it is for.
+const (
+	lookAtRest   = time.Second
+	lookUnsettle = 150 * time.Millisecond
+	// progressEvery bounds how often a watcher returns only because more PGs are clean than before.
+	progressEvery = 10 * time.Second
+)
+
+// Watch implements activities.StorageCluster. It asks Ceph only, never the API server.
+func (c *cluster) Watch(ctx context.Context, last activities.Watched, beat func(activities.Watched)) (activities.Watched, error) {
+	began := time.Now()
+	for {
+		now, settled, err := c.look(ctx)
+		if err != nil {
+			return activities.Watched{}, err
+		}
+		if news(last, now) || (progressed(last, now) && time.Since(began) >= progressEvery) {
+			return now, nil
+		}
+		beat(now)
+		pause := lookUnsettle
+		if settled {
+			pause = lookAtRest
+		}
+		select {
+		case <-ctx.Done():
+			return activities.Watched{}, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// look takes one look and adds it to what the tracker knows. The tracker outlives the activity that feeds it, so that
+// returning with news does not begin the proof of freshness anew; a worker that starts without it merely needs longer.
+func (c *cluster) look(ctx context.Context) (w activities.Watched, settled bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ready(); err != nil {
+		return activities.Watched{Unavailable: err.Error(), Fingerprint: "invalid"}, true, nil
+	}
+	evidence := c.evidence(ctx) // before the reading: the summary has to be newer than what proves it fresh
+	reading, err := c.read(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return activities.Watched{}, false, err
+		}
+		reading = ceph.Reading{Unavailable: err.Error()}
+	}
+	health := c.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence})
+	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
+	if reading.Unavailable == "" {
+		w.Quorum, w.Fingerprint = quorumOf(reading), fingerprint(reading.Map)
+	}
+	return w, health.Fresh && health.Clean, nil
+}
+
+// ready makes the tracker that the policy asks for.
+func (c *cluster) ready() error {
+	pattern := orDefault(c.policy.Spec.Ceph.PGHealthyRegex, DefaultHealthyRegex)
+	tolerated := c.policy.Spec.Ceph.ToleratedPools
+	if c.tracker != nil && c.regex == pattern && slices.Equal(c.tolerated, tolerated) {
+		return nil
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return fmt.Errorf("spec.ceph.pgHealthyRegex: %q: must be a regular expression in Go's syntax: %w", pattern, err)
+	}
+	c.tracker, c.regex, c.tolerated = pghealth.New(pghealth.Policy{Healthy: re, ToleratedPools: tolerated}), pattern, tolerated
+	return nil
+}
+
+// evidence asks who has reported to the manager, if the tracker has a use for it. No evidence proves nothing, so an error
+// here is simply none.
+func (c *cluster) evidence(ctx context.Context) *pghealth.Evidence {
+	asks := c.tracker.Asks()
+	if len(asks) == 0 {
+		return nil
+	}
+	manager, err := c.client.Manager(ctx)
+	if err != nil {
+		return nil
+	}
+	reports, err := c.client.LastReports(ctx, asks)
+	if err != nil {
+		return nil
+	}
+	return &pghealth.Evidence{Manager: manager, Reports: reports}
+}
+
+// news tells whether anything changed that a decision depends on.
+func news(last, now activities.Watched) bool {
+	a, b := last.Health, now.Health
+	return last.Fingerprint != now.Fingerprint || last.Unavailable != now.Unavailable ||
+		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ChangeEpoch != b.ChangeEpoch || !slices.Equal(a.Unexplained, b.Unexplained) ||
+		!slices.Equal(last.Quorum.Mons, now.Quorum.Mons) || !slices.Equal(last.Quorum.In, now.Quorum.In)
+}
+
+// progressed tells whether there is something new for people only.
+func progressed(last, now activities.Watched) bool {
+	a, b := last.Health, now.Health
+	return a.PGs != b.PGs || a.PGsClean != b.PGsClean || a.Reason != b.Reason
+}
+
+// fingerprint stands for what an observation reads from the OSD map, but for the epochs that change with every breath.
+func fingerprint(m *ceph.OSDMap) string {
+	h := fnv.New64a()
+	for i := range m.OSDs {
+		o := &m.OSDs[i]
+		fmt.Fprintf(h, "%d %v %v %d %d %v\n", o.ID, o.Up, o.In, o.UpFrom, o.DownAt, o.State)
+	}
+	for _, p := range m.Pools {
+		fmt.Fprintf(h, "%d %d %d %d\n", p.ID, p.Size, p.MinSize, p.Rule)
+	}
+	fmt.Fprintf(h, "%v %v %d", m.Noout(), m.Flags, m.CrushVersion)
+	return fmt.Sprintf("%016x", h.Sum64())
+}

@@ -1,0 +1,186 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// whole checks what every scenario must leave behind: all nodes in service, all OSDs up and in, all PGs clean, no noout,
+// one budget at rest, no lease, no job; and a writer that saw no failed and no lost write.
+func (w *world) whole() error {
+	deadline := time.Now().Add(90 * time.Second)
+	for {
+		err := w.notWhole()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func (w *world) notWhole() error {
+	for _, check := range []func() error{w.checkPolicy, w.checkNodes, w.checkCeph, w.checkBudgets, w.checkJobs, w.checkLoad} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) read(into any, name string, args ...string) error {
+	out, err := w.command(name, args...).Output()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("%s %s: %w in %q", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func (w *world) checkPolicy() error {
+	var p struct {
+		Status struct {
+			MayDrain, Message string
+			Lease             struct{ Holders, Queue []struct{ WorkflowID string } }
+			Noout             []struct{ Host string }
+		}
+	}
+	if err := w.read(&p, "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "json"); err != nil {
+		return err
+	}
+	s := p.Status
+	switch {
+	case s.MayDrain != "any node":
+		return fmt.Errorf("policy: may drain %q: %s", s.MayDrain, s.Message)
+	case len(s.Lease.Holders)+len(s.Lease.Queue) > 0:
+		return fmt.Errorf("policy: lease is left: %+v", s.Lease)
+	case len(s.Noout) > 0:
+		return fmt.Errorf("policy: noout is left: %+v", s.Noout)
+	}
+	return nil
+}
+
+func (w *world) checkNodes() error {
+	var nodes struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				Unschedulable bool
+				Taints        []struct{ Key string }
+			}
+		}
+	}
+	if err := w.read(&nodes, "kubectl", "get", "nodes", "-o", "json"); err != nil {
+		return err
+	}
+	for _, n := range nodes.Items {
+		if n.Spec.Unschedulable || len(n.Spec.Taints) > 0 {
+			return fmt.Errorf("node %s: cordon or taints are left: %+v", n.Metadata.Name, n.Spec)
+		}
+	}
+	return nil
+}
+
+func (w *world) checkCeph() error {
+	var dump struct {
+		OSDs []struct {
+			OSD, Up, In int
+		} `json:"osds"`
+		Flags map[string][]string `json:"crush_node_flags"`
+	}
+	if err := w.read(&dump, "ceph", "osd", "dump", "-f", "json"); err != nil {
+		return err
+	}
+	if len(dump.Flags) > 0 {
+		return fmt.Errorf("ceph: flags are left: %v", dump.Flags)
+	}
+	for _, o := range dump.OSDs {
+		if o.Up != 1 || o.In != 1 {
+			return fmt.Errorf("ceph: osd.%d: up %d, in %d", o.OSD, o.Up, o.In)
+		}
+	}
+	var pgs struct {
+		Summary struct {
+			States []struct{ Name string } `json:"num_pg_by_state"`
+		} `json:"pg_summary"`
+	}
+	if err := w.read(&pgs, "ceph", "pg", "stat", "-f", "json"); err != nil {
+		return err
+	}
+	for _, s := range pgs.Summary.States {
+		if !strings.HasPrefix(s.Name, "active+clean") {
+			return fmt.Errorf("ceph: PGs are %s", s.Name)
+		}
+	}
+	return nil
+}
+
+func (w *world) checkBudgets() error {
+	var pdbs struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				MinAvailable int
+				Selector     struct{ MatchExpressions []any }
+			}
+			Status struct{ CurrentHealthy, DisruptionsAllowed int }
+		}
+	}
+	if err := w.read(&pdbs, "kubectl", "-n", cephNamespace, "get", "pdb", "-o", "json"); err != nil {
+		return err
+	}
+	seen := false
+	for _, b := range pdbs.Items {
+		switch b.Metadata.Name {
+		case "lockkeeper-" + policyName + "-osd":
+			seen = true
+			if b.Status.DisruptionsAllowed != 1 || b.Spec.MinAvailable != b.Status.CurrentHealthy-1 || len(b.Spec.Selector.MatchExpressions) > 0 {
+				return fmt.Errorf("budget of the OSDs is not at rest: %+v", b)
+			}
+		case "lockkeeper-" + policyName + "-mon":
+		default:
+			return fmt.Errorf("unexpected budget %s", b.Metadata.Name)
+		}
+	}
+	if !seen {
+		return fmt.Errorf("the OSDs have no budget")
+	}
+	return nil
+}
+
+func (w *world) checkJobs() error {
+	out, err := w.command("temporal", "workflow", "list", "--query", `ExecutionStatus="Running" AND WorkflowType!="Keeper"`, "-o", "json").Output()
+	if err != nil {
+		return fmt.Errorf("temporal workflow list: %w", err)
+	}
+	var running []struct {
+		Execution struct{ WorkflowID string `json:"workflowId"` }
+	}
+	if err := json.Unmarshal(out, &running); err != nil {
+		return fmt.Errorf("temporal workflow list: %w in %q", err, out)
+	}
+	if len(running) > 0 {
+		return fmt.Errorf("jobs are left: %+v", running)
+	}
+	return nil
+}
+
+func (w *world) checkLoad() error {
+	var r struct {
+		Writes       int `json:"writes"`
+		FailedWrites int `json:"failed_writes"`
+		LostWrites   int `json:"lost_writes"`
+	}
+	if err := w.read(&r, "lab", "load", "report", "--name", w.name, "-o", "json"); err != nil {
+		return err
+	}
+	if r.FailedWrites > 0 || r.LostWrites > 0 || r.Writes == 0 {
+		return fmt.Errorf("the writer: %+v", r)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// world is one lab with lockkeeper installed in it.
+type world struct {
+	name string
+	root string
+	dir  string
+	env  map[string]string
+	// procs are lockkeeper's own processes, by name: worker, watch.
+	procs map[string]*exec.Cmd
+}
+
+// Where lockkeeper lives in the lab, and the policy that it looks after.
+const (
+	systemNamespace = "lockkeeper-system"
+	cephNamespace   = "rook-ceph"
+	policyName      = "rook-ceph"
+)
+
+func newWorld(t *testing.T, name string, shape []string) *world {
+	t.Helper()
+	abs, err := filepath.Abs(*root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{name: name, root: abs, dir: t.TempDir(), procs: map[string]*exec.Cmd{}, env: map[string]string{}}
+	lab := filepath.Join(abs, "lab", "bin", "lab")
+	began := time.Now()
+	t.Cleanup(func() {
+		for p := range w.procs {
+			_ = w.stop(p, syscall.SIGTERM)
+		}
+		if *keep {
+			t.Logf("lab %s is left running: %s down --name %s", name, lab, name)
+			return
+		}
+		if out, err := exec.Command(lab, "down", "--name", name).CombinedOutput(); err != nil {
+			t.Errorf("lab down: %v\n%s", err, out)
+		}
+	})
+	if out, err := exec.Command(lab, append([]string{"up", "--name", name}, shape...)...).CombinedOutput(); err != nil {
+		t.Fatalf("lab up: %v\n%s", err, out)
+	}
+	out, err := exec.Command(lab, "env", "--name", name).Output()
+	if err != nil {
+		t.Fatalf("lab env: %v", err)
+	}
+	w.env["PATH"] = os.Getenv("PATH")
+	for _, m := range regexp.MustCompile(`(?m)^export ([A-Z_]+)="?([^"\n]*)"?$`).FindAllStringSubmatch(string(out), -1) {
+		w.env[m[1]] = strings.ReplaceAll(m[2], "$PATH", os.Getenv("PATH"))
+	}
+	w.env["PATH"] = filepath.Join(abs, "bin") + ":" + filepath.Dir(lab) + ":" + w.env["PATH"]
+	w.env["HOME"] = w.dir
+	t.Logf("lab %s is up after %s", name, time.Since(began).Round(time.Millisecond))
+	w.install(t)
+	return w
+}
+
+// install sets lockkeeper up as its README says: CRDs, rights, a Ceph user that may do no more than it must, a policy.
+func (w *world) install(t *testing.T) {
+	t.Helper()
+	out, err := w.command(filepath.Join(w.root, "hack", "install-in-lab.sh"), w.dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("install: %v\n%s", err, out)
+	}
+	for _, p := range []string{"worker", "watch"} {
+		if err := w.start(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.command("lab", "load", "start", "--name", w.name).CombinedOutput(); err != nil {
+		t.Fatalf("lab load start: %v", err)
+	}
+	if err := w.eventually(time.Minute, "^any node$", "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "jsonpath={.status.mayDrain}"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) environ() []string {
+	var out []string
+	for k, v := range w.env {
+		out = append(out, k+"="+v)
+	}
+	return out
+}
+
+func (w *world) command(name string, args ...string) *exec.Cmd {
+	if !strings.Contains(name, "/") {
+		for _, dir := range filepath.SplitList(w.env["PATH"]) {
+			if p := filepath.Join(dir, name); isExecutable(p) {
+				name = p
+				break
+			}
+		}
+	}
+	c := exec.Command(name, args...)
+	c.Env = w.environ()
+	return c
+}
+
+func isExecutable(path string) bool {
+	i, err := os.Stat(path)
+	return err == nil && !i.IsDir() && i.Mode()&0o111 != 0
+}
+
+// start runs one of lockkeeper's processes with the rights of its service account and no others.
+func (w *world) start(name string) error {
+	if w.procs[name] != nil {
+		return fmt.Errorf("%s is running already", name)
+	}
+	var c *exec.Cmd
+	switch name {
+	case "worker":
+		c = w.command("lockkeeper-worker")
+	case "watch":
+		c = w.command("lockkeeper", "watch", "--leader-elect-namespace", systemNamespace, "--health-addr", "0", "--metrics-addr", "0")
+	default:
+		return fmt.Errorf("unknown process %q: worker or watch", name)
+	}
+	c.Env = append(c.Env, "KUBECONFIG="+filepath.Join(w.dir, name+".kubeconfig"))
+	log, err := os.OpenFile(filepath.Join(w.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // the child has its own descriptor
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		return err
+	}
+	w.procs[name] = c
+	return nil
+}
+
+func (w *world) stop(name string, s syscall.Signal) error {
+	c := w.procs[name]
+	if c == nil {
+		return fmt.Errorf("%s is not running", name)
+	}
+	delete(w.procs, name)
+	if err := c.Process.Signal(s); err != nil {
+		return fmt.Errorf("%s has already ended: %v", name, c.Wait())
+	}
+	_ = c.Wait()
+	return nil
+}
+
+// eventually repeats a command until its output matches.
+func (w *world) eventually(within time.Duration, pattern, name string, args ...string) error {
+	re, err := regexp.Compile("(?m)" + pattern)
+	if err != nil {
+		return err
+	}
+	var last string
+	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+		var buf bytes.Buffer
+		c := w.command(name, args...)
+		c.Stdout, c.Stderr = &buf, &buf
+		err := c.Run()
+		if last = buf.String(); re.MatchString(last) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s %s: nothing matched %q within %s; last (%v):\n%s", name, strings.Join(args, " "), pattern, within, err, last)
+		}
+	}
+}
+
+func (w *world) setup(e *testscript.Env) error {
+	for k, v := range w.env {
+		e.Setenv(k, v)
+	}
+	e.Setenv("NS", cephNamespace)
+	e.Setenv("POLICY", policyName)
+	e.Setenv("LAB_NAME", w.name)
+	return nil
+}
+
+// commands are what scenarios have beside testscript's own.
+func (w *world) commands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
+		"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
+			d, err := time.ParseDuration(args[0])
+			ts.Check(err)
+			if neg {
+				ts.Fatalf("use never")
+			}
+			ts.Check(w.eventually(d, args[1], args[2], args[3:]...))
+		},
+		// never DURATION REGEXP COMMAND…: for that long, no line of its output matches.
+		"never": func(ts *testscript.TestScript, _ bool, args []string) {
+			d, err := time.ParseDuration(args[0])
+			ts.Check(err)
+			if w.eventually(d, args[1], args[2], args[3:]...) == nil {
+				ts.Fatalf("%q matched the output of %s", args[1], strings.Join(args[2:], " "))
+			}
+		},
+		// start worker|watch, crash worker|watch (SIGKILL).
+		"start": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.start(args[0])) },
+		"crash": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.stop(args[0], syscall.SIGKILL)) },
+		// whole: the storage is whole, nothing of ours is left over, and the writer has lost nothing.
+		"whole": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.whole()) },
+		// mend KUBECTL-PATCH-JSON: changes the policy's spec.
+		"policy": func(ts *testscript.TestScript, _ bool, args []string) {
+			out, err := w.command("kubectl", "-n", cephNamespace, "patch", "maintenancepolicy", policyName, "--type=merge", "-p", args[0]).CombinedOutput()
+			if err != nil {
+				ts.Fatalf("%v: %s", err, out)
+			}
+		},
+	}
+}

@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+type temporalJobs struct{ c client.Client }
+
+// NewTemporal answers the activities' questions about workflows by a client.
+func NewTemporal(c client.Client) Temporal { return temporalJobs{c} }
+
+// AwaitEnd implements activities.Jobs by Temporal's long poll for a workflow's result.
+func (t temporalJobs) AwaitEnd(ctx context.Context, workflowID, runID string) (string, error) {
+	err := t.c.GetWorkflow(ctx, workflowID, runID).Get(ctx, nil)
+	var (
+		notFound *serviceerror.NotFound
+		ended    *temporal.WorkflowExecutionError
+	)
+	switch {
+	case err == nil:
+		return "completed", nil
+	case errors.As(err, &notFound):
+		return "unknown to Temporal", nil // its retention has passed, so it has ended
+	case errors.As(err, &ended):
+		return ended.Unwrap().Error(), nil
+	default:
+		return "", err
+	}
+}
+
+// RequestLease implements activities.Keepers. Update-with-start: a keeper that is not running is started with the claim.
+func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error {
+	start := t.c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+		ID: workflows.KeeperID(cluster), TaskQueue: workflows.TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+	}, workflows.KeeperType, workflows.KeeperInput{Cluster: cluster})
+	h, err := t.c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: start,
+		UpdateOptions: client.UpdateWorkflowOptions{
+			UpdateName: workflows.UpdateRequestLease, Args: []any{workflows.LeaseRequest{Claim: claim}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	var answer workflows.LeaseAnswer
+	return h.Get(ctx, &answer)
+}
