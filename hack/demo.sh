@@ -3,12 +3,9 @@
 # writer writes all the time, rebooted, and brought back. Everything it starts it also stops. KEEP=1 leaves the world
 # running and says how to play in it.
 set -euo pipefail
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-name=${DEMO_NAME:-demo}
-export PATH="$top/bin:$top/lab/bin:$PATH"
 began=$(date +%s%N)
-work=$(mktemp -d "${TMPDIR:-/tmp}/lockkeeper-demo.XXXXXX")
-pids=()
+# shellcheck source=hack/world.sh
+. "$(dirname "${BASH_SOURCE[0]}")/world.sh"
 
 bold='' dim='' off=''
 if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' off=$'\e[0m'; fi
@@ -16,48 +13,11 @@ elapsed() { printf '%5.1f s' "$(( ($(date +%s%N) - began) / 1000000 ))e-3"; }
 say() { printf '\n%s[%s] %s%s\n' "$bold" "$(elapsed)" "$*" "$off"; }
 show() { printf '%s$ %s%s\n' "$dim" "$*" "$off"; "$@" 2>&1 | sed 's/^/  /'; }
 
-finish() {
-  status=$?
-  trap - EXIT INT TERM
-  if [ $status != 0 ]; then
-    printf '\nThe demo failed. The last words of lockkeeper:\n' >&2
-    tail -n 15 "$work"/*.log >&2 2>/dev/null || true
-  fi
-  if [ -n "${KEEP:-}" ] && [ $status = 0 ]; then
-    say "Left running. eval \"\$(lab env --name $name)\" and play; lab down --name $name ends it, as does kill ${pids[*]} for lockkeeper."
-    exit 0
-  fi
-  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
-  lab down --name "$name" >/dev/null 2>&1 || true
-  rm -rf "$work"
-  exit $status
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# until_says SECONDS PATTERN COMMAND…: waits until the command's output matches; says what it waited for when it does not.
-until_says() {
-  local end=$((SECONDS + $1)) pattern=$2 out=; shift 2
-  until out=$("$@" 2>&1) && grep -qE "$pattern" <<<"$out"; do
-    if [ $SECONDS -ge $end ]; then printf 'waited in vain for "%s" from: %s\n%s\n' "$pattern" "$*" "$out" >&2; return 1; fi
-    sleep 0.1
-  done
-}
-policy() { kubectl -n rook-ceph get maintenancepolicy rook-ceph -o "jsonpath=$1"; }
-
 say "A small world: 3 zones, 6 nodes, 3 mons, 6 OSDs"
-lab up --name "$name"
-eval "$(lab env --name "$name")"
-export PATH="$top/bin:$PATH"
+enter_world "${DEMO_NAME:-demo}"
 
 say "lockkeeper moves in: API, rights, a Ceph user that may only look and switch noout, a MaintenancePolicy"
-"$top/hack/install-in-lab.sh" "$work"
-KUBECONFIG=$work/worker.kubeconfig lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
-KUBECONFIG=$work/watch.kubeconfig lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
-lab load start --name "$name" >/dev/null
-until_says 60 '^any node$' policy '{.status.mayDrain}'
+move_in
 show kubectl -n rook-ceph get maintenancepolicy
 show kubectl -n rook-ceph get pdb
 
@@ -76,7 +36,7 @@ kubectl drain node-b --ignore-daemonsets --delete-emptydir-data --timeout=6s 2>&
 kubectl uncordon node-b >/dev/null
 
 say "node-a reboots"
-lab fault node-reboot node-a --name "$name"
+lab fault node-reboot node-a --name "$world"
 kubectl uncordon node-a | sed 's/^/  /'
 wait $follow
 until_says 60 '^any node$' policy '{.status.mayDrain}'
@@ -87,8 +47,8 @@ show kubectl -n rook-ceph get maintenancepolicy,pdb
 say "What Ceph saw"
 show ceph -s
 say "What the writer saw"
-lab load report --name "$name" | sed 's/^/  /'
-report=$(lab load report --name "$name" -o json)
+lab load report --name "$world" | sed 's/^/  /'
+report=$(lab load report --name "$world" -o json)
 for figure in failed_writes lost_writes; do
   grep -qE "\"$figure\": *0[,}]?" <<<"$report" || { echo "the writer saw $figure" >&2; exit 1; }
 done

@@ -1,5 +1,3 @@
-//go:build e2e
-
 // Package e2e runs lockkeeper in the lab: a real Kubernetes control plane, real Ceph daemons, a real Temporal server, the
 // real binaries, and real `kubectl drain`. Each file in testdata is one scenario and reads like a runbook; what every
 // scenario must leave behind is checked after each of them.

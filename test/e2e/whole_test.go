@@ -1,5 +1,3 @@
-//go:build e2e
-
 package e2e
 
 import (
@@ -159,7 +157,9 @@ func (w *world) checkJobs() error {
 		return fmt.Errorf("temporal workflow list: %w", err)
 	}
 	var running []struct {
-		Execution struct{ WorkflowID string `json:"workflowId"` }
+		Execution struct {
+			WorkflowID string `json:"workflowId"`
+		}
 	}
 	if err := json.Unmarshal(out, &running); err != nil {
 		return fmt.Errorf("temporal workflow list: %w in %q", err, out)

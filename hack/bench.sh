@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# bench.sh: measures lockkeeper in a lab of its own and prints one line "name value unit" for each figure. What happens
+# meanwhile goes to standard error. EVENTS=n sets how many OSDs are stopped, one after the other (50).
+set -euo pipefail
+# shellcheck source=hack/world.sh
+. "$(dirname "${BASH_SOURCE[0]}")/world.sh"
+go -C "$top" build -o "$work/bench" ./test/bench
+{
+  enter_world "${BENCH_NAME:-bench}"
+  move_in
+} >&2
+"$work/bench" --events "${EVENTS:-50}"
+lab load report --name "$world" -o json | sed -nE 's/.*"(failed_writes|lost_writes)": *([0-9]+).*/\1 \2 writes/p; s/.*"(longest_stall_ms)": *([0-9.]+).*/\1 \2 ms/p'

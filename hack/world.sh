@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# world.sh: sourced by scripts that run lockkeeper in a lab of their own. Whatever they start is stopped when they end, in
+# whatever way; KEEP=1 leaves a world that was fine running, to play in.
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export PATH="$top/bin:$top/lab/bin:$PATH"
+work=$(mktemp -d "${TMPDIR:-/tmp}/lockkeeper.XXXXXX")
+pids=()
+world=
+
+leave_world() {
+  status=$?
+  trap - EXIT INT TERM
+  if [ $status != 0 ]; then
+    printf '\n%s failed. The last words of lockkeeper:\n' "${0##*/}" >&2
+    tail -n 15 "$work"/*.log >&2 2>/dev/null || true
+  elif [ -n "${KEEP:-}" ]; then
+    # shellcheck disable=SC2016 # for the reader to expand
+    printf '\nLeft running. To play: eval "$(lab env --name %s)"\nTo end it: kill %s; lab down --name %s\n' "$world" "${pids[*]}" "$world"
+    exit 0
+  fi
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  if [ -n "$world" ]; then lab down --name "$world" >/dev/null 2>&1 || true; fi
+  rm -rf "$work"
+  exit $status
+}
+trap leave_world EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# enter_world NAME FLAG…: starts a lab and makes its environment this script's.
+enter_world() {
+  world=$1; shift
+  lab up --name "$world" "$@"
+  eval "$(lab env --name "$world")"
+  export PATH="$top/bin:$PATH"
+}
+
+# move_in: installs lockkeeper and starts it and the writer; returns when the keeper has seen the world at rest.
+move_in() {
+  "$top/hack/install-in-lab.sh" "$work"
+  KUBECONFIG=$work/worker.kubeconfig lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
+  KUBECONFIG=$work/watch.kubeconfig lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
+  lab load start --name "$world" >/dev/null
+  until_says 60 '^any node$' policy '{.status.mayDrain}'
+}
+
+policy() { kubectl -n rook-ceph get maintenancepolicy rook-ceph -o "jsonpath=$1"; }
+
+# until_says SECONDS PATTERN COMMAND…: waits until the command's output matches; says what it waited for when it does not.
+until_says() {
+  local end=$((SECONDS + $1)) pattern=$2 out=; shift 2
+  until out=$("$@" 2>&1) && grep -qE "$pattern" <<<"$out"; do
+    if [ $SECONDS -ge $end ]; then printf 'waited in vain for "%s" from: %s\n%s\n' "$pattern" "$*" "$out" >&2; return 1; fi
+    sleep 0.1
+  done
+}
