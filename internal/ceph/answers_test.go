@@ -56,6 +56,7 @@ func TestOSDDump(t *testing.T) {
 	require.Len(t, m.OSDs, 6)
 	require.Equal(t, ceph.OSD{ID: 0, In: true, Weight: 1, UpFrom: 26, DownAt: 28, State: []string{"exists"}}, m.OSDs[0])
 	require.Equal(t, ceph.OSD{ID: 5, Up: true, In: true, Weight: 1, UpFrom: 13, State: []string{"exists", "up"}}, m.OSDs[5])
+	require.NotEmpty(t, m.LastInChange)
 	require.Empty(t, m.Noout())
 
 	m.CrushNodeFlags = map[string][]string{"node-b": {"noout"}, "node-a": {"noin", "noout"}, "node-c": {"noin"}}

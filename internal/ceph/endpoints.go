@@ -105,8 +105,8 @@ func validSingleAddress(address string) bool {
 	if hasNonce && !validNumber(nonce, 0, 32) {
 		return false
 	}
-	host, port, hasPort := rest, "", false
 	if strings.HasPrefix(rest, "[") {
+		port, hasPort := "", false
 		end := strings.IndexByte(rest, ']')
 		if end < 0 {
 			return false
@@ -121,7 +121,7 @@ func validSingleAddress(address string) bool {
 		}
 		return !hasPort || validNumber(port, 1, 16)
 	}
-	host, port, hasPort = strings.Cut(rest, ":")
+	host, port, hasPort := strings.Cut(rest, ":")
 	if hasPort && !validNumber(port, 1, 16) {
 		return false
 	}

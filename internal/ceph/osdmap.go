@@ -9,11 +9,12 @@ import (
 // OSDMap is the answer to "osd dump": the OSDs, the pools and the flags, as of one epoch.
 type OSDMap struct {
 	Epoch        int64    `json:"epoch"`
-	FSID         string   `json:"fsid"`
 	CrushVersion int64    `json:"crush_version"`
-	Flags        []string `json:"flags_set"`
+	Flags        []string `json:"flags_set"` // of the whole cluster
 	Pools        []Pool   `json:"pools"`
 	OSDs         []OSD    `json:"osds"`
+	// LastInChange is when an OSD was last marked in or out, in Ceph's own form: to be compared, not read.
+	LastInChange string `json:"last_in_change"`
 	// CrushNodeFlags are the flags of "osd set-group" by the name of the CRUSH node: {"node-a": ["noout"]}.
 	CrushNodeFlags map[string][]string `json:"crush_node_flags"`
 }

@@ -1,0 +1,169 @@
+package pghealth
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Sample is one look, and the evidence that was asked for after the look before it.
+type Sample struct {
+	// Reading is the look. Its Status must have been read after Evidence, and its Map after, or not before, its Status.
+	Reading ceph.Reading
+	// Evidence is the answer to what Tracker.Asks wanted after the previous sample; nil without one.
+	Evidence *Evidence
+}
+
+// Evidence is who reported to whom, asked for between two looks.
+type Evidence struct {
+	Manager ceph.Manager
+	Reports map[int]ceph.Report // by OSD; one that has not reported has the zero Report
+}
+
+// Policy is what a person decided about the placement groups.
+type Policy struct {
+	// Healthy says which states of a placement group count as clean.
+	Healthy *regexp.Regexp
+	// ToleratedPools are pools that may be unavailable while one failure domain is down.
+	ToleratedPools []string
+}
+
+// Tracker watches one cluster. Use New. It is not safe for concurrent use.
+type Tracker struct {
+	policy Policy
+
+	last      *ceph.OSDMap // nil: none yet
+	placement placement    // of last
+	// upDownOnly: placement differs from the one known before by OSDs that went up or down, and by nothing else.
+	upDownOnly bool
+	proved     bool
+	manager    ceph.Manager     // that the proof is made with, once there is evidence
+	reporters  map[int]reporter // OSDs that are up, until they have reported enough
+}
+
+// reporter is what was seen of one OSD's reports since the change.
+type reporter struct {
+	seen bool   // last is set
+	last uint32 // the number of its last report in its present life
+	news int    // how often it was found to have reported anew
+}
+
+// New makes a Tracker that knows nothing.
+func New(policy Policy) *Tracker { return &Tracker{policy: policy} }
+
+// Observe takes in a sample and says what is known now.
+func (t *Tracker) Observe(s Sample) storage.Health {
+	switch {
+	case s.Reading.Unavailable != "":
+		t.forget()
+		return storage.Health{Reason: s.Reading.Unavailable}
+	case !s.Reading.Status.MgrMap.Available:
+		t.forget()
+		return t.judge(s.Reading, "no manager is active, so nobody knows the placement groups")
+	}
+	if t.moved(s.Reading.Map) {
+		// Evidence belongs to the placement before, and the summary may, too.
+		t.begin()
+	} else if !t.proved && s.Evidence != nil {
+		t.weigh(*s.Evidence)
+	}
+	return t.judge(s.Reading, t.missing())
+}
+
+// moved takes in the OSD map, and tells whether the placement of data is another than before.
+func (t *Tracker) moved(m *ceph.OSDMap) bool {
+	if m == t.last {
+		return false
+	}
+	before, now := t.placement, placementOf(m)
+	known := t.last != nil
+	t.last, t.placement = m, now
+	if known && now.equal(before) {
+		return false
+	}
+	t.upDownOnly = known && now.sameButUpDown(before)
+	return true
+}
+
+// NeedsSeqs tells whether the next sample should have evidence. A cluster at rest needs none.
+func (t *Tracker) NeedsSeqs() bool { return len(t.Asks()) > 0 }
+
+// Asks lists, in order, the OSDs whose last report the next sample should have evidence of.
+func (t *Tracker) Asks() []int { return slices.Sorted(maps.Keys(t.reporters)) }
+
+// forget drops what was known, so that the next look that counts starts anew.
+func (t *Tracker) forget() { *t = Tracker{policy: t.policy} }
+
+// begin starts the proof for the placement that is known.
+func (t *Tracker) begin() {
+	t.manager = ceph.Manager{}
+	t.reporters = make(map[int]reporter, len(t.placement.up))
+	for id := range t.placement.up {
+		t.reporters[id] = reporter{}
+	}
+	// An empty cluster has nobody to report, and nothing to report on. In any other, silence proves nothing.
+	t.proved = len(t.placement.up) == 0 && t.placement.pgs == 0
+}
+
+// weigh takes in evidence that was asked for under the present placement.
+func (t *Tracker) weigh(e Evidence) {
+	if t.manager != (ceph.Manager{}) && t.manager != e.Manager {
+		t.begin()
+	}
+	t.manager = e.Manager
+	for id, report := range e.Reports {
+		r, waiting := t.reporters[id]
+		if !waiting || report.UpFrom != t.placement.up[id] {
+			continue // of a life before this one
+		}
+		if r.seen && report.Count > r.last || !r.seen && t.bornOfChange(id) {
+			r.news++
+		}
+		r.seen, r.last = true, report.Count
+		if r.news >= t.needed(id) {
+			delete(t.reporters, id)
+			t.proved = len(t.reporters) == 0
+			continue
+		}
+		t.reporters[id] = r
+	}
+}
+
+// needed is how often an OSD must be seen to have reported anew.
+func (t *Tracker) needed(osd int) int {
+	if t.bornOfChange(osd) {
+		return 1
+	}
+	return 2
+}
+
+// bornOfChange tells whether an OSD's present life began with the very change that the proof is about, so that all its
+// reports were made with knowledge of it.
+func (t *Tracker) bornOfChange(osd int) bool {
+	return t.upDownOnly && t.placement.up[osd] == t.placement.changeEpoch
+}
+
+// missing says what the proof still lacks, "" when it is made.
+func (t *Tracker) missing() string {
+	if t.proved {
+		return ""
+	}
+	silent := t.Asks()
+	if len(silent) == 0 {
+		return "no OSD is up that could report the placement groups"
+	}
+	names := make([]string, 0, 3)
+	for _, id := range silent[:min(3, len(silent))] {
+		names = append(names, ceph.OSDName(id))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(silent) - len(names); more > 0 {
+		text = fmt.Sprintf("%s and %d more", text, more)
+	}
+	return fmt.Sprintf("not yet reported since epoch %d: %s", t.placement.changeEpoch, text)
+}
