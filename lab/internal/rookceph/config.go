@@ -122,7 +122,6 @@ mon_memory_autotune = false
 rocksdb_cache_size = 16777216
 `
 
-//
 // A manager imports every Python module it finds before it becomes active, a quarter of a second each on a busy machine. All
 // that it may go without are named here.
 const mgrConfig = `[mgr]
