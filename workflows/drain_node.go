@@ -70,8 +70,10 @@ type drain struct {
 	in       DrainNodeInput
 	job      *job
 	target   activities.Target
+	claim    lease.Claim
 	token    int64
-	cordoned bool // by us
+	back     workflow.Future // the node's return, once somebody waits for it
+	cordoned bool            // by us
 	released bool
 	result   DrainNodeResult
 	notices  workflow.ReceiveChannel
@@ -126,8 +128,15 @@ func (d *drain) run(ctx workflow.Context) error {
 	}
 	// Registered before anything is changed: a step that timed out may have happened all the same.
 	defer d.cleanUp(ctx)
+	if d.in.Observe && !d.target.Gone {
+		d.watchNode(ctx) // it may be back before we get the lease
+	}
 	if err := d.acquireLease(ctx); err != nil {
 		return err
+	}
+	if d.backEarly() {
+		d.result.Outcome = OutcomeDone // the clean-up takes our claim out of the queue
+		return nil
 	}
 	for !d.in.Observe {
 		if err := d.cordon(ctx); err != nil {
@@ -173,50 +182,76 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 		}
 	}
 	info := workflow.GetInfo(ctx)
-	claim := lease.Claim{
+	d.claim = lease.Claim{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Domain: d.target.Domain, Node: d.target.Node,
 		Reason: reason, Priority: lease.PriorityDrain, Observing: d.in.Observe, NooutHost: d.target.Host,
 	}
 	if d.target.Gone {
-		claim.NooutHost = "" // nobody comes back to what noout would preserve
+		d.claim.NooutHost = "" // nobody comes back to what noout would preserve
 	}
-	d.job.waitFor(ctx, "the lease of "+d.target.Domain.String())
-	if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: claim}); err != nil {
-		return err
-	}
+	wait := "the lease of " + d.target.Domain.String()
+	d.job.waitFor(ctx, wait)
 	for {
-		n, err := d.notice(ctx)
-		if err != nil {
+		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
+		if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: d.claim}); err != nil {
 			return err
 		}
-		switch n.State {
-		case LeaseGranted:
-			d.token = n.Token
-			d.result.Waited += workflow.Now(ctx).Sub(began)
-			return nil
-		case LeaseRevoked:
-			return activities.Lost("%s", n.WaitsFor)
-		default:
-			d.job.waitFor(ctx, "the lease of "+d.target.Domain.String()+": "+n.WaitsFor)
+		for {
+			n, ok, err := d.notice(ctx)
+			if err != nil {
+				return err
+			}
+			if d.backEarly() {
+				return nil
+			}
+			if !ok {
+				break // nothing was heard for long: ask again
+			}
+			switch n.State {
+			case LeaseGranted:
+				d.token = n.Token
+				d.result.Waited += workflow.Now(ctx).Sub(began)
+				return nil
+			case LeaseRevoked:
+				return activities.Lost("%s", n.WaitsFor)
+			case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
+				d.job.waitFor(ctx, wait+": "+n.WaitsFor)
+			}
 		}
 	}
 }
 
-// notice receives the next word of the keeper about our claim.
-func (d *drain) notice(ctx workflow.Context) (LeaseNotice, error) {
+// backEarly: the node that somebody else drains was back before we were granted the lease.
+func (d *drain) backEarly() bool {
+	return d.token == 0 && d.in.Observe && d.back != nil && d.back.IsReady()
+}
+
+// remindAfter is how long the drain waits for a word of the keeper before it asks again. A keeper that was terminated in
+// the wrong moment has forgotten what it had not written down yet.
+const remindAfter = 2 * time.Minute
+
+// notice receives the next word of the keeper about our claim. ok is false when none came for long, or when the node
+// that is only observed is back.
+func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error) {
+	timerCtx, stopTimer := workflow.WithCancel(ctx)
+	defer stopTimer()
+	late := workflow.NewTimerWithOptions(timerCtx, remindAfter, workflow.TimerOptions{Summary: "remind the keeper"})
 	for {
-		var n LeaseNotice
-		got := false
 		s := workflow.NewSelector(ctx)
 		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
-		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) { got = c.Receive(ctx, &n) })
+		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) { ok = c.Receive(ctx, &n) })
+		s.AddFuture(late, func(workflow.Future) {})
+		if d.in.Observe && d.token == 0 && d.back != nil {
+			s.AddFuture(d.back, func(workflow.Future) {})
+		}
 		s.Select(ctx)
 		if ctx.Err() != nil {
-			return n, ctx.Err()
+			return n, false, ctx.Err()
 		}
-		if got && n.RunID == workflow.GetInfo(ctx).FirstRunID {
-			return n, nil
+		if !ok || n.RunID == workflow.GetInfo(ctx).FirstRunID {
+			return n, ok, nil
 		}
+		n, ok = LeaseNotice{}, false
 	}
 }
 
@@ -259,28 +294,41 @@ func (d *drain) evict(ctx workflow.Context) error {
 	}
 }
 
+// watchNode begins to wait for the node's return.
+func (d *drain) watchNode(ctx workflow.Context) {
+	d.back = begin(watching(ctx, "wait for "+d.target.Node), draining.AwaitNode, activities.AwaitNodeInput{
+		Node: d.target.Node, UID: d.target.UID, BootID: d.target.BootID, AfterReboot: d.in.UncordonAfterReboot,
+	})
+}
+
 // awaitReturn waits until the node is back in service, gone, or a person says that the work on it is done.
-func (d *drain) awaitReturn(ctx workflow.Context) (activities.NodeReturn, error) {
+func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, err error) {
 	d.job.enter(ctx, phaseReturn)
 	if d.target.Gone {
 		return activities.NodeReturn{Gone: true}, nil
+	}
+	if d.back == nil {
+		d.watchNode(ctx)
 	}
 	waits := d.target.Node + " to be Ready and uncordoned, to be deleted, or for the signal `done`"
 	if d.in.UncordonAfterReboot {
 		waits = d.target.Node + " to be rebooted, to be deleted, or for the signal `done`"
 	}
 	d.job.waitFor(ctx, waits)
-	waitCtx, stop := workflow.WithCancel(ctx)
-	defer stop()
-	f := begin(watching(waitCtx, "wait for "+d.target.Node), draining.AwaitNode, activities.AwaitNodeInput{
-		Node: d.target.Node, UID: d.target.UID, BootID: d.target.BootID, AfterReboot: d.in.UncordonAfterReboot})
-	var back activities.NodeReturn
-	var err error
-	s := workflow.NewSelector(ctx)
-	s.AddFuture(f, func(f workflow.Future) { err = f.Get(ctx, &back) })
-	s.AddReceive(d.job.done, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) })
-	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
-	s.Select(ctx)
+	for returned := false; !returned; {
+		s := workflow.NewSelector(ctx)
+		s.AddFuture(d.back, func(f workflow.Future) { err, returned = f.Get(ctx, &back), true })
+		s.AddReceive(d.job.done, func(c workflow.ReceiveChannel, _ bool) { returned = c.Receive(ctx, nil) })
+		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) {
+			var n LeaseNotice
+			if c.Receive(ctx, &n) && n.State == LeaseParked && n.RunID == workflow.GetInfo(ctx).FirstRunID {
+				d.released = true
+				d.job.waitFor(ctx, waits+"; noout has expired and the data is whole without it, so nobody is held back")
+			}
+		})
+		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { returned = true })
+		s.Select(ctx)
+	}
 	if ctx.Err() != nil {
 		return back, ctx.Err()
 	}
@@ -295,33 +343,49 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 			return err
 		}
 	}
-	info := workflow.GetInfo(ctx)
-	ref := LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, NodeGone: back.Gone}
-	d.job.waitFor(ctx, "the storage in "+d.target.Domain.String()+" to be whole again")
-	if err := workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalFinishLease, ref).Get(ctx, nil); err != nil {
-		return err
+	d.result.Outcome = OutcomeDone
+	if back.Gone {
+		d.result.Outcome = OutcomeGone
 	}
-	for {
-		n, err := d.notice(ctx)
-		if err != nil {
+	wait := "the storage in " + d.target.Domain.String() + " to be whole again"
+	d.job.waitFor(ctx, wait)
+	for !d.released {
+		if err := d.finish(ctx, back.Gone); err != nil {
 			return err
 		}
-		switch n.State {
-		case LeaseReleased:
-			d.released = true
-			d.result.Outcome = OutcomeDone
-			if back.Gone {
-				d.result.Outcome = OutcomeGone
+		for heard := true; heard && !d.released; {
+			n, ok, err := d.notice(ctx)
+			if err != nil {
+				return err
 			}
-			d.job.waitFor(ctx, "")
-			return nil
-		case LeaseRevoked:
-			d.result.Outcome = OutcomeRevoked
-			return nil
-		case LeaseHealing:
-			d.job.waitFor(ctx, "the storage in "+d.target.Domain.String()+" to be whole again: "+n.WaitsFor)
+			heard = ok
+			switch n.State {
+			case LeaseReleased, LeaseParked:
+				d.released = true
+			case LeaseRevoked:
+				d.released, d.result.Outcome = true, OutcomeRevoked
+			case LeaseHealing:
+				d.job.waitFor(ctx, wait+": "+n.WaitsFor)
+			case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
+			}
 		}
 	}
+	d.job.waitFor(ctx, "")
+	return nil
+}
+
+// finish tells the keeper that our work is done. One that is not running is started by asking for what we hold already.
+func (d *drain) finish(ctx workflow.Context, nodeGone bool) error {
+	info := workflow.GetInfo(ctx)
+	ref := LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, NodeGone: nodeGone}
+	err := workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalFinishLease, ref).Get(ctx, nil)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if _, err := call(persistent(ctx, "start the keeper again"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: d.claim}); err != nil {
+		return err
+	}
+	return workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalFinishLease, ref).Get(ctx, nil)
 }
 
 func (d *drain) uncordon(ctx workflow.Context) error {

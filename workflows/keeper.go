@@ -90,7 +90,8 @@ type keeper struct {
 	watch     workflow.Future
 	watchOf   int64 // the policy's generation that it watches under
 	stopWatch workflow.CancelFunc
-	trouble   string
+	trouble   string // what failed in the last pass
+	failures  int    // passes in a row with trouble
 	next      time.Time
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
@@ -125,6 +126,9 @@ func (k *keeper) run(ctx workflow.Context) error {
 		}
 		if gone {
 			return k.retire(ctx)
+		}
+		if k.failures++; k.trouble == "" {
+			k.failures = 0
 		}
 		k.startWatch(ctx)
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
@@ -186,10 +190,7 @@ func (k *keeper) input(ctx workflow.Context) budget.Input {
 func (k *keeper) settleLease(in *budget.Input) {
 	l := in.Lease
 	for _, c := range l.Holders {
-		if !c.Finishing {
-			continue
-		}
-		if a := budget.Healed(*in, c); a.OK {
+		if (c.Finishing && budget.Healed(*in, c).OK) || budget.Parked(*in, c) {
 			l = l.Release(c.WorkflowID, c.RunID)
 			k.released = append(k.released, c)
 		}

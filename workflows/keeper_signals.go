@@ -14,8 +14,11 @@ import (
 
 // This file is the keeper's ear and mouth: what wakes it, what it answers, and whom it tells.
 
-// retryAfter is how long the keeper waits after a pass in which something failed, if nothing wakes it earlier.
-const retryAfter = 2 * time.Second
+// After a pass in which something failed the keeper waits this long, doubled each time, if nothing wakes it earlier.
+const (
+	retryAfter    = 2 * time.Second
+	retryAfterMax = 30 * time.Second
+)
 
 // noticeEvery bounds how often a job hears that only the wording of what it waits for has changed.
 const noticeEvery = 5 * time.Second
@@ -82,7 +85,7 @@ func (k *keeper) rest(ctx workflow.Context) error {
 // untilNext is how long to rest at most; zero for as long as nothing happens.
 func (k *keeper) untilNext(ctx workflow.Context) (time.Duration, string) {
 	if k.trouble != "" {
-		return retryAfter, clip("try again: " + k.trouble)
+		return min(retryAfter<<min(k.failures-1, 8), retryAfterMax), clip("try again: " + k.trouble)
 	}
 	if k.next.IsZero() {
 		return 0, ""
@@ -182,7 +185,11 @@ func (k *keeper) notify(ctx workflow.Context) {
 		k.tell(ctx, c, LeaseNotice{State: LeaseWaiting, WaitsFor: c.WaitsFor, Since: c.Requested})
 	}
 	for _, c := range k.released {
-		k.tell(ctx, c, LeaseNotice{State: LeaseReleased, Since: now})
+		state := LeaseReleased
+		if !c.Finishing {
+			state = LeaseParked
+		}
+		k.tell(ctx, c, LeaseNotice{State: state, Since: now})
 		delete(k.notified, claimID(c))
 	}
 	k.released = nil

@@ -40,6 +40,7 @@ const (
 	LeaseGranted  LeaseState = "Granted"
 	LeaseHealing  LeaseState = "Healing"  // the job is done, its domain is not healed yet
 	LeaseReleased LeaseState = "Released" // given back, the domain is healed
+	LeaseParked   LeaseState = "Parked"   // taken back: noout has expired and the data is whole without the node
 	LeaseRevoked  LeaseState = "Revoked"  // taken away; ask again
 )
 

@@ -64,5 +64,5 @@ func clip(s string) string {
 
 // sortedKeys ranges over a map in an order that replay repeats.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	return slices.Sorted(maps.Keys(m))
+	return slices.Sorted(maps.Keys(m)) //workflowcheck:ignore sorted before anybody sees the order
 }

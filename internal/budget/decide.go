@@ -8,6 +8,7 @@ package budget
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -88,6 +89,11 @@ type Spec struct {
 	Except []string `json:"except,omitempty"`
 }
 
+// Everything is a MinAvailable that no number of pods satisfies, so that nobody may go. The number of daemons would not do:
+// it is not known when the storage cluster does not answer, and a pod too many (a new daemon's, a second one while one is
+// replaced) would lend one eviction.
+const Everything = math.MaxInt32
+
 // Decide answers how far disruption may be open. Daemons that are down while all data is whole without them do not
 // count (a disk that died weeks ago must not block anybody).
 func Decide(in Input) Decision {
@@ -136,12 +142,24 @@ func Affected(in Input) []storage.Domain {
 	}
 	var out []storage.Domain
 	for _, d := range in.View.Domains {
-		if len(d.Down()) > 0 {
+		if len(missed(in, d)) > 0 {
 			out = append(out, d)
 		}
 	}
 	return out
 }
+
+// missed lists the daemons of a domain that are down and were not at the last proof that the data was whole. One that was
+// is not missed while something else goes down either, or a disk that died weeks ago would stop every drain half-way.
+func missed(in Input, d storage.Domain) []storage.Daemon {
+	if proofHolds(in) && !d.Touched {
+		return unsettled(d)
+	}
+	return d.Down()
+}
+
+// proofHolds: the cluster still is the one that the proof speaks of.
+func proofHolds(in Input) bool { return in.Proof != nil && in.Proof.Shape == in.View.Shape }
 
 type opening struct {
 	reason, message, node string
@@ -164,14 +182,16 @@ func candidate(in Input) (storage.FailureDomain, opening, bool) {
 				pick = d
 			}
 		}
-		return in.domain(pick.Name), opening{reason: ReasonDisrupted, message: describe(pick.Down())}, true
+		return in.domain(pick.Name), opening{reason: ReasonDisrupted, message: describe(missed(in, pick))}, true
 	}
 	if !Clean(in) || len(in.Lease.Queue) > 0 {
 		return storage.FailureDomain{}, opening{}, false
 	}
 	if n, ok := nextAnnounced(in); ok {
-		return in.domain(n.Domain), opening{reason: ReasonAnnounced, node: n.Name,
-			message: fmt.Sprintf("%s is %s: its OSDs may go", n.Name, leaving(n))}, true
+		return in.domain(n.Domain), opening{
+			reason: ReasonAnnounced, node: n.Name,
+			message: fmt.Sprintf("%s is %s: its OSDs may go", n.Name, leaving(n)),
+		}, true
 	}
 	return storage.FailureDomain{}, opening{}, false
 }
@@ -215,22 +235,27 @@ func open(in Input, d storage.FailureDomain, why opening) Decision {
 	seen := in.View.Domain(d.Name)
 	return Decision{
 		Mode: ModeOpen, Open: d, Reason: why.reason, Message: why.message, Announcement: why.node,
-		Budget: Spec{MinAvailable: in.View.Daemons - seen.Daemons, Key: in.View.LabelKey, Except: seen.LabelValues},
+		Budget: Spec{MinAvailable: Everything, Key: in.View.LabelKey, Except: seen.LabelValues},
 	}
 }
 
 func closed(in Input, reason, message string) Decision {
-	return Decision{Mode: ModeClosed, Reason: reason, Message: message, Budget: Spec{MinAvailable: max(in.View.Daemons, 1)}}
+	return Decision{Mode: ModeClosed, Reason: reason, Message: message, Budget: Spec{MinAvailable: Everything}}
 }
 
-// atRest allows one daemon among those that serve. Counting the ones that are down and not missed would let nobody go
-// until they come back; counting the pods that happen to exist would let two go.
+// atRest allows one daemon among those that a budget counts. Counting the ones that are down and not missed would let
+// nobody go until they come back; counting the pods that happen to exist would let two go. A daemon that is down while
+// its pod is ready (it hangs, or crashes again and again) is counted by the budget, and so it is here.
 func atRest(in Input, reason, message string) Decision {
-	serving := in.View.Daemons
+	counted := in.View.Daemons - in.View.Podless
 	for _, d := range in.View.Domains {
-		serving -= len(d.Down())
+		for _, x := range d.Down() {
+			if x.Pod != storage.PodReady {
+				counted--
+			}
+		}
 	}
-	return Decision{Mode: ModeDefault, Reason: reason, Message: message, Budget: Spec{MinAvailable: max(serving-1, 0)}}
+	return Decision{Mode: ModeDefault, Reason: reason, Message: message, Budget: Spec{MinAvailable: max(counted-1, 0)}}
 }
 
 // timedOut: all daemons serve, only the PGs do not become clean, and the policy says that this was long enough.

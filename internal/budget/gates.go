@@ -54,7 +54,7 @@ func gateSelectable(in Input, d storage.FailureDomain) (string, string, bool) {
 func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
 	for _, a := range Affected(in) {
 		if a.Name != d.Name {
-			return ReasonDownElsewhere, fmt.Sprintf("%s stays closed: in %s %s %s", d, in.View.FailureDomainType, a.Name, describe(a.Down())), true
+			return ReasonDownElsewhere, fmt.Sprintf("%s stays closed: in %s %s %s", d, in.View.FailureDomainType, a.Name, describe(missed(in, a))), true
 		}
 	}
 	return "", "", false
@@ -89,7 +89,7 @@ func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
 
 // provenBefore: the data was whole at the proof's epoch, the cluster has the same shape, and only d was touched since.
 func provenBefore(in Input, d storage.FailureDomain) bool {
-	if in.Proof == nil || in.Proof.Shape != in.View.Shape {
+	if !proofHolds(in) {
 		return false
 	}
 	for _, x := range in.View.Domains {

@@ -49,6 +49,7 @@ func NextAnnounced(in Input, d Decision) map[string]Announcement {
 	if in.View.Unavailable != "" {
 		return out // nobody knows who is cordoned
 	}
+	//workflowcheck:ignore each is judged by itself
 	for name, a := range out {
 		n, ok := in.View.Node(name)
 		if !ok || !n.Leaving() {
@@ -92,6 +93,13 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	return storage.Answer{Reason: notClean(in)}
 }
 
+// Parked answers whether a job whose node stays away longer than its noout lasts has nothing left to hold the lease for:
+// the data has healed without the node. Otherwise a node that never comes back would hold everybody back for ever.
+func Parked(in Input, c lease.Claim) bool {
+	return !c.Finishing && c.NooutHost != "" && Clean(in) &&
+		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && len(in.View.Domain(c.Domain.Name).Down()) > 0
+}
+
 // NextTimer returns when a decision could change although nothing happens; zero for never.
 func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.Time {
 	var next time.Time
@@ -100,6 +108,7 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 			next = t
 		}
 	}
+	//workflowcheck:ignore the earliest is the same in any order
 	for _, a := range announced {
 		if !a.Spent {
 			at(a.Opened.Add(in.Settings.AnnouncementTimeout))

@@ -85,6 +85,7 @@ func Withdraw(records []Noout, hosts []string) []Noout {
 
 func sortedKeys(m map[string]lease.Claim) []string {
 	out := make([]string, 0, len(m))
+	//workflowcheck:ignore sorted below
 	for k := range m {
 		out = append(out, k)
 	}
