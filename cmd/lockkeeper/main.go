@@ -1,0 +1,74 @@
+// lockkeeper lets maintenance through one failure domain of a storage cluster at a time. This binary is its command line
+// and its watcher; it talks to Kubernetes and Temporal only. `lockkeeper --help` says what it can do.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+	}
+	os.Exit(cli.ExitCode(err))
+}
+
+func root() *cobra.Command {
+	connections := &cli.Connections{}
+	cmd := &cobra.Command{
+		Use:   "lockkeeper",
+		Short: "Maintenance of replicated storage, one failure domain at a time",
+		Long: `lockkeeper lets maintenance through one failure domain of a storage cluster at a time,
+and holds everything else back until the data is whole again.
+
+Kubernetes is found as by kubectl: --kubeconfig, $KUBECONFIG, ~/.kube/config, the pod's service account.
+Temporal is found as by its own CLI: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE, TEMPORAL_API_KEY,
+TEMPORAL_TLS_…, or its configuration file.
+
+Exit codes:
+  0  done
+  1  not done; the message on stderr says why
+  2  wrong flags or arguments
+  3  drain --wait or --follow: the drain ended, but not with Done or Gone
+  4  drain --wait or --follow: time is over, the drain goes on`,
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&connections.Kubeconfig, "kubeconfig", "", "path of the kubeconfig")
+	flags.StringVar(&connections.Context, "context", "", "context of the kubeconfig")
+	flags.StringVarP(&connections.Namespace, "namespace", "n", "", "namespace of the MaintenancePolicy")
+	flags.StringVar(&connections.Profile, "temporal-profile", "", "profile of Temporal's configuration file")
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(c, err)
+	})
+	cmd.AddCommand(watchCommand(connections), versionCommand())
+	return cmd
+}
+
+// usage turns an error about flags or arguments into one that says where to look.
+func usage(c *cobra.Command, err error) error {
+	return &cli.ExitError{Code: cli.ExitUsage, Err: errors.Join(err, fmt.Errorf("see `%s --help`", c.CommandPath()))}
+}
+
+// args checks arguments with a usage error.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return usage(c, err)
+		}
+		return nil
+	}
+}

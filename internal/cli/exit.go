@@ -1,0 +1,35 @@
+package cli
+
+import "errors"
+
+// Exit codes of the command.
+const (
+	ExitOK       = 0
+	ExitFailed   = 1 // what was asked for was not done; the message says why
+	ExitUsage    = 2 // wrong flags or arguments
+	ExitNotDone  = 3 // drain --wait, --follow: the drain ended otherwise than Done or Gone
+	ExitTimedOut = 4 // drain --wait, --follow: the drain still runs
+)
+
+// ExitError is an error with an exit code of its own.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// ExitCode is the exit code for what a command returned.
+func ExitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return exit.Code
+	}
+	return ExitFailed
+}

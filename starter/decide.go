@@ -1,0 +1,259 @@
+package starter
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Actions are what a change calls for. The zero value calls for nothing.
+type Actions struct {
+	// Signal the keeper, if Hint has a reason.
+	Hint workflows.Hint
+	// Drains to be started in observing mode, by node: somebody else drains these nodes. The value is why.
+	Drains map[string]string
+}
+
+// IsZero tells whether there is nothing to do.
+func (a Actions) IsZero() bool { return a.Hint.Reason == "" && len(a.Drains) == 0 }
+
+// Decide compares two snapshots of one storage cluster. before is nil when the watcher has just started: then the keeper
+// is signalled once, and every node that is being drained counts as news.
+func Decide(before *Snapshot, now Snapshot) Actions {
+	if before == nil {
+		return Actions{Hint: workflows.Hint{Reason: "the watcher started", Daemons: true}, Drains: newDrains(Snapshot{}, now)}
+	}
+	if before.Deleting && now.Deleting {
+		return Actions{} // the keeper removes its budgets; that is no news to it
+	}
+	c := changes(*before, now)
+	return Actions{Hint: workflows.Hint{Reason: c.reason(), Daemons: c.daemons}, Drains: newDrains(*before, now)}
+}
+
+// newDrains lists the nodes that somebody else began to drain: leaving, and with an OSD that does not serve. Only the
+// beginning counts, so that a drain which a person aborted does not come back while all remains as it is.
+func newDrains(before, now Snapshot) map[string]string {
+	if now.Deleting {
+		return nil
+	}
+	were, are := drained(before), drained(now)
+	out := map[string]string{}
+	for node, why := range are {
+		if _, was := were[node]; !was {
+			out[node] = why
+		}
+	}
+	return out
+}
+
+// drained lists the nodes that are leaving and already miss an OSD, and says why they count as drained.
+func drained(s Snapshot) map[string]string {
+	var missing []string
+	for name, osd := range s.OSDs {
+		if osd.Pod != storage.PodReady && !osd.Replacing && s.Nodes[osd.Node].Leaving() {
+			missing = append(missing, name)
+		}
+	}
+	sortOSDs(missing)
+	out := map[string]string{}
+	for _, name := range missing {
+		osd := s.OSDs[name]
+		if _, has := out[osd.Node]; !has {
+			out[osd.Node] = fmt.Sprintf("%s is %s, and %s", osd.Node, leavingBecause(s.Nodes[osd.Node]), describeOSD(name, osd))
+		}
+	}
+	return out
+}
+
+// change collects what is different.
+type change struct {
+	reasons []string
+	daemons bool
+}
+
+func (c *change) add(format string, args ...any) {
+	c.reasons = append(c.reasons, fmt.Sprintf(format, args...))
+}
+
+// reason is short: the keeper looks for itself, and a node with twenty OSDs needs no twenty reasons.
+func (c *change) reason() string {
+	const most = 3
+	if len(c.reasons) <= most {
+		return strings.Join(c.reasons, ", ")
+	}
+	return fmt.Sprintf("%s, and %d more", strings.Join(c.reasons[:most], ", "), len(c.reasons)-most)
+}
+
+// changes goes from the urgent to what can wait, so that a reason that is cut short names what matters most.
+func changes(before, now Snapshot) *change {
+	c := &change{}
+	switch {
+	case now.Deleting && !before.Deleting:
+		c.add("the policy is being deleted")
+	case now.Generation != before.Generation:
+		c.add("the policy changed")
+		c.daemons = true
+	}
+	if now.Invalid != "" || before.Invalid != "" {
+		return c // one of the two says nothing about the rest
+	}
+	c.osds(before.OSDs, now.OSDs)
+	c.nodes(before.Nodes, now.Nodes)
+	c.budgets(before.Budgets, now.Budgets)
+	c.otherDaemons(before.Daemons, now.Daemons)
+	return c
+}
+
+func (c *change) osds(before, now map[string]OSD) {
+	var back []string
+	for _, name := range changedOSDs(before, now) {
+		was, had := before[name]
+		is, has := now[name]
+		switch {
+		case !has:
+			c.add("%s has no pod any more", name)
+		case !had:
+			c.add("%s is new", name)
+		case serving(is.Pod) != serving(was.Pod) && is.Pod == storage.PodReady:
+			back = append(back, name+" is ready")
+		case serving(is.Pod) != serving(was.Pod):
+			c.add("%s", describeOSD(name, is))
+		case is.Node != was.Node:
+			c.add("%s is on %s now", name, cmp.Or(is.Node, "no node"))
+		case is.Replacing != was.Replacing:
+			c.add("the replacement of %s %s", name, map[bool]string{true: "began", false: "is over"}[is.Replacing])
+		}
+	}
+	c.reasons = append(c.reasons, back...)
+}
+
+func describeOSD(name string, o OSD) string {
+	if o.Node != "" {
+		name += " on " + o.Node
+	}
+	switch o.Pod {
+	case storage.PodReady:
+		return name + " is ready"
+	case storage.PodNotReady:
+		return name + " is not ready"
+	case storage.PodNone:
+		return name + " has no pod"
+	default:
+		return name + " is " + strings.ToLower(string(o.Pod))
+	}
+}
+
+func (c *change) nodes(before, now map[string]Node) {
+	for _, name := range sortedKeys(before, now) {
+		was, is := before[name], now[name]
+		switch {
+		case is.Gone != was.Gone:
+			c.add("%s is %s", name, map[bool]string{true: "deleted", false: "there again"}[is.Gone])
+		case is.Cordoned != was.Cordoned:
+			c.add("%s is %s", name, map[bool]string{true: "cordoned", false: "uncordoned"}[is.Cordoned])
+		case is.Tainted != was.Tainted && is.Tainted != "":
+			c.add("%s is %s", name, leavingBecause(is))
+		case is.Tainted != was.Tainted:
+			c.add("%s is no longer tainted %s", name, was.Tainted)
+		case is.NotReady != was.NotReady:
+			c.add("%s is %s", name, map[bool]string{true: "not ready", false: "ready"}[is.NotReady])
+		}
+	}
+}
+
+func leavingBecause(n Node) string {
+	switch {
+	case n.Gone:
+		return "deleted"
+	case n.Tainted != "":
+		return "tainted " + n.Tainted
+	default:
+		return "cordoned"
+	}
+}
+
+// budgets reports lockkeeper's own changes, too. A keeper's write that was believed lost may still arrive after it has
+// decided otherwise; only its echo here tells.
+func (c *change) budgets(before, now map[string]Budget) {
+	for _, name := range sortedKeys(before, now) {
+		was, had := before[name]
+		is, has := now[name]
+		if had && has && is.Spec == was.Spec && is.Ours == was.Ours {
+			continue
+		}
+		switch {
+		case !has:
+			c.add("budget %s is deleted", name)
+		case !had && !is.Ours:
+			c.add("budget %s of somebody else appeared", name)
+		case !had:
+			c.add("budget %s appeared", name)
+		default:
+			c.add("budget %s was changed by %s", name, cmp.Or(is.Writer, "somebody"))
+		}
+		// What the keeper wrote itself it need not write again.
+		c.daemons = c.daemons || !has && !was.OSDs || has && !is.OSDs && is.Writer != kube.FieldOwner
+	}
+}
+
+func (c *change) otherDaemons(before, now map[string]Daemon) {
+	for _, name := range sortedKeys(before, now) {
+		was, is := before[name], now[name]
+		switch {
+		case is.Replicas != was.Replicas:
+			c.add("%s: %d replicas instead of %d", name, is.Replicas, was.Replicas)
+		case is.Ready != was.Ready:
+			c.add("%s: %d of %d ready", name, is.Ready, is.Replicas)
+		default:
+			continue
+		}
+		c.daemons = true
+	}
+}
+
+// sortedKeys are the keys of all maps, so that one state is always told in the same words.
+func sortedKeys[V any](ms ...map[string]V) []string {
+	all := map[string]struct{}{}
+	for _, m := range ms {
+		for k := range m {
+			all[k] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// changedOSDs are the names of the OSDs that differ. Of ten thousand it is rarely more than one, so only these are sorted.
+func changedOSDs(before, now map[string]OSD) []string {
+	var out []string
+	for name, is := range now {
+		if was, had := before[name]; !had || was != is {
+			out = append(out, name)
+		}
+	}
+	for name := range before {
+		if _, has := now[name]; !has {
+			out = append(out, name)
+		}
+	}
+	sortOSDs(out)
+	return out
+}
+
+// sortOSDs sorts by number: osd.9 comes before osd.10.
+func sortOSDs(names []string) {
+	number := func(name string) int {
+		n, err := strconv.Atoi(name[strings.LastIndex(name, ".")+1:])
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(number(a), number(b)), strings.Compare(a, b)) })
+}

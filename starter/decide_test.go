@@ -1,0 +1,208 @@
+package starter
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// healthy is a storage cluster at rest: three nodes with two OSDs each.
+func healthy() Snapshot {
+	return Snapshot{
+		Generation: 1,
+		OSDs: map[string]OSD{
+			"osd.0": {Pod: storage.PodReady, Node: "node-a"}, "osd.1": {Pod: storage.PodReady, Node: "node-a"},
+			"osd.2": {Pod: storage.PodReady, Node: "node-b"}, "osd.3": {Pod: storage.PodReady, Node: "node-b"},
+			"osd.4": {Pod: storage.PodReady, Node: "node-c"}, "osd.10": {Pod: storage.PodReady, Node: "node-c"},
+		},
+		Nodes: map[string]Node{},
+		Budgets: map[string]Budget{
+			"lockkeeper-osd": {Spec: `{"minAvailable":5}`, Writer: kube.FieldOwner, Ours: true, OSDs: true},
+			"lockkeeper-mon": {Spec: `{"minAvailable":2}`, Writer: kube.FieldOwner, Ours: true},
+		},
+		Daemons: map[string]Daemon{"mon": {Replicas: 3, Ready: 3}, "mds myfs": {Replicas: 2}},
+	}
+}
+
+// with returns a healthy cluster after some changes.
+func with(edits ...func(*Snapshot)) Snapshot {
+	s := healthy()
+	for _, edit := range edits {
+		edit(&s)
+	}
+	return s
+}
+
+func pod(osd string, state storage.PodState) func(*Snapshot) {
+	return func(s *Snapshot) {
+		o := s.OSDs[osd]
+		o.Pod = state
+		s.OSDs[osd] = o
+	}
+}
+
+func node(name string, n Node) func(*Snapshot) {
+	return func(s *Snapshot) { s.Nodes[name] = n }
+}
+
+func budget(name string, b Budget) func(*Snapshot) {
+	return func(s *Snapshot) { s.Budgets[name] = b }
+}
+
+func TestDecide(t *testing.T) {
+	cordoned := node("node-b", Node{Cordoned: true})
+	drainOfB := map[string]string{"node-b": "node-b is cordoned, and osd.3 on node-b is pending"}
+	tests := map[string]struct {
+		before, now Snapshot
+		reason      string
+		daemons     bool
+		drains      map[string]string
+	}{
+		"nothing changed":                 {before: healthy(), now: healthy()},
+		"an OSD is not ready":             {before: healthy(), now: with(pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready"},
+		"an OSD is ready again":           {before: with(pod("osd.3", storage.PodPending)), now: healthy(), reason: "osd.3 is ready"},
+		"an OSD is evicted":               {before: healthy(), now: with(pod("osd.3", storage.PodTerminating)), reason: "osd.3 on node-b is terminating"},
+		"its pod was replaced":            {before: with(pod("osd.3", storage.PodTerminating)), now: with(pod("osd.3", storage.PodPending))},
+		"an OSD is scaled to nothing":     {before: healthy(), now: with(pod("osd.3", storage.PodNone)), reason: "osd.3 on node-b has no pod"},
+		"bad news before good, by number": {before: with(pod("osd.0", storage.PodPending)), now: with(pod("osd.10", storage.PodPending), pod("osd.4", storage.PodNotReady)), reason: "osd.4 on node-c is not ready, osd.10 on node-c is pending, osd.0 is ready"},
+		"many at once":                    {before: healthy(), now: with(pod("osd.0", storage.PodPending), pod("osd.1", storage.PodPending), pod("osd.2", storage.PodPending), pod("osd.3", storage.PodPending)), reason: "osd.0 on node-a is pending, osd.1 on node-a is pending, osd.2 on node-b is pending, and 1 more"},
+		"an OSD is new":                   {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.11"] = OSD{Pod: storage.PodPending} }), reason: "osd.11 is new"},
+		"an OSD is removed":               {before: healthy(), now: with(func(s *Snapshot) { delete(s.OSDs, "osd.3") }), reason: "osd.3 has no pod any more"},
+		"an OSD moved":                    {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-c"} }), reason: "osd.3 is on node-c now"},
+		"a disk is being replaced":        {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-b", Replacing: true} }), reason: "the replacement of osd.3 began"},
+
+		"a cordon announces":           {before: healthy(), now: with(cordoned), reason: "node-b is cordoned"},
+		"an uncordon":                  {before: with(cordoned), now: healthy(), reason: "node-b is uncordoned"},
+		"an autoscaler's taint":        {before: healthy(), now: with(node("node-b", Node{Tainted: "ToBeDeletedByClusterAutoscaler"})), reason: "node-b is tainted ToBeDeletedByClusterAutoscaler"},
+		"the autoscaler gave up":       {before: with(node("node-b", Node{Tainted: "karpenter.sh/disrupted"})), now: healthy(), reason: "node-b is no longer tainted karpenter.sh/disrupted"},
+		"a node is lost":               {before: healthy(), now: with(node("node-b", Node{NotReady: true})), reason: "node-b is not ready"},
+		"a lost node is no drain":      {before: healthy(), now: with(node("node-b", Node{NotReady: true}), pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready, node-b is not ready"},
+		"a deleted node is a drain":    {before: healthy(), now: with(node("node-b", Node{Gone: true}), pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending, node-b is deleted", drains: map[string]string{"node-b": "node-b is deleted, and osd.3 on node-b is pending"}},
+		"a drain begins":               {before: with(cordoned), now: with(cordoned, pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending", drains: drainOfB},
+		"a cordon after the OSD":       {before: with(pod("osd.3", storage.PodPending)), now: with(cordoned, pod("osd.3", storage.PodPending)), reason: "node-b is cordoned", drains: drainOfB},
+		"a drain goes on":              {before: with(cordoned, pod("osd.3", storage.PodPending)), now: with(cordoned, pod("osd.3", storage.PodPending), pod("osd.2", storage.PodPending)), reason: "osd.2 on node-b is pending"},
+		"a crash loop on it":           {before: with(cordoned), now: with(cordoned, pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready", drains: map[string]string{"node-b": "node-b is cordoned, and osd.3 on node-b is not ready"}},
+		"a disk that is replaced":      {before: with(cordoned), now: with(cordoned, func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodPending, Node: "node-b", Replacing: true} }), reason: "osd.3 on node-b is pending"},
+		"another node stays cordoned":  {before: with(node("node-a", Node{Cordoned: true})), now: with(node("node-a", Node{Cordoned: true}), pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending"},
+		"a budget is deleted":          {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") }), reason: "budget lockkeeper-osd is deleted"},
+		"a static budget is deleted":   {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mon") }), reason: "budget lockkeeper-mon is deleted", daemons: true},
+		"a budget is edited":           {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, OSDs: true})), reason: "budget lockkeeper-osd was changed by kubectl-edit"},
+		"the keeper's own word echoes": {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true, OSDs: true})), reason: "budget lockkeeper-osd was changed by lockkeeper"},
+		"a static budget is edited":    {before: healthy(), now: with(budget("lockkeeper-mon", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true})), reason: "budget lockkeeper-mon was changed by kubectl-edit", daemons: true},
+		"a foreign budget":             {before: healthy(), now: with(budget("rook-ceph-osd", Budget{Spec: `{"maxUnavailable":1}`, Writer: "rook"})), reason: "budget rook-ceph-osd of somebody else appeared", daemons: true},
+		"written without a change":     {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":5}`, Writer: "kubectl-label", Ours: true, OSDs: true}))},
+
+		"mds is scaled":       {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mds myfs"] = Daemon{Replicas: 3} }), reason: "mds myfs: 3 replicas instead of 2", daemons: true},
+		"a mon restarts":      {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mon"] = Daemon{Replicas: 3, Ready: 2} }), reason: "mon: 2 of 3 ready", daemons: true},
+		"rgw is gone":         {before: with(func(s *Snapshot) { s.Daemons["rgw store"] = Daemon{Replicas: 2} }), now: healthy(), reason: "rgw store: 0 replicas instead of 2", daemons: true},
+		"the policy changed":  {before: healthy(), now: with(func(s *Snapshot) { s.Generation = 2 }), reason: "the policy changed", daemons: true},
+		"the policy is going": {before: healthy(), now: with(func(s *Snapshot) { s.Deleting, s.Generation = true, 2 }), reason: "the policy is being deleted"},
+		"no news to a keeper that retires": {
+			before: with(func(s *Snapshot) { s.Deleting = true }), now: with(cordoned, pod("osd.3", storage.PodPending), func(s *Snapshot) { s.Deleting, s.Budgets = true, nil }),
+		},
+		"an invalid policy does not look like lost OSDs": {before: healthy(), now: Snapshot{Generation: 2, Invalid: "spec.ceph: is required"}, reason: "the policy changed", daemons: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Decide(&test.before, test.now)
+			assert.Equal(t, test.reason, got.Hint.Reason)
+			assert.Equal(t, test.daemons, got.Hint.Daemons, "daemons")
+			if len(test.drains) == 0 {
+				assert.Empty(t, got.Drains)
+			} else {
+				assert.Equal(t, test.drains, got.Drains)
+			}
+		})
+	}
+}
+
+func TestDecideAtStart(t *testing.T) {
+	got := Decide(nil, with(node("node-b", Node{Cordoned: true}), pod("osd.3", storage.PodPending), node("node-a", Node{Cordoned: true})))
+	assert.Equal(t, "the watcher started", got.Hint.Reason)
+	assert.True(t, got.Hint.Daemons)
+	assert.Equal(t, []string{"node-b"}, sortedKeys(got.Drains), "a cordon alone is no drain yet")
+}
+
+// drawSnapshot makes any state of a small cluster.
+func drawSnapshot(t *rapid.T) Snapshot {
+	states := rapid.SampledFrom([]storage.PodState{storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodTerminating, storage.PodNone})
+	nodes := []string{"node-a", "node-b", "node-c", ""}
+	s := Snapshot{Generation: rapid.Int64Range(1, 2).Draw(t, "generation"), OSDs: map[string]OSD{}, Nodes: map[string]Node{}, Budgets: map[string]Budget{}, Daemons: map[string]Daemon{}}
+	for _, name := range []string{"osd.0", "osd.1", "osd.2", "osd.10"} {
+		if rapid.Bool().Draw(t, name) {
+			s.OSDs[name] = OSD{Pod: states.Draw(t, "pod"), Node: rapid.SampledFrom(nodes).Draw(t, "on"), Replacing: rapid.IntRange(0, 9).Draw(t, "replacing") == 0}
+		}
+	}
+	for _, name := range nodes[:3] {
+		n := Node{Cordoned: rapid.Bool().Draw(t, "cordoned"), NotReady: rapid.Bool().Draw(t, "not ready"), Gone: rapid.Bool().Draw(t, "gone")}
+		if n != (Node{}) {
+			s.Nodes[name] = n
+		}
+	}
+	if rapid.Bool().Draw(t, "budget") {
+		s.Budgets["b"] = Budget{Spec: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "spec"), Ours: rapid.Bool().Draw(t, "ours")}
+	}
+	s.Daemons["mon"] = Daemon{Replicas: rapid.IntRange(1, 3).Draw(t, "mons")}
+	return s
+}
+
+func TestRestCallsForNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		assert.True(t, Decide(&s, s).IsZero())
+	})
+}
+
+func TestEveryChangeThatMattersIsTold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before, now := drawSnapshot(t), drawSnapshot(t)
+		assert.Equal(t, !alike(before, now), Decide(&before, now).Hint.Reason != "")
+	})
+}
+
+// alike is the dumb model: equal, but for whether a pod that is on its way out has been replaced already.
+func alike(a, b Snapshot) bool {
+	plain := func(s Snapshot) map[string]OSD {
+		out := maps.Clone(s.OSDs)
+		for name, o := range out {
+			if o.Pod == storage.PodTerminating {
+				o.Pod = storage.PodPending
+			}
+			out[name] = o
+		}
+		return out
+	}
+	return a.Generation == b.Generation && maps.Equal(plain(a), plain(b)) && maps.Equal(a.Nodes, b.Nodes) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Daemons, b.Daemons)
+}
+
+func TestADrainIsObservedOncePerEpisode(t *testing.T) {
+	// Whatever happens in between, a node's drains are as many as the times it began to be drained.
+	rapid.Check(t, func(t *rapid.T) {
+		history := rapid.SliceOfN(rapid.Custom(drawSnapshot), 1, 8).Draw(t, "history")
+		started, episodes := map[string]int{}, map[string]int{}
+		var before *Snapshot
+		open := map[string]bool{}
+		for _, now := range history {
+			for name := range Decide(before, now).Drains {
+				started[name]++
+			}
+			for _, name := range []string{"node-a", "node-b", "node-c"} {
+				is := false
+				for _, osd := range now.OSDs {
+					is = is || osd.Node == name && osd.Pod != storage.PodReady && !osd.Replacing && now.Nodes[name].Leaving()
+				}
+				if is && !open[name] {
+					episodes[name]++
+				}
+				open[name] = is
+			}
+			before = &now
+		}
+		assert.Equal(t, episodes, started)
+	})
+}

@@ -1,0 +1,34 @@
+package starter
+
+import (
+	"maps"
+
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// then adds what is to be done next to what could not be done yet. An OSD that went down and came back while Temporal
+// was away is still worth the signal; the drain of a node that has returned meanwhile is not worth starting.
+func (a Actions) then(next Actions, now Snapshot) Actions {
+	out := Actions{Hint: joinHints(a.Hint, next.Hint), Drains: map[string]string{}}
+	still := drained(now)
+	for node, why := range a.Drains {
+		if _, ok := still[node]; ok {
+			out.Drains[node] = why
+		}
+	}
+	maps.Copy(out.Drains, next.Drains)
+	return out
+}
+
+// joinHints keeps the first reasons when there are too many: they tell what began it.
+func joinHints(a, b workflows.Hint) workflows.Hint {
+	const most = 500
+	out := workflows.Hint{Reason: a.Reason, Daemons: a.Daemons || b.Daemons}
+	switch {
+	case a.Reason == "":
+		out.Reason = b.Reason
+	case b.Reason != "" && len(a.Reason)+len(b.Reason) < most:
+		out.Reason += ", then " + b.Reason
+	}
+	return out
+}

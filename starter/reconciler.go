@@ -1,0 +1,177 @@
+package starter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Reconciler compares what is with what was, one storage cluster at a time, and tells Temporal.
+type Reconciler struct {
+	Objects  client.Reader // a cache
+	Temporal Temporal
+	Events   events.EventRecorder
+	Log      logr.Logger
+
+	mu       sync.Mutex
+	clusters map[storage.ClusterKey]*cluster
+}
+
+// cluster is what the watcher remembers of one storage cluster. Its key is reconciled by one goroutine at a time.
+type cluster struct {
+	seen    *Snapshot
+	pending Actions
+}
+
+// Reconcile takes a snapshot of the policy's storage cluster and delivers what the change calls for. What could not be
+// delivered is kept, and the error makes the queue come back to it.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := storage.ClusterKey{Namespace: req.Namespace, Name: req.Name}
+	objects, err := r.gather(ctx, req)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, r.forget(ctx, key)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	c := r.remembered(key)
+	now := Take(objects, c.seen)
+	r.complain(objects.Policy, c.seen, now)
+	c.pending = c.pending.then(Decide(c.seen, now), now)
+	c.seen = &now
+	return reconcile.Result{}, r.deliver(ctx, key, &c.pending)
+}
+
+// gather reads from the cache. It does not copy: ten thousand pods are only looked at.
+func (r *Reconciler) gather(ctx context.Context, req reconcile.Request) (Objects, error) {
+	o := Objects{Policy: &v1alpha1.MaintenancePolicy{}}
+	if err := r.Objects.Get(ctx, req.NamespacedName, o.Policy); err != nil {
+		return Objects{}, err
+	}
+	var (
+		nodes        corev1.NodeList
+		pods         corev1.PodList
+		budgets      policyv1.PodDisruptionBudgetList
+		deployments  appsv1.DeploymentList
+		statefulSets appsv1.StatefulSetList
+	)
+	inNamespace := []client.ListOption{client.UnsafeDisableDeepCopy, client.InNamespace(req.Namespace)}
+	for _, list := range []client.ObjectList{&pods, &budgets, &deployments, &statefulSets} {
+		if err := r.Objects.List(ctx, list, inNamespace...); err != nil {
+			return Objects{}, fmt.Errorf("list %T in the cache: %w", list, err)
+		}
+	}
+	if err := r.Objects.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return Objects{}, fmt.Errorf("list nodes in the cache: %w", err)
+	}
+	o.Nodes, o.Pods, o.Budgets, o.Deployments, o.StatefulSets = nodes.Items, pods.Items, budgets.Items, deployments.Items, statefulSets.Items
+	return o, nil
+}
+
+func (r *Reconciler) remembered(key storage.ClusterKey) *cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clusters == nil {
+		r.clusters = map[storage.ClusterKey]*cluster{}
+	}
+	if r.clusters[key] == nil {
+		r.clusters[key] = &cluster{}
+	}
+	return r.clusters[key]
+}
+
+// forget ends the care for a policy that is gone. If it went without waiting for its keeper, the keeper has to hear of it.
+func (r *Reconciler) forget(ctx context.Context, key storage.ClusterKey) error {
+	r.mu.Lock()
+	c := r.clusters[key]
+	r.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	if c.seen != nil && !c.seen.Deleting {
+		last := Actions{Hint: workflows.Hint{Reason: "the policy is deleted"}}
+		if err := r.deliver(ctx, key, &last); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.clusters, key)
+	return nil
+}
+
+// complain tells the policy's author about a spec that makes no sense, once.
+func (r *Reconciler) complain(p *v1alpha1.MaintenancePolicy, before *Snapshot, now Snapshot) {
+	if now.Invalid == "" || before != nil && before.Invalid == now.Invalid {
+		return
+	}
+	r.Log.Info("policy is invalid, its storage cluster is not watched", "policy", p.Namespace+"/"+p.Name, "problem", now.Invalid)
+	if r.Events != nil {
+		r.Events.Eventf(p, nil, corev1.EventTypeWarning, "InvalidSpec", "Watch", "%s", now.Invalid)
+	}
+}
+
+// deliver does what is pending, the signal first: what it closes is urgent. What is done is taken off.
+func (r *Reconciler) deliver(ctx context.Context, key storage.ClusterKey, pending *Actions) error {
+	log := r.Log.WithValues("policy", key.String())
+	if pending.Hint.Reason != "" {
+		if err := r.Temporal.SignalKeeper(ctx, key, pending.Hint); err != nil {
+			return err
+		}
+		log.Info("told the keeper", "reason", pending.Hint.Reason)
+		pending.Hint = workflows.Hint{}
+	}
+	for _, node := range slices.Sorted(maps.Keys(pending.Drains)) {
+		why := pending.Drains[node]
+		if err := r.Temporal.StartDrain(ctx, workflows.DrainNodeInput{Node: node, Policy: key.String(), Reason: why, Observe: true}); err != nil {
+			return err
+		}
+		log.Info("observing a drain from outside", "node", node, "reason", why)
+		delete(pending.Drains, node)
+	}
+	return nil
+}
+
+// ensureEvery is how soon a keeper that somebody terminated is back. Until then its last budgets stay.
+const ensureEvery = time.Minute
+
+// EnsureKeepers starts the keepers that do not run, again and again until ctx ends. It asks Temporal only.
+func (r *Reconciler) EnsureKeepers(ctx context.Context) error {
+	tick := time.NewTicker(ensureEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			r.ensureAll(ctx)
+		}
+	}
+}
+
+func (r *Reconciler) ensureAll(ctx context.Context) {
+	r.mu.Lock()
+	keys := slices.Collect(maps.Keys(r.clusters))
+	r.mu.Unlock()
+	for _, key := range keys {
+		if err := r.Temporal.EnsureKeeper(ctx, key); err != nil && ctx.Err() == nil {
+			r.Log.Error(err, "cannot make sure that the keeper runs, trying again in a minute", "policy", key.String())
+		}
+	}
+}

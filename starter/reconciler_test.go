@@ -1,0 +1,269 @@
+package starter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// recorder is a Temporal that remembers what it was asked for, and can be away.
+type recorder struct {
+	away  error
+	calls []string
+	hints []workflows.Hint
+}
+
+func (r *recorder) did(format string, args ...any) error {
+	if r.away == nil {
+		r.calls = append(r.calls, fmt.Sprintf(format, args...))
+	}
+	return r.away
+}
+
+func (r *recorder) SignalKeeper(_ context.Context, cluster storage.ClusterKey, hint workflows.Hint) error {
+	if r.away == nil {
+		r.hints = append(r.hints, hint)
+	}
+	return r.did("signal %s: %s", cluster, hint.Reason)
+}
+
+func (r *recorder) EnsureKeeper(_ context.Context, cluster storage.ClusterKey) error {
+	return r.did("ensure %s", cluster)
+}
+
+func (r *recorder) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {
+	return r.did("drain %s of %s, observe %t: %s", in.Node, in.Policy, in.Observe, in.Reason)
+}
+
+// take returns the calls since the last take.
+func (r *recorder) take() []string {
+	calls := r.calls
+	r.calls = nil
+	return calls
+}
+
+// world is a small Kubernetes with one Rook-shaped Ceph cluster: node-a with osd.0, node-b with osd.1.
+type world struct {
+	t        *testing.T
+	client   client.Client
+	temporal *recorder
+	events   *events.FakeRecorder
+	watcher  *Reconciler
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	policy := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph", Generation: 1}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
+	w := &world{t: t, temporal: &recorder{}, events: events.NewFakeRecorder(10)}
+	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(
+		policy, readyNode("node-a"), readyNode("node-b"),
+		osdDeployment(0, "node-a"), osdDeployment(1, "node-b"), osdPod(0, "node-a"), osdPod(1, "node-b"),
+	).Build()
+	w.watcher = &Reconciler{Objects: w.client, Temporal: w.temporal, Events: w.events, Log: logr.Discard()}
+	return w
+}
+
+func readyNode(name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name + ".local"}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func osdLabels(id int) map[string]string {
+	return map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": fmt.Sprint(id)}
+}
+
+// pinned is how Rook ties an OSD to its host: by the hostname label, which need not be the node's name.
+func pinned(node string) map[string]string {
+	return map[string]string{corev1.LabelHostname: node + ".local"}
+}
+
+func osdDeployment(id int, node string) *appsv1.Deployment {
+	one := int32(1)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: fmt.Sprintf("rook-ceph-osd-%d", id), Labels: osdLabels(id)},
+		Spec: appsv1.DeploymentSpec{Replicas: &one, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: osdLabels(id)}, Spec: corev1.PodSpec{NodeSelector: pinned(node)},
+		}},
+	}
+}
+
+func osdPod(id int, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: fmt.Sprintf("rook-ceph-osd-%d", id), Labels: osdLabels(id)},
+		Spec:       corev1.PodSpec{NodeName: node, NodeSelector: pinned(node)},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// pending is what the Deployment puts in the place of an evicted pod.
+func pending(p *corev1.Pod) {
+	p.Spec.NodeName = ""
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+}
+
+func edit[O client.Object](w *world, o O, change func(O)) {
+	w.t.Helper()
+	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o))
+	change(o)
+	status, ok := o.DeepCopyObject().(O)
+	require.True(w.t, ok)
+	require.NoError(w.t, w.client.Update(w.t.Context(), o))
+	if _, isPod := any(o).(*corev1.Pod); isPod { // its status is a subresource
+		status.SetResourceVersion(o.GetResourceVersion())
+		require.NoError(w.t, w.client.Status().Update(w.t.Context(), status))
+	}
+}
+
+// reconcile returns what Temporal was asked for.
+func (w *world) reconcile() []string {
+	w.t.Helper()
+	_, err := w.watcher.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "rook-ceph", Name: "ceph"}})
+	require.NoError(w.t, err)
+	return w.temporal.take()
+}
+
+const started = "signal rook-ceph/ceph: the watcher started"
+
+func TestADrainFromOutside(t *testing.T) {
+	w := newWorld(t)
+	assert.Equal(t, []string{started}, w.reconcile())
+	assert.Empty(t, w.reconcile(), "at rest")
+
+	edit(w, readyNode("node-a"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	assert.Equal(t, []string{"signal rook-ceph/ceph: node-a is cordoned"}, w.reconcile())
+
+	edit(w, osdPod(0, "node-a"), pending)
+	assert.Equal(t, []string{
+		"signal rook-ceph/ceph: osd.0 on node-a is pending",
+		"drain node-a of rook-ceph/ceph, observe true: node-a is cordoned, and osd.0 on node-a is pending",
+	}, w.reconcile())
+
+	require.NoError(t, w.client.Delete(t.Context(), osdPod(0, "node-a")))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.0 on node-a has no pod"}, w.reconcile(), "the same episode: no second drain")
+
+	require.NoError(t, w.client.Create(t.Context(), osdPod(0, "node-a")))
+	edit(w, readyNode("node-a"), func(n *corev1.Node) { n.Spec.Unschedulable = false })
+	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.0 is ready, node-a is uncordoned"}, w.reconcile())
+	assert.Empty(t, w.reconcile())
+}
+
+func TestADeletedNodeIsKnownByItsHostnameOnly(t *testing.T) {
+	w := newWorld(t)
+	w.reconcile()
+	edit(w, osdPod(0, "node-a"), func(p *corev1.Pod) { p.Status.Conditions = nil })
+	require.NoError(t, w.client.Delete(t.Context(), readyNode("node-a")))
+	assert.Equal(t, []string{
+		"signal rook-ceph/ceph: osd.0 on node-a is not ready, node-a is deleted",
+		"drain node-a of rook-ceph/ceph, observe true: node-a is deleted, and osd.0 on node-a is not ready",
+	}, w.reconcile())
+	// The replacement is pinned to a hostname that no node explains any more.
+	edit(w, osdPod(0, "node-a"), pending)
+	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.0 on node-a is pending"}, w.reconcile())
+}
+
+func TestTemporalIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.reconcile()
+	w.temporal.away = errors.New("connection refused")
+	edit(w, readyNode("node-a"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	edit(w, osdPod(0, "node-a"), pending)
+	edit(w, readyNode("node-b"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	edit(w, osdPod(1, "node-b"), pending)
+	req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "rook-ceph", Name: "ceph"}}
+	for range 3 {
+		_, err := w.watcher.Reconcile(t.Context(), req)
+		require.ErrorIs(t, err, w.temporal.away)
+	}
+	// node-b comes back before anybody could be told.
+	edit(w, readyNode("node-b"), func(n *corev1.Node) { n.Spec.Unschedulable = false })
+	edit(w, osdPod(1, "node-b"), func(p *corev1.Pod) { p.Spec, p.Status = osdPod(1, "node-b").Spec, osdPod(1, "node-b").Status })
+
+	w.temporal.away = nil
+	assert.Equal(t, []string{
+		"signal rook-ceph/ceph: osd.0 on node-a is pending, osd.1 on node-b is pending, node-a is cordoned, and 1 more, then osd.1 is ready, node-b is uncordoned",
+		"drain node-a of rook-ceph/ceph, observe true: node-a is cordoned, and osd.0 on node-a is pending",
+	}, w.reconcile(), "both are told, and the drain that is over is not started")
+	assert.Empty(t, w.reconcile())
+}
+
+func TestAStaticBudgetAndReplicas(t *testing.T) {
+	w := newWorld(t)
+	w.reconcile()
+	rgw := map[string]string{"app": "rook-ceph-rgw", "rook_object_store": "store"}
+	two := int32(2)
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "rgw", Labels: rgw},
+		Spec:       appsv1.DeploymentSpec{Replicas: &two, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: rgw}}},
+	}
+	require.NoError(t, w.client.Create(t.Context(), d))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: rgw store: 2 replicas instead of 0"}, w.reconcile())
+	assert.True(t, w.temporal.hints[len(w.temporal.hints)-1].Daemons)
+
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "rook-ceph", Name: "lockkeeper-ceph-osd", Labels: map[string]string{kube.LabelManagedBy: kube.FieldOwner, kube.LabelPolicy: "ceph", kube.LabelDaemon: "osd"},
+	}}
+	require.NoError(t, w.client.Create(t.Context(), b))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: budget lockkeeper-ceph-osd appeared"}, w.reconcile())
+	assert.False(t, w.temporal.hints[len(w.temporal.hints)-1].Daemons)
+	require.NoError(t, w.client.Delete(t.Context(), b))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: budget lockkeeper-ceph-osd is deleted"}, w.reconcile())
+}
+
+func TestAnInvalidPolicyIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	w.reconcile()
+	policy := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}}
+	edit(w, policy, func(p *v1alpha1.MaintenancePolicy) {
+		p.Generation = 2
+		p.Spec.Ceph.OSDs.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}
+	})
+	assert.Equal(t, []string{"signal rook-ceph/ceph: the policy changed"}, w.reconcile(), "the keeper says so in the status")
+	assert.Contains(t, <-w.events.Events, `spec.ceph.osds.selector: "Like" is not a valid label selector operator`)
+	assert.Empty(t, w.reconcile())
+	assert.Empty(t, w.events.Events)
+}
+
+func TestThePolicyGoes(t *testing.T) {
+	w := newWorld(t)
+	w.reconcile()
+	policy := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}}
+	edit(w, policy, func(p *v1alpha1.MaintenancePolicy) { p.Finalizers = []string{kube.Finalizer} })
+	require.NoError(t, w.client.Delete(t.Context(), policy))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: the policy is being deleted"}, w.reconcile())
+	w.watcher.ensureAll(t.Context())
+	assert.Equal(t, []string{"ensure rook-ceph/ceph"}, w.temporal.take(), "somebody has to let it go")
+
+	edit(w, policy, func(p *v1alpha1.MaintenancePolicy) { p.Finalizers = nil })
+	assert.Empty(t, w.reconcile(), "the keeper let it go itself")
+	w.watcher.ensureAll(t.Context())
+	assert.Empty(t, w.temporal.take())
+}
+
+func TestThePolicyGoesWithoutItsKeeper(t *testing.T) {
+	w := newWorld(t)
+	w.reconcile()
+	require.NoError(t, w.client.Delete(t.Context(), &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}}))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: the policy is deleted"}, w.reconcile())
+	assert.Empty(t, w.reconcile())
+}

@@ -1,0 +1,79 @@
+package starter
+
+import "github.com/lockkeeper/lockkeeper/internal/storage"
+
+// Snapshot is what matters to a keeper of everything that Kubernetes knows about its storage cluster. Two equal ones call
+// for nothing.
+type Snapshot struct {
+	Generation int64 // of the policy's spec
+	Deleting   bool  // the policy waits for its keeper to let it go
+	// Invalid says which field of the policy's spec makes no sense; then nothing below is filled in.
+	Invalid string
+
+	OSDs    map[string]OSD    // by name, "osd.3"
+	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name
+	Budgets map[string]Budget // of the policy's namespace, by name
+	Daemons map[string]Daemon // the other daemons, by kind and group: "mon", "mds myfs"
+}
+
+// OSD is what Kubernetes knows of one OSD.
+type OSD struct {
+	// Pod is the best state of its pods: while one is replaced there is an old and a new one.
+	Pod storage.PodState
+	// Node runs the pod, or is the only one that could, or ran the last one. "": not known.
+	Node string
+	// Replacing: its disk is being replaced, so nobody counts on it.
+	Replacing bool
+}
+
+// Node is why a node is not simply in service. The zero Node is.
+type Node struct {
+	Cordoned bool
+	Tainted  string // the autoscaler's taint that announces its removal
+	Gone     bool   // the Node object is deleted
+	NotReady bool
+}
+
+// Leaving tells whether somebody announced, or already carried out, the disruption of this node.
+func (n Node) Leaving() bool { return n.Cordoned || n.Tainted != "" || n.Gone }
+
+// Budget is a PodDisruptionBudget: what it asks for, and who asked last.
+type Budget struct {
+	Spec   string // as JSON
+	Writer string // the field manager of the last change to the spec
+	// OSDs: it is the keeper's budget of the OSDs. The other budgets depend on the replicas of other daemons.
+	OSDs bool
+	// Ours: lockkeeper created it. Somebody else's matters as well: a pod under two budgets cannot be evicted at all.
+	Ours bool
+}
+
+// Daemon is a group of interchangeable daemons.
+type Daemon struct {
+	Replicas int // wanted by their workloads
+	Ready    int // counted for mons only: one that is ready but not in quorum raises their budget
+}
+
+// serving sorts pod states by what a change between them means to others. A pod that goes from Terminating to Pending
+// was replaced in the meantime; its OSD has been away all along.
+func serving(s storage.PodState) storage.PodState {
+	if s == storage.PodTerminating {
+		return storage.PodPending
+	}
+	return s
+}
+
+// rank orders pod states by how much they say about the OSD: the one that serves speaks for it.
+func rank(s storage.PodState) int {
+	switch s {
+	case storage.PodReady:
+		return 4
+	case storage.PodNotReady:
+		return 3
+	case storage.PodPending:
+		return 2
+	case storage.PodTerminating:
+		return 1
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,89 @@
+package starter
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+)
+
+// strip takes from an object all that no snapshot needs, before it goes into the cache: a pod of ten thousand costs its
+// labels, where it runs and how it is, and not its forty environment variables. Objects of other types pass unchanged.
+func strip(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return &corev1.Pod{ObjectMeta: stripMeta(o.ObjectMeta), Spec: stripPodSpec(o.Spec), Status: stripPodStatus(o.Status)}, nil
+	case *corev1.Node:
+		return &corev1.Node{
+			ObjectMeta: stripMeta(o.ObjectMeta),
+			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
+			Status:     corev1.NodeStatus{Conditions: stripNodeConditions(o.Status.Conditions)},
+		}, nil
+	case *appsv1.Deployment:
+		return &appsv1.Deployment{
+			ObjectMeta: stripMeta(o.ObjectMeta),
+			Spec:       appsv1.DeploymentSpec{Replicas: o.Spec.Replicas, Template: stripTemplate(o.Spec.Template)},
+		}, nil
+	case *appsv1.StatefulSet:
+		return &appsv1.StatefulSet{
+			ObjectMeta: stripMeta(o.ObjectMeta),
+			Spec:       appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, Template: stripTemplate(o.Spec.Template)},
+		}, nil
+	case *policyv1.PodDisruptionBudget:
+		meta := stripMeta(o.ObjectMeta)
+		meta.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: writer(o.ManagedFields)}}
+		return &policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: o.Spec}, nil
+	}
+	return object, nil
+}
+
+func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels,
+	}
+	if v, ok := m.Annotations[osdview.ReplacementKey]; ok {
+		out.Annotations = map[string]string{osdview.ReplacementKey: v}
+	}
+	return out
+}
+
+func stripTemplate(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: t.Labels}, Spec: stripPodSpec(t.Spec)}
+}
+
+// stripPodSpec keeps where a pod runs, or where it must.
+func stripPodSpec(s corev1.PodSpec) corev1.PodSpec {
+	out := corev1.PodSpec{NodeName: s.NodeName}
+	if host, ok := s.NodeSelector[corev1.LabelHostname]; ok {
+		out.NodeSelector = map[string]string{corev1.LabelHostname: host}
+	}
+	if s.Affinity != nil && s.Affinity.NodeAffinity != nil {
+		if required := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+			out.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+		}
+	}
+	return out
+}
+
+func stripPodStatus(s corev1.PodStatus) corev1.PodStatus {
+	out := corev1.PodStatus{Phase: s.Phase}
+	for _, c := range s.Conditions {
+		if c.Type == corev1.PodReady {
+			out.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return out
+}
+
+// stripNodeConditions keeps the answer and not the time of the last heartbeat, so that a heartbeat changes nothing.
+func stripNodeConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	for _, c := range conditions {
+		if c.Type == corev1.NodeReady {
+			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return nil
+}

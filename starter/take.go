@@ -1,0 +1,254 @@
+package starter
+
+import (
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Objects are the cached objects that a snapshot is taken of: a policy, all nodes, and the rest of the policy's namespace.
+// They are shared with the cache and only read.
+type Objects struct {
+	Policy       *v1alpha1.MaintenancePolicy
+	Nodes        []corev1.Node
+	Pods         []corev1.Pod
+	Budgets      []policyv1.PodDisruptionBudget
+	Deployments  []appsv1.Deployment
+	StatefulSets []appsv1.StatefulSet
+}
+
+// Take makes a snapshot. before, if any, remembers on which node an OSD was whose new pod does not say where it could run.
+func Take(o Objects, before *Snapshot) Snapshot {
+	s := Snapshot{Generation: o.Policy.Generation, Deleting: !o.Policy.DeletionTimestamp.IsZero()}
+	selectors, err := selectorsOf(o.Policy)
+	if err != nil {
+		s.Invalid = err.Error()
+		return s
+	}
+	nodes := newNodeNames(o.Nodes)
+	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
+	s.Nodes = takeNodes(s.OSDs, nodes)
+	s.Budgets = takeBudgets(o.Budgets)
+	s.Daemons = takeDaemons(o, selectors)
+	return s
+}
+
+// selectors are those of a policy, ready to match.
+type selectors struct {
+	osds    labels.Selector
+	daemons map[string]labels.Selector // by kind
+}
+
+func selectorsOf(p *v1alpha1.MaintenancePolicy) (selectors, error) {
+	if p.Spec.Ceph == nil {
+		return selectors{}, fmt.Errorf("spec.ceph: is required: Ceph is the only kind of storage this version knows")
+	}
+	out := selectors{daemons: map[string]labels.Selector{}}
+	var err error
+	if out.osds, err = metav1.LabelSelectorAsSelector(kube.OSDSelector(p)); err != nil {
+		return selectors{}, fmt.Errorf("spec.ceph.osds.selector: %w", err)
+	}
+	if out.osds.Empty() {
+		return selectors{}, fmt.Errorf("spec.ceph.osds.selector: is empty, so it would take every pod of the namespace for an OSD")
+	}
+	for _, kind := range kube.DaemonKinds {
+		if out.daemons[kind.Name], err = metav1.LabelSelectorAsSelector(kind.Selector(p.Spec.Ceph.Daemons)); err != nil {
+			return selectors{}, fmt.Errorf("selector of the %s pods in spec.ceph.daemons: %w", kind.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// takeOSDs begins with the Deployments: they know of OSDs that have no pod at all.
+func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snapshot) map[string]OSD {
+	idLabel := kube.IDLabel(o.Policy)
+	out := make(map[string]OSD, len(o.Pods))
+	for i := range o.Deployments {
+		d := &o.Deployments[i]
+		if selector.Matches(labels.Set(d.Spec.Template.Labels)) {
+			pinned := kube.PodNode(&corev1.Pod{Spec: d.Spec.Template.Spec})
+			out[osdName(d.Spec.Template.Labels[idLabel], d.Name)] = OSD{Pod: storage.PodNone, Node: nodes.find(pinned), Replacing: replacing(d.Labels, d.Annotations)}
+		}
+	}
+	for i := range o.Pods {
+		pod := &o.Pods[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || !selector.Matches(labels.Set(pod.Labels)) {
+			continue // processes that ended are nobody's OSD
+		}
+		name := osdName(pod.Labels[idLabel], pod.Name)
+		osd := out[name]
+		osd.Replacing = osd.Replacing || replacing(pod.Labels, pod.Annotations)
+		if state := kube.PodState(pod); rank(state) > rank(osd.Pod) {
+			osd.Pod = state
+			if node := kube.PodNode(pod); node != "" {
+				osd.Node = nodes.find(node)
+			}
+		}
+		out[name] = osd
+	}
+	if before != nil {
+		rememberNodes(out, before.OSDs, nodes)
+	}
+	return out
+}
+
+// rememberNodes keeps an OSD where it was last seen if its new pod could run anywhere, or is pinned to the hostname of a
+// node that is deleted: no node is left to tell its name.
+func rememberNodes(now, before map[string]OSD, nodes nodeNames) {
+	for name, osd := range now {
+		was := before[name].Node
+		if osd.Node == was || was == "" {
+			continue
+		}
+		if osd.Node == "" || nodes.byName[osd.Node] == nil && nodes.byName[was] == nil {
+			osd.Node = was
+			now[name] = osd
+		}
+	}
+}
+
+// osdName is the OSD's name, or that of its pod or workload when no label says which OSD it is.
+func osdName(id, fallback string) string {
+	if id == "" {
+		return fallback
+	}
+	return "osd." + id
+}
+
+func replacing(labels, annotations map[string]string) bool {
+	_, labelled := labels[osdview.ReplacementKey]
+	_, annotated := annotations[osdview.ReplacementKey]
+	return labelled || annotated
+}
+
+// nodeNames finds nodes by what pods call them.
+type nodeNames struct {
+	byName     map[string]*corev1.Node
+	byHostname map[string]string // the label kubernetes.io/hostname → name, where the two differ
+}
+
+func newNodeNames(nodes []corev1.Node) nodeNames {
+	out := nodeNames{byName: make(map[string]*corev1.Node, len(nodes)), byHostname: map[string]string{}}
+	for i := range nodes {
+		n := &nodes[i]
+		out.byName[n.Name] = n
+		if host := n.Labels[corev1.LabelHostname]; host != "" && host != n.Name {
+			out.byHostname[host] = n.Name
+		}
+	}
+	return out
+}
+
+// find returns the name of the node that is called so by its name or its hostname. A node that is gone keeps the name
+// that its pods have for it.
+func (ns nodeNames) find(name string) string {
+	if ns.byName[name] == nil && ns.byHostname[name] != "" {
+		return ns.byHostname[name]
+	}
+	return name
+}
+
+func takeNodes(osds map[string]OSD, nodes nodeNames) map[string]Node {
+	out := map[string]Node{}
+	for _, osd := range osds {
+		if _, seen := out[osd.Node]; seen || osd.Node == "" {
+			continue
+		}
+		if n := nodeOf(nodes.byName[osd.Node]); n != (Node{}) {
+			out[osd.Node] = n
+		}
+	}
+	return out
+}
+
+func nodeOf(n *corev1.Node) Node {
+	if n == nil {
+		return Node{Gone: true}
+	}
+	return Node{Cordoned: n.Spec.Unschedulable, Tainted: kube.RemovalTaint(n), NotReady: !kube.NodeReady(n)}
+}
+
+// daemonOSD is the value of kube.LabelDaemon on the keeper's budget of the OSDs.
+const daemonOSD = "osd"
+
+func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
+	out := map[string]Budget{}
+	for i := range budgets {
+		b := &budgets[i]
+		spec, err := json.Marshal(b.Spec)
+		if err != nil {
+			spec = []byte(b.ResourceVersion) // cannot happen with this type; then every change counts
+		}
+		out[b.Name] = Budget{
+			Spec: string(spec), Writer: writer(b.ManagedFields),
+			Ours: b.Labels[kube.LabelManagedBy] == kube.FieldOwner, OSDs: b.Labels[kube.LabelDaemon] == daemonOSD,
+		}
+	}
+	return out
+}
+
+// writer is the field manager that last wrote anything but the status.
+func writer(fields []metav1.ManagedFieldsEntry) string {
+	var last *metav1.ManagedFieldsEntry
+	for i := range fields {
+		f := &fields[i]
+		if f.Subresource == "" && (last == nil || last.Time.Before(f.Time)) {
+			last = f
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return last.Manager
+}
+
+// takeDaemons counts as the static budgets do: the replicas that the workloads want, not the pods that happen to exist.
+func takeDaemons(o Objects, s selectors) map[string]Daemon {
+	out := map[string]Daemon{}
+	for _, kind := range kube.DaemonKinds {
+		count := func(workload, template map[string]string, replicas *int32) {
+			if !s.daemons[kind.Name].Matches(labels.Set(workload)) {
+				return
+			}
+			name := kind.Name
+			if group := template[kind.GroupLabel]; group != "" {
+				name += " " + group
+			}
+			d := out[name]
+			if replicas == nil {
+				d.Replicas++ // the API's default
+			} else {
+				d.Replicas += int(*replicas)
+			}
+			out[name] = d
+		}
+		for i := range o.Deployments {
+			d := &o.Deployments[i]
+			count(d.Labels, d.Spec.Template.Labels, d.Spec.Replicas)
+		}
+		for i := range o.StatefulSets {
+			d := &o.StatefulSets[i]
+			count(d.Labels, d.Spec.Template.Labels, d.Spec.Replicas)
+		}
+	}
+	mons := out["mon"]
+	for i := range o.Pods {
+		if s.daemons["mon"].Matches(labels.Set(o.Pods[i].Labels)) && kube.PodState(&o.Pods[i]) == storage.PodReady {
+			mons.Ready++
+		}
+	}
+	if mons != (Daemon{}) {
+		out["mon"] = mons
+	}
+	return out
+}

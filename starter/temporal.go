@@ -1,0 +1,71 @@
+package starter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Temporal is all that the watcher asks of Temporal. Every call may be repeated.
+type Temporal interface {
+	// SignalKeeper signals the keeper of a storage cluster, and starts it first if it does not run.
+	SignalKeeper(ctx context.Context, cluster storage.ClusterKey, hint workflows.Hint) error
+	// EnsureKeeper starts the keeper if it does not run, and otherwise leaves no trace.
+	EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error
+	// StartDrain starts the drain of a node, unless it runs.
+	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
+}
+
+// callTimeout bounds one call. The SDK retries within it, so an outage shorter than this goes unnoticed.
+const callTimeout = 10 * time.Second
+
+type temporalClient struct{ client client.Client }
+
+// NewTemporal returns a Temporal that uses an SDK client.
+func NewTemporal(c client.Client) Temporal { return temporalClient{client: c} }
+
+func (t temporalClient) SignalKeeper(ctx context.Context, cluster storage.ClusterKey, hint workflows.Hint) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	opts := keeperOptions(cluster)
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts, workflows.KeeperType, workflows.KeeperInput{Cluster: cluster}); err != nil {
+		return fmt.Errorf("signal %s: %w", opts.ID, err)
+	}
+	return nil
+}
+
+func (t temporalClient) EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error {
+	return t.start(ctx, keeperOptions(cluster), workflows.KeeperType, workflows.KeeperInput{Cluster: cluster})
+}
+
+func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
+	return t.start(ctx, options(workflows.DrainID(in.Node), "observe the drain of "+in.Node), workflows.DrainNodeType, in)
+}
+
+func (t temporalClient) start(ctx context.Context, opts client.StartWorkflowOptions, workflowType string, in any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := t.client.ExecuteWorkflow(ctx, opts, workflowType, in); err != nil {
+		return fmt.Errorf("start %s: %w", opts.ID, err)
+	}
+	return nil
+}
+
+func keeperOptions(cluster storage.ClusterKey) client.StartWorkflowOptions {
+	return options(workflows.KeeperID(cluster), "keeper of "+cluster.String())
+}
+
+// options start a workflow of which there is only one with this ID at a time, and any number one after the other.
+func options(id, summary string) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID: id, TaskQueue: workflows.TaskQueue, StaticSummary: summary,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+	}
+}

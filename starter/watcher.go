@@ -1,0 +1,167 @@
+package starter
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+)
+
+// Options of the watcher. The zero value watches all namespaces, without leader election and without any open port.
+type Options struct {
+	// Namespace restricts the watcher to the policies of one namespace. "": all.
+	Namespace string
+	// LeaderElection lets several watchers run of which one works; LeaderElectionNamespace is where their Lease is.
+	LeaderElection          bool
+	LeaderElectionNamespace string
+	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics. "" or "0": not at all.
+	HealthAddress  string
+	MetricsAddress string
+	Log            logr.Logger
+}
+
+// LeaseName is the Lease that the leading watcher holds.
+const LeaseName = "lockkeeper-watcher"
+
+// How long the watchers of a dead leader wait, and how often a living one renews. Two leaders for a moment do no harm,
+// since all that they do may be done twice, so the wait is shorter than is usual.
+const (
+	leaseDuration = 8 * time.Second
+	renewDeadline = 5 * time.Second
+	renewEvery    = 2 * time.Second
+)
+
+// Pauses between two attempts to deliver while Temporal is away.
+const (
+	retryAfterMin = 50 * time.Millisecond
+	retryAfterMax = 5 * time.Second
+)
+
+// concurrency is how many storage clusters are looked at side by side: one whose signal hangs must not hold up others.
+const concurrency = 8
+
+// Run watches until ctx ends. It waits for its caches and, with leader election, for its turn.
+func Run(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options) error {
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = kube.FieldOwner + "-watcher"
+	cfg.QPS = -1 // the server's own priority and fairness limits us
+	mgr, err := manager.New(cfg, managerOptions(opts))
+	if err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
+	r := &Reconciler{Objects: mgr.GetCache(), Temporal: temporal, Events: mgr.GetEventRecorder("lockkeeper-watcher"), Log: opts.Log}
+	if err := register(mgr, r); err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	return nil
+}
+
+func managerOptions(o Options) manager.Options {
+	lease, deadline, retry := leaseDuration, renewDeadline, renewEvery
+	out := manager.Options{
+		Scheme: kube.Scheme, Logger: o.Log,
+		Cache:          cache.Options{DefaultTransform: strip},
+		LeaderElection: o.LeaderElection, LeaderElectionNamespace: o.LeaderElectionNamespace, LeaderElectionID: LeaseName,
+		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &deadline, RetryPeriod: &retry,
+		HealthProbeBindAddress: o.HealthAddress, Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
+	}
+	if o.MetricsAddress == "" {
+		out.Metrics.BindAddress = "0"
+	}
+	if o.Namespace != "" {
+		out.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
+	}
+	return out
+}
+
+func register(mgr manager.Manager, r *Reconciler) error {
+	ofNamespace, all := policiesOf(mgr.GetCache(), true), policiesOf(mgr.GetCache(), false)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("watcher").
+		For(&v1alpha1.MaintenancePolicy{}).
+		Watches(&corev1.Pod{}, ofNamespace).
+		Watches(&policyv1.PodDisruptionBudget{}, ofNamespace).
+		Watches(&appsv1.Deployment{}, ofNamespace).
+		Watches(&appsv1.StatefulSet{}, ofNamespace).
+		Watches(&corev1.Node{}, all).
+		WithEventFilter(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectOld, e.ObjectNew) }}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin, retryAfterMax),
+		}).
+		Complete(r)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(r.EnsureKeepers)); err != nil { // runs on the leader only
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("ping", healthz.Ping)
+}
+
+// policiesOf maps an object to the policies that it may concern: those of its namespace, or all. Whether it does is for
+// the snapshot to tell; there are few policies in a namespace, and most namespaces have none.
+func policiesOf(cached client.Reader, sameNamespace bool) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		opts := []client.ListOption{client.UnsafeDisableDeepCopy}
+		if sameNamespace {
+			opts = append(opts, client.InNamespace(o.GetNamespace()))
+		}
+		var policies v1alpha1.MaintenancePolicyList
+		if err := cached.List(ctx, &policies, opts...); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot list the policies in the cache")
+			return nil
+		}
+		out := make([]reconcile.Request, len(policies.Items))
+		for i := range policies.Items {
+			out[i].NamespacedName = types.NamespacedName{Namespace: policies.Items[i].Namespace, Name: policies.Items[i].Name}
+		}
+		return out
+	})
+}
+
+// matters tells whether an update may change a snapshot. The cached objects hold little else than what does, but for
+// their version; and a policy's status is its keeper's own word.
+func matters(before, now client.Object) bool {
+	if p, ok := now.(*v1alpha1.MaintenancePolicy); ok {
+		return p.Generation != before.GetGeneration() || p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero()
+	}
+	return !reflect.DeepEqual(unversioned(before), unversioned(now))
+}
+
+func unversioned(o client.Object) client.Object {
+	c, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return o
+	}
+	c.SetResourceVersion("")
+	return c
+}
