@@ -126,7 +126,7 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if c.Observing || Clean(in) {
 		return storage.Answer{OK: true}
 	}
-	if !timedOut(in) && len(in.View.Domain(c.Domain.Name).Down()) == 0 {
+	if !timedOut(in) && len(missed(in, in.View.Domain(c.Domain.Name))) == 0 {
 		return storage.Answer{Reason: notClean(in)}
 	}
 	return storage.Answer{OK: true}

@@ -42,7 +42,15 @@ func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 	}
 	for _, r := range records {
 		is := slices.Contains(present, r.Host)
-		_, want := wanted[r.Host]
+		h, want := wanted[r.Host]
+		if want && !r.isFor(h) {
+			// The host changed hands. What an earlier holder's flag went through says nothing about the new one's.
+			if r.Withdrawn {
+				continue
+			}
+			r = newNoout(now, timeout, h)
+			r.Confirmed = is
+		}
 		switch {
 		case r.Withdrawn && !want:
 			continue
@@ -61,15 +69,23 @@ func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 		delete(wanted, r.Host)
 	}
 	for _, host := range sortedKeys(wanted) {
-		h := wanted[host]
-		expires := h.Granted.Add(timeout)
-		if !now.Before(expires) || slices.Contains(present, host) {
+		r := newNoout(now, timeout, wanted[host])
+		if !now.Before(r.Expires) || slices.Contains(present, host) {
 			continue
 		}
-		plan.Records = append(plan.Records, Noout{Host: host, Owner: h.WorkflowID, Since: now, Expires: expires})
+		plan.Records = append(plan.Records, r)
 		plan.Set = append(plan.Set, host)
 	}
 	return plan
+}
+
+func newNoout(now time.Time, timeout time.Duration, h lease.Claim) Noout {
+	return Noout{Host: h.NooutHost, Owner: h.WorkflowID, Since: now, Expires: h.Granted.Add(timeout)}
+}
+
+// isFor tells whether a flag was set under this very grant.
+func (n Noout) isFor(h lease.Claim) bool {
+	return n.Owner == h.WorkflowID && !n.Since.Before(h.Granted)
 }
 
 // Withdraw marks the flags of these hosts as unset. Only after this may their records be forgotten.
