@@ -2,6 +2,7 @@
 package child
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type Spec struct {
 	Args []string // without argv[0]
 	Env  []string // added to the supervisor's own
 	Log  string   // file that takes its output, appended to
+	// Grace is how long Stop waits before it kills; 0 is 10 s.
+	Grace time.Duration
 }
 
 // Process is a running program. It is restarted whenever it ends by itself, as a service manager would.
@@ -45,7 +48,7 @@ type State struct {
 
 const (
 	restartDelay = time.Second
-	stopGrace    = 10 * time.Second
+	defaultGrace = 10 * time.Second
 )
 
 var errStopped = errors.New("stopped")
@@ -133,7 +136,7 @@ func (p *Process) Stop() {
 	select {
 	case <-p.done:
 		return
-	case <-time.After(stopGrace):
+	case <-time.After(cmp.Or(p.Grace, defaultGrace)):
 	}
 	p.stop(syscall.SIGKILL)
 	<-p.done

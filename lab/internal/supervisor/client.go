@@ -40,6 +40,16 @@ func (c *Client) Inject(ctx context.Context, f fault.Fault) error {
 	return c.do(ctx, http.MethodPost, "/fault", f, nil)
 }
 
+// StartLoad starts the load.
+func (c *Client) StartLoad(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/load/start", nil, nil)
+}
+
+// StopLoad stops the load, and returns when its report is complete.
+func (c *Client) StopLoad(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/load/stop", nil, nil)
+}
+
 // Stop asks the lab to end. It returns before it has.
 func (c *Client) Stop(ctx context.Context, keep bool) error {
 	return c.do(ctx, http.MethodPost, fmt.Sprintf("/stop?keep=%t", keep), nil, nil)

@@ -48,6 +48,19 @@ func (l *lab) serveControl(life context.Context) error {
 		}
 		answer(w, struct{}{})
 	})
+	mux.HandleFunc("POST /load/{verb}", func(w http.ResponseWriter, r *http.Request) {
+		verbs := map[string]func() error{"start": l.startLoad, "stop": l.stopLoad}
+		verb := verbs[r.PathValue("verb")]
+		if verb == nil {
+			http.NotFound(w, r)
+			return
+		}
+		if err := verb(); err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		answer(w, struct{}{})
+	})
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case l.stop <- r.FormValue("keep") == "true":
@@ -69,8 +82,10 @@ func (l *lab) status() Status {
 			s.Components = append(s.Components, p.State())
 		}
 	}
-	for _, p := range l.others {
-		s.Components = append(s.Components, p.State())
+	for _, p := range []*child.Process{l.temporal, l.load} {
+		if p != nil {
+			s.Components = append(s.Components, p.State())
+		}
 	}
 	if l.kubelet != nil {
 		s.Nodes = l.kubelet.Nodes()

@@ -2,12 +2,17 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -15,6 +20,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/controlplane"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/kubelet"
+	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
+	"github.com/lockkeeper/lockkeeper/lab/internal/temporal"
 )
 
 // lab is everything that runs.
@@ -26,23 +33,55 @@ type lab struct {
 	mu           sync.Mutex
 	controlPlane *controlplane.ControlPlane
 	kubelet      *kubelet.Kubelet
-	others       []*child.Process
+	temporal     *child.Process
+	load         *child.Process
 	server       *http.Server
 	ready        bool
 	cancel       context.CancelFunc // of all that lives as long as the lab
 }
 
-// up starts everything. What does not need each other starts side by side.
+// up starts everything, side by side as far as it does not need each other, and returns when all of it is healthy.
 func (l *lab) up(ctx context.Context, progress func(string)) error {
 	life, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	if err := l.links(); err != nil {
+	if err := l.links("kubectl", "etcd", "kube-apiserver"); err != nil {
 		return err
 	}
 	if err := l.serveControl(life); err != nil {
 		return err
 	}
-	if err := l.startKubernetes(ctx, life, progress); err != nil {
+	g, ctx := errgroup.WithContext(ctx)
+	if l.Temporal {
+		g.Go(func() error { return l.startTemporal(ctx, progress) })
+	}
+	prepared := make(chan struct{})
+	if l.Ceph {
+		g.Go(func() error {
+			if err := rookceph.Prepare(ctx, l.Instance, l.Topology); err != nil {
+				return fmt.Errorf("ceph: %w", err)
+			}
+			progress("Ceph's stores are made")
+			close(prepared)
+			return nil
+		})
+	}
+	g.Go(func() error {
+		client, err := l.startKubernetes(ctx, life, progress)
+		if err != nil || !l.Ceph {
+			return err
+		}
+		select {
+		case <-prepared:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := rookceph.Deploy(ctx, client, l.Instance, l.Topology); err != nil {
+			return fmt.Errorf("ceph: %w", err)
+		}
+		progress("Ceph's daemons are deployed")
+		return rookceph.WaitHealthy(ctx, l.Instance, l.Topology, progress)
+	})
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -51,41 +90,72 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
-// links makes a folder with the programs that go with the lab, for PATH and for envtest.
-func (l *lab) links() error {
-	if err := os.MkdirAll(l.Path("bin"), 0o700); err != nil {
-		return err
-	}
-	for _, name := range []string{"kubectl", "etcd", "kube-apiserver"} {
-		link := l.Path("bin", name)
-		if target, err := os.Readlink(link); err == nil && target == l.binary {
-			continue
-		}
-		_ = os.Remove(link)
-		if err := os.Symlink(l.binary, link); err != nil {
+// links fills a folder with the programs that go with the lab, for PATH and for envtest.
+func (l *lab) links(names ...string) error {
+	for _, name := range names {
+		if err := l.link(name, l.binary); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) error {
-	controlPlane, err := controlplane.Start(ctx, l.Instance, l.binary, progress)
+func (l *lab) link(name, target string) error {
+	if err := os.MkdirAll(l.Path("bin"), 0o700); err != nil {
+		return err
+	}
+	link := l.Path("bin", name)
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(target, link)
+}
+
+func (l *lab) startTemporal(ctx context.Context, progress func(string)) error {
+	// Everything is where `go build` and the repository put it, unless LAB_TEMPORAL says otherwise.
+	bin := filepath.Dir(l.binary)
+	binary, err := temporal.EnsureBinary(ctx, filepath.Join(filepath.Dir(bin), "temporal"), filepath.Join(bin, "temporal"), progress)
 	if err != nil {
 		return err
+	}
+	if err := l.link("temporal", binary); err != nil {
+		return err
+	}
+	process, err := child.Start(temporal.Child(l.Instance, binary))
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.temporal = process
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, temporalTimeout)
+	defer cancel()
+	if err := temporal.WaitReady(ctx, l.Instance); err != nil {
+		return err
+	}
+	progress("Temporal is ready, its UI at " + temporal.UI(l.Instance))
+	return nil
+}
+
+const temporalTimeout = time.Minute
+
+func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) (kubernetes.Interface, error) {
+	controlPlane, err := controlplane.Start(ctx, l.Instance, l.binary, progress)
+	if err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	l.controlPlane = controlPlane
 	l.mu.Unlock()
 	client, err := controlplane.Client(l.Instance)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := l.startNodes(ctx, life, client); err != nil {
-		return fmt.Errorf("nodes: %w", err)
+		return nil, fmt.Errorf("nodes: %w", err)
 	}
 	progress(fmt.Sprintf("%d nodes are Ready", len(l.kubelet.Nodes())))
-	return nil
+	return client, nil
 }
 
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
@@ -127,15 +197,14 @@ func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface)
 
 // down ends everything in the opposite order. What a crash would end without harm is just ended.
 func (l *lab) down() {
-	if l.cancel != nil {
-		defer l.cancel()
-	}
+	defer l.cancel()
+	_ = l.stopLoad() // none, perhaps
 	if l.kubelet != nil {
 		l.kubelet.Stop()
 	}
 	var wg sync.WaitGroup
-	for _, p := range l.others {
-		wg.Go(p.Stop)
+	if l.temporal != nil {
+		wg.Go(l.temporal.Kill) // its database is made for that
 	}
 	if l.controlPlane != nil {
 		wg.Go(l.controlPlane.Stop)

@@ -1,0 +1,72 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/child"
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
+)
+
+// LoadReport is the file that the load keeps up to date.
+func LoadReport(inst instance.Instance) string { return inst.Path("load.json") }
+
+const (
+	loadProgram = "lab-load"
+	// loadGrace leaves time for verifying every object once more.
+	loadGrace = 30 * time.Second
+	// loadDeadline is by when a load that can start has written its first report.
+	loadDeadline = 10 * time.Second
+)
+
+// startLoad returns when the load works.
+func (l *lab) startLoad() error {
+	if !l.Ceph {
+		return errors.New("this lab has no Ceph to load")
+	}
+	program := filepath.Join(filepath.Dir(l.binary), loadProgram)
+	if _, err := os.Stat(program); err != nil {
+		return fmt.Errorf("%s is missing: build it with lab/build.sh; it needs librados (apt-get install -y librados-dev)", program)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.load != nil {
+		return errors.New("the load runs already")
+	}
+	if err := os.RemoveAll(LoadReport(l.Instance)); err != nil {
+		return err
+	}
+	process, err := child.Start(child.Spec{
+		Name: "load", Path: program, Log: l.Log("load"), Grace: loadGrace,
+		Args: []string{"--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool, "--report-file", LoadReport(l.Instance)},
+	})
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(loadDeadline); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(LoadReport(l.Instance)); err == nil {
+			l.load = process
+			return nil
+		}
+		if s := process.State(); s.Restarts > 0 || time.Now().After(deadline) {
+			process.Kill()
+			return fmt.Errorf("the load does not start: %s (see %s)", s.LastExit, s.Log)
+		}
+	}
+}
+
+func (l *lab) stopLoad() error {
+	l.mu.Lock()
+	process := l.load
+	l.load = nil
+	l.mu.Unlock()
+	if process == nil {
+		return errors.New("no load runs")
+	}
+	process.Stop()
+	return nil
+}
