@@ -70,27 +70,30 @@ type CephSpec struct {
 	// OSDMaintenanceTimeout is how long a noout set for a drain may last, at least one second. After it Ceph may mark the OSDs out and heal elsewhere.
 	// +optional
 	// +kubebuilder:default="30m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="must be between 1s and 720h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="must be a duration between 1s and 720h, such as 30m"
 	OSDMaintenanceTimeout *metav1.Duration `json:"osdMaintenanceTimeout,omitempty"`
 
 	// PGHealthCheckTimeout is how long unclean placement groups hold other failure domains back once all OSDs are up again. 0: for ever.
 	// +optional
 	// +kubebuilder:default="0s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be between 0s (wait for ever) and 720h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be a duration between 0s (wait for ever) and 720h, such as 10m"
 	PGHealthCheckTimeout *metav1.Duration `json:"pgHealthCheckTimeout,omitempty"`
 
-	// PGHealthyRegex says which PG states count as clean, in Go's regular expression syntax.
+	// PGHealthyRegex says which PG states count as clean, in Go's regular expression syntax. One that lets a PG with a missing
+	// copy count as clean is refused: it would open one failure domain after the other.
 	// +optional
 	// +kubebuilder:default=`^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_wait))+$`
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="'active+clean'.matches(self)",message="must be a regular expression in RE2 syntax that matches \"active+clean\""
+	// +kubebuilder:validation:XValidation:rule="!['active+undersized', 'active+undersized+degraded', 'stale+active+clean', 'peering', 'down', 'unknown'].exists(state, state.matches(self))",message="must not match active+undersized, stale+active+clean, peering, down or unknown; anchor it with ^ and $"
 	PGHealthyRegex string `json:"pgHealthyRegex,omitempty"`
 
 	// AnnouncementTimeout is how long the failure domain of a cordoned node stays open before one of its OSDs goes down.
 	// A node that stays cordoned for longer blocks nobody.
 	// +optional
 	// +kubebuilder:default="1m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="must be between 0s (a cordon opens nothing) and 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="must be a duration between 0s (a cordon opens nothing) and 1h, such as 1m"
 	AnnouncementTimeout *metav1.Duration `json:"announcementTimeout,omitempty"`
 
 	// ToleratedPools are pools whose data may become unavailable while one failure domain is down (size 1, or min_size
@@ -132,10 +135,12 @@ type CredentialsReference struct {
 	// UserKey is the Secret's key with the user: "client.lockkeeper" or "lockkeeper".
 	// +optional
 	// +kubebuilder:default="ceph-username"
+	// +kubebuilder:validation:MinLength=1
 	UserKey string `json:"userKey,omitempty"`
 	// SecretKey is the Secret's key with the user's secret key.
 	// +optional
 	// +kubebuilder:default="ceph-secret"
+	// +kubebuilder:validation:MinLength=1
 	SecretKey string `json:"secretKey,omitempty"`
 }
 
@@ -144,30 +149,40 @@ type OSDSelection struct {
 	// Selector selects the OSD pods, and nothing else.
 	// +optional
 	// +kubebuilder:default={matchLabels: {app: "rook-ceph-osd"}}
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="must select by at least one label: an empty selector means all pods of the namespace"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// IDLabel is the pod label with the OSD's number.
 	// +optional
 	// +kubebuilder:default="ceph-osd-id"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
 	IDLabel string `json:"idLabel,omitempty"`
 	// FailureDomainLabel is the pod label with the name of the failure domain; "{type}" stands for its CRUSH type.
 	// +optional
 	// +kubebuilder:default="topology-location-{type}"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
 	FailureDomainLabel string `json:"failureDomainLabel,omitempty"`
 }
 
 // DaemonSelections select the pods of Ceph's other daemons. An unset one means Rook's labels.
 type DaemonSelections struct {
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="must select by at least one label: an empty selector means all pods of the namespace"
 	Mon *metav1.LabelSelector `json:"mon,omitempty"`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="must select by at least one label: an empty selector means all pods of the namespace"
 	Mgr *metav1.LabelSelector `json:"mgr,omitempty"`
 	// MDS pods are counted per value of the label rook_file_system.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="must select by at least one label: an empty selector means all pods of the namespace"
 	MDS *metav1.LabelSelector `json:"mds,omitempty"`
 	// RGW pods are counted per value of the label rook_object_store.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="must select by at least one label: an empty selector means all pods of the namespace"
 	RGW *metav1.LabelSelector `json:"rgw,omitempty"`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="must select by at least one label: an empty selector means all pods of the namespace"
 	RBDMirror *metav1.LabelSelector `json:"rbdMirror,omitempty"`
 }
 
