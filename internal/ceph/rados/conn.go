@@ -1,78 +1,116 @@
-// Package rados is the connection to a real Ceph cluster, by librados through go-ceph. It is the only package with cgo;
-// everything that can be known without it is in package ceph.
 package rados
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
+	"syscall"
 
 	"github.com/ceph/go-ceph/rados"
 
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// Timeouts bound every call into librados, which by itself waits for ever.
-type Timeouts struct {
-	Connect time.Duration // 0: 5 s
-	Command time.Duration // 0: 3 s
-}
-
-// Dialer implements cephcluster.Dialer. The zero value is ready to use.
-type Dialer struct {
-	Timeouts Timeouts
-}
-
-// ErrClosed is returned for commands on a connection that was closed.
+// ErrClosed is returned for a command on a connection that was closed.
 var ErrClosed = errors.New("the connection to Ceph is closed")
 
-// Dial connects. The key goes straight to librados: it is in no file, no log and no error.
-func (d Dialer) Dial(ctx context.Context, a cephcluster.Address) (cephcluster.Conn, error) {
-	conn, err := rados.NewConnWithUser(strings.TrimPrefix(a.User, "client."))
+// commandsAtOnce bounds the commands under way: each holds an operating system thread, and without a quorum they pile up.
+const commandsAtOnce = 32
+
+// Conn is a connection to a cluster's monitors. librados finds them again when they move or fail, so it can be kept for
+// as long as the cluster's addresses and the user's key stay the same. It is safe for concurrent use, and a
+// ceph.Commander.
+type Conn struct {
+	conn  *rados.Conn
+	slots chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	underWay sync.WaitGroup
+}
+
+var _ ceph.Commander = (*Conn)(nil)
+
+// Connect connects, which takes some 15 ms, or fails within the Config's ConnectTimeout. When ctx ends first, the attempt
+// goes on aside until then, and its connection is closed. Errors are *ceph.CommandError for what Ceph said.
+func Connect(ctx context.Context, config Config) (*Conn, error) {
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("connect to Ceph: %w", err)
+	}
+	conn, err := rados.NewConnWithUser(config.User)
 	if err != nil {
-		return nil, fmt.Errorf("create a Ceph client for user %q: %w", a.User, err)
+		return nil, connectError(config, err)
 	}
-	connect, command := orDefault(d.Timeouts.Connect, 5*time.Second), orDefault(d.Timeouts.Command, 3*time.Second)
-	for _, option := range [][2]string{
-		{"mon_host", a.MonHost},
-		{"key", a.Key},
-		{"client_mount_timeout", seconds(connect)},
-		{"rados_mon_op_timeout", seconds(command)},
-		{"rados_osd_op_timeout", seconds(command)},
-		// A client that hunts for a mon tries several at once; without this a lost mon costs the first caller a whole timeout.
-		{"mon_client_hunt_parallel", "3"},
-		{"log_to_stderr", "false"},
-	} {
+	for _, option := range config.options() {
 		if err := conn.SetConfigOption(option[0], option[1]); err != nil {
-			conn.Shutdown()
-			return nil, fmt.Errorf("set Ceph option %s: %w", option[0], err)
+			return nil, fmt.Errorf("connect to Ceph: set librados option %s: %w", option[0], err)
 		}
 	}
-	done := make(chan error, 1)
-	go func() { done <- conn.Connect() }()
+	connected := make(chan error, 1)
+	go func() { connected <- conn.Connect() }()
 	select {
-	case err := <-done:
+	case err := <-connected:
 		if err != nil {
-			conn.Shutdown()
-			return nil, err
+			return nil, connectError(config, err)
 		}
-		return &Conn{conn: conn}, nil
+		return &Conn{conn: conn, slots: make(chan struct{}, commandsAtOnce)}, nil
 	case <-ctx.Done():
-		// librados cannot be interrupted; its own timeout ends the attempt.
-		go func() { <-done; conn.Shutdown() }()
-		return nil, ctx.Err()
+		go func() {
+			if <-connected == nil {
+				conn.Shutdown()
+			}
+		}()
+		return nil, fmt.Errorf("connect to Ceph: %w", ctx.Err())
 	}
 }
 
-// Conn is one connection, kept for as long as the cluster is looked after. It is safe for concurrent use.
-type Conn struct {
-	mu     sync.RWMutex // held for reading during a command, so that Close waits for those under way
-	closed bool
-	conn   *rados.Conn
+// connectError says in words what a failure to connect usually means.
+func connectError(config Config, err error) error {
+	failed := &ceph.CommandError{Command: "connect", Err: err}
+	var coded interface{ ErrorCode() int }
+	if errors.As(err, &coded) {
+		failed.Code = coded.ErrorCode()
+	}
+	switch {
+	case ceph.IsTimeout(failed):
+		failed.Text = "no monitor answers at " + config.MonHost
+	case ceph.IsDenied(failed):
+		failed.Text = "the monitors refuse client." + config.User + ": its key is wrong"
+	case failed.Code == -int(syscall.ENOENT):
+		failed.Text = "the monitors do not know client." + config.User
+	}
+	return failed
+}
+
+// MonCommand implements ceph.Commander. A command whose ctx ends is left to itself; it ends within the CommandTimeout.
+func (c *Conn) MonCommand(ctx context.Context, command []byte) ([]byte, string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
+	if !c.enter() {
+		<-c.slots
+		return nil, "", ErrClosed
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		output, status, err := c.conn.MonCommand(command)
+		c.underWay.Done()
+		<-c.slots
+		answered <- answer{output, status, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.output, strings.TrimSpace(a.status), a.err
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
 }
 
 type answer struct {
@@ -81,49 +119,28 @@ type answer struct {
 	err    error
 }
 
-// MonCommand implements ceph.Commander. A context that ends first leaves the call to its own timeout.
-//
-// Commands for the manager go the same way, and the mons pass them on: a command that is sent to the manager directly
-// and times out takes the whole process down when the manager comes back.
-func (c *Conn) MonCommand(ctx context.Context, command []byte) ([]byte, string, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, "", err
+// enter notes a command, unless the connection was closed.
+func (c *Conn) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
 	}
-	done := make(chan answer, 1)
-	go func() {
-		c.mu.RLock()
-		defer c.mu.RUnlock()
-		if c.closed {
-			done <- answer{err: ErrClosed}
-			return
-		}
-		var a answer
-		a.output, a.status, a.err = c.conn.MonCommand(command)
-		done <- a
-	}()
-	select {
-	case a := <-done:
-		return a.output, a.status, a.err
-	case <-ctx.Done():
-		return nil, "", ctx.Err()
-	}
+	c.underWay.Add(1)
+	return true
 }
 
-// Close waits for commands under way and disconnects.
+// Close lets nobody in any more, and disconnects once the commands under way have ended. It does not wait for that, and
+// may be called more than once.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed {
-		c.closed = true
+	if c.closed {
+		return
+	}
+	c.closed = true
+	go func() {
+		c.underWay.Wait() // disconnecting under a command would crash
 		c.conn.Shutdown()
-	}
-}
-
-func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d <= 0 {
-		return otherwise
-	}
-	return d
+	}()
 }
