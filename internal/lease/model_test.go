@@ -1,0 +1,208 @@
+package lease_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TestModel does random things to a lease and compares it, after each, with what little may be said without knowing how
+// it works: a list of who wants it, in the order of asking, and who got which token.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{T: t, now: epoch, tokens: map[string]int64{}, refused: map[string]bool{}}
+		t.Repeat(map[string]func(*rapid.T){
+			"request": m.request,
+			"release": m.release,
+			"finish":  m.finish,
+			"grant":   m.grant,
+			"gate":    func(t *rapid.T) { m.refused[m.domain(t)] = rapid.Bool().Draw(t, "refused") },
+			"":        m.check,
+		})
+	})
+}
+
+type model struct {
+	*rapid.T
+	state   lease.State
+	wanted  []lease.Claim    // everybody who asked and did not give up, in the order of asking
+	tokens  map[string]int64 // of those who hold it
+	token   int64            // the last one given
+	refused map[string]bool  // domains that the gate refuses
+	now     time.Time
+}
+
+func (m *model) domain(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "domain")
+}
+
+func (m *model) job(t *rapid.T) (workflowID, runID string) {
+	return rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "job"), rapid.SampledFrom([]string{"run1", "run2"}).Draw(t, "run")
+}
+
+func key(workflowID, runID string) string { return workflowID + "@" + runID }
+
+func (m *model) find(workflowID, runID string) int {
+	return slices.IndexFunc(m.wanted, func(c lease.Claim) bool { return c.WorkflowID == workflowID && c.RunID == runID })
+}
+
+func (m *model) request(t *rapid.T) {
+	id, run := m.job(t)
+	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 1).Draw(t, "seconds")) * time.Second)
+	c := lease.Claim{
+		WorkflowID: id, RunID: run, Domain: zone(m.domain(t)), Requested: m.now,
+		Priority:  lease.Priority(10 * rapid.IntRange(1, 6).Draw(t, "priority")),
+		Observing: rapid.Bool().Draw(t, "observing"),
+		Token:     99, Granted: m.now, Finishing: true, WaitsFor: "whatever the caller wrote there",
+	}
+	m.state = m.state.Request(c)
+	if m.find(id, run) < 0 {
+		m.wanted = append(m.wanted, c)
+	}
+}
+
+func (m *model) release(t *rapid.T) {
+	id, run := m.job(t)
+	m.state = m.state.Release(id, run)
+	if i := m.find(id, run); i >= 0 {
+		m.wanted = slices.Delete(m.wanted, i, i+1)
+		delete(m.tokens, key(id, run))
+	}
+}
+
+func (m *model) finish(t *rapid.T) {
+	id, run := m.job(t)
+	m.state = m.state.Finish(id, run, rapid.Bool().Draw(t, "gone"))
+}
+
+func (m *model) gate(c lease.Claim) storage.Answer {
+	return storage.Answer{OK: !m.refused[c.Domain.Name], Reason: "refused"}
+}
+
+func (m *model) grant(t *rapid.T) {
+	held, queue := m.state.Domain(), m.state.Queue
+	next, granted := m.state.Grant(m.gate, m.now)
+	m.state = next
+	for _, c := range granted {
+		if c.Token <= m.token {
+			t.Fatalf("%s got token %d after %d", c.WorkflowID, c.Token, m.token)
+		}
+		m.token, m.tokens[key(c.WorkflowID, c.RunID)] = c.Token, c.Token
+		if m.refused[c.Domain.Name] {
+			t.Fatalf("%s holds %s, which the gate refuses", c.WorkflowID, c.Domain)
+		}
+		if !held.IsZero() && c.Domain != held {
+			t.Fatalf("%s got %s while %s was held", c.WorkflowID, c.Domain, held)
+		}
+	}
+	if held.IsZero() {
+		m.mustBeFirst(t, queue, granted)
+	}
+	for _, c := range m.state.Queue {
+		if c.WaitsFor == "" {
+			t.Fatalf("%s does not say what it waits for", c.WorkflowID)
+		}
+		if c.Domain == m.state.Domain() && !m.refused[c.Domain.Name] && !m.somebodyMoreUrgent(c) {
+			t.Fatalf("%s could share %s", c.WorkflowID, c.Domain)
+		}
+	}
+}
+
+// mustBeFirst: when nobody held the lease, it goes to the first one that the gate lets through.
+func (m *model) mustBeFirst(t *rapid.T, queue, granted []lease.Claim) {
+	for _, c := range queue {
+		if m.refused[c.Domain.Name] {
+			continue
+		}
+		if len(granted) == 0 || granted[0].WorkflowID != c.WorkflowID || granted[0].RunID != c.RunID {
+			t.Fatalf("%s was first, but %v got it", c.WorkflowID, granted)
+		}
+		return
+	}
+	if len(granted) > 0 {
+		t.Fatalf("granted %v, though the gate refuses everybody", granted)
+	}
+}
+
+func (m *model) somebodyMoreUrgent(c lease.Claim) bool {
+	return !c.Observing && slices.ContainsFunc(m.state.Queue, func(w lease.Claim) bool { return w.Domain != c.Domain && w.Priority > c.Priority })
+}
+
+// check is what holds at every moment.
+func (m *model) check(t *rapid.T) {
+	seen := map[string]bool{}
+	for _, c := range slices.Concat(m.state.Holders, m.state.Queue) {
+		if k := key(c.WorkflowID, c.RunID); seen[k] {
+			t.Fatalf("%s is there twice", k)
+		} else {
+			seen[k] = true
+		}
+		if m.find(c.WorkflowID, c.RunID) < 0 {
+			t.Fatalf("%s never asked, or gave up", c.WorkflowID)
+		}
+	}
+	if len(seen) != len(m.wanted) {
+		t.Fatalf("%d wanted it, %d are known", len(m.wanted), len(seen))
+	}
+	for _, c := range m.state.Holders {
+		if c.Domain != m.state.Domain() {
+			t.Fatalf("two domains are held: %s and %s", c.Domain, m.state.Domain())
+		}
+		if c.Token != m.tokens[key(c.WorkflowID, c.RunID)] {
+			t.Fatalf("%s has token %d, it was given %d", c.WorkflowID, c.Token, m.tokens[key(c.WorkflowID, c.RunID)])
+		}
+		if _, holds, ok := m.state.Find(c.WorkflowID, c.RunID); !holds || !ok {
+			t.Fatalf("%s holds it, but is not found", c.WorkflowID)
+		}
+	}
+	for _, c := range m.state.Queue {
+		if c.Token != 0 || !c.Granted.IsZero() || c.Finishing {
+			t.Fatalf("%s waits, but looks like a holder: %+v", c.WorkflowID, c)
+		}
+	}
+	if !slices.IsSortedFunc(m.state.Queue, func(a, b lease.Claim) int {
+		if a.Priority != b.Priority {
+			return int(b.Priority) - int(a.Priority)
+		}
+		return m.find(a.WorkflowID, a.RunID) - m.find(b.WorkflowID, b.RunID)
+	}) {
+		t.Fatalf("not by priority, then first come first served: %v", order(m.state.Queue))
+	}
+	if m.state.Token != m.token {
+		t.Fatalf("the last token is %d, the state says %d", m.token, m.state.Token)
+	}
+}
+
+func order(queue []lease.Claim) []string {
+	var out []string
+	for _, c := range queue {
+		out = append(out, fmt.Sprintf("%s (%s)", c.WorkflowID, c.Priority))
+	}
+	return out
+}
+
+// TestStateIsAValue: a state that was handed out does not change behind its owner's back. The keeper keeps the old one
+// while it asks the storage cluster, and signals change the new one.
+func TestStateIsAValue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{T: t, now: epoch, tokens: map[string]int64{}, refused: map[string]bool{}}
+		for range rapid.IntRange(1, 6).Draw(t, "requests") {
+			m.request(t)
+		}
+		m.grant(t)
+		before := m.state
+		copied := lease.State{Token: before.Token, Holders: slices.Clone(before.Holders), Queue: slices.Clone(before.Queue)}
+		for _, step := range rapid.SliceOfN(rapid.SampledFrom([]func(*rapid.T){m.request, m.release, m.finish, m.grant}), 1, 5).Draw(t, "steps") {
+			step(t)
+		}
+		if fmt.Sprint(before) != fmt.Sprint(copied) {
+			t.Fatalf("was %v, is %v", copied, before)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package lease_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// TestStories plays testdata/stories.txt.
+func TestStories(t *testing.T) {
+	text, err := os.ReadFile("testdata/stories.txt")
+	require.NoError(t, err)
+	for _, text := range strings.Split(string(text), "\nstory ")[1:] {
+		name, rest, _ := strings.Cut(text, "\n")
+		t.Run(name, func(t *testing.T) { newTeller().play(t, rest) })
+	}
+}
+
+type teller struct {
+	state   lease.State
+	refused map[string]string // domain → reason
+	now     time.Time
+	got     []string // the state after the last grant, as far as it was not compared yet
+}
+
+func newTeller() *teller { return &teller{refused: map[string]string{}, now: epoch} }
+
+func (s *teller) play(t *testing.T, text string) {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	for i, line := range lines {
+		if want, ok := strings.CutPrefix(line, "> "); ok {
+			require.NotEmpty(t, s.got, "%s is expected, but there is nothing more", want)
+			require.Equal(t, want, s.got[0])
+			s.got = s.got[1:]
+			if next := i + 1; next == len(lines) || lines[next][0] != '>' {
+				require.Empty(t, s.got, "more than the story tells")
+			}
+			continue
+		}
+		s.do(t, strings.Fields(line))
+	}
+}
+
+func (s *teller) do(t *testing.T, words []string) {
+	s.now = s.now.Add(time.Second)
+	switch words[0] {
+	case "request":
+		p, ok := lease.ParsePriority(words[3])
+		require.True(t, ok, "priority %q", words[3])
+		s.state = s.state.Request(lease.Claim{
+			WorkflowID: words[1], RunID: "run", Domain: zone(words[2]), Priority: p, Observing: len(words) > 4,
+			Reason: "maintenance", NooutHost: "host", Requested: s.now,
+		})
+	case "release":
+		s.state = s.state.Release(words[1], "run")
+	case "finish":
+		s.state = s.state.Finish(words[1], "run", len(words) > 2)
+	case "refuse":
+		s.refused[words[1]] = strings.Join(words[2:], " ")
+	case "allow":
+		delete(s.refused, words[1])
+	case "grant":
+		s.state, _ = s.state.Grant(func(c lease.Claim) storage.Answer {
+			reason, no := s.refused[c.Domain.Name]
+			return storage.Answer{OK: !no, Reason: reason}
+		}, s.now)
+		s.got = describe(s.state)
+	default:
+		require.Fail(t, "unknown command "+words[0])
+	}
+}
+
+func describe(s lease.State) []string {
+	var out []string
+	for _, c := range s.Holders {
+		line := fmt.Sprintf("holds %s %s %d", c.WorkflowID, c.Domain.Name, c.Token)
+		if c.Finishing {
+			line += " finishing"
+		}
+		if c.NooutHost == "" {
+			line += " without noout"
+		}
+		out = append(out, line)
+	}
+	for _, c := range s.Queue {
+		out = append(out, fmt.Sprintf("waits %s %s: %s", c.WorkflowID, c.Domain.Name, c.WaitsFor))
+	}
+	return out
+}
+
+func zone(name string) storage.FailureDomain {
+	return storage.FailureDomain{Type: "zone", Name: name}
+}
+
+func TestPriorityNames(t *testing.T) {
+	for p := lease.PriorityMigration; p <= lease.PriorityFailure; p += 10 {
+		back, ok := lease.ParsePriority(p.String())
+		require.True(t, ok)
+		require.Equal(t, p, back)
+	}
+	_, ok := lease.ParsePriority("urgent")
+	require.False(t, ok)
+	require.Equal(t, "priority 7", lease.Priority(7).String())
+}
