@@ -1,5 +1,5 @@
-// Package api tests lockkeeper's CRDs where they take effect: in a real API server, with its defaulting, its pruning and
-// its CEL. The control plane is the lab's, run by controller-runtime's envtest.
+// Package api tests what lockkeeper gives to the API server, in a real one: the CRDs with their defaulting, pruning and
+// CEL, the rights of its accounts, the examples. The control plane is the lab's, run by controller-runtime's envtest.
 package api
 
 import (
@@ -9,11 +9,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
 var root = flag.String("root", "../..", "the repository, with lab/bin/lab built")
@@ -48,10 +47,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)
 		return 1
 	}
-	scheme := runtime.NewScheme()
-	if err = v1alpha1.AddToScheme(scheme); err == nil {
-		server, err = client.New(cfg, client.Options{Scheme: scheme})
-	}
+	server, err = client.New(cfg, client.Options{Scheme: kube.Scheme})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

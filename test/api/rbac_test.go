@@ -1,0 +1,106 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestRightsAreWhatIsNeeded asks the API server's own RBAC. The scenarios in the lab run with these accounts, so that what
+// is missing shows there; here is what must not be allowed.
+func TestRightsAreWhatIsNeeded(t *testing.T) {
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"))
+
+	const may, mayNot = true, false
+	for _, c := range []struct {
+		who, verb, what, where string // what: resource[/subresource][.group][=name]
+		allowed                bool
+	}{
+		{"worker", "patch", "nodes", "", may},
+		{"worker", "delete", "nodes", "", mayNot},
+		{"worker", "update", "nodes/status", "", mayNot},
+		{"worker", "create", "pods/eviction", "shop", may},
+		{"worker", "delete", "pods", "shop", mayNot},
+		{"worker", "create", "pods", "rook-ceph", mayNot},
+		{"worker", "create", "pods/exec", "rook-ceph", mayNot},
+		{"worker", "update", "poddisruptionbudgets.policy", "rook-ceph", may},
+		{"worker", "update", "poddisruptionbudgets.policy", "shop", mayNot},
+		{"worker", "update", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", may},
+		{"worker", "create", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
+		{"worker", "get", "secrets=lockkeeper-ceph-user", "rook-ceph", may},
+		{"worker", "get", "secrets=rook-ceph-mon", "rook-ceph", mayNot},
+		{"worker", "list", "secrets", "rook-ceph", mayNot},
+		{"worker", "get", "secrets=lockkeeper-ceph-user", "shop", mayNot},
+		{"worker", "update", "deployments.apps", "rook-ceph", mayNot},
+		{"worker", "create", "events", "default", may},
+
+		{"watcher", "watch", "nodes", "", may},
+		{"watcher", "patch", "nodes", "", mayNot},
+		{"watcher", "create", "pods/eviction", "rook-ceph", mayNot},
+		{"watcher", "get", "secrets=lockkeeper-ceph-user", "rook-ceph", mayNot},
+		{"watcher", "update", "poddisruptionbudgets.policy", "rook-ceph", mayNot},
+		{"watcher", "update", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", mayNot},
+		{"watcher", "update", "leases.coordination.k8s.io=lockkeeper-watcher", "lockkeeper-system", may},
+		{"watcher", "update", "leases.coordination.k8s.io=somebody-else", "lockkeeper-system", mayNot},
+		{"watcher", "update", "leases.coordination.k8s.io=kube-scheduler", "kube-system", mayNot},
+	} {
+		what, name, _ := strings.Cut(c.what, "=")
+		what, group, _ := strings.Cut(what, ".")
+		resource, subresource, _ := strings.Cut(what, "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:lockkeeper-system:lockkeeper-" + c.who, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: c.verb, Group: group, Resource: resource, Subresource: subresource, Namespace: c.where, Name: name,
+			},
+		}}
+		require.NoError(t, server.Create(t.Context(), review))
+		assert.Equal(t, c.allowed, review.Status.Allowed, "%s: %s %s in %q", c.who, c.verb, c.what, c.where)
+	}
+}
+
+// apply creates every object of a file.
+func apply(t *testing.T, file string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := documents.Decode(u)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+		if len(u.Object) > 0 {
+			create(t, u)
+		}
+	}
+}
+
+func create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := server.Create(t.Context(), o); !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err, "%s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())
+	}
+}
+
+// The example in the repository is one that the API server takes.
+func TestExampleIsValid(t *testing.T) {
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
+	apply(t, filepath.Join(*root, "deploy", "examples", "maintenancepolicy.yaml"))
+}
