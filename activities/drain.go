@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -142,7 +143,12 @@ func (d *Drain) RequestLease(ctx context.Context, in LeaseInput) (struct{}, erro
 	if in.Claim.WorkflowID == "" {
 		in.Claim.WorkflowID, in.Claim.RunID = info.ID, info.RunID
 	}
-	if err := d.Keepers.RequestLease(ctx, in.Cluster, in.Claim); err != nil {
+	err := d.Keepers.RequestLease(ctx, in.Cluster, in.Claim)
+	var rejected *temporal.ApplicationError
+	if errors.As(err, &rejected) && rejected.NonRetryable() {
+		return struct{}{}, Invalid("claim", in.Claim.WorkflowID, rejected.Message())
+	}
+	if err != nil {
 		return struct{}{}, Unavailable("ask the keeper of "+in.Cluster.String()+" for the lease", err)
 	}
 	return struct{}{}, nil

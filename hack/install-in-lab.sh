@@ -13,7 +13,9 @@ kubectl apply -f "$top/deploy/rbac.yaml" >/dev/null
 kubectl wait --for=condition=Established crd/maintenancepolicies.lockkeeper.io --timeout=30s >/dev/null
 
 # A user for lockkeeper alone: it may look, ask, and switch noout on CRUSH nodes; nothing else.
-key=$(ceph auth get-or-create-key client.lockkeeper mon "$(cat "$top/deploy/ceph-caps.txt")")
+caps=$(cat "$top/deploy/ceph-caps.txt")
+ceph auth caps client.lockkeeper mon "$caps" >/dev/null 2>&1 || ceph auth get-or-create client.lockkeeper mon "$caps" >/dev/null
+key=$(ceph auth get-key client.lockkeeper)
 kubectl -n "$ns" create secret generic lockkeeper-ceph-user --dry-run=client -o yaml \
   --from-literal=ceph-username=client.lockkeeper --from-literal=ceph-secret="$key" | kubectl apply -f - >/dev/null
 kubectl apply -f - >/dev/null <<YAML

@@ -53,6 +53,7 @@ func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterK
 	if err != nil {
 		return err
 	}
+	// A claim that the keeper rejects comes back as an error that is not to be retried.
 	var answer workflows.LeaseAnswer
 	return h.Get(ctx, &answer)
 }

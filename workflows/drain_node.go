@@ -59,24 +59,30 @@ func DrainNode(ctx workflow.Context, in DrainNodeInput) (DrainNodeResult, error)
 	runCtx, cancel := workflow.WithCancel(ctx)
 	d.job.listen(ctx, cancel)
 	err = d.run(runCtx)
-	if d.job.Aborted {
+	switch {
+	case d.job.Aborted:
 		d.result.Outcome, err = OutcomeAborted, nil
+	case d.result.Waited > 0 && isType(err, activities.InvalidInput):
+		// It was looked after when the drain began, and is no longer: nothing is left to guard.
+		d.result.Outcome, err = OutcomeRevoked, nil
 	}
 	d.result.Took = workflow.Now(ctx).Sub(d.job.Started)
 	return d.result, err
 }
 
 type drain struct {
-	in       DrainNodeInput
-	job      *job
-	target   activities.Target
-	claim    lease.Claim
-	token    int64
-	back     workflow.Future // the node's return, once somebody waits for it
-	cordoned bool            // by us
-	released bool
-	result   DrainNodeResult
-	notices  workflow.ReceiveChannel
+	in     DrainNodeInput
+	job    *job
+	target activities.Target
+	claim  lease.Claim
+	// observing: the node's pods are gone, whoever evicted them, so the disruption goes on with or without the lease.
+	observing bool
+	token     int64
+	back      workflow.Future // the node's return, once somebody waits for it
+	cordoned  bool            // by us
+	released  bool
+	result    DrainNodeResult
+	notices   workflow.ReceiveChannel
 }
 
 var draining *activities.Drain
@@ -126,6 +132,7 @@ func (d *drain) run(ctx workflow.Context) error {
 	if err := d.resolve(ctx); err != nil {
 		return err
 	}
+	d.observing = d.in.Observe
 	// Registered before anything is changed: a step that timed out may have happened all the same.
 	defer d.cleanUp(ctx)
 	if d.in.Observe && !d.target.Gone {
@@ -149,8 +156,8 @@ func (d *drain) run(ctx workflow.Context) error {
 		if !isType(err, activities.LeaseLost) {
 			return err
 		}
-		// Somebody took the lease away between two evictions: queue again, and go on where we were.
-		if err := d.acquireLease(ctx); err != nil {
+		// The lease was taken away between two evictions: find out where we are now, queue again, and go on where we were.
+		if err := d.reacquire(ctx); err != nil {
 			return err
 		}
 	}
@@ -184,7 +191,7 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 	info := workflow.GetInfo(ctx)
 	d.claim = lease.Claim{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Domain: d.target.Domain, Node: d.target.Node,
-		Reason: reason, Priority: lease.PriorityDrain, Observing: d.in.Observe, NooutHost: d.target.Host,
+		Reason: reason, Priority: lease.PriorityDrain, Observing: d.observing, NooutHost: d.target.Host,
 	}
 	if d.target.Gone {
 		d.claim.NooutHost = "" // nobody comes back to what noout would preserve
@@ -213,12 +220,25 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 				d.result.Waited += workflow.Now(ctx).Sub(began)
 				return nil
 			case LeaseRevoked:
-				return activities.Lost("%s", n.WaitsFor)
+				return d.reacquire(ctx)
 			case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
 				d.job.waitFor(ctx, wait+": "+n.WaitsFor)
 			}
 		}
 	}
+}
+
+// reacquire begins anew after the lease was revoked: the node may belong to another failure domain now, or to none that
+// is looked after, which is then the reason why the drain ends.
+func (d *drain) reacquire(ctx workflow.Context) error {
+	before := d.target
+	if err := d.resolve(ctx); err != nil {
+		return err
+	}
+	// Whose the cordon is, and which node it was, was settled when the drain began.
+	d.target.Cordoned, d.target.UID, d.target.BootID = before.Cordoned, before.UID, before.BootID
+	d.token = 0
+	return d.acquireLease(ctx)
 }
 
 // backEarly: the node that somebody else drains was back before we were granted the lease.
@@ -304,6 +324,7 @@ func (d *drain) watchNode(ctx workflow.Context) {
 // awaitReturn waits until the node is back in service, gone, or a person says that the work on it is done.
 func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, err error) {
 	d.job.enter(ctx, phaseReturn)
+	d.observing = true
 	if d.target.Gone {
 		return activities.NodeReturn{Gone: true}, nil
 	}
@@ -321,9 +342,20 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 		s.AddReceive(d.job.done, func(c workflow.ReceiveChannel, _ bool) { returned = c.Receive(ctx, nil) })
 		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) {
 			var n LeaseNotice
-			if c.Receive(ctx, &n) && n.State == LeaseParked && n.RunID == workflow.GetInfo(ctx).FirstRunID {
+			if !c.Receive(ctx, &n) || n.RunID != workflow.GetInfo(ctx).FirstRunID {
+				return
+			}
+			switch n.State {
+			case LeaseParked:
 				d.released = true
 				d.job.waitFor(ctx, waits+"; noout has expired and the data is whole without it, so nobody is held back")
+			case LeaseRevoked:
+				if err = d.reacquire(ctx); err != nil {
+					returned = true
+				}
+				d.job.enter(ctx, phaseReturn)
+				d.job.waitFor(ctx, waits)
+			case LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased:
 			}
 		})
 		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { returned = true })
@@ -338,6 +370,9 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 // heal uncordons what we cordoned, and waits until the keeper has seen the storage whole and taken the lease back.
 func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 	d.job.enter(ctx, phaseHeal)
+	if err := d.job.gate(ctx); err != nil {
+		return err
+	}
 	if !back.Gone {
 		if err := d.uncordon(ctx); err != nil {
 			return err

@@ -30,6 +30,11 @@ type KeeperState struct {
 	Decision     budget.Decision                `json:"decision"`
 	Since        time.Time                      `json:"since"` // of Decision
 	Conflict     string                         `json:"conflict,omitempty"`
+	// Applied is the decision that the budget says now; nil when that is not known.
+	Applied *budget.Decision `json:"applied,omitempty"`
+	// Reported is the last report that was written, Released who has to be told of a release.
+	Reported activities.Report `json:"reported"`
+	Released []lease.Claim     `json:"released,omitempty"`
 }
 
 // KeeperStatus answers the query "status".
@@ -81,10 +86,8 @@ type keeper struct {
 
 	observed  activities.Observation
 	clean     bool
-	reported  activities.Report      // the last one that was written
 	notified  map[string]LeaseNotice // the last notice to each claim, by workflow and run
 	toldAt    map[string]time.Time   // when
-	released  []lease.Claim          // to be told
 	wake      workflow.Channel       // something that is not a signal asks for a look
 	jobs      map[string]workflow.CancelFunc
 	watch     workflow.Future
@@ -96,6 +99,9 @@ type keeper struct {
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	quorum     activities.Quorum
+	// again: the pass was a step on the way to another, which must follow at once.
+	again   bool
+	revoked []lease.Claim // to be told
 }
 
 // Activities by reference: the zero value is never called, only named.
@@ -107,8 +113,11 @@ func (k *keeper) recall(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
+	// The update that started this keeper may have queued a claim already.
+	for _, c := range k.state.Memory.Lease.Queue {
+		memory.Lease = memory.Lease.Request(c)
+	}
 	k.state.Memory = memory
-	k.daemonsDue = true
 	_, err = call(persistent(ctx, "guard the policy"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: true})
 	return err
 }
@@ -131,6 +140,9 @@ func (k *keeper) run(ctx workflow.Context) error {
 			k.failures = 0
 		}
 		k.startWatch(ctx)
+		if k.again {
+			continue
+		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
 			k.drainHints(ctx)
 			return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state})
@@ -149,7 +161,9 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	if !k.observed.Found || k.observed.Deleting {
 		return true, nil
 	}
+	k.again = false
 	in := k.input(ctx)
+	k.revokeForeign(&in)
 	k.settleLease(&in)
 	k.decide(ctx, in)
 	return false, k.apply(ctx)
@@ -186,13 +200,27 @@ func (k *keeper) input(ctx workflow.Context) budget.Input {
 	return in
 }
 
+// revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one. Their
+// jobs find out anew where they are, and ask again.
+func (k *keeper) revokeForeign(in *budget.Input) {
+	if in.View.Unavailable != "" || len(in.View.Problems) > 0 {
+		return
+	}
+	for _, c := range slices.Concat(in.Lease.Holders, in.Lease.Queue) {
+		if c.Domain.Type != in.View.FailureDomainType {
+			in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
+			k.revoked = append(k.revoked, c)
+		}
+	}
+}
+
 // settleLease takes the lease back from jobs that are done and healed, and grants it to who may have it now.
 func (k *keeper) settleLease(in *budget.Input) {
 	l := in.Lease
 	for _, c := range l.Holders {
 		if (c.Finishing && budget.Healed(*in, c).OK) || budget.Parked(*in, c) {
 			l = l.Release(c.WorkflowID, c.RunID)
-			k.released = append(k.released, c)
+			k.state.Released = append(k.state.Released, c)
 		}
 	}
 	in.Lease = l
@@ -224,7 +252,7 @@ func (k *keeper) apply(ctx workflow.Context) error {
 		plan = budget.PlanNoout(workflow.Now(ctx), k.observed.Settings.MaintenanceTimeout, k.state.Memory.Lease.Holders, k.state.Memory.Noout, view.Noout)
 	}
 	k.state.Memory.Noout = plan.Records
-	if !sameMemory(k.state.Memory, k.reported.Memory) {
+	if !sameMemory(k.state.Memory, k.state.Reported.Memory) {
 		if err := k.report(ctx); err != nil {
 			return err
 		}
@@ -256,6 +284,9 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	if len(failures) > 0 {
 		return failures[0]
 	}
+	if k.again {
+		return nil // nothing is granted before the budget says so
+	}
 	k.followJobs(ctx)
 	k.notify(ctx)
 	return nil
@@ -266,12 +297,18 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 		_, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster)
 		return err
 	}
-	summary := fmt.Sprintf("%s: %s", k.state.Decision.Mode, k.state.Decision.Message)
-	r, err := call(quick(ctx, clip(summary)), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Spec: k.state.Decision.Budget})
-	if err == nil {
-		k.state.Conflict = r.Conflict
+	next := k.state.Decision
+	if budget.MustCloseFirst(k.state.Applied, next) {
+		next, k.again = budget.CloseBefore(next), true
 	}
-	return err
+	// What was applied is not known while it is being changed, nor when the answer was lost.
+	k.state.Applied = nil
+	r, err := call(quick(ctx, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Spec: next.Budget})
+	if err != nil {
+		return err
+	}
+	k.state.Conflict, k.state.Applied = r.Conflict, &next
+	return nil
 }
 
 func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
@@ -308,9 +345,19 @@ func (k *keeper) retire(ctx workflow.Context) error {
 	if _, err := call(persistent(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
 		return err
 	}
-	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
-		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
+	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
+		return err
 	}
-	_, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false})
-	return err
+	// Last, and for as long as somebody asks: a claim may come in until the very end.
+	for {
+		l := k.state.Memory.Lease
+		claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
+		if len(claims) == 0 && workflow.AllHandlersFinished(ctx) {
+			return nil
+		}
+		k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
+		for _, c := range claims {
+			k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
+		}
+	}
 }

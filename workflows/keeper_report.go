@@ -20,8 +20,8 @@ func (k *keeper) report(ctx workflow.Context) error {
 		MayDrain: MayDrain(k.state.Decision), Unmanaged: !k.observed.Settings.ManagePodBudgets,
 	}
 	// When a View was taken says nothing about what it saw.
-	r.View.At = k.reported.View.At
-	if reflect.DeepEqual(r, k.reported) {
+	r.View.At = k.state.Reported.View.At
+	if reflect.DeepEqual(r, k.state.Reported) {
 		return nil
 	}
 	written := r
@@ -29,7 +29,7 @@ func (k *keeper) report(ctx workflow.Context) error {
 	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus, activities.ReportInput{Cluster: k.cluster, Report: r}); err != nil {
 		return err
 	}
-	k.reported = written
+	k.state.Reported = written
 	workflow.SetCurrentDetails(ctx, k.details())
 	return nil
 }
@@ -38,7 +38,7 @@ func (k *keeper) report(ctx workflow.Context) error {
 func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.Event {
 	var out []activities.Event
 	now := workflow.Now(ctx)
-	d, before := r.Decision, k.reported.Decision
+	d, before := r.Decision, k.state.Reported.Decision
 	if d.Mode != before.Mode || d.Open != before.Open || d.Reason != before.Reason {
 		e := activities.Event{Reason: eventReason(d), Message: d.Message, Warning: d.Mode == budget.ModeClosed, At: now}
 		if d.Mode == budget.ModeOpen {
@@ -50,16 +50,16 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 			out = append(out, e)
 		}
 	}
-	if r.Conflict != "" && r.Conflict != k.reported.Conflict {
+	if r.Conflict != "" && r.Conflict != k.state.Reported.Conflict {
 		out = append(out, activities.Event{Reason: "BudgetConflict", Message: r.Conflict, Warning: true, At: now})
 	}
 	for _, c := range r.Memory.Lease.Queue {
-		if old, _, ok := k.reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" && (!ok || old.WaitsFor == "") {
+		if old, _, ok := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" && (!ok || old.WaitsFor == "") {
 			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseWaiting", Message: c.WorkflowID + " waits: " + c.WaitsFor, At: now})
 		}
 	}
 	for _, c := range r.Memory.Lease.Holders {
-		if _, held, _ := k.reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
+		if _, held, _ := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
 			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseGranted", Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now})
 		}
 	}

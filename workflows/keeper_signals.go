@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -139,10 +140,10 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {
 	k.watch = nil
 }
 
-// followJobs watches every holder, so that one that ends in whatever way loses the lease.
+// followJobs watches everybody who holds or wants the lease, so that a job that ends in whatever way loses its claim.
 func (k *keeper) followJobs(ctx workflow.Context) {
 	holds := map[string]bool{}
-	for _, c := range k.state.Memory.Lease.Holders {
+	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
 		id := claimID(c)
 		holds[id] = true
 		if k.jobs[id] != nil {
@@ -151,7 +152,7 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 		jobCtx, cancel := workflow.WithCancel(ctx)
 		k.jobs[id] = cancel
 		workflow.Go(jobCtx, func(ctx workflow.Context) {
-			_, err := call(watching(ctx, "hold the lease until "+c.WorkflowID+" ends"), keeping.AwaitJobEnd, activities.JobInput{WorkflowID: c.WorkflowID, RunID: c.RunID})
+			_, err := call(watching(ctx, "the claim lasts until "+c.WorkflowID+" ends"), keeping.AwaitJobEnd, activities.JobInput{WorkflowID: c.WorkflowID, RunID: c.RunID})
 			if err != nil || ctx.Err() != nil {
 				return
 			}
@@ -184,7 +185,7 @@ func (k *keeper) notify(ctx workflow.Context) {
 	for _, c := range k.state.Memory.Lease.Queue {
 		k.tell(ctx, c, LeaseNotice{State: LeaseWaiting, WaitsFor: c.WaitsFor, Since: c.Requested})
 	}
-	for _, c := range k.released {
+	for _, c := range k.state.Released {
 		state := LeaseReleased
 		if !c.Finishing {
 			state = LeaseParked
@@ -192,7 +193,12 @@ func (k *keeper) notify(ctx workflow.Context) {
 		k.tell(ctx, c, LeaseNotice{State: state, Since: now})
 		delete(k.notified, claimID(c))
 	}
-	k.released = nil
+	for _, c := range k.revoked {
+		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, Since: now,
+			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain, k.observed.Seen.View.FailureDomainType)})
+		delete(k.notified, claimID(c))
+	}
+	k.state.Released, k.revoked = nil, nil
 }
 
 // tell sends a notice if it says anything new. A job that cannot be told has ended: its claim goes.

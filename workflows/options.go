@@ -25,6 +25,8 @@ func persistent(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 10 * time.Second,
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second},
+		// A change that is under way when the job is aborted has to be over before the clean-up undoes it.
+		WaitForCancellation: true,
 		Summary:             summary,
 	})
 }

@@ -8,7 +8,6 @@ package budget
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -92,7 +91,7 @@ type Spec struct {
 // Everything is a MinAvailable that no number of pods satisfies, so that nobody may go. The number of daemons would not do:
 // it is not known when the storage cluster does not answer, and a pod too many (a new daemon's, a second one while one is
 // replaced) would lend one eviction.
-const Everything = math.MaxInt32
+const Everything = 1_000_000
 
 // Decide answers how far disruption may be open. Daemons that are down while all data is whole without them do not
 // count (a disk that died weeks ago must not block anybody).
@@ -102,6 +101,9 @@ func Decide(in Input) Decision {
 	}
 	if len(in.View.Problems) > 0 {
 		return closed(in, ReasonProblem, strings.Join(in.View.Problems, "; "))
+	}
+	if len(in.View.Intolerant) > 0 { // one daemon is as much as such a pool cannot bear
+		return closed(in, ReasonIntolerant, strings.Join(in.View.Intolerant, "; "))
 	}
 	if domain, why, ok := candidate(in); ok {
 		if reason, message, failed := check(openGates, in, domain); failed {
@@ -122,7 +124,7 @@ func Decide(in Input) Decision {
 // Clean tells whether the data is known to be whole as of everything that was seen: the health judges the same map, and
 // no daemon is on its way out.
 func Clean(in Input) bool {
-	if in.View.Unavailable != "" || !in.Health.Fresh || !in.Health.Clean || in.Health.ChangeEpoch < in.View.ChangeEpoch {
+	if in.View.Unavailable != "" || !in.Health.Fresh || !in.Health.Clean || in.Health.ChangeEpoch < in.View.ChangeEpoch || in.Health.Placement != in.View.Placement {
 		return false
 	}
 	for _, d := range in.View.Domains {
@@ -266,7 +268,7 @@ func timedOut(in Input) bool {
 
 func notClean(in Input) string {
 	switch {
-	case in.Health.ChangeEpoch < in.View.ChangeEpoch:
+	case in.Health.ChangeEpoch < in.View.ChangeEpoch || in.Health.Placement != in.View.Placement:
 		return "the PGs' state is not known yet as of the last change of an OSD"
 	case in.Health.Reason != "":
 		return in.Health.Reason
@@ -302,4 +304,20 @@ func describe(down []storage.Daemon) string {
 		parts = append(parts, d.String())
 	}
 	return strings.Join(parts, ", ")
+}
+
+// MustCloseFirst tells whether the way from the budget that is applied to the next one leads through a closed one.
+// Between the look that a decision rests on and the update that carries it out, the old budget still lets somebody go:
+// the default one anywhere, an open one in its domain. So a domain is opened from a closed budget only, after one more
+// look, in which whoever went just before is seen. applied is nil when it is not known.
+func MustCloseFirst(applied *Decision, next Decision) bool {
+	if next.Mode != ModeOpen {
+		return false
+	}
+	return applied == nil || (applied.Mode != ModeClosed && (applied.Mode != ModeOpen || applied.Open != next.Open))
+}
+
+// CloseBefore is the closed step on the way to opening a domain.
+func CloseBefore(next Decision) Decision {
+	return Decision{Mode: ModeClosed, Reason: next.Reason, Message: "closed for a last look before " + next.Open.String() + " opens", Budget: Spec{MinAvailable: Everything}}
 }

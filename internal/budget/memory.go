@@ -56,7 +56,7 @@ func NextAnnounced(in Input, d Decision) map[string]Announcement {
 			delete(out, name)
 			continue
 		}
-		a.Spent = a.Spent || len(n.Down) > 0 || !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
+		a.Spent = a.Spent || (len(n.Down) > 0 && !Clean(in)) || !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
 		out[name] = a
 	}
 	if _, seen := out[d.Announcement]; d.Announcement != "" && !seen {

@@ -89,6 +89,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
 	seen := activities.Seen{View: osdview.Build(view), Quorum: quorumOf(reading)}
+	seen.View.Placement = placement(reading.Map)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, in.Domains)
 	return seen, nil
 }
@@ -96,6 +97,10 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 // read takes a reading. Missing rights are an answer, too: they say why nothing can be known.
 func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 	r, err := c.reader.Read(ctx)
+	if err == nil && r.Unavailable != "" && ctx.Err() == nil {
+		// An election in the middle of a reading is over by the next one; no quorum is not.
+		r, err = c.reader.Read(ctx)
+	}
 	if err == nil {
 		return r, nil
 	}

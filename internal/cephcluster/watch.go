@@ -68,6 +68,7 @@ func (c *cluster) look(ctx context.Context) (w activities.Watched, settled bool,
 	health := c.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence})
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {
+		w.Health.Placement = placement(reading.Map)
 		w.Quorum, w.Fingerprint = quorumOf(reading), fingerprint(reading.Map)
 	}
 	return w, health.Fresh && health.Clean, nil
@@ -120,16 +121,23 @@ func progressed(last, now activities.Watched) bool {
 	return a.PGs != b.PGs || a.PGsClean != b.PGsClean || a.Reason != b.Reason
 }
 
-// fingerprint stands for what an observation reads from the OSD map, but for the epochs that change with every breath.
-func fingerprint(m *ceph.OSDMap) string {
+// placement stands for what decides where data is.
+func placement(m *ceph.OSDMap) string {
 	h := fnv.New64a()
 	for i := range m.OSDs {
 		o := &m.OSDs[i]
-		fmt.Fprintf(h, "%d %v %v %d %d %v\n", o.ID, o.Up, o.In, o.UpFrom, o.DownAt, o.State)
+		fmt.Fprintf(h, "%d %v %v %g %d %d %v\n", o.ID, o.Up, o.In, o.Weight, o.UpFrom, o.DownAt, o.State)
 	}
 	for _, p := range m.Pools {
-		fmt.Fprintf(h, "%d %d %d %d\n", p.ID, p.Size, p.MinSize, p.Rule)
+		fmt.Fprintf(h, "%d %d %d %d %d\n", p.ID, p.Size, p.MinSize, p.Rule, p.PGNum)
 	}
-	fmt.Fprintf(h, "%v %v %d", m.Noout(), m.Flags, m.CrushVersion)
+	fmt.Fprintf(h, "%d", m.CrushVersion)
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// fingerprint stands for what an observation reads from the OSD map, but for the epochs that change with every breath.
+func fingerprint(m *ceph.OSDMap) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %v %v", placement(m), m.Noout(), m.Flags)
 	return fmt.Sprintf("%016x", h.Sum64())
 }

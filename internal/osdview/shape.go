@@ -14,7 +14,8 @@ import (
 // they are spread, and which OSDs there are. 12 hexadecimal digits.
 func shape(m *ceph.OSDMap, domainType string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "type %s\n", domainType)
+	// Any change of the CRUSH map may have moved an OSD to another failure domain.
+	fmt.Fprintf(h, "type %s crush %d\n", domainType, m.CrushVersion)
 	pools := slices.Clone(m.Pools)
 	slices.SortFunc(pools, func(a, b ceph.Pool) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range pools {

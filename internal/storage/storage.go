@@ -142,6 +142,9 @@ type View struct {
 	Podless int `json:"podless,omitempty"`
 	// ChangeEpoch is the epoch of the storage cluster's map at which a daemon last went up or down or was marked in or out.
 	ChangeEpoch int64 `json:"changeEpoch"`
+	// Placement stands for everything that decides where data is: who is up, in, with which weight, pools, topology. Health
+	// speaks of this View only when it has the same.
+	Placement string `json:"placement,omitempty"`
 	// Shape changes when pools, their rules or the set of daemons change, so that an older proof no longer speaks of this cluster.
 	Shape   string   `json:"shape"`
 	Domains []Domain `json:"domains,omitempty"` // the troubled ones and those that were asked for
@@ -182,7 +185,8 @@ type Health struct {
 	Fresh bool `json:"fresh"`
 	// Clean: all placement groups are in a healthy state. Counts only when Fresh.
 	Clean       bool   `json:"clean"`
-	ChangeEpoch int64  `json:"changeEpoch"`      // the View.ChangeEpoch that it judges
+	ChangeEpoch int64  `json:"changeEpoch"` // the View.ChangeEpoch that it judges
+	Placement   string `json:"placement,omitempty"`
 	Reason      string `json:"reason,omitempty"` // why not fresh or not clean
 	PGs         int    `json:"pgs"`
 	PGsClean    int    `json:"pgsClean"`
