@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -102,13 +101,19 @@ func (c *container) createSandbox(object *corev1.Pod) error {
 }
 
 func (c *container) command(args []string) *exec.Cmd {
+	cmd := &exec.Cmd{Args: args}
+	c.place(cmd)
+	return cmd
+}
+
+// place gives a command the container's environment and folder.
+func (c *container) place(cmd *exec.Cmd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cmd := &exec.Cmd{Args: args, Env: c.env, Dir: c.spec.WorkingDir}
-	if cmd.Dir == "" {
+	cmd.Env = c.env
+	if cmd.Dir = c.spec.WorkingDir; cmd.Dir == "" {
 		cmd.Dir = c.workDir()
 	}
-	return cmd
 }
 
 // attempt runs the container once and returns its exit code.
@@ -231,7 +236,7 @@ func (c *container) runHook(ctx context.Context, hook *corev1.LifecycleHandler) 
 	var err error
 	switch {
 	case hook.Exec != nil:
-		err = c.exec(ctx, hook.Exec.Command, nil, nil, nil)
+		err = c.run(ctx, &exec.Cmd{Args: hook.Exec.Command})
 	case hook.Sleep != nil:
 		select {
 		case <-time.After(time.Duration(hook.Sleep.Seconds) * time.Second):
@@ -245,19 +250,16 @@ func (c *container) runHook(ctx context.Context, hook *corev1.LifecycleHandler) 
 	}
 }
 
-// exec runs a command in the running container.
-func (c *container) exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	c.mu.Lock()
-	sandbox := c.sandbox
-	c.mu.Unlock()
+// run runs another command in the running container.
+func (c *container) run(ctx context.Context, cmd *exec.Cmd) error {
+	sandbox := c.currentSandbox()
 	if sandbox == nil {
 		return errors.New("the container is not running")
 	}
-	if len(args) == 0 {
+	if len(cmd.Args) == 0 {
 		return errors.New("no command")
 	}
-	cmd := c.command(args)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	c.place(cmd)
 	// Whoever inherited the output must not keep us waiting once the command itself has ended.
 	cmd.WaitDelay = 100 * time.Millisecond
 	if err := sandbox.Start(cmd); err != nil {
@@ -265,11 +267,14 @@ func (c *container) exec(ctx context.Context, args []string, stdin io.Reader, st
 	}
 	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	defer stop()
-	err := cmd.Wait()
-	if ctx.Err() != nil {
+	switch err := cmd.Wait(); {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // the command has ended well
+	default:
+		return err
 	}
-	return err
 }
 
 func (c *container) kill() {

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +104,7 @@ func (c *container) poll(ctx context.Context, p *corev1.Probe, eager bool, tell 
 			return
 		}
 		err := runtime.Probe(ctx, p, c.spec, c.pod.snapshot().ip, func(ctx context.Context, args []string) error {
-			return c.exec(ctx, args, nil, nil, nil)
+			return c.run(ctx, &exec.Cmd{Args: args})
 		})
 		now := time.Now()
 		switch {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Serve answers what the API server asks kubelets for on behalf of `kubectl logs` and `kubectl exec`, until ctx ends.
+// Serve answers what the API server asks kubelets for on behalf of `kubectl logs`, exec and port-forward, until ctx ends.
 func (k *Kubelet) Serve(ctx context.Context, config *tls.Config) error {
 	listener, err := tls.Listen("tcp", net.JoinHostPort(hostIP, strconv.Itoa(k.Port)), config)
 	if err != nil {
@@ -22,33 +22,41 @@ func (k *Kubelet) Serve(ctx context.Context, config *tls.Config) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", k.serveExec)
+	mux.HandleFunc("/portForward/{namespace}/{pod}", k.servePortForward)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: requestTimeout}
 	context.AfterFunc(ctx, func() { server.Close() })
 	go func() { _ = server.Serve(listener) }() // ends with ctx
 	return nil
 }
 
-// container finds a container by the names in a request's path.
-func (k *Kubelet) container(r *http.Request) (*container, error) {
-	namespace, podName, name := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")
+// pod finds a pod by the names in a request's path. One on a node that is cut off cannot be reached.
+func (k *Kubelet) pod(r *http.Request) (*pod, error) {
+	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
 	for _, n := range k.allNodes() {
 		for _, p := range n.allPods() {
-			object := p.snapshot().spec
-			if object.Namespace != namespace || object.Name != podName || n.silent() {
-				continue
-			}
-			for _, c := range p.containers {
-				if c.spec.Name == name {
-					return c, nil
-				}
+			if object := p.snapshot().spec; object.Namespace == namespace && object.Name == name && !n.silent() {
+				return p, nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("no node runs container %s of pod %s/%s", name, namespace, podName)
+	return nil, fmt.Errorf("no node that can be reached runs pod %s/%s", namespace, name)
+}
+
+func (k *Kubelet) container(r *http.Request, name string) (*container, error) {
+	p, err := k.pod(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range p.containers {
+		if c.spec.Name == name {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %s has no container %s", r.PathValue("pod"), name)
 }
 
 func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
-	c, err := k.container(r)
+	c, err := k.container(r, r.PathValue("container"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
