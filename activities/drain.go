@@ -204,6 +204,8 @@ const (
 // each pass it makes sure that the lease is still the one it was given and that the node is still cordoned: a person
 // who uncordons a node in the middle of its drain wants it to stop.
 func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress, error) {
+	ctx, stop := untilWorkerStops(ctx)
+	defer stop()
 	pause := evictPauseMin
 	for {
 		p, err := d.evictPass(ctx, in)
@@ -216,6 +218,9 @@ func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress,
 		activity.RecordHeartbeat(ctx, p)
 		select {
 		case <-ctx.Done():
+			if cause := context.Cause(ctx); errors.Is(cause, errWorkerStops) {
+				return p, Unavailable("evict the pods of "+in.Node, cause)
+			}
 			return p, ctx.Err()
 		case <-time.After(pause):
 		}
@@ -271,9 +276,9 @@ type NodeReturn struct {
 
 // AwaitNode returns when the node is back in service or gone for good.
 func (d *Drain) AwaitNode(ctx context.Context, in AwaitNodeInput) (NodeReturn, error) {
-	done := make(chan struct{})
-	defer close(done)
-	go beat(ctx, done)
+	ctx, stop := untilWorkerStops(ctx)
+	defer stop()
+	go beat(ctx)
 	n, err := d.Nodes.Node(ctx, in.Node)
 	for {
 		if err != nil {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -19,6 +20,8 @@ type WatchInput struct {
 // is out of order, and returns only when there is something new. A cluster at rest costs no history and no request to
 // the API server.
 func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, error) {
+	ctx, stop := untilWorkerStops(ctx)
+	defer stop()
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
 	if err != nil {
 		if in.Last.Unavailable == "" {
@@ -42,9 +45,9 @@ type JobInput struct {
 
 // AwaitJobEnd returns when the job has ended in any way: completed, failed, cancelled, terminated, timed out.
 func (k *Keeper) AwaitJobEnd(ctx context.Context, in JobInput) (string, error) {
-	done := make(chan struct{})
-	defer close(done)
-	go beat(ctx, done)
+	ctx, stop := untilWorkerStops(ctx)
+	defer stop()
+	go beat(ctx)
 	how, err := k.Jobs.AwaitEnd(ctx, in.WorkflowID, in.RunID)
 	if err != nil {
 		return "", Unavailable("wait for the end of "+in.WorkflowID, err)
@@ -52,16 +55,30 @@ func (k *Keeper) AwaitJobEnd(ctx context.Context, in JobInput) (string, error) {
 	return how, nil
 }
 
-// beat heartbeats for an activity that is blocked in a call of its own.
-func beat(ctx context.Context, done <-chan struct{}) {
+// untilWorkerStops ends a long activity when its worker is told to stop, so that it fails at once, is retried at once by
+// another worker, and a rollout of workers costs nobody a heartbeat timeout.
+func untilWorkerStops(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-activity.GetWorkerStopChannel(ctx):
+			cancel(errWorkerStops)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+var errWorkerStops = errors.New("the worker stops")
+
+// beat heartbeats, until ctx ends, for an activity that is blocked in a call of its own.
+func beat(ctx context.Context) {
 	t := time.NewTicker(2 * time.Second)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
 			activity.RecordHeartbeat(ctx)
-		case <-done:
-			return
 		case <-ctx.Done():
 			return
 		}

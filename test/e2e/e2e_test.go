@@ -34,7 +34,7 @@ func TestScenarios(t *testing.T) {
 			}
 			// One after the other: they share the cluster.
 			for _, file := range files {
-				testscript.Run(sequential{t}, testscript.Params{
+				testscript.RunT(sequential{t}, testscript.Params{
 					Files: []string{file}, Setup: w.setup, Cmds: w.commands(), RequireExplicitExec: true, RequireUniqueNames: true,
 				})
 			}

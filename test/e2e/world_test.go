@@ -56,13 +56,15 @@ func newWorld(t *testing.T, name string, shape []string) *world {
 	if out, err := exec.Command(lab, append([]string{"up", "--name", name}, shape...)...).CombinedOutput(); err != nil {
 		t.Fatalf("lab up: %v\n%s", err, out)
 	}
-	out, err := exec.Command(lab, "env", "--name", name).Output()
+	// The shell is who `lab env` is written for.
+	out, err := exec.Command("bash", "-c", `eval "$("$0" env --name "$1")" && env -0`, lab, name).Output()
 	if err != nil {
 		t.Fatalf("lab env: %v", err)
 	}
-	w.env["PATH"] = os.Getenv("PATH")
-	for _, m := range regexp.MustCompile(`(?m)^export ([A-Z_]+)="?([^"\n]*)"?$`).FindAllStringSubmatch(string(out), -1) {
-		w.env[m[1]] = strings.ReplaceAll(m[2], "$PATH", os.Getenv("PATH"))
+	for _, v := range strings.Split(string(out), "\x00") {
+		if name, value, ok := strings.Cut(v, "="); ok {
+			w.env[name] = value
+		}
 	}
 	w.env["PATH"] = filepath.Join(abs, "bin") + ":" + filepath.Dir(lab) + ":" + w.env["PATH"]
 	w.env["HOME"] = w.dir
