@@ -160,8 +160,10 @@ func missed(in Input, d storage.Domain) []storage.Daemon {
 	return d.Down()
 }
 
-// proofHolds: the cluster still is the one that the proof speaks of.
-func proofHolds(in Input) bool { return in.Proof != nil && in.Proof.Shape == in.View.Shape }
+// proofHolds: the cluster still is the one that the proof speaks of, and nothing is known that contradicts it.
+func proofHolds(in Input) bool {
+	return in.Proof != nil && in.Proof.Shape == in.View.Shape && !contradicted(in)
+}
 
 type opening struct {
 	reason, message, node string

@@ -11,20 +11,23 @@ import (
 
 // This file holds what the keeper remembers from one decision to the next, as functions of what it remembered and saw.
 
-// NextProof returns the proof of whole data that counts from now on. A clean reading renews it. A fresh reading that is
-// not clean although nothing went up or down since the proof voids it: something else is wrong with the data.
+// NextProof returns the proof of whole data that counts from now on. A clean reading renews it, one that contradicts it
+// voids it.
 func NextProof(in Input) *storage.CleanProof {
 	if Clean(in) && in.View.Unavailable == "" {
 		return &storage.CleanProof{ChangeEpoch: in.View.ChangeEpoch, Shape: in.View.Shape, At: in.Now}
 	}
-	if in.Proof == nil {
-		return nil
-	}
-	current := in.Health.ChangeEpoch >= in.View.ChangeEpoch && in.View.Unavailable == ""
-	if current && in.Health.Fresh && !in.Health.Clean && in.View.ChangeEpoch == in.Proof.ChangeEpoch {
+	if in.Proof == nil || contradicted(in) {
 		return nil
 	}
 	return in.Proof
+}
+
+// contradicted: nothing went up or down since the proof, and yet the data is known not to be clean. So something else is
+// wrong with it, and that all copies are there outside of the touched domain cannot be relied on.
+func contradicted(in Input) bool {
+	current := in.Health.ChangeEpoch >= in.View.ChangeEpoch && in.View.Unavailable == ""
+	return current && in.Health.Fresh && !in.Health.Clean && in.View.ChangeEpoch == in.Proof.ChangeEpoch
 }
 
 // NextHealingSince returns since when all daemons serve and only the PGs are not known to be clean; zero when that is

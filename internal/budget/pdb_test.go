@@ -1,0 +1,180 @@
+package budget_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// pdb is the disruption controller and the eviction API for one PodDisruptionBudget with an integer minAvailable and
+// IfHealthyBudget, with a controller that is never late.
+type pdb struct {
+	spec budget.Spec
+	pods []*pod
+}
+
+type pod struct {
+	osd    string
+	zone   string // its label
+	state  storage.PodState
+	serves bool // the OSD behind it is up
+}
+
+func (b *pdb) covers(p *pod) bool { return !slices.Contains(b.spec.Except, p.zone) }
+
+func (b *pdb) healthy() int {
+	n := 0
+	for _, p := range b.pods {
+		if b.covers(p) && p.state == storage.PodReady {
+			n++
+		}
+	}
+	return n
+}
+
+// evict asks for the eviction of a pod, and tells whether it was granted.
+func (b *pdb) evict(p *pod) bool {
+	switch {
+	case p.state == storage.PodTerminating || p.state == storage.PodNone:
+		return false
+	case !b.covers(p) || p.state == storage.PodPending:
+	case p.state == storage.PodNotReady:
+		if healthy := b.healthy(); healthy < b.spec.MinAvailable || b.spec.MinAvailable == 0 {
+			return false
+		}
+	case b.healthy()-b.spec.MinAvailable < 1:
+		return false
+	}
+	p.state = storage.PodTerminating
+	return true
+}
+
+// podsOf makes the pods that a world's OSDs have.
+func podsOf(w *world) []*pod {
+	var out []*pod
+	for i, o := range w.osds {
+		if o.Pod != storage.PodNone {
+			out = append(out, &pod{osd: o.Name, zone: zones[i/perZone], state: o.Pod, serves: o.Up && !o.Pod.Leaving()})
+		}
+	}
+	return out
+}
+
+// TestWhatABudgetLetsGo has a crowd of clients evict whatever they can under one decision, while the keeper sleeps.
+func TestWhatABudgetLetsGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		d := budget.Decide(w.input())
+		b := &pdb{spec: d.Budget, pods: podsOf(w)}
+		if d.Mode != budget.ModeDefault {
+			// Whatever appears after the decision lends nobody an eviction.
+			for range rapid.IntRange(0, 2).Draw(t, "new pods") {
+				b.pods = append(b.pods, &pod{osd: "osd.9", zone: rapid.SampledFrom(append([]string{""}, zones...)).Draw(t, "zone"), state: storage.PodReady})
+			}
+		}
+		stopped := map[string]bool{} // zones
+		count := 0
+		for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(b.pods)-1), 0, 20).Draw(t, "evictions") {
+			if p := b.pods[i]; b.evict(p) && p.serves {
+				stopped[p.zone] = true
+				count++
+			}
+		}
+		switch d.Mode {
+		case budget.ModeClosed:
+			if count > 0 {
+				t.Fatalf("closed (%s), but %d went", d.Message, count)
+			}
+		case budget.ModeOpen:
+			delete(stopped, d.Open.Name)
+			if len(stopped) > 0 {
+				t.Fatalf("%s is open (%s), but some went in %v", d.Open, d.Message, stopped)
+			}
+		case budget.ModeDefault:
+			if count > 1 {
+				t.Fatalf("at rest (%s), but %d went", d.Message, count)
+			}
+		}
+	})
+}
+
+// TestAtRestOneMayGo: at rest nobody is held back who comes alone, whatever died long ago.
+func TestAtRestOneMayGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := atRest()
+		for i := range w.osds[1:] {
+			if rapid.Bool().Draw(t, "dead") {
+				o := &w.osds[i+1]
+				o.Up = false
+				o.Pod = rapid.SampledFrom([]storage.PodState{storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodNone}).Draw(t, "pod")
+			}
+		}
+		d := budget.Decide(w.input())
+		b := &pdb{spec: d.Budget, pods: podsOf(w)}
+		if d.Mode != budget.ModeDefault || !b.evict(b.pods[0]) {
+			t.Fatalf("osd.0 may not go: %+v, %d healthy", d, b.healthy())
+		}
+	})
+}
+
+// TestOpenHoldsNobodyBack: in the open domain all may go.
+func TestOpenHoldsNobodyBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		d := budget.Decide(w.input())
+		b := &pdb{spec: d.Budget, pods: podsOf(w)}
+		for _, p := range b.pods {
+			if d.Mode == budget.ModeOpen && p.zone == d.Open.Name && p.state != storage.PodTerminating && !b.evict(p) {
+				t.Fatalf("%s is open, but %s may not go", d.Open, p.osd)
+			}
+		}
+	})
+}
+
+// TestMonBudget tries every order of evictions in every cluster of one to seven mons with some of them out of quorum.
+func TestMonBudget(t *testing.T) {
+	for mons := 1; mons <= 7; mons++ {
+		majority := mons/2 + 1
+		for out := range mons + 1 {
+			for unready := range out + 1 { // of those out of quorum; the others' pods are ready all the same
+				least, ok := budget.MonMinAvailable(mons, out-unready, false)
+				if !ok {
+					t.Fatalf("%d mons have no budget, though nobody allowed that", mons)
+				}
+				inQuorum, idle, evicted := mons-out, out-unready, 0
+				// The worst case: all who go are in quorum.
+				for inQuorum > 0 && inQuorum+idle-least >= 1 {
+					inQuorum--
+					evicted++
+				}
+				if evicted > 0 && inQuorum < majority {
+					t.Errorf("%d mons, %d out of quorum, %d of them not ready: %d evicted, %d left of the %d that it takes", mons, out, unready, evicted, inQuorum, majority)
+				}
+				if want := mons - majority; out == 0 && evicted != want {
+					t.Errorf("%d mons: %d may go, %d could", mons, evicted, want)
+				}
+				if want := max(mons-out-majority, 0); evicted != want {
+					t.Errorf("%d mons, %d out of quorum, %d of them not ready: %d may go, %d could", mons, out, unready, evicted, want)
+				}
+			}
+		}
+	}
+	for mons := 1; mons <= 3; mons++ {
+		if _, ok := budget.MonMinAvailable(mons, 0, true); ok != (mons > 2) {
+			t.Errorf("%d mons with allowMonQuorumLoss: budget %t", mons, ok)
+		}
+	}
+}
+
+func TestGroupBudget(t *testing.T) {
+	for replicas, want := range []int{-1, -1, 1, 2, 3} {
+		least, ok := budget.GroupMinAvailable(replicas)
+		if ok != (want >= 0) || ok && least != want {
+			t.Errorf("%d replicas: %d must stay (%t), want %d", replicas, least, ok, want)
+		}
+	}
+}

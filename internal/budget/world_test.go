@@ -1,0 +1,182 @@
+package budget_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+const (
+	zoneLabel = "topology-location-zone"
+	perZone   = 2
+)
+
+var zones = []string{"x", "y", "z"}
+
+func zone(name string) storage.FailureDomain {
+	return storage.FailureDomain{Type: "zone", Name: name}
+}
+
+// world is a cluster in words: six OSDs in three zones of two, an OSD on each of the nodes a to f.
+type world struct {
+	osds       []storage.Daemon
+	touched    []string
+	cordoned   []string
+	gone       []string
+	unlabelled string
+	okToStop   map[string]bool
+	in         budget.Input
+}
+
+// atRest is the world in which all is up and clean, and the proof is as new as the view.
+func atRest() *world {
+	w := &world{okToStop: map[string]bool{}}
+	for id := range perZone * len(zones) {
+		w.osds = append(w.osds, storage.Daemon{Name: fmt.Sprintf("osd.%d", id), Node: string(rune('a' + id)), Up: true, Pod: storage.PodReady})
+	}
+	w.in = budget.Input{
+		Now:    now,
+		View:   storage.View{FailureDomainType: "zone", LabelKey: zoneLabel, ChangeEpoch: 100, Shape: "same"},
+		Health: storage.Health{Fresh: true, Clean: true, ChangeEpoch: 100, PGs: 32, PGsClean: 32},
+		Proof:  &storage.CleanProof{ChangeEpoch: 100, Shape: "same", At: now},
+		Settings: storage.Settings{
+			ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute,
+		},
+		Announced: map[string]budget.Announcement{},
+	}
+	return w
+}
+
+// input joins the parts into what the keeper would have seen.
+func (w *world) input() budget.Input {
+	in := w.in
+	if in.View.Unavailable != "" {
+		in.View = storage.View{Unavailable: in.View.Unavailable}
+		return in
+	}
+	in.View.Domains, in.View.Nodes = nil, nil
+	in.View.Daemons = len(w.osds)
+	for i, name := range zones {
+		d := storage.Domain{Name: name, LabelValues: []string{name}, Daemons: perZone, Touched: slices.Contains(w.touched, name)}
+		if name == w.unlabelled {
+			d.LabelValues = nil
+		}
+		if ok, asked := w.okToStop[name]; asked {
+			d.OKToStop = &storage.Answer{OK: ok, Reason: "3 PGs would become unavailable"}
+		}
+		for _, o := range w.osds[i*perZone : (i+1)*perZone] {
+			o.Planned = slices.Contains(w.cordoned, o.Node) || slices.Contains(w.gone, o.Node)
+			if o.Up {
+				in.View.Up++
+			}
+			if o.Down() || o.Pod == storage.PodNotReady {
+				d.Troubled = append(d.Troubled, o)
+			}
+			n := storage.Node{
+				Name: o.Node, Domain: name, Host: o.Node, Daemons: []string{o.Name},
+				Cordoned: slices.Contains(w.cordoned, o.Node), Gone: slices.Contains(w.gone, o.Node),
+			}
+			if o.Down() {
+				n.Down = []string{o.Name}
+			}
+			in.View.Nodes = append(in.View.Nodes, n)
+		}
+		in.View.Domains = append(in.View.Domains, d)
+	}
+	return in
+}
+
+// say changes the world by one word of testdata/decisions.txt.
+func (w *world) say(word string) {
+	key, value, _ := strings.Cut(word, "=")
+	list := strings.Split(value, ",")
+	first, second, _ := strings.Cut(value, ":")
+	switch key {
+	case "touched":
+		w.touched = list
+		w.in.View.ChangeEpoch += 10
+		w.in.Health.ChangeEpoch += 10
+	case "health":
+		w.sayHealth(value)
+	case "proof":
+		if value == "none" {
+			w.in.Proof = nil
+		} else {
+			w.in.Proof.Shape = value
+		}
+	case "okToStop":
+		w.okToStop[first] = second == "yes"
+	case "lease":
+		w.in.Lease.Holders = []lease.Claim{{WorkflowID: "drain/a", Domain: zone(value), Reason: "drain of a", Granted: now}}
+	case "queue":
+		w.in.Lease.Queue = []lease.Claim{{WorkflowID: "drain/q", Domain: zone(value)}}
+	case "open":
+		w.in.Open = zone(value)
+	case "announced":
+		ago, spent := strings.CutSuffix(second, ":spent")
+		w.in.Announced[first] = budget.Announcement{Node: first, Opened: now.Add(-seconds(ago)), Spent: spent}
+	case "cordoned":
+		w.cordoned = list
+	case "gone":
+		w.gone = list
+	case "healing":
+		w.in.HealingSince = now.Add(-seconds(value))
+	case "timeout":
+		w.in.Settings.PGHealthCheckTimeout = seconds(value)
+	case "podless":
+		w.in.View.Podless = number(value)
+	case "unavailable":
+		w.in.View.Unavailable = "no quorum"
+	case "problem":
+		w.in.View.Problems = []string{"labels contradict the topology"}
+	case "intolerant":
+		w.in.View.Intolerant = []string{"pool scratch"}
+	case "type":
+		w.in.View.FailureDomainType = value
+	case "unlabelled":
+		w.unlabelled = value
+	default:
+		id, ok := strings.CutPrefix(key, "osd.")
+		if !ok {
+			panic("unknown word " + word)
+		}
+		up, pod, _ := strings.Cut(value, "/")
+		o := &w.osds[number(id)]
+		o.Up, o.Pod = up == "up", storage.PodState(pod)
+	}
+}
+
+func (w *world) sayHealth(value string) {
+	h := &w.in.Health
+	switch value {
+	case "clean":
+	case "unclean":
+		h.Clean, h.PGsClean = false, 20
+	case "stale":
+		h.Fresh = false
+	case "behind":
+		h.ChangeEpoch--
+	case "broken":
+		h.Clean, h.Unexplained = false, []string{"active+clean+inconsistent"}
+	default:
+		panic("unknown health " + value)
+	}
+}
+
+func seconds(s string) time.Duration { return time.Duration(number(s)) * time.Second }
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
