@@ -23,11 +23,14 @@ type Reading struct {
 type Reader struct {
 	client Client
 
-	mu    sync.Mutex // guards what follows
-	last  *OSDMap
+	mu   sync.Mutex // guards last, and is not held while Ceph is asked: who waits for it would wait for another's timeout
+	last maps
+}
+
+// maps are an OSD map and the CRUSH map of its CrushVersion.
+type maps struct {
+	osd   *OSDMap
 	crush *CrushMap
-	// crushVersion is OSDMap.CrushVersion of crush.
-	crushVersion int64
 }
 
 // NewReader makes a Reader that has not read anything.
@@ -56,7 +59,7 @@ func (r *Reader) read(ctx context.Context) (Reading, error) {
 	if len(status.QuorumNames) == 0 {
 		return Reading{Unavailable: "no quorum: the monitor that answers is in none"}, nil
 	}
-	osdMap, crush, err := r.maps(ctx, status.OSDMap.Epoch)
+	now, err := r.maps(ctx, status.OSDMap.Epoch)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -64,10 +67,10 @@ func (r *Reader) read(ctx context.Context) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	if reason := contradiction(status, quorum, osdMap); reason != "" {
+	if reason := contradiction(status, quorum, now.osd); reason != "" {
 		return Reading{Unavailable: reason}, nil
 	}
-	return Reading{Status: status, Quorum: quorum, Map: osdMap, Crush: crush}, nil
+	return Reading{Status: status, Quorum: quorum, Map: now.osd, Crush: now.crush}, nil
 }
 
 // contradiction says why the parts of a reading do not make a whole, or "" if they do.
@@ -86,29 +89,43 @@ func contradiction(status Status, quorum QuorumStatus, osdMap *OSDMap) string {
 
 // maps returns the OSD map of at least the given epoch and the CRUSH map that it goes with. Either way it asks something
 // that only a quorum answers.
-func (r *Reader) maps(ctx context.Context, epoch int64) (*OSDMap, *CrushMap, error) {
+func (r *Reader) maps(ctx context.Context, epoch int64) (maps, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last != nil && r.last.Epoch >= epoch {
+	last := r.last
+	r.mu.Unlock()
+	if last.osd != nil && last.osd.Epoch >= epoch {
 		current, err := r.client.OSDEpoch(ctx)
 		if err != nil {
-			return nil, nil, err
+			return maps{}, err
 		}
-		if current == r.last.Epoch {
-			return r.last, r.crush, nil
+		if current == last.osd.Epoch {
+			return last, nil
 		}
 	}
-	osdMap, err := r.client.OSDDump(ctx)
+	now, err := r.fetch(ctx, last)
 	if err != nil {
-		return nil, nil, err
+		return maps{}, err
 	}
-	if r.crush == nil || r.crushVersion != osdMap.CrushVersion {
-		crush, err := r.client.CrushDump(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		r.crush, r.crushVersion = crush, osdMap.CrushVersion
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// Of two that read at the same time, the one with the newer map may have been first.
+	if r.last.osd == nil || r.last.osd.Epoch < now.osd.Epoch {
+		r.last = now
 	}
-	r.last = osdMap
-	return r.last, r.crush, nil
+	return now, nil
+}
+
+// fetch reads the OSD map, and the CRUSH map if last has another one.
+func (r *Reader) fetch(ctx context.Context, last maps) (now maps, err error) {
+	if now.osd, err = r.client.OSDDump(ctx); err != nil {
+		return maps{}, err
+	}
+	if last.crush != nil && last.osd.CrushVersion == now.osd.CrushVersion {
+		now.crush = last.crush
+		return now, nil
+	}
+	if now.crush, err = r.client.CrushDump(ctx); err != nil {
+		return maps{}, err
+	}
+	return now, nil
 }

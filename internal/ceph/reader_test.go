@@ -3,9 +3,11 @@ package ceph_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
@@ -156,4 +158,21 @@ func TestReadFails(t *testing.T) {
 	cancel()
 	_, err := ceph.NewReader(ceph.Client{Commander: healthy(t)}).Read(ctx)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestReadAtOnce: the observer and the watcher of a cluster share its reader.
+func TestReadAtOnce(t *testing.T) {
+	reader := ceph.NewReader(ceph.Client{Commander: healthy(t)})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				reading, err := reader.Read(context.Background())
+				assert.NoError(t, err)
+				assert.Equal(t, int64(27), reading.Map.Epoch)
+				assert.NotNil(t, reading.Crush)
+			}
+		})
+	}
+	all.Wait()
 }

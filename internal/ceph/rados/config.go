@@ -31,9 +31,15 @@ type Key string
 
 const hidden = "(hidden)"
 
-func (Key) String() string               { return hidden }
-func (Key) GoString() string             { return hidden }
-func (Key) LogValue() slog.Value         { return slog.StringValue(hidden) }
+func (Key) String() string { return hidden }
+
+// GoString implements fmt.GoStringer, for %#v.
+func (Key) GoString() string { return hidden }
+
+// LogValue implements slog.LogValuer.
+func (Key) LogValue() slog.Value { return slog.StringValue(hidden) }
+
+// MarshalText implements encoding.TextMarshaler, for JSON and the like.
 func (Key) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // validate finds what librados would stumble over, without telling the key.
