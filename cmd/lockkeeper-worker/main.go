@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,6 +50,10 @@ func main() {
 }
 
 func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) error {
+	var ready atomic.Bool
+	if health != "" {
+		go serveHealth(health, &ready, logger)
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
@@ -77,10 +82,8 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 		return fmt.Errorf("start the worker: %w", err)
 	}
 	defer w.Stop()
+	ready.Store(true)
 	logger.Info("working", "temporal", options.HostPort, "kubernetes", cfg.Host)
-	if health != "" {
-		go serveHealth(health, logger)
-	}
 	<-ctx.Done()
 	return nil
 }
@@ -102,11 +105,17 @@ func dial(ctx context.Context, options client.Options, logger *slog.Logger) (cli
 }
 
 // serveHealth: ready once the worker has started; alive as long as the process is, whatever Temporal does.
-func serveHealth(address string, logger *slog.Logger) {
+func serveHealth(address string, ready *atomic.Bool, logger *slog.Logger) {
 	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", ok)
-	mux.HandleFunc("/readyz", ok)
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !ready.Load() {
+			http.Error(w, "waiting for Temporal", http.StatusServiceUnavailable)
+			return
+		}
+		ok(w, r)
+	})
 	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	if err := server.ListenAndServe(); err != nil {
 		logger.Error("health endpoint", "address", address, "error", err)

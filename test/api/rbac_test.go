@@ -94,13 +94,15 @@ func apply(t *testing.T, file string) {
 
 func create(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := server.Create(t.Context(), o); !apierrors.IsAlreadyExists(err) {
+	if err := server.Create(t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict)); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err, "%s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())
 	}
 }
 
-// The example in the repository is one that the API server takes.
-func TestExampleIsValid(t *testing.T) {
+// What is in deploy/ the API server takes, down to the last field.
+func TestManifestsAreValid(t *testing.T) {
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
-	apply(t, filepath.Join(*root, "deploy", "examples", "maintenancepolicy.yaml"))
+	for _, file := range []string{"rbac.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml", "examples/maintenancepolicy.yaml"} {
+		apply(t, filepath.Join(*root, "deploy", file))
+	}
 }
