@@ -81,9 +81,9 @@ func (n *node) sync(object *corev1.Pod) {
 		go n.confirmDeletion(object)
 	case object.DeletionTimestamp != nil:
 		p.update(object)
-		p.stop(deletionGrace(object))
+		p.remove(deletionGrace(object))
 	case object.Status.Phase == corev1.PodSucceeded, object.Status.Phase == corev1.PodFailed:
-		if p != nil {
+		if p != nil { // which may not know, if somebody else declared it failed
 			p.stop(0)
 		}
 	case p != nil:
@@ -111,11 +111,11 @@ const orphanGrace = time.Second
 // forget ends a pod that the API server does not know any more.
 func (n *node) forget(uid types.UID) {
 	if p := n.pod(uid); p != nil && !n.silent() {
-		p.stop(orphanGrace)
+		p.remove(orphanGrace)
 	}
 }
 
-// ended is called by a pod that was stopped, when its last process is gone.
+// ended is called by a pod that is to be removed, when its last process is gone.
 func (n *node) ended(p *pod) {
 	_ = p.report() // what cannot be said now need not be said
 	object := p.snapshot().spec
@@ -160,7 +160,7 @@ func (n *node) syncAll() {
 	bound := n.kubelet.bound(n.name)
 	for _, p := range n.allPods() {
 		if object := p.snapshot().spec; bound[object.UID] == nil {
-			p.stop(orphanGrace)
+			p.remove(orphanGrace)
 		} else {
 			p.reportAgain()
 		}

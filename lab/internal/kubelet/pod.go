@@ -25,6 +25,9 @@ type pod struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when no process is left and none will be started
 
+	removal sync.Once
+	removed chan struct{} // closed when the node forgets the pod
+
 	mu         sync.Mutex
 	state      podState
 	containers []*container // in the order of state.inits, then state.containers
@@ -39,7 +42,7 @@ type pod struct {
 // newPod continues where the reported status ends: a pod that was running before its node went down starts again.
 func newPod(n *node, spec *corev1.Pod) *pod {
 	p := &pod{
-		node: n, done: make(chan struct{}), dirty: make(chan struct{}, 1),
+		node: n, done: make(chan struct{}), removed: make(chan struct{}), dirty: make(chan struct{}, 1),
 		dir: n.path("pods", fmt.Sprintf("%s_%s_%s", spec.Namespace, spec.Name, spec.UID)),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -86,6 +89,7 @@ func initialState(c *corev1.Container, before []corev1.ContainerStatus, waiting 
 // run is the life of the pod.
 func (p *pod) run() {
 	defer close(p.done)
+	defer p.close()
 	go p.reportChanges()
 	p.changed(func() {})
 	volumes, ok := p.prepare()
@@ -214,17 +218,24 @@ func (p *pod) stop(grace time.Duration) {
 	}
 	p.mu.Unlock()
 	p.cancel()
-	if !first {
-		return
+	if first {
+		for _, c := range p.containers {
+			go c.terminate(grace)
+		}
 	}
-	for _, c := range p.containers {
-		go c.terminate(grace)
-	}
-	go func() {
-		<-p.done
-		p.close()
-		p.node.ended(p)
-	}()
+}
+
+// remove stops the pod and then forgets it, with all it left on the node. Until it is removed, a pod that has ended keeps its
+// logs.
+func (p *pod) remove(grace time.Duration) {
+	p.stop(grace)
+	p.removal.Do(func() {
+		go func() {
+			<-p.done
+			p.node.ended(p)
+			close(p.removed)
+		}()
+	})
 }
 
 // powerOff ends the pod as the death of its machine does: at once, and without a word to anybody.
@@ -235,7 +246,7 @@ func (p *pod) powerOff() {
 	p.cancel()
 	p.kill()
 	<-p.done
-	p.close()
+	p.removal.Do(func() { close(p.removed) })
 }
 
 func (p *pod) kill() {

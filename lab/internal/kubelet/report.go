@@ -17,18 +17,18 @@ const (
 	reportRetry    = 200 * time.Millisecond
 )
 
-// reportChanges keeps the API server informed until the pod is over.
+// reportChanges keeps the API server informed until the pod is removed, which may be long after it has ended.
 func (p *pod) reportChanges() {
 	for {
 		select {
 		case <-p.dirty:
-		case <-p.done:
+		case <-p.removed:
 			return
 		}
 		for p.report() != nil {
 			select {
 			case <-time.After(reportRetry):
-			case <-p.done:
+			case <-p.removed:
 				return
 			}
 		}
