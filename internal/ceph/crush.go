@@ -1,6 +1,10 @@
 package ceph
 
-import "context"
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+)
 
 // CrushMap is the answer to "osd crush dump": the tree of hosts, zones and so on, and the rules that place data on it.
 type CrushMap struct {
@@ -8,6 +12,9 @@ type CrushMap struct {
 	Types   []CrushType   `json:"types"`
 	Buckets []CrushBucket `json:"buckets"`
 	Rules   []CrushRule   `json:"rules"`
+	// Digest stands for the whole map, with the weights and tunables that are not read here. The version in the OSD map
+	// would not do: an OSD that starts raises it by reporting for the place where it already is.
+	Digest string `json:"-"`
 }
 
 // CrushDevice is a leaf of the tree: an OSD, with its number as id.
@@ -50,8 +57,14 @@ type CrushStep struct {
 // CrushDump asks the monitors for the CRUSH map. It takes a quorum to answer.
 func (c Client) CrushDump(ctx context.Context) (*CrushMap, error) {
 	m := &CrushMap{}
-	if err := c.run(ctx, crushDumpCommand(), m); err != nil {
+	output, err := c.send(ctx, crushDumpCommand())
+	if err != nil {
 		return nil, err
 	}
+	if err := decode(crushDumpCommand(), output, m); err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256(output)
+	m.Digest = hex.EncodeToString(digest[:6])
 	return m, nil
 }

@@ -8,11 +8,13 @@ import (
 
 // OSDMap is the answer to "osd dump": the OSDs, the pools and the flags, as of one epoch.
 type OSDMap struct {
-	Epoch        int64    `json:"epoch"`
-	CrushVersion int64    `json:"crush_version"`
-	Flags        []string `json:"flags_set"` // of the whole cluster
-	Pools        []Pool   `json:"pools"`
-	OSDs         []OSD    `json:"osds"`
+	Epoch        int64 `json:"epoch"`
+	CrushVersion int64 `json:"crush_version"`
+	// CrushDigest is CrushMap.Digest of the CRUSH map that belongs to it. The Reader fills it in.
+	CrushDigest string   `json:"-"`
+	Flags       []string `json:"flags_set"` // of the whole cluster
+	Pools       []Pool   `json:"pools"`
+	OSDs        []OSD    `json:"osds"`
 	// LastInChange is when an OSD was last marked in or out, in Ceph's own form: to be compared, not read.
 	LastInChange string `json:"last_in_change"`
 	// CrushNodeFlags are the flags of "osd set-group" by the name of the CRUSH node: {"node-a": ["noout"]}.

@@ -122,10 +122,12 @@ func (r *Reader) fetch(ctx context.Context, last maps) (now maps, err error) {
 	}
 	if last.crush != nil && last.osd.CrushVersion == now.osd.CrushVersion {
 		now.crush = last.crush
+		now.osd.CrushDigest = now.crush.Digest
 		return now, nil
 	}
 	if now.crush, err = r.client.CrushDump(ctx); err != nil {
 		return maps{}, err
 	}
+	now.osd.CrushDigest = now.crush.Digest
 	return now, nil
 }

@@ -131,7 +131,7 @@ func placement(m *ceph.OSDMap) string {
 	for _, p := range m.Pools {
 		fmt.Fprintf(h, "%d %d %d %d %d\n", p.ID, p.Size, p.MinSize, p.Rule, p.PGNum)
 	}
-	fmt.Fprintf(h, "%d", m.CrushVersion)
+	fmt.Fprintf(h, "%s", m.CrushDigest)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 

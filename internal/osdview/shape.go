@@ -15,7 +15,7 @@ import (
 func shape(m *ceph.OSDMap, domainType string) string {
 	h := sha256.New()
 	// Any change of the CRUSH map may have moved an OSD to another failure domain.
-	fmt.Fprintf(h, "type %s crush %d\n", domainType, m.CrushVersion)
+	fmt.Fprintf(h, "type %s crush %s\n", domainType, m.CrushDigest)
 	pools := slices.Clone(m.Pools)
 	slices.SortFunc(pools, func(a, b ceph.Pool) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range pools {

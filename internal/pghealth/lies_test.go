@@ -1,6 +1,7 @@
 package pghealth_test
 
 import (
+	"fmt"
 	"regexp"
 	"testing"
 
@@ -73,7 +74,7 @@ func (c *cluster) look() storage.Health {
 
 func (c *cluster) reading() ceph.Reading {
 	var r ceph.Reading
-	r.Map = &ceph.OSDMap{CrushVersion: c.crush, LastInChange: c.inOut, Pools: c.pools, OSDs: append([]ceph.OSD(nil), c.osds...)}
+	r.Map = &ceph.OSDMap{CrushDigest: fmt.Sprint(c.crush), LastInChange: c.inOut, Pools: c.pools, OSDs: append([]ceph.OSD(nil), c.osds...)}
 	r.Status.MgrMap.Available = c.manager.Available
 	r.Status.PGMap.States = c.states
 	for _, s := range c.states {

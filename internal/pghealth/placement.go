@@ -15,8 +15,8 @@ import (
 // balancer changes all the time, and temporary placements; their old copies serve until the new ones are whole.
 type placement struct {
 	changeEpoch  int64
-	lastInChange string // an OSD that went out and in again between two looks left this
-	crushVersion int64
+	lastInChange string        // an OSD that went out and in again between two looks left this
+	crush        string        // the CRUSH map's digest
 	up           map[int]int64 // OSDs that are up → since which epoch
 	weights      []weight      // of the OSDs that are not simply in
 	pools        []ceph.Pool
@@ -34,7 +34,7 @@ func placementOf(m *ceph.OSDMap) placement {
 	p := placement{
 		changeEpoch:  m.ChangeEpoch(),
 		lastInChange: m.LastInChange,
-		crushVersion: m.CrushVersion,
+		crush:        m.CrushDigest,
 		up:           make(map[int]int64, len(m.OSDs)),
 		pools:        slices.Clone(m.Pools),
 		pgs:          countPGs(m.Pools),
@@ -66,6 +66,6 @@ func (p placement) equal(q placement) bool {
 }
 
 func (p placement) sameButUpDown(q placement) bool {
-	return p.lastInChange == q.lastInChange && p.crushVersion == q.crushVersion &&
+	return p.lastInChange == q.lastInChange && p.crush == q.crush &&
 		slices.Equal(p.weights, q.weights) && slices.Equal(p.pools, q.pools)
 }

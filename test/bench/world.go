@@ -97,7 +97,7 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	}
 	closed, err := first(ctx, budgetWatch, "the budget is closed elsewhere", func(e watch.Event) bool {
 		b, ok := e.Object.(*policyv1.PodDisruptionBudget)
-		return ok && len(b.Spec.Selector.MatchExpressions) > 0
+		return ok && (len(b.Spec.Selector.MatchExpressions) > 0 || b.Spec.MinAvailable.IntValue() > len(pods.Items))
 	})
 	if err != nil {
 		return event{}, err
