@@ -64,23 +64,23 @@ lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/la
 build: packages bin/lockkeeper bin/lockkeeper-worker lab/bin/lab lab/bin/lab-load lab/bin/temporal ## all programs, into bin/ and lab/bin/
 
 bin/lockkeeper: $(SOURCES)
-	@CGO_ENABLED=0 hack/compile.sh bin/lockkeeper . ./cmd/lockkeeper -- $(GO) build -o $@ ./cmd/lockkeeper
+	@CGO_ENABLED=0 hack/compile.sh bin/lockkeeper "1 to 2 minutes" . ./cmd/lockkeeper -- $(GO) build -o $@ ./cmd/lockkeeper
 	@touch $@
 
 bin/lockkeeper-worker: $(SOURCES) | packages
-	@hack/compile.sh bin/lockkeeper-worker . ./cmd/lockkeeper-worker -- $(GO) build -o $@ ./cmd/lockkeeper-worker
+	@hack/compile.sh bin/lockkeeper-worker "1 to 2 minutes" . ./cmd/lockkeeper-worker -- $(GO) build -o $@ ./cmd/lockkeeper-worker
 	@touch $@
 
 lab/bin/lab: $(LAB_SOURCES)
-	@$(LAB_ENV) hack/compile.sh "lab/bin/lab (all of Kubernetes: 5 to 10 minutes the first time)" lab ./cmd/lab -- lab/build.sh
+	@$(LAB_ENV) hack/compile.sh "lab/bin/lab, with all of Kubernetes" "5 to 10 minutes" lab ./cmd/lab -- lab/build.sh
 	@touch $@
 
 lab/bin/lab-load: $(LAB_SOURCES) | packages
-	@hack/compile.sh lab/bin/lab-load lab ./cmd/lab-load -- $(GO) -C lab build -o bin/lab-load ./cmd/lab-load
+	@hack/compile.sh lab/bin/lab-load "half a minute" lab ./cmd/lab-load -- $(GO) -C lab build -o bin/lab-load ./cmd/lab-load
 	@touch $@
 
 lab/bin/temporal: lab/temporal/go.mod lab/temporal/go.sum
-	@CGO_ENABLED=0 hack/compile.sh "lab/bin/temporal (server and UI: 3 to 5 minutes the first time)" lab/temporal tool -- $(GO) -C lab/temporal build -o ../bin/temporal tool
+	@CGO_ENABLED=0 hack/compile.sh "lab/bin/temporal, server and UI" "3 to 5 minutes" lab/temporal tool -- $(GO) -C lab/temporal build -o ../bin/temporal tool
 	@touch $@
 
 .PHONY: generate
@@ -89,15 +89,15 @@ generate: bin/controller-gen ## write the CRDs and the deep copies from the type
 
 # The tools of this repository, at the versions that tools/ pins.
 bin/controller-gen: tools/go.mod tools/go.sum
-	@hack/compile.sh controller-gen tools sigs.k8s.io/controller-tools/cmd/controller-gen -- $(GO) -C tools build -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	@hack/compile.sh bin/controller-gen "1 minute" tools sigs.k8s.io/controller-tools/cmd/controller-gen -- $(GO) -C tools build -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 	@touch $@
 
 bin/workflowcheck: tools/go.mod tools/go.sum
-	@hack/compile.sh workflowcheck tools go.temporal.io/sdk/contrib/tools/workflowcheck -- $(GO) -C tools build -o ../$@ go.temporal.io/sdk/contrib/tools/workflowcheck
+	@hack/compile.sh bin/workflowcheck "half a minute" tools go.temporal.io/sdk/contrib/tools/workflowcheck -- $(GO) -C tools build -o ../$@ go.temporal.io/sdk/contrib/tools/workflowcheck
 	@touch $@
 
 bin/golangci-lint: tools/golangci-lint/go.mod tools/golangci-lint/go.sum
-	@hack/compile.sh "golangci-lint (one to three minutes the first time)" tools/golangci-lint tool -- $(GO) -C tools/golangci-lint build -o ../../bin/ tool
+	@hack/compile.sh bin/golangci-lint "1 to 3 minutes" tools/golangci-lint tool -- $(GO) -C tools/golangci-lint build -o ../../bin/ tool
 	@touch $@
 
 # A package that is missing is a reason to stop before anything long begins.

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# compile.sh WHAT MODULE PACKAGES -- COMMAND...
-# Runs a command that builds PACKAGES (words, or "tool") of the Go module in the folder MODULE, and says what it is about to do
-# and how far it is. The build flags that matter to both come in through GOFLAGS and CGO_ENABLED.
+# compile.sh WHAT COLD MODULE PACKAGES -- COMMAND...
+# Runs a command that builds WHAT out of PACKAGES (words, or "tool") of the Go module in the folder MODULE, and says what it is
+# about to do and how far it is. COLD is how long that takes when nothing is compiled yet. The build flags that matter to both come
+# in through GOFLAGS and CGO_ENABLED.
 set -euo pipefail
-what=$1 module=$2 packages=$3
-shift 4
+what=$1 cold=$2 module=$3 packages=$4
+shift 5
 
 GOFLAGS=$(go env GOFLAGS)
 export GOFLAGS
@@ -12,7 +13,7 @@ export GOFLAGS
 # shellcheck disable=SC2086 # packages is a list of words
 total=$(go -C "$module" list -deps -f '{{if .Stale}}{{.ImportPath}}{{end}}' $packages 2>/dev/null | grep -c . || true)
 if [ "$total" -gt 20 ]; then
-  echo "build $what: $total packages to compile"
+  echo "build $what: $total packages to compile ($cold when none is)"
 else
   echo "build $what"
 fi
@@ -28,7 +29,9 @@ while kill -0 "$command" 2>/dev/null; do
   sleep 0.2
   if [ $((SECONDS - said)) -ge 15 ]; then
     said=$SECONDS
-    echo "build $what: $(grep -cE '^[a-z0-9./_~-]+$' "$log" || true) of $total packages after $SECONDS s"
+    compiled=$(grep -cE '^[A-Za-z0-9./_~-]+$' "$log" || true)
+    if [ "$compiled" -lt "$total" ]; then now="$compiled of $total packages"; else now=linking; fi
+    echo "build $what: $now after $SECONDS s"
   fi
 done
 rc=0
