@@ -2,6 +2,7 @@ package starter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +36,7 @@ func (t temporalClient) SignalKeeper(ctx context.Context, cluster storage.Cluste
 	defer cancel()
 	opts := keeperOptions(cluster)
 	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts, workflows.KeeperType, workflows.KeeperInput{Cluster: cluster}); err != nil {
-		return fmt.Errorf("signal %s: %w", opts.ID, err)
+		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil
 }
@@ -52,9 +53,17 @@ func (t temporalClient) start(ctx context.Context, opts client.StartWorkflowOpti
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := t.client.ExecuteWorkflow(ctx, opts, workflowType, in); err != nil {
-		return fmt.Errorf("start %s: %w", opts.ID, err)
+		return failed(ctx, "start "+opts.ID, err)
 	}
 	return nil
+}
+
+// failed names the cause. The SDK retries until time is over, and then knows only that it is.
+func failed(ctx context.Context, what string, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return fmt.Errorf("%s: Temporal does not answer: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 func keeperOptions(cluster storage.ClusterKey) client.StartWorkflowOptions {

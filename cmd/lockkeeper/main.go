@@ -43,6 +43,9 @@ Exit codes:
   2  wrong flags or arguments
   3  drain --wait or --follow: the drain ended, but not with Done or Gone
   4  drain --wait or --follow: time is over, the drain goes on`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
@@ -54,6 +57,8 @@ Exit codes:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c, err)
 	})
+	cmd.AddCommand(drainCommand(connections), statusCommand(connections))
+	cmd.AddCommand(signalCommands(connections)...)
 	cmd.AddCommand(watchCommand(connections), versionCommand())
 	return cmd
 }
@@ -61,6 +66,17 @@ Exit codes:
 // usage turns an error about flags or arguments into one that says where to look.
 func usage(c *cobra.Command, err error) error {
 	return &cli.ExitError{Code: cli.ExitUsage, Err: errors.Join(err, fmt.Errorf("see `%s --help`", c.CommandPath()))}
+}
+
+// oneNode takes the name of a node, as the only argument.
+func oneNode(_ *cobra.Command, names []string) error {
+	switch {
+	case len(names) == 0:
+		return errors.New("NODE: is required; `kubectl get nodes` lists them")
+	case len(names) > 1:
+		return fmt.Errorf("NODE: one at a time, not %d; drains of several nodes wait for each other by themselves", len(names))
+	}
+	return nil
 }
 
 // args checks arguments with a usage error.

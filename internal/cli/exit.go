@@ -4,11 +4,11 @@ import "errors"
 
 // Exit codes of the command.
 const (
-	ExitOK       = 0
-	ExitFailed   = 1 // what was asked for was not done; the message says why
-	ExitUsage    = 2 // wrong flags or arguments
-	ExitNotDone  = 3 // drain --wait, --follow: the drain ended otherwise than Done or Gone
-	ExitTimedOut = 4 // drain --wait, --follow: the drain still runs
+	ExitOK        = 0
+	ExitFailed    = 1 // what was asked for was not done; the message says why
+	ExitUsage     = 2 // wrong flags or arguments
+	ExitNotDone   = 3 // drain --wait, --follow: the drain ended otherwise than Done or Gone
+	ExitStillRuns = 4 // drain --wait, --follow: the drain goes on without us
 )
 
 // ExitError is an error with an exit code of its own.

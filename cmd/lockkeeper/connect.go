@@ -1,0 +1,34 @@
+package main
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+)
+
+// connect makes what the subcommands for people work with. Libraries keep quiet: what they would log, the answer says.
+func connect(cmd *cobra.Command, connections *cli.Connections) (command *cli.Command, cfg *rest.Config, done func(), err error) {
+	ctrl.SetLogger(logr.Discard())
+	if cfg, err = connections.Kubernetes(); err != nil {
+		return nil, nil, nil, err
+	}
+	cluster, err := kube.New(cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	temporal, address, err := connections.Temporal(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return &cli.Command{
+		Kubernetes: cluster, Temporal: cli.NewTemporal(temporal, address),
+		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now,
+	}, cfg, temporal.Close, nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// drainFlags are the flags of drain; those that kubectl drain has, too, are called as there.
+type drainFlags struct {
+	input       workflows.DrainNodeInput
+	gracePeriod int
+	plan        bool
+	options     cli.DrainOptions
+	output      string
+}
+
+func drainCommand(connections *cli.Connections) *cobra.Command {
+	var f drainFlags
+	cmd := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Empty a storage node, and guard its storage until it is whole again",
+		Long: `Empty a storage node, and guard its storage until it is whole again.
+
+The drain waits for the lease of the node's failure domain, so that nobody else is disrupted meanwhile; sets noout on
+the node; cordons it; evicts its pods as their budgets allow; waits until it is back in service or deleted; and ends
+when its OSDs are up and all placement groups are clean. It is a Temporal workflow, drain/NODE, and goes on whatever
+becomes of this command.`,
+		Example: `  lockkeeper drain node-a --plan                        what would happen; changes nothing
+  lockkeeper drain node-a --reason 'new kernel' --follow
+  lockkeeper drain node-a --uncordon-after-reboot --wait --timeout 1h
+  lockkeeper done node-a                                the work is finished, no reboot was needed
+  lockkeeper abort node-a                               undo it`,
+		Args: args(oneNode),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			f.input.Node = names[0]
+			if err := f.complete(connections.Namespace); err != nil {
+				return usage(cmd, err)
+			}
+			return f.run(cmd, connections)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.plan, "plan", false, "print steps and gates, and change nothing")
+	flags.BoolVar(&f.options.Follow, "follow", false, "print what happens until the drain ends")
+	flags.BoolVar(&f.options.Wait, "wait", false, "wait until the drain ends")
+	flags.DurationVar(&f.options.Timeout, "timeout", 0, "of --wait and --follow; the drain goes on. 0: wait for ever")
+	flags.StringVarP(&f.output, "output", "o", "", "of --plan: json or yaml")
+	flags.StringVar(&f.input.Policy, "policy", "", "MaintenancePolicy, as namespace/name or as a name in --namespace (default: the one whose storage the node hosts)")
+	flags.StringVar(&f.input.Reason, "reason", "", "shown to everybody who has to wait for this drain")
+	flags.BoolVar(&f.input.UncordonAfterReboot, "uncordon-after-reboot", false, "uncordon the node once it has rebooted and is Ready")
+	flags.IntVar(&f.gracePeriod, "grace-period", -1, "seconds that each pod has to terminate; -1: each pod's own")
+	flags.StringVar(&f.input.Eviction.PodSelector, "pod-selector", "", "evict only pods with these labels")
+	flags.BoolVar(&f.input.Eviction.DeleteEmptyDirData, "delete-emptydir-data", false, "evict pods though they lose the data in an emptyDir")
+	flags.BoolVar(&f.input.Eviction.Force, "force", false, "evict pods though no controller will replace them")
+	return cmd
+}
+
+// complete refuses flags that make no sense together, and derives what they mean.
+func (f *drainFlags) complete(namespace string) error {
+	if f.gracePeriod < -1 {
+		return errors.New("--grace-period: must be 0 or more, or -1 for each pod's own")
+	}
+	if f.gracePeriod >= 0 {
+		f.input.Eviction.GracePeriodSeconds = &f.gracePeriod
+	}
+	switch {
+	case f.options.Timeout < 0:
+		return errors.New("--timeout: must not be negative; 0 waits for ever")
+	case f.options.Timeout > time.Duration(0) && !f.options.Wait && !f.options.Follow:
+		return errors.New("--timeout: needs --wait or --follow")
+	case f.plan && (f.options.Wait || f.options.Follow):
+		return errors.New("--plan: changes nothing, so there is nothing to --wait for or to --follow")
+	case f.output != "" && !f.plan:
+		return errors.New("--output: needs --plan")
+	}
+	if f.input.Policy != "" && !strings.Contains(f.input.Policy, "/") && namespace != "" {
+		f.input.Policy = namespace + "/" + f.input.Policy
+	}
+	return cli.CheckOutput(f.output)
+}
+
+func (f *drainFlags) run(cmd *cobra.Command, connections *cli.Connections) error {
+	command, _, done, err := connect(cmd, connections)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if !f.plan {
+		return command.Drain(cmd.Context(), f.input, f.options)
+	}
+	plan, err := command.Plan(cmd.Context(), f.input)
+	if err != nil {
+		return err
+	}
+	if f.output != "" {
+		return cli.Encode(cmd.OutOrStdout(), plan, f.output)
+	}
+	plan.Write(cmd.OutOrStdout())
+	return nil
+}

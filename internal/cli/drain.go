@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Command is what every subcommand works with.
+type Command struct {
+	Kubernetes Kubernetes
+	Temporal   Temporal
+	Out        io.Writer // answers
+	Err        io.Writer // what qualifies them
+	Now        func() time.Time
+}
+
+// DrainOptions say what to do beside starting a drain.
+type DrainOptions struct {
+	Follow bool // print what happens until the drain ends
+	Wait   bool // only wait until it ends
+	// Timeout ends following and waiting; the drain goes on. 0: never.
+	Timeout time.Duration
+}
+
+// Drain starts the drain of a node.
+func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o DrainOptions) error {
+	if err := c.check(ctx, &in); err != nil {
+		return err
+	}
+	if err := c.Temporal.StartDrain(ctx, in); errors.Is(err, ErrRuns) {
+		return c.runsAlready(ctx, in.Node)
+	} else if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "%s started\n", workflows.DrainID(in.Node))
+	if o.Follow || o.Wait {
+		return c.stay(ctx, in.Node, o)
+	}
+	if err := c.firstSteps(ctx, in.Node); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nundo it:    lockkeeper abort %[1]s\n", in.Node)
+	return nil
+}
+
+// check finds what is wrong with the input while the person is still looking. The job checks it again. What cannot be
+// checked from here is said, and left to the job.
+func (c *Command) check(ctx context.Context, in *workflows.DrainNodeInput) error {
+	if _, err := labels.Parse(in.Eviction.PodSelector); err != nil {
+		return &ExitError{ExitUsage, fmt.Errorf("--pod-selector: %q: %w", in.Eviction.PodSelector, err)}
+	}
+	if _, err := policyKey(in.Policy); err != nil {
+		return &ExitError{ExitUsage, err}
+	}
+	key, err := c.policyFor(ctx, in.Node, in.Policy)
+	var wrong *inputError
+	switch {
+	case errors.As(err, &wrong):
+		return err
+	case err != nil:
+		fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
+	default:
+		in.Policy = key.String()
+	}
+	return nil
+}
+
+// policyFor finds the policy whose storage the node hosts. An inputError says what is wrong with the names; every other
+// error means that Kubernetes did not answer.
+func (c *Command) policyFor(ctx context.Context, node, policy string) (storage.ClusterKey, error) {
+	n, err := c.Kubernetes.Node(ctx, node)
+	if err != nil {
+		return storage.ClusterKey{}, fmt.Errorf("node %s: %w", node, err)
+	}
+	if policy != "" {
+		key, err := policyKey(policy)
+		if err != nil {
+			return key, err
+		}
+		if _, err := c.Kubernetes.MaintenancePolicy(ctx, key); errors.Is(err, activities.ErrNotFound) {
+			return key, wrong("--policy", policy, "no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
+		} else if err != nil {
+			return key, fmt.Errorf("MaintenancePolicy %s: %w", key, err)
+		}
+		return key, nil
+	}
+	if !n.Found {
+		return storage.ClusterKey{}, wrong("node", node, "no such node; `kubectl get nodes` lists them, and one that is deleted can be drained with --policy")
+	}
+	key, answer, err := c.Kubernetes.PolicyOf(ctx, node)
+	if err != nil {
+		return key, fmt.Errorf("find the storage on %s: %w", node, err)
+	}
+	if !answer.OK {
+		return key, wrong("node", node, answer.Reason)
+	}
+	return key, nil
+}
+
+// inputError says which input has which value, and what is allowed.
+type inputError struct{ field, value, allowed string }
+
+func (e *inputError) Error() string { return fmt.Sprintf("%s: %q: %s", e.field, e.value, e.allowed) }
+
+func wrong(field, value, allowed string) error { return &inputError{field, value, allowed} }
+
+func policyKey(policy string) (storage.ClusterKey, error) {
+	if policy == "" {
+		return storage.ClusterKey{}, nil
+	}
+	ns, name, ok := strings.Cut(policy, "/")
+	if !ok || ns == "" || name == "" || strings.Contains(name, "/") {
+		return storage.ClusterKey{}, wrong("--policy", policy, "must be namespace/name, or a name together with --namespace")
+	}
+	return storage.ClusterKey{Namespace: ns, Name: name}, nil
+}
+
+func (c *Command) runsAlready(ctx context.Context, node string) error {
+	job, err := c.Temporal.Drain(ctx, node)
+	if err != nil {
+		return fmt.Errorf("%s runs already; more cannot be said: %w", workflows.DrainID(node), err)
+	}
+	what := job.Describe(c.Now())
+	if job.Status != nil && job.Status.Observe {
+		what += "\nit only observes: somebody drains the node from outside, and lockkeeper guards it"
+	}
+	return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", what, node)
+}
+
+// How long to look after a new job: long enough to see it fail on bad input, or nobody take it up.
+const (
+	firstLook      = 3 * time.Second
+	firstLookEvery = 100 * time.Millisecond
+)
+
+// firstSteps waits until the job has resolved its node, and reports one that failed to.
+func (c *Command) firstSteps(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	tick := time.NewTicker(firstLookEvery)
+	defer tick.Stop()
+	var last Job
+	for {
+		job, err := c.Temporal.Drain(ctx, node)
+		if err == nil {
+			last = job
+		}
+		switch {
+		case job.State != "" && job.State != Running && !job.Succeeded():
+			return fmt.Errorf("%s", job.Describe(c.Now()))
+		case job.State != "" && job.State != Running, job.Status != nil && job.Status.Step > 1:
+			fmt.Fprintf(c.Out, "%s\n", job.Describe(c.Now()))
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if w := last.WaitsFor(); w != "" {
+				fmt.Fprintf(c.Err, "warning: it has not got far yet: %s\n", w)
+			}
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// followEvery is how often a drain that somebody follows is asked. It asks Temporal only.
+const followEvery = 250 * time.Millisecond
+
+// Drains tells whether a drain of the node runs, as far as Temporal can be asked.
+func (c *Command) Drains(ctx context.Context, node string) bool {
+	job, err := c.Temporal.Drain(ctx, node)
+	return err == nil && job.State == Running
+}
+
+// Follow prints what happens to the drain of a node until it ends.
+func (c *Command) Follow(ctx context.Context, node string) error {
+	return c.stay(ctx, node, DrainOptions{Follow: true})
+}
+
+// stay remains with a drain until it ends, and reports how.
+func (c *Command) stay(ctx context.Context, node string, o DrainOptions) error {
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+	}
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	var f follower
+	var job Job
+	trouble := ""
+	for {
+		now, err := c.Temporal.Drain(ctx, node)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, ErrNoJob):
+			return fmt.Errorf("%s: %w", workflows.DrainID(node), err)
+		case err != nil && err.Error() != trouble:
+			trouble = err.Error()
+			fmt.Fprintf(c.Err, "%s  %s; trying again\n", clock(c.Now()), trouble)
+		case err == nil:
+			trouble, job = "", now
+			if o.Follow {
+				c.print(f.news(c.Now(), job, c.askKeeper(ctx, job)))
+			}
+			if job.State != Running {
+				return c.ended(job)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return &ExitError{ExitStillRuns, errors.New(goesOn(node, job))}
+		case <-tick.C:
+		}
+	}
+}
+
+func goesOn(node string, job Job) string {
+	s := fmt.Sprintf("no longer waiting; %s goes on", workflows.DrainID(node))
+	if job.Status == nil {
+		return join(s, job.Silent)
+	}
+	s += ", phase " + job.Phase()
+	if w := job.WaitsFor(); w != "" {
+		s += ", waits for " + w
+	}
+	return s
+}
+
+// askKeeper returns nil when the keeper does not answer: the job's own words must do then.
+func (c *Command) askKeeper(ctx context.Context, job Job) *workflows.KeeperStatus {
+	if job.State != Running || job.Status == nil || job.Status.Target.Cluster.Name == "" {
+		return nil
+	}
+	k, err := c.Temporal.Keeper(ctx, job.Status.Target.Cluster)
+	if err != nil {
+		return nil
+	}
+	return &k
+}
+
+func (c *Command) print(lines []string) {
+	for _, l := range lines {
+		fmt.Fprintln(c.Out, l)
+	}
+}
+
+func (c *Command) ended(job Job) error {
+	if !job.Succeeded() {
+		return &ExitError{ExitNotDone, errors.New(job.Describe(c.Now()))}
+	}
+	r := job.Result
+	fmt.Fprintf(c.Out, "%s  %s after %s: %s evicted, %s waited for the lease\n", clock(job.Ended), outcomes[r.Outcome],
+		r.Took.Round(time.Second), count(r.Evicted, "pod"), r.Waited.Round(time.Second))
+	return nil
+}
+
+var outcomes = map[string]string{
+	workflows.OutcomeDone: "Done: the node is back and its storage is whole,",
+	workflows.OutcomeGone: "Gone: the node is deleted and the data is whole without it,",
+}
+
+// follower turns looks at a drain into lines, one for each thing that is new.
+type follower struct {
+	phase, waits, eviction, storage, trouble string
+	storageAt                                time.Time
+}
+
+// storageEvery bounds how often the count of clean PGs is printed while it changes all the time.
+const storageEvery = 2 * time.Second
+
+func (f *follower) news(now time.Time, job Job, keeper *workflows.KeeperStatus) []string {
+	var out []string
+	say := func(format string, args ...any) {
+		out = append(out, clock(now)+"  "+fmt.Sprintf(format, args...))
+	}
+	if job.State != Running {
+		return nil
+	}
+	if job.Status == nil {
+		if job.Silent != f.trouble {
+			say("%s", job.Silent)
+		}
+		f.trouble = job.Silent
+		return out
+	}
+	f.trouble = ""
+	phase, waits := job.Phase(), job.Status.WaitsFor
+	switch {
+	case phase != f.phase && waits != "":
+		say("%s: waits for %s", phase, waits)
+	case phase != f.phase:
+		say("%s", phase)
+	case waits != f.waits && waits != "":
+		say("    waits for %s", waits)
+	}
+	f.phase, f.waits = phase, waits
+	if s := describeStep(job.Step); s != f.eviction {
+		if s != "" {
+			say("    %s", s)
+		}
+		f.eviction = s
+	}
+	if s := describeStorage(keeper); s != "" && s != f.storage && now.Sub(f.storageAt) >= storageEvery {
+		say("    %s", s)
+		f.storage, f.storageAt = s, now
+	}
+	return out
+}
+
+func describeStep(s *Step) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.LastFailure != "":
+		return fmt.Sprintf("trying again, attempt %d of %s: %s", s.Attempt, s.Name, s.LastFailure)
+	case len(s.Eviction.Blocked) > 0:
+		return fmt.Sprintf("%d of %s still there: %s", s.Eviction.Remaining, count(s.Eviction.Total, "pod"), some(s.Eviction.Blocked, 3))
+	default:
+		return fmt.Sprintf("%d of %s still there", s.Eviction.Remaining, count(s.Eviction.Total, "pod"))
+	}
+}
+
+func describeStorage(k *workflows.KeeperStatus) string {
+	switch {
+	case k == nil:
+		return ""
+	case k.View.Unavailable != "":
+		return "the storage cluster: " + k.View.Unavailable
+	}
+	s := fmt.Sprintf("OSDs %d/%d up, PGs %d/%d clean", k.View.Up, k.View.Daemons, k.Health.PGsClean, k.Health.PGs)
+	if !k.Clean && k.Health.PGsClean == k.Health.PGs {
+		s += " by the last report, not proven to be fresh"
+	}
+	return s
+}
+
+func clock(t time.Time) string { return t.Local().Format("15:04:05") }

@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Kubernetes is what the command asks of the API server. *kube.Cluster satisfies it.
+type Kubernetes interface {
+	Node(ctx context.Context, name string) (activities.NodeState, error)
+	// PolicyOf finds the policy whose storage the node hosts.
+	PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error)
+	MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error)
+	// MaintenancePolicies lists the policies of a namespace, or, with "", of all.
+	MaintenancePolicies(ctx context.Context, namespace string) ([]v1alpha1.MaintenancePolicy, error)
+	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error)
+	// DrainOutlook tells which pods a drain of the node would evict.
+	DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (kube.Outlook, error)
+}
+
+var _ Kubernetes = (*kube.Cluster)(nil)

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Plan is what a drain would do and wait for, as of now. Nothing is changed to find it out.
+type Plan struct {
+	At     time.Time                `json:"at"`
+	Input  workflows.DrainNodeInput `json:"input"`
+	Node   activities.NodeState     `json:"node"`
+	Policy string                   `json:"policy"`
+	// Domain is the failure domain that would be disrupted; zero when it is not known.
+	Domain     storage.FailureDomain `json:"domain,omitzero"`
+	labelValue string                // by which a budget tells its pods from others
+	Daemons    []string              `json:"daemons"` // on the node
+	Outlook    kube.Outlook          `json:"outlook"`
+
+	MaintenanceTimeout time.Duration `json:"maintenanceTimeout"` // of noout
+	// Now is what the keeper says; nil when it does not answer, and then the policy's status has to do.
+	Now      *workflows.KeeperStatus          `json:"now,omitempty"`
+	Reported v1alpha1.MaintenancePolicyStatus `json:"reported"`
+	// Running is a drain of this node that runs already.
+	Running *Job `json:"running,omitempty"`
+	// Lease is what the keeper would answer to the request for the lease, unless LeaseUnknown says why nobody knows.
+	Lease        storage.Answer `json:"lease"`
+	LeaseUnknown string         `json:"leaseUnknown,omitempty"`
+	// Unknown lists what could not be found out, and why.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// Plan finds out what a drain would do.
+func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, error) {
+	key, err := c.policyFor(ctx, in.Node, in.Policy)
+	if err != nil {
+		return Plan{}, err
+	}
+	in.Policy = key.String()
+	p := Plan{At: c.Now(), Input: in, Policy: key.String()}
+	unknown := func(what string, err error) {
+		p.Unknown = append(p.Unknown, what+": "+err.Error())
+	}
+	policy, err := c.Kubernetes.MaintenancePolicy(ctx, key)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.MaintenanceTimeout, p.Reported = kube.Settings(&policy.Spec).MaintenanceTimeout, policy.Status
+	if p.Node, err = c.Kubernetes.Node(ctx, in.Node); err != nil {
+		unknown("the node", err)
+	}
+	if p.Outlook, err = c.Kubernetes.DrainOutlook(ctx, in.Node, in.Eviction); err != nil {
+		unknown("the pods to evict", err)
+	}
+	if now, err := c.Temporal.Keeper(ctx, key); err != nil {
+		unknown("what the keeper says now", err)
+	} else {
+		p.Now = &now
+	}
+	switch job, err := c.Temporal.Drain(ctx, in.Node); {
+	case err == nil && job.State == Running:
+		p.Running = &job
+	case err != nil && !errors.Is(err, ErrNoJob):
+		unknown("whether "+workflows.DrainID(in.Node)+" runs already", err)
+	}
+	pods, err := c.Kubernetes.StoragePods(ctx, policy)
+	if err != nil {
+		unknown("the storage on the node", err)
+	}
+	p.locate(policy, pods)
+	switch {
+	case p.Now == nil:
+		p.LeaseUnknown = "the keeper does not answer"
+	case p.Domain.IsZero():
+		p.LeaseUnknown = "the failure domain is not known"
+	default:
+		p.Lease = p.askForLease(policy)
+	}
+	return p, nil
+}
+
+// locate finds the node's daemons and their failure domain as their pods tell it.
+func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []osdview.Pod) {
+	p.Domain.Type = p.Reported.Storage.FailureDomainType
+	if p.Now != nil && p.Now.View.FailureDomainType != "" {
+		p.Domain.Type = p.Now.View.FailureDomainType
+	}
+	perOSD := p.Domain.Type == failuredomain.OSDType
+	label := strings.ReplaceAll(kube.FailureDomainLabel(policy), "{type}", p.Domain.Type)
+	for _, pod := range pods {
+		if pod.Node != p.Input.Node {
+			continue
+		}
+		name := pod.Name
+		if pod.OSD != osdview.NoOSD {
+			name = fmt.Sprintf("osd.%d", pod.OSD)
+		}
+		if !slices.Contains(p.Daemons, name) {
+			p.Daemons = append(p.Daemons, name)
+		}
+		switch {
+		case p.Domain.Name != "":
+		case perOSD:
+			p.Domain.Name, p.labelValue = name, pod.Labels[kube.IDLabel(policy)]
+		default:
+			p.Domain.Name, p.labelValue = pod.Labels[label], pod.Labels[label]
+		}
+	}
+	slices.Sort(p.Daemons)
+	if p.Domain.Type == "" || p.Domain.Name == "" {
+		p.Domain = storage.FailureDomain{}
+		p.Unknown = append(p.Unknown, "the failure domain: neither the keeper nor the labels of the pods tell it")
+	}
+}
+
+// askForLease asks the keeper's own decision, on what the keeper last saw, what it would answer.
+func (p *Plan) askForLease(policy *v1alpha1.MaintenancePolicy) storage.Answer {
+	claim := lease.Claim{
+		WorkflowID: workflows.DrainID(p.Input.Node), RunID: "plan", Domain: p.Domain, Node: p.Input.Node,
+		Reason: p.Input.Reason, Priority: lease.PriorityDrain, Requested: p.At,
+	}
+	in := budget.Input{
+		Now: p.At, View: p.Now.View, Health: p.Now.Health, Settings: kube.Settings(&policy.Spec), Lease: p.Now.Lease, Open: p.Now.Decision.Open,
+	}
+	in.View.Domains = withDomain(in.View.Domains, storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
+	state, _ := p.Now.Lease.Request(claim).Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(in, c) }, p.At)
+	asked, granted, _ := state.Find(claim.WorkflowID, claim.RunID)
+	return storage.Answer{OK: granted, Reason: asked.WaitsFor}
+}
+
+// withDomain adds a failure domain in which all is well: the keeper's view names only those that have something to say.
+func withDomain(domains []storage.Domain, quiet storage.Domain) []storage.Domain {
+	if slices.ContainsFunc(domains, func(d storage.Domain) bool { return d.Name == quiet.Name }) {
+		return domains
+	}
+	return append(slices.Clone(domains), quiet)
+}

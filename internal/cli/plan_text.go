@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// mostNames is how many pods a line of a plan names.
+const mostNames = 6
+
+// Write puts a plan into words.
+func (p Plan) Write(w io.Writer) {
+	node := p.Input.Node
+	fmt.Fprintf(w, "Plan for draining %s. Nothing is changed.\n\n", node)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("Node", "%s, %s", node, describeNode(p.Node))
+	row("Policy", "%s", p.Policy)
+	row("Failure domain", "%s", orUnknown(p.Domain))
+	row("Storage", "%s", orNone(p.Daemons))
+	row("Pods to evict", "%s", orNone(p.Outlook.Evict))
+	for _, warning := range p.Outlook.Warnings {
+		row("", "note: %s", warning)
+	}
+	for _, refused := range p.Outlook.Refused {
+		row("", "in the way: %s", refused)
+	}
+	p.writeNow(row)
+	_ = tw.Flush()
+
+	fmt.Fprintln(w)
+	for i, step := range p.steps() {
+		fmt.Fprintf(w, "%d. %s\n", i+1, step)
+	}
+	fmt.Fprintf(w, "\n%s\n", p.verdict())
+	for _, u := range p.Unknown {
+		fmt.Fprintf(w, "Could not find out %s\n", u)
+	}
+}
+
+func (p Plan) writeNow(row func(name, format string, args ...any)) {
+	if p.Now == nil {
+		s := p.Reported
+		row("May drain", "%s, by the keeper's last report: %s", orDash(s.MayDrain), orDash(s.Message))
+		row("Storage now", "OSDs %s up, PGs %s clean, by the keeper's last report", orDash(s.Storage.Up), orDash(s.Storage.PGs))
+		return
+	}
+	k := p.Now
+	row("May drain", "%s: %s", workflows.MayDrain(k.Decision), k.Decision.Message)
+	row("Storage now", "%s", describeStorage(k))
+	for _, h := range k.Lease.Holders {
+		row("Lease", "%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason)
+	}
+	for _, q := range k.Lease.Queue {
+		row("Lease", "%s waits for %s since %s: %s", q.WorkflowID, q.Domain, when(q.Requested, p.At), q.WaitsFor)
+	}
+	if len(k.Lease.Holders)+len(k.Lease.Queue) == 0 {
+		row("Lease", "free")
+	}
+	for _, n := range k.Noout {
+		if !n.Withdrawn {
+			row("Noout", "on %s for %s until %s", n.Host, n.Owner, when(n.Expires, p.At))
+		}
+	}
+	if k.Conflict != "" {
+		row("Conflict", "%s", k.Conflict)
+	}
+	if k.Trouble != "" {
+		row("Trouble", "%s", k.Trouble)
+	}
+}
+
+// steps are the phases of DrainNode, with what each would wait for now.
+func (p Plan) steps() []string {
+	node, domain := p.Input.Node, orUnknown(p.Domain)
+	gate := "it would be granted at once"
+	switch {
+	case p.LeaseUnknown != "":
+		gate = "whether it would be granted now is not known"
+	case !p.Lease.OK:
+		gate = "now it would wait: " + p.Lease.Reason
+	}
+	cordon := "cordon " + node
+	if p.Node.Cordoned {
+		cordon += " (it is cordoned already, so it stays so afterwards)"
+	}
+	back := fmt.Sprintf("wait until %s is Ready and uncordoned, is deleted, or you say `lockkeeper done %s`", node, node)
+	if p.Input.UncordonAfterReboot {
+		back = fmt.Sprintf("wait until %s has rebooted and is Ready, is deleted, or you say `lockkeeper done %s`; then uncordon it", node, node)
+	}
+	evict := fmt.Sprintf("evict %s as their budgets allow", count(len(p.Outlook.Evict), "pod"))
+	if len(p.Outlook.Refused) > 0 {
+		evict += "; it would wait for what is in the way"
+	}
+	return []string{
+		"Resolving: find the storage on " + node,
+		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   then noout is set on the node for at most %s, and every other failure domain is closed", domain, gate, p.MaintenanceTimeout),
+		"Cordoning: " + cordon,
+		"Evicting: " + evict,
+		"AwaitingNode: " + back,
+		fmt.Sprintf("Healing: wait until the OSDs of %s are up and all PGs are clean; then unset noout and give the lease back", domain),
+	}
+}
+
+func (p Plan) verdict() string {
+	switch {
+	case p.Running != nil:
+		return "A drain of this node runs already, so none can be started: " + p.Running.Describe(p.At)
+	case p.LeaseUnknown != "":
+		return "Whether it would have to wait is not known: " + p.LeaseUnknown
+	case p.Lease.OK && len(p.Outlook.Refused) > 0:
+		return "It would begin at once, but could not evict all pods."
+	case p.Lease.OK:
+		return "It would begin at once."
+	default:
+		return "It would wait before it changes anything: " + p.Lease.Reason
+	}
+}
+
+func describeNode(n activities.NodeState) string {
+	if !n.Found {
+		return "not found"
+	}
+	words := []string{"Ready"}
+	if !n.Ready {
+		words[0] = "not Ready"
+	}
+	if n.Cordoned {
+		words = append(words, "cordoned")
+	}
+	if n.Tainted != "" {
+		words = append(words, "tainted "+n.Tainted)
+	}
+	return strings.Join(words, ", ")
+}
+
+func orUnknown(d storage.FailureDomain) string {
+	if d.IsZero() {
+		return "an unknown failure domain"
+	}
+	return d.String()
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return some(names, mostNames)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

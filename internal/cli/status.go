@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Status is the state of all storage clusters, or of what concerns one node. Its field names are stable: scripts rely
+// on them.
+type Status struct {
+	At       time.Time      `json:"at"`
+	Node     *NodeStatus    `json:"node,omitempty"`
+	Policies []PolicyStatus `json:"policies"`
+	Drains   []Job          `json:"drains"` // those that run; of one node also the last one that has ended
+	// TemporalProblem says why the drains are not known; the policies are as their keepers last reported them.
+	TemporalProblem string `json:"temporalProblem,omitempty"`
+}
+
+// NodeStatus is the node that was asked for.
+type NodeStatus struct {
+	Name string `json:"name"`
+	activities.NodeState
+	// Unguarded says why no policy cares for it.
+	Unguarded string `json:"unguarded,omitempty"`
+}
+
+// PolicyStatus is a MaintenancePolicy and what its keeper reported.
+type PolicyStatus struct {
+	Namespace                        string    `json:"namespace"`
+	Name                             string    `json:"name"`
+	Generation                       int64     `json:"generation"`
+	Deleting                         bool      `json:"deleting,omitempty"`
+	NextTimer                        time.Time `json:"nextTimer,omitzero"` // when the keeper decides anew though nothing happens
+	Trouble                          string    `json:"trouble,omitempty"`  // what the keeper could not do, and tries again
+	v1alpha1.MaintenancePolicyStatus `json:",inline"`
+}
+
+// Status gathers the state of the policies of a namespace ("": of all, as far as they may be read) and of all drains.
+func (c *Command) Status(ctx context.Context, namespace string) (Status, error) {
+	policies, err := c.Kubernetes.MaintenancePolicies(ctx, namespace)
+	if err != nil {
+		if apierrors.IsForbidden(err) && namespace == "" {
+			return Status{}, fmt.Errorf("list the policies of all namespaces: %w\nname one with --namespace", err)
+		}
+		return Status{}, fmt.Errorf("list the policies: %w", err)
+	}
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}}
+	for i := range policies {
+		s.Policies = append(s.Policies, policyStatus(&policies[i]))
+	}
+	drains, err := c.Temporal.Drains(ctx)
+	if err != nil {
+		s.TemporalProblem = err.Error()
+		return s, nil
+	}
+	for _, d := range drains {
+		if s.concerns(d) {
+			s.Drains = append(s.Drains, d)
+		}
+	}
+	c.askKeepers(ctx, &s)
+	return s, nil
+}
+
+// NodeStatus gathers what concerns one node: its policy and its drain.
+func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
+	n, err := c.Kubernetes.Node(ctx, node)
+	if err != nil {
+		return Status{}, fmt.Errorf("node %s: %w", node, err)
+	}
+	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Job{}}
+	job, err := c.Temporal.Drain(ctx, node)
+	switch {
+	case err == nil:
+		s.Drains = append(s.Drains, job)
+	case !errors.Is(err, ErrNoJob):
+		s.TemporalProblem = err.Error()
+	case !n.Found:
+		return s, wrong("node", node, "no such node, and no drain of it; `kubectl get nodes` lists them")
+	}
+	key, answer, err := c.Kubernetes.PolicyOf(ctx, node)
+	if err != nil {
+		return s, fmt.Errorf("find the storage on %s: %w", node, err)
+	}
+	if !answer.OK {
+		s.Node.Unguarded = answer.Reason
+		return s, nil
+	}
+	policy, err := c.Kubernetes.MaintenancePolicy(ctx, key)
+	if err != nil {
+		return s, err
+	}
+	s.Policies = append(s.Policies, policyStatus(policy))
+	if s.TemporalProblem == "" {
+		c.askKeepers(ctx, &s)
+	}
+	return s, nil
+}
+
+func policyStatus(p *v1alpha1.MaintenancePolicy) PolicyStatus {
+	return PolicyStatus{
+		Namespace: p.Namespace, Name: p.Name, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(), MaintenancePolicyStatus: p.Status,
+	}
+}
+
+// concerns tells whether a drain is about one of the policies. One that has not found its policy yet concerns all.
+func (s Status) concerns(d Job) bool {
+	if d.Status == nil || d.Status.Target.Cluster.Name == "" {
+		return true
+	}
+	return slices.ContainsFunc(s.Policies, func(p PolicyStatus) bool {
+		return p.Namespace == d.Status.Target.Cluster.Namespace && p.Name == d.Status.Target.Cluster.Name
+	})
+}
+
+// askKeepers adds what a policy's status does not say. A keeper that does not answer is a warning, no failure.
+func (c *Command) askKeepers(ctx context.Context, s *Status) {
+	for i := range s.Policies {
+		p := &s.Policies[i]
+		k, err := c.Temporal.Keeper(ctx, storage.ClusterKey{Namespace: p.Namespace, Name: p.Name})
+		if err != nil {
+			p.Trouble = err.Error()
+			continue
+		}
+		p.NextTimer, p.Trouble = k.NextTimer, k.Trouble
+	}
+}
+
+// summary answers "may I drain?".
+func (p PolicyStatus) summary() string {
+	switch {
+	case p.Deleting:
+		return "being deleted"
+	case p.MayDrain == "":
+		return "unknown"
+	default:
+		return p.MayDrain
+	}
+}
+
+// why explains the summary.
+func (p PolicyStatus) why() string {
+	if p.MayDrain == "" {
+		return "no keeper has reported yet: do `lockkeeper watch` and lockkeeper-worker run?"
+	}
+	return p.Message
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+)
+
+// Outputs are the values of --output; "" is text.
+var Outputs = []string{"", "json", "yaml"}
+
+// Encode writes an answer as JSON or YAML.
+func Encode(w io.Writer, answer any, output string) error {
+	if output == "yaml" {
+		out, err := yaml.Marshal(answer)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(out)
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(answer)
+}
+
+// CheckOutput refuses an unknown --output.
+func CheckOutput(output string) error {
+	if !slices.Contains(Outputs, output) {
+		return &ExitError{ExitUsage, wrong("--output", output, "must be json or yaml; leave it out for text")}
+	}
+	return nil
+}
+
+// Write puts the status into words: first the answer to "may I drain?", then who disrupts and who waits.
+func (s Status) Write(w io.Writer) {
+	sections := 0
+	section := func(write func(io.Writer)) {
+		var b strings.Builder
+		write(&b)
+		if b.Len() == 0 {
+			return
+		}
+		if sections++; sections > 1 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprint(w, b.String())
+	}
+	section(s.writeNode)
+	section(s.writePolicies)
+	section(s.writeProblems)
+	section(s.writeLease)
+	section(s.writeNoout)
+	section(s.writeDrains)
+	if s.TemporalProblem != "" {
+		section(func(w io.Writer) {
+			fmt.Fprintf(w, "Drains are not known: %s\nThe rest is what the keepers last reported.\n", s.TemporalProblem)
+		})
+	}
+}
+
+func (s Status) writeNode(w io.Writer) {
+	if s.Node == nil {
+		return
+	}
+	fmt.Fprintf(w, "Node %s: %s\n", s.Node.Name, describeNode(s.Node.NodeState))
+	if s.Node.Unguarded != "" {
+		fmt.Fprintf(w, "It %s.\n", s.Node.Unguarded)
+	}
+}
+
+func (s Status) writePolicies(w io.Writer) {
+	if len(s.Policies) == 0 && s.Node == nil {
+		fmt.Fprintln(w, "No MaintenancePolicy found: no storage is guarded. `kubectl explain maintenancepolicy` tells how to write one.")
+	}
+	var rows [][]string
+	for _, p := range s.Policies {
+		rows = append(rows, []string{p.Namespace, p.Name, p.summary(), p.Storage.Up, p.Storage.PGs, s.since(p.Since), p.why()})
+	}
+	table(w, []string{"NAMESPACE", "POLICY", "MAY DRAIN", "OSDS UP", "PGS CLEAN", "SINCE", "WHY"}, rows)
+}
+
+// writeProblems tells what of a policy is not as it should be. The table has said already that nobody may drain.
+func (s Status) writeProblems(w io.Writer) {
+	for _, p := range s.Policies {
+		say := func(what, why string) { fmt.Fprintf(w, "%s/%s: %s: %s\n", p.Namespace, p.Name, what, why) }
+		for _, c := range p.Conditions {
+			if c.Status == metav1.ConditionFalse && (c.Type == v1alpha1.ConditionProtected || c.Type == v1alpha1.ConditionStorageReachable) {
+				say("not "+c.Type, c.Message)
+			}
+		}
+		if len(p.Storage.Down) > 0 {
+			say("down", some(p.Storage.Down, 5))
+		}
+		if p.Trouble != "" {
+			say("the keeper", p.Trouble)
+		}
+		if p.MayDrain != "" && p.ObservedGeneration != p.Generation {
+			say("the keeper", fmt.Sprintf("has not reported on the policy's latest change yet (generation %d, reported %d)", p.Generation, p.ObservedGeneration))
+		}
+		if !p.NextTimer.IsZero() {
+			say("next timer", when(p.NextTimer, s.At))
+		}
+	}
+}
+
+func (s Status) writeLease(w io.Writer) {
+	var rows [][]string
+	for _, p := range s.Policies {
+		claim := func(c v1alpha1.LeaseClaim, state, why string) {
+			rows = append(rows, []string{c.WorkflowID, c.FailureDomain.Type + " " + c.FailureDomain.Name, state, s.since(&c.Since), why})
+		}
+		for _, c := range p.Lease.Holders {
+			state := "holds"
+			switch {
+			case c.Finishing:
+				state = "heals"
+			case c.Observing:
+				state = "observes"
+			}
+			claim(c, state, c.Reason)
+		}
+		for _, c := range p.Lease.Queue {
+			claim(c, "waits", c.WaitsFor)
+		}
+	}
+	table(w, []string{"LEASE", "FAILURE DOMAIN", "STATE", "SINCE", "REASON"}, rows)
+}
+
+func (s Status) writeNoout(w io.Writer) {
+	var rows [][]string
+	for _, p := range s.Policies {
+		for _, n := range p.Noout {
+			if !n.Withdrawn {
+				rows = append(rows, []string{n.Host, n.Owner, s.since(&n.Since), when(n.Expires.Time, s.At)})
+			}
+		}
+	}
+	table(w, []string{"NOOUT ON", "FOR", "SINCE", "EXPIRES"}, rows)
+}
+
+func (s Status) writeDrains(w io.Writer) {
+	var rows [][]string
+	for _, d := range s.Drains {
+		since, next := d.Started, ""
+		switch {
+		case d.State != Running:
+			since = d.Ended
+		case d.Status != nil:
+			since = d.Status.Since
+			if !d.Status.NextTimer.IsZero() {
+				next = strings.TrimSpace(when(d.Status.NextTimer, s.At) + " " + d.Status.NextTimerDoes)
+			}
+		}
+		waits := d.WaitsFor()
+		if d.Step != nil && d.Step.Eviction != nil {
+			waits = join(waits, describeStep(&Step{Eviction: d.Step.Eviction}))
+		}
+		rows = append(rows, []string{d.WorkflowID, d.Phase(), when(since, s.At), next, waits})
+	}
+	table(w, []string{"DRAIN", "PHASE", "SINCE", "NEXT TIMER", "WAITS FOR"}, rows)
+}
+
+func (s Status) since(t *metav1.Time) string {
+	if t == nil {
+		return ""
+	}
+	return when(t.Time, s.At)
+}
