@@ -77,7 +77,7 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 		"no storage":     {workflows.DrainNodeInput{Node: "node-c"}, "node: \"node-c\": hosts no storage of any of the 1 MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`", ExitFailed},
 		"unknown policy": {workflows.DrainNodeInput{Node: "node-a", Policy: "a/b"}, "--policy: \"a/b\": no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them", ExitFailed},
 		"odd policy":     {workflows.DrainNodeInput{Node: "node-a", Policy: "b"}, `--policy: "b": must be namespace/name, or a name together with --namespace`, ExitUsage},
-		"odd selector":   {workflows.DrainNodeInput{Node: "node-a", Eviction: activities.EvictionOptions{PodSelector: "a in ("}}, "--pod-selector: \"a in (\": unable to parse requirement: found '', expected: 'identifier'", ExitUsage},
+		"odd selector":   {workflows.DrainNodeInput{Node: "node-a", Eviction: activities.EvictionOptions{PodSelector: "a in ("}}, "--pod-selector: \"a in (\": unable to parse requirement: found '', expected: ',', ')' or identifier", ExitUsage},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
