@@ -177,6 +177,8 @@ func (c cluster) volumes(d daemon) []corev1.Volume {
 			LocalObjectReference: corev1.LocalObjectReference{Name: configMapConfig},
 			Items:                []corev1.KeyToPath{{Key: "config", Path: "ceph.conf"}},
 		}}},
+		// Debian's own folder is closed to all users but Ceph's, so that nothing could be mounted in it.
+		{Name: "ceph-state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		hostPath("ceph-daemons-sock-dir", c.path("run"), corev1.HostPathDirectoryOrCreate),
 		hostPath("ceph-daemon-data", c.path(d.kind+"-"+d.id), corev1.HostPathDirectory),
 	}
@@ -193,6 +195,7 @@ func (c cluster) volumeMounts(d daemon) []corev1.VolumeMount {
 		// Not read-only: the mount point of the keyring is made in it.
 		{Name: "rook-config-override", MountPath: podConfigDir},
 		{Name: "ceph-daemons-sock-dir", MountPath: podRunDir},
+		{Name: "ceph-state", MountPath: podStateDir},
 		{Name: "ceph-daemon-data", MountPath: podStateDir + "/" + d.kind + "/ceph-" + d.id},
 	}
 	if d.keyring != "" {
