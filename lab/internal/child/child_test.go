@@ -1,0 +1,58 @@
+package child
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestRestartsWhatEndsUntilStopped(t *testing.T) {
+	dir := t.TempDir()
+	count := filepath.Join(dir, "count")
+	p, err := Start(Spec{Name: "x", Path: "/bin/sh", Args: []string{"-c", "echo x >> " + count + "; test $(wc -l < " + count + ") -gt 1 && exec sleep 600; exit 3"}, Log: filepath.Join(dir, "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); p.State().Restarts == 0 || p.State().PID == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not restarted: %+v", p.State())
+		}
+	}
+	if s := p.State(); s.LastExit != "exit status 3" {
+		t.Errorf("got %+v", s)
+	}
+	p.Stop()
+	if b, _ := os.ReadFile(count); string(b) != "x\nx\n" {
+		t.Errorf("started %d times", len(b)/2)
+	}
+}
+
+func TestStopWhileWaitingForARestart(t *testing.T) {
+	p, err := Start(Spec{Name: "x", Path: "/bin/false", Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p.State().Restarts == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	p.Stop()
+	if took := time.Since(began); took > restartDelay/2 {
+		t.Errorf("took %s", took)
+	}
+}
+
+func TestStopKillsTheStubborn(t *testing.T) {
+	p, err := Start(Spec{Name: "x", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; while :; do sleep 0.01; done"}, Log: filepath.Join(t.TempDir(), "log"), Grace: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stop()
+}
+
+func TestMissingProgram(t *testing.T) {
+	if _, err := Start(Spec{Name: "x", Path: "/no/such/program", Log: filepath.Join(t.TempDir(), "log")}); err == nil {
+		t.Error("started")
+	}
+}

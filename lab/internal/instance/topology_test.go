@@ -1,0 +1,45 @@
+package instance
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNodesAndOSDs(t *testing.T) {
+	topo := Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 2, Mons: 3}
+	var nodes []string
+	for _, n := range topo.Nodes() {
+		nodes = append(nodes, n.Name+"="+n.Zone)
+	}
+	want := "node-a=zone-x node-b=zone-y node-c=zone-z node-d=zone-x node-e=zone-y node-f=zone-z"
+	if got := strings.Join(nodes, " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	osds := topo.OSDs()
+	if len(osds) != 12 || osds[1] != (OSD{1, "node-a", "zone-x"}) || osds[2] != (OSD{2, "node-b", "zone-y"}) {
+		t.Errorf("got %v", osds)
+	}
+	large := Topology{Zones: 5, NodesPerZone: 6, OSDsPerNode: 1, Mons: 1}.Nodes()
+	if last := large[29]; last != (Node{"node-ad", "zone-5"}) {
+		t.Errorf("30th node: %v", last)
+	}
+}
+
+func TestValidateNamesTheFlag(t *testing.T) {
+	if err := DefaultTopology().Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, test := range []struct {
+		topo Topology
+		want string
+	}{
+		{Topology{Zones: 0, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1}, "--zones 0"},
+		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 51, Mons: 1}, "--osds-per-node 51"},
+		{Topology{Zones: 1, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3}, "--mons 3: there are only 2 nodes"},
+		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, DownOut: -1}, "--down-out"},
+	} {
+		if err := test.topo.Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v, want %s", test.topo, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package kubelet
+
+import (
+	"testing"
+	"time"
+)
+
+func TestBackoff(t *testing.T) {
+	var b backoff
+	for i, want := range []time.Duration{0, 500, 1000, 2000, 4000, 8000, 10000, 10000} {
+		if got := b.next(time.Second); got != want*time.Millisecond {
+			t.Errorf("wait %d: %s, want %d ms", i, got, want)
+		}
+	}
+	if got := b.next(backoffReset); got != 0 {
+		t.Errorf("after a long run: %s, want 0", got)
+	}
+}
