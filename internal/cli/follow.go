@@ -97,7 +97,7 @@ func (c *Command) ended(job Job) error {
 	}
 	r := job.Result
 	fmt.Fprintf(c.Out, "%s  %s after %s: %s evicted, %s waited for the lease\n", clock(job.Ended), outcomes[r.Outcome],
-		r.Took.Round(time.Second), count(r.Evicted, "pod"), r.Waited.Round(time.Second))
+		r.Took.Round(time.Second), pods(r.Evicted), r.Waited.Round(time.Second))
 	return nil
 }
 
@@ -161,9 +161,9 @@ func describeStep(s *Step) string {
 	case s.LastFailure != "":
 		return fmt.Sprintf("trying again, attempt %d of %s: %s", s.Attempt, s.Name, s.LastFailure)
 	case len(s.Eviction.Blocked) > 0:
-		return fmt.Sprintf("%d of %s still there: %s", s.Eviction.Remaining, count(s.Eviction.Total, "pod"), some(s.Eviction.Blocked, 3))
+		return fmt.Sprintf("%d of %s still there: %s", s.Eviction.Remaining, pods(s.Eviction.Total), some(s.Eviction.Blocked, 3))
 	default:
-		return fmt.Sprintf("%d of %s still there", s.Eviction.Remaining, count(s.Eviction.Total, "pod"))
+		return fmt.Sprintf("%d of %s still there", s.Eviction.Remaining, pods(s.Eviction.Total))
 	}
 }
 

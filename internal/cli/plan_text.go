@@ -96,7 +96,7 @@ func (p Plan) steps() []string {
 	if p.Input.UncordonAfterReboot {
 		back = fmt.Sprintf("wait until %s has rebooted and is Ready, is deleted, or you say `lockkeeper done %s`; then uncordon it", node, node)
 	}
-	evict := fmt.Sprintf("evict %s as their budgets allow", count(len(p.Outlook.Evict), "pod"))
+	evict := fmt.Sprintf("evict %s as their budgets allow", pods(len(p.Outlook.Evict)))
 	if len(p.Outlook.Refused) > 0 {
 		evict += "; it would wait for what is in the way"
 	}

@@ -60,7 +60,7 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 	drains, err := c.Temporal.Drains(ctx)
 	if err != nil {
 		s.TemporalProblem = err.Error()
-		return s, nil
+		return s, nil //nolint:nilerr // the problem is part of the answer
 	}
 	for _, d := range drains {
 		if s.concerns(d) {

@@ -70,8 +70,12 @@ func TestNodeStatusText(t *testing.T) {
 		world *world
 		node  string
 	}{
-		"drained":   {drained(), "node-a"},
-		"was":       {func() *world { w := newWorld(); w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}; return w }(), "node-a"},
+		"drained": {drained(), "node-a"},
+		"was": {func() *world {
+			w := newWorld()
+			w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
+			return w
+		}(), "node-a"},
 		"unguarded": {func() *world { w := newWorld(); w.pods = nil; return w }(), "node-b"},
 	}
 	for name, test := range tests {

@@ -51,10 +51,10 @@ func some(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// count is a number of things: "1 pod", "3 pods".
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
+// pods counts them: "1 pod", "3 pods".
+func pods(n int) string {
+	if n == 1 {
+		return "1 pod"
 	}
-	return fmt.Sprintf("%d %s", n, thing)
+	return fmt.Sprintf("%d pods", n)
 }
