@@ -161,7 +161,7 @@ func describeStep(s *Step) string {
 	case s.LastFailure != "":
 		return fmt.Sprintf("trying again, attempt %d of %s: %s", s.Attempt, s.Name, s.LastFailure)
 	case len(s.Eviction.Blocked) > 0:
-		return fmt.Sprintf("%d of %s still there: %s", s.Eviction.Remaining, pods(s.Eviction.Total), some(s.Eviction.Blocked, 3))
+		return fmt.Sprintf("%d of %s still there, held up: %s", s.Eviction.Remaining, pods(s.Eviction.Total), some(s.Eviction.Blocked, 3))
 	default:
 		return fmt.Sprintf("%d of %s still there", s.Eviction.Remaining, pods(s.Eviction.Total))
 	}
@@ -174,11 +174,15 @@ func describeStorage(k *workflows.KeeperStatus) string {
 	case k.View.Unavailable != "":
 		return "the storage cluster: " + k.View.Unavailable
 	}
-	s := fmt.Sprintf("OSDs %d/%d up, PGs %d/%d clean", k.View.Up, k.View.Daemons, k.Health.PGsClean, k.Health.PGs)
-	if !k.Clean && k.Health.PGsClean == k.Health.PGs {
-		s += " by the last report, not proven to be fresh"
+	s := fmt.Sprintf("OSDs %d/%d up, ", k.View.Up, k.View.Daemons)
+	switch {
+	case k.Health.PGs == 0:
+		return s + "PGs not known yet"
+	case !k.Clean && k.Health.PGsClean == k.Health.PGs:
+		return s + fmt.Sprintf("PGs %d/%d clean by the last report, not proven to be fresh", k.Health.PGsClean, k.Health.PGs)
+	default:
+		return s + fmt.Sprintf("PGs %d/%d clean", k.Health.PGsClean, k.Health.PGs)
 	}
-	return s
 }
 
 func clock(t time.Time) string { return t.Local().Format("15:04:05") }
