@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
 	"github.com/lockkeeper/lockkeeper/lab/internal/supervisor"
 )
 
@@ -43,6 +44,11 @@ func newUp() *cobra.Command {
 func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 	if err := wanted.Topology.Validate(); err != nil {
 		return err
+	}
+	if wanted.Ceph {
+		if err := rookceph.CheckInstalled(); err != nil {
+			return err
+		}
 	}
 	progress := newProgress(cmd.OutOrStdout())
 	claim, err := instance.Acquire(wanted)

@@ -90,9 +90,9 @@ func (c *ControlPlane) awaitAPIServer(ctx context.Context) error {
 		return err
 	}
 	url := "https://" + instance.Loopback(c.inst.Ports.APIServer()) + "/readyz"
-	last := fmt.Errorf("no answer")
 	for {
-		if last = get(ctx, client, url); last == nil {
+		last := get(ctx, client, url)
+		if last == nil {
 			return nil
 		}
 		if s := c.processes[0].State(); s.Restarts > 0 {

@@ -35,7 +35,7 @@ func acquire(t *testing.T, name string) *Claim {
 }
 
 func shortHome(t *testing.T) {
-	home, err := os.MkdirTemp("", "lab")
+	home, err := os.MkdirTemp("", "lab") //nolint:usetesting // the name of the test would make it too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 
 func TestBackoff(t *testing.T) {
 	var b backoff
-	for i, want := range []time.Duration{0, 500, 1000, 2000, 4000, 8000, 10000, 10000} {
-		if got := b.next(time.Second); got != want*time.Millisecond {
-			t.Errorf("wait %d: %s, want %d ms", i, got, want)
+	for i, want := range []int64{0, 500, 1000, 2000, 4000, 8000, 10000, 10000} {
+		if got := b.next(time.Second).Milliseconds(); got != want {
+			t.Errorf("wait %d: %d ms, want %d", i, got, want)
 		}
 	}
 	if got := b.next(backoffReset); got != 0 {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -132,7 +133,7 @@ func (n *node) status(bootID string, since metav1.Time) corev1.NodeStatus {
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: hostIP}, {Type: corev1.NodeHostName, Address: n.name}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.kubelet.Port)}},
 		NodeInfo: corev1.NodeSystemInfo{
-			MachineID: n.name, SystemUUID: n.name, BootID: bootID, OSImage: "lab", OperatingSystem: "linux", Architecture: runtime.GOARCH,
+			MachineID: n.name, SystemUUID: n.name, BootID: bootID, KernelVersion: kernelVersion(), OSImage: "lab", OperatingSystem: "linux", Architecture: runtime.GOARCH,
 			KubeletVersion: version.Get().GitVersion, ContainerRuntimeVersion: "process://1",
 		},
 		Conditions: []corev1.NodeCondition{
@@ -142,4 +143,12 @@ func (n *node) status(bootID string, since metav1.Time) corev1.NodeStatus {
 			condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"),
 		},
 	}
+}
+
+func kernelVersion() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
 }

@@ -85,6 +85,7 @@ func (v Volumes) hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 			return "", err
 		}
 		return onDisk, os.WriteFile(onDisk, nil, 0o644)
+	default: // the others have to be there
 	}
 	return "", fmt.Errorf("host path %s (%s): %w", source.Path, kind, fs.ErrNotExist)
 }

@@ -30,33 +30,40 @@ func (l *lab) startLoad() error {
 	}
 	program := filepath.Join(filepath.Dir(l.binary), loadProgram)
 	if _, err := os.Stat(program); err != nil {
-		return fmt.Errorf("%s is missing: build it with lab/build.sh; it needs librados (apt-get install -y librados-dev)", program)
+		return fmt.Errorf("%s is missing: `make build` makes it, with librados (apt-get install -y --no-install-recommends librados-dev)", program)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.load != nil {
-		return errors.New("the load runs already")
-	}
-	if err := os.RemoveAll(LoadReport(l.Instance)); err != nil {
-		return err
-	}
-	process, err := child.Start(child.Spec{
-		Name: "load", Path: program, Log: l.Log("load"), Grace: loadGrace,
-		Args: []string{"--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool, "--report-file", LoadReport(l.Instance)},
-	})
+	process, err := l.spawnLoad(program)
 	if err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(loadDeadline); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat(LoadReport(l.Instance)); err == nil {
-			l.load = process
 			return nil
 		}
 		if s := process.State(); s.Restarts > 0 || time.Now().After(deadline) {
-			process.Kill()
+			_ = l.stopLoad() // somebody else may have
 			return fmt.Errorf("the load does not start: %s (see %s)", s.LastExit, s.Log)
 		}
 	}
+}
+
+func (l *lab) spawnLoad(program string) (*child.Process, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.load != nil {
+		return nil, errors.New("the load runs already")
+	}
+	if err := os.RemoveAll(LoadReport(l.Instance)); err != nil {
+		return nil, err
+	}
+	process, err := child.Start(child.Spec{
+		Name: "load", Path: program, Log: l.Log("load"), Grace: loadGrace,
+		Args: []string{"--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool, "--report-file", LoadReport(l.Instance)},
+	})
+	if err == nil {
+		l.load = process
+	}
+	return process, err
 }
 
 func (l *lab) stopLoad() error {
