@@ -78,6 +78,8 @@ type drain struct {
 	// observing: the node's pods are gone, whoever evicted them, so the disruption goes on with or without the lease.
 	observing bool
 	token     int64
+	// reminders in a row that brought no word of the keeper
+	reminders int
 	back      workflow.Future // the node's return, once somebody waits for it
 	cordoned  bool            // by us
 	released  bool
@@ -246,16 +248,19 @@ func (d *drain) backEarly() bool {
 	return d.token == 0 && d.in.Observe && d.back != nil && d.back.IsReady()
 }
 
-// remindAfter is how long the drain waits for a word of the keeper before it asks again. A keeper that was terminated in
-// the wrong moment has forgotten what it had not written down yet.
-const remindAfter = 2 * time.Minute
+// A drain that hears nothing from the keeper for this long asks again, then after twice as long, and so on. A keeper that
+// was terminated in the wrong moment has forgotten what it had not written down yet; that is rare, and history is finite.
+const (
+	remindAfter    = 2 * time.Minute
+	remindAfterMax = 2 * time.Hour
+)
 
 // notice receives the next word of the keeper about our claim. ok is false when none came for long, or when the node
 // that is only observed is back.
 func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error) {
 	timerCtx, stopTimer := workflow.WithCancel(ctx)
 	defer stopTimer()
-	late := workflow.NewTimerWithOptions(timerCtx, remindAfter, workflow.TimerOptions{Summary: "remind the keeper"})
+	late := workflow.NewTimerWithOptions(timerCtx, min(remindAfter<<min(d.reminders, 8), remindAfterMax), workflow.TimerOptions{Summary: "remind the keeper"})
 	for {
 		s := workflow.NewSelector(ctx)
 		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
@@ -268,8 +273,13 @@ func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error)
 		if ctx.Err() != nil {
 			return n, false, ctx.Err()
 		}
-		if !ok || n.RunID == workflow.GetInfo(ctx).FirstRunID {
-			return n, ok, nil
+		if !ok {
+			d.reminders++
+			return n, false, nil
+		}
+		if n.RunID == workflow.GetInfo(ctx).FirstRunID {
+			d.reminders = 0
+			return n, true, nil
 		}
 		n, ok = LeaseNotice{}, false
 	}

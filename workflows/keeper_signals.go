@@ -102,6 +102,13 @@ func (k *keeper) drainHints(ctx workflow.Context) {
 	}
 	finish := workflow.GetSignalChannel(ctx, SignalFinishLease)
 	for r := (LeaseRef{}); finish.ReceiveAsync(&r); r = (LeaseRef{}) {
+		if _, holds, _ := k.state.Memory.Lease.Find(r.WorkflowID, r.RunID); !holds {
+			// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.
+			k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
+			k.state.Released = append(k.state.Released, lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Finishing: true})
+			delete(k.notified, r.WorkflowID+"@"+r.RunID)
+			continue
+		}
 		k.state.Memory.Lease = k.state.Memory.Lease.Finish(r.WorkflowID, r.RunID, r.NodeGone)
 	}
 	release := workflow.GetSignalChannel(ctx, SignalReleaseLease)

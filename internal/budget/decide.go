@@ -105,14 +105,20 @@ func Decide(in Input) Decision {
 	if len(in.View.Intolerant) > 0 { // one daemon is as much as such a pool cannot bear
 		return closed(in, ReasonIntolerant, strings.Join(in.View.Intolerant, "; "))
 	}
+	rest := "one OSD may be disrupted anywhere"
 	if domain, why, ok := candidate(in); ok {
-		if reason, message, failed := check(openGates, in, domain); failed {
+		reason, message, failed := check(openGates, in, domain)
+		switch {
+		case !failed:
+			return open(in, domain, why)
+		case why.reason != ReasonAnnounced:
 			return closed(in, reason, message)
 		}
-		return open(in, domain, why)
+		// Nothing is wrong but that one domain cannot open in advance.
+		rest += fmt.Sprintf("; %s does not open for %s: %s", domain, why.node, message)
 	}
 	if Clean(in) {
-		return atRest(in, ReasonClean, "one OSD may be disrupted anywhere")
+		return atRest(in, ReasonClean, rest)
 	}
 	if timedOut(in) {
 		return atRest(in, ReasonPGHealthTimeout, fmt.Sprintf("PG health is ignored: %s for longer than pgHealthCheckTimeout (%s)",

@@ -3,6 +3,7 @@ package cephcluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,7 +91,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
 	seen := activities.Seen{View: osdview.Build(view), Quorum: quorumOf(reading)}
 	seen.View.Placement = placement(reading.Map)
-	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, in.Domains)
+	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains))
 	return seen, nil
 }
 
@@ -109,6 +110,19 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 		return ceph.Reading{Unavailable: fmt.Sprintf("the Ceph user lacks a right: %v", err)}, nil
 	}
 	return ceph.Reading{}, err
+}
+
+// mayOpen lists the failure domains that a decision could open: those that were asked for, and those of leaving nodes, of
+// which it takes one at a time anyway.
+func mayOpen(v storage.View, asked []string) []string {
+	const most = 8
+	out := slices.Clone(asked)
+	for _, n := range v.Nodes {
+		if n.Leaving() && len(out) < most && !slices.Contains(out, n.Domain) {
+			out = append(out, n.Domain)
+		}
+	}
+	return out
 }
 
 // askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop.

@@ -28,6 +28,7 @@ func (l labelling) value(o *osd, pod *Pod) string {
 // domains describes the failure domains about which there is something to say, in the order of their names.
 func domains(in Input, osds []*osd, label labelling, problems *problems) []storage.Domain {
 	byName := map[string]*storage.Domain{}
+	leaving := map[string]bool{} // a node of it is: the domain may have to be opened
 	for _, o := range osds {
 		if o.domain == "" {
 			continue // a problem, see checkOSDs
@@ -40,6 +41,9 @@ func domains(in Input, osds []*osd, label labelling, problems *problems) []stora
 		// One that was destroyed since the proof is not expected any more, but its failure domain lost it.
 		if in.Proof != nil && max(o.UpFrom, o.DownAt) > in.Proof.ChangeEpoch {
 			d.Touched = true
+		}
+		if o.node != nil && o.node.leaving() {
+			leaving[o.domain] = true
 		}
 		if o.expected {
 			d.Daemons++
@@ -55,7 +59,7 @@ func domains(in Input, osds []*osd, label labelling, problems *problems) []stora
 
 	var described []storage.Domain
 	for name, d := range byName {
-		if len(d.Troubled) > 0 || d.Touched || interested(in.Interest.Domains, name) {
+		if len(d.Troubled) > 0 || d.Touched || leaving[name] || interested(in.Interest.Domains, name) {
 			slices.Sort(d.LabelValues)
 			described = append(described, *d)
 		}

@@ -34,6 +34,9 @@ func TestScenarios(t *testing.T) {
 			}
 			// One after the other: they share the cluster.
 			for _, file := range files {
+				if t.Failed() {
+					t.Fatalf("%s and what follows were not run: the cluster is not what they expect", file)
+				}
 				testscript.RunT(sequential{t}, testscript.Params{
 					Files: []string{file}, Setup: w.setup, Cmds: w.commands(), RequireExplicitExec: true, RequireUniqueNames: true,
 				})
