@@ -49,10 +49,11 @@ bench: build ## numbers as lines "name value unit"
 	@./hack/bench.sh
 
 # lab/bin/lab comes first because whoever reads the lab's code has to compile Kubernetes, and only compile.sh says how far it is.
+# In the lab without staticcheck: it reads all of Kubernetes for its facts, which doubles the time of the first run.
 .PHONY: lint
 lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/lab ## linters, import rules, determinism of workflows, generated files
 	golangci-lint run ./...
-	cd lab && $(LAB_ENV) golangci-lint run --config ../.golangci.yml $$($(LAB_ENV) $(GO) list -f '{{.Dir}}' ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && $(LAB_ENV) golangci-lint run --config ../.golangci.yml --disable=staticcheck $$($(LAB_ENV) $(GO) list -f '{{.Dir}}' ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
 	cd lab && golangci-lint run --config ../.golangci.yml $(LAB_CGO)
 	workflowcheck -config tools/workflowcheck.yaml ./workflows/...
 	@hack/generate.sh --check
