@@ -43,6 +43,9 @@ type EvictionOptions struct {
 	PodSelector        string `json:"podSelector,omitempty"`
 	DeleteEmptyDirData bool   `json:"deleteEmptyDirData,omitempty"`
 	Force              bool   `json:"force,omitempty"`
+	// StorageNamespace is where the storage daemons run. Their emptyDirs hold sockets and scratch files, never data, so that
+	// DeleteEmptyDirData is about everybody else's. It is filled in by the job.
+	StorageNamespace string `json:"storageNamespace,omitempty"`
 }
 
 // EvictionProgress is one pass over the node's pods.
@@ -206,6 +209,7 @@ const (
 func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress, error) {
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
+	in.Options.StorageNamespace = in.Cluster.Namespace
 	pause := evictPauseMin
 	for {
 		p, err := d.evictPass(ctx, in)

@@ -91,15 +91,15 @@ var draining *activities.Drain
 
 // The phases of a drain, in order.
 const (
-	phaseResolve = "Resolving"
-	phaseLease   = "AcquiringLease"
-	phaseCordon  = "Cordoning"
-	phaseEvict   = "Evicting"
-	phaseReturn  = "AwaitingNode"
-	phaseHeal    = "Healing"
+	PhaseResolve = "Resolving"
+	PhaseLease   = "AcquiringLease"
+	PhaseCordon  = "Cordoning"
+	PhaseEvict   = "Evicting"
+	PhaseReturn  = "AwaitingNode"
+	PhaseHeal    = "Healing"
 )
 
-var drainPhases = []string{phaseResolve, phaseLease, phaseCordon, phaseEvict, phaseReturn, phaseHeal}
+var drainPhases = []string{PhaseResolve, PhaseLease, PhaseCordon, PhaseEvict, PhaseReturn, PhaseHeal}
 
 func newDrain(ctx workflow.Context, in DrainNodeInput) (*drain, error) {
 	if in.Node = strings.TrimSpace(in.Node); in.Node == "" {
@@ -171,7 +171,7 @@ func (d *drain) run(ctx workflow.Context) error {
 }
 
 func (d *drain) resolve(ctx workflow.Context) (err error) {
-	d.job.enter(ctx, phaseResolve)
+	d.job.enter(ctx, PhaseResolve)
 	in := activities.ResolveInput{Node: d.in.Node}
 	in.Cluster.Namespace, in.Cluster.Name, _ = strings.Cut(d.in.Policy, "/")
 	d.target, err = call(persistent(ctx, "find the storage on "+d.in.Node), draining.ResolveNode, in)
@@ -181,7 +181,7 @@ func (d *drain) resolve(ctx workflow.Context) (err error) {
 // acquireLease waits until the keeper grants the node's failure domain. By then noout is set on the node and the domain
 // is open for eviction.
 func (d *drain) acquireLease(ctx workflow.Context) error {
-	d.job.enter(ctx, phaseLease)
+	d.job.enter(ctx, PhaseLease)
 	began := workflow.Now(ctx)
 	reason := d.in.Reason
 	if reason == "" {
@@ -224,7 +224,7 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 			case LeaseRevoked:
 				return d.reacquire(ctx)
 			case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
-				d.job.waitFor(ctx, wait+": "+n.WaitsFor)
+				d.job.waitFor(ctx, because(wait, n.WaitsFor))
 			}
 		}
 	}
@@ -286,7 +286,7 @@ func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error)
 }
 
 func (d *drain) cordon(ctx workflow.Context) error {
-	d.job.enter(ctx, phaseCordon)
+	d.job.enter(ctx, PhaseCordon)
 	if err := d.job.gate(ctx); err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (d *drain) cordon(ctx workflow.Context) error {
 
 // evict empties the node. A pause stops evicting between two pods and goes on where it was.
 func (d *drain) evict(ctx workflow.Context) error {
-	d.job.enter(ctx, phaseEvict)
+	d.job.enter(ctx, PhaseEvict)
 	info := workflow.GetInfo(ctx)
 	in := activities.EvictInput{
 		Cluster: d.target.Cluster, Node: d.target.Node, UID: d.target.UID, Options: d.in.Eviction,
@@ -333,7 +333,7 @@ func (d *drain) watchNode(ctx workflow.Context) {
 
 // awaitReturn waits until the node is back in service, gone, or a person says that the work on it is done.
 func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, err error) {
-	d.job.enter(ctx, phaseReturn)
+	d.job.enter(ctx, PhaseReturn)
 	d.observing = true
 	if d.target.Gone {
 		return activities.NodeReturn{Gone: true}, nil
@@ -363,7 +363,7 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 				if err = d.reacquire(ctx); err != nil {
 					returned = true
 				}
-				d.job.enter(ctx, phaseReturn)
+				d.job.enter(ctx, PhaseReturn)
 				d.job.waitFor(ctx, waits)
 			case LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased:
 			}
@@ -379,7 +379,7 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 
 // heal uncordons what we cordoned, and waits until the keeper has seen the storage whole and taken the lease back.
 func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
-	d.job.enter(ctx, phaseHeal)
+	d.job.enter(ctx, PhaseHeal)
 	if err := d.job.gate(ctx); err != nil {
 		return err
 	}
@@ -410,7 +410,7 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 			case LeaseRevoked:
 				d.released, d.result.Outcome = true, OutcomeRevoked
 			case LeaseHealing:
-				d.job.waitFor(ctx, wait+": "+n.WaitsFor)
+				d.job.waitFor(ctx, because(wait, n.WaitsFor))
 			case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
 			}
 		}
@@ -460,6 +460,14 @@ func (d *drain) cleanUp(ctx workflow.Context) {
 	if err := workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalReleaseLease, ref).Get(ctx, nil); err != nil {
 		log.Error("cannot release the lease; the keeper takes it back when this job has ended", "error", err)
 	}
+}
+
+// because adds a reason, if there is one.
+func because(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
 }
 
 func isType(err error, errorType string) bool {

@@ -166,7 +166,9 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	k.revokeForeign(&in)
 	k.settleLease(&in)
 	k.decide(ctx, in)
-	return false, k.apply(ctx)
+	err = k.apply(ctx)
+	k.next = budget.NextTimer(in, k.state.Announced, k.state.Memory.Noout)
+	return false, err
 }
 
 // look names what must be in the View although it may be in perfect order.
@@ -239,7 +241,6 @@ func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
 		k.state.Since = workflow.Now(ctx)
 	}
 	k.state.Decision = d
-	k.next = budget.NextTimer(in, k.state.Announced, k.state.Memory.Noout)
 }
 
 // apply makes the world follow the decision. The order matters. What must not be forgotten is written down before it is

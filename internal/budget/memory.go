@@ -118,7 +118,9 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 		}
 	}
 	for _, n := range noout {
-		at(n.Expires)
+		if !n.Withdrawn {
+			at(n.Expires)
+		}
 	}
 	for _, h := range in.Lease.Holders {
 		at(h.Granted.Add(in.Settings.MaintenanceTimeout))

@@ -63,7 +63,9 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	if p.Node, err = c.Kubernetes.Node(ctx, in.Node); err != nil {
 		unknown("the node", err)
 	}
-	if p.Outlook, err = c.Kubernetes.DrainOutlook(ctx, in.Node, in.Eviction); err != nil {
+	eviction := in.Eviction
+	eviction.StorageNamespace = key.Namespace
+	if p.Outlook, err = c.Kubernetes.DrainOutlook(ctx, in.Node, eviction); err != nil {
 		unknown("the pods to evict", err)
 	}
 	if now, err := c.Temporal.Keeper(ctx, key); err != nil {

@@ -15,9 +15,6 @@ const (
 	confirmEvery  = 100 * time.Millisecond
 )
 
-// phaseAwaitingNode is the phase of a drain in which it hears "done".
-const phaseAwaitingNode = "AwaitingNode"
-
 // Signal sends one of the jobs' signals to the drain of a node, and waits until the job shows that it heard it.
 func (c *Command) Signal(ctx context.Context, node, signal string) error {
 	before, err := c.Temporal.Drain(ctx, node)
@@ -87,7 +84,7 @@ func heard(before, now Job, signal string) bool {
 		return s.Aborted
 	default:
 		// `done` is kept until the job waits for the node; before that there is nothing to see.
-		return s.Phase != phaseAwaitingNode
+		return s.Phase != workflows.PhaseReturn
 	}
 }
 

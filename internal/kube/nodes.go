@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,13 +126,7 @@ func (c *Cluster) Cordon(ctx context.Context, name string, on bool) error {
 // EvictOnce implements activities.Nodes: kubectl's filters choose the pods, kubectl's request evicts them, and every
 // refusal is told apart. Waiting and retrying is the caller's, who must look at the lease in between.
 func (c *Cluster) EvictOnce(ctx context.Context, node string, opts activities.EvictionOptions) (activities.EvictionProgress, error) {
-	h := &drain.Helper{
-		Ctx: ctx, Client: c.typed, Force: opts.Force, IgnoreAllDaemonSets: true, DeleteEmptyDirData: opts.DeleteEmptyDirData,
-		GracePeriodSeconds: -1, PodSelector: opts.PodSelector, Out: discard{}, ErrOut: discard{},
-	}
-	if opts.GracePeriodSeconds != nil {
-		h.GracePeriodSeconds = *opts.GracePeriodSeconds
-	}
+	h := c.drainHelper(ctx, opts)
 	list, errs := h.GetPodsForDeletion(node)
 	if len(errs) > 0 {
 		// Pods that may not be evicted as things stand (bare, or with local data): a person has to choose, nothing is lost by waiting.
@@ -164,6 +159,33 @@ func (c *Cluster) EvictOnce(ctx context.Context, node string, opts activities.Ev
 		}
 	}
 	return p, nil
+}
+
+// drainHelper is kubectl's, with its filters: DaemonSets stay, bare pods need Force. What it says about emptyDirs it says of
+// all pods alike, so that one filter is ours.
+func (c *Cluster) drainHelper(ctx context.Context, opts activities.EvictionOptions) *drain.Helper {
+	h := &drain.Helper{
+		Ctx: ctx, Client: c.typed, Force: opts.Force, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
+		GracePeriodSeconds: -1, PodSelector: opts.PodSelector, Out: discard{}, ErrOut: discard{},
+	}
+	if opts.GracePeriodSeconds != nil {
+		h.GracePeriodSeconds = *opts.GracePeriodSeconds
+	}
+	h.AdditionalFilters = []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if opts.DeleteEmptyDirData || ended || pod.Namespace == opts.StorageNamespace || metav1.GetControllerOf(&pod) == nil || !hasEmptyDir(&pod) {
+			return drain.MakePodDeleteStatusOkay()
+		}
+		if o := metav1.GetControllerOf(&pod); o.Kind == "DaemonSet" {
+			return drain.MakePodDeleteStatusOkay() // it stays anyway
+		}
+		return drain.MakePodDeleteStatusWithError("pods with emptyDir data need deleteEmptyDirData (--delete-emptydir-data)")
+	}}
+	return h
+}
+
+func hasEmptyDir(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 }
 
 // PolicyOf implements activities.Nodes.

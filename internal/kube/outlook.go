@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/kubectl/pkg/drain"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -24,11 +23,7 @@ type Outlook struct {
 
 // DrainOutlook lists what EvictOnce would evict. It changes nothing.
 func (c *Cluster) DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (Outlook, error) {
-	h := &drain.Helper{
-		Ctx: ctx, Client: c.typed, Force: opts.Force, IgnoreAllDaemonSets: true, DeleteEmptyDirData: opts.DeleteEmptyDirData,
-		GracePeriodSeconds: -1, PodSelector: opts.PodSelector, Out: discard{}, ErrOut: discard{},
-	}
-	list, errs := h.GetPodsForDeletion(node)
+	list, errs := c.drainHelper(ctx, opts).GetPodsForDeletion(node)
 	if list == nil {
 		if len(errs) > 0 {
 			return Outlook{}, errs[0]
