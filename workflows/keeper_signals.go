@@ -201,8 +201,10 @@ func (k *keeper) notify(ctx workflow.Context) {
 		delete(k.notified, claimID(c))
 	}
 	for _, c := range k.revoked {
-		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, Since: now,
-			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain, k.observed.Seen.View.FailureDomainType)})
+		k.tell(ctx, c, LeaseNotice{
+			State: LeaseRevoked, Since: now,
+			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain, k.observed.Seen.View.FailureDomainType),
+		})
 		delete(k.notified, claimID(c))
 	}
 	k.state.Released, k.revoked = nil, nil

@@ -97,13 +97,13 @@ const Everything = 1_000_000
 // count (a disk that died weeks ago must not block anybody).
 func Decide(in Input) Decision {
 	if in.View.Unavailable != "" {
-		return closed(in, ReasonStorageUnavailable, in.View.Unavailable)
+		return closed(ReasonStorageUnavailable, in.View.Unavailable)
 	}
 	if len(in.View.Problems) > 0 {
-		return closed(in, ReasonProblem, strings.Join(in.View.Problems, "; "))
+		return closed(ReasonProblem, strings.Join(in.View.Problems, "; "))
 	}
 	if len(in.View.Intolerant) > 0 { // one daemon is as much as such a pool cannot bear
-		return closed(in, ReasonIntolerant, strings.Join(in.View.Intolerant, "; "))
+		return closed(ReasonIntolerant, strings.Join(in.View.Intolerant, "; "))
 	}
 	rest := "one OSD may be disrupted anywhere"
 	if domain, why, ok := candidate(in); ok {
@@ -112,7 +112,7 @@ func Decide(in Input) Decision {
 		case !failed:
 			return open(in, domain, why)
 		case why.reason != ReasonAnnounced:
-			return closed(in, reason, message)
+			return closed(reason, message)
 		}
 		// Nothing is wrong but that one domain cannot open in advance.
 		rest += fmt.Sprintf("; %s does not open for %s: %s", domain, why.node, message)
@@ -124,7 +124,7 @@ func Decide(in Input) Decision {
 		return atRest(in, ReasonPGHealthTimeout, fmt.Sprintf("PG health is ignored: %s for longer than pgHealthCheckTimeout (%s)",
 			notClean(in), in.Settings.PGHealthCheckTimeout))
 	}
-	return closed(in, ReasonNotProvenClean, notClean(in))
+	return closed(ReasonNotProvenClean, notClean(in))
 }
 
 // Clean tells whether the data is known to be whole as of everything that was seen: the health judges the same map, and
@@ -249,7 +249,7 @@ func open(in Input, d storage.FailureDomain, why opening) Decision {
 	}
 }
 
-func closed(in Input, reason, message string) Decision {
+func closed(reason, message string) Decision {
 	return Decision{Mode: ModeClosed, Reason: reason, Message: message, Budget: Spec{MinAvailable: Everything}}
 }
 

@@ -139,7 +139,7 @@ func (w *world) start(name string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // the child has its own descriptor
+	defer log.Close() // the child has its own descriptor
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		return err
