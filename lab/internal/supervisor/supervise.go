@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +36,6 @@ func Supervise(name string, foreground bool) error {
 	if path, err := os.Executable(); err == nil {
 		l.binary = path
 	}
-	var ready sync.Once
 	isReady := make(chan struct{})
 	go func() { // until ready, and in the foreground always, we live no longer than whoever started us
 		_, _ = io.Copy(io.Discard, files.lifeline)
@@ -62,7 +60,7 @@ func Supervise(name string, foreground bool) error {
 		}
 		return fail(err) // the logs stay for whoever wants to know why
 	}
-	ready.Do(func() { close(isReady) })
+	close(isReady) // before we say so: whoever started us may leave as soon as it hears
 	files.tell(message{Ready: true})
 	keep := false
 	select {
