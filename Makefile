@@ -10,6 +10,9 @@ GO ?= go
 # Where every program that make builds is found, by scripts and tests too.
 export PATH := $(CURDIR)/bin:$(CURDIR)/lab/bin:$(PATH)
 
+# The linter's findings are cached beside Go's own, so that they are found again whatever home the user has.
+export GOLANGCI_LINT_CACHE := $(shell $(GO) env GOCACHE)/golangci-lint
+
 # The lab's flags: with others than lab/build.sh has, the Go cache would hold Kubernetes twice.
 LAB_ENV := CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -gcflags=all=-dwarf=false"
 # The packages of the lab that need librados, and so cannot be built without cgo.

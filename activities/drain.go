@@ -50,7 +50,7 @@ type EvictionOptions struct {
 
 // EvictionProgress is one pass over the node's pods.
 type EvictionProgress struct {
-	Total     int      `json:"total"`     // pods that had to go when the pass began
+	Total     int      `json:"total"`     // pods that had to go when the drain began
 	Remaining int      `json:"remaining"` // of those, still there
 	Blocked   []string `json:"blocked,omitempty"`
 	// Ended says why evicting stopped although pods remain: the node was uncordoned or is gone.
@@ -211,11 +211,17 @@ func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress,
 	defer stop()
 	in.Options.StorageNamespace = in.Cluster.Namespace
 	pause := evictPauseMin
+	total := 0
+	if last := (EvictionProgress{}); activity.HasHeartbeatDetails(ctx) && activity.GetHeartbeatDetails(ctx, &last) == nil {
+		total = last.Total // of the attempt before, which may have evicted some
+	}
 	for {
 		p, err := d.evictPass(ctx, in)
 		if err != nil {
 			return EvictionProgress{}, err
 		}
+		total = max(total, p.Total)
+		p.Total = total
 		if p.Remaining == 0 || p.Ended != "" {
 			return p, nil
 		}

@@ -25,7 +25,7 @@ say "What would draining node-a do?"
 show lockkeeper drain node-a --plan
 
 say "Drain it, and follow"
-lockkeeper drain node-a --reason "demo: new kernel" --follow 2>&1 | sed 's/^/  | /' & follow=$!
+lockkeeper drain node-a --reason "demo: new kernel" --follow 2>&1 | sed -u 's/^/  | /' & follow=$!
 until_says 60 AwaitingNode lockkeeper status node-a -o json
 show kubectl get nodes
 show kubectl -n rook-ceph get pods -l app=rook-ceph-osd -o wide

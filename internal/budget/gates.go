@@ -2,6 +2,7 @@ package budget
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -45,10 +46,16 @@ func gateTolerant(in Input, _ storage.FailureDomain) (string, string, bool) {
 }
 
 func gateSelectable(in Input, d storage.FailureDomain) (string, string, bool) {
-	if seen := in.View.Domain(d.Name); len(seen.LabelValues) == 0 {
+	// Between eviction and replacement a domain may have no pods at all; then there is nothing to leave out.
+	if seen := in.View.Domain(d.Name); len(seen.LabelValues) == 0 && !podless(seen) {
 		return ReasonProblem, fmt.Sprintf("no pod of %s carries the label %q, so a budget cannot leave it out", d, in.View.LabelKey), true
 	}
 	return "", "", false
+}
+
+// podless tells whether a domain's daemons have no pods now.
+func podless(d storage.Domain) bool {
+	return len(d.Troubled) == d.Daemons && !slices.ContainsFunc(d.Troubled, func(x storage.Daemon) bool { return x.Pod != storage.PodNone })
 }
 
 func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {

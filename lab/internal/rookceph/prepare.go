@@ -62,8 +62,11 @@ func requirePrograms() error {
 	missing := map[string]bool{}
 	var packages []string
 	for _, p := range []struct{ program, pkg string }{
-		{"ceph-mon", "ceph-mon"}, {"ceph-mgr", "ceph-mgr"}, {"ceph-osd", "ceph-osd"},
-		{"ceph", "ceph-common"}, {"monmaptool", "ceph-common"},
+		{"ceph-mon", "ceph-mon"},
+		{"ceph-mgr", "ceph-mgr"},
+		{"ceph-osd", "ceph-osd"},
+		{"ceph", "ceph-common"},
+		{"monmaptool", "ceph-common"},
 	} {
 		if findProgram(p.program) == "" && !missing[p.pkg] {
 			missing[p.pkg] = true
