@@ -170,12 +170,16 @@ func (d *drain) run(ctx workflow.Context) error {
 	return d.heal(ctx, back)
 }
 
-func (d *drain) resolve(ctx workflow.Context) (err error) {
+func (d *drain) resolve(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseResolve)
 	in := activities.ResolveInput{Node: d.in.Node}
 	in.Cluster.Namespace, in.Cluster.Name, _ = strings.Cut(d.in.Policy, "/")
-	d.target, err = call(persistent(ctx, "find the storage on "+d.in.Node), draining.ResolveNode, in)
-	return err
+	target, err := call(persistent(ctx, "find the storage on "+d.in.Node), draining.ResolveNode, in)
+	if err != nil {
+		return err // the target that we know already is what has to be cleaned up
+	}
+	d.target = target
+	return nil
 }
 
 // acquireLease waits until the keeper grants the node's failure domain. By then noout is set on the node and the domain
@@ -446,14 +450,15 @@ func (d *drain) uncordon(ctx workflow.Context) error {
 
 // cleanUp undoes what is left to undo, whatever the reason for ending.
 func (d *drain) cleanUp(ctx workflow.Context) {
-	if d.released {
-		return
-	}
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	log := workflow.GetLogger(ctx)
+	// A drain that was parked has no lease any more, but its cordon.
 	if err := d.uncordon(ctx); err != nil {
 		log.Error("cannot uncordon", "node", d.target.Node, "error", err)
+	}
+	if d.released {
+		return
 	}
 	info := workflow.GetInfo(ctx)
 	ref := LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}
