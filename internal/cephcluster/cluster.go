@@ -55,7 +55,7 @@ func (c *cluster) with(p *v1alpha1.MaintenancePolicy) *cluster {
 
 func (c *cluster) failed() bool { return c.broken.Load() }
 
-// okToStopWithin bounds the one question that only the manager answers. With a dead manager it would take the whole
+// okToStopWithin bounds the questions that only the manager answers. With a dead manager it would take the whole
 // mon timeout, and closing must not wait for an answer that only opening needs.
 const okToStopWithin = time.Second
 
@@ -125,8 +125,12 @@ func mayOpen(v storage.View, asked []string) []string {
 	return out
 }
 
-// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop.
+// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop. A manager that
+// does not answer once is not asked again: closing must not wait once for each domain.
 func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted []string) {
+	ctx, cancel := context.WithTimeout(ctx, okToStopWithin)
+	defer cancel()
+	var silence error
 	for _, name := range wanted {
 		var up []int
 		for i := range m.OSDs {
@@ -138,11 +142,12 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 			if v.Domains[i].Name != name || len(up) == 0 {
 				continue
 			}
-			qctx, cancel := context.WithTimeout(ctx, okToStopWithin)
-			a, err := c.client.OKToStop(qctx, up)
-			cancel()
-			if err != nil {
-				a = storage.Answer{Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", err)}
+			var a storage.Answer
+			if silence == nil {
+				a, silence = c.client.OKToStop(ctx, up)
+			}
+			if silence != nil {
+				a = storage.Answer{Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
 			}
 			v.Domains[i].OKToStop = &a
 		}
