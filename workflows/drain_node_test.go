@@ -1,0 +1,426 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// The phases of a drain, as its status tells them.
+const (
+	acquiringLease = "AcquiringLease"
+	evicting       = "Evicting"
+	awaitingNode   = "AwaitingNode"
+	healing        = "Healing"
+)
+
+func drainOf(node string) workflows.DrainNodeInput { return workflows.DrainNodeInput{Node: node} }
+
+func TestDrain(t *testing.T) {
+	for name, back := range map[string]func(*scene){
+		"a person uncordons":            func(s *scene) { s.Reboot("a"); time.Sleep(5 * time.Second); s.PersonCordons("a", false) },
+		"a person says that it is done": func(s *scene) { s.tellDrain("a", workflows.SignalDone) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+				s.startKeeper()
+				s.awaitBudget("at rest, 11 must stay", time.Minute)
+				run := s.drain(drainOf("a"))
+				s.awaitPhase("a", awaitingNode, 30*time.Second)
+				require.True(s, s.Evicted("a"))
+				require.True(s, s.Cordoned("a"))
+				require.Equal(s, "lockkeeper", s.Noout("a"))
+				require.Equal(s, only("x"), s.Budget())
+				time.Sleep(10 * time.Minute)
+				require.Equal(s, only("x"), s.Budget(), "it stays closed elsewhere for as long as it takes")
+				back(s)
+				e := s.awaitEnd("a", run, 2*time.Minute)
+				require.NoError(s, e.err)
+				require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
+				require.Equal(s, 2, e.result.Evicted)
+				require.True(s, s.Clean())
+				s.awaitNothingLeft(0)
+			})
+		})
+	}
+}
+
+func TestDrainUncordonsAfterReboot(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		run := s.drain(workflows.DrainNodeInput{Node: "a", UncordonAfterReboot: true})
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		s.Reboot("a")
+		e := s.awaitEnd("a", run, time.Minute)
+		require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
+		s.awaitNothingLeft(0)
+	})
+}
+
+func TestDrainOfANodeThatIsDeleted(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		run := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		s.DeleteNode("a")
+		e := s.awaitEnd("a", run, 5*time.Minute)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.result.Outcome)
+		require.True(s, s.Clean(), "the data is whole without the node")
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
+func TestDrainLeavesThePersonsCordonAlone(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.PersonCordons("a", true)
+		run := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		s.tellDrain("a", workflows.SignalAbort)
+		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("a", run, time.Minute).result.Outcome)
+		require.True(s, s.Cordoned("a"), "it was the person's")
+		require.True(s, s.Await(5*time.Second, func() bool { return s.Noout("a") == "" }))
+	})
+}
+
+func TestDrainLeavesThePersonsNooutAlone(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.PersonSetsNoout("a", true)
+		run := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		s.tellDrain("a", workflows.SignalDone)
+		s.awaitEnd("a", run, 2*time.Minute)
+		require.Equal(s, "a person", s.Noout("a"))
+	})
+}
+
+func TestInvalidDrains(t *testing.T) {
+	seconds := -1
+	for name, in := range map[string]workflows.DrainNodeInput{
+		"no node":        {},
+		"unknown node":   drainOf("nobody"),
+		"unknown policy": {Node: "a", Policy: "rook-ceph/other"},
+		"half a policy":  {Node: "a", Policy: "rook-ceph"},
+		"grace period":   {Node: "a", Eviction: activities.EvictionOptions{GracePeriodSeconds: &seconds}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, sim.Options{}, func(s *scene) {
+				s.settle()
+				run := s.start("drain/under-test", workflows.DrainNodeType, in)
+				var e ended
+				require.True(s, s.until(time.Minute, func() (ok bool) { e, ok = s.ended["drain/under-test@"+run]; return ok }))
+				var invalid *temporal.ApplicationError
+				require.ErrorAs(s, e.err, &invalid)
+				require.Equal(s, activities.InvalidInput, invalid.Type(), invalid)
+				require.Empty(s, s.Leftovers(), "nothing is changed")
+			})
+		})
+	}
+}
+
+// TestDrainFromOutside: kubectl drains, the watcher starts a drain that observes.
+func TestDrainFromOutside(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		done := s.KubectlDrain("a")
+		s.awaitPhase("a", awaitingNode, 10*time.Second)
+		require.NoError(s, <-done)
+		require.True(s, s.drainStatus("a").Observe)
+		require.Equal(s, "lockkeeper", s.Noout("a"), "an outside drain has the same protection")
+		s.Reboot("a")
+		time.Sleep(10 * time.Second)
+		s.PersonCordons("a", false)
+		require.True(s, s.Await(time.Minute, func() bool { return !s.runs(workflows.DrainID("a")) }))
+		s.awaitBudget("at rest, 11 must stay", 0)
+		s.awaitNothingLeft(0)
+	})
+}
+
+// TestUpgrade drains, reboots and uncordons all nodes, one after the other or all at once (rook/rook 14730).
+func TestUpgrade(t *testing.T) {
+	upgrade := func(s *scene, node string) bool {
+		select {
+		case err := <-s.KubectlDrain(node):
+			require.NoError(s, err)
+		case <-time.After(time.Hour):
+			s.Errorf("softlock: kubectl drain %s has not ended in an hour", node)
+			return false
+		}
+		s.Reboot(node)
+		time.Sleep(10 * time.Second)
+		s.PersonCordons(node, false)
+		return true
+	}
+	t.Run("one after the other, waiting for nothing", func(t *testing.T) {
+		play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+			s.startKeeper()
+			s.awaitBudget("at rest, 11 must stay", time.Minute)
+			for _, node := range s.Nodes() {
+				if !upgrade(s, node) {
+					return
+				}
+			}
+			s.awaitNothingLeft(2 * time.Minute)
+		})
+	})
+	t.Run("all at once", func(t *testing.T) {
+		play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+			s.startKeeper()
+			s.awaitBudget("at rest, 11 must stay", time.Minute)
+			done := make(chan struct{})
+			for _, node := range s.Nodes() {
+				go func() {
+					upgrade(s, node)
+					done <- struct{}{}
+				}()
+			}
+			for range s.Nodes() {
+				<-done
+			}
+			s.awaitNothingLeft(2 * time.Minute)
+		})
+	})
+}
+
+func TestTwoDrainsOfTwoZonesQueue(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		first := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("c"))
+		s.awaitPhase("c", acquiringLease, 10*time.Second)
+		time.Sleep(time.Minute)
+		require.Contains(s, s.drainStatus("c").WaitsFor, "drain/a holds zone x")
+		require.False(s, s.Evicted("c"))
+		require.False(s, s.Cordoned("c"))
+		s.tellDrain("a", workflows.SignalDone)
+		s.awaitEnd("a", first, 2*time.Minute)
+		s.awaitPhase("c", awaitingNode, 30*time.Second)
+		require.Equal(s, only("y"), s.Budget())
+		s.tellDrain("c", workflows.SignalDone)
+		s.awaitEnd("c", second, 2*time.Minute)
+		s.awaitNothingLeft(0)
+	})
+}
+
+func TestTwoDrainsOfOneZoneShareIt(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		first, second := s.drain(drainOf("a")), s.drain(drainOf("b"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		s.awaitPhase("b", awaitingNode, 30*time.Second)
+		require.Len(s, s.Memory().Lease.Holders, 2)
+		s.tellDrain("a", workflows.SignalDone)
+		s.tellDrain("b", workflows.SignalDone)
+		s.awaitEnd("a", first, 2*time.Minute)
+		s.awaitEnd("b", second, 2*time.Minute)
+		s.awaitNothingLeft(0)
+	})
+}
+
+func TestPauseAndResume(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		first := s.drain(drainOf("c"))
+		s.awaitPhase("c", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("a"))
+		s.tellDrain("a", workflows.SignalPause)
+		s.tellDrain("c", workflows.SignalDone)
+		s.awaitEnd("c", first, 2*time.Minute)
+		time.Sleep(10 * time.Minute)
+		require.False(s, s.Cordoned("a"), "paused before it began")
+		require.Equal(s, only("x"), s.Budget(), "it holds the lease all the same")
+		s.tellDrain("a", workflows.SignalResume)
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		s.tellDrain("a", workflows.SignalPause)
+		s.PersonCordons("a", false)
+		time.Sleep(time.Minute)
+		require.True(s, s.runs(workflows.DrainID("a")), "paused before the end")
+		s.tellDrain("a", workflows.SignalResume)
+		s.awaitEnd("a", second, 2*time.Minute)
+		s.awaitNothingLeft(0)
+	})
+}
+
+// TestPauseWhileEvicting stops between two pods.
+func TestPauseWhileEvicting(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		s.Foreign(true) // somebody's budget over all OSDs: no eviction succeeds
+		run := s.drain(drainOf("a"))
+		s.awaitPhase("a", evicting, 30*time.Second)
+		s.tellDrain("a", workflows.SignalPause)
+		time.Sleep(time.Minute)
+		s.Foreign(false)
+		time.Sleep(10 * time.Minute)
+		require.False(s, s.Evicted("a"))
+		s.tellDrain("a", workflows.SignalResume)
+		s.awaitPhase("a", awaitingNode, time.Minute)
+		s.tellDrain("a", workflows.SignalDone)
+		s.awaitEnd("a", run, 2*time.Minute)
+		s.awaitNothingLeft(0)
+	})
+}
+
+// TestAbort in every phase, and whatever was changed is changed back.
+func TestAbort(t *testing.T) {
+	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {
+		t.Run(phase, func(t *testing.T) {
+			play(t, sim.Options{}, func(s *scene) {
+				s.settle()
+				switch phase {
+				case acquiringLease:
+					s.StopManager(true)
+					s.KillOSD(5)
+					s.awaitBudget(only("z"), 5*time.Second)
+				case evicting:
+					s.Foreign(true)
+				}
+				run := s.drain(drainOf("a"))
+				if phase == healing {
+					s.awaitPhase("a", awaitingNode, 30*time.Second)
+					s.StopManager(true)
+					s.tellDrain("a", workflows.SignalDone)
+				}
+				s.awaitPhase("a", phase, 30*time.Second)
+				time.Sleep(5 * time.Second)
+				s.tellDrain("a", workflows.SignalAbort)
+				e := s.awaitEnd("a", run, time.Minute)
+				require.NoError(s, e.err)
+				require.Equal(s, workflows.OutcomeAborted, e.result.Outcome)
+				require.False(s, s.Cordoned("a"))
+				s.Foreign(false)
+				s.StopManager(false)
+				s.awaitNothingLeft(2 * time.Minute)
+			})
+		})
+	}
+}
+
+// TestNooutExpires: the node stays away for longer than osdMaintenanceTimeout; its data heals elsewhere, and nobody is
+// held back any more. When it comes back all the same, the drain ends well.
+func TestNooutExpires(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		run := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		time.Sleep(29 * time.Minute)
+		require.Equal(s, "lockkeeper", s.Noout("a"))
+		time.Sleep(2 * time.Minute)
+		require.Empty(s, s.Noout("a"))
+		s.awaitBudget("at rest, 4 must stay", 5*time.Minute)
+		require.True(s, s.runs(workflows.DrainID("a")), "it still waits for its node")
+		require.Empty(s, s.Memory().Lease.Holders)
+		other := s.drain(drainOf("c"))
+		s.awaitPhase("c", awaitingNode, 30*time.Second)
+		s.tellDrain("c", workflows.SignalDone)
+		s.awaitEnd("c", other, 2*time.Minute)
+		s.tellDrain("a", workflows.SignalDone)
+		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("a", run, 2*time.Minute).result.Outcome)
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
+// TestDrainTerminated: a holder that ends in any way loses the lease by itself. Its cordon stays: nobody is left who knows.
+func TestDrainTerminated(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		s.kill(workflows.DrainID("a"))
+		require.True(s, s.Await(10*time.Second, func() bool { return len(s.Memory().Lease.Holders) == 0 && s.Noout("a") == "" }), "%v", s.Leftovers())
+		require.Equal(s, only("x"), s.Budget(), "its OSDs are still down")
+		s.PersonCordons("a", false)
+		s.awaitBudget(atRest, time.Minute)
+	})
+}
+
+// TestPolicyDeletedInMidDrain: nothing is guarded any more, and nothing of ours is left.
+func TestPolicyDeletedInMidDrain(t *testing.T) {
+	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {
+		t.Run(phase, func(t *testing.T) {
+			play(t, sim.Options{}, func(s *scene) {
+				s.settle()
+				switch phase {
+				case acquiringLease:
+					s.StopManager(true)
+					s.KillOSD(5)
+					s.awaitBudget(only("z"), 5*time.Second)
+				case evicting:
+					s.Foreign(true)
+				}
+				run := s.drain(drainOf("a"))
+				if phase == healing {
+					s.awaitPhase("a", awaitingNode, 30*time.Second)
+					s.StopManager(true)
+					s.tellDrain("a", workflows.SignalDone)
+				}
+				s.awaitPhase("a", phase, 30*time.Second)
+				time.Sleep(5 * time.Second)
+				s.DeletePolicy()
+				if phase == awaitingNode {
+					time.Sleep(time.Minute)
+					s.tellDrain("a", workflows.SignalDone)
+				}
+				e := s.awaitEnd("a", run, 10*time.Minute)
+				s.Tell("the drain ended: %+v", e)
+				require.False(s, s.Cordoned("a"))
+				require.Empty(s, s.Noout("a"))
+				require.Equal(s, "none", s.Budget())
+				if phase == healing {
+					require.NoError(s, e.err)
+					require.Equal(s, workflows.OutcomeRevoked, e.result.Outcome)
+				}
+			})
+		})
+	}
+}
+
+// TestKeeperTerminatedInMidDrain: the next keeper takes up lease and noout, and the drain does not notice.
+func TestKeeperTerminatedInMidDrain(t *testing.T) {
+	for _, phase := range []string{acquiringLease, awaitingNode, healing} {
+		t.Run(phase, func(t *testing.T) {
+			play(t, sim.Options{}, func(s *scene) {
+				s.settle()
+				if phase == acquiringLease {
+					s.StopManager(true)
+					s.KillOSD(5)
+					s.awaitBudget(only("z"), 5*time.Second)
+				}
+				run := s.drain(drainOf("a"))
+				if phase == healing {
+					s.awaitPhase("a", awaitingNode, 30*time.Second)
+					s.StopManager(true)
+					s.tellDrain("a", workflows.SignalDone)
+				}
+				s.awaitPhase("a", phase, 30*time.Second)
+				time.Sleep(5 * time.Second)
+				s.killKeeper()
+				time.Sleep(time.Minute)
+				s.startKeeper()
+				time.Sleep(time.Minute)
+				if phase == awaitingNode {
+					require.Equal(s, only("x"), s.Budget())
+					require.Equal(s, "lockkeeper", s.Noout("a"))
+				}
+				s.StopManager(false)
+				if phase != healing {
+					s.awaitPhase("a", awaitingNode, 5*time.Minute)
+					s.tellDrain("a", workflows.SignalDone)
+				}
+				require.Equal(s, workflows.OutcomeDone, s.awaitEnd("a", run, 10*time.Minute).result.Outcome)
+				s.awaitNothingLeft(time.Minute)
+			})
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// TestKeeperAtRestDoesNothing: a healthy cluster costs no request and no history.
+func TestKeeperAtRestDoesNothing(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		time.Sleep(time.Minute)
+		before := s.attempts
+		time.Sleep(20 * time.Minute)
+		require.Equal(s, before, s.attempts, "activities in twenty minutes of rest")
+	})
+}
+
+func TestOSDDownOpensItsZone(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.KillOSD(0)
+		s.awaitBudget(only("x"), 5*time.Second)
+		require.Empty(s, s.Memory().Noout, "nobody planned this")
+		s.awaitBudget(atRest, time.Minute)
+	})
+}
+
+func TestTheOpeningMovesOn(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		done := s.KubectlDrain("a")
+		s.awaitBudget(only("x"), 2*time.Second)
+		require.NoError(s, <-done)
+		s.KillOSD(4)
+		s.awaitBudget("closed", 2*time.Second)
+		s.BreakDisk(4)
+		s.PersonCordons("a", false)
+		s.awaitBudget(only("z"), time.Minute)
+		s.awaitBudget("at rest, 4 must stay", 5*time.Minute) // once its data is elsewhere
+	})
+}
+
+func TestNoQuorumCloses(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.LoseQuorum(true)
+		s.awaitBudget("closed", 15*time.Second)
+		time.Sleep(20 * time.Minute)
+		require.Equal(s, "closed", s.Budget())
+		s.LoseQuorum(false)
+		s.awaitBudget(atRest, time.Minute)
+	})
+}
+
+// TestDeadManager: with no manager all PGs are said to be clean for ever.
+func TestDeadManager(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.StopManager(true)
+		s.KillOSD(0)
+		s.awaitBudget(only("x"), 5*time.Second)
+		time.Sleep(20 * time.Minute)
+		require.Equal(s, "closed", s.Budget(), "osd.0 is long back, but nobody knows whether its data is whole")
+		s.StopManager(false)
+		s.awaitBudget(atRest, time.Minute)
+	})
+}
+
+// TestDeadDiskBlocksNobody: rook/rook 15341 and 15408.
+func TestDeadDiskBlocksNobody(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		s.BreakDisk(4)
+		s.awaitBudget(only("y"), 2*time.Second)
+		s.awaitBudget("at rest, 10 must stay", 5*time.Minute)
+		done := s.KubectlDrain("a")
+		time.Sleep(20 * time.Second)
+		select {
+		case err := <-done:
+			require.NoError(s, err)
+		default:
+			s.Error("kubectl drain a is not through")
+		}
+		s.PersonCordons("a", false)
+		s.awaitBudget("at rest, 10 must stay", time.Minute)
+	})
+}
+
+func TestCordonIsAnAnnouncement(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.PersonCordons("c", true)
+		s.awaitBudget(only("y"), time.Second)
+		time.Sleep(50 * time.Second)
+		require.Equal(s, only("y"), s.Budget())
+		s.awaitBudget(atRest, 15*time.Second)
+		time.Sleep(20 * time.Minute)
+		require.Equal(s, atRest, s.Budget(), "a node that is left cordoned blocks nobody")
+	})
+}
+
+func TestUnmanaged(t *testing.T) {
+	off := false
+	play(t, sim.Options{Spec: &v1alpha1.CephSpec{ManagePodBudgets: &off}}, func(s *scene) {
+		s.startKeeper()
+		require.True(s, s.Await(time.Minute, func() bool { return s.Report().Clean }))
+		require.Equal(s, "none", s.Budget())
+		require.True(s, s.Report().Unmanaged)
+	})
+}
+
+func TestPGHealthTimeout(t *testing.T) {
+	spec := &v1alpha1.CephSpec{PGHealthCheckTimeout: &metav1.Duration{Duration: 5 * time.Minute}}
+	play(t, sim.Options{Spec: spec}, func(s *scene) {
+		s.settle()
+		s.StopManager(true)
+		s.KillOSD(0)
+		s.awaitBudget(only("x"), 5*time.Second)
+		s.awaitBudget("closed", time.Minute)
+		time.Sleep(4 * time.Minute)
+		require.Equal(s, "closed", s.Budget())
+		s.awaitBudget(atRest, 2*time.Minute)
+		s.StopManager(false)
+	})
+}
+
+func TestPolicyDeletedAtRest(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.DeletePolicy()
+		require.True(s, s.Await(time.Minute, func() bool { return !s.runs(workflows.KeeperID(sim.Key)) }), "the keeper ends")
+		require.Equal(s, "none", s.Budget())
+		require.Empty(s, s.Leftovers())
+	})
+}
+
+// TestKeeperOfNoPolicy ends without having changed anything.
+func TestKeeperOfNoPolicy(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.DeletePolicy()
+		s.startKeeper()
+		require.True(s, s.Await(time.Minute, func() bool { return !s.runs(workflows.KeeperID(sim.Key)) }))
+		require.Equal(s, "none", s.Budget())
+	})
+}
+
+// TestKeeperTerminated: the last budget stays, and the next keeper goes on.
+func TestKeeperTerminated(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.killKeeper()
+		require.Equal(s, atRest, s.Budget())
+		s.KillOSD(0) // the watcher starts another keeper
+		s.awaitBudget("closed", 5*time.Second)
+		s.awaitBudget(atRest, time.Minute)
+	})
+}

@@ -1,0 +1,565 @@
+package workflows_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	tlog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/worker"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// A scene is a simulated world with the real workflows and activities at work in it. It stands in for Temporal's server
+// and for the watcher, too.
+//
+// The SDK's test environment runs one workflow; that one (host) starts the others as its children, under their own IDs,
+// so that they can signal each other. It lives in a bubble of testing/synctest: activities block and sleep as they do in
+// earnest, and an hour passes as soon as everybody waits.
+type scene struct {
+	*testing.T
+	*sim.World
+	env *testsuite.TestWorkflowEnvironment
+
+	mu        sync.Mutex
+	changed   chan struct{}
+	waiting   map[string]childStart // for the host
+	running   map[string]string     // workflow ID → run
+	last      map[string]string     // the same, also of those that have ended
+	ended     map[string]ended      // ID@run → how
+	frozen    map[string]bool       // ID@run of workflows that are terminated: nothing of theirs happens any more
+	over      bool
+	attempts  int // of activities
+	onAttempt func(n int, info activity.Info)
+	fault     func(n int, info activity.Info) fault
+	before    *starter.Snapshot
+	blind     bool // the watcher is down
+}
+
+type childStart struct {
+	workflowType string
+	input        any
+}
+
+type ended struct {
+	result workflows.DrainNodeResult
+	err    error
+}
+
+// fault is what becomes of an activity's attempt.
+type fault string
+
+const (
+	noFault   fault = ""
+	notDone   fault = "fails and has done nothing"
+	doneAlso  fault = "fails after having done it"
+	hostType        = "Host"
+	terminate       = "test-terminate"
+)
+
+// play runs a script in a scene, and then takes everything down.
+func play(t *testing.T, opts sim.Options, script func(*scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		s := newScene(t, opts)
+		s.run(script)
+		if t.Failed() || os.Getenv("STORY") != "" {
+			for _, line := range s.Story() {
+				t.Log(line)
+			}
+		}
+	})
+}
+
+func newScene(t *testing.T, opts sim.Options) *scene {
+	s := &scene{
+		T: t, changed: make(chan struct{}), waiting: map[string]childStart{}, running: map[string]string{}, last: map[string]string{}, ended: map[string]ended{}, frozen: map[string]bool{},
+	}
+	fail := opts.Fail
+	opts.Fail = func(ctx context.Context, op string) (bool, error) {
+		if err := s.stopFrozen(ctx); err != nil {
+			return false, err
+		}
+		if fail != nil {
+			return fail(ctx, op)
+		}
+		return true, nil
+	}
+	s.World = sim.New(opts)
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	s.env = suite.NewTestWorkflowEnvironment()
+	s.env.SetTestTimeout(forever)
+	s.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{&faulty{scene: s}}})
+	worker.Register(registry{s.env}, worker.Adapters{Policies: s, Budgets: s, Nodes: s, Clusters: cephcluster.New(s, s)}, s)
+	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
+	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
+	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
+	return s
+}
+
+// run plays the script beside the host.
+func (s *scene) run(script func(*scene)) {
+	done := make(chan struct{})
+	s.OnKubernetes(s.look)
+	s.keepTime()
+	go func() {
+		defer close(done)
+		defer func() {
+			s.env.SignalWorkflow("stop", nil)
+		}()
+		script(s)
+	}()
+	s.env.ExecuteWorkflow(hostType)
+	<-done
+	s.Close()
+	require.NoError(s, s.env.GetWorkflowError())
+	for _, v := range s.Violations() {
+		s.Error(v)
+	}
+	time.Sleep(time.Hour) // whoever still sleeps wakes up and finds that the world has ended
+}
+
+const forever = 10 * 365 * 24 * time.Hour
+
+// clockStep is how far the time of workflows may lag behind the time of activities.
+const clockStep = 100 * time.Millisecond
+
+// keepTime makes the test environment's clock go with the bubble's: it advances by timers alone.
+func (s *scene) keepTime() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.env.RegisterDelayedCallback(s.keepTime, clockStep)
+	}
+}
+
+// clock is an activity that is always under way. Without one the test environment would let time jump.
+func (s *scene) clock(context.Context) error {
+	s.until(forever, func() bool { return s.over })
+	return nil
+}
+
+// host starts what the script and the watcher ask for.
+func (s *scene) host(ctx workflow.Context) error {
+	clockCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: forever})
+	clock := workflow.ExecuteActivity(clockCtx, "clock")
+	childCtx, cancel := workflow.WithCancel(ctx)
+	start := workflow.GetSignalChannel(ctx, "start")
+	stop := workflow.GetSignalChannel(ctx, "stop")
+	for stopped := false; !stopped; {
+		sel := workflow.NewSelector(ctx)
+		sel.AddReceive(stop, func(c workflow.ReceiveChannel, _ bool) { stopped = c.Receive(ctx, nil) })
+		sel.AddReceive(start, func(c workflow.ReceiveChannel, _ bool) {
+			var id string
+			c.Receive(ctx, &id)
+			workflow.Go(childCtx, func(ctx workflow.Context) { s.child(ctx, id) })
+		})
+		sel.Select(ctx)
+	}
+	cancel()
+	// Attempts that are under way hear of their end by a heartbeat.
+	if err := workflow.Sleep(ctx, 5*time.Minute); err != nil {
+		return err
+	}
+	s.update(func() { s.over = true })
+	return clock.Get(ctx, nil)
+}
+
+func (s *scene) child(ctx workflow.Context, id string) {
+	s.mu.Lock()
+	c := s.waiting[id]
+	s.mu.Unlock()
+	// Without a run timeout the test environment gives a child's activities no heartbeat timeout.
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: id, TaskQueue: workflows.TaskQueue, WorkflowRunTimeout: forever})
+	f := workflow.ExecuteChildWorkflow(ctx, c.workflowType, c.input)
+	var exec workflow.Execution
+	if err := f.GetChildWorkflowExecution().Get(ctx, &exec); err != nil {
+		s.update(func() { delete(s.waiting, id) })
+		return // it runs already
+	}
+	s.update(func() {
+		delete(s.waiting, id)
+		s.running[id], s.last[id] = exec.RunID, exec.RunID
+	})
+	var e ended
+	if c.workflowType == workflows.DrainNodeType {
+		e.err = f.Get(ctx, &e.result)
+	} else {
+		e.err = f.Get(ctx, nil)
+	}
+	s.update(func() {
+		s.Tell("%s ends: %s %v", id, e.result.Outcome, e.err)
+		delete(s.running, id)
+		if _, known := s.ended[id+"@"+exec.RunID]; !known {
+			s.ended[id+"@"+exec.RunID] = e
+		}
+	})
+}
+
+func (s *scene) update(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// until waits for something about workflows.
+func (s *scene) until(within time.Duration, cond func() bool) bool {
+	end := time.After(within)
+	for {
+		s.mu.Lock()
+		ok, changed := cond(), s.changed
+		s.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-end:
+			return false
+		}
+	}
+}
+
+// post runs f where the test environment wants to be called.
+func (s *scene) post(f func()) { s.env.RegisterDelayedCallback(f, 0) }
+
+// start starts a workflow unless one with this ID runs, and waits until it does.
+func (s *scene) start(id, workflowType string, input any) string {
+	s.mu.Lock()
+	_, runs := s.running[id]
+	_, starts := s.waiting[id]
+	if !runs && !starts && !s.over {
+		s.waiting[id] = childStart{workflowType, input}
+		s.env.SignalWorkflow("start", id)
+	}
+	s.mu.Unlock()
+	s.until(time.Minute, func() bool { _, waits := s.waiting[id]; return !waits && s.last[id] != "" || s.over })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last[id]
+}
+
+func (s *scene) startKeeper() {
+	s.start(workflows.KeeperID(sim.Key), workflows.KeeperType, workflows.KeeperInput{Cluster: sim.Key})
+}
+
+// drain starts a drain as a person would.
+func (s *scene) drain(in workflows.DrainNodeInput) (run string) {
+	s.Tell("a person drains %s", in.Node)
+	return s.start(workflows.DrainID(in.Node), workflows.DrainNodeType, in)
+}
+
+func (s *scene) signal(id, name string, arg any) {
+	s.post(func() { _ = s.env.SignalWorkflowByID(id, name, arg) })
+}
+
+// tellDrain sends one of the signals that persons send.
+func (s *scene) tellDrain(node, signal string) {
+	s.Tell("a person tells the drain of %s: %s", node, signal)
+	s.signal(workflows.DrainID(node), signal, nil)
+}
+
+// runs tells whether a workflow runs.
+func (s *scene) runs(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.running[id]
+	return ok
+}
+
+// awaitEnd waits for the end of a drain.
+func (s *scene) awaitEnd(node, run string, within time.Duration) ended {
+	s.Helper()
+	key := workflows.DrainID(node) + "@" + run
+	var e ended
+	if !s.until(within, func() (ok bool) { e, ok = s.ended[key]; return ok }) {
+		s.Errorf("the drain of %s has not ended: %+v", node, s.drainStatus(node))
+	}
+	return e
+}
+
+func (s *scene) drainStatus(node string) (status workflows.DrainStatus) {
+	s.query(workflows.DrainID(node), &status)
+	return status
+}
+
+func (s *scene) keeperStatus() (status workflows.KeeperStatus) {
+	s.query(workflows.KeeperID(sim.Key), &status)
+	return status
+}
+
+func (s *scene) query(id string, into any) {
+	done := make(chan struct{})
+	s.post(func() {
+		defer close(done)
+		defer func() { _ = recover() }() // the test environment panics when the workflow has only just begun
+		if v, err := s.env.QueryWorkflowByID(id, workflows.QueryStatus); err == nil {
+			_ = v.Get(into)
+		}
+	})
+	<-done
+}
+
+// kill terminates a workflow: it does nothing more, and whoever waits for its end hears of it.
+func (s *scene) kill(id string) {
+	s.Tell("%s is terminated", id)
+	s.update(func() {
+		run := s.running[id]
+		s.frozen[id+"@"+run] = true
+		s.ended[id+"@"+run] = ended{err: errors.New("terminated")}
+	})
+}
+
+// killKeeper terminates the keeper. Another one may be started then.
+func (s *scene) killKeeper() {
+	id := workflows.KeeperID(sim.Key)
+	s.kill(id)
+	s.signal(id, terminate, nil)
+	require.True(s, s.until(time.Minute, func() bool { _, runs := s.running[id]; return !runs }))
+}
+
+// stopFrozen keeps what a terminated workflow began from going on.
+func (s *scene) stopFrozen(ctx context.Context) error {
+	if !activity.IsActivity(ctx) {
+		return nil
+	}
+	e := activity.GetInfo(ctx).WorkflowExecution
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen[e.ID+"@"+e.RunID] {
+		return temporal.NewNonRetryableApplicationError("terminated", "Terminated", nil)
+	}
+	return nil
+}
+
+// awaitBudget waits until the budget says so.
+func (s *scene) awaitBudget(want string, within time.Duration) {
+	s.Helper()
+	if !s.Await(within, func() bool { return s.Budget() == want }) {
+		s.Errorf("the budget should say %q, it says %q: %+v", want, s.Budget(), s.keeperStatus().Decision)
+	}
+}
+
+// awaitPhase waits until a drain is in a phase.
+func (s *scene) awaitPhase(node, phase string, within time.Duration) {
+	s.Helper()
+	if !s.Await(within, func() bool { return s.drainStatus(node).Phase == phase }) {
+		s.Errorf("the drain of %s should be %s: %+v", node, phase, s.drainStatus(node))
+	}
+}
+
+const atRest = "at rest, 5 must stay"
+
+func only(zone string) string { return fmt.Sprintf("only zone [%s] is open", zone) }
+
+// awaitNothingLeft waits until all that lockkeeper changed is changed back.
+func (s *scene) awaitNothingLeft(within time.Duration) {
+	s.Helper()
+	if !s.Await(within, func() bool { return len(s.Leftovers()) == 0 }) {
+		s.Errorf("left behind: %q", s.Leftovers())
+	}
+}
+
+// atRest plays until the keeper has seen that all is well.
+func (s *scene) settle() {
+	s.Helper()
+	s.startKeeper()
+	s.awaitBudget(atRest, time.Minute)
+	s.awaitNothingLeft(time.Minute)
+}
+
+// RequestLease implements activities.Keepers as the worker does: by an update that starts the keeper if need be.
+func (s *scene) RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error {
+	id := workflows.KeeperID(cluster)
+	s.startKeeper()
+	answer := make(chan error, 1)
+	s.post(func() {
+		err := s.env.UpdateWorkflowByID(id, workflows.UpdateRequestLease, rand.Text(), &testsuite.TestUpdateCallback{
+			OnAccept:   func() {},
+			OnReject:   func(err error) { answer <- err },
+			OnComplete: func(_ any, err error) { answer <- err },
+		}, workflows.LeaseRequest{Claim: claim})
+		if err != nil {
+			answer <- err
+		}
+	})
+	select {
+	case err := <-answer:
+		return err
+	case <-time.After(5 * time.Second):
+		return errors.New("the keeper does not answer")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// AwaitEnd implements activities.Jobs.
+func (s *scene) AwaitEnd(ctx context.Context, id, run string) (string, error) {
+	stop := context.AfterFunc(ctx, func() { s.update(func() {}) })
+	defer stop()
+	var e ended
+	var ok bool
+	s.until(forever, func() bool { e, ok = s.ended[id+"@"+run]; return ok || s.over || ctx.Err() != nil })
+	if !ok {
+		return "", errors.New("nobody waits any more")
+	}
+	return fmt.Sprint(e.err), nil
+}
+
+// look is the watcher: it compares what it sees with what it saw, and tells the keeper, or starts a drain that observes.
+func (s *scene) look() {
+	time.Sleep(20 * time.Millisecond)
+	s.mu.Lock()
+	if s.blind || s.over {
+		s.mu.Unlock()
+		return
+	}
+	now, exists := s.Snapshot()
+	if !exists {
+		s.before = nil
+		s.mu.Unlock()
+		return
+	}
+	todo := starter.Decide(s.before, now)
+	s.before = &now
+	s.mu.Unlock()
+	if todo.IsZero() {
+		return
+	}
+	s.startKeeper()
+	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, todo.Hint)
+	for node, why := range todo.Drains {
+		s.start(workflows.DrainID(node), workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
+	}
+}
+
+// blindfold stops the watcher, or starts it again.
+func (s *scene) blindfold(blind bool) {
+	s.update(func() { s.blind = blind })
+	if !blind {
+		s.look()
+	}
+}
+
+// registry dresses workflows up: in the test environment a child has no first run, and nobody can be terminated.
+type registry struct {
+	*testsuite.TestWorkflowEnvironment
+}
+
+func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions) {
+	switch w := w.(type) {
+	case func(workflow.Context, workflows.KeeperInput) error:
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.KeeperInput) error {
+			var err error
+			done := false
+			info := workflow.GetInfo(ctx)
+			info.FirstRunID = info.WorkflowExecution.RunID
+			workflow.Go(ctx, func(ctx workflow.Context) { err, done = w(ctx, in), true })
+			workflow.Go(ctx, func(ctx workflow.Context) {
+				workflow.GetSignalChannel(ctx, terminate).Receive(ctx, nil)
+				err, done = errors.New("terminated"), true
+			})
+			_ = workflow.Await(ctx, func() bool { return done })
+			if !done {
+				return ctx.Err()
+			}
+			return err
+		}, o)
+	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.DrainNodeInput) (workflows.DrainNodeResult, error) {
+			info := workflow.GetInfo(ctx)
+			info.FirstRunID = info.WorkflowExecution.RunID
+			return w(ctx, in)
+		}, o)
+	default:
+		panic(fmt.Sprintf("a workflow of an unknown shape: %T", w))
+	}
+}
+
+// faulty makes activities fail as the scene wants.
+type faulty struct {
+	interceptor.WorkerInterceptorBase
+	scene *scene
+}
+
+func (f *faulty) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	a := &faultyActivity{scene: f.scene}
+	a.Next = next
+	return a
+}
+
+type faultyActivity struct {
+	interceptor.ActivityInboundInterceptorBase
+	scene *scene
+}
+
+func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	s, info := a.scene, activity.GetInfo(ctx)
+	if info.ActivityType.Name == "clock" {
+		return a.Next.ExecuteActivity(ctx, in)
+	}
+	if info.Attempt > 1 {
+		// The test environment begins an attempt even if the workflow has given up meanwhile. A server does not.
+		if activity.RecordHeartbeat(ctx); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	n := s.attempts
+	s.attempts++
+	onAttempt, what := s.onAttempt, s.fault
+	s.mu.Unlock()
+	if onAttempt != nil {
+		onAttempt(n, info)
+	}
+	failed := noFault
+	if what != nil {
+		failed = what(n, info)
+	}
+	if failed != noFault {
+		s.Tell("attempt %d of %s of %s %s", info.Attempt, info.ActivityType.Name, info.WorkflowExecution.ID, failed)
+	}
+	if failed == notDone {
+		return nil, activities.Unavailable("on purpose", errors.New("not done"))
+	}
+	result, err := a.Next.ExecuteActivity(ctx, in)
+	if failed == doneAlso {
+		return nil, activities.Unavailable("on purpose", errors.New("done, but who knows"))
+	}
+	return result, err
+}
+
+// quiet is a logger of nothing.
+type quiet struct{}
+
+var _ tlog.Logger = quiet{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
