@@ -66,11 +66,15 @@ func (w *world) close() { w.ceph.Shutdown() }
 func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=rook-ceph-osd"})
+	osds, err := w.kube.AppsV1().Deployments(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=rook-ceph-osd"})
 	if err != nil {
 		return event{}, err
 	}
-	pod := pods.Items[i%len(pods.Items)]
+	n := len(osds.Items)
+	pods, pod, err := w.runningPod(ctx, osds.Items[i%n].Spec.Selector)
+	if err != nil {
+		return event{}, err
+	}
 	podWatch, err := w.kube.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pods.ResourceVersion})
 	if err != nil {
 		return event{}, err
@@ -97,7 +101,7 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	}
 	closed, err := first(ctx, budgetWatch, "the budget is closed elsewhere", func(e watch.Event) bool {
 		b, ok := e.Object.(*policyv1.PodDisruptionBudget)
-		return ok && (len(b.Spec.Selector.MatchExpressions) > 0 || b.Spec.MinAvailable.IntValue() > len(pods.Items))
+		return ok && (len(b.Spec.Selector.MatchExpressions) > 0 || b.Spec.MinAvailable.IntValue() > n)
 	})
 	if err != nil {
 		return event{}, err
@@ -106,7 +110,7 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	go func() { reported <- w.firstCleanReport(ctx) }()
 	open, err := first(ctx, budgetWatch, "the budget is at rest", func(e watch.Event) bool {
 		b, ok := e.Object.(*policyv1.PodDisruptionBudget)
-		return ok && len(b.Spec.Selector.MatchExpressions) == 0 && b.Spec.MinAvailable.IntValue() == len(pods.Items)-1
+		return ok && len(b.Spec.Selector.MatchExpressions) == 0 && b.Spec.MinAvailable.IntValue() == n-1
 	})
 	if err != nil {
 		return event{}, err
@@ -119,6 +123,21 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 		return event{}, fmt.Errorf("the budget was opened %s BEFORE the manager reported that all PGs are clean", r.at.Sub(open))
 	}
 	return event{pod: pod.Name, reaction: closed.Sub(down), outage: r.at.Sub(down), reopen: open.Sub(r.at)}, nil
+}
+
+// runningPod waits for the one ready pod of an OSD; a list shows the one before it, too, while that is terminating.
+func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) (*corev1.PodList, *corev1.Pod, error) {
+	for ctx.Err() == nil {
+		pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(pods.Items) == 1 && ready(&pods.Items[0]) {
+			return pods, &pods.Items[0], nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, nil, ctx.Err()
 }
 
 func ready(p *corev1.Pod) bool {
