@@ -117,6 +117,7 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
+	s.env.OnRequestCancelExternalWorkflow(mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
 	return s
 }
 
@@ -125,6 +126,7 @@ func (s *scene) run(script func(*scene)) {
 	done := make(chan struct{})
 	s.OnKubernetes(s.look)
 	s.keepTime()
+	go s.ensureKeeper()
 	go func() {
 		defer close(done)
 		defer func() {
@@ -181,7 +183,7 @@ func (s *scene) host(ctx workflow.Context) error {
 	}
 	cancel()
 	// Attempts that are under way hear of their end by a heartbeat.
-	if err := workflow.Sleep(ctx, 5*time.Minute); err != nil {
+	if err := workflow.Sleep(ctx, 90*time.Second); err != nil {
 		return err
 	}
 	s.update(func() { s.over = true })
@@ -193,7 +195,7 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	c := s.waiting[id]
 	s.mu.Unlock()
 	// Without a run timeout the test environment gives a child's activities no heartbeat timeout.
-	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: id, TaskQueue: workflows.TaskQueue, WorkflowRunTimeout: forever})
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: id, TaskQueue: workflows.TaskQueue, WorkflowRunTimeout: forever, WaitForCancellation: true})
 	f := workflow.ExecuteChildWorkflow(ctx, c.workflowType, c.input)
 	var exec workflow.Execution
 	if err := f.GetChildWorkflowExecution().Get(ctx, &exec); err != nil {
@@ -272,6 +274,12 @@ func (s *scene) startKeeper() {
 func (s *scene) drain(in workflows.DrainNodeInput) (run string) {
 	s.Tell("a person drains %s", in.Node)
 	return s.start(workflows.DrainID(in.Node), workflows.DrainNodeType, in)
+}
+
+// cancel cancels a workflow, as a person may do in Temporal's UI.
+func (s *scene) cancel(id string) {
+	s.Tell("%s is cancelled", id)
+	s.post(func() { s.env.CancelWorkflowByID(id, "") })
 }
 
 func (s *scene) signal(id, name string, arg any) {
@@ -455,6 +463,18 @@ func (s *scene) look() {
 	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, todo.Hint)
 	for node, why := range todo.Drains {
 		s.start(workflows.DrainID(node), workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
+	}
+}
+
+// ensureKeeper is what the watcher does once a minute.
+func (s *scene) ensureKeeper() {
+	for !s.until(time.Minute, func() bool { return s.over }) {
+		s.mu.Lock()
+		blind := s.blind || s.before == nil
+		s.mu.Unlock()
+		if _, exists := s.Snapshot(); exists && !blind {
+			s.startKeeper()
+		}
 	}
 }
 
