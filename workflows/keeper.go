@@ -278,7 +278,7 @@ func (k *keeper) apply(ctx workflow.Context) error {
 			fail(err)
 			continue
 		}
-		k.state.Memory.Noout = budget.Withdraw(k.state.Memory.Noout, []string{host})
+		k.state.Memory.Noout = budget.Withdraw(k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
 	}
 	fail(k.applyStaticBudgets(ctx))
 	fail(k.report(ctx))

@@ -88,13 +88,19 @@ func (n Noout) isFor(h lease.Claim) bool {
 	return n.Owner == h.WorkflowID && !n.Since.Before(h.Granted)
 }
 
-// Withdraw marks the flags of these hosts as unset. Only after this may their records be forgotten.
-func Withdraw(records []Noout, hosts []string) []Noout {
-	out := slices.Clone(records)
-	for i := range out {
-		if slices.Contains(hosts, out[i].Host) {
-			out[i].Withdrawn = true
+// Withdraw takes note that the flag of a host is unset. Only then may its record be forgotten, and it is, unless a holder
+// still wants the flag: then the record says that it had its time.
+func Withdraw(records []Noout, host string, holders []lease.Claim) []Noout {
+	wanted := slices.ContainsFunc(holders, func(c lease.Claim) bool { return c.NooutHost == host })
+	var out []Noout
+	for _, r := range records {
+		if r.Host == host {
+			if !wanted {
+				continue
+			}
+			r.Withdrawn = true
 		}
+		out = append(out, r)
 	}
 	return out
 }

@@ -119,7 +119,7 @@ func (c *nooutCluster) keeper(t *rapid.T, trouble bool) {
 		if lost("answer to unset") {
 			return
 		}
-		c.records = budget.Withdraw(c.records, []string{host})
+		c.records = budget.Withdraw(c.records, host, c.holders)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestNooutExpires(t *testing.T) {
 	require.Empty(t, plan.Unset)
 	plan = budget.PlanNoout(now.Add(timeout), timeout, []lease.Claim{h}, plan.Records, []string{"a"})
 	require.Equal(t, []string{"a"}, plan.Unset)
-	records := budget.Withdraw(plan.Records, plan.Unset)
+	records := budget.Withdraw(plan.Records, "a", []lease.Claim{h})
 	plan = budget.PlanNoout(now.Add(2*timeout), timeout, []lease.Claim{h}, records, nil)
 	require.Empty(t, plan.Set, "once is enough for one grant")
 	h.Granted = now.Add(2 * timeout)

@@ -16,10 +16,10 @@ import (
 // DefaultHealthyRegex says which PG states count as clean when the policy does not: the same as in the API's schema.
 const DefaultHealthyRegex = `^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_wait))+$`
 
-// How often a watcher looks. A look costs the mons some hundred microseconds. While something is out of order others
-// wait for it to end, so that looking more often is what it is for.
+// How often a watcher looks. A look costs the mons less than a millisecond. At rest it is what an OSD's crash waits for that
+// nobody announced; while something is out of order others wait for it to end.
 const (
-	lookAtRest   = time.Second
+	lookAtRest   = 250 * time.Millisecond
 	lookUnsettle = 150 * time.Millisecond
 	// progressEvery bounds how often a watcher returns only because more PGs are clean than before.
 	progressEvery = 10 * time.Second
