@@ -56,6 +56,8 @@ type Budgets interface {
 // BudgetResult says what happened to a budget.
 type BudgetResult struct {
 	Changed bool `json:"changed,omitempty"`
+	// Generation of the daemons' budget after the write; the API server raises it with every change of the spec.
+	Generation int64 `json:"generation,omitempty"`
 	// Conflict names a budget of somebody else that covers the same pods; with two, every eviction would fail.
 	Conflict string `json:"conflict,omitempty"`
 }

@@ -34,7 +34,7 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 		return Actions{} // the keeper removes its budgets; that is no news to it
 	}
 	c := changes(*before, now)
-	return Actions{Hint: workflows.Hint{Reason: c.reason(), Daemons: c.daemons}, Drains: newDrains(*before, now)}
+	return Actions{Hint: workflows.Hint{Reason: c.reason(), Daemons: c.daemons, Echo: c.onlyEcho()}, Drains: newDrains(*before, now)}
 }
 
 // newDrains lists the nodes that somebody else began to drain: leaving, and with an OSD that does not serve. Only the
@@ -76,6 +76,15 @@ func drained(s Snapshot) map[string]string {
 type change struct {
 	reasons []string
 	daemons bool
+	echo    int64 // generation of the OSDs' budget that lockkeeper itself wrote
+}
+
+// onlyEcho is the generation of the OSDs' budget if lockkeeper's own writing of it is all that changed, else 0.
+func (c *change) onlyEcho() int64 {
+	if len(c.reasons) == 1 {
+		return c.echo
+	}
+	return 0
 }
 
 func (c *change) add(format string, args ...any) {
@@ -197,6 +206,9 @@ func (c *change) budgets(before, now map[string]Budget) {
 			c.add("budget %s appeared", name)
 		default:
 			c.add("budget %s was changed by %s", name, cmp.Or(is.Writer, "somebody"))
+			if is.OSDs && is.Ours && is.Writer == kube.FieldOwner {
+				c.echo = is.Generation
+			}
 		}
 		// What the keeper wrote itself it need not write again.
 		c.daemons = c.daemons || !has && !was.OSDs || has && !is.OSDs && is.Writer != kube.FieldOwner

@@ -24,9 +24,14 @@ func (a Actions) then(next Actions, now Snapshot) Actions {
 func joinHints(a, b workflows.Hint) workflows.Hint {
 	const most = 500
 	out := workflows.Hint{Reason: a.Reason, Daemons: a.Daemons || b.Daemons}
+	if a.Echo > 0 && b.Echo > 0 {
+		out.Echo = max(a.Echo, b.Echo)
+	}
 	switch {
 	case a.Reason == "":
-		out.Reason = b.Reason
+		out.Reason, out.Echo = b.Reason, b.Echo
+	case b.Reason == "":
+		out.Echo = a.Echo
 	case b.Reason != "" && len(a.Reason)+len(b.Reason) < most:
 		out.Reason += ", then " + b.Reason
 	}

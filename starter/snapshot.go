@@ -41,6 +41,8 @@ func (n Node) Leaving() bool { return n.Cordoned || n.Tainted != "" || n.Gone }
 type Budget struct {
 	Spec   string // as JSON
 	Writer string // the field manager of the last change to the spec
+	// Generation rises with every change of the spec.
+	Generation int64
 	// OSDs: it is the keeper's budget of the OSDs. The other budgets depend on the replicas of other daemons.
 	OSDs bool
 	// Ours: lockkeeper created it. Somebody else's matters as well: a pod under two budgets cannot be evicted at all.

@@ -190,7 +190,7 @@ func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
 			spec = []byte(b.ResourceVersion) // cannot happen with this type; then every change counts
 		}
 		out[b.Name] = Budget{
-			Spec: string(spec), Writer: writer(b.ManagedFields),
+			Spec: string(spec), Writer: writer(b.ManagedFields), Generation: b.Generation,
 			Ours: b.Labels[kube.LabelManagedBy] == kube.FieldOwner, OSDs: b.Labels[kube.LabelDaemon] == daemonOSD,
 		}
 	}

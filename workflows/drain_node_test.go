@@ -242,6 +242,7 @@ func TestPauseAndResume(t *testing.T) {
 		s.tellDrain("a", workflows.SignalResume)
 		s.awaitPhase("a", awaitingNode, 30*time.Second)
 		s.tellDrain("a", workflows.SignalPause)
+		s.Await(time.Minute, func() bool { return s.drainStatus("a").Paused })
 		s.PersonCordons("a", false)
 		time.Sleep(time.Minute)
 		require.True(s, s.runs(workflows.DrainID("a")), "paused before the end")

@@ -31,7 +31,8 @@ type KeeperState struct {
 	Since        time.Time                      `json:"since"` // of Decision
 	Conflict     string                         `json:"conflict,omitempty"`
 	// Applied is the decision that the budget says now; nil when that is not known.
-	Applied *budget.Decision `json:"applied,omitempty"`
+	Applied           *budget.Decision `json:"applied,omitempty"`
+	AppliedGeneration int64            `json:"appliedGeneration,omitempty"` // of the budget, after the last write
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`
@@ -100,8 +101,10 @@ type keeper struct {
 	daemonsDue bool
 	quorum     activities.Quorum
 	// again: the pass was a step on the way to another, which must follow at once.
-	again   bool
-	revoked []lease.Claim // to be told
+	again bool
+	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
+	reporting, unreported bool
+	revoked               []lease.Claim // to be told
 }
 
 // Activities by reference: the zero value is never called, only named.
@@ -143,7 +146,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 		if k.again {
 			continue
 		}
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) && !k.reporting {
 			k.drainHints(ctx)
 			return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state})
 		}
@@ -281,13 +284,14 @@ func (k *keeper) apply(ctx workflow.Context) error {
 		k.state.Memory.Noout = budget.Withdraw(k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
 	}
 	fail(k.applyStaticBudgets(ctx))
-	fail(k.report(ctx))
 	if len(failures) > 0 {
+		k.reportLater(ctx)
 		return failures[0]
 	}
 	if k.again {
-		return nil // nothing is granted before the budget says so
+		return nil // nothing is granted, or worth reporting, before the budget says so
 	}
+	k.reportLater(ctx)
 	k.followJobs(ctx)
 	k.notify(ctx)
 	return nil
@@ -308,7 +312,7 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	k.state.Conflict, k.state.Applied = r.Conflict, &next
+	k.state.Conflict, k.state.Applied, k.state.AppliedGeneration = r.Conflict, &next, r.Generation
 	return nil
 }
 

@@ -11,9 +11,36 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// report writes the policy's status and events, if they say anything new. The status is also the memory that outlives
-// this workflow, so what must not be forgotten is reported before it is done.
+// reportLater writes the status while the keeper goes on. Only people wait for it, and the next look may be urgent.
+func (k *keeper) reportLater(ctx workflow.Context) {
+	k.unreported = true
+	if k.reporting {
+		return
+	}
+	k.reporting = true
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		defer func() { k.reporting = false }()
+		for k.unreported && ctx.Err() == nil {
+			k.unreported = false
+			if err := k.write(ctx); err != nil {
+				k.unreported = true
+				_ = workflow.Sleep(ctx, retryAfter)
+			}
+		}
+	})
+}
+
+// report writes the status before the keeper goes on: it is the memory that outlives this workflow, and what must not be
+// forgotten is written down before it is done. One that is being written comes first, or the older would win.
 func (k *keeper) report(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return !k.reporting }); err != nil {
+		return err
+	}
+	return k.write(ctx)
+}
+
+// write writes the policy's status and events, if they say anything new.
+func (k *keeper) write(ctx workflow.Context) error {
 	r := activities.Report{
 		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.state.Decision, Since: k.state.Since,
 		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Conflict: k.state.Conflict, Keeper: KeeperID(k.cluster),

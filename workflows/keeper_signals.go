@@ -58,29 +58,43 @@ func (k *keeper) wakeUp() { k.wake.SendAsync(struct{}{}) }
 
 // rest waits until there is a reason to look. Signals that came meanwhile are one reason together.
 func (k *keeper) rest(ctx workflow.Context) error {
+	timerCtx, stopTimer := workflow.WithCancel(ctx)
+	defer stopTimer()
+	var timer workflow.Future
+	if d, summary := k.untilNext(ctx); d > 0 {
+		timer = workflow.NewTimerWithOptions(timerCtx, d, workflow.TimerOptions{Summary: summary})
+	}
+	for {
+		reason, err := k.awaitReason(ctx, timer)
+		if err != nil || reason {
+			return err
+		}
+	}
+}
+
+// awaitReason waits for whatever comes next, and tells whether it is a reason to look.
+func (k *keeper) awaitReason(ctx workflow.Context, timer workflow.Future) (reason bool, err error) {
 	s := workflow.NewSelector(ctx)
 	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
-	s.AddReceive(k.wake, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) })
+	s.AddReceive(k.wake, func(c workflow.ReceiveChannel, _ bool) { reason = c.Receive(ctx, nil) })
 	for _, name := range []string{SignalStorageChanged, SignalFinishLease, SignalReleaseLease} {
 		s.AddReceive(workflow.GetSignalChannel(ctx, name), func(workflow.ReceiveChannel, bool) {})
 	}
 	if k.watch != nil {
-		s.AddFuture(k.watch, func(f workflow.Future) { k.hearWatch(ctx, f) })
+		s.AddFuture(k.watch, func(workflow.Future) {})
 	}
-	timerCtx, stopTimer := workflow.WithCancel(ctx)
-	defer stopTimer()
-	if d, summary := k.untilNext(ctx); d > 0 {
-		s.AddFuture(workflow.NewTimerWithOptions(timerCtx, d, workflow.TimerOptions{Summary: summary}), func(workflow.Future) {})
+	if timer != nil {
+		s.AddFuture(timer, func(workflow.Future) { reason = true })
 	}
 	s.Select(ctx)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	if k.watch != nil && k.watch.IsReady() {
 		k.hearWatch(ctx, k.watch)
+		reason = true
 	}
-	k.drainHints(ctx)
-	return nil
+	return k.drainHints(ctx) || reason, nil
 }
 
 // untilNext is how long to rest at most; zero for as long as nothing happens.
@@ -94,14 +108,17 @@ func (k *keeper) untilNext(ctx workflow.Context) (time.Duration, string) {
 	return max(k.next.Sub(workflow.Now(ctx)), time.Millisecond), "next expiry"
 }
 
-// drainHints takes in every signal that has come, so that none is lost by continue-as-new and a burst costs one pass.
-func (k *keeper) drainHints(ctx workflow.Context) {
+// drainHints takes in every signal that has come, so that none is lost by continue-as-new and a burst costs one pass. It
+// tells whether any of them is a reason to look.
+func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	hints := workflow.GetSignalChannel(ctx, SignalStorageChanged)
 	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
+		reason = reason || h.Echo == 0 || h.Echo > k.state.AppliedGeneration
 	}
 	finish := workflow.GetSignalChannel(ctx, SignalFinishLease)
 	for r := (LeaseRef{}); finish.ReceiveAsync(&r); r = (LeaseRef{}) {
+		reason = true
 		if _, holds, _ := k.state.Memory.Lease.Find(r.WorkflowID, r.RunID); !holds {
 			// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.
 			k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
@@ -113,9 +130,10 @@ func (k *keeper) drainHints(ctx workflow.Context) {
 	}
 	release := workflow.GetSignalChannel(ctx, SignalReleaseLease)
 	for r := (LeaseRef{}); release.ReceiveAsync(&r); r = (LeaseRef{}) {
+		reason = true
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
 	}
-	k.wake.ReceiveAsync(nil)
+	return k.wake.ReceiveAsync(nil) || reason
 }
 
 // startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy may

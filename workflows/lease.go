@@ -67,4 +67,7 @@ type Hint struct {
 	Reason string `json:"reason"`
 	// Daemons: replicas of mon, mgr, mds, rgw or rbd-mirror changed, or one of their budgets did.
 	Daemons bool `json:"daemons,omitempty"`
+	// Echo is the generation of the storage daemons' budget when all that changed is that lockkeeper wrote it. The keeper
+	// knows of its own writes; it is told all the same, since one that was believed lost may still have arrived.
+	Echo int64 `json:"echo,omitempty"`
 }

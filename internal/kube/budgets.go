@@ -2,8 +2,8 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -87,21 +88,39 @@ func (c *Cluster) applyBudget(ctx context.Context, existing []policyv1.PodDisrup
 	case have == nil && conflict != "":
 		return activities.BudgetResult{Conflict: conflict}, nil
 	case have == nil:
-		_, err := budgets.Create(ctx, want, metav1.CreateOptions{FieldManager: FieldOwner})
-		return activities.BudgetResult{Changed: err == nil}, err
+		made, err := budgets.Create(ctx, want, metav1.CreateOptions{FieldManager: FieldOwner})
+		if err != nil {
+			return activities.BudgetResult{}, err
+		}
+		return activities.BudgetResult{Changed: true, Generation: made.Generation}, nil
 	case !ours(have):
 		return activities.BudgetResult{Conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it", have.Namespace, have.Name)}, nil
 	case equality.Semantic.DeepEqual(have.Spec, want.Spec):
-		return activities.BudgetResult{Conflict: conflict}, nil
+		return activities.BudgetResult{Conflict: conflict, Generation: have.Generation}, nil
 	}
-	next := have.DeepCopy()
-	next.Spec = want.Spec
-	if next.Labels == nil {
-		next.Labels = map[string]string{}
+	patch, err := replaceSpec(have, want)
+	if err != nil {
+		return activities.BudgetResult{}, err
 	}
-	maps.Copy(next.Labels, want.Labels)
-	_, err = budgets.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldOwner})
-	return activities.BudgetResult{Changed: err == nil, Conflict: conflict}, err
+	made, err := budgets.Patch(ctx, have.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
+	if err != nil {
+		return activities.BudgetResult{}, err
+	}
+	return activities.BudgetResult{Changed: true, Conflict: conflict, Generation: made.Generation}, nil
+}
+
+// replaceSpec is a patch that replaces the whole spec of one budget. Not an update: that one fails when the disruption
+// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry.
+func replaceSpec(have, want *policyv1.PodDisruptionBudget) ([]byte, error) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	return json.Marshal([]operation{
+		{"test", "/metadata/uid", have.UID},
+		{"replace", "/spec", want.Spec},
+	})
 }
 
 func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy] == FieldOwner }

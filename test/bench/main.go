@@ -46,9 +46,16 @@ func run(ctx context.Context, namespace, policy string, events int) error {
 		if err != nil {
 			return fmt.Errorf("event %d: %w", i+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "%3d/%d %s: reaction %s, down and back %s, reopened %s after the first clean report\n",
-			i+1, events, e.pod, e.reaction.Round(time.Millisecond), e.outage.Round(time.Millisecond), e.reopen.Round(time.Millisecond))
-		reaction, reopen = append(reaction, e.reaction), append(reopen, e.reopen)
+		reopened := fmt.Sprintf("reopened %s after the first clean report", e.reopen.Round(time.Millisecond))
+		if e.reopen < 0 {
+			reopened = "and the manager never reported it"
+		}
+		fmt.Fprintf(os.Stderr, "%3d/%d %s: reaction %s, down and back %s, %s\n",
+			i+1, events, e.pod, e.reaction.Round(time.Millisecond), e.outage.Round(time.Millisecond), reopened)
+		reaction = append(reaction, e.reaction)
+		if e.reopen >= 0 {
+			reopen = append(reopen, e.reopen)
+		}
 	}
 	print2("reaction_ms", reaction)
 	print2("reopen_ms", reopen)
@@ -57,6 +64,9 @@ func run(ctx context.Context, namespace, policy string, events int) error {
 }
 
 func print2(name string, d []time.Duration) {
+	if len(d) == 0 {
+		return
+	}
 	slices.Sort(d)
 	for _, p := range []int{50, 99} {
 		// The nearest rank: of fifty, p99 is the worst.

@@ -106,8 +106,10 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	if err != nil {
 		return event{}, err
 	}
+	reports, enough := context.WithCancel(ctx)
+	defer enough()
 	reported := make(chan result, 1)
-	go func() { reported <- w.firstCleanReport(ctx) }()
+	go func() { reported <- w.firstCleanReport(reports) }()
 	open, err := first(ctx, budgetWatch, "the budget is at rest", func(e watch.Event) bool {
 		b, ok := e.Object.(*policyv1.PodDisruptionBudget)
 		return ok && len(b.Spec.Selector.MatchExpressions) == 0 && b.Spec.MinAvailable.IntValue() == n-1
@@ -115,9 +117,18 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	if err != nil {
 		return event{}, err
 	}
-	r := <-reported
+	var r result
+	select {
+	case r = <-reported:
+	case <-time.After(3 * time.Second): // several report periods: what comes now was not what the keeper waited for
+		enough()
+		r = <-reported
+	}
 	if r.err != nil {
 		return event{}, r.err
+	}
+	if r.at.IsZero() {
+		return event{pod: pod.Name, reaction: closed.Sub(down), outage: open.Sub(down), reopen: -1}, nil
 	}
 	if open.Before(r.at) {
 		return event{}, fmt.Errorf("the budget was opened %s BEFORE the manager reported that all PGs are clean", r.at.Sub(open))
@@ -173,7 +184,8 @@ type result struct {
 }
 
 // firstCleanReport polls what the manager reported to the mons. The first report that says "all clean" after one that said
-// otherwise is the one that counts: before that, "clean" is old.
+// otherwise is the one that counts: before that, "clean" is old. The result has no time when ctx ended and no report said
+// otherwise: the OSD was back before the manager could tell.
 func (w *world) firstCleanReport(ctx context.Context) result {
 	unclean := false
 	for ctx.Err() == nil {
@@ -206,5 +218,5 @@ func (w *world) firstCleanReport(ctx context.Context) result {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return result{err: ctx.Err()}
+	return result{}
 }
