@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +35,7 @@ type connected struct {
 	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials again.
 	broken atomic.Bool
 
-	mu        sync.Mutex // guards what follows
+	turn      chan struct{} // holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
 	tracker   *pghealth.Tracker
 	regex     string   // that tracker was made with
 	tolerated []string // likewise
@@ -45,7 +44,7 @@ type connected struct {
 func newCluster(k Kubernetes, conn Conn, p *v1alpha1.MaintenancePolicy) *cluster {
 	client := ceph.Client{Commander: conn}
 	return &cluster{kube: k, policy: p, connected: &connected{
-		connection: p.Spec.Ceph.Connection, conn: conn, client: client, reader: ceph.NewReader(client),
+		connection: p.Spec.Ceph.Connection, conn: conn, client: client, reader: ceph.NewReader(client), turn: make(chan struct{}, 1),
 	}}
 }
 

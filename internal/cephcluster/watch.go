@@ -52,8 +52,12 @@ func (c *cluster) Watch(ctx context.Context, last activities.Watched, beat func(
 // look takes one look and adds it to what the tracker knows. The tracker outlives the activity that feeds it, so that
 // returning with news does not begin the proof of freshness anew; a worker that starts without it merely needs longer.
 func (c *cluster) look(ctx context.Context) (w activities.Watched, settled bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return activities.Watched{}, false, ctx.Err()
+	}
 	if err := c.ready(); err != nil {
 		return activities.Watched{Unavailable: err.Error(), Fingerprint: "invalid"}, true, nil
 	}
