@@ -30,8 +30,9 @@ trap 'exit 143' TERM
 
 # enter_world NAME FLAG…: starts a lab and makes its environment this script's.
 enter_world() {
-  world=$1; shift
-  lab up --name "$world" "$@"
+  local name=$1; shift
+  lab up --name "$name" "$@" # one that fails leaves nothing, and may have failed because the lab is somebody else's
+  world=$name
   eval "$(lab env --name "$world")"
   export PATH="$top/bin:$PATH"
 }

@@ -18,6 +18,9 @@ import (
 	"time"
 )
 
+// rest is the pause before each event.
+const rest = 1500 * time.Millisecond
+
 func main() {
 	events := flag.Int("events", 50, "how many OSDs to stop, one after the other")
 	namespace := flag.String("namespace", "rook-ceph", "of the OSD pods")
@@ -42,6 +45,11 @@ func run(ctx context.Context, namespace, policy string, events int) error {
 	defer w.close()
 	var reaction, reopen []time.Duration
 	for i := range events {
+		select { // each event begins with a world at rest: what the last one still has to do must not count twice
+		case <-time.After(rest):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		e, err := w.stopOne(ctx, i)
 		if err != nil {
 			return fmt.Errorf("event %d: %w", i+1, err)
