@@ -147,7 +147,7 @@ func (s *scene) run(script func(*scene)) {
 const forever = 10 * 365 * 24 * time.Hour
 
 // clockStep is how far the time of workflows may lag behind the time of activities.
-const clockStep = 100 * time.Millisecond
+const clockStep = 250 * time.Millisecond
 
 // keepTime makes the test environment's clock go with the bubble's: it advances by timers alone.
 func (s *scene) keepTime() {
@@ -183,7 +183,7 @@ func (s *scene) host(ctx workflow.Context) error {
 	}
 	cancel()
 	// Attempts that are under way hear of their end by a heartbeat.
-	if err := workflow.Sleep(ctx, 90*time.Second); err != nil {
+	if err := workflow.Sleep(ctx, 4*time.Minute); err != nil {
 		return err
 	}
 	s.update(func() { s.over = true })
@@ -247,8 +247,9 @@ func (s *scene) until(within time.Duration, cond func() bool) bool {
 	}
 }
 
-// post runs f where the test environment wants to be called.
-func (s *scene) post(f func()) { s.env.RegisterDelayedCallback(f, 0) }
+// post runs f where the test environment wants to be called, and after whatever has just begun has run for a first time:
+// before, the environment cannot bear a word to it.
+func (s *scene) post(f func()) { s.env.RegisterDelayedCallback(f, time.Millisecond) }
 
 // start starts a workflow unless one with this ID runs, and waits until it does.
 func (s *scene) start(id, workflowType string, input any) string {
@@ -283,7 +284,9 @@ func (s *scene) cancel(id string) {
 }
 
 func (s *scene) signal(id, name string, arg any) {
-	s.post(func() { _ = s.env.SignalWorkflowByID(id, name, arg) })
+	if s.runs(id) {
+		s.post(func() { _ = s.env.SignalWorkflowByID(id, name, arg) })
+	}
 }
 
 // tellDrain sends one of the signals that persons send.
@@ -298,6 +301,13 @@ func (s *scene) runs(id string) bool {
 	defer s.mu.Unlock()
 	_, ok := s.running[id]
 	return ok
+}
+
+// dead tells whether a workflow was terminated, though the test environment may not have noticed yet.
+func (s *scene) dead(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frozen[id+"@"+s.running[id]]
 }
 
 // awaitEnd waits for the end of a drain.
@@ -407,6 +417,10 @@ func (s *scene) RequestLease(ctx context.Context, cluster storage.ClusterKey, cl
 	s.startKeeper()
 	answer := make(chan error, 1)
 	s.post(func() {
+		if s.dead(id) {
+			answer <- errors.New("the keeper is terminated")
+			return
+		}
 		err := s.env.UpdateWorkflowByID(id, workflows.UpdateRequestLease, rand.Text(), &testsuite.TestUpdateCallback{
 			OnAccept:   func() {},
 			OnReject:   func(err error) { answer <- err },

@@ -14,6 +14,13 @@ import (
 // the last look, so that what nobody announced (a crash) takes excusable until it shows in the budget.
 const excusable = 2 * time.Second
 
+// Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top.
+func (w *World) Unguarded(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unguarded = time.Now().Add(d)
+}
+
 // judge tells whether an eviction that was granted should have been (I1).
 func (w *World) judge(o *osd, p *pod) {
 	if !o.running || !o.up || p.state == storage.PodPending || w.guarding.IsZero() {
@@ -24,7 +31,7 @@ func (w *World) judge(o *osd, p *pod) {
 			w.violate("I1: osd.%d in %s is evicted while osd.%d in %s is away because of an eviction", o.id, o.zone, other.id, other.zone)
 		}
 	}
-	if time.Since(w.crashed) < excusable {
+	if time.Since(w.crashed) < excusable || time.Now().Before(w.unguarded) {
 		return
 	}
 	for _, g := range w.pgs {

@@ -67,8 +67,9 @@ type World struct {
 	quorum  activities.Quorum // that the static budgets were made for
 
 	cephCluster
-	guarding time.Time // since when our budget covers all OSDs; zero: it does not
-	listener func()    // told of changes in Kubernetes
+	unguarded time.Time // until when nobody can be blamed for bad luck
+	guarding  time.Time // since when our budget covers all OSDs; zero: it does not
+	listener  func()    // told of changes in Kubernetes
 }
 
 // New makes a World in which all is well, and the policy was just created.
