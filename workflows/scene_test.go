@@ -132,6 +132,7 @@ func (s *scene) run(script func(*scene)) {
 		defer func() {
 			s.env.SignalWorkflow("stop", nil)
 		}()
+		time.Sleep(time.Millisecond) // the host has begun
 		script(s)
 	}()
 	s.env.ExecuteWorkflow(hostType)
