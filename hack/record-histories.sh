@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # record-histories.sh VERSION: plays drains in a lab of its own and keeps their histories, and the keeper's, as
-# workflows/testdata/VERSION-*.json for the replay test. Run it before a release; histories of older versions stay.
+# workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
 set -euo pipefail
 version=${1:?usage: record-histories.sh VERSION, for instance v0.1}
 # shellcheck source=hack/world.sh
@@ -37,8 +37,8 @@ until_says 60 '^any node$' policy '{.status.mayDrain}'
 
 mkdir -p "$top/workflows/testdata"
 for id in keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drain/node-d; do
-  file=$top/workflows/testdata/$version-${id//\//-}.json
+  file=$top/workflows/testdata/$version-${id//\//-}.json.gz
   # Which process on which machine it was is nobody's business.
-  temporal workflow show --workflow-id "$id" -o json | sed -E 's/"identity": "[^"]*"/"identity": "lab"/' >"$file"
-  echo "${file#"$top"/}: $(grep -c '"eventId"' "$file") events, $(wc -c <"$file") bytes"
+  temporal workflow show --workflow-id "$id" -o json | sed -E 's/"identity": "[^"]*"/"identity": "lab"/' | gzip -9n >"$file"
+  echo "${file#"$top"/}: $(zcat "$file" | grep -c '"eventId"') events, $(wc -c <"$file") bytes"
 done

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -100,6 +101,8 @@ type keeper struct {
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	quorum     activities.Quorum
+	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
+	budgetDue bool
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
@@ -126,7 +129,7 @@ func (k *keeper) recall(ctx workflow.Context) error {
 }
 
 func (k *keeper) run(ctx workflow.Context) error {
-	k.daemonsDue = true
+	k.daemonsDue, k.budgetDue = true, true
 	for {
 		k.trouble = ""
 		gone, err := k.pass(ctx)
@@ -306,13 +309,17 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 	if budget.MustCloseFirst(k.state.Applied, next) {
 		next, k.again = budget.CloseBefore(next), true
 	}
+	if !k.budgetDue && k.state.Conflict == "" && k.state.Applied != nil && reflect.DeepEqual(k.state.Applied.Budget, next.Budget) {
+		k.state.Applied = &next
+		return nil
+	}
 	// What was applied is not known while it is being changed, nor when the answer was lost.
 	k.state.Applied = nil
 	r, err := call(quick(ctx, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Spec: next.Budget})
 	if err != nil {
 		return err
 	}
-	k.state.Conflict, k.state.Applied, k.state.AppliedGeneration = r.Conflict, &next, r.Generation
+	k.state.Conflict, k.state.Applied, k.state.AppliedGeneration, k.budgetDue = r.Conflict, &next, r.Generation, false
 	return nil
 }
 

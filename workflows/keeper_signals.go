@@ -114,7 +114,9 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	hints := workflow.GetSignalChannel(ctx, SignalStorageChanged)
 	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
-		reason = reason || h.Echo == 0 || h.Echo > k.state.AppliedGeneration
+		if h.Echo == 0 || h.Echo > k.state.AppliedGeneration {
+			reason, k.budgetDue = true, true
+		}
 	}
 	finish := workflow.GetSignalChannel(ctx, SignalFinishLease)
 	for r := (LeaseRef{}); finish.ReceiveAsync(&r); r = (LeaseRef{}) {
