@@ -85,6 +85,9 @@ func play(t *testing.T, opts sim.Options, script func(*scene)) {
 		t.Helper()
 		s := newScene(t, opts)
 		s.run(script)
+		for _, v := range s.Violations() {
+			t.Error(v)
+		}
 		if t.Failed() || os.Getenv("STORY") != "" {
 			for _, line := range s.Story() {
 				t.Log(line)
@@ -139,9 +142,6 @@ func (s *scene) run(script func(*scene)) {
 	<-done
 	s.Close()
 	require.NoError(s, s.env.GetWorkflowError())
-	for _, v := range s.Violations() {
-		s.Error(v)
-	}
 	time.Sleep(time.Hour) // whoever still sleeps wakes up and finds that the world has ended
 }
 
