@@ -35,7 +35,7 @@ func history(t *testing.T, file string) *historypb.History {
 	t.Helper()
 	f, err := os.Open(file)
 	require.NoError(t, err)
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	z, err := gzip.NewReader(f)
 	require.NoError(t, err)
 	h, err := client.HistoryFromJSON(z, client.HistoryJSONOptions{})
