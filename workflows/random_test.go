@@ -47,14 +47,14 @@ type event struct {
 var kinds = []string{
 	"drain", "drain", "drain", "kubectl drain", "kubectl drain", "uncordon", "uncordon", "uncordon", "done", "done", "done",
 	"reboot", "reboot", "kill OSD", "evict", "evict", "evict", "abort", "pause", "resume",
-	"kill drain", "kill keeper", "watcher", "manager", "quorum", "noout", "delete node", "break disk", "taint",
+	"kill drain", "kill keeper", "watcher", "manager", "quorum", "noout", "delete node", "restore node", "break disk", "taint", "manage",
 }
 
 func drawPlan(t *rapid.T) plan {
 	p := plan{
 		osdsPerNode: rapid.IntRange(1, 2).Draw(t, "OSDs per node"),
 		seed:        rapid.Uint64().Draw(t, "seed"),
-		latency:     rapid.SampledFrom([]int{0, 20, 200}).Draw(t, "latency"),
+		latency:     rapid.SampledFrom([]int{0, 20, 200, 1000}).Draw(t, "latency"),
 		failures:    rapid.SampledFrom([]float64{0, 0, 0.05, 0.2}).Draw(t, "failures"),
 	}
 	for range rapid.IntRange(3, 25).Draw(t, "events") {
@@ -90,6 +90,7 @@ func (p plan) play(t *testing.T) (failures, story []string) {
 		c := &chance{r: rand.New(rand.NewPCG(p.seed, 1))} //nolint:gosec // not a secret
 		opts := sim.Options{OSDsPerNode: p.osdsPerNode}
 		if p.latency > 0 {
+			opts.Reaction = 2*time.Second + time.Duration(10*p.latency)*time.Millisecond
 			opts.Latency = func() time.Duration { return time.Duration(c.intN(p.latency)) * time.Millisecond }
 		}
 		s := newScene(t, opts)
@@ -117,7 +118,7 @@ func (p plan) play(t *testing.T) (failures, story []string) {
 type disorder struct {
 	*scene
 	managerDown, noQuorum, noWatcher bool
-	deleted, broken                  bool
+	deleted, broken, unmanaged       bool
 	tainted                          string
 }
 
@@ -185,6 +186,11 @@ func (d *disorder) happen(e event) {
 			d.deleted = true
 			d.DeleteNode(node)
 		}
+	case "restore node":
+		d.RestoreNode(node)
+	case "manage":
+		d.unmanaged = !d.unmanaged
+		d.Manage(!d.unmanaged)
 	case "break disk":
 		if !d.broken {
 			d.broken = true
@@ -202,6 +208,7 @@ func (d *disorder) happen(e event) {
 func (d *disorder) rest() (failures []string) {
 	d.StopManager(false)
 	d.LoseQuorum(false)
+	d.Manage(true)
 	d.blindfold(false)
 	if d.tainted != "" {
 		d.Taint(d.tainted, "")

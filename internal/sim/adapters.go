@@ -129,7 +129,7 @@ func (w *World) RemoveBudgets(ctx context.Context, _ storage.ClusterKey) error {
 			w.tell("the budget is removed")
 		}
 		w.budgets, w.guarding = map[string]*budgetObject{}, time.Time{}
-		w.kubeChanged()
+		w.tellWatcher()
 		return nil
 	})
 }

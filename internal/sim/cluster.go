@@ -14,7 +14,7 @@ type node struct {
 	ready, cordoned, gone   bool
 	tainted                 string
 	cordonedBy              flagOwner
-	rebooting bool
+	rebooting, willBeBooted bool
 }
 
 // pod is one pod of an OSD's Deployment, which is pinned to its node.
@@ -186,6 +186,20 @@ func (w *World) RestoreNode(name string) {
 	*n = node{name: n.name, zone: n.zone, uid: n.uid + "+", boot: n.boot + 1, ready: true}
 	w.kubeChanged()
 	w.schedule()
+}
+
+// Manage switches managePodBudgets.
+func (w *World) Manage(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.policy == nil {
+		return
+	}
+	w.tell("managePodBudgets: %t", on)
+	w.policy.Generation++
+	w.policy.Spec.Ceph.ManagePodBudgets = &on
+	w.guarding = time.Time{}
+	w.kubeChanged()
 }
 
 // DeletePolicy begins the deletion of the policy; the keeper's finalizer may hold it up.

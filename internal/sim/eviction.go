@@ -158,7 +158,7 @@ func (w *World) setBudget(spec budget.Spec) bool {
 		w.guarding = time.Now()
 	}
 	w.judgeBudget(spec)
-	w.kubeChanged()
+	w.tellWatcher()
 	return true
 }
 

@@ -95,11 +95,9 @@ func (w *World) answer(c command) (any, error) {
 	case "osd last-stat-seq":
 		return strconv.FormatUint(w.manager.published.reports[c.ID], 10), nil
 	case "osd set-group":
-		w.setNoout(c.Who[0])
-		return nil, nil
+		return nil, w.setNoout(c.Who[0])
 	case "osd unset-group":
-		w.unsetNoout(c.Who[0])
-		return nil, nil
+		return nil, w.unsetNoout(c.Who[0])
 	default:
 		return nil, fmt.Errorf("the simulated monitors do not know %q", c.Prefix)
 	}
@@ -228,10 +226,10 @@ func (w *World) okToStop(ids []string) (any, error) {
 }
 
 // setNoout is what lockkeeper asks for.
-func (w *World) setNoout(host string) {
+func (w *World) setNoout(host string) error {
 	if w.noout[host] == byPerson {
 		w.violate("I4: noout is set on %s, where a person had set it", host)
-		return
+		return nil
 	}
 	if !slices.ContainsFunc(w.memory.Noout, func(n budget.Noout) bool { return n.Host == host && !n.Withdrawn }) {
 		w.violate("I4: noout is set on %s before anybody wrote that down", host)
@@ -242,9 +240,10 @@ func (w *World) setNoout(host string) {
 	}
 	w.noout[host] = byUs
 	w.broadcast()
+	return nil
 }
 
-func (w *World) unsetNoout(host string) {
+func (w *World) unsetNoout(host string) error {
 	switch w.noout[host] {
 	case byPerson:
 		w.violate("I4: the person's noout on %s is unset", host)
@@ -254,4 +253,5 @@ func (w *World) unsetNoout(host string) {
 	}
 	delete(w.noout, host)
 	w.broadcast()
+	return nil
 }

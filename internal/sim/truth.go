@@ -10,9 +10,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file holds the invariants. What somebody could not have known yet is not held against anybody: the budget is as of
-// the last look, so that what nobody announced (a crash) takes excusable until it shows in the budget.
-const excusable = 2 * time.Second
+// This file holds the invariants. What somebody could not have known yet is not held against anybody: a budget is as of
+// the last look, so what nobody announced is excused until it could show in the budget (Options.Reaction). That includes
+// an OSD that was evicted at rest and whose next pod is ready at once: to the budget all is well then, before its data is.
 
 // Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top.
 func (w *World) Unguarded(d time.Duration) {
@@ -31,7 +31,9 @@ func (w *World) judge(o *osd, p *pod) {
 			w.violate("I1: osd.%d in %s is evicted while osd.%d in %s is away because of an eviction", o.id, o.zone, other.id, other.zone)
 		}
 	}
-	if time.Since(w.crashed) < excusable || time.Now().Before(w.unguarded) {
+	b := w.budgets["lockkeeper"]
+	resting := b != nil && b.spec.MinAvailable < budget.Everything
+	if time.Since(w.crashed) < w.opts.Reaction || resting && time.Since(w.hurt) < w.opts.Reaction || time.Now().Before(w.unguarded) {
 		return
 	}
 	for _, g := range w.pgs {
@@ -50,24 +52,24 @@ func (w *World) judge(o *osd, p *pod) {
 // judgeBudget tells whether the budget may say what it says (I3, I8).
 func (w *World) judgeBudget(spec budget.Spec) {
 	closed := spec.MinAvailable >= budget.Everything && len(spec.Except) == 0
-	if closed || !w.quorate && time.Since(w.lost) > excusable {
+	if closed || !w.quorate && time.Since(w.lost) > w.opts.Reaction {
 		if !closed {
 			w.violate("I3: the budget becomes %q without a quorum", describe(spec))
 		}
 		return
 	}
 	if len(spec.Except) == 0 {
-		if spec.MinAvailable < budget.Everything && !w.clean() && time.Since(w.hurt) > excusable && kube.Settings(&w.policy.Spec).PGHealthCheckTimeout == 0 {
+		if spec.MinAvailable < budget.Everything && !w.clean() && time.Since(w.hurt) > w.opts.Reaction && kube.Settings(&w.policy.Spec).PGHealthCheckTimeout == 0 {
 			w.violate("I3: at rest, though the data is not whole")
 		}
 		return
 	}
 	zone := spec.Except[0]
-	if !w.mayOpen(zone) && time.Since(w.hurt) > excusable {
+	if !w.mayOpen(zone) && time.Since(w.hurt) > w.opts.Reaction && time.Since(w.stirred) > w.opts.Reaction {
 		w.violate("I8: zone %s is open for no reason", zone)
 	}
 	for _, o := range w.osds {
-		if o.zone != zone && !o.up && time.Since(o.since) > excusable && w.missed(o) {
+		if o.zone != zone && !o.up && time.Since(o.since) > w.opts.Reaction && w.missed(o) {
 			w.violate("I1: zone %s opens while osd.%d in zone %s is down and missed", zone, o.id, o.zone)
 		}
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	Spec *v1alpha1.CephSpec
 	// Latency is how long a request of an adapter takes before it is carried out.
 	Latency func() time.Duration
+	// Reaction is how long lockkeeper may take to answer to what nobody announced; 0: two seconds.
+	Reaction time.Duration
 	// Fail may make a request fail. deed says whether the request is carried out all the same.
 	Fail func(ctx context.Context, op string) (deed bool, err error)
 }
@@ -69,6 +71,7 @@ type World struct {
 	cephCluster
 	unguarded time.Time // until when nobody can be blamed for bad luck
 	guarding  time.Time // since when our budget covers all OSDs; zero: it does not
+	stirred   time.Time // when a node or a pod last changed
 	listener  func()    // told of changes in Kubernetes
 }
 
@@ -79,6 +82,9 @@ func New(opts Options) *World {
 	}
 	if opts.OSDsPerNode == 0 {
 		opts.OSDsPerNode = 1
+	}
+	if opts.Reaction == 0 {
+		opts.Reaction = 2 * time.Second
 	}
 	spec := v1alpha1.CephSpec{}
 	if opts.Spec != nil {
@@ -162,8 +168,14 @@ func (w *World) broadcast() {
 	w.changed = make(chan struct{})
 }
 
-// kubeChanged is broadcast for changes that a watcher of Kubernetes sees.
+// kubeChanged is broadcast for changes of nodes and pods.
 func (w *World) kubeChanged() {
+	w.stirred = time.Now()
+	w.tellWatcher()
+}
+
+// tellWatcher is broadcast for changes that a watcher of Kubernetes sees.
+func (w *World) tellWatcher() {
 	w.broadcast()
 	if w.listener != nil {
 		go w.listener()
