@@ -149,7 +149,11 @@ func (k *keeper) run(ctx workflow.Context) error {
 		if k.again {
 			continue
 		}
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) && !k.reporting {
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			// Every pass begins a report, so to look whether one is under way would be to wait for ever.
+			if err := workflow.Await(ctx, func() bool { return !k.reporting && workflow.AllHandlersFinished(ctx) }); err != nil {
+				return err
+			}
 			k.drainHints(ctx)
 			return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state})
 		}

@@ -164,3 +164,33 @@ func TestKeeperTerminated(t *testing.T) {
 		s.awaitBudget(atRest, time.Minute)
 	})
 }
+
+// TestKeeperContinuesAsNew with all that it knows: no drain notices, nothing opens or closes.
+func TestKeeperContinuesAsNew(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		first := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("c"))
+		s.awaitPhase("c", acquiringLease, 30*time.Second)
+		time.Sleep(time.Second)
+		before := s.keeperStatus()
+		for range 3 {
+			s.continueKeeper()
+			time.Sleep(time.Second)
+		}
+		after := s.keeperStatus()
+		require.Equal(s, before.Decision, after.Decision)
+		require.Equal(s, before.Since, after.Since)
+		require.Equal(s, before.Lease, after.Lease)
+		require.Equal(s, before.Noout, after.Noout)
+		require.Equal(s, only("x"), s.Budget())
+		require.Equal(s, "lockkeeper", s.Noout("a"))
+		s.tellDrain("a", workflows.SignalDone)
+		s.awaitEnd("a", first, 2*time.Minute)
+		s.awaitPhase("c", awaitingNode, time.Minute)
+		s.tellDrain("c", workflows.SignalDone)
+		s.awaitEnd("c", second, 2*time.Minute)
+		s.awaitNothingLeft(0)
+	})
+}

@@ -47,7 +47,7 @@ type event struct {
 var kinds = []string{
 	"drain", "drain", "drain", "kubectl drain", "kubectl drain", "uncordon", "uncordon", "uncordon", "done", "done", "done",
 	"reboot", "reboot", "kill OSD", "evict", "evict", "evict", "abort", "pause", "resume",
-	"kill drain", "kill keeper", "watcher", "manager", "quorum", "noout", "delete node", "restore node", "break disk", "taint", "manage",
+	"kill drain", "kill keeper", "watcher", "manager", "quorum", "noout", "delete node", "restore node", "break disk", "taint", "manage", "continue",
 }
 
 func drawPlan(t *rapid.T) plan {
@@ -186,6 +186,9 @@ func (d *disorder) happen(e event) {
 			d.deleted = true
 			d.DeleteNode(node)
 		}
+	case "continue":
+		d.Tell("the keeper is to continue as new")
+		d.post(func() { d.suggestContinueAsNew(true) })
 	case "restore node":
 		d.RestoreNode(node)
 	case "manage":

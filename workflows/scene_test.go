@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	tlog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
@@ -54,7 +56,10 @@ type scene struct {
 	onAttempt func(n int, info activity.Info)
 	fault     func(n int, info activity.Info) fault
 	before    *starter.Snapshot
-	blind     bool // the watcher is down
+	hostInfo  *workflow.Info // says that it is time to continue as new
+	keepers   *workflow.Info // the keeper's
+	continued int            // how often it has
+	blind     bool           // the watcher is down
 }
 
 type childStart struct {
@@ -116,7 +121,7 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	s.env = suite.NewTestWorkflowEnvironment()
 	s.env.SetTestTimeout(forever)
 	s.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{&faulty{scene: s}}})
-	worker.Register(registry{s.env}, worker.Adapters{Policies: s, Budgets: s, Nodes: s, Clusters: cephcluster.New(s, s)}, s)
+	worker.Register(registry{s.env, s}, worker.Adapters{Policies: s, Budgets: s, Nodes: s, Clusters: cephcluster.New(s, s)}, s)
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
@@ -167,6 +172,7 @@ func (s *scene) clock(context.Context) error {
 
 // host starts what the script and the watcher ask for.
 func (s *scene) host(ctx workflow.Context) error {
+	s.hostInfo = workflow.GetInfo(ctx)
 	clockCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: forever})
 	clock := workflow.ExecuteActivity(clockCtx, "clock")
 	childCtx, cancel := workflow.WithCancel(ctx)
@@ -362,6 +368,20 @@ func (s *scene) killKeeper() {
 	require.True(s, s.until(time.Minute, func() bool { _, runs := s.running[id]; return !runs }))
 }
 
+// continueKeeper has the keeper continue as new.
+func (s *scene) continueKeeper() {
+	s.Tell("the keeper continues as new")
+	s.mu.Lock()
+	before := s.continued
+	s.mu.Unlock()
+	s.post(func() { s.suggestContinueAsNew(true) })
+	time.Sleep(2 * time.Millisecond)
+	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "a test"})
+	if !s.until(5*time.Minute, func() bool { return s.continued > before || s.running[workflows.KeeperID(sim.Key)] == "" }) {
+		s.Error("the keeper does not continue as new")
+	}
+}
+
 // stopFrozen keeps what a terminated workflow began from going on.
 func (s *scene) stopFrozen(ctx context.Context) error {
 	if !activity.IsActivity(ctx) {
@@ -504,26 +524,14 @@ func (s *scene) blindfold(blind bool) {
 // registry dresses workflows up: in the test environment a child has no first run, and nobody can be terminated.
 type registry struct {
 	*testsuite.TestWorkflowEnvironment
+	scene *scene
 }
 
 func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions) {
 	switch w := w.(type) {
 	case func(workflow.Context, workflows.KeeperInput) error:
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.KeeperInput) error {
-			var err error
-			done := false
-			info := workflow.GetInfo(ctx)
-			info.FirstRunID = info.WorkflowExecution.RunID
-			workflow.Go(ctx, func(ctx workflow.Context) { err, done = w(ctx, in), true })
-			workflow.Go(ctx, func(ctx workflow.Context) {
-				workflow.GetSignalChannel(ctx, terminate).Receive(ctx, nil)
-				err, done = errors.New("terminated"), true
-			})
-			_ = workflow.Await(ctx, func() bool { return done })
-			if !done {
-				return ctx.Err()
-			}
-			return err
+			return r.scene.keeper(ctx, w, in)
 		}, o)
 	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.DrainNodeInput) (workflows.DrainNodeResult, error) {
@@ -533,6 +541,57 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 		}, o)
 	default:
 		panic(fmt.Sprintf("a workflow of an unknown shape: %T", w))
+	}
+}
+
+// keeper runs the keeper until it ends, or is terminated. When it continues as new, it goes on here: the test environment
+// would begin a child anew, but never quite end the old one.
+func (s *scene) keeper(ctx workflow.Context, keeper func(workflow.Context, workflows.KeeperInput) error, in workflows.KeeperInput) error {
+	info := workflow.GetInfo(ctx)
+	info.FirstRunID = info.WorkflowExecution.RunID
+	s.update(func() { s.keepers = info })
+	terminated := false
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		workflow.GetSignalChannel(ctx, terminate).Receive(ctx, nil)
+		terminated = true
+	})
+	for {
+		runCtx, end := workflow.WithCancel(ctx)
+		var err error
+		done := false
+		workflow.Go(runCtx, func(ctx workflow.Context) { err, done = keeper(ctx, in), true })
+		if err := workflow.Await(ctx, func() bool { return done || terminated }); err != nil {
+			end()
+			return err
+		}
+		end()
+		var next *workflow.ContinueAsNewError
+		switch {
+		case terminated:
+			return errors.New("terminated")
+		case !errors.As(err, &next):
+			return err
+		}
+		in = workflows.KeeperInput{}
+		if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &in); err != nil {
+			return err
+		}
+		s.suggestContinueAsNew(false)
+		s.update(func() { s.continued++ })
+	}
+}
+
+// suggestContinueAsNew tells the keeper whether its history is long enough. The test environment can tell that to the host
+// only; what it told the host is passed on. It must be called where workflows run.
+func (s *scene) suggestContinueAsNew(suggest bool) {
+	s.env.SetContinueAsNewSuggested(suggest)
+	own := *s.keepers
+	*s.keepers = *s.hostInfo
+	to, from := reflect.ValueOf(s.keepers).Elem(), reflect.ValueOf(own)
+	for i := range to.NumField() {
+		if to.Field(i).CanSet() {
+			to.Field(i).Set(from.Field(i))
+		}
 	}
 }
 
