@@ -14,7 +14,7 @@ type node struct {
 	ready, cordoned, gone   bool
 	tainted                 string
 	cordonedBy              flagOwner
-	rebooting, willBeBooted bool
+	rebooting bool
 }
 
 // pod is one pod of an OSD's Deployment, which is pinned to its node.
