@@ -9,12 +9,12 @@ import (
 )
 
 type node struct {
-	name, zone, uid         string
-	boot                    int
-	ready, cordoned, gone   bool
-	tainted                 string
-	cordonedBy              flagOwner
-	rebooting bool
+	name, zone, uid       string
+	boot                  int
+	ready, cordoned, gone bool
+	tainted               string
+	cordonedBy            flagOwner
+	rebooting             bool
 }
 
 // pod is one pod of an OSD's Deployment, which is pinned to its node.
