@@ -26,14 +26,17 @@ func (w *World) judge(o *osd, p *pod) {
 	if !o.running || !o.up || p.state == storage.PodPending || w.guarding.IsZero() {
 		return
 	}
+	b := w.budgets["lockkeeper"]
+	resting := b != nil && b.spec.MinAvailable < budget.Everything
+	if resting && time.Since(w.hurt) < w.opts.Reaction || time.Now().Before(w.unguarded) {
+		return
+	}
 	for _, other := range w.osds {
 		if other.zone != o.zone && other.evicted && (!other.running || !other.up) && w.missed(other) {
 			w.violate("I1: osd.%d in %s is evicted while osd.%d in %s is away because of an eviction", o.id, o.zone, other.id, other.zone)
 		}
 	}
-	b := w.budgets["lockkeeper"]
-	resting := b != nil && b.spec.MinAvailable < budget.Everything
-	if time.Since(w.crashed) < w.opts.Reaction || resting && time.Since(w.hurt) < w.opts.Reaction || time.Now().Before(w.unguarded) {
+	if time.Since(w.crashed) < w.opts.Reaction {
 		return
 	}
 	for _, g := range w.pgs {
