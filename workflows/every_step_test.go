@@ -29,6 +29,7 @@ func TestEveryStep(t *testing.T) {
 		"the keeper is replaced": {do: func(s *scene) { go s.killKeeper() }, survives: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for at, more := 0, true; more; at++ {
 				t.Run(fmt.Sprint(at), func(t *testing.T) {
 					play(t, sim.Options{}, func(s *scene) {

@@ -20,6 +20,7 @@ import (
 // The World judges every eviction and every budget on the way (I1 to I4, I8); in the end nothing of ours is left, and
 // every drain has ended. A schedule that fails is told as a story.
 func TestRandomSchedules(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		p := drawPlan(rt)
 		if failures, story := p.play(t); len(failures) > 0 {

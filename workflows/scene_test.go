@@ -51,6 +51,7 @@ type scene struct {
 	last      map[string]string     // the same, also of those that have ended
 	ended     map[string]ended      // ID@run → how
 	frozen    map[string]bool       // ID@run of workflows that are terminated: nothing of theirs happens any more
+	stopping  bool                  // the script is through
 	over      bool
 	attempts  int // of activities
 	onAttempt func(n int, info activity.Info)
@@ -159,7 +160,11 @@ const clockStep = 250 * time.Millisecond
 func (s *scene) keepTime() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.over {
+	switch {
+	case s.over:
+	case s.stopping:
+		s.env.RegisterDelayedCallback(s.keepTime, 20*clockStep)
+	default:
 		s.env.RegisterDelayedCallback(s.keepTime, clockStep)
 	}
 }
@@ -189,6 +194,7 @@ func (s *scene) host(ctx workflow.Context) error {
 		sel.Select(ctx)
 	}
 	cancel()
+	s.update(func() { s.stopping = true })
 	// Attempts that are under way hear of their end by a heartbeat.
 	if err := workflow.Sleep(ctx, 4*time.Minute); err != nil {
 		return err
