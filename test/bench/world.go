@@ -143,8 +143,14 @@ func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) 
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(pods.Items) == 1 && ready(&pods.Items[0]) {
-			return pods, &pods.Items[0], nil
+		var running []*corev1.Pod
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.DeletionTimestamp == nil && ready(p) {
+				running = append(running, p)
+			}
+		}
+		if len(running) == 1 {
+			return pods, running[0], nil
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
