@@ -26,7 +26,7 @@ const (
 // TestEvictionStopsARealOSD drains the node of an OSD under load, brings it back, and starts the whole lab again.
 func TestEvictionStopsARealOSD(t *testing.T) {
 	if _, err := exec.LookPath("ceph"); err != nil {
-		t.Skip("Ceph is not installed")
+		t.Fatal("Ceph is not installed: run make packages")
 	}
 	up := []string{"up", "--name", cephLab, "--nodes-per-zone", "1", "--temporal=false"}
 	mustLab(t, up...)

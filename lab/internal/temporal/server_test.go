@@ -57,7 +57,7 @@ func TestServer(t *testing.T) {
 		binary, _ = filepath.Abs("../../bin/temporal")
 	}
 	if _, err := os.Stat(binary); err != nil {
-		t.Skip("temporal is not built: `lab up` builds it")
+		t.Fatal("temporal is not built: run make build")
 	}
 	a, b := newInstance(t), newInstance(t)
 	start := func(inst instance.Instance) *child.Process {
