@@ -44,11 +44,11 @@ type Policies interface {
 
 // Budgets writes PodDisruptionBudgets.
 type Budgets interface {
-	// ApplyDaemonBudget makes the one budget of the storage daemons say spec. It returns a reason when a budget that is
-	// not ours already covers the same pods, and then changes nothing.
-	ApplyDaemonBudget(ctx context.Context, key storage.ClusterKey, spec budget.Spec) (BudgetResult, error)
-	// ApplyStaticBudgets makes the budgets of mons, mgr, mds, rgw and rbd-mirror follow their replicas.
-	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, quorum Quorum) (BudgetResult, error)
+	// ApplyBudgets makes the one budget of the storage daemons and that of the mons say what was decided, in this order. It
+	// returns a reason when a budget that is not ours already covers the same pods, and then changes nothing there.
+	ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs) (BudgetResult, error)
+	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
+	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey) (BudgetResult, error)
 	// RemoveBudgets deletes every budget of ours for this policy.
 	RemoveBudgets(ctx context.Context, key storage.ClusterKey) error
 }
@@ -58,6 +58,8 @@ type BudgetResult struct {
 	Changed bool `json:"changed,omitempty"`
 	// Generation of the daemons' budget after the write; the API server raises it with every change of the spec.
 	Generation int64 `json:"generation,omitempty"`
+	// MonGeneration is that of the mons' budget.
+	MonGeneration int64 `json:"monGeneration,omitempty"`
 	// Conflict names a budget of somebody else that covers the same pods; with two, every eviction would fail.
 	Conflict string `json:"conflict,omitempty"`
 }
@@ -92,8 +94,7 @@ type Look struct {
 
 // Seen is what one look saw.
 type Seen struct {
-	View   storage.View `json:"view"`
-	Quorum Quorum       `json:"quorum"`
+	View storage.View `json:"view"`
 }
 
 // Watched is what a watcher last knew.
@@ -171,30 +172,24 @@ func (k *Keeper) Recall(ctx context.Context, key storage.ClusterKey) (Memory, er
 	return p.Memory, nil
 }
 
-// BudgetInput is the wanted budget of a cluster's daemons.
+// BudgetInput is what the budgets of a cluster's storage daemons and mons must say.
 type BudgetInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
-	Spec    budget.Spec        `json:"spec"`
+	budget.Specs
 }
 
-// ApplyBudget makes the one budget of the storage daemons say what was decided, by a single update.
+// ApplyBudget makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
 func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyDaemonBudget(ctx, in.Cluster, in.Spec)
+	r, err := k.Budgets.ApplyBudgets(ctx, in.Cluster, in.Specs)
 	if err != nil {
-		return BudgetResult{}, Unavailable("update the daemons' PodDisruptionBudget", err)
+		return BudgetResult{}, Unavailable("update the PodDisruptionBudgets", err)
 	}
 	return r, nil
 }
 
-// StaticBudgetsInput is what the static budgets depend on.
-type StaticBudgetsInput struct {
-	Cluster storage.ClusterKey `json:"cluster"`
-	Quorum  Quorum             `json:"quorum"`
-}
-
-// ApplyStaticBudgets makes the budgets of the other daemons follow their replicas and the mons' quorum.
-func (k *Keeper) ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.Quorum)
+// ApplyStaticBudgets makes the budgets of the other daemons follow their replicas.
+func (k *Keeper) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey) (BudgetResult, error) {
+	r, err := k.Budgets.ApplyStaticBudgets(ctx, key)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
 	}

@@ -34,7 +34,11 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 		return Actions{} // the keeper removes its budgets; that is no news to it
 	}
 	c := changes(*before, now)
-	return Actions{Hint: workflows.Hint{Reason: c.reason(), Daemons: c.daemons, Echo: c.onlyEcho()}, Drains: newDrains(*before, now)}
+	hint := workflows.Hint{Reason: c.reason(), Daemons: c.daemons, Alarm: c.alarm}
+	if len(c.reasons) == c.echoes {
+		hint.Echo, hint.MonEcho = c.echo, c.monEcho
+	}
+	return Actions{Hint: hint, Drains: newDrains(*before, now)}
 }
 
 // newDrains lists the nodes that somebody else began to drain: leaving, and with an OSD that does not serve. Only the
@@ -76,15 +80,10 @@ func drained(s Snapshot) map[string]string {
 type change struct {
 	reasons []string
 	daemons bool
-	echo    int64 // generation of the OSDs' budget that lockkeeper itself wrote
-}
-
-// onlyEcho is the generation of the OSDs' budget if lockkeeper's own writing of it is all that changed, else 0.
-func (c *change) onlyEcho() int64 {
-	if len(c.reasons) == 1 {
-		return c.echo
-	}
-	return 0
+	alarm   bool // an OSD's pod stopped serving
+	// Generations of the budgets that lockkeeper itself wrote, and how many of the reasons these are.
+	echo, monEcho int64
+	echoes        int
 }
 
 func (c *change) add(format string, args ...any) {
@@ -128,12 +127,14 @@ func (c *change) osds(before, now map[string]OSD) {
 		switch {
 		case !has:
 			c.add("%s has no pod any more", name)
+			c.alarm = true
 		case !had:
 			c.add("%s is new", name)
 		case serving(is.Pod) != serving(was.Pod) && is.Pod == storage.PodReady:
 			back = append(back, name+" is ready")
 		case serving(is.Pod) != serving(was.Pod):
 			c.add("%s", describeOSD(name, is))
+			c.alarm = c.alarm || was.Pod == storage.PodReady && !is.Replacing
 		case is.Node != was.Node:
 			c.add("%s is on %s now", name, cmp.Or(is.Node, "no node"))
 		case is.Replacing != was.Replacing:
@@ -206,14 +207,31 @@ func (c *change) budgets(before, now map[string]Budget) {
 			c.add("budget %s appeared", name)
 		default:
 			c.add("budget %s was changed by %s", name, cmp.Or(is.Writer, "somebody"))
-			if is.OSDs && is.Ours && is.Writer == kube.FieldOwner {
-				c.echo = is.Generation
-			}
+			c.hearEcho(is)
 		}
 		// What the keeper wrote itself it need not write again.
-		c.daemons = c.daemons || !has && !was.OSDs || has && !is.OSDs && is.Writer != kube.FieldOwner
+		c.daemons = c.daemons || !has && !was.decided() || has && !is.decided() && is.Writer != kube.FieldOwner
 	}
 }
+
+// hearEcho notes a change that lockkeeper itself made.
+func (c *change) hearEcho(b Budget) {
+	if !b.Ours || b.Writer != kube.FieldOwner {
+		return
+	}
+	switch b.Daemon {
+	case daemonOSD:
+		c.echo = b.Generation
+	case daemonMon:
+		c.monEcho = b.Generation
+	default:
+		return
+	}
+	c.echoes++
+}
+
+// decided: the budget says what the keeper decided, and not what follows from replicas.
+func (b Budget) decided() bool { return b.Daemon == daemonOSD || b.Daemon == daemonMon }
 
 func (c *change) otherDaemons(before, now map[string]Daemon) {
 	for _, name := range sortedKeys(before, now) {
@@ -226,7 +244,7 @@ func (c *change) otherDaemons(before, now map[string]Daemon) {
 		default:
 			continue
 		}
-		c.daemons = true
+		c.daemons = c.daemons || name != daemonMon
 	}
 }
 

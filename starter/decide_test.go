@@ -22,8 +22,9 @@ func healthy() Snapshot {
 		},
 		Nodes: map[string]Node{},
 		Budgets: map[string]Budget{
-			"lockkeeper-osd": {Spec: `{"minAvailable":5}`, Writer: kube.FieldOwner, Ours: true, OSDs: true},
-			"lockkeeper-mon": {Spec: `{"minAvailable":2}`, Writer: kube.FieldOwner, Ours: true},
+			"lockkeeper-osd": {Spec: `{"minAvailable":5}`, Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD},
+			"lockkeeper-mon": {Spec: `{"minAvailable":2}`, Writer: kube.FieldOwner, Ours: true, Daemon: daemonMon},
+			"lockkeeper-mds": {Spec: `{"minAvailable":1}`, Writer: kube.FieldOwner, Ours: true, Daemon: "mds"},
 		},
 		Daemons: map[string]Daemon{"mon": {Replicas: 3, Ready: 3}, "mds myfs": {Replicas: 2}},
 	}
@@ -90,15 +91,15 @@ func TestDecide(t *testing.T) {
 		"a disk that is replaced":      {before: with(cordoned), now: with(cordoned, func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodPending, Node: "node-b", Replacing: true} }), reason: "osd.3 on node-b is pending"},
 		"another node stays cordoned":  {before: with(node("node-a", Node{Cordoned: true})), now: with(node("node-a", Node{Cordoned: true}), pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending"},
 		"a budget is deleted":          {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") }), reason: "budget lockkeeper-osd is deleted"},
-		"a static budget is deleted":   {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mon") }), reason: "budget lockkeeper-mon is deleted", daemons: true},
-		"a budget is edited":           {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, OSDs: true})), reason: "budget lockkeeper-osd was changed by kubectl-edit"},
-		"the keeper's own word echoes": {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true, OSDs: true})), reason: "budget lockkeeper-osd was changed by lockkeeper"},
-		"a static budget is edited":    {before: healthy(), now: with(budget("lockkeeper-mon", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true})), reason: "budget lockkeeper-mon was changed by kubectl-edit", daemons: true},
+		"a static budget is deleted":   {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") }), reason: "budget lockkeeper-mds is deleted", daemons: true},
+		"a budget is edited":           {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, Daemon: daemonOSD})), reason: "budget lockkeeper-osd was changed by kubectl-edit"},
+		"the keeper's own word echoes": {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD})), reason: "budget lockkeeper-osd was changed by lockkeeper"},
+		"a static budget is edited":    {before: healthy(), now: with(budget("lockkeeper-mds", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, Daemon: "mds"})), reason: "budget lockkeeper-mds was changed by kubectl-edit", daemons: true},
 		"a foreign budget":             {before: healthy(), now: with(budget("rook-ceph-osd", Budget{Spec: `{"maxUnavailable":1}`, Writer: "rook"})), reason: "budget rook-ceph-osd of somebody else appeared", daemons: true},
-		"written without a change":     {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":5}`, Writer: "kubectl-label", Ours: true, OSDs: true}))},
+		"written without a change":     {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":5}`, Writer: "kubectl-label", Ours: true, Daemon: daemonOSD}))},
 
 		"mds is scaled":       {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mds myfs"] = Daemon{Replicas: 3} }), reason: "mds myfs: 3 replicas instead of 2", daemons: true},
-		"a mon restarts":      {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mon"] = Daemon{Replicas: 3, Ready: 2} }), reason: "mon: 2 of 3 ready", daemons: true},
+		"a mon restarts":      {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mon"] = Daemon{Replicas: 3, Ready: 2} }), reason: "mon: 2 of 3 ready"},
 		"rgw is gone":         {before: with(func(s *Snapshot) { s.Daemons["rgw store"] = Daemon{Replicas: 2} }), now: healthy(), reason: "rgw store: 0 replicas instead of 2", daemons: true},
 		"the policy changed":  {before: healthy(), now: with(func(s *Snapshot) { s.Generation = 2 }), reason: "the policy changed", daemons: true},
 		"the policy is going": {before: healthy(), now: with(func(s *Snapshot) { s.Deleting, s.Generation = true, 2 }), reason: "the policy is being deleted"},
@@ -119,6 +120,31 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAlarm: a keeper at rest must close at once when a pod stops serving, and only then.
+func TestAlarm(t *testing.T) {
+	before := healthy()
+	for _, state := range []storage.PodState{storage.PodNotReady, storage.PodTerminating, storage.PodPending, storage.PodNone} {
+		assert.True(t, Decide(&before, with(pod("osd.3", state))).Hint.Alarm, string(state))
+	}
+	away := with(pod("osd.3", storage.PodPending))
+	assert.False(t, Decide(&away, healthy()).Hint.Alarm, "it is back")
+	assert.False(t, Decide(&away, with(pod("osd.3", storage.PodNone))).Hint.Alarm, "it was away before")
+	assert.False(t, Decide(&before, with(node("node-b", Node{Cordoned: true}))).Hint.Alarm, "nothing has gone yet")
+}
+
+// TestEcho: what lockkeeper wrote itself is told as such only if nothing else changed with it.
+func TestEcho(t *testing.T) {
+	before := healthy()
+	osds := budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD, Generation: 7})
+	mons := budget("lockkeeper-mon", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: daemonMon, Generation: 5})
+	h := Decide(&before, with(osds, mons)).Hint
+	assert.Equal(t, []int64{7, 5}, []int64{h.Echo, h.MonEcho})
+	h = Decide(&before, with(osds, mons, node("node-b", Node{Cordoned: true}))).Hint
+	assert.Zero(t, h.Echo+h.MonEcho, "a cordon is news")
+	h = Decide(&before, with(budget("lockkeeper-mon", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: daemonMon, Generation: 5}))).Hint
+	assert.Zero(t, h.MonEcho, "somebody else wrote it")
 }
 
 func TestDecideAtStart(t *testing.T) {

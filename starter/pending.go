@@ -23,15 +23,14 @@ func (a Actions) then(next Actions, now Snapshot) Actions {
 // joinHints keeps the first reasons when there are too many: they tell what began it.
 func joinHints(a, b workflows.Hint) workflows.Hint {
 	const most = 500
-	out := workflows.Hint{Reason: a.Reason, Daemons: a.Daemons || b.Daemons}
-	if a.Echo > 0 && b.Echo > 0 {
-		out.Echo = max(a.Echo, b.Echo)
+	out := workflows.Hint{Reason: a.Reason, Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm || b.Alarm}
+	echo := func(h workflows.Hint) bool { return h.Reason == "" || h.Echo > 0 || h.MonEcho > 0 }
+	if echo(a) && echo(b) {
+		out.Echo, out.MonEcho = max(a.Echo, b.Echo), max(a.MonEcho, b.MonEcho)
 	}
 	switch {
 	case a.Reason == "":
-		out.Reason, out.Echo = b.Reason, b.Echo
-	case b.Reason == "":
-		out.Echo = a.Echo
+		out.Reason = b.Reason
 	case b.Reason != "" && len(a.Reason)+len(b.Reason) < most:
 		out.Reason += ", then " + b.Reason
 	}

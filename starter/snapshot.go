@@ -43,8 +43,8 @@ type Budget struct {
 	Writer string // the field manager of the last change to the spec
 	// Generation rises with every change of the spec.
 	Generation int64
-	// OSDs: it is the keeper's budget of the OSDs. The other budgets depend on the replicas of other daemons.
-	OSDs bool
+	// Daemon is the kind that the budget is about, if it is lockkeeper's: "osd", "mon", "mgr".
+	Daemon string
 	// Ours: lockkeeper created it. Somebody else's matters as well: a pod under two budgets cannot be evicted at all.
 	Ours bool
 }
@@ -52,7 +52,7 @@ type Budget struct {
 // Daemon is a group of interchangeable daemons.
 type Daemon struct {
 	Replicas int // wanted by their workloads
-	Ready    int // counted for mons only: one that is ready but not in quorum raises their budget
+	Ready    int // counted for mons only: one that stops leaves less than the quorum can spare
 }
 
 // serving sorts pod states by what a change between them means to others. A pod that goes from Terminating to Pending

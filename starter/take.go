@@ -178,8 +178,11 @@ func nodeOf(n *corev1.Node) Node {
 	return Node{Cordoned: n.Spec.Unschedulable, Tainted: kube.RemovalTaint(n), NotReady: !kube.NodeReady(n)}
 }
 
-// daemonOSD is the value of kube.LabelDaemon on the keeper's budget of the OSDs.
-const daemonOSD = "osd"
+// The values of kube.LabelDaemon on the budgets that follow the keeper's decisions, and not replicas.
+const (
+	daemonOSD = "osd"
+	daemonMon = "mon"
+)
 
 func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
 	out := map[string]Budget{}
@@ -191,7 +194,7 @@ func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
 		}
 		out[b.Name] = Budget{
 			Spec: string(spec), Writer: writer(b.ManagedFields), Generation: b.Generation,
-			Ours: b.Labels[kube.LabelManagedBy] == kube.FieldOwner, OSDs: b.Labels[kube.LabelDaemon] == daemonOSD,
+			Ours: b.Labels[kube.LabelManagedBy] == kube.FieldOwner, Daemon: b.Labels[kube.LabelDaemon],
 		}
 	}
 	return out

@@ -32,8 +32,10 @@ type KeeperState struct {
 	Since        time.Time                      `json:"since"` // of Decision
 	Conflict     string                         `json:"conflict,omitempty"`
 	// Applied is the decision that the budget says now; nil when that is not known.
-	Applied           *budget.Decision `json:"applied,omitempty"`
-	AppliedGeneration int64            `json:"appliedGeneration,omitempty"` // of the budget, after the last write
+	Applied *budget.Decision `json:"applied,omitempty"`
+	// Generations of the budgets of the storage daemons and the mons, after the last write.
+	AppliedGeneration    int64 `json:"appliedGeneration,omitempty"`
+	AppliedMonGeneration int64 `json:"appliedMonGeneration,omitempty"`
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`
@@ -100,7 +102,8 @@ type keeper struct {
 	next      time.Time
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
-	quorum     activities.Quorum
+	// alarm: a daemon's pod stopped serving, and nobody has looked yet.
+	alarm bool
 	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
 	budgetDue bool
 	// again: the pass was a step on the way to another, which must follow at once.
@@ -132,6 +135,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
 	for {
 		k.trouble = ""
+		k.closeFirst(ctx)
 		gone, err := k.pass(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -309,32 +313,48 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 		_, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster)
 		return err
 	}
-	next := k.state.Decision
-	if budget.MustCloseFirst(k.state.Applied, next) {
-		next, k.again = budget.CloseBefore(next), true
-	}
-	if !k.budgetDue && k.state.Conflict == "" && k.state.Applied != nil && reflect.DeepEqual(k.state.Applied.Budget, next.Budget) {
+	next, more := budget.Step(k.state.Applied, k.state.Decision)
+	k.again = more
+	if !k.budgetDue && k.state.Conflict == "" && k.state.Applied != nil && reflect.DeepEqual(k.state.Applied.Specs(), next.Specs()) {
 		k.state.Applied = &next
 		return nil
 	}
 	// What was applied is not known while it is being changed, nor when the answer was lost.
 	k.state.Applied = nil
-	r, err := call(quick(ctx, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Spec: next.Budget})
+	r, err := call(quick(ctx, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Specs: next.Specs()})
 	if err != nil {
 		return err
 	}
-	k.state.Conflict, k.state.Applied, k.state.AppliedGeneration, k.budgetDue = r.Conflict, &next, r.Generation, false
+	k.state.Conflict, k.state.Applied, k.budgetDue = r.Conflict, &next, false
+	k.state.AppliedGeneration, k.state.AppliedMonGeneration = r.Generation, r.MonGeneration
 	return nil
 }
 
+// closeFirst answers an alarm: a daemon that stops serving while one may be disrupted anywhere. It may have been the one, so
+// nobody else may go until somebody has looked; and if its domain is to open, that has to begin from a closed budget anyway.
+func (k *keeper) closeFirst(ctx workflow.Context) {
+	alarm := k.alarm
+	k.alarm = false
+	if !alarm || k.state.Applied == nil || k.state.Applied.Mode != budget.ModeDefault || k.state.Conflict != "" || !k.observed.Settings.ManagePodBudgets {
+		return
+	}
+	step := budget.CloseForAlarm(*k.state.Applied)
+	k.state.Applied = nil
+	r, err := call(quick(ctx, step.Message), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Specs: step.Specs()})
+	if err != nil {
+		return // what it says now is not known, which is what the pass that follows begins with
+	}
+	k.state.Conflict, k.state.Applied = r.Conflict, &step
+	k.state.AppliedGeneration, k.state.AppliedMonGeneration = r.Generation, r.MonGeneration
+}
+
 func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
-	q := k.observed.Seen.Quorum
-	if !k.observed.Settings.ManagePodBudgets || len(q.Mons) == 0 || (!k.daemonsDue && sameQuorum(q, k.quorum)) {
+	if !k.observed.Settings.ManagePodBudgets || !k.daemonsDue {
 		return nil
 	}
-	_, err := call(quick(ctx, "budgets of mon, mgr, mds, rgw, rbd-mirror"), keeping.ApplyStaticBudgets, activities.StaticBudgetsInput{Cluster: k.cluster, Quorum: q})
+	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.ApplyStaticBudgets, k.cluster)
 	if err == nil {
-		k.daemonsDue, k.quorum = false, q
+		k.daemonsDue = false
 	}
 	return err
 }

@@ -114,7 +114,8 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	hints := workflow.GetSignalChannel(ctx, SignalStorageChanged)
 	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
-		if h.Echo == 0 || h.Echo > k.state.AppliedGeneration {
+		k.alarm = k.alarm || h.Alarm
+		if !h.echo(k.state.AppliedGeneration, k.state.AppliedMonGeneration) {
 			reason, k.budgetDue = true, true
 		}
 	}
@@ -251,7 +252,3 @@ func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 func claimID(c lease.Claim) string { return c.WorkflowID + "@" + c.RunID }
 
 func sameMemory(a, b activities.Memory) bool { return reflect.DeepEqual(a, b) }
-
-func sameQuorum(a, b activities.Quorum) bool {
-	return slices.Equal(a.Mons, b.Mons) && slices.Equal(a.In, b.In)
-}

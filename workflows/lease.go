@@ -65,9 +65,18 @@ type LeaseRef struct {
 // Hint is why the watcher thinks that the keeper should look. It decides nothing: the keeper looks for itself.
 type Hint struct {
 	Reason string `json:"reason"`
-	// Daemons: replicas of mon, mgr, mds, rgw or rbd-mirror changed, or one of their budgets did.
+	// Daemons: replicas of mgr, mds, rgw or rbd-mirror changed, or one of their budgets did.
 	Daemons bool `json:"daemons,omitempty"`
-	// Echo is the generation of the storage daemons' budget when all that changed is that lockkeeper wrote it. The keeper
-	// knows of its own writes; it is told all the same, since one that was believed lost may still have arrived.
-	Echo int64 `json:"echo,omitempty"`
+	// Alarm: the pod of a storage daemon stopped serving. A keeper at rest closes first and looks afterwards.
+	Alarm bool `json:"alarm,omitempty"`
+	// Echo and MonEcho are the generations of the budgets of the storage daemons and of the mons when all that changed is
+	// that lockkeeper wrote them. The keeper knows of its own writes; it is told all the same, since one that was believed
+	// lost may still have arrived.
+	Echo    int64 `json:"echo,omitempty"`
+	MonEcho int64 `json:"monEcho,omitempty"`
+}
+
+// echo tells whether all that changed is what the keeper knows already: its writes up to these generations.
+func (h Hint) echo(daemons, mons int64) bool {
+	return (h.Echo > 0 || h.MonEcho > 0) && h.Echo <= daemons && h.MonEcho <= mons
 }

@@ -39,6 +39,7 @@ const (
 	ReasonDownElsewhere      = "DownElsewhere"      // daemons of several failure domains are down
 	ReasonNotProvenClean     = "NotProvenClean"     // the PGs are not known to be clean as of the last change
 	ReasonRefusedByStorage   = "NotOKToStop"        // ok-to-stop said no
+	ReasonMonQuorum          = "MonQuorum"          // a mon is out, and all others are needed
 	ReasonUnmanaged          = "Unmanaged"          // the policy switched the budgets off
 )
 
@@ -72,13 +73,23 @@ type Decision struct {
 	Open    storage.FailureDomain `json:"open,omitzero"`
 	Reason  string                `json:"reason"`
 	Message string                `json:"message"`
-	// Budget is what the PodDisruptionBudget of the daemons must say.
-	Budget Spec `json:"budget"`
+	// Budget is what the PodDisruptionBudget of the storage daemons must say, Mons that of the mons; nil: none.
+	Budget Spec  `json:"budget"`
+	Mons   *Spec `json:"mons,omitempty"`
 	// Announcement is the node whose cordon opened the domain, if that is the reason.
 	Announcement string `json:"announcement,omitempty"`
 }
 
-// Spec is the PodDisruptionBudget of a cluster's daemons.
+// Specs is what the budgets say that a decision is about.
+type Specs struct {
+	Daemons Spec  `json:"daemons"`
+	Mons    *Spec `json:"mons,omitempty"` // nil: no budget
+}
+
+// Specs of a decision.
+func (d Decision) Specs() Specs { return Specs{Daemons: d.Budget, Mons: d.Mons} }
+
+// Spec is one PodDisruptionBudget.
 type Spec struct {
 	// MinAvailable is an integer and never a maxUnavailable: a budget that derives its expectation from the pods that
 	// exist shrinks with every eviction, and for some milliseconds allows one more (facts: 13 ms).
@@ -96,6 +107,12 @@ const Everything = 1_000_000
 // Decide answers how far disruption may be open. Daemons that are down while all data is whole without them do not
 // count (a disk that died weeks ago must not block anybody).
 func Decide(in Input) Decision {
+	d := decide(in)
+	d.Mons = monBudget(in, d)
+	return d
+}
+
+func decide(in Input) Decision {
 	if in.View.Unavailable != "" {
 		return closed(ReasonStorageUnavailable, in.View.Unavailable)
 	}
@@ -116,6 +133,9 @@ func Decide(in Input) Decision {
 		}
 		// Nothing is wrong but that one domain cannot open in advance.
 		rest += fmt.Sprintf("; %s does not open for %s: %s", domain, why.node, message)
+	}
+	if short := monsShort(in); short != "" && (Clean(in) || timedOut(in)) {
+		return closed(ReasonMonQuorum, short+"; nodes without a mon can still be drained, one failure domain at a time")
 	}
 	if Clean(in) {
 		return atRest(in, ReasonClean, rest)
@@ -194,7 +214,7 @@ func candidate(in Input) (storage.FailureDomain, opening, bool) {
 		}
 		return in.domain(pick.Name), opening{reason: ReasonDisrupted, message: describe(missed(in, pick))}, true
 	}
-	if !Clean(in) || len(in.Lease.Queue) > 0 {
+	if !Clean(in) {
 		return storage.FailureDomain{}, opening{}, false
 	}
 	if n, ok := nextAnnounced(in); ok {
@@ -214,31 +234,39 @@ func (in Input) domain(name string) storage.FailureDomain {
 	return storage.FailureDomain{Type: in.View.FailureDomainType, Name: name}
 }
 
-// nextAnnounced returns the first leaving node, by name, whose announcement still has time. One that is open stays open.
+// nextAnnounced returns the leaving node whose domain is to open in advance: one that has lost a mon before any other, since
+// nobody else's mon can go until it is empty and back; then one that is open already; then the first by name whose
+// announcement still has time. While somebody waits for the lease only the first kind counts.
 func nextAnnounced(in Input) (storage.Node, bool) {
-	var first *storage.Node
+	const begun, opened, fresh = 0, 1, 2
+	best, rank := storage.Node{}, fresh+1
 	for _, n := range in.View.Nodes {
 		if !n.Leaving() || n.Domain == "" || len(n.Daemons) == 0 || len(n.Down) == len(n.Daemons) {
 			continue
 		}
 		a, seen := in.Announced[n.Name]
-		if seen && (a.Spent || !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))) {
+		r := fresh
+		switch {
+		case monLeft(in, n.Name):
+			r = begun
+		case len(in.Lease.Queue) > 0, hostsStandingMon(in, n.Name) && monsShort(in) != "", over(in, a, seen):
 			continue
+		case seen:
+			r = opened
 		}
-		if !seen && in.Settings.AnnouncementTimeout <= 0 {
-			continue
-		}
-		if seen {
-			return n, true
-		}
-		if first == nil {
-			first = &n
+		if r < rank {
+			best, rank = n, r
 		}
 	}
-	if first == nil {
-		return storage.Node{}, false
+	return best, rank <= fresh
+}
+
+// over: an announcement had its time.
+func over(in Input, a Announcement, seen bool) bool {
+	if !seen {
+		return in.Settings.AnnouncementTimeout <= 0
 	}
-	return *first, true
+	return a.Spent || !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
 }
 
 func open(in Input, d storage.FailureDomain, why opening) Decision {
@@ -312,20 +340,4 @@ func describe(down []storage.Daemon) string {
 		parts = append(parts, d.String())
 	}
 	return strings.Join(parts, ", ")
-}
-
-// MustCloseFirst tells whether the way from the budget that is applied to the next one leads through a closed one.
-// Between the look that a decision rests on and the update that carries it out, the old budget still lets somebody go:
-// the default one anywhere, an open one in its domain. So a domain is opened from a closed budget only, after one more
-// look, in which whoever went just before is seen. applied is nil when it is not known.
-func MustCloseFirst(applied *Decision, next Decision) bool {
-	if next.Mode != ModeOpen {
-		return false
-	}
-	return applied == nil || (applied.Mode != ModeClosed && (applied.Mode != ModeOpen || applied.Open != next.Open))
-}
-
-// CloseBefore is the closed step on the way to opening a domain.
-func CloseBefore(next Decision) Decision {
-	return Decision{Mode: ModeClosed, Reason: next.Reason, Message: "closed for a last look before " + next.Open.String() + " opens", Budget: Spec{MinAvailable: Everything}}
 }

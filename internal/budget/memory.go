@@ -59,7 +59,7 @@ func NextAnnounced(in Input, d Decision) map[string]Announcement {
 			delete(out, name)
 			continue
 		}
-		a.Spent = a.Spent || (len(n.Down) > 0 && !Clean(in)) || !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
+		a.Spent = over(in, a, true) || (len(n.Down) > 0 && !Clean(in))
 		out[name] = a
 	}
 	if _, seen := out[d.Announcement]; d.Announcement != "" && !seen {
@@ -80,6 +80,11 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 		for _, x := range down {
 			if x.Node == c.Node {
 				return storage.Answer{Reason: x.String()}
+			}
+		}
+		for _, m := range in.View.Mons { // without it the next node with a mon would have to wait anyway
+			if m.Node == c.Node && !m.Standing() {
+				return storage.Answer{Reason: m.String()}
 			}
 		}
 	}

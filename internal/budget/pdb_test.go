@@ -135,41 +135,6 @@ func TestOpenHoldsNobodyBack(t *testing.T) {
 	})
 }
 
-// TestMonBudget tries every order of evictions in every cluster of one to seven mons with some of them out of quorum.
-func TestMonBudget(t *testing.T) {
-	for mons := 1; mons <= 7; mons++ {
-		majority := mons/2 + 1
-		for out := range mons + 1 {
-			for unready := range out + 1 { // of those out of quorum; the others' pods are ready all the same
-				least, ok := budget.MonMinAvailable(mons, out-unready, false)
-				if !ok {
-					t.Fatalf("%d mons have no budget, though nobody allowed that", mons)
-				}
-				inQuorum, idle, evicted := mons-out, out-unready, 0
-				// The worst case: all who go are in quorum.
-				for inQuorum > 0 && inQuorum+idle-least >= 1 {
-					inQuorum--
-					evicted++
-				}
-				if evicted > 0 && inQuorum < majority {
-					t.Errorf("%d mons, %d out of quorum, %d of them not ready: %d evicted, %d left of the %d that it takes", mons, out, unready, evicted, inQuorum, majority)
-				}
-				if want := mons - majority; out == 0 && evicted != want {
-					t.Errorf("%d mons: %d may go, %d could", mons, evicted, want)
-				}
-				if want := max(mons-out-majority, 0); evicted != want {
-					t.Errorf("%d mons, %d out of quorum, %d of them not ready: %d may go, %d could", mons, out, unready, evicted, want)
-				}
-			}
-		}
-	}
-	for mons := 1; mons <= 3; mons++ {
-		if _, ok := budget.MonMinAvailable(mons, 0, true); ok != (mons > 2) {
-			t.Errorf("%d mons with allowMonQuorumLoss: budget %t", mons, ok)
-		}
-	}
-}
-
 func TestGroupBudget(t *testing.T) {
 	for replicas, want := range []int{-1, -1, 1, 2, 3} {
 		least, ok := budget.GroupMinAvailable(replicas)

@@ -77,6 +77,10 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		replacing, err = c.kube.ReplacingOSDs(gctx, c.policy)
 		return wrap(err, "list Deployments")
 	})
+	g.Go(func() (err error) {
+		view.Mons.Pods, err = c.kube.MonPods(gctx, c.policy)
+		return wrap(err, "list mon pods")
+	})
 	g.Go(func() (err error) { reading, err = c.read(gctx); return err })
 	if err := g.Wait(); err != nil {
 		return activities.Seen{}, err
@@ -88,7 +92,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		view.Pods[i].Replacing = view.Pods[i].Replacing || replacing[view.Pods[i].OSD]
 	}
 	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
-	seen := activities.Seen{View: osdview.Build(view), Quorum: quorumOf(reading)}
+	q := quorumOf(reading)
+	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
+	seen := activities.Seen{View: osdview.Build(view)}
 	seen.View.Placement = placement(reading.Map)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains))
 	return seen, nil

@@ -19,6 +19,7 @@ type Kubernetes interface {
 	MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error)
 	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error)
 	StorageNodes(ctx context.Context) ([]osdview.Node, error)
+	MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error)
 	ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error)
 	// ConfigMapValue and SecretValue return the value of a key; errors name the object and the key.
 	ConfigMapValue(ctx context.Context, namespace, name, key string) (string, error)

@@ -30,9 +30,9 @@ const (
 // DaemonBudgetName is the name of the one budget over a policy's storage daemons.
 func DaemonBudgetName(policy string) string { return "lockkeeper-" + policy + "-osd" }
 
-// ApplyDaemonBudget implements activities.Budgets: one list, and one write if anything differs. The write is a create or
+// ApplyBudgets implements activities.Budgets: one list, and one write for each budget that differs. A write is a create or
 // a whole update of one object, so that there is no instant between the old and the new state.
-func (c *Cluster) ApplyDaemonBudget(ctx context.Context, key storage.ClusterKey, spec budget.Spec) (activities.BudgetResult, error) {
+func (c *Cluster) ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -41,19 +41,46 @@ func (c *Cluster) ApplyDaemonBudget(ctx context.Context, key storage.ClusterKey,
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
-	want := daemonBudget(p, spec)
-	return c.applyBudget(ctx, list.Items, want, OSDSelector(p))
+	osds := newBudget(p, DaemonBudgetName(p.Name), "osd", except(OSDSelector(p), specs.Daemons), specs.Daemons.MinAvailable)
+	out, err := c.applyBudget(ctx, list.Items, osds, OSDSelector(p))
+	if err != nil {
+		return out, err
+	}
+	if specs.Mons == nil {
+		return out, c.removeBudget(ctx, list.Items, MonBudgetName(p.Name))
+	}
+	mons := newBudget(p, MonBudgetName(p.Name), "mon", except(MonSelector(p), *specs.Mons), specs.Mons.MinAvailable)
+	r, err := c.applyBudget(ctx, list.Items, mons, MonSelector(p))
+	if out.Conflict == "" {
+		out.Conflict = r.Conflict
+	}
+	out.Changed, out.MonGeneration = out.Changed || r.Changed, r.Generation
+	return out, err
 }
 
-func daemonBudget(p *v1alpha1.MaintenancePolicy, spec budget.Spec) *policyv1.PodDisruptionBudget {
-	selector := OSDSelector(p).DeepCopy()
+// except is a selector that leaves out the pods whose label has one of the values.
+func except(from *metav1.LabelSelector, spec budget.Spec) *metav1.LabelSelector {
+	selector := from.DeepCopy()
 	if len(spec.Except) > 0 {
-		except := slices.Sorted(slices.Values(spec.Except))
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: spec.Key, Operator: metav1.LabelSelectorOpNotIn, Values: except,
+			Key: spec.Key, Operator: metav1.LabelSelectorOpNotIn, Values: slices.Sorted(slices.Values(spec.Except)),
 		})
 	}
-	return newBudget(p, DaemonBudgetName(p.Name), "osd", selector, spec.MinAvailable)
+	return selector
+}
+
+// removeBudget deletes a budget of ours, if it is there.
+func (c *Cluster) removeBudget(ctx context.Context, existing []policyv1.PodDisruptionBudget, name string) error {
+	for i := range existing {
+		b := &existing[i]
+		if b.Name != name || !ours(b) {
+			continue
+		}
+		if err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, minAvailable int) *policyv1.PodDisruptionBudget {

@@ -58,6 +58,7 @@ func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
 	if ceph.ManagePodBudgets != nil {
 		s.ManagePodBudgets = *ceph.ManagePodBudgets
 	}
+	s.AllowMonQuorumLoss = ceph.AllowMonQuorumLoss
 	for to, from := range map[*time.Duration]*metav1.Duration{
 		&s.MaintenanceTimeout: ceph.OSDMaintenanceTimeout, &s.PGHealthCheckTimeout: ceph.PGHealthCheckTimeout, &s.AnnouncementTimeout: ceph.AnnouncementTimeout,
 	} {

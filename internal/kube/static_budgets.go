@@ -16,14 +16,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
+const monKind = "mon"
+
 // DaemonKind is a kind of Ceph daemon beside the OSDs, and how its pods are told apart.
 type DaemonKind struct {
 	Name string // also the value of LabelDaemon
 	// GroupLabel: pods with different values of it are not interchangeable and get budgets of their own.
 	GroupLabel string
-	// NameLabel holds the daemon's name, where the storage cluster knows it by one.
-	NameLabel string
-	Selector  func(v1alpha1.DaemonSelections) *metav1.LabelSelector
+	Selector   func(v1alpha1.DaemonSelections) *metav1.LabelSelector
 }
 
 func orRook(s *metav1.LabelSelector, app string) *metav1.LabelSelector {
@@ -33,9 +33,10 @@ func orRook(s *metav1.LabelSelector, app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-// DaemonKinds are the daemons with a static budget.
+// DaemonKinds are the daemons with a budget beside the OSDs. That of the mons depends on quorum and on what is open, the
+// others on their replicas alone.
 var DaemonKinds = []DaemonKind{
-	{Name: "mon", NameLabel: "ceph_daemon_id", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mon, "rook-ceph-mon") }},
+	{Name: monKind, Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mon, "rook-ceph-mon") }},
 	{Name: "mgr", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mgr, "rook-ceph-mgr") }},
 	{Name: "mds", GroupLabel: "rook_file_system", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.MDS, "rook-ceph-mds") }},
 	{Name: "rgw", GroupLabel: "rook_object_store", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.RGW, "rook-ceph-rgw") }},
@@ -45,7 +46,7 @@ var DaemonKinds = []DaemonKind{
 }
 
 // ApplyStaticBudgets implements activities.Budgets. It asks for the workloads of each kind, never for all pods.
-func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, quorum activities.Quorum) (activities.BudgetResult, error) {
+func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -55,9 +56,12 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 		return activities.BudgetResult{}, err
 	}
 	var out activities.BudgetResult
-	wanted := map[string]bool{DaemonBudgetName(p.Name): true}
+	wanted := map[string]bool{DaemonBudgetName(p.Name): true, MonBudgetName(p.Name): true}
 	for _, kind := range DaemonKinds {
-		budgets, err := c.staticBudgets(ctx, p, kind, quorum)
+		if kind.Name == monKind {
+			continue
+		}
+		budgets, err := c.staticBudgets(ctx, p, kind)
 		if err != nil {
 			return out, err
 		}
@@ -88,25 +92,13 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 }
 
 // staticBudgets are the budgets that one kind of daemon should have now.
-func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, quorum activities.Quorum) ([]*policyv1.PodDisruptionBudget, error) {
+func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind) ([]*policyv1.PodDisruptionBudget, error) {
 	var selections v1alpha1.DaemonSelections
-	var allowLoss bool
 	if p.Spec.Ceph != nil {
-		selections, allowLoss = p.Spec.Ceph.Daemons, p.Spec.Ceph.AllowMonQuorumLoss
+		selections = p.Spec.Ceph.Daemons
 	}
 	selector := kind.Selector(selections)
 	name := "lockkeeper-" + p.Name + "-" + kind.Name
-	if kind.Name == "mon" {
-		idle, err := c.idleMons(ctx, p.Namespace, kind, selector, quorum)
-		if err != nil {
-			return nil, err
-		}
-		least, ok := budget.MonMinAvailable(len(quorum.Mons), idle, allowLoss)
-		if !ok {
-			return nil, nil
-		}
-		return []*policyv1.PodDisruptionBudget{newBudget(p, name, kind.Name, selector, least)}, nil
-	}
 	groups, err := c.replicas(ctx, p.Namespace, kind, selector)
 	if err != nil {
 		return nil, err
@@ -163,24 +155,4 @@ func replicasOf(n *int32) int {
 		return 1 // the API's default
 	}
 	return int(*n)
-}
-
-// idleMons counts mon pods that are ready, and so count as healthy in a budget, but are not in quorum.
-func (c *Cluster) idleMons(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector, quorum activities.Quorum) (int, error) {
-	s, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return 0, err
-	}
-	pods, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: s.String()})
-	if err != nil {
-		return 0, err
-	}
-	idle := 0
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if PodState(pod) == storage.PodReady && !slices.Contains(quorum.In, pod.Labels[kind.NameLabel]) {
-			idle++
-		}
-	}
-	return idle, nil
 }

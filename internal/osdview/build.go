@@ -24,6 +24,11 @@ func Build(in Input) storage.View {
 		Nodes:             describeNodes(in, nodes, domainType, &problems),
 		Intolerant:        in.Tree.Intolerant(in.Map.Pools, domainType, in.ToleratedPools),
 		Noout:             in.Map.Noout(),
+		Mons:              describeMons(in.Mons, nodes),
+		IdleMons:          in.Mons.idle(),
+	}
+	if in.Mons.named() {
+		view.MonKey = in.Mons.Label
 	}
 	for _, o := range osds {
 		if !o.expected {

@@ -26,6 +26,7 @@ type Input struct {
 
 	Pods  []Pod
 	Nodes []Node
+	Mons  Mons
 
 	IDLabel string // the pod label with the OSD's number
 	// FailureDomainLabel is the pod label with the failure domain's name; "{type}" in it stands for the CRUSH type.

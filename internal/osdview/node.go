@@ -17,6 +17,20 @@ type node struct {
 // leaving tells whether somebody announced, or already carried out, the disruption of this node.
 func (n *node) leaving() bool { return n.Unschedulable || n.RemovalTaint != "" || n.gone }
 
+// domain is the failure domain of its OSDs, the first by name if there are several; "" when it has none.
+func (n *node) domain() string {
+	var domains []string
+	for _, o := range n.osds {
+		if o.expected {
+			domains = appendNew(domains, o.domain)
+		}
+	}
+	if len(domains) == 0 {
+		return ""
+	}
+	return slices.Min(domains)
+}
+
 // nodes finds nodes by the names that pods and CRUSH have for them.
 type nodes struct {
 	all    []*node

@@ -102,24 +102,21 @@ func (w *World) Guard(ctx context.Context, _ storage.ClusterKey, on bool) error 
 	})
 }
 
-// ApplyDaemonBudget implements activities.Budgets.
-func (w *World) ApplyDaemonBudget(ctx context.Context, _ storage.ClusterKey, spec budget.Spec) (r activities.BudgetResult, err error) {
+// ApplyBudgets implements activities.Budgets.
+func (w *World) ApplyBudgets(ctx context.Context, _ storage.ClusterKey, specs budget.Specs) (r activities.BudgetResult, err error) {
 	err = w.request(ctx, "write budget", func() error {
 		if w.policy == nil {
 			return activities.ErrNotFound
 		}
-		r.Changed = w.setBudget(spec)
+		r.Changed = w.setBudget(specs.Daemons)
 		return nil
 	})
 	return r, err
 }
 
 // ApplyStaticBudgets implements activities.Budgets.
-func (w *World) ApplyStaticBudgets(ctx context.Context, _ storage.ClusterKey, q activities.Quorum) (activities.BudgetResult, error) {
-	return activities.BudgetResult{}, w.request(ctx, "write static budgets", func() error {
-		w.quorum = q
-		return nil
-	})
+func (w *World) ApplyStaticBudgets(ctx context.Context, _ storage.ClusterKey) (activities.BudgetResult, error) {
+	return activities.BudgetResult{}, w.request(ctx, "write static budgets", func() error { return nil })
 }
 
 // RemoveBudgets implements activities.Budgets.
@@ -217,6 +214,11 @@ func (w *World) StoragePods(ctx context.Context, _ *v1alpha1.MaintenancePolicy) 
 		return nil
 	})
 	return out, err
+}
+
+// MonPods implements cephcluster.Kubernetes: the mons run outside of this Kubernetes.
+func (w *World) MonPods(context.Context, *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error) {
+	return nil, nil
 }
 
 // StorageNodes implements cephcluster.Kubernetes.

@@ -159,7 +159,7 @@ func (w *World) Snapshot() (s starter.Snapshot, exists bool) {
 		}
 	}
 	for name, b := range w.budgets {
-		s.Budgets[name] = starter.Budget{Spec: describe(b.spec), Writer: "lockkeeper", OSDs: name == "lockkeeper", Ours: name == "lockkeeper"}
+		s.Budgets[name] = starter.Budget{Spec: describe(b.spec), Writer: "lockkeeper", Daemon: map[bool]string{true: "osd"}[name == "lockkeeper"], Ours: name == "lockkeeper"}
 	}
 	return s, true
 }

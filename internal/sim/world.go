@@ -66,7 +66,6 @@ type World struct {
 	policy  *v1alpha1.MaintenancePolicy // nil: deleted
 	memory  activities.Memory
 	report  activities.Report
-	quorum  activities.Quorum // that the static budgets were made for
 
 	cephCluster
 	unguarded time.Time // until when nobody can be blamed for bad luck

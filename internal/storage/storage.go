@@ -128,6 +128,37 @@ type Node struct {
 // Leaving tells whether somebody announced, or already carried out, the disruption of this node.
 func (n Node) Leaving() bool { return n.Cordoned || n.Tainted != "" || n.Gone }
 
+// Mon is one member of the storage cluster's own quorum, and its pod. Without a majority of them the cluster answers nobody.
+type Mon struct {
+	Name string `json:"name"`
+	// Node is where its pod runs, or the only one where it could; "" when that is not known, or it has no pod.
+	Node string `json:"node,omitempty"`
+	// Domain is the failure domain of the storage daemons on that node; "" when there are none.
+	Domain string `json:"domain,omitempty"`
+	// Leaving: its node is cordoned, tainted for removal, or gone.
+	Leaving  bool     `json:"leaving,omitempty"`
+	InQuorum bool     `json:"inQuorum,omitempty"`
+	Pod      PodState `json:"pod"`
+}
+
+// Standing tells whether the mon counts in quorum and nothing is known to take it away.
+func (m Mon) Standing() bool { return m.InQuorum && !m.Pod.Leaving() }
+
+func (m Mon) String() string {
+	where := ""
+	if m.Node != "" {
+		where = " on " + m.Node
+	}
+	switch {
+	case m.Pod.Leaving():
+		return fmt.Sprintf("mon.%s%s is stopping (pod %s)", m.Name, where, m.Pod)
+	case !m.InQuorum:
+		return fmt.Sprintf("mon.%s%s is out of quorum", m.Name, where)
+	default:
+		return fmt.Sprintf("mon.%s%s is in quorum", m.Name, where)
+	}
+}
+
 // View is what one observation saw of a storage cluster: its own map and Kubernetes, read one right after the other.
 type View struct {
 	At time.Time `json:"at"`
@@ -149,6 +180,12 @@ type View struct {
 	Shape   string   `json:"shape"`
 	Domains []Domain `json:"domains,omitempty"` // the troubled ones and those that were asked for
 	Nodes   []Node   `json:"nodes,omitempty"`   // leaving or with troubled daemons, and those that were asked for
+	// Mons is the whole monmap; empty for a kind of storage without mons.
+	Mons []Mon `json:"mons,omitempty"`
+	// MonKey is the pod label that carries a mon's name. "" when the mons' pods do not tell which mon they are.
+	MonKey string `json:"monKey,omitempty"`
+	// IdleMons is how many mon pods are ready beyond those in quorum.
+	IdleMons int `json:"idleMons,omitempty"`
 	// Intolerant names, with the reason, what could not bear the loss of one failure domain (a pool of size 1, say).
 	Intolerant []string `json:"intolerant,omitempty"`
 	// Problems are reasons to stay closed: labels that contradict the topology, a pod under two budgets, …
@@ -204,7 +241,8 @@ type CleanProof struct {
 // Settings are the parts of a MaintenancePolicy that decisions depend on.
 type Settings struct {
 	ManagePodBudgets     bool          `json:"managePodBudgets"`
-	MaintenanceTimeout   time.Duration `json:"maintenanceTimeout"`   // how long a noout of ours may last
-	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"` // how long unclean PGs hold everything back; 0: for ever
-	AnnouncementTimeout  time.Duration `json:"announcementTimeout"`  // how long a cordon keeps its domain open before anything goes down
+	MaintenanceTimeout   time.Duration `json:"maintenanceTimeout"`           // how long a noout of ours may last
+	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"`         // how long unclean PGs hold everything back; 0: for ever
+	AnnouncementTimeout  time.Duration `json:"announcementTimeout"`          // how long a cordon keeps its domain open before anything goes down
+	AllowMonQuorumLoss   bool          `json:"allowMonQuorumLoss,omitempty"` // one or two mons may go although there is no quorum without them
 }

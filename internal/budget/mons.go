@@ -1,0 +1,130 @@
+package budget
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file decides which mons may go. Mons are under the same lock as the storage daemons: one goes only in the failure
+// domain that is open, and only while a majority of the monmap stays in quorum without it. With a lock of their own, two
+// drains could each hold what the other needs: one the last mon that may go, the other the open domain.
+//
+// A mon on a node without storage daemons is under no such lock, since its node needs nothing else of us; it may go as
+// soon as its node is leaving.
+
+// monBudget is what the budget of the mons must say; nil for none.
+func monBudget(in Input, d Decision) *Spec {
+	mons := len(in.View.Mons)
+	switch {
+	case mons == 0: // nobody answered, so nobody knows how many a majority is
+		return &Spec{MinAvailable: Everything}
+	case lossAllowed(in):
+		return nil
+	case in.View.MonKey == "":
+		// Their pods cannot be told apart: all that a budget can do is to keep a majority.
+		return &Spec{MinAvailable: min(majority(mons)+in.View.IdleMons, mons)}
+	}
+	spec := Spec{MinAvailable: Everything, Key: in.View.MonKey}
+	for _, m := range mayGo(in, d) {
+		spec.Except = append(spec.Except, m.Name)
+	}
+	if len(spec.Except) == 0 {
+		spec.Key = ""
+	}
+	slices.Sort(spec.Except)
+	return &spec
+}
+
+func majority(mons int) int { return mons/2 + 1 }
+
+// lossAllowed: one or two mons can never go without loss of quorum, and the administrator said that this is all right.
+func lossAllowed(in Input) bool {
+	return in.Settings.AllowMonQuorumLoss && len(in.View.Mons) > 0 && len(in.View.Mons) <= 2
+}
+
+// mayGo lists the mons that may be evicted: in the open domain, or on a leaving node without storage. Those that are out of
+// quorum cost nothing. Of the others as many as quorum can spare, and the most wanted first, always in the same order, so
+// that it is not one mon now and another one at the next look.
+func mayGo(in Input, d Decision) []storage.Mon {
+	var out, wanted []storage.Mon
+	can := spare(in.View.Mons)
+	if can < 0 {
+		return nil // quorum waits for one that is out: it must not be let go just when it comes back
+	}
+	for _, m := range in.View.Mons {
+		inOpen := d.Mode == ModeOpen && m.Domain == d.Open.Name
+		alone := m.Domain == "" && m.Node != "" && m.Leaving
+		switch {
+		case !inOpen && !alone:
+		case !m.Standing():
+			out = append(out, m)
+		default:
+			wanted = append(wanted, m)
+		}
+	}
+	slices.SortStableFunc(wanted, func(a, b storage.Mon) int {
+		return slices.Compare(urgency(in, a), urgency(in, b))
+	})
+	return append(out, wanted[:min(can, len(wanted))]...)
+}
+
+// urgency is smaller for a mon that somebody waits for: the lease's holder, in its order; then who is in the open domain
+// at all, since that domain holds up all others; then who is on a leaving node.
+func urgency(in Input, m storage.Mon) []int {
+	holder := slices.IndexFunc(in.Lease.Holders, func(c lease.Claim) bool { return c.Node == m.Node })
+	if holder < 0 {
+		holder = len(in.Lease.Holders)
+	}
+	return []int{holder, toInt(m.Domain == ""), toInt(!m.Leaving)}
+}
+
+func toInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// spare is how many mons may go before only less than a majority stands.
+func spare(mons []storage.Mon) int {
+	standing := 0
+	for _, m := range mons {
+		if m.Standing() {
+			standing++
+		}
+	}
+	return standing - majority(len(mons))
+}
+
+// monsShort: a mon is out, and all that stand are needed. Until it is back, no node with a mon can become empty, so none
+// should begin to. The reason is "" when mons are no obstacle; clusters of one or two are always short, and always so.
+func monsShort(in Input) string {
+	if in.View.MonKey == "" || lossAllowed(in) || spare(in.View.Mons) > 0 {
+		return ""
+	}
+	var out []string
+	for _, m := range in.View.Mons {
+		if !m.Standing() {
+			out = append(out, m.String())
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, and the other mons are needed for a majority of %d", strings.Join(out, ", "), len(in.View.Mons))
+}
+
+// hostsStandingMon tells whether a node has a mon that is in quorum, so that it cannot become empty without one less.
+func hostsStandingMon(in Input, node string) bool {
+	return slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && m.Standing() })
+}
+
+// monLeft tells whether a mon of this node has gone already: somebody has begun to empty the node, and the mon comes back
+// only after that has ended.
+func monLeft(in Input, node string) bool {
+	return slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && m.Leaving && !m.Standing() })
+}

@@ -1,0 +1,80 @@
+package budget
+
+import "slices"
+
+// This file holds the way from what the budgets say to what they should say. Between the look that a decision rests on and
+// the update that carries it out, the old budgets still let somebody go. So whatever opens something new does so from a
+// state in which nobody could go just before, after one more look, in which whoever went before that is seen.
+
+// Step is the next thing that the budgets should say on the way to next; more tells that it is not next itself yet, and
+// that another look has to follow at once. applied is nil when it is not known what the budgets say.
+func Step(applied *Decision, next Decision) (step Decision, more bool) {
+	if opensAnother(applied, next) {
+		return CloseBefore(next), true
+	}
+	if mons, swaps := swapsMons(applied, next); swaps {
+		next.Mons = mons
+		return next, true
+	}
+	return next, false
+}
+
+// opensAnother: the budget of the storage daemons lets somebody go now whom the next one does not, and the other way round.
+func opensAnother(applied *Decision, next Decision) bool {
+	if next.Mode != ModeOpen {
+		return false
+	}
+	return applied == nil || (applied.Mode != ModeClosed && (applied.Mode != ModeOpen || applied.Open != next.Open))
+}
+
+// CloseBefore is the closed step on the way to opening a domain.
+func CloseBefore(next Decision) Decision {
+	return Decision{
+		Mode: ModeClosed, Reason: next.Reason, Message: "closed for a last look before " + next.Open.String() + " opens",
+		Budget: Spec{MinAvailable: Everything}, Mons: closedMons(next.Mons),
+	}
+}
+
+// CloseForAlarm closes what is open at rest, since a daemon stopped serving and nobody has looked yet.
+func CloseForAlarm(applied Decision) Decision {
+	return Decision{
+		Mode: ModeClosed, Reason: ReasonNotProvenClean, Message: "closed at once: a storage daemon's pod stopped serving",
+		Budget: Spec{MinAvailable: Everything}, Mons: closedMons(applied.Mons),
+	}
+}
+
+// closedMons keeps every mon, where mons have a budget at all.
+func closedMons(next *Spec) *Spec {
+	if next == nil {
+		return nil
+	}
+	return &Spec{MinAvailable: Everything}
+}
+
+// swapsMons: some mon may go now that may not go afterwards, and another one the other way round. Quorum can spare either,
+// but perhaps not both. The budget in between is of those that may go in both.
+func swapsMons(applied *Decision, next Decision) (between *Spec, swaps bool) {
+	if next.Mons == nil || len(next.Mons.Except) == 0 {
+		return nil, false
+	}
+	closed := closedMons(next.Mons)
+	if applied == nil || applied.Mons == nil || applied.Mons.MinAvailable < Everything {
+		return closed, true
+	}
+	var both []string
+	added := false
+	for _, m := range next.Mons.Except {
+		if slices.Contains(applied.Mons.Except, m) {
+			both = append(both, m)
+		} else {
+			added = true
+		}
+	}
+	if !added || len(both) == len(applied.Mons.Except) {
+		return nil, false
+	}
+	if len(both) > 0 {
+		closed.Key, closed.Except = next.Mons.Key, both
+	}
+	return closed, true
+}

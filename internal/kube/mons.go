@@ -1,0 +1,48 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+)
+
+// MonLabel is the pod label with a mon's name.
+const MonLabel = "ceph_daemon_id"
+
+// MonBudgetName is the name of the budget over a policy's mons.
+func MonBudgetName(policy string) string { return "lockkeeper-" + policy + "-mon" }
+
+// MonSelector is the selector of the policy's mon pods.
+func MonSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
+	var selections v1alpha1.DaemonSelections
+	if p.Spec.Ceph != nil {
+		selections = p.Spec.Ceph.Daemons
+	}
+	return orRook(selections.Mon, "rook-ceph-mon")
+}
+
+// MonPods lists the policy's mon pods, in one request.
+func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error) {
+	selector, err := metav1.LabelSelectorAsSelector(MonSelector(p))
+	if err != nil {
+		return nil, fmt.Errorf("spec.ceph.daemons.mon: %w", err)
+	}
+	list, err := c.typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, err
+	}
+	var out []osdview.MonPod
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels["mon_canary"] != "" {
+			continue // ended, or Rook's placeholder that only tries where a mon could run
+		}
+		out = append(out, osdview.MonPod{Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod)})
+	}
+	return out, nil
+}
