@@ -24,6 +24,7 @@ func (t temporalJobs) AwaitEnd(ctx context.Context, workflowID, runID string) (s
 	err := t.c.GetWorkflow(ctx, workflowID, runID).Get(ctx, nil)
 	var (
 		notFound *serviceerror.NotFound
+		invalid  *serviceerror.InvalidArgument
 		ended    *temporal.WorkflowExecutionError
 	)
 	switch {
@@ -31,6 +32,8 @@ func (t temporalJobs) AwaitEnd(ctx context.Context, workflowID, runID string) (s
 		return "completed", nil
 	case errors.As(err, &notFound):
 		return "unknown to Temporal", nil // its retention has passed, so it has ended
+	case errors.As(err, &invalid):
+		return "unknown to Temporal", nil // no run has such an ID, and none ever had
 	case errors.As(err, &ended):
 		return ended.Unwrap().Error(), nil
 	default:

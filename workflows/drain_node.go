@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -25,6 +25,8 @@ type DrainNodeInput struct {
 	// sends the signal `done`.
 	UncordonAfterReboot bool                       `json:"uncordonAfterReboot,omitempty"`
 	Eviction            activities.EvictionOptions `json:"eviction,omitzero"`
+
+	invalid *input.Error // found while decoding
 }
 
 // Outcomes of a drain.
@@ -102,14 +104,8 @@ const (
 var drainPhases = []string{PhaseResolve, PhaseLease, PhaseCordon, PhaseEvict, PhaseReturn, PhaseHeal}
 
 func newDrain(ctx workflow.Context, in DrainNodeInput) (*drain, error) {
-	if in.Node = strings.TrimSpace(in.Node); in.Node == "" {
-		return nil, activities.Invalid("node", in.Node, "the name of a node is required")
-	}
-	if ns, name, ok := strings.Cut(in.Policy, "/"); in.Policy != "" && (!ok || ns == "" || name == "") {
-		return nil, activities.Invalid("policy", in.Policy, "must be namespace/name")
-	}
-	if g := in.Eviction.GracePeriodSeconds; g != nil && *g < 0 {
-		return nil, activities.Invalid("eviction.gracePeriodSeconds", fmt.Sprint(*g), "must be 0 or more; leave it out for each pod's own")
+	if err := in.validate(ctx); err != nil {
+		return nil, err
 	}
 	d := &drain{in: in, notices: workflow.GetSignalChannel(ctx, SignalLease)}
 	d.job = newJob(ctx, drainPhases)
@@ -259,8 +255,9 @@ const (
 	remindAfterMax = 2 * time.Hour
 )
 
-// notice receives the next word of the keeper about our claim. ok is false when none came for long, or when the node
-// that is only observed is back.
+// notice receives the next word of the keeper about our claim. ok is false when none came for long, when one came that
+// nobody can read, or when the node that is only observed is back. It never blocks on the channel itself: Receive passes
+// over a signal that it cannot decode and waits for the next, and then neither the timer nor `abort` would be heard.
 func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error) {
 	timerCtx, stopTimer := workflow.WithCancel(ctx)
 	defer stopTimer()
@@ -268,7 +265,7 @@ func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error)
 	for {
 		s := workflow.NewSelector(ctx)
 		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
-		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) { ok = c.Receive(ctx, &n) })
+		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) { ok = c.ReceiveAsync(&n) })
 		s.AddFuture(late, func(workflow.Future) {})
 		if d.in.Observe && d.token == 0 && d.back != nil {
 			s.AddFuture(d.back, func(workflow.Future) {})
@@ -279,7 +276,7 @@ func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error)
 		}
 		if !ok {
 			d.reminders++
-			return n, false, nil
+			return LeaseNotice{}, false, nil
 		}
 		if n.RunID == workflow.GetInfo(ctx).FirstRunID {
 			d.reminders = 0
@@ -356,7 +353,7 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 		s.AddReceive(d.job.done, func(c workflow.ReceiveChannel, _ bool) { returned = c.Receive(ctx, nil) })
 		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) {
 			var n LeaseNotice
-			if !c.Receive(ctx, &n) || n.RunID != workflow.GetInfo(ctx).FirstRunID {
+			if !c.ReceiveAsync(&n) || n.RunID != workflow.GetInfo(ctx).FirstRunID {
 				return
 			}
 			switch n.State {

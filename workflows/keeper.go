@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -18,6 +19,8 @@ import (
 type KeeperInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	State   *KeeperState       `json:"state,omitempty"`
+
+	invalid *input.Error // found while decoding
 }
 
 // KeeperState is what a keeper knows. Lease and noout are also in the policy's status, so that a keeper that was
@@ -69,8 +72,8 @@ type KeeperStatus struct {
 //	temporal workflow start --type Keeper --task-queue lockkeeper --workflow-id keeper/rook-ceph/rook-ceph \
 //	  --input '{"cluster":{"namespace":"rook-ceph","name":"rook-ceph"}}'
 func Keeper(ctx workflow.Context, in KeeperInput) error {
-	if in.Cluster.Namespace == "" || in.Cluster.Name == "" {
-		return activities.Invalid("cluster", in.Cluster.String(), "namespace and name of a MaintenancePolicy are required")
+	if err := in.validate(ctx); err != nil {
+		return err
 	}
 	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), notified: map[string]LeaseNotice{}, toldAt: map[string]time.Time{}, jobs: map[string]workflow.CancelFunc{}}
 	if err := k.answer(ctx); err != nil {

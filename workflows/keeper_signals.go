@@ -37,8 +37,8 @@ func (k *keeper) answer(ctx workflow.Context) error {
 		return LeaseAnswer{Ahead: max(at, 0)}, nil
 	}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
 		switch {
-		case r.Claim.WorkflowID == "" || r.Claim.RunID == "":
-			return activities.Invalid("claim.workflowID", r.Claim.WorkflowID, "a lease is held by a workflow: its ID and run ID are required")
+		case r.Claim.RunID == "" || !(LeaseRef{WorkflowID: r.Claim.WorkflowID, RunID: r.Claim.RunID}).named():
+			return activities.Invalid("claim.workflowID", r.Claim.WorkflowID, "a lease is held by a drain: its workflow ID, drain/NODE, and run ID are required")
 		case r.Claim.Domain.IsZero():
 			return activities.Invalid("claim.domain", "", "the failure domain to disrupt is required")
 		}
@@ -121,6 +121,9 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	}
 	finish := workflow.GetSignalChannel(ctx, SignalFinishLease)
 	for r := (LeaseRef{}); finish.ReceiveAsync(&r); r = (LeaseRef{}) {
+		if !r.named() {
+			continue // nobody who could be told
+		}
 		reason = true
 		if _, holds, _ := k.state.Memory.Lease.Find(r.WorkflowID, r.RunID); !holds {
 			// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.

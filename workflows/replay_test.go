@@ -26,7 +26,9 @@ func TestReplay(t *testing.T) {
 			r := worker.NewWorkflowReplayer()
 			r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: workflows.KeeperType})
 			r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: workflows.DrainNodeType})
-			require.NoError(t, r.ReplayWorkflowHistory(nil, history(t, file)))
+			h := history(t, file)
+			id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
+			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id}}))
 		})
 	}
 }

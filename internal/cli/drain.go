@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -56,8 +55,12 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Drai
 // check finds what is wrong with the input while the person is still looking. The job checks it again. What cannot be
 // checked from here is said, and left to the job.
 func (c *Command) check(ctx context.Context, in *workflows.DrainNodeInput) error {
-	if _, err := labels.Parse(in.Eviction.PodSelector); err != nil {
-		return &ExitError{ExitUsage, fmt.Errorf("--pod-selector: %q: %w", in.Eviction.PodSelector, err)}
+	for _, err := range []*inputError{
+		input.NodeName("NODE", in.Node), input.PodSelector("--pod-selector", in.Eviction.PodSelector), input.Text("--reason", in.Reason),
+	} {
+		if err != nil {
+			return &ExitError{ExitUsage, err}
+		}
 	}
 	if _, err := policyKey(in.Policy); err != nil {
 		return &ExitError{ExitUsage, err}
@@ -107,12 +110,9 @@ func (c *Command) policyFor(ctx context.Context, node, policy string) (storage.C
 	return key, nil
 }
 
-// inputError says which input has which value, and what is allowed.
-type inputError struct{ field, value, allowed string }
+type inputError = input.Error
 
-func (e *inputError) Error() string { return fmt.Sprintf("%s: %q: %s", e.field, e.value, e.allowed) }
-
-func wrong(field, value, allowed string) error { return &inputError{field, value, allowed} }
+func wrong(field, value, allowed string) error { return input.Wrong(field, value, allowed) }
 
 func policyKey(policy string) (storage.ClusterKey, error) {
 	if policy == "" {
@@ -122,7 +122,11 @@ func policyKey(policy string) (storage.ClusterKey, error) {
 	if !ok || ns == "" || name == "" || strings.Contains(name, "/") {
 		return storage.ClusterKey{}, wrong("--policy", policy, "must be namespace/name, or a name together with --namespace")
 	}
-	return storage.ClusterKey{Namespace: ns, Name: name}, nil
+	key := storage.ClusterKey{Namespace: ns, Name: name}
+	if err := input.Cluster("--policy", key); err != nil {
+		return storage.ClusterKey{}, err
+	}
+	return key, nil
 }
 
 func (c *Command) runsAlready(ctx context.Context, node string) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,10 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 		"no storage":     {workflows.DrainNodeInput{Node: "node-c"}, "node: \"node-c\": hosts no storage of any of the 1 MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`", ExitFailed},
 		"unknown policy": {workflows.DrainNodeInput{Node: "node-a", Policy: "a/b"}, "--policy: \"a/b\": no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them", ExitFailed},
 		"odd policy":     {workflows.DrainNodeInput{Node: "node-a", Policy: "b"}, `--policy: "b": must be namespace/name, or a name together with --namespace`, ExitUsage},
-		"odd selector":   {workflows.DrainNodeInput{Node: "node-a", Eviction: activities.EvictionOptions{PodSelector: "a in ("}}, "--pod-selector: \"a in (\": unable to parse requirement: found '', expected: ',', ')' or identifier", ExitUsage},
+		"no policy":      {workflows.DrainNodeInput{Node: "node-a", Policy: "A/b"}, `--policy: "A/b": the namespace must be lower-case letters, digits and '-', at most 63 of them`, ExitUsage},
+		"no node":        {workflows.DrainNodeInput{Node: "node/a"}, `NODE: "node/a": must be the name of a node: lower-case letters, digits, '-' and '.', at most 253 of them`, ExitUsage},
+		"a novel":        {workflows.DrainNodeInput{Node: "node-a", Reason: strings.Repeat("é", 501)}, `--reason: "` + strings.Repeat("é", 100) + `…": must be at most 500 characters, not 501`, ExitUsage},
+		"odd selector":   {workflows.DrainNodeInput{Node: "node-a", Eviction: activities.EvictionOptions{PodSelector: "a in ("}}, "--pod-selector: \"a in (\": must be a label selector such as app=web: unable to parse requirement: found '', expected: ',', ')' or identifier", ExitUsage},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

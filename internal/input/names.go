@@ -1,0 +1,72 @@
+package input
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+const nameRule = "lower-case letters, digits, '-' and '.', at most 253 of them"
+
+// NodeName checks the name of a node. One that Kubernetes could not have given would fail at every request, for ever.
+func NodeName(field, name string) *Error {
+	switch {
+	case name == "":
+		return Wrong(field, name, "the name of a node is required; `kubectl get nodes` lists them")
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		return Wrong(field, name, "must be the name of a node: "+nameRule)
+	}
+	return nil
+}
+
+// PolicyKey reads "namespace/name".
+func PolicyKey(field, policy string) (storage.ClusterKey, *Error) {
+	ns, name, ok := strings.Cut(policy, "/")
+	key := storage.ClusterKey{Namespace: ns, Name: name}
+	if !ok || ns == "" || name == "" {
+		return storage.ClusterKey{}, Wrong(field, policy, "must be namespace/name of a MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
+	}
+	if err := Cluster(field, key); err != nil {
+		return storage.ClusterKey{}, err
+	}
+	return key, nil
+}
+
+// Cluster checks the key of a storage cluster: both parts are names that Kubernetes could have given.
+func Cluster(field string, k storage.ClusterKey) *Error {
+	switch {
+	case len(validation.IsDNS1123Label(k.Namespace)) > 0:
+		return Wrong(field, k.String(), "the namespace must be lower-case letters, digits and '-', at most 63 of them")
+	case len(validation.IsDNS1123Subdomain(k.Name)) > 0:
+		return Wrong(field, k.String(), "the name must be "+nameRule)
+	}
+	return nil
+}
+
+// PodSelector checks a label selector; "" selects everything. The parser keeps sets in maps, but sorts them before anybody
+// sees the order, so that a workflow may call it.
+//
+//workflowcheck:ignore
+func PodSelector(field, selector string) *Error {
+	if _, err := labels.Parse(selector); err != nil {
+		return Wrong(field, selector, "must be a label selector such as app=web: "+err.Error())
+	}
+	return nil
+}
+
+// MostText is how long a text may be that is shown to others. It is kept in a status and in histories, whose size is
+// limited: one that is far too long would keep its job, or its keeper, from ever going on.
+const MostText = 500
+
+// Text checks a text that is shown to others.
+func Text(field, text string) *Error {
+	if n := utf8.RuneCountInString(text); n > MostText {
+		return Wrong(field, text, fmt.Sprintf("must be at most %d characters, not %d", MostText, n))
+	}
+	return nil
+}

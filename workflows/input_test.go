@@ -1,0 +1,183 @@
+package workflows_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+const drainFields = "node, policy, reason, observe, uncordonAfterReboot, eviction"
+
+// TestBadInputIsRefused: a workflow that makes no sense fails at its first step, and says which field, which value, and
+// what is allowed. No activity is registered, so it cannot have done anything.
+func TestBadInputIsRefused(t *testing.T) {
+	const drain, keeper = workflows.DrainNodeType, workflows.KeeperType
+	for name, c := range map[string]struct{ workflow, id, input, want string }{
+		"misspelt field":       {drain, "drain/a", `{"nod": "a"}`, `nod: "\"a\"": no such field; allowed are ` + drainFields},
+		"another case":         {drain, "drain/a", `{"Node": "a"}`, `Node: "\"a\"": no such field; allowed are ` + drainFields},
+		"misspelt deep inside": {drain, "drain/a", `{"node": "a", "eviction": {"forse": true}}`, `eviction.forse: "true": no such field; allowed are gracePeriodSeconds, podSelector, deleteEmptyDirData, force, storageNamespace`},
+		"named twice":          {drain, "drain/a", `{"node": "a", "node": "b"}`, `node: "\"b\"": is named twice`},
+		"number for a name":    {drain, "drain/7", `{"node": 7}`, `node: "7": must be a string, not number`},
+		"word for a switch":    {drain, "drain/a", `{"node": "a", "observe": "yes"}`, `observe: "\"yes\"": must be true or false, not string`},
+		"word for a number":    {drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": "1m"}}`, `eviction.gracePeriodSeconds: "\"1m\"": must be a whole number, not string`},
+		"not an object":        {drain, "drain/a", `"a"`, `input: "\"a\"": must be a JSON object with the fields ` + drainFields},
+		"a list":               {drain, "drain/a", `["a"]`, `input: "[\"a\"]": must be a JSON object with the fields ` + drainFields},
+		"nothing":              {drain, "drain/", `{}`, `node: "": the name of a node is required; ` + "`kubectl get nodes` lists them"},
+		"no name of a node":    {drain, "drain/../secrets", `{"node": "../secrets"}`, `node: "../secrets": must be the name of a node: lower-case letters, digits, '-' and '.', at most 253 of them`},
+		"half a policy":        {drain, "drain/a", `{"node": "a", "policy": "ceph"}`, `policy: "ceph": must be namespace/name of a MaintenancePolicy; ` + "`kubectl get maintenancepolicies -A` lists them"},
+		"too much policy":      {drain, "drain/a", `{"node": "a", "policy": "a/b/c"}`, `policy: "a/b/c": the name must be lower-case letters, digits, '-' and '.', at most 253 of them`},
+		"negative seconds":     {drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": -1}}`, `eviction.gracePeriodSeconds: "-1": must be between 0 and 604800; leave it out for each pod's own`},
+		"absurd seconds":       {drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": 99999999}}`, `eviction.gracePeriodSeconds: "99999999": must be between 0 and 604800; leave it out for each pod's own`},
+		"odd selector":         {drain, "drain/a", `{"node": "a", "eviction": {"podSelector": "a in ("}}`, `eviction.podSelector: "a in (": must be a label selector such as app=web: unable to parse requirement: found '', expected: ',', ')' or identifier`},
+		"a novel":              {drain, "drain/a", `{"node": "a", "reason": "` + strings.Repeat("x", 501) + `"}`, `must be at most 500 characters, not 501`},
+		"another ID":           {drain, "my-drain", `{"node": "a"}`, `workflow ID: "my-drain": must be drain/a: there is one drain of a node at a time, under this ID`},
+
+		"keeper, misspelt field":   {keeper, "keeper/a/b", `{"clusters": {}}`, `clusters: "{}": no such field; allowed are cluster, state`},
+		"keeper, misspelt inside":  {keeper, "keeper/a/b", `{"cluster": {"namespace": "a", "nme": "b"}}`, `cluster.nme: "\"b\"": no such field; allowed are namespace, name`},
+		"keeper of a string":       {keeper, "keeper/a/b", `{"cluster": "a/b"}`, `cluster: "\"a/b\"": must be an object with the fields namespace, name, not string`},
+		"keeper of nothing":        {keeper, "keeper/a/b", `{}`, `cluster: "/": namespace and name of a MaintenancePolicy are required`},
+		"keeper of no name":        {keeper, "keeper/A/b", `{"cluster": {"namespace": "A", "name": "b"}}`, `cluster: "A/b": the namespace must be lower-case letters, digits and '-', at most 63 of them`},
+		"keeper with odd state":    {keeper, "keeper/a/b", `{"cluster": {"namespace": "a", "name": "b"}, "state": {"since": 7}}`, `state: "{\"since\":7}": is written by a keeper alone; leave it out: `},
+		"keeper under another ID":  {keeper, "keeper-2", `{"cluster": {"namespace": "a", "name": "b"}}`, `workflow ID: "keeper-2": must be keeper/a/b: there is one keeper of a storage cluster, under this ID`},
+		"keeper with no input":     {keeper, "keeper/a/b", `null`, `input: "null": must be a JSON object with the fields cluster, state`},
+		"drain with a null inside": {drain, "drain/", `{"node": null}`, `node: "": the name of a node is required; `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := execute(c.workflow, c.id, json.RawMessage(c.input))
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			assert.Equal(t, activities.InvalidInput, app.Type())
+			assert.True(t, app.NonRetryable())
+			assert.Contains(t, app.Message(), c.want)
+		})
+	}
+}
+
+func execute(workflowType, id string, args ...any) error {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterWorkflow(workflows.DrainNode)
+	env.RegisterWorkflow(workflows.Keeper)
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id})
+	env.ExecuteWorkflow(workflowType, args...)
+	if !env.IsWorkflowCompleted() {
+		return errors.New("has not ended")
+	}
+	return env.GetWorkflowError()
+}
+
+// TestInputThatIsNoJSON: what cannot be decoded at all fails the workflow, too, instead of being tried for ever.
+func TestInputThatIsNoJSON(t *testing.T) {
+	for _, id := range []string{"drain/a", "keeper/a/b"} {
+		workflowType := map[bool]string{true: workflows.DrainNodeType, false: workflows.KeeperType}[strings.HasPrefix(id, "drain")]
+		require.ErrorContains(t, execute(workflowType, id, []byte("\x00\xff")), "unable to decode")
+		require.ErrorContains(t, execute(workflowType, id), "required", "no input at all")
+	}
+}
+
+// TestInputsSurviveTheWire: what a client sends is what the workflow gets.
+func TestInputsSurviveTheWire(t *testing.T) {
+	grace := 30
+	in := workflows.DrainNodeInput{
+		Node: "a", Policy: "b/c", Reason: "d", Observe: true, UncordonAfterReboot: true,
+		Eviction: activities.EvictionOptions{GracePeriodSeconds: &grace, PodSelector: "e=f", DeleteEmptyDirData: true, Force: true, StorageNamespace: "g"},
+	}
+	p, err := converter.GetDefaultDataConverter().ToPayload(in)
+	require.NoError(t, err)
+	var got workflows.DrainNodeInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(p, &got))
+	assert.Equal(t, in, got)
+
+	// A state of a newer version: what it knows more is passed over.
+	var keeper workflows.KeeperInput
+	require.NoError(t, json.Unmarshal([]byte(`{"cluster":{"namespace":"a","name":"b"},"state":{"conflict":"c","ofTheFuture":1}}`), &keeper))
+	require.NotNil(t, keeper.State)
+	assert.Equal(t, "c", keeper.State.Conflict)
+}
+
+// TestOddSignals: whatever a person sends to a job or to its keeper, known by name or not, readable or not, both go on.
+func TestOddSignals(t *testing.T) {
+	odd := []any{
+		nil,
+		map[string]any{"state": "Revoked"},
+		map[string]any{"state": "Granted", "runID": "somebody else's", "token": 99},
+		// After the last one that can be read come those that cannot.
+		7,
+		[]string{"a"},
+		map[string]any{"state": 7},
+		"garbage",
+	}
+	bother := func(s *scene, id string, names ...string) {
+		for _, name := range names {
+			for _, arg := range odd {
+				s.signal(id, name, arg)
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+	refs := []any{
+		workflows.LeaseRef{},
+		workflows.LeaseRef{WorkflowID: "somebody", RunID: "1"},
+		workflows.LeaseRef{WorkflowID: "drain/" + strings.Repeat("x", 2000), RunID: "1"},
+		workflows.LeaseRef{WorkflowID: "drain/a", RunID: "another run"},
+	}
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		keeper := workflows.KeeperID(sim.Key)
+		run := s.drain(drainOf("a"))
+		for _, phase := range []string{awaitingNode, healing} {
+			s.awaitPhase("a", phase, 30*time.Second)
+			bother(s, keeper, workflows.SignalStorageChanged, workflows.SignalFinishLease, workflows.SignalReleaseLease, "no-such-signal")
+			for _, ref := range refs {
+				s.signal(keeper, workflows.SignalFinishLease, ref)
+				s.signal(keeper, workflows.SignalReleaseLease, ref)
+			}
+			time.Sleep(time.Second)
+			bother(s, "drain/a", "no-such-signal", workflows.SignalResume, workflows.SignalLease) // and nobody says anything sensible after it
+			time.Sleep(time.Second)
+			require.Equal(s, phase, s.drainStatus("a").Phase)
+			require.Empty(s, s.keeperStatus().Trouble)
+			require.Equal(s, only("x"), s.Budget())
+			if phase == awaitingNode {
+				s.StopManager(true) // so that it never becomes clean
+				s.tellDrain("a", workflows.SignalDone)
+			}
+		}
+		s.StopManager(false)
+		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("a", run, 2*time.Minute).result.Outcome)
+		s.awaitNothingLeft(0)
+	})
+}
+
+// TestOddNoticeThenAbort: a job that waits in the queue, and was told something that nobody can read, still hears `abort`.
+func TestOddNoticeThenAbort(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		first := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("c"))
+		s.awaitPhase("c", acquiringLease, 30*time.Second)
+		time.Sleep(time.Second)
+		s.signal("drain/c", workflows.SignalLease, "garbage")
+		time.Sleep(time.Second)
+		s.tellDrain("c", workflows.SignalAbort)
+		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("c", second, 10*time.Second).result.Outcome)
+		s.tellDrain("a", workflows.SignalDone)
+		s.awaitEnd("a", first, 2*time.Minute)
+		s.awaitNothingLeft(0)
+	})
+}
