@@ -51,6 +51,9 @@ func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 			r = newNoout(now, timeout, h)
 			r.Confirmed = is
 		}
+		if want {
+			r.Expires = h.Granted.Add(timeout) // the policy may have changed
+		}
 		switch {
 		case r.Withdrawn && !want:
 			continue

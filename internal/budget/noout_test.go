@@ -188,3 +188,16 @@ func TestNooutThatAPersonTookAwayStaysAway(t *testing.T) {
 	require.Empty(t, plan.Unset)
 	require.Empty(t, plan.Records)
 }
+
+// TestNooutFollowsThePolicy: an administrator who cuts the time short in the middle of a drain means this drain, too.
+func TestNooutFollowsThePolicy(t *testing.T) {
+	holders := []lease.Claim{{WorkflowID: "drain/a", NooutHost: "a", Granted: now}}
+	plan := budget.PlanNoout(now, timeout, holders, nil, nil)
+	require.Equal(t, []string{"a"}, plan.Set)
+	later := now.Add(5 * time.Minute)
+	plan = budget.PlanNoout(later, 20*time.Minute, holders, plan.Records, []string{"a"})
+	require.Empty(t, plan.Unset)
+	require.Equal(t, now.Add(20*time.Minute), plan.Records[0].Expires)
+	plan = budget.PlanNoout(later, time.Minute, holders, plan.Records, []string{"a"})
+	require.Equal(t, []string{"a"}, plan.Unset)
+}
