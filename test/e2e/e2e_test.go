@@ -1,6 +1,7 @@
 // Package e2e runs lockkeeper in the lab: a real Kubernetes control plane, real Ceph daemons, a real Temporal server, the
-// real binaries, and real `kubectl drain`. Each file in testdata is one scenario and reads like a runbook; what every
-// scenario must leave behind is checked after each of them.
+// real binaries, and real `kubectl drain`. Each scenario is a file that reads like a runbook; what every scenario must
+// leave behind is checked after each of them. Those in test/scenarios are told in words that the simulation knows, too;
+// those in testdata need more than that.
 package e2e
 
 import (
@@ -18,40 +19,75 @@ var (
 	root = flag.String("root", "../..", "the repository, with its built binaries in bin/ and lab/bin/")
 )
 
-// shapes are the labs that scenarios run in, by the name of their folder in testdata.
-var shapes = map[string][]string{
-	"two-nodes-per-zone":   {"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"},
-	"two-osds-on-one-node": {"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
+// labs are the clusters that scenarios run in, by their shape, and which scenarios.
+var labs = []struct {
+	shape string
+	flags []string
+	files []string
+}{
+	{"two-osds-on-one-node", []string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"}, []string{"testdata/two-osds-on-one-node/*.txtar"}},
+	{
+		"two-nodes-per-zone", []string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"},
+		[]string{"testdata/two-nodes-per-zone/*.txtar", "../scenarios/*.txtar"},
+	},
 }
 
 func TestScenarios(t *testing.T) {
-	for _, shape := range []string{"two-osds-on-one-node", "two-nodes-per-zone"} {
-		t.Run(shape, func(t *testing.T) {
-			w := newWorld(t, "e2e-"+fmt.Sprint(os.Getpid())+"-"+shape[4:8], shapes[shape])
-			files, err := filepath.Glob(filepath.Join("testdata", shape, "*.txtar"))
-			if err != nil || len(files) == 0 {
-				t.Fatalf("no scenarios in testdata/%s: %v", shape, err)
-			}
-			// One after the other: they share the cluster.
-			for _, file := range files {
-				if t.Failed() {
-					t.Fatalf("%s and what follows were not run: the cluster is not what they expect", file)
+	for _, lab := range labs {
+		t.Run(lab.shape, func(t *testing.T) {
+			var files []string
+			for _, pattern := range lab.files {
+				found, err := filepath.Glob(filepath.FromSlash(pattern))
+				if err != nil || len(found) == 0 {
+					t.Fatalf("no scenarios in %s: %v", pattern, err)
 				}
-				testscript.RunT(sequential{t}, testscript.Params{
-					Files: []string{file}, Setup: w.setup, Cmds: w.commands(), RequireExplicitExec: true, RequireUniqueNames: true,
-				})
+				files = append(files, found...)
 			}
+			play(t, "e2e-"+fmt.Sprint(os.Getpid())+"-"+lab.shape[4:8], lab.flags, files)
+		})
+	}
+}
+
+// play plays scenarios one after the other, since they share a cluster. The cluster is made for the first of them that is
+// to be run at all.
+func play(t *testing.T, name string, flags, files []string) {
+	w := &world{name: name}
+	each := func(scenario *testing.T) {
+		if w.env == nil {
+			w.up(t, flags)
+		}
+		scenario.Cleanup(func() {
+			switch {
+			case scenario.Failed():
+				w.describe(scenario)
+			case !w.saidWhole: // a word of ours that testscript knows, too, may have ended it early
+				scenario.Error("the scenario has not asked in the end whether all is whole")
+			}
+		})
+	}
+	for _, file := range files {
+		if t.Failed() {
+			t.Fatalf("%s and what follows were not run: the cluster is not what they expect", file)
+		}
+		testscript.RunT(sequential{T: t, each: each}, testscript.Params{
+			Files: []string{file}, Setup: w.setup, Cmds: w.commands(), RequireExplicitExec: true, RequireUniqueNames: true,
 		})
 	}
 }
 
 // sequential keeps testscript from running scenarios of one cluster side by side.
-type sequential struct{ *testing.T }
+type sequential struct {
+	*testing.T
+	each func(*testing.T) // is done before each
+}
 
 func (s sequential) Parallel() {}
 
 func (s sequential) Run(name string, f func(testscript.T)) {
-	s.T.Run(name, func(t *testing.T) { f(sequential{t}) })
+	s.T.Run(name, func(t *testing.T) {
+		s.each(t)
+		f(sequential{T: t})
+	})
 }
 
 func (s sequential) Verbose() bool { return testing.Verbose() }

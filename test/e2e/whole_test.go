@@ -41,18 +41,10 @@ func (w *world) read(into any, name string, args ...string) error {
 }
 
 func (w *world) checkPolicy() error {
-	var p struct {
-		Status struct {
-			MayDrain, Message string
-			Lease             struct{ Holders, Queue []struct{ WorkflowID string } }
-			Noout             []struct{ Host string }
-		}
-	}
-	if err := w.read(&p, "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "json"); err != nil {
-		return err
-	}
-	s := p.Status
+	s, err := w.policyStatus()
 	switch {
+	case err != nil:
+		return err
 	case s.MayDrain != "any node":
 		return fmt.Errorf("policy: may drain %q: %s", s.MayDrain, s.Message)
 	case len(s.Lease.Holders)+len(s.Lease.Queue) > 0:
@@ -119,25 +111,16 @@ func (w *world) checkCeph() error {
 }
 
 func (w *world) checkBudgets() error {
-	var pdbs struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Spec     struct {
-				MinAvailable int
-				Selector     struct{ MatchExpressions []any }
-			}
-			Status struct{ CurrentHealthy, DisruptionsAllowed int }
-		}
-	}
+	var pdbs struct{ Items []daemonBudget }
 	if err := w.read(&pdbs, "kubectl", "-n", cephNamespace, "get", "pdb", "-o", "json"); err != nil {
 		return err
 	}
 	seen := false
 	for _, b := range pdbs.Items {
 		switch b.Metadata.Name {
-		case "lockkeeper-" + policyName + "-osd":
+		case budgetName:
 			seen = true
-			if b.Status.DisruptionsAllowed != 1 || b.Spec.MinAvailable != b.Status.CurrentHealthy-1 || len(b.Spec.Selector.MatchExpressions) > 0 {
+			if b.allows() != "one anywhere" || b.Status.DisruptionsAllowed != 1 || b.Spec.MinAvailable != b.Status.CurrentHealthy-1 {
 				return fmt.Errorf("budget of the OSDs is not at rest: %+v", b)
 			}
 		case "lockkeeper-" + policyName + "-mon":

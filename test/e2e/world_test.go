@@ -23,6 +23,10 @@ type world struct {
 	env  map[string]string
 	// procs are lockkeeper's own processes, by name: worker, watch.
 	procs map[string]*exec.Cmd
+	// Of the scenario that runs now.
+	scenarioBegan time.Time
+	saidWhole     bool
+	beside        map[string]*background
 }
 
 // Where lockkeeper lives in the lab, and the policy that it looks after.
@@ -32,13 +36,15 @@ const (
 	policyName      = "rook-ceph"
 )
 
-func newWorld(t *testing.T, name string, shape []string) *world {
+// up makes the lab, installs lockkeeper in it and starts it. All of it ends with t.
+func (w *world) up(t *testing.T, flags []string) {
 	t.Helper()
 	abs, err := filepath.Abs(*root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{name: name, root: abs, dir: t.TempDir(), procs: map[string]*exec.Cmd{}, env: map[string]string{}}
+	w.root, w.dir = abs, t.TempDir()
+	w.procs, w.env, w.beside = map[string]*exec.Cmd{}, map[string]string{}, map[string]*background{}
 	lab := filepath.Join(abs, "lab", "bin", "lab")
 	began := time.Now()
 	t.Cleanup(func() {
@@ -46,18 +52,18 @@ func newWorld(t *testing.T, name string, shape []string) *world {
 			_ = w.stop(p, syscall.SIGTERM)
 		}
 		if *keep {
-			t.Logf("lab %s is left running: %s down --name %s", name, lab, name)
+			t.Logf("lab %s is left running: %s down --name %s", w.name, lab, w.name)
 			return
 		}
-		if out, err := exec.Command(lab, "down", "--name", name).CombinedOutput(); err != nil {
+		if out, err := exec.Command(lab, "down", "--name", w.name).CombinedOutput(); err != nil {
 			t.Errorf("lab down: %v\n%s", err, out)
 		}
 	})
-	if out, err := exec.Command(lab, append([]string{"up", "--name", name}, shape...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(lab, append([]string{"up", "--name", w.name}, flags...)...).CombinedOutput(); err != nil {
 		t.Fatalf("lab up: %v\n%s", err, out)
 	}
 	// The shell is who `lab env` is written for.
-	out, err := exec.Command("bash", "-c", `eval "$("$0" env --name "$1")" && env -0`, lab, name).Output()
+	out, err := exec.Command("bash", "-c", `eval "$("$0" env --name "$1")" && env -0`, lab, w.name).Output()
 	if err != nil {
 		t.Fatalf("lab env: %v", err)
 	}
@@ -68,17 +74,15 @@ func newWorld(t *testing.T, name string, shape []string) *world {
 	}
 	w.env["PATH"] = filepath.Join(abs, "bin") + ":" + filepath.Dir(lab) + ":" + w.env["PATH"]
 	w.env["HOME"] = w.dir
-	t.Logf("lab %s is up after %s", name, time.Since(began).Round(time.Millisecond))
+	t.Logf("lab %s is up after %s", w.name, time.Since(began).Round(time.Millisecond))
 	w.install(t)
-	return w
 }
 
 // install sets lockkeeper up as its README says: CRDs, rights, a Ceph user that may do no more than it must, a policy.
 func (w *world) install(t *testing.T) {
 	t.Helper()
-	out, err := w.command(filepath.Join(w.root, "hack", "install-in-lab.sh"), w.dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("install: %v\n%s", err, out)
+	if err := w.installObjects(); err != nil {
+		t.Fatal(err)
 	}
 	for _, p := range []string{"worker", "watch"} {
 		if err := w.start(p); err != nil {
@@ -91,6 +95,11 @@ func (w *world) install(t *testing.T) {
 	if err := w.eventually(time.Minute, "^any node$", "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "jsonpath={.status.mayDrain}"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// installObjects is the part of install that may be repeated, when a scenario has deleted the policy.
+func (w *world) installObjects() error {
+	return w.run(filepath.Join(w.root, "hack", "install-in-lab.sh"), w.dir)
 }
 
 func (w *world) environ() []string {
@@ -182,6 +191,7 @@ func (w *world) eventually(within time.Duration, pattern, name string, args ...s
 	}
 }
 
+// setup begins a scenario.
 func (w *world) setup(e *testscript.Env) error {
 	for k, v := range w.env {
 		e.Setenv(k, v)
@@ -189,40 +199,31 @@ func (w *world) setup(e *testscript.Env) error {
 	e.Setenv("NS", cephNamespace)
 	e.Setenv("POLICY", policyName)
 	e.Setenv("LAB_NAME", w.name)
+	w.scenarioBegan, w.saidWhole = time.Now(), false
+	e.Defer(w.endBeside)
 	return nil
 }
 
-// commands are what scenarios have beside testscript's own.
+// commands are what scenarios have beside testscript's own: the words that every world knows, and two more for those that
+// need more than words.
 func (w *world) commands() map[string]func(*testscript.TestScript, bool, []string) {
-	return map[string]func(*testscript.TestScript, bool, []string){
-		// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
-		"eventually": func(ts *testscript.TestScript, neg bool, args []string) {
-			d, err := time.ParseDuration(args[0])
-			ts.Check(err)
-			if neg {
-				ts.Fatalf("use never")
-			}
-			ts.Check(w.eventually(d, args[1], args[2], args[3:]...))
-		},
-		// never DURATION REGEXP COMMAND…: for that long, no line of its output matches.
-		"never": func(ts *testscript.TestScript, _ bool, args []string) {
-			d, err := time.ParseDuration(args[0])
-			ts.Check(err)
-			if w.eventually(d, args[1], args[2], args[3:]...) == nil {
-				ts.Fatalf("%q matched the output of %s", args[1], strings.Join(args[2:], " "))
-			}
-		},
-		// start worker|watch, crash worker|watch (SIGKILL).
-		"start": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.start(args[0])) },
-		"crash": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.stop(args[0], syscall.SIGKILL)) },
-		// whole: the storage is whole, nothing of ours is left over, and the writer has lost nothing.
-		"whole": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.whole()) },
-		// mend KUBECTL-PATCH-JSON: changes the policy's spec.
-		"policy": func(ts *testscript.TestScript, _ bool, args []string) {
-			out, err := w.command("kubectl", "-n", cephNamespace, "patch", "maintenancepolicy", policyName, "--type=merge", "-p", args[0]).CombinedOutput()
-			if err != nil {
-				ts.Fatalf("%v: %s", err, out)
-			}
-		},
+	commands := w.speak()
+	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
+	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
+		d, err := time.ParseDuration(args[0])
+		ts.Check(err)
+		if neg {
+			ts.Fatalf("use never")
+		}
+		ts.Check(w.eventually(d, args[1], args[2], args[3:]...))
 	}
+	// never DURATION REGEXP COMMAND…: for that long, no line of its output matches.
+	commands["never"] = func(ts *testscript.TestScript, _ bool, args []string) {
+		d, err := time.ParseDuration(args[0])
+		ts.Check(err)
+		if w.eventually(d, args[1], args[2], args[3:]...) == nil {
+			ts.Fatalf("%q matched the output of %s", args[1], strings.Join(args[2:], " "))
+		}
+	}
+	return commands
 }

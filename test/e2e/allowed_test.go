@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+)
+
+const budgetName = "lockkeeper-" + policyName + "-osd"
+
+// everything is more than there can ever be: a budget with it lets nobody go.
+const everything = 1_000_000
+
+// daemonBudget is the one budget of the storage daemons, as far as scenarios look at it.
+type daemonBudget struct {
+	Metadata struct{ Name string }
+	Spec     struct {
+		MinAvailable int
+		Selector     struct {
+			MatchExpressions []struct {
+				Key, Operator string
+				Values        []string
+			}
+		}
+	}
+	Status struct{ CurrentHealthy, DisruptionsAllowed int }
+}
+
+// allows says in words what a budget allows: "one anywhere", "only in zone-x", "nowhere".
+func (b daemonBudget) allows() string {
+	var except []string
+	for _, e := range b.Spec.Selector.MatchExpressions {
+		if e.Operator == "NotIn" {
+			except = append(except, e.Values...)
+		}
+	}
+	switch {
+	case len(except) > 0:
+		return "only in " + strings.Join(except, " and ")
+	case b.Spec.MinAvailable >= everything:
+		return "nowhere"
+	default:
+		return "one anywhere"
+	}
+}
+
+// mayDrain says the same in the words of the policy's status.
+var mayDrain = map[string]string{"one anywhere": "any node", "nowhere": "no"}
+
+// awaitAllowed waits until the real budget and the policy's status say where disruption is allowed.
+func (w *world) awaitAllowed(want string) error {
+	status, ok := mayDrain[want]
+	if !ok {
+		status = strings.Replace(want, "only in ", "zone ", 1)
+	}
+	return until(patience, func() error {
+		var b daemonBudget
+		if err := w.read(&b, "kubectl", "-n", cephNamespace, "get", "pdb", budgetName, "-o", "json"); err != nil {
+			return err
+		}
+		p, err := w.policyStatus()
+		if err != nil {
+			return err
+		}
+		if b.allows() != want || p.MayDrain != status {
+			return fmt.Errorf("the budget allows %s, and the policy says %q: %s", b.allows(), p.MayDrain, p.Message)
+		}
+		return nil
+	})
+}
+
+func (w *world) awaitNoBudget() error {
+	return until(patience, func() error {
+		var pdbs struct{ Items []daemonBudget }
+		if err := w.read(&pdbs, "kubectl", "-n", cephNamespace, "get", "pdb", "-o", "json"); err != nil {
+			return err
+		}
+		if len(pdbs.Items) > 0 {
+			return fmt.Errorf("there is %+v", pdbs.Items)
+		}
+		return nil
+	})
+}
+
+// refused asks whether the OSD on a node may be evicted now, and wants the answer to be no at once: an answer that turns
+// to no while one waits was a yes before.
+func (w *world) refused(node string) error {
+	return until(patience, func() error {
+		out, err := w.askEviction(node)
+		switch {
+		case err == nil:
+			return fmt.Errorf("%wits eviction would be allowed", errFinal)
+		case strings.Contains(out, "disruption budget"):
+			return nil
+		default:
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	})
+}
+
+// mayGo waits until the OSD on a node may be evicted.
+func (w *world) mayGo(node string) error {
+	return until(patience, func() error {
+		if out, err := w.askEviction(node); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// askEviction asks the API server to evict the OSD on a node, but not to do it.
+func (w *world) askEviction(node string) (string, error) {
+	pods, err := w.pods()
+	if err != nil {
+		return "", err
+	}
+	for _, p := range pods {
+		if p.Spec.NodeName != node || p.Metadata.Labels["app"] != "rook-ceph-osd" || p.Metadata.DeletionTimestamp != "" {
+			continue
+		}
+		c := w.command("kubectl", "create", "--raw", "/api/v1/namespaces/"+cephNamespace+"/pods/"+p.Metadata.Name+"/eviction?dryRun=All", "-f", "-")
+		c.Stdin = strings.NewReader(fmt.Sprintf(
+			`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q},"deleteOptions":{"dryRun":["All"]}}`, p.Metadata.Name, cephNamespace))
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	return "", fmt.Errorf("no OSD runs on it")
+}
+
+type policyStatus struct {
+	MayDrain, Reason, Message string
+	Lease                     struct{ Holders, Queue []struct{ WorkflowID string } }
+	Noout                     []struct{ Host string }
+}
+
+func (w *world) policyStatus() (policyStatus, error) {
+	var p struct{ Status policyStatus }
+	err := w.read(&p, "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "json")
+	return p.Status, err
+}

@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// describe tells how the world was when a scenario failed in it: who waits for what, and what everybody last said.
+func (w *world) describe(t *testing.T) {
+	t.Helper()
+	for _, line := range []string{
+		"kubectl -n " + cephNamespace + " get maintenancepolicy " + policyName + " -o yaml --show-managed-fields=false",
+		"kubectl -n " + cephNamespace + " get pdb -o custom-columns=NAME:.metadata.name,MIN:.spec.minAvailable,EXCEPT:.spec.selector.matchExpressions,HEALTHY:.status.currentHealthy,ALLOWED:.status.disruptionsAllowed",
+		"kubectl get nodes",
+		"kubectl -n " + cephNamespace + " get pods -o wide",
+		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector involvedObject.kind=MaintenancePolicy -o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
+		"lockkeeper status",
+		"ceph -s --connect-timeout 5",
+		"ceph osd tree --connect-timeout 5",
+		"lab load report --name " + w.name,
+	} {
+		args := strings.Fields(line)
+		out, err := w.command(args[0], args[1:]...).CombinedOutput()
+		t.Logf("$ %s (%v)\n%s", line, err, last(string(out), 80))
+	}
+	for _, log := range []string{"worker.log", "watch.log"} {
+		out, _ := os.ReadFile(filepath.Join(w.dir, log))
+		t.Logf("the end of %s:\n%s", log, last(string(out), 30))
+	}
+}
+
+// last are the last lines of a text.
+func last(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
