@@ -27,7 +27,8 @@ var labs = []struct {
 }{
 	{"two-osds-on-one-node", []string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"}, []string{"testdata/two-osds-on-one-node/*.txtar"}},
 	{
-		"two-nodes-per-zone", []string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"},
+		"two-nodes-per-zone",
+		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"},
 		[]string{"testdata/two-nodes-per-zone/*.txtar", "../scenarios/*.txtar"},
 	},
 }
