@@ -87,6 +87,8 @@ func (p podState) phase(initialized bool) corev1.PodPhase {
 		}
 	}
 	switch {
+	case ended == len(p.containers) && ended > 0 && p.restarts(failed):
+		return corev1.PodRunning // the next attempt is about to begin
 	case ended == len(p.containers) && failed > 0:
 		return corev1.PodFailed
 	case ended == len(p.containers):
@@ -97,6 +99,18 @@ func (p podState) phase(initialized bool) corev1.PodPhase {
 		return corev1.PodRunning
 	}
 	return corev1.PodPending
+}
+
+// restarts tells whether containers that have ended are started again. failed is how many of them ended badly.
+func (p podState) restarts(failed int) bool {
+	switch p.spec.Spec.RestartPolicy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return failed > 0 && !p.stopping
+	default:
+		return !p.stopping
+	}
 }
 
 // incomplete tells whether an init container has yet to succeed, or a sidecar to start.

@@ -35,6 +35,11 @@ func TestPhaseAndReadiness(t *testing.T) {
 		phase corev1.PodPhase
 		ready bool
 	}{
+		"about to start again":       {podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyAlways)}, corev1.PodRunning, false},
+		"well, and starts again":     {podState{containers: list{well}, spec: restarting(corev1.RestartPolicyAlways)}, corev1.PodRunning, false},
+		"stopped for good":           {podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyAlways), stopping: true}, corev1.PodFailed, false},
+		"a job that tries again":     {podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyOnFailure)}, corev1.PodRunning, false},
+		"a job that is done":         {podState{containers: list{well}, spec: restarting(corev1.RestartPolicyOnFailure)}, corev1.PodSucceeded, false},
 		"new":                        {podState{containers: list{waiting}}, corev1.PodPending, false},
 		"initializing":               {podState{inits: list{running}, containers: list{waiting}}, corev1.PodPending, false},
 		"one of two up":              {podState{inits: list{well}, containers: list{ready, waiting}}, corev1.PodRunning, false},
@@ -48,12 +53,18 @@ func TestPhaseAndReadiness(t *testing.T) {
 		"init failed":                {podState{inits: list{ill}, containers: list{waiting}, failure: "init"}, corev1.PodFailed, false},
 		"stopped while initializing": {podState{inits: list{ill}, containers: list{waiting}, stopping: true}, corev1.PodFailed, false},
 	} {
-		test.state.spec = &corev1.Pod{}
+		if test.state.spec == nil {
+			test.state.spec = restarting(corev1.RestartPolicyNever)
+		}
 		status := test.state.status(metav1.Now())
 		if got := conditionOf(status, corev1.PodReady).Status == corev1.ConditionTrue; status.Phase != test.phase || got != test.ready {
 			t.Errorf("%s: %s, ready %t; want %s, %t", name, status.Phase, got, test.phase, test.ready)
 		}
 	}
+}
+
+func restarting(policy corev1.RestartPolicy) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: policy}}
 }
 
 func TestReadinessGate(t *testing.T) {

@@ -156,12 +156,20 @@ func (c cluster) container(d daemon) corev1.Container {
 		},
 	}
 	if d.port != 0 {
+		container.Command = append(awaitPort(d.port), container.Command...)
 		container.ReadinessProbe = &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt(d.port)}},
 			PeriodSeconds: 1,
 		}
 	}
 	return container
+}
+
+// awaitPort is a command that waits until nobody answers at a port and then becomes the command that follows it. The pod before
+// may still be ending; an OSD that finds its port taken takes the next ones, where nobody would ask whether it serves.
+func awaitPort(port int) []string {
+	script := fmt.Sprintf(`while (exec 3<>/dev/tcp/127.0.0.1/%d) 2>/dev/null; do sleep 0.05; done; exec "$0" "$@"`, port)
+	return []string{"/bin/bash", "-c", script}
 }
 
 func fieldRef(path string) *corev1.EnvVarSource {
