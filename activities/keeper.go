@@ -74,8 +74,8 @@ type Quorum struct {
 type StorageCluster interface {
 	// Observe takes one look. That the storage cluster gives no answer is part of the View, not an error.
 	Observe(ctx context.Context, in Look) (Seen, error)
-	// Watch looks again and again, and returns when Health or Quorum differ from last, or the daemons do.
-	Watch(ctx context.Context, last Watched, beat func(Watched)) (Watched, error)
+	// Watch looks again and again, and returns when Health or Quorum differ from in.Last, or the daemons do.
+	Watch(ctx context.Context, in Watching, beat func(Watched)) (Watched, error)
 	SetNoout(ctx context.Context, host string) error
 	UnsetNoout(ctx context.Context, host string) error
 }
@@ -104,6 +104,14 @@ type Watched struct {
 	Unavailable string         `json:"unavailable,omitempty"`
 	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
 	Fingerprint string `json:"fingerprint"`
+}
+
+// Watching is what a watcher begins with.
+type Watching struct {
+	Last Watched `json:"last"`
+	// Doubted is when something happened of which the storage cluster may not have heard yet. What was proved before that
+	// does not count; the zero time: nothing did.
+	Doubted time.Time `json:"doubted,omitzero"`
 }
 
 // Jobs tells about workflows.

@@ -13,7 +13,7 @@ import (
 // WatchInput says what the keeper knows already.
 type WatchInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
-	Last    Watched            `json:"last"`
+	Watching
 }
 
 // WatchStorage looks at the storage cluster over a kept connection, about once a second and more often while something
@@ -30,7 +30,7 @@ func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, erro
 		return Watched{}, Unavailable("connect to the storage cluster", err)
 	}
 	activity.RecordHeartbeat(ctx, in.Last)
-	w, err := c.Watch(ctx, in.Last, func(w Watched) { activity.RecordHeartbeat(ctx, w) })
+	w, err := c.Watch(ctx, in.Watching, func(w Watched) { activity.RecordHeartbeat(ctx, w) })
 	if err != nil {
 		return Watched{}, Unavailable("watch the storage cluster", err)
 	}

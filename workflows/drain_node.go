@@ -64,7 +64,7 @@ func DrainNode(ctx workflow.Context, in DrainNodeInput) (DrainNodeResult, error)
 	switch {
 	case d.job.Aborted:
 		d.result.Outcome, err = OutcomeAborted, nil
-	case d.result.Waited > 0 && isType(err, activities.InvalidInput):
+	case d.guarded && isType(err, activities.InvalidInput):
 		// It was looked after when the drain began, and is no longer: nothing is left to guard.
 		d.result.Outcome, err = OutcomeRevoked, nil
 	}
@@ -80,6 +80,9 @@ type drain struct {
 	// observing: the node's pods are gone, whoever evicted them, so the disruption goes on with or without the lease.
 	observing bool
 	token     int64
+	guarded   bool // once: a lease was granted
+	// unguarded: the policy went while the node was away. We stay with the node all the same, to uncordon it when it is back.
+	unguarded bool
 	// reminders in a row that brought no word of the keeper
 	reminders int
 	back      workflow.Future // the node's return, once somebody waits for it
@@ -178,114 +181,6 @@ func (d *drain) resolve(ctx workflow.Context) error {
 	return nil
 }
 
-// acquireLease waits until the keeper grants the node's failure domain. By then noout is set on the node and the domain
-// is open for eviction.
-func (d *drain) acquireLease(ctx workflow.Context) error {
-	d.job.enter(ctx, PhaseLease)
-	began := workflow.Now(ctx)
-	reason := d.in.Reason
-	if reason == "" {
-		reason = "drain of " + d.in.Node
-		if d.in.Observe {
-			reason = d.in.Node + " is drained from outside"
-		}
-	}
-	info := workflow.GetInfo(ctx)
-	d.claim = lease.Claim{
-		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Domain: d.target.Domain, Node: d.target.Node,
-		Reason: reason, Priority: lease.PriorityDrain, Observing: d.observing, NooutHost: d.target.Host,
-	}
-	if d.target.Gone {
-		d.claim.NooutHost = "" // nobody comes back to what noout would preserve
-	}
-	wait := "the lease of " + d.target.Domain.String()
-	d.job.waitFor(ctx, wait)
-	for {
-		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
-		if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: d.claim}); err != nil {
-			return err
-		}
-		for {
-			n, ok, err := d.notice(ctx)
-			if err != nil {
-				return err
-			}
-			if d.backEarly() {
-				return nil
-			}
-			if !ok {
-				break // nothing was heard for long: ask again
-			}
-			switch n.State {
-			case LeaseGranted:
-				d.token = n.Token
-				d.result.Waited += workflow.Now(ctx).Sub(began)
-				return nil
-			case LeaseRevoked:
-				return d.reacquire(ctx)
-			case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
-				d.job.waitFor(ctx, because(wait, n.WaitsFor))
-			}
-		}
-	}
-}
-
-// reacquire begins anew after the lease was revoked: the node may belong to another failure domain now, or to none that
-// is looked after, which is then the reason why the drain ends.
-func (d *drain) reacquire(ctx workflow.Context) error {
-	before := d.target
-	if err := d.resolve(ctx); err != nil {
-		return err
-	}
-	// Whose the cordon is, and which node it was, was settled when the drain began.
-	d.target.Cordoned, d.target.UID, d.target.BootID = before.Cordoned, before.UID, before.BootID
-	d.token = 0
-	return d.acquireLease(ctx)
-}
-
-// backEarly: the node that somebody else drains was back before we were granted the lease.
-func (d *drain) backEarly() bool {
-	return d.token == 0 && d.in.Observe && d.back != nil && d.back.IsReady()
-}
-
-// A drain that hears nothing from the keeper for this long asks again, then after twice as long, and so on. A keeper that
-// was terminated in the wrong moment has forgotten what it had not written down yet; that is rare, and history is finite.
-const (
-	remindAfter    = 2 * time.Minute
-	remindAfterMax = 2 * time.Hour
-)
-
-// notice receives the next word of the keeper about our claim. ok is false when none came for long, when one came that
-// nobody can read, or when the node that is only observed is back. It never blocks on the channel itself: Receive passes
-// over a signal that it cannot decode and waits for the next, and then neither the timer nor `abort` would be heard.
-func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error) {
-	timerCtx, stopTimer := workflow.WithCancel(ctx)
-	defer stopTimer()
-	late := workflow.NewTimerWithOptions(timerCtx, min(remindAfter<<min(d.reminders, 8), remindAfterMax), workflow.TimerOptions{Summary: "remind the keeper"})
-	for {
-		s := workflow.NewSelector(ctx)
-		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
-		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) { ok = c.ReceiveAsync(&n) })
-		s.AddFuture(late, func(workflow.Future) {})
-		if d.in.Observe && d.token == 0 && d.back != nil {
-			s.AddFuture(d.back, func(workflow.Future) {})
-		}
-		s.Select(ctx)
-		if ctx.Err() != nil {
-			return n, false, ctx.Err()
-		}
-		if !ok {
-			d.reminders++
-			return LeaseNotice{}, false, nil
-		}
-		if n.RunID == workflow.GetInfo(ctx).FirstRunID {
-			d.reminders = 0
-			return n, true, nil
-		}
-		n, ok = LeaseNotice{}, false
-	}
-}
-
 func (d *drain) cordon(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseCordon)
 	if err := d.job.gate(ctx); err != nil {
@@ -361,11 +256,15 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 				d.released = true
 				d.job.waitFor(ctx, waits+"; noout has expired and the data is whole without it, so nobody is held back")
 			case LeaseRevoked:
-				if err = d.reacquire(ctx); err != nil {
-					returned = true
-				}
+				err = d.reacquire(ctx)
 				d.job.enter(ctx, PhaseReturn)
 				d.job.waitFor(ctx, waits)
+				if isType(err, activities.InvalidInput) {
+					// Nobody looks after its storage any more. To uncordon a node that somebody works on would be worse than to wait.
+					d.unguarded, d.released, err = true, true, nil
+					d.job.waitFor(ctx, waits+"; its MaintenancePolicy is gone, so nothing guards its storage meanwhile")
+				}
+				returned = err != nil
 			case LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased:
 			}
 		})
@@ -393,6 +292,9 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 	if back.Gone {
 		d.result.Outcome = OutcomeGone
 	}
+	if d.unguarded {
+		d.result.Outcome = OutcomeRevoked
+	}
 	wait := "the storage in " + d.target.Domain.String() + " to be whole again"
 	d.job.waitFor(ctx, wait)
 	for !d.released {
@@ -418,20 +320,6 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 	}
 	d.job.waitFor(ctx, "")
 	return nil
-}
-
-// finish tells the keeper that our work is done. One that is not running is started by asking for what we hold already.
-func (d *drain) finish(ctx workflow.Context, nodeGone bool) error {
-	info := workflow.GetInfo(ctx)
-	ref := LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, NodeGone: nodeGone}
-	err := workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalFinishLease, ref).Get(ctx, nil)
-	if err == nil || ctx.Err() != nil {
-		return err
-	}
-	if _, err := call(persistent(ctx, "start the keeper again"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: d.claim}); err != nil {
-		return err
-	}
-	return workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalFinishLease, ref).Get(ctx, nil)
 }
 
 func (d *drain) uncordon(ctx workflow.Context) error {

@@ -371,6 +371,9 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 				s.DeletePolicy()
 				if phase == awaitingNode {
 					time.Sleep(time.Minute)
+					require.True(s, s.Cordoned("a"), "somebody works on it")
+					require.Empty(s, s.Noout("a"))
+					require.Contains(s, s.drainStatus("a").WaitsFor, "nothing guards its storage")
 					s.tellDrain("a", workflows.SignalDone)
 				}
 				e := s.awaitEnd("a", run, 10*time.Minute)
@@ -378,7 +381,7 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 				require.False(s, s.Cordoned("a"))
 				require.Empty(s, s.Noout("a"))
 				require.Equal(s, "none", s.Budget())
-				if phase == healing {
+				if phase == healing || phase == awaitingNode {
 					require.NoError(s, e.err)
 					require.Equal(s, workflows.OutcomeRevoked, e.result.Outcome)
 				}

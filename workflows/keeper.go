@@ -39,6 +39,8 @@ type KeeperState struct {
 	// Generations of the budgets of the storage daemons and the mons, after the last write.
 	AppliedGeneration    int64 `json:"appliedGeneration,omitempty"`
 	AppliedMonGeneration int64 `json:"appliedMonGeneration,omitempty"`
+	// Doubted is the last alarm. Of it Ceph may not have heard when it said that all is well.
+	Doubted time.Time `json:"doubted,omitzero"`
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`
@@ -138,7 +140,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
 	for {
 		k.trouble = ""
-		k.closeFirst(ctx)
+		k.answerAlarm(ctx)
 		gone, err := k.pass(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -333,12 +335,19 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 	return nil
 }
 
-// closeFirst answers an alarm: a daemon that stops serving while one may be disrupted anywhere. It may have been the one, so
-// nobody else may go until somebody has looked; and if its domain is to open, that has to begin from a closed budget anyway.
-func (k *keeper) closeFirst(ctx workflow.Context) {
-	alarm := k.alarm
+// answerAlarm: a daemon's pod stopped serving. It may be replaced and ready again before Ceph has noticed that its daemon was
+// away, so what was proved of the data before does not count any more. And at rest nobody else may go until somebody has
+// looked: it may have been the one that may go anywhere, and if its domain is to open, that begins from a closed budget anyway.
+func (k *keeper) answerAlarm(ctx workflow.Context) {
+	if !k.alarm {
+		return
+	}
 	k.alarm = false
-	if !alarm || k.state.Applied == nil || k.state.Applied.Mode != budget.ModeDefault || k.state.Conflict != "" || !k.observed.Settings.ManagePodBudgets {
+	k.state.Doubted = workflow.Now(ctx)
+	k.state.Watched.Health.Fresh = false
+	k.restartWatch()
+	k.startWatch(ctx) // now: the sooner the proof begins anew, the sooner it is made
+	if k.state.Applied == nil || k.state.Applied.Mode != budget.ModeDefault || k.state.Conflict != "" || !k.observed.Settings.ManagePodBudgets {
 		return
 	}
 	step := budget.CloseForAlarm(*k.state.Applied)

@@ -146,15 +146,25 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 // mean another connection, or another idea of what is clean, so what the old watcher said no longer counts.
 func (k *keeper) startWatch(ctx workflow.Context) {
 	if k.watch != nil && k.watchOf != k.observed.Generation {
-		k.stopWatch()
-		k.watch, k.state.Watched = nil, activities.Watched{}
+		k.restartWatch()
+		k.state.Watched = activities.Watched{}
 	}
 	if k.watch != nil || k.observed.Generation == 0 {
 		return
 	}
 	ctx, k.stopWatch = workflow.WithCancel(ctx)
 	k.watchOf = k.observed.Generation
-	k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{Cluster: k.cluster, Last: k.state.Watched})
+	k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{
+		Cluster: k.cluster, Watching: activities.Watching{Last: k.state.Watched, Doubted: k.state.Doubted},
+	})
+}
+
+// restartWatch ends the watch; the next one begins after the pass.
+func (k *keeper) restartWatch() {
+	if k.watch != nil {
+		k.stopWatch()
+		k.watch = nil
+	}
 }
 
 func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {

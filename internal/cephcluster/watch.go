@@ -26,10 +26,10 @@ const (
 )
 
 // Watch implements activities.StorageCluster. It asks Ceph only, never the API server.
-func (c *cluster) Watch(ctx context.Context, last activities.Watched, beat func(activities.Watched)) (activities.Watched, error) {
-	began := time.Now()
+func (c *cluster) Watch(ctx context.Context, in activities.Watching, beat func(activities.Watched)) (activities.Watched, error) {
+	began, last := time.Now(), in.Last
 	for {
-		now, settled, err := c.look(ctx)
+		now, settled, err := c.look(ctx, in.Doubted)
 		if err != nil {
 			return activities.Watched{}, err
 		}
@@ -51,7 +51,7 @@ func (c *cluster) Watch(ctx context.Context, last activities.Watched, beat func(
 
 // look takes one look and adds it to what the tracker knows. The tracker outlives the activity that feeds it, so that
 // returning with news does not begin the proof of freshness anew; a worker that starts without it merely needs longer.
-func (c *cluster) look(ctx context.Context) (w activities.Watched, settled bool, err error) {
+func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Watched, settled bool, err error) {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -60,6 +60,10 @@ func (c *cluster) look(ctx context.Context) (w activities.Watched, settled bool,
 	}
 	if err := c.ready(); err != nil {
 		return activities.Watched{Unavailable: err.Error(), Fingerprint: "invalid"}, true, nil
+	}
+	if doubted.After(c.doubted) {
+		c.tracker.Doubt()
+		c.doubted = doubted
 	}
 	evidence := c.evidence(ctx) // before the reading: the summary has to be newer than what proves it fresh
 	reading, err := c.read(ctx)

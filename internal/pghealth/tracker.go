@@ -96,6 +96,9 @@ func (t *Tracker) NeedsSeqs() bool { return len(t.Asks()) > 0 }
 // Asks lists, in order, the OSDs whose last report the next sample should have evidence of.
 func (t *Tracker) Asks() []int { return slices.Sorted(maps.Keys(t.reporters)) }
 
+// Doubt drops what was proved: something happened of which the map does not tell yet, so that the proof has to begin anew.
+func (t *Tracker) Doubt() { t.forget() }
+
 // forget drops what was known, so that the next look that counts starts anew.
 func (t *Tracker) forget() { *t = Tracker{policy: t.policy} }
 

@@ -138,23 +138,27 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 
 // runningPod waits for the one ready pod of an OSD; a list shows the one before it, too, while that is terminating.
 func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) (*corev1.PodList, *corev1.Pod, error) {
+	var seen []string
 	for ctx.Err() == nil {
 		pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 		if err != nil {
 			return nil, nil, err
 		}
+		seen = nil
 		var running []*corev1.Pod
 		for i := range pods.Items {
-			if p := &pods.Items[i]; p.DeletionTimestamp == nil && ready(p) {
+			p := &pods.Items[i]
+			if p.DeletionTimestamp == nil && ready(p) {
 				running = append(running, p)
 			}
+			seen = append(seen, fmt.Sprintf("%s on %q: %s, ready %t, deleted %v", p.Name, p.Spec.NodeName, p.Status.Phase, ready(p), p.DeletionTimestamp))
 		}
 		if len(running) == 1 {
 			return pods, running[0], nil
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return nil, nil, ctx.Err()
+	return nil, nil, fmt.Errorf("in vain for one ready pod: %q: %w", seen, ctx.Err())
 }
 
 func ready(p *corev1.Pod) bool {
