@@ -20,7 +20,7 @@ type Target struct {
 	UID     string                `json:"uid,omitempty"` // of the Node object; empty when it is gone
 	BootID  string                `json:"bootID,omitempty"`
 	Domain  storage.FailureDomain `json:"domain"`
-	Host    string                `json:"host"` // its bucket in the storage cluster's topology
+	Hosts   []string              `json:"hosts"` // its buckets in the storage cluster's topology; mostly one
 	Daemons []string              `json:"daemons"`
 	// Cordoned before the job did anything: then it is not the job's to uncordon.
 	Cordoned bool `json:"cordoned,omitempty"`
@@ -129,7 +129,7 @@ func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error
 		return Target{}, Invalid("node", in.Node, fmt.Sprintf("hosts no storage of %s, so nothing has to be guarded; use `kubectl drain`", cluster))
 	}
 	return Target{
-		Cluster: cluster, Node: in.Node, UID: n.UID, BootID: n.BootID, Host: sn.Host, Daemons: sn.Daemons, Cordoned: n.Cordoned, Gone: !n.Found,
+		Cluster: cluster, Node: in.Node, UID: n.UID, BootID: n.BootID, Hosts: hostsOf(sn), Daemons: sn.Daemons, Cordoned: n.Cordoned, Gone: !n.Found,
 		Domain: storage.FailureDomain{Type: seen.View.FailureDomainType, Name: sn.Domain},
 	}, nil
 }
@@ -303,4 +303,15 @@ func (d *Drain) AwaitNode(ctx context.Context, in AwaitNodeInput) (NodeReturn, e
 		}
 		n, err = d.Nodes.AwaitNode(ctx, in.Node, n)
 	}
+}
+
+// hostsOf lists the hosts of a node in the storage cluster's topology.
+func hostsOf(n storage.Node) []string {
+	if len(n.Hosts) > 0 {
+		return n.Hosts
+	}
+	if n.Host == "" {
+		return nil
+	}
+	return []string{n.Host}
 }

@@ -27,10 +27,10 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 	info := workflow.GetInfo(ctx)
 	d.claim = lease.Claim{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Domain: d.target.Domain, Node: d.target.Node,
-		Reason: reason, Priority: lease.PriorityDrain, Observing: d.observing, NooutHost: d.target.Host,
+		Reason: reason, Priority: lease.PriorityDrain, Observing: d.observing, NooutHosts: d.target.Hosts,
 	}
 	if d.target.Gone {
-		d.claim.NooutHost = "" // nobody comes back to what noout would preserve
+		d.claim.NooutHosts = nil // nobody comes back to what noout would preserve
 	}
 	wait := "the lease of " + d.target.Domain.String()
 	d.job.waitFor(ctx, wait)

@@ -245,7 +245,10 @@ func (k *keeper) settleLease(in *budget.Input) {
 		}
 	}
 	in.Lease = l
-	l, _ = l.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(*in, c) }, in.Now)
+	l, granted := l.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(*in, c) }, in.Now)
+	for _, c := range granted {
+		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
+	}
 	in.Lease = l
 }
 

@@ -274,9 +274,12 @@ type LeaseClaim struct {
 	// Finishing: the job has done its work; the claim goes when its failure domain has healed.
 	// +optional
 	Finishing bool `json:"finishing,omitempty"`
-	// NooutHost is the CRUSH host on which the claim wants noout while it is held.
+	// NooutHosts are the CRUSH hosts on which the claim wants noout while it is held.
 	// +optional
-	NooutHost string `json:"nooutHost,omitempty"`
+	NooutHosts []string `json:"nooutHosts,omitempty"`
+	// DownBefore are daemons of the node that were down before the job began; it does not wait for them.
+	// +optional
+	DownBefore []string `json:"downBefore,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted yet.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`

@@ -40,9 +40,9 @@ func TestHealed(t *testing.T) {
 			if c.granted == 0 {
 				c.granted = time.Minute
 			}
-			claim := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHost: "a", Granted: now.Add(-c.granted), Finishing: true}
+			claim := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"}, Granted: now.Add(-c.granted), Finishing: true}
 			if c.gone {
-				claim.NooutHost = ""
+				claim.NooutHosts = nil
 			}
 			a := budget.Healed(w.input(), claim)
 			if c.want == "healed" {
@@ -53,6 +53,19 @@ func TestHealed(t *testing.T) {
 			require.Equal(t, c.want, a.Reason)
 		})
 	}
+}
+
+// TestWhatWasDownBefore: a disk that was dead before the drain began is not what the drain has to wait for.
+func TestWhatWasDownBefore(t *testing.T) {
+	w := atRest()
+	w.say("osd.0=down/NotReady")
+	in := w.input()
+	c := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"}}
+	require.Equal(t, []string{"osd.0"}, budget.DownBefore(in, c))
+	c.Granted, c.DownBefore = now, budget.DownBefore(in, c)
+	require.True(t, budget.Healed(in, c).OK)
+	c.Observing = true
+	require.Empty(t, budget.DownBefore(in, c), "it may be down because of what is observed")
 }
 
 func TestParked(t *testing.T) {
@@ -71,7 +84,7 @@ func TestParked(t *testing.T) {
 			for _, word := range strings.Fields(c.state) {
 				w.say(word)
 			}
-			claim := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHost: "a", Granted: now.Add(-c.granted)}
+			claim := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"}, Granted: now.Add(-c.granted)}
 			require.Equal(t, c.want, budget.Parked(w.input(), claim))
 			claim.Finishing = true
 			require.False(t, budget.Parked(w.input(), claim), "one that finishes is released when it is healed")

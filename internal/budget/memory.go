@@ -3,6 +3,7 @@ package budget
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -76,9 +77,9 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	}
 	down := in.View.Domain(c.Domain.Name).Down()
 	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected back.
-	if c.NooutHost != "" && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
+	if len(c.NooutHosts) > 0 && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
 		for _, x := range down {
-			if x.Node == c.Node {
+			if x.Node == c.Node && !slices.Contains(c.DownBefore, x.Name) {
 				return storage.Answer{Reason: x.String()}
 			}
 		}
@@ -101,10 +102,25 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	return storage.Answer{Reason: notClean(in)}
 }
 
+// DownBefore lists the daemons of a claim's node that are down although nobody has touched the node yet: a dead disk, say.
+// Whether those that are down on a node which somebody else drains were down before cannot be told.
+func DownBefore(in Input, c lease.Claim) []string {
+	if c.Observing {
+		return nil
+	}
+	var out []string
+	for _, x := range in.View.Domain(c.Domain.Name).Down() {
+		if x.Node == c.Node && !x.Up {
+			out = append(out, x.Name)
+		}
+	}
+	return out
+}
+
 // Parked answers whether a job whose node stays away longer than its noout lasts has nothing left to hold the lease for:
 // the data has healed without the node. Otherwise a node that never comes back would hold everybody back for ever.
 func Parked(in Input, c lease.Claim) bool {
-	return !c.Finishing && c.NooutHost != "" && Clean(in) &&
+	return !c.Finishing && len(c.NooutHosts) > 0 && Clean(in) &&
 		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && len(in.View.Domain(c.Domain.Name).Down()) > 0
 }
 

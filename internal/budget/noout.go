@@ -36,8 +36,10 @@ func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 	var plan NooutPlan
 	wanted := map[string]lease.Claim{}
 	for _, h := range holders {
-		if _, dup := wanted[h.NooutHost]; h.NooutHost != "" && !dup {
-			wanted[h.NooutHost] = h
+		for _, host := range h.NooutHosts {
+			if _, dup := wanted[host]; !dup {
+				wanted[host] = h
+			}
 		}
 	}
 	for _, r := range records {
@@ -48,7 +50,7 @@ func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 			if r.Withdrawn {
 				continue
 			}
-			r = newNoout(now, timeout, h)
+			r = newNoout(now, timeout, r.Host, h)
 			r.Confirmed = is
 		}
 		if want {
@@ -72,7 +74,7 @@ func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 		delete(wanted, r.Host)
 	}
 	for _, host := range sortedKeys(wanted) {
-		r := newNoout(now, timeout, wanted[host])
+		r := newNoout(now, timeout, host, wanted[host])
 		if !now.Before(r.Expires) || slices.Contains(present, host) {
 			continue
 		}
@@ -82,8 +84,8 @@ func PlanNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 	return plan
 }
 
-func newNoout(now time.Time, timeout time.Duration, h lease.Claim) Noout {
-	return Noout{Host: h.NooutHost, Owner: h.WorkflowID, Since: now, Expires: h.Granted.Add(timeout)}
+func newNoout(now time.Time, timeout time.Duration, host string, h lease.Claim) Noout {
+	return Noout{Host: host, Owner: h.WorkflowID, Since: now, Expires: h.Granted.Add(timeout)}
 }
 
 // isFor tells whether a flag was set under this very grant.
@@ -94,7 +96,7 @@ func (n Noout) isFor(h lease.Claim) bool {
 // Withdraw takes note that the flag of a host is unset. Only then may its record be forgotten, and it is, unless a holder
 // still wants the flag: then the record says that it had its time.
 func Withdraw(records []Noout, host string, holders []lease.Claim) []Noout {
-	wanted := slices.ContainsFunc(holders, func(c lease.Claim) bool { return c.NooutHost == host })
+	wanted := slices.ContainsFunc(holders, func(c lease.Claim) bool { return slices.Contains(c.NooutHosts, host) })
 	var out []Noout
 	for _, r := range records {
 		if r.Host == host {

@@ -60,7 +60,7 @@ func (c *nooutCluster) grant(t *rapid.T) {
 	if slices.ContainsFunc(c.holders, func(h lease.Claim) bool { return h.WorkflowID == job }) {
 		return
 	}
-	c.holders = append(c.holders, lease.Claim{WorkflowID: job, NooutHost: job[len(job)-1:], Granted: c.now})
+	c.holders = append(c.holders, lease.Claim{WorkflowID: job, NooutHosts: []string{job[len(job)-1:]}, Granted: c.now})
 }
 
 func (c *nooutCluster) end(t *rapid.T) {
@@ -160,7 +160,7 @@ func (c *nooutCluster) check(t *rapid.T) {
 }
 
 func TestNooutExpires(t *testing.T) {
-	h := lease.Claim{WorkflowID: "drain/a", NooutHost: "a", Granted: now}
+	h := lease.Claim{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}
 	plan := budget.PlanNoout(now, timeout, []lease.Claim{h}, nil, nil)
 	require.Equal(t, []string{"a"}, plan.Set)
 	require.Equal(t, now.Add(timeout), plan.Records[0].Expires)
@@ -176,8 +176,17 @@ func TestNooutExpires(t *testing.T) {
 	require.Equal(t, []string{"a"}, plan.Set, "another grant is another noout")
 }
 
+// TestNooutOnAllHostsOfANode: an OSD on a volume that moves has a host of its own in the CRUSH map.
+func TestNooutOnAllHostsOfANode(t *testing.T) {
+	h := lease.Claim{WorkflowID: "drain/a", NooutHosts: []string{"set-1", "set-2"}, Granted: now}
+	plan := budget.PlanNoout(now, timeout, []lease.Claim{h}, nil, []string{"set-2"})
+	require.Equal(t, []string{"set-1"}, plan.Set, "the other one is a person's")
+	plan = budget.PlanNoout(now, timeout, nil, plan.Records, []string{"set-1", "set-2"})
+	require.Equal(t, []string{"set-1"}, plan.Unset)
+}
+
 func TestNooutThatAPersonTookAwayStaysAway(t *testing.T) {
-	h := []lease.Claim{{WorkflowID: "drain/a", NooutHost: "a", Granted: now}}
+	h := []lease.Claim{{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}}
 	plan := budget.PlanNoout(now, timeout, h, nil, nil)
 	plan = budget.PlanNoout(now, timeout, h, plan.Records, []string{"a"}) // it was seen
 	plan = budget.PlanNoout(now, timeout, h, plan.Records, nil)           // it is gone
@@ -191,7 +200,7 @@ func TestNooutThatAPersonTookAwayStaysAway(t *testing.T) {
 
 // TestNooutFollowsThePolicy: an administrator who cuts the time short in the middle of a drain means this drain, too.
 func TestNooutFollowsThePolicy(t *testing.T) {
-	holders := []lease.Claim{{WorkflowID: "drain/a", NooutHost: "a", Granted: now}}
+	holders := []lease.Claim{{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}}
 	plan := budget.PlanNoout(now, timeout, holders, nil, nil)
 	require.Equal(t, []string{"a"}, plan.Set)
 	later := now.Add(5 * time.Minute)

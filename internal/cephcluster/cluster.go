@@ -38,8 +38,8 @@ type connected struct {
 	turn      chan struct{} // holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
 	tracker   *pghealth.Tracker
 	doubted   time.Time // what the tracker proved before does not count
-	regex     string   // that tracker was made with
-	tolerated []string // likewise
+	regex     string    // that tracker was made with
+	tolerated []string  // likewise
 }
 
 func newCluster(k Kubernetes, conn Conn, p *v1alpha1.MaintenancePolicy) *cluster {

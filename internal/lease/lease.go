@@ -55,8 +55,11 @@ type Claim struct {
 	Priority   Priority              `json:"priority"`
 	// Observing: the disruption is somebody else's and goes on whether granted or not; the job only accompanies it.
 	Observing bool `json:"observing,omitempty"`
-	// NooutHost asks for noout on that host while the lease is held, at most for the policy's maintenance timeout.
-	NooutHost string `json:"nooutHost,omitempty"`
+	// NooutHosts asks for noout on these hosts while the lease is held, at most for the policy's maintenance timeout. A node has
+	// several in the topology when its daemons' volumes can move between nodes.
+	NooutHosts []string `json:"nooutHosts,omitempty"`
+	// DownBefore are daemons of the node that were down already when the lease was granted. The job need not wait for them.
+	DownBefore []string `json:"downBefore,omitempty"`
 
 	Requested time.Time `json:"requested"`
 	// Granted and Token are set once it holds the lease.
@@ -135,8 +138,19 @@ func (s State) Finish(workflowID, runID string, nodeGone bool) State {
 		if c.is(workflowID, runID) {
 			s.Holders[i].Finishing = true
 			if nodeGone {
-				s.Holders[i].NooutHost = ""
+				s.Holders[i].NooutHosts = nil
 			}
+		}
+	}
+	return s
+}
+
+// NoteDownBefore notes, for the claim with this token, which daemons were down when it was granted.
+func (s State) NoteDownBefore(token int64, daemons []string) State {
+	s.Holders = slices.Clone(s.Holders)
+	for i := range s.Holders {
+		if s.Holders[i].Token == token {
+			s.Holders[i].DownBefore = daemons
 		}
 	}
 	return s

@@ -63,7 +63,7 @@ func (s *teller) do(t *testing.T, words []string) {
 		require.True(t, ok, "priority %q", words[3])
 		s.state = s.state.Request(lease.Claim{
 			WorkflowID: words[1], RunID: "run", Domain: zone(words[2]), Priority: p, Observing: len(words) > 4,
-			Reason: "maintenance", NooutHost: "host", Requested: s.now,
+			Reason: "maintenance", NooutHosts: []string{"host"}, Requested: s.now,
 		})
 	case "release":
 		s.state = s.state.Release(words[1], "run")
@@ -91,7 +91,7 @@ func describe(s lease.State) []string {
 		if c.Finishing {
 			line += " finishing"
 		}
-		if c.NooutHost == "" {
+		if len(c.NooutHosts) == 0 {
 			line += " without noout"
 		}
 		out = append(out, line)
