@@ -47,8 +47,9 @@ type Budgets interface {
 	// ApplyBudgets makes the one budget of the storage daemons and that of the mons say what was decided, in this order. It
 	// returns a reason when a budget that is not ours already covers the same pods, and then changes nothing there.
 	ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs) (BudgetResult, error)
-	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
-	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey) (BudgetResult, error)
+	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas. emptying are nodes that
+	// nothing but such daemons may still keep from being empty.
+	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, emptying []string) (BudgetResult, error)
 	// RemoveBudgets deletes every budget of ours for this policy.
 	RemoveBudgets(ctx context.Context, key storage.ClusterKey) error
 }
@@ -195,9 +196,15 @@ func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult,
 	return r, nil
 }
 
+// StaticBudgetsInput is what the budgets of the other daemons depend on, beside what is read when they are applied.
+type StaticBudgetsInput struct {
+	Cluster  storage.ClusterKey `json:"cluster"`
+	Emptying []string           `json:"emptying,omitempty"` // see budget.Emptying
+}
+
 // ApplyStaticBudgets makes the budgets of the other daemons follow their replicas.
-func (k *Keeper) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyStaticBudgets(ctx, key)
+func (k *Keeper) ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
+	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.Emptying)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
 	}

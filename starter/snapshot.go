@@ -52,7 +52,7 @@ type Budget struct {
 // Daemon is a group of interchangeable daemons.
 type Daemon struct {
 	Replicas int // wanted by their workloads
-	Ready    int // counted for mons only: one that stops leaves less than the quorum can spare
+	Ready    int // those that are not may have nowhere to run
 }
 
 // serving sorts pod states by what a change between them means to others. A pod that goes from Terminating to Pending

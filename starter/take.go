@@ -215,6 +215,14 @@ func writer(fields []metav1.ManagedFieldsEntry) string {
 	return last.Manager
 }
 
+// daemonName names the group that a pod with these labels belongs to.
+func daemonName(kind kube.DaemonKind, podLabels map[string]string) string {
+	if group := podLabels[kind.GroupLabel]; group != "" {
+		return kind.Name + " " + group
+	}
+	return kind.Name
+}
+
 // takeDaemons counts as the static budgets do: the replicas that the workloads want, not the pods that happen to exist.
 func takeDaemons(o Objects, s selectors) map[string]Daemon {
 	out := map[string]Daemon{}
@@ -223,10 +231,7 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 			if !s.daemons[kind.Name].Matches(labels.Set(workload)) {
 				return
 			}
-			name := kind.Name
-			if group := template[kind.GroupLabel]; group != "" {
-				name += " " + group
-			}
+			name := daemonName(kind, template)
 			d := out[name]
 			if replicas == nil {
 				d.Replicas++ // the API's default
@@ -244,14 +249,20 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 			count(d.Labels, d.Spec.Template.Labels, d.Spec.Replicas)
 		}
 	}
-	mons := out["mon"]
 	for i := range o.Pods {
-		if s.daemons["mon"].Matches(labels.Set(o.Pods[i].Labels)) && kube.PodState(&o.Pods[i]) == storage.PodReady {
-			mons.Ready++
+		pod := &o.Pods[i]
+		if kube.PodState(pod) != storage.PodReady {
+			continue
 		}
-	}
-	if mons != (Daemon{}) {
-		out["mon"] = mons
+		for _, kind := range kube.DaemonKinds {
+			if !s.daemons[kind.Name].Matches(labels.Set(pod.Labels)) {
+				continue
+			}
+			name := daemonName(kind, pod.Labels)
+			d := out[name]
+			d.Ready++
+			out[name] = d
+		}
 	}
 	return out
 }

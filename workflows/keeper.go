@@ -107,6 +107,7 @@ type keeper struct {
 	next      time.Time
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
+	emptying   []string
 	// alarm: a daemon's pod stopped serving, and nobody has looked yet.
 	alarm bool
 	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
@@ -364,12 +365,14 @@ func (k *keeper) answerAlarm(ctx workflow.Context) {
 }
 
 func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
-	if !k.observed.Settings.ManagePodBudgets || !k.daemonsDue {
+	emptying := budget.Emptying(k.input(ctx), k.state.Decision)
+	if !k.observed.Settings.ManagePodBudgets || (!k.daemonsDue && slices.Equal(emptying, k.emptying)) {
 		return nil
 	}
-	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.ApplyStaticBudgets, k.cluster)
+	in := activities.StaticBudgetsInput{Cluster: k.cluster, Emptying: emptying}
+	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.ApplyStaticBudgets, in)
 	if err == nil {
-		k.daemonsDue = false
+		k.daemonsDue, k.emptying = false, emptying
 	}
 	return err
 }

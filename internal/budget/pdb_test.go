@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -135,9 +136,32 @@ func TestOpenHoldsNobodyBack(t *testing.T) {
 	})
 }
 
+// TestGroupsDoNotHoldDrainsUp: three nodes are drained at once. One gateway has gone and finds no node; the other is all that
+// keeps the first node from being empty.
+func TestGroupsDoNotHoldDrainsUp(t *testing.T) {
+	w := atRest()
+	w.say("cordoned=a,c,e")
+	w.say("touched=x")
+	w.say("health=behind")
+	w.say("osd.0=down/Pending")
+	in := w.input()
+	d := budget.Decide(in)
+	require.Equal(t, zone("x"), d.Open)
+	emptying := budget.Emptying(in, d)
+	require.Equal(t, []string{"a"}, emptying)
+	pods := []budget.GroupPod{{State: storage.PodPending, Unschedulable: true}, {Node: "a", State: storage.PodReady}}
+	require.Equal(t, 1, budget.Homeless(pods, emptying))
+	least, ok := budget.GroupMinAvailable(2, 1)
+	require.True(t, ok)
+	require.Zero(t, least)
+	pods[1].Node = "b"
+	require.Zero(t, budget.Homeless(pods, emptying), "it is in nobody's way")
+	require.Empty(t, budget.Emptying(in, budget.Decision{Mode: budget.ModeClosed}))
+}
+
 func TestGroupBudget(t *testing.T) {
 	for replicas, want := range []int{-1, -1, 1, 2, 3} {
-		least, ok := budget.GroupMinAvailable(replicas)
+		least, ok := budget.GroupMinAvailable(replicas, 0)
 		if ok != (want >= 0) || ok && least != want {
 			t.Errorf("%d replicas: %d must stay (%t), want %d", replicas, least, ok, want)
 		}

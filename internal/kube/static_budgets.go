@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,7 @@ var DaemonKinds = []DaemonKind{
 }
 
 // ApplyStaticBudgets implements activities.Budgets. It asks for the workloads of each kind, never for all pods.
-func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey) (activities.BudgetResult, error) {
+func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, emptying []string) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -61,7 +62,7 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 		if kind.Name == monKind {
 			continue
 		}
-		budgets, err := c.staticBudgets(ctx, p, kind)
+		budgets, err := c.staticBudgets(ctx, p, kind, emptying)
 		if err != nil {
 			return out, err
 		}
@@ -92,7 +93,7 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 }
 
 // staticBudgets are the budgets that one kind of daemon should have now.
-func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind) ([]*policyv1.PodDisruptionBudget, error) {
+func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, emptying []string) ([]*policyv1.PodDisruptionBudget, error) {
 	var selections v1alpha1.DaemonSelections
 	if p.Spec.Ceph != nil {
 		selections = p.Spec.Ceph.Daemons
@@ -103,9 +104,15 @@ func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePoli
 	if err != nil {
 		return nil, err
 	}
+	var pods map[string][]budget.GroupPod
+	if len(groups) > 0 && len(emptying) > 0 {
+		if pods, err = c.groupPods(ctx, p.Namespace, kind, selector); err != nil {
+			return nil, err
+		}
+	}
 	var out []*policyv1.PodDisruptionBudget
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		least, ok := budget.GroupMinAvailable(groups[group])
+		least, ok := budget.GroupMinAvailable(groups[group], budget.Homeless(pods[group], emptying))
 		if !ok {
 			continue
 		}
@@ -148,6 +155,32 @@ func (c *Cluster) replicas(ctx context.Context, namespace string, kind DaemonKin
 		out[sets.Items[i].Spec.Template.Labels[kind.GroupLabel]] += replicasOf(sets.Items[i].Spec.Replicas)
 	}
 	return out, nil
+}
+
+// groupPods lists the pods of a kind, by group.
+func (c *Cluster) groupPods(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector) (map[string][]budget.GroupPod, error) {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: s.String()})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]budget.GroupPod{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		group := pod.Labels[kind.GroupLabel]
+		out[group] = append(out[group], budget.GroupPod{Node: pod.Spec.NodeName, State: PodState(pod), Unschedulable: unschedulable(pod)})
+	}
+	return out, nil
+}
+
+// unschedulable tells whether the scheduler found no node for a pod.
+func unschedulable(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	})
 }
 
 func replicasOf(n *int32) int {

@@ -115,7 +115,7 @@ func (w *World) ApplyBudgets(ctx context.Context, _ storage.ClusterKey, specs bu
 }
 
 // ApplyStaticBudgets implements activities.Budgets.
-func (w *World) ApplyStaticBudgets(ctx context.Context, _ storage.ClusterKey) (activities.BudgetResult, error) {
+func (w *World) ApplyStaticBudgets(ctx context.Context, _ storage.ClusterKey, _ []string) (activities.BudgetResult, error) {
 	return activities.BudgetResult{}, w.request(ctx, "write static budgets", func() error { return nil })
 }
 
