@@ -230,6 +230,20 @@ func TestAStaticBudgetAndReplicas(t *testing.T) {
 	assert.Equal(t, []string{"signal rook-ceph/ceph: budget lockkeeper-ceph-osd is deleted"}, w.reconcile())
 }
 
+// TestACordonUnderAMon: its mon may go only when the keeper has heard of it, though no OSD runs there.
+func TestACordonUnderAMon(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, w.client.Create(t.Context(), readyNode("node-m")))
+	m := osdPod(0, "node-m")
+	m.Name, m.Labels, m.Spec.NodeSelector = "rook-ceph-mon-a", map[string]string{"app": "rook-ceph-mon", "ceph_daemon_id": "a"}, nil
+	require.NoError(t, w.client.Create(t.Context(), m))
+	w.reconcile()
+	edit(w, readyNode("node-m"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	assert.Equal(t, []string{"signal rook-ceph/ceph: node-m is cordoned"}, w.reconcile())
+	edit(w, readyNode("node-b"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	assert.Equal(t, []string{"signal rook-ceph/ceph: node-b is cordoned"}, w.reconcile())
+}
+
 func TestAnInvalidPolicyIsToldOnce(t *testing.T) {
 	w := newWorld(t)
 	w.reconcile()

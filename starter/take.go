@@ -37,7 +37,7 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	}
 	nodes := newNodeNames(o.Nodes)
 	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
-	s.Nodes = takeNodes(s.OSDs, nodes)
+	s.Nodes = takeNodes(hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
 	return s
@@ -158,14 +158,27 @@ func (ns nodeNames) find(name string) string {
 	return name
 }
 
-func takeNodes(osds map[string]OSD, nodes nodeNames) map[string]Node {
-	out := map[string]Node{}
+// hosts are the nodes that matter: those with OSDs, and those with mons, whose cordon lets their mon go.
+func hosts(osds map[string]OSD, pods []corev1.Pod, s selectors, nodes nodeNames) map[string]struct{} {
+	out := map[string]struct{}{}
 	for _, osd := range osds {
-		if _, seen := out[osd.Node]; seen || osd.Node == "" {
-			continue
+		out[osd.Node] = struct{}{}
+	}
+	for i := range pods {
+		if s.daemons[daemonMon].Matches(labels.Set(pods[i].Labels)) {
+			out[nodes.find(kube.PodNode(&pods[i]))] = struct{}{}
 		}
-		if n := nodeOf(nodes.byName[osd.Node]); n != (Node{}) {
-			out[osd.Node] = n
+	}
+	delete(out, "")
+	return out
+}
+
+// takeNodes takes those of the hosts that are not simply in service.
+func takeNodes(hosts map[string]struct{}, nodes nodeNames) map[string]Node {
+	out := map[string]Node{}
+	for name := range hosts {
+		if n := nodeOf(nodes.byName[name]); n != (Node{}) {
+			out[name] = n
 		}
 	}
 	return out
