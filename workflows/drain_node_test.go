@@ -24,26 +24,26 @@ func drainOf(node string) workflows.DrainNodeInput { return workflows.DrainNodeI
 
 func TestDrain(t *testing.T) {
 	for name, back := range map[string]func(*scene){
-		"a person uncordons":            func(s *scene) { s.Reboot("a"); time.Sleep(5 * time.Second); s.PersonCordons("a", false) },
-		"a person says that it is done": func(s *scene) { s.tellDrain("a", workflows.SignalDone) },
+		"a person uncordons":            func(s *scene) { s.Reboot("node-a"); time.Sleep(5 * time.Second); s.PersonCordons("node-a", false) },
+		"a person says that it is done": func(s *scene) { s.tellDrain("node-a", workflows.SignalDone) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 				s.startKeeper()
 				s.awaitBudget("at rest, 11 must stay", time.Minute)
-				run := s.drain(drainOf("a"))
-				s.awaitPhase("a", awaitingNode, 30*time.Second)
-				require.True(s, s.Evicted("a"))
-				require.True(s, s.Cordoned("a"))
-				require.Equal(s, "lockkeeper", s.Noout("a"))
+				run := s.drain(drainOf("node-a"))
+				s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+				require.True(s, s.Evicted("node-a"))
+				require.True(s, s.Cordoned("node-a"))
+				require.Equal(s, "lockkeeper", s.Noout("node-a"))
 				require.Equal(s, only("x"), s.Budget())
 				time.Sleep(10 * time.Minute)
 				require.Equal(s, only("x"), s.Budget(), "it stays closed elsewhere for as long as it takes")
 				back(s)
-				e := s.awaitEnd("a", run, 2*time.Minute)
+				e := s.awaitEnd("node-a", run, 2*time.Minute)
 				require.NoError(s, e.err)
 				require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
-				require.Equal(s, 2, e.result.Evicted)
+				require.Equal(s, 3, e.result.Evicted, "two OSDs and a mon")
 				require.True(s, s.Clean())
 				s.awaitNothingLeft(0)
 			})
@@ -54,10 +54,10 @@ func TestDrain(t *testing.T) {
 func TestDrainUncordonsAfterReboot(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		run := s.drain(workflows.DrainNodeInput{Node: "a", UncordonAfterReboot: true})
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		s.Reboot("a")
-		e := s.awaitEnd("a", run, time.Minute)
+		run := s.drain(workflows.DrainNodeInput{Node: "node-a", UncordonAfterReboot: true})
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.Reboot("node-a")
+		e := s.awaitEnd("node-a", run, time.Minute)
 		require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
 		s.awaitNothingLeft(0)
 	})
@@ -66,10 +66,10 @@ func TestDrainUncordonsAfterReboot(t *testing.T) {
 func TestDrainOfANodeThatIsDeleted(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		run := s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		s.DeleteNode("a")
-		e := s.awaitEnd("a", run, 5*time.Minute)
+		run := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.DeleteNode("node-a")
+		e := s.awaitEnd("node-a", run, 5*time.Minute)
 		require.NoError(s, e.err)
 		require.Equal(s, workflows.OutcomeGone, e.result.Outcome)
 		require.True(s, s.Clean(), "the data is whole without the node")
@@ -80,25 +80,25 @@ func TestDrainOfANodeThatIsDeleted(t *testing.T) {
 func TestDrainLeavesThePersonsCordonAlone(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		s.PersonCordons("a", true)
-		run := s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		s.tellDrain("a", workflows.SignalAbort)
-		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("a", run, time.Minute).result.Outcome)
-		require.True(s, s.Cordoned("a"), "it was the person's")
-		require.True(s, s.Await(5*time.Second, func() bool { return s.Noout("a") == "" }))
+		s.PersonCordons("node-a", true)
+		run := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.tellDrain("node-a", workflows.SignalAbort)
+		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("node-a", run, time.Minute).result.Outcome)
+		require.True(s, s.Cordoned("node-a"), "it was the person's")
+		require.True(s, s.Await(30*time.Second, func() bool { return s.Noout("node-a") == "" }))
 	})
 }
 
 func TestDrainLeavesThePersonsNooutAlone(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		s.PersonSetsNoout("a", true)
-		run := s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		s.tellDrain("a", workflows.SignalDone)
-		s.awaitEnd("a", run, 2*time.Minute)
-		require.Equal(s, "a person", s.Noout("a"))
+		s.PersonSetsNoout("node-a", true)
+		run := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.tellDrain("node-a", workflows.SignalDone)
+		s.awaitEnd("node-a", run, 2*time.Minute)
+		require.Equal(s, "a person", s.Noout("node-a"))
 	})
 }
 
@@ -107,9 +107,9 @@ func TestInvalidDrains(t *testing.T) {
 	for name, in := range map[string]workflows.DrainNodeInput{
 		"no node":        {},
 		"unknown node":   drainOf("nobody"),
-		"unknown policy": {Node: "a", Policy: "rook-ceph/other"},
-		"half a policy":  {Node: "a", Policy: "rook-ceph"},
-		"grace period":   {Node: "a", Eviction: activities.EvictionOptions{GracePeriodSeconds: &seconds}},
+		"unknown policy": {Node: "node-a", Policy: "rook-ceph/other"},
+		"half a policy":  {Node: "node-a", Policy: "rook-ceph"},
+		"grace period":   {Node: "node-a", Eviction: activities.EvictionOptions{GracePeriodSeconds: &seconds}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
@@ -131,15 +131,15 @@ func TestDrainFromOutside(t *testing.T) {
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
-		done := s.KubectlDrain("a")
-		s.awaitPhase("a", awaitingNode, 10*time.Second)
+		done := s.KubectlDrain("node-a")
+		s.awaitPhase("node-a", awaitingNode, 10*time.Second)
 		require.NoError(s, <-done)
-		require.True(s, s.drainStatus("a").Observe)
-		require.Equal(s, "lockkeeper", s.Noout("a"), "an outside drain has the same protection")
-		s.Reboot("a")
+		require.True(s, s.drainStatus("node-a").Observe)
+		require.Equal(s, "lockkeeper", s.Noout("node-a"), "an outside drain has the same protection")
+		s.Reboot("node-a")
 		time.Sleep(10 * time.Second)
-		s.PersonCordons("a", false)
-		require.True(s, s.Await(time.Minute, func() bool { return !s.runs(workflows.DrainID("a")) }))
+		s.PersonCordons("node-a", false)
+		require.True(s, s.Await(time.Minute, func() bool { return !s.runs(workflows.DrainID("node-a")) }))
 		s.awaitBudget("at rest, 11 must stay", 0)
 		s.awaitNothingLeft(0)
 	})
@@ -194,20 +194,20 @@ func TestUpgrade(t *testing.T) {
 func TestTwoDrainsOfTwoZonesQueue(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		first := s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		second := s.drain(drainOf("c"))
-		s.awaitPhase("c", acquiringLease, 10*time.Second)
+		first := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("node-b"))
+		s.awaitPhase("node-b", acquiringLease, 10*time.Second)
 		time.Sleep(time.Minute)
-		require.Contains(s, s.drainStatus("c").WaitsFor, "drain/a holds zone x")
-		require.False(s, s.Evicted("c"))
-		require.False(s, s.Cordoned("c"))
-		s.tellDrain("a", workflows.SignalDone)
-		s.awaitEnd("a", first, 2*time.Minute)
-		s.awaitPhase("c", awaitingNode, 30*time.Second)
+		require.Contains(s, s.drainStatus("node-b").WaitsFor, "drain/node-a holds zone zone-x")
+		require.False(s, s.Evicted("node-b"))
+		require.False(s, s.Cordoned("node-b"))
+		s.tellDrain("node-a", workflows.SignalDone)
+		s.awaitEnd("node-a", first, 2*time.Minute)
+		s.awaitPhase("node-b", awaitingNode, 30*time.Second)
 		require.Equal(s, only("y"), s.Budget())
-		s.tellDrain("c", workflows.SignalDone)
-		s.awaitEnd("c", second, 2*time.Minute)
+		s.tellDrain("node-b", workflows.SignalDone)
+		s.awaitEnd("node-b", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
 }
@@ -215,14 +215,14 @@ func TestTwoDrainsOfTwoZonesQueue(t *testing.T) {
 func TestTwoDrainsOfOneZoneShareIt(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		first, second := s.drain(drainOf("a")), s.drain(drainOf("b"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		s.awaitPhase("b", awaitingNode, 30*time.Second)
+		first, second := s.drain(drainOf("node-a")), s.drain(drainOf("node-d"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 		require.Len(s, s.Memory().Lease.Holders, 2)
-		s.tellDrain("a", workflows.SignalDone)
-		s.tellDrain("b", workflows.SignalDone)
-		s.awaitEnd("a", first, 2*time.Minute)
-		s.awaitEnd("b", second, 2*time.Minute)
+		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-d", workflows.SignalDone)
+		s.awaitEnd("node-a", first, 2*time.Minute)
+		s.awaitEnd("node-d", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
 }
@@ -230,24 +230,24 @@ func TestTwoDrainsOfOneZoneShareIt(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		first := s.drain(drainOf("c"))
-		s.awaitPhase("c", awaitingNode, 30*time.Second)
-		second := s.drain(drainOf("a"))
-		s.tellDrain("a", workflows.SignalPause)
-		s.tellDrain("c", workflows.SignalDone)
-		s.awaitEnd("c", first, 2*time.Minute)
+		first := s.drain(drainOf("node-b"))
+		s.awaitPhase("node-b", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("node-a"))
+		s.tellDrain("node-a", workflows.SignalPause)
+		s.tellDrain("node-b", workflows.SignalDone)
+		s.awaitEnd("node-b", first, 2*time.Minute)
 		time.Sleep(10 * time.Minute)
-		require.False(s, s.Cordoned("a"), "paused before it began")
+		require.False(s, s.Cordoned("node-a"), "paused before it began")
 		require.Equal(s, only("x"), s.Budget(), "it holds the lease all the same")
-		s.tellDrain("a", workflows.SignalResume)
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		s.tellDrain("a", workflows.SignalPause)
-		s.Await(time.Minute, func() bool { return s.drainStatus("a").Paused })
-		s.PersonCordons("a", false)
+		s.tellDrain("node-a", workflows.SignalResume)
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.tellDrain("node-a", workflows.SignalPause)
+		s.Await(time.Minute, func() bool { return s.drainStatus("node-a").Paused })
+		s.PersonCordons("node-a", false)
 		time.Sleep(time.Minute)
-		require.True(s, s.runs(workflows.DrainID("a")), "paused before the end")
-		s.tellDrain("a", workflows.SignalResume)
-		s.awaitEnd("a", second, 2*time.Minute)
+		require.True(s, s.runs(workflows.DrainID("node-a")), "paused before the end")
+		s.tellDrain("node-a", workflows.SignalResume)
+		s.awaitEnd("node-a", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
 }
@@ -258,17 +258,17 @@ func TestPauseWhileEvicting(t *testing.T) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
 		s.Foreign(true) // somebody's budget over all OSDs: no eviction succeeds
-		run := s.drain(drainOf("a"))
-		s.awaitPhase("a", evicting, 30*time.Second)
-		s.tellDrain("a", workflows.SignalPause)
+		run := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", evicting, 30*time.Second)
+		s.tellDrain("node-a", workflows.SignalPause)
 		time.Sleep(time.Minute)
 		s.Foreign(false)
 		time.Sleep(10 * time.Minute)
-		require.False(s, s.Evicted("a"))
-		s.tellDrain("a", workflows.SignalResume)
-		s.awaitPhase("a", awaitingNode, time.Minute)
-		s.tellDrain("a", workflows.SignalDone)
-		s.awaitEnd("a", run, 2*time.Minute)
+		require.False(s, s.Evicted("node-a"))
+		s.tellDrain("node-a", workflows.SignalResume)
+		s.awaitPhase("node-a", awaitingNode, time.Minute)
+		s.tellDrain("node-a", workflows.SignalDone)
+		s.awaitEnd("node-a", run, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
 }
@@ -287,19 +287,19 @@ func TestAbort(t *testing.T) {
 				case evicting:
 					s.Foreign(true)
 				}
-				run := s.drain(drainOf("a"))
+				run := s.drain(drainOf("node-d"))
 				if phase == healing {
-					s.awaitPhase("a", awaitingNode, 30*time.Second)
+					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 					s.StopManager(true)
-					s.tellDrain("a", workflows.SignalDone)
+					s.tellDrain("node-d", workflows.SignalDone)
 				}
-				s.awaitPhase("a", phase, 30*time.Second)
+				s.awaitPhase("node-d", phase, 30*time.Second)
 				time.Sleep(5 * time.Second)
-				s.tellDrain("a", workflows.SignalAbort)
-				e := s.awaitEnd("a", run, time.Minute)
+				s.tellDrain("node-d", workflows.SignalAbort)
+				e := s.awaitEnd("node-d", run, time.Minute)
 				require.NoError(s, e.err)
 				require.Equal(s, workflows.OutcomeAborted, e.result.Outcome)
-				require.False(s, s.Cordoned("a"))
+				require.False(s, s.Cordoned("node-d"))
 				s.Foreign(false)
 				s.StopManager(false)
 				s.awaitNothingLeft(2 * time.Minute)
@@ -313,21 +313,21 @@ func TestAbort(t *testing.T) {
 func TestNooutExpires(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		run := s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		run := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
 		time.Sleep(29 * time.Minute)
-		require.Equal(s, "lockkeeper", s.Noout("a"))
+		require.Equal(s, "lockkeeper", s.Noout("node-a"))
 		time.Sleep(2 * time.Minute)
-		require.Empty(s, s.Noout("a"))
+		require.Empty(s, s.Noout("node-a"))
 		s.awaitBudget("at rest, 4 must stay", 5*time.Minute)
-		require.True(s, s.runs(workflows.DrainID("a")), "it still waits for its node")
+		require.True(s, s.runs(workflows.DrainID("node-a")), "it still waits for its node")
 		require.Empty(s, s.Memory().Lease.Holders)
-		other := s.drain(drainOf("c"))
-		s.awaitPhase("c", awaitingNode, 30*time.Second)
-		s.tellDrain("c", workflows.SignalDone)
-		s.awaitEnd("c", other, 2*time.Minute)
-		s.tellDrain("a", workflows.SignalDone)
-		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("a", run, 2*time.Minute).result.Outcome)
+		other := s.drain(drainOf("node-e")) // no mon there: node-a's is away
+		s.awaitPhase("node-e", awaitingNode, 30*time.Second)
+		s.tellDrain("node-e", workflows.SignalDone)
+		s.awaitEnd("node-e", other, 2*time.Minute)
+		s.tellDrain("node-a", workflows.SignalDone)
+		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-a", run, 2*time.Minute).result.Outcome)
 		s.awaitNothingLeft(time.Minute)
 	})
 }
@@ -336,12 +336,12 @@ func TestNooutExpires(t *testing.T) {
 func TestDrainTerminated(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		s.kill(workflows.DrainID("a"))
-		require.True(s, s.Await(10*time.Second, func() bool { return len(s.Memory().Lease.Holders) == 0 && s.Noout("a") == "" }), "%v", s.Leftovers())
+		s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.kill(workflows.DrainID("node-a"))
+		require.True(s, s.Await(10*time.Second, func() bool { return len(s.Memory().Lease.Holders) == 0 && s.Noout("node-a") == "" }), "%v", s.Leftovers())
 		require.Equal(s, only("x"), s.Budget(), "its OSDs are still down")
-		s.PersonCordons("a", false)
+		s.PersonCordons("node-a", false)
 		s.awaitBudget(atRest, time.Minute)
 	})
 }
@@ -360,26 +360,26 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 				case evicting:
 					s.Foreign(true)
 				}
-				run := s.drain(drainOf("a"))
+				run := s.drain(drainOf("node-d"))
 				if phase == healing {
-					s.awaitPhase("a", awaitingNode, 30*time.Second)
+					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 					s.StopManager(true)
-					s.tellDrain("a", workflows.SignalDone)
+					s.tellDrain("node-d", workflows.SignalDone)
 				}
-				s.awaitPhase("a", phase, 30*time.Second)
+				s.awaitPhase("node-d", phase, 30*time.Second)
 				time.Sleep(5 * time.Second)
 				s.DeletePolicy()
 				if phase == awaitingNode {
 					time.Sleep(time.Minute)
-					require.True(s, s.Cordoned("a"), "somebody works on it")
-					require.Empty(s, s.Noout("a"))
-					require.Contains(s, s.drainStatus("a").WaitsFor, "nothing guards its storage")
-					s.tellDrain("a", workflows.SignalDone)
+					require.True(s, s.Cordoned("node-d"), "somebody works on it")
+					require.Empty(s, s.Noout("node-d"))
+					require.Contains(s, s.drainStatus("node-d").WaitsFor, "nothing guards its storage")
+					s.tellDrain("node-d", workflows.SignalDone)
 				}
-				e := s.awaitEnd("a", run, 10*time.Minute)
+				e := s.awaitEnd("node-d", run, 10*time.Minute)
 				s.Tell("the drain ended: %+v", e)
-				require.False(s, s.Cordoned("a"))
-				require.Empty(s, s.Noout("a"))
+				require.False(s, s.Cordoned("node-d"))
+				require.Empty(s, s.Noout("node-d"))
 				require.Equal(s, "none", s.Budget())
 				if phase == healing || phase == awaitingNode {
 					require.NoError(s, e.err)
@@ -401,13 +401,13 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 					s.KillOSD(5)
 					s.awaitBudget(only("z"), 5*time.Second)
 				}
-				run := s.drain(drainOf("a"))
+				run := s.drain(drainOf("node-d"))
 				if phase == healing {
-					s.awaitPhase("a", awaitingNode, 30*time.Second)
+					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 					s.StopManager(true)
-					s.tellDrain("a", workflows.SignalDone)
+					s.tellDrain("node-d", workflows.SignalDone)
 				}
-				s.awaitPhase("a", phase, 30*time.Second)
+				s.awaitPhase("node-d", phase, 30*time.Second)
 				time.Sleep(5 * time.Second)
 				s.killKeeper()
 				time.Sleep(time.Minute)
@@ -415,14 +415,14 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 				time.Sleep(time.Minute)
 				if phase == awaitingNode {
 					require.Equal(s, only("x"), s.Budget())
-					require.Equal(s, "lockkeeper", s.Noout("a"))
+					require.Equal(s, "lockkeeper", s.Noout("node-d"))
 				}
 				s.StopManager(false)
 				if phase != healing {
-					s.awaitPhase("a", awaitingNode, 5*time.Minute)
-					s.tellDrain("a", workflows.SignalDone)
+					s.awaitPhase("node-d", awaitingNode, 5*time.Minute)
+					s.tellDrain("node-d", workflows.SignalDone)
 				}
-				require.Equal(s, workflows.OutcomeDone, s.awaitEnd("a", run, 10*time.Minute).result.Outcome)
+				require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-d", run, 10*time.Minute).result.Outcome)
 				s.awaitNothingLeft(time.Minute)
 			})
 		})

@@ -23,9 +23,9 @@ func TestEveryStep(t *testing.T) {
 	}{
 		"fails":                  {fault: notDone, survives: true},
 		"fails, but is done":     {fault: doneAlso, survives: true},
-		"aborted":                {do: func(s *scene) { s.tellDrain("a", workflows.SignalAbort) }},
-		"cancelled":              {do: func(s *scene) { s.cancel(workflows.DrainID("a")) }},
-		"terminated":             {do: func(s *scene) { s.kill(workflows.DrainID("a")) }},
+		"aborted":                {do: func(s *scene) { s.tellDrain("node-a", workflows.SignalAbort) }},
+		"cancelled":              {do: func(s *scene) { s.cancel(workflows.DrainID("node-a")) }},
+		"terminated":             {do: func(s *scene) { s.kill(workflows.DrainID("node-a")) }},
 		"the keeper is replaced": {do: func(s *scene) { go s.killKeeper() }, survives: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,19 +52,19 @@ func TestEveryStep(t *testing.T) {
 								}
 							}
 						})
-						run := s.drain(drainOf("a"))
+						run := s.drain(drainOf("node-a"))
 						s.Await(time.Minute, func() bool {
-							return s.drainStatus("a").Phase == awaitingNode || !s.runs(workflows.DrainID("a"))
+							return s.drainStatus("node-a").Phase == awaitingNode || !s.runs(workflows.DrainID("node-a"))
 						})
-						s.tellDrain("a", workflows.SignalDone)
-						e := s.awaitEnd("a", run, time.Hour)
+						s.tellDrain("node-a", workflows.SignalDone)
+						e := s.awaitEnd("node-a", run, time.Hour)
 						if event.survives {
 							require.NoError(s, e.err)
 							require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
 						}
 						if name == "terminated" {
 							time.Sleep(10 * time.Second)
-							s.PersonCordons("a", false) // nobody is left who knows of the cordon
+							s.PersonCordons("node-a", false) // nobody is left who knows of the cordon
 						}
 						s.awaitNothingLeft(5 * time.Minute)
 						more = s.attempts > began+at

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -36,13 +37,13 @@ func TestOSDDownOpensItsZone(t *testing.T) {
 func TestTheOpeningMovesOn(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		done := s.KubectlDrain("a")
+		done := s.KubectlDrain("node-d")
 		s.awaitBudget(only("x"), 2*time.Second)
 		require.NoError(s, <-done)
-		s.KillOSD(4)
+		s.KillOSD(5)
 		s.awaitBudget("closed", 2*time.Second)
-		s.BreakDisk(4)
-		s.PersonCordons("a", false)
+		s.BreakDisk(5)
+		s.PersonCordons("node-d", false)
 		s.awaitBudget(only("z"), time.Minute)
 		s.awaitBudget("at rest, 4 must stay", 5*time.Minute) // once its data is elsewhere
 	})
@@ -79,10 +80,10 @@ func TestDeadDiskBlocksNobody(t *testing.T) {
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
-		s.BreakDisk(4)
+		s.BreakDisk(2)
 		s.awaitBudget(only("y"), 2*time.Second)
 		s.awaitBudget("at rest, 10 must stay", 5*time.Minute)
-		done := s.KubectlDrain("a")
+		done := s.KubectlDrain("node-a")
 		time.Sleep(20 * time.Second)
 		select {
 		case err := <-done:
@@ -90,7 +91,7 @@ func TestDeadDiskBlocksNobody(t *testing.T) {
 		default:
 			s.Error("kubectl drain a is not through")
 		}
-		s.PersonCordons("a", false)
+		s.PersonCordons("node-a", false)
 		s.awaitBudget("at rest, 10 must stay", time.Minute)
 	})
 }
@@ -98,7 +99,7 @@ func TestDeadDiskBlocksNobody(t *testing.T) {
 func TestCordonIsAnAnnouncement(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		s.PersonCordons("c", true)
+		s.PersonCordons("node-b", true)
 		s.awaitBudget(only("y"), time.Second)
 		time.Sleep(50 * time.Second)
 		require.Equal(s, only("y"), s.Budget())
@@ -112,9 +113,9 @@ func TestUnmanaged(t *testing.T) {
 	off := false
 	play(t, sim.Options{Spec: &v1alpha1.CephSpec{ManagePodBudgets: &off}}, func(s *scene) {
 		s.startKeeper()
-		require.True(s, s.Await(time.Minute, func() bool { return s.Report().Clean }))
+		require.True(s, s.Await(time.Minute, func() bool { return meta.IsStatusConditionTrue(s.Status().Conditions, v1alpha1.ConditionDataClean) }))
 		require.Equal(s, "none", s.Budget())
-		require.True(s, s.Report().Unmanaged)
+		require.True(s, meta.IsStatusConditionFalse(s.Status().Conditions, v1alpha1.ConditionProtected))
 	})
 }
 
@@ -169,10 +170,10 @@ func TestKeeperTerminated(t *testing.T) {
 func TestKeeperContinuesAsNew(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		first := s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		second := s.drain(drainOf("c"))
-		s.awaitPhase("c", acquiringLease, 30*time.Second)
+		first := s.drain(drainOf("node-d"))
+		s.awaitPhase("node-d", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("node-b"))
+		s.awaitPhase("node-b", acquiringLease, 30*time.Second)
 		time.Sleep(time.Second)
 		before := s.keeperStatus()
 		for range 3 {
@@ -185,12 +186,12 @@ func TestKeeperContinuesAsNew(t *testing.T) {
 		require.Equal(s, before.Lease, after.Lease)
 		require.Equal(s, before.Noout, after.Noout)
 		require.Equal(s, only("x"), s.Budget())
-		require.Equal(s, "lockkeeper", s.Noout("a"))
-		s.tellDrain("a", workflows.SignalDone)
-		s.awaitEnd("a", first, 2*time.Minute)
-		s.awaitPhase("c", awaitingNode, time.Minute)
-		s.tellDrain("c", workflows.SignalDone)
-		s.awaitEnd("c", second, 2*time.Minute)
+		require.Equal(s, "lockkeeper", s.Noout("node-d"))
+		s.tellDrain("node-d", workflows.SignalDone)
+		s.awaitEnd("node-d", first, 2*time.Minute)
+		s.awaitPhase("node-b", awaitingNode, time.Minute)
+		s.tellDrain("node-b", workflows.SignalDone)
+		s.awaitEnd("node-b", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
 }

@@ -161,7 +161,7 @@ func (d *disorder) happen(e event) {
 	case "kill OSD":
 		d.KillOSD(osd)
 	case "evict":
-		d.EvictAny(osd)
+		d.EvictAny(fmt.Sprintf("osd.%d", osd))
 	case "kill drain":
 		if d.runs(job) {
 			d.kill(job)

@@ -107,14 +107,14 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 		T: t, changed: make(chan struct{}), waiting: map[string]childStart{}, running: map[string]string{}, last: map[string]string{}, ended: map[string]ended{}, frozen: map[string]bool{},
 	}
 	fail := opts.Fail
-	opts.Fail = func(ctx context.Context, op string) (bool, error) {
+	opts.Fail = func(ctx context.Context, op string) sim.Failure {
 		if err := s.stopFrozen(ctx); err != nil {
-			return false, err
+			return sim.Failure{Err: err}
 		}
 		if fail != nil {
 			return fail(ctx, op)
 		}
-		return true, nil
+		return sim.Failure{}
 	}
 	s.World = sim.New(opts)
 	var suite testsuite.WorkflowTestSuite
@@ -122,7 +122,8 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	s.env = suite.NewTestWorkflowEnvironment()
 	s.env.SetTestTimeout(forever)
 	s.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{&faulty{scene: s}}})
-	worker.Register(registry{s.env, s}, worker.Adapters{Policies: s, Budgets: s, Nodes: s, Clusters: cephcluster.New(s, s)}, s)
+	k := s.Kubernetes()
+	worker.Register(registry{s.env, s}, worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: cephcluster.New(k, s)}, s)
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
@@ -420,7 +421,7 @@ func (s *scene) awaitPhase(node, phase string, within time.Duration) {
 
 const atRest = "at rest, 5 must stay"
 
-func only(zone string) string { return fmt.Sprintf("only zone [%s] is open", zone) }
+func only(zone string) string { return fmt.Sprintf("only zone [zone-%s] is open", zone) }
 
 // awaitNothingLeft waits until all that lockkeeper changed is changed back.
 func (s *scene) awaitNothingLeft(within time.Duration) {
@@ -488,7 +489,7 @@ func (s *scene) look() {
 		s.mu.Unlock()
 		return
 	}
-	now, exists := s.Snapshot()
+	now, exists := s.Snapshot(s.before)
 	if !exists {
 		s.before = nil
 		s.mu.Unlock()
@@ -513,7 +514,7 @@ func (s *scene) ensureKeeper() {
 		s.mu.Lock()
 		blind := s.blind || s.before == nil
 		s.mu.Unlock()
-		if _, exists := s.Snapshot(); exists && !blind {
+		if s.PolicyExists() && !blind {
 			s.startKeeper()
 		}
 	}

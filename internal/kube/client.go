@@ -50,7 +50,7 @@ func New(cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Kubernetes client: %w", err)
 	}
-	return &Cluster{typed: typed, api: api}, nil
+	return NewFor(typed, api), nil
 }
 
 // protobuf makes large lists of built-in types several times cheaper for both sides.
@@ -59,4 +59,9 @@ func protobuf(cfg *rest.Config) *rest.Config {
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return cfg
+}
+
+// NewFor makes a Cluster of two clients of one API server.
+func NewFor(typed kubernetes.Interface, api client.Client) *Cluster {
+	return &Cluster{typed: typed, api: api}
 }

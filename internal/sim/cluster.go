@@ -3,34 +3,146 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
+
+// This file is Kubernetes: nodes, Deployments of one pod each, their controller, the scheduler and the kubelets.
 
 type node struct {
 	name, zone, uid       string
 	boot                  int
 	ready, cordoned, gone bool
 	tainted               string
-	cordonedBy            flagOwner
+	cordonedBy            owner
 	rebooting             bool
 }
 
-// pod is one pod of an OSD's Deployment, which is pinned to its node.
-type pod struct {
-	name  string
-	osd   int
-	node  string
-	bound bool // to the node
-	state storage.PodState
+func (n *node) schedulable() bool {
+	return n != nil && !n.gone && !n.cordoned && n.tainted == "" && n.ready
 }
 
-// podOf is the pod of an OSD that is not on its way out.
-func (w *World) podOf(osd int) *pod {
+func (n *node) object() corev1.Node {
+	ready := corev1.ConditionFalse
+	if n.ready {
+		ready = corev1.ConditionTrue
+	}
+	out := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.name, UID: types.UID(n.uid), Labels: map[string]string{corev1.LabelHostname: n.name, corev1.LabelTopologyZone: n.zone}},
+		Spec:       corev1.NodeSpec{Unschedulable: n.cordoned},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+			NodeInfo:   corev1.NodeSystemInfo{BootID: fmt.Sprintf("boot-%s-%d", n.name, n.boot)},
+		},
+	}
+	if n.tainted != "" {
+		out.Spec.Taints = []corev1.Taint{{Key: n.tainted, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	return out
+}
+
+// workload is a Deployment of one daemon.
+type workload struct {
+	kind, id string // "osd" "3", "mon" "a", "mgr" "a"
+	pinned   string // to this node; "": may run anywhere
+	zone     string // of an OSD
+	replicas int
+	labels   map[string]string
+}
+
+func (d *workload) name() string   { return "rook-ceph-" + d.kind + "-" + d.id }
+func (d *workload) daemon() string { return d.kind + "." + d.id }
+
+// label gives a workload and its pods Rook's labels.
+func (d *workload) label() {
+	d.labels = map[string]string{"app": "rook-ceph-" + d.kind, "ceph_daemon_id": d.id, "ceph_daemon_type": d.kind, d.kind: d.id}
+	if d.kind == "osd" {
+		d.labels["ceph-osd-id"], d.labels["topology-location-zone"], d.labels["topology-location-host"] = d.id, d.zone, d.pinned
+	}
+}
+
+func (d *workload) nodeSelector() map[string]string {
+	if d.pinned == "" {
+		return nil
+	}
+	return map[string]string{corev1.LabelHostname: d.pinned}
+}
+
+func (d *workload) object() appsv1.Deployment {
+	replicas := int32(d.replicas) //nolint:gosec // 0 or 1
+	return appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: d.name(), Labels: d.labels},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: d.labels}, Spec: corev1.PodSpec{NodeSelector: d.nodeSelector()},
+		}},
+	}
+}
+
+// pod is one pod of a workload.
+type pod struct {
+	name  string
+	of    *workload
+	node  string // "": none yet
+	bound bool   // to the node
+	state storage.PodState
+	ready bool // what a terminating one was
+}
+
+func (p *pod) boundTo() string {
+	if p.bound {
+		return p.node
+	}
+	return ""
+}
+
+func (p *pod) leaving() bool { return p.state == storage.PodTerminating }
+
+func (p *pod) object() corev1.Pod {
+	yes := true
+	out := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: Key.Namespace, Name: p.name, UID: types.UID(p.name), Labels: p.of.labels,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.of.name(), Controller: &yes}},
+		},
+		Spec:   corev1.PodSpec{NodeName: p.boundTo(), NodeSelector: p.of.nodeSelector()},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	ready := p.state == storage.PodReady
+	switch p.state {
+	case storage.PodPending:
+		out.Status.Phase = corev1.PodPending
+	case storage.PodTerminating:
+		at := now()
+		out.DeletionTimestamp = &at
+		ready = p.ready
+	}
+	if ready {
+		out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return out
+}
+
+// podOf is the pod of a daemon that is not on its way out.
+func (w *World) podOf(d *workload) *pod {
 	for _, p := range w.pods {
-		if p.osd == osd && p.state != storage.PodTerminating {
+		if p.of == d && !p.leaving() {
 			return p
+		}
+	}
+	return nil
+}
+
+func (w *World) workload(kind, id string) *workload {
+	for _, d := range w.workloads {
+		if d.kind == kind && d.id == id {
+			return d
 		}
 	}
 	return nil
@@ -38,188 +150,126 @@ func (w *World) podOf(osd int) *pod {
 
 // remove ends a pod, gracefully, and has its Deployment make another one.
 func (w *World) remove(p *pod) {
-	if p.state == storage.PodTerminating {
+	if p.leaving() {
 		return
 	}
-	bound := p.bound
-	p.state = storage.PodTerminating
-	next := &pod{name: fmt.Sprintf("osd-%d-%d", p.osd, time.Since(w.started).Milliseconds()), osd: p.osd, node: p.node, state: storage.PodPending}
-	w.later(50*time.Millisecond, func() {
-		w.pods = append(w.pods, next)
-		w.kubeChanged()
-		w.schedule()
-	})
-	w.later(podGrace, func() {
+	p.state, p.ready = storage.PodTerminating, p.state == storage.PodReady
+	w.later(podReplaced, func() { w.replace(p.of) })
+	grace := podGrace
+	if !p.bound {
+		grace = 0
+	}
+	w.later(grace, func() {
 		w.pods = slices.DeleteFunc(w.pods, func(x *pod) bool { return x == p })
-		if bound {
-			w.stopOSD(w.osds[p.osd])
+		if p.bound {
+			w.stopDaemon(p.of)
 		}
 		w.kubeChanged()
 		w.schedule()
 	})
 	w.kubeChanged()
+}
+
+// replace makes a pod for a workload that should have one and has none.
+func (w *World) replace(d *workload) {
+	if d.replicas == 0 || w.podOf(d) != nil {
+		return
+	}
+	p := &pod{name: fmt.Sprintf("%s-%d", d.name(), time.Since(w.started).Milliseconds()), of: d, node: d.pinned, state: storage.PodPending}
+	w.pods = append(w.pods, p)
+	w.kubeChanged()
+	w.schedule()
 }
 
 // schedule binds the pods that wait and can.
 func (w *World) schedule() {
 	for _, p := range w.pods {
-		n := w.nodes[p.node]
-		if p.bound || p.state != storage.PodPending || n == nil || n.gone || n.cordoned || n.tainted != "" || !n.ready {
+		if p.bound || p.state != storage.PodPending {
 			continue
 		}
-		if slices.ContainsFunc(w.pods, func(x *pod) bool { return x.osd == p.osd && x.state == storage.PodTerminating }) {
+		if slices.ContainsFunc(w.pods, func(x *pod) bool { return x.of == p.of && x.leaving() }) {
 			continue
 		}
-		p.bound = true
+		node := p.of.pinned
+		if node == "" {
+			for _, name := range w.names {
+				if w.nodes[name].schedulable() {
+					node = name
+				}
+			}
+		}
+		if !w.nodes[node].schedulable() {
+			continue
+		}
+		p.node, p.bound = node, true
 		w.later(podStarts, func() { w.run(p) })
 	}
 }
 
-// run starts a pod's process. It is ready before its OSD is up, as without a readiness probe.
+// run starts a pod's process. It is ready before its daemon serves, as without a readiness probe.
 func (w *World) run(p *pod) {
-	if p.state == storage.PodTerminating || !p.bound || !slices.Contains(w.pods, p) {
+	if p.leaving() || !p.bound || !slices.Contains(w.pods, p) {
 		return
 	}
 	if n := w.nodes[p.node]; n == nil || n.gone || !n.ready {
 		return
 	}
-	if w.osds[p.osd].dead {
-		p.state = storage.PodNotReady
-		w.kubeChanged()
-		return
-	}
 	p.state = storage.PodReady
-	w.startOSD(w.osds[p.osd])
+	if !w.startDaemon(p.of) {
+		p.state = storage.PodNotReady
+	}
 	w.kubeChanged()
 }
 
-// What persons and bad luck do to Kubernetes.
-
-// PersonCordons cordons or uncordons a node.
-func (w *World) PersonCordons(name string, on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cordon(name, on, byPerson)
+// crashOn stops what runs in a pod, without anybody having asked.
+func (w *World) crashOn(p *pod) {
+	if p.leaving() || !p.bound || p.state == storage.PodPending {
+		return
+	}
+	p.state = storage.PodNotReady
+	w.crashed = time.Now()
+	w.stopDaemon(p.of)
 }
 
-func (w *World) cordon(name string, on bool, who flagOwner) {
+func (w *World) stopDaemon(d *workload) {
+	switch d.kind {
+	case "osd":
+		w.stopOSD(w.osdOf(d))
+	case "mon":
+		w.stopMon(w.monOf(d))
+	case "mgr":
+		w.stopManager()
+	}
+}
+
+// startDaemon starts what runs in a pod, and tells whether it runs.
+func (w *World) startDaemon(d *workload) bool {
+	switch d.kind {
+	case "osd":
+		return w.startOSD(w.osdOf(d))
+	case "mon":
+		w.startMon(w.monOf(d))
+	case "mgr":
+		w.startManager()
+	}
+	return true
+}
+
+func (w *World) osdOf(d *workload) *osd {
+	id, _ := strconv.Atoi(d.id)
+	return w.osds[id]
+}
+
+func (w *World) cordon(name string, on bool, who owner) {
 	n := w.nodes[name]
 	if n == nil || n.gone || n.cordoned == on {
 		return
 	}
 	w.tell("%s %s %s", who, map[bool]string{true: "cordons", false: "uncordons"}[on], name)
+	if who == byUs && !on && n.cordonedBy != byUs {
+		w.violate("I9: lockkeeper uncordons %s, which %s had cordoned", name, n.cordonedBy)
+	}
 	n.cordoned, n.cordonedBy = on, who
 	w.kubeChanged()
 	w.schedule()
-}
-
-// Taint announces the removal of a node, as an autoscaler does; "" takes that back.
-func (w *World) Taint(name, key string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tell("%s is tainted %q", name, key)
-	w.nodes[name].tainted = key
-	w.kubeChanged()
-	w.schedule()
-}
-
-// Reboot restarts a node. What runs there dies; what is bound there comes back with it.
-func (w *World) Reboot(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.nodes[name]
-	if n == nil || n.gone || n.rebooting {
-		return
-	}
-	w.tell("%s reboots", name)
-	n.rebooting, n.ready = true, false
-	for _, p := range w.pods {
-		if p.node == name && p.bound && p.state != storage.PodTerminating {
-			p.state = storage.PodNotReady
-			w.crashed = time.Now()
-			w.stopOSD(w.osds[p.osd])
-		}
-	}
-	w.kubeChanged()
-	w.later(reboots, func() {
-		n.rebooting, n.ready = false, true
-		n.boot++
-		w.tell("%s is back", name)
-		for _, p := range slices.Clone(w.pods) {
-			if p.node == name && p.bound {
-				w.later(podStarts, func() { w.run(p) })
-			}
-		}
-		w.kubeChanged()
-		w.schedule()
-	})
-}
-
-// DeleteNode deletes the Node object and all that runs there.
-func (w *World) DeleteNode(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.nodes[name]
-	if n == nil || n.gone {
-		return
-	}
-	w.tell("%s is deleted", name)
-	n.gone = true
-	for _, p := range slices.Clone(w.pods) {
-		if p.node == name && p.bound && p.state != storage.PodTerminating {
-			w.crashed = time.Now()
-			w.remove(p)
-		}
-	}
-	w.kubeChanged()
-}
-
-// RestoreNode registers a deleted node again, as another object.
-func (w *World) RestoreNode(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.nodes[name]
-	if n == nil || !n.gone {
-		return
-	}
-	w.tell("%s is registered again", name)
-	*n = node{name: n.name, zone: n.zone, uid: n.uid + "+", boot: n.boot + 1, ready: true}
-	w.kubeChanged()
-	w.schedule()
-}
-
-// Manage switches managePodBudgets.
-func (w *World) Manage(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.policy == nil {
-		return
-	}
-	w.tell("managePodBudgets: %t", on)
-	w.policy.Generation++
-	w.policy.Spec.Ceph.ManagePodBudgets = &on
-	w.guarding = time.Time{}
-	w.kubeChanged()
-}
-
-// DeletePolicy begins the deletion of the policy; the keeper's finalizer may hold it up.
-func (w *World) DeletePolicy() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.policy == nil {
-		return
-	}
-	w.tell("the policy is deleted")
-	at := now()
-	w.policy.DeletionTimestamp = &at
-	w.guarding = time.Time{}
-	w.dropPolicy()
-	w.kubeChanged()
-}
-
-func (w *World) dropPolicy() {
-	if w.policy != nil && w.policy.DeletionTimestamp != nil && len(w.policy.Finalizers) == 0 {
-		w.tell("the policy is gone")
-		w.policy = nil
-	}
 }

@@ -1,174 +1,245 @@
 package sim
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// budgetObject is a PodDisruptionBudget over OSD pods, with IfHealthyBudget.
-type budgetObject struct {
-	spec     budget.Spec
-	computed time.Time // when its status follows its spec
+// This file is the eviction API and the disruption controller.
+
+// disrupting is how long the controller takes it for granted that a pod whose eviction was allowed is on its way.
+const disrupting = 2 * time.Minute
+
+func tooManyRequests(b *policyv1.PodDisruptionBudget) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy),
+	})
+	return err
 }
 
-func (b *budgetObject) covers(w *World, p *pod) bool {
-	return !slices.Contains(b.spec.Except, w.osds[p.osd].zone)
+func twoBudgets() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+	}}
 }
 
-func (b *budgetObject) healthy(w *World) int {
-	n := 0
-	for _, p := range w.pods {
-		if b.covers(w, p) && p.state == storage.PodReady {
-			n++
-		}
-	}
-	return n
-}
-
-// Answers of the eviction API.
-var (
-	errTooManyRequests = errors.New("429: Cannot evict pod as it would violate the pod's disruption budget")
-	errTwoBudgets      = errors.New("500: This pod has more than one PodDisruptionBudget, which the eviction subresource does not support")
-	errGone            = errors.New("404: not found")
-)
-
-// evict answers as the eviction API does.
-func (w *World) evict(p *pod, who string) error {
-	if !slices.Contains(w.pods, p) || p.state == storage.PodTerminating {
-		return errGone
-	}
-	var over []*budgetObject
+// over lists the budgets that cover a pod.
+func (w *World) over(p *pod) []*policyv1.PodDisruptionBudget {
+	var out []*policyv1.PodDisruptionBudget
 	for _, name := range sortedKeys(w.budgets) {
-		if b := w.budgets[name]; b.covers(w, p) {
-			over = append(over, b)
+		if w.covering[name].Matches(labels.Set(p.of.labels)) {
+			out = append(out, w.budgets[name])
 		}
 	}
-	switch {
-	case len(over) > 1:
-		if w.budgets["foreign"] == nil {
-			w.violate("I2: %s is under two budgets", p.name)
+	return out
+}
+
+// evict answers as the eviction API does, in the same order.
+func (w *World) evict(p *pod, who owner, dry bool) error {
+	if p.state != storage.PodPending && !p.leaving() {
+		over := w.over(p)
+		if len(over) > 1 {
+			return twoBudgets()
 		}
-		return errTwoBudgets
-	case len(over) == 0 || p.state == storage.PodPending:
-	case time.Now().Before(over[0].computed):
-		return errTooManyRequests
-	case p.state == storage.PodNotReady:
-		if b := over[0]; b.healthy(w) < b.spec.MinAvailable || b.spec.MinAvailable <= 0 {
-			return errTooManyRequests
+		if len(over) == 1 {
+			if err := w.spend(over[0], p, dry); err != nil {
+				return err
+			}
 		}
-	case over[0].healthy(w)-over[0].spec.MinAvailable < 1:
-		return errTooManyRequests
 	}
-	o := w.osds[p.osd]
-	w.tell("%s evicts osd.%d", who, p.osd)
-	w.judge(o, p)
-	if o.running && p.bound {
-		o.evicted = true
+	if dry || p.leaving() {
+		return nil
 	}
+	w.tell("%s evicts %s", who, p.of.daemon())
+	w.judge(p)
 	w.remove(p)
 	return nil
 }
 
-// KubectlDrain cordons a node and evicts its OSDs as `kubectl drain` does: again every 5 s, until all are gone; a 500 ends
-// it. It returns at once; the channel is closed at the end.
-func (w *World) KubectlDrain(name string) <-chan error {
-	done := make(chan error, 1)
-	w.mu.Lock()
-	w.tell("kubectl drain %s", name)
-	w.cordon(name, true, byPerson)
-	w.mu.Unlock()
-	go func() { done <- w.drain(w.end, name) }()
-	return done
-}
-
-const kubectlRetries = 5 * time.Second
-
-func (w *World) drain(ctx context.Context, name string) error {
-	for {
-		w.mu.Lock()
-		n := w.nodes[name]
-		if n == nil || n.gone || !n.cordoned {
-			w.mu.Unlock()
-			return nil
-		}
-		left := 0
-		for _, p := range slices.Clone(w.pods) {
-			if p.node != name || !p.bound {
-				continue
-			}
-			left++
-			if err := w.evict(p, "kubectl"); errors.Is(err, errTwoBudgets) {
-				w.mu.Unlock()
-				return err
-			}
-		}
-		w.mu.Unlock()
-		if left == 0 {
-			return nil
-		}
-		select {
-		case <-time.After(kubectlRetries):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// spend takes an eviction out of a budget, if there is one left.
+func (w *World) spend(b *policyv1.PodDisruptionBudget, p *pod, dry bool) error {
+	s := &b.Status
+	if s.ObservedGeneration < b.Generation {
+		return tooManyRequests(b)
 	}
+	if p.state == storage.PodNotReady && s.CurrentHealthy >= s.DesiredHealthy && s.DesiredHealthy > 0 {
+		return nil // IfHealthyBudget
+	}
+	if s.DisruptionsAllowed <= 0 {
+		return tooManyRequests(b)
+	}
+	if !dry {
+		s.DisruptionsAllowed--
+		s.DisruptedPods[p.name] = now()
+	}
+	return nil
 }
 
-// EvictAny asks for the eviction of one OSD's pod, as anybody might, and tells whether it was granted.
-func (w *World) EvictAny(osd int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := w.podOf(osd)
-	return p != nil && w.evict(p, "somebody") == nil
-}
-
-// Foreign puts a budget of somebody else over all OSDs, which lets nobody go, or takes it away.
-func (w *World) Foreign(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, is := w.budgets["foreign"]; is == on {
+// computeBudgets has the disruption controller look, after a moment.
+func (w *World) computeBudgets() {
+	if w.computing {
 		return
 	}
-	w.tell("somebody else's budget over all OSDs: %t", on)
-	if on {
-		w.budgets["foreign"] = &budgetObject{spec: budget.Spec{MinAvailable: budget.Everything}}
-	} else {
-		delete(w.budgets, "foreign")
-	}
-	w.kubeChanged()
+	w.computing = true
+	w.later(budgetComputed, func() {
+		w.computing = false
+		for _, name := range sortedKeys(w.budgets) {
+			w.compute(w.budgets[name])
+		}
+	})
 }
 
-// setBudget is what lockkeeper writes.
-func (w *World) setBudget(spec budget.Spec) bool {
-	const name = "lockkeeper"
-	if b := w.budgets[name]; b != nil {
-		if b.spec.MinAvailable == spec.MinAvailable && slices.Equal(b.spec.Except, spec.Except) {
-			return false
+func (w *World) compute(b *policyv1.PodDisruptionBudget) {
+	s := &b.Status
+	var healthy, pods int32
+	controllers := map[*workload]bool{}
+	disrupted := map[string]metav1.Time{}
+	for _, p := range w.pods {
+		if !w.covering[b.Name].Matches(labels.Set(p.of.labels)) {
+			continue
+		}
+		pods++
+		controllers[p.of] = true
+		if at, is := s.DisruptedPods[p.name]; is && !p.leaving() && time.Since(at.Time) < disrupting {
+			disrupted[p.name] = at
+			continue
+		}
+		if p.state == storage.PodReady {
+			healthy++
 		}
 	}
-	w.tell("the budget: %s", describe(spec))
-	w.budgets[name] = &budgetObject{spec: spec, computed: time.Now().Add(budgetComputed)}
-	if w.guarding.IsZero() {
-		w.guarding = time.Now()
+	s.ObservedGeneration, s.CurrentHealthy, s.DisruptedPods = b.Generation, healthy, disrupted
+	switch {
+	case b.Spec.MinAvailable != nil:
+		s.ExpectedPods, s.DesiredHealthy = pods, int32(b.Spec.MinAvailable.IntValue()) //nolint:gosec // a number of pods
+	case b.Spec.MaxUnavailable != nil:
+		// What is expected are the replicas of those controllers of which a pod exists: the flicker.
+		s.ExpectedPods = 0
+		for d := range controllers {
+			s.ExpectedPods += int32(d.replicas) //nolint:gosec // 0 or 1
+		}
+		s.DesiredHealthy = max(s.ExpectedPods-int32(b.Spec.MaxUnavailable.IntValue()), 0) //nolint:gosec // a number of pods
 	}
-	w.judgeBudget(spec)
-	w.tellWatcher()
-	return true
+	s.DisruptionsAllowed = max(s.CurrentHealthy-s.DesiredHealthy, 0)
+	if s.ExpectedPods == 0 {
+		s.DisruptionsAllowed = 0
+	}
 }
 
-func describe(spec budget.Spec) string {
+// putBudget creates or changes a budget.
+func (w *World) putBudget(b *policyv1.PodDisruptionBudget, who owner) (*policyv1.PodDisruptionBudget, error) {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	had := w.budgets[b.Name]
+	b.Generation, b.Status = 1, policyv1.PodDisruptionBudgetStatus{DisruptedPods: map[string]metav1.Time{}}
+	if had != nil {
+		b.Generation, b.Status, b.UID = had.Generation+1, had.Status, had.UID
+	}
+	w.version++
+	b.ResourceVersion = fmt.Sprint(w.version)
+	at := now()
+	b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: string(who), Operation: metav1.ManagedFieldsOperationUpdate, Time: &at}}
+	w.budgets[b.Name], w.covering[b.Name] = b, selector
+	w.tell("%s writes the %s budget: %s", who, daemonOf(b), describe(b))
+	w.judgeWriting(had, b, who)
+	w.computeBudgets()
+	w.tellWatcher()
+	return b.DeepCopy(), nil
+}
+
+func (w *World) dropBudget(name string, who owner) {
+	b := w.budgets[name]
+	if b == nil {
+		return
+	}
+	w.tell("%s deletes the %s budget", who, daemonOf(b))
+	if who == byUs && b.Labels[kube.LabelManagedBy] != kube.FieldOwner {
+		w.violate("I9: lockkeeper deletes the budget %s, which is not its own", name)
+	}
+	delete(w.budgets, name)
+	delete(w.covering, name)
+	if b.Labels[kube.LabelDaemon] == "osd" {
+		w.guarding = time.Time{}
+		if who != byUs {
+			w.unguard(w.opts.Reaction) // it is back at once, but not before
+		}
+	}
+	w.tellWatcher()
+}
+
+func daemonOf(b *policyv1.PodDisruptionBudget) string {
+	if d := b.Labels[kube.LabelDaemon]; d != "" {
+		return d
+	}
+	return b.Name
+}
+
+// daemonBudget is our budget of the OSDs; nil: none.
+func (w *World) daemonBudget() *policyv1.PodDisruptionBudget {
+	return w.budgets[kube.DaemonBudgetName(Key.Name)]
+}
+
+// describe says in a few words what a budget allows.
+func describe(b *policyv1.PodDisruptionBudget) string {
+	if b == nil {
+		return "none"
+	}
+	var except []string
+	for _, e := range b.Spec.Selector.MatchExpressions {
+		if e.Operator == metav1.LabelSelectorOpNotIn {
+			except = append(except, e.Values...)
+		}
+	}
+	least := b.Spec.MinAvailable
 	switch {
-	case len(spec.Except) > 0:
-		return fmt.Sprintf("only zone %v is open", spec.Except)
-	case spec.MinAvailable >= budget.Everything:
+	case least == nil:
+		return fmt.Sprintf("%s may be unavailable", b.Spec.MaxUnavailable)
+	case len(except) > 0 && least.IntValue() >= budget.Everything:
+		slices.Sort(except)
+		what := map[bool]string{true: "zone ", false: ""}[strings.HasPrefix(except[0], "zone-")]
+		return fmt.Sprintf("only %s[%s] is open", what, strings.Join(except, " "))
+	case least.IntValue() >= budget.Everything:
 		return "closed"
 	default:
-		return fmt.Sprintf("at rest, %d must stay", spec.MinAvailable)
+		return fmt.Sprintf("at rest, %d must stay", least.IntValue())
+	}
+}
+
+// opened are the zones that a budget of OSDs leaves out.
+func opened(b *policyv1.PodDisruptionBudget) []string {
+	var out []string
+	for _, e := range b.Spec.Selector.MatchExpressions {
+		out = append(out, e.Values...)
+	}
+	return out
+}
+
+func resting(b *policyv1.PodDisruptionBudget) bool {
+	return b != nil && b.Spec.MinAvailable != nil && b.Spec.MinAvailable.IntValue() < budget.Everything
+}
+
+// foreignBudget is of somebody else and over all OSDs.
+func foreignBudget(most int) *policyv1.PodDisruptionBudget {
+	n := intstr.FromInt32(int32(most)) //nolint:gosec // a number of pods
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: "foreign", UID: "foreign"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}}},
 	}
 }

@@ -1,12 +1,18 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/starter"
 )
@@ -26,28 +32,31 @@ func (w *World) Await(within time.Duration, cond func() bool) bool {
 	}
 }
 
-// Budget says what lockkeeper's budget allows: "closed", "only zone [x] is open", "at rest, 5 must stay", or "none".
+// Budget says what lockkeeper's budget of the OSDs allows: "closed", "only zone [zone-x] is open", "at rest, 5 must stay",
+// or "none".
 func (w *World) Budget() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if b := w.budgets["lockkeeper"]; b != nil {
-		return describe(b.spec)
+	return describe(w.daemonBudget())
+}
+
+// Status is the policy's.
+func (w *World) Status() (s v1alpha1.MaintenancePolicyStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.policy != nil {
+		w.policy.Status.DeepCopyInto(&s)
 	}
-	return "none"
+	return s
 }
 
 // Memory is what the policy's status remembers.
 func (w *World) Memory() activities.Memory {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.memory
-}
-
-// Report is the last report that was written.
-func (w *World) Report() activities.Report {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.report
+	p, err := kube.NewFor(server{World: w, user: byPerson}, policyClient{World: w, user: byPerson}).Policy(context.Background(), Key)
+	if err != nil {
+		return activities.Memory{}
+	}
+	return p.Memory
 }
 
 // Noout says who set noout on a host; "" for nobody.
@@ -64,20 +73,7 @@ func (w *World) Cordoned(name string) bool {
 	return w.nodes[name].cordoned
 }
 
-// Up is how many OSDs Ceph has up.
-func (w *World) Up() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, o := range w.osds {
-		if o.up {
-			n++
-		}
-	}
-	return n
-}
-
-// Evicted tells whether no OSD runs on a node.
+// Evicted tells whether no daemon runs on a node.
 func (w *World) Evicted(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,8 +87,67 @@ func (w *World) Clean() bool {
 	return w.clean()
 }
 
+// Whole says what is not as it should be in the end: daemons that are down, data with copies missing, cordons.
+func (w *World) Whole() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, o := range w.osds {
+		if !o.up || !o.in || o.hung {
+			out = append(out, o.name()+" is away")
+		}
+	}
+	for _, m := range w.mons {
+		if !m.in || !m.running {
+			out = append(out, "mon."+m.name+" is away")
+		}
+	}
+	if !w.manager.alive {
+		out = append(out, "the manager is away")
+	}
+	if !w.clean() {
+		out = append(out, "the data is not whole")
+	}
+	for _, name := range w.names {
+		if n := w.nodes[name]; !n.schedulable() {
+			out = append(out, name+" is not in service")
+		}
+	}
+	for _, host := range sortedKeys(w.noout) {
+		out = append(out, "noout on "+host)
+	}
+	return out
+}
+
 // Nodes are the names of all nodes.
-func (w *World) Nodes() []string { return sortedKeys(w.nodes) }
+func (w *World) Nodes() []string { return slices.Clone(w.names) }
+
+// Daemons are the names of all daemons: osd.0, mon.a, mgr.a.
+func (w *World) Daemons() []string {
+	var out []string
+	for _, d := range w.workloads {
+		out = append(out, d.daemon())
+	}
+	return out
+}
+
+// DaemonsOn are the OSDs that belong to a node.
+func (w *World) OSDsOn(node string) []string {
+	var out []string
+	for _, d := range w.workloads {
+		if d.kind == "osd" && d.pinned == node {
+			out = append(out, d.daemon())
+		}
+	}
+	return out
+}
+
+// PolicyExists tells whether the policy does.
+func (w *World) PolicyExists() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.policy != nil
+}
 
 // Leftovers is what lockkeeper has changed and not changed back.
 func (w *World) Leftovers() []string {
@@ -104,62 +159,82 @@ func (w *World) Leftovers() []string {
 			out = append(out, "noout on "+host)
 		}
 	}
-	for _, name := range sortedKeys(w.nodes) {
+	for _, name := range w.names {
 		if n := w.nodes[name]; n.cordoned && !n.gone && n.cordonedBy == byUs {
 			out = append(out, name+" is cordoned")
 		}
 	}
-	for _, c := range w.memory.Lease.Holders {
+	b := w.daemonBudget()
+	if w.policy == nil {
+		for _, name := range sortedKeys(w.budgets) {
+			if w.budgets[name].Labels[kube.LabelManagedBy] == kube.FieldOwner {
+				out = append(out, "a budget without a policy: "+name)
+			}
+		}
+		return out
+	}
+	s := &w.policy.Status
+	for _, c := range s.Lease.Holders {
 		out = append(out, c.WorkflowID+" holds the lease")
 	}
-	for _, c := range w.memory.Lease.Queue {
+	for _, c := range s.Lease.Queue {
 		out = append(out, c.WorkflowID+" waits for the lease")
 	}
-	for _, n := range w.memory.Noout {
+	for _, n := range s.Noout {
 		if !n.Withdrawn {
 			out = append(out, "a record of noout on "+n.Host)
 		}
 	}
-	switch b := w.budgets["lockkeeper"]; {
-	case w.policy == nil && b != nil:
-		out = append(out, "a budget without a policy")
-	case w.policy == nil:
-	case b == nil:
-		out = append(out, "no budget")
-	case len(b.spec.Except) > 0 || b.spec.MinAvailable >= budget.Everything:
-		out = append(out, fmt.Sprintf("the budget: %s (%s)", describe(b.spec), w.report.Decision.Message))
+	if !resting(b) || writer(b) != byUs {
+		out = append(out, fmt.Sprintf("the budget: %s (%s)", describe(b), s.Message))
 	}
 	return out
 }
 
-// Snapshot is what a watcher of Kubernetes sees.
-func (w *World) Snapshot() (s starter.Snapshot, exists bool) {
+// Snapshot is what a watcher of Kubernetes sees, as the watcher itself takes it.
+func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.policy == nil {
 		return s, false
 	}
-	s = starter.Snapshot{
-		Generation: w.policy.Generation, Deleting: w.policy.DeletionTimestamp != nil,
-		OSDs: map[string]starter.OSD{}, Nodes: map[string]starter.Node{}, Budgets: map[string]starter.Budget{}, Daemons: map[string]starter.Daemon{},
+	o := starter.Objects{Policy: w.policy, Nodes: make([]corev1.Node, 0, len(w.names)), Pods: make([]corev1.Pod, 0, len(w.pods)), Deployments: make([]appsv1.Deployment, 0, len(w.workloads))}
+	for _, name := range w.names {
+		if n := w.nodes[name]; !n.gone {
+			o.Nodes = append(o.Nodes, n.object())
+		}
 	}
+	for _, p := range w.pods {
+		o.Pods = append(o.Pods, p.object())
+	}
+	for _, d := range w.workloads {
+		o.Deployments = append(o.Deployments, d.object())
+	}
+	for _, name := range sortedKeys(w.budgets) {
+		o.Budgets = append(o.Budgets, policyv1.PodDisruptionBudget{ObjectMeta: w.budgets[name].ObjectMeta, Spec: w.budgets[name].Spec})
+	}
+	return starter.Take(o, before), true
+}
+
+// Up is how many OSDs Ceph has up.
+func (w *World) Up() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
 	for _, o := range w.osds {
-		x := starter.OSD{Node: o.host, Pod: storage.PodNone}
-		for _, state := range []storage.PodState{storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodTerminating} {
-			if slices.ContainsFunc(w.pods, func(p *pod) bool { return p.osd == o.id && p.state == state }) {
-				x.Pod = state
-				break
-			}
-		}
-		s.OSDs[fmt.Sprintf("osd.%d", o.id)] = x
-	}
-	for name, n := range w.nodes {
-		if x := (starter.Node{Cordoned: n.cordoned && !n.gone, Tainted: n.tainted, Gone: n.gone, NotReady: !n.ready && !n.gone}); x != (starter.Node{}) {
-			s.Nodes[name] = x
+		if o.up {
+			n++
 		}
 	}
-	for name, b := range w.budgets {
-		s.Budgets[name] = starter.Budget{Spec: describe(b.spec), Writer: "lockkeeper", Daemon: map[bool]string{true: "osd"}[name == "lockkeeper"], Ours: name == "lockkeeper"}
+	return n
+}
+
+// PodState is how a daemon's pod is.
+func (w *World) PodState(daemon string) storage.PodState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.podOf(w.find(daemon)); p != nil {
+		return p.state
 	}
-	return s, true
+	return storage.PodNone
 }

@@ -1,257 +1,157 @@
 package sim
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
-	"syscall"
 	"time"
-
-	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 )
 
-// Dial implements cephcluster.Dialer.
-func (w *World) Dial(context.Context, cephcluster.Address) (cephcluster.Conn, error) {
-	return monitor{w}, nil
+// quorum is the mons and what they agree on.
+type quorum struct {
+	mons     []*mon
+	election int64
+	electing time.Time // until when nothing that needs a quorum is done
+	readable time.Time // until when what is known is told all the same
+	lost     time.Time // since when there is no quorum, or an election; zero: there is one
+	friends  []string  // who was in the last quorum
+	apart    bool      // the mons cannot reach each other
 }
 
-// monitor answers as Ceph's monitors do.
-type monitor struct{ w *World }
-
-func (monitor) Close() {}
-
-// refusal is an answer with a return code.
-type refusal syscall.Errno
-
-func (r refusal) Error() string  { return syscall.Errno(r).Error() }
-func (r refusal) ErrorCode() int { return -int(r) }
-
-// command is all that any of our commands has.
-type command struct {
-	Prefix string   `json:"prefix"`
-	ID     int      `json:"id"`
-	IDs    []string `json:"ids"`
-	Who    []string `json:"who"`
-	Flags  string   `json:"flags"`
+// mon is a monitor, pinned to its node.
+type mon struct {
+	name, host string
+	running    bool
+	in         bool // the quorum
 }
 
-// MonCommand implements ceph.Commander.
-func (m monitor) MonCommand(ctx context.Context, text []byte) (output []byte, status string, err error) {
-	var c command
-	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, "", err
-	}
-	err = m.w.request(ctx, "ceph "+c.Prefix, func() error {
-		var answer any
-		if answer, err = m.w.answer(c); err != nil {
-			return err
-		}
-		switch plain, ok := answer.(string); {
-		case ok:
-			output = []byte(plain)
-		case answer != nil:
-			output, err = json.Marshal(answer)
-		}
-		return err
-	})
-	if r, ok := err.(refusal); ok && syscall.Errno(r) == syscall.ETIMEDOUT { //nolint:errorlint // it is our own
-		select {
-		case <-time.After(monTimeout):
-		case <-ctx.Done():
-			return nil, "", ctx.Err()
-		}
-	}
-	return output, "", err
+func (m *mon) workload() *workload {
+	return &workload{kind: "mon", id: m.name, pinned: m.host, replicas: 1}
 }
 
-func (w *World) answer(c command) (any, error) {
-	switch c.Prefix {
-	case "status":
-		return w.status(), nil
-	case "osd ok-to-stop":
-		if !w.manager.alive {
-			return nil, refusal(syscall.ETIMEDOUT)
-		}
-		return w.okToStop(c.IDs)
-	}
-	if !w.quorate {
-		return nil, refusal(syscall.ETIMEDOUT)
-	}
-	switch c.Prefix {
-	case "osd stat":
-		return map[string]int64{"epoch": w.epoch}, nil
-	case "osd dump":
-		return w.osdMap(), nil
-	case "osd crush dump":
-		return w.crushMap(), nil
-	case "quorum_status":
-		return w.quorumStatus(), nil
-	case "mgr stat":
-		return ceph.Manager{Epoch: w.manager.epoch, Available: w.managerAvailable(), Name: "x"}, nil
-	case "osd last-stat-seq":
-		return strconv.FormatUint(w.manager.published.reports[c.ID], 10), nil
-	case "osd set-group":
-		w.setNoout(c.Who[0])
-		return nil, nil
-	case "osd unset-group":
-		w.unsetNoout(c.Who[0])
-		return nil, nil
-	default:
-		return nil, fmt.Errorf("the simulated monitors do not know %q", c.Prefix)
-	}
-}
-
-// managerAvailable stays true for a while after the manager died: one of Ceph's lies.
-func (w *World) managerAvailable() bool {
-	return w.manager.alive || time.Since(w.manager.died) < managerMissed
-}
-
-// mons are the monitors. Without a quorum the last one still answers status, for a while with its old friends' names.
-var mons = []string{"a", "b", "c"}
-
-func (w *World) status() ceph.Status {
-	s := ceph.Status{ElectionEpoch: w.election, QuorumNames: mons}
-	if !w.quorate && time.Since(w.lost) > 4*time.Second {
-		s.QuorumNames = nil
-	}
-	s.OSDMap.Epoch = w.epoch
-	s.MgrMap.Available = w.managerAvailable()
-	s.PGMap.NumPGs = 0
-	for state, n := range w.manager.published.states {
-		s.PGMap.States = append(s.PGMap.States, ceph.PGStateCount{State: state, Count: n})
-		s.PGMap.NumPGs += n
-	}
-	return s
-}
-
-func (w *World) quorumStatus() ceph.QuorumStatus {
-	q := ceph.QuorumStatus{ElectionEpoch: w.election, QuorumNames: mons}
-	for i, name := range mons {
-		q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Rank: i, Name: name})
-	}
-	return q
-}
-
-func (w *World) osdMap() *ceph.OSDMap {
-	m := &ceph.OSDMap{
-		Epoch: w.epoch, CrushVersion: 1, LastInChange: w.lastInOut.String(), CrushNodeFlags: map[string][]string{},
-		Pools: []ceph.Pool{{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum}},
-	}
-	for _, o := range w.osds {
-		x := ceph.OSD{ID: o.id, UpFrom: o.upFrom, DownAt: o.downAt, State: []string{"exists"}}
-		if o.up {
-			x.Up = true
-			x.State = append(x.State, "up")
-		}
-		if o.in {
-			x.In, x.Weight = true, 1
-		}
-		m.OSDs = append(m.OSDs, x)
-	}
-	for host := range w.noout {
-		m.CrushNodeFlags[host] = []string{"noout"}
-	}
+func (w *World) addMon(n *node) *mon {
+	m := &mon{name: string(rune('a' + len(w.mons))), host: n.name, running: true}
+	w.mons = append(w.mons, m)
 	return m
 }
 
-// crushMap is a root with the zones, their hosts and their OSDs, and a rule that puts a copy in each zone.
-func (w *World) crushMap() *ceph.CrushMap {
-	type item = struct {
-		ID int `json:"id"`
-	}
-	m := &ceph.CrushMap{
-		Types: []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"}},
-		Rules: []ceph.CrushRule{{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "zone"}, {Op: "emit"}}}},
-	}
-	next := -1
-	bucket := func(name string, typeID int) *ceph.CrushBucket {
-		b := &ceph.CrushBucket{ID: next, Name: name, TypeID: typeID}
-		next--
-		return b
-	}
-	root := bucket("default", 11)
-	for _, zone := range Zones {
-		z := bucket(zone, 9)
-		root.Items = append(root.Items, item{z.ID})
-		hosts := map[string]*ceph.CrushBucket{}
-		var names []string
-		for _, o := range w.osds {
-			if o.zone != zone {
-				continue
-			}
-			h := hosts[o.host]
-			if h == nil {
-				h = bucket(o.host, 1)
-				hosts[o.host], names = h, append(names, o.host)
-				z.Items = append(z.Items, item{h.ID})
-			}
-			h.Items = append(h.Items, item{o.id})
-			m.Devices = append(m.Devices, ceph.CrushDevice{ID: o.id})
-		}
-		for _, name := range names {
-			m.Buckets = append(m.Buckets, *hosts[name])
-		}
-		m.Buckets = append(m.Buckets, *z)
-	}
-	m.Buckets = append(m.Buckets, *root)
-	return m
+func (w *World) monOf(d *workload) *mon {
+	return w.mons[slices.IndexFunc(w.mons, func(m *mon) bool { return m.name == d.id })]
 }
 
-// okToStop answers from what the manager believes.
-func (w *World) okToStop(ids []string) (any, error) {
-	var osds []int
-	for _, s := range ids {
-		id, err := strconv.Atoi(s)
-		if err != nil {
-			return nil, err
-		}
-		osds = append(osds, id)
-	}
-	var bad []string
-	for _, p := range w.pgs {
-		left := 0
-		for _, id := range w.manager.received[p.id].live {
-			if !slices.Contains(osds, id) {
-				left++
-			}
-		}
-		if left < minSize {
-			bad = append(bad, fmt.Sprintf("1.%x", p.id))
+func (w *World) majority() int { return len(w.mons)/2 + 1 }
+
+// inQuorum counts the mons that are, and serve.
+func (w *World) inQuorum() int {
+	n := 0
+	for _, m := range w.mons {
+		if m.in && m.running {
+			n++
 		}
 	}
-	answer := map[string]any{"ok_to_stop": len(bad) == 0, "osds": osds, "num_not_ok_pgs": len(bad), "bad_become_inactive": bad}
-	return answer, nil
+	return n
 }
 
-// setNoout is what lockkeeper asks for.
-func (w *World) setNoout(host string) {
-	if w.noout[host] == byPerson {
-		w.violate("I4: noout is set on %s, where a person had set it", host)
+// quorate tells whether what needs a quorum is answered now.
+func (w *World) quorate() bool {
+	return w.enoughMons() && (!time.Now().Before(w.electing) || time.Now().Before(w.readable))
+}
+
+// commits tells whether the mons can change anything now.
+func (w *World) commits() bool { return w.enoughMons() && !time.Now().Before(w.electing) }
+
+func (w *World) enoughMons() bool { return !w.apart && w.inQuorum() >= w.majority() }
+
+// quorumNames is what the mons call the quorum. One without it names its old friends for a while.
+func (w *World) quorumNames() []string {
+	if !w.quorate() {
+		if !w.lost.IsZero() && time.Since(w.lost) > quorumNamed {
+			return nil
+		}
+		return w.friends
+	}
+	var out []string
+	for _, m := range w.mons {
+		if m.in {
+			out = append(out, m.name)
+		}
+	}
+	return out
+}
+
+// elect makes a quorum of the mons that run, if they are enough. It takes a while; for the first part of it what is known is
+// told all the same.
+func (w *World) elect(takes, readable time.Duration) {
+	if w.quorate() {
+		w.friends = w.quorumNames()
+	}
+	if w.lost.IsZero() {
+		w.lost = time.Now()
+	}
+	running := 0
+	for _, m := range w.mons {
+		m.in = m.running && !w.apart
+		if m.in {
+			running++
+		}
+	}
+	w.election += 2
+	w.electing, w.readable = time.Now().Add(takes), time.Now().Add(readable)
+	if running < w.majority() {
+		w.tell("ceph: the mons have no quorum")
+		w.broadcast()
 		return
 	}
-	if !slices.ContainsFunc(w.memory.Noout, func(n budget.Noout) bool { return n.Host == host && !n.Withdrawn }) {
-		w.violate("I4: noout is set on %s before anybody wrote that down", host)
-	}
-	if w.noout[host] == "" {
-		w.tell("lockkeeper sets noout on %s", host)
-		w.epoch++
-	}
-	w.noout[host] = byUs
+	w.later(takes, func() {
+		if w.commits() && !w.lost.IsZero() {
+			w.lost = time.Time{}
+			w.tell("ceph: quorum %v", w.quorumNames())
+			w.broadcast()
+		}
+	})
 	w.broadcast()
 }
 
-func (w *World) unsetNoout(host string) {
-	switch w.noout[host] {
-	case byPerson:
-		w.violate("I4: the person's noout on %s is unset", host)
-	case byUs:
-		w.tell("lockkeeper unsets noout on %s", host)
-		w.epoch++
+func (w *World) stopMon(m *mon) {
+	if !m.running {
+		return
 	}
-	delete(w.noout, host)
-	w.broadcast()
+	leads := m.in && !slices.ContainsFunc(w.mons[:slices.Index(w.mons, m)], func(x *mon) bool { return x.in })
+	if w.quorate() {
+		w.friends = w.quorumNames()
+	}
+	m.running = false
+	if !m.in {
+		return
+	}
+	if leads {
+		w.elect(monMissed, leaderLease)
+	} else {
+		w.elect(monMissed, peonMissed)
+	}
+}
+
+func (w *World) startMon(m *mon) {
+	if m.running {
+		return
+	}
+	m.running = true
+	w.later(monJoins, func() {
+		if m.running && !m.in {
+			w.elect(election, 0)
+		}
+	})
+}
+
+// LoseQuorum stops the monitors from agreeing, or lets them.
+func (w *World) LoseQuorum(lose bool) {
+	w.happens(func() {
+		if w.apart == lose {
+			return
+		}
+		w.tell("the monitors %s", map[bool]string{true: "cannot reach each other", false: "reach each other again"}[lose])
+		if w.quorate() {
+			w.friends = w.quorumNames()
+		}
+		w.apart = lose
+		w.elect(election, 0)
+	})
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,29 +20,20 @@ type cephCluster struct {
 	epoch     int64
 	osds      []*osd
 	pgs       []*pg
-	noout     map[string]flagOwner // by host
+	noout     map[string]owner // by host
 	lastInOut time.Time
 	hurt      time.Time // when copies were last lost, or their places changed
-	crashed   time.Time // when an OSD last went that nobody had evicted
+	crashed   time.Time // when a daemon last went that nobody had evicted
 
-	quorate  bool
-	election int64
-	lost     time.Time // since when there is no quorum
-
+	quorum
 	manager manager
 }
-
-type flagOwner string
-
-const (
-	byPerson flagOwner = "a person"
-	byUs     flagOwner = "lockkeeper"
-)
 
 type osd struct {
 	id         int
 	zone, host string
 	running    bool // its process
+	booted     bool // the mons know of its present life; before, it serves nobody
 	up, in     bool
 	upFrom     int64
 	downAt     int64
@@ -49,17 +41,29 @@ type osd struct {
 	reports    uint32    // in its present life
 	evicted    bool      // its present absence was granted by the eviction API
 	dead       bool      // its disk
+	hung       bool      // its process is stopped, and does not know
+	hangs      int       // how often it was
+}
+
+func (o *osd) name() string { return fmt.Sprintf("osd.%d", o.id) }
+func (o *osd) serves() bool { return o.running && o.booted && !o.hung }
+
+func (o *osd) workload() *workload {
+	return &workload{kind: "osd", id: fmt.Sprint(o.id), pinned: o.host, zone: o.zone, replicas: 1}
 }
 
 // pg is a placement group.
 type pg struct {
-	id    int
-	whole map[int]bool // OSDs with all of its data
+	id     int
+	acting []int        // where its copies belong
+	whole  map[int]bool // OSDs with all of its data
 }
 
 // manager is what OSDs have told the manager, and what it has told the monitors.
 type manager struct {
 	alive     bool
+	held      bool // it does not come back for now
+	starts    int
 	epoch     int64
 	died      time.Time
 	received  map[int]believed // by PG
@@ -78,8 +82,8 @@ type believed struct {
 }
 
 func (w *World) initCeph() {
-	w.epoch, w.quorate, w.election = 100, true, 6
-	w.noout = map[string]flagOwner{}
+	w.epoch, w.election = 100, 6
+	w.noout = map[string]owner{}
 	w.manager = manager{alive: true, epoch: 4, received: map[int]believed{}, reports: map[int]uint64{}}
 	for id := range pgNum {
 		w.pgs = append(w.pgs, &pg{id: id, whole: map[int]bool{}})
@@ -87,15 +91,19 @@ func (w *World) initCeph() {
 }
 
 func (w *World) addOSD(n *node) *osd {
-	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), since: w.started.Add(-time.Hour), reports: 50}
+	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), since: w.started.Add(-time.Hour), reports: 50}
 	w.osds = append(w.osds, o)
 	return o
 }
 
 // settleCeph makes all copies whole and the manager know it.
 func (w *World) settleCeph() {
+	w.place()
+	for _, m := range w.mons {
+		m.in = true
+	}
 	for _, p := range w.pgs {
-		for _, id := range w.acting(p) {
+		for _, id := range p.acting {
 			p.whole[id] = true
 		}
 	}
@@ -103,28 +111,31 @@ func (w *World) settleCeph() {
 	w.publish()
 }
 
-// acting is where a PG's copies belong: one OSD of each zone that has any that is in.
-func (w *World) acting(p *pg) []int {
-	var out []int
+// place decides where the copies of each PG belong: on one OSD of each zone that has any that is in.
+func (w *World) place() {
+	in := make([][]int, len(Zones))
 	for i, zone := range Zones {
-		var in []int
 		for _, o := range w.osds {
 			if o.zone == zone && o.in {
-				in = append(in, o.id)
+				in[i] = append(in[i], o.id)
 			}
 		}
-		if len(in) > 0 {
-			out = append(out, in[(p.id>>i)%len(in)])
+	}
+	for _, p := range w.pgs {
+		p.acting = nil
+		for i := range Zones {
+			if n := len(in[i]); n > 0 {
+				p.acting = append(p.acting, in[i][(p.id>>i)%n])
+			}
 		}
 	}
-	return out
 }
 
 // live are the whole copies that can be read.
 func (w *World) live(p *pg) []int {
 	var out []int
 	for _, o := range w.osds {
-		if o.up && o.running && p.whole[o.id] {
+		if o.up && o.serves() && p.whole[o.id] {
 			out = append(out, o.id)
 		}
 	}
@@ -132,7 +143,7 @@ func (w *World) live(p *pg) []int {
 }
 
 func (w *World) stateOf(p *pg) string {
-	acting, live := w.acting(p), w.live(p)
+	acting, live := p.acting, w.live(p)
 	up := 0
 	for _, id := range acting {
 		if w.osds[id].up {
@@ -168,86 +179,142 @@ func (w *World) stopOSD(o *osd) {
 			delete(p.whole, o.id)
 		}
 	}
-	o.running, w.hurt = false, time.Now()
-	w.later(osdDownAfter, func() {
-		if o.running || !o.up {
-			return
-		}
-		w.epoch++
-		o.up, o.downAt, o.since = false, w.epoch, time.Now()
-		w.tell("ceph: osd.%d is down (epoch %d)", o.id, w.epoch)
-		w.hurt = time.Now()
-		w.broadcast()
-		w.later(downOutAfter, func() { w.markOut(o) })
-	})
+	o.running, o.booted, w.hurt = false, false, time.Now()
+	w.later(osdDownAfter, func() { w.markDown(o) })
 	w.broadcast()
+}
+
+// monsRetry is how often what needs the mons is tried again while they cannot commit.
+const monsRetry = 100 * time.Millisecond
+
+func (w *World) markDown(o *osd) {
+	switch {
+	case !o.up || o.serves():
+		return
+	case !w.commits():
+		w.later(monsRetry, func() { w.markDown(o) })
+		return
+	}
+	w.epoch++
+	o.up, o.downAt, o.since = false, w.epoch, time.Now()
+	w.tell("ceph: %s is down (epoch %d)", o.name(), w.epoch)
+	w.hurt = time.Now()
+	w.broadcast()
+	w.later(downOutAfter, func() { w.markOut(o) })
+}
+
+// hang stops an OSD in its tracks, or lets it go on. The others notice when their heartbeats fail, and the mons believe them
+// when those on two other hosts say so; otherwise they wait until they miss it themselves.
+func (w *World) hang(o *osd, on bool) {
+	if o.hung == on {
+		return
+	}
+	o.hung = on
+	o.hangs++
+	w.crashed, w.hurt = time.Now(), time.Now()
+	if !on {
+		if o.running {
+			w.later(time.Second, func() { w.markUp(o) })
+		}
+		return
+	}
+	this := o.hangs
+	w.later(hangNoticed, func() {
+		if o.hangs == this && w.reporters(o) >= 2 {
+			w.markDown(o)
+		}
+	})
+	w.later(hangMissed, func() {
+		if o.hangs == this {
+			w.markDown(o)
+		}
+	})
+}
+
+// reporters counts the other hosts with OSDs that serve.
+func (w *World) reporters(of *osd) int {
+	hosts := map[string]bool{}
+	for _, o := range w.osds {
+		if o.host != of.host && o.up && o.serves() {
+			hosts[o.host] = true
+		}
+	}
+	return len(hosts)
 }
 
 func (w *World) markOut(o *osd) {
 	if o.up || !o.in || time.Since(o.since) < downOutAfter {
 		return
 	}
-	if _, kept := w.noout[o.host]; kept {
+	if _, kept := w.noout[o.host]; kept || !w.commits() {
 		w.later(time.Second, func() { w.markOut(o) })
 		return
 	}
 	w.epoch++
 	o.in, w.lastInOut, w.hurt = false, time.Now(), time.Now()
-	w.tell("ceph: osd.%d is out", o.id)
+	w.place()
+	w.tell("ceph: %s is out", o.name())
 	w.broadcast()
 }
 
-func (w *World) startOSD(o *osd) {
-	if o.dead || o.running {
+// startOSD tells whether it runs.
+func (w *World) startOSD(o *osd) bool {
+	if o.dead {
+		return false
+	}
+	if o.running {
+		return true
+	}
+	o.running, o.booted, o.hung = true, false, false
+	o.hangs++
+	w.later(osdBoots, func() { w.markUp(o) })
+	return true
+}
+
+func (w *World) markUp(o *osd) {
+	switch {
+	case !o.running || o.hung || o.up && o.booted:
+		return
+	case !w.commits():
+		w.later(monsRetry, func() { w.markUp(o) })
 		return
 	}
-	o.running = true
-	w.later(osdBoots, func() {
-		if !o.running || o.up {
-			return
-		}
-		w.epoch++
-		o.up, o.upFrom, o.since, o.reports, o.evicted = true, w.epoch, time.Now(), 1, false
-		if !o.in {
-			o.in, w.lastInOut = true, time.Now()
-		}
-		w.hurt = time.Now()
-		w.tell("ceph: osd.%d is up (epoch %d)", o.id, w.epoch)
-		w.broadcast()
-	})
+	w.markDown(o) // its last life, if nobody noticed the end of it
+	w.epoch++
+	o.booted = true
+	o.up, o.upFrom, o.since, o.reports, o.evicted = true, w.epoch, time.Now(), 1, false
+	if !o.in {
+		o.in, w.lastInOut = true, time.Now()
+		w.place()
+	}
+	w.hurt = time.Now()
+	w.tell("ceph: %s is up (epoch %d)", o.name(), w.epoch)
+	w.broadcast()
 }
 
 // tick lets OSDs report, the manager publish, and copies recover.
 func (w *World) tick() {
 	for w.end.Err() == nil {
 		time.Sleep(statsPeriod / 2)
-		w.mu.Lock()
-		w.recover()
-		w.reportAll()
-		w.mu.Unlock()
+		w.happens(func() { w.recover(); w.reportAll() })
 		time.Sleep(statsPeriod / 2)
-		w.mu.Lock()
-		w.recover()
-		w.publish()
-		w.checkTruth()
-		w.mu.Unlock()
+		w.happens(func() { w.recover(); w.publish() })
 	}
 }
 
 func (w *World) recover() {
 	changed := false
 	for _, p := range w.pgs {
-		if len(w.live(p)) == 0 {
+		if !slices.ContainsFunc(p.acting, func(id int) bool { return !p.whole[id] }) && len(p.whole) == len(p.acting) || len(w.live(p)) == 0 {
 			continue
 		}
-		for _, id := range w.acting(p) {
-			if o := w.osds[id]; o.up && o.running && !p.whole[id] && time.Since(o.since) >= recovers {
+		for _, id := range p.acting {
+			if o := w.osds[id]; o.up && o.serves() && !p.whole[id] && time.Since(o.since) >= recovers {
 				p.whole[id], changed = true, true
 			}
 		}
 		if w.stateOf(p) == "active+clean" {
-			acting := w.acting(p)
-			maps.DeleteFunc(p.whole, func(id int, _ bool) bool { return !slices.Contains(acting, id) })
+			maps.DeleteFunc(p.whole, func(id int, _ bool) bool { return !slices.Contains(p.acting, id) })
 		}
 	}
 	if changed && w.clean() {
@@ -258,7 +325,7 @@ func (w *World) recover() {
 // reportAll has every OSD that is up tell the manager of the PGs that it leads.
 func (w *World) reportAll() {
 	for _, o := range w.osds {
-		if !o.up || !o.running {
+		if !o.up || !o.serves() {
 			continue
 		}
 		o.reports++
@@ -276,7 +343,7 @@ func (w *World) reportAll() {
 
 // publish has the manager tell the monitors what it has heard.
 func (w *World) publish() {
-	if !w.manager.alive {
+	if !w.manager.alive || !w.commits() {
 		return
 	}
 	states := map[string]int{}
@@ -290,80 +357,59 @@ func (w *World) publish() {
 	w.manager.published.states, w.manager.published.reports = states, maps.Clone(w.manager.reports)
 }
 
+// stopManager ends the process. The mons go on saying what it said last.
+func (w *World) stopManager() {
+	if w.manager.alive {
+		w.manager.alive, w.manager.died = false, time.Now()
+		w.tell("ceph: the manager is dead")
+	}
+}
+
+func (w *World) startManager() {
+	w.manager.starts++
+	this := w.manager.starts
+	w.later(managerStarts, func() {
+		p := w.podOf(w.workload("mgr", "a"))
+		if w.manager.alive || w.manager.held || w.manager.starts != this || p == nil || p.state != storage.PodReady {
+			return
+		}
+		w.manager.alive = true
+		w.manager.epoch++
+		w.manager.received, w.manager.reports = map[int]believed{}, map[int]uint64{}
+		w.tell("ceph: a manager is active")
+	})
+}
+
 // What persons and bad luck do to the storage.
 
-// KillOSD crashes an OSD. Its container comes back by itself after a moment.
-func (w *World) KillOSD(id int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tell("osd.%d crashes", id)
-	w.crash(w.osds[id], 2*time.Second)
-}
-
-func (w *World) crash(o *osd, back time.Duration) {
-	p := w.podOf(o.id)
-	if !o.running || p == nil || !p.bound {
-		return
-	}
-	w.crashed = time.Now()
-	p.state = storage.PodNotReady
-	w.stopOSD(o)
-	w.kubeChanged()
-	if back > 0 {
-		w.later(back, func() { w.run(p) })
-	}
-}
-
-// BreakDisk ends an OSD for good. Its pod crashes again and again.
-func (w *World) BreakDisk(id int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tell("the disk of osd.%d breaks", id)
-	w.osds[id].dead = true
-	w.crash(w.osds[id], 0)
-}
-
-// StopManager kills the manager, or starts another one.
+// StopManager kills the manager and keeps it from coming back, or lets it.
 func (w *World) StopManager(stop bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.manager.alive == !stop {
-		return
-	}
-	w.tell("the manager %s", map[bool]string{true: "dies", false: "is back"}[stop])
-	w.manager.alive = !stop
-	w.manager.epoch++
-	w.manager.died = time.Now()
-	if !stop {
-		w.manager.received, w.manager.reports = map[int]believed{}, map[int]uint64{}
-	}
-}
-
-// LoseQuorum stops the monitors from agreeing, or lets them.
-func (w *World) LoseQuorum(lose bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.quorate == !lose {
-		return
-	}
-	w.tell("the monitors %s", map[bool]string{true: "lose their quorum", false: "agree again"}[lose])
-	w.quorate, w.lost = !lose, time.Now()
-	w.election += 2
-	w.broadcast()
+	w.happens(func() {
+		if w.manager.held == stop {
+			return
+		}
+		w.tell("the manager %s", map[bool]string{true: "fails, and stays away", false: "may come back"}[stop])
+		w.manager.held = stop
+		if stop {
+			w.stopManager()
+		} else {
+			w.startManager()
+		}
+	})
 }
 
 // PersonSetsNoout sets or unsets noout on a host, as an administrator would.
 func (w *World) PersonSetsNoout(host string, on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tell("a person switches noout on %s: %t", host, on)
-	w.epoch++
-	if on {
-		w.noout[host] = byPerson
-	} else {
-		delete(w.noout, host)
-	}
-	w.broadcast()
+	w.happens(func() {
+		w.tell("a person switches noout on %s: %t", host, on)
+		w.epoch++
+		if on {
+			w.noout[host] = byPerson
+		} else {
+			delete(w.noout, host)
+		}
+		w.broadcast()
+	})
 }
 
 // OSDs is how many there are.

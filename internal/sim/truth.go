@@ -4,9 +4,11 @@ import (
 	"slices"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -14,77 +16,127 @@ import (
 // the last look, so what nobody announced is excused until it could show in the budget (Options.Reaction). That includes
 // an OSD that was evicted at rest and whose next pod is ready at once: to the budget all is well then, before its data is.
 
-// Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top.
-func (w *World) Unguarded(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unguarded = time.Now().Add(d)
-}
-
-// judge tells whether an eviction that was granted should have been (I1).
-func (w *World) judge(o *osd, p *pod) {
-	if !o.running || !o.up || p.state == storage.PodPending || w.guarding.IsZero() {
+// judge tells whether an eviction that was granted should have been (I1, I5).
+func (w *World) judge(p *pod) {
+	if p.state == storage.PodPending || w.guarding.IsZero() {
 		return
 	}
-	b := w.budgets["lockkeeper"]
-	resting := b != nil && b.spec.MinAvailable < budget.Everything
-	if resting && time.Since(w.hurt) < w.opts.Reaction || time.Now().Before(w.unguarded) {
+	switch p.of.kind {
+	case "osd":
+		w.judgeOSD(w.osdOf(p.of))
+	case "mon":
+		w.judgeMon(w.monOf(p.of))
+	}
+}
+
+// judgeMon: a majority stays (I5).
+func (w *World) judgeMon(m *mon) {
+	if !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) {
+		return
+	}
+	now := 0
+	for _, x := range w.mons {
+		if p := w.podOf(w.workload("mon", x.name)); x.in && x.running && p != nil && p.bound {
+			now++
+		}
+	}
+	if now >= w.majority() && now-1 < w.majority() {
+		w.violate("I5: mon.%s is evicted, which leaves %d of %d mons in quorum", m.name, now-1, len(w.mons))
+	}
+}
+
+func (w *World) judgeOSD(o *osd) {
+	if !o.serves() || !o.up {
+		return
+	}
+	defer func() { o.evicted = true }()
+	b := w.daemonBudget()
+	unreacted := resting(b) && time.Since(w.hurt) < w.opts.Reaction
+	if unreacted || writer(b) != byUs || resting(b) && time.Now().Before(w.unguarded) {
 		return
 	}
 	for _, other := range w.osds {
 		if other.zone != o.zone && other.evicted && (!other.running || !other.up) && w.missed(other) {
-			w.violate("I1: osd.%d in %s is evicted while osd.%d in %s is away because of an eviction", o.id, o.zone, other.id, other.zone)
+			w.violate("I1: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), o.zone, other.name(), other.zone)
 		}
 	}
-	if time.Since(w.crashed) < w.opts.Reaction {
+	if time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) || w.hangsUnseen() {
 		return
 	}
 	for _, g := range w.pgs {
 		live := slices.DeleteFunc(w.live(g), func(id int) bool {
-			q := w.podOf(id)
+			q := w.podOf(w.workload("osd", w.osds[id].workload().id))
 			return q == nil || !q.bound // terminating: as good as gone
 		})
 		left := slices.DeleteFunc(slices.Clone(live), func(id int) bool { return id == o.id })
 		if len(live) >= minSize && len(left) < minSize {
-			w.violate("I1: PG 1.%x becomes unavailable by the eviction of osd.%d", g.id, o.id)
+			w.violate("I1: PG 1.%x becomes unavailable by the eviction of %s", g.id, o.name())
 			return
 		}
 	}
 }
 
-// judgeBudget tells whether the budget may say what it says (I3, I8).
-func (w *World) judgeBudget(spec budget.Spec) {
-	closed := spec.MinAvailable >= budget.Everything && len(spec.Except) == 0
-	if closed || !w.quorate && time.Since(w.lost) > w.opts.Reaction {
-		if !closed {
-			w.violate("I3: the budget becomes %q without a quorum", describe(spec))
-		}
+// hangsUnseen: an OSD hangs and nobody can know.
+func (w *World) hangsUnseen() bool {
+	return slices.ContainsFunc(w.osds, func(o *osd) bool { return o.hung && o.up })
+}
+
+func writer(b *policyv1.PodDisruptionBudget) owner {
+	if b == nil || len(b.ManagedFields) == 0 {
+		return ""
+	}
+	return owner(b.ManagedFields[0].Manager)
+}
+
+// judgeWriting tells whether a budget may say what it says (I3, I8), and whether it was anybody's to write (I9).
+func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
+	if had != nil && who == byUs && had.Labels[kube.LabelManagedBy] != kube.FieldOwner {
+		w.violate("I9: lockkeeper changes the budget %s, which is not its own", b.Name)
+	}
+	if who != byUs || b.Labels[kube.LabelDaemon] != "osd" {
 		return
 	}
-	if len(spec.Except) == 0 {
-		if spec.MinAvailable < budget.Everything && !w.clean() && time.Since(w.hurt) > w.opts.Reaction && kube.Settings(&w.policy.Spec).PGHealthCheckTimeout == 0 {
+	if w.guarding.IsZero() {
+		w.guarding = time.Now()
+	}
+	closed := !resting(b) && len(opened(b)) == 0
+	if closed || w.policy == nil {
+		return
+	}
+	if !w.quorate() && time.Since(w.lost) > w.opts.Reaction {
+		w.violate("I3: the budget becomes %q without a quorum", describe(b))
+		return
+	}
+	if len(opened(b)) == 0 {
+		if !w.clean() && time.Since(w.hurt) > w.opts.Reaction && !w.hangsUnseen() && kube.Settings(&w.policy.Spec).PGHealthCheckTimeout == 0 {
 			w.violate("I3: at rest, though the data is not whole")
 		}
 		return
 	}
-	zone := spec.Except[0]
+	zone := opened(b)[0]
 	if !w.mayOpen(zone) && time.Since(w.hurt) > w.opts.Reaction && time.Since(w.stirred) > w.opts.Reaction {
-		w.violate("I8: zone %s is open for no reason", zone)
+		w.violate("I8: %s is open for no reason", zone)
 	}
 	for _, o := range w.osds {
 		if o.zone != zone && !o.up && time.Since(o.since) > w.opts.Reaction && w.missed(o) {
-			w.violate("I1: zone %s opens while osd.%d in zone %s is down and missed", zone, o.id, o.zone)
+			w.violate("I1: %s opens while %s in %s is down and missed", zone, o.name(), o.zone)
 		}
 	}
 }
 
-// mayOpen: the zone has OSDs away, holds the lease, or one of its nodes is announced to go.
+// mayOpen: the zone has OSDs or mons away, holds the lease, or one of its nodes is announced to go.
 func (w *World) mayOpen(zone string) bool {
-	if slices.ContainsFunc(w.memory.Lease.Holders, func(c lease.Claim) bool { return c.Domain.Name == zone }) {
+	if slices.ContainsFunc(w.policy.Status.Lease.Holders, func(c v1alpha1.LeaseClaim) bool { return c.FailureDomain.Name == zone }) {
 		return true
 	}
 	for _, o := range w.osds {
-		if p := w.podOf(o.id); o.zone == zone && (!o.up || !o.running || p == nil || p.state != storage.PodReady) {
+		if o.zone == zone && (!o.up || !o.serves()) {
+			return true
+		}
+	}
+	for _, d := range w.workloads {
+		n := w.nodes[d.pinned]
+		if p := w.podOf(d); n != nil && n.zone == zone && (p == nil || p.state != storage.PodReady) {
 			return true
 		}
 	}
@@ -93,34 +145,78 @@ func (w *World) mayOpen(zone string) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(w.mons, func(m *mon) bool { return w.nodes[m.host].zone == zone && !(m.running && m.in) })
 }
 
 // missed tells whether data has a copy less because an OSD is away.
 func (w *World) missed(o *osd) bool {
-	return slices.ContainsFunc(w.pgs, func(g *pg) bool { return slices.Contains(w.acting(g), o.id) })
+	return slices.ContainsFunc(w.pgs, func(g *pg) bool { return slices.Contains(g.acting, o.id) })
 }
 
-// checkTruth is looked at every second.
+// checkTruth is looked at after every step.
 func (w *World) checkTruth() {
-	if w.policy == nil || w.guarding.IsZero() {
+	if w.policy == nil || w.guarding.IsZero() || w.policy.DeletionTimestamp != nil {
 		return
 	}
 	settings := kube.Settings(&w.policy.Spec)
-	if w.budgets["lockkeeper"] == nil && settings.ManagePodBudgets {
+	b := w.daemonBudget()
+	if b == nil && settings.ManagePodBudgets {
 		w.violate("I2: no budget protects the OSDs")
 		w.guarding = time.Time{}
 	}
-	for host, owner := range w.noout {
-		if owner != byUs {
-			continue
-		}
-		i := slices.IndexFunc(w.memory.Noout, func(n budget.Noout) bool { return n.Host == host })
-		switch {
-		case i < 0:
-			w.violate("I4: nobody owns the noout on %s", host)
-		case w.quorate && time.Since(w.memory.Noout[i].Expires) > 2*time.Minute:
-			w.violate("I4: the noout on %s has expired %s ago", host, time.Since(w.memory.Noout[i].Expires))
+	if b != nil && writer(b) == byUs {
+		w.checkCover()
+	}
+	for host, who := range w.noout {
+		if who == byUs {
+			w.checkNoout(host)
 		}
 	}
+}
+
+// checkCover: each OSD is under one budget, but for those of one zone (I1, I2).
+func (w *World) checkCover() {
+	open := ""
+	for _, p := range w.pods {
+		if p.of.kind != "osd" || p.leaving() {
+			continue
+		}
+		ours := 0
+		for _, b := range w.over(p) {
+			if b.Labels[kube.LabelManagedBy] == kube.FieldOwner {
+				ours++
+			}
+		}
+		switch {
+		case ours > 1:
+			w.violate("I2: %s is under two budgets", p.name)
+		case ours == 0 && open != "" && open != p.of.zone:
+			w.violate("I1: %s and %s are both open", open, p.of.zone)
+		case ours == 0:
+			open = p.of.zone
+		}
+	}
+}
+
+// overdue is how long a noout may outlast its expiry, while there is a quorum that could unset it.
+const overdue = 2 * time.Minute
+
+func (w *World) checkNoout(host string) {
+	records := w.records()
+	i := slices.IndexFunc(records, func(n v1alpha1.NooutStatus) bool { return n.Host == host })
+	switch {
+	case i < 0:
+		w.violate("I4: nobody owns the noout on %s", host)
+	case records[i].Expires.IsZero():
+		w.violate("I4: the noout on %s has no end", host)
+	case w.quorate() && time.Now().After(w.unguarded) && time.Since(records[i].Expires.Time) > overdue:
+		w.violate("I4: the noout on %s has outlasted its expiry", host)
+	case records[i].Expires.Sub(records[i].Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute && w.policy.Generation == 1:
+		w.violate("I4: the noout on %s lasts longer than osdMaintenanceTimeout", host)
+	}
+}
+
+// closedFor tells whether nobody may go by a budget, for whatever reason.
+func closedFor(b *policyv1.PodDisruptionBudget) bool {
+	return b != nil && b.Spec.MinAvailable != nil && b.Spec.MinAvailable.IntValue() >= budget.Everything && len(opened(b)) == 0
 }

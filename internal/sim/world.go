@@ -1,23 +1,30 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
+
+var _ cephcluster.Dialer = (*World)(nil)
 
 // Key names the one policy of a World.
 var Key = storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
 
-// Options of a World. The zero value is three zones of two nodes with one OSD each, and adapters that answer at once.
+// Options of a World. The zero value is three zones of two nodes with one OSD each, a mon on the first node of each zone,
+// one mgr, and adapters that answer at once.
 type Options struct {
 	NodesPerZone, OSDsPerNode int
 	// Spec of the policy; nil: all defaults.
@@ -26,16 +33,25 @@ type Options struct {
 	Latency func() time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced; 0: two seconds.
 	Reaction time.Duration
-	// Fail may make a request fail. deed says whether the request is carried out all the same.
-	Fail func(ctx context.Context, op string) (deed bool, err error)
+	// Fail may make a request fail.
+	Fail func(ctx context.Context, op string) Failure
+}
+
+// Failure is what becomes of a request. The zero Failure is success.
+type Failure struct {
+	Err error // what the client gets
+	// Done: the request is carried out all the same; after Late, when the client has long given up.
+	Done bool
+	Late time.Duration
 }
 
 // Zones are the failure domains of a World.
-var Zones = []string{"x", "y", "z"}
+var Zones = []string{"zone-x", "zone-y", "zone-z"}
 
 // How long things take.
 const (
 	podGrace       = 200 * time.Millisecond // from an eviction to the end of the process
+	podReplaced    = 50 * time.Millisecond  // from an eviction to the next pod
 	osdDownAfter   = 150 * time.Millisecond // from the end of the process to the map
 	podStarts      = 300 * time.Millisecond
 	osdBoots       = 1200 * time.Millisecond // after the start of its pod
@@ -43,9 +59,18 @@ const (
 	downOutAfter   = 30 * time.Second        // mon_osd_down_out_interval
 	statsPeriod    = time.Second             // of OSDs' reports and of the manager's
 	managerMissed  = 30 * time.Second        // until mgrmap.available turns false
-	budgetComputed = 10 * time.Millisecond   // from a budget's write to its status
+	managerStarts  = 1500 * time.Millisecond // after the start of its pod
+	budgetComputed = 10 * time.Millisecond   // from a change to a budget's status
 	reboots        = 3 * time.Second
-	monTimeout     = 3 * time.Second // rados_mon_op_timeout
+	monTimeout     = 3 * time.Second         // rados_mon_op_timeout
+	monJoins       = 2250 * time.Millisecond // after the start of its pod
+	election       = 600 * time.Millisecond  // when a mon comes
+	monMissed      = 5600 * time.Millisecond // when one goes: until the others have a quorum without it
+	leaderLease    = 2 * time.Second         // for so long the others tell what they know after the leader went
+	peonMissed     = 4 * time.Second         // likewise after another one went
+	quorumNamed    = 4 * time.Second         // for so long a mon without a quorum names its old friends
+	hangNoticed    = 7 * time.Second         // osd_heartbeat_grace, by reporters on two other hosts
+	hangMissed     = 30 * time.Second        // with fewer reporters, until the mons miss the OSD's beacon
 )
 
 // World is a storage cluster and its Kubernetes. All methods may be called at any time from any goroutine of the bubble.
@@ -57,15 +82,21 @@ type World struct {
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed at every change
+	awaited    bool          // somebody waits for it
 	story      []string
 	violations []string
+	violated   map[string]bool
 
-	nodes   map[string]*node
-	pods    []*pod
-	budgets map[string]*budgetObject
-	policy  *v1alpha1.MaintenancePolicy // nil: deleted
-	memory  activities.Memory
-	report  activities.Report
+	names     []string // of nodes
+	nodes     map[string]*node
+	workloads []*workload
+	pods      []*pod
+	budgets   map[string]*policyv1.PodDisruptionBudget
+	covering  map[string]labels.Selector  // of budgets, by name
+	computing bool                        // the disruption controller is about to
+	policy    *v1alpha1.MaintenancePolicy // nil: deleted
+	version   int                         // of the last object that was written
+	selectors map[string]labels.Selector  // parsed
 
 	cephCluster
 	unguarded time.Time // until when nobody can be blamed for bad luck
@@ -76,49 +107,54 @@ type World struct {
 
 // New makes a World in which all is well, and the policy was just created.
 func New(opts Options) *World {
-	if opts.NodesPerZone == 0 {
-		opts.NodesPerZone = 2
-	}
-	if opts.OSDsPerNode == 0 {
-		opts.OSDsPerNode = 1
-	}
-	if opts.Reaction == 0 {
-		opts.Reaction = 2 * time.Second
+	opts.NodesPerZone, opts.OSDsPerNode = cmp.Or(opts.NodesPerZone, 2), cmp.Or(opts.OSDsPerNode, 1)
+	opts.Reaction = cmp.Or(opts.Reaction, 2*time.Second)
+	w := &World{
+		opts: opts, started: time.Now(), changed: make(chan struct{}), violated: map[string]bool{},
+		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
 	}
 	spec := v1alpha1.CephSpec{}
 	if opts.Spec != nil {
 		spec = *opts.Spec
 	}
-	w := &World{
-		opts: opts, started: time.Now(), changed: make(chan struct{}),
-		nodes: map[string]*node{}, budgets: map[string]*budgetObject{},
-		policy: &v1alpha1.MaintenancePolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: Key.Name, Generation: 1},
-			Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &spec},
-		},
-	}
+	w.createPolicy(spec)
 	w.end, w.close = context.WithCancel(context.Background())
 	w.populate()
 	go w.tick()
 	return w
 }
 
+func (w *World) createPolicy(spec v1alpha1.CephSpec) {
+	w.policy = &v1alpha1.MaintenancePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: Key.Name, Generation: 1, UID: "policy"},
+		Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &spec},
+	}
+	w.versioned()
+}
+
 // populate sets the cluster up as one that has been at rest for long.
 func (w *World) populate() {
 	w.initCeph()
-	name := 'a'
-	for _, zone := range Zones {
-		for range w.opts.NodesPerZone {
-			n := &node{name: string(name), zone: zone, uid: "uid-" + string(name), boot: 1, ready: true}
-			w.nodes[n.name] = n
-			name++
-			for range w.opts.OSDsPerNode {
-				o := w.addOSD(n)
-				w.pods = append(w.pods, &pod{name: fmt.Sprintf("osd-%d-1", o.id), osd: o.id, node: n.name, state: storage.PodReady, bound: true})
-			}
+	for i := range w.opts.NodesPerZone * len(Zones) {
+		n := &node{name: "node-" + string(rune('a'+i)), zone: Zones[i%len(Zones)], boot: 1, ready: true}
+		n.uid = "uid-" + n.name
+		w.nodes[n.name], w.names = n, append(w.names, n.name)
+		for range w.opts.OSDsPerNode {
+			w.deploy(w.addOSD(n).workload(), n)
+		}
+		if i < len(Zones) {
+			w.deploy(w.addMon(n).workload(), n)
 		}
 	}
+	w.deploy(&workload{kind: "mgr", id: "a", replicas: 1}, w.nodes[w.names[len(w.names)-1]])
 	w.settleCeph()
+}
+
+// deploy starts a workload, long ago.
+func (w *World) deploy(d *workload, n *node) {
+	d.label()
+	w.workloads = append(w.workloads, d)
+	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady})
 }
 
 // Close ends the World: whoever waits for something in it gets an error.
@@ -132,12 +168,18 @@ func (w *World) Tell(format string, args ...any) {
 }
 
 func (w *World) tell(format string, args ...any) {
-	w.story = append(w.story, fmt.Sprintf("%10.3fs  ", time.Since(w.started).Seconds())+fmt.Sprintf(format, args...))
+	w.story = append(w.story, fmt.Sprintf("%9.3fs  ", time.Since(w.started).Seconds())+fmt.Sprintf(format, args...))
 }
 
+// violate notes an invariant that does not hold, once: what lasts is checked again and again.
 func (w *World) violate(format string, args ...any) {
-	w.tell("VIOLATION "+format, args...)
-	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+	v := fmt.Sprintf(format, args...)
+	if w.violated[v] {
+		return
+	}
+	w.violated[v] = true
+	w.tell("VIOLATION %s", v)
+	w.violations = append(w.violations, v)
 }
 
 // Story is what happened, a line each.
@@ -161,15 +203,27 @@ func (w *World) OnKubernetes(f func()) {
 	w.listener = f
 }
 
-// broadcast wakes who waits for any change.
-func (w *World) broadcast() {
-	close(w.changed)
-	w.changed = make(chan struct{})
+// act is one step of the World. The invariants are checked after each.
+func (w *World) act(do func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := do()
+	w.checkTruth()
+	return err
 }
 
-// kubeChanged is broadcast for changes of nodes and pods.
+// broadcast wakes who waits for any change.
+func (w *World) broadcast() {
+	if w.awaited {
+		close(w.changed)
+		w.changed, w.awaited = make(chan struct{}), false
+	}
+}
+
+// kubeChanged is for changes of nodes and pods.
 func (w *World) kubeChanged() {
 	w.stirred = time.Now()
+	w.computeBudgets()
 	w.tellWatcher()
 }
 
@@ -181,24 +235,21 @@ func (w *World) tellWatcher() {
 	}
 }
 
-// later runs f under the World's lock after a while, unless the World has ended.
+// later takes a step after a while, unless the World has ended.
 func (w *World) later(d time.Duration, f func()) {
 	time.AfterFunc(d, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		if w.end.Err() == nil {
-			f()
+			_ = w.act(func() error { f(); return nil })
 		}
 	})
 }
 
-// await waits until cond holds, at most for the given time, and tells whether it does. cond runs under the World's lock.
-func (w *World) await(ctx context.Context, within time.Duration, cond func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+// await waits until cond holds and tells whether it does. cond runs under the World's lock.
+func (w *World) await(ctx context.Context, cond func() bool) bool {
 	for {
 		w.mu.Lock()
 		ok, changed := cond(), w.changed
+		w.awaited = true
 		w.mu.Unlock()
 		if ok {
 			return true
@@ -213,7 +264,7 @@ func (w *World) await(ctx context.Context, within time.Duration, cond func() boo
 	}
 }
 
-// request is one request of an adapter: it takes its time, may fail, and does what it is for under the World's lock.
+// request is one request of an adapter: it takes its time, may fail, and does what it is for in one step.
 func (w *World) request(ctx context.Context, op string, do func() error) error {
 	if w.opts.Latency != nil {
 		select {
@@ -225,19 +276,25 @@ func (w *World) request(ctx context.Context, op string, do func() error) error {
 	if err := w.end.Err(); err != nil {
 		return fmt.Errorf("the world has ended: %w", err)
 	}
-	var failure error
-	deed := true
-	if w.opts.Fail != nil {
-		deed, failure = w.opts.Fail(ctx, op)
+	if w.opts.Fail == nil {
+		return w.act(do)
 	}
-	if failure != nil && !deed {
-		return failure
+	f := w.opts.Fail(ctx, op)
+	switch {
+	case f.Err != nil && !f.Done:
+	case f.Err != nil && f.Late > 0:
+		w.later(f.Late, func() {
+			w.tell("late: %s", op)
+			_ = do()
+		})
+	default:
+		if err := w.act(do); err != nil {
+			return err
+		}
 	}
-	w.mu.Lock()
-	err := do()
-	w.mu.Unlock()
-	if failure != nil {
-		return failure
-	}
-	return err
+	return f.Err
 }
+
+func now() metav1.Time { return metav1.NewTime(time.Now()) }
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

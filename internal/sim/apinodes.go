@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+)
+
+type nodesAPI struct {
+	coreclient.NodeInterface
+	server server
+}
+
+func (a nodesAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.NodeList, err error) {
+	out = &corev1.NodeList{}
+	err = a.server.ask(ctx, "list nodes", func() error {
+		matches, err := a.server.parse(o)
+		if err != nil {
+			return err
+		}
+		for _, name := range a.server.names {
+			n := a.server.nodes[name]
+			if x := n.object(); !n.gone && matches(x.Labels, fields.Set{metav1.ObjectNameField: name}) {
+				out.Items = append(out.Items, x)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (a nodesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *corev1.Node, err error) {
+	err = a.server.ask(ctx, "read node", func() error {
+		n := a.server.nodes[name]
+		if n == nil || n.gone {
+			return notFound("nodes", name)
+		}
+		x := n.object()
+		out = &x
+		return nil
+	})
+	return out, err
+}
+
+// Patch knows the one that cordons.
+func (a nodesAPI) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Node, error) {
+	var p struct {
+		Spec struct {
+			Unschedulable bool `json:"unschedulable"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	err := a.server.ask(ctx, "cordon", func() error {
+		if n := a.server.nodes[name]; n == nil || n.gone {
+			return notFound("nodes", name)
+		}
+		a.server.cordon(name, p.Spec.Unschedulable, a.server.user)
+		return nil
+	})
+	return &corev1.Node{}, err
+}
+
+// Watch tells of one node, from now on.
+func (a nodesAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	f, err := fields.ParseSelector(o.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	name, _ := f.RequiresExactMatch(metav1.ObjectNameField)
+	var last activities.NodeState
+	err = a.server.ask(ctx, "watch node", func() error { last = a.server.nodeState(name); return nil })
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	out := make(chan watch.Event)
+	go func() {
+		defer close(out)
+		for a.server.await(ctx, func() bool { return a.server.nodeState(name) != last }) {
+			a.server.mu.Lock()
+			last = a.server.nodeState(name)
+			e := watch.Event{Type: watch.Deleted, Object: &corev1.Node{}}
+			if last.Found {
+				x := a.server.nodes[name].object()
+				e = watch.Event{Type: watch.Modified, Object: &x}
+			}
+			a.server.mu.Unlock()
+			select {
+			case out <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return nodeWatch{events: out, stop: cancel}, nil
+}
+
+type nodeWatch struct {
+	events chan watch.Event
+	stop   context.CancelFunc
+}
+
+func (n nodeWatch) Stop()                          { n.stop() }
+func (n nodeWatch) ResultChan() <-chan watch.Event { return n.events }
+
+func (w *World) nodeState(name string) activities.NodeState {
+	n := w.nodes[name]
+	if n == nil || n.gone {
+		return activities.NodeState{}
+	}
+	x := n.object()
+	return kube.StateOf(&x)
+}

@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+)
+
+// policyClient is the API server for MaintenancePolicies, and for events.
+type policyClient struct {
+	client.Client
+	*World
+	user owner
+}
+
+func (c policyClient) ask(ctx context.Context, op string, do func() error) error {
+	return server{World: c.World, user: c.user}.ask(ctx, op, do)
+}
+
+func (c policyClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	return c.ask(ctx, "read policy", func() error {
+		p, ok := o.(*v1alpha1.MaintenancePolicy)
+		if !ok || c.policy == nil || key.Name != Key.Name || key.Namespace != Key.Namespace {
+			return notFound("maintenancepolicies", key.Name)
+		}
+		c.policy.DeepCopyInto(p)
+		return nil
+	})
+}
+
+func (c policyClient) List(ctx context.Context, o client.ObjectList, _ ...client.ListOption) error {
+	return c.ask(ctx, "list policies", func() error {
+		l, ok := o.(*v1alpha1.MaintenancePolicyList)
+		if !ok {
+			return fmt.Errorf("the simulated API server does not list %T", o)
+		}
+		l.Items = nil
+		if c.policy != nil {
+			l.Items = append(l.Items, *c.policy.DeepCopy())
+		}
+		return nil
+	})
+}
+
+// Create knows events.
+func (c policyClient) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
+	return c.ask(ctx, "create event", func() error {
+		e, ok := o.(*corev1.Event)
+		if !ok {
+			return fmt.Errorf("the simulated API server does not create %T", o)
+		}
+		if e.InvolvedObject.Kind == "Node" {
+			return nil // the policy has the same
+		}
+		c.tell("event %s: %s", e.Reason, e.Message)
+		return nil
+	})
+}
+
+func (c policyClient) Patch(ctx context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	return c.ask(ctx, "update policy", func() error {
+		if c.policy == nil {
+			return notFound("maintenancepolicies", o.GetName())
+		}
+		next := &v1alpha1.MaintenancePolicy{}
+		if err := patched(c.policy, next, patch.Type(), data); err != nil {
+			return err
+		}
+		if next.ResourceVersion != c.policy.ResourceVersion {
+			return conflict("maintenancepolicies", o.GetName())
+		}
+		c.putPolicy(next)
+		return nil
+	})
+}
+
+// putPolicy is any change of the policy but that of its status.
+func (w *World) putPolicy(next *v1alpha1.MaintenancePolicy) {
+	if !equality.Semantic.DeepEqual(next.Spec, w.policy.Spec) {
+		next.Generation++
+	}
+	w.policy = next
+	w.versioned()
+	w.dropPolicy()
+}
+
+func (w *World) versioned() {
+	w.version++
+	w.policy.ResourceVersion = fmt.Sprint(w.version)
+}
+
+// dropPolicy ends a policy that is deleted and that no finalizer holds, with what it owns.
+func (w *World) dropPolicy() {
+	if w.policy == nil || w.policy.DeletionTimestamp == nil || len(w.policy.Finalizers) > 0 {
+		return
+	}
+	w.tell("the policy is gone")
+	for _, name := range sortedKeys(w.budgets) {
+		for _, o := range w.budgets[name].OwnerReferences {
+			if o.UID == w.policy.UID {
+				w.dropBudget(name, "the garbage collector")
+				break
+			}
+		}
+	}
+	w.policy = nil
+}
+
+func (c policyClient) Status() client.SubResourceWriter { return statusClient{policyClient: c} }
+
+type statusClient struct {
+	client.SubResourceWriter
+	policyClient policyClient
+}
+
+// Update writes a status through JSON, as it would go over the wire: times lose what is below a second.
+func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	p, ok := o.(*v1alpha1.MaintenancePolicy)
+	if !ok {
+		return fmt.Errorf("the simulated API server knows no status of %T", o)
+	}
+	text, err := json.Marshal(p.Status)
+	if err != nil {
+		return err
+	}
+	var status v1alpha1.MaintenancePolicyStatus
+	if err := json.Unmarshal(text, &status); err != nil {
+		return err
+	}
+	return s.policyClient.ask(ctx, "report status", func() error {
+		w := s.policyClient.World
+		if w.policy == nil {
+			return notFound("maintenancepolicies", p.Name)
+		}
+		if p.ResourceVersion != w.policy.ResourceVersion {
+			return conflict("maintenancepolicies", p.Name)
+		}
+		w.policy.Status = status
+		w.versioned()
+		return nil
+	})
+}

@@ -1,0 +1,280 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+)
+
+// Dial implements cephcluster.Dialer.
+func (w *World) Dial(context.Context, cephcluster.Address) (cephcluster.Conn, error) {
+	return monitor{w}, nil
+}
+
+// monitor answers as Ceph's monitors do.
+type monitor struct{ w *World }
+
+func (monitor) Close() {}
+
+// refusal is an answer with a return code.
+type refusal syscall.Errno
+
+func (r refusal) Error() string  { return syscall.Errno(r).Error() }
+func (r refusal) ErrorCode() int { return -int(r) }
+
+// command is all that any of our commands has.
+type command struct {
+	Prefix string   `json:"prefix"`
+	ID     int      `json:"id"`
+	IDs    []string `json:"ids"`
+	Who    []string `json:"who"`
+	Flags  string   `json:"flags"`
+}
+
+// MonCommand implements ceph.Commander.
+func (m monitor) MonCommand(ctx context.Context, text []byte) (output []byte, status string, err error) {
+	var c command
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, "", err
+	}
+	if err := m.blocks(ctx, c); err != nil {
+		return nil, "", err
+	}
+	err = m.w.request(ctx, "ceph "+c.Prefix, func() error {
+		var answer any
+		if answer, err = m.w.answer(c); err != nil {
+			return err
+		}
+		switch plain, ok := answer.(string); {
+		case ok:
+			output = []byte(plain)
+		case answer != nil:
+			output, err = json.Marshal(answer)
+		}
+		return err
+	})
+	return output, "", err
+}
+
+// blocks waits until a command is answered, as librados does, at most for its timeout.
+func (m monitor) blocks(ctx context.Context, c command) error {
+	waiting, cancel := context.WithTimeout(ctx, monTimeout)
+	defer cancel()
+	switch {
+	case m.w.await(waiting, func() bool { return m.w.answers(c) }):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return refusal(syscall.ETIMEDOUT)
+	}
+}
+
+// answers tells whether a command is answered now. Without a quorum, status is.
+func (w *World) answers(c command) bool {
+	switch c.Prefix {
+	case "status":
+		return slices.ContainsFunc(w.mons, func(m *mon) bool { return m.running })
+	case "osd ok-to-stop":
+		return w.manager.alive && w.quorate()
+	case "osd set-group", "osd unset-group":
+		return w.commits()
+	default:
+		return w.quorate()
+	}
+}
+
+func (w *World) answer(c command) (any, error) {
+	if !w.answers(c) { // since it began to wait
+		return nil, refusal(syscall.ETIMEDOUT)
+	}
+	switch c.Prefix {
+	case "status":
+		return w.status(), nil
+	case "osd ok-to-stop":
+		return w.okToStop(c.IDs)
+	case "osd stat":
+		return map[string]int64{"epoch": w.epoch}, nil
+	case "osd dump":
+		return w.osdMap(), nil
+	case "osd crush dump":
+		return w.crushMap(), nil
+	case "quorum_status":
+		return w.quorumStatus(), nil
+	case "mgr stat":
+		return ceph.Manager{Epoch: w.manager.epoch, Available: w.managerAvailable(), Name: "x"}, nil
+	case "osd last-stat-seq":
+		return strconv.FormatUint(w.manager.published.reports[c.ID], 10), nil
+	case "osd set-group":
+		w.setNoout(c.Who[0])
+		return nil, nil
+	case "osd unset-group":
+		w.unsetNoout(c.Who[0])
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("the simulated monitors do not know %q", c.Prefix)
+	}
+}
+
+// managerAvailable stays true for a while after the manager died: one of Ceph's lies.
+func (w *World) managerAvailable() bool {
+	return w.manager.alive || time.Since(w.manager.died) < managerMissed
+}
+
+func (w *World) status() ceph.Status {
+	s := ceph.Status{ElectionEpoch: w.election, QuorumNames: w.quorumNames()}
+	s.Health.Status = "HEALTH_OK" // whatever happens
+	s.OSDMap.Epoch = w.epoch
+	s.MgrMap.Available = w.managerAvailable()
+	s.PGMap.NumPGs = 0
+	for state, n := range w.manager.published.states {
+		s.PGMap.States = append(s.PGMap.States, ceph.PGStateCount{State: state, Count: n})
+		s.PGMap.NumPGs += n
+	}
+	return s
+}
+
+func (w *World) quorumStatus() ceph.QuorumStatus {
+	q := ceph.QuorumStatus{ElectionEpoch: w.election, QuorumNames: w.quorumNames()}
+	for i, m := range w.mons {
+		q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Rank: i, Name: m.name})
+	}
+	return q
+}
+
+func (w *World) osdMap() *ceph.OSDMap {
+	m := &ceph.OSDMap{
+		Epoch: w.epoch, CrushVersion: 1, LastInChange: w.lastInOut.String(), CrushNodeFlags: map[string][]string{},
+		Pools: []ceph.Pool{{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum}},
+	}
+	for _, o := range w.osds {
+		x := ceph.OSD{ID: o.id, UpFrom: o.upFrom, DownAt: o.downAt, State: []string{"exists"}}
+		if o.up {
+			x.Up = true
+			x.State = append(x.State, "up")
+		}
+		if o.in {
+			x.In, x.Weight = true, 1
+		}
+		m.OSDs = append(m.OSDs, x)
+	}
+	for host := range w.noout {
+		m.CrushNodeFlags[host] = []string{"noout"}
+	}
+	return m
+}
+
+// crushMap is a root with the zones, their hosts and their OSDs, and a rule that puts a copy in each zone.
+func (w *World) crushMap() *ceph.CrushMap {
+	type item = struct {
+		ID int `json:"id"`
+	}
+	m := &ceph.CrushMap{
+		Types: []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"}},
+		Rules: []ceph.CrushRule{{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "zone"}, {Op: "emit"}}}},
+	}
+	next := -1
+	bucket := func(name string, typeID int) *ceph.CrushBucket {
+		b := &ceph.CrushBucket{ID: next, Name: name, TypeID: typeID}
+		next--
+		return b
+	}
+	root := bucket("default", 11)
+	for _, zone := range Zones {
+		z := bucket(zone, 9)
+		root.Items = append(root.Items, item{z.ID})
+		hosts := map[string]*ceph.CrushBucket{}
+		var names []string
+		for _, o := range w.osds {
+			if o.zone != zone {
+				continue
+			}
+			h := hosts[o.host]
+			if h == nil {
+				h = bucket(o.host, 1)
+				hosts[o.host], names = h, append(names, o.host)
+				z.Items = append(z.Items, item{h.ID})
+			}
+			h.Items = append(h.Items, item{o.id})
+			m.Devices = append(m.Devices, ceph.CrushDevice{ID: o.id})
+		}
+		for _, name := range names {
+			m.Buckets = append(m.Buckets, *hosts[name])
+		}
+		m.Buckets = append(m.Buckets, *z)
+	}
+	m.Buckets = append(m.Buckets, *root)
+	return m
+}
+
+// okToStop answers from what the manager believes.
+func (w *World) okToStop(ids []string) (any, error) {
+	var osds []int
+	for _, s := range ids {
+		id, err := strconv.Atoi(s)
+		if err != nil {
+			return nil, err
+		}
+		osds = append(osds, id)
+	}
+	var bad []string
+	for _, p := range w.pgs {
+		left := 0
+		for _, id := range w.manager.received[p.id].live {
+			if !slices.Contains(osds, id) {
+				left++
+			}
+		}
+		if left < minSize {
+			bad = append(bad, fmt.Sprintf("1.%x", p.id))
+		}
+	}
+	answer := map[string]any{"ok_to_stop": len(bad) == 0, "osds": osds, "num_not_ok_pgs": len(bad), "bad_become_inactive": bad}
+	return answer, nil
+}
+
+// setNoout is what lockkeeper asks for.
+func (w *World) setNoout(host string) {
+	if w.noout[host] == byPerson {
+		w.violate("I4: noout is set on %s, where a person had set it", host)
+		return
+	}
+	if !slices.ContainsFunc(w.records(), func(n v1alpha1.NooutStatus) bool { return n.Host == host && !n.Withdrawn }) {
+		w.violate("I4: noout is set on %s before anybody wrote that down", host)
+	}
+	if w.noout[host] == "" {
+		w.tell("lockkeeper sets noout on %s", host)
+		w.epoch++
+	}
+	w.noout[host] = byUs
+	w.broadcast()
+}
+
+// records are the noout flags that lockkeeper has written down as its own.
+func (w *World) records() []v1alpha1.NooutStatus {
+	if w.policy == nil {
+		return nil
+	}
+	return w.policy.Status.Noout
+}
+
+func (w *World) unsetNoout(host string) {
+	switch w.noout[host] {
+	case byPerson:
+		w.violate("I4: the person's noout on %s is unset", host)
+		return
+	case byUs:
+		w.tell("lockkeeper unsets noout on %s", host)
+		w.epoch++
+	}
+	delete(w.noout, host)
+	w.broadcast()
+}

@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubectl/pkg/drain"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file is what persons, their tools and bad luck do to Kubernetes.
+
+func (w *World) happens(f func()) { _ = w.act(func() error { f(); return nil }) }
+
+// PersonCordons cordons or uncordons a node.
+func (w *World) PersonCordons(name string, on bool) {
+	w.happens(func() { w.cordon(name, on, byPerson) })
+}
+
+// kubectlRetries is the pause after a refused eviction.
+const kubectlRetries = 5 * time.Second
+
+// KubectlDrain is `kubectl drain`, by kubectl's own code: it cordons the node, evicts what was there at the beginning, tries
+// again every 5 s, and gives up at a 500. It returns at once; the channel gets how it ended.
+func (w *World) KubectlDrain(name string) <-chan error {
+	done := make(chan error, 1)
+	w.Tell("kubectl drain %s", name)
+	go func() {
+		err := w.drain(w.end, name)
+		w.Tell("kubectl drain %s has ended: %v", name, err)
+		done <- err
+	}()
+	return done
+}
+
+func (w *World) drain(ctx context.Context, name string) error {
+	h := &drain.Helper{
+		Ctx: ctx, Client: server{World: w, user: "kubectl"}, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
+		GracePeriodSeconds: -1, EvictErrorRetryDelay: kubectlRetries, Out: io.Discard, ErrOut: io.Discard,
+	}
+	n, err := h.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := drain.RunCordonOrUncordon(h, n, true); err != nil {
+		return err
+	}
+	return drain.RunNodeDrain(h, name)
+}
+
+// EvictAny asks for the eviction of one daemon's pod, as anybody might, and tells whether it was granted.
+func (w *World) EvictAny(daemon string) (granted bool) {
+	w.happens(func() {
+		p := w.podOf(w.find(daemon))
+		granted = p != nil && w.evict(p, "somebody", false) == nil
+	})
+	return granted
+}
+
+// MayGo tells whether the eviction of a daemon's pod would be granted now.
+func (w *World) MayGo(daemon string) error {
+	return w.act(func() error {
+		p := w.podOf(w.find(daemon))
+		if p == nil {
+			return fmt.Errorf("%s has no pod", daemon)
+		}
+		return w.evict(p, "nobody", true)
+	})
+}
+
+// find finds a daemon: "osd.3", "mon.a", "mgr.a".
+func (w *World) find(daemon string) *workload {
+	for _, d := range w.workloads {
+		if d.daemon() == daemon {
+			return d
+		}
+	}
+	return nil
+}
+
+// Foreign puts a budget of somebody else over all OSDs, which lets nobody go, or takes it away.
+func (w *World) Foreign(on bool) {
+	w.happens(func() {
+		switch _, is := w.budgets["foreign"]; {
+		case on && !is:
+			_, _ = w.putBudget(foreignBudget(0), byPerson)
+		case !on && is:
+			w.dropBudget("foreign", byPerson)
+		}
+	})
+}
+
+// TamperWithBudget is somebody who changes our budget of the OSDs so that any may go, or deletes it.
+func (w *World) TamperWithBudget(del bool) {
+	w.happens(func() {
+		b := w.daemonBudget()
+		switch {
+		case b == nil:
+		case del:
+			w.dropBudget(b.Name, byPerson)
+		default:
+			none := intstr.FromInt32(0)
+			b = b.DeepCopy()
+			b.Spec.MinAvailable = &none
+			w.unguard(w.opts.Reaction)
+			_, _ = w.putBudget(b, byPerson)
+		}
+	})
+}
+
+// Taint announces the removal of a node, as an autoscaler does; "" takes that back.
+func (w *World) Taint(name, key string) {
+	w.happens(func() {
+		w.tell("%s is tainted %q", name, key)
+		w.nodes[name].tainted = key
+		w.kubeChanged()
+		w.schedule()
+	})
+}
+
+// Reboot restarts a node. What runs there dies; what is bound there comes back with it.
+func (w *World) Reboot(name string) {
+	w.happens(func() {
+		n := w.nodes[name]
+		if n == nil || n.gone || n.rebooting {
+			return
+		}
+		w.tell("%s reboots", name)
+		n.rebooting, n.ready = true, false
+		for _, p := range w.pods {
+			if p.node == name {
+				w.crashOn(p)
+			}
+		}
+		w.kubeChanged()
+		w.later(reboots, func() {
+			n.rebooting, n.ready = false, true
+			n.boot++
+			w.tell("%s is back", name)
+			for _, p := range slices.Clone(w.pods) {
+				if p.node == name && p.bound {
+					w.later(podStarts, func() { w.run(p) })
+				}
+			}
+			w.kubeChanged()
+			w.schedule()
+		})
+	})
+}
+
+// DeleteNode deletes the Node object and all that runs there.
+func (w *World) DeleteNode(name string) {
+	w.happens(func() {
+		n := w.nodes[name]
+		if n == nil || n.gone {
+			return
+		}
+		w.tell("%s is deleted", name)
+		n.gone = true
+		w.crashed = time.Now()
+		for _, p := range slices.Clone(w.pods) {
+			if p.node == name && p.bound && !p.leaving() {
+				w.remove(p)
+			}
+		}
+		w.kubeChanged()
+	})
+}
+
+// RestoreNode registers a deleted node again, as another object.
+func (w *World) RestoreNode(name string) {
+	w.happens(func() {
+		n := w.nodes[name]
+		if n == nil || !n.gone {
+			return
+		}
+		w.tell("%s is registered again", name)
+		*n = node{name: n.name, zone: n.zone, uid: n.uid + "+", boot: n.boot + 1, ready: true}
+		w.kubeChanged()
+		w.schedule()
+	})
+}
+
+// ChangePolicy changes the policy's spec.
+func (w *World) ChangePolicy(what string, change func(*v1alpha1.CephSpec)) {
+	w.happens(func() {
+		if w.policy == nil {
+			return
+		}
+		w.tell("a person changes the policy: %s", what)
+		next := w.policy.DeepCopy()
+		change(next.Spec.Ceph)
+		if m := next.Spec.Ceph.ManagePodBudgets; m != nil && !*m {
+			w.guarding = time.Time{}
+		}
+		w.putPolicy(next)
+		w.tellWatcher()
+	})
+}
+
+// Manage switches managePodBudgets.
+func (w *World) Manage(on bool) {
+	w.ChangePolicy(fmt.Sprintf("managePodBudgets: %t", on), func(s *v1alpha1.CephSpec) { s.ManagePodBudgets = &on })
+}
+
+// DeletePolicy begins the deletion of the policy; the keeper's finalizer may hold it up.
+func (w *World) DeletePolicy() {
+	w.happens(func() {
+		if w.policy == nil || w.policy.DeletionTimestamp != nil {
+			return
+		}
+		w.tell("a person deletes the policy")
+		at := now()
+		w.policy.DeletionTimestamp = &at
+		w.versioned()
+		w.guarding = time.Time{}
+		w.dropPolicy()
+		w.tellWatcher()
+	})
+}
+
+// RestorePolicy creates the policy anew, if it is gone.
+func (w *World) RestorePolicy() {
+	w.happens(func() {
+		if w.policy != nil {
+			return
+		}
+		w.tell("a person creates the policy")
+		w.createPolicy(v1alpha1.CephSpec{})
+		w.tellWatcher()
+	})
+}
+
+// Kill stops a daemon's process. It comes back after a while by itself, as its container is restarted; 0: not before Start.
+func (w *World) Kill(daemon string, back time.Duration) {
+	w.happens(func() {
+		d := w.find(daemon)
+		p := w.podOf(d)
+		if p == nil || !p.bound || p.state != storage.PodReady {
+			return
+		}
+		w.tell("%s crashes", daemon)
+		w.crashOn(p)
+		w.kubeChanged()
+		if back > 0 {
+			w.later(back, func() { w.run(p) })
+		}
+	})
+}
+
+// Start starts what Kill stopped.
+func (w *World) Start(daemon string) {
+	w.happens(func() {
+		w.tell("%s is started again", daemon)
+		if p := w.podOf(w.find(daemon)); p != nil && p.state == storage.PodNotReady {
+			w.run(p)
+		}
+	})
+}
+
+// KillOSD crashes an OSD. Its container comes back by itself after a moment.
+func (w *World) KillOSD(id int) { w.Kill(fmt.Sprintf("osd.%d", id), 2*time.Second) }
+
+// BreakDisk ends an OSD for good. Its pod crashes again and again.
+func (w *World) BreakDisk(id int) {
+	w.happens(func() {
+		w.tell("the disk of osd.%d breaks", id)
+		w.osds[id].dead = true
+	})
+	w.Kill(fmt.Sprintf("osd.%d", id), 0)
+}
+
+// Hang stops all daemons on some nodes with SIGSTOP, or lets them go on: their pods stay ready.
+func (w *World) Hang(on bool, nodes ...string) {
+	w.happens(func() {
+		w.tell("%v %s", nodes, map[bool]string{true: "hang", false: "go on"}[on])
+		for _, o := range w.osds {
+			if slices.Contains(nodes, o.host) {
+				w.hang(o, on)
+			}
+		}
+	})
+}
+
+// Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top.
+func (w *World) Unguarded(d time.Duration) { w.happens(func() { w.unguard(d) }) }
+
+func (w *World) unguard(d time.Duration) {
+	if until := time.Now().Add(d); until.After(w.unguarded) {
+		w.unguarded = until
+	}
+}
