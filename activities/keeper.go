@@ -91,6 +91,9 @@ type Look struct {
 	Proof   *storage.CleanProof `json:"proof,omitempty"`
 	Domains []string            `json:"domains,omitempty"` // wanted in the View, with an answer to ok-to-stop
 	Nodes   []string            `json:"nodes,omitempty"`
+	// LastChange and Departed are the ChangeEpoch and the Departed of the last View that could be had.
+	LastChange int64            `json:"lastChange,omitempty"`
+	Departed   map[string]int64 `json:"departed,omitempty"`
 }
 
 // Seen is what one look saw.

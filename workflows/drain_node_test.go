@@ -273,6 +273,20 @@ func TestPauseWhileEvicting(t *testing.T) {
 	})
 }
 
+// TestBackBeforeCephKnows: the leading mon goes together with an OSD, so that the OSD map stands still while the mons elect.
+// An OSD that is back meanwhile is up in the map, in its former life, and its data is not whole.
+func TestBackBeforeCephKnows(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		run := s.drain(drainOf("node-a"))
+		s.Await(time.Minute, func() bool { return s.Evicted("node-a") })
+		s.tellDrain("node-a", workflows.SignalAbort)
+		s.awaitEnd("node-a", run, time.Minute)
+		s.awaitNothingLeft(2 * time.Minute)
+		require.True(s, s.Clean())
+	})
+}
+
 // TestAbort in every phase, and whatever was changed is changed back.
 func TestAbort(t *testing.T) {
 	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {

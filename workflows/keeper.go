@@ -31,6 +31,8 @@ type KeeperState struct {
 	Proof        *storage.CleanProof            `json:"proof,omitempty"`
 	Announced    map[string]budget.Announcement `json:"announced,omitempty"`
 	HealingSince time.Time                      `json:"healingSince,omitzero"`
+	LastChange   int64                          `json:"lastChange,omitempty"` // ChangeEpoch of the last View
+	Departed     map[string]int64               `json:"departed,omitempty"`   // the last View's
 	Decision     budget.Decision                `json:"decision"`
 	Since        time.Time                      `json:"since"` // of Decision
 	Conflict     string                         `json:"conflict,omitempty"`
@@ -181,6 +183,11 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	if !k.observed.Found || k.observed.Deleting {
 		return true, nil
 	}
+	if v := k.observed.Seen.View; v.Unavailable == "" {
+		k.state.LastChange, k.state.Departed = v.ChangeEpoch, v.Departed
+	} else if v.Departed != nil {
+		k.state.Departed = v.Departed
+	}
 	k.again = false
 	in := k.input(ctx)
 	k.revokeForeign(&in)
@@ -193,7 +200,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 
 // look names what must be in the View although it may be in perfect order.
 func (k *keeper) look() activities.ObserveInput {
-	l := activities.Look{Proof: k.state.Proof}
+	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed}
 	add := func(d storage.FailureDomain, node string) {
 		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
 			l.Domains = append(l.Domains, d.Name)

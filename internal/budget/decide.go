@@ -155,7 +155,7 @@ func Clean(in Input) bool {
 	}
 	for _, d := range in.View.Domains {
 		for _, x := range d.Troubled {
-			if x.Up && x.Pod.Leaving() { // Ceph's clean is about to be a thing of the past
+			if x.Unsettled() { // Ceph's clean is about to be a thing of the past
 				return false
 			}
 		}

@@ -111,7 +111,7 @@ func provenBefore(in Input, d storage.FailureDomain) bool {
 func unsettled(d storage.Domain) []storage.Daemon {
 	var out []storage.Daemon
 	for _, x := range d.Troubled {
-		if x.Up && x.Pod.Leaving() {
+		if x.Unsettled() {
 			out = append(out, x)
 		}
 	}

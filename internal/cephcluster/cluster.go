@@ -62,7 +62,7 @@ const okToStopWithin = time.Second
 // Observe implements activities.StorageCluster: Kubernetes and Ceph at the same time, then joined.
 func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
 	var (
-		view      = osdview.Input{IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy), Proof: in.Proof}
+		view      = osdview.Input{IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy), Proof: in.Proof, LastChange: in.LastChange, Departed: in.Departed}
 		replacing map[int]bool
 		reading   ceph.Reading
 	)
@@ -87,7 +87,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		return activities.Seen{}, err
 	}
 	if reading.Unavailable != "" {
-		return activities.Seen{View: storage.View{At: time.Now().UTC(), Unavailable: reading.Unavailable}}, nil
+		return activities.Seen{View: storage.View{
+			At: time.Now().UTC(), Unavailable: reading.Unavailable, Departed: osdview.Departed(view.Pods, in.Departed, in.LastChange),
+		}}, nil
 	}
 	for i := range view.Pods {
 		view.Pods[i].Replacing = view.Pods[i].Replacing || replacing[view.Pods[i].OSD]

@@ -35,6 +35,12 @@ func Build(in Input) storage.View {
 			continue
 		}
 		view.Daemons++
+		if o.departed > 0 {
+			if view.Departed == nil {
+				view.Departed = map[string]int64{}
+			}
+			view.Departed[o.Name()] = o.departed
+		}
 		if o.Up {
 			view.Up++
 			if len(o.pods) == 0 {

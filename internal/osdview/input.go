@@ -33,7 +33,10 @@ type Input struct {
 	FailureDomainLabel string
 	ToleratedPools     []string
 	Proof              *storage.CleanProof // nil: none
-	Interest           Interest
+	// LastChange and Departed are the ChangeEpoch and the Departed of the View before; 0 and nil: there was none.
+	LastChange int64
+	Departed   map[string]int64
+	Interest   Interest
 }
 
 // Pod is one pod that the policy's selector selects as an OSD.

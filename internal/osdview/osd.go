@@ -2,6 +2,7 @@ package osdview
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
@@ -13,6 +14,7 @@ type osd struct {
 	*ceph.OSD
 	pods     []*Pod
 	pod      storage.PodState // of all its pods together
+	departed int64            // the map's epoch when its pod was last seen leaving; 0: it has come back since
 	expected bool             // to serve
 	domain   string           // "": in none
 	host     string           // its CRUSH host
@@ -20,7 +22,7 @@ type osd struct {
 }
 
 func (o *osd) daemon() storage.Daemon {
-	d := storage.Daemon{Name: o.Name(), Up: bool(o.Up), Pod: o.pod}
+	d := storage.Daemon{Name: o.Name(), Up: bool(o.Up), Pod: o.pod, Restarting: o.restarting()}
 	if o.node != nil {
 		d.Node = o.node.Name
 		d.Planned = o.node.leaving()
@@ -30,7 +32,38 @@ func (o *osd) daemon() storage.Daemon {
 
 // troubled tells whether there is something to say about the OSD. One without any pod is judged by Ceph alone.
 func (o *osd) troubled() bool {
-	return !bool(o.Up) || o.pod != storage.PodReady && o.pod != storage.PodNone
+	return !bool(o.Up) || o.restarting() || o.pod != storage.PodReady && o.pod != storage.PodNone
+}
+
+// Departed is View.Departed when Ceph does not answer: the pods tell all the same who is leaving. lastChange is the
+// ChangeEpoch of the last View.
+func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]int64 {
+	out := maps.Clone(before)
+	for i := range pods {
+		if p := &pods[i]; p.State.Leaving() && p.OSD != NoOSD {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[ceph.OSDName(p.OSD)] = max(out[ceph.OSDName(p.OSD)], lastChange)
+		}
+	}
+	return out
+}
+
+// depart remembers when the OSD's pod was last seen leaving. A process that started since then has a later life in the map.
+// The time is that of the View before: the map of this one was read beside the pods, and may know more than they.
+func (o *osd) depart(before, lastChange int64) {
+	switch {
+	case o.pod.Leaving():
+		o.departed = max(before, lastChange)
+	case bool(o.Up) && o.UpFrom <= before:
+		o.departed = before
+	}
+}
+
+// restarting: its pod left and is there again, but the map does not know of either. One without a pod is judged by Ceph alone.
+func (o *osd) restarting() bool {
+	return bool(o.Up) && o.departed > 0 && !o.pod.Leaving() && o.pod != storage.PodNone
 }
 
 // join finds for each OSD of the map its pods, its failure domain and its node. The OSDs are in the order of their numbers.
@@ -52,6 +85,7 @@ func join(in Input, domainType string, problems *problems) ([]*osd, *nodes) {
 		o.OSD = &in.Map.OSDs[i]
 		o.pods = podsOf[o.ID]
 		o.pod = bestState(o.pods)
+		o.depart(in.Departed[o.Name()], in.LastChange)
 		o.expected = expected(o)
 		o.domain = in.Tree.Find(o.ID, domainType)
 		o.host = in.Tree.Find(o.ID, in.Tree.HostType())

@@ -57,12 +57,17 @@ type Daemon struct {
 	Node string   `json:"node,omitempty"`
 	Up   bool     `json:"up"` // by the storage cluster's own word
 	Pod  PodState `json:"pod"`
+	// Restarting: its pod was seen leaving, and is there again, but the storage cluster's map still tells of its former life.
+	Restarting bool `json:"restarting,omitempty"`
 	// Planned: its node is cordoned, tainted for removal, or gone. Otherwise somebody's disk failed, not somebody's drain.
 	Planned bool `json:"planned,omitempty"`
 }
 
 // Down tells whether the daemon does not serve, or is about to stop serving.
-func (d Daemon) Down() bool { return !d.Up || d.Pod.Leaving() }
+func (d Daemon) Down() bool { return !d.Up || d.Unsettled() }
+
+// Unsettled: the storage cluster's map says that it is up, and does not know yet that it stops, or stopped.
+func (d Daemon) Unsettled() bool { return d.Up && (d.Pod.Leaving() || d.Restarting) }
 
 func (d Daemon) String() string {
 	where := ""
@@ -74,6 +79,8 @@ func (d Daemon) String() string {
 		return fmt.Sprintf("%s%s is down", d.Name, where)
 	case d.Pod.Leaving():
 		return fmt.Sprintf("%s%s is stopping (pod %s)", d.Name, where, d.Pod)
+	case d.Restarting:
+		return fmt.Sprintf("%s%s is starting again", d.Name, where)
 	default:
 		return fmt.Sprintf("%s%s serves, but its pod is %s", d.Name, where, d.Pod)
 	}
@@ -176,6 +183,9 @@ type View struct {
 	// Placement stands for everything that decides where data is: who is up, in, with which weight, pools, topology. Health
 	// speaks of this View only when it has the same.
 	Placement string `json:"placement,omitempty"`
+	// Departed remembers daemons whose pods were seen leaving, with the ChangeEpoch before that: they are back when the map
+	// tells of a life that began later. While the mons elect, the map stands still, and a pod may be back before that.
+	Departed map[string]int64 `json:"departed,omitempty"`
 	// Shape changes when pools, their rules or the set of daemons change, so that an older proof no longer speaks of this cluster.
 	Shape   string   `json:"shape"`
 	Domains []Domain `json:"domains,omitempty"` // the troubled ones and those that were asked for
