@@ -66,10 +66,10 @@ func TestDrainUncordonsAfterReboot(t *testing.T) {
 func TestDrainOfANodeThatIsDeleted(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		run := s.drain(drainOf("node-a"))
-		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
-		s.DeleteNode("node-a")
-		e := s.awaitEnd("node-a", run, 5*time.Minute)
+		run := s.drain(drainOf("node-d"))
+		s.awaitPhase("node-d", awaitingNode, 30*time.Second)
+		s.DeleteNode("node-d")
+		e := s.awaitEnd("node-d", run, 5*time.Minute)
 		require.NoError(s, e.err)
 		require.Equal(s, workflows.OutcomeGone, e.result.Outcome)
 		require.True(s, s.Clean(), "the data is whole without the node")
@@ -322,26 +322,26 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestNooutExpires: the node stays away for longer than osdMaintenanceTimeout; its data heals elsewhere, and nobody is
+// TestNooutExpires: the node (one without a mon) stays away for longer than osdMaintenanceTimeout; its data heals elsewhere, and nobody is
 // held back any more. When it comes back all the same, the drain ends well.
 func TestNooutExpires(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		run := s.drain(drainOf("node-a"))
-		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		run := s.drain(drainOf("node-d"))
+		s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 		time.Sleep(29 * time.Minute)
-		require.Equal(s, "lockkeeper", s.Noout("node-a"))
+		require.Equal(s, "lockkeeper", s.Noout("node-d"))
 		time.Sleep(2 * time.Minute)
-		require.Empty(s, s.Noout("node-a"))
+		require.Empty(s, s.Noout("node-d"))
 		s.awaitBudget("at rest, 4 must stay", 5*time.Minute)
-		require.True(s, s.runs(workflows.DrainID("node-a")), "it still waits for its node")
+		require.True(s, s.runs(workflows.DrainID("node-d")), "it still waits for its node")
 		require.Empty(s, s.Memory().Lease.Holders)
-		other := s.drain(drainOf("node-e")) // no mon there: node-a's is away
+		other := s.drain(drainOf("node-e")) // no mon there: node-d's is away
 		s.awaitPhase("node-e", awaitingNode, 30*time.Second)
 		s.tellDrain("node-e", workflows.SignalDone)
 		s.awaitEnd("node-e", other, 2*time.Minute)
-		s.tellDrain("node-a", workflows.SignalDone)
-		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-a", run, 2*time.Minute).result.Outcome)
+		s.tellDrain("node-d", workflows.SignalDone)
+		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-d", run, 2*time.Minute).result.Outcome)
 		s.awaitNothingLeft(time.Minute)
 	})
 }
