@@ -201,7 +201,11 @@ func (s *scene) host(ctx workflow.Context) error {
 		return err
 	}
 	s.update(func() { s.over = true })
-	return clock.Get(ctx, nil)
+	if err := clock.Get(ctx, nil); err != nil {
+		return err
+	}
+	// Attempts that wait for another try make it now, and are told that there is none.
+	return workflow.Sleep(ctx, time.Hour)
 }
 
 func (s *scene) child(ctx workflow.Context, id string) {
@@ -624,6 +628,9 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	if info.ActivityType.Name == "clock" {
 		return a.Next.ExecuteActivity(ctx, in)
 	}
+	if s.isOver() {
+		return nil, errOver
+	}
 	if info.Attempt > 1 {
 		// The test environment begins an attempt even if the workflow has given up meanwhile. A server does not.
 		if activity.RecordHeartbeat(ctx); ctx.Err() != nil {
@@ -649,10 +656,22 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 		return nil, activities.Unavailable("on purpose", errors.New("not done"))
 	}
 	result, err := a.Next.ExecuteActivity(ctx, in)
+	if s.isOver() {
+		return nil, errOver
+	}
 	if failed == doneAlso {
 		return nil, activities.Unavailable("on purpose", errors.New("done, but who knows"))
 	}
 	return result, err
+}
+
+// errOver ends attempts for good.
+var errOver = temporal.NewNonRetryableApplicationError("the scene is over", "Over", nil)
+
+func (s *scene) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // quiet is a logger of nothing.

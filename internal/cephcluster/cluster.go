@@ -35,6 +35,8 @@ type connected struct {
 	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials again.
 	broken atomic.Bool
 
+	departed departures
+
 	turn      chan struct{} // holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
 	tracker   *pghealth.Tracker
 	doubted   time.Time // what the tracker proved before does not count
@@ -62,7 +64,8 @@ const okToStopWithin = time.Second
 // Observe implements activities.StorageCluster: Kubernetes and Ceph at the same time, then joined.
 func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
 	var (
-		view      = osdview.Input{IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy), Proof: in.Proof, LastChange: in.LastChange, Departed: in.Departed}
+		departed  = c.departed.with(in.Departed)
+		view      = osdview.Input{IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy), Proof: in.Proof, LastChange: in.LastChange, Departed: departed}
 		replacing map[int]bool
 		reading   ceph.Reading
 	)
@@ -88,7 +91,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	if reading.Unavailable != "" {
 		return activities.Seen{View: storage.View{
-			At: time.Now().UTC(), Unavailable: reading.Unavailable, Departed: osdview.Departed(view.Pods, in.Departed, in.LastChange),
+			At: time.Now().UTC(), Unavailable: reading.Unavailable, Departed: c.departed.become(departed, osdview.Departed(view.Pods, departed, in.LastChange)),
 		}}, nil
 	}
 	for i := range view.Pods {
@@ -99,6 +102,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
 	seen := activities.Seen{View: osdview.Build(view)}
 	seen.View.Placement = placement(reading.Map)
+	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains))
 	return seen, nil
 }
