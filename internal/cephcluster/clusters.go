@@ -49,13 +49,14 @@ type Clusters struct {
 	kube Kubernetes
 	dial Dialer
 
-	mu   sync.Mutex
-	open map[storage.ClusterKey]*cluster
+	mu    sync.Mutex
+	open  map[storage.ClusterKey]*cluster
+	turns map[storage.ClusterKey]chan struct{} // who holds the one value of a key may dial
 }
 
 // New makes Clusters that connect on demand.
 func New(k Kubernetes, d Dialer) *Clusters {
-	return &Clusters{kube: k, dial: d, open: map[storage.ClusterKey]*cluster{}}
+	return &Clusters{kube: k, dial: d, open: map[storage.ClusterKey]*cluster{}, turns: map[storage.ClusterKey]chan struct{}{}}
 }
 
 // Close closes all connections.
@@ -78,11 +79,19 @@ func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (
 	if p.Spec.Ceph == nil {
 		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph is missing: Ceph is the only kind of storage this version knows", key)
 	}
-	// Holding the lock while connecting keeps two activities from dialing the same cluster.
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if x := c.open[key]; x != nil && x.connection == p.Spec.Ceph.Connection && !x.failed() {
-		return x.with(p), nil
+	if x := c.kept(p, key); x != nil {
+		return x, nil
+	}
+	// One dials at a time for each cluster: one whose mons are away must not hold up the others.
+	turn := c.turn(key)
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if x := c.kept(p, key); x != nil {
+		return x, nil
 	}
 	a, err := c.address(ctx, p)
 	if err != nil {
@@ -92,12 +101,33 @@ func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (
 	if err != nil {
 		return nil, fmt.Errorf("connect to Ceph at %s as %s: %w", a.MonHost, a.User, err)
 	}
+	x := newCluster(c.kube, conn, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if old := c.open[key]; old != nil {
 		old.conn.Close()
 	}
-	x := newCluster(c.kube, conn, p)
 	c.open[key] = x
 	return x, nil
+}
+
+// kept is the connection that there is, if it still is what the policy asks for.
+func (c *Clusters) kept(p *v1alpha1.MaintenancePolicy, key storage.ClusterKey) activities.StorageCluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.open[key]; x != nil && x.connection == p.Spec.Ceph.Connection && !x.failed() {
+		return x.with(p)
+	}
+	return nil
+}
+
+func (c *Clusters) turn(key storage.ClusterKey) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[key] == nil {
+		c.turns[key] = make(chan struct{}, 1)
+	}
+	return c.turns[key]
 }
 
 func (c *Clusters) address(ctx context.Context, p *v1alpha1.MaintenancePolicy) (Address, error) {
