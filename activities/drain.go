@@ -157,6 +157,15 @@ func (d *Drain) RequestLease(ctx context.Context, in LeaseInput) (struct{}, erro
 	return struct{}{}, nil
 }
 
+// LookAtNode reads a node.
+func (d *Drain) LookAtNode(ctx context.Context, name string) (NodeState, error) {
+	n, err := d.Nodes.Node(ctx, name)
+	if err != nil {
+		return NodeState{}, Unavailable("read node "+name, err)
+	}
+	return n, nil
+}
+
 // CordonInput says which node is to be unschedulable, and whether it still has to be the same node.
 type CordonInput struct {
 	Node string `json:"node"`

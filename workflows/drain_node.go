@@ -186,8 +186,14 @@ func (d *drain) cordon(ctx workflow.Context) error {
 	if err := d.job.gate(ctx); err != nil {
 		return err
 	}
-	d.cordoned = !d.target.Cordoned
-	_, err := call(persistent(ctx, "cordon "+d.target.Node), draining.Cordon, activities.CordonInput{Node: d.target.Node, UID: d.target.UID, On: true})
+	// Somebody may have cordoned it while we waited for the lease. What was before is asked for by itself: an attempt to
+	// cordon that is repeated cannot tell the one before it from somebody else.
+	before, err := call(persistent(ctx, "look at "+d.target.Node), draining.LookAtNode, d.target.Node)
+	if err != nil {
+		return err
+	}
+	d.cordoned = !d.target.Cordoned && !before.Cordoned
+	_, err = call(persistent(ctx, "cordon "+d.target.Node), draining.Cordon, activities.CordonInput{Node: d.target.Node, UID: d.target.UID, On: true})
 	return err
 }
 

@@ -61,6 +61,8 @@ type scene struct {
 	keepers   *workflow.Info // the keeper's
 	continued int            // how often it has
 	blind     bool           // the watcher is down
+	crashes   int            // of the worker; odd: it is down
+	dying     map[int]context.CancelFunc
 }
 
 type childStart struct {
@@ -80,6 +82,7 @@ const (
 	noFault   fault = ""
 	notDone   fault = "fails and has done nothing"
 	doneAlso  fault = "fails after having done it"
+	twice     fault = "is carried out twice"
 	hostType        = "Host"
 	terminate       = "test-terminate"
 )
@@ -249,6 +252,10 @@ func (s *scene) update(f func()) {
 
 // until waits for something about workflows.
 func (s *scene) until(within time.Duration, cond func() bool) bool {
+	return s.untilDone(context.Background(), within, cond)
+}
+
+func (s *scene) untilDone(ctx context.Context, within time.Duration, cond func() bool) bool {
 	end := time.After(within)
 	for {
 		s.mu.Lock()
@@ -260,6 +267,8 @@ func (s *scene) until(within time.Duration, cond func() bool) bool {
 		select {
 		case <-changed:
 		case <-end:
+			return false
+		case <-ctx.Done():
 			return false
 		}
 	}
@@ -618,6 +627,39 @@ func (f *faulty) InterceptActivity(_ context.Context, next interceptor.ActivityI
 	return a
 }
 
+// lasting are the activities that may take days.
+var lasting = map[string]bool{"WatchStorage": true, "AwaitJobEnd": true, "EvictPods": true, "AwaitNode": true}
+
+// attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts together,
+// and retries none that takes longer, so it is told of none (patient), and faultyActivity sees to it.
+const attemptTimeout = 10 * time.Second
+
+func (f *faulty) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	p := &patientInbound{}
+	p.Next = next
+	return p
+}
+
+type patientInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (p *patientInbound) Init(out interceptor.WorkflowOutboundInterceptor) error {
+	o := &patient{}
+	o.Next = out
+	return p.Next.Init(o)
+}
+
+type patient struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	o := workflow.GetActivityOptions(ctx)
+	o.StartToCloseTimeout = forever
+	return p.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, o), name, args...)
+}
+
 type faultyActivity struct {
 	interceptor.ActivityInboundInterceptorBase
 	scene *scene
@@ -655,14 +697,76 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	if failed == notDone {
 		return nil, activities.Unavailable("on purpose", errors.New("not done"))
 	}
+	if long := lasting[info.ActivityType.Name]; !long {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+	}
+	outer := ctx
+	ctx, alive := s.onWorker(ctx, n)
 	result, err := a.Next.ExecuteActivity(ctx, in)
-	if s.isOver() {
+	if failed == twice && ctx.Err() == nil {
+		result, err = a.Next.ExecuteActivity(ctx, in)
+	}
+	switch lives := alive(); {
+	case s.isOver():
 		return nil, errOver
+	case !lives:
+		return nil, activities.Unavailable("on purpose", errors.New("the worker died"))
+	case errors.Is(outer.Err(), context.DeadlineExceeded):
+		return nil, activities.Unavailable("on purpose", errors.New("timed out"))
 	}
 	if failed == doneAlso {
 		return nil, activities.Unavailable("on purpose", errors.New("done, but who knows"))
 	}
 	return result, err
+}
+
+// crashWorker kills the worker, with all attempts that are under way, or starts it again.
+func (s *scene) crashWorker(down bool) {
+	if (s.crashes%2 == 1) == down {
+		return
+	}
+	s.Tell("the worker %s", map[bool]string{true: "is killed", false: "is started again"}[down])
+	s.update(func() {
+		s.crashes++
+		for _, cancel := range s.dying {
+			cancel()
+		}
+		s.dying = nil
+	})
+	s.Unguarded(map[bool]time.Duration{true: forever, false: 30 * time.Second}[down])
+	if !down {
+		s.Guarded(30 * time.Second)
+	}
+}
+
+// heartbeatTimeout is how long a server waits for a worker that died.
+const heartbeatTimeout = 10 * time.Second
+
+// onWorker binds an attempt to the life of the worker, which must be alive. alive is asked when it is through.
+func (s *scene) onWorker(ctx context.Context, n int) (bound context.Context, alive func() bool) {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	s.untilDone(ctx, forever, func() bool { return s.crashes%2 == 0 || s.over })
+	s.mu.Lock()
+	crashes := s.crashes
+	if s.dying == nil {
+		s.dying = map[int]context.CancelFunc{}
+	}
+	s.dying[n] = cancel
+	s.mu.Unlock()
+	return ctx, func() bool {
+		s.mu.Lock()
+		died := s.crashes != crashes
+		delete(s.dying, n)
+		s.mu.Unlock()
+		cancel()
+		if died {
+			s.untilDone(outer, heartbeatTimeout, func() bool { return s.over })
+		}
+		return !died
+	}
 }
 
 // errOver ends attempts for good.

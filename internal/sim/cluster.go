@@ -22,6 +22,7 @@ type node struct {
 	ready, cordoned, gone bool
 	tainted               string
 	cordonedBy            owner
+	cordonedAt            time.Time
 	rebooting             bool
 }
 
@@ -262,14 +263,20 @@ func (w *World) osdOf(d *workload) *osd {
 
 func (w *World) cordon(name string, on bool, who owner) {
 	n := w.nodes[name]
-	if n == nil || n.gone || n.cordoned == on {
+	if n == nil || n.gone {
+		return
+	}
+	if on && n.cordoned && who == byUs && time.Since(n.cordonedAt) < w.opts.Reaction {
+		n.cordonedBy = byUs // both did so at the same moment, and there is but one mark
+	}
+	if n.cordoned == on {
 		return
 	}
 	w.tell("%s %s %s", who, map[bool]string{true: "cordons", false: "uncordons"}[on], name)
 	if who == byUs && !on && n.cordonedBy != byUs {
 		w.violate("I9: lockkeeper uncordons %s, which %s had cordoned", name, n.cordonedBy)
 	}
-	n.cordoned, n.cordonedBy = on, who
+	n.cordoned, n.cordonedBy, n.cordonedAt = on, who, time.Now()
 	w.kubeChanged()
 	w.schedule()
 }

@@ -243,7 +243,7 @@ func (w *World) okToStop(ids []string) (any, error) {
 
 // setNoout is what lockkeeper asks for.
 func (w *World) setNoout(host string) {
-	if w.noout[host] == byPerson {
+	if w.noout[host] == byPerson && time.Since(w.flagged) > w.opts.Reaction { // else both did so, and there is but one flag
 		w.violate("I4: noout is set on %s, where a person had set it", host)
 		return
 	}

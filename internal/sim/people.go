@@ -32,12 +32,23 @@ const kubectlRetries = 5 * time.Second
 func (w *World) KubectlDrain(name string) <-chan error {
 	done := make(chan error, 1)
 	w.Tell("kubectl drain %s", name)
+	w.happens(func() { w.drains[name]++ })
 	go func() {
 		err := w.drain(w.end, name)
-		w.Tell("kubectl drain %s has ended: %v", name, err)
+		w.happens(func() {
+			w.drains[name]--
+			w.tell("kubectl drain %s has ended: %v", name, err)
+		})
 		done <- err
 	}()
 	return done
+}
+
+// Draining tells whether one of a node is under way.
+func (w *World) Draining(node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.drains[node] > 0
 }
 
 func (w *World) drain(ctx context.Context, name string) error {
@@ -291,6 +302,11 @@ func (w *World) Hang(on bool, nodes ...string) {
 
 // Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top.
 func (w *World) Unguarded(d time.Duration) { w.happens(func() { w.unguard(d) }) }
+
+// Guarded ends that, after a while.
+func (w *World) Guarded(after time.Duration) {
+	w.happens(func() { w.unguarded = time.Now().Add(after) })
+}
 
 func (w *World) unguard(d time.Duration) {
 	if until := time.Now().Add(d); until.After(w.unguarded) {

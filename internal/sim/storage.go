@@ -21,6 +21,7 @@ type cephCluster struct {
 	osds      []*osd
 	pgs       []*pg
 	noout     map[string]owner // by host
+	flagged   time.Time        // when a person last set it
 	lastInOut time.Time
 	hurt      time.Time // when copies were last lost, or their places changed
 	crashed   time.Time // when a daemon last went that nobody had evicted
@@ -404,7 +405,7 @@ func (w *World) PersonSetsNoout(host string, on bool) {
 		w.tell("a person switches noout on %s: %t", host, on)
 		w.epoch++
 		if on {
-			w.noout[host] = byPerson
+			w.noout[host], w.flagged = byPerson, time.Now()
 		} else {
 			delete(w.noout, host)
 		}

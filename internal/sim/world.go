@@ -83,6 +83,7 @@ type World struct {
 	mu         sync.Mutex
 	changed    chan struct{} // closed at every change
 	awaited    bool          // somebody waits for it
+	stepped    bool          // something changed since the invariants were checked
 	story      []string
 	violations []string
 	violated   map[string]bool
@@ -99,10 +100,11 @@ type World struct {
 	selectors map[string]labels.Selector  // parsed
 
 	cephCluster
-	unguarded time.Time // until when nobody can be blamed for bad luck
-	guarding  time.Time // since when our budget covers all OSDs; zero: it does not
-	stirred   time.Time // when a node or a pod last changed
-	listener  func()    // told of changes in Kubernetes
+	unguarded time.Time      // until when nobody can be blamed for bad luck
+	guarding  time.Time      // since when our budget covers all OSDs; zero: it does not
+	stirred   time.Time      // when a node or a pod last changed
+	listener  func()         // told of changes in Kubernetes
+	drains    map[string]int // by kubectl, under way, of each node
 }
 
 // New makes a World in which all is well, and the policy was just created.
@@ -111,7 +113,7 @@ func New(opts Options) *World {
 	opts.Reaction = cmp.Or(opts.Reaction, 2*time.Second)
 	w := &World{
 		opts: opts, started: time.Now(), changed: make(chan struct{}), violated: map[string]bool{},
-		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
+		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, drains: map[string]int{}, covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
 	}
 	spec := v1alpha1.CephSpec{}
 	if opts.Spec != nil {
@@ -168,6 +170,7 @@ func (w *World) Tell(format string, args ...any) {
 }
 
 func (w *World) tell(format string, args ...any) {
+	w.stepped = true
 	w.story = append(w.story, fmt.Sprintf("%9.3fs  ", time.Since(w.started).Seconds())+fmt.Sprintf(format, args...))
 }
 
@@ -208,12 +211,16 @@ func (w *World) act(do func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := do()
-	w.checkTruth()
+	if w.stepped {
+		w.stepped = false
+		w.checkTruth()
+	}
 	return err
 }
 
 // broadcast wakes who waits for any change.
 func (w *World) broadcast() {
+	w.stepped = true
 	if w.awaited {
 		close(w.changed)
 		w.changed, w.awaited = make(chan struct{}), false

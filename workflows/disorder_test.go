@@ -1,0 +1,270 @@
+package workflows_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// disorder is what happens, and how it is put in order again.
+type disorder struct {
+	*scene
+	managerDown, noQuorum, noWatcher, noWorker bool
+	deleted, broken, unmanaged, foreign        bool
+	tainted                                    string
+	hung                                       []string
+	// uncordoned: nodes that somebody uncordoned in the middle of a kubectl drain, which then waits for a mon in vain.
+	uncordoned map[string]bool
+	upgrading  sync.Map
+}
+
+func (d *disorder) play(events []event) (stuck []string) {
+	d.uncordoned = map[string]bool{}
+	d.startKeeper()
+	if !d.Await(5*time.Minute, func() bool { return len(d.Leftovers()) == 0 }) {
+		return []string{fmt.Sprintf("does not come to rest at the beginning: %q", d.Leftovers())}
+	}
+	for _, e := range events {
+		time.Sleep(e.After)
+		d.happen(e)
+	}
+	d.Tell("now let it rest")
+	return d.rest()
+}
+
+func (d *disorder) happen(e event) {
+	nodes, daemons := d.Nodes(), d.Daemons()
+	node, daemon, osd := nodes[e.Which%len(nodes)], daemons[e.Which%len(daemons)], e.Which%d.OSDs()
+	job := workflows.DrainID(node)
+	switch e.Kind {
+	case "drain":
+		d.drain(workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), UncordonAfterReboot: e.Which%2 == 0})
+	case "kubectl drain":
+		d.KubectlDrain(node)
+	case "upgrade":
+		d.upgrade(node)
+	case "uncordon":
+		if d.Draining(node) {
+			d.uncordoned[node] = true
+		}
+		d.PersonCordons(node, false)
+	case "done", "abort", "pause", "resume":
+		d.tellDrain(node, e.Kind)
+	case "reboot":
+		d.Reboot(node)
+	case "kill":
+		d.Kill(daemon, 2*time.Second)
+	case "evict":
+		d.EvictAny(daemon)
+	case "noout":
+		if d.Noout(node) != "lockkeeper" {
+			d.PersonSetsNoout(node, d.Noout(node) == "")
+		}
+	case "delete node":
+		if !d.deleted {
+			d.deleted = true
+			d.DeleteNode(node)
+		}
+	case "restore node":
+		d.RestoreNode(node)
+	case "break disk":
+		if !d.broken {
+			d.broken = true
+			d.BreakDisk(osd)
+		}
+	case "taint":
+		if d.tainted == "" {
+			d.tainted = node
+			d.Taint(node, "ToBeDeletedByClusterAutoscaler")
+		}
+	case "untaint":
+		d.untaint()
+	case "hang":
+		d.toggleHang(node)
+	case "tamper":
+		d.TamperWithBudget(false)
+	case "delete budget":
+		d.TamperWithBudget(true)
+	case "policy":
+		d.editPolicy(e.Which)
+	case "delete policy":
+		if e.Which%3 == 0 {
+			d.DeletePolicy()
+		} else {
+			d.RestorePolicy()
+		}
+	default:
+		d.fail(e.Kind, job)
+	}
+}
+
+// fail is what happens to lockkeeper and to Ceph's own governors.
+func (d *disorder) fail(kind, job string) {
+	keeper := workflows.KeeperID(sim.Key)
+	switch kind {
+	case "kill drain":
+		if d.runs(job) {
+			d.kill(job)
+		}
+	case "cancel drain":
+		if d.runs(job) && !d.dead(job) {
+			d.cancel(job)
+		}
+	case "kill keeper":
+		if d.runs(keeper) {
+			d.Unguarded(2 * time.Minute)
+			d.killKeeper()
+		}
+	case "continue":
+		d.Tell("the keeper is to continue as new")
+		d.post(func() { d.suggestContinueAsNew(true) })
+	case "worker":
+		d.noWorker = !d.noWorker
+		d.crashWorker(d.noWorker)
+	case "watcher":
+		d.noWatcher = !d.noWatcher
+		d.blindfold(d.noWatcher)
+	case "manager":
+		d.managerDown = !d.managerDown
+		d.StopManager(d.managerDown)
+	case "quorum":
+		d.noQuorum = !d.noQuorum
+		d.LoseQuorum(d.noQuorum)
+	case "manage":
+		d.unmanaged = !d.unmanaged
+		d.Manage(!d.unmanaged)
+	case "foreign":
+		d.foreign = !d.foreign
+		d.Foreign(d.foreign)
+	default:
+		panic("an event of no known kind: " + kind)
+	}
+}
+
+// upgrade drains, reboots and uncordons a node, as upgrade tools do. It does not wait for anything in between but the drain.
+func (d *disorder) upgrade(node string) {
+	done := d.KubectlDrain(node)
+	d.upgrading.Store(node, true)
+	go func() {
+		defer d.upgrading.Delete(node)
+		if err := <-done; err != nil {
+			return
+		}
+		d.Reboot(node)
+		time.Sleep(8 * time.Second)
+		d.PersonCordons(node, false)
+	}()
+}
+
+func (d *disorder) untaint() {
+	if d.tainted != "" {
+		d.Taint(d.tainted, "")
+		d.tainted = ""
+	}
+}
+
+// toggleHang stops all daemons on one or two nodes, or lets them go on.
+func (d *disorder) toggleHang(node string) {
+	if len(d.hung) > 0 {
+		d.Hang(false, d.hung...)
+		d.hung = nil
+		return
+	}
+	d.hung = []string{node}
+	d.Hang(true, d.hung...)
+}
+
+func (d *disorder) editPolicy(which int) {
+	edits := []struct {
+		what   string
+		change func(*v1alpha1.CephSpec)
+	}{
+		{"osdMaintenanceTimeout: 1m", func(s *v1alpha1.CephSpec) { s.OSDMaintenanceTimeout = &metav1.Duration{Duration: time.Minute} }},
+		{"osdMaintenanceTimeout: 30m", func(s *v1alpha1.CephSpec) {
+			s.OSDMaintenanceTimeout = &metav1.Duration{Duration: 30 * time.Minute}
+		}},
+		{"announcementTimeout: 0s", func(s *v1alpha1.CephSpec) { s.AnnouncementTimeout = &metav1.Duration{} }},
+		{"announcementTimeout: 10s", func(s *v1alpha1.CephSpec) { s.AnnouncementTimeout = &metav1.Duration{Duration: 10 * time.Second} }},
+		{"pgHealthCheckTimeout: 20s", func(s *v1alpha1.CephSpec) {
+			s.PGHealthCheckTimeout = &metav1.Duration{Duration: 20 * time.Second}
+		}},
+		{"pgHealthCheckTimeout: 0s", func(s *v1alpha1.CephSpec) { s.PGHealthCheckTimeout = nil }},
+		{"another pgHealthyRegex", func(s *v1alpha1.CephSpec) { s.PGHealthyRegex = `^active\+clean$` }},
+	}
+	e := edits[which%len(edits)]
+	d.ChangePolicy(e.what, e.change)
+}
+
+// rest ends what people began and mends what can be mended, and expects everything to come to rest by itself.
+func (d *disorder) rest() (stuck []string) {
+	d.crashWorker(false)
+	d.blindfold(false)
+	d.StopManager(false)
+	d.LoseQuorum(false)
+	d.Foreign(false)
+	d.Manage(true)
+	d.Hang(false, d.hung...)
+	d.untaint()
+	for _, node := range d.Nodes() {
+		if d.Noout(node) == "a person" {
+			d.PersonSetsNoout(node, false)
+		}
+	}
+	// Every kubectl drain must end by itself; who drained a node uncordons it then.
+	for range 45 { // the last resort is the end of a noout, after half an hour
+		for _, node := range d.Nodes() {
+			d.RestoreNode(node)
+			d.signal(workflows.DrainID(node), workflows.SignalResume, nil)
+			d.signal(workflows.DrainID(node), workflows.SignalDone, nil)
+			if _, upgrades := d.upgrading.Load(node); !upgrades && (!d.Draining(node) || d.uncordoned[node]) {
+				d.PersonCordons(node, false)
+			}
+		}
+		if d.Await(time.Minute, d.quiet) {
+			return d.notWhole()
+		}
+	}
+	for _, node := range d.Nodes() {
+		if d.Draining(node) && !d.uncordoned[node] {
+			stuck = append(stuck, "kubectl drain "+node+" does not end")
+		}
+		if d.runs(workflows.DrainID(node)) {
+			stuck = append(stuck, fmt.Sprintf("the drain of %s does not end: %+v", node, d.drainStatus(node).JobStatus))
+		}
+	}
+	if left := d.Leftovers(); len(left) > 0 {
+		stuck = append(stuck, fmt.Sprintf("left behind: %q, keeper: %+v", left, d.keeperStatus()))
+	}
+	return append(stuck, d.notWhole()...)
+}
+
+// quiet: no drain runs, of ours or kubectl's, and nothing of ours is left over.
+func (d *disorder) quiet() bool {
+	for _, node := range d.Nodes() {
+		if _, upgrades := d.upgrading.Load(node); d.runs(workflows.DrainID(node)) || !d.uncordoned[node] && (upgrades || d.Draining(node)) {
+			return false
+		}
+	}
+	return len(d.Leftovers()) == 0
+}
+
+// notWhole says what has not come back, but for a disk that broke.
+func (d *disorder) notWhole() (out []string) {
+	for _, node := range d.Nodes() {
+		d.PersonCordons(node, false)
+	}
+	d.Await(2*time.Minute, func() bool { return len(d.Whole()) == 0 || d.broken && len(d.Whole()) == 1 })
+	for _, w := range d.Whole() {
+		if !d.broken || !strings.HasPrefix(w, "osd.") {
+			out = append(out, w)
+		}
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+)
+
+// schedule is all that is random about what people, upgrade tools, bad luck and crashes do to a cluster.
+type schedule struct {
+	OSDsPerNode int
+	Seed        uint64  // of latencies and failures
+	Latency     int     // most milliseconds that a request takes
+	Failures    float64 // how many of the activities' attempts fail
+	Lost        float64 // how many of the requests that change something get no answer
+	Events      []event
+}
+
+type event struct {
+	After time.Duration
+	Kind  string
+	Which int // of the nodes, or of the daemons
+}
+
+func (e event) String() string { return fmt.Sprintf("%s %d after %s", e.Kind, e.Which, e.After) }
+
+// kinds are what may happen, as often as they are listed.
+var kinds = strings.Split("drain,drain,drain,kubectl drain,kubectl drain,kubectl drain,upgrade,upgrade,uncordon,uncordon,uncordon,done,done,done,"+
+	"reboot,reboot,kill,kill,evict,evict,evict,evict,abort,pause,resume,kill drain,kill keeper,cancel drain,worker,watcher,manager,quorum,noout,"+
+	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign", ",")
+
+// schedules draws them.
+var schedules = rapid.Custom(func(t *rapid.T) schedule {
+	s := schedule{
+		OSDsPerNode: rapid.IntRange(1, 2).Draw(t, "OSDs per node"),
+		Seed:        rapid.Uint64().Draw(t, "seed"),
+		Latency:     rapid.SampledFrom([]int{0, 20, 20, 200, 1000}).Draw(t, "latency"),
+		Failures:    rapid.SampledFrom([]float64{0, 0, 0.05, 0.2}).Draw(t, "failures"),
+		Lost:        rapid.SampledFrom([]float64{0, 0, 0.03, 0.1}).Draw(t, "lost"),
+	}
+	for range rapid.IntRange(3, 20).Draw(t, "events") {
+		s.Events = append(s.Events, event{
+			After: time.Duration(rapid.SampledFrom([]int{0, 10, 50, 200, 500, 1000, 2000, 3000, 10000, 60000}).Draw(t, "after")) * time.Millisecond,
+			Kind:  rapid.SampledFrom(kinds).Draw(t, "kind"), Which: rapid.IntRange(0, 11).Draw(t, "which"),
+		})
+	}
+	return s
+})
+
+// outcome is how a schedule went.
+type outcome struct {
+	violations, stuck []string
+	story             []string
+}
+
+func (o outcome) failed() bool { return len(o.violations)+len(o.stuck) > 0 }
+
+// chance is a source of random numbers for many goroutines.
+type chance struct {
+	mu sync.Mutex
+	r  *rand.Rand
+}
+
+func (c *chance) intN(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.r.IntN(n)
+}
+
+func (c *chance) is(p float64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p > 0 && c.r.Float64() < p
+}
+
+// options of the world that a schedule is played in.
+func (s schedule) options(c *chance) sim.Options {
+	opts := sim.Options{OSDsPerNode: s.OSDsPerNode}
+	if s.Latency > 0 {
+		opts.Reaction = 2*time.Second + time.Duration(10*s.Latency)*time.Millisecond
+		opts.Latency = func() time.Duration { return time.Duration(c.intN(s.Latency)) * time.Millisecond }
+	}
+	if s.Lost > 0 {
+		opts.Reaction += 5 * time.Second
+		opts.Fail = func(_ context.Context, op string) sim.Failure {
+			switch {
+			case !changes[op] || !c.is(s.Lost):
+				return sim.Failure{}
+			case c.is(0.3):
+				return sim.Failure{Err: errLost}
+			case c.is(0.5):
+				return sim.Failure{Err: errLost, Done: true}
+			default:
+				return sim.Failure{Err: errLost, Done: true, Late: time.Duration(c.intN(3000)) * time.Millisecond}
+			}
+		}
+	}
+	if s.Failures > 0 {
+		opts.Reaction += 5 * time.Second
+	}
+	return opts
+}
+
+var errLost = errors.New("the connection was lost")
+
+// changes are the requests that change something.
+var changes = map[string]bool{"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "update policy": true}
+
+// play plays a schedule and tells what went wrong.
+func (s schedule) play(t *testing.T) (o outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			o.stuck = append(o.stuck, fmt.Sprintf("panic: %v", r))
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		c := &chance{r: rand.New(rand.NewPCG(s.Seed, 1))} //nolint:gosec // not a secret
+		stage := newScene(t, s.options(c))
+		stage.fault = func(_ int, info activity.Info) fault {
+			switch {
+			case info.Attempt > 3 || !c.is(s.Failures):
+				return noFault
+			case c.is(0.4):
+				return notDone
+			case c.is(0.6):
+				return doneAlso
+			default:
+				return twice
+			}
+		}
+		stage.run(func(stage *scene) {
+			o.stuck = (&disorder{scene: stage}).play(s.Events)
+		})
+		o.violations, o.story = stage.Violations(), stage.Story()
+	})
+	return o
+}
+
+// shorter finds a schedule with fewer events, and less that is random, that still goes wrong.
+func (s schedule) shorter(t *testing.T, o outcome, until time.Time) (schedule, outcome) {
+	try := func(next schedule) bool {
+		for range 2 { // goroutines that are ready at the same instant run in any order
+			if time.Now().After(until) {
+				return false
+			}
+			if x := next.play(t); x.failed() && (len(x.violations) > 0) == (len(o.violations) > 0) {
+				s, o = next, x
+				return true
+			}
+		}
+		return false
+	}
+	calm := s
+	calm.Failures, calm.Lost = 0, 0
+	try(calm)
+	for size := max(len(s.Events)/2, 1); ; size /= 2 {
+		for i := 0; i+size <= len(s.Events); {
+			next := s
+			next.Events = append(append([]event{}, s.Events[:i]...), s.Events[i+size:]...)
+			if !try(next) {
+				i += size
+			}
+		}
+		if size <= 1 {
+			return s, o
+		}
+	}
+}

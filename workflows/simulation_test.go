@@ -1,0 +1,86 @@
+package workflows_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	simSchedules = flag.Int("sim.n", 1000, "how many schedules TestSimulation plays")
+	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
+	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
+	simFailures  = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
+)
+
+// TestSimulation lets people, upgrade tools, bad luck and crashes loose on a cluster, and then lets it come to rest. The
+// World checks the invariants after each of its steps (I1 to I5, I9); in the end every drain has ended, nothing of ours is
+// left over and all data is whole (I8). A schedule that fails is told as a story, as short as could be found.
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	var (
+		played, violations, stuck atomic.Int64
+		mu                        sync.Mutex
+		told                      int
+	)
+	began := time.Now()
+	t.Run("schedules", func(t *testing.T) {
+		for w := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(w), func(t *testing.T) {
+				t.Parallel()
+				for {
+					n := int(played.Add(1))
+					if n > *simSchedules {
+						played.Add(-1)
+						return
+					}
+					seed := *simSeed + n - 1
+					s := schedules.Example(seed)
+					o := s.play(t)
+					if !o.failed() {
+						continue
+					}
+					mu.Lock()
+					told++
+					mine := told
+					mu.Unlock()
+					violations.Add(int64(min(len(o.violations), 1)))
+					stuck.Add(int64(min(len(o.stuck), 1)))
+					if *simFailures > 0 && mine > *simFailures {
+						return
+					}
+					s, o = s.shorter(t, o, time.Now().Add(20*time.Second))
+					t.Errorf("schedule %d (make sim N=1 SEED=%d)\n%s", seed, seed, tale(s, o))
+				}
+			})
+		}
+	})
+	if *simReport {
+		fmt.Fprintf(os.Stdout, "schedules %d count\nviolations %d count\nstuck %d count\nschedules_per_s %.1f 1/s\n",
+			played.Load(), violations.Load(), stuck.Load(), float64(played.Load())/time.Since(began).Seconds())
+	}
+}
+
+// tale is a schedule and what happened in it, for people.
+func tale(s schedule, o outcome) string {
+	var b strings.Builder
+	for _, v := range append(o.violations, o.stuck...) {
+		fmt.Fprintf(&b, "  ! %s\n", v)
+	}
+	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n", s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)
+	const most = 150
+	for i, line := range o.story {
+		if i == most {
+			fmt.Fprintf(&b, "  … and %d lines more\n", len(o.story)-most)
+			break
+		}
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	return b.String()
+}
