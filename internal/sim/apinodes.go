@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,9 @@ func (a nodesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (ou
 		n := a.server.nodes[name]
 		if n == nil || n.gone {
 			return notFound("nodes", name)
+		}
+		if a.server.user == byUs {
+			n.lookedAt = time.Now()
 		}
 		x := n.object()
 		out = &x

@@ -22,7 +22,8 @@ type node struct {
 	ready, cordoned, gone bool
 	tainted               string
 	cordonedBy            owner
-	cordonedAt            time.Time
+	lookedAt              time.Time // by lockkeeper
+	atOnce                bool      // cordoned right after that look: both did so, and there is but one mark
 	rebooting             bool
 }
 
@@ -266,17 +267,14 @@ func (w *World) cordon(name string, on bool, who owner) {
 	if n == nil || n.gone {
 		return
 	}
-	if on && n.cordoned && who == byUs && time.Since(n.cordonedAt) < w.opts.Reaction {
-		n.cordonedBy = byUs // both did so at the same moment, and there is but one mark
-	}
 	if n.cordoned == on {
 		return
 	}
 	w.tell("%s %s %s", who, map[bool]string{true: "cordons", false: "uncordons"}[on], name)
-	if who == byUs && !on && n.cordonedBy != byUs {
+	if who == byUs && !on && n.cordonedBy != byUs && !n.atOnce {
 		w.violate("I9: lockkeeper uncordons %s, which %s had cordoned", name, n.cordonedBy)
 	}
-	n.cordoned, n.cordonedBy, n.cordonedAt = on, who, time.Now()
+	n.cordoned, n.cordonedBy, n.atOnce = on, who, time.Since(n.lookedAt) < w.opts.Reaction
 	w.kubeChanged()
 	w.schedule()
 }
