@@ -2,12 +2,16 @@ package test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/child"
 )
 
 // Each test has nodes of its own, so that they may run side by side.
@@ -140,6 +144,22 @@ func TestHungNodeAndPod(t *testing.T) {
 	}
 }
 
+func TestKilledComponentComesBack(t *testing.T) {
+	t.Parallel()
+	fault(t, "component-kill", "kube-scheduler", "--down", "10ms")
+	eventually(t, "started again", func() bool {
+		var status struct {
+			Status struct{ Components []child.State }
+		}
+		if err := json.Unmarshal([]byte(mustLab(t, "status", "--name", labName, "-o", "json")), &status); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(status.Status.Components, func(c child.State) bool {
+			return c.Name == "kube-scheduler" && c.Restarts == 1 && c.PID != 0 && c.LastExit == "signal: killed"
+		})
+	})
+}
+
 // processState finds the state of a process by its number inside the lab.
 func processState(t *testing.T, pid string) string {
 	t.Helper()
@@ -160,6 +180,8 @@ func TestFaultsSayWhatIsWrong(t *testing.T) {
 		{"pod-kill no/pod --signal 99", "--signal 99: allowed are 1 to 64"},
 		{"node-add node-a --zone zone-x", "node node-a exists already"},
 		{"node-add new", "--zone"},
+		{"component-kill kubelet", `no component "kubelet": there are kube-apiserver`},
+		{"component-kill kube-scheduler --down -1s", "--down -1s: must not be negative"},
 		{"node-lost node-a --name other", "lab other is not running"},
 	} {
 		out, err := lab(append([]string{"fault", "--name", labName}, strings.Fields(test.args)...)...)

@@ -50,5 +50,8 @@ func newFault() *cobra.Command {
 	})
 	add(fault.PodHang, "NAMESPACE/POD", "Stop a pod's processes where they are", nil)
 	add(fault.PodResume, "NAMESPACE/POD", "End pod-hang", nil)
+	add(fault.ComponentKill, "COMPONENT", "Kill kube-apiserver, another program of the control plane, or temporal; it is started again", func(c *cobra.Command, f *fault.Fault) {
+		c.Flags().DurationVar(&f.Down, "down", time.Second, "how long it is away, and its start on top of that")
+	})
 	return cmd
 }

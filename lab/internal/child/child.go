@@ -33,6 +33,7 @@ type Process struct {
 	stopped  bool
 	restarts int
 	lastErr  error
+	away     time.Duration // at least, before the next start; 0: as after any end
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
@@ -101,12 +102,14 @@ func (p *Process) watch(ctx context.Context, cmd *exec.Cmd) {
 		}
 		p.mu.Lock()
 		p.cmd, p.restarts = nil, p.restarts+1
+		delay := max(restartDelay, p.away)
+		p.away = 0
 		if p.lastErr = err; err == nil {
 			p.lastErr = fmt.Errorf("exit status 0")
 		}
 		p.mu.Unlock()
 		select {
-		case <-time.After(restartDelay):
+		case <-time.After(delay):
 		case <-ctx.Done():
 			return
 		}
@@ -146,6 +149,18 @@ func (p *Process) Stop() {
 func (p *Process) Kill() {
 	p.stop(syscall.SIGKILL)
 	<-p.done
+}
+
+// Crash ends the program as a fatal bug in it would. It is started again as after any end of its own, but not before it was
+// away for so long.
+func (p *Process) Crash(away time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return fmt.Errorf("%s does not run", p.Name)
+	}
+	p.away = away
+	return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 }
 
 // stop keeps the program from being started again and sends it a signal.

@@ -30,6 +30,31 @@ func TestRestartsWhatEndsUntilStopped(t *testing.T) {
 	}
 }
 
+func TestCrashIsAnEndLikeAnyOther(t *testing.T) {
+	p, err := Start(Spec{Name: "x", Path: "/bin/sleep", Args: []string{"600"}, Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	first := p.State().PID
+	const away = restartDelay + 200*time.Millisecond
+	began := time.Now()
+	if err := p.Crash(away); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := began.Add(10 * time.Second); p.State().PID == first || p.State().PID == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not started again: %+v", p.State())
+		}
+	}
+	if took := time.Since(began); took < away {
+		t.Errorf("it was away for %s only", took)
+	}
+	if s := p.State(); s.Restarts != 1 || s.LastExit != "signal: killed" {
+		t.Errorf("got %+v", s)
+	}
+}
+
 func TestStopWhileWaitingForARestart(t *testing.T) {
 	p, err := Start(Spec{Name: "x", Path: "/bin/false", Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {

@@ -22,15 +22,17 @@ const (
 	PodKill    Kind = "pod-kill"
 	PodHang    Kind = "pod-hang"
 	PodResume  Kind = "pod-resume"
+	// ComponentKill ends a program of the control plane, or Temporal, which the lab then starts again.
+	ComponentKill Kind = "component-kill"
 )
 
 // Fault is one fault.
 type Fault struct {
 	Kind Kind `json:"kind"`
-	// Target is a node, or NAMESPACE/POD.
+	// Target is a node, NAMESPACE/POD, or a component.
 	Target        string        `json:"target"`
 	KeepProcesses bool          `json:"keepProcesses,omitempty"` // NodeLost
-	Down          time.Duration `json:"down,omitempty"`          // NodeReboot
+	Down          time.Duration `json:"down,omitempty"`          // NodeReboot, ComponentKill
 	Zone          string        `json:"zone,omitempty"`          // NodeAdd
 	Signal        int           `json:"signal,omitempty"`        // PodKill
 }
@@ -44,19 +46,20 @@ type World interface {
 	HangNode(name string) error
 	ResumeNode(name string) error
 	SignalPod(namespace, name string, sig syscall.Signal) error
+	KillComponent(name string, down time.Duration) error
 }
 
 // Inject makes it happen, and returns when it has. The context is that of the world: a node that is added lives as long.
 func Inject(ctx context.Context, w World, f Fault) error {
+	if f.Down < 0 {
+		return fmt.Errorf("--down %s: must not be negative", f.Down)
+	}
 	switch f.Kind {
 	case NodeLost:
 		return w.LoseNode(f.Target, f.KeepProcesses)
 	case NodeReturn:
 		return w.ReturnNode(f.Target)
 	case NodeReboot:
-		if f.Down < 0 {
-			return fmt.Errorf("--down %s: must not be negative", f.Down)
-		}
 		return w.RebootNode(ctx, f.Target, f.Down)
 	case NodeAdd:
 		if f.Zone == "" {
@@ -76,6 +79,8 @@ func Inject(ctx context.Context, w World, f Fault) error {
 		return signalPod(w, f.Target, syscall.SIGSTOP)
 	case PodResume:
 		return signalPod(w, f.Target, syscall.SIGCONT)
+	case ComponentKill:
+		return w.KillComponent(f.Target, f.Down)
 	}
 	return fmt.Errorf("unknown fault %q", f.Kind)
 }

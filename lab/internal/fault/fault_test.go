@@ -31,6 +31,10 @@ func (w *world) SignalPod(namespace, name string, sig syscall.Signal) error {
 	return w.note("signal %s %s %d", namespace, name, sig)
 }
 
+func (w *world) KillComponent(name string, down time.Duration) error {
+	return w.note("kill %s %s", name, down)
+}
+
 func TestInject(t *testing.T) {
 	for _, test := range []struct {
 		fault Fault
@@ -48,6 +52,8 @@ func TestInject(t *testing.T) {
 		{Fault{Kind: PodKill, Target: "ns/p"}, "error --signal 0"},
 		{Fault{Kind: PodHang, Target: "ns/p"}, fmt.Sprintf("signal ns p %d", syscall.SIGSTOP)},
 		{Fault{Kind: PodResume, Target: "ns/p"}, fmt.Sprintf("signal ns p %d", syscall.SIGCONT)},
+		{Fault{Kind: ComponentKill, Target: "temporal", Down: time.Second}, "kill temporal 1s"},
+		{Fault{Kind: ComponentKill, Target: "temporal", Down: -1}, "error --down"},
 		{Fault{Kind: PodHang, Target: "/p"}, "error pod \"/p\""},
 		{Fault{Kind: "earthquake"}, "error unknown fault"},
 	} {

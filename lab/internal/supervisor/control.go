@@ -3,9 +3,11 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/child"
@@ -36,13 +38,13 @@ func (l *lab) serveControl(life context.Context) error {
 			return
 		}
 		l.mu.Lock()
-		world := l.kubelet
+		k := l.kubelet
 		l.mu.Unlock()
-		if world == nil {
+		if k == nil {
 			http.Error(w, "the lab is still starting", http.StatusServiceUnavailable)
 			return
 		}
-		if err := fault.Inject(life, world, f); err != nil {
+		if err := fault.Inject(life, world{Kubelet: k, lab: l}, f); err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}
@@ -73,19 +75,47 @@ func (l *lab) serveControl(life context.Context) error {
 	return nil
 }
 
+// world is what faults happen to: the nodes, and the programs that the supervisor watches over.
+type world struct {
+	*kubelet.Kubelet
+	lab *lab
+}
+
+// KillComponent ends a program, which is started again.
+func (w world) KillComponent(name string, down time.Duration) error {
+	w.lab.mu.Lock()
+	components := w.lab.components()
+	w.lab.mu.Unlock()
+	var names []string
+	for _, p := range components {
+		if p.Name == name {
+			return p.Crash(down)
+		}
+		names = append(names, p.Name)
+	}
+	return fmt.Errorf("no component %q: there are %s", name, strings.Join(names, ", "))
+}
+
+// components are the programs that run now. The caller holds the lock.
+func (l *lab) components() []*child.Process {
+	var all []*child.Process
+	if l.controlPlane != nil {
+		all = append(all, l.controlPlane.Processes()...)
+	}
+	for _, p := range []*child.Process{l.temporal, l.load} {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 func (l *lab) status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Status{Ready: l.ready}
-	if l.controlPlane != nil {
-		for _, p := range l.controlPlane.Processes() {
-			s.Components = append(s.Components, p.State())
-		}
-	}
-	for _, p := range []*child.Process{l.temporal, l.load} {
-		if p != nil {
-			s.Components = append(s.Components, p.State())
-		}
+	for _, p := range l.components() {
+		s.Components = append(s.Components, p.State())
 	}
 	if l.kubelet != nil {
 		s.Nodes = l.kubelet.Nodes()
