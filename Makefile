@@ -44,8 +44,15 @@ test-unit: build ## unit and workflow tests of both modules
 	cd lab && $(GO) test $(LAB_CGO)
 
 .PHONY: test-e2e
-test-e2e: build ## scenarios in the real lab: RUN=name for one
-	$(GO) test ./test/... -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)' -v)
+test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one
+	$(GO) test ./test/... -count=1 -timeout 30m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+
+# Labs that run side by side. They mostly wait, for Ceph and for each other.
+LABS ?= 3
+
+.PHONY: crash
+crash: build ## let something die at every moment of a drain, hours: VICTIM=worker EVERY=1
+	$(GO) test ./test/e2e -count=1 -timeout 12h -v -run TestCrashes -crash-every $(or $(EVERY),1) -crash-victim '$(VICTIM)'
 
 .PHONY: bench
 bench: build ## numbers as lines "name value unit"

@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -45,8 +46,8 @@ type Temporal interface {
 // StopTimeout is how long a stopping worker lets activities finish. The pod's grace period must be longer.
 const StopTimeout = 30 * time.Second
 
-// New makes a worker on lockkeeper's task queue.
-func New(c client.Client, a Adapters) worker.Worker {
+// New makes a worker on lockkeeper's task queue. Interceptors are for tests that want to be there when something begins or ends.
+func New(c client.Client, a Adapters, interceptors ...interceptor.WorkerInterceptor) worker.Worker {
 	w := worker.New(c, workflows.TaskQueue, worker.Options{
 		WorkerStopTimeout: StopTimeout,
 		// Every keeper has a watch and a wait for each holder under way for days; they cost a goroutine each.
@@ -54,6 +55,7 @@ func New(c client.Client, a Adapters) worker.Worker {
 		// A heartbeat carries news of a cancellation back, so this is also how soon a paused eviction stops.
 		MaxHeartbeatThrottleInterval:     3 * time.Second,
 		DefaultHeartbeatThrottleInterval: 3 * time.Second,
+		Interceptors:                     interceptors,
 	})
 	Register(w, a, NewTemporal(c))
 	return w

@@ -19,33 +19,50 @@ var (
 	root = flag.String("root", "../..", "the repository, with its built binaries in bin/ and lab/bin/")
 )
 
-// labs are the clusters that scenarios run in, by their shape, and which scenarios.
-var labs = []struct {
-	shape string
+// twoNodesPerZone is the world of test/scenarios/README.md.
+var twoNodesPerZone = []string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"}
+
+// shapes are what clusters scenarios run in, and which scenarios.
+var shapes = []struct {
+	name  string
 	flags []string
 	files []string
+	labs  int // that share the scenarios, side by side
 }{
-	{"two-osds-on-one-node", []string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"}, []string{"testdata/two-osds-on-one-node/*.txtar"}},
+	{"two-nodes-per-zone", twoNodesPerZone, []string{"testdata/two-nodes-per-zone/*.txtar", "../scenarios/*.txtar"}, 2},
 	{
-		"two-nodes-per-zone",
-		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"},
-		[]string{"testdata/two-nodes-per-zone/*.txtar", "../scenarios/*.txtar"},
+		"two-osds-on-one-node",
+		[]string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
+		[]string{"testdata/two-osds-on-one-node/*.txtar"},
+		1,
 	},
 }
 
+// TestScenarios plays all scenarios. As many labs run side by side as -parallel says.
 func TestScenarios(t *testing.T) {
-	for _, lab := range labs {
-		t.Run(lab.shape, func(t *testing.T) {
-			var files []string
-			for _, pattern := range lab.files {
-				found, err := filepath.Glob(filepath.FromSlash(pattern))
-				if err != nil || len(found) == 0 {
-					t.Fatalf("no scenarios in %s: %v", pattern, err)
-				}
-				files = append(files, found...)
+	t.Parallel()
+	for _, shape := range shapes {
+		var files []string
+		for _, pattern := range shape.files {
+			found, err := filepath.Glob(filepath.FromSlash(pattern))
+			if err != nil || len(found) == 0 {
+				t.Fatalf("no scenarios in %s: %v", pattern, err)
 			}
-			play(t, "e2e-"+fmt.Sprint(os.Getpid())+"-"+lab.shape[4:8], lab.flags, files)
-		})
+			files = append(files, found...)
+		}
+		for lab := range shape.labs {
+			var share []string
+			for i, file := range files {
+				if i%shape.labs == lab {
+					share = append(share, file)
+				}
+			}
+			name := fmt.Sprintf("%s-%d", shape.name, lab+1)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				play(t, fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[4:8]+name[len(name)-1:]), shape.flags, share)
+			})
+		}
 	}
 }
 

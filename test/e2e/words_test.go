@@ -144,16 +144,18 @@ func (j job) in(phase string) bool {
 
 // awaitJob waits for something about the drain of a node that began in this scenario.
 func (w *world) awaitJob(node string, is func(job) bool) error {
-	return until(patience, func() error {
-		var status struct{ Drains []job }
-		if err := w.read(&status, "lockkeeper", "status", node, "-o", "json"); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(status.Drains, func(j job) bool { return !j.Started.Before(w.scenarioBegan) && is(j) }) {
-			return fmt.Errorf("it is %+v", status.Drains)
-		}
-		return nil
-	})
+	return until(patience, func() error { return w.askJob(node, is) })
+}
+
+func (w *world) askJob(node string, is func(job) bool) error {
+	var status struct{ Drains []job }
+	if err := w.read(&status, "lockkeeper", "status", node, "-o", "json"); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(status.Drains, func(j job) bool { return !j.Started.Before(w.scenarioBegan) && is(j) }) {
+		return fmt.Errorf("it is %+v", status.Drains)
+	}
+	return nil
 }
 
 // deployment is the Deployment of a daemon: osd.3, mon.a, mgr.

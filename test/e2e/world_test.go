@@ -23,6 +23,8 @@ type world struct {
 	env  map[string]string
 	// procs are lockkeeper's own processes, by name: worker, watch.
 	procs map[string]*exec.Cmd
+	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
+	moments string
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
 	saidWhole     bool
@@ -138,6 +140,10 @@ func (w *world) start(name string) error {
 	switch name {
 	case "worker":
 		c = w.command("lockkeeper-worker")
+		if w.moments != "" {
+			c = w.command(os.Args[0])
+			c.Env = append(c.Env, momentsEnv+"="+w.moments)
+		}
 	case "watch":
 		c = w.command("lockkeeper", "watch", "--leader-elect-namespace", systemNamespace, "--health-addr", "0", "--metrics-addr", "0")
 	default:
