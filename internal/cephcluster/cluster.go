@@ -151,14 +151,16 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 			}
 		}
 		for i := range v.Domains {
-			if v.Domains[i].Name != name || len(up) == 0 {
+			if v.Domains[i].Name != name {
 				continue
 			}
-			var a storage.Answer
-			if silence == nil {
+			// Where nothing runs any more nothing can stop. Not to say so would keep a drain that has lost its lease, since the
+			// pools' failure domain changed, say, from getting it back before the data has healed elsewhere.
+			a := storage.Answer{OK: true}
+			if len(up) > 0 && silence == nil {
 				a, silence = c.client.OKToStop(ctx, up)
 			}
-			if silence != nil {
+			if len(up) > 0 && silence != nil {
 				a = storage.Answer{Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
 			}
 			v.Domains[i].OKToStop = &a
