@@ -48,6 +48,15 @@ type EvictionOptions struct {
 	StorageNamespace string `json:"storageNamespace,omitempty"`
 }
 
+// Eviction says which pods of a node are to go, and in which order.
+type Eviction struct {
+	Node    string
+	Options EvictionOptions
+	// Daemons and Mons are label selectors, in Options.StorageNamespace. A mon stays until the storage daemons of its node have
+	// stopped: that they are down is for the mons to agree on, and while they elect a leader instead, clients wait. "": none.
+	Daemons, Mons string
+}
+
 // EvictionProgress is one pass over the node's pods.
 type EvictionProgress struct {
 	Total     int      `json:"total"`     // pods that had to go when the drain began
@@ -63,8 +72,8 @@ type Nodes interface {
 	// AwaitNode blocks until the node's state differs from last, by a watch.
 	AwaitNode(ctx context.Context, name string, last NodeState) (NodeState, error)
 	Cordon(ctx context.Context, name string, on bool) error
-	// EvictOnce asks once for the eviction of every pod that a drain would evict.
-	EvictOnce(ctx context.Context, name string, opts EvictionOptions) (EvictionProgress, error)
+	// EvictOnce asks once for the eviction of every pod that a drain would evict, and whose turn it is.
+	EvictOnce(ctx context.Context, in Eviction) (EvictionProgress, error)
 	// PolicyOf finds the storage cluster whose daemons the node hosts. With several, or none, the answer says so.
 	PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error)
 }
@@ -269,7 +278,7 @@ func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress,
 	if c, holds, _ := p.Memory.Lease.Find(in.WorkflowID, in.RunID); !holds || c.Token != in.Token {
 		return EvictionProgress{}, Lost("the lease of %s with token %d is gone", in.Cluster, in.Token)
 	}
-	out, err := d.Nodes.EvictOnce(ctx, in.Node, in.Options)
+	out, err := d.Nodes.EvictOnce(ctx, Eviction{Node: in.Node, Options: in.Options, Daemons: p.Daemons, Mons: p.Mons})
 	if err != nil {
 		return EvictionProgress{}, Unavailable("evict the pods of "+in.Node, err)
 	}

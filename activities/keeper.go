@@ -23,6 +23,8 @@ type Policy struct {
 	Deleting   bool
 	Settings   storage.Settings
 	Memory     Memory
+	// Daemons and Mons are the label selectors of their pods, in the policy's namespace.
+	Daemons, Mons string
 }
 
 // Memory is what a keeper has to know of the one before it: who holds the lease, and which flags are ours. It is kept

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubectl/pkg/drain"
 
@@ -125,9 +126,9 @@ func (c *Cluster) Cordon(ctx context.Context, name string, on bool) error {
 
 // EvictOnce implements activities.Nodes: kubectl's filters choose the pods, kubectl's request evicts them, and every
 // refusal is told apart. Waiting and retrying is the caller's, who must look at the lease in between.
-func (c *Cluster) EvictOnce(ctx context.Context, node string, opts activities.EvictionOptions) (activities.EvictionProgress, error) {
-	h := c.drainHelper(ctx, opts)
-	list, errs := h.GetPodsForDeletion(node)
+func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activities.EvictionProgress, error) {
+	h := c.drainHelper(ctx, in.Options)
+	list, errs := h.GetPodsForDeletion(in.Node)
 	if len(errs) > 0 {
 		// Pods that may not be evicted as things stand (bare, or with local data): a person has to choose, nothing is lost by waiting.
 		return activities.EvictionProgress{Total: 1, Remaining: 1, Blocked: []string{errors.Join(errs...).Error()}}, nil
@@ -137,10 +138,18 @@ func (c *Cluster) EvictOnce(ctx context.Context, node string, opts activities.Ev
 		return activities.EvictionProgress{}, err
 	}
 	pods := list.Pods()
+	last, err := lastToGo(pods, in)
+	if err != nil {
+		return activities.EvictionProgress{}, err
+	}
 	p := activities.EvictionProgress{Total: len(pods), Remaining: len(pods)}
 	for i := range pods {
 		pod := &pods[i]
 		name := pod.Namespace + "/" + pod.Name
+		if last(pod) {
+			p.Blocked = append(p.Blocked, name+" goes when the OSDs of the node have stopped")
+			continue
+		}
 		if pod.DeletionTimestamp != nil {
 			p.Blocked = append(p.Blocked, name+" is terminating")
 			continue
@@ -159,6 +168,29 @@ func (c *Cluster) EvictOnce(ctx context.Context, node string, opts activities.Ev
 		}
 	}
 	return p, nil
+}
+
+// lastToGo tells which pods have to wait for others of the node.
+func lastToGo(pods []corev1.Pod, in activities.Eviction) (func(*corev1.Pod) bool, error) {
+	nobody := func(*corev1.Pod) bool { return false }
+	if in.Daemons == "" || in.Mons == "" {
+		return nobody, nil
+	}
+	daemons, err := labels.Parse(in.Daemons)
+	if err != nil {
+		return nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
+	}
+	mons, err := labels.Parse(in.Mons)
+	if err != nil {
+		return nil, fmt.Errorf("spec.ceph.daemons.mon: %w", err)
+	}
+	is := func(s labels.Selector, pod *corev1.Pod) bool {
+		return pod.Namespace == in.Options.StorageNamespace && s.Matches(labels.Set(pod.Labels))
+	}
+	if !slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return is(daemons, &pod) }) {
+		return nobody, nil
+	}
+	return func(pod *corev1.Pod) bool { return is(mons, pod) }, nil
 }
 
 // drainHelper is kubectl's, with its filters: DaemonSets stay, bare pods need Force. What it says about emptyDirs it says of

@@ -44,6 +44,7 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 	return activities.Policy{
 		Key: key, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
 		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status),
+		Daemons: metav1.FormatLabelSelector(OSDSelector(p)), Mons: metav1.FormatLabelSelector(MonSelector(p)),
 	}, nil
 }
 
