@@ -167,6 +167,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 				return err
 			}
 			k.drainHints(ctx)
+			k.doubt(ctx)
 			return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state})
 		}
 		if err := k.rest(ctx); err != nil {
@@ -346,16 +347,24 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 	return nil
 }
 
+// doubt takes note of an alarm, if there was one: nothing that was proved before it counts.
+func (k *keeper) doubt(ctx workflow.Context) bool {
+	alarm := k.alarm
+	k.alarm = false
+	if alarm {
+		k.state.Doubted = workflow.Now(ctx)
+		k.state.Watched.Health.Fresh = false
+	}
+	return alarm
+}
+
 // answerAlarm: a daemon's pod stopped serving. It may be replaced and ready again before Ceph has noticed that its daemon was
 // away, so what was proved of the data before does not count any more. And at rest nobody else may go until somebody has
 // looked: it may have been the one that may go anywhere, and if its domain is to open, that begins from a closed budget anyway.
 func (k *keeper) answerAlarm(ctx workflow.Context) {
-	if !k.alarm {
+	if !k.doubt(ctx) {
 		return
 	}
-	k.alarm = false
-	k.state.Doubted = workflow.Now(ctx)
-	k.state.Watched.Health.Fresh = false
 	k.restartWatch()
 	k.startWatch(ctx) // now: the sooner the proof begins anew, the sooner it is made
 	if k.state.Applied == nil || k.state.Applied.Mode != budget.ModeDefault || k.state.Conflict != "" || !k.observed.Settings.ManagePodBudgets {
