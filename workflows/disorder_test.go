@@ -20,13 +20,14 @@ type disorder struct {
 	deleted, broken, unmanaged, foreign        bool
 	tainted                                    string
 	hung                                       []string
-	// uncordoned: nodes that somebody uncordoned in the middle of a kubectl drain, which then waits for a mon in vain.
-	uncordoned map[string]bool
+	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
+	// that one may then wait for a mon in vain until the node is uncordoned.
+	excused map[string]bool
 	upgrading  sync.Map
 }
 
 func (d *disorder) play(events []event) (stuck []string) {
-	d.uncordoned = map[string]bool{}
+	d.excused = map[string]bool{}
 	d.startKeeper()
 	if !d.Await(5*time.Minute, func() bool { return len(d.Leftovers()) == 0 }) {
 		return []string{fmt.Sprintf("does not come to rest at the beginning: %q", d.Leftovers())}
@@ -39,10 +40,16 @@ func (d *disorder) play(events []event) (stuck []string) {
 	return d.rest()
 }
 
+// meddles are events that interfere with a drain from outside.
+var meddles = map[string]bool{"uncordon": true, "done": true, "abort": true, "kill drain": true, "cancel drain": true}
+
 func (d *disorder) happen(e event) {
 	nodes, daemons := d.Nodes(), d.Daemons()
 	node, daemon, osd := nodes[e.Which%len(nodes)], daemons[e.Which%len(daemons)], e.Which%d.OSDs()
 	job := workflows.DrainID(node)
+	if meddles[e.Kind] && d.Draining(node) {
+		d.excused[node] = true
+	}
 	switch e.Kind {
 	case "drain":
 		d.drain(workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), UncordonAfterReboot: e.Which%2 == 0})
@@ -51,9 +58,6 @@ func (d *disorder) happen(e event) {
 	case "upgrade":
 		d.upgrade(node)
 	case "uncordon":
-		if d.Draining(node) {
-			d.uncordoned[node] = true
-		}
 		d.PersonCordons(node, false)
 	case "done", "abort", "pause", "resume":
 		d.tellDrain(node, e.Kind)
@@ -222,8 +226,8 @@ func (d *disorder) rest() (stuck []string) {
 		for _, node := range d.Nodes() {
 			d.RestoreNode(node)
 			d.signal(workflows.DrainID(node), workflows.SignalResume, nil)
-			d.signal(workflows.DrainID(node), workflows.SignalDone, nil)
-			if _, upgrades := d.upgrading.Load(node); !upgrades && (!d.Draining(node) || d.uncordoned[node]) {
+			if _, upgrades := d.upgrading.Load(node); !upgrades && !d.Draining(node) || d.excused[node] {
+				d.signal(workflows.DrainID(node), workflows.SignalDone, nil)
 				d.PersonCordons(node, false)
 			}
 		}
@@ -232,10 +236,10 @@ func (d *disorder) rest() (stuck []string) {
 		}
 	}
 	for _, node := range d.Nodes() {
-		if d.Draining(node) && !d.uncordoned[node] {
+		if d.Draining(node) && !d.excused[node] {
 			stuck = append(stuck, "kubectl drain "+node+" does not end")
 		}
-		if d.runs(workflows.DrainID(node)) {
+		if d.lives(node) {
 			stuck = append(stuck, fmt.Sprintf("the drain of %s does not end: %+v", node, d.drainStatus(node).JobStatus))
 		}
 	}
@@ -248,11 +252,17 @@ func (d *disorder) rest() (stuck []string) {
 // quiet: no drain runs, of ours or kubectl's, and nothing of ours is left over.
 func (d *disorder) quiet() bool {
 	for _, node := range d.Nodes() {
-		if _, upgrades := d.upgrading.Load(node); d.runs(workflows.DrainID(node)) || !d.uncordoned[node] && (upgrades || d.Draining(node)) {
+		if _, upgrades := d.upgrading.Load(node); d.lives(node) || !d.excused[node] && (upgrades || d.Draining(node)) {
 			return false
 		}
 	}
 	return len(d.Leftovers()) == 0
+}
+
+// lives tells whether a drain of ours runs.
+func (d *disorder) lives(node string) bool {
+	id := workflows.DrainID(node)
+	return d.runs(id) && !d.dead(id)
 }
 
 // notWhole says what has not come back, but for a disk that broke.

@@ -96,6 +96,7 @@ type keeper struct {
 	state   KeeperState
 
 	observed  activities.Observation
+	looked    time.Time // when
 	clean     bool
 	notified  map[string]LeaseNotice // the last notice to each claim, by workflow and run
 	toldAt    map[string]time.Time   // when
@@ -189,7 +190,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	} else if v.Departed != nil {
 		k.state.Departed = v.Departed
 	}
-	k.again = false
+	k.again, k.looked = false, workflow.Now(ctx)
 	in := k.input(ctx)
 	k.revokeForeign(&in)
 	k.settleLease(&in)
@@ -336,9 +337,16 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 		k.state.Applied = &next
 		return nil
 	}
+	within := staleAfter - workflow.Now(ctx).Sub(k.looked)
+	if next.Mode == budget.ModeClosed {
+		within = staleAfter // it is never too late to close
+	} else if within <= 0 {
+		k.again = true
+		return nil
+	}
 	// What was applied is not known while it is being changed, nor when the answer was lost.
 	k.state.Applied = nil
-	r, err := call(quick(ctx, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Specs: next.Specs()})
+	r, err := call(prompt(ctx, within, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Specs: next.Specs()})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,15 @@ func quick(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// prompt is quick for a change that is right only for as long as the look that it rests on is recent: a worker that comes
+// back must not carry out what was decided before it went.
+func prompt(ctx workflow.Context, within time.Duration, summary string) workflow.Context {
+	return workflow.WithScheduleToCloseTimeout(quick(ctx, summary), within)
+}
+
+// staleAfter is how long after a look a budget may still be opened because of it.
+const staleAfter = 6 * time.Second
+
 // persistent is for one look or one change that the job cannot go on without: retried until the job is aborted.
 func persistent(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

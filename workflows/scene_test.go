@@ -657,6 +657,11 @@ type patient struct {
 func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	o := workflow.GetActivityOptions(ctx)
 	o.StartToCloseTimeout = forever
+	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {
+		unlimited := *o.RetryPolicy // and not ten times, as the test environment has it
+		unlimited.MaximumAttempts = 1_000_000
+		o.RetryPolicy = &unlimited
+	}
 	return p.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, o), name, args...)
 }
 
@@ -672,6 +677,9 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	}
 	if s.isOver() {
 		return nil, errOver
+	}
+	if err := s.stopFrozen(ctx); err != nil {
+		return nil, err
 	}
 	if info.Attempt > 1 {
 		// The test environment begins an attempt even if the workflow has given up meanwhile. A server does not.

@@ -241,7 +241,7 @@ func nextAnnounced(in Input) (storage.Node, bool) {
 	const begun, opened, fresh = 0, 1, 2
 	best, rank := storage.Node{}, fresh+1
 	for _, n := range in.View.Nodes {
-		if !n.Leaving() || n.Domain == "" || len(n.Daemons) == 0 || len(n.Down) == len(n.Daemons) {
+		if !n.Leaving() || n.Domain == "" || len(n.Daemons) == 0 || len(n.Down) == len(n.Daemons) && !hostsStandingMon(in, n.Name) {
 			continue
 		}
 		a, seen := in.Announced[n.Name]
