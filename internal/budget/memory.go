@@ -124,6 +124,9 @@ func Parked(in Input, c lease.Claim) bool {
 		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && len(in.View.Domain(c.Domain.Name).Down()) > 0
 }
 
+// askAgain is when a question that nobody answered is asked again. A manager that comes back is noticed earlier.
+const askAgain = 30 * time.Second
+
 // NextTimer returns when a decision could change although nothing happens; zero for never.
 func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.Time {
 	var next time.Time
@@ -145,6 +148,9 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 	}
 	for _, h := range in.Lease.Holders {
 		at(h.Granted.Add(in.Settings.MaintenanceTimeout))
+	}
+	if slices.ContainsFunc(in.View.Domains, func(d storage.Domain) bool { return d.OKToStop != nil && d.OKToStop.Silence }) {
+		at(in.Now.Add(askAgain))
 	}
 	if !in.HealingSince.IsZero() && in.Settings.PGHealthCheckTimeout > 0 {
 		at(in.HealingSince.Add(in.Settings.PGHealthCheckTimeout))

@@ -161,7 +161,7 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 				a, silence = c.client.OKToStop(ctx, up)
 			}
 			if len(up) > 0 && silence != nil {
-				a = storage.Answer{Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
+				a = storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
 			}
 			v.Domains[i].OKToStop = &a
 		}

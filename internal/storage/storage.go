@@ -115,6 +115,8 @@ func (d Domain) Down() []Daemon {
 type Answer struct {
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
+	// Silence: nobody answered, which counts as a no; but asking again may help although nothing has changed.
+	Silence bool `json:"silence,omitempty"`
 }
 
 // Node is a Kubernetes node that hosts storage daemons and is not simply in service.
