@@ -22,8 +22,8 @@ type disorder struct {
 	hung                                       []string
 	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
 	// that one may then wait for a mon in vain until the node is uncordoned.
-	excused map[string]bool
-	upgrading  sync.Map
+	excused   map[string]bool
+	upgrading sync.Map
 }
 
 func (d *disorder) play(events []event) (stuck []string) {
@@ -222,7 +222,7 @@ func (d *disorder) rest() (stuck []string) {
 		}
 	}
 	// Every kubectl drain must end by itself; who drained a node uncordons it then.
-	for range 45 { // the last resort is the end of a noout, after half an hour
+	for range 100 { // the last resort is the end of a noout, after half an hour, and one domain after the other
 		for _, node := range d.Nodes() {
 			d.RestoreNode(node)
 			d.signal(workflows.DrainID(node), workflows.SignalResume, nil)
@@ -266,15 +266,18 @@ func (d *disorder) lives(node string) bool {
 }
 
 // notWhole says what has not come back, but for a disk that broke.
-func (d *disorder) notWhole() (out []string) {
+func (d *disorder) notWhole() []string {
 	for _, node := range d.Nodes() {
 		d.PersonCordons(node, false)
 	}
-	d.Await(2*time.Minute, func() bool { return len(d.Whole()) == 0 || d.broken && len(d.Whole()) == 1 })
-	for _, w := range d.Whole() {
-		if !d.broken || !strings.HasPrefix(w, "osd.") {
-			out = append(out, w)
+	missing := func() (out []string) {
+		for _, w := range d.Whole() {
+			if !d.broken || !strings.HasPrefix(w, "osd.") {
+				out = append(out, w)
+			}
 		}
+		return out
 	}
-	return out
+	d.Await(2*time.Minute, func() bool { return len(missing()) == 0 })
+	return missing()
 }

@@ -16,6 +16,7 @@ var (
 	simSchedules = flag.Int("sim.n", 1000, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
+	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
 	simFailures  = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
 )
 
@@ -52,6 +53,10 @@ func TestSimulation(t *testing.T) {
 					mu.Unlock()
 					violations.Add(int64(min(len(o.violations), 1)))
 					stuck.Add(int64(min(len(o.stuck), 1)))
+					if *simFirst {
+						fmt.Printf("schedule %d\n%s", seed, tale(s, o))
+						os.Exit(1)
+					}
 					if *simFailures > 0 && mine > *simFailures {
 						return
 					}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -88,6 +89,7 @@ func (c policyClient) Patch(ctx context.Context, o client.Object, patch client.P
 func (w *World) putPolicy(next *v1alpha1.MaintenancePolicy) {
 	if !equality.Semantic.DeepEqual(next.Spec, w.policy.Spec) {
 		next.Generation++
+		w.edited = time.Now()
 	}
 	w.policy = next
 	w.versioned()

@@ -209,7 +209,7 @@ func (w *World) checkNoout(host string) {
 		w.violate("I4: nobody owns the noout on %s", host)
 	case records[i].Expires.IsZero():
 		w.violate("I4: the noout on %s has no end", host)
-	case w.quorate() && time.Now().After(w.unguarded) && time.Since(records[i].Expires.Time) > overdue:
+	case w.quorate() && time.Now().After(w.unguarded) && time.Since(w.edited) > overdue && time.Since(records[i].Expires.Time) > overdue:
 		w.violate("I4: the noout on %s has outlasted its expiry", host)
 	case records[i].Expires.Sub(records[i].Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute && w.policy.Generation == 1:
 		w.violate("I4: the noout on %s lasts longer than osdMaintenanceTimeout", host)

@@ -96,6 +96,7 @@ type World struct {
 	covering  map[string]labels.Selector  // of budgets, by name
 	computing bool                        // the disruption controller is about to
 	policy    *v1alpha1.MaintenancePolicy // nil: deleted
+	edited    time.Time                   // when its spec was last changed
 	version   int                         // of the last object that was written
 	selectors map[string]labels.Selector  // parsed
 

@@ -1,0 +1,209 @@
+// mutants proves that the simulation finds bugs. Each *.txtar beside this file is one: a decision or an order that is wrong
+// on purpose. For each in turn the tests of the workflows are built with it in place of the right one, without a file of
+// the repository being changed, and the mutant is caught if they fail.
+//
+// A mutant begins with lines "breaks: …", "invariant: …" and "run: …" (the tests that have to catch it; TestSimulation by
+// default). A section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The lines
+// must be found exactly once: a mutant that no longer applies is an error.
+//
+//	go run ./hack/mutants [name…]
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+type mutant struct {
+	name, breaks, invariant, run string
+	files                        []txtar.File
+}
+
+func main() {
+	schedules := flag.Int("n", 600, "how many schedules to play until a mutant counts as survived")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *schedules, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, schedules int, only []string) error {
+	all, err := read(filepath.Join("hack", "mutants"))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "lockkeeper-mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	total, caught := 0, 0
+	for _, m := range all {
+		if len(only) > 0 && !slices.Contains(only, m.name) {
+			continue
+		}
+		total++
+		began := time.Now()
+		how, err := m.play(ctx, dir, schedules)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if how == "" {
+			fmt.Fprintf(os.Stderr, "%-28s SURVIVED (%s)\n", m.name, time.Since(began).Round(time.Second))
+			continue
+		}
+		caught++
+		fmt.Fprintf(os.Stderr, "%-28s caught after %s: %s\n", m.name, time.Since(began).Round(time.Second), how)
+	}
+	fmt.Printf("mutants_total %d count\nmutants_caught %d count\n", total, caught)
+	if caught < total {
+		return fmt.Errorf("%d of %d survived", total-caught, total)
+	}
+	return nil
+}
+
+// read reads all mutants, in the order of their names.
+func read(dir string) ([]mutant, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("no mutants in %s: run from the top of the repository (%w)", dir, err)
+	}
+	listed, err := os.ReadFile(filepath.Join("docs", "mutants.md"))
+	if err != nil {
+		return nil, err
+	}
+	var out []mutant
+	for _, path := range paths {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			return nil, err
+		}
+		m := mutant{name: strings.TrimSuffix(filepath.Base(path), ".txtar"), run: "^TestSimulation$", files: a.Files}
+		for line := range strings.Lines(string(a.Comment)) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			switch key {
+			case "breaks":
+				m.breaks = value
+			case "invariant":
+				m.invariant = value
+			case "run":
+				m.run = value
+			case "":
+			default:
+				return nil, fmt.Errorf("%s: %q: known are breaks, invariant, run", path, key)
+			}
+		}
+		if m.breaks == "" || m.invariant == "" || len(m.files) == 0 {
+			return nil, fmt.Errorf("%s: breaks, invariant and a source file are required", path)
+		}
+		if !strings.Contains(string(listed), "`"+m.name+"`") {
+			return nil, fmt.Errorf("docs/mutants.md does not list `%s`", m.name)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// play builds the tests with the mutant in them and runs them. how is the first thing that they found; "" if nothing.
+func (m mutant) play(ctx context.Context, dir string, schedules int) (how string, err error) {
+	overlay, err := m.overlay(dir)
+	if err != nil {
+		return "", err
+	}
+	test := filepath.Join(dir, "workflows.test")
+	if out, err := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-c", "-o", test, "./workflows").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("does not build: %w\n%s", err, out)
+	}
+	//nolint:gosec // the test that was just built
+	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first", fmt.Sprintf("-sim.n=%d", schedules))
+	c.Dir = "workflows"
+	out, err := c.CombinedOutput()
+	var failed *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err == nil:
+		return "", nil
+	case !errors.As(err, &failed):
+		return "", err
+	}
+	return firstFinding(string(out)), nil
+}
+
+// firstFinding is the line that says what went wrong.
+func firstFinding(out string) string {
+	first := "failed"
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if found, ok := strings.CutPrefix(line, "! "); ok {
+			return clip(found)
+		}
+		if first == "failed" && strings.Contains(line, "_test.go:") {
+			first = clip(line)
+		}
+	}
+	return first
+}
+
+func clip(s string) string {
+	const most = 140
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+// overlay writes the mutated sources and what tells the compiler of them.
+func (m mutant) overlay(dir string) (string, error) {
+	var o struct{ Replace map[string]string }
+	o.Replace = map[string]string{}
+	changed := map[string]string{}
+	for i, f := range m.files {
+		source, known := changed[f.Name]
+		if !known {
+			text, err := os.ReadFile(f.Name)
+			if err != nil {
+				return "", err
+			}
+			source = string(text)
+		}
+		from, to, ok := strings.Cut(string(f.Data), "=>\n")
+		if !ok {
+			return "", fmt.Errorf("%s: no line \"=>\"", f.Name)
+		}
+		if n := strings.Count(source, from); n != 1 {
+			return "", fmt.Errorf("%s: what is to be replaced occurs %d times, must be once:\n%s", f.Name, n, from)
+		}
+		changed[f.Name] = strings.Replace(source, from, to, 1)
+		path, err := filepath.Abs(f.Name)
+		if err != nil {
+			return "", err
+		}
+		o.Replace[path] = filepath.Join(dir, fmt.Sprintf("%s-%d.go", m.name, i))
+		if err := os.WriteFile(o.Replace[path], []byte(changed[f.Name]), 0o600); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, m.name+".json")
+	return path, os.WriteFile(path, text, 0o600)
+}
