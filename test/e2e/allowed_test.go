@@ -22,10 +22,24 @@ type daemonBudget struct {
 			}
 		}
 	}
-	Status struct{ CurrentHealthy, DisruptionsAllowed int }
+	Status struct {
+		CurrentHealthy, DisruptionsAllowed int
+		Conditions                         []struct{ Type, Status, Reason string }
+	}
 }
 
-// allows says in words what a budget allows: "one anywhere", "only in zone-x", "nowhere".
+// syncFailed: the disruption controller could not reach the API server for a moment, allowed nobody to go, to be safe, and
+// will look again only when a pod or the budget changes. Whoever begins a drain changes the budget.
+func (b daemonBudget) syncFailed() bool {
+	for _, c := range b.Status.Conditions {
+		if c.Reason == "SyncFailed" {
+			return true
+		}
+	}
+	return false
+}
+
+// allows says in words what a budget allows: "one anywhere", "only in zone-x", "nowhere", or what it never should.
 func (b daemonBudget) allows() string {
 	var except []string
 	for _, e := range b.Spec.Selector.MatchExpressions {
@@ -33,11 +47,16 @@ func (b daemonBudget) allows() string {
 			except = append(except, e.Values...)
 		}
 	}
+	all := b.Spec.MinAvailable >= everything
 	switch {
-	case len(except) > 0:
+	case len(except) > 0 && all:
 		return "only in " + strings.Join(except, " and ")
-	case b.Spec.MinAvailable >= everything:
+	case len(except) > 0:
+		return fmt.Sprintf("what nobody decided: %+v", b.Spec)
+	case all:
 		return "nowhere"
+	case b.Spec.MinAvailable == 0:
+		return "everything"
 	default:
 		return "one anywhere"
 	}

@@ -120,7 +120,8 @@ func (w *world) checkBudgets() error {
 		switch b.Metadata.Name {
 		case budgetName:
 			seen = true
-			if b.allows() != "one anywhere" || b.Status.DisruptionsAllowed != 1 || b.Spec.MinAvailable != b.Status.CurrentHealthy-1 {
+			current := b.Status.DisruptionsAllowed == 1 && b.Spec.MinAvailable == b.Status.CurrentHealthy-1
+			if b.allows() != "one anywhere" || (!current && !b.syncFailed()) {
 				return fmt.Errorf("budget of the OSDs is not at rest: %+v", b)
 			}
 		case "lockkeeper-" + policyName + "-mon":

@@ -200,7 +200,9 @@ func (w *world) eventually(within time.Duration, pattern, name string, args ...s
 // setup begins a scenario.
 func (w *world) setup(e *testscript.Env) error {
 	for k, v := range w.env {
-		e.Setenv(k, v)
+		if os.Getenv(k) != v { // what the lab adds
+			e.Setenv(k, v)
+		}
 	}
 	e.Setenv("NS", cephNamespace)
 	e.Setenv("POLICY", policyName)
