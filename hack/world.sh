@@ -46,6 +46,13 @@ move_in() {
   until_says 60 '^any node$' policy '{.status.mayDrain}'
 }
 
+# halt: ends lockkeeper's own processes, and leaves all else as it is.
+halt() {
+  for pid in "${pids[@]}"; do kill "$pid"; done
+  for pid in "${pids[@]}"; do wait "$pid" || true; done
+  pids=()
+}
+
 policy() { kubectl -n rook-ceph get maintenancepolicy rook-ceph -o "jsonpath=$1"; }
 
 # until_says SECONDS PATTERN COMMAND…: waits until the command's output matches; says what it waited for when it does not.

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// timeline is one drain, as seen from outside:
+//
+//	asked ── evictions ──▶ empty ── reboot, uncordon ──▶ back ── recovery ──▶ whole ──▶ ended
+//
+// What it takes without anybody's help is: the time in which at least one of the node's pods is terminating (evicting); from
+// the moment at which the drain says that the node is empty until it is rebooted and uncordoned (away); and from there
+// until all OSDs are up, all mons in quorum, and the manager reports all data clean (recovery). The overhead is the rest:
+// getting the lease, noout, cordon, pauses between evictions, noticing that the node is empty, proving that clean means
+// clean, and giving the lease back.
+type timeline struct {
+	total, evicting, away, recovery time.Duration
+	events                          int64 // in the drain's own history
+}
+
+func (t timeline) overhead() time.Duration { return t.total - t.evicting - t.away - t.recovery }
+
+func (t timeline) String() string {
+	ms := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+	return fmt.Sprintf("%s = evicting %s + away %s + recovery %s + overhead %s", ms(t.total), ms(t.evicting), ms(t.away), ms(t.recovery), ms(t.overhead()))
+}
+
+// drain drains a node with lockkeeper, reboots and uncordons it.
+func (w *world) drain(ctx context.Context, node string) (timeline, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	evicting, stop, err := w.watchEvictions(ctx, node)
+	if err != nil {
+		return timeline{}, err
+	}
+	asked := time.Now()
+	job, err := w.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: workflows.DrainID(node), TaskQueue: workflows.TaskQueue},
+		workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Reason: "bench"})
+	if err != nil {
+		return timeline{}, err
+	}
+	if err := w.awaitEmpty(ctx, job); err != nil {
+		return timeline{}, err
+	}
+	empty := time.Now()
+	stop()
+	if err := w.command(ctx, "lab", "fault", "node-reboot", node, "--name", w.lab); err != nil {
+		return timeline{}, err
+	}
+	if err := w.command(ctx, "kubectl", "uncordon", node); err != nil {
+		return timeline{}, err
+	}
+	back := time.Now()
+	whole := make(chan error, 1)
+	var wholeAt time.Time
+	go func() { whole <- w.awaitWhole(ctx, &wholeAt) }()
+	var result workflows.DrainNodeResult
+	if err := job.Get(ctx, &result); err != nil {
+		return timeline{}, err
+	}
+	ended := time.Now()
+	if result.Outcome != workflows.OutcomeDone {
+		return timeline{}, fmt.Errorf("it ended with %q", result.Outcome)
+	}
+	if err := <-whole; err != nil {
+		return timeline{}, err
+	}
+	if wholeAt.After(ended) {
+		return timeline{}, fmt.Errorf("it ended %s BEFORE all was whole", wholeAt.Sub(ended))
+	}
+	d, err := w.temporal.DescribeWorkflowExecution(ctx, job.GetID(), job.GetRunID())
+	if err != nil {
+		return timeline{}, err
+	}
+	return timeline{
+		total: ended.Sub(asked), evicting: <-evicting, away: back.Sub(empty), recovery: wholeAt.Sub(back),
+		events: d.WorkflowExecutionInfo.HistoryLength,
+	}, nil
+}
+
+func (w *world) awaitEmpty(ctx context.Context, job client.WorkflowRun) error {
+	return w.until(ctx, "the node to be empty", func() (bool, error) {
+		v, err := w.temporal.QueryWorkflow(ctx, job.GetID(), job.GetRunID(), workflows.QueryStatus)
+		if err != nil {
+			return false, err
+		}
+		var s workflows.DrainStatus
+		return v.Get(&s) == nil && s.Phase == workflows.PhaseReturn, nil
+	})
+}
+
+// awaitWhole waits until all is whole. The manager's word counts once it has said otherwise: what it says first is old.
+func (w *world) awaitWhole(ctx context.Context, at *time.Time) error {
+	unclean := false
+	return w.until(ctx, "the storage to be whole", func() (bool, error) {
+		whole, clean, err := w.cephIsWhole()
+		unclean = unclean || !clean
+		*at = time.Now()
+		return whole && unclean, err
+	})
+}
+
+// watchEvictions measures, until stop is called, for how long at least one of a node's pods was terminating.
+func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan time.Duration, stop func(), err error) {
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+	pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	options.ResourceVersion = pods.ResourceVersion
+	changes, err := w.kube.CoreV1().Pods(w.namespace).Watch(ctx, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make(chan time.Duration, 1)
+	go func() {
+		terminating := map[types.UID]bool{}
+		var total time.Duration
+		var since time.Time
+		for e := range changes.ResultChan() {
+			pod, ok := e.Object.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			before := len(terminating)
+			switch {
+			case e.Type == watch.Deleted:
+				delete(terminating, pod.UID)
+			case pod.DeletionTimestamp != nil:
+				terminating[pod.UID] = true
+			}
+			switch {
+			case before == 0 && len(terminating) > 0:
+				since = time.Now()
+			case before > 0 && len(terminating) == 0:
+				total += time.Since(since)
+			}
+		}
+		out <- total
+	}()
+	return out, changes.Stop, nil
+}
