@@ -78,6 +78,7 @@ func run(ctx context.Context, o options) error {
 	}
 	var overhead []time.Duration
 	var drains cost
+	said := w.proxy.words()
 	for i := range o.drains {
 		node := nodes[i%len(nodes)]
 		before, err := w.spent(ctx)
@@ -101,6 +102,7 @@ func run(ctx context.Context, o options) error {
 		drains.requests += used.requests
 		drains.events += used.events
 	}
+	w.proxy.explain(said)
 	idle, err := w.idle(ctx, o.idle)
 	if err != nil {
 		return err
@@ -139,10 +141,6 @@ func (w *world) idle(ctx context.Context, d time.Duration) (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
-	for what, n := range w.proxy.words() {
-		if n > said[what] {
-			fmt.Fprintf(os.Stderr, "  %3d %s\n", n-said[what], what)
-		}
-	}
+	w.proxy.explain(said)
 	return cost{requests: after.requests - before.requests, events: after.events - before.events}, nil
 }

@@ -1,25 +1,27 @@
 package main
 
 import (
-	"errors"
+	"cmp"
+	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"maps"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
 
 // proxy stands between lockkeeper and the API server, and counts. The API server's own metrics do not tell who asks.
 type proxy struct {
-	server *http.Server
-	url    string
+	server *httptest.Server
 
 	mu    sync.Mutex
 	count map[string]int // by user agent, verb and resource
@@ -35,28 +37,26 @@ func newProxy(cfg *rest.Config) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	p := &proxy{count: map[string]int{}, url: "http://" + l.Addr().String()}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true},
 		FlushInterval: -1, // a watch is read as it is written
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
-	p.server = &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	p := &proxy{count: map[string]int{}}
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		p.note(r)
-		defer func() { _ = recover() }() // http.ErrAbortHandler, when a watch is given up
 		forward.ServeHTTP(rw, r)
-	})}
-	go func() {
-		if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Fatal(err)
-		}
-	}()
+	}))
+	p.server.EnableHTTP2 = true
+	p.server.Config.ErrorLog = forward.ErrorLog
+	p.server.StartTLS() // clients send no token without
 	return p, nil
+}
+
+// certificate is what clients have to trust.
+func (p *proxy) certificate() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 }
 
 func (p *proxy) note(r *http.Request) {
@@ -78,6 +78,19 @@ func (p *proxy) words() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.count)
+}
+
+// explain tells which requests came since, the most frequent first.
+func (p *proxy) explain(since map[string]int) {
+	now := p.words()
+	what := slices.SortedFunc(maps.Keys(now), func(a, b string) int {
+		return cmp.Or(cmp.Compare(now[b]-since[b], now[a]-since[a]), strings.Compare(a, b))
+	})
+	for _, request := range what {
+		if n := now[request] - since[request]; n > 0 {
+			fmt.Fprintf(os.Stderr, "%5d %s\n", n, request)
+		}
+	}
 }
 
 func (p *proxy) total() int {

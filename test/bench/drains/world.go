@@ -81,7 +81,7 @@ func (w *world) start(who, program string, args ...string) error {
 		return err
 	}
 	for _, c := range cfg.Clusters {
-		c.Server, c.CertificateAuthority, c.CertificateAuthorityData = w.proxy.url, "", nil
+		c.Server, c.CertificateAuthority, c.CertificateAuthorityData = w.proxy.server.URL, "", w.proxy.certificate()
 	}
 	path := filepath.Join(w.dir, who+"-counted.kubeconfig")
 	if err := clientcmd.WriteToFile(*cfg, path); err != nil {
@@ -92,7 +92,7 @@ func (w *world) start(who, program string, args ...string) error {
 		return err
 	}
 	defer log.Close()
-	c := exec.Command(program, args...)
+	c := exec.Command(program, args...) //nolint:noctx // close ends it, gently
 	c.Env = append(os.Environ(), "KUBECONFIG="+path)
 	c.Stdout, c.Stderr = log, log
 	// With us, whatever way we end.
@@ -109,6 +109,7 @@ func (w *world) close() {
 		_ = c.Process.Signal(syscall.SIGTERM)
 		_ = c.Wait()
 	}
+	w.proxy.server.CloseClientConnections()
 	w.proxy.server.Close()
 	w.temporal.Close()
 	w.ceph.Shutdown()
