@@ -117,10 +117,13 @@ func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error
 			return Target{}, Invalid("node", in.Node, answer.Reason)
 		}
 	}
-	if _, err := d.Policies.Policy(ctx, cluster); errors.Is(err, ErrNotFound) {
+	switch p, err := d.Policies.Policy(ctx, cluster); {
+	case errors.Is(err, ErrNotFound):
 		return Target{}, Invalid("policy", cluster.String(), "no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
-	} else if err != nil {
+	case err != nil:
 		return Target{}, Unavailable("read MaintenancePolicy "+cluster.String(), err)
+	case p.Second != "":
+		return Target{}, Invalid("policy", cluster.String(), p.Second)
 	}
 	c, err := d.Clusters.StorageCluster(ctx, cluster)
 	if err != nil {

@@ -25,6 +25,8 @@ type Policy struct {
 	Memory     Memory
 	// Daemons and Mons are the label selectors of their pods, in the policy's namespace.
 	Daemons, Mons string
+	// Second says which other policy was first to look after the same storage cluster; "" when this one is in charge.
+	Second string
 }
 
 // Memory is what a keeper has to know of the one before it: who holds the lease, and which flags are ours. It is kept
@@ -146,7 +148,9 @@ type Observation struct {
 	Deleting   bool             `json:"deleting,omitempty"`
 	Generation int64            `json:"generation"`
 	Settings   storage.Settings `json:"settings"`
-	Seen       Seen             `json:"seen"`
+	// Second: another policy is in charge of this storage cluster, and the reason. Then nothing was looked at.
+	Second string `json:"second,omitempty"`
+	Seen   Seen   `json:"seen"`
 	At         time.Time        `json:"at"`
 }
 
@@ -159,7 +163,11 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	if err != nil {
 		return Observation{}, Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
 	}
-	out := Observation{Found: true, Deleting: p.Deleting, Generation: p.Generation, Settings: p.Settings}
+	out := Observation{Found: true, Deleting: p.Deleting, Generation: p.Generation, Settings: p.Settings, Second: p.Second}
+	if p.Second != "" {
+		out.Seen.View.Unavailable = "not looked at: another policy is in charge"
+		return out, nil
+	}
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
 	if err == nil {
 		out.Seen, err = c.Observe(ctx, in.Look)

@@ -44,8 +44,11 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 // newDrains lists the nodes that somebody else began to drain: leaving, and with an OSD that does not serve. Only the
 // beginning counts, so that a drain which a person aborted does not come back while all remains as it is.
 func newDrains(before, now Snapshot) map[string]string {
-	if now.Deleting {
+	if now.Deleting || now.Second != "" {
 		return nil
+	}
+	if before.Second != "" {
+		before = Snapshot{} // what went on under the other policy is news to this one
 	}
 	were, are := drained(before), drained(now)
 	out := map[string]string{}
@@ -108,6 +111,16 @@ func changes(before, now Snapshot) *change {
 	case now.Generation != before.Generation:
 		c.add("the policy changed")
 		c.daemons = true
+	}
+	switch {
+	case now.Second != before.Second && now.Second != "":
+		c.add("policy %s was first to look after the same storage cluster", now.Second)
+	case now.Second != before.Second:
+		c.add("policy %s no longer looks after the same storage cluster", before.Second)
+		c.daemons = true
+	}
+	if now.Second != "" {
+		return c // the rest is the other keeper's
 	}
 	if now.Invalid != "" || before.Invalid != "" {
 		return c // one of the two says nothing about the rest

@@ -55,6 +55,8 @@ func budget(name string, b Budget) func(*Snapshot) {
 	return func(s *Snapshot) { s.Budgets[name] = b }
 }
 
+func behind(first string) func(*Snapshot) { return func(s *Snapshot) { s.Second = first } }
+
 func TestDecide(t *testing.T) {
 	cordoned := node("node-b", Node{Cordoned: true})
 	drainOfB := map[string]string{"node-b": "node-b is cordoned, and osd.3 on node-b is pending"}
@@ -67,6 +69,9 @@ func TestDecide(t *testing.T) {
 		"nothing changed":                 {before: healthy(), now: healthy()},
 		"an OSD is not ready":             {before: healthy(), now: with(pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready"},
 		"an OSD is ready again":           {before: with(pod("osd.3", storage.PodPending)), now: healthy(), reason: "osd.3 is ready"},
+		"another policy was first":        {before: healthy(), now: with(behind("older"), pod("osd.3", storage.PodPending), cordoned), reason: "policy older was first to look after the same storage cluster"},
+		"it is still the other's":         {before: with(behind("older")), now: with(behind("older"), pod("osd.3", storage.PodPending), cordoned)},
+		"the other policy is gone":        {before: with(behind("older"), pod("osd.3", storage.PodPending), cordoned), now: with(pod("osd.3", storage.PodPending), cordoned), reason: "policy older no longer looks after the same storage cluster", daemons: true, drains: drainOfB},
 		"an OSD is evicted":               {before: healthy(), now: with(pod("osd.3", storage.PodTerminating)), reason: "osd.3 on node-b is terminating"},
 		"its pod was replaced":            {before: with(pod("osd.3", storage.PodTerminating)), now: with(pod("osd.3", storage.PodPending))},
 		"an OSD is scaled to nothing":     {before: healthy(), now: with(pod("osd.3", storage.PodNone)), reason: "osd.3 on node-b has no pod"},

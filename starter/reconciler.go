@@ -65,6 +65,7 @@ func (r *Reconciler) gather(ctx context.Context, req reconcile.Request) (Objects
 		return Objects{}, err
 	}
 	var (
+		policies     v1alpha1.MaintenancePolicyList
 		nodes        corev1.NodeList
 		pods         corev1.PodList
 		budgets      policyv1.PodDisruptionBudgetList
@@ -72,7 +73,7 @@ func (r *Reconciler) gather(ctx context.Context, req reconcile.Request) (Objects
 		statefulSets appsv1.StatefulSetList
 	)
 	inNamespace := []client.ListOption{client.UnsafeDisableDeepCopy, client.InNamespace(req.Namespace)}
-	for _, list := range []client.ObjectList{&pods, &budgets, &deployments, &statefulSets} {
+	for _, list := range []client.ObjectList{&policies, &pods, &budgets, &deployments, &statefulSets} {
 		if err := r.Objects.List(ctx, list, inNamespace...); err != nil {
 			return Objects{}, fmt.Errorf("list %T in the cache: %w", list, err)
 		}
@@ -80,6 +81,7 @@ func (r *Reconciler) gather(ctx context.Context, req reconcile.Request) (Objects
 	if err := r.Objects.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return Objects{}, fmt.Errorf("list nodes in the cache: %w", err)
 	}
+	o.Policies = policies.Items
 	o.Nodes, o.Pods, o.Budgets, o.Deployments, o.StatefulSets = nodes.Items, pods.Items, budgets.Items, deployments.Items, statefulSets.Items
 	return o, nil
 }

@@ -281,3 +281,14 @@ func TestThePolicyGoesWithoutItsKeeper(t *testing.T) {
 	assert.Equal(t, []string{"signal rook-ceph/ceph: the policy is deleted"}, w.reconcile())
 	assert.Empty(t, w.reconcile())
 }
+
+// TestTwoPolicies: the younger keeper hears that it is the second, and when the older policy is gone, that it is in charge.
+func TestTwoPolicies(t *testing.T) {
+	w := newWorld(t)
+	older := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "a-first"}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
+	w.reconcile()
+	require.NoError(t, w.client.Create(t.Context(), older))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first was first to look after the same storage cluster"}, w.reconcile())
+	require.NoError(t, w.client.Delete(t.Context(), older))
+	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first no longer looks after the same storage cluster"}, w.reconcile())
+}

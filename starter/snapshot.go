@@ -9,6 +9,8 @@ type Snapshot struct {
 	Deleting   bool  // the policy waits for its keeper to let it go
 	// Invalid says which field of the policy's spec makes no sense; then nothing below is filled in.
 	Invalid string
+	// Second names another policy that is in charge of the same storage cluster, because it was first.
+	Second string
 
 	OSDs    map[string]OSD    // by name, "osd.3"
 	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name

@@ -20,6 +20,7 @@ import (
 // They are shared with the cache and only read.
 type Objects struct {
 	Policy       *v1alpha1.MaintenancePolicy
+	Policies     []v1alpha1.MaintenancePolicy // of its namespace
 	Nodes        []corev1.Node
 	Pods         []corev1.Pod
 	Budgets      []policyv1.PodDisruptionBudget
@@ -35,12 +36,29 @@ func Take(o Objects, before *Snapshot) Snapshot {
 		s.Invalid = err.Error()
 		return s
 	}
+	s.Second = second(o)
 	nodes := newNodeNames(o.Nodes)
 	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
 	s.Nodes = takeNodes(hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
 	return s
+}
+
+// second names the policy that is in charge instead of this one.
+func second(o Objects) string {
+	if len(o.Policies) < 2 {
+		return ""
+	}
+	pods := make([]labels.Set, len(o.Pods))
+	for i := range o.Pods {
+		pods[i] = o.Pods[i].Labels
+	}
+	charge, first := kube.Precedence(o.Policy, o.Policies, pods)
+	if charge.OK {
+		return ""
+	}
+	return first.Name
 }
 
 // selectors are those of a policy, ready to match.

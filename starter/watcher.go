@@ -104,6 +104,7 @@ func register(mgr manager.Manager, r *Reconciler) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("watcher").
 		For(&v1alpha1.MaintenancePolicy{}).
+		Watches(&v1alpha1.MaintenancePolicy{}, ofNamespace). // one may be in charge of another's storage cluster
 		Watches(&corev1.Pod{}, ofNamespace).
 		Watches(&policyv1.PodDisruptionBudget{}, ofNamespace).
 		Watches(&appsv1.Deployment{}, ofNamespace).

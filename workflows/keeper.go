@@ -115,6 +115,7 @@ type keeper struct {
 	alarm bool
 	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
 	budgetDue bool
+	aside     bool // another policy is in charge, and nothing of ours is left
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
@@ -191,6 +192,10 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 		k.state.Departed = v.Departed
 	}
 	k.again, k.looked = false, workflow.Now(ctx)
+	if k.observed.Second != "" {
+		return false, k.standAside(ctx)
+	}
+	k.aside = false
 	in := k.input(ctx)
 	k.revokeForeign(&in)
 	k.settleLease(&in)

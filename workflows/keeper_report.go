@@ -94,6 +94,9 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 }
 
 func eventReason(d budget.Decision) string {
+	if d.Reason == budget.ReasonSecondPolicy {
+		return d.Reason
+	}
 	switch d.Mode {
 	case budget.ModeOpen:
 		return "DisruptionOpened"

@@ -149,7 +149,7 @@ func (k *keeper) startWatch(ctx workflow.Context) {
 		k.restartWatch()
 		k.state.Watched = activities.Watched{}
 	}
-	if k.watch != nil || k.observed.Generation == 0 {
+	if k.watch != nil || k.observed.Generation == 0 || k.observed.Second != "" {
 		return
 	}
 	ctx, k.stopWatch = workflow.WithCancel(ctx)

@@ -106,7 +106,7 @@ func (c *Cluster) applyBudget(ctx context.Context, existing []policyv1.PodDisrup
 			have = &existing[i]
 		}
 	}
-	conflict, err := c.conflict(ctx, existing, want.Namespace, covers)
+	conflict, err := c.conflict(ctx, existing, want, covers)
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
@@ -152,11 +152,13 @@ func replaceSpec(have, want *policyv1.PodDisruptionBudget) ([]byte, error) {
 
 func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy] == FieldOwner }
 
-// conflict names a foreign budget that covers pods which ours covers, too. Pods are looked at only when a foreign budget exists at all.
-func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptionBudget, namespace string, covers *metav1.LabelSelector) (string, error) {
+// conflict names a foreign budget that covers pods which ours covers, too: somebody else's, or that of another policy, whose
+// keeper takes it away when it notices that this one was first. Pods are looked at only when a foreign budget exists at all.
+func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (string, error) {
+	namespace := want.Namespace
 	var foreign []*policyv1.PodDisruptionBudget
 	for i := range existing {
-		if !ours(&existing[i]) {
+		if !ours(&existing[i]) || existing[i].Labels[LabelPolicy] != want.Labels[LabelPolicy] {
 			foreign = append(foreign, &existing[i])
 		}
 	}
@@ -177,7 +179,11 @@ func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptio
 			continue
 		}
 		for i := range pods.Items {
-			if theirs.Matches(labels.Set(pods.Items[i].Labels)) {
+			switch matches := theirs.Matches(labels.Set(pods.Items[i].Labels)); {
+			case matches && ours(b):
+				return fmt.Sprintf("PodDisruptionBudget %s/%s of MaintenancePolicy %s also covers pod %s: under two budgets no eviction succeeds; delete one of the two policies",
+					b.Namespace, b.Name, b.Labels[LabelPolicy], pods.Items[i].Name), nil
+			case matches:
 				return fmt.Sprintf("PodDisruptionBudget %s/%s, which is not lockkeeper's, also covers pod %s: under two budgets no eviction succeeds; "+
 					"delete it, and in Rook set spec.disruptionManagement.managePodBudgets to false", b.Namespace, b.Name, pods.Items[i].Name), nil
 			}

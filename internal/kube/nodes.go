@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -234,12 +235,16 @@ func (c *Cluster) PolicyOf(ctx context.Context, node string) (storage.ClusterKey
 		if err != nil {
 			return storage.ClusterKey{}, storage.Answer{}, err
 		}
-		for _, pod := range pods {
-			if pod.Node == node {
-				key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
-				found, names = append(found, key), append(names, key.String())
-				break
-			}
+		if !slices.ContainsFunc(pods, func(pod osdview.Pod) bool { return pod.Node == node }) {
+			continue
+		}
+		charge, err := c.precedence(ctx, p, list.Items)
+		if err != nil {
+			return storage.ClusterKey{}, storage.Answer{}, err
+		}
+		if charge.OK {
+			key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
+			found, names = append(found, key), append(names, key.String())
 		}
 	}
 	switch len(found) {

@@ -35,19 +35,6 @@ func (c *Cluster) MaintenancePolicy(ctx context.Context, key storage.ClusterKey)
 	return &p, nil
 }
 
-// Policy implements activities.Policies.
-func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activities.Policy, error) {
-	p, err := c.MaintenancePolicy(ctx, key)
-	if err != nil {
-		return activities.Policy{}, err
-	}
-	return activities.Policy{
-		Key: key, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
-		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status),
-		Daemons: metav1.FormatLabelSelector(OSDSelector(p)), Mons: metav1.FormatLabelSelector(MonSelector(p)),
-	}, nil
-}
-
 // Settings are the spec's timeouts and switches. The API server has filled in the defaults; a spec that never went
 // through it has none, and then the same defaults hold.
 func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {

@@ -59,6 +59,8 @@ func conditions(r activities.Report) []metav1.Condition {
 	}
 	protected := metav1.Condition{Type: v1alpha1.ConditionProtected, Status: metav1.ConditionTrue, Reason: "BudgetsInPlace", Message: "the PodDisruptionBudgets say what was decided"}
 	switch {
+	case r.Decision.Reason == budget.ReasonSecondPolicy:
+		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonSecondPolicy, r.Decision.Message
 	case r.Unmanaged:
 		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonUnmanaged, "managePodBudgets is false: no budget of lockkeeper protects the OSDs"
 	case r.Conflict != "":

@@ -41,12 +41,19 @@ func (c policyClient) List(ctx context.Context, o client.ObjectList, _ ...client
 		if !ok {
 			return fmt.Errorf("the simulated API server does not list %T", o)
 		}
-		l.Items = nil
-		if c.policy != nil {
-			l.Items = append(l.Items, *c.policy.DeepCopy())
-		}
+		l.Items = c.policies()
 		return nil
 	})
+}
+
+// policies are all that there are.
+func (w *World) policies() (out []v1alpha1.MaintenancePolicy) {
+	for _, p := range []*v1alpha1.MaintenancePolicy{w.older, w.policy} {
+		if p != nil {
+			out = append(out, *p.DeepCopy())
+		}
+	}
+	return out
 }
 
 // Create knows events.

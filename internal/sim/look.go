@@ -198,7 +198,7 @@ func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists b
 	if w.policy == nil {
 		return s, false
 	}
-	o := starter.Objects{Policy: w.policy, Nodes: make([]corev1.Node, 0, len(w.names)), Pods: make([]corev1.Pod, 0, len(w.pods)), Deployments: make([]appsv1.Deployment, 0, len(w.workloads))}
+	o := starter.Objects{Policy: w.policy, Policies: w.policies(), Nodes: make([]corev1.Node, 0, len(w.names)), Pods: make([]corev1.Pod, 0, len(w.pods)), Deployments: make([]appsv1.Deployment, 0, len(w.workloads))}
 	for _, name := range w.names {
 		if n := w.nodes[name]; !n.gone {
 			o.Nodes = append(o.Nodes, n.object())

@@ -221,6 +221,20 @@ func (w *World) Manage(on bool) {
 	w.ChangePolicy(fmt.Sprintf("managePodBudgets: %t", on), func(s *v1alpha1.CephSpec) { s.ManagePodBudgets = &on })
 }
 
+// AnotherPolicy creates a policy of the same storage cluster that counts as the older one, or deletes it. Its keeper is not
+// simulated: whatever it guards, it guards well.
+func (w *World) AnotherPolicy(exists bool) {
+	w.happens(func() {
+		w.tell("another policy: %t", exists)
+		w.older, w.guarding = nil, time.Time{}
+		if exists {
+			w.older = w.policy.DeepCopy()
+			w.older.Name, w.older.UID, w.older.Status, w.older.Finalizers = "a-first", "older", v1alpha1.MaintenancePolicyStatus{}, nil
+		}
+		w.tellWatcher()
+	})
+}
+
 // DeletePolicy begins the deletion of the policy; the keeper's finalizer may hold it up.
 func (w *World) DeletePolicy() {
 	w.happens(func() {

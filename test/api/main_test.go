@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -19,6 +20,9 @@ var root = flag.String("root", "../..", "the repository, with lab/bin/lab built"
 
 // server is the API server of all tests in this package.
 var server client.Client
+
+// config reaches it as an administrator.
+var config *rest.Config
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -47,6 +51,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)
 		return 1
 	}
+	config = cfg
 	server, err = client.New(cfg, client.Options{Scheme: kube.Scheme})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,67 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+const wasFirst = "MaintenancePolicy rook-ceph/a-first was first"
+
+// TestSecondPolicy: a keeper whose storage cluster another policy looks after manages nothing, says so, and takes over when
+// the other one is gone.
+func TestSecondPolicy(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.AnotherPolicy(true)
+		s.startKeeper()
+		time.Sleep(time.Minute)
+		require.Equal(s, "none", s.Budget())
+		require.Equal(s, budget.ReasonSecondPolicy, s.Report().Decision.Reason)
+		require.Equal(s, wasFirst, s.Report().Decision.Message)
+		require.Equal(s, "no", s.Report().MayDrain)
+
+		e := s.awaitEnd("a", s.drain(workflows.DrainNodeInput{Node: "a", Policy: sim.Key.String()}), time.Minute)
+		require.ErrorContains(s, e.err, wasFirst)
+		require.False(s, s.Cordoned("a"), "nothing was changed")
+		s.PersonCordons("a", true)
+		s.KillOSD(0)
+		time.Sleep(time.Minute)
+		require.Equal(s, "none", s.Budget())
+		require.False(s, s.runs("drain/a"), "the drain is the other policy's to observe")
+		s.PersonCordons("a", false)
+		time.Sleep(time.Minute)
+
+		s.AnotherPolicy(false)
+		s.awaitBudget(atRest, 5*time.Second)
+		s.awaitNothingLeft(0)
+	})
+}
+
+// TestBecomesSecond: a policy was edited in the middle of a drain, so that the older one means the same cluster. All that
+// is this one's goes, and the drain that it guarded ends.
+func TestBecomesSecond(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		run := s.drain(drainOf("a"))
+		s.awaitPhase("a", awaitingNode, 30*time.Second)
+		waiting := s.drain(drainOf("c"))
+		s.awaitPhase("c", acquiringLease, 30*time.Second)
+		require.Equal(s, "lockkeeper", s.Noout("a"))
+		s.AnotherPolicy(true)
+		require.Equal(s, workflows.OutcomeRevoked, s.awaitEnd("a", run, time.Minute).result.Outcome)
+		require.ErrorContains(s, s.awaitEnd("c", waiting, time.Minute).err, wasFirst)
+		require.Equal(s, "none", s.Budget())
+		require.Empty(s, s.Noout("a"))
+		require.False(s, s.Cordoned("a"), "the drain uncordons what it cordoned")
+		require.Empty(s, s.keeperStatus().Lease.Holders)
+		require.Empty(s, s.keeperStatus().Trouble)
+		s.AnotherPolicy(false)
+		s.awaitBudget(atRest, 2*time.Minute)
+		s.awaitNothingLeft(0)
+	})
+}
