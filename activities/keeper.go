@@ -149,9 +149,9 @@ type Observation struct {
 	Generation int64            `json:"generation"`
 	Settings   storage.Settings `json:"settings"`
 	// Second: another policy is in charge of this storage cluster, and the reason. Then nothing was looked at.
-	Second string `json:"second,omitempty"`
-	Seen   Seen   `json:"seen"`
-	At         time.Time        `json:"at"`
+	Second string    `json:"second,omitempty"`
+	Seen   Seen      `json:"seen"`
+	At     time.Time `json:"at"`
 }
 
 // ObserveStorage takes one look at the policy, Kubernetes and the storage cluster.
