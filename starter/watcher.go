@@ -43,7 +43,7 @@ type Options struct {
 }
 
 // LeaseName is the Lease that the leading watcher holds.
-const LeaseName = "lockkeeper-watcher"
+const LeaseName = kube.WatcherLease
 
 // How long the watchers of a dead leader wait, and how often a living one renews. Two leaders for a moment do no harm,
 // since all that they do may be done twice, so the wait is shorter than is usual.

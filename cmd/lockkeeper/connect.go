@@ -13,13 +13,23 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
+// kubernetesWithin is how long a person waits for one answer of the API server.
+const kubernetesWithin = 10 * time.Second
+
+// impatient is for questions. Watches, which last, keep the configuration as it was.
+func impatient(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = kubernetesWithin
+	return cfg
+}
+
 // connect makes what the subcommands for people work with. Libraries keep quiet: what they would log, the answer says.
 func connect(cmd *cobra.Command, connections *cli.Connections) (command *cli.Command, cfg *rest.Config, done func(), err error) {
 	ctrl.SetLogger(logr.Discard())
 	if cfg, err = connections.Kubernetes(); err != nil {
 		return nil, nil, nil, err
 	}
-	cluster, err := kube.New(cfg)
+	cluster, err := kube.New(impatient(cfg))
 	if err != nil {
 		return nil, nil, nil, err
 	}

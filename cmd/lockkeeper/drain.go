@@ -79,10 +79,16 @@ func (f *drainFlags) complete(namespace string) error {
 	case f.output != "" && !f.plan:
 		return errors.New("--output: needs --plan")
 	}
-	if f.input.Policy != "" && !strings.Contains(f.input.Policy, "/") && namespace != "" {
-		f.input.Policy = namespace + "/" + f.input.Policy
-	}
+	f.input.Policy = qualified(f.input.Policy, namespace)
 	return cli.CheckOutput(f.output)
+}
+
+// qualified puts the namespace before a policy's name that has none.
+func qualified(policy, namespace string) string {
+	if policy == "" || strings.Contains(policy, "/") || namespace == "" {
+		return policy
+	}
+	return namespace + "/" + policy
 }
 
 func (f *drainFlags) run(cmd *cobra.Command, connections *cli.Connections) error {

@@ -19,7 +19,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := root().ExecuteContext(ctx)
 	stop()
-	if err != nil {
+	if err != nil && err.Error() != "" { // some answers have said it all
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 	}
 	os.Exit(cli.ExitCode(err))
@@ -42,7 +42,8 @@ Exit codes:
   1  not done; the message on stderr says why
   2  wrong flags or arguments
   3  drain --wait or --follow: the drain ended, but not with Done or Gone
-  4  drain --wait or --follow: time is over, the drain goes on`,
+  4  drain --wait or --follow: time is over, the drain goes on
+  5  explain: the node may not be drained now; doctor: something is broken`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 
@@ -57,7 +58,7 @@ Exit codes:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c, err)
 	})
-	cmd.AddCommand(drainCommand(connections), statusCommand(connections))
+	cmd.AddCommand(drainCommand(connections), statusCommand(connections), explainCommand(connections))
 	cmd.AddCommand(signalCommands(connections)...)
 	cmd.AddCommand(watchCommand(connections), versionCommand())
 	return cmd

@@ -9,6 +9,7 @@ const (
 	ExitUsage     = 2 // wrong flags or arguments
 	ExitNotDone   = 3 // drain --wait, --follow: the drain ended otherwise than Done or Gone
 	ExitStillRuns = 4 // drain --wait, --follow: the drain goes on without us
+	ExitNo        = 5 // explain: the answer is no; doctor: something is broken
 )
 
 // ExitError is an error with an exit code of its own.
@@ -21,6 +22,9 @@ func (e *ExitError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
+
+// ErrNo is returned after an answer that was given in full, and is no.
+var ErrNo = &ExitError{Code: ExitNo, Err: errors.New("")}
 
 // ExitCode is the exit code for what a command returned.
 func ExitCode(err error) int {

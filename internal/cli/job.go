@@ -17,6 +17,13 @@ var ErrNoJob = errors.New("no such job")
 // ErrRuns is returned when a job cannot be started because it runs.
 var ErrRuns = errors.New("runs already")
 
+// Why a workflow does not answer. Errors wrap one of these, and say more.
+var (
+	ErrAway       = errors.New("Temporal does not answer")
+	ErrNoWorker   = errors.New("no worker answers")
+	ErrNotRunning = errors.New("does not run")
+)
+
 // Temporal is what the command asks of Temporal.
 type Temporal interface {
 	// StartDrain starts the drain of a node. It returns ErrRuns when one runs.

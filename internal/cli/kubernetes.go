@@ -19,6 +19,8 @@ type Kubernetes interface {
 	// MaintenancePolicies lists the policies of a namespace, or, with "", of all.
 	MaintenancePolicies(ctx context.Context, namespace string) ([]v1alpha1.MaintenancePolicy, error)
 	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error)
+	// Watcher reads the Lease of the watcher that runs in a namespace.
+	Watcher(ctx context.Context, namespace string) (kube.Watcher, error)
 	// DrainOutlook tells which pods a drain of the node would evict.
 	DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (kube.Outlook, error)
 }

@@ -32,6 +32,7 @@ type Plan struct {
 	Outlook    kube.Outlook          `json:"outlook"`
 
 	MaintenanceTimeout time.Duration `json:"maintenanceTimeout"` // of noout
+	AllowMonQuorumLoss bool          `json:"allowMonQuorumLoss,omitempty"`
 	// Now is what the keeper says; nil when it does not answer, and then the policy's status has to do.
 	Now      *workflows.KeeperStatus          `json:"now,omitempty"`
 	Reported v1alpha1.MaintenancePolicyStatus `json:"reported"`
@@ -59,7 +60,8 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	if err != nil {
 		return Plan{}, err
 	}
-	p.MaintenanceTimeout, p.Reported = kube.Settings(&policy.Spec).MaintenanceTimeout, policy.Status
+	settings := kube.Settings(&policy.Spec)
+	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = settings.MaintenanceTimeout, settings.AllowMonQuorumLoss, policy.Status
 	if p.Node, err = c.Kubernetes.Node(ctx, in.Node); err != nil {
 		unknown("the node", err)
 	}

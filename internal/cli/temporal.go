@@ -181,9 +181,9 @@ func (t *temporalClient) query(ctx context.Context, id, run string, into any) er
 	case err == nil:
 		return answer.Get(into)
 	case notFound(err):
-		return fmt.Errorf("%s does not run", id)
+		return fmt.Errorf("%s %w", id, ErrNotRunning)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &deadline), errors.As(err, &idle):
-		return fmt.Errorf("no worker answers for %s: is lockkeeper-worker running?", id)
+		return fmt.Errorf("%w for %s: is lockkeeper-worker running?", ErrNoWorker, id)
 	default:
 		return t.failed("ask "+id, err)
 	}
@@ -197,7 +197,11 @@ func (t *temporalClient) failed(what string, err error) error {
 	var away *serviceerror.Unavailable
 	var late *serviceerror.DeadlineExceeded
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &away) || errors.As(err, &late) {
-		return fmt.Errorf("%s: Temporal does not answer at %s (set by TEMPORAL_ADDRESS)", what, t.address)
+		return fmt.Errorf("%s: %w at %s (set by TEMPORAL_ADDRESS)", what, ErrAway, t.address)
+	}
+	var noNamespace *serviceerror.NamespaceNotFound
+	if errors.As(err, &noNamespace) {
+		return fmt.Errorf("%s: Temporal at %s has no namespace %q (set by TEMPORAL_NAMESPACE)", what, t.address, noNamespace.Namespace)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

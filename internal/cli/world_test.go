@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"os"
@@ -48,6 +49,9 @@ type world struct {
 
 	jobs         map[string][]Job // by node: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
+	keeperAway   error
+	watcher      kube.Watcher
+	watcherAway  error
 	temporalAway error
 	started      []workflows.DrainNodeInput
 	signals      []string
@@ -73,6 +77,7 @@ func newWorld() *world {
 		},
 		outlook: kube.Outlook{Evict: []string{"default/web-1", "rook-ceph/rook-ceph-osd-0-x"}},
 		jobs:    map[string][]Job{},
+		watcher: kube.Watcher{Found: true, Holder: "watcher-1", Renewed: ago(time.Second), Lasts: 8 * time.Second},
 		keeper: &workflows.KeeperStatus{
 			Cluster: cluster, Clean: true, Since: ago(2 * time.Hour),
 			Decision: budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonClean, Message: "one OSD may be disrupted anywhere"},
@@ -161,6 +166,10 @@ func (w *world) DrainOutlook(context.Context, string, activities.EvictionOptions
 	return w.outlook, w.kubeAway
 }
 
+func (w *world) Watcher(context.Context, string) (kube.Watcher, error) {
+	return w.watcher, cmp.Or(w.watcherAway, w.kubeAway)
+}
+
 func (w *world) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {
 	if jobs := w.jobs[in.Node]; len(jobs) > 0 && len(w.started) == 0 && jobs[0].State == Running && jobs[0].Status != nil && jobs[0].Status.Step > 1 {
 		return ErrRuns
@@ -200,8 +209,8 @@ func (w *world) Signal(_ context.Context, node, signal string) error {
 }
 
 func (w *world) Keeper(context.Context, storage.ClusterKey) (workflows.KeeperStatus, error) {
-	if w.temporalAway != nil {
-		return workflows.KeeperStatus{}, w.temporalAway
+	if err := cmp.Or(w.temporalAway, w.keeperAway); err != nil {
+		return workflows.KeeperStatus{}, err
 	}
 	return *w.keeper, nil
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/internal/cli"
+)
+
+// defaultSystem is the namespace of deploy/.
+const defaultSystem = "lockkeeper-system"
+
+func explainCommand(connections *cli.Connections) *cobra.Command {
+	var policy, system, output string
+	cmd := &cobra.Command{
+		Use:   "explain NODE",
+		Short: "May I drain this node now? If not: what is in the way, and what would have to change",
+		Long: `Answer "may I drain this node now?", and if not, tell what is in the way, since when, and what would have to
+change. It asks the keeper and the jobs that hold the lease, and reads Kubernetes; it changes nothing.
+
+The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
+		Example: `  lockkeeper explain node-a
+  lockkeeper explain node-a -o json | jq -r '.inTheWay[].name'
+  until lockkeeper explain node-a; do sleep 10; done`,
+		Args: args(oneNode),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := cli.CheckOutput(output); err != nil {
+				return usage(cmd, err)
+			}
+			command, _, done, err := connect(cmd, connections)
+			if err != nil {
+				return err
+			}
+			defer done()
+			e, err := command.Explain(cmd.Context(), names[0], qualified(policy, connections.Namespace), system)
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				err = cli.Encode(cmd.OutOrStdout(), e, output)
+			} else {
+				e.Write(cmd.OutOrStdout())
+			}
+			if err == nil && !e.MayDrain {
+				return cli.ErrNo
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&policy, "policy", "", "MaintenancePolicy, as namespace/name or as a name in --namespace (default: the one whose storage the node hosts)")
+	flags.StringVar(&system, "system-namespace", defaultSystem, "where lockkeeper watch runs")
+	flags.StringVarP(&output, "output", "o", "", "json or yaml")
+	return cmd
+}
