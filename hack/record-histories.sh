@@ -42,3 +42,5 @@ for id in keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drai
   temporal workflow show --workflow-id "$id" -o json | sed -E 's/"identity": "[^"]*"/"identity": "lab"/' | gzip -9n >"$file"
   echo "${file#"$top"/}: $(zcat "$file" | grep -c '"eventId"') events, $(wc -c <"$file") bytes"
 done
+# What `lockkeeper history` tells of them.
+(cd "$top" && go test ./internal/history -run TestRecorded -update)

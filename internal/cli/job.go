@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/history"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -34,6 +35,10 @@ type Temporal interface {
 	Drains(ctx context.Context) ([]Job, error)
 	// Signal sends a signal to the running drain of a node. It returns ErrNoJob when none runs.
 	Signal(ctx context.Context, node, signal string) error
+	// Runs lists the runs of a workflow that Temporal remembers, newest first. It returns ErrNoJob when there is none.
+	Runs(ctx context.Context, workflowID string) ([]RunInfo, error)
+	// Record reads the history of one run.
+	Record(ctx context.Context, workflowID, runID string) (history.Run, error)
 	// Keeper asks the keeper of a storage cluster.
 	Keeper(ctx context.Context, cluster storage.ClusterKey) (workflows.KeeperStatus, error)
 }

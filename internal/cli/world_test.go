@@ -19,6 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/history"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
@@ -53,6 +54,8 @@ type world struct {
 	watcher      kube.Watcher
 	watcherAway  error
 	temporalAway error
+	records      map[string][]history.Run // by workflow, oldest first
+	recordAway   map[string]error
 	started      []workflows.DrainNodeInput
 	signals      []string
 }
@@ -206,6 +209,23 @@ func (w *world) Drains(context.Context) ([]Job, error) {
 func (w *world) Signal(_ context.Context, node, signal string) error {
 	w.signals = append(w.signals, signal+" "+node)
 	return w.temporalAway
+}
+
+func (w *world) Runs(_ context.Context, id string) ([]RunInfo, error) {
+	var out []RunInfo
+	for _, r := range slices.Backward(w.records[id]) {
+		out = append(out, RunInfo{RunID: r.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId(), Started: r.Started(), Ended: r.Ended()})
+	}
+	if len(out) == 0 && w.temporalAway == nil {
+		return nil, ErrNoJob
+	}
+	return out, w.temporalAway
+}
+
+func (w *world) Record(ctx context.Context, id, run string) (history.Run, error) {
+	runs, _ := w.Runs(ctx, id)
+	i := slices.IndexFunc(runs, func(r RunInfo) bool { return r.RunID == run })
+	return w.records[id][len(runs)-1-i], w.recordAway[id]
 }
 
 func (w *world) Keeper(context.Context, storage.ClusterKey) (workflows.KeeperStatus, error) {

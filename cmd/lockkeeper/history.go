@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/internal/cli"
+)
+
+func historyCommand(connections *cli.Connections) *cobra.Command {
+	var o cli.HistoryOptions
+	var output string
+	cmd := &cobra.Command{
+		Use:   "history JOB",
+		Short: "What was decided, on which facts, and when",
+		Long: `Tell from Temporal's record what was decided in a job, on which facts, and when. JOB is drain/NODE, or just the
+node's name, with what the keeper did meanwhile; or keeper/NAMESPACE/POLICY.
+
+It works for jobs that run and for those that have ended, for as long as Temporal keeps them, and asks nobody else.`,
+		Example: `  lockkeeper history node-a
+  lockkeeper history keeper/rook-ceph/rook-ceph --since 15m
+  lockkeeper history node-a -o json | jq -r '.entries[] | [.at, .what] | @tsv'`,
+		Args: args(func(_ *cobra.Command, names []string) error {
+			if len(names) != 1 {
+				return errors.New("JOB: one is required: a node's name, drain/NODE or keeper/NAMESPACE/POLICY")
+			}
+			return nil
+		}),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if o.Since < 0 {
+				return usage(cmd, errors.New("--since: must not be negative; 0 is as far back as Temporal remembers"))
+			}
+			if err := cli.CheckOutput(output); err != nil {
+				return usage(cmd, err)
+			}
+			command, _, done, err := connect(cmd, connections)
+			if err != nil {
+				return err
+			}
+			defer done()
+			h, err := command.History(cmd.Context(), names[0], o)
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return cli.Encode(cmd.OutOrStdout(), h, output)
+			}
+			h.Write(cmd.OutOrStdout())
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.RunID, "run", "", "of a drain: this run (default: the last one)")
+	flags.DurationVar(&o.Since, "since", time.Hour, "of a keeper: how far back; 0: as far as Temporal remembers")
+	flags.StringVarP(&output, "output", "o", "", "json or yaml")
+	return cmd
+}

@@ -1,0 +1,171 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// This file knows what the record of a drain means, and keeper.go that of a keeper. A record does not say which of the two
+// it is of but once, at its beginning; their activities and signals have different names.
+
+func (r *reader) started(e *historypb.HistoryEvent) {
+	a := e.GetWorkflowExecutionStartedEventAttributes()
+	if a.GetWorkflowType().GetName() != workflows.DrainNodeType {
+		r.startedKeeper(e, a)
+		return
+	}
+	in := read[workflows.DrainNodeInput](a.GetInput())
+	what := "the drain of " + in.Node + " was asked for"
+	if in.Observe {
+		what = "somebody drains " + in.Node + " from outside; this job guards it"
+	}
+	r.say(e, what, prefixed("why: ", in.Reason), prefixed("policy: ", in.Policy), by(a.GetIdentity()))
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// Cluster is the storage cluster that a drain is about, as it found out; ok is false if it has not.
+func Cluster(run Run) (key storage.ClusterKey, ok bool) {
+	scheduled := map[int64]bool{}
+	for _, e := range run.Events {
+		if a := e.GetActivityTaskScheduledEventAttributes(); a.GetActivityType().GetName() == "ResolveNode" {
+			scheduled[e.GetEventId()] = true
+		}
+		if a := e.GetActivityTaskCompletedEventAttributes(); scheduled[a.GetScheduledEventId()] {
+			key = read[activities.Target](a.GetResult()).Cluster
+		}
+	}
+	return key, key.Name != ""
+}
+
+// scheduled tells of what matters when it begins; everything else when its result is known.
+func (r *reader) scheduled(e *historypb.HistoryEvent, a activity) {
+	switch a.name {
+	case "EvictPods":
+		in := read[activities.EvictInput](a.input)
+		r.say(e, "begins to evict the pods of "+in.Node, fmt.Sprintf("under token %d of the lease", in.Token))
+	case "ApplyBudget":
+		r.decided(e, read[activities.BudgetInput](a.input))
+	case "ReportStatus":
+		r.reported(e, read[activities.ReportInput](a.input))
+	}
+}
+
+func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *commonpb.Payloads) {
+	switch a.name {
+	case "ResolveNode":
+		t := read[activities.Target](result)
+		facts := []string{"its storage: " + strings.Join(t.Daemons, ", "), "in CRUSH: " + strings.Join(t.Hosts, ", "), a.tries()}
+		if t.Cordoned {
+			facts = append(facts, "it was cordoned already, so it stays so afterwards")
+		}
+		if t.Gone {
+			facts = append(facts, "its Node object is deleted")
+		}
+		r.say(e, fmt.Sprintf("%s is in %s of %s", t.Node, t.Domain, t.Cluster), facts...)
+	case "RequestLease":
+		in := read[activities.LeaseInput](a.input)
+		r.say(e, fmt.Sprintf("asked for the lease of %s", in.Claim.Domain), a.tries())
+	case "Cordon":
+		in := read[activities.CordonInput](a.input)
+		what := "uncordoned "
+		if in.On {
+			what = "cordoned "
+		}
+		r.say(e, what+in.Node, a.tries())
+	case "EvictPods":
+		p := read[activities.EvictionProgress](result)
+		what := fmt.Sprintf("evicted the pods of %s: %d", read[activities.EvictInput](a.input).Node, p.Total-p.Remaining)
+		r.say(e, what, prefixed("stopped: ", p.Ended), a.tries())
+	case "AwaitNode":
+		in, n := read[activities.AwaitNodeInput](a.input), read[activities.NodeReturn](result)
+		var how []string
+		for word, is := range map[string]bool{"deleted": n.Gone, "rebooted": n.Rebooted, "uncordoned and Ready": n.Uncordoned} {
+			if is {
+				how = append(how, word)
+			}
+		}
+		if len(how) == 2 && how[0] > how[1] {
+			how[0], how[1] = how[1], how[0]
+		}
+		r.say(e, in.Node+" is "+strings.Join(how, ", "), a.tries())
+	default:
+		r.completedKeeper(e, a, result)
+	}
+}
+
+func (r *reader) failed(e *historypb.HistoryEvent, a activity, why string) {
+	r.say(e, a.name+" failed: "+why, a.tries())
+}
+
+// persons are the signals that people send.
+var persons = map[string]string{
+	workflows.SignalPause: "somebody paused it", workflows.SignalResume: "somebody resumed it",
+	workflows.SignalAbort: "somebody aborted it", workflows.SignalDone: "somebody said that the work on the node is done",
+}
+
+func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string) {
+	switch what := persons[name]; {
+	case what != "":
+		r.say(e, what, by(identity))
+	case name == workflows.SignalLease:
+		n := read[workflows.LeaseNotice](input)
+		r.say(e, notice(n), prefixed("because: ", n.WaitsFor))
+	default:
+		r.signalledKeeper(e, name, input)
+	}
+}
+
+func notice(n workflows.LeaseNotice) string {
+	switch n.State {
+	case workflows.LeaseWaiting:
+		return "waits for the lease"
+	case workflows.LeaseGranted:
+		return fmt.Sprintf("has the lease, with token %d", n.Token)
+	case workflows.LeaseHealing:
+		return "waits for the storage to be whole"
+	case workflows.LeaseReleased:
+		return "the storage is whole; the lease is given back"
+	case workflows.LeaseParked:
+		return "noout has ended and the data is whole without the node, so the lease is given back"
+	case workflows.LeaseRevoked:
+		return "the lease is taken away"
+	default:
+		return "heard something about the lease that it does not understand: " + string(n.State)
+	}
+}
+
+// signals tells whom this workflow told what.
+func (r *reader) signals(e *historypb.HistoryEvent, to, name string, input *commonpb.Payloads) {
+	switch name {
+	case workflows.SignalFinishLease:
+		r.say(e, "told "+to+" that its work is done")
+	case workflows.SignalReleaseLease:
+		r.say(e, "gave the lease back to "+to+" at once")
+	case workflows.SignalLease:
+		n := read[workflows.LeaseNotice](input)
+		r.say(e, fmt.Sprintf("told %s: %s", to, n.State), prefixed("because: ", n.WaitsFor))
+	}
+}
+
+func (r *reader) succeeded(e *historypb.HistoryEvent, result *commonpb.Payloads) {
+	d := read[workflows.DrainNodeResult](result)
+	if d.Outcome == "" {
+		r.say(e, "ended: the policy is deleted, and all that was done for it is undone")
+		return
+	}
+	r.say(e, "ended: "+d.Outcome, fmt.Sprintf("%d pods evicted, after %s, of which %s waiting for the lease", d.Evicted, d.Took.Round(time.Millisecond), d.Waited.Round(time.Millisecond)))
+}

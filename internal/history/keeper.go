@@ -1,0 +1,193 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+
+	commonpb "go.temporal.io/api/common/v1"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// keeperMemory is what the keeper knew when it decided: the last look, and what it had heard since the one before.
+type keeperMemory struct {
+	seen    activities.Observation
+	watched activities.Watched
+	heard   []string
+	said    string // the budget, as last told
+	report  activities.Report
+}
+
+func (r *reader) startedKeeper(e *historypb.HistoryEvent, a *historypb.WorkflowExecutionStartedEventAttributes) {
+	in := read[workflows.KeeperInput](a.GetInput())
+	if in.State != nil {
+		r.keeper.watched, r.keeper.report = in.State.Watched, in.State.Reported
+		return // it goes on; that was said
+	}
+	r.say(e, "the keeper of "+in.Cluster.String()+" begins", by(a.GetIdentity()))
+}
+
+func (r *reader) signalledKeeper(e *historypb.HistoryEvent, name string, input *commonpb.Payloads) {
+	switch name {
+	case workflows.SignalStorageChanged:
+		for _, why := range strings.Split(read[workflows.Hint](input).Reason, ", ") {
+			if why != "" && !strings.HasSuffix(why, " was changed by "+kube.FieldOwner) { // its own doing
+				r.keeper.heard = append(r.keeper.heard, why)
+			}
+		}
+	case workflows.SignalFinishLease:
+		ref := read[workflows.LeaseRef](input)
+		what := ref.WorkflowID + " says that its work is done"
+		if ref.NodeGone {
+			what += ", and that the node is gone"
+		}
+		r.say(e, what)
+	case workflows.SignalReleaseLease:
+		r.say(e, read[workflows.LeaseRef](input).WorkflowID+" gives its claim back")
+	default:
+		r.say(e, fmt.Sprintf("heard the signal %q, which means nothing", name))
+	}
+}
+
+// asked tells of a job's claim.
+func (r *reader) asked(e *historypb.HistoryEvent, args *commonpb.Payloads) {
+	c := read[workflows.LeaseRequest](args).Claim
+	if c.WorkflowID != "" {
+		r.say(e, fmt.Sprintf("%s asks for the lease of %s", c.WorkflowID, c.Domain), prefixed("why: ", c.Reason), "priority: "+c.Priority.String())
+	}
+}
+
+// decided tells of a budget that is about to be written: the moment in which a decision begins to count. Its summary is
+// the decision in the keeper's own words; the facts are what it had seen and heard.
+func (r *reader) decided(e *historypb.HistoryEvent, in activities.BudgetInput) {
+	says := summary(e)
+	if says == "" || says == r.keeper.said {
+		return
+	}
+	r.keeper.said = says
+	mode, why, _ := strings.Cut(says, ": ")
+	switch budget.Mode(mode) {
+	case budget.ModeDefault:
+		mode = fmt.Sprintf("at rest, %d must stay", in.Daemons.MinAvailable)
+	case budget.ModeOpen:
+		mode = "only " + strings.Join(in.Daemons.Except, ", ") + " is open"
+	case budget.ModeClosed:
+		mode = "closed"
+	}
+	r.say(e, "the budget: "+mode+": "+strings.TrimPrefix(why, "closed "), append([]string{prefixed("heard: ", strings.Join(r.keeper.heard, "; "))}, r.facts()...)...)
+	r.keeper.heard = nil
+}
+
+// facts are what the keeper saw.
+func (r *reader) facts() (out []string) {
+	k := &r.keeper
+	v := k.seen.Seen.View
+	switch {
+	case v.Unavailable != "":
+		return append(out, "the storage cluster: "+v.Unavailable)
+	case v.Daemons == 0:
+		return out
+	}
+	out = append(out, fmt.Sprintf("OSDs %d/%d up as of epoch %d", v.Up, v.Daemons, v.ChangeEpoch), health(k.watched.Health, v))
+	for _, d := range v.Domains {
+		var down []string
+		for _, x := range d.Down() {
+			down = append(down, x.String())
+		}
+		if len(down) > 0 {
+			out = append(out, fmt.Sprintf("%s %s: %s", v.FailureDomainType, d.Name, strings.Join(down, ", ")))
+		}
+	}
+	for _, m := range v.Mons {
+		if !m.Standing() {
+			out = append(out, m.String())
+		}
+	}
+	for _, n := range v.Nodes {
+		switch {
+		case n.Gone:
+			out = append(out, n.Name+" is deleted")
+		case n.Cordoned:
+			out = append(out, n.Name+" is cordoned")
+		case n.Tainted != "":
+			out = append(out, n.Name+" is tainted "+n.Tainted)
+		}
+	}
+	return append(append(out, v.Problems...), v.Intolerant...)
+}
+
+func health(h storage.Health, v storage.View) string {
+	switch {
+	case h.PGs == 0 && h.Reason == "":
+		return "PGs: not known yet"
+	case h.ChangeEpoch < v.ChangeEpoch || h.Placement != v.Placement:
+		return fmt.Sprintf("PGs: %d/%d clean, but that was before the last change", h.PGsClean, h.PGs)
+	case !h.Fresh:
+		return fmt.Sprintf("PGs: %d/%d clean by the last report, not proven to be fresh: %s", h.PGsClean, h.PGs, h.Reason)
+	case h.Clean:
+		return fmt.Sprintf("PGs: %d/%d clean, proven", h.PGsClean, h.PGs)
+	default:
+		return "PGs: " + h.Reason
+	}
+}
+
+// reported tells of what a report has that no step of its own shows: who got the lease and who lost it, conflicts.
+func (r *reader) reported(e *historypb.HistoryEvent, in activities.ReportInput) {
+	before, now := r.keeper.report, in.Report
+	r.keeper.report = now
+	for _, c := range now.Memory.Lease.Holders {
+		if _, held, _ := before.Memory.Lease.Find(c.WorkflowID, c.RunID); !held {
+			r.say(e, fmt.Sprintf("granted the lease of %s to %s, with token %d", c.Domain, c.WorkflowID, c.Token), prefixed("why: ", c.Reason))
+		}
+	}
+	for _, c := range before.Memory.Lease.Holders {
+		if _, held, _ := now.Memory.Lease.Find(c.WorkflowID, c.RunID); !held {
+			r.say(e, fmt.Sprintf("the lease of %s is no longer with %s", c.Domain, c.WorkflowID), r.facts()...)
+		}
+	}
+	if now.Conflict != before.Conflict && now.Conflict != "" {
+		r.say(e, "the budgets cannot protect: "+now.Conflict)
+	}
+	if now.Decision.Reason == budget.ReasonSecondPolicy && before.Decision.Reason != budget.ReasonSecondPolicy {
+		r.say(e, "manages nothing: "+now.Decision.Message)
+	}
+}
+
+func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *commonpb.Payloads) {
+	switch a.name {
+	case "ObserveStorage":
+		r.keeper.seen = read[activities.Observation](result)
+	case "WatchStorage":
+		r.keeper.watched = read[activities.Watched](result)
+	case "SwitchNoout":
+		in := read[activities.NooutInput](a.input)
+		what := "unset noout on "
+		if in.On {
+			what = "set noout on "
+		}
+		r.say(e, what+in.Host, a.tries())
+	case "ApplyBudget":
+		if res := read[activities.BudgetResult](result); res.Conflict != "" {
+			r.say(e, "the budget was not written: "+res.Conflict)
+		}
+	case "RemoveBudgets":
+		r.say(e, "removed our budgets", a.tries())
+	case "GuardPolicy":
+		if in := read[activities.GuardInput](a.input); !in.On {
+			r.say(e, "let the policy go")
+		}
+	case "AwaitJobEnd":
+		in := read[activities.JobInput](a.input)
+		r.say(e, fmt.Sprintf("%s has ended: %s", in.WorkflowID, read[string](result)))
+	case "Recall":
+		m := read[activities.Memory](result)
+		if n := len(m.Lease.Holders) + len(m.Lease.Queue); n > 0 || len(m.Noout) > 0 {
+			r.say(e, fmt.Sprintf("remembers %d claims and %d noout flags of the keeper before", n, len(m.Noout)))
+		}
+	}
+}
