@@ -133,32 +133,32 @@ func TestOddSignals(t *testing.T) {
 		workflows.LeaseRef{},
 		workflows.LeaseRef{WorkflowID: "somebody", RunID: "1"},
 		workflows.LeaseRef{WorkflowID: "drain/" + strings.Repeat("x", 2000), RunID: "1"},
-		workflows.LeaseRef{WorkflowID: "drain/a", RunID: "another run"},
+		workflows.LeaseRef{WorkflowID: "drain/node-a", RunID: "another run"},
 	}
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		keeper := workflows.KeeperID(sim.Key)
-		run := s.drain(drainOf("a"))
+		run := s.drain(drainOf("node-a"))
 		for _, phase := range []string{awaitingNode, healing} {
-			s.awaitPhase("a", phase, 30*time.Second)
+			s.awaitPhase("node-a", phase, 30*time.Second)
 			bother(s, keeper, workflows.SignalStorageChanged, workflows.SignalFinishLease, workflows.SignalReleaseLease, "no-such-signal")
 			for _, ref := range refs {
 				s.signal(keeper, workflows.SignalFinishLease, ref)
 				s.signal(keeper, workflows.SignalReleaseLease, ref)
 			}
 			time.Sleep(time.Second)
-			bother(s, "drain/a", "no-such-signal", workflows.SignalResume, workflows.SignalLease) // and nobody says anything sensible after it
+			bother(s, "drain/node-a", "no-such-signal", workflows.SignalResume, workflows.SignalLease) // and nobody says anything sensible after it
 			time.Sleep(time.Second)
-			require.Equal(s, phase, s.drainStatus("a").Phase)
+			require.Equal(s, phase, s.drainStatus("node-a").Phase)
 			require.Empty(s, s.keeperStatus().Trouble)
 			require.Equal(s, only("x"), s.Budget())
 			if phase == awaitingNode {
 				s.StopManager(true) // so that it never becomes clean
-				s.tellDrain("a", workflows.SignalDone)
+				s.tellDrain("node-a", workflows.SignalDone)
 			}
 		}
 		s.StopManager(false)
-		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("a", run, 2*time.Minute).result.Outcome)
+		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-a", run, 2*time.Minute).result.Outcome)
 		s.awaitNothingLeft(0)
 	})
 }
@@ -167,17 +167,17 @@ func TestOddSignals(t *testing.T) {
 func TestOddNoticeThenAbort(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		first := s.drain(drainOf("a"))
-		s.awaitPhase("a", awaitingNode, 30*time.Second)
-		second := s.drain(drainOf("c"))
-		s.awaitPhase("c", acquiringLease, 30*time.Second)
+		first := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		second := s.drain(drainOf("node-c"))
+		s.awaitPhase("node-c", acquiringLease, 30*time.Second)
 		time.Sleep(time.Second)
-		s.signal("drain/c", workflows.SignalLease, "garbage")
+		s.signal("drain/node-c", workflows.SignalLease, "garbage")
 		time.Sleep(time.Second)
-		s.tellDrain("c", workflows.SignalAbort)
-		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("c", second, 10*time.Second).result.Outcome)
-		s.tellDrain("a", workflows.SignalDone)
-		s.awaitEnd("a", first, 2*time.Minute)
+		s.tellDrain("node-c", workflows.SignalAbort)
+		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("node-c", second, 10*time.Second).result.Outcome)
+		s.tellDrain("node-a", workflows.SignalDone)
+		s.awaitEnd("node-a", first, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
 }
