@@ -9,6 +9,7 @@ RUN go mod download
 COPY activities activities
 COPY api api
 COPY cmd cmd
+COPY deploy deploy
 COPY internal internal
 COPY starter starter
 COPY worker worker

@@ -25,12 +25,21 @@ func impatient(cfg *rest.Config) *rest.Config {
 
 // connect makes what the subcommands for people work with. Libraries keep quiet: what they would log, the answer says.
 func connect(cmd *cobra.Command, connections *cli.Connections) (command *cli.Command, cfg *rest.Config, done func(), err error) {
-	ctrl.SetLogger(logr.Discard())
 	if cfg, err = connections.Kubernetes(); err != nil {
 		return nil, nil, nil, err
 	}
-	cluster, err := kube.New(impatient(cfg))
+	command, _, done, err = examine(cmd, connections)
+	return command, cfg, done, err
+}
+
+// examine is connect for whoever asks Kubernetes about more than storage.
+func examine(cmd *cobra.Command, connections *cli.Connections) (command *cli.Command, cluster *kube.Cluster, done func(), err error) {
+	ctrl.SetLogger(logr.Discard())
+	cfg, err := connections.Kubernetes()
 	if err != nil {
+		return nil, nil, nil, err
+	}
+	if cluster, err = kube.New(impatient(cfg)); err != nil {
 		return nil, nil, nil, err
 	}
 	temporal, address, err := connections.Temporal(slog.New(slog.DiscardHandler))
@@ -40,5 +49,5 @@ func connect(cmd *cobra.Command, connections *cli.Connections) (command *cli.Com
 	return &cli.Command{
 		Kubernetes: cluster, Temporal: cli.NewTemporal(temporal, address),
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now,
-	}, cfg, temporal.Close, nil
+	}, cluster, temporal.Close, nil
 }

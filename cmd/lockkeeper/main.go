@@ -58,7 +58,7 @@ Exit codes:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c, err)
 	})
-	cmd.AddCommand(drainCommand(connections), statusCommand(connections), explainCommand(connections), historyCommand(connections))
+	cmd.AddCommand(drainCommand(connections), statusCommand(connections), explainCommand(connections), historyCommand(connections), doctorCommand(connections))
 	cmd.AddCommand(signalCommands(connections)...)
 	cmd.AddCommand(watchCommand(connections), versionCommand())
 	return cmd

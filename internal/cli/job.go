@@ -35,6 +35,10 @@ type Temporal interface {
 	Drains(ctx context.Context) ([]Job, error)
 	// Signal sends a signal to the running drain of a node. It returns ErrNoJob when none runs.
 	Signal(ctx context.Context, node, signal string) error
+	// Version is the server's.
+	Version(ctx context.Context) (string, error)
+	// Pollers counts the workers that poll lockkeeper's task queue, for workflows and for activities.
+	Pollers(ctx context.Context) (forWorkflows, forActivities int, err error)
 	// Runs lists the runs of a workflow that Temporal remembers, newest first. It returns ErrNoJob when there is none.
 	Runs(ctx context.Context, workflowID string) ([]RunInfo, error)
 	// Record reads the history of one run.

@@ -51,6 +51,9 @@ type world struct {
 	jobs         map[string][]Job // by node: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
 	keeperAway   error
+	version      string // of Temporal
+	temporalDown error  // it does not even tell its version
+	workers      int
 	watcher      kube.Watcher
 	watcherAway  error
 	temporalAway error
@@ -80,6 +83,7 @@ func newWorld() *world {
 		},
 		outlook: kube.Outlook{Evict: []string{"default/web-1", "rook-ceph/rook-ceph-osd-0-x"}},
 		jobs:    map[string][]Job{},
+		version: "1.29.1", workers: 2,
 		watcher: kube.Watcher{Found: true, Holder: "watcher-1", Renewed: ago(time.Second), Lasts: 8 * time.Second},
 		keeper: &workflows.KeeperStatus{
 			Cluster: cluster, Clean: true, Since: ago(2 * time.Hour),
@@ -209,6 +213,12 @@ func (w *world) Drains(context.Context) ([]Job, error) {
 func (w *world) Signal(_ context.Context, node, signal string) error {
 	w.signals = append(w.signals, signal+" "+node)
 	return w.temporalAway
+}
+
+func (w *world) Version(context.Context) (string, error) { return w.version, w.temporalDown }
+
+func (w *world) Pollers(context.Context) (forWorkflows, forActivities int, err error) {
+	return w.workers, w.workers, w.temporalAway
 }
 
 func (w *world) Runs(_ context.Context, id string) ([]RunInfo, error) {

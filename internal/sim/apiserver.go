@@ -171,6 +171,7 @@ type appsAPI struct {
 func (a appsAPI) Deployments(string) appsclient.DeploymentInterface {
 	return deploymentsAPI{server: a.server}
 }
+
 func (a appsAPI) StatefulSets(string) appsclient.StatefulSetInterface {
 	return statefulSetsAPI{server: a.server}
 }
@@ -214,6 +215,7 @@ type policyAPI struct {
 func (a policyAPI) Evictions(string) policyclient.EvictionInterface {
 	return evictionsAPI{server: a.server}
 }
+
 func (a policyAPI) PodDisruptionBudgets(string) policyclient.PodDisruptionBudgetInterface {
 	return budgetsAPI{server: a.server}
 }

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// installation is a world as the doctor sees it.
+type installation struct {
+	*world
+	kubeVersion     string
+	crd             string
+	mayNot          func(who kube.Account, r kube.Right) bool
+	reviewAway      error
+	foreign, second string
+	endpoints       string
+	endpointsAway   error
+}
+
+func newInstallation() *installation {
+	w := newWorld()
+	w.policy.Spec.Ceph.Connection.Credentials.Name = "lockkeeper-ceph-user"
+	return &installation{
+		world: w, kubeVersion: "v1.37.1", endpoints: "a=10.0.0.1:6789",
+		mayNot: func(kube.Account, kube.Right) bool { return false },
+	}
+}
+
+func (i *installation) ServerVersion(context.Context) (string, error) {
+	return i.kubeVersion, i.kubeAway
+}
+
+func answer(no string) storage.Answer { return storage.Answer{OK: no == "", Reason: no} }
+
+func (i *installation) CRD(context.Context) (storage.Answer, error) { return answer(i.crd), i.kubeAway }
+
+func (i *installation) May(_ context.Context, who kube.Account, r kube.Right) (bool, error) {
+	if who != (kube.Account{}) && i.reviewAway != nil {
+		return false, i.reviewAway
+	}
+	return !i.mayNot(who, r), i.kubeAway
+}
+
+func (i *installation) ForeignBudget(context.Context, *v1alpha1.MaintenancePolicy) (string, error) {
+	return i.foreign, i.kubeAway
+}
+
+func (i *installation) Second(context.Context, *v1alpha1.MaintenancePolicy) (storage.Answer, error) {
+	return answer(i.second), i.kubeAway
+}
+
+func (i *installation) MonEndpoints(context.Context, *v1alpha1.MaintenancePolicy) (string, error) {
+	return i.endpoints, i.endpointsAway
+}
+
+// TestDoctor: each thing that can be missing or wrong is found, and the doctor says how to mend it.
+func TestDoctor(t *testing.T) {
+	for name, c := range map[string]struct {
+		breakIt func(*installation)
+		broken  []string // checks that find something broken, in order
+		says    string   // in the first of them, or in the first finding that is not ok
+		remedy  string
+	}{
+		"nothing":             {func(*installation) {}, nil, "", ""},
+		"Kubernetes away":     {func(i *installation) { i.kubeAway = errors.New("connection refused") }, []string{"Kubernetes"}, "does not answer: connection refused", "kubectl version"},
+		"Kubernetes too old":  {func(i *installation) { i.kubeVersion = "v1.26.3" }, []string{"Kubernetes"}, "is v1.26.3: budgets need unhealthyPodEvictionPolicy", "upgrade it to 1.27 or newer"},
+		"API missing":         {func(i *installation) { i.crd = "CustomResourceDefinition x is missing" }, []string{"API"}, "is missing", "kubectl apply -f deploy/crds"},
+		"no policy":           {func(i *installation) { i.policy = nil }, []string{"policies"}, "no storage is guarded", "deploy/examples/maintenancepolicy.yaml"},
+		"no pods":             {func(i *installation) { i.pods = nil }, []string{"daemons"}, "rook-ceph/rook-ceph: spec.ceph.osds.selector matches no pod in rook-ceph", "--show-labels"},
+		"pods without number": {func(i *installation) { i.pods[0].OSD = osdview.NoOSD }, []string{"daemons"}, `rook-ceph-osd-0-x carry no OSD's number in the label "ceph-osd-id"`, "spec.ceph.osds.idLabel"},
+		"second policy":       {func(i *installation) { i.second = "MaintenancePolicy rook-ceph/a was first" }, []string{"precedence"}, "MaintenancePolicy rook-ceph/a was first", "kubectl -n rook-ceph delete maintenancepolicy rook-ceph"},
+		"foreign budget":      {func(i *installation) { i.foreign = "PodDisruptionBudget rook-ceph/rook-ceph-osd also covers" }, []string{"other budgets"}, "PodDisruptionBudget rook-ceph/rook-ceph-osd", "managePodBudgets: false"},
+		"no mon addresses":    {func(i *installation) { i.endpointsAway = errors.New(`configmaps "rook-ceph-mon-endpoints" not found`) }, []string{"addresses of the mons"}, "not found", "spec.ceph.connection.monEndpoints"},
+		"odd mon addresses":   {func(i *installation) { i.endpoints = "a=10.0.0.1:port" }, []string{"addresses of the mons"}, "10.0.0.1:port", "spec.ceph.connection.monEndpoints"},
+		"worker without a right": {func(i *installation) {
+			i.mayNot = func(who kube.Account, r kube.Right) bool { return who.Name == workerAccount && r.Resource == "secrets" }
+		}, []string{"rights of watcher and worker"}, "lockkeeper-system/lockkeeper-worker may not get secrets lockkeeper-ceph-user in rook-ceph", "kubectl apply -f deploy/rbac.yaml; a ConfigMap or Secret"},
+		"watcher without a right": {func(i *installation) {
+			i.mayNot = func(who kube.Account, r kube.Right) bool { return who.Name == watcherAccount && r.Resource == "leases" }
+		}, []string{"rights of watcher and worker"}, "lockkeeper-system/lockkeeper-watcher may not create leases.coordination.k8s.io in lockkeeper-system", "kubectl apply -f deploy/rbac.yaml"},
+		"rights not known": {func(i *installation) { i.reviewAway = errors.New("subjectaccessreviews is forbidden") }, nil, "what lockkeeper-watcher may do: subjectaccessreviews is forbidden", ""},
+		"own right missing": {func(i *installation) {
+			i.mayNot = func(who kube.Account, r kube.Right) bool { return who.Name == "" && r.Resource == "pods" }
+		}, nil, "you may not list pods", "--namespace"},
+		"watcher never ran": {func(i *installation) { i.watcher = kube.Watcher{} }, []string{"watcher"}, "has never run: there is no Lease lockkeeper-watcher in lockkeeper-system", "deploy/watcher.yaml"},
+		"watcher stopped":   {func(i *installation) { i.watcher.Holder = "" }, []string{"watcher"}, "does not run: it was stopped", "lockkeeper watch"},
+		"watcher gone":      {func(i *installation) { i.watcher.Renewed = ago(time.Hour) }, []string{"watcher"}, "watcher-1 has not renewed its Lease since 02:00:00 (60m)", "lockkeeper watch"},
+		"Temporal away": {func(i *installation) {
+			i.temporalDown = fmt.Errorf("ask: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)", ErrAway)
+		}, []string{"Temporal"}, "Temporal does not answer at 127.0.0.1:7233", "TEMPORAL_ADDRESS"},
+		"Temporal too old": {func(i *installation) { i.version = "1.24.0" }, []string{"Temporal"}, "is 1.24.0: jobs need update-with-start", "upgrade it to 1.28 or newer"},
+		"no such namespace": {func(i *installation) {
+			i.temporalAway = errors.New(`Temporal at 127.0.0.1:7233 has no namespace "prod" (set by TEMPORAL_NAMESPACE)`)
+		}, []string{"Temporal"}, `has no namespace "prod"`, "TEMPORAL_NAMESPACE"},
+		"no worker":          {func(i *installation) { i.workers = 0 }, []string{"worker"}, `nobody polls the task queue "lockkeeper"`, "start lockkeeper-worker"},
+		"keeper not running": {func(i *installation) { i.keeperAway = fmt.Errorf("keeper/rook-ceph/rook-ceph %w", ErrNotRunning) }, []string{"keepers"}, "keeper/rook-ceph/rook-ceph does not run", "temporal workflow start --type Keeper"},
+		"keeper in trouble":  {func(i *installation) { i.keeper.Trouble = "update: conflict" }, []string{"keepers"}, "could not do all that it wanted: update: conflict", "lockkeeper history keeper/rook-ceph/rook-ceph"},
+		"Ceph away": {func(i *installation) {
+			i.keeper.View = storage.View{Unavailable: "no quorum answers: timed out"}
+			i.keeper.Decision.Reason = "StorageUnavailable"
+		}, []string{"storage clusters"}, "rook-ceph/rook-ceph: does not answer: no quorum answers", "app=rook-ceph-mon"},
+		"Ceph's secret": {func(i *installation) {
+			i.keeper.View = storage.View{Unavailable: `spec.ceph.connection.credentials: secrets "x" not found`}
+		}, []string{"storage clusters"}, `secrets "x" not found`, "spec.ceph.connection.credentials"},
+		"Ceph's rights": {func(i *installation) {
+			i.keeper.View = storage.View{Unavailable: "the Ceph user lacks a right: osd dump: access denied"}
+		}, []string{"storage clusters"}, "lacks a right", "deploy/ceph-caps.txt"},
+		"odd labels": {func(i *installation) { i.keeper.View.Problems = []string{"pod x has no label y"} }, []string{"storage clusters"}, "pod x has no label y", "why-is-it-closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstallation()
+			c.breakIt(i)
+			x, text := examined(t, i)
+			var broken []string
+			var first Finding
+			for _, f := range x.Findings {
+				if f.Result == FoundBroken {
+					broken = append(broken, f.Check)
+				}
+				if first == (Finding{}) && f.Result != FoundOK {
+					first = f
+				}
+			}
+			assert.Equal(t, c.broken, broken, text)
+			assert.Equal(t, len(c.broken) == 0, x.Healthy)
+			assert.Contains(t, first.Message, c.says)
+			assert.Contains(t, first.Remedy, c.remedy)
+			golden(t, "doctor-"+strings.ReplaceAll(name, " ", "-")+".txt", text)
+		})
+	}
+}
+
+func examined(t *testing.T, i *installation) (Diagnosis, string) {
+	t.Helper()
+	command, out, _ := i.command()
+	command.Kubernetes, command.Temporal = i, i
+	d := &Doctor{Command: command, Installation: i, System: "lockkeeper-system"}
+	x := d.Examine(t.Context())
+	x.Write(out)
+	return x, out.String()
+}
+
+// TestNeededRights: all of deploy/rbac.yaml is asked about, under the names that the policies use.
+func TestNeededRights(t *testing.T) {
+	i := newInstallation()
+	elsewhere := i.policy.DeepCopy()
+	elsewhere.Namespace, elsewhere.Spec.Ceph.Connection.MonEndpoints = "ceph-2", v1alpha1.KeyReference{Name: "mons", Key: "data"}
+	needs, err := neededRights("somewhere", []v1alpha1.MaintenancePolicy{*i.policy, *elsewhere})
+	require.NoError(t, err)
+	var all []string
+	for _, n := range needs {
+		assert.Equal(t, "somewhere", n.who.Namespace)
+		all = append(all, n.who.Name+" "+n.right.String())
+	}
+	for _, want := range []string{
+		"lockkeeper-watcher watch nodes", "lockkeeper-watcher create leases.coordination.k8s.io in somewhere",
+		"lockkeeper-watcher update leases.coordination.k8s.io lockkeeper-watcher in somewhere", "lockkeeper-worker create pods/eviction",
+		"lockkeeper-worker create events in default", "lockkeeper-worker update maintenancepolicies/status.lockkeeper.io in rook-ceph",
+		"lockkeeper-worker update maintenancepolicies/status.lockkeeper.io in ceph-2", "lockkeeper-worker get configmaps rook-ceph-mon-endpoints in rook-ceph",
+		"lockkeeper-worker get configmaps mons in ceph-2", "lockkeeper-worker get secrets lockkeeper-ceph-user in ceph-2",
+	} {
+		assert.Contains(t, all, want)
+	}
+}

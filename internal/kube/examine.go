@@ -1,0 +1,172 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file looks at the installation itself, not at storage: what `lockkeeper doctor` asks.
+
+// ServerVersion is the API server's, as in "v1.37.1".
+func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
+	raw, err := c.typed.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return "", err
+	}
+	var v version.Info
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return "", fmt.Errorf("/version: %w", err)
+	}
+	return v.GitVersion, nil
+}
+
+const crdName = "maintenancepolicies.lockkeeper.io"
+
+// CRD answers whether the API server knows MaintenancePolicies as this program does; the reason says what is missing.
+func (c *Cluster) CRD(ctx context.Context) (storage.Answer, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	if err := c.api.Get(ctx, client.ObjectKey{Name: crdName}, crd); apierrors.IsNotFound(err) {
+		return storage.Answer{Reason: "CustomResourceDefinition " + crdName + " is missing"}, nil
+	} else if err != nil {
+		return storage.Answer{}, err
+	}
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		m, _ := v.(map[string]any)
+		if m["name"] != v1alpha1.GroupVersion.Version {
+			continue
+		}
+		known, _, _ := unstructured.NestedMap(m, "schema", "openAPIV3Schema", "properties")
+		missing := append(unknown(known, "spec.ceph", reflect.TypeFor[v1alpha1.CephSpec]()), unknown(known, "status", reflect.TypeFor[v1alpha1.MaintenancePolicyStatus]())...)
+		if len(missing) > 0 {
+			return storage.Answer{Reason: "CustomResourceDefinition " + crdName + " is older than this program: it does not know " + strings.Join(missing, ", ")}, nil
+		}
+		return storage.Answer{OK: true}, nil
+	}
+	return storage.Answer{Reason: "CustomResourceDefinition " + crdName + " has no version " + v1alpha1.GroupVersion.Version}, nil
+}
+
+// unknown lists the fields of a type that a schema does not have at a path.
+func unknown(properties map[string]any, path string, t reflect.Type) []string {
+	for i, name := range strings.Split(path, ".") {
+		if i > 0 {
+			properties, _, _ = unstructured.NestedMap(properties, "properties")
+		}
+		properties, _, _ = unstructured.NestedMap(properties, name)
+	}
+	properties, _, _ = unstructured.NestedMap(properties, "properties")
+	var out []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if _, ok := properties[name]; name != "" && !ok {
+			out = append(out, path+"."+name)
+		}
+	}
+	return out
+}
+
+// Right is something that somebody may have to be allowed to do.
+type Right struct {
+	Verb, Group, Resource, Subresource, Namespace, Name string
+}
+
+func (r Right) String() string {
+	what := r.Resource
+	if r.Subresource != "" {
+		what += "/" + r.Subresource
+	}
+	if r.Group != "" {
+		what += "." + r.Group
+	}
+	if r.Name != "" {
+		what += " " + r.Name
+	}
+	if r.Namespace != "" {
+		what += " in " + r.Namespace
+	}
+	return r.Verb + " " + what
+}
+
+// Account is a service account. The zero Account is whoever asks.
+type Account struct{ Namespace, Name string }
+
+// May asks the API server whether an account may do something. To ask for another account takes a right of its own.
+func (c *Cluster) May(ctx context.Context, who Account, r Right) (bool, error) {
+	attributes := &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name}
+	if who == (Account{}) {
+		review, err := c.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return false, err
+		}
+		return review.Status.Allowed, nil
+	}
+	review, err := c.typed.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:   "system:serviceaccount:" + who.Namespace + ":" + who.Name,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + who.Namespace, "system:authenticated"}, ResourceAttributes: attributes,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+// ForeignBudget names a budget of somebody else that covers the policy's OSD pods or mon pods, or returns "".
+func (c *Cluster) ForeignBudget(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error) {
+	list, err := c.typed.PolicyV1().PodDisruptionBudgets(p.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	mine := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: map[string]string{LabelPolicy: p.Name}}}
+	for _, selector := range []*metav1.LabelSelector{OSDSelector(p), MonSelector(p)} {
+		if found, err := c.conflict(ctx, list.Items, mine, selector); err != nil || found != "" {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// Second answers whether the policy is in charge of its storage cluster; the reason names the one that is.
+func (c *Cluster) Second(ctx context.Context, p *v1alpha1.MaintenancePolicy) (storage.Answer, error) {
+	all, err := c.MaintenancePolicies(ctx, p.Namespace)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	return c.precedence(ctx, p, all)
+}
+
+// MonEndpoints answers whether the ConfigMap with the mons' addresses is there, and can be read for what it is.
+func (c *Cluster) MonEndpoints(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error) {
+	at := monEndpoints(p)
+	return c.ConfigMapValue(ctx, p.Namespace, at.Name, at.Key)
+}
+
+// Credentials names the Secret of the policy's Ceph user.
+func Credentials(p *v1alpha1.MaintenancePolicy) string {
+	if c := p.Spec.Ceph; c != nil && c.Connection.Credentials.Name != "" {
+		return c.Connection.Credentials.Name
+	}
+	return "rook-ceph-mon"
+}
+
+// Endpoints names the ConfigMap with the mons' addresses.
+func Endpoints(p *v1alpha1.MaintenancePolicy) string { return monEndpoints(p).Name }
