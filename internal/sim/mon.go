@@ -20,6 +20,7 @@ type quorum struct {
 type mon struct {
 	name, host string
 	running    bool
+	hung       bool
 	in         bool // the quorum
 }
 
@@ -129,11 +130,24 @@ func (w *World) stopMon(m *mon) {
 	}
 }
 
+// hangMon stops a mon in its tracks, or lets it go on.
+func (w *World) hangMon(m *mon, on bool) {
+	switch {
+	case on && m.running:
+		w.crashed = time.Now()
+		m.hung = true
+		w.stopMon(m)
+	case !on && m.hung:
+		m.hung = false
+		w.startMon(m)
+	}
+}
+
 func (w *World) startMon(m *mon) {
 	if m.running {
 		return
 	}
-	m.running = true
+	m.running, m.hung = true, false
 	w.later(monJoins, func() {
 		if m.running && !m.in {
 			w.elect(election, 0)

@@ -302,14 +302,38 @@ func (w *World) BreakDisk(id int) {
 	w.Kill(fmt.Sprintf("osd.%d", id), 0)
 }
 
-// Hang stops all daemons on some nodes with SIGSTOP, or lets them go on: their pods stay ready.
-func (w *World) Hang(on bool, nodes ...string) {
+// Scale scales a daemon's Deployment to 0, or back to 1.
+func (w *World) Scale(daemon string, replicas int) {
 	w.happens(func() {
-		w.tell("%v %s", nodes, map[bool]string{true: "hang", false: "go on"}[on])
+		d := w.find(daemon)
+		w.tell("%s is scaled to %d", daemon, replicas)
+		d.replicas = replicas
+		if p := w.podOf(d); replicas == 0 && p != nil {
+			w.crashed = time.Now()
+			w.remove(p)
+		}
+		w.replace(d)
+		w.tellWatcher()
+	})
+}
+
+// Hang stops daemons, or all daemons on nodes, with SIGSTOP, or lets them go on: their pods stay ready.
+func (w *World) Hang(on bool, what ...string) {
+	w.happens(func() {
+		w.tell("%v %s", what, map[bool]string{true: "hang", false: "go on"}[on])
 		for _, o := range w.osds {
-			if slices.Contains(nodes, o.host) {
+			if slices.Contains(what, o.host) || slices.Contains(what, o.name()) {
 				w.hang(o, on)
 			}
+		}
+		for _, m := range w.mons {
+			if slices.Contains(what, m.host) || slices.Contains(what, "mon."+m.name) {
+				w.hangMon(m, on)
+			}
+		}
+		p := w.podOf(w.workload("mgr", "a"))
+		if slices.Contains(what, "mgr.a") || p != nil && slices.Contains(what, p.node) {
+			w.hangManager(on)
 		}
 	})
 }

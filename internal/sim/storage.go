@@ -64,6 +64,7 @@ type pg struct {
 type manager struct {
 	alive     bool
 	held      bool // it does not come back for now
+	hung      bool
 	starts    int
 	epoch     int64
 	died      time.Time
@@ -366,6 +367,32 @@ func (w *World) stopManager() {
 	}
 }
 
+// hangManager stops it in its tracks, or lets it go on with what it knew.
+func (w *World) hangManager(on bool) {
+	switch {
+	case on && w.manager.alive:
+		w.manager.hung = true
+		w.stopManager()
+	case !on && w.manager.hung && !w.manager.alive:
+		w.manager.alive, w.manager.hung = true, false
+	}
+}
+
+// MarkOut is an administrator who gives an OSD up, or takes it in again.
+func (w *World) MarkOut(osd string, out bool) {
+	w.happens(func() {
+		o := w.osdOf(w.find(osd))
+		if o.in != out {
+			return
+		}
+		w.tell("a person marks %s %s", osd, map[bool]string{true: "out", false: "in"}[out])
+		w.epoch++
+		o.in, w.lastInOut, w.hurt = !out, time.Now(), time.Now()
+		w.place()
+		w.broadcast()
+	})
+}
+
 func (w *World) startManager() {
 	w.manager.starts++
 	this := w.manager.starts
@@ -374,7 +401,7 @@ func (w *World) startManager() {
 		if w.manager.alive || w.manager.held || w.manager.starts != this || p == nil || p.state != storage.PodReady {
 			return
 		}
-		w.manager.alive = true
+		w.manager.alive, w.manager.hung = true, false
 		w.manager.epoch++
 		w.manager.received, w.manager.reports = map[int]believed{}, map[int]uint64{}
 		w.tell("ceph: a manager is active")
