@@ -6,6 +6,8 @@ set -euo pipefail
 # shellcheck source=hack/world.sh
 . "$(dirname "${BASH_SOURCE[0]}")/world.sh"
 go -C "$top" build -o "$work/bench" ./test/bench
+# First, since two worlds at once would each slow the other down: a thousand OSDs, of a simulated Ceph.
+(cd "$top" && go run ./test/bench/scale --events "${SCALE_EVENTS:-25}")
 go -C "$top" build -o "$work/drains" ./test/bench/drains
 {
   enter_world "${BENCH_NAME:-bench}"
