@@ -53,6 +53,7 @@ type Doctor struct {
 	Namespace    string // of the policies; "": all
 
 	policies []v1alpha1.MaintenancePolicy // that were found
+	second   map[string]bool              // of them, those whose storage cluster another one looks after
 	noKube   bool                         // Kubernetes does not answer
 	noTalk   bool                         // Temporal does not answer
 	findings []Finding
@@ -87,6 +88,7 @@ var checks = []check{
 
 // Examine makes all checks.
 func (d *Doctor) Examine(ctx context.Context) Diagnosis {
+	d.second = map[string]bool{}
 	for _, c := range checks {
 		d.check = c.name
 		switch {

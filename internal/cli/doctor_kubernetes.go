@@ -161,6 +161,7 @@ func (d *Doctor) precedence(ctx context.Context) {
 		case err != nil:
 			d.unknown(name+": whether another policy means the same storage cluster", err)
 		case !answer.OK:
+			d.second[name] = true
 			d.found(FoundBroken, name+": "+answer.Reason, "kubectl -n "+p.Namespace+" delete maintenancepolicy "+p.Name+", or the other one; whichever remains is in charge")
 		}
 	})
@@ -168,6 +169,9 @@ func (d *Doctor) precedence(ctx context.Context) {
 
 func (d *Doctor) otherBudgets(ctx context.Context) {
 	d.each(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
+		if d.second[name] {
+			return // the other policy's are in place, as they should be
+		}
 		foreign, err := d.Installation.ForeignBudget(ctx, p)
 		switch {
 		case err != nil:

@@ -47,8 +47,6 @@ type Facts struct {
 	Plan
 	// Unguarded says why no policy cares for the node.
 	Unguarded string
-	// KeeperProblem is why the keeper did not answer.
-	KeeperProblem error
 	// Holders are the jobs that hold the lease or are before this node in the queue, by workflow ID, as far as they answered.
 	Holders map[string]Job
 	// Watcher is nil when the Lease could not be read; that it cannot is no news about the watcher.
@@ -90,10 +88,7 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 	if f.Plan, err = c.Plan(ctx, workflows.DrainNodeInput{Node: node, Policy: policy}); err != nil {
 		return Facts{}, err
 	}
-	if f.Now == nil {
-		key, _ := policyKey(f.Policy)
-		_, f.KeeperProblem = c.Temporal.Keeper(ctx, key)
-	} else {
+	if f.Now != nil {
 		c.askHolders(ctx, &f)
 	}
 	if w, err := c.Kubernetes.Watcher(ctx, system); err == nil {

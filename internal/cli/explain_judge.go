@@ -46,10 +46,10 @@ var inTheWay = []look{
 	lookProblems,
 	lookIntolerant,
 	lookConflict, // evictions would fail
-	lookMons,
 	lookHolders,
 	lookQueue,
 	lookDownElsewhere,
+	lookMons,
 	lookClean,
 	lookPods,
 	lookRunning,
@@ -92,11 +92,11 @@ func lookKeeper(f Facts) []Obstacle {
 	if f.Now != nil {
 		return nil
 	}
-	o := Obstacle{Name: obstacleNoKeeper, What: fmt.Sprint(f.KeeperProblem), Change: "the watcher starts a keeper for every policy within a minute: is `lockkeeper watch` running? `lockkeeper doctor` tells"}
+	o := Obstacle{Name: obstacleNoKeeper, What: fmt.Sprint(f.keeperProblem), Change: "the watcher starts a keeper for every policy within a minute: is `lockkeeper watch` running? `lockkeeper doctor` tells"}
 	switch {
-	case errors.Is(f.KeeperProblem, ErrAway):
+	case errors.Is(f.keeperProblem, ErrAway):
 		o.Name, o.Change = obstacleTemporal, "Temporal has to answer; until then the last budgets stay, and nobody is granted anything"
-	case errors.Is(f.KeeperProblem, ErrNoWorker):
+	case errors.Is(f.keeperProblem, ErrNoWorker):
 		o.Name, o.Change = obstacleNoWorker, "start lockkeeper-worker; until then the last budgets stay, and nobody is granted anything"
 	}
 	return []Obstacle{o}

@@ -157,8 +157,9 @@ func (h History) Write(w io.Writer) {
 		end = "took " + h.Ended.Sub(h.Started).Round(time.Millisecond).String()
 	}
 	fmt.Fprintf(w, "%s, from %s: %s\n", h.Job, h.Started.Local().Format("2006-01-02 15:04:05"), end)
+	fmt.Fprintln(w)
 	if len(h.Entries) == 0 {
-		fmt.Fprintln(w, "\nNothing was decided in that time.")
+		fmt.Fprintln(w, "Nothing was decided in that time.")
 	}
 	day := h.Started.Local().YearDay()
 	for _, e := range h.Entries {
@@ -168,7 +169,7 @@ func (h History) Write(w io.Writer) {
 			fmt.Fprintf(w, "\n%s\n", at.Format("2006-01-02"))
 		}
 		who, _, _ := strings.Cut(e.Workflow, "/")
-		fmt.Fprintf(w, "\n%s %10s  %-6s  %s\n", at.Format("15:04:05.000"), elapsed(e.At.Sub(h.Started)), who, e.What)
+		fmt.Fprintf(w, "%s %10s  %-6s  %s\n", at.Format("15:04:05.000"), elapsed(e.At.Sub(h.Started)), who, e.What)
 		for _, f := range e.Facts {
 			fmt.Fprintf(w, "%35s%s\n", "", f)
 		}

@@ -34,8 +34,9 @@ type Plan struct {
 	MaintenanceTimeout time.Duration `json:"maintenanceTimeout"` // of noout
 	AllowMonQuorumLoss bool          `json:"allowMonQuorumLoss,omitempty"`
 	// Now is what the keeper says; nil when it does not answer, and then the policy's status has to do.
-	Now      *workflows.KeeperStatus          `json:"now,omitempty"`
-	Reported v1alpha1.MaintenancePolicyStatus `json:"reported"`
+	Now           *workflows.KeeperStatus          `json:"now,omitempty"`
+	Reported      v1alpha1.MaintenancePolicyStatus `json:"reported"`
+	keeperProblem error                            // why it does not
 	// Running is a drain of this node that runs already.
 	Running *Job `json:"running,omitempty"`
 	// Lease is what the keeper would answer to the request for the lease, unless LeaseUnknown says why nobody knows.
@@ -72,6 +73,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	}
 	if now, err := c.Temporal.Keeper(ctx, key); err != nil {
 		unknown("what the keeper says now", err)
+		p.keeperProblem = err
 	} else {
 		p.Now = &now
 	}

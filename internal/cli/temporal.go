@@ -199,6 +199,9 @@ func (t *temporalClient) failed(what string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &away) || errors.As(err, &late) {
 		return fmt.Errorf("%s: %w at %s (set by TEMPORAL_ADDRESS)", what, ErrAway, t.address)
 	}
+	if strings.HasPrefix(err.Error(), "failed reaching server") { // something else answers there
+		return fmt.Errorf("%s: %w at %s (set by TEMPORAL_ADDRESS): %s", what, ErrAway, t.address, err.Error())
+	}
 	var noNamespace *serviceerror.NamespaceNotFound
 	if errors.As(err, &noNamespace) {
 		return fmt.Errorf("%s: Temporal at %s has no namespace %q (set by TEMPORAL_NAMESPACE)", what, t.address, noNamespace.Namespace)

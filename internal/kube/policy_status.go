@@ -53,8 +53,11 @@ func conditions(r activities.Report) []metav1.Condition {
 	clean := metav1.Condition{Type: v1alpha1.ConditionDataClean, Status: is(r.Clean), Reason: "Clean", Message: fmt.Sprintf("%d of %d PGs are clean", r.Health.PGsClean, r.Health.PGs)}
 	if !r.Clean {
 		clean.Reason = "NotProvenClean"
-		if r.Health.Reason != "" {
+		switch {
+		case r.Health.Reason != "":
 			clean.Message = r.Health.Reason
+		case r.View.Unavailable != "":
+			clean.Message = "not known: " + r.View.Unavailable
 		}
 	}
 	protected := metav1.Condition{Type: v1alpha1.ConditionProtected, Status: metav1.ConditionTrue, Reason: "BudgetsInPlace", Message: "the PodDisruptionBudgets say what was decided"}
