@@ -109,6 +109,31 @@ func TestInputsSurviveTheWire(t *testing.T) {
 	assert.Equal(t, "c", keeper.State.Conflict)
 }
 
+// FuzzInputs: whatever a workflow is started with, it ends at once and says what is wrong, or comes to its first activity.
+func FuzzInputs(f *testing.F) {
+	for _, s := range []string{
+		`{"node":"a"}`, `{"node":"a","policy":"b/c","eviction":{"gracePeriodSeconds":5,"podSelector":"a=b"}}`, `{"nod":1}`, `{"":""}`, `{"cluster":{"namespace":"a","name":"b"}}`,
+		`{"cluster":{"namespace":"a","name":"b"},"state":{"memory":{"lease":{"holders":[{}]}}}}`, `null`, `[]`, `{"node":"\ud800"}`,
+	} {
+		f.Add([]byte(s), "drain/a")
+		f.Add([]byte(s), "keeper/a/b")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, id string) {
+		if !json.Valid(data) {
+			return
+		}
+		for _, workflowType := range []string{workflows.DrainNodeType, workflows.KeeperType} {
+			err := execute(workflowType, id, json.RawMessage(data))
+			var app *temporal.ApplicationError
+			switch {
+			case strings.Contains(err.Error(), "no activity is registered"): // it went on to its first activity
+			case !errors.As(err, &app), app.Type() != activities.InvalidInput:
+				t.Fatalf("%s %s as %s: %v", workflowType, data, id, err)
+			}
+		}
+	})
+}
+
 // TestOddSignals: whatever a person sends to a job or to its keeper, known by name or not, readable or not, both go on.
 func TestOddSignals(t *testing.T) {
 	odd := []any{
