@@ -122,7 +122,7 @@ func (d *disorder) fail(kind, job string) {
 			d.cancel(job)
 		}
 	case "kill keeper":
-		if d.runs(keeper) {
+		if d.runs(keeper) && !d.noWatcher { // nobody else would start another one
 			d.Unguarded(2 * time.Minute)
 			d.killKeeper()
 		}
@@ -133,7 +133,9 @@ func (d *disorder) fail(kind, job string) {
 		d.noWorker = !d.noWorker
 		d.crashWorker(d.noWorker)
 	case "watcher":
-		d.noWatcher = !d.noWatcher
+		if d.noWatcher = !d.noWatcher; d.noWatcher && d.PolicyExists() {
+			d.startKeeper()
+		}
 		d.blindfold(d.noWatcher)
 	case "manager":
 		d.managerDown = !d.managerDown

@@ -12,69 +12,125 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestEveryStep plays one drain again and again, and each time something happens at another attempt of an activity, the
-// drain's or the keeper's, until there is none left. Whatever it is, nothing of ours is left behind in the end.
+// A course is one way in which a drain goes from its beginning to its end. It must go on whatever has happened on the way,
+// and returns the run of the drain; "" if none was ever started.
+type course struct {
+	node string
+	play func(s *scene, node string) (run string)
+	// outcome of a drain to which nothing happened that ends it.
+	outcome string
+}
+
+var courses = map[string]course{
+	"a person's drain": {node: "node-a", outcome: workflows.OutcomeDone, play: func(s *scene, node string) string {
+		run := s.drain(drainOf(node))
+		s.awaitPhaseOrEnd(node, awaitingNode)
+		s.tellDrain(node, workflows.SignalDone)
+		return run
+	}},
+	"a drain from outside": {node: "node-a", outcome: workflows.OutcomeDone, play: func(s *scene, node string) string {
+		id := workflows.DrainID(node)
+		select {
+		case <-s.KubectlDrain(node):
+		case <-time.After(10 * time.Minute):
+			s.Error("kubectl drain has not ended")
+		}
+		s.until(time.Minute, func() bool { return s.last[id] != "" })
+		s.awaitPhaseOrEnd(node, awaitingNode)
+		s.Reboot(node)
+		time.Sleep(5 * time.Second)
+		s.PersonCordons(node, false)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.last[id]
+	}},
+	"a node that is deleted": {node: "node-d", outcome: workflows.OutcomeGone, play: func(s *scene, node string) string {
+		run := s.drain(drainOf(node))
+		s.awaitPhaseOrEnd(node, awaitingNode)
+		s.DeleteNode(node)
+		return run
+	}},
+}
+
+func (s *scene) awaitPhaseOrEnd(node, phase string) {
+	id := workflows.DrainID(node)
+	s.Await(time.Minute, func() bool { return s.drainStatus(node).Phase == phase || !s.runs(id) || s.dead(id) })
+}
+
+// mishap is what happens at a step.
+type mishap struct {
+	fault fault
+	do    func(s *scene, node string)
+	// survives: the drain ends as if nothing had happened.
+	survives bool
+}
+
+var mishaps = map[string]mishap{
+	"fails":                  {fault: notDone, survives: true},
+	"fails, but is done":     {fault: doneAlso, survives: true},
+	"is done, and times out": {fault: hangs, survives: true},
+	"is done twice":          {fault: twice, survives: true},
+	"aborted":                {do: func(s *scene, node string) { s.tellDrain(node, workflows.SignalAbort) }},
+	"cancelled":              {do: func(s *scene, node string) { s.cancel(workflows.DrainID(node)) }},
+	"terminated":             {do: func(s *scene, node string) { s.kill(workflows.DrainID(node)) }},
+	"the keeper is replaced": {do: func(s *scene, _ string) { go s.killKeeper() }, survives: true},
+	"the worker dies": {do: func(s *scene, _ string) {
+		go func() {
+			s.crashWorker(true)
+			time.Sleep(5 * time.Second)
+			s.crashWorker(false)
+		}()
+	}, survives: true},
+}
+
+// TestEveryStep plays each course again and again, and each time something happens at another attempt of an activity, the
+// drain's or the keeper's, until there is none left. Whatever it is, the drain ends, and nothing of ours is left behind.
 func TestEveryStep(t *testing.T) {
-	for name, event := range map[string]struct {
-		fault fault
-		do    func(*scene)
-		// survives: the drain ends as if nothing had happened.
-		survives bool
-	}{
-		"fails":                  {fault: notDone, survives: true},
-		"fails, but is done":     {fault: doneAlso, survives: true},
-		"aborted":                {do: func(s *scene) { s.tellDrain("node-a", workflows.SignalAbort) }},
-		"cancelled":              {do: func(s *scene) { s.cancel(workflows.DrainID("node-a")) }},
-		"terminated":             {do: func(s *scene) { s.kill(workflows.DrainID("node-a")) }},
-		"the keeper is replaced": {do: func(s *scene) { go s.killKeeper() }, survives: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for at, more := 0, true; more; at++ {
-				t.Run(fmt.Sprint(at), func(t *testing.T) {
-					play(t, sim.Options{}, func(s *scene) {
-						s.settle()
-						began := s.attempts
-						happens := func(n int, info activity.Info) bool {
-							return n == began+at && info.WorkflowExecution.ID != "" // once
-						}
-						s.update(func() {
-							s.fault = func(n int, info activity.Info) fault {
-								if event.fault != noFault && happens(n, info) {
-									return event.fault
-								}
-								return noFault
-							}
-							s.onAttempt = func(n int, info activity.Info) {
-								if event.do != nil && happens(n, info) {
-									s.Tell("at %s of %s:", info.ActivityType.Name, info.WorkflowExecution.ID)
-									event.do(s)
-								}
-							}
-						})
-						run := s.drain(drainOf("node-a"))
-						s.Await(time.Minute, func() bool {
-							return s.drainStatus("node-a").Phase == awaitingNode || !s.runs(workflows.DrainID("node-a"))
-						})
-						s.tellDrain("node-a", workflows.SignalDone)
-						e := s.awaitEnd("node-a", run, time.Hour)
-						if event.survives {
-							require.NoError(s, e.err)
-							require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
-						}
-						if name == "terminated" {
-							time.Sleep(10 * time.Second)
-							s.PersonCordons("node-a", false) // nobody is left who knows of the cordon
-						}
-						s.awaitNothingLeft(5 * time.Minute)
-						more = s.attempts > began+at
+	for courseName, c := range courses {
+		for mishapName, m := range mishaps {
+			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
+				t.Parallel()
+				for at, more := 0, true; more && !t.Failed(); at++ {
+					require.Less(t, at, 300)
+					t.Run(fmt.Sprint(at), func(t *testing.T) {
+						play(t, sim.Options{}, func(s *scene) { more = c.with(s, m, at) })
 					})
-				})
-				require.Less(t, at, 300)
-				if t.Failed() {
-					return
 				}
-			}
-		})
+			})
+		}
 	}
+}
+
+// with plays the course with the mishap at one step, and tells whether it came to that step.
+func (c course) with(s *scene, m mishap, at int) (came bool) {
+	s.settle()
+	began := s.attempts
+	happens := func(n int, info activity.Info) bool { return n == began+at && info.WorkflowExecution.ID != "" }
+	s.update(func() {
+		s.fault = func(n int, info activity.Info) fault {
+			if m.fault != noFault && happens(n, info) {
+				return m.fault
+			}
+			return noFault
+		}
+		s.onAttempt = func(n int, info activity.Info) {
+			if m.do != nil && happens(n, info) {
+				s.Tell("at %s of %s:", info.ActivityType.Name, info.WorkflowExecution.ID)
+				m.do(s, c.node)
+			}
+		}
+	})
+	if run := c.play(s, c.node); run != "" {
+		e := s.awaitEnd(c.node, run, time.Hour)
+		if m.survives {
+			require.NoError(s, e.err)
+			require.Equal(s, c.outcome, e.result.Outcome)
+		}
+	}
+	s.RestoreNode(c.node)
+	time.Sleep(10 * time.Second)
+	s.PersonCordons(c.node, false) // after a drain that was terminated nobody is left who knows of the cordon
+	s.awaitNothingLeft(5 * time.Minute)
+	require.True(s, s.Await(time.Minute, func() bool { return len(s.Whole()) == 0 }), "%v", s.Whole())
+	return s.attempts > began+at
 }

@@ -83,6 +83,7 @@ const (
 	notDone   fault = "fails and has done nothing"
 	doneAlso  fault = "fails after having done it"
 	twice     fault = "is carried out twice"
+	hangs     fault = "is carried out, and then no answer comes"
 	hostType        = "Host"
 	terminate       = "test-terminate"
 )
@@ -715,6 +716,9 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	result, err := a.Next.ExecuteActivity(ctx, in)
 	if failed == twice && ctx.Err() == nil {
 		result, err = a.Next.ExecuteActivity(ctx, in)
+	}
+	if failed == hangs && !lasting[info.ActivityType.Name] {
+		s.untilDone(outer, forever, func() bool { return s.over })
 	}
 	switch lives := alive(); {
 	case s.isOver():

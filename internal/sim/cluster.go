@@ -118,6 +118,7 @@ func (p *pod) object() corev1.Pod {
 	}
 	ready := p.state == storage.PodReady
 	switch p.state {
+	case storage.PodNone, storage.PodReady, storage.PodNotReady:
 	case storage.PodPending:
 		out.Status.Phase = corev1.PodPending
 	case storage.PodTerminating:

@@ -131,7 +131,7 @@ func (w *World) Daemons() []string {
 	return out
 }
 
-// DaemonsOn are the OSDs that belong to a node.
+// OSDsOn are the OSDs that belong to a node.
 func (w *World) OSDsOn(node string) []string {
 	var out []string
 	for _, d := range w.workloads {

@@ -7,7 +7,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -145,7 +144,7 @@ func (w *World) mayOpen(zone string) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.mons, func(m *mon) bool { return w.nodes[m.host].zone == zone && !(m.running && m.in) })
+	return slices.ContainsFunc(w.mons, func(m *mon) bool { return w.nodes[m.host].zone == zone && (!m.running || !m.in) })
 }
 
 // missed tells whether data has a copy less because an OSD is away.
@@ -214,9 +213,4 @@ func (w *World) checkNoout(host string) {
 	case records[i].Expires.Sub(records[i].Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute && w.policy.Generation == 1:
 		w.violate("I4: the noout on %s lasts longer than osdMaintenanceTimeout", host)
 	}
-}
-
-// closedFor tells whether nobody may go by a budget, for whatever reason.
-func closedFor(b *policyv1.PodDisruptionBudget) bool {
-	return b != nil && b.Spec.MinAvailable != nil && b.Spec.MinAvailable.IntValue() >= budget.Everything && len(opened(b)) == 0
 }

@@ -66,7 +66,7 @@ type Daemon struct {
 // Down tells whether the daemon does not serve, or is about to stop serving.
 func (d Daemon) Down() bool { return !d.Up || d.Unsettled() }
 
-// Unsettled: the storage cluster's map says that it is up, and does not know yet that it stops, or stopped.
+// Unsettled tells whether the storage cluster's map says that it is up, and does not know yet that it stops, or stopped.
 func (d Daemon) Unsettled() bool { return d.Up && (d.Pod.Leaving() || d.Restarting) }
 
 func (d Daemon) String() string {

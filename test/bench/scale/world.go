@@ -161,7 +161,12 @@ func (w *world) startLockkeeper(ctx context.Context, cfg *rest.Config, temporal 
 	go func() {
 		ended <- starter.Run(watching, w.counted(cfg), starter.NewTemporal(temporal), starter.Options{Log: logr.Discard()})
 	}()
-	w.later(func() { stop(); <-ended })
+	w.later(func() {
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(os.Stderr, "the watcher:", err)
+		}
+	})
 	_, err = w.await(ctx, "the budget is at rest", w.atRest)
 	return err
 }
