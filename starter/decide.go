@@ -34,7 +34,7 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 		return Actions{} // the keeper removes its budgets; that is no news to it
 	}
 	c := changes(*before, now)
-	hint := workflows.Hint{Reason: c.reason(), Daemons: c.daemons, Alarm: c.alarm}
+	hint := workflows.Hint{Reason: c.reason(), Daemons: c.daemons, Alarm: c.alarm, Tampered: c.tampered}
 	if len(c.reasons) == c.echoes {
 		hint.Echo, hint.MonEcho = c.echo, c.monEcho
 	}
@@ -84,6 +84,8 @@ type change struct {
 	reasons []string
 	daemons bool
 	alarm   bool // an OSD's pod stopped serving
+	// tampered: somebody else deleted or changed a budget that the keeper decides.
+	tampered bool
 	// Generations of the budgets that lockkeeper itself wrote, and how many of the reasons these are.
 	echo, monEcho int64
 	echoes        int
@@ -222,6 +224,7 @@ func (c *change) budgets(before, now map[string]Budget) {
 			c.add("budget %s was changed by %s", name, cmp.Or(is.Writer, "somebody"))
 			c.hearEcho(is)
 		}
+		c.tampered = c.tampered || was.Ours && was.decided() && (!has || is.Writer != kube.FieldOwner)
 		// What the keeper wrote itself it need not write again.
 		c.daemons = c.daemons || !has && !was.decided() || has && !is.decided() && is.Writer != kube.FieldOwner
 	}

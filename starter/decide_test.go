@@ -139,6 +139,17 @@ func TestAlarm(t *testing.T) {
 	assert.False(t, Decide(&before, with(node("node-b", Node{Cordoned: true}))).Hint.Alarm, "nothing has gone yet")
 }
 
+// TestTampered: what somebody else did to a budget that the keeper decides is mended before anybody looks.
+func TestTampered(t *testing.T) {
+	before := healthy()
+	assert.True(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") })).Hint.Tampered, "deleted")
+	assert.True(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: daemonOSD}))).Hint.Tampered, "changed")
+	assert.True(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit"}))).Hint.Tampered, "taken over")
+	assert.False(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD}))).Hint.Tampered, "our own write")
+	assert.False(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") })).Hint.Tampered, "follows from replicas")
+	assert.False(t, Decide(&before, with(budget("theirs", Budget{Spec: "new", Writer: "helm"}))).Hint.Tampered, "somebody else's")
+}
+
 // TestEcho: what lockkeeper wrote itself is told as such only if nothing else changed with it.
 func TestEcho(t *testing.T) {
 	before := healthy()

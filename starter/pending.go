@@ -23,7 +23,7 @@ func (a Actions) then(next Actions, now Snapshot) Actions {
 // joinHints keeps the first reasons when there are too many: they tell what began it.
 func joinHints(a, b workflows.Hint) workflows.Hint {
 	const most = 500
-	out := workflows.Hint{Reason: a.Reason, Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm || b.Alarm}
+	out := workflows.Hint{Reason: a.Reason, Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm || b.Alarm, Tampered: a.Tampered || b.Tampered}
 	echo := func(h workflows.Hint) bool { return h.Reason == "" || h.Echo > 0 || h.MonEcho > 0 }
 	if echo(a) && echo(b) {
 		out.Echo, out.MonEcho = max(a.Echo, b.Echo), max(a.MonEcho, b.MonEcho)

@@ -18,8 +18,11 @@ type disorder struct {
 	*scene
 	managerDown, noQuorum, noWatcher, noWorker bool
 	deleted, broken, unmanaged, foreign        bool
-	tainted                                    string
-	hung                                       []string
+	// outwitted: somebody took our budgets away. Drains that went on meanwhile may have stopped so much that none of them may
+	// go on, and somebody has to give up.
+	outwitted bool
+	tainted   string
+	hung      []string
 	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
 	// that one may then wait for a mon in vain until the node is uncordoned.
 	excused   map[string]bool
@@ -43,10 +46,14 @@ func (d *disorder) play(events []event) (stuck []string) {
 // meddles are events that interfere with a drain from outside.
 var meddles = map[string]bool{"uncordon": true, "done": true, "abort": true, "kill drain": true, "cancel drain": true}
 
+// outwits are events after which nobody guards the storage for a while.
+var outwits = map[string]bool{"tamper": true, "delete budget": true, "manage": true, "delete policy": true, "foreign": true}
+
 func (d *disorder) happen(e event) {
 	nodes, daemons := d.Nodes(), d.Daemons()
 	node, daemon, osd := nodes[e.Which%len(nodes)], daemons[e.Which%len(daemons)], e.Which%d.OSDs()
 	job := workflows.DrainID(node)
+	d.outwitted = d.outwitted || outwits[e.Kind]
 	if meddles[e.Kind] && d.Draining(node) {
 		d.excused[node] = true
 	}
@@ -208,6 +215,9 @@ func (d *disorder) editPolicy(which int) {
 	d.ChangePolicy(e.what, e.change)
 }
 
+// givesUp is after how many minutes somebody does.
+const givesUp = 45
+
 // rest ends what people began and mends what can be mended, and expects everything to come to rest by itself.
 func (d *disorder) rest() (stuck []string) {
 	d.crashWorker(false)
@@ -224,8 +234,11 @@ func (d *disorder) rest() (stuck []string) {
 		}
 	}
 	// Every kubectl drain must end by itself; who drained a node uncordons it then.
-	for range 100 { // the last resort is the end of a noout, after half an hour, and one domain after the other
+	for i := range 100 { // the last resort is the end of a noout, after half an hour, and one domain after the other
 		for _, node := range d.Nodes() {
+			if d.outwitted && i == givesUp {
+				d.excused[node] = true
+			}
 			d.RestoreNode(node)
 			d.signal(workflows.DrainID(node), workflows.SignalResume, nil)
 			if _, upgrades := d.upgrading.Load(node); !upgrades && !d.Draining(node) || d.excused[node] {

@@ -354,7 +354,7 @@ func TestDrainTerminated(t *testing.T) {
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
 		s.kill(workflows.DrainID("node-a"))
 		require.True(s, s.Await(10*time.Second, func() bool { return len(s.Memory().Lease.Holders) == 0 && s.Noout("node-a") == "" }), "%v", s.Leftovers())
-		require.Equal(s, only("x"), s.Budget(), "its OSDs are still down")
+		s.awaitBudget(only("x"), 10*time.Second) // its OSDs are still down
 		s.PersonCordons("node-a", false)
 		s.awaitBudget(atRest, time.Minute)
 	})

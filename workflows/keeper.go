@@ -43,6 +43,10 @@ type KeeperState struct {
 	AppliedMonGeneration int64 `json:"appliedMonGeneration,omitempty"`
 	// Doubted is the last alarm. Of it Ceph may not have heard when it said that all is well.
 	Doubted time.Time `json:"doubted,omitzero"`
+	// Silent is the last silence of the storage cluster's governors that was noticed; Unheard: nobody has proved since that
+	// all who were said to serve were alive.
+	Silent  time.Time `json:"silent,omitzero"`
+	Unheard bool      `json:"unheard,omitempty"`
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`
@@ -113,6 +117,8 @@ type keeper struct {
 	emptying   []string
 	// alarm: a daemon's pod stopped serving, and nobody has looked yet.
 	alarm bool
+	// tampered: the budgets are not what we made them, and nobody has mended them yet.
+	tampered bool
 	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
 	budgetDue bool
 	aside     bool // another policy is in charge, and nothing of ours is left
@@ -144,8 +150,9 @@ func (k *keeper) recall(ctx workflow.Context) error {
 func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
 	for {
-		k.trouble = ""
+		k.trouble, k.again = "", false
 		k.answerAlarm(ctx)
+		k.answerTampering(ctx)
 		gone, err := k.pass(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -160,7 +167,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 			k.failures = 0
 		}
 		k.startWatch(ctx)
-		if k.again {
+		if k.again && k.trouble == "" {
 			continue
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
@@ -191,11 +198,12 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	} else if v.Departed != nil {
 		k.state.Departed = v.Departed
 	}
-	k.again, k.looked = false, workflow.Now(ctx)
+	k.looked = workflow.Now(ctx)
 	if k.observed.Second != "" {
 		return false, k.standAside(ctx)
 	}
 	k.aside = false
+	k.noticeSilence(ctx)
 	in := k.input(ctx)
 	k.revokeForeign(&in)
 	k.settleLease(&in)
@@ -230,7 +238,7 @@ func (k *keeper) input(ctx workflow.Context) budget.Input {
 	in := budget.Input{
 		Now: workflow.Now(ctx), View: k.observed.Seen.View, Health: k.state.Watched.Health, Proof: k.state.Proof,
 		Settings: k.observed.Settings, Lease: k.state.Memory.Lease, Announced: k.state.Announced,
-		HealingSince: k.state.HealingSince, Open: k.state.Decision.Open,
+		HealingSince: k.state.HealingSince, Open: k.state.Decision.Open, Unheard: k.state.Unheard,
 	}
 	in.HealingSince = budget.NextHealingSince(in)
 	return in
@@ -271,7 +279,7 @@ func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
 	d := budget.Decide(in)
 	k.clean = budget.Clean(in)
 	k.state.Announced = budget.NextAnnounced(in, d)
-	k.state.Proof = budget.NextProof(in)
+	k.state.Proof, k.state.Unheard = budget.NextProof(in), budget.NextUnheard(in)
 	k.state.HealingSince = in.HealingSince
 	k.state.Memory.Lease = in.Lease
 	if d.Mode != k.state.Decision.Mode || d.Open != k.state.Decision.Open || d.Reason != k.state.Decision.Reason {
@@ -302,18 +310,17 @@ func (k *keeper) apply(ctx workflow.Context) error {
 		}
 	}
 	for _, host := range plan.Set {
-		fail(k.switchNoout(ctx, host, true))
-	}
-	if len(failures) > 0 {
-		// A grant without its noout would let Ceph move data about; the holders hear of it when it is set.
-		fail(k.applyBudget(ctx))
-		return failures[0]
+		if err := k.switchNoout(ctx, host, true); err != nil {
+			// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
+			k.closeFirst(ctx, "noout could not be set")
+			return err
+		}
 	}
 	fail(k.applyBudget(ctx))
 	for _, host := range plan.Unset {
 		if err := k.switchNoout(ctx, host, false); err != nil {
-			fail(err)
-			continue
+			k.closeFirst(ctx, "noout could not be unset")
+			return err
 		}
 		k.state.Memory.Noout = budget.Withdraw(k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
 	}
@@ -380,10 +387,41 @@ func (k *keeper) answerAlarm(ctx workflow.Context) {
 	}
 	k.restartWatch()
 	k.startWatch(ctx) // now: the sooner the proof begins anew, the sooner it is made
-	if k.state.Applied == nil || k.state.Applied.Mode != budget.ModeDefault || k.state.Conflict != "" || !k.observed.Settings.ManagePodBudgets {
+	if k.state.Applied != nil && k.state.Applied.Mode == budget.ModeDefault {
+		k.closeFirst(ctx, "a storage daemon's pod stopped serving")
+	}
+}
+
+// noticeSilence: while the governors were silent nobody could tell them who went down.
+func (k *keeper) noticeSilence(ctx workflow.Context) {
+	v := k.observed.Seen.View
+	if !v.Silent.After(k.state.Silent) && (v.Unavailable == "" || k.state.Unheard) {
 		return
 	}
-	step := budget.CloseForAlarm(*k.state.Applied)
+	if v.Silent.After(k.state.Silent) {
+		k.state.Silent = v.Silent
+	}
+	k.state.Unheard = true
+	k.alarm = true
+	k.doubt(ctx)
+	k.restartWatch()
+}
+
+// answerTampering mends the budgets before it looks: while Ceph has no quorum a look takes seconds, in which anybody could go.
+func (k *keeper) answerTampering(ctx workflow.Context) {
+	tampered := k.tampered
+	k.tampered = false
+	if tampered && !k.aside {
+		k.closeFirst(ctx, "somebody changed or deleted a budget of lockkeeper")
+	}
+}
+
+// closeFirst closes without a look, unless the budgets are not ours to write.
+func (k *keeper) closeFirst(ctx workflow.Context, why string) {
+	if k.state.Conflict != "" || !k.observed.Settings.ManagePodBudgets {
+		return
+	}
+	step := budget.CloseFirst(k.state.Decision, why)
 	k.state.Applied = nil
 	r, err := call(quick(ctx, step.Message), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Specs: step.Specs()})
 	if err != nil {
@@ -411,7 +449,7 @@ func (k *keeper) switchNoout(ctx workflow.Context, host string, on bool) error {
 	if on {
 		what = "set noout on "
 	}
-	_, err := call(quick(ctx, what+host), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Host: host, On: on})
+	_, err := call(prompt(ctx, nooutWithin, what+host), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Host: host, On: on})
 	return err
 }
 

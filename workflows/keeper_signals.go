@@ -115,6 +115,7 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
 		k.alarm = k.alarm || h.Alarm
+		k.tampered = k.tampered || h.Tampered
 		if !h.echo(k.state.AppliedGeneration, k.state.AppliedMonGeneration) {
 			reason, k.budgetDue = true, true
 		}

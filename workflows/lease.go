@@ -69,6 +69,9 @@ type Hint struct {
 	Daemons bool `json:"daemons,omitempty"`
 	// Alarm: the pod of a storage daemon stopped serving. A keeper at rest closes first and looks afterwards.
 	Alarm bool `json:"alarm,omitempty"`
+	// Tampered: somebody else deleted or changed a budget that the keeper decides. It closes first and looks afterwards,
+	// since the look may take long just then.
+	Tampered bool `json:"tampered,omitempty"`
 	// Echo and MonEcho are the generations of the budgets of the storage daemons and of the mons when all that changed is
 	// that lockkeeper wrote them. The keeper knows of its own writes; it is told all the same, since one that was believed
 	// lost may still have arrived.

@@ -64,6 +64,9 @@ type Input struct {
 	Announced map[string]Announcement
 	// HealingSince is when all daemons were up again and only the PGs remained unclean; zero otherwise.
 	HealingSince time.Time
+	// Unheard: the storage cluster's governors were silent for a while, and nobody has proved since that all who serve by
+	// their map are alive.
+	Unheard bool
 	// Open is the failure domain that is open now.
 	Open storage.FailureDomain
 }

@@ -81,17 +81,23 @@ func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
 		}
 		return "", "", false
 	}
-	if provenBefore(in, d) {
+	if provenBefore(in, d) && (!in.Unheard || fresh(in)) {
 		return "", "", false
 	}
-	fresh := in.Health.Fresh && in.Health.ChangeEpoch >= in.View.ChangeEpoch
 	switch {
-	case !fresh || ok == nil:
+	case in.Unheard && !fresh(in):
+		return ReasonNotProvenClean, "the monitors were silent, and not every OSD has given a sign of life since", true
+	case !fresh(in) || ok == nil:
 		return ReasonNotProvenClean, notClean(in), true
 	case !ok.OK:
 		return ReasonRefusedByStorage, fmt.Sprintf("%s: %s", d, ok.Reason), true
 	}
 	return "", "", false
+}
+
+// fresh: everybody who serves by the map that was seen has reported since it changed.
+func fresh(in Input) bool {
+	return in.View.Unavailable == "" && in.Health.Fresh && in.Health.ChangeEpoch >= in.View.ChangeEpoch
 }
 
 // provenBefore: the data was whole at the proof's epoch, the cluster has the same shape, and only d was touched since.

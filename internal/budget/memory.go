@@ -31,6 +31,9 @@ func contradicted(in Input) bool {
 	return current && in.Health.Fresh && !in.Health.Clean && in.View.ChangeEpoch == in.Proof.ChangeEpoch
 }
 
+// NextUnheard returns whether the silence of the governors still counts: until everybody has given a sign of life.
+func NextUnheard(in Input) bool { return in.Unheard && !fresh(in) }
+
 // NextHealingSince returns since when all daemons serve and only the PGs are not known to be clean; zero when that is
 // not the state of things.
 func NextHealingSince(in Input) time.Time {

@@ -35,11 +35,11 @@ func CloseBefore(next Decision) Decision {
 	}
 }
 
-// CloseForAlarm closes what is open at rest, since a daemon stopped serving and nobody has looked yet.
-func CloseForAlarm(applied Decision) Decision {
+// CloseFirst closes whatever was decided last, because of something at which nobody has looked yet.
+func CloseFirst(decided Decision, why string) Decision {
 	return Decision{
-		Mode: ModeClosed, Reason: ReasonNotProvenClean, Message: "closed at once: a storage daemon's pod stopped serving",
-		Budget: Spec{MinAvailable: Everything}, Mons: closedMons(applied.Mons),
+		Mode: ModeClosed, Reason: ReasonNotProvenClean, Message: "closed at once: " + why,
+		Budget: Spec{MinAvailable: Everything}, Mons: closedMons(decided.Mons),
 	}
 }
 

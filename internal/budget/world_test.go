@@ -127,6 +127,8 @@ func (w *world) say(word string) {
 		w.cordoned = list
 	case "gone":
 		w.gone = list
+	case "unheard":
+		w.in.Unheard = true
 	case "healing":
 		w.in.HealingSince = now.Add(-seconds(value))
 	case "timeout":

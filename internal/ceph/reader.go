@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Reading is one look at the cluster. It counts as a whole or not at all.
 type Reading struct {
 	// Unavailable says why the reading does not count; then nothing else is set.
 	Unavailable string
-	Status      Status
-	Quorum      QuorumStatus
+	// Silent is when the monitors last left a question without an answer for so long that their map may lag behind; zero:
+	// never. It is set in every reading.
+	Silent time.Time
+	Status Status
+	Quorum QuorumStatus
 	// Map and Crush belong together. They are shared with later readings: look, do not touch.
 	Map   *OSDMap
 	Crush *CrushMap
@@ -22,6 +26,7 @@ type Reading struct {
 // again only after their epochs moved on. It is safe for concurrent use.
 type Reader struct {
 	client Client
+	heard  hearing
 
 	mu   sync.Mutex // guards last, and is not held while Ceph is asked: who waits for it would wait for another's timeout
 	last maps
@@ -45,13 +50,14 @@ func NewReader(client Client) *Reader { return &Reader{client: client} }
 func (r *Reader) Read(ctx context.Context) (Reading, error) {
 	reading, err := r.read(ctx)
 	if err != nil && ctx.Err() == nil && IsTimeout(err) {
-		return Reading{Unavailable: fmt.Sprintf("no quorum answers: %v", err)}, nil
+		reading, err = Reading{Unavailable: fmt.Sprintf("no quorum answers: %v", err)}, nil
 	}
+	reading.Silent = r.heard.since()
 	return reading, err
 }
 
 func (r *Reader) read(ctx context.Context) (Reading, error) {
-	status, err := r.client.Status(ctx)
+	status, err := asking(ctx, &r.heard, r.client.Status)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -63,7 +69,7 @@ func (r *Reader) read(ctx context.Context) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	quorum, err := r.client.QuorumStatus(ctx)
+	quorum, err := asking(ctx, &r.heard, r.client.QuorumStatus)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -93,14 +99,13 @@ func (r *Reader) maps(ctx context.Context, epoch int64) (maps, error) {
 	r.mu.Lock()
 	last := r.last
 	r.mu.Unlock()
-	if last.osd != nil && last.osd.Epoch >= epoch {
-		current, err := r.client.OSDEpoch(ctx)
-		if err != nil {
-			return maps{}, err
-		}
-		if current == last.osd.Epoch {
-			return last, nil
-		}
+	// In any case: whether there is a quorum shows sooner here than by a dump, which may take long for better reasons.
+	current, err := asking(ctx, &r.heard, r.client.OSDEpoch)
+	if err != nil {
+		return maps{}, err
+	}
+	if last.osd != nil && last.osd.Epoch >= epoch && current == last.osd.Epoch {
+		return last, nil
 	}
 	now, err := r.fetch(ctx, last)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.Empty(t, first.Unavailable)
 	require.Equal(t, int64(27), first.Map.Epoch)
 	require.Len(t, first.Crush.Rules, 2)
-	require.Equal(t, []string{"status", "osd dump", "osd crush dump", "quorum_status"}, mons.asked())
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "quorum_status"}, mons.asked())
 
 	again, err := reader.Read(ctx)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(28), moved.Map.Epoch)
 	require.Same(t, first.Crush, moved.Crush, "the CRUSH map did not change")
-	require.Equal(t, []string{"status", "osd dump", "quorum_status"}, mons.asked())
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "quorum_status"}, mons.asked())
 
 	// The OSD map moves on between status and osd stat: the newer one counts.
 	mons.change("osd dump", `"epoch": 28`, `"epoch": 29`)

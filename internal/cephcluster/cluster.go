@@ -91,7 +91,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	if reading.Unavailable != "" {
 		return activities.Seen{View: storage.View{
-			At: time.Now().UTC(), Unavailable: reading.Unavailable, Departed: c.departed.become(departed, osdview.Departed(view.Pods, departed, in.LastChange)),
+			At: time.Now().UTC(), Unavailable: reading.Unavailable, Silent: reading.Silent.UTC(), Departed: c.departed.become(departed, osdview.Departed(view.Pods, departed, in.LastChange)),
 		}}, nil
 	}
 	for i := range view.Pods {
@@ -101,7 +101,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	q := quorumOf(reading)
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
 	seen := activities.Seen{View: osdview.Build(view)}
-	seen.View.Placement = placement(reading.Map)
+	seen.View.Placement, seen.View.Silent = placement(reading.Map), reading.Silent.UTC()
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains))
 	return seen, nil
@@ -109,8 +109,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 
 // read takes a reading. Missing rights are an answer, too: they say why nothing can be known.
 func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
+	began := time.Now()
 	r, err := c.reader.Read(ctx)
-	if err == nil && r.Unavailable != "" && ctx.Err() == nil {
+	if err == nil && r.Unavailable != "" && ctx.Err() == nil && time.Since(began) < time.Second {
 		// An election in the middle of a reading is over by the next one; no quorum is not.
 		r, err = c.reader.Read(ctx)
 	}

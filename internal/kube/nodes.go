@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -115,6 +116,9 @@ func (c *Cluster) Cordon(ctx context.Context, name string, on bool) error {
 	if err != nil {
 		return err
 	}
+	if !on && cordonedByAnother(n) {
+		return nil // ours was lifted while nobody looked, and this one is not ours to lift
+	}
 	h := drain.NewCordonHelper(n)
 	if !h.UpdateIfRequired(on) {
 		return nil
@@ -123,6 +127,27 @@ func (c *Cluster) Cordon(ctx context.Context, name string, on bool) error {
 		return errors.Join(err, patchErr)
 	}
 	return nil
+}
+
+// cordonedByAnother tells whether somebody else wrote the cordon that a node has now, as far as the API server knows.
+func cordonedByAnother(n *corev1.Node) bool {
+	var fields struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}
+	by := ""
+	for _, f := range n.ManagedFields {
+		if f.FieldsV1 == nil || json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, owns := fields.Spec["f:unschedulable"]; owns {
+			if f.Manager == FieldOwner {
+				return false
+			}
+			by = f.Manager
+		}
+		fields.Spec = nil
+	}
+	return n.Spec.Unschedulable && by != ""
 }
 
 // EvictOnce implements activities.Nodes: kubectl's filters choose the pods, kubectl's request evicts them, and every

@@ -44,6 +44,9 @@ func (n *node) object() corev1.Node {
 			NodeInfo:   corev1.NodeSystemInfo{BootID: fmt.Sprintf("boot-%s-%d", n.name, n.boot)},
 		},
 	}
+	if n.cordoned {
+		out.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: string(n.cordonedBy), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:unschedulable":{}}}`)}}
+	}
 	if n.tainted != "" {
 		out.Spec.Taints = []corev1.Taint{{Key: n.tainted, Effect: corev1.TaintEffectNoSchedule}}
 	}

@@ -9,11 +9,13 @@ import (
 type quorum struct {
 	mons     []*mon
 	election int64
-	electing time.Time // until when nothing that needs a quorum is done
-	readable time.Time // until when what is known is told all the same
-	lost     time.Time // since when there is no quorum, or an election; zero: there is one
-	friends  []string  // who was in the last quorum
-	apart    bool      // the mons cannot reach each other
+	electing time.Time     // until when nothing that needs a quorum is done
+	readable time.Time     // until when what is known is told all the same
+	lost     time.Time     // since when there is no quorum, or an election; zero: there is one
+	regained time.Time     // when there was one again
+	silence  time.Duration // how long they did not answer before
+	friends  []string      // who was in the last quorum
+	apart    bool          // the mons cannot reach each other
 }
 
 // mon is a monitor, pinned to its node.
@@ -103,7 +105,7 @@ func (w *World) elect(takes, readable time.Duration) {
 	}
 	w.later(takes, func() {
 		if w.commits() && !w.lost.IsZero() {
-			w.lost = time.Time{}
+			w.silence, w.lost, w.regained = w.silentFor(), time.Time{}, time.Now()
 			w.tell("ceph: quorum %v", w.quorumNames())
 			w.broadcast()
 		}

@@ -199,6 +199,9 @@ func (w *World) markDown(o *osd) {
 	}
 	w.epoch++
 	o.up, o.downAt, o.since = false, w.epoch, time.Now()
+	if o.hung {
+		w.crashed = time.Now() // nobody could know before
+	}
 	w.tell("ceph: %s is down (epoch %d)", o.name(), w.epoch)
 	w.hurt = time.Now()
 	w.broadcast()

@@ -30,7 +30,8 @@ func (w *World) judge(p *pod) {
 
 // judgeMon: a majority stays (I5).
 func (w *World) judgeMon(m *mon) {
-	if !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) {
+	unmanaged := w.policy == nil || !kube.Settings(&w.policy.Spec).ManagePodBudgets // one budget goes after the other
+	if unmanaged || !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || w.unknowable() || time.Now().Before(w.unguarded) {
 		return
 	}
 	now := 0
@@ -59,7 +60,7 @@ func (w *World) judgeOSD(o *osd) {
 			w.violate("I1: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), o.zone, other.name(), other.zone)
 		}
 	}
-	if time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) || w.hangsUnseen() {
+	if time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) || w.hangsUnseen() || w.unknowable() {
 		return
 	}
 	for _, g := range w.pgs {
@@ -73,6 +74,23 @@ func (w *World) judgeOSD(o *osd) {
 			return
 		}
 	}
+}
+
+// unknowable: the mons could not take in what happened, and have not been silent for so long that somebody should have
+// noticed. For as long as their lease lasts they tell what was.
+func (w *World) unknowable() bool {
+	if w.lost.IsZero() {
+		return time.Since(w.regained) < w.opts.Reaction && w.silence < w.opts.Reaction
+	}
+	return w.silentFor() < w.opts.Reaction
+}
+
+// silentFor is how long the mons have not answered.
+func (w *World) silentFor() time.Duration {
+	if w.enoughMons() && w.readable.After(w.lost) {
+		return time.Since(w.readable)
+	}
+	return time.Since(w.lost)
 }
 
 // hangsUnseen: an OSD hangs and nobody can know.
@@ -208,7 +226,7 @@ func (w *World) checkNoout(host string) {
 		w.violate("I4: nobody owns the noout on %s", host)
 	case records[i].Expires.IsZero():
 		w.violate("I4: the noout on %s has no end", host)
-	case w.quorate() && time.Now().After(w.unguarded) && time.Since(w.edited) > overdue && time.Since(records[i].Expires.Time) > overdue:
+	case w.quorate() && time.Now().After(w.unguarded) && time.Since(w.edited) > overdue && time.Since(w.regained) > overdue && time.Since(records[i].Expires.Time) > overdue:
 		w.violate("I4: the noout on %s has outlasted its expiry", host)
 	case records[i].Expires.Sub(records[i].Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute && w.policy.Generation == 1:
 		w.violate("I4: the noout on %s lasts longer than osdMaintenanceTimeout", host)

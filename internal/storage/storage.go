@@ -173,6 +173,9 @@ type View struct {
 	At time.Time `json:"at"`
 	// Unavailable says why the storage cluster gave no answer that counts (no quorum, a timeout). Then all else is empty.
 	Unavailable string `json:"unavailable,omitempty"`
+	// Silent is when the storage cluster's governors last were silent for so long that, for a while, their map may not tell
+	// who went down meanwhile; zero: never. By the clock of the worker that looked.
+	Silent time.Time `json:"silent,omitzero"`
 
 	FailureDomainType string `json:"failureDomainType"` // the smallest one that any pool relies on
 	LabelKey          string `json:"labelKey"`          // the pod label that carries it
