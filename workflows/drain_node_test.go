@@ -360,6 +360,28 @@ func TestDrainTerminated(t *testing.T) {
 	})
 }
 
+// TestSilentMons: a node fails and takes the quorum with it, so nobody could report its OSD. When the mons are back their map
+// still calls it up, and the zone that is open must not lose more until it is known better.
+func TestSilentMons(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.drain(drainOf("node-a")) // mon.a with it
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		time.Sleep(10 * time.Second) // the mons that stay have elected
+		s.Reboot("node-b")           // osd.1 and mon.b
+		time.Sleep(1010 * time.Millisecond)
+		s.PersonCordons("node-a", false) // so that there is a quorum some time before anybody reports osd.1
+		s.awaitBudget("closed", 3*time.Second)
+		for range 1000 {
+			s.EvictAny("osd.3") // of the same zone as node-a
+			time.Sleep(5 * time.Millisecond)
+		}
+		s.tellDrain("node-a", workflows.SignalDone)
+		s.awaitBudget(atRest, time.Minute)
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
 // TestPolicyDeletedInMidDrain: nothing is guarded any more, and nothing of ours is left.
 func TestPolicyDeletedInMidDrain(t *testing.T) {
 	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {

@@ -119,6 +119,8 @@ type keeper struct {
 	alarm bool
 	// tampered: the budgets are not what we made them, and nobody has mended them yet.
 	tampered bool
+	// mute: the storage cluster has just stopped answering, as the watch says.
+	mute string
 	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
 	budgetDue bool
 	aside     bool // another policy is in charge, and nothing of ours is left
@@ -153,6 +155,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 		k.trouble, k.again = "", false
 		k.answerAlarm(ctx)
 		k.answerTampering(ctx)
+		k.answerMuteness(ctx)
 		gone, err := k.pass(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -413,6 +416,15 @@ func (k *keeper) answerTampering(ctx workflow.Context) {
 	k.tampered = false
 	if tampered && !k.aside {
 		k.closeFirst(ctx, "somebody changed or deleted a budget of lockkeeper")
+	}
+}
+
+// answerMuteness does not wait for a look to find out once more that nobody answers.
+func (k *keeper) answerMuteness(ctx workflow.Context) {
+	mute := k.mute
+	k.mute = ""
+	if mute != "" && (k.state.Applied == nil || k.state.Applied.Mode != budget.ModeClosed) {
+		k.closeFirst(ctx, mute)
 	}
 }
 

@@ -174,7 +174,7 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {
 	}
 	var w activities.Watched
 	if err := f.Get(ctx, &w); err == nil {
-		k.state.Watched = w
+		k.state.Watched, k.mute = w, w.Unavailable
 	} else {
 		// The watch gives up only after a month; nothing that it said counts any longer.
 		k.state.Watched = activities.Watched{}

@@ -13,6 +13,7 @@ type quorum struct {
 	readable time.Time     // until when what is known is told all the same
 	lost     time.Time     // since when there is no quorum, or an election; zero: there is one
 	regained time.Time     // when there was one again
+	hushed   time.Time     // since when they do not answer, as far as it was noticed
 	silence  time.Duration // how long they did not answer before
 	friends  []string      // who was in the last quorum
 	apart    bool          // the mons cannot reach each other
@@ -85,6 +86,9 @@ func (w *World) quorumNames() []string {
 func (w *World) elect(takes, readable time.Duration) {
 	if w.quorate() {
 		w.friends = w.quorumNames()
+	} else {
+		w.hush()
+		readable = 0 // there is no lease any more
 	}
 	if w.lost.IsZero() {
 		w.lost = time.Now()
@@ -99,18 +103,29 @@ func (w *World) elect(takes, readable time.Duration) {
 	w.election += 2
 	w.electing, w.readable = time.Now().Add(takes), time.Now().Add(readable)
 	if running < w.majority() {
+		w.hush()
 		w.tell("ceph: the mons have no quorum")
 		w.broadcast()
 		return
 	}
 	w.later(takes, func() {
 		if w.commits() && !w.lost.IsZero() {
-			w.silence, w.lost, w.regained = w.silentFor(), time.Time{}, time.Now()
+			w.silence, w.hushed, w.lost, w.regained = w.silentFor(), time.Time{}, time.Time{}, time.Now()
 			w.tell("ceph: quorum %v", w.quorumNames())
 			w.broadcast()
 		}
 	})
 	w.broadcast()
+}
+
+// hush notes that the mons do not answer any more.
+func (w *World) hush() {
+	if w.hushed.IsZero() {
+		w.hushed = time.Now()
+		if w.enoughMons() && w.readable.After(w.lost) {
+			w.hushed = w.readable // when their lease ended
+		}
+	}
 }
 
 func (w *World) stopMon(m *mon) {

@@ -87,10 +87,14 @@ func (w *World) unknowable() bool {
 
 // silentFor is how long the mons have not answered.
 func (w *World) silentFor() time.Duration {
-	if w.enoughMons() && w.readable.After(w.lost) {
+	switch {
+	case !w.hushed.IsZero():
+		return time.Since(w.hushed)
+	case w.readable.After(w.lost):
 		return time.Since(w.readable)
+	default:
+		return time.Since(w.lost)
 	}
-	return time.Since(w.lost)
 }
 
 // hangsUnseen: an OSD hangs and nobody can know.
