@@ -88,6 +88,7 @@ func (n *node) sync(object *corev1.Pod) {
 		}
 	case p != nil:
 		p.update(object)
+		go p.contradict(object.Status)
 	default:
 		n.run(object)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,21 @@ func (p *pod) reportAgain() {
 	p.sent = nil
 	p.reporting.Unlock()
 	p.changed(func() {})
+}
+
+// contradict reports again if somebody else says that the pod is ready, or that it is not: the node lifecycle controller
+// does, of all pods of a node whose heartbeats were late.
+func (p *pod) contradict(said corev1.PodStatus) {
+	p.reporting.Lock()
+	sent := p.sent
+	p.reporting.Unlock()
+	if sent != nil && readyIn(*sent) != readyIn(said) {
+		p.reportAgain()
+	}
+}
+
+func readyIn(s corev1.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
 // statusPatch touches only what a kubelet owns, so that conditions of others, as DisruptionTarget of the eviction API,
