@@ -199,10 +199,8 @@ func (w *world) eventually(within time.Duration, pattern, name string, args ...s
 
 // setup begins a scenario.
 func (w *world) setup(e *testscript.Env) error {
-	for k, v := range w.env {
-		if os.Getenv(k) != v { // what the lab adds
-			e.Setenv(k, v)
-		}
+	for k, v := range w.env { // all of it: where the lab is may depend on any of it
+		e.Setenv(k, v)
 	}
 	e.Setenv("NS", cephNamespace)
 	e.Setenv("POLICY", policyName)

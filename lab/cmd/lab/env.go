@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,8 @@ func newEnv() *cobra.Command {
 }
 
 func environment(cfg instance.Config) [][2]string {
-	env := [][2]string{{"LAB_NAME", cfg.Name}, {"KUBECONFIG", cfg.Kubeconfig()}}
+	// Where labs live follows from variables that whoever sees ours may lack.
+	env := [][2]string{{"LAB_HOME", filepath.Dir(cfg.Dir)}, {"LAB_NAME", cfg.Name}, {"KUBECONFIG", cfg.Kubeconfig()}}
 	if cfg.Temporal {
 		env = append(env, [2]string{"TEMPORAL_ADDRESS", instance.Loopback(cfg.Ports.TemporalFrontend())},
 			[2]string{"TEMPORAL_UI", "http://" + instance.Loopback(cfg.Ports.TemporalUI())})
