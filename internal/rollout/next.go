@@ -1,0 +1,160 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Do is what is to be done next.
+type Do string
+
+// What can be done, most urgent first.
+const (
+	DoCreate  Do = "Create"  // pods are missing: make them, which takes nothing from anybody
+	DoReplace Do = "Replace" // a batch
+	DoAwait   Do = "Await"   // until these serve nothing else may be touched
+	DoNothing Do = "Nothing" // all is as it should be
+)
+
+// Step is what to do next.
+type Step struct {
+	Do   Do    `json:"do"`
+	OSDs []OSD `json:"osds,omitempty"`
+	// Domain is the failure domain of all of them; zero when they are in none, and nobody can miss them.
+	Domain storage.FailureDomain `json:"domain,omitzero"`
+	// Broken: they do not serve anyway.
+	Broken bool `json:"broken,omitempty"`
+	// Canary: the one that goes first.
+	Canary bool   `json:"canary,omitempty"`
+	Why    string `json:"why"`
+}
+
+// atOnce bounds a step, so that it is a small message and soon over, whatever the size of the cluster.
+const atOnce = 64
+
+// Next decides what to do next.
+func Next(in Input) Step {
+	all := in.sorted()
+	if missing := filter(all, func(o OSD) bool { return o.State == Missing }); len(missing) > 0 {
+		return Step{Do: DoCreate, OSDs: missing[:min(len(missing), atOnce)], Why: describe(missing) + " without a pod"}
+	}
+	// Two broken batches are mended one after the other: that of the failure domain in which more is broken first.
+	if broken := filter(all, in.broken); len(broken) > 0 {
+		batch := in.bound(worst(broken))
+		return Step{
+			Do: DoReplace, OSDs: batch, Domain: in.domain(batch[0].Domain), Broken: true,
+			Why: describe(batch) + " out of date and not serving: what is broken comes first",
+		}
+	}
+	if awaited := filter(all, in.awaits); len(awaited) > 0 {
+		return Step{Do: DoAwait, OSDs: awaited[:min(len(awaited), atOnce)], Domain: in.domain(awaited[0].Domain), Why: awaiting(awaited)}
+	}
+	todo := filter(all, func(o OSD) bool { return o.State == OutOfDate && !in.skips(o) })
+	if len(todo) == 0 {
+		return Step{Do: DoNothing, Why: "every OSD is as its template says"}
+	}
+	first := todo[0]
+	if in.Canary {
+		return Step{Do: DoReplace, OSDs: todo[:1], Domain: in.domain(first.Domain), Canary: true, Why: first.String() + " goes first, alone: it is the canary"}
+	}
+	batch := in.bound(filter(todo, func(o OSD) bool { return o.Domain == first.Domain && (o.Key == first.Key || o.Unit != "" && o.Unit == first.Unit) }))
+	return Step{Do: DoReplace, OSDs: batch, Domain: in.domain(first.Domain), Why: in.why(batch)}
+}
+
+func (in Input) why(batch []OSD) string {
+	first := batch[0]
+	switch {
+	case first.Unit == "":
+		return first.String() + " is the next one"
+	case first.Domain == "" || first.Unit == first.Domain:
+		return fmt.Sprintf("all of %s that is out of date", first.Unit)
+	default:
+		return fmt.Sprintf("all of %s in %s %s that is out of date", first.Unit, in.DomainType, first.Domain)
+	}
+}
+
+// bound keeps a batch as small as it has to be.
+func (in Input) bound(batch []OSD) []OSD {
+	most := atOnce
+	if in.MaxParallel > 0 {
+		most = min(most, in.MaxParallel)
+	}
+	return batch[:min(len(batch), most)]
+}
+
+// worst is all of the failure domain in which most is broken, the first of them by name.
+func worst(broken []OSD) []OSD {
+	count := map[string]int{}
+	best := broken[0].Domain
+	for _, o := range broken {
+		count[o.Domain]++
+	}
+	for _, o := range broken { // in order, so that of two that are equal the first stays
+		if count[o.Domain] > count[best] {
+			best = o.Domain
+		}
+	}
+	return filter(broken, func(o OSD) bool { return o.Domain == best })
+}
+
+// Batches lists all steps that are to be expected if everything goes well, for a person to read before it begins.
+func Batches(in Input) []Step {
+	now := in
+	now.OSDs = in.sorted()
+	var steps []Step
+	for {
+		s := Next(now)
+		if s.Do == DoNothing {
+			return steps
+		}
+		steps = append(steps, s)
+		now.Canary = now.Canary && !s.Canary
+		done := map[string]bool{}
+		for _, o := range s.OSDs {
+			done[o.Key] = true
+		}
+		for i := range now.OSDs {
+			if o := &now.OSDs[i]; done[o.Key] {
+				o.State, o.Serves = UpToDate, true
+			}
+		}
+	}
+}
+
+func filter(osds []OSD, keep func(OSD) bool) []OSD {
+	var out []OSD
+	for _, o := range osds {
+		if keep(o) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func awaiting(osds []OSD) string {
+	for _, o := range osds {
+		if o.Away != "" {
+			return fmt.Sprintf("%s does not serve: %s", o, o.Away)
+		}
+	}
+	return describe(osds) + " not known to serve yet"
+}
+
+// describe names a few, with their verb.
+func describe(osds []OSD) string {
+	const most = 4
+	var names []string
+	for _, o := range osds[:min(len(osds), most)] {
+		names = append(names, o.String())
+	}
+	s := strings.Join(names, ", ")
+	switch more := len(osds) - most; {
+	case more > 0:
+		return fmt.Sprintf("%s and %d more are", s, more)
+	case len(osds) == 1:
+		return s + " is"
+	}
+	return s + " are"
+}

@@ -1,0 +1,154 @@
+// Package rollout decides which OSDs are replaced next, and why. It is pure: somebody else looks at Kubernetes and at
+// the storage cluster, asks for the lease, and replaces what was decided.
+//
+// The order is the safety. What is broken already comes before anything that works, since to replace it takes nothing
+// away; nothing that works is touched while anything is awaited; and a batch never leaves one failure domain.
+package rollout
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// State is how far an OSD's pod is from what its template says.
+type State string
+
+// The states, as the pods' annotation has them, and missing, which has no pod that could say so.
+const (
+	UpToDate  State = "up-to-date"
+	OutOfDate State = "out-of-date"
+	Ready     State = "ready"   // was replaced, serves again, and nobody has taken note yet
+	Unready   State = "unready" // was replaced, and does not serve yet
+	Missing   State = "missing"
+)
+
+// OSD is one OSD of a rollout.
+type OSD struct {
+	Key  string `json:"key"`            // "node-a:/dev/sdb", or the name of its Deployment
+	Name string `json:"name,omitempty"` // "osd.3"; "" as long as the storage cluster does not know it
+	Host string `json:"host"`
+	// Domain is its failure domain, of the type that the pools rely on; "" as long as it is in none, so that nobody misses it.
+	Domain string `json:"domain,omitempty"`
+	// Unit is what may be replaced together with it: its host, its zone, … "" when it is replaced alone.
+	Unit  string `json:"unit,omitempty"`
+	State State  `json:"state"`
+	// Serves: its pod is ready, and the storage cluster says that it is up.
+	Serves bool `json:"serves,omitempty"`
+	// Away says why it cannot serve where it is: its node is cordoned, not ready, or gone. Whoever took the node brings it back.
+	Away string `json:"away,omitempty"`
+	// Excused: a person said not to wait for it.
+	Excused bool `json:"excused,omitempty"`
+}
+
+func (o OSD) String() string {
+	if o.Name != "" {
+		return o.Name
+	}
+	return o.Key
+}
+
+// awaits tells whether nothing that works may be touched before this OSD serves. One that crashed after it was replaced
+// counts as much as one that never came up.
+func (in Input) awaits(o OSD) bool {
+	if in.skips(o) {
+		return false
+	}
+	switch o.State {
+	case Ready, Unready:
+		return true
+	case UpToDate:
+		return !o.Serves && !o.Excused
+	case OutOfDate:
+		return !o.Serves && o.Away != ""
+	case Missing:
+	}
+	return false
+}
+
+// broken tells whether an OSD that is to be replaced does not serve anyway, and could.
+func (in Input) broken(o OSD) bool {
+	return o.State == OutOfDate && !o.Serves && o.Away == "" && !in.skips(o)
+}
+
+// Counts is how many OSDs are in which state.
+type Counts struct {
+	Total     int `json:"total"`
+	UpToDate  int `json:"upToDate"`
+	OutOfDate int `json:"outOfDate"`
+	Ready     int `json:"ready"`
+	Unready   int `json:"unready"`
+	Missing   int `json:"missing"`
+	// Skipped are out of date and stay so, because a person said so.
+	Skipped int `json:"skipped,omitempty"`
+	// Down are up to date, do not serve, and nobody said not to wait for them.
+	Down int `json:"down,omitempty"`
+}
+
+// Count counts.
+func Count(in Input) Counts {
+	c := Counts{Total: len(in.OSDs)}
+	for _, o := range in.OSDs {
+		switch {
+		case o.State == OutOfDate && in.skips(o):
+			c.Skipped++
+			c.OutOfDate++
+		case o.State == OutOfDate:
+			c.OutOfDate++
+		case o.State == Ready:
+			c.Ready++
+		case o.State == Unready:
+			c.Unready++
+		case o.State == Missing:
+			c.Missing++
+		default:
+			c.UpToDate++
+			if in.awaits(o) {
+				c.Down++
+			}
+		}
+	}
+	return c
+}
+
+// Settled tells whether nothing is left to do: every OSD is there, serves, and is as its template says or was skipped.
+func (c Counts) Settled() bool {
+	return c.UpToDate+c.Skipped == c.Total && c.Down == 0
+}
+
+// Progress is how many of how many OSDs the rollout has brought where they belong.
+func (c Counts) Progress() (done, of int) { return c.UpToDate, c.Total - c.Skipped }
+
+// Input is all that a decision depends on.
+type Input struct {
+	OSDs []OSD `json:"osds"`
+	// DomainType is the type of OSD.Domain.
+	DomainType string `json:"domainType"`
+	// MaxParallel bounds a batch; 0: what one unit in one failure domain has.
+	MaxParallel int `json:"maxParallel,omitempty"`
+	// Skip names OSDs, by key or name, that are not to be replaced.
+	Skip []string `json:"skip,omitempty"`
+	// Canary: the first OSD goes alone, and nobody else before somebody has judged it.
+	Canary bool `json:"canary,omitempty"`
+}
+
+func (in Input) skips(o OSD) bool {
+	return slices.Contains(in.Skip, o.Key) || o.Name != "" && slices.Contains(in.Skip, o.Name)
+}
+
+// sorted is the order of a rollout: failure domain by failure domain, in it unit by unit.
+func (in Input) sorted() []OSD {
+	out := slices.Clone(in.OSDs)
+	slices.SortFunc(out, func(a, b OSD) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+func (in Input) domain(name string) storage.FailureDomain {
+	if name == "" {
+		return storage.FailureDomain{}
+	}
+	return storage.FailureDomain{Type: in.DomainType, Name: name}
+}
