@@ -124,7 +124,7 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 	if closed || w.policy == nil {
 		return
 	}
-	if !w.quorate() && time.Since(w.lost) > w.opts.Reaction {
+	if !w.quorate() && w.silentFor() > w.opts.Reaction {
 		w.violate("I3: the budget becomes %q without a quorum", describe(b))
 		return
 	}
