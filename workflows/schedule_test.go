@@ -87,9 +87,11 @@ func (c *chance) is(p float64) bool {
 // options of the world that a schedule is played in.
 func (s schedule) options(c *chance) sim.Options {
 	opts := sim.Options{OSDsPerNode: s.OSDsPerNode}
+	// No request takes no time at all: a keeper that had ended within an instant could never be told anything.
+	opts.Latency = func() time.Duration { return time.Millisecond }
 	if s.Latency > 0 {
 		opts.Reaction = 2*time.Second + time.Duration(10*s.Latency)*time.Millisecond
-		opts.Latency = func() time.Duration { return time.Duration(c.intN(s.Latency)) * time.Millisecond }
+		opts.Latency = func() time.Duration { return time.Duration(1+c.intN(s.Latency)) * time.Millisecond }
 	}
 	if s.Lost > 0 {
 		opts.Reaction += 5 * time.Second
