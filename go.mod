@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/ceph/go-ceph v0.40.0
 	github.com/go-logr/logr v1.4.3
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.12.1
