@@ -1,0 +1,123 @@
+package osdpod
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// State is what a pod is worth. The first four are written into its annotation.
+type State string
+
+// States of pods.
+const (
+	// UpToDate: it was made from the present template, and was released.
+	UpToDate State = "up-to-date"
+	// OutOfDate: it was made from another template, or with another DB or WAL. It will be made anew.
+	OutOfDate State = "out-of-date"
+	// Unready: it was made from the present template, and nobody has seen it ready yet. As long as there is one nothing
+	// further goes down.
+	Unready State = "unready"
+	// Ready: the same, and Kubernetes says that it is ready. It waits to be released.
+	Ready State = "ready"
+	// Invalid: it is a duplicate, has the wrong name, lacks annotations, or has ended. It has to go.
+	Invalid State = "invalid"
+	// Superfluous: the spec does not name its OSD any more. It goes when Ceph can do without the OSD.
+	Superfluous State = "superfluous"
+	// Terminating: it is on its way; its process may still write.
+	Terminating State = "terminating"
+	// Foreign: it has the owner label, but somebody else made it or looks after it. It is left alone.
+	Foreign State = "foreign"
+)
+
+// Pod is one of a CephOSD's pods, and what it is worth.
+type Pod struct {
+	*corev1.Pod
+	// OSD is what the pod's annotations say that it is; without a host or a device nobody knows.
+	OSD   OSD
+	State State
+	// Why says it for people; "" if nothing is wrong.
+	Why string
+	// Ready is what Kubernetes says of it, whatever its state.
+	Ready bool
+	// Overridden: it is not ready, and a person has said that this is fine, by removing the state from its annotations or by
+	// writing up-to-date there. Nothing waits for it.
+	Overridden bool
+	// Serving: to delete it takes down the one daemon of an OSD that the spec wants.
+	Serving bool
+}
+
+// Annotations are those that have to be written so that the pod says what it is worth; nil: it does already. An override
+// stays as the person left it until the pod is ready.
+func (p Pod) Annotations(at time.Time) map[string]string {
+	switch p.State {
+	case UpToDate:
+		switch {
+		case p.Overridden:
+			return nil
+		case p.Ready && !p.released():
+			return Release(at)
+		}
+	case OutOfDate, Ready, Unready:
+	default:
+		return nil
+	}
+	if p.annotated() == p.State {
+		return nil
+	}
+	return map[string]string{StateAnnotation: string(p.State)}
+}
+
+// Release is the annotations of a pod that has been seen ready in Kubernetes and up in Ceph.
+func Release(at time.Time) map[string]string {
+	return map[string]string{StateAnnotation: string(UpToDate), ReleasedAnnotation: at.UTC().Format(time.RFC3339)}
+}
+
+func (p Pod) annotated() State { return State(p.Pod.Annotations[StateAnnotation]) }
+
+func (p Pod) released() bool { return p.Pod.Annotations[ReleasedAnnotation] != "" }
+
+// ours tells whether lockkeeper made it.
+func (p Pod) ours() bool { return p.Name == PodName(p.OSD) }
+
+// waits tells whether a pod of the present template still has to be released. The original operator wrote wait-for-ready,
+// and its documents say waiting; what nobody can have meant is no release. One of ours that was called out-of-date before
+// its template came back had not been released then.
+func (p Pod) waits() bool {
+	switch p.annotated() {
+	case "", UpToDate:
+		return false
+	case OutOfDate:
+		return p.ours() && !p.released()
+	default:
+		return true
+	}
+}
+
+// overridden tells whether a person released it.
+func (p Pod) overridden() bool {
+	return !p.Ready && (p.annotated() == "" || p.annotated() == UpToDate && p.ours() && !p.released())
+}
+
+// osdOf is what a pod's annotations say that it is.
+func osdOf(pod *corev1.Pod) OSD {
+	a := pod.Annotations
+	return OSD{Host: a[HostAnnotation], Data: a[DataAnnotation], DB: a[DBAnnotation], WAL: a[WALAnnotation]}
+}
+
+// known tells whether the pod says which OSD it is.
+func (p Pod) known() bool { return p.OSD.Host != "" && p.OSD.Data != "" }
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// ended tells whether nothing runs in the pod any more, nor ever will: it was evicted by its node, say.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
