@@ -102,7 +102,7 @@ func create(t *testing.T, o client.Object) {
 // What is in deploy/ the API server takes, down to the last field.
 func TestManifestsAreValid(t *testing.T) {
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
-	for _, file := range []string{"rbac.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml", "examples/maintenancepolicy.yaml"} {
+	for _, file := range []string{"rbac.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml", "examples/maintenancepolicy.yaml", "examples/cephosd.yaml"} {
 		apply(t, filepath.Join(*root, "deploy", file))
 	}
 }
