@@ -1,3 +1,4 @@
+#!/bin/bash
 # Runs the OSD whose store is $OSD_DEVICE, which alone knows its number.
 set -eu
 read -r id <"$OSD_DEVICE/whoami" || [ -n "$id" ]
