@@ -75,7 +75,7 @@ lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/la
 	cd lab && golangci-lint run --config ../.golangci.yml $(LAB_CGO)
 	workflowcheck -test=false -config tools/workflowcheck.yaml ./workflows/...
 	@hack/generate.sh --check
-	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run hack/*.sh lab/*.sh; else echo "lint: shellcheck is not installed, so scripts are not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run hack/*.sh lab/*.sh lab/internal/rookceph/*.sh; else echo "lint: shellcheck is not installed, so scripts are not checked"; fi
 
 ##@ Building
 

@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
-# install-in-lab.sh DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first): API, rights, a
-# Ceph user with no more rights than it needs, and a policy. Writes DIR/worker.kubeconfig and DIR/watch.kubeconfig, with
-# which the two processes run as their service accounts. May be repeated.
+# install-in-lab.sh [--cephosd NAME] DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first):
+# API, rights, a Ceph user with no more rights than it needs, and a policy. Writes DIR/worker.kubeconfig and
+# DIR/watch.kubeconfig, with which the two processes run as their service accounts. With --cephosd, for a lab whose OSDs run
+# from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. May be repeated.
 set -euo pipefail
-dir=${1:?usage: install-in-lab.sh DIR}
+osds=
+if [ "${1:-}" = --cephosd ]; then
+  osds="osds: {selector: {matchLabels: {ceph.elemental.net/owner: CephOSD-${2:?--cephosd: a name is missing}}}}"
+  shift 2
+fi
+dir=${1:?usage: install-in-lab.sh [--cephosd NAME] DIR}
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ns=rook-ceph system=lockkeeper-system
 
 kubectl apply -f "$top/deploy/crds" >/dev/null
 kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
 kubectl apply -f "$top/deploy/rbac.yaml" >/dev/null
-kubectl wait --for=condition=Established crd/maintenancepolicies.lockkeeper.io --timeout=30s >/dev/null
+kubectl wait --for=condition=Established -f "$top/deploy/crds" --timeout=30s >/dev/null
 
 # A user for lockkeeper alone: it may look, ask, and switch noout on CRUSH nodes; nothing else.
 caps=$(cat "$top/deploy/ceph-caps.txt")
@@ -26,6 +32,7 @@ spec:
   ceph:
     connection:
       credentials: {name: lockkeeper-ceph-user}
+    $osds
 YAML
 
 server=$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}')

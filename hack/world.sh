@@ -6,6 +6,7 @@ export PATH="$top/bin:$top/lab/bin:$PATH"
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockkeeper.XXXXXX")
 pids=()
 world=
+install=() # flags for install-in-lab.sh
 
 leave_world() {
   status=$?
@@ -39,7 +40,7 @@ enter_world() {
 
 # move_in: installs lockkeeper and starts it and the writer; returns when the keeper has seen the world at rest.
 move_in() {
-  "$top/hack/install-in-lab.sh" "$work"
+  "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
   KUBECONFIG=$work/worker.kubeconfig lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
   KUBECONFIG=$work/watch.kubeconfig lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
   lab load start --name "$world" >/dev/null

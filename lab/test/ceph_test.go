@@ -107,8 +107,9 @@ func (c ceph) ask(t *testing.T, answer any, args ...string) {
 type osdDump struct {
 	FSID string `json:"fsid"`
 	OSDs []struct {
-		ID int `json:"osd"`
-		Up int `json:"up"`
+		ID     int `json:"osd"`
+		Up     int `json:"up"`
+		UpFrom int `json:"up_from"`
 	} `json:"osds"`
 }
 

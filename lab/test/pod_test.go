@@ -1,6 +1,7 @@
 package test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func TestProbesDecide(t *testing.T) {
 		}
 	}
 	main := shell("main", "touch alive; sleep 600")
-	main.ReadinessProbe, main.LivenessProbe = exec("test -e ready"), exec("test -e alive")
+	main.ReadinessProbe, main.LivenessProbe = exec("cat ready"), exec("test -e alive")
 	main.StartupProbe = exec("test -e alive")
 	main.StartupProbe.FailureThreshold = 10
 	web := shell("web", "exec python3 -m http.server --bind $POD_IP 8080")
@@ -151,6 +152,12 @@ func TestProbesDecide(t *testing.T) {
 	await(t, ns, "pod", "ready", ready)
 	run(t, ns, "pod", "rm", "ready")
 	await(t, ns, "pod", "not ready", func(p *corev1.Pod) bool { return !ready(p) })
+	eventually(t, "an event with what the probe said", func() bool {
+		events, err := client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Unhealthy,involvedObject.name=pod"})
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Message == "Readiness probe failed: cat: ready: No such file or directory (exit status 1)"
+		})
+	})
 	run(t, ns, "pod", "rm", "alive")
 	await(t, ns, "pod", "restarted", restarted(1))
 	await(t, ns, "web-1", "ready", ready)

@@ -34,6 +34,12 @@ func (i Instance) Log(name string) string { return i.Path("log", name+".log") }
 // ControlSocket is where the supervisor listens for faults and questions.
 func (i Instance) ControlSocket() string { return i.Path("control.sock") }
 
+// Nodes is where nodes keep what is theirs, each in a folder of its name.
+func (i Instance) Nodes() string { return i.Path("nodes") }
+
+// NodeDisk is the folder that stands for a node's own root filesystem.
+func (i Instance) NodeDisk(node string) string { return filepath.Join(i.Nodes(), node, "disk") }
+
 // maxDir leaves room for the longest socket name below the folder: sun_path holds 107 bytes.
 const maxDir = 60
 

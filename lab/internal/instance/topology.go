@@ -13,12 +13,24 @@ type Topology struct {
 	Mons         int `json:"mons"`
 	// DownOut is how long Ceph waits before it marks a down OSD out and moves its data (mon_osd_down_out_interval).
 	DownOut time.Duration `json:"downOut"`
+	// OSDPods says who runs the OSDs.
+	OSDPods OSDPods `json:"osdPods"`
 }
+
+// OSDPods says who runs the OSDs.
+type OSDPods string
+
+const (
+	// OSDPodsRook is a Deployment for each OSD, as Rook makes them.
+	OSDPodsRook OSDPods = "rook"
+	// OSDPodsNone is nobody: the disks are there, and so is a CephOSD that says how to run them.
+	OSDPodsNone OSDPods = "none"
+)
 
 // DefaultTopology is the smallest cluster on which every rule of lockkeeper shows: three failure domains, so that
 // min_size 2 survives the loss of one, and two nodes in each, so that a zone is more than a node.
 func DefaultTopology() Topology {
-	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute}
+	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook}
 }
 
 // Node is one machine of the lab.
@@ -32,6 +44,8 @@ type OSD struct {
 	ID   int
 	Node string
 	Zone string
+	// Device is the name of its disk, which every node has one of: osd-0, osd-1, …
+	Device string
 }
 
 // Validate says which size cannot be built, and what can.
@@ -56,6 +70,9 @@ func (t Topology) Validate() error {
 	if t.DownOut < 0 {
 		return fmt.Errorf("--down-out %s: must not be negative (0 means never)", t.DownOut)
 	}
+	if t.OSDPods != OSDPodsRook && t.OSDPods != OSDPodsNone {
+		return fmt.Errorf("--osd-pods %q: allowed are %s and %s", t.OSDPods, OSDPodsRook, OSDPodsNone)
+	}
 	return nil
 }
 
@@ -72,11 +89,20 @@ func (t Topology) Nodes() []Node {
 func (t Topology) OSDs() []OSD {
 	var osds []OSD
 	for _, n := range t.Nodes() {
-		for range t.OSDsPerNode {
-			osds = append(osds, OSD{ID: len(osds), Node: n.Name, Zone: n.Zone})
+		for _, device := range t.Devices() {
+			osds = append(osds, OSD{ID: len(osds), Node: n.Name, Zone: n.Zone, Device: device})
 		}
 	}
 	return osds
+}
+
+// Devices lists the names of the disks that every node has for its OSDs.
+func (t Topology) Devices() []string {
+	var devices []string
+	for i := range t.OSDsPerNode {
+		devices = append(devices, fmt.Sprintf("osd-%d", i))
+	}
+	return devices
 }
 
 // zoneName gives zone-x, zone-y, zone-z, and then zone-4, zone-5, …

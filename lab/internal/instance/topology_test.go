@@ -16,7 +16,7 @@ func TestNodesAndOSDs(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	osds := topo.OSDs()
-	if len(osds) != 12 || osds[1] != (OSD{1, "node-a", "zone-x"}) || osds[2] != (OSD{2, "node-b", "zone-y"}) {
+	if len(osds) != 12 || osds[1] != (OSD{1, "node-a", "zone-x", "osd-1"}) || osds[2] != (OSD{2, "node-b", "zone-y", "osd-0"}) {
 		t.Errorf("got %v", osds)
 	}
 	large := Topology{Zones: 5, NodesPerZone: 6, OSDsPerNode: 1, Mons: 1}.Nodes()
@@ -37,6 +37,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 51, Mons: 1}, "--osds-per-node 51"},
 		{Topology{Zones: 1, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3}, "--mons 3: there are only 2 nodes"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, DownOut: -1}, "--down-out"},
+		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: "some"}, `--osd-pods "some": allowed are rook and none`},
 	} {
 		if err := test.topo.Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v, want %s", test.topo, err, test.want)

@@ -22,8 +22,10 @@ import (
 // Config is what the kubelets need to know.
 type Config struct {
 	Client kubernetes.Interface
-	// Dir is where nodes keep their pods and disks.
+	// Dir is where nodes keep their pods.
 	Dir string
+	// Disk is where the files are that a node has of its own.
+	Disk func(node string) string
 	// Lab is the lab's folder, below which host paths are taken as they are.
 	Lab string
 	// Port is where Serve listens, on 127.0.0.1.

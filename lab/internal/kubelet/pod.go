@@ -178,7 +178,7 @@ func (p *pod) volumes() (map[string]string, error) {
 	if err := os.MkdirAll(filepath.Join(p.dir, "rootfs"), 0o755); err != nil {
 		return nil, err
 	}
-	v := runtime.Volumes{Source: objects{p.node.kubelet.Client}, Disk: p.node.path("disk"), Lab: p.node.kubelet.Lab}
+	v := runtime.Volumes{Source: objects{p.node.kubelet.Client}, Disk: p.node.kubelet.Disk(p.node.name), Lab: p.node.kubelet.Lab}
 	return v.Prepare(p.ctx, p.withStatus(), filepath.Join(p.dir, "volumes"))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,9 +104,7 @@ func (c *container) poll(ctx context.Context, p *corev1.Probe, eager bool, tell 
 		case <-ctx.Done():
 			return
 		}
-		err := runtime.Probe(ctx, p, c.spec, c.pod.snapshot().ip, func(ctx context.Context, args []string) error {
-			return c.run(ctx, &exec.Cmd{Args: args})
-		})
+		err := runtime.Probe(ctx, p, c.spec, c.pod.snapshot().ip, c.ask)
 		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -129,4 +128,22 @@ func (c *container) poll(ctx context.Context, p *corev1.Probe, eager bool, tell 
 			}
 		}
 	}
+}
+
+// ask runs a probe's command. What it said is the reason why it failed.
+func (c *container) ask(ctx context.Context, args []string) error {
+	var said beginning
+	err := c.run(ctx, &exec.Cmd{Args: args, Stdout: &said, Stderr: &said})
+	if err == nil || len(said) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s (%w)", strings.TrimSpace(string(said)), err)
+}
+
+// beginning keeps as much of what is written as belongs into an event.
+type beginning []byte
+
+func (b *beginning) Write(p []byte) (int, error) {
+	*b = append(*b, p[:min(len(p), 500-len(*b))]...)
+	return len(p), nil
 }

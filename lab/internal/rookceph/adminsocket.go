@@ -64,6 +64,12 @@ func (c cluster) quorum(ctx context.Context, monID string) ([]int, error) {
 	return status.Quorum, err
 }
 
+// managerActive tells whether the manager that runs on this machine has been given the role: only then it knows the command.
+func (c cluster) managerActive(ctx context.Context) bool {
+	var status json.RawMessage
+	return askDaemon(ctx, c.adminSocket("mgr."+mgrName), "mgr_status", &status) == nil
+}
+
 // osdActive tells whether an OSD that runs on this machine has been taken in by the monitors.
 func (c cluster) osdActive(ctx context.Context, id int) bool {
 	var status struct {

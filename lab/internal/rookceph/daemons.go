@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
 // image is what a pod of this cluster would run in the real world. Here a process kubelet runs the machine's programs.
@@ -35,6 +37,9 @@ func (c cluster) daemons() []daemon {
 		all = append(all, c.monDaemon(m))
 	}
 	all = append(all, c.mgrDaemon())
+	if c.topo.OSDPods == instance.OSDPodsNone {
+		return all
+	}
 	for i := range c.topo.OSDs() {
 		all = append(all, c.osdDaemon(i))
 	}
@@ -146,14 +151,7 @@ func (c cluster) container(d daemon) corev1.Container {
 		Command:      []string{findProgram("ceph-" + d.kind)},
 		Args:         append(args, d.args...),
 		VolumeMounts: c.volumeMounts(d),
-		Env: []corev1.EnvVar{
-			{Name: "POD_NAME", ValueFrom: fieldRef("metadata.name")},
-			{Name: "POD_NAMESPACE", ValueFrom: fieldRef("metadata.namespace")},
-			{Name: "NODE_NAME", ValueFrom: fieldRef("spec.nodeName")},
-			// A collection of another cluster's settings in the caller's environment must not reach a daemon.
-			{Name: "CEPH_ARGS", Value: ""},
-			{Name: "CEPH_CONF", Value: podConfigDir + "/ceph.conf"},
-		},
+		Env:          podEnv(),
 	}
 	if d.port != 0 {
 		container.Command = append(awaitPort(d.port), container.Command...)
@@ -163,6 +161,18 @@ func (c cluster) container(d daemon) corev1.Container {
 		}
 	}
 	return container
+}
+
+// podEnv is the environment of every daemon. An OSD tells Ceph the first three: `ceph osd metadata`.
+func podEnv() []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "POD_NAME", ValueFrom: fieldRef("metadata.name")},
+		{Name: "POD_NAMESPACE", ValueFrom: fieldRef("metadata.namespace")},
+		{Name: "NODE_NAME", ValueFrom: fieldRef("spec.nodeName")},
+		// A collection of another cluster's settings in the caller's environment must not reach a daemon.
+		{Name: "CEPH_ARGS", Value: ""},
+		{Name: "CEPH_CONF", Value: podConfigDir + "/ceph.conf"},
+	}
 }
 
 // awaitPort is a command that waits until nobody answers at a port and then becomes the command that follows it. The pod before
@@ -176,17 +186,26 @@ func fieldRef(path string) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 }
 
+func configVolume(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: configMapConfig},
+		Items:                []corev1.KeyToPath{{Key: "config", Path: "ceph.conf"}},
+	}}}
+}
+
+func emptyDir(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+}
+
+func hostPath(name, path string, t corev1.HostPathType) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &t}}}
+}
+
 func (c cluster) volumes(d daemon) []corev1.Volume {
-	hostPath := func(name, path string, t corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &t}}}
-	}
 	volumes := []corev1.Volume{
-		{Name: "rook-config-override", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: configMapConfig},
-			Items:                []corev1.KeyToPath{{Key: "config", Path: "ceph.conf"}},
-		}}},
+		configVolume("rook-config-override"),
 		// Debian's own folder is closed to all users but Ceph's, so that nothing could be mounted in it.
-		{Name: "ceph-state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		emptyDir("ceph-state"),
 		hostPath("ceph-daemons-sock-dir", c.path("run"), corev1.HostPathDirectoryOrCreate),
 		hostPath("ceph-daemon-data", c.path(d.kind+"-"+d.id), corev1.HostPathDirectory),
 	}

@@ -17,7 +17,8 @@ import (
 const healthyTimeout = 4 * time.Minute
 
 // WaitHealthy waits for all monitors in quorum, all OSDs up, all placement groups active+clean and HEALTH_OK, and reports
-// every step of the way. After four minutes it gives up; the error says what was still missing.
+// every step of the way. After four minutes it gives up; the error says what was still missing. Where nobody runs the OSDs yet
+// it does not wait for more than a manager.
 //
 // The daemons themselves are asked as long as possible. What the monitors say of a cluster that has just been restarted is
 // what they remember of its last life, and that was clean.
@@ -32,6 +33,9 @@ func WaitHealthy(ctx context.Context, inst instance.Instance, topo instance.Topo
 	})
 	if err != nil {
 		return err
+	}
+	if topo.OSDPods == instance.OSDPodsNone {
+		return c.awaitManager(ctx, say)
 	}
 	if err := c.awaitOSDs(ctx, say); err != nil {
 		return err
@@ -69,6 +73,20 @@ func (c cluster) awaitOSDs(ctx context.Context, say func(string)) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// awaitManager waits until the manager itself says that it is the active one.
+func (c cluster) awaitManager(ctx context.Context, say func(string)) error {
+	for !c.managerActive(ctx) {
+		say("Ceph: waiting for the manager")
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("no active manager: %w", context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	say("Ceph: mons and manager are up; the OSDs are yours to run: kubectl apply -f \"$CEPHOSD\"")
+	return nil
 }
 
 // awaitClean asks the manager for the placement groups, which only a manager that is alive and has heard all OSDs answers

@@ -111,5 +111,10 @@ func (c cluster) writeFiles(id identity) error {
 			return err
 		}
 	}
+	if c.topo.OSDPods == instance.OSDPodsNone {
+		if err := c.writeCephOSD(); err != nil {
+			return err
+		}
+	}
 	return c.saveIdentity(id)
 }

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
 // makeMonStores gives every monitor the same first monmap and all keys.
@@ -34,6 +37,26 @@ func (c cluster) makeMonStores(ctx context.Context, id identity) error {
 	return g.Wait()
 }
 
+// deviceDir is where a node has the disks of its OSDs. The machine has no such folder, so that each node has its own.
+const deviceDir = "/dev/lab"
+
+// makeOSDDir makes a folder on the disk of the OSD's node, which the machine finds among the rest of the cluster, too.
+func (c cluster) makeOSDDir(osd instance.OSD) (string, error) {
+	dir := filepath.Join(c.inst.NodeDisk(osd.Node), deviceDir, osd.Device)
+	if err := os.RemoveAll(dir); err != nil { // of a Prepare that was interrupted
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	link := c.path("osd-" + strconv.Itoa(osd.ID))
+	target, err := filepath.Rel(filepath.Dir(link), dir)
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Symlink(target, link)
+}
+
 // makeOSDStores formats the disks of all OSDs, a few at a time.
 func (c cluster) makeOSDStores(ctx context.Context, id identity) error {
 	g, ctx := errgroup.WithContext(ctx)
@@ -41,8 +64,8 @@ func (c cluster) makeOSDStores(ctx context.Context, id identity) error {
 	for _, osd := range c.topo.OSDs() {
 		g.Go(func() error {
 			name := strconv.Itoa(osd.ID)
-			dir := c.path("osd-" + name)
-			if err := os.MkdirAll(dir, 0o700); err != nil {
+			dir, err := c.makeOSDDir(osd)
+			if err != nil {
 				return err
 			}
 			keyring, err := os.ReadFile(c.path("keys", osdName(osd.ID)+".keyring"))

@@ -160,7 +160,7 @@ func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) 
 
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
 	k, err := kubelet.Start(life, kubelet.Config{
-		Client: client, Dir: l.Path("nodes"), Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
+		Client: client, Dir: l.Nodes(), Disk: l.NodeDisk, Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
 		Env: map[string]string{
 			"PATH":                    l.Path("bin") + ":" + os.Getenv("PATH"),
 			"KUBERNETES_SERVICE_HOST": "127.0.0.1",
