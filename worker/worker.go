@@ -21,6 +21,7 @@ type Adapters struct {
 	Budgets  activities.Budgets
 	Nodes    activities.Nodes
 	Clusters activities.StorageClusters
+	Fleets   activities.Fleets
 }
 
 // Registry is the part of a worker that Register needs; the SDK's test environment has it, too.
@@ -33,8 +34,11 @@ type Registry interface {
 func Register(r Registry, a Adapters, t Temporal) {
 	r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: workflows.KeeperType})
 	r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: workflows.DrainNodeType})
+	r.RegisterWorkflowWithOptions(workflows.UpdateOSDs, workflow.RegisterOptions{Name: workflows.UpdateOSDsType})
+	r.RegisterWorkflowWithOptions(workflows.RestartOSDs, workflow.RegisterOptions{Name: workflows.RestartOSDsType})
 	r.RegisterActivityWithOptions(&activities.Keeper{Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters, Jobs: t}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Drain{Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Keepers: t}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.OSDs{Fleets: a.Fleets, Policies: a.Policies}, activity.RegisterOptions{})
 }
 
 // Temporal is what activities ask of Temporal itself.

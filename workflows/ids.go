@@ -14,13 +14,17 @@ const TaskQueue = "lockkeeper"
 
 // Workflow type names, as `temporal workflow start --type` takes them.
 const (
-	KeeperType    = "Keeper"
-	DrainNodeType = "DrainNode"
+	KeeperType      = "Keeper"
+	DrainNodeType   = "DrainNode"
+	UpdateOSDsType  = "UpdateOSDs"
+	RestartOSDsType = "RestartOSDs"
 )
 
 const (
-	keeperPrefix = "keeper/"
-	drainPrefix  = "drain/"
+	keeperPrefix  = "keeper/"
+	drainPrefix   = "drain/"
+	updatePrefix  = "update-osds/"
+	restartPrefix = "restart-osds/"
 )
 
 // KeeperID is the ID of the one keeper of a storage cluster.
@@ -32,4 +36,20 @@ func DrainID(node string) string { return drainPrefix + node }
 // DrainedNode is the reverse of DrainID.
 func DrainedNode(workflowID string) (node string, ok bool) {
 	return strings.CutPrefix(workflowID, drainPrefix)
+}
+
+// UpdateOSDsID is the ID of the one rollout of a CephOSD.
+func UpdateOSDsID(namespace, name string) string { return updatePrefix + namespace + "/" + name }
+
+// RestartOSDsID is the ID of the one restart of a namespace's OSDs.
+func RestartOSDsID(namespace string) string { return restartPrefix + namespace }
+
+// isJob tells whether a workflow may hold a lease.
+func isJob(workflowID string) bool {
+	for _, prefix := range []string{drainPrefix, updatePrefix, restartPrefix} {
+		if rest, ok := strings.CutPrefix(workflowID, prefix); ok && rest != "" {
+			return true
+		}
+	}
+	return false
 }

@@ -119,8 +119,7 @@ func refuse(err *input.Error) error { return activities.Invalid(err.Field, err.V
 // named tells whether a reference to a job can be one at all. Temporal refuses a signal to anything else, and then the
 // whole workflow task with it: the keeper would never get past it.
 func (r LeaseRef) named() bool {
-	_, ok := DrainedNode(r.WorkflowID)
-	return ok && len(r.WorkflowID) <= maxID && len(r.RunID) <= maxID
+	return isJob(r.WorkflowID) && len(r.WorkflowID) <= maxID && len(r.RunID) <= maxID
 }
 
 // maxID is how long an ID may be that Temporal takes everywhere.

@@ -29,6 +29,10 @@ func (k *keeper) answer(ctx workflow.Context) error {
 		return err
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease, func(ctx workflow.Context, r LeaseRequest) (LeaseAnswer, error) {
+		// What the job said before it asked comes first: it may have given the same claim back.
+		if k.drainHints(ctx) {
+			k.wakeUp()
+		}
 		r.Claim.Requested = workflow.Now(ctx)
 		k.state.Memory.Lease = k.state.Memory.Lease.Request(r.Claim)
 		k.wakeUp()
@@ -38,7 +42,7 @@ func (k *keeper) answer(ctx workflow.Context) error {
 	}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
 		switch {
 		case r.Claim.RunID == "" || !(LeaseRef{WorkflowID: r.Claim.WorkflowID, RunID: r.Claim.RunID}).named():
-			return activities.Invalid("claim.workflowID", r.Claim.WorkflowID, "a lease is held by a drain: its workflow ID, drain/NODE, and run ID are required")
+			return activities.Invalid("claim.workflowID", r.Claim.WorkflowID, "a lease is held by a job: its workflow ID (drain/NODE, update-osds/NAMESPACE/NAME, …) and run ID are required")
 		case r.Claim.Domain.IsZero():
 			return activities.Invalid("claim.domain", "", "the failure domain to disrupt is required")
 		}
@@ -214,7 +218,7 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, c := range k.state.Memory.Lease.Holders {
-		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Since: c.Granted}
+		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Since: c.Granted}
 		if c.Finishing {
 			in := k.input(ctx)
 			n.State = LeaseHealing

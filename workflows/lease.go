@@ -48,8 +48,10 @@ const (
 type LeaseNotice struct {
 	State LeaseState `json:"state"`
 	// RunID is the first run of the job whose claim this is about; a later workflow of the same ID ignores it.
-	RunID    string    `json:"runID"`
-	Token    int64     `json:"token,omitempty"`
+	RunID string `json:"runID"`
+	Token int64  `json:"token,omitempty"`
+	// Epoch is the ChangeEpoch of the storage cluster's map that a grant rests on.
+	Epoch    int64     `json:"epoch,omitempty"`
 	WaitsFor string    `json:"waitsFor,omitempty"`
 	Since    time.Time `json:"since"`
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/fleet"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
@@ -77,7 +78,10 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 
 	clusters := cephcluster.New(cluster, rados.Dialer{})
 	defer clusters.Close()
-	w := worker.New(temporal, worker.Adapters{Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters})
+	typed, api := cluster.Clients()
+	w := worker.New(temporal, worker.Adapters{
+		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters, Fleets: fleet.New(typed, api, clusters),
+	})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)
 	}

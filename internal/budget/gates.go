@@ -136,7 +136,7 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if _, message, failed := check(openGates, in, c.Domain); failed {
 		return storage.Answer{Reason: message}
 	}
-	if short := monsShort(in); short != "" && !c.Observing && hostsStandingMon(in, c.Node) {
+	if short := monsShort(in); short != "" && !c.Observing && c.Node != "" && hostsStandingMon(in, c.Node) {
 		return storage.Answer{Reason: fmt.Sprintf("%s has a mon that must stay: %s", c.Node, short)}
 	}
 	if c.Observing || Clean(in) {

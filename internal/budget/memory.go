@@ -82,12 +82,12 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected back.
 	if len(c.NooutHosts) > 0 && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
 		for _, x := range down {
-			if x.Node == c.Node && !slices.Contains(c.DownBefore, x.Name) {
+			if c.Concerns(x) && !slices.Contains(c.DownBefore, x.Name) {
 				return storage.Answer{Reason: x.String()}
 			}
 		}
 		for _, m := range in.View.Mons { // without it the next node with a mon would have to wait anyway
-			if m.Node == c.Node && !m.Standing() {
+			if c.Node != "" && m.Node == c.Node && !m.Standing() {
 				return storage.Answer{Reason: m.String()}
 			}
 		}
@@ -113,7 +113,7 @@ func DownBefore(in Input, c lease.Claim) []string {
 	}
 	var out []string
 	for _, x := range in.View.Domain(c.Domain.Name).Down() {
-		if x.Node == c.Node && !x.Up {
+		if c.Concerns(x) && !x.Up {
 			out = append(out, x.Name)
 		}
 	}

@@ -75,7 +75,7 @@ func mayGo(in Input, d Decision) []storage.Mon {
 // urgency is smaller for a mon that somebody waits for: the lease's holder, in its order; then who is in the open domain
 // at all, since that domain holds up all others; then who is on a leaving node.
 func urgency(in Input, m storage.Mon) []int {
-	holder := slices.IndexFunc(in.Lease.Holders, func(c lease.Claim) bool { return c.Node == m.Node })
+	holder := slices.IndexFunc(in.Lease.Holders, func(c lease.Claim) bool { return c.Node != "" && c.Node == m.Node })
 	if holder < 0 {
 		holder = len(in.Lease.Holders)
 	}

@@ -19,6 +19,7 @@ func (c plainCommand) name() string { return c.Prefix }
 
 func statusCommand() plainCommand       { return plainCommand{Prefix: "status", Format: "json"} }
 func quorumStatusCommand() plainCommand { return plainCommand{Prefix: "quorum_status", Format: "json"} }
+func osdMetadataCommand() plainCommand  { return plainCommand{Prefix: "osd metadata", Format: "json"} }
 func osdStatCommand() plainCommand      { return plainCommand{Prefix: "osd stat", Format: "json"} }
 func osdDumpCommand() plainCommand      { return plainCommand{Prefix: "osd dump", Format: "json"} }
 func crushDumpCommand() plainCommand    { return plainCommand{Prefix: "osd crush dump", Format: "json"} }
@@ -33,6 +34,15 @@ type okToStopCommand struct {
 }
 
 func (c okToStopCommand) name() string { return c.Prefix }
+
+// safeToDestroyCommand asks whether OSDs hold no data that is needed.
+type safeToDestroyCommand struct {
+	Prefix string   `json:"prefix"`
+	IDs    []string `json:"ids"`
+	Format string   `json:"format"`
+}
+
+func (c safeToDestroyCommand) name() string { return c.Prefix }
 
 // lastStatSeqCommand asks for the sequence number of an OSD's last report. Ceph types this id as a number. The format must
 // be plain: in JSON, Ceph 16 answers nothing at all.

@@ -69,12 +69,17 @@ func (m *OSDMap) ChangeEpoch() int64 {
 	return newest
 }
 
-// Noout lists, sorted, the names of the CRUSH nodes that carry a noout flag of their own.
+// Noout lists, sorted, the names of the CRUSH nodes and of the OSDs that carry a noout flag of their own.
 func (m *OSDMap) Noout() []string {
 	var names []string
 	for name, flags := range m.CrushNodeFlags {
 		if slices.Contains(flags, "noout") {
 			names = append(names, name)
+		}
+	}
+	for i := range m.OSDs {
+		if m.OSDs[i].Is("noout") {
+			names = append(names, m.OSDs[i].Name())
 		}
 	}
 	slices.Sort(names)

@@ -12,13 +12,14 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 )
 
 // Scheme knows Kubernetes' own types and lockkeeper's.
 var Scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, cephv1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("register API types: %v", err)) // a programming error, seen at the first start
 		}
@@ -65,3 +66,6 @@ func protobuf(cfg *rest.Config) *rest.Config {
 func NewFor(typed kubernetes.Interface, api client.Client) *Cluster {
 	return &Cluster{typed: typed, api: api}
 }
+
+// Clients are the two of this API server, for other adapters.
+func (c *Cluster) Clients() (typed kubernetes.Interface, api client.Client) { return c.typed, c.api }

@@ -51,14 +51,16 @@ type Claim struct {
 	RunID      string                `json:"runID"` // the first run of its chain: a job that continues as new keeps its claim
 	Domain     storage.FailureDomain `json:"domain"`
 	Node       string                `json:"node,omitempty"`
-	Reason     string                `json:"reason"`
-	Priority   Priority              `json:"priority"`
+	// Daemons are what the job takes down, by name, when that is not all of a node.
+	Daemons  []string `json:"daemons,omitempty"`
+	Reason   string   `json:"reason"`
+	Priority Priority `json:"priority"`
 	// Observing: the disruption is somebody else's and goes on whether granted or not; the job only accompanies it.
 	Observing bool `json:"observing,omitempty"`
 	// NooutHosts asks for noout on these hosts while the lease is held, at most for the policy's maintenance timeout. A node has
 	// several in the topology when its daemons' volumes can move between nodes.
 	NooutHosts []string `json:"nooutHosts,omitempty"`
-	// DownBefore are daemons of the node that were down already when the lease was granted. The job need not wait for them.
+	// DownBefore are daemons of the node, or among Daemons, that were down already when the lease was granted. The job need not wait for them.
 	DownBefore []string `json:"downBefore,omitempty"`
 
 	Requested time.Time `json:"requested"`
@@ -69,6 +71,11 @@ type Claim struct {
 	Finishing bool `json:"finishing,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted.
 	WaitsFor string `json:"waitsFor,omitempty"`
+}
+
+// Concerns tells whether the job took, or is about to take, this daemon down.
+func (c Claim) Concerns(d storage.Daemon) bool {
+	return c.Node != "" && d.Node == c.Node || slices.Contains(c.Daemons, d.Name)
 }
 
 func (c Claim) is(workflowID, runID string) bool {

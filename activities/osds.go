@@ -1,0 +1,309 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// FleetKind is who owns the pods of the OSDs that are replaced.
+type FleetKind string
+
+// The kinds of fleets.
+const (
+	FleetCephOSD     FleetKind = "CephOSD"     // bare pods, made by lockkeeper from a CephOSD
+	FleetDeployments FleetKind = "Deployments" // one Deployment for each OSD, as Rook makes them
+)
+
+// FleetRef names the OSDs of a rollout.
+type FleetRef struct {
+	Kind      FleetKind `json:"kind"`
+	Namespace string    `json:"namespace"`
+	// Name of the CephOSD, or of the restart, which tells it from the ones before.
+	Name string `json:"name"`
+	// Selector selects the Deployments; "" for a CephOSD.
+	Selector string `json:"selector,omitempty"`
+	// UpdateDomain and MaxParallel of a restart; a CephOSD has its own.
+	UpdateDomain string `json:"updateDomain,omitempty"`
+	MaxParallel  int    `json:"maxParallel,omitempty"`
+}
+
+// SurveyInput asks what there is to do for a fleet.
+type SurveyInput struct {
+	Fleet FleetRef `json:"fleet"`
+	Skip  []string `json:"skip,omitempty"`
+	// CanaryOf is the template whose canary has been judged already.
+	CanaryOf string `json:"canaryOf,omitempty"`
+}
+
+// Survey is what was seen of a fleet, and what is to be done next. It is small, whatever the number of OSDs.
+type Survey struct {
+	Found      bool  `json:"found"`
+	Deleting   bool  `json:"deleting,omitempty"`
+	Generation int64 `json:"generation,omitempty"`
+	// Template stands for what the pods are to be like.
+	Template string             `json:"template,omitempty"`
+	Cluster  storage.ClusterKey `json:"cluster"`
+	// Refused says what is wrong with the spec. Then nothing is done; what runs stays.
+	Refused []input.Error `json:"refused,omitempty"`
+	// Warned says what else is wrong with it, and concerns only a part of the OSDs: hosts that are no nodes.
+	Warned []input.Error `json:"warned,omitempty"`
+	Rules   FleetRules    `json:"rules"`
+	Counts  FleetCounts   `json:"counts"`
+	Next    rollout.Step  `json:"next"`
+	// Discard are pods that may go without further ado: they are duplicates that do not serve, or nobody's.
+	Discard []string `json:"discard,omitempty"`
+	// Unnoted is how many pods do not say yet what is known of them.
+	Unnoted int `json:"unnoted,omitempty"`
+	// Removable are pods of OSDs that are no longer in the spec, and whose data nobody needs; Superfluous OSDs that somebody does.
+	Removable   []string      `json:"removable,omitempty"`
+	Superfluous []Superfluous `json:"superfluous,omitempty"`
+	// Foreign are pods that carry our label and are not ours.
+	Foreign []string `json:"foreign,omitempty"`
+	// Unavailable says why the storage cluster gave no answer. Then Next is not known.
+	Unavailable string `json:"unavailable,omitempty"`
+}
+
+// Superfluous is an OSD that is no longer in the spec, and why its pod stays.
+type Superfluous struct {
+	Key string `json:"key"`
+	Why string `json:"why"`
+}
+
+// FleetCounts counts a fleet's OSDs and pods.
+type FleetCounts struct {
+	rollout.Counts
+	Invalid     int `json:"invalid,omitempty"`
+	Terminating int `json:"terminating,omitempty"`
+	Superfluous int `json:"superfluous,omitempty"`
+}
+
+// FleetRules is how a rollout is to go.
+type FleetRules struct {
+	Paused           bool          `json:"paused,omitempty"`
+	Canary           bool          `json:"canary,omitempty"`
+	Soak             time.Duration `json:"soak,omitempty"`     // how long the canary is watched
+	Approval         bool          `json:"approval,omitempty"` // a person must say that the canary is fine
+	PauseBetween     time.Duration `json:"pauseBetween,omitempty"`
+	ProgressDeadline time.Duration `json:"progressDeadline"`
+	// Shut: the maintenance window is not open; WindowChanges is when it opens or shuts, zero for never.
+	Shut          bool      `json:"shut,omitempty"`
+	WindowChanges time.Time `json:"windowChanges,omitzero"`
+}
+
+// Replacement is one batch, under one grant of the lease.
+type Replacement struct {
+	Fleet    FleetRef           `json:"fleet"`
+	Cluster  storage.ClusterKey `json:"cluster"`
+	Template string             `json:"template"`
+	OSDs     []rollout.OSD      `json:"osds"`
+	// The lease under which they may stop; Token 0 for OSDs that nobody can miss.
+	WorkflowID string `json:"workflowID,omitempty"`
+	RunID      string `json:"runID,omitempty"`
+	Token      int64  `json:"token,omitempty"`
+	// Epoch is the ChangeEpoch of the storage cluster's map that the grant rests on.
+	Epoch int64 `json:"epoch,omitempty"`
+}
+
+// Replaced is what became of a batch.
+type Replaced struct {
+	// Refused: nothing was stopped, and why. Otherwise every OSD of the batch was replaced.
+	Refused string `json:"refused,omitempty"`
+	// Only these were stopped, since the storage cluster could not spare all of them.
+	OSDs []rollout.OSD `json:"osds,omitempty"`
+}
+
+// Arrival is how far the OSDs of a batch are.
+type Arrival struct {
+	// Waiting are those that do not serve yet, and why.
+	Waiting []Superfluous `json:"waiting,omitempty"`
+	// Moved: the fleet's template or spec is another one by now.
+	Moved bool `json:"moved,omitempty"`
+}
+
+// AwaitInput names OSDs that are to serve.
+type AwaitInput struct {
+	Fleet    FleetRef           `json:"fleet"`
+	Cluster  storage.ClusterKey `json:"cluster"`
+	Template string             `json:"template"`
+	Keys     []string           `json:"keys"`
+}
+
+// Fleets reads and changes the pods of OSDs.
+type Fleets interface {
+	// Survey looks at a fleet and decides what is next.
+	Survey(ctx context.Context, in SurveyInput) (Survey, error)
+	// Create makes missing pods. One that is there already is no error.
+	Create(ctx context.Context, fleet FleetRef, keys []string) error
+	// Discard deletes pods that a Survey named, unless they serve by now.
+	Discard(ctx context.Context, fleet FleetRef, pods []string) error
+	// Note writes on the pods what is known of them: their state, their OSD's number, where it is.
+	Note(ctx context.Context, fleet FleetRef) error
+	// Remove deletes the pods of OSDs that are no longer in the spec, unless somebody needs their data by now.
+	Remove(ctx context.Context, fleet FleetRef, keys []string) error
+	// Rehearse lets the API server judge the successors of a batch. What it refuses is an *input.Error.
+	Rehearse(ctx context.Context, in Replacement) (*input.Error, error)
+	// Spare asks the storage cluster which OSDs of a batch may stop together now. The answer names at least one, or says why none.
+	Spare(ctx context.Context, in Replacement) ([]rollout.OSD, storage.Answer, error)
+	// Replace stops the OSDs, sees their pods gone, and makes their successors. Done again it goes on where it was.
+	Replace(ctx context.Context, in Replacement) error
+	// Await returns when all serve, or the fleet's spec has moved on; beat hears of what is still waited for.
+	Await(ctx context.Context, in AwaitInput, beat func(Arrival)) (Arrival, error)
+	// Confirm notes on the pods that they serve as their template says.
+	Confirm(ctx context.Context, in AwaitInput) error
+	// Report writes the fleet's status and its events. A fleet that is gone is no error.
+	Report(ctx context.Context, in FleetReport) error
+}
+
+// FleetReport is what is written into a CephOSD's status.
+type FleetReport struct {
+	Fleet      FleetRef      `json:"fleet"`
+	WorkflowID string        `json:"workflowID"`
+	Generation int64         `json:"generation"`
+	Template   string        `json:"template,omitempty"`
+	Phase      string        `json:"phase"`
+	Message    string        `json:"message,omitempty"`
+	Since      time.Time     `json:"since"`
+	Counts     FleetCounts   `json:"counts"`
+	Batch      *FleetBatch   `json:"batch,omitempty"`
+	Halted     *Halt         `json:"halted,omitempty"`
+	Refused    []input.Error `json:"refused,omitempty"`
+	Foreign    []string      `json:"foreign,omitempty"`
+	Waiting    []Superfluous `json:"waiting,omitempty"` // OSDs that are no longer in the spec, and why they stay
+}
+
+// FleetBatch is the batch in work.
+type FleetBatch struct {
+	Domain storage.FailureDomain `json:"domain,omitzero"`
+	OSDs   []string              `json:"osds"`
+	Since  time.Time             `json:"since"`
+}
+
+// Halt is why nothing further is replaced.
+type Halt struct {
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+}
+
+// OSDs holds the activities of UpdateOSDs.
+type OSDs struct {
+	Fleets   Fleets
+	Policies Policies
+}
+
+// SurveyOSDs looks at a fleet and says what is next. It changes nothing.
+func (o *OSDs) SurveyOSDs(ctx context.Context, in SurveyInput) (Survey, error) {
+	s, err := o.Fleets.Survey(ctx, in)
+	if err != nil {
+		return Survey{}, Unavailable("look at the OSDs of "+in.Fleet.Name, err)
+	}
+	return s, nil
+}
+
+// KeysInput names OSDs or pods of a fleet.
+type KeysInput struct {
+	Fleet FleetRef `json:"fleet"`
+	Names []string `json:"names"`
+}
+
+// CreatePods makes the pods of OSDs that have none.
+func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (struct{}, error) {
+	return struct{}{}, unavailableUnlessNil("create pods of "+in.Fleet.Name, o.Fleets.Create(ctx, in.Fleet, in.Names))
+}
+
+// DiscardPods deletes duplicates that do not serve.
+func (o *OSDs) DiscardPods(ctx context.Context, in KeysInput) (struct{}, error) {
+	return struct{}{}, unavailableUnlessNil("delete duplicate pods of "+in.Fleet.Name, o.Fleets.Discard(ctx, in.Fleet, in.Names))
+}
+
+// NotePods writes on the pods what is known of them.
+func (o *OSDs) NotePods(ctx context.Context, fleet FleetRef) (struct{}, error) {
+	return struct{}{}, unavailableUnlessNil("annotate the pods of "+fleet.Name, o.Fleets.Note(ctx, fleet))
+}
+
+// RemoveOSDs deletes the pods of OSDs that are no longer in the spec and that nobody needs.
+func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
+	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.Fleet.Name, o.Fleets.Remove(ctx, in.Fleet, in.Names))
+}
+
+// RehearseBatch lets the API server judge the successors of a batch before any OSD is touched.
+func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (*input.Error, error) {
+	refused, err := o.Fleets.Rehearse(ctx, in)
+	if err != nil {
+		return nil, Unavailable("rehearse the new pods of "+in.Fleet.Name, err)
+	}
+	return refused, nil
+}
+
+// ReplaceBatch stops the OSDs of a batch, sees them gone, and makes their successors. Right before the first one stops it
+// makes sure that the lease is still the one it was given, and that the storage cluster can spare them now. An attempt that
+// follows another one goes on with what that one stopped: a pod that is missing comes back in any case.
+func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, error) {
+	ctx, stop := untilWorkerStops(ctx)
+	defer stop()
+	go beat(ctx)
+	if in.Token != 0 {
+		if err := o.holds(ctx, in); err != nil {
+			return Replaced{}, err
+		}
+		spared, answer, err := o.Fleets.Spare(ctx, in)
+		if err != nil {
+			return Replaced{}, Unavailable("ask whether the OSDs may stop", err)
+		}
+		if !answer.OK {
+			return Replaced{Refused: answer.Reason}, nil
+		}
+		in.OSDs = spared
+	}
+	if err := o.Fleets.Replace(ctx, in); err != nil {
+		return Replaced{}, Unavailable("replace the pods of the batch", err)
+	}
+	return Replaced{OSDs: in.OSDs}, nil
+}
+
+func (o *OSDs) holds(ctx context.Context, in Replacement) error {
+	p, err := o.Policies.Policy(ctx, in.Cluster)
+	if errors.Is(err, ErrNotFound) {
+		return Lost("MaintenancePolicy %s is deleted", in.Cluster)
+	}
+	if err != nil {
+		return Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
+	}
+	if c, holds, _ := p.Memory.Lease.Find(in.WorkflowID, in.RunID); !holds || c.Token != in.Token {
+		return Lost("the lease of %s with token %d is gone", in.Cluster, in.Token)
+	}
+	return nil
+}
+
+// AwaitOSDs returns when the OSDs serve, or when their spec has moved on.
+func (o *OSDs) AwaitOSDs(ctx context.Context, in AwaitInput) (Arrival, error) {
+	ctx, stop := untilWorkerStops(ctx)
+	defer stop()
+	go beat(ctx)
+	a, err := o.Fleets.Await(ctx, in, func(Arrival) {})
+	if err != nil {
+		return Arrival{}, Unavailable("wait for the OSDs", err)
+	}
+	return a, nil
+}
+
+// ConfirmOSDs notes on the pods that they serve as their template says.
+func (o *OSDs) ConfirmOSDs(ctx context.Context, in AwaitInput) (struct{}, error) {
+	return struct{}{}, unavailableUnlessNil("annotate the pods", o.Fleets.Confirm(ctx, in))
+}
+
+// ReportOSDs writes the status.
+func (o *OSDs) ReportOSDs(ctx context.Context, in FleetReport) (struct{}, error) {
+	return struct{}{}, unavailableUnlessNil("write the status of "+in.Fleet.Name, o.Fleets.Report(ctx, in))
+}
+
+func unavailableUnlessNil(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return Unavailable(what, err)
+}

@@ -1,0 +1,22 @@
+package ceph
+
+import "context"
+
+// OSDMetadata is what an OSD told of itself when it last started. All of it is text, and what it did not know is missing.
+type OSDMetadata struct {
+	ID int `json:"id"`
+	// Hostname is that of its machine, or of its pod; the environment variable NODE_NAME overrides both.
+	Hostname string `json:"hostname"`
+	// PodName and PodNamespace are the environment variables POD_NAME and POD_NAMESPACE.
+	PodName      string `json:"pod_name"`
+	PodNamespace string `json:"pod_namespace"`
+	// Data is where its store is: --osd-data, which is a folder.
+	Data string `json:"osd_data"`
+}
+
+// OSDMetadata asks the monitors what every OSD told of itself. About 3 kB of JSON for each. It is as old as the OSD's last start.
+func (c Client) OSDMetadata(ctx context.Context) ([]OSDMetadata, error) {
+	var all []OSDMetadata
+	err := c.run(ctx, osdMetadataCommand(), &all)
+	return all, err
+}

@@ -1,0 +1,110 @@
+package cephcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// OSD is one OSD as Ceph knows it.
+type OSD struct {
+	ID     int
+	Up     bool
+	UpFrom int64 // the map's epoch since which it is up; it grows with every start
+	// Serving: it exists and was up once; one that is new is missed by nobody.
+	Serving bool
+	// Location names the buckets above it, by type: zone → zone-x. Of the pools' failure domain it is in Domain.
+	Location map[string]string
+	Domain   string
+	// Pod, Host and Data are what it said of itself when it last started: its pod, its node (or its pod, where nobody told it
+	// the node), and the path of its store.
+	Pod, Host, Data string
+}
+
+// OSDs is all OSDs of a Ceph cluster, as of one epoch.
+type OSDs struct {
+	Unavailable string // why there is no answer; then nothing else is set
+	DomainType  string // of the pools' smallest failure domain
+	ChangeEpoch int64
+	OSDs        []OSD
+}
+
+// OSDs looks at the OSDs of a policy's Ceph cluster. metadata asks for what they said of themselves, which is much more to send.
+func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (OSDs, error) {
+	x, err := c.cluster(ctx, key)
+	if err != nil {
+		return OSDs{}, err
+	}
+	reading, err := x.read(ctx)
+	if err != nil {
+		return OSDs{}, err
+	}
+	if reading.Unavailable != "" {
+		return OSDs{Unavailable: reading.Unavailable}, nil
+	}
+	tree := failuredomain.NewTree(reading.Crush)
+	smallest, err := tree.Smallest(reading.Map.Pools)
+	if err != nil {
+		return OSDs{Unavailable: "the failure domain is not known: " + err.Error()}, nil //nolint:nilerr // an answer of its own
+	}
+	said := map[int]ceph.OSDMetadata{}
+	if metadata {
+		all, err := x.client.OSDMetadata(ctx)
+		if err != nil {
+			return OSDs{}, err
+		}
+		for _, m := range all {
+			said[m.ID] = m
+		}
+	}
+	out := OSDs{DomainType: smallest.Type, ChangeEpoch: reading.Map.ChangeEpoch()}
+	for i := range reading.Map.OSDs {
+		o := &reading.Map.OSDs[i]
+		out.OSDs = append(out.OSDs, OSD{
+			ID: o.ID, Up: bool(o.Up), UpFrom: o.UpFrom, Serving: o.Serving(), Location: tree.Location(o.ID), Domain: tree.Find(o.ID, smallest.Type),
+			Pod: said[o.ID].PodName, Host: said[o.ID].Hostname, Data: said[o.ID].Data,
+		})
+	}
+	return out, nil
+}
+
+// OKToStop asks which of these OSDs may stop together now: all of them, or else as many as Ceph can spare.
+func (c *Clusters) OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error) {
+	x, err := c.cluster(ctx, key)
+	if err != nil {
+		return nil, storage.Answer{}, err
+	}
+	// Half as many each time: of what may stop together every part may, too.
+	for {
+		a, err := x.client.OKToStop(ctx, osds)
+		if err != nil || a.OK || len(osds) <= 1 {
+			return osds, a, err
+		}
+		osds = slices.Clone(osds[:len(osds)/2])
+	}
+}
+
+// SafeToDestroy asks whether nobody needs the data of these OSDs.
+func (c *Clusters) SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (storage.Answer, error) {
+	x, err := c.cluster(ctx, key)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	return x.client.SafeToDestroy(ctx, osds)
+}
+
+func (c *Clusters) cluster(ctx context.Context, key storage.ClusterKey) (*cluster, error) {
+	s, err := c.StorageCluster(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	x, ok := s.(*cluster)
+	if !ok {
+		return nil, fmt.Errorf("MaintenancePolicy %s is not of a Ceph cluster", key)
+	}
+	return x, nil
+}

@@ -1,0 +1,159 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+)
+
+// How often Ceph is asked whether the OSDs are up. Pods are watched, not asked for, but looked at anew now and then: a watch
+// may end, and then one begins with a list.
+const (
+	askCephEvery   = 300 * time.Millisecond
+	lookAnewEvery  = 15 * time.Second
+	askSpecEvery   = 10 * time.Second
+	progressWaited = 16 // waiting OSDs that are named
+)
+
+// await waits for OSDs to serve: ready in Kubernetes, and up in Ceph in a later life than before.
+func (c cephOSD) await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
+	for {
+		a, done, err := c.awaitOnce(ctx, in, beat)
+		if done || err != nil {
+			return a, err
+		}
+	}
+}
+
+// awaitOnce does so for as long as one watch lasts.
+func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, bool, error) {
+	set, found, err := c.spec(ctx)
+	if err != nil || !found || set.Hash != in.Template {
+		return activities.Arrival{Moved: err == nil}, err == nil, err
+	}
+	var seen activities.Survey
+	s, err := c.look(ctx, set, &seen)
+	if err != nil {
+		return activities.Arrival{}, false, err
+	}
+	if len(s.refused) > 0 || seen.Unavailable == "" && slices.ContainsFunc(s.osds(), func(o rollout.OSD) bool { return o.State == rollout.Missing }) {
+		return activities.Arrival{Moved: true}, true, nil // somebody has to be made first
+	}
+	pods := c.typed.CoreV1().Pods(c.ref.Namespace)
+	selector := osdpod.OwnerLabel + "=" + osdpod.Owner(c.ref.Name)
+	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return activities.Arrival{}, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookAnewEvery)
+	defer cancel()
+	w, err := pods.Watch(ctx, metav1.ListOptions{LabelSelector: selector, ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return activities.Arrival{}, false, err
+	}
+	defer w.Stop()
+	all := map[string]*corev1.Pod{}
+	for i := range list.Items {
+		all[list.Items[i].Name] = &list.Items[i]
+	}
+	tick := time.NewTicker(askCephEvery)
+	defer tick.Stop()
+	spec := time.NewTicker(askSpecEvery)
+	defer spec.Stop()
+	for {
+		a, err := c.arrival(ctx, s, in, all)
+		if err != nil {
+			return a, false, err
+		}
+		if len(a.Waiting) == 0 {
+			return a, true, nil
+		}
+		beat(a)
+		select {
+		case e, open := <-w.ResultChan():
+			if !open || e.Type == watch.Error {
+				return a, false, nil
+			}
+			if p, ok := e.Object.(*corev1.Pod); ok && e.Type != watch.Deleted {
+				all[p.Name] = p
+			} else if ok {
+				delete(all, p.Name)
+			}
+		case <-tick.C:
+		case <-spec.C:
+			if now, found, err := c.spec(ctx); err == nil && (!found || now.Hash != in.Template) {
+				return activities.Arrival{Moved: true}, true, nil
+			}
+		case <-ctx.Done():
+			return a, false, ctxErr(ctx)
+		}
+	}
+}
+
+// ctxErr is nil when only our own minute is over.
+func ctxErr(ctx context.Context) error {
+	if err := ctx.Err(); err != nil && err != context.DeadlineExceeded { //nolint:errorlint // contexts return these very values
+		return err
+	}
+	return nil
+}
+
+// arrival tells who does not serve yet. A pod that nobody has to wait for counts as arrived.
+func (c cephOSD) arrival(ctx context.Context, s *state, in activities.AwaitInput, pods map[string]*corev1.Pod) (activities.Arrival, error) {
+	all := make([]*corev1.Pod, 0, len(pods))
+	metadata := false
+	for _, p := range pods {
+		all = append(all, p)
+		metadata = metadata || osdpod.Known(p).ID == nil
+	}
+	now := &state{Set: s.Set, desired: s.desired, hosts: s.hosts, away: s.away}
+	now.Classified = s.Classify(s.desired, all)
+	if ready := c.readyInKubernetes(now, in); len(ready.Waiting) > 0 {
+		return ready, nil // Ceph need not be asked
+	}
+	var err error
+	if now.ceph, err = c.ceph.OSDs(ctx, in.Cluster, metadata); err != nil {
+		return activities.Arrival{}, err
+	}
+	if now.ceph.Unavailable != "" {
+		return activities.Arrival{Waiting: []activities.Superfluous{{Key: in.Keys[0], Why: now.ceph.Unavailable}}}, nil
+	}
+	now.identify(all)
+	var a activities.Arrival
+	wanted := setOf(in.Keys)
+	for _, o := range now.osds() {
+		if wanted[o.Key] && !o.Serves && !o.Excused && len(a.Waiting) < progressWaited {
+			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key, Why: o.String() + " is not up in Ceph yet"})
+		}
+	}
+	return a, nil
+}
+
+func (c cephOSD) readyInKubernetes(s *state, in activities.AwaitInput) (a activities.Arrival) {
+	pods := map[string]*osdpod.Pod{}
+	for _, group := range [][]osdpod.Pod{s.UpToDate, s.OutOfDate, s.Ready, s.Unready} {
+		for i := range group {
+			pods[group[i].OSD.Key()] = &group[i]
+		}
+	}
+	wanted := setOf(in.Keys)
+	for _, o := range s.desired {
+		p := pods[o.Key()]
+		switch {
+		case !wanted[o.Key()] || len(a.Waiting) == progressWaited:
+		case p == nil:
+			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: "it has no pod"})
+		case !p.Ready && !p.Overridden:
+			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: "pod " + p.Name + " is not ready: " + p.Why})
+		}
+	}
+	return a
+}

@@ -1,0 +1,279 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// deployments is the fleet of OSDs that Deployments run, one each, as Rook makes them. To restart one is to annotate its
+// pod template, as `kubectl rollout restart` does; which restart it was is written there, too.
+type deployments struct {
+	*Fleets
+	ref activities.FleetRef
+}
+
+// Annotations of a restart: on the pod template, which of the restarts it was; on the Deployment, the one after which its
+// OSD was seen to serve, and since when that was up before.
+const (
+	restartAnnotation   = "lockkeeper.io/restarted-at"
+	confirmedAnnotation = "lockkeeper.io/restart-confirmed"
+)
+
+type restarting struct {
+	list   []appsv1.Deployment
+	ids    map[string]int
+	refuse []*input.Error
+	policy *v1alpha1.MaintenancePolicy
+	key    storage.ClusterKey
+}
+
+func (d deployments) look(ctx context.Context) (*restarting, error) {
+	key, wrong, err := d.Fleets.policy(ctx, d.ref.Namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	r := &restarting{key: key, ids: map[string]int{}}
+	if wrong != nil {
+		r.refuse = append(r.refuse, input.Wrong("namespace", d.ref.Namespace, wrong.Allowed))
+		return r, nil
+	}
+	r.policy = &v1alpha1.MaintenancePolicy{}
+	if err := d.api.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, r.policy); err != nil {
+		return nil, err
+	}
+	list, err := d.typed.AppsV1().Deployments(d.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: d.ref.Selector})
+	if err != nil {
+		return nil, err
+	}
+	r.list = list.Items
+	if len(r.list) == 0 {
+		r.refuse = append(r.refuse, input.Wrong("selector", d.ref.Selector, "selects no Deployment in namespace "+d.ref.Namespace))
+	}
+	label := kube.IDLabel(r.policy)
+	for i := range r.list {
+		x := &r.list[i]
+		id, err := strconv.Atoi(x.Spec.Template.Labels[label])
+		switch {
+		case err != nil:
+			r.refuse = append(r.refuse, input.Wrong("selector", d.ref.Selector, fmt.Sprintf("must select OSDs only: Deployment %s has no pods with the label %s", x.Name, label)))
+		case x.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType:
+			// A rolling update starts the new pod while the old one runs: two daemons on one device.
+			r.refuse = append(r.refuse, input.Wrong("selector", d.ref.Selector, fmt.Sprintf("must select Deployments with the strategy Recreate: %s has %s", x.Name, x.Spec.Strategy.Type)))
+		}
+		r.ids[x.Name] = id
+	}
+	return r, nil
+}
+
+func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
+	r, err := d.look(ctx)
+	if err != nil {
+		return activities.Survey{}, err
+	}
+	out := activities.Survey{Found: true, Cluster: r.key, Template: d.ref.Name, Refused: errorsOf(r.refuse), Rules: activities.FleetRules{ProgressDeadline: 10 * time.Minute}}
+	if len(out.Refused) > 0 {
+		return out, nil
+	}
+	seen, err := d.ceph.OSDs(ctx, r.key, false)
+	if err != nil {
+		return activities.Survey{}, err
+	}
+	if out.Unavailable = seen.Unavailable; out.Unavailable != "" {
+		return out, nil
+	}
+	osds, err := d.osds(ctx, r, seen)
+	if err != nil {
+		return activities.Survey{}, err
+	}
+	decision := rollout.Input{OSDs: osds, DomainType: seen.DomainType, MaxParallel: d.ref.MaxParallel, Skip: in.Skip}
+	out.Next, out.Counts.Counts = rollout.Next(decision), rollout.Count(decision)
+	return out, nil
+}
+
+// osds is the fleet as a decision sees it. A Deployment that is scaled to zero is left as it is.
+func (d deployments) osds(ctx context.Context, r *restarting, seen cephcluster.OSDs) ([]rollout.OSD, error) {
+	byID := map[int]cephcluster.OSD{}
+	for _, o := range seen.OSDs {
+		byID[o.ID] = o
+	}
+	_, away, err := d.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []rollout.OSD
+	for i := range r.list {
+		x := &r.list[i]
+		if x.Spec.Replicas != nil && *x.Spec.Replicas == 0 {
+			continue
+		}
+		id := r.ids[x.Name]
+		in := byID[id]
+		o := rollout.OSD{Key: x.Name, Name: osdName(id), Host: hostOf(x), Domain: in.Domain}
+		o.Unit = unit(d.ref.UpdateDomain, d.ref.MaxParallel, o.Host, in)
+		o.Serves = available(x) && in.Up
+		restarted := x.Spec.Template.Annotations[restartAnnotation] == d.ref.Name
+		switch {
+		case !restarted:
+			o.State = rollout.OutOfDate
+		case x.Annotations[confirmedAnnotation] == d.ref.Name:
+			o.State = rollout.UpToDate
+		default:
+			o.Serves = o.Serves && in.UpFrom > epochOf(x)
+			if o.State = rollout.Unready; o.Serves {
+				o.State = rollout.Ready
+			}
+		}
+		if !o.Serves {
+			o.Away = away[o.Host]
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func epochOf(x *appsv1.Deployment) int64 {
+	epoch, err := strconv.ParseInt(x.Annotations[UpFromAnnotation], 10, 64)
+	if err != nil {
+		return -1
+	}
+	return epoch
+}
+
+// available: what the Deployment asks for runs and is ready, and nothing else.
+func available(x *appsv1.Deployment) bool {
+	s := x.Status
+	return s.ObservedGeneration >= x.Generation && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1 && s.Replicas == 1
+}
+
+// hostOf is the only host where a Deployment's pod can run, "" if there are several.
+func hostOf(x *appsv1.Deployment) string {
+	return kube.PodNode(&corev1.Pod{Spec: x.Spec.Template.Spec})
+}
+
+// rehearse: an annotation is all that changes, so the API server has nothing to judge but our right to write it.
+func (d deployments) rehearse(context.Context, activities.Replacement) (*input.Error, error) {
+	return nil, nil
+}
+
+func (d deployments) running(ctx context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error) {
+	r, err := d.look(ctx)
+	if err != nil {
+		return nil, storage.Answer{}, err
+	}
+	old := map[string]bool{}
+	for i := range r.list {
+		old[r.list[i].Name] = r.list[i].Spec.Template.Annotations[restartAnnotation] != d.ref.Name
+	}
+	var out []rollout.OSD
+	for _, o := range in.OSDs {
+		if old[o.Key] {
+			out = append(out, o)
+		}
+	}
+	return out, storage.Answer{OK: true}, nil
+}
+
+func (d deployments) replace(ctx context.Context, in activities.Replacement) error {
+	seen, err := d.ceph.OSDs(ctx, in.Cluster, false)
+	if err != nil {
+		return err
+	}
+	upFrom := map[string]int64{}
+	for _, o := range seen.OSDs {
+		upFrom[osdName(o.ID)] = o.UpFrom
+	}
+	for _, o := range in.OSDs {
+		x, err := d.typed.AppsV1().Deployments(d.ref.Namespace).Get(ctx, o.Key, metav1.GetOptions{})
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err != nil || x.Spec.Template.Annotations[restartAnnotation] == d.ref.Name {
+			continue
+		}
+		if err := d.annotate(ctx, x, map[string]string{UpFromAnnotation: strconv.FormatInt(upFrom[o.Name], 10)}, map[string]string{restartAnnotation: d.ref.Name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d deployments) annotate(ctx context.Context, x *appsv1.Deployment, own, template map[string]string) error {
+	patch := map[string]any{"metadata": map[string]any{"uid": x.UID, "annotations": own}}
+	if template != nil {
+		patch["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": template}}}
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	_, err = d.typed.AppsV1().Deployments(x.Namespace).Patch(ctx, x.Name, types.StrategicMergePatchType, text, metav1.PatchOptions{FieldManager: kube.FieldOwner})
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+func (d deployments) await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
+	var a activities.Arrival
+	err := poll(ctx, func() (bool, error) {
+		r, err := d.look(ctx)
+		if err != nil {
+			return false, err
+		}
+		seen, err := d.ceph.OSDs(ctx, in.Cluster, false)
+		if err != nil {
+			return false, err
+		}
+		osds, err := d.osds(ctx, r, seen)
+		if err != nil {
+			return false, err
+		}
+		a = activities.Arrival{}
+		for _, o := range osds {
+			if slices.Contains(in.Keys, o.Key) && !o.Serves {
+				a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key, Why: o.String() + " is not ready, or not up in Ceph yet"})
+			}
+		}
+		beat(a)
+		return len(a.Waiting) == 0 && seen.Unavailable == "", nil
+	})
+	return a, err
+}
+
+func (d deployments) confirm(ctx context.Context, in activities.AwaitInput) error {
+	r, err := d.look(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range r.list {
+		x := &r.list[i]
+		if !slices.Contains(in.Keys, x.Name) || x.Spec.Template.Annotations[restartAnnotation] != d.ref.Name {
+			continue
+		}
+		if err := d.annotate(ctx, x, map[string]string{confirmedAnnotation: d.ref.Name}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report: a restart has no object of its own; Temporal and `lockkeeper status` tell how it goes.
+func (d deployments) report(context.Context, activities.FleetReport) error { return nil }

@@ -1,0 +1,161 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// claimant is a job's side of its talk with the keeper, for jobs that hold the lease again and again, each time for
+// another failure domain. At most one claim is made at a time.
+type claimant struct {
+	cluster   storage.ClusterKey
+	claim     lease.Claim
+	token     int64 // of the grant; 0: not held
+	epoch     int64 // of the storage cluster's map that the grant rests on
+	asked     bool  // the keeper may know of the claim
+	notices   workflow.ReceiveChannel
+	reminders int
+}
+
+func newClaimant(ctx workflow.Context) *claimant {
+	return &claimant{notices: workflow.GetSignalChannel(ctx, SignalLease)}
+}
+
+func (c *claimant) ref(ctx workflow.Context) LeaseRef {
+	info := workflow.GetInfo(ctx)
+	return LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}
+}
+
+// holds tells whether the lease is held for this domain and all of these daemons.
+func (c *claimant) holds(want lease.Claim) bool {
+	if c.token == 0 || c.claim.Domain != want.Domain {
+		return false
+	}
+	for _, d := range want.Daemons {
+		if !c.claim.Concerns(storage.Daemon{Name: d}) {
+			return false
+		}
+	}
+	return true
+}
+
+// acquire asks for the lease and waits until it is granted, until stop says that it is not wanted any more, or until the
+// context ends. waits hears why it is not granted yet.
+func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
+	ref := c.ref(ctx)
+	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
+	c.claim, c.token, c.asked = want, 0, true
+	for {
+		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
+		if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: want}); err != nil {
+			return false, err
+		}
+		for {
+			n, heard, err := c.notice(ctx, stop)
+			if err != nil || stop() {
+				return false, err
+			}
+			if !heard {
+				break // nothing was heard for long: ask again
+			}
+			switch n.State {
+			case LeaseGranted:
+				c.token, c.epoch = n.Token, n.Epoch
+				return true, nil
+			case LeaseRevoked:
+				c.asked = false
+				return false, nil
+			case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
+				waits(n.WaitsFor)
+			}
+		}
+	}
+}
+
+// notice receives the keeper's next word about our claim. heard is false when none came for long, or stop came true.
+func (c *claimant) notice(ctx workflow.Context, stop func() bool) (n LeaseNotice, heard bool, err error) {
+	late := min(remindAfter<<min(c.reminders, 8), remindAfterMax)
+	heard, err = workflow.AwaitWithTimeout(ctx, late, func() bool {
+		for c.notices.Len() > 0 {
+			var next LeaseNotice
+			if c.notices.ReceiveAsync(&next) && next.RunID == c.claim.RunID {
+				n = next
+				return true
+			}
+		}
+		return stop()
+	})
+	if c.reminders++; heard {
+		c.reminders = 0
+	}
+	return n, heard && n.State != "", err
+}
+
+// lost takes in what the keeper said meanwhile, and tells whether the lease is no longer held.
+func (c *claimant) lost() bool {
+	for c.notices.Len() > 0 {
+		var n LeaseNotice
+		if !c.notices.ReceiveAsync(&n) || n.RunID != c.claim.RunID {
+			continue
+		}
+		switch n.State {
+		case LeaseParked, LeaseRevoked, LeaseReleased:
+			c.token, c.asked = 0, false
+		case LeaseWaiting, LeaseGranted, LeaseHealing:
+		}
+	}
+	return c.token == 0
+}
+
+// finish says that the work is done, and waits until the keeper has seen the storage whole and taken the lease back.
+func (c *claimant) finish(ctx workflow.Context, stop func() bool, waits func(string)) (released bool, err error) {
+	for c.asked {
+		if err := c.signal(ctx, SignalFinishLease); err != nil {
+			return false, err
+		}
+		for {
+			n, heard, err := c.notice(ctx, stop)
+			if err != nil || stop() {
+				return false, err
+			}
+			if !heard {
+				break
+			}
+			switch n.State {
+			case LeaseReleased, LeaseParked, LeaseRevoked:
+				c.token, c.asked = 0, false
+				return true, nil
+			case LeaseHealing:
+				waits(n.WaitsFor)
+			case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
+			}
+		}
+	}
+	return true, nil
+}
+
+// release gives the lease, or the place in the queue, back at once. The keeper takes it back anyway when the job has ended.
+func (c *claimant) release(ctx workflow.Context) {
+	if !c.asked {
+		return
+	}
+	c.token, c.asked = 0, false
+	if err := c.signal(ctx, SignalReleaseLease); err != nil {
+		workflow.GetLogger(ctx).Error("cannot release the lease; the keeper takes it back when this job has ended", "error", err)
+	}
+}
+
+// signal tells the keeper something. One that is not running is started by asking for what we hold already.
+func (c *claimant) signal(ctx workflow.Context, name string) error {
+	err := workflow.SignalExternalWorkflow(ctx, KeeperID(c.cluster), "", name, c.ref(ctx)).Get(ctx, nil)
+	if err == nil || ctx.Err() != nil || name == SignalReleaseLease {
+		return err
+	}
+	if _, err := call(persistent(ctx, "start the keeper again"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: c.claim}); err != nil {
+		return err
+	}
+	return workflow.SignalExternalWorkflow(ctx, KeeperID(c.cluster), "", name, c.ref(ctx)).Get(ctx, nil)
+}

@@ -1,0 +1,227 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+)
+
+// UpdateOSDsInput starts the rollout of a CephOSD, or goes on with it after continue-as-new.
+type UpdateOSDsInput struct {
+	// CephOSD is "namespace/name".
+	CephOSD string       `json:"cephOSD"`
+	State   *UpdateState `json:"state,omitempty"`
+
+	invalid *input.Error // found while decoding
+}
+
+// RestartOSDsInput restarts OSDs that Deployments run, as Rook's do, one batch after the other.
+type RestartOSDsInput struct {
+	Namespace string `json:"namespace"`
+	// Selector selects the Deployments; by default Rook's OSDs.
+	Selector string `json:"selector,omitempty"`
+	// UpdateDomain: OSD (the default), Host, or a type of failure domain, such as Zone.
+	UpdateDomain string       `json:"updateDomain,omitempty"`
+	MaxParallel  int          `json:"maxParallel,omitempty"` // in a batch; 0: what the update domain has
+	Reason       string       `json:"reason,omitempty"`      // is shown to everybody who has to wait
+	State        *UpdateState `json:"state,omitempty"`
+
+	invalid *input.Error // found while decoding
+}
+
+// UpdateState is what a rollout hands on to its next run. It hands nothing on in the middle of a batch.
+type UpdateState struct {
+	Started time.Time `json:"started"`
+	// Restart tells this restart of Deployments from the ones before.
+	Restart   string               `json:"restart,omitempty"`
+	Result    UpdateOSDsResult     `json:"result"`
+	Skip      []string             `json:"skip,omitempty"`
+	Canary    Canary               `json:"canary,omitzero"`
+	Awaited   map[string]time.Time `json:"awaited,omitempty"` // since when, by OSD
+	Halted    *activities.Halt     `json:"halted,omitempty"`
+	Paused    bool                 `json:"paused,omitempty"`
+	LastBatch time.Time            `json:"lastBatch,omitzero"` // when it was whole again
+}
+
+// Canary is the OSD that went first.
+type Canary struct {
+	Template string    `json:"template,omitempty"` // whose canary it is
+	OSD      string    `json:"osd,omitempty"`
+	Whole    time.Time `json:"whole,omitzero"` // since when it serves and the data is whole
+	Approved bool      `json:"approved,omitempty"`
+	Judged   bool      `json:"judged,omitempty"` // nothing holds the others back any more
+}
+
+// UpdateOSDsResult is how a rollout ended.
+type UpdateOSDsResult struct {
+	Outcome  string        `json:"outcome"`
+	Replaced int           `json:"replaced"`
+	Batches  int           `json:"batches"`
+	Took     time.Duration `json:"took"`
+	Skipped  []string      `json:"skipped,omitempty"`
+}
+
+// Signals that a rollout takes beside those of every job.
+const (
+	SignalOSDsChanged = "osds-changed" // the watcher: the spec or the pods are not what they were
+	SignalApprove     = "approve"      // the canary is fine
+	SignalSkip        = "skip"         // takes the name or the key of an OSD: do not replace it, and do not wait for it
+)
+
+// UpdateOSDs brings the pods of a CephOSD to what its template says, batch by batch, and makes the ones that are missing.
+// Before a batch stops it holds the lease of its failure domain; the keeper has set noout on exactly these OSDs by then,
+// and the storage cluster has said, at that moment, that it can spare them. The next batch begins when this one serves, in
+// Kubernetes and in Ceph, and the data is whole.
+//
+// An OSD that does not come back halts it: nothing further goes down, and it goes on by itself when that OSD serves, when the
+// template is mended (then with what is broken first), or when a person excuses the OSD: `skip`, or its annotation. It ends
+// when nothing is left to do; the watcher starts it again. `abort` gives the lease back and leaves every pod as it is.
+//
+//	temporal workflow start --type UpdateOSDs --task-queue lockkeeper --workflow-id update-osds/ceph/osds --input '{"cephOSD":"ceph/osds"}'
+func UpdateOSDs(ctx workflow.Context, in UpdateOSDsInput) (UpdateOSDsResult, error) {
+	fleet, err := in.validate(ctx)
+	if err != nil {
+		return UpdateOSDsResult{}, err
+	}
+	u := newUpdate(ctx, fleet, in.State)
+	u.again = func(s *UpdateState) error {
+		return workflow.NewContinueAsNewError(ctx, UpdateOSDs, UpdateOSDsInput{CephOSD: in.CephOSD, State: s})
+	}
+	return u.do(ctx)
+}
+
+// RestartOSDs restarts OSDs that Deployments run, with the same care as UpdateOSDs.
+//
+//	temporal workflow start --type RestartOSDs --task-queue lockkeeper --workflow-id restart-osds/rook-ceph --input '{"namespace":"rook-ceph"}'
+func RestartOSDs(ctx workflow.Context, in RestartOSDsInput) (UpdateOSDsResult, error) {
+	fleet, err := in.validate(ctx)
+	if err != nil {
+		return UpdateOSDsResult{}, err
+	}
+	u := newUpdate(ctx, fleet, in.State)
+	u.reason = in.Reason
+	if u.state.Restart == "" {
+		u.state.Restart = workflow.Now(ctx).UTC().Format(time.RFC3339)
+	}
+	u.fleet.Name = u.state.Restart
+	u.again = func(s *UpdateState) error {
+		in.State = s
+		return workflow.NewContinueAsNewError(ctx, RestartOSDs, in)
+	}
+	return u.do(ctx)
+}
+
+// The phases of a rollout. They come again with every batch.
+const (
+	PhaseSurvey  = "Surveying"
+	PhaseReplace = "Replacing"
+	PhaseArrive  = "AwaitingOSDs"
+	PhaseJudge   = "JudgingCanary"
+	PhaseRest    = "Resting" // between two batches: a window, a pause, something that a person has to mend
+)
+
+var updatePhases = []string{PhaseSurvey, PhaseLease, PhaseReplace, PhaseArrive, PhaseHeal, PhaseJudge, PhaseRest}
+
+type update struct {
+	fleet  activities.FleetRef
+	reason string
+	job    *job
+	state  UpdateState
+	lease  *claimant
+	seen   activities.Survey // the last survey
+	batch  *activities.FleetBatch
+	// changed: somebody says that the last survey is out of date.
+	changed bool
+	again   func(*UpdateState) error
+	wrote   activities.FleetReport // the last report
+}
+
+var rolling *activities.OSDs
+
+func newUpdate(ctx workflow.Context, fleet activities.FleetRef, state *UpdateState) *update {
+	u := &update{fleet: fleet, job: newJob(ctx, updatePhases), lease: newClaimant(ctx)}
+	if state != nil {
+		u.state = *state
+		u.job.Started, u.job.Paused = state.Started, state.Paused
+	}
+	u.state.Started = u.job.Started
+	return u
+}
+
+// UpdateStatus answers the query "status".
+type UpdateStatus struct {
+	JobStatus
+	Fleet    activities.FleetRef    `json:"fleet"`
+	Counts   activities.FleetCounts `json:"counts"`
+	Done     int                    `json:"done"` // of Of OSDs are as the template says
+	Of       int                    `json:"of"`
+	Batch    *activities.FleetBatch `json:"batch,omitempty"`
+	Halted   *activities.Halt       `json:"halted,omitempty"`
+	Canary   Canary                 `json:"canary,omitzero"`
+	Skip     []string               `json:"skip,omitempty"`
+	Refused  []input.Error          `json:"refused,omitempty"`
+	Template string                 `json:"template,omitempty"`
+	Token    int64                  `json:"token,omitempty"`
+	Result   UpdateOSDsResult       `json:"result"`
+}
+
+func (u *update) status() UpdateStatus {
+	s := UpdateStatus{
+		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.batch, Halted: u.state.Halted, Canary: u.state.Canary,
+		Skip: u.state.Skip, Refused: u.seen.Refused, Template: u.seen.Template, Token: u.lease.token, Result: u.state.Result,
+	}
+	s.Done, s.Of = u.seen.Counts.Progress()
+	return s
+}
+
+func (u *update) do(ctx workflow.Context) (UpdateOSDsResult, error) {
+	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (UpdateStatus, error) { return u.status(), nil }); err != nil {
+		return UpdateOSDsResult{}, err
+	}
+	runCtx, cancel := workflow.WithCancel(ctx)
+	u.job.listen(ctx, cancel)
+	u.listen(ctx)
+	err := u.run(runCtx)
+	if workflow.IsContinueAsNewError(err) {
+		return UpdateOSDsResult{}, err
+	}
+	cleanCtx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	u.lease.release(cleanCtx)
+	if u.job.Aborted {
+		u.state.Result.Outcome, err = OutcomeAborted, nil
+	}
+	u.batch = nil
+	u.report(cleanCtx, u.state.Result.Outcome)
+	u.state.Result.Took, u.state.Result.Skipped = workflow.Now(ctx).Sub(u.state.Started), u.state.Skip
+	return u.state.Result, err
+}
+
+// listen serves the signals that only a rollout takes.
+func (u *update) listen(ctx workflow.Context) {
+	serve := func(name string, handle func(workflow.Context, workflow.ReceiveChannel)) {
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			for c := workflow.GetSignalChannel(ctx, name); ctx.Err() == nil; {
+				handle(ctx, c)
+			}
+		})
+	}
+	serve(SignalOSDsChanged, func(ctx workflow.Context, c workflow.ReceiveChannel) {
+		c.Receive(ctx, nil)
+		u.changed = true
+	})
+	serve(SignalApprove, func(ctx workflow.Context, c workflow.ReceiveChannel) {
+		c.Receive(ctx, nil)
+		u.state.Canary.Approved = true
+	})
+	serve(SignalSkip, func(ctx workflow.Context, c workflow.ReceiveChannel) {
+		var osd string
+		if c.Receive(ctx, &osd); osd != "" && !slices.Contains(u.state.Skip, osd) {
+			u.state.Skip, u.changed = append(u.state.Skip, osd), true
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+)
+
+// UnmarshalJSON decodes an input strictly, but for the state, which is written by the run before and not by people.
+func (in *UpdateOSDsInput) UnmarshalJSON(data []byte) error {
+	var p struct {
+		CephOSD string          `json:"cephOSD"`
+		State   json.RawMessage `json:"state,omitempty"`
+	}
+	*in = UpdateOSDsInput{invalid: input.Strict(data, &p)}
+	in.CephOSD = p.CephOSD
+	if in.invalid == nil {
+		in.State, in.invalid = readUpdateState(p.State)
+	}
+	return nil
+}
+
+// UnmarshalJSON decodes an input strictly, but for the state.
+func (in *RestartOSDsInput) UnmarshalJSON(data []byte) error {
+	var p struct {
+		Namespace    string          `json:"namespace"`
+		Selector     string          `json:"selector,omitempty"`
+		UpdateDomain string          `json:"updateDomain,omitempty"`
+		MaxParallel  int             `json:"maxParallel,omitempty"`
+		Reason       string          `json:"reason,omitempty"`
+		State        json.RawMessage `json:"state,omitempty"`
+	}
+	*in = RestartOSDsInput{invalid: input.Strict(data, &p)}
+	in.Namespace, in.Selector, in.UpdateDomain, in.MaxParallel, in.Reason = p.Namespace, p.Selector, p.UpdateDomain, p.MaxParallel, p.Reason
+	if in.invalid == nil {
+		in.State, in.invalid = readUpdateState(p.State)
+	}
+	return nil
+}
+
+func readUpdateState(data json.RawMessage) (*UpdateState, *input.Error) {
+	if len(data) == 0 || string(data) == "null" {
+		return nil, nil
+	}
+	var s UpdateState
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, input.Wrong("state", string(data), "is written by a rollout alone; leave it out: "+err.Error())
+	}
+	return &s, nil
+}
+
+func (in *UpdateOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, error) {
+	if in.invalid != nil {
+		return activities.FleetRef{}, refuse(in.invalid)
+	}
+	key, wrong := input.PolicyKey("cephOSD", in.CephOSD)
+	if wrong != nil {
+		return activities.FleetRef{}, refuse(input.Wrong("cephOSD", in.CephOSD, "must be NAMESPACE/NAME of a CephOSD"))
+	}
+	return activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: key.Namespace, Name: key.Name},
+		first([]*input.Error{theOne(ctx, UpdateOSDsID(key.Namespace, key.Name), "there is one rollout of a CephOSD at a time, under this ID")})
+}
+
+// defaultDeployments is the selector of Rook's OSDs.
+const defaultDeployments = "app=rook-ceph-osd"
+
+func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, error) {
+	if in.invalid != nil {
+		return activities.FleetRef{}, refuse(in.invalid)
+	}
+	if in.Selector == "" {
+		in.Selector = defaultDeployments
+	}
+	if in.UpdateDomain == "" {
+		in.UpdateDomain = "OSD"
+	}
+	checks := []*input.Error{
+		namespace("namespace", in.Namespace),
+		input.PodSelector("selector", in.Selector),
+		updateDomain("updateDomain", in.UpdateDomain),
+		input.Text("reason", in.Reason),
+		theOne(ctx, RestartOSDsID(in.Namespace), "there is one restart of a namespace's OSDs at a time, under this ID"),
+	}
+	if in.MaxParallel < 0 || in.MaxParallel > maxParallel {
+		checks = append(checks, input.Wrong("maxParallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", maxParallel)))
+	}
+	return activities.FleetRef{
+		Kind: activities.FleetDeployments, Namespace: in.Namespace, Selector: in.Selector, UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel,
+	}, first(checks)
+}
+
+const maxParallel = 1000
+
+func namespace(field, name string) *input.Error {
+	if _, wrong := input.PolicyKey(field, name+"/x"); wrong != nil {
+		return input.Wrong(field, name, "must be the name of a namespace")
+	}
+	return nil
+}
+
+// updateDomain is a type of CRUSH's, or OSD or Host, in any case.
+func updateDomain(field, name string) *input.Error {
+	for _, r := range strings.ToLower(name) {
+		if (r < 'a' || r > 'z') && r != '-' {
+			return input.Wrong(field, name, "must be OSD, Host, or a type of failure domain, such as Zone or Rack")
+		}
+	}
+	return nil
+}
+
+// sameReport tells whether a report would tell nothing new.
+func sameReport(a, b activities.FleetReport) bool { return reflect.DeepEqual(a, b) }
