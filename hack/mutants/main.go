@@ -196,6 +196,9 @@ func (m mutant) overlay(dir string) (string, error) {
 		if !ok {
 			return "", fmt.Errorf("%s: no line \"=>\"", f.Name)
 		}
+		if !strings.HasSuffix(from, "\n") {
+			to = strings.TrimSuffix(to, "\n") // the archive's, not the part of a line that is replaced
+		}
 		if n := strings.Count(source, from); n != 1 {
 			return "", fmt.Errorf("%s: what is to be replaced occurs %d times, must be once:\n%s", f.Name, n, from)
 		}
