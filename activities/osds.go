@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -283,8 +285,8 @@ func (o *OSDs) holds(ctx context.Context, in Replacement) error {
 func (o *OSDs) AwaitOSDs(ctx context.Context, in AwaitInput) (Arrival, error) {
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
-	go beat(ctx)
-	a, err := o.Fleets.Await(ctx, in, func(Arrival) {})
+	// The heartbeat says who is waited for, and why: Temporal's UI shows it.
+	a, err := o.Fleets.Await(ctx, in, func(a Arrival) { activity.RecordHeartbeat(ctx, a) })
 	if err != nil {
 		return Arrival{}, Unavailable("wait for the OSDs", err)
 	}

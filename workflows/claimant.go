@@ -16,6 +16,7 @@ type claimant struct {
 	token     int64 // of the grant; 0: not held
 	epoch     int64 // of the storage cluster's map that the grant rests on
 	asked     bool  // the keeper may know of the claim
+	finishing bool  // the keeper was told that the work is done, and may take the lease back at any time
 	notices   workflow.ReceiveChannel
 	reminders int
 }
@@ -31,7 +32,7 @@ func (c *claimant) ref(ctx workflow.Context) LeaseRef {
 
 // holds tells whether the lease is held for this domain and all of these daemons.
 func (c *claimant) holds(want lease.Claim) bool {
-	if c.token == 0 || c.claim.Domain != want.Domain {
+	if c.token == 0 || c.finishing || c.claim.Domain != want.Domain {
 		return false
 	}
 	for _, d := range want.Daemons {
@@ -47,7 +48,7 @@ func (c *claimant) holds(want lease.Claim) bool {
 func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
 	ref := c.ref(ctx)
 	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
-	c.claim, c.token, c.asked = want, 0, true
+	c.claim, c.token, c.asked, c.finishing = want, 0, true, false
 	for {
 		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
 		if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: want}); err != nil {
@@ -78,7 +79,7 @@ func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() b
 // notice receives the keeper's next word about our claim. heard is false when none came for long, or stop came true.
 func (c *claimant) notice(ctx workflow.Context, stop func() bool) (n LeaseNotice, heard bool, err error) {
 	late := min(remindAfter<<min(c.reminders, 8), remindAfterMax)
-	heard, err = workflow.AwaitWithTimeout(ctx, late, func() bool {
+	heard, err = awaitAtMost(ctx, late, "remind the keeper", func() bool {
 		for c.notices.Len() > 0 {
 			var next LeaseNotice
 			if c.notices.ReceiveAsync(&next) && next.RunID == c.claim.RunID {
@@ -110,31 +111,30 @@ func (c *claimant) lost() bool {
 	return c.token == 0
 }
 
-// finish says that the work is done, and waits until the keeper has seen the storage whole and taken the lease back.
+// finish says that the work is done, and waits until the keeper has seen the storage whole and taken the lease back, until
+// stop says that there is more to do, or until nothing was heard for long.
 func (c *claimant) finish(ctx workflow.Context, stop func() bool, waits func(string)) (released bool, err error) {
-	for c.asked {
-		if err := c.signal(ctx, SignalFinishLease); err != nil {
+	if !c.asked {
+		return true, nil
+	}
+	if err := c.signal(ctx, SignalFinishLease); err != nil {
+		return false, err
+	}
+	c.finishing = true
+	for {
+		n, heard, err := c.notice(ctx, stop)
+		if err != nil || !heard {
 			return false, err
 		}
-		for {
-			n, heard, err := c.notice(ctx, stop)
-			if err != nil || stop() {
-				return false, err
-			}
-			if !heard {
-				break
-			}
-			switch n.State {
-			case LeaseReleased, LeaseParked, LeaseRevoked:
-				c.token, c.asked = 0, false
-				return true, nil
-			case LeaseHealing:
-				waits(n.WaitsFor)
-			case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
-			}
+		switch n.State {
+		case LeaseReleased, LeaseParked, LeaseRevoked:
+			c.token, c.asked = 0, false
+			return true, nil
+		case LeaseHealing:
+			waits(n.WaitsFor)
+		case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
 		}
 	}
-	return true, nil
 }
 
 // release gives the lease, or the place in the queue, back at once. The keeper takes it back anyway when the job has ended.

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -89,4 +90,21 @@ func applicationErrorType(err error) string {
 		return app.Type()
 	}
 	return ""
+}
+
+// awaitAtMost waits until cond holds, at most for the given time, and tells whether it does. Unlike the SDK's own it leaves no
+// timer behind, which would fire into the history long after anybody wanted to know.
+func awaitAtMost(ctx workflow.Context, most time.Duration, summary string, cond func() bool) (bool, error) {
+	if cond() {
+		return true, nil
+	}
+	timerCtx, stop := workflow.WithCancel(ctx)
+	defer stop()
+	late := workflow.NewTimerWithOptions(timerCtx, max(most, time.Millisecond), workflow.TimerOptions{Summary: summary})
+	held := false
+	err := workflow.Await(ctx, func() bool {
+		held = cond()
+		return held || late.IsReady()
+	})
+	return held, err
 }

@@ -83,7 +83,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	if err := u.heal(ctx); err != nil {
 		return false, err
 	}
-	if u.changed {
+	if u.changed || u.lease.asked {
 		return false, nil
 	}
 	u.state.Result.Outcome = OutcomeDone
@@ -113,6 +113,9 @@ func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 // replace brings one batch where it belongs, from the lease to whole data.
 func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	step := s.Next
+	if u.lease.asked && u.lease.finishing {
+		return u.heal(ctx) // of the batch before
+	}
 	if !step.Broken {
 		if held, err := u.heldBack(ctx, s); held || err != nil {
 			return err
@@ -302,7 +305,8 @@ func (u *update) heal(ctx workflow.Context) error {
 		u.job.enter(ctx, PhaseHeal)
 		wait := "the storage in " + u.lease.claim.Domain.String() + " to be whole again"
 		u.job.waitFor(ctx, wait)
-		released, err := u.lease.finish(ctx, func() bool { return false }, func(why string) { u.job.waitFor(ctx, because(wait, why)) })
+		// One that is healing may be hurt again: its pod is evicted by a drain, say, and somebody has to make it anew.
+		released, err := u.lease.finish(ctx, func() bool { return u.changed }, func(why string) { u.job.waitFor(ctx, because(wait, why)) })
 		if err != nil || !released {
 			return err
 		}
@@ -333,7 +337,7 @@ func (u *update) idleIn(ctx workflow.Context, phase string, most time.Duration, 
 	u.job.NextTimer, u.job.NextTimerDoes = workflow.Now(ctx).Add(most), "look again"
 	u.report(ctx, "")
 	approved := u.state.Canary.Approved
-	_, err := workflow.AwaitWithTimeout(ctx, max(most, time.Millisecond), func() bool {
+	_, err := awaitAtMost(ctx, most, clip(waits), func() bool {
 		return u.changed || u.state.Canary.Approved != approved
 	})
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""

@@ -390,11 +390,7 @@ func (c cephOSD) write(ctx context.Context, notes []note) error {
 	g.SetLimit(atOnce)
 	for _, n := range notes {
 		g.Go(func() error {
-			metadata := map[string]any{"uid": n.pod.UID, "labels": n.labels, "annotations": n.annotations}
-			if n.disowned {
-				metadata["ownerReferences"] = n.owners
-			}
-			patch, err := json.Marshal(map[string]any{"metadata": metadata})
+			patch, err := n.patch()
 			if err != nil {
 				return err
 			}
@@ -406,6 +402,21 @@ func (c cephOSD) write(ctx context.Context, notes []note) error {
 		})
 	}
 	return g.Wait()
+}
+
+// patch is the note as a merge patch. A field that is null in one is removed as a whole, so what is empty must not be in it.
+func (n note) patch() ([]byte, error) {
+	metadata := map[string]any{"uid": n.pod.UID}
+	if len(n.labels) > 0 {
+		metadata["labels"] = n.labels
+	}
+	if len(n.annotations) > 0 {
+		metadata["annotations"] = n.annotations
+	}
+	if n.disowned {
+		metadata["ownerReferences"] = n.owners // null: none
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
 func setOf(names []string) map[string]bool {
