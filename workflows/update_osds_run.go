@@ -113,7 +113,7 @@ func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 // replace brings one batch where it belongs, from the lease to whole data.
 func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	step := s.Next
-	if u.lease.asked && u.lease.finishing {
+	if u.lease.asked && u.lease.finishing && !step.Broken {
 		return u.heal(ctx) // of the batch before
 	}
 	if !step.Broken {

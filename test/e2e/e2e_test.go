@@ -36,6 +36,12 @@ var shapes = []struct {
 		[]string{"testdata/two-osds-on-one-node/*.txtar"},
 		1,
 	},
+	{
+		"rollouts",
+		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "2", "--osd-pods", "none"},
+		[]string{"testdata/rollouts/*.txtar"},
+		1,
+	},
 }
 
 // TestScenarios plays all scenarios. As many labs run side by side as -parallel says.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/fleet"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
@@ -87,7 +88,8 @@ func runWorker(socket string) error {
 	defer temporal.Close()
 	clusters := cephcluster.New(cluster, rados.Dialer{})
 	defer clusters.Close()
-	w := worker.New(temporal, worker.Adapters{Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters}, &teller{socket: socket})
+	typed, api := cluster.Clients()
+	w := worker.New(temporal, worker.Adapters{Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters, Fleets: fleet.New(typed, api, clusters)}, &teller{socket: socket})
 	if err := w.Start(); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -80,6 +81,7 @@ func (w *world) checkCeph() error {
 	var dump struct {
 		OSDs []struct {
 			OSD, Up, In int
+			State       []string
 		} `json:"osds"`
 		Flags map[string][]string `json:"crush_node_flags"`
 	}
@@ -92,6 +94,9 @@ func (w *world) checkCeph() error {
 	for _, o := range dump.OSDs {
 		if o.Up != 1 || o.In != 1 {
 			return fmt.Errorf("ceph: osd.%d: up %d, in %d", o.OSD, o.Up, o.In)
+		}
+		if slices.Contains(o.State, "noout") {
+			return fmt.Errorf("ceph: osd.%d: noout is left", o.OSD)
 		}
 	}
 	var pgs struct {

@@ -25,6 +25,7 @@ type world struct {
 	procs map[string]*exec.Cmd
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
 	moments string
+	soundCommand any // of the OSDs, before a scenario broke it
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
 	saidWhole     bool
@@ -91,6 +92,14 @@ func (w *world) install(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if w.ofCephOSD() {
+		if err := w.run("kubectl", "apply", "-f", w.env["CEPHOSD"]); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.awaitUpdated(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, err := w.command("lab", "load", "start", "--name", w.name).CombinedOutput(); err != nil {
 		t.Fatalf("lab load start: %v", err)
 	}
@@ -101,7 +110,11 @@ func (w *world) install(t *testing.T) {
 
 // installObjects is the part of install that may be repeated, when a scenario has deleted the policy.
 func (w *world) installObjects() error {
-	return w.run(filepath.Join(w.root, "hack", "install-in-lab.sh"), w.dir)
+	args := []string{w.dir}
+	if w.ofCephOSD() {
+		args = []string{"--cephosd", cephOSDName, w.dir}
+	}
+	return w.run(filepath.Join(w.root, "hack", "install-in-lab.sh"), args...)
 }
 
 func (w *world) environ() []string {
@@ -214,6 +227,9 @@ func (w *world) setup(e *testscript.Env) error {
 // need more than words.
 func (w *world) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	commands := w.speak()
+	for name, do := range w.rolloutWords() {
+		commands[name] = do
+	}
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[0])

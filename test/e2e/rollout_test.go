@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// cephOSDName is the CephOSD of a lab whose OSDs run from one.
+const cephOSDName = "ceph-osds"
+
+func (w *world) ofCephOSD() bool { return w.env["CEPHOSD"] != "" }
+
+// cephOSD is a CephOSD as far as scenarios look at it. The template is kept as it is, whatever is in it.
+type cephOSD struct {
+	Metadata struct{ Generation int64 }
+	Spec     struct {
+		PodTemplate map[string]any
+	}
+	Status struct {
+		ObservedGeneration        int64
+		Progress, Reason, Message string
+	}
+}
+
+func (w *world) cephOSD() (c cephOSD, err error) {
+	return c, w.read(&c, "kubectl", "-n", cephNamespace, "get", "cephosd", cephOSDName, "-o", "json")
+}
+
+// awaitUpdated waits until every OSD is as the present template says, and the rollout has ended.
+func (w *world) awaitUpdated() error {
+	return until(patience, func() error {
+		c, err := w.cephOSD()
+		if err != nil {
+			return err
+		}
+		if c.Status.ObservedGeneration != c.Metadata.Generation || c.Status.Reason != "UpToDate" {
+			return fmt.Errorf("%s: %s %s", c.Status.Progress, c.Status.Reason, c.Status.Message)
+		}
+		return nil
+	})
+}
+
+// rolloutWords are what scenarios about rollouts are told in.
+func (w *world) rolloutWords() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		// template WORD: the template becomes another one, of which WORD is in the environment.
+		"template": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(w.changeTemplate(func(container map[string]any) error { return setUpdate(container, args[0]) }))
+		},
+		// break-template: its OSDs end as soon as they start. mend-template WORD: they do not any more.
+		"break-template": func(ts *testscript.TestScript, _ bool, _ []string) {
+			ts.Check(w.changeTemplate(func(container map[string]any) error {
+				w.soundCommand, container["command"] = container["command"], []string{"/bin/false"}
+				return nil
+			}))
+		},
+		"mend-template": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(w.changeTemplate(func(container map[string]any) error {
+				container["command"] = w.soundCommand
+				return setUpdate(container, args[0])
+			}))
+		},
+		// cephosd FIELD VALUE: sets a field of the spec; VALUE is JSON.
+		"cephosd": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(w.patchCephOSD(map[string]any{args[0]: json.RawMessage(args[1])}))
+		},
+		// rollout REGEXP: how far it is, as `kubectl get cephosd` says: "3/12 Halted osd.3 …".
+		"rollout": func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) != 1 {
+				ts.Fatalf("usage: rollout REGEXP")
+			}
+			ts.Check(w.eventually(patience, args[0], "kubectl", "-n", cephNamespace, "get", "cephosd", cephOSDName, "-o",
+				"jsonpath={.status.progress} {.status.reason} {.status.message}"))
+		},
+		"updated": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.awaitUpdated()) },
+	}
+}
+
+func setUpdate(container map[string]any, word string) error {
+	env, _ := container["env"].([]any)
+	for _, e := range env {
+		if v, ok := e.(map[string]any); ok && v["name"] == "UPDATE" {
+			v["value"] = word
+			return nil
+		}
+	}
+	return errors.New("the template has no variable UPDATE")
+}
+
+func (w *world) changeTemplate(change func(container map[string]any) error) error {
+	c, err := w.cephOSD()
+	if err != nil {
+		return err
+	}
+	spec, _ := c.Spec.PodTemplate["spec"].(map[string]any)
+	containers, _ := spec["containers"].([]any)
+	if len(containers) != 1 {
+		return fmt.Errorf("the template has %d containers, not one", len(containers))
+	}
+	container, _ := containers[0].(map[string]any)
+	if err := change(container); err != nil {
+		return err
+	}
+	return w.patchCephOSD(map[string]any{"podTemplate": c.Spec.PodTemplate})
+}
+
+func (w *world) patchCephOSD(spec map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(w.dir, "patch-*.json")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	if _, err := file.Write(patch); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return w.run("kubectl", strings.Fields("-n "+cephNamespace+" patch cephosd "+cephOSDName+" --type merge --patch-file "+file.Name())...)
+}
