@@ -20,19 +20,23 @@ func (a Actions) then(next Actions, now Snapshot) Actions {
 	return out
 }
 
-// joinHints keeps the first reasons when there are too many: they tell what began it.
 func joinHints(a, b workflows.Hint) workflows.Hint {
-	const most = 500
-	out := workflows.Hint{Reason: a.Reason, Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm || b.Alarm, Tampered: a.Tampered || b.Tampered}
+	out := workflows.Hint{Reason: joinReasons(a.Reason, b.Reason), Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm || b.Alarm, Tampered: a.Tampered || b.Tampered}
 	echo := func(h workflows.Hint) bool { return h.Reason == "" || h.Echo > 0 || h.MonEcho > 0 }
 	if echo(a) && echo(b) {
 		out.Echo, out.MonEcho = max(a.Echo, b.Echo), max(a.MonEcho, b.MonEcho)
 	}
-	switch {
-	case a.Reason == "":
-		out.Reason = b.Reason
-	case b.Reason != "" && len(a.Reason)+len(b.Reason) < most:
-		out.Reason += ", then " + b.Reason
-	}
 	return out
+}
+
+// joinReasons keeps the first ones when there are too many: they tell what began it.
+func joinReasons(a, b string) string {
+	const most = 500
+	switch {
+	case a == "":
+		return b
+	case b == "" || len(a)+len(b) >= most:
+		return a
+	}
+	return a + ", then " + b
 }

@@ -54,6 +54,10 @@ func (r *recorder) StartDrain(_ context.Context, in workflows.DrainNodeInput) er
 	return r.did("drain %s of %s, observe %t: %s", in.Node, in.Policy, in.Observe, in.Reason)
 }
 
+func (r *recorder) SignalRollout(_ context.Context, namespace, name, reason string) error {
+	return r.did("roll out %s/%s: %s", namespace, name, reason)
+}
+
 // take returns the calls since the last take.
 func (r *recorder) take() []string {
 	calls := r.calls

@@ -6,6 +6,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
@@ -14,7 +16,7 @@ import (
 func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
-		return &corev1.Pod{ObjectMeta: stripMeta(o.ObjectMeta), Spec: stripPodSpec(o.Spec), Status: stripPodStatus(o.Status)}, nil
+		return &corev1.Pod{ObjectMeta: stripPodMeta(o.ObjectMeta), Spec: stripPodSpec(o.Spec), Status: stripPodStatus(o.Status)}, nil
 	case *corev1.Node:
 		return &corev1.Node{
 			ObjectMeta: stripMeta(o.ObjectMeta),
@@ -35,6 +37,8 @@ func strip(object any) (any, error) {
 		meta := stripMeta(o.ObjectMeta)
 		meta.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: writer(o.ManagedFields)}}
 		return &policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: o.Spec}, nil
+	case *cephv1alpha1.CephOSD:
+		return stripCephOSD(o), nil
 	}
 	return object, nil
 }
@@ -46,6 +50,39 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 	if v, ok := m.Annotations[osdview.ReplacementKey]; ok {
 		out.Annotations = map[string]string{osdview.ReplacementKey: v}
+	}
+	return out
+}
+
+// stripPodMeta keeps of a CephOSD's pod what people may write on it, and who did.
+func stripPodMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	out := stripMeta(m)
+	if _, owned := m.Labels[osdpod.OwnerLabel]; !owned {
+		return out
+	}
+	for _, name := range []string{osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.StateAnnotation, osdpod.RemoveAnnotation} {
+		if v, ok := m.Annotations[name]; ok {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[name] = v
+		}
+	}
+	out.ManagedFields = stripFields(m.ManagedFields)
+	return out
+}
+
+// stripCephOSD keeps which OSDs there should be, and whether they are. That a template has changed its generation tells.
+func stripCephOSD(o *cephv1alpha1.CephOSD) *cephv1alpha1.CephOSD {
+	meta := stripMeta(o.ObjectMeta)
+	meta.Generation = o.Generation
+	out := &cephv1alpha1.CephOSD{
+		ObjectMeta: meta, Spec: cephv1alpha1.CephOSDSpec{Storage: o.Spec.Storage}, Status: cephv1alpha1.CephOSDStatus{ObservedGeneration: o.Status.ObservedGeneration},
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == cephv1alpha1.ConditionUpToDate {
+			out.Status.Conditions = []metav1.Condition{{Type: c.Type, Status: c.Status}}
+		}
 	}
 	return out
 }

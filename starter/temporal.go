@@ -21,6 +21,8 @@ type Temporal interface {
 	EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error
 	// StartDrain starts the drain of a node, unless it runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
+	// SignalRollout tells the rollout of a CephOSD to look, and starts it first if it does not run.
+	SignalRollout(ctx context.Context, namespace, name, reason string) error
 }
 
 // callTimeout bounds one call. The SDK retries within it, so an outage shorter than this goes unnoticed.
@@ -47,6 +49,17 @@ func (t temporalClient) EnsureKeeper(ctx context.Context, cluster storage.Cluste
 
 func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
 	return t.start(ctx, options(workflows.DrainID(in.Node), "observe the drain of "+in.Node), workflows.DrainNodeType, in)
+}
+
+func (t temporalClient) SignalRollout(ctx context.Context, namespace, name, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	opts := options(workflows.UpdateOSDsID(namespace, name), "rollout of "+namespace+"/"+name)
+	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts, workflows.UpdateOSDsType, in); err != nil {
+		return failed(ctx, "signal "+opts.ID, err)
+	}
+	return nil
 }
 
 func (t temporalClient) start(ctx context.Context, opts client.StartWorkflowOptions, workflowType string, in any) error {

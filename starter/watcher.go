@@ -75,6 +75,16 @@ func Run(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options)
 	if err := register(mgr, r); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
+	known, err := knowsCephOSDs(mgr.GetRESTMapper(), opts.Log)
+	if err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
+	if known {
+		fleets := &FleetReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now}
+		if err := registerFleets(mgr, fleets); err != nil {
+			return fmt.Errorf("set up the watcher: %w", err)
+		}
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}

@@ -223,7 +223,7 @@ func (c cephOSD) judgeSuperfluous(ctx context.Context, s *state, out *activities
 }
 
 // RemoveAnnotation on a pod says that it may go although its OSD's data is needed: a person's word.
-const RemoveAnnotation = "lockkeeper.io/remove"
+const RemoveAnnotation = osdpod.RemoveAnnotation
 
 // osds is the fleet as a decision sees it.
 func (s *state) osds() []rollout.OSD {

@@ -12,7 +12,7 @@ import (
 // OwnerLabel says to which CephOSD a pod belongs: Owner is its value.
 const OwnerLabel = "ceph.elemental.net/owner"
 
-// Annotations of a pod. They are those of the operator that made the first CephOSDs; Released alone is ours.
+// Annotations of a pod. They are those of the operator that made the first CephOSDs; Released and Remove are ours.
 const (
 	HashAnnotation  = "ceph.elemental.net/pod-template-hash"
 	HostAnnotation  = "ceph.elemental.net/host"
@@ -23,6 +23,8 @@ const (
 	// ReleasedAnnotation says when lockkeeper released the pod. A pod of ours that is up to date without it was released
 	// by a person.
 	ReleasedAnnotation = "ceph.elemental.net/released"
+	// RemoveAnnotation is "true" when a person says that the pod may go although its OSD's data is needed.
+	RemoveAnnotation = "lockkeeper.io/remove"
 )
 
 // Labels of a pod that say what Ceph knows of its OSD. MaintenancePolicy looks for the same ones.

@@ -50,6 +50,9 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "create", "events", "default", may},
 
 		{"watcher", "watch", "nodes", "", may},
+		{"watcher", "watch", "cephosds.ceph.elemental.net", "ceph", may},
+		{"watcher", "update", "cephosds.ceph.elemental.net/status", "ceph", mayNot},
+		{"watcher", "delete", "pods", "ceph", mayNot},
 		{"watcher", "patch", "nodes", "", mayNot},
 		{"watcher", "create", "pods/eviction", "rook-ceph", mayNot},
 		{"watcher", "get", "secrets=lockkeeper-ceph-user", "rook-ceph", mayNot},
