@@ -133,7 +133,7 @@ func (w *world) askEviction(node string) (string, error) {
 		return "", err
 	}
 	for _, p := range pods {
-		if p.Spec.NodeName != node || p.Metadata.Labels["app"] != "rook-ceph-osd" || p.Metadata.DeletionTimestamp != "" {
+		if p.Spec.NodeName != node || p.Metadata.Labels["ceph-osd-id"] == "" || p.Metadata.DeletionTimestamp != "" {
 			continue
 		}
 		c := w.command("kubectl", "create", "--raw", "/api/v1/namespaces/"+cephNamespace+"/pods/"+p.Metadata.Name+"/eviction?dryRun=All", "-f", "-")
