@@ -260,6 +260,9 @@ type LeaseClaim struct {
 	FailureDomain FailureDomain `json:"failureDomain"`
 	// +optional
 	Node string `json:"node,omitempty"`
+	// Daemons are what the job takes down, by name, when that is not all of a node.
+	// +optional
+	Daemons []string `json:"daemons,omitempty"`
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// +optional
