@@ -27,7 +27,7 @@ func newClaimant(ctx workflow.Context) *claimant {
 
 func (c *claimant) ref(ctx workflow.Context) LeaseRef {
 	info := workflow.GetInfo(ctx)
-	return LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}
+	return LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Ask: c.claim.Ask}
 }
 
 // holds tells whether the lease is held for this domain and all of these daemons.
@@ -48,6 +48,7 @@ func (c *claimant) holds(want lease.Claim) bool {
 func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
 	ref := c.ref(ctx)
 	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
+	want.Ask = max(c.claim.Ask+1, workflow.Now(ctx).UnixMilli()) // it rises over continue-as-new, too
 	c.claim, c.token, c.asked, c.finishing = want, 0, true, false
 	for {
 		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
@@ -82,7 +83,7 @@ func (c *claimant) notice(ctx workflow.Context, stop func() bool) (n LeaseNotice
 	heard, err = awaitAtMost(ctx, late, "remind the keeper", func() bool {
 		for c.notices.Len() > 0 {
 			var next LeaseNotice
-			if c.notices.ReceiveAsync(&next) && next.RunID == c.claim.RunID {
+			if c.notices.ReceiveAsync(&next) && c.concerns(next) {
 				n = next
 				return true
 			}
@@ -95,11 +96,17 @@ func (c *claimant) notice(ctx workflow.Context, stop func() bool) (n LeaseNotice
 	return n, heard && n.State != "", err
 }
 
+// concerns tells whether a notice is about the present claim. One about the claim before may come late; to take its grant for
+// this one's would be to act under a token that does not count any more.
+func (c *claimant) concerns(n LeaseNotice) bool {
+	return n.RunID == c.claim.RunID && n.Ask == c.claim.Ask
+}
+
 // lost takes in what the keeper said meanwhile, and tells whether the lease is no longer held.
 func (c *claimant) lost() bool {
 	for c.notices.Len() > 0 {
 		var n LeaseNotice
-		if !c.notices.ReceiveAsync(&n) || n.RunID != c.claim.RunID {
+		if !c.notices.ReceiveAsync(&n) || !c.concerns(n) {
 			continue
 		}
 		switch n.State {

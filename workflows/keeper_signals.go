@@ -133,7 +133,7 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		if _, holds, _ := k.state.Memory.Lease.Find(r.WorkflowID, r.RunID); !holds {
 			// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.
 			k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
-			k.state.Released = append(k.state.Released, lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Finishing: true})
+			k.state.Released = append(k.state.Released, lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Ask: r.Ask, Finishing: true})
 			delete(k.notified, r.WorkflowID+"@"+r.RunID)
 			continue
 		}
@@ -257,7 +257,7 @@ func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 		return
 	}
 	// Without a run ID: a job that continued as new has another one by now. The notice says whose claim it is about.
-	n.RunID = c.RunID
+	n.RunID, n.Ask = c.RunID, c.Ask
 	if err := workflow.SignalExternalWorkflow(ctx, c.WorkflowID, "", SignalLease, n).Get(ctx, nil); err != nil {
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(c.WorkflowID, c.RunID)
 		delete(k.notified, id)

@@ -49,7 +49,9 @@ type LeaseNotice struct {
 	State LeaseState `json:"state"`
 	// RunID is the first run of the job whose claim this is about; a later workflow of the same ID ignores it.
 	RunID string `json:"runID"`
-	Token int64  `json:"token,omitempty"`
+	// Ask is that of the claim. A job that claims again must not take what it is told of the claim before for an answer.
+	Ask   int64 `json:"ask,omitempty"`
+	Token int64 `json:"token,omitempty"`
 	// Epoch is the ChangeEpoch of the storage cluster's map that a grant rests on.
 	Epoch    int64     `json:"epoch,omitempty"`
 	WaitsFor string    `json:"waitsFor,omitempty"`
@@ -60,6 +62,7 @@ type LeaseNotice struct {
 type LeaseRef struct {
 	WorkflowID string `json:"workflowID"`
 	RunID      string `json:"runID"`
+	Ask        int64  `json:"ask,omitempty"`
 	// NodeGone: the node will not come back, so noout must not keep the data from healing elsewhere.
 	NodeGone bool `json:"nodeGone,omitempty"`
 }

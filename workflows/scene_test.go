@@ -25,6 +25,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/fleet"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -59,6 +60,8 @@ type scene struct {
 	before    *starter.Snapshot
 	hostInfo  *workflow.Info // says that it is time to continue as new
 	keepers   *workflow.Info // the keeper's
+	rollouts  *workflow.Info // that of the last rollout
+	osds      string         // what the watcher last saw of the CephOSD
 	continued int            // how often it has
 	blind     bool           // the watcher is down
 	crashes   int            // of the worker; odd: it is down
@@ -71,8 +74,9 @@ type childStart struct {
 }
 
 type ended struct {
-	result workflows.DrainNodeResult
-	err    error
+	result  workflows.DrainNodeResult
+	rollout workflows.UpdateOSDsResult
+	err     error
 }
 
 // fault is what becomes of an activity's attempt.
@@ -127,7 +131,9 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	s.env.SetTestTimeout(forever)
 	s.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{&faulty{scene: s}}})
 	k := s.Kubernetes()
-	worker.Register(registry{s.env, s}, worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: cephcluster.New(k, s)}, s)
+	clusters := cephcluster.New(k, s)
+	typed, api := k.Clients()
+	worker.Register(registry{s.env, s}, worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: fleet.New(typed, api, clusters)}, s)
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
@@ -229,13 +235,17 @@ func (s *scene) child(ctx workflow.Context, id string) {
 		s.running[id], s.last[id] = exec.RunID, exec.RunID
 	})
 	var e ended
-	if c.workflowType == workflows.DrainNodeType {
+	outcome := &e.result.Outcome
+	switch c.workflowType {
+	case workflows.DrainNodeType:
 		e.err = f.Get(ctx, &e.result)
-	} else {
+	case workflows.UpdateOSDsType, workflows.RestartOSDsType:
+		outcome, e.err = &e.rollout.Outcome, f.Get(ctx, &e.rollout)
+	default:
 		e.err = f.Get(ctx, nil)
 	}
 	s.update(func() {
-		s.Tell("%s ends: %s %v", id, e.result.Outcome, e.err)
+		s.Tell("%s ends: %s %v", id, *outcome, e.err)
 		delete(s.running, id)
 		if _, known := s.ended[id+"@"+exec.RunID]; !known {
 			s.ended[id+"@"+exec.RunID] = e
@@ -512,6 +522,7 @@ func (s *scene) look() {
 	todo := starter.Decide(s.before, now)
 	s.before = &now
 	s.mu.Unlock()
+	s.lookAtOSDs()
 	if todo.IsZero() {
 		return
 	}
@@ -560,6 +571,10 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 			info.FirstRunID = info.WorkflowExecution.RunID
 			return w(ctx, in)
 		}, o)
+	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rollout(r.scene, w), o)
+	case func(workflow.Context, workflows.RestartOSDsInput) (workflows.UpdateOSDsResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rollout(r.scene, w), o)
 	default:
 		panic(fmt.Sprintf("a workflow of an unknown shape: %T", w))
 	}
@@ -604,11 +619,13 @@ func (s *scene) keeper(ctx workflow.Context, keeper func(workflow.Context, workf
 
 // suggestContinueAsNew tells the keeper whether its history is long enough. The test environment can tell that to the host
 // only; what it told the host is passed on. It must be called where workflows run.
-func (s *scene) suggestContinueAsNew(suggest bool) {
+func (s *scene) suggestContinueAsNew(suggest bool) { s.suggestTo(s.keepers, suggest) }
+
+func (s *scene) suggestTo(info *workflow.Info, suggest bool) {
 	s.env.SetContinueAsNewSuggested(suggest)
-	own := *s.keepers
-	*s.keepers = *s.hostInfo
-	to, from := reflect.ValueOf(s.keepers).Elem(), reflect.ValueOf(own)
+	own := *info
+	*info = *s.hostInfo
+	to, from := reflect.ValueOf(info).Elem(), reflect.ValueOf(own)
 	for i := range to.NumField() {
 		if to.Field(i).CanSet() {
 			to.Field(i).Set(from.Field(i))
@@ -629,7 +646,7 @@ func (f *faulty) InterceptActivity(_ context.Context, next interceptor.ActivityI
 }
 
 // lasting are the activities that may take days.
-var lasting = map[string]bool{"WatchStorage": true, "AwaitJobEnd": true, "EvictPods": true, "AwaitNode": true}
+var lasting = map[string]bool{"WatchStorage": true, "AwaitJobEnd": true, "EvictPods": true, "AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true}
 
 // attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts together,
 // and retries none that takes longer, so it is told of none (patient), and faultyActivity sees to it.

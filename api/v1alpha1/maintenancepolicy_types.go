@@ -258,8 +258,14 @@ type LeaseClaim struct {
 	WorkflowID    string        `json:"workflowID"`
 	RunID         string        `json:"runID"`
 	FailureDomain FailureDomain `json:"failureDomain"`
+	// Ask tells the claims of one job apart, if it makes several.
+	// +optional
+	Ask int64 `json:"ask,omitempty"`
 	// +optional
 	Node string `json:"node,omitempty"`
+	// Daemons are what the job takes down, by name, when that is not all of a node.
+	// +optional
+	Daemons []string `json:"daemons,omitempty"`
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// +optional

@@ -158,6 +158,11 @@ func (in *KeyReference) DeepCopy() *KeyReference {
 func (in *LeaseClaim) DeepCopyInto(out *LeaseClaim) {
 	*out = *in
 	out.FailureDomain = in.FailureDomain
+	if in.Daemons != nil {
+		in, out := &in.Daemons, &out.Daemons
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.Since.DeepCopyInto(&out.Since)
 	if in.NooutHosts != nil {
 		in, out := &in.NooutHosts, &out.NooutHosts

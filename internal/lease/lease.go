@@ -47,10 +47,12 @@ func ParsePriority(s string) (Priority, bool) {
 
 // Claim is one job's wish for the lease, and, once granted, its hold on it.
 type Claim struct {
-	WorkflowID string                `json:"workflowID"`
-	RunID      string                `json:"runID"` // the first run of its chain: a job that continues as new keeps its claim
-	Domain     storage.FailureDomain `json:"domain"`
-	Node       string                `json:"node,omitempty"`
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"` // the first run of its chain: a job that continues as new keeps its claim
+	// Ask tells the claims of one job apart, which holds one after the other; it rises. 0: the job makes one claim in its life.
+	Ask    int64                 `json:"ask,omitempty"`
+	Domain storage.FailureDomain `json:"domain"`
+	Node   string                `json:"node,omitempty"`
 	// Daemons are what the job takes down, by name, when that is not all of a node.
 	Daemons  []string `json:"daemons,omitempty"`
 	Reason   string   `json:"reason"`
@@ -113,11 +115,13 @@ func (s State) Find(workflowID, runID string) (claim Claim, holds, ok bool) {
 	return Claim{}, false, false
 }
 
-// Request puts a claim into the queue. Asking twice changes nothing, so a retried request keeps its place.
+// Request puts a claim into the queue. Asking twice changes nothing, so a retried request keeps its place. A later claim of
+// the same job takes the place of one that it has given up.
 func (s State) Request(c Claim) State {
-	if _, _, ok := s.Find(c.WorkflowID, c.RunID); ok {
+	if had, _, ok := s.Find(c.WorkflowID, c.RunID); ok && had.Ask >= c.Ask {
 		return s
 	}
+	s = s.Release(c.WorkflowID, c.RunID)
 	c.Granted, c.Token, c.Finishing, c.WaitsFor = time.Time{}, 0, false, ""
 	s.Queue = append(slices.Clone(s.Queue), c)
 	slices.SortStableFunc(s.Queue, func(a, b Claim) int {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 )
 
@@ -25,6 +26,9 @@ func (c policyClient) ask(ctx context.Context, op string, do func() error) error
 }
 
 func (c policyClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if _, ok := o.(*v1alpha1.MaintenancePolicy); !ok {
+		return c.getCephOSD(ctx, key, o)
+	}
 	return c.ask(ctx, "read policy", func() error {
 		p, ok := o.(*v1alpha1.MaintenancePolicy)
 		if !ok || c.policy == nil || key.Name != Key.Name || key.Namespace != Key.Namespace {
@@ -134,6 +138,9 @@ type statusClient struct {
 
 // Update writes a status through JSON, as it would go over the wire: times lose what is below a second.
 func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	if x, ok := o.(*cephv1alpha1.CephOSD); ok {
+		return s.policyClient.reportCephOSD(ctx, x)
+	}
 	p, ok := o.(*v1alpha1.MaintenancePolicy)
 	if !ok {
 		return fmt.Errorf("the simulated API server knows no status of %T", o)

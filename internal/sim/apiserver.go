@@ -101,7 +101,7 @@ func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.Po
 			return err
 		}
 		for _, p := range a.server.pods {
-			if matches(p.of.labels, fields.Set{"spec.nodeName": p.boundTo(), metav1.ObjectNameField: p.name}) {
+			if matches(p.labels(), fields.Set{"spec.nodeName": p.boundTo(), metav1.ObjectNameField: p.name}) {
 				out.Items = append(out.Items, p.object())
 			}
 		}
@@ -189,8 +189,8 @@ func (a deploymentsAPI) List(ctx context.Context, o metav1.ListOptions) (*appsv1
 			return err
 		}
 		for _, d := range a.server.workloads {
-			if matches(d.labels, nil) {
-				out.Items = append(out.Items, d.object())
+			if !d.bare && matches(d.labels, nil) {
+				out.Items = append(out.Items, a.server.deployment(d))
 			}
 		}
 		return nil

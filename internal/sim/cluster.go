@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -60,6 +61,11 @@ type workload struct {
 	zone     string // of an OSD
 	replicas int
 	labels   map[string]string
+	bare     bool // an OSD without a Deployment: its pods are a CephOSD's, and nobody but lockkeeper makes them
+
+	// Of a Deployment: its annotations, those of its pods, and how often those changed.
+	annotations, template map[string]string
+	generation, observed  int64
 }
 
 func (d *workload) name() string   { return "rook-ceph-" + d.kind + "-" + d.id }
@@ -83,10 +89,15 @@ func (d *workload) nodeSelector() map[string]string {
 func (d *workload) object() appsv1.Deployment {
 	replicas := int32(d.replicas) //nolint:gosec // 0 or 1
 	return appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: d.name(), Labels: d.labels},
-		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: d.labels}, Spec: corev1.PodSpec{NodeSelector: d.nodeSelector()},
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: Key.Namespace, Name: d.name(), UID: types.UID(d.name()), Labels: d.labels, Annotations: maps.Clone(d.annotations), Generation: d.generation,
+		},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: d.labels, Annotations: maps.Clone(d.template)}, Spec: corev1.PodSpec{NodeSelector: d.nodeSelector()},
+			},
+		},
 	}
 }
 
@@ -98,6 +109,18 @@ type pod struct {
 	bound bool   // to the node
 	state storage.PodState
 	ready bool // what a terminating one was
+	runs  bool // its process
+
+	made     *corev1.Pod // by whom no controller stands behind; nil: by that of its Deployment
+	revision int64       // of its Deployment's template
+}
+
+// labels are those that the pod has.
+func (p *pod) labels() map[string]string {
+	if p.made != nil {
+		return p.made.Labels
+	}
+	return p.of.labels
 }
 
 func (p *pod) boundTo() string {
@@ -110,15 +133,27 @@ func (p *pod) boundTo() string {
 func (p *pod) leaving() bool { return p.state == storage.PodTerminating }
 
 func (p *pod) object() corev1.Pod {
+	if p.made != nil {
+		out := *p.made.DeepCopy()
+		out.Spec.NodeName = p.boundTo()
+		p.describe(&out)
+		return out
+	}
 	yes := true
 	out := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: Key.Namespace, Name: p.name, UID: types.UID(p.name), Labels: p.of.labels,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.of.name(), Controller: &yes}},
 		},
-		Spec:   corev1.PodSpec{NodeName: p.boundTo(), NodeSelector: p.of.nodeSelector()},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		Spec: corev1.PodSpec{NodeName: p.boundTo(), NodeSelector: p.of.nodeSelector()},
 	}
+	p.describe(&out)
+	return out
+}
+
+// describe fills in what the kubelet and the API server say of a pod.
+func (p *pod) describe(out *corev1.Pod) {
+	out.Status.Phase = corev1.PodRunning
 	ready := p.state == storage.PodReady
 	switch p.state {
 	case storage.PodNone, storage.PodReady, storage.PodNotReady:
@@ -132,7 +167,6 @@ func (p *pod) object() corev1.Pod {
 	if ready {
 		out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
-	return out
 }
 
 // podOf is the pod of a daemon that is not on its way out.
@@ -160,12 +194,14 @@ func (w *World) remove(p *pod) {
 		return
 	}
 	p.state, p.ready = storage.PodTerminating, p.state == storage.PodReady
+	w.removals++
 	w.later(podReplaced, func() { w.replace(p.of) })
 	grace := podGrace
 	if !p.bound {
 		grace = 0
 	}
 	w.later(grace, func() {
+		p.runs = false
 		w.pods = slices.DeleteFunc(w.pods, func(x *pod) bool { return x == p })
 		if p.bound {
 			w.stopDaemon(p.of)
@@ -181,7 +217,7 @@ func (w *World) replace(d *workload) {
 	if d.replicas == 0 || w.podOf(d) != nil {
 		return
 	}
-	p := &pod{name: fmt.Sprintf("%s-%d", d.name(), time.Since(w.started).Milliseconds()), of: d, node: d.pinned, state: storage.PodPending}
+	p := &pod{name: fmt.Sprintf("%s-%d", d.name(), time.Since(w.started).Milliseconds()), of: d, node: d.pinned, state: storage.PodPending, revision: d.generation}
 	w.pods = append(w.pods, p)
 	w.kubeChanged()
 	w.schedule()
@@ -191,6 +227,13 @@ func (w *World) replace(d *workload) {
 func (w *World) schedule() {
 	for _, p := range w.pods {
 		if p.bound || p.state != storage.PodPending {
+			continue
+		}
+		if p.made != nil { // it tolerates every taint, as an OSD's should, and nobody looks who else has its device
+			if n := w.nodes[p.node]; n != nil && !n.gone {
+				p.bound = true
+				w.later(podStarts, func() { w.run(p) })
+			}
 			continue
 		}
 		if slices.ContainsFunc(w.pods, func(x *pod) bool { return x.of == p.of && x.leaving() }) {
@@ -220,8 +263,15 @@ func (w *World) run(p *pod) {
 	if n := w.nodes[p.node]; n == nil || n.gone || !n.ready {
 		return
 	}
+	if w.crashes[p.image()] {
+		p.state = storage.PodNotReady
+		w.later(backOff, func() { w.run(p) })
+		w.kubeChanged()
+		return
+	}
 	p.state = storage.PodReady
-	if !w.startDaemon(p.of) {
+	w.judgeStart(p)
+	if p.runs = w.startDaemon(p.of); !p.runs {
 		p.state = storage.PodNotReady
 	}
 	w.kubeChanged()
@@ -232,7 +282,7 @@ func (w *World) crashOn(p *pod) {
 	if p.leaving() || !p.bound || p.state == storage.PodPending {
 		return
 	}
-	p.state = storage.PodNotReady
+	p.state, p.runs = storage.PodNotReady, false
 	w.crashed = time.Now()
 	w.stopDaemon(p.of)
 }

@@ -42,7 +42,7 @@ func twoBudgets() error {
 func (w *World) over(p *pod) []*policyv1.PodDisruptionBudget {
 	var out []*policyv1.PodDisruptionBudget
 	for _, name := range sortedKeys(w.budgets) {
-		if w.covering[name].Matches(labels.Set(p.of.labels)) {
+		if w.covering[name].Matches(labels.Set(p.labels())) {
 			out = append(out, w.budgets[name])
 		}
 	}
@@ -110,7 +110,7 @@ func (w *World) compute(b *policyv1.PodDisruptionBudget) {
 	controllers := map[*workload]bool{}
 	disrupted := map[string]metav1.Time{}
 	for _, p := range w.pods {
-		if !w.covering[b.Name].Matches(labels.Set(p.of.labels)) {
+		if !w.covering[b.Name].Matches(labels.Set(p.labels())) {
 			continue
 		}
 		pods++

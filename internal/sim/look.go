@@ -208,7 +208,9 @@ func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists b
 		o.Pods = append(o.Pods, p.object())
 	}
 	for _, d := range w.workloads {
-		o.Deployments = append(o.Deployments, d.object())
+		if !d.bare {
+			o.Deployments = append(o.Deployments, d.object())
+		}
 	}
 	for _, name := range sortedKeys(w.budgets) {
 		o.Budgets = append(o.Budgets, policyv1.PodDisruptionBudget{ObjectMeta: w.budgets[name].ObjectMeta, Spec: w.budgets[name].Spec})

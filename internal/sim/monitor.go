@@ -83,7 +83,7 @@ func (w *World) answers(c command) bool {
 	switch c.Prefix {
 	case "status":
 		return slices.ContainsFunc(w.mons, func(m *mon) bool { return m.running })
-	case "osd ok-to-stop":
+	case "osd ok-to-stop", "osd safe-to-destroy":
 		return w.manager.alive && w.quorate()
 	case "osd set-group", "osd unset-group":
 		return w.commits()
@@ -101,6 +101,10 @@ func (w *World) answer(c command) (any, error) {
 		return w.status(), nil
 	case "osd ok-to-stop":
 		return w.okToStop(c.IDs)
+	case "osd safe-to-destroy":
+		return w.safeToDestroy(c.IDs)
+	case "osd metadata":
+		return w.osdMetadata(), nil
 	case "osd stat":
 		return map[string]int64{"epoch": w.epoch}, nil
 	case "osd dump":
@@ -164,10 +168,15 @@ func (w *World) osdMap() *ceph.OSDMap {
 		if o.in {
 			x.In, x.Weight = true, 1
 		}
+		if w.noout[o.name()] != "" {
+			x.State = append(x.State, "noout")
+		}
 		m.OSDs = append(m.OSDs, x)
 	}
 	for host := range w.noout {
-		m.CrushNodeFlags[host] = []string{"noout"}
+		if w.nodes[host] != nil {
+			m.CrushNodeFlags[host] = []string{"noout"}
+		}
 	}
 	return m
 }

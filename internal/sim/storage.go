@@ -41,6 +41,8 @@ type osd struct {
 	since      time.Time // of up
 	reports    uint32    // in its present life
 	evicted    bool      // its present absence was granted by the eviction API
+	device     string    // of its data
+	pod        string    // in which it last started
 	dead       bool      // its disk
 	hung       bool      // its process is stopped, and does not know
 	hangs      int       // how often it was
@@ -93,7 +95,7 @@ func (w *World) initCeph() {
 }
 
 func (w *World) addOSD(n *node) *osd {
-	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), since: w.started.Add(-time.Hour), reports: 50}
+	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), device: w.nextDevice(n), since: w.started.Add(-time.Hour), reports: 50}
 	w.osds = append(w.osds, o)
 	return o
 }
@@ -251,7 +253,7 @@ func (w *World) markOut(o *osd) {
 	if o.up || !o.in || time.Since(o.since) < downOutAfter {
 		return
 	}
-	if _, kept := w.noout[o.host]; kept || !w.commits() {
+	if w.noout[o.host] != "" || w.noout[o.name()] != "" || !w.commits() {
 		w.later(time.Second, func() { w.markOut(o) })
 		return
 	}

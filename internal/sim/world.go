@@ -29,6 +29,9 @@ type Options struct {
 	NodesPerZone, OSDsPerNode int
 	// Spec of the policy; nil: all defaults.
 	Spec *v1alpha1.CephSpec
+	// CephOSD, if set, is the spec of a CephOSD that all OSDs are of, as people write it, but for storage and podTemplate. Without
+	// it each OSD has a Deployment, as Rook's have.
+	CephOSD map[string]any
 	// Latency is how long a request of an adapter takes before it is carried out.
 	Latency func() time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced; 0: two seconds.
@@ -102,6 +105,7 @@ type World struct {
 	selectors map[string]labels.Selector  // parsed
 
 	cephCluster
+	cephOSD
 	unguarded time.Time      // until when nobody can be blamed for bad luck
 	guarding  time.Time      // since when our budget covers all OSDs; zero: it does not
 	stirred   time.Time      // when a node or a pod last changed
@@ -139,12 +143,16 @@ func (w *World) createPolicy(spec v1alpha1.CephSpec) {
 // populate sets the cluster up as one that has been at rest for long.
 func (w *World) populate() {
 	w.initCeph()
+	w.initCephOSD()
 	for i := range w.opts.NodesPerZone * len(Zones) {
 		n := &node{name: "node-" + string(rune('a'+i)), zone: Zones[i%len(Zones)], boot: 1, ready: true}
 		n.uid = "uid-" + n.name
 		w.nodes[n.name], w.names = n, append(w.names, n.name)
 		for range w.opts.OSDsPerNode {
-			w.deploy(w.addOSD(n).workload(), n)
+			d := w.addOSD(n).workload()
+			if w.deploy(d, n); w.cr != nil {
+				w.adopt(d)
+			}
 		}
 		if i < len(Zones) {
 			w.deploy(w.addMon(n).workload(), n)
@@ -157,8 +165,9 @@ func (w *World) populate() {
 // deploy starts a workload, long ago.
 func (w *World) deploy(d *workload, n *node) {
 	d.label()
+	d.generation, d.observed = 1, 1
 	w.workloads = append(w.workloads, d)
-	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady})
+	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady, runs: true, revision: 1})
 }
 
 // Close ends the World: whoever waits for something in it gets an error.
