@@ -48,7 +48,7 @@ test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one
 	$(GO) test ./test/... -count=1 -timeout 30m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
 # Labs that run side by side. They mostly wait, for Ceph and for each other.
-LABS ?= 2
+LABS ?= 3
 
 .PHONY: crash
 crash: build ## let something die at every moment of a drain, hours: VICTIM=worker EVERY=1

@@ -29,7 +29,7 @@ var shapes = []struct {
 	files []string
 	labs  int // that share the scenarios, side by side
 }{
-	{"two-nodes-per-zone", twoNodesPerZone, []string{"testdata/two-nodes-per-zone/*.txtar", "../scenarios/*.txtar"}, 2},
+	{"two-nodes-per-zone", twoNodesPerZone, []string{"testdata/two-nodes-per-zone/*.txtar", "../scenarios/*.txtar"}, 3},
 	{
 		"two-osds-on-one-node",
 		[]string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
