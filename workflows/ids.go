@@ -44,6 +44,16 @@ func UpdateOSDsID(namespace, name string) string { return updatePrefix + namespa
 // RestartOSDsID is the ID of the one restart of a namespace's OSDs.
 func RestartOSDsID(namespace string) string { return restartPrefix + namespace }
 
+// RolledOut is the reverse of UpdateOSDsID and of RestartOSDsID; of a restart there is no name.
+func RolledOut(workflowID string) (namespace, name string, ok bool) {
+	if rest, is := strings.CutPrefix(workflowID, updatePrefix); is {
+		namespace, name, ok = strings.Cut(rest, "/")
+		return namespace, name, ok && namespace != "" && name != ""
+	}
+	namespace, ok = strings.CutPrefix(workflowID, restartPrefix)
+	return namespace, "", ok && namespace != ""
+}
+
 // isJob tells whether a workflow may hold a lease.
 func isJob(workflowID string) bool {
 	for _, prefix := range []string{drainPrefix, updatePrefix, restartPrefix} {

@@ -16,15 +16,17 @@ func historyCommand(connections *cli.Connections) *cobra.Command {
 		Use:   "history JOB",
 		Short: "What was decided, on which facts, and when",
 		Long: `Tell from Temporal's record what was decided in a job, on which facts, and when. JOB is drain/NODE, or just the
-node's name, with what the keeper did meanwhile; or keeper/NAMESPACE/POLICY.
+node's name; update-osds/NAMESPACE/NAME, or just NAMESPACE/NAME of a CephOSD; restart-osds/NAMESPACE; each with what the
+keeper did meanwhile; or keeper/NAMESPACE/POLICY.
 
 It works for jobs that run and for those that have ended, for as long as Temporal keeps them, and asks nobody else.`,
 		Example: `  lockkeeper history node-a
+  lockkeeper history ceph/osds
   lockkeeper history keeper/rook-ceph/rook-ceph --since 15m
   lockkeeper history node-a -o json | jq -r '.entries[] | [.at, .what] | @tsv'`,
 		Args: args(func(_ *cobra.Command, names []string) error {
 			if len(names) != 1 {
-				return errors.New("JOB: one is required: a node's name, drain/NODE or keeper/NAMESPACE/POLICY")
+				return errors.New("JOB: one is required: a node's name, NAMESPACE/NAME of a CephOSD, or a workflow's ID")
 			}
 			return nil
 		}),
@@ -40,7 +42,7 @@ It works for jobs that run and for those that have ended, for as long as Tempora
 				return err
 			}
 			defer done()
-			h, err := command.History(cmd.Context(), names[0], o)
+			h, err := command.History(cmd.Context(), cli.FullName(names[0], connections.Namespace), o)
 			if err != nil {
 				return err
 			}
@@ -52,7 +54,7 @@ It works for jobs that run and for those that have ended, for as long as Tempora
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.RunID, "run", "", "of a drain: this run (default: the last one)")
+	flags.StringVar(&o.RunID, "run", "", "of a job: this run (default: the last one)")
 	flags.DurationVar(&o.Since, "since", time.Hour, "of a keeper: how far back; 0: as far as Temporal remembers")
 	flags.StringVarP(&output, "output", "o", "", "json or yaml")
 	return cmd

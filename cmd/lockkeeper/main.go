@@ -41,8 +41,8 @@ Exit codes:
   0  done
   1  not done; the message on stderr says why
   2  wrong flags or arguments
-  3  drain --wait or --follow: the drain ended, but not with Done or Gone
-  4  drain --wait or --follow: time is over, the drain goes on
+  3  --wait or --follow: the drain ended, but not with Done or Gone, or the rollout not with Done
+  4  --wait or --follow: time is over, the job goes on
   5  explain: the node may not be drained now; doctor: something is broken`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -53,12 +53,13 @@ Exit codes:
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&connections.Kubeconfig, "kubeconfig", "", "path of the kubeconfig")
 	flags.StringVar(&connections.Context, "context", "", "context of the kubeconfig")
-	flags.StringVarP(&connections.Namespace, "namespace", "n", "", "namespace of the MaintenancePolicy")
+	flags.StringVarP(&connections.Namespace, "namespace", "n", "", "namespace of the MaintenancePolicy, and of OSDs")
 	flags.StringVar(&connections.Profile, "temporal-profile", "", "profile of Temporal's configuration file")
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c, err)
 	})
 	cmd.AddCommand(drainCommand(connections), statusCommand(connections), explainCommand(connections), historyCommand(connections), doctorCommand(connections))
+	cmd.AddCommand(updateCommand(connections), restartCommand(connections))
 	cmd.AddCommand(signalCommands(connections)...)
 	cmd.AddCommand(watchCommand(connections), versionCommand())
 	return cmd

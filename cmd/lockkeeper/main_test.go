@@ -20,7 +20,7 @@ func TestUsageErrors(t *testing.T) {
 		"no such command":     {[]string{"drian"}, `unknown command "drian"`},
 		"no such flag":        {[]string{"status", "--colour"}, "unknown flag: --colour"},
 		"no node":             {[]string{"drain"}, "NODE: is required"},
-		"two nodes":           {[]string{"abort", "a", "b"}, "NODE: one at a time, not 2"},
+		"two nodes":           {[]string{"abort", "a", "b"}, "JOB: one at a time, not 2"},
 		"negative grace":      {[]string{"drain", "a", "--grace-period", "-2"}, "--grace-period: must be 0 or more"},
 		"negative timeout":    {[]string{"drain", "a", "--wait", "--timeout", "-1s"}, "--timeout: must not be negative"},
 		"timeout of nothing":  {[]string{"drain", "a", "--timeout", "1m"}, "--timeout: needs --wait or --follow"},
@@ -29,6 +29,12 @@ func TestUsageErrors(t *testing.T) {
 		"odd output":          {[]string{"status", "-o", "wide"}, `--output: "wide": must be json or yaml`},
 		"watch in JSON":       {[]string{"status", "-w", "-o", "json"}, "--watch: is for people"},
 		"all and one":         {[]string{"status", "-A", "-n", "rook-ceph"}, "--all-namespaces: does not go with --namespace"},
+		"no CephOSD":          {[]string{"update-osds"}, "CEPHOSD: exactly one is required"},
+		"plan and wait":       {[]string{"update-osds", "a/b", "--plan", "--wait"}, "--plan: changes nothing"},
+		"restart of one":      {[]string{"restart-osds", "osd.3"}, `unknown command "osd.3"`},
+		"output of a restart": {[]string{"restart-osds", "-o", "json"}, "--output: needs --plan"},
+		"skip nothing":        {[]string{"skip", "ceph/osds"}, "JOB OSD: both are required"},
+		"done with two":       {[]string{"done", "a", "b"}, "NODE: one at a time, not 2"},
 		"watch with argument": {[]string{"watch", "node-a"}, `unknown command "node-a"`},
 	}
 	for name, test := range tests {

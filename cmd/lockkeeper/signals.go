@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -9,32 +11,73 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// signalCommands are the signals that a drain takes.
+// jobHelp says how people name jobs.
+const jobHelp = `JOB is the name of a node, for its drain; NAMESPACE/NAME of a CephOSD, for its rollout; restart-osds together with
+--namespace; or the workflow's ID: drain/NODE, update-osds/NAMESPACE/NAME, restart-osds/NAMESPACE.`
+
+// signalCommands are the signals that jobs take.
 func signalCommands(connections *cli.Connections) []*cobra.Command {
-	signals := []struct{ name, short, long string }{
-		{workflows.SignalPause, "Hold the drain of a node where it is", "What is under way stays protected: the lease, noout and the cordon remain."},
-		{workflows.SignalResume, "Let a paused drain go on", ""},
-		{workflows.SignalAbort, "Undo the drain of a node", "The node is uncordoned if the drain cordoned it, noout is unset, and the lease is given back."},
-		{workflows.SignalDone, "Say that the work on a node is finished", "The drain uncordons the node if it cordoned it, and ends when the storage is whole again. Not needed after a reboot\nand an uncordon, or when the node is deleted: the drain sees those."},
+	one := func(_ *cobra.Command, names []string) error {
+		if len(names) != 1 {
+			return fmt.Errorf("JOB: one at a time, not %d: a node's name, NAMESPACE/NAME of a CephOSD, or a workflow's ID", len(names))
+		}
+		return nil
+	}
+	send := func(name string) func(*cli.Command, context.Context, []string) error {
+		return func(c *cli.Command, ctx context.Context, names []string) error { return c.Signal(ctx, names[0], name) }
+	}
+	signals := []struct {
+		name, args, short, long string
+		check                   cobra.PositionalArgs
+		send                    func(*cli.Command, context.Context, []string) error
+	}{
+		{
+			workflows.SignalPause, "JOB", "Hold a drain or a rollout where it is",
+			"What is under way stays protected: the lease, noout and the cordon of a drain\nremain; of a rollout, the batch in work is finished.\n\n" + jobHelp, one, send(workflows.SignalPause),
+		},
+		{workflows.SignalResume, "JOB", "Let a paused drain or rollout go on", jobHelp, one, send(workflows.SignalResume)},
+		{
+			workflows.SignalAbort, "JOB", "Undo a drain, or stop a rollout",
+			"The node of a drain is uncordoned if the drain cordoned it, noout is unset, and\nthe lease is given back. A rollout gives the lease back and leaves every pod as it is.\n\n" + jobHelp, one, send(workflows.SignalAbort),
+		},
+		{
+			workflows.SignalDone, "NODE", "Say that the work on a node is finished",
+			"The drain uncordons the node if it cordoned it, and ends when the storage is whole again. Not needed after a reboot\nand an uncordon, or when the node is deleted: the drain sees those.", oneNode, send(workflows.SignalDone),
+		},
+		{
+			workflows.SignalApprove, "JOB", "Say that the canary of a rollout is fine", jobHelp, one,
+			func(c *cli.Command, ctx context.Context, names []string) error { return c.Approve(ctx, names[0]) },
+		},
+		{
+			workflows.SignalSkip, "JOB OSD", "Let a rollout leave an OSD as it is",
+			"The rollout does not replace it, and does not wait for it. OSD is osd.3, HOST:DEVICE as in the CephOSD, or the name of\na Deployment.\n\n" + jobHelp, jobAndOSD,
+			func(c *cli.Command, ctx context.Context, names []string) error {
+				return c.Skip(ctx, names[0], names[1])
+			},
+		},
 	}
 	var out []*cobra.Command
 	for _, s := range signals {
-		long := s.short + "."
-		if s.long != "" {
-			long += " " + s.long
-		}
 		out = append(out, &cobra.Command{
-			Use: s.name + " NODE", Short: s.short, Args: args(oneNode),
-			Long: long + fmt.Sprintf("\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id drain/NODE --name %s", s.name),
+			Use: s.name + " " + s.args, Short: s.short, Args: args(s.check),
+			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s", s.short, s.long, s.name),
 			RunE: func(cmd *cobra.Command, names []string) error {
 				command, _, done, err := connect(cmd, connections)
 				if err != nil {
 					return err
 				}
 				defer done()
-				return command.Signal(cmd.Context(), names[0], s.name)
+				names[0] = cli.FullName(names[0], connections.Namespace)
+				return s.send(command, cmd.Context(), names)
 			},
 		})
 	}
 	return out
+}
+
+func jobAndOSD(_ *cobra.Command, names []string) error {
+	if len(names) != 2 {
+		return errors.New("JOB OSD: both are required, as in `lockkeeper skip ceph/osds osd.3`")
+	}
+	return nil
 }

@@ -7,22 +7,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 func statusCommand(connections *cli.Connections) *cobra.Command {
 	var watch, all bool
 	var output string
 	cmd := &cobra.Command{
-		Use:   "status [NODE]",
+		Use:   "status [NODE|JOB]",
 		Short: "May I drain? Who holds the lease, who waits, and for what",
 		Long: `Answer "may I drain?" for every MaintenancePolicy, and tell who holds the lease, who waits for it and why,
-which noout flags are set until when, and which drains run and what they wait for.
+which noout flags are set until when, and which drains and rollouts run and what they wait for.
 
-With NODE, tell about the policy that guards it and about its drain. Without Temporal the answer is what the keepers
+With NODE, tell about the policy that guards it and about its drain; with NAMESPACE/NAME of a CephOSD, or the ID of a
+rollout, about that rollout. Without Temporal the answer is what the keepers
 last reported, and says so.`,
 		Example: `  lockkeeper status
   lockkeeper status -w               print every change
   lockkeeper status node-a -w        follow the drain of a node
+  lockkeeper status ceph/osds        the rollout of a CephOSD
   lockkeeper status -n rook-ceph -o json`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -35,13 +38,20 @@ last reported, and says so.`,
 			}
 			defer done()
 			gather := func(ctx context.Context) (cli.Status, error) { return command.Status(ctx, connections.Namespace) }
+			follow := func(context.Context) (bool, error) { return false, nil }
 			if len(names) == 1 {
-				gather = func(ctx context.Context) (cli.Status, error) { return command.NodeStatus(ctx, names[0]) }
+				id, err := cli.JobID(cli.FullName(names[0], connections.Namespace))
+				if err != nil {
+					return &cli.ExitError{Code: cli.ExitUsage, Err: err}
+				}
+				if gather, follow = ofNode(command, id); isRollout(id) {
+					gather, follow = ofRollout(command, id)
+				}
 			}
-			switch {
-			case watch && len(names) == 1 && command.Drains(cmd.Context(), names[0]):
-				return command.Follow(cmd.Context(), names[0])
-			case watch:
+			if watch {
+				if ran, err := follow(cmd.Context()); ran {
+					return err
+				}
 				changes, err := cli.PolicyChanges(cmd.Context(), cfg, connections.Namespace)
 				if err != nil {
 					return err
@@ -60,10 +70,42 @@ last reported, and says so.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&watch, "watch", "w", false, "print every change, until interrupted; of a node that is drained: until the drain ends")
+	flags.BoolVarP(&watch, "watch", "w", false, "print every change, until interrupted; of a job: until it ends")
 	flags.BoolVarP(&all, "all-namespaces", "A", false, "the policies of all namespaces; the default without --namespace")
 	flags.StringVarP(&output, "output", "o", "", "json or yaml")
 	return cmd
+}
+
+type (
+	gathering = func(context.Context) (cli.Status, error)
+	// following prints what happens to a job until it ends; ran is false if it does not run.
+	following = func(context.Context) (ran bool, err error)
+)
+
+func isRollout(id string) bool {
+	_, _, ok := workflows.RolledOut(id)
+	return ok
+}
+
+func ofRollout(c *cli.Command, id string) (gathering, following) {
+	return func(ctx context.Context) (cli.Status, error) { return c.RolloutStatus(ctx, id) },
+		func(ctx context.Context) (bool, error) {
+			if !c.RolloutRuns(ctx, id) {
+				return false, nil
+			}
+			return true, c.FollowRollout(ctx, id)
+		}
+}
+
+func ofNode(c *cli.Command, id string) (gathering, following) {
+	node, _ := workflows.DrainedNode(id)
+	return func(ctx context.Context) (cli.Status, error) { return c.NodeStatus(ctx, node) },
+		func(ctx context.Context) (bool, error) {
+			if !c.Drains(ctx, node) {
+				return false, nil
+			}
+			return true, c.Follow(ctx, node)
+		}
 }
 
 func checkStatus(watch, all bool, output, namespace string) error {

@@ -7,8 +7,8 @@ const (
 	ExitOK        = 0
 	ExitFailed    = 1 // what was asked for was not done; the message says why
 	ExitUsage     = 2 // wrong flags or arguments
-	ExitNotDone   = 3 // drain --wait, --follow: the drain ended otherwise than Done or Gone
-	ExitStillRuns = 4 // drain --wait, --follow: the drain goes on without us
+	ExitNotDone   = 3 // --wait, --follow: the job ended otherwise than as it should
+	ExitStillRuns = 4 // --wait, --follow: the job goes on without us
 	ExitNo        = 5 // explain: the answer is no; doctor: something is broken
 )
 

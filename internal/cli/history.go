@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/history"
-	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -18,10 +17,10 @@ import (
 // History is what was decided in a job, on which facts, and when. Its field names are stable: scripts rely on them.
 type History struct {
 	Job     string    `json:"job"`
-	RunID   string    `json:"runID,omitempty"` // of a drain
+	RunID   string    `json:"runID,omitempty"` // of a job
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"` // zero: it runs
-	// Earlier are the runs of drains of the same node before this one, newest first.
+	// Earlier are the runs of the same job before this one, newest first.
 	Earlier []RunInfo       `json:"earlier,omitempty"`
 	Entries []history.Entry `json:"entries"`
 	// KeeperUnknown says why nothing of the keeper is told.
@@ -42,11 +41,11 @@ func (r RunInfo) within(from, to time.Time) bool {
 
 // HistoryOptions say what of a history is wanted.
 type HistoryOptions struct {
-	RunID string        // of a drain; "": the last one
+	RunID string        // of a job; "": the last one
 	Since time.Duration // of a keeper; 0: as far back as Temporal remembers
 }
 
-// History reads the record of a job: "drain/NODE" or the node's name, with what its keeper did meanwhile, or
+// History reads the record of a job, named as people name them (jobID), with what its keeper did meanwhile, or that of
 // "keeper/NAMESPACE/POLICY". It asks Temporal only.
 func (c *Command) History(ctx context.Context, job string, o HistoryOptions) (History, error) {
 	id, err := jobID(job)
@@ -60,8 +59,8 @@ func (c *Command) History(ctx context.Context, job string, o HistoryOptions) (Hi
 	if len(runs) == 0 {
 		return History{}, fmt.Errorf("%s: %w is recorded; Temporal forgets what has ended after its retention period", id, ErrNoJob)
 	}
-	if _, isDrain := workflows.DrainedNode(id); isDrain {
-		return c.drainHistory(ctx, id, runs, o.RunID)
+	if !strings.HasPrefix(id, keeperWord) {
+		return c.jobHistory(ctx, id, runs, o.RunID)
 	}
 	h := History{Job: id, Started: runs[len(runs)-1].Started, Ended: runs[0].Ended}
 	if o.Since > 0 && h.Started.Before(c.Now().Add(-o.Since)) {
@@ -71,25 +70,7 @@ func (c *Command) History(ctx context.Context, job string, o HistoryOptions) (Hi
 	return h, err
 }
 
-// jobID is the workflow that a person means.
-func jobID(job string) (string, error) {
-	if node, ok := workflows.DrainedNode(job); ok {
-		job = node
-	}
-	if keeper, ok := strings.CutPrefix(job, "keeper/"); ok {
-		key, err := input.PolicyKey("JOB", keeper)
-		if err != nil {
-			return "", err
-		}
-		return workflows.KeeperID(key), nil
-	}
-	if err := input.NodeName("JOB", job); err != nil {
-		return "", wrong("JOB", job, "must be the name of a node, drain/NODE or keeper/NAMESPACE/POLICY")
-	}
-	return workflows.DrainID(job), nil
-}
-
-func (c *Command) drainHistory(ctx context.Context, id string, runs []RunInfo, runID string) (History, error) {
+func (c *Command) jobHistory(ctx context.Context, id string, runs []RunInfo, runID string) (History, error) {
 	at := 0
 	if runID != "" {
 		if at = slices.IndexFunc(runs, func(r RunInfo) bool { return r.RunID == runID }); at < 0 {
@@ -169,6 +150,7 @@ func (h History) Write(w io.Writer) {
 			fmt.Fprintf(w, "\n%s\n", at.Format("2006-01-02"))
 		}
 		who, _, _ := strings.Cut(e.Workflow, "/")
+		who, _, _ = strings.Cut(who, "-") // update-osds
 		fmt.Fprintf(w, "%s %10s  %-6s  %s\n", at.Format("15:04:05.000"), elapsed(e.At.Sub(h.Started)), who, e.What)
 		for _, f := range e.Facts {
 			fmt.Fprintf(w, "%35s%s\n", "", f)

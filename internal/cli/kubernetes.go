@@ -3,9 +3,13 @@ package cli
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -23,6 +27,13 @@ type Kubernetes interface {
 	Watcher(ctx context.Context, namespace string) (kube.Watcher, error)
 	// DrainOutlook tells which pods a drain of the node would evict.
 	DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (kube.Outlook, error)
+	// CephOSD reads a CephOSD, or returns activities.ErrNotFound; CephOSDPods are those with its owner label.
+	CephOSD(ctx context.Context, namespace, name string) (osdpod.Set, error)
+	CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error)
+	// Deployments are those of a namespace that a selector selects.
+	Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error)
+	// Hosts says of every node, by its hostname, why its OSDs may not serve; "" if it is in service.
+	Hosts(ctx context.Context) (map[string]string, error)
 }
 
 var _ Kubernetes = (*kube.Cluster)(nil)

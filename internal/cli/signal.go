@@ -15,8 +15,25 @@ const (
 	confirmEvery  = 100 * time.Millisecond
 )
 
-// Signal sends one of the jobs' signals to the drain of a node, and waits until the job shows that it heard it.
-func (c *Command) Signal(ctx context.Context, node, signal string) error {
+// Signal sends one of the signals that every job takes, and waits until the job shows that it heard it.
+func (c *Command) Signal(ctx context.Context, job, signal string) error {
+	id, isRollout, err := rolloutID(job)
+	switch {
+	case err != nil:
+		return &ExitError{ExitUsage, err}
+	case isRollout && signal == workflows.SignalDone:
+		return &ExitError{ExitUsage, wrong("JOB", job, "must be a drain: a rollout sees by itself when it is done")}
+	case isRollout:
+		return c.signalRollout(ctx, id, signal, "")
+	}
+	node := job
+	if drained, ok := workflows.DrainedNode(job); ok {
+		node = drained
+	}
+	return c.signalDrain(ctx, node, signal)
+}
+
+func (c *Command) signalDrain(ctx context.Context, node, signal string) error {
 	before, err := c.Temporal.Drain(ctx, node)
 	if err == nil && before.State != Running {
 		err = ErrNoJob

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // Status is the state of all storage clusters, or of what concerns one node. Its field names are stable: scripts rely
@@ -21,8 +22,12 @@ type Status struct {
 	Node     *NodeStatus    `json:"node,omitempty"`
 	Policies []PolicyStatus `json:"policies"`
 	Drains   []Job          `json:"drains"` // those that run; of one node also the last one that has ended
-	// TemporalProblem says why the drains are not known; the policies are as their keepers last reported them.
+	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
+	Rollouts []Rollout `json:"rollouts"`
+	// TemporalProblem says why drains and rollouts are not known; the policies are as their keepers last reported them.
 	TemporalProblem string `json:"temporalProblem,omitempty"`
+	// detailed: one rollout is what the question was about.
+	detailed bool
 }
 
 // NodeStatus is the node that was asked for.
@@ -53,7 +58,7 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 		}
 		return Status{}, fmt.Errorf("list the policies: %w", err)
 	}
-	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}}
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}}
 	for i := range policies {
 		s.Policies = append(s.Policies, policyStatus(&policies[i]))
 	}
@@ -67,6 +72,35 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 			s.Drains = append(s.Drains, d)
 		}
 	}
+	rollouts, err := c.Temporal.Rollouts(ctx)
+	if err != nil {
+		s.TemporalProblem = err.Error()
+		return s, nil //nolint:nilerr // the problem is part of the answer
+	}
+	for _, r := range rollouts {
+		if ns, _, _ := workflows.RolledOut(r.WorkflowID); namespace == "" || ns == namespace {
+			s.Rollouts = append(s.Rollouts, r)
+		}
+	}
+	c.askKeepers(ctx, &s)
+	return s, nil
+}
+
+// RolloutStatus gathers what concerns one rollout: how it is, and the policies of its namespace.
+func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
+	r, err := c.Temporal.Rollout(ctx, id)
+	if err != nil {
+		return Status{}, fmt.Errorf("%s: %w", id, err)
+	}
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{r}, detailed: true}
+	namespace, _, _ := workflows.RolledOut(id)
+	policies, err := c.Kubernetes.MaintenancePolicies(ctx, namespace)
+	if err != nil {
+		return s, fmt.Errorf("list the policies: %w", err)
+	}
+	for i := range policies {
+		s.Policies = append(s.Policies, policyStatus(&policies[i]))
+	}
 	c.askKeepers(ctx, &s)
 	return s, nil
 }
@@ -77,7 +111,7 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("node %s: %w", node, err)
 	}
-	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Job{}}
+	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}}
 	job, err := c.Temporal.Drain(ctx, node)
 	switch {
 	case err == nil:

@@ -54,14 +54,20 @@ func (s Status) Write(w io.Writer) {
 		fmt.Fprint(w, b.String())
 	}
 	section(s.writeNode)
+	if s.detailed {
+		section(s.writeRollout)
+	}
 	section(s.writePolicies)
 	section(s.writeProblems)
 	section(s.writeLease)
 	section(s.writeNoout)
 	section(s.writeDrains)
+	if !s.detailed {
+		section(s.writeRollouts)
+	}
 	if s.TemporalProblem != "" {
 		section(func(w io.Writer) {
-			fmt.Fprintf(w, "Drains are not known: %s\nThe rest is what the keepers last reported.\n", s.TemporalProblem)
+			fmt.Fprintf(w, "Drains and rollouts are not known: %s\nThe rest is what the keepers last reported.\n", s.TemporalProblem)
 		})
 	}
 }

@@ -42,20 +42,27 @@ type temporalClient struct {
 
 // StartDrain implements Temporal.
 func (t *temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
+	return t.start(ctx, workflows.DrainID(in.Node), "drain of "+in.Node, workflows.DrainNodeType, in)
+}
+
+// start starts a job of which there is only one at a time.
+func (t *temporalClient) start(ctx context.Context, id, summary, workflowType string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := t.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: workflows.DrainID(in.Node), TaskQueue: workflows.TaskQueue, StaticSummary: "drain of " + in.Node,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-	}, workflows.DrainNodeType, in)
+	o := options(id, summary)
+	o.WorkflowIDConflictPolicy, o.WorkflowExecutionErrorWhenAlreadyStarted = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL, true
+	_, err := t.client.ExecuteWorkflow(ctx, o, workflowType, in)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {
 		return ErrRuns
 	}
-	return t.failed("start "+workflows.DrainID(in.Node), err)
+	return t.failed("start "+id, err)
+}
+
+func options(id, summary string) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID: id, TaskQueue: workflows.TaskQueue, StaticSummary: summary, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+	}
 }
 
 // Drain implements Temporal.
@@ -72,7 +79,10 @@ func (t *temporalClient) Drain(ctx context.Context, node string) (Job, error) {
 	}
 	if job.State != Running {
 		job.Ended = info.GetCloseTime().AsTime()
-		t.outcome(ctx, &job)
+		var result workflows.DrainNodeResult
+		if job.Failure = t.outcome(ctx, id, job.RunID, &result); job.Failure == "" {
+			job.Result = &result
+		}
 		return job, nil
 	}
 	job.Step = stepOf(described.GetPendingActivities())
@@ -95,34 +105,27 @@ func (t *temporalClient) describe(ctx context.Context, id string) (*workflowserv
 	return described, t.failed("look up "+id, err)
 }
 
-// outcome reads the result of a job that has ended.
-func (t *temporalClient) outcome(ctx context.Context, job *Job) {
+// outcome reads the result of a job that has ended, or says why it has none.
+func (t *temporalClient) outcome(ctx context.Context, id, run string, result any) (failure string) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var result workflows.DrainNodeResult
-	if err := t.client.GetWorkflow(ctx, job.WorkflowID, job.RunID).Get(ctx, &result); err != nil {
-		job.Failure = reason(err)
-		return
+	if err := t.client.GetWorkflow(ctx, id, run).Get(ctx, result); err != nil {
+		return reason(err)
 	}
-	job.Result = &result
+	return ""
 }
 
 // Drains implements Temporal.
 func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
+	ids, err := t.running(ctx, workflows.DrainNodeType)
+	if err != nil {
+		return nil, err
+	}
 	var nodes []string
-	for page := []byte(nil); ; {
-		list, err := t.listDrains(ctx, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, info := range list.GetExecutions() {
-			// A drain under another ID is not one of ours to speak of.
-			if node, ok := workflows.DrainedNode(info.GetExecution().GetWorkflowId()); ok {
-				nodes = append(nodes, node)
-			}
-		}
-		if page = list.GetNextPageToken(); len(page) == 0 {
-			break
+	for _, id := range ids {
+		// A drain under another ID is not one of ours to speak of.
+		if node, ok := workflows.DrainedNode(id); ok {
+			nodes = append(nodes, node)
 		}
 	}
 	slices.Sort(nodes)
@@ -144,24 +147,44 @@ func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
 	return slices.DeleteFunc(jobs, func(j Job) bool { return j.State != Running }), nil
 }
 
-func (t *temporalClient) listDrains(ctx context.Context, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+// running lists the IDs of the running workflows of some types.
+func (t *temporalClient) running(ctx context.Context, types ...string) (ids []string, err error) {
+	for page := []byte(nil); ; {
+		list, err := t.listRunning(ctx, types, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range list.GetExecutions() {
+			ids = append(ids, info.GetExecution().GetWorkflowId())
+		}
+		if page = list.GetNextPageToken(); len(page) == 0 {
+			return ids, nil
+		}
+	}
+}
+
+func (t *temporalClient) listRunning(ctx context.Context, types []string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflows.DrainNodeType), NextPageToken: page,
+		Query: fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(types, "', '")), NextPageToken: page,
 	})
-	return list, t.failed("list the running drains", err)
+	return list, t.failed("list the running jobs", err)
 }
 
 // Signal implements Temporal.
 func (t *temporalClient) Signal(ctx context.Context, node, signal string) error {
+	return t.signal(ctx, workflows.DrainID(node), signal, nil)
+}
+
+func (t *temporalClient) signal(ctx context.Context, id, signal string, arg any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := t.client.SignalWorkflow(ctx, workflows.DrainID(node), "", signal, nil)
+	err := t.client.SignalWorkflow(ctx, id, "", signal, arg)
 	if notFound(err) {
 		return ErrNoJob
 	}
-	return t.failed("signal "+workflows.DrainID(node), err)
+	return t.failed("signal "+id, err)
 }
 
 // Keeper implements Temporal.

@@ -51,7 +51,7 @@ func PolicyChanges(ctx context.Context, cfg *rest.Config, namespace string) (<-c
 	return out, nil
 }
 
-// drainsEvery is how often Temporal is asked again while a drain runs: its phases do not show in Kubernetes.
+// drainsEvery is how often Temporal is asked again while a job runs: its phases do not show in Kubernetes.
 const drainsEvery = 2 * time.Second
 
 // Watch prints the status now and whenever it changes, until ctx ends.
@@ -79,7 +79,7 @@ func (c *Command) Watch(ctx context.Context, changes <-chan struct{}, gather fun
 			again.Reset(drainsEvery)
 			continue
 		}
-		if len(s.Drains) > 0 || s.TemporalProblem != "" {
+		if len(s.Drains)+len(s.Rollouts) > 0 || s.TemporalProblem != "" {
 			again.Reset(drainsEvery)
 		}
 		c.redraw(s, &last)

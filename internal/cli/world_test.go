@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -22,6 +26,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/history"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -61,6 +66,14 @@ type world struct {
 	recordAway   map[string]error
 	started      []workflows.DrainNodeInput
 	signals      []string
+
+	rollouts map[string][]Rollout // by ID, as jobs
+	updates  []string             // that were started, or told to look
+	restarts []workflows.RestartOSDsInput
+	cephOSD  osdpod.Set
+	osdPods  []*corev1.Pod
+	osdSets  []appsv1.Deployment
+	hosts    map[string]string
 }
 
 var cluster = storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
@@ -214,6 +227,68 @@ func (w *world) Signal(_ context.Context, node, signal string) error {
 	w.signals = append(w.signals, signal+" "+node)
 	return w.temporalAway
 }
+
+func (w *world) StartUpdate(_ context.Context, namespace, name string) error {
+	w.updates = append(w.updates, namespace+"/"+name)
+	return w.temporalAway
+}
+
+func (w *world) StartRestart(_ context.Context, in workflows.RestartOSDsInput) error {
+	if r := w.rollouts[workflows.RestartOSDsID(in.Namespace)]; len(r) > 0 && len(w.restarts) == 0 && r[0].Status != nil {
+		return ErrRuns
+	}
+	w.restarts = append(w.restarts, in)
+	return w.temporalAway
+}
+
+func (w *world) Rollout(_ context.Context, id string) (Rollout, error) {
+	looks := w.rollouts[id]
+	switch {
+	case w.temporalAway != nil:
+		return Rollout{}, w.temporalAway
+	case len(looks) == 0:
+		return Rollout{}, ErrNoJob
+	case len(looks) > 1:
+		w.rollouts[id] = looks[1:]
+	}
+	return looks[0], nil
+}
+
+func (w *world) Rollouts(context.Context) ([]Rollout, error) {
+	var out []Rollout
+	for _, id := range slices.Sorted(maps.Keys(w.rollouts)) {
+		if r := w.rollouts[id][0]; r.State == Running {
+			out = append(out, r)
+		}
+	}
+	return out, w.temporalAway
+}
+
+func (w *world) SignalRollout(_ context.Context, id, signal string, arg any) error {
+	said := signal + " " + id
+	if arg != nil {
+		said += fmt.Sprint(" ", arg)
+	}
+	w.signals = append(w.signals, said)
+	return w.temporalAway
+}
+
+func (w *world) CephOSD(_ context.Context, namespace, name string) (osdpod.Set, error) {
+	if w.kubeAway == nil && (w.cephOSD.CephOSD == nil || w.cephOSD.Namespace != namespace || w.cephOSD.Name != name) {
+		return osdpod.Set{}, activities.ErrNotFound
+	}
+	return w.cephOSD, w.kubeAway
+}
+
+func (w *world) CephOSDPods(context.Context, string, string) ([]*corev1.Pod, error) {
+	return w.osdPods, w.kubeAway
+}
+
+func (w *world) Deployments(context.Context, string, string) ([]appsv1.Deployment, error) {
+	return w.osdSets, w.kubeAway
+}
+
+func (w *world) Hosts(context.Context) (map[string]string, error) { return w.hosts, w.kubeAway }
 
 func (w *world) Version(context.Context) (string, error) { return w.version, w.temporalDown }
 

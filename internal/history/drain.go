@@ -13,12 +13,17 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// This file knows what the record of a drain means, and keeper.go that of a keeper. A record does not say which of the two
-// it is of but once, at its beginning; their activities and signals have different names.
+// This file knows what the record of a drain means, rollout.go that of a rollout, and keeper.go that of a keeper. A record
+// says only once which of them it is of, at its beginning; their activities and signals have different names.
 
 func (r *reader) started(e *historypb.HistoryEvent) {
 	a := e.GetWorkflowExecutionStartedEventAttributes()
-	if a.GetWorkflowType().GetName() != workflows.DrainNodeType {
+	switch a.GetWorkflowType().GetName() {
+	case workflows.DrainNodeType:
+	case workflows.UpdateOSDsType, workflows.RestartOSDsType:
+		r.startedRollout(e, a)
+		return
+	default:
 		r.startedKeeper(e, a)
 		return
 	}
@@ -37,18 +42,25 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// Cluster is the storage cluster that a drain is about, as it found out; ok is false if it has not.
+// Cluster is the storage cluster that a job is about, as it found out; ok is false if it has not.
 func Cluster(run Run) (key storage.ClusterKey, ok bool) {
-	scheduled := map[int64]bool{}
+	scheduled := map[int64]string{}
 	for _, e := range run.Events {
-		if a := e.GetActivityTaskScheduledEventAttributes(); a.GetActivityType().GetName() == "ResolveNode" {
-			scheduled[e.GetEventId()] = true
+		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
+			scheduled[e.GetEventId()] = a.GetActivityType().GetName()
 		}
-		if a := e.GetActivityTaskCompletedEventAttributes(); scheduled[a.GetScheduledEventId()] {
+		a := e.GetActivityTaskCompletedEventAttributes()
+		switch scheduled[a.GetScheduledEventId()] {
+		case "ResolveNode":
 			key = read[activities.Target](a.GetResult()).Cluster
+		case "SurveyOSDs":
+			key = read[activities.Survey](a.GetResult()).Cluster
+		}
+		if key.Name != "" {
+			return key, true
 		}
 	}
-	return key, key.Name != ""
+	return key, false
 }
 
 // scheduled tells of what matters when it begins; everything else when its result is known.
@@ -61,6 +73,8 @@ func (r *reader) scheduled(e *historypb.HistoryEvent, a activity) {
 		r.decided(e, read[activities.BudgetInput](a.input))
 	case "ReportStatus":
 		r.reported(e, read[activities.ReportInput](a.input))
+	default:
+		r.scheduledRollout(e, a)
 	}
 }
 
@@ -103,6 +117,7 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 		}
 		r.say(e, in.Node+" is "+strings.Join(how, ", "), a.tries())
 	default:
+		r.completedRollout(e, a, result)
 		r.completedKeeper(e, a, result)
 	}
 }
@@ -114,13 +129,17 @@ func (r *reader) failed(e *historypb.HistoryEvent, a activity, why string) {
 // persons are the signals that people send.
 var persons = map[string]string{
 	workflows.SignalPause: "somebody paused it", workflows.SignalResume: "somebody resumed it",
-	workflows.SignalAbort: "somebody aborted it", workflows.SignalDone: "somebody said that the work on the node is done",
+	workflows.SignalAbort: "somebody aborted it", workflows.SignalApprove: "somebody said that the canary is fine", workflows.SignalDone: "somebody said that the work on the node is done",
 }
 
 func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string) {
 	switch what := persons[name]; {
 	case what != "":
 		r.say(e, what, by(identity))
+	case name == workflows.SignalSkip:
+		r.say(e, "somebody said to leave "+read[string](input)+" as it is", by(identity))
+	case name == workflows.SignalOSDsChanged:
+		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
 	case name == workflows.SignalLease:
 		n := read[workflows.LeaseNotice](input)
 		r.say(e, notice(n), prefixed("because: ", n.WaitsFor))
@@ -162,6 +181,11 @@ func (r *reader) signals(e *historypb.HistoryEvent, to, name string, input *comm
 }
 
 func (r *reader) succeeded(e *historypb.HistoryEvent, result *commonpb.Payloads) {
+	if r.rollout.is {
+		u := read[workflows.UpdateOSDsResult](result)
+		r.say(e, "ended: "+u.Outcome, fmt.Sprintf("%d OSDs replaced in %d batches, after %s", u.Replaced, u.Batches, u.Took.Round(time.Millisecond)), prefixed("skipped: ", strings.Join(u.Skipped, ", ")))
+		return
+	}
 	d := read[workflows.DrainNodeResult](result)
 	if d.Outcome == "" {
 		r.say(e, "ended: the policy is deleted, and all that was done for it is undone")

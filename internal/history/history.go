@@ -75,6 +75,7 @@ type reader struct {
 	run        Run
 	activities map[int64]activity // by the event that scheduled them
 	keeper     keeperMemory
+	rollout    rolloutMemory
 	out        []Entry
 }
 

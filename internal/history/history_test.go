@@ -110,10 +110,13 @@ func TestEveryEventMayBeMissing(t *testing.T) {
 
 // FuzzPayloads: whatever a payload says, its history can be told.
 func FuzzPayloads(f *testing.F) {
-	for _, s := range []string{`{"node":"a"}`, `{"report":{"memory":{"lease":{"holders":[{}]}}}}`, `{"seen":{"view":{"daemons":3,"domains":[{"troubled":[{}]}]}}}`, "null", "", `"x"`, "{"} {
+	for _, s := range []string{`{"node":"a"}`, `{"found":true,"counts":{"total":3},"next":{"why":"x"}}`, `{"halted":{}}`, `{"report":{"memory":{"lease":{"holders":[{}]}}}}`, `{"seen":{"view":{"daemons":3,"domains":[{"troubled":[{}]}]}}}`, "null", "", `"x"`, "{"} {
 		f.Add([]byte(s), "ObserveStorage")
 		f.Add([]byte(s), "ResolveNode")
 		f.Add([]byte(s), "lease")
+		for _, name := range []string{"SurveyOSDs", "ReplaceBatch", "AwaitOSDs", "ReportOSDs", "RehearseBatch", "skip"} {
+			f.Add([]byte(s), name)
+		}
 	}
 	run := recording(f, filepath.Join(recorded, "v0.1-keeper-rook-ceph-rook-ceph.json.gz"))
 	events := run.Events[:min(60, len(run.Events))]

@@ -59,7 +59,9 @@ func Next(in Input) Step {
 	if in.Canary {
 		return Step{Do: DoReplace, OSDs: todo[:1], Domain: in.domain(first.Domain), Canary: true, Why: first.String() + " goes first, alone: it is the canary"}
 	}
-	batch := in.bound(filter(todo, func(o OSD) bool { return o.Domain == first.Domain && (o.Key == first.Key || o.Unit != "" && o.Unit == first.Unit) }))
+	batch := in.bound(filter(todo, func(o OSD) bool {
+		return o.Domain == first.Domain && (o.Key == first.Key || o.Unit != "" && o.Unit == first.Unit)
+	}))
 	return Step{Do: DoReplace, OSDs: batch, Domain: in.domain(first.Domain), Why: in.why(batch)}
 }
 
@@ -116,8 +118,13 @@ func Batches(in Input) []Step {
 			done[o.Key] = true
 		}
 		for i := range now.OSDs {
-			if o := &now.OSDs[i]; done[o.Key] {
-				o.State, o.Serves = UpToDate, true
+			o := &now.OSDs[i]
+			switch {
+			case !done[o.Key]:
+			case s.Do == DoAwait && o.State == OutOfDate: // it serves again, as it was; its turn is still to come
+				o.Serves, o.Away = true, ""
+			default:
+				o.State, o.Serves, o.Away = UpToDate, true, ""
 			}
 		}
 	}

@@ -164,6 +164,20 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// What is awaited because its node is away is replaced when that is back, and not forgotten.
+func TestBatchesAfterAwaiting(t *testing.T) {
+	in := fleet(byHost)
+	in.OSDs[2].Serves, in.OSDs[2].Away = false, "node-b is cordoned"
+	steps := rollout.Batches(in)
+	require.Equal(t, rollout.DoAwait, steps[0].Do)
+	replaced := 0
+	for _, s := range steps[1:] {
+		require.Equal(t, rollout.DoReplace, s.Do)
+		replaced += len(s.OSDs)
+	}
+	require.Equal(t, len(in.OSDs), replaced)
+}
+
 // TestSafeAtEveryStep plays rollouts in which OSDs fail, return and are replaced in any order, and looks at every step.
 func TestSafeAtEveryStep(t *testing.T) {
 	units := []func(string, string) string{nil, byHost, byZone}

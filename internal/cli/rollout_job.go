@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Rollout is one rollout of a CephOSD, or one restart of OSDs: what Temporal knows of it, and what it says of itself.
+type Rollout struct {
+	WorkflowID string    `json:"workflowID"`
+	RunID      string    `json:"runID"`
+	State      string    `json:"state"` // as a Job's
+	Started    time.Time `json:"started"`
+	Ended      time.Time `json:"ended,omitzero"`
+	// Status is its own answer; nil with the reason in Silent when it gave none.
+	Status *workflows.UpdateStatus `json:"status,omitempty"`
+	Silent string                  `json:"silent,omitempty"`
+	// Step is the step that is under way, if it failed before.
+	Step *Step `json:"step,omitempty"`
+	// Result is how it ended, if it did so by itself, and Failure why it did not.
+	Result  *workflows.UpdateOSDsResult `json:"result,omitempty"`
+	Failure string                      `json:"failure,omitempty"`
+}
+
+// Succeeded tells whether it ended as it should: every OSD is as its template says, or was skipped.
+func (r Rollout) Succeeded() bool {
+	return r.Result != nil && r.Result.Outcome == workflows.OutcomeDone
+}
+
+// Phase is what it does, or how it ended. Phases come again with every batch, so that they have no number.
+func (r Rollout) Phase() string {
+	switch {
+	case r.State != Running && r.Result != nil:
+		return r.Result.Outcome
+	case r.State != Running:
+		return r.State
+	case r.Status == nil:
+		return "unknown"
+	}
+	s := r.Status.Phase
+	if r.Status.Halted != nil {
+		s += ", halted"
+	}
+	if r.Status.Paused {
+		s += ", paused"
+	}
+	return s
+}
+
+// Progress is how many of how many OSDs are as their template says: "3/12"; "" as long as it has not counted them.
+func (r Rollout) Progress() string {
+	switch {
+	case r.State != Running && r.Result != nil:
+		return fmt.Sprintf("%d replaced", r.Result.Replaced)
+	case r.Status == nil || r.Status.Counts.Total == 0:
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", r.Status.Done, r.Status.Of)
+}
+
+// Batch is what is being replaced, "osd.0, osd.1 in zone zone-x"; "" when nothing is.
+func (r Rollout) Batch() string {
+	if r.State != Running || r.Status == nil || r.Status.Batch == nil {
+		return ""
+	}
+	s := some(r.Status.Batch.OSDs, mostNames)
+	if d := r.Status.Batch.Domain; !d.IsZero() {
+		s += " in " + d.String()
+	}
+	return s
+}
+
+// WaitsFor says what keeps it from going on; "" when nothing does.
+func (r Rollout) WaitsFor() string {
+	var out string
+	switch {
+	case r.State != Running:
+		return r.Failure
+	case r.Status == nil:
+		out = r.Silent
+	case r.Status.Halted != nil:
+		out = r.Status.Halted.Reason
+	default:
+		out = r.Status.WaitsFor
+	}
+	if r.Step != nil && r.Step.LastFailure != "" {
+		out = join(out, fmt.Sprintf("attempt %d of %s: %s", r.Step.Attempt, r.Step.Name, r.Step.LastFailure))
+	}
+	return out
+}
+
+// Describe is one sentence about a rollout.
+func (r Rollout) Describe(now time.Time) string {
+	if r.State != Running {
+		s := fmt.Sprintf("%s ended %s: %s", r.WorkflowID, when(r.Ended, now), r.Phase())
+		if r.Result != nil {
+			s += ", " + r.described()
+		}
+		if r.Failure != "" {
+			s += ": " + r.Failure
+		}
+		return s
+	}
+	parts := []string{fmt.Sprintf("%s runs since %s", r.WorkflowID, when(r.Started, now))}
+	if r.Status == nil {
+		return parts[0] + "; " + r.WaitsFor()
+	}
+	parts = append(parts, "phase "+r.Phase())
+	if p := r.Progress(); p != "" {
+		parts = append(parts, p+" OSDs up to date")
+	}
+	if b := r.Batch(); b != "" {
+		parts = append(parts, "replaces "+b)
+	}
+	s := strings.Join(parts, ", ")
+	switch w := r.WaitsFor(); {
+	case w == "":
+	case r.Status.Halted != nil:
+		s += "; it halted " + when(r.Status.Halted.Since, now) + ": " + w
+	default:
+		s += ", waits for " + w
+	}
+	return s
+}
+
+// described is what a rollout that has ended did.
+func (r Rollout) described() string {
+	s := fmt.Sprintf("%s replaced in %s, after %s", osds(r.Result.Replaced), batches(r.Result.Batches), r.Result.Took.Round(time.Second))
+	if n := len(r.Result.Skipped); n > 0 {
+		s += ", skipped " + some(r.Result.Skipped, mostNames)
+	}
+	return s
+}
+
+// osds counts them: "1 OSD", "3 OSDs".
+func osds(n int) string {
+	if n == 1 {
+		return "1 OSD"
+	}
+	return fmt.Sprintf("%d OSDs", n)
+}
+
+func batches(n int) string {
+	if n == 1 {
+		return "1 batch"
+	}
+	return fmt.Sprintf("%d batches", n)
+}

@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/windows"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// RolloutPlan is what a rollout would do, batch by batch, as of now and if everything goes well. It is found out from
+// Kubernetes, and from what the keeper says; nothing is changed, and Ceph is not asked.
+type RolloutPlan struct {
+	At     time.Time `json:"at"`
+	Job    string    `json:"job"`
+	Of     string    `json:"of"` // "CephOSD ceph/osds, generation 3", or which Deployments
+	Policy string    `json:"policy,omitempty"`
+	// FailureDomainType is what the lease is taken for; "" when it is not known.
+	FailureDomainType string         `json:"failureDomainType,omitempty"`
+	UpdateDomain      string         `json:"updateDomain"`
+	MaxParallel       int            `json:"maxParallel,omitempty"`
+	Approval          bool           `json:"approval,omitempty"` // of the canary
+	PauseBetween      time.Duration  `json:"pauseBetween,omitempty"`
+	ProgressDeadline  time.Duration  `json:"progressDeadline"`
+	Counts            rollout.Counts `json:"counts"`
+	Steps             []rollout.Step `json:"steps"`
+	HeldBack          []string       `json:"heldBack,omitempty"` // what keeps the first batch from beginning
+	Refused           []string       `json:"refused,omitempty"`  // what makes no sense: then nothing is touched
+	Warned            []string       `json:"warned,omitempty"`   // what makes no sense, and concerns some OSDs only
+	Superfluous       []string       `json:"superfluous,omitempty"`
+	Foreign           []string       `json:"foreign,omitempty"`
+	Running           *Rollout       `json:"running,omitempty"`
+	Now               *KeeperNow     `json:"now,omitempty"`
+	Unknown           []string       `json:"unknown,omitempty"`
+}
+
+// KeeperNow is what stands before the first batch now.
+type KeeperNow struct {
+	MayDrain string   `json:"mayDrain"`
+	Message  string   `json:"message"`
+	Holders  []string `json:"holders,omitempty"`
+}
+
+func (p *RolloutPlan) unknown(what string, err error) {
+	p.Unknown = append(p.Unknown, what+": "+err.Error())
+}
+
+// PlanUpdate finds out what the rollout of a CephOSD would do.
+func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, error) {
+	key, refused := input.PolicyKey("CEPHOSD", cephOSD)
+	if refused != nil {
+		return RolloutPlan{}, &ExitError{ExitUsage, wrong("CEPHOSD", cephOSD, "must be NAMESPACE/NAME of a CephOSD, or a name together with --namespace")}
+	}
+	set, err := c.Kubernetes.CephOSD(ctx, key.Namespace, key.Name)
+	if errors.Is(err, activities.ErrNotFound) {
+		return RolloutPlan{}, wrong("CEPHOSD", cephOSD, "no such CephOSD; `kubectl get cephosds -A` lists them")
+	} else if err != nil {
+		return RolloutPlan{}, fmt.Errorf("CephOSD %s: %w", cephOSD, err)
+	}
+	p := RolloutPlan{
+		At: c.Now(), Job: workflows.UpdateOSDsID(key.Namespace, key.Name), Of: fmt.Sprintf("CephOSD %s, generation %d, template %s", key, set.Generation, set.Hash),
+		UpdateDomain: string(set.Domain()), MaxParallel: int(set.Spec.MaxParallel), ProgressDeadline: 10 * time.Minute, Steps: []rollout.Step{},
+	}
+	if d := set.Spec.ProgressDeadline; d != nil {
+		p.ProgressDeadline = d.Duration
+	}
+	if d := set.Spec.PauseBetween; d != nil {
+		p.PauseBetween = d.Duration
+	}
+	p.Approval = set.Spec.Canary != nil && set.Spec.Canary.Approval
+	if set.Spec.Paused {
+		p.HeldBack = append(p.HeldBack, "spec.paused")
+	}
+	if opened, wrong := set.Windows(); wrong == nil {
+		if open, change := windows.Open(opened, p.At); !open && change.IsZero() {
+			p.HeldBack = append(p.HeldBack, "no maintenance window will ever open")
+		} else if !open {
+			p.HeldBack = append(p.HeldBack, "the maintenance window opens at "+when(change, p.At))
+		}
+	}
+	pods, err := c.Kubernetes.CephOSDPods(ctx, key.Namespace, key.Name)
+	if err != nil {
+		return RolloutPlan{}, fmt.Errorf("list the pods of CephOSD %s: %w", cephOSD, err)
+	}
+	c.surroundings(ctx, &p, key.Namespace, set.Spec.Policy)
+	hosts, err := c.Kubernetes.Hosts(ctx)
+	if err != nil {
+		p.unknown("which nodes are in service", err)
+	}
+	desired, refusals := set.Desired()
+	for _, r := range refusals {
+		p.Refused = append(p.Refused, r.Error())
+	}
+	if hosts != nil {
+		for _, host := range set.UnknownHosts(sets.KeySet(hosts)) {
+			p.Warned = append(p.Warned, host.Error())
+		}
+	}
+	fleet := cephOSDFleet{plan: &p, hosts: hosts, set: set, desired: desired, classified: set.Classify(desired, pods)}
+	in := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel, Canary: set.Spec.Canary != nil}
+	if s := p.status(); s != nil {
+		in.Skip, in.Canary = s.Skip, in.Canary && s.Canary.Template != set.Hash
+	}
+	p.decide(in)
+	return p, nil
+}
+
+// PlanRestart finds out what a restart of OSDs would do.
+func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput) (RolloutPlan, error) {
+	if err := checkRestart(in); err != nil {
+		return RolloutPlan{}, &ExitError{ExitUsage, err}
+	}
+	p := RolloutPlan{
+		At: c.Now(), Job: workflows.RestartOSDsID(in.Namespace), Of: fmt.Sprintf("Deployments %s in namespace %s", cmp.Or(in.Selector, "of any labels"), in.Namespace),
+		UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel, ProgressDeadline: 10 * time.Minute, Steps: []rollout.Step{},
+	}
+	list, err := c.Kubernetes.Deployments(ctx, in.Namespace, in.Selector)
+	if err != nil {
+		return RolloutPlan{}, fmt.Errorf("list the Deployments of namespace %s: %w", in.Namespace, err)
+	}
+	policy := c.surroundings(ctx, &p, in.Namespace, "")
+	hosts, err := c.Kubernetes.Hosts(ctx)
+	if err != nil {
+		p.unknown("which nodes are in service", err)
+	}
+	if len(list) == 0 {
+		p.Refused = append(p.Refused, wrong("--selector", in.Selector, "selects no Deployment in namespace "+in.Namespace).Error())
+	}
+	if policy == nil {
+		policy = &v1alpha1.MaintenancePolicy{} // Rook's labels
+	}
+	fleet := deploymentFleet{plan: &p, hosts: hosts, policy: policy, list: list}
+	p.decide(rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel})
+	return p, nil
+}
+
+// decide lists the steps, as the rollout itself would decide them one after the other.
+func (p *RolloutPlan) decide(in rollout.Input) {
+	p.Counts = rollout.Count(in)
+	if len(p.Refused) == 0 {
+		p.Steps = append(p.Steps, rollout.Batches(in)...)
+	}
+}
+
+func (p *RolloutPlan) status() *workflows.UpdateStatus {
+	if p.Running == nil {
+		return nil
+	}
+	return p.Running.Status
+}
+
+// surroundings finds the policy, the type of its failure domains, what the keeper says, and whether the job runs already.
+func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, name string) *v1alpha1.MaintenancePolicy {
+	switch r, err := c.Temporal.Rollout(ctx, p.Job); {
+	case err == nil && r.State == Running:
+		p.Running = &r
+	case err != nil && !errors.Is(err, ErrNoJob):
+		p.unknown("whether "+p.Job+" runs already", err)
+	}
+	policies, err := c.Kubernetes.MaintenancePolicies(ctx, namespace)
+	if err != nil {
+		p.unknown("the policy", err)
+		return nil
+	}
+	var policy *v1alpha1.MaintenancePolicy
+	for i := range policies {
+		if policies[i].Name == name || name == "" && len(policies) == 1 {
+			policy = &policies[i]
+		}
+	}
+	if policy == nil {
+		p.Refused = append(p.Refused, noPolicy(namespace, name, len(policies)))
+		return nil
+	}
+	key := storage.ClusterKey{Namespace: policy.Namespace, Name: policy.Name}
+	p.Policy, p.FailureDomainType = key.String(), policy.Status.Storage.FailureDomainType
+	k, err := c.Temporal.Keeper(ctx, key)
+	if err != nil {
+		p.unknown("what the keeper says now", err)
+		return policy
+	}
+	p.FailureDomainType = cmp.Or(k.View.FailureDomainType, p.FailureDomainType)
+	p.Now = &KeeperNow{MayDrain: workflows.MayDrain(k.Decision), Message: k.Decision.Message}
+	for _, h := range k.Lease.Holders {
+		p.Now.Holders = append(p.Now.Holders, fmt.Sprintf("%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason))
+	}
+	return policy
+}
+
+func noPolicy(namespace, name string, others int) string {
+	switch {
+	case name != "":
+		return fmt.Sprintf("spec.policy: %q: is no MaintenancePolicy of namespace %s", name, namespace)
+	case others == 0:
+		return "there is no MaintenancePolicy in namespace " + namespace + ": without one nothing says how to reach Ceph, and nothing guards it"
+	default:
+		return fmt.Sprintf("spec.policy must name one of the %d MaintenancePolicies in namespace %s", others, namespace)
+	}
+}
+
+// place fills in where an OSD is, as labels tell it by CRUSH type, and with which others it may be replaced.
+func (p *RolloutPlan) place(o *rollout.OSD, location map[string]string) {
+	switch p.FailureDomainType {
+	case "":
+	case failuredomain.OSDType:
+		o.Domain = o.Name
+	default:
+		o.Domain = location[p.FailureDomainType]
+	}
+	if o.Domain == "" && o.Name != "" && p.FailureDomainType != "" {
+		p.Unknown = appendOnce(p.Unknown, fmt.Sprintf("the %s of every OSD: %s has no label that tells it; Ceph does, when the rollout begins", p.FailureDomainType, o.Name))
+	}
+	switch domain := strings.ToLower(p.UpdateDomain); domain {
+	case "", "osd":
+		if p.MaxParallel > 1 {
+			o.Unit = o.Domain
+		}
+	case "host":
+		o.Unit = o.Host
+	default:
+		o.Unit = cmp.Or(location[domain], o.Host)
+	}
+}
+
+// appendOnce keeps what is said of thousands of OSDs to the first of them.
+func appendOnce(all []string, s string) []string {
+	subject, _, _ := strings.Cut(s, ":")
+	for _, had := range all {
+		if strings.HasPrefix(had, subject+":") {
+			return all
+		}
+	}
+	return append(all, s)
+}

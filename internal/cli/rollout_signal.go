@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Approve says that the canary of a rollout is fine.
+func (c *Command) Approve(ctx context.Context, job string) error {
+	id, err := rolloutOnly(job)
+	if err != nil {
+		return err
+	}
+	r, err := c.Temporal.Rollout(ctx, id)
+	switch s := r.Status; {
+	case err != nil || r.State != Running || s == nil: // that is for the signal to say
+	case s.Canary.Template == "" || s.Canary.Template != s.Template:
+		return fmt.Errorf("nothing to approve: no canary of this template has gone yet; %s", r.Describe(c.Now()))
+	case s.Canary.Judged:
+		return fmt.Errorf("nothing to approve: the canary %s was judged already; %s", s.Canary.OSD, r.Describe(c.Now()))
+	}
+	return c.signalRollout(ctx, id, workflows.SignalApprove, "")
+}
+
+// Skip says that a rollout is not to replace an OSD, nor to wait for it.
+func (c *Command) Skip(ctx context.Context, job, osd string) error {
+	id, err := rolloutOnly(job)
+	if err != nil {
+		return err
+	}
+	if osd, err = osdNamed(osd); err != nil {
+		return &ExitError{ExitUsage, err}
+	}
+	return c.signalRollout(ctx, id, workflows.SignalSkip, osd)
+}
+
+func rolloutOnly(job string) (string, error) {
+	id, ok, err := rolloutID(job)
+	if err == nil && !ok {
+		err = wrong("JOB", job, "must be a rollout: NAMESPACE/NAME of a CephOSD, update-osds/NAMESPACE/NAME or restart-osds/NAMESPACE")
+	}
+	if err != nil {
+		return "", &ExitError{ExitUsage, err}
+	}
+	return id, nil
+}
+
+var osdNumber = regexp.MustCompile(`^(osd\.)?(0|[1-9][0-9]{0,8})$`)
+
+// osdNamed is an OSD as a rollout calls it: "osd.3", "host:/dev/sdb", or the name of its Deployment.
+func osdNamed(osd string) (string, error) {
+	if m := osdNumber.FindStringSubmatch(osd); m != nil {
+		return "osd." + m[2], nil
+	}
+	host, device, isKey := strings.Cut(osd, ":")
+	if isKey && len(validation.IsValidLabelValue(host)) == 0 && host != "" && strings.HasPrefix(device, "/") ||
+		!isKey && len(validation.IsDNS1123Subdomain(osd)) == 0 {
+		return osd, nil
+	}
+	return "", wrong("OSD", osd, "must be osd.3, HOST:DEVICE as in spec.storage, or the name of a Deployment")
+}
+
+// signalRollout sends a signal and waits until the rollout shows that it heard it.
+func (c *Command) signalRollout(ctx context.Context, id, signal, osd string) error {
+	before, err := c.Temporal.Rollout(ctx, id)
+	if err == nil && before.State != Running {
+		err = ErrNoJob
+	}
+	if err == nil {
+		err = c.Temporal.SignalRollout(ctx, id, signal, argument(osd))
+	}
+	if errors.Is(err, ErrNoJob) {
+		return c.noRollout(ctx, id, before)
+	}
+	if err != nil {
+		return err
+	}
+	now, err := c.confirmRollout(ctx, before, signal, osd)
+	if err != nil {
+		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n", id, signal, err)
+		return nil
+	}
+	fmt.Fprintln(c.Out, now.Describe(c.Now()))
+	return nil
+}
+
+func argument(osd string) any {
+	if osd == "" {
+		return nil
+	}
+	return osd
+}
+
+func (c *Command) confirmRollout(ctx context.Context, before Rollout, signal, osd string) (Rollout, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	tick := time.NewTicker(confirmEvery)
+	defer tick.Stop()
+	silent := "no word from it"
+	for {
+		now, err := c.Temporal.Rollout(ctx, before.WorkflowID)
+		switch {
+		case err != nil:
+			silent = err.Error()
+		case rolloutHeard(now, signal, osd):
+			return now, nil
+		case now.Silent != "":
+			silent = now.Silent
+		}
+		select {
+		case <-ctx.Done():
+			return Rollout{}, errors.New(silent)
+		case <-tick.C:
+		}
+	}
+}
+
+// rolloutHeard tells whether a rollout shows the effect of a signal. One that goes on in another run takes along what was said.
+func rolloutHeard(now Rollout, signal, osd string) bool {
+	s := now.Status
+	switch {
+	case now.State != Running:
+		return true
+	case s == nil:
+		return false
+	}
+	switch signal {
+	case workflows.SignalPause:
+		return s.Paused
+	case workflows.SignalResume:
+		return !s.Paused
+	case workflows.SignalAbort:
+		return s.Aborted
+	case workflows.SignalApprove:
+		return s.Canary.Approved || s.Canary.Judged
+	case workflows.SignalSkip:
+		return slices.Contains(s.Skip, osd)
+	default:
+		return true
+	}
+}
+
+// noRollout says what there is instead of the rollout that was asked for.
+func (c *Command) noRollout(ctx context.Context, id string, last Rollout) error {
+	what := id + " does not run"
+	if last.State != "" {
+		what += ": " + last.Describe(c.Now())
+	}
+	running, err := c.Temporal.Rollouts(ctx)
+	if err != nil {
+		return fmt.Errorf("%s; the running ones cannot be listed: %w", what, err)
+	}
+	if len(running) == 0 {
+		return fmt.Errorf("%s, nor any other rollout", what)
+	}
+	what += "; running:"
+	for _, r := range running {
+		what += "\n  " + r.Describe(c.Now())
+	}
+	return errors.New(what)
+}

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+const updateID = "update-osds/ceph/osds"
+
+// rollingOut is a rollout in the middle of a batch, after some changes.
+func rollingOut(edits ...func(*workflows.UpdateStatus)) Rollout {
+	s := &workflows.UpdateStatus{
+		JobStatus: workflows.JobStatus{Phase: workflows.PhaseArrive, WaitsFor: "osd.0, osd.1 to serve", Since: ago(time.Minute), Started: ago(time.Hour), NextTimer: ago(-9 * time.Minute), NextTimerDoes: "halt"},
+		Fleet:     activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: "ceph", Name: "osds"},
+		Counts:    activities.FleetCounts{Counts: rollout.Counts{Total: 12, UpToDate: 3, OutOfDate: 7, Unready: 2}},
+		Done:      3, Of: 12, Template: "new", Result: workflows.UpdateOSDsResult{Replaced: 5, Batches: 3},
+		Batch: &activities.FleetBatch{Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"}, OSDs: []string{"osd.0", "osd.1"}, Since: ago(2 * time.Minute)},
+	}
+	for _, edit := range edits {
+		edit(s)
+	}
+	return Rollout{WorkflowID: updateID, RunID: "run", State: Running, Started: ago(time.Hour), Status: s}
+}
+
+func halted(s *workflows.UpdateStatus) {
+	s.Halted = &activities.Halt{Since: ago(5 * time.Minute), Reason: "osd.0, osd.1 to serve took longer than its deadline"}
+	s.NextTimer, s.NextTimerDoes = time.Time{}, ""
+}
+
+func canary(s *workflows.UpdateStatus) {
+	s.Batch = nil
+	s.Phase, s.WaitsFor, s.NextTimer = workflows.PhaseJudge, "the signal `approve`: the canary osd.0 serves since 02:59:00", time.Time{}
+	s.Canary = workflows.Canary{Template: "new", OSD: "osd.0", Whole: ago(time.Minute)}
+}
+
+func doneRollout() Rollout {
+	return Rollout{
+		WorkflowID: updateID, RunID: "run", State: "Completed", Started: ago(time.Hour), Ended: ago(time.Minute),
+		Result: &workflows.UpdateOSDsResult{Outcome: workflows.OutcomeDone, Replaced: 12, Batches: 6, Took: 59 * time.Minute, Skipped: []string{"osd.7"}},
+	}
+}
+
+func rollingWorld(looks ...Rollout) *world {
+	w := newWorld()
+	w.rollouts = map[string][]Rollout{updateID: looks}
+	w.cephOSD = osdpod.Set{CephOSD: cephOSD()}
+	return w
+}
+
+func TestStatusOfRollouts(t *testing.T) {
+	silent := rollingOut()
+	silent.Status, silent.Silent = nil, "no worker answers for update-osds/ceph/osds: is lockkeeper-worker running?"
+	failing := rollingOut()
+	failing.Step = &Step{Name: "SurveyOSDs", Attempt: 4, LastFailure: "connection refused"}
+	refused := rollingOut(func(s *workflows.UpdateStatus) {
+		s.Batch, s.Phase, s.Counts, s.Paused = nil, workflows.PhaseRest, activities.FleetCounts{}, true
+		s.Refused, s.WaitsFor = []input.Error{*input.Wrong("spec.updateDomain", "Shelf", "must be OSD or Host")}, "the spec to be mended"
+		s.Skip = []string{"osd.7"}
+	})
+	for name, r := range map[string]Rollout{
+		"rolling": rollingOut(), "halted": rollingOut(halted), "canary": rollingOut(canary), "silent": silent, "failing": failing, "refused": refused, "done": doneRollout(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, out, _ := rollingWorld(r).command()
+			s, err := c.Status(t.Context(), "")
+			require.NoError(t, err)
+			s.Write(out)
+			out.WriteString("\n--- status ceph/osds\n\n")
+			s, err = c.RolloutStatus(t.Context(), updateID)
+			require.NoError(t, err)
+			s.Write(out)
+			golden(t, "status-rollout-"+name+".txt", out.String())
+		})
+	}
+	c, _, _ := rollingWorld(rollingOut()).command()
+	s, err := c.Status(t.Context(), "rook-ceph")
+	require.NoError(t, err)
+	assert.Empty(t, s.Rollouts, "of another namespace")
+	_, err = c.RolloutStatus(t.Context(), "restart-osds/ceph")
+	require.EqualError(t, err, "restart-osds/ceph: no such job")
+}
+
+// Scripts rely on these names.
+func TestRolloutJSON(t *testing.T) {
+	c, out, _ := rollingWorld(rollingOut(halted)).command()
+	s, err := c.RolloutStatus(t.Context(), updateID)
+	require.NoError(t, err)
+	require.NoError(t, Encode(out, s.Rollouts, "json"))
+	golden(t, "status-rollout.json", out.String())
+}
+
+func TestUpdateOSDsStarts(t *testing.T) {
+	w := rollingWorld(rollingOut(func(s *workflows.UpdateStatus) { s.Phase = workflows.PhaseSurvey }), rollingOut())
+	c, out, _ := w.command()
+	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{}))
+	assert.Equal(t, []string{"ceph/osds"}, w.updates)
+	assert.Contains(t, out.String(), "update-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, 3/12 OSDs up to date, replaces osd.0, osd.1 in zone zone-x, waits for osd.0, osd.1 to serve\n")
+	assert.Contains(t, out.String(), "lockkeeper pause update-osds/ceph/osds")
+
+	for name, test := range map[string]struct {
+		cephOSD, want string
+		code          int
+	}{
+		"no such":      {"ceph/others", `CEPHOSD: "ceph/others": no such CephOSD`, ExitFailed},
+		"no namespace": {"osds", "must be NAMESPACE/NAME", ExitUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.UpdateOSDs(t.Context(), test.cephOSD, DrainOptions{})
+			require.ErrorContains(t, err, test.want)
+			assert.Equal(t, test.code, ExitCode(err))
+			assert.Len(t, w.updates, 1)
+		})
+	}
+	w.kubeAway = errors.New("the API server does not answer")
+	c, _, errOut := w.command()
+	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{}))
+	assert.Contains(t, errOut.String(), "warning: not checked beforehand: the API server does not answer")
+}
+
+func TestUpdateOSDsFollows(t *testing.T) {
+	approved := rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved, s.WaitsFor = true, "" })
+	w := rollingWorld(rollingOut(canary), approved, rollingOut(), rollingOut(halted), rollingOut(halted), doneRollout())
+	c, out, _ := w.command()
+	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{Follow: true}))
+	golden(t, "follow-rollout.txt", out.String())
+
+	gone := doneRollout()
+	gone.Result.Outcome = workflows.OutcomeGone
+	c, _, _ = rollingWorld(gone).command()
+	err := c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{Wait: true})
+	require.ErrorContains(t, err, "update-osds/ceph/osds ended 02:59:00 (60s): Gone, 12 OSDs replaced in 6 batches")
+	assert.Equal(t, ExitNotDone, ExitCode(err))
+
+	c, _, _ = rollingWorld(rollingOut(halted)).command()
+	err = c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{Wait: true, Timeout: 10 * time.Millisecond})
+	require.ErrorContains(t, err, "no longer waiting; update-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, halted")
+	assert.Equal(t, ExitStillRuns, ExitCode(err))
+}
+
+func TestRestartOSDsStarts(t *testing.T) {
+	in := workflows.RestartOSDsInput{Namespace: "rook-ceph", Selector: "app=rook-ceph-osd", UpdateDomain: "zone", Reason: "new certificate"}
+	running := rollingOut()
+	running.WorkflowID = "restart-osds/rook-ceph"
+	w := newWorld()
+	w.rollouts = map[string][]Rollout{"restart-osds/rook-ceph": {running}}
+	c, _, _ := w.command()
+	err := c.RestartOSDs(t.Context(), in, DrainOptions{})
+	require.ErrorContains(t, err, "restart-osds/rook-ceph runs since 02:00:00 (60m)")
+	require.ErrorContains(t, err, "follow it with `lockkeeper status restart-osds/rook-ceph -w`")
+
+	silent := running
+	silent.Status = nil
+	w.rollouts = map[string][]Rollout{"restart-osds/rook-ceph": {silent, running}}
+	c, out, _ := w.command()
+	require.NoError(t, c.RestartOSDs(t.Context(), in, DrainOptions{}))
+	assert.Equal(t, []workflows.RestartOSDsInput{in}, w.restarts)
+	assert.Contains(t, out.String(), "follow it:  lockkeeper status restart-osds/rook-ceph -w")
+
+	for want, edit := range map[string]func(*workflows.RestartOSDsInput){
+		`--namespace: "": must be the name of a namespace`:    func(in *workflows.RestartOSDsInput) { in.Namespace = "" },
+		`--selector: "a in": must be a label selector`:        func(in *workflows.RestartOSDsInput) { in.Selector = "a in" },
+		`--update-domain: "Shelf": must be one of OSD, Host,`: func(in *workflows.RestartOSDsInput) { in.UpdateDomain = "Shelf" },
+		`--max-parallel: "-1": must be between 0`:             func(in *workflows.RestartOSDsInput) { in.MaxParallel = -1 },
+	} {
+		odd := in
+		edit(&odd)
+		err := c.RestartOSDs(t.Context(), odd, DrainOptions{})
+		require.ErrorContains(t, err, want)
+		assert.Equal(t, ExitUsage, ExitCode(err))
+		assert.Len(t, w.restarts, 1)
+	}
+}
+
+func TestSignalsOfARollout(t *testing.T) {
+	paused := func(s *workflows.UpdateStatus) { s.Paused = true }
+	for name, test := range map[string]struct {
+		looks []Rollout
+		send  func(*Command) error
+		sent  []string
+		out   string
+		err   string
+	}{
+		"pause": {
+			looks: []Rollout{rollingOut(), rollingOut(), rollingOut(paused)}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
+			sent: []string{"pause " + updateID}, out: "phase AwaitingOSDs, paused, 3/12",
+		},
+		"resume": {
+			looks: []Rollout{rollingOut(paused), rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), updateID, "resume") },
+			sent: []string{"resume " + updateID}, out: "phase AwaitingOSDs, 3/12",
+		},
+		"abort": {
+			looks: []Rollout{rollingOut(), doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "abort") },
+			sent: []string{"abort " + updateID}, out: "ended 02:59:00 (60s): Done, 12 OSDs replaced in 6 batches, after 59m0s, skipped osd.7",
+		},
+		"approve": {
+			looks: []Rollout{rollingOut(canary), rollingOut(canary), rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved = true })},
+			send:  func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") }, sent: []string{"approve " + updateID}, out: "phase JudgingCanary",
+		},
+		"approve nothing": {
+			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			err: "nothing to approve: no canary of this template has gone yet; update-osds/ceph/osds runs",
+		},
+		"approve another template's": {
+			looks: []Rollout{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Template = "newer" })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			err: "nothing to approve: no canary of this template",
+		},
+		"approve twice": {
+			looks: []Rollout{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Judged = true })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			err: "nothing to approve: the canary osd.0 was judged already",
+		},
+		"skip": {
+			looks: []Rollout{rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{"osd.7"} })}, send: func(c *Command) error { return c.Skip(t.Context(), "ceph/osds", "7") },
+			sent: []string{"skip " + updateID + " osd.7"}, out: "3/12",
+		},
+		"skip of a drain": {
+			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Skip(t.Context(), "node-a", "7") }, err: `JOB: "node-a": must be a rollout`,
+		},
+		"done": {
+			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "done") }, err: "a rollout sees by itself when it is done",
+		},
+		"has ended": {
+			looks: []Rollout{doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
+			err: "update-osds/ceph/osds does not run: update-osds/ceph/osds ended 02:59:00 (60s): Done",
+		},
+		"another one runs": {
+			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/others", "pause") },
+			err: "update-osds/ceph/others does not run; running:\n  update-osds/ceph/osds runs since",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := rollingWorld(test.looks...)
+			c, out, _ := w.command()
+			err := test.send(c)
+			assert.Equal(t, test.sent, w.signals)
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Contains(t, out.String(), test.out)
+		})
+	}
+}

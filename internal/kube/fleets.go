@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+)
+
+// This file reads what a plan of a rollout is made of.
+
+// CephOSD reads a CephOSD, or returns activities.ErrNotFound. It reads it as people wrote it: that is what its template's
+// hash is over.
+func (c *Cluster) CephOSD(ctx context.Context, namespace, name string) (osdpod.Set, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind))
+	err := c.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return osdpod.Set{}, fmt.Errorf("CephOSD %s/%s: %w", namespace, name, activities.ErrNotFound)
+	case err != nil:
+		return osdpod.Set{}, err
+	}
+	return osdpod.Read(u.Object)
+}
+
+// CephOSDPods lists the pods with the owner label of a CephOSD.
+func (c *Cluster) CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error) {
+	list, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(name)})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
+}
+
+// Deployments lists those of a namespace that a selector selects.
+func (c *Cluster) Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error) {
+	list, err := c.typed.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// Hosts says of every node, by its hostname, why its OSDs may not serve; "" if it is in service.
+func (c *Cluster) Hosts(ctx context.Context) (map[string]string, error) {
+	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i := range list.Items {
+		n := &list.Items[i]
+		host, why := n.Labels[corev1.LabelHostname], ""
+		if host == "" {
+			host = n.Name
+		}
+		switch taint := RemovalTaint(n); {
+		case n.Spec.Unschedulable:
+			why = "node " + n.Name + " is cordoned"
+		case taint != "":
+			why = "node " + n.Name + " is tainted " + taint
+		case !NodeReady(n):
+			why = "node " + n.Name + " is not ready"
+		}
+		out[host] = why
+	}
+	return out, nil
+}
