@@ -75,12 +75,14 @@ func (j *job) details() string {
 	return s
 }
 
+const pausedWait = "the signal `resume`: somebody paused this job"
+
 // gate holds the job while it is paused.
 func (j *job) gate(ctx workflow.Context) error {
 	if !j.Paused {
 		return nil
 	}
-	j.waitFor(ctx, "the signal `resume`: somebody paused this job")
+	j.waitFor(ctx, pausedWait)
 	return workflow.Await(ctx, func() bool { return !j.Paused })
 }
 

@@ -23,9 +23,6 @@ const (
 
 func (u *update) run(ctx workflow.Context) error {
 	for {
-		if err := u.job.gate(ctx); err != nil {
-			return err
-		}
 		s, err := u.survey(ctx)
 		if err != nil {
 			return err
@@ -116,6 +113,9 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	if u.lease.asked && u.lease.finishing && !step.Broken {
 		return u.heal(ctx) // of the batch before
 	}
+	if u.job.Paused {
+		return u.pause(ctx)
+	}
 	if !step.Broken {
 		if held, err := u.heldBack(ctx, s); held || err != nil {
 			return err
@@ -158,6 +158,15 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		u.state.Canary = Canary{Template: s.Template, OSD: step.OSDs[0].String()}
 	}
 	return u.arrive(ctx, r.OSDs)
+}
+
+// pause keeps the next batch from beginning. What is under way goes on: OSDs that are away come back, and the lease, which others
+// may wait for, is given back when their data is whole.
+func (u *update) pause(ctx workflow.Context) error {
+	u.job.enter(ctx, PhaseRest)
+	u.job.waitFor(ctx, pausedWait)
+	u.report(ctx, "")
+	return workflow.Await(ctx, func() bool { return !u.job.Paused || u.changed })
 }
 
 // heldBack waits for whatever keeps the next batch from beginning although nothing is wrong.

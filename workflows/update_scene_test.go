@@ -124,3 +124,12 @@ func (s *scene) awaitWhole() {
 		s.Errorf("left: %q", wrong())
 	}
 }
+
+// awaitRollout waits for the end of one run of a rollout.
+func (s *scene) awaitRollout(id, run string, within time.Duration) (e ended) {
+	s.Helper()
+	if !s.until(within, func() (ok bool) { e, ok = s.ended[id+"@"+run]; return ok }) {
+		s.Errorf("%s has not ended: %+v", id, s.updateStatus(id))
+	}
+	return e
+}

@@ -140,6 +140,8 @@ func (s *state) identify(pods []*corev1.Pod) {
 			claim(o.Key(), id)
 		} else if id, ok := byStore[o.Key()]; ok {
 			claim(o.Key(), id)
+		} else if id, ok := s.adopted(o); ok {
+			claim(o.Key(), id)
 		}
 	}
 	for _, o := range s.desired { // the only OSD of its host can be told from no other
@@ -151,6 +153,20 @@ func (s *state) identify(pods []*corev1.Pod) {
 	for _, o := range s.ceph.OSDs {
 		s.lone = s.lone && (claimed[o.ID] || !o.Serving)
 	}
+}
+
+// adopted is the OSD that last started in a pod of the original operator's which is gone, so that its successor has a number
+// before it starts. Until every pod has one no budget can say which failure domain may go.
+func (s *state) adopted(o osdpod.OSD) (id int, known bool) {
+	for _, x := range s.ceph.OSDs {
+		if x.Pod != "" && x.Host == o.Host && osdpod.MayBeNamed(x.Pod, o) {
+			if known {
+				return 0, false // it is not clear which of them
+			}
+			id, known = x.ID, true
+		}
+	}
+	return id, known
 }
 
 func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {

@@ -84,6 +84,9 @@ func rightName(name string, o OSD) bool {
 	return name == PodName(o) || strings.HasPrefix(name, originalPrefix(o))
 }
 
+// MayBeNamed tells whether a pod of the OSD may have this name: ours, or one that the original operator made up.
+func MayBeNamed(name string, o OSD) bool { return rightName(name, o) }
+
 var (
 	firstLabel  = regexp.MustCompile(`^([^.]+)(?:\..+)?$`)
 	lastElement = regexp.MustCompile(`^.+/([^/]+)$`)

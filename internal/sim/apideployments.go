@@ -127,3 +127,13 @@ func (w *World) restart(d *workload, annotations map[string]string) {
 		w.tellWatcher()
 	})
 }
+
+// Restarts is how often the OSDs' Deployments were restarted, all together.
+func (w *World) Restarts() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range w.workloads {
+		n += int(d.generation - 1)
+	}
+	return n
+}

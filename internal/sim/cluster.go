@@ -273,6 +273,8 @@ func (w *World) run(p *pod) {
 	w.judgeStart(p)
 	if p.runs = w.startDaemon(p.of); !p.runs {
 		p.state = storage.PodNotReady
+	} else if p.of.kind == "osd" {
+		w.osdOf(p.of).pod = p.name
 	}
 	w.kubeChanged()
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -81,6 +82,7 @@ func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 		return
 	}
 	key := fmt.Sprintf("%s %d", s.TemplateHash, of)
+	maps.DeleteFunc(w.done, func(other string, _ int) bool { return other != key }) // one that is taken back begins anew
 	if back := w.done[key] - done; back > 0 {
 		if w.removals -= back; w.removals < 0 {
 			w.violate("the progress of %s goes back from %d to %d of %d", s.TemplateHash, done+back, done, of)
