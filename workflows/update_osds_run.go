@@ -57,8 +57,11 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 		u.state.Result.Outcome = OutcomeGone
 		return true, nil
 	case len(s.Refused) > 0:
-		// Nothing is touched, and what runs stays.
+		// Nothing is touched, and what runs stays. A CephOSD can be mended; the input of a restart cannot.
 		r := s.Refused[0]
+		if u.fleet.Kind == activities.FleetDeployments {
+			return false, refuse(&r)
+		}
 		return false, u.idle(ctx, lookAgainLate, fmt.Sprintf("the spec to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed))
 	case s.Unavailable != "":
 		return false, u.idle(ctx, lookAgainSoon, "the storage cluster: "+s.Unavailable)

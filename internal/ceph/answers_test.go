@@ -191,3 +191,32 @@ func TestCommandError(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.False(t, ceph.IsTimeout(err))
 }
+
+func TestSafeToDestroy(t *testing.T) {
+	for name, c := range map[string]struct {
+		output string
+		ok     bool
+		reason string
+	}{
+		"safe":                       {`{"safe_to_destroy":[3],"active":[],"missing_stats":[],"stored_pgs":[]}`, true, ""},
+		"it serves":                  {`{"safe_to_destroy":[],"active":[3],"missing_stats":[],"stored_pgs":[]}`, false, "osd.3 serves placement groups"},
+		"it is down and stores":      {`{"safe_to_destroy":[],"active":[],"missing_stats":[],"stored_pgs":[3]}`, false, "osd.3 stores placement groups"},
+		"nobody knows":               {`{"safe_to_destroy":[],"active":[],"missing_stats":[3],"stored_pgs":[]}`, false, "is not known"},
+		"the answer is about others": {`{"safe_to_destroy":[4],"active":[],"missing_stats":[],"stored_pgs":[]}`, false, "is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := one("osd safe-to-destroy", reply{output: c.output}).SafeToDestroy(context.Background(), []int{3})
+			require.NoError(t, err)
+			require.Equal(t, c.ok, a.OK)
+			require.Contains(t, a.Reason, c.reason)
+		})
+	}
+	_, err := one("osd safe-to-destroy", reply{output: "no JSON"}).SafeToDestroy(context.Background(), []int{3})
+	require.Error(t, err)
+}
+
+func TestOSDMetadata(t *testing.T) {
+	all, err := one("osd metadata", reply{output: `[{"id":3,"hostname":"node-a","pod_name":"osd-x","pod_namespace":"ceph","osd_data":"/dev/lab/osd-0","osd_objectstore":"bluestore"},{"id":4}]`}).OSDMetadata(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, []ceph.OSDMetadata{{ID: 3, Hostname: "node-a", PodName: "osd-x", PodNamespace: "ceph", Data: "/dev/lab/osd-0"}, {ID: 4}}, all)
+}
