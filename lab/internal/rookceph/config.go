@@ -135,13 +135,16 @@ mgr_disabled_modules = alerts,cephadm,dashboard,diskprediction_local,influx,insi
 // down (osd_recovery_sleep = 0 would mean the value for the device class: the classes are set one by one).
 //
 // Closing a disk waits for the thread that polls it, and an OSD closes and reopens its disk several times while it starts:
-// with the stock 250 ms that alone takes two seconds (bdev_aio_poll_ms).
+// with the stock 250 ms that alone takes two seconds (bdev_aio_poll_ms). The kernel has 65,536 places in the queues of all its
+// disks (fs.aio-max-nr), of which an OSD takes twice what it is told (bdev_aio_max_queue_depth): with the stock 1,024 the
+// machine's 33rd would not start.
 //
 // A stopping OSD tells the monitors instead of leaving it to its peers' broken connections, so that the last one on a
 // machine is noticed as fast as the first; it waits for their answer no longer than a second.
 const osdConfig = `[osd]
 osd_objectstore = bluestore
 bdev_aio_poll_ms = 25
+bdev_aio_max_queue_depth = 128
 bluestore_cache_autotune = false
 bluestore_cache_size = 33554432
 bluestore_rocksdb_options_annex = write_buffer_size=8388608,max_write_buffer_number=2,max_total_wal_size=33554432
