@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
+
+var everyStep = flag.Int("rollout.every", 7, "at every how manieth step of a rollout something happens in TestEveryStepOfARollout; 1: at all, which takes minutes")
 
 // updateMishaps are what happens at a step of a rollout.
 var updateMishaps = map[string]mishap{
@@ -38,7 +41,7 @@ func TestEveryStepOfARollout(t *testing.T) {
 	for name, m := range updateMishaps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for at, more := 0, true; more && !t.Failed(); at++ {
+			for at, more := 0, true; more && !t.Failed(); at += *everyStep {
 				require.Less(t, at, 400)
 				t.Run(fmt.Sprint(at), func(t *testing.T) {
 					play(t, osdsBy("Zone"), func(s *scene) { more = m.inRollout(s, at) })
