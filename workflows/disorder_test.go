@@ -23,6 +23,8 @@ type disorder struct {
 	outwitted bool
 	tainted   string
 	hung      []string
+	fleet     string // as in schedule
+	images    int    // that were rolled out
 	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
 	// that one may then wait for a mon in vain until the node is uncordoned.
 	excused   map[string]bool
@@ -111,6 +113,8 @@ func (d *disorder) happen(e event) {
 		} else {
 			d.RestorePolicy()
 		}
+	case "rollout", "bad rollout", "mend rollout", "pause rollout", "resume rollout", "abort rollout", "delete pod", "continue rollout":
+		d.rollout(e.Kind, osd)
 	default:
 		d.fail(e.Kind, job)
 	}
@@ -228,6 +232,7 @@ func (d *disorder) rest() (stuck []string) {
 	d.Manage(true)
 	d.Hang(false, d.hung...)
 	d.untaint()
+	d.mendRollouts()
 	for _, node := range d.Nodes() {
 		if d.Noout(node) == "a person" {
 			d.PersonSetsNoout(node, false)
@@ -246,8 +251,14 @@ func (d *disorder) rest() (stuck []string) {
 				d.PersonCordons(node, false)
 			}
 		}
+		d.resumeRollouts()
 		if d.Await(time.Minute, d.quiet) {
-			return d.notWhole()
+			return append(d.notWhole(), d.notRolledOut()...)
+		}
+	}
+	for _, id := range []string{updateID, restartID} {
+		if d.runs(id) && !d.broken {
+			stuck = append(stuck, fmt.Sprintf("%s does not end: %+v", id, d.updateStatus(id)))
 		}
 	}
 	for _, node := range d.Nodes() {
@@ -271,7 +282,7 @@ func (d *disorder) quiet() bool {
 			return false
 		}
 	}
-	return len(d.Leftovers()) == 0
+	return len(d.Leftovers()) == 0 && (d.broken || !d.runs(updateID) && !d.runs(restartID))
 }
 
 // lives tells whether a drain of ours runs.

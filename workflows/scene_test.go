@@ -572,9 +572,9 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 			return w(ctx, in)
 		}, o)
 	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):
-		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rollout(r.scene, w), o)
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rolling(r.scene, w), o)
 	case func(workflow.Context, workflows.RestartOSDsInput) (workflows.UpdateOSDsResult, error):
-		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rollout(r.scene, w), o)
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rolling(r.scene, w), o)
 	default:
 		panic(fmt.Sprintf("a workflow of an unknown shape: %T", w))
 	}

@@ -20,6 +20,7 @@ import (
 // schedule is all that is random about what people, upgrade tools, bad luck and crashes do to a cluster.
 type schedule struct {
 	OSDsPerNode int
+	Fleet       string  // the update domain of the CephOSD that all OSDs are of; "" if each has a Deployment
 	Seed        uint64  // of latencies and failures
 	Latency     int     // most milliseconds that a request takes
 	Failures    float64 // how many of the activities' attempts fail
@@ -38,12 +39,14 @@ func (e event) String() string { return fmt.Sprintf("%s %d after %s", e.Kind, e.
 // kinds are what may happen, as often as they are listed.
 var kinds = strings.Split("drain,drain,drain,kubectl drain,kubectl drain,kubectl drain,upgrade,upgrade,uncordon,uncordon,uncordon,done,done,done,"+
 	"reboot,reboot,kill,kill,evict,evict,evict,evict,abort,pause,resume,kill drain,kill keeper,cancel drain,worker,watcher,manager,quorum,noout,"+
-	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign", ",")
+	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign,"+
+	"rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause rollout,resume rollout,abort rollout,delete pod,continue rollout", ",")
 
 // schedules draws them.
 var schedules = rapid.Custom(func(t *rapid.T) schedule {
 	s := schedule{
 		OSDsPerNode: rapid.IntRange(1, 2).Draw(t, "OSDs per node"),
+		Fleet:       rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet"),
 		Seed:        rapid.Uint64().Draw(t, "seed"),
 		Latency:     rapid.SampledFrom([]int{0, 20, 20, 200, 1000}).Draw(t, "latency"),
 		Failures:    rapid.SampledFrom([]float64{0, 0, 0.05, 0.2}).Draw(t, "failures"),
@@ -87,6 +90,9 @@ func (c *chance) is(p float64) bool {
 // options of the world that a schedule is played in.
 func (s schedule) options(c *chance) sim.Options {
 	opts := sim.Options{OSDsPerNode: s.OSDsPerNode}
+	if s.Fleet != "" {
+		opts.CephOSD = map[string]any{"updateDomain": s.Fleet, "progressDeadline": "1m"}
+	}
 	// No request takes no time at all: a keeper that had ended within an instant could never be told anything.
 	opts.Latency = func() time.Duration { return time.Millisecond }
 	if s.Latency > 0 {
@@ -117,7 +123,8 @@ func (s schedule) options(c *chance) sim.Options {
 var errLost = errors.New("the connection was lost")
 
 // changes are the requests that change something.
-var changes = map[string]bool{"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "update policy": true}
+var changes = map[string]bool{"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "update policy": true,
+	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true}
 
 // play plays a schedule and tells what went wrong.
 func (s schedule) play(t *testing.T) (o outcome) {
@@ -142,7 +149,7 @@ func (s schedule) play(t *testing.T) (o outcome) {
 			}
 		}
 		stage.run(func(stage *scene) {
-			o.stuck = (&disorder{scene: stage}).play(s.Events)
+			o.stuck = (&disorder{scene: stage, fleet: s.Fleet}).play(s.Events)
 		})
 		o.violations, o.story = stage.Violations(), stage.Story()
 	})

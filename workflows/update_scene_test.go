@@ -20,8 +20,8 @@ var (
 	restartID = workflows.RestartOSDsID(sim.Key.Namespace)
 )
 
-// rollout runs one of the two kinds of rollouts until it ends. When it continues as new it goes on here, as the keeper does.
-func rollout[I any](s *scene, w func(workflow.Context, I) (workflows.UpdateOSDsResult, error)) func(workflow.Context, I) (workflows.UpdateOSDsResult, error) {
+// rolling runs one of the two kinds of rollouts until it ends. When it continues as new it goes on here, as the keeper does.
+func rolling[I any](s *scene, w func(workflow.Context, I) (workflows.UpdateOSDsResult, error)) func(workflow.Context, I) (workflows.UpdateOSDsResult, error) {
 	return func(ctx workflow.Context, in I) (workflows.UpdateOSDsResult, error) {
 		info := workflow.GetInfo(ctx)
 		info.FirstRunID = info.WorkflowExecution.RunID

@@ -14,10 +14,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
-// How often Ceph is asked whether the OSDs are up. Pods are watched, not asked for, but looked at anew now and then: a watch
-// may end, and then one begins with a list.
+// How often Ceph is asked whether the OSDs are up: often as long as they are expected, seldom once they are late. Pods are
+// watched, not asked for, but looked at anew now and then: a watch may end, and then one begins with a list.
 const (
-	askCephEvery   = 300 * time.Millisecond
+	askCephAtFirst = 300 * time.Millisecond
+	askCephAtLeast = 5 * time.Second
 	lookAnewEvery  = 15 * time.Second
 	askSpecEvery   = 10 * time.Second
 	progressWaited = 16 // waiting OSDs that are named
@@ -25,16 +26,17 @@ const (
 
 // await waits for OSDs to serve: ready in Kubernetes, and up in Ceph in a later life than before.
 func (c cephOSD) await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
+	pause := askCephAtFirst
 	for {
-		a, done, err := c.awaitOnce(ctx, in, beat)
+		a, done, err := c.awaitOnce(ctx, in, beat, &pause)
 		if done || err != nil {
 			return a, err
 		}
 	}
 }
 
-// awaitOnce does so for as long as one watch lasts.
-func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, bool, error) {
+// awaitOnce does so for as long as one watch lasts, and keeps to the pause between two questions to Ceph.
+func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival), pause *time.Duration) (activities.Arrival, bool, error) {
 	set, found, err := c.spec(ctx)
 	if err != nil || !found || set.Hash != in.Template {
 		return activities.Arrival{Moved: err == nil}, err == nil, err
@@ -64,13 +66,14 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 	for i := range list.Items {
 		all[list.Items[i].Name] = &list.Items[i]
 	}
-	tick := time.NewTicker(askCephEvery)
-	defer tick.Stop()
 	spec := time.NewTicker(askSpecEvery)
 	defer spec.Stop()
 	for {
 		a, err := c.arrival(ctx, s, in, all)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil: // in the middle of a question
+			return a, false, ctxErr(ctx)
+		case err != nil:
 			return a, false, err
 		}
 		if len(a.Waiting) == 0 {
@@ -79,6 +82,7 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 		beat(a)
 		select {
 		case e, open := <-w.ResultChan():
+			*pause = askCephAtFirst
 			if !open || e.Type == watch.Error {
 				return a, false, nil
 			}
@@ -87,7 +91,8 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 			} else if ok {
 				delete(all, p.Name)
 			}
-		case <-tick.C:
+		case <-time.After(*pause):
+			*pause = min(*pause*5/4, askCephAtLeast)
 		case <-spec.C:
 			if now, found, err := c.spec(ctx); err == nil && (!found || now.Hash != in.Template) {
 				return activities.Arrival{Moved: true}, true, nil

@@ -275,7 +275,7 @@ func (w *World) OSDsSeen() string {
 	if w.cr == nil {
 		return ""
 	}
-	out := fmt.Sprint(w.cr.GetGeneration())
+	out := fmt.Sprint(w.cr.GetGeneration(), w.policy != nil)
 	for _, p := range w.pods {
 		if p.made != nil {
 			out += fmt.Sprint("; ", p.made.UID, p.state, p.made.Annotations[osdpod.StateAnnotation])
