@@ -211,6 +211,9 @@ func lookHolders(f Facts) []Obstacle {
 
 // howItEnds says what has to happen for a holder to give the lease back.
 func (f Facts) howItEnds(h lease.Claim) string {
+	if isRollout(h.WorkflowID) {
+		return fmt.Sprintf("its OSDs have to serve again, and the data to be whole; then others have their turn before its next batch. `lockkeeper status %s` says how far it is; `lockkeeper pause %s` holds it after this batch", h.WorkflowID, h.WorkflowID)
+	}
 	for _, n := range f.Now.Noout {
 		if n.Owner == h.WorkflowID && !n.Withdrawn && f.At.Before(n.Expires) {
 			return fmt.Sprintf("it ends when %s is back and its storage whole; noout there lasts until %s. `lockkeeper status %s`; if nobody wants it any more: `lockkeeper abort %s`", h.Node, when(n.Expires, f.At), h.Node, h.Node)

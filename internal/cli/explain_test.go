@@ -62,6 +62,16 @@ func TestExplain(t *testing.T) {
 			w.keeper.Noout[0].Expires, w.keeper.Noout[0].Withdrawn = ago(30*time.Minute), true
 			return w
 		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"NooutExpired", "Cordoned"}},
+		"rollout-holds": {func() *world {
+			w := drained()
+			delete(w.jobs, "node-b")
+			w.rollouts = map[string][]Rollout{updateID: {rollingOut()}}
+			w.keeper.Lease.Queue = nil
+			h := &w.keeper.Lease.Holders[0]
+			h.WorkflowID, h.Node, h.Reason = updateID, "", "rollout of osds: all of node-a in zone zone-x that is out of date"
+			w.keeper.Noout[0].Owner = updateID
+			return w
+		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
 		"others-before": {edit(func(w *world) {
 			w.keeper.Decision.Reason = budget.ReasonClean
 			w.keeper.Lease.Queue = []lease.Claim{{WorkflowID: "drain/node-z", RunID: "1", Node: "node-z", Domain: storage.FailureDomain{Type: "zone", Name: "zone-z"}, Requested: ago(time.Minute), Priority: lease.PriorityDrain}}

@@ -92,6 +92,17 @@ func (r Rollout) WaitsFor() string {
 	return out
 }
 
+// waitsSince is since when it waits for what WaitsFor says.
+func (r Rollout) waitsSince() time.Time {
+	switch {
+	case r.Status == nil:
+		return r.Started
+	case r.Status.Halted != nil:
+		return r.Status.Halted.Since
+	}
+	return r.Status.Since
+}
+
 // Describe is one sentence about a rollout.
 func (r Rollout) Describe(now time.Time) string {
 	if r.State != Running {

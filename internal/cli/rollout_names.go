@@ -83,3 +83,8 @@ func FullName(job, namespace string) string {
 	}
 	return job
 }
+
+func isRollout(workflowID string) bool {
+	_, _, ok := workflows.RolledOut(workflowID)
+	return ok
+}

@@ -13,14 +13,7 @@ import (
 func (s Status) writeRollouts(w io.Writer) {
 	var rows [][]string
 	for _, r := range s.Rollouts {
-		since := r.Started
-		if r.Status != nil {
-			since = r.Status.Since
-			if h := r.Status.Halted; h != nil {
-				since = h.Since
-			}
-		}
-		rows = append(rows, []string{r.WorkflowID, r.Progress(), r.Phase(), when(since, s.At), r.Batch(), r.WaitsFor()})
+		rows = append(rows, []string{r.WorkflowID, r.Progress(), r.Phase(), when(r.waitsSince(), s.At), r.Batch(), r.WaitsFor()})
 	}
 	table(w, []string{"ROLLOUT", "UPDATED", "PHASE", "SINCE", "BATCH", "WAITS FOR"}, rows)
 }

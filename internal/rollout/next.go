@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -35,8 +36,10 @@ type Step struct {
 const atOnce = 64
 
 // Next decides what to do next.
-func Next(in Input) Step {
-	all := in.sorted()
+func Next(in Input) Step { return in.next(in.sorted()) }
+
+// next decides about OSDs in the order of the rollout.
+func (in Input) next(all []OSD) Step {
 	if missing := filter(all, func(o OSD) bool { return o.State == Missing }); len(missing) > 0 {
 		return Step{Do: DoCreate, OSDs: missing[:min(len(missing), atOnce)], Why: describe(missing) + " without a pod"}
 	}
@@ -51,16 +54,17 @@ func Next(in Input) Step {
 	if awaited := filter(all, in.awaits); len(awaited) > 0 {
 		return Step{Do: DoAwait, OSDs: awaited[:min(len(awaited), atOnce)], Domain: in.domain(awaited[0].Domain), Why: awaiting(awaited)}
 	}
-	todo := filter(all, func(o OSD) bool { return o.State == OutOfDate && !in.skips(o) })
-	if len(todo) == 0 {
+	todo := func(o OSD) bool { return o.State == OutOfDate && !in.skips(o) }
+	at := slices.IndexFunc(all, todo)
+	if at < 0 {
 		return Step{Do: DoNothing, Why: "every OSD is as its template says"}
 	}
-	first := todo[0]
+	first := all[at]
 	if in.Canary {
-		return Step{Do: DoReplace, OSDs: todo[:1], Domain: in.domain(first.Domain), Canary: true, Why: first.String() + " goes first, alone: it is the canary"}
+		return Step{Do: DoReplace, OSDs: []OSD{first}, Domain: in.domain(first.Domain), Canary: true, Why: first.String() + " goes first, alone: it is the canary"}
 	}
-	batch := in.bound(filter(todo, func(o OSD) bool {
-		return o.Domain == first.Domain && (o.Key == first.Key || o.Unit != "" && o.Unit == first.Unit)
+	batch := in.bound(filter(all[at:], func(o OSD) bool {
+		return o.Domain == first.Domain && (o.Key == first.Key || o.Unit != "" && o.Unit == first.Unit) && todo(o)
 	}))
 	return Step{Do: DoReplace, OSDs: batch, Domain: in.domain(first.Domain), Why: in.why(batch)}
 }
@@ -103,31 +107,37 @@ func worst(broken []OSD) []OSD {
 
 // Batches lists all steps that are to be expected if everything goes well, for a person to read before it begins.
 func Batches(in Input) []Step {
-	now := in
-	now.OSDs = in.sorted()
+	left := in.sorted()
 	var steps []Step
 	for {
-		s := Next(now)
+		s := in.next(left)
 		if s.Do == DoNothing {
 			return steps
 		}
 		steps = append(steps, s)
-		now.Canary = now.Canary && !s.Canary
-		done := map[string]bool{}
-		for _, o := range s.OSDs {
-			done[o.Key] = true
-		}
-		for i := range now.OSDs {
-			o := &now.OSDs[i]
-			switch {
-			case !done[o.Key]:
-			case s.Do == DoAwait && o.State == OutOfDate: // it serves again, as it was; its turn is still to come
-				o.Serves, o.Away = true, ""
-			default:
-				o.State, o.Serves, o.Away = UpToDate, true, ""
-			}
-		}
+		in.Canary = in.Canary && !s.Canary
+		left = after(s, left)
 	}
+}
+
+// after is what is left when a step has gone well. What is as it should be plays no part in any decision.
+func after(s Step, left []OSD) []OSD {
+	done := map[string]bool{}
+	for _, o := range s.OSDs {
+		done[o.Key] = true
+	}
+	out := left[:0]
+	for _, o := range left {
+		switch {
+		case !done[o.Key]:
+		case s.Do == DoAwait && o.State == OutOfDate: // it serves again, as it was; its turn is still to come
+			o.Serves, o.Away = true, ""
+		default:
+			continue
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 func filter(osds []OSD, keep func(OSD) bool) []OSD {

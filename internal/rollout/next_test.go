@@ -164,6 +164,20 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// A person who asks for the plan of the largest cluster does not wait for minutes.
+func BenchmarkBatchesOfTenThousand(b *testing.B) {
+	in := rollout.Input{DomainType: "zone"}
+	for i := range 10_000 {
+		in.OSDs = append(in.OSDs, rollout.OSD{
+			Key: fmt.Sprintf("node-%d:/dev/%d", i/10, i%10), Name: fmt.Sprintf("osd.%d", i), Host: fmt.Sprintf("node-%d", i/10),
+			Domain: fmt.Sprintf("zone-%d", i%3), State: rollout.OutOfDate, Serves: true,
+		})
+	}
+	for b.Loop() {
+		require.Len(b, rollout.Batches(in), len(in.OSDs))
+	}
+}
+
 // What is awaited because its node is away is replaced when that is back, and not forgotten.
 func TestBatchesAfterAwaiting(t *testing.T) {
 	in := fleet(byHost)

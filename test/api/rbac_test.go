@@ -36,7 +36,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "update", "nodes/status", "", mayNot},
 		{"worker", "create", "pods/eviction", "shop", may},
 		{"worker", "delete", "pods", "shop", mayNot},
-		{"worker", "create", "pods", "rook-ceph", mayNot},
+		{"worker", "create", "pods", "rook-ceph", may}, // those of a CephOSD
+		{"worker", "create", "pods", "shop", mayNot},
 		{"worker", "create", "pods/exec", "rook-ceph", mayNot},
 		{"worker", "patch", "poddisruptionbudgets.policy", "rook-ceph", may},
 		{"worker", "patch", "poddisruptionbudgets.policy", "shop", mayNot},
