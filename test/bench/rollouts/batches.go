@@ -15,9 +15,9 @@ import (
 // last pod gone and make its successor, and from the manager's first report that all data is clean until the next batch
 // begins to stop (the lease, noout, the last look), or, after the last one, until the workflow has ended.
 type batch struct {
-	osds                                    []int
+	osds                                   []int
 	stopping, gone, made, up, whole, ready time.Time
-	next                                    time.Time
+	next                                   time.Time
 }
 
 func (b batch) overhead() time.Duration { return b.making() + b.handingOn() }
