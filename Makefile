@@ -66,6 +66,10 @@ mutants: ## prove that the simulation finds bugs: NAME=one for one
 bench: build ## numbers as lines "name value unit"
 	@./hack/bench.sh
 
+.PHONY: bench-osds
+bench-osds: build ## numbers of rollouts, of 24 OSDs: ARGS=--quick for 6
+	@./hack/bench-osds.sh $(ARGS)
+
 # lab/bin/lab comes first because whoever reads the lab's code has to compile Kubernetes, and only compile.sh says how far it is.
 # In the lab without staticcheck: it reads all of Kubernetes for its facts, which doubles the time of the first run.
 .PHONY: lint

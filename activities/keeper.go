@@ -6,6 +6,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -81,8 +82,8 @@ type StorageCluster interface {
 	Observe(ctx context.Context, in Look) (Seen, error)
 	// Watch looks again and again, and returns when Health or Quorum differ from in.Last, or the daemons do.
 	Watch(ctx context.Context, in Watching, beat func(Watched)) (Watched, error)
-	SetNoout(ctx context.Context, host string) error
-	UnsetNoout(ctx context.Context, host string) error
+	SetNoout(ctx context.Context, hosts ...string) error
+	UnsetNoout(ctx context.Context, hosts ...string) error
 }
 
 // StorageClusters finds the storage cluster of a policy.
@@ -232,25 +233,34 @@ func (k *Keeper) RemoveBudgets(ctx context.Context, key storage.ClusterKey) (str
 	return struct{}{}, nil
 }
 
-// NooutInput names a host of the storage cluster's topology.
+// NooutInput names hosts of the storage cluster's topology, or OSDs.
 type NooutInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
-	Host    string             `json:"host"`
+	Hosts   []string           `json:"hosts,omitempty"`
+	Host    string             `json:"host,omitempty"` // the only one, in histories of v0.1
 	On      bool               `json:"on"`
 }
 
-// SwitchNoout sets or unsets noout on one host. Doing so twice is the same as once.
+// All are the hosts.
+func (in NooutInput) All() []string {
+	if in.Host != "" {
+		return append([]string{in.Host}, in.Hosts...)
+	}
+	return in.Hosts
+}
+
+// SwitchNoout sets or unsets noout on hosts. Doing so twice is the same as once.
 func (k *Keeper) SwitchNoout(ctx context.Context, in NooutInput) (struct{}, error) {
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
 	if err == nil {
 		if in.On {
-			err = c.SetNoout(ctx, in.Host)
+			err = c.SetNoout(ctx, in.All()...)
 		} else {
-			err = c.UnsetNoout(ctx, in.Host)
+			err = c.UnsetNoout(ctx, in.All()...)
 		}
 	}
 	if err != nil {
-		return struct{}{}, Unavailable("switch noout on "+in.Host, err)
+		return struct{}{}, Unavailable("switch noout on "+strings.Join(in.All(), ", "), err)
 	}
 	return struct{}{}, nil
 }

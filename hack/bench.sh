@@ -17,4 +17,4 @@ go -C "$top" build -o "$work/drains" ./test/bench/drains
 # The same world, with lockkeeper behind a proxy that counts its requests; it costs time, so it comes after.
 halt
 "$work/drains" --dir "$work" --lab "$world" --drains "${DRAINS:-6}" --idle "${IDLE:-3m}"
-lab load report --name "$world" -o json | sed -nE 's/.*"(failed_writes|lost_writes)": *([0-9]+).*/\1 \2 writes/p; s/.*"(longest_stall_ms)": *([0-9.]+).*/\1 \2 ms/p'
+writer_says

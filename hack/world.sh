@@ -38,11 +38,17 @@ enter_world() {
   export PATH="$top/bin:$PATH"
 }
 
-# move_in: installs lockkeeper and starts it and the writer; returns when the keeper has seen the world at rest.
+# move_in: installs lockkeeper and starts it and the writer; returns when the keeper has seen the world at rest. In a world
+# without OSDs lockkeeper makes them, as $CEPHOSD says.
 move_in() {
+  if [ -n "${CEPHOSD:-}" ]; then install=(--cephosd ceph-osds); fi
   "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
   KUBECONFIG=$work/worker.kubeconfig lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
   KUBECONFIG=$work/watch.kubeconfig lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
+  if [ -n "${CEPHOSD:-}" ]; then
+    kubectl apply -f "$CEPHOSD" >/dev/null
+    until_says 120 '^UpToDate$' kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.reason}'
+  fi
   lab load start --name "$world" >/dev/null
   until_says 60 '^any node$' policy '{.status.mayDrain}'
 }
@@ -52,6 +58,12 @@ halt() {
   for pid in "${pids[@]}"; do kill "$pid"; done
   for pid in "${pids[@]}"; do wait "$pid" || true; done
   pids=()
+}
+
+# writer_says: figures of the writer, as lines "name value unit".
+writer_says() {
+  lab load report --name "$world" -o json |
+    sed -nE 's/.*"(failed_writes|lost_writes)": *([0-9]+).*/\1 \2 writes/p; s/.*"(longest_stall_ms)": *([0-9.]+).*/\1 \2 ms/p'
 }
 
 policy() { kubectl -n rook-ceph get maintenancepolicy rook-ceph -o "jsonpath=$1"; }

@@ -44,15 +44,19 @@ func (c *claimant) holds(want lease.Claim) bool {
 }
 
 // acquire asks for the lease and waits until it is granted, until stop says that it is not wanted any more, or until the
-// context ends. waits hears why it is not granted yet.
+// context ends. waits hears that it is asked for, and then why it is not granted yet.
 func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
 	ref := c.ref(ctx)
 	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
 	want.Ask = max(c.claim.Ask+1, workflow.Now(ctx).UnixMilli()) // it rises over continue-as-new, too
 	c.claim, c.token, c.asked, c.finishing = want, 0, true, false
-	for {
+	for first := true; ; first = false {
 		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
-		if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: want}); err != nil {
+		asked := begin(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: want})
+		if first {
+			waits("") // that we wait is told while the keeper decides whether we have to
+		}
+		if err := asked.Get(ctx, nil); err != nil {
 			return false, err
 		}
 		for {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -312,19 +313,17 @@ func (k *keeper) apply(ctx workflow.Context) error {
 			failures = append(failures, err)
 		}
 	}
-	for _, host := range plan.Set {
-		if err := k.switchNoout(ctx, host, true); err != nil {
-			// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
-			k.closeFirst(ctx, "noout could not be set")
-			return err
-		}
+	if err := k.switchNoout(ctx, plan.Set, true); err != nil {
+		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
+		k.closeFirst(ctx, "noout could not be set")
+		return err
 	}
 	fail(k.applyBudget(ctx))
+	if err := k.switchNoout(ctx, plan.Unset, false); err != nil {
+		k.closeFirst(ctx, "noout could not be unset")
+		return err
+	}
 	for _, host := range plan.Unset {
-		if err := k.switchNoout(ctx, host, false); err != nil {
-			k.closeFirst(ctx, "noout could not be unset")
-			return err
-		}
 		k.state.Memory.Noout = budget.Withdraw(k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
 	}
 	fail(k.applyStaticBudgets(ctx))
@@ -456,22 +455,34 @@ func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
 	return err
 }
 
-func (k *keeper) switchNoout(ctx workflow.Context, host string, on bool) error {
+// switchNoout switches all at once: for each by itself the storage cluster would take its time.
+func (k *keeper) switchNoout(ctx workflow.Context, hosts []string, on bool) error {
+	if len(hosts) == 0 {
+		return nil
+	}
 	what := "unset noout on "
 	if on {
 		what = "set noout on "
 	}
-	_, err := call(prompt(ctx, nooutWithin, what+host), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Host: host, On: on})
+	_, err := call(prompt(ctx, nooutWithin, clip(what+strings.Join(hosts, ", "))), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Hosts: hosts, On: on})
 	return err
+}
+
+// flagged are the hosts that carry noout because of us.
+func (k *keeper) flagged() (hosts []string) {
+	for _, n := range k.state.Memory.Noout {
+		if !n.Withdrawn {
+			hosts = append(hosts, n.Host)
+		}
+	}
+	return hosts
 }
 
 // retire undoes everything that this keeper did, and lets the policy go.
 func (k *keeper) retire(ctx workflow.Context) error {
-	for _, n := range k.state.Memory.Noout {
-		if n.Withdrawn {
-			continue
-		}
-		if _, err := call(persistent(ctx, "unset noout on "+n.Host), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Host: n.Host}); err != nil {
+	if ours := k.flagged(); len(ours) > 0 {
+		what := clip("unset noout on " + strings.Join(ours, ", "))
+		if _, err := call(persistent(ctx, what), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Hosts: ours}); err != nil {
 			return err
 		}
 	}

@@ -51,13 +51,8 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	if _, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
 		return err
 	}
-	for _, n := range k.state.Memory.Noout {
-		if n.Withdrawn {
-			continue
-		}
-		if err := k.switchNoout(ctx, n.Host, false); err != nil {
-			return err
-		}
+	if err := k.switchNoout(ctx, k.flagged(), false); err != nil {
+		return err
 	}
 	k.state.Memory.Noout, k.aside, k.budgetDue, k.daemonsDue = nil, true, false, true
 	return nil

@@ -225,8 +225,6 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step) (bool, error) 
 	}
 	u.job.enter(ctx, PhaseLease)
 	wait := fmt.Sprintf("the lease of %s for %s", step.Domain, strings.Join(want.Daemons, ", "))
-	u.job.waitFor(ctx, wait)
-	u.report(ctx, "")
 	granted, err := u.lease.acquire(ctx, want, func() bool { return u.changed || u.job.Paused }, func(why string) {
 		u.job.waitFor(ctx, because(wait, why))
 		u.report(ctx, "")

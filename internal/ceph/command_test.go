@@ -23,18 +23,19 @@ func TestCommandsAreExactly(t *testing.T) {
 	}
 	ctx := context.Background()
 	calls := map[string]func(ceph.Client){
-		"Status":             func(c ceph.Client) { c.Status(ctx) },
-		"QuorumStatus":       func(c ceph.Client) { c.QuorumStatus(ctx) },
-		"OSDDump":            func(c ceph.Client) { c.OSDDump(ctx) },
-		"OSDEpoch":           func(c ceph.Client) { c.OSDEpoch(ctx) },
-		"CrushDump":          func(c ceph.Client) { c.CrushDump(ctx) },
-		"Manager":            func(c ceph.Client) { c.Manager(ctx) },
-		"PGStat":             func(c ceph.Client) { c.PGStat(ctx) },
-		"OKToStop(0)":        func(c ceph.Client) { c.OKToStop(ctx, []int{0}) },
-		"OKToStop(0,12)":     func(c ceph.Client) { c.OKToStop(ctx, []int{0, 12}) },
-		"LastReports(7)":     func(c ceph.Client) { c.LastReports(ctx, []int{7}) },
-		"SetNoout(node-a)":   func(c ceph.Client) { c.SetNoout(ctx, "node-a") },
-		"UnsetNoout(node-a)": func(c ceph.Client) { c.UnsetNoout(ctx, "node-a") },
+		"Status":                func(c ceph.Client) { c.Status(ctx) },
+		"QuorumStatus":          func(c ceph.Client) { c.QuorumStatus(ctx) },
+		"OSDDump":               func(c ceph.Client) { c.OSDDump(ctx) },
+		"OSDEpoch":              func(c ceph.Client) { c.OSDEpoch(ctx) },
+		"CrushDump":             func(c ceph.Client) { c.CrushDump(ctx) },
+		"Manager":               func(c ceph.Client) { c.Manager(ctx) },
+		"PGStat":                func(c ceph.Client) { c.PGStat(ctx) },
+		"OKToStop(0)":           func(c ceph.Client) { c.OKToStop(ctx, []int{0}) },
+		"OKToStop(0,12)":        func(c ceph.Client) { c.OKToStop(ctx, []int{0, 12}) },
+		"LastReports(7)":        func(c ceph.Client) { c.LastReports(ctx, []int{7}) },
+		"SetNoout(node-a)":      func(c ceph.Client) { c.SetNoout(ctx, "node-a") },
+		"SetNoout(osd.1,osd.2)": func(c ceph.Client) { c.SetNoout(ctx, "osd.1", "osd.2") },
+		"UnsetNoout(node-a)":    func(c ceph.Client) { c.UnsetNoout(ctx, "node-a") },
 	}
 	require.Len(t, want, len(calls))
 	for name, call := range calls {
@@ -52,7 +53,8 @@ func TestNothingIsSentForNothing(t *testing.T) {
 	answer, err := client.OKToStop(context.Background(), nil)
 	require.NoError(t, err)
 	require.True(t, answer.OK, "no OSDs may always stop")
-	require.Error(t, client.SetNoout(context.Background(), ""))
+	require.Error(t, client.SetNoout(context.Background(), "node-a", ""))
+	require.Error(t, client.SetNoout(context.Background()))
 	require.Error(t, client.UnsetNoout(context.Background(), ""))
 	reports, err := client.LastReports(context.Background(), nil)
 	require.NoError(t, err)

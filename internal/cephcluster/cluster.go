@@ -170,13 +170,13 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 }
 
 // SetNoout implements activities.StorageCluster.
-func (c *cluster) SetNoout(ctx context.Context, host string) error {
-	return c.client.SetNoout(ctx, host)
+func (c *cluster) SetNoout(ctx context.Context, hosts ...string) error {
+	return c.client.SetNoout(ctx, hosts...)
 }
 
 // UnsetNoout implements activities.StorageCluster.
-func (c *cluster) UnsetNoout(ctx context.Context, host string) error {
-	return c.client.UnsetNoout(ctx, host)
+func (c *cluster) UnsetNoout(ctx context.Context, hosts ...string) error {
+	return c.client.UnsetNoout(ctx, hosts...)
 }
 
 func quorumOf(r ceph.Reading) activities.Quorum {

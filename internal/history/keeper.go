@@ -170,7 +170,7 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 		if in.On {
 			what = "set noout on "
 		}
-		r.say(e, what+in.Host, a.tries())
+		r.say(e, what+strings.Join(in.All(), ", "), a.tries())
 	case "ApplyBudget":
 		if res := read[activities.BudgetResult](result); res.Conflict != "" {
 			r.say(e, "the budget was not written: "+res.Conflict)

@@ -118,10 +118,14 @@ func (w *World) answer(c command) (any, error) {
 	case "osd last-stat-seq":
 		return strconv.FormatUint(w.manager.published.reports[c.ID], 10), nil
 	case "osd set-group":
-		w.setNoout(c.Who[0])
+		for _, who := range c.Who {
+			w.setNoout(who)
+		}
 		return nil, nil
 	case "osd unset-group":
-		w.unsetNoout(c.Who[0])
+		for _, who := range c.Who {
+			w.unsetNoout(who)
+		}
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("the simulated monitors do not know %q", c.Prefix)
