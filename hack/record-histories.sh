@@ -1,10 +1,43 @@
 #!/usr/bin/env bash
-# record-histories.sh VERSION: plays drains in a lab of its own and keeps their histories, and the keeper's, as
-# workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
+# record-histories.sh VERSION: plays drains and rollouts in labs of its own, one after the other, and keeps their histories, and
+# the keeper's, as workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
 set -euo pipefail
 version=${1:?usage: record-histories.sh VERSION, for instance v0.1}
 # shellcheck source=hack/world.sh
 . "$(dirname "${BASH_SOURCE[0]}")/world.sh"
+
+# keep ID…: writes histories down.
+keep() {
+  mkdir -p "$top/workflows/testdata"
+  for id in "$@"; do
+    file=$top/workflows/testdata/$version-${id//\//-}.json.gz
+    # Which process on which machine it was is nobody's business.
+    temporal workflow show --workflow-id "$id" -o json | sed -E 's/"identity": "[^"]*"/"identity": "lab"/' | gzip -9n >"$file"
+    echo "${file#"$top"/}: $(zcat "$file" | grep -c '"eventId"') events, $(wc -c <"$file") bytes"
+  done
+}
+
+if [ "${2:-}" = rollouts ]; then
+  install=(--cephosd ceph-osds)
+  enter_world "${RECORD_NAME:-record}" --osd-pods=none
+  "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
+  kubectl apply -f "$CEPHOSD" >/dev/null
+  move_in
+  updated() { kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.progress} {.status.reason}'; }
+  until_says 60 '6/6 UpToDate' updated
+  echo "a rollout that halts, is mended, and ends"
+  kubectl -n rook-ceph patch cephosd ceph-osds --type json -p '[
+    {"op":"add","path":"/spec/updateDomain","value":"Zone"},
+    {"op":"add","path":"/spec/progressDeadline","value":"10s"},
+    {"op":"copy","from":"/spec/podTemplate/spec/containers/0/command","path":"/spec/podTemplate/spec/containers/0/args"},
+    {"op":"replace","path":"/spec/podTemplate/spec/containers/0/command","value":["/bin/false"]}]' >/dev/null
+  until_says 60 'Halted' updated
+  kubectl -n rook-ceph patch cephosd ceph-osds --type json -p '[
+    {"op":"move","from":"/spec/podTemplate/spec/containers/0/args","path":"/spec/podTemplate/spec/containers/0/command"}]' >/dev/null
+  until_says 120 '6/6 UpToDate' updated
+  keep update-osds/rook-ceph/ceph-osds
+  exit
+fi
 
 enter_world "${RECORD_NAME:-record}"
 move_in
@@ -35,12 +68,13 @@ lab fault node-reboot node-d --name "$world"
 kubectl uncordon node-d >/dev/null
 until_says 60 '^any node$' policy '{.status.mayDrain}'
 
-mkdir -p "$top/workflows/testdata"
-for id in keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drain/node-d; do
-  file=$top/workflows/testdata/$version-${id//\//-}.json.gz
-  # Which process on which machine it was is nobody's business.
-  temporal workflow show --workflow-id "$id" -o json | sed -E 's/"identity": "[^"]*"/"identity": "lab"/' | gzip -9n >"$file"
-  echo "${file#"$top"/}: $(zcat "$file" | grep -c '"eventId"') events, $(wc -c <"$file") bytes"
-done
+echo "a restart of all OSDs, zone by zone"
+lockkeeper restart-osds -n rook-ceph --update-domain Zone --reason "recording" --wait >/dev/null
+until_says 60 '^any node$' policy '{.status.mayDrain}'
+
+keep keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drain/node-d restart-osds/rook-ceph
+halt
+lab down --name "$world" >/dev/null
+"$0" "$version" rollouts
 # What `lockkeeper history` tells of them.
 (cd "$top" && go test ./internal/history -run TestRecorded -update)

@@ -26,6 +26,8 @@ func TestReplay(t *testing.T) {
 			r := worker.NewWorkflowReplayer()
 			r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: workflows.KeeperType})
 			r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: workflows.DrainNodeType})
+			r.RegisterWorkflowWithOptions(workflows.UpdateOSDs, workflow.RegisterOptions{Name: workflows.UpdateOSDsType})
+			r.RegisterWorkflowWithOptions(workflows.RestartOSDs, workflow.RegisterOptions{Name: workflows.RestartOSDsType})
 			h := history(t, file)
 			id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
 			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id}}))
