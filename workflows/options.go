@@ -44,6 +44,11 @@ func persistent(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// stopping is watching for what takes daemons down. When the job is aborted it has to be over before the lease is given back.
+func stopping(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithWaitForCancellation(watching(ctx, summary), true)
+}
+
 // watching is for an activity that keeps looking until there is something to tell. It only reads or repeats idempotent
 // steps, so that losing a heartbeat costs a new attempt and nothing else; that is why the timeout may be short, and a
 // killed worker is noticed soon.

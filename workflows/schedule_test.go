@@ -123,8 +123,10 @@ func (s schedule) options(c *chance) sim.Options {
 var errLost = errors.New("the connection was lost")
 
 // changes are the requests that change something.
-var changes = map[string]bool{"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "update policy": true,
-	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true}
+var changes = map[string]bool{
+	"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "update policy": true,
+	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true,
+}
 
 // play plays a schedule and tells what went wrong.
 func (s schedule) play(t *testing.T) (o outcome) {

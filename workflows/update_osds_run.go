@@ -141,7 +141,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	u.begin(ctx, step)
 	ref := u.lease.ref(ctx)
 	in.WorkflowID, in.RunID, in.Token, in.Epoch = ref.WorkflowID, ref.RunID, u.lease.token, u.lease.epoch
-	r, err := call(watching(ctx, "replace "+u.batch.OSDs[0]+andMore(u.batch.OSDs)), rolling.ReplaceBatch, in)
+	r, err := u.stop(ctx, in)
 	switch {
 	case isType(err, activities.LeaseLost):
 		u.lease.release(ctx)
@@ -161,6 +161,26 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		u.state.Canary = Canary{Template: s.Template, OSD: step.OSDs[0].String()}
 	}
 	return u.arrive(ctx, r.OSDs)
+}
+
+// finishBy is how long an abort waits for a batch that is being replaced: what is deleted should be made again, and the lease must
+// not go while there is more to delete. A pod on a dead node never ends, and must not keep the job from ending.
+const finishBy = time.Minute
+
+// stop replaces a batch under the lease.
+func (u *update) stop(ctx workflow.Context, in activities.Replacement) (r activities.Replaced, err error) {
+	lasting, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	replaced := begin(stopping(lasting, "replace "+u.batch.OSDs[0]+andMore(u.batch.OSDs)), rolling.ReplaceBatch, in)
+	if aborted := workflow.Await(ctx, replaced.IsReady); aborted != nil {
+		if done, err := awaitAtMost(lasting, finishBy, "finish what was begun", replaced.IsReady); err != nil || !done {
+			cancel()
+			_ = replaced.Get(lasting, nil)
+		}
+		return r, aborted
+	}
+	err = replaced.Get(lasting, &r)
+	return r, err
 }
 
 // pause keeps the next batch from beginning. What is under way goes on: OSDs that are away come back, and the lease, which others

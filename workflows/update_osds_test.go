@@ -164,6 +164,7 @@ func TestHalt(t *testing.T) {
 				s.Crashes("ceph:2", true)
 				s.SetImage("ceph:2")
 				u := s.awaitUpdate("halted", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil })
+				require.NotNil(s, u.Halted)
 				require.Contains(s, u.Halted.Reason, "osd.0")
 				time.Sleep(20 * time.Minute)
 				require.Equal(s, []string{"osd.0", "osd.1"}, s.Stopped(), "nothing further goes down")

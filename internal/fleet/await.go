@@ -105,7 +105,7 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 
 // ctxErr is nil when only our own minute is over.
 func ctxErr(ctx context.Context) error {
-	if err := ctx.Err(); err != nil && err != context.DeadlineExceeded { //nolint:errorlint // contexts return these very values
+	if err := ctx.Err(); err != nil && err != context.DeadlineExceeded {
 		return err
 	}
 	return nil

@@ -197,6 +197,9 @@ func (w *World) remove(p *pod) {
 	w.removals++
 	w.later(podReplaced, func() { w.replace(p.of) })
 	grace := podGrace
+	if p.made != nil {
+		grace = bareGrace
+	}
 	if !p.bound {
 		grace = 0
 	}

@@ -54,6 +54,7 @@ var Zones = []string{"zone-x", "zone-y", "zone-z"}
 // How long things take.
 const (
 	podGrace       = 200 * time.Millisecond // from an eviction to the end of the process
+	bareGrace      = 700 * time.Millisecond // longer than a pod takes to start: who does not wait has two daemons on a device
 	podReplaced    = 50 * time.Millisecond  // from an eviction to the next pod
 	osdDownAfter   = 150 * time.Millisecond // from the end of the process to the map
 	podStarts      = 300 * time.Millisecond
