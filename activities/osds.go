@@ -54,9 +54,9 @@ type Survey struct {
 	Refused []input.Error `json:"refused,omitempty"`
 	// Warned says what else is wrong with it, and concerns only a part of the OSDs: hosts that are no nodes.
 	Warned []input.Error `json:"warned,omitempty"`
-	Rules   FleetRules    `json:"rules"`
-	Counts  FleetCounts   `json:"counts"`
-	Next    rollout.Step  `json:"next"`
+	Rules  FleetRules    `json:"rules"`
+	Counts FleetCounts   `json:"counts"`
+	Next   rollout.Step  `json:"next"`
 	// Discard are pods that may go without further ado: they are duplicates that do not serve, or nobody's.
 	Discard []string `json:"discard,omitempty"`
 	// Unnoted is how many pods do not say yet what is known of them.

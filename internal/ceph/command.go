@@ -19,12 +19,13 @@ func (c plainCommand) name() string { return c.Prefix }
 
 func statusCommand() plainCommand       { return plainCommand{Prefix: "status", Format: "json"} }
 func quorumStatusCommand() plainCommand { return plainCommand{Prefix: "quorum_status", Format: "json"} }
-func osdMetadataCommand() plainCommand  { return plainCommand{Prefix: "osd metadata", Format: "json"} }
-func osdStatCommand() plainCommand      { return plainCommand{Prefix: "osd stat", Format: "json"} }
-func osdDumpCommand() plainCommand      { return plainCommand{Prefix: "osd dump", Format: "json"} }
-func crushDumpCommand() plainCommand    { return plainCommand{Prefix: "osd crush dump", Format: "json"} }
-func mgrStatCommand() plainCommand      { return plainCommand{Prefix: "mgr stat", Format: "json"} }
-func pgStatCommand() plainCommand       { return plainCommand{Prefix: "pg stat", Format: "json"} }
+
+func osdMetadataCommand() plainCommand { return plainCommand{Prefix: "osd metadata", Format: "json"} }
+func osdStatCommand() plainCommand     { return plainCommand{Prefix: "osd stat", Format: "json"} }
+func osdDumpCommand() plainCommand     { return plainCommand{Prefix: "osd dump", Format: "json"} }
+func crushDumpCommand() plainCommand   { return plainCommand{Prefix: "osd crush dump", Format: "json"} }
+func mgrStatCommand() plainCommand     { return plainCommand{Prefix: "mgr stat", Format: "json"} }
+func pgStatCommand() plainCommand      { return plainCommand{Prefix: "pg stat", Format: "json"} }
 
 // okToStopCommand asks whether OSDs may stop together. Ceph types the ids as a list of OSD names: strings.
 type okToStopCommand struct {
