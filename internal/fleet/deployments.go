@@ -46,14 +46,15 @@ type restarting struct {
 }
 
 func (d deployments) look(ctx context.Context) (*restarting, error) {
+	r := &restarting{ids: map[string]int{}}
 	key, wrong, err := d.Fleets.policy(ctx, d.ref.Namespace, "")
 	if err != nil {
 		return nil, err
 	}
-	r := &restarting{key: key, ids: map[string]int{}}
+	r.key = key
 	if wrong != nil {
 		r.refuse = append(r.refuse, input.Wrong("namespace", d.ref.Namespace, wrong.Allowed))
-		return r, nil
+		return r, nil //nolint:nilerr // what is wrong is the answer
 	}
 	r.policy = &v1alpha1.MaintenancePolicy{}
 	if err := d.api.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, r.policy); err != nil {

@@ -24,7 +24,7 @@ type world struct {
 	// procs are lockkeeper's own processes, by name: worker, watch.
 	procs map[string]*exec.Cmd
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
-	moments string
+	moments      string
 	soundCommand any // of the OSDs, before a scenario broke it
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
