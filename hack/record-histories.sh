@@ -23,6 +23,7 @@ if [ "${2:-}" = rollouts ]; then
   "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
   kubectl apply -f "$CEPHOSD" >/dev/null
   move_in
+  # shellcheck disable=SC2317 # until_says calls it
   updated() { kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.progress} {.status.reason}'; }
   until_says 60 '6/6 UpToDate' updated
   echo "a rollout that halts, is mended, and ends"
