@@ -48,6 +48,8 @@ type KeeperState struct {
 	// all who were said to serve were alive.
 	Silent  time.Time `json:"silent,omitzero"`
 	Unheard bool      `json:"unheard,omitempty"`
+	// Unseen is the last View's.
+	Unseen int `json:"unseen,omitempty"`
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`
@@ -208,6 +210,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	}
 	k.aside = false
 	k.noticeSilence(ctx)
+	k.noticeVanished(ctx)
 	in := k.input(ctx)
 	k.revokeForeign(&in)
 	k.settleLease(&in)
@@ -407,6 +410,21 @@ func (k *keeper) noticeSilence(ctx workflow.Context) {
 	k.alarm = true
 	k.doubt(ctx)
 	k.restartWatch()
+}
+
+// noticeVanished: a daemon has no pod any more, and nobody saw it leave. A pod that no controller looks after leaves nothing
+// behind; whether its daemon is gone with it, only a sign of life can tell.
+func (k *keeper) noticeVanished(ctx workflow.Context) {
+	v := k.observed.Seen.View
+	if v.Unavailable != "" {
+		return
+	}
+	if v.Unseen > k.state.Unseen {
+		k.state.Unheard, k.alarm = true, true
+		k.doubt(ctx)
+		k.restartWatch()
+	}
+	k.state.Unseen = v.Unseen
 }
 
 // answerTampering mends the budgets before it looks: while Ceph has no quorum a look takes seconds, in which anybody could go.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -264,10 +265,30 @@ func (c cephOSD) replace(ctx context.Context, in activities.Replacement) error {
 					return err
 				}
 			}
-			return c.makeSoon(ctx, successor)
+			return c.succeed(ctx, want, successor)
 		})
 	}
 	return g.Wait()
+}
+
+// succeed makes the successor of a pod when nobody has the OSD's device any more: the old pod may have been evicted by somebody
+// else just before, and still be ending. On a node that is being emptied it is not made at all; it comes back with the node.
+func (c cephOSD) succeed(ctx context.Context, o osdpod.OSD, successor *corev1.Pod) error {
+	err := poll(ctx, func() (bool, error) {
+		pods, err := c.pods(ctx)
+		return err == nil && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+			mine := p.Annotations[osdpod.HostAnnotation] == o.Host && p.Annotations[osdpod.DataAnnotation] == o.Data
+			return mine && (p.Name != successor.Name || p.DeletionTimestamp != nil)
+		}), err
+	})
+	if err != nil {
+		return err
+	}
+	hosts, away, err := c.nodes(ctx)
+	if err != nil || !hosts[o.Host] || away[o.Host] != "" {
+		return err
+	}
+	return c.makeSoon(ctx, successor)
 }
 
 // awaitGone waits until a pod is gone, however long it may take to stop.

@@ -45,6 +45,9 @@ func Build(in Input) storage.View {
 			view.Up++
 			if len(o.pods) == 0 {
 				view.Podless++
+				if o.departed == 0 {
+					view.Unseen++
+				}
 			}
 		}
 	}

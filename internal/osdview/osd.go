@@ -61,9 +61,10 @@ func (o *osd) depart(before, lastChange int64) {
 	}
 }
 
-// restarting: its pod left and is there again, but the map does not know of either. One without a pod is judged by Ceph alone.
+// restarting: its pod left, and is gone or there again, but the map does not know of either. A bare pod leaves nothing behind
+// that would be pending. One whose pod nobody saw leave is judged by Ceph alone.
 func (o *osd) restarting() bool {
-	return bool(o.Up) && o.departed > 0 && !o.pod.Leaving() && o.pod != storage.PodNone
+	return bool(o.Up) && o.departed > 0 && !o.pod.Leaving()
 }
 
 // join finds for each OSD of the map its pods, its failure domain and its node. The OSDs are in the order of their numbers.

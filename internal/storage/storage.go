@@ -57,7 +57,7 @@ type Daemon struct {
 	Node string   `json:"node,omitempty"`
 	Up   bool     `json:"up"` // by the storage cluster's own word
 	Pod  PodState `json:"pod"`
-	// Restarting: its pod was seen leaving, and is there again, but the storage cluster's map still tells of its former life.
+	// Restarting: its pod was seen leaving, and is gone or there again, but the storage cluster's map still tells of its former life.
 	Restarting bool `json:"restarting,omitempty"`
 	// Planned: its node is cordoned, tainted for removal, or gone. Otherwise somebody's disk failed, not somebody's drain.
 	Planned bool `json:"planned,omitempty"`
@@ -79,6 +79,8 @@ func (d Daemon) String() string {
 		return fmt.Sprintf("%s%s is down", d.Name, where)
 	case d.Pod.Leaving():
 		return fmt.Sprintf("%s%s is stopping (pod %s)", d.Name, where, d.Pod)
+	case d.Restarting && d.Pod == PodNone:
+		return fmt.Sprintf("%s%s is stopping (its pod is gone)", d.Name, where)
 	case d.Restarting:
 		return fmt.Sprintf("%s%s is starting again", d.Name, where)
 	default:
@@ -183,6 +185,8 @@ type View struct {
 	Up                int    `json:"up"`
 	// Podless daemons are up but have no pod: they run outside of Kubernetes, and no budget counts them.
 	Podless int `json:"podless,omitempty"`
+	// Unseen are those of them of whom nobody saw a pod leave. A bare pod may have come and gone between two looks.
+	Unseen int `json:"unseen,omitempty"`
 	// ChangeEpoch is the epoch of the storage cluster's map at which a daemon last went up or down or was marked in or out.
 	ChangeEpoch int64 `json:"changeEpoch"`
 	// Placement stands for everything that decides where data is: who is up, in, with which weight, pools, topology. Health
