@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-var everyStep = flag.Int("rollout.every", 7, "at every how manieth step of a rollout something happens in TestEveryStepOfARollout; 1: at all, which takes minutes")
+var everyStep = flag.Int("rollout.every", 15, "at every how manieth step of a rollout something happens in TestEveryStepOfARollout; 1: at all, which takes minutes")
 
 // updateMishaps are what happens at a step of a rollout.
 var updateMishaps = map[string]mishap{
