@@ -74,7 +74,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 		_, err := call(persistent(ctx, s.Next.Why), rolling.CreatePods, activities.KeysInput{Fleet: u.fleet, Names: keys(s.Next.OSDs)})
 		return false, err
 	case rollout.DoAwait:
-		return false, u.arrive(ctx, s.Next.OSDs)
+		return false, u.await(ctx, s.Next.OSDs)
 	case rollout.DoReplace:
 		return false, u.replace(ctx, s)
 	case rollout.DoNothing:
@@ -88,6 +88,24 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	}
 	u.state.Result.Outcome = OutcomeDone
 	return true, nil
+}
+
+// await waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that broke
+// elsewhere may take days to be replaced, and others wait for the lease.
+func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
+	if !u.lease.asked {
+		return u.arrive(ctx, osds)
+	}
+	var own []rollout.OSD
+	for _, o := range osds {
+		if slices.Contains(u.lease.claim.Daemons, o.Name) {
+			own = append(own, o)
+		}
+	}
+	if len(own) == 0 {
+		return u.heal(ctx)
+	}
+	return u.arrive(ctx, own)
 }
 
 // tidy takes away what takes nothing from anybody.
@@ -259,7 +277,7 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step) (bool, error) 
 // on by itself as soon as it serves, or its spec is another one.
 func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	u.job.enter(ctx, PhaseArrive)
-	deadline := u.await(ctx, osds)
+	deadline := u.until(ctx, osds)
 	u.job.waitFor(ctx, strings.Join(keysOrNames(osds), ", ")+" to serve")
 	if away := allAway(osds); away != "" {
 		u.job.waitFor(ctx, strings.Join(keysOrNames(osds), ", ")+" to serve: "+away)
@@ -310,8 +328,8 @@ func (u *update) arrived(ctx workflow.Context, in activities.AwaitInput, arrival
 	return u.heal(ctx)
 }
 
-// await notes since when OSDs are awaited, and says until when they have time: from the one that is late first.
-func (u *update) await(ctx workflow.Context, osds []rollout.OSD) time.Time {
+// until notes since when OSDs are awaited, and says until when they have time: from the one that is late first.
+func (u *update) until(ctx workflow.Context, osds []rollout.OSD) time.Time {
 	now := workflow.Now(ctx)
 	awaited := map[string]time.Time{}
 	first := now

@@ -22,6 +22,9 @@ func (w *World) judgeStop(p *pod) {
 		w.violate("I9: lockkeeper stops %s", p.of.daemon())
 		return
 	}
+	if w.belated {
+		return // it was right when it was sent; nobody can take a request back
+	}
 	o := w.osdOf(p.of)
 	if !p.runs || !o.serves() || !o.up || !w.missed(o) {
 		return // it takes nothing from anybody

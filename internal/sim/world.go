@@ -91,6 +91,7 @@ type World struct {
 	story      []string
 	violations []string
 	violated   map[string]bool
+	belated    bool // a request is carried out now of which its sender has heard nothing and may have given up on
 
 	names     []string // of nodes
 	nodes     map[string]*node
@@ -304,7 +305,9 @@ func (w *World) request(ctx context.Context, op string, do func() error) error {
 	case f.Err != nil && f.Late > 0:
 		w.later(f.Late, func() {
 			w.tell("late: %s", op)
+			w.belated = true
 			_ = do()
+			w.belated = false
 		})
 	default:
 		if err := w.act(do); err != nil {
