@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,18 +40,24 @@ func (e event) String() string { return fmt.Sprintf("%s %d after %s", e.Kind, e.
 // kinds are what may happen, as often as they are listed.
 var kinds = strings.Split("drain,drain,drain,kubectl drain,kubectl drain,kubectl drain,upgrade,upgrade,uncordon,uncordon,uncordon,done,done,done,"+
 	"reboot,reboot,kill,kill,evict,evict,evict,evict,abort,pause,resume,kill drain,kill keeper,cancel drain,worker,watcher,manager,quorum,noout,"+
-	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign,"+
-	"rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause rollout,resume rollout,abort rollout,delete pod,continue rollout", ",")
+	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign", ",")
+
+// rollouts are what may happen beside them with -sim.rollouts.
+var rollouts = strings.Split("rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause rollout,resume rollout,abort rollout,delete pod,continue rollout", ",")
 
 // schedules draws them.
 var schedules = rapid.Custom(func(t *rapid.T) schedule {
 	s := schedule{
 		OSDsPerNode: rapid.IntRange(1, 2).Draw(t, "OSDs per node"),
-		Fleet:       rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet"),
 		Seed:        rapid.Uint64().Draw(t, "seed"),
 		Latency:     rapid.SampledFrom([]int{0, 20, 20, 200, 1000}).Draw(t, "latency"),
 		Failures:    rapid.SampledFrom([]float64{0, 0, 0.05, 0.2}).Draw(t, "failures"),
 		Lost:        rapid.SampledFrom([]float64{0, 0, 0.03, 0.1}).Draw(t, "lost"),
+	}
+	kinds := kinds
+	if *simRollouts {
+		kinds = slices.Concat(kinds, rollouts)
+		s.Fleet = rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet")
 	}
 	for range rapid.IntRange(3, 20).Draw(t, "events") {
 		s.Events = append(s.Events, event{

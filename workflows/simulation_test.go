@@ -15,6 +15,7 @@ import (
 var (
 	simSchedules = flag.Int("sim.n", 1000, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
+	simRollouts  = flag.Bool("sim.rollouts", false, "let people roll out OSDs, too")
 	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
 	simFailures  = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")

@@ -261,9 +261,6 @@ func (c cephOSD) replace(ctx context.Context, in activities.Replacement) error {
 				if err := c.delete(ctx, p.Pod); err != nil {
 					return fmt.Errorf("delete pod %s: %w", p.Name, err)
 				}
-				if err := c.awaitGone(ctx, p.Pod); err != nil {
-					return err
-				}
 			}
 			return c.succeed(ctx, want, successor)
 		})
@@ -289,17 +286,6 @@ func (c cephOSD) succeed(ctx context.Context, o osdpod.OSD, successor *corev1.Po
 		return err
 	}
 	return c.makeSoon(ctx, successor)
-}
-
-// awaitGone waits until a pod is gone, however long it may take to stop.
-func (c cephOSD) awaitGone(ctx context.Context, p *corev1.Pod) error {
-	return poll(ctx, func() (bool, error) {
-		now, err := c.typed.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return err == nil && now.UID != p.UID, err
-	})
 }
 
 // makeSoon creates a pod as soon as no other one of its name is left.
