@@ -64,7 +64,8 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 		}
 		return false, u.idle(ctx, lookAgainLate, fmt.Sprintf("the spec to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed))
 	case s.Unavailable != "":
-		return false, u.idle(ctx, lookAgainSoon, "the storage cluster: "+s.Unavailable)
+		// In the middle of a batch, too, and mons elect while OSDs are away: the lease, and with it noout, stays.
+		return false, u.rest(ctx, PhaseRest, lookAgainSoon, "the storage cluster: "+s.Unavailable)
 	}
 	if err := u.tidy(ctx, s); err != nil {
 		return false, err
@@ -380,6 +381,11 @@ func (u *update) idle(ctx workflow.Context, most time.Duration, waits string) er
 
 func (u *update) idleIn(ctx workflow.Context, phase string, most time.Duration, waits string) error {
 	u.lease.release(ctx)
+	return u.rest(ctx, phase, most, waits)
+}
+
+// rest waits as idle does, and keeps what it holds.
+func (u *update) rest(ctx workflow.Context, phase string, most time.Duration, waits string) error {
 	u.job.enter(ctx, phase)
 	u.job.waitFor(ctx, waits)
 	u.job.NextTimer, u.job.NextTimerDoes = workflow.Now(ctx).Add(most), "look again"
