@@ -29,10 +29,15 @@ type FleetRef struct {
 	Name string `json:"name"`
 	// Selector selects the Deployments; "" for a CephOSD.
 	Selector string `json:"selector,omitempty"`
-	// UpdateDomain and MaxParallel of a restart; a CephOSD has its own.
-	UpdateDomain string `json:"updateDomain,omitempty"`
-	MaxParallel  int    `json:"maxParallel,omitempty"`
+	// Policy and all that follows are of a restart; a CephOSD has its own. Policy "": the only one of the namespace.
+	Policy           string        `json:"policy,omitempty"`
+	UpdateDomain     string        `json:"updateDomain,omitempty"`
+	MaxParallel      int           `json:"maxParallel,omitempty"`
+	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"` // 0: DefaultProgressDeadline
 }
+
+// DefaultProgressDeadline is how long OSDs may take to serve again where nobody says how long.
+const DefaultProgressDeadline = 10 * time.Minute
 
 // SurveyInput asks what there is to do for a fleet.
 type SurveyInput struct {
@@ -40,6 +45,8 @@ type SurveyInput struct {
 	Skip  []string `json:"skip,omitempty"`
 	// CanaryOf is the template whose canary has been judged already.
 	CanaryOf string `json:"canaryOf,omitempty"`
+	// Canary is the key of the OSD that went first, and whose life is asked for; "" for none.
+	Canary string `json:"canary,omitempty"`
 }
 
 // Survey is what was seen of a fleet, and what is to be done next. It is small, whatever the number of OSDs.
@@ -68,6 +75,31 @@ type Survey struct {
 	Foreign []string `json:"foreign,omitempty"`
 	// Unavailable says why the storage cluster gave no answer. Then Next is not known.
 	Unavailable string `json:"unavailable,omitempty"`
+	// Counted: Counts are of now. They are not known when the spec is refused or the storage cluster gave no answer.
+	Counted bool `json:"counted,omitempty"`
+	// CanaryLife is another one each time the canary starts; "" as long as it does not serve.
+	CanaryLife string `json:"canaryLife,omitempty"`
+	// Skipped are OSDs that a person excused from the present template in an earlier run, as the status remembers them.
+	Skipped []string `json:"skipped,omitempty"`
+	// LookAgain is after how long another look may find more to do although nobody tells of a change; 0: never.
+	LookAgain time.Duration `json:"lookAgain,omitempty"`
+}
+
+// Created is what became of missing pods.
+type Created struct {
+	// Refused: the API server rejects them, and why.
+	Refused *input.Error `json:"refused,omitempty"`
+	// Hindered are OSDs whose pod could not be made, and by whom: somebody else's pod has its name, say.
+	Hindered []Superfluous `json:"hindered,omitempty"`
+}
+
+// Rehearsed is what may be expected of a batch before it asks for the lease.
+type Rehearsed struct {
+	// Refused: the API server rejects the new pods, and why.
+	Refused *input.Error `json:"refused,omitempty"`
+	// OSDs are those of the batch that the storage cluster could spare together now; all of them when it could spare none,
+	// since then it may be somebody else's turn.
+	OSDs []rollout.OSD `json:"osds,omitempty"`
 }
 
 // Superfluous is an OSD that is no longer in the spec, and why its pod stays.
@@ -140,7 +172,7 @@ type Fleets interface {
 	// Survey looks at a fleet and decides what is next.
 	Survey(ctx context.Context, in SurveyInput) (Survey, error)
 	// Create makes missing pods. One that is there already is no error.
-	Create(ctx context.Context, fleet FleetRef, keys []string) error
+	Create(ctx context.Context, fleet FleetRef, keys []string) (Created, error)
 	// Discard deletes pods that a Survey named, unless they serve by now.
 	Discard(ctx context.Context, fleet FleetRef, pods []string) error
 	// Note writes on the pods what is known of them: their state, their OSD's number, where it is.
@@ -161,6 +193,17 @@ type Fleets interface {
 	Report(ctx context.Context, in FleetReport) error
 }
 
+// Why a rollout holds back although nothing is wrong, as it appears in status, conditions and events.
+const (
+	HoldPaused   = "Paused"           // by spec.paused or the signal
+	HoldWindow   = "OutsideWindow"    // no maintenance window is open
+	HoldPause    = "PauseBetween"     // between two batches
+	HoldSoak     = "SoakingCanary"    // the canary has to serve for a while
+	HoldApproval = "AwaitingApproval" // a person has to approve the canary
+	HoldLease    = "AwaitingLease"    // somebody else disrupts the storage, or it is not whole
+	HoldStorage  = "AwaitingStorage"  // the storage cluster does not answer, or cannot spare any OSD
+)
+
 // FleetReport is what is written into a CephOSD's status.
 type FleetReport struct {
 	Fleet      FleetRef      `json:"fleet"`
@@ -174,8 +217,16 @@ type FleetReport struct {
 	Batch      *FleetBatch   `json:"batch,omitempty"`
 	Halted     *Halt         `json:"halted,omitempty"`
 	Refused    []input.Error `json:"refused,omitempty"`
+	Warned     []input.Error `json:"warned,omitempty"` // what is wrong with the spec, and concerns only a part of the OSDs
 	Foreign    []string      `json:"foreign,omitempty"`
 	Waiting    []Superfluous `json:"waiting,omitempty"` // OSDs that are no longer in the spec, and why they stay
+	// Counted: Counts are known; otherwise those of the last report are the best that is known.
+	Counted bool `json:"counted,omitempty"`
+	// Holds is one of HoldPaused, …, or "" when nothing keeps the rollout from going on.
+	Holds string `json:"holds,omitempty"`
+	// Outcome is how it ended; "" as long as it runs.
+	Outcome string   `json:"outcome,omitempty"`
+	Skipped []string `json:"skipped,omitempty"` // OSDs that a person excused from the present template
 }
 
 // FleetBatch is the batch in work.
@@ -213,8 +264,12 @@ type KeysInput struct {
 }
 
 // CreatePods makes the pods of OSDs that have none.
-func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (struct{}, error) {
-	return struct{}{}, unavailableUnlessNil("create pods of "+in.Fleet.Name, o.Fleets.Create(ctx, in.Fleet, in.Names))
+func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (Created, error) {
+	made, err := o.Fleets.Create(ctx, in.Fleet, in.Names)
+	if err != nil {
+		return Created{}, Unavailable("create pods of "+in.Fleet.Name, err)
+	}
+	return made, nil
 }
 
 // DiscardPods deletes duplicates that do not serve.
@@ -232,13 +287,27 @@ func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
 	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.Fleet.Name, o.Fleets.Remove(ctx, in.Fleet, in.Names))
 }
 
-// RehearseBatch lets the API server judge the successors of a batch before any OSD is touched.
-func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (*input.Error, error) {
+// RehearseBatch lets the API server judge the successors of a batch, and the storage cluster which of them it could spare now,
+// before the lease is asked for: the lease, and noout, are then of those alone. It changes nothing.
+func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, error) {
 	refused, err := o.Fleets.Rehearse(ctx, in)
 	if err != nil {
-		return nil, Unavailable("rehearse the new pods of "+in.Fleet.Name, err)
+		return Rehearsed{}, Unavailable("rehearse the new pods of "+in.Fleet.Name, err)
 	}
-	return refused, nil
+	if refused != nil {
+		return Rehearsed{Refused: refused}, nil
+	}
+	r := Rehearsed{OSDs: in.OSDs}
+	if len(in.OSDs) > 1 {
+		spared, answer, err := o.Fleets.Spare(ctx, in)
+		if err != nil {
+			return Rehearsed{}, Unavailable("ask which OSDs may stop", err)
+		}
+		if answer.OK && len(spared) > 0 {
+			r.OSDs = spared
+		}
+	}
+	return r, nil
 }
 
 // ReplaceBatch stops the OSDs of a batch, sees them gone, and makes their successors. Right before the first one stops it
@@ -252,15 +321,16 @@ func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, erro
 		if err := o.holds(ctx, in); err != nil {
 			return Replaced{}, err
 		}
-		spared, answer, err := o.Fleets.Spare(ctx, in)
-		if err != nil {
-			return Replaced{}, Unavailable("ask whether the OSDs may stop", err)
-		}
-		if !answer.OK {
-			return Replaced{Refused: answer.Reason}, nil
-		}
-		in.OSDs = spared
 	}
+	// An OSD that is in no failure domain may hold data all the same: one that was just moved out of its own, say.
+	spared, answer, err := o.Fleets.Spare(ctx, in)
+	if err != nil {
+		return Replaced{}, Unavailable("ask whether the OSDs may stop", err)
+	}
+	if !answer.OK {
+		return Replaced{Refused: answer.Reason}, nil
+	}
+	in.OSDs = spared
 	if err := o.Fleets.Replace(ctx, in); err != nil {
 		return Replaced{}, Unavailable("replace the pods of the batch", err)
 	}

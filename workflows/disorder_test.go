@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -253,7 +254,7 @@ func (d *disorder) rest() (stuck []string) {
 		}
 		d.resumeRollouts()
 		if d.Await(time.Minute, d.quiet) {
-			return append(d.notWhole(), d.notRolledOut()...)
+			return d.notWhole()
 		}
 	}
 	for _, id := range []string{updateID, restartID} {
@@ -272,7 +273,7 @@ func (d *disorder) rest() (stuck []string) {
 	if left := d.Leftovers(); len(left) > 0 {
 		stuck = append(stuck, fmt.Sprintf("left behind: %q, keeper: %+v", left, d.keeperStatus()))
 	}
-	return append(stuck, d.notWhole()...)
+	return slices.Concat(stuck, d.notRolledOut(), d.notWhole())
 }
 
 // quiet: no drain runs, of ours or kubectl's, and nothing of ours is left over.
@@ -282,7 +283,8 @@ func (d *disorder) quiet() bool {
 			return false
 		}
 	}
-	return len(d.Leftovers()) == 0 && (d.broken || !d.runs(updateID) && !d.runs(restartID))
+	// A rollout that has just been asked for has not begun yet.
+	return len(d.Leftovers()) == 0 && (d.broken || !d.runs(updateID) && !d.runs(restartID) && len(d.notRolledOut()) == 0)
 }
 
 // lives tells whether a drain of ours runs.

@@ -42,31 +42,45 @@ var kinds = strings.Split("drain,drain,drain,kubectl drain,kubectl drain,kubectl
 	"reboot,reboot,kill,kill,evict,evict,evict,evict,abort,pause,resume,kill drain,kill keeper,cancel drain,worker,watcher,manager,quorum,noout,"+
 	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign", ",")
 
-// rollouts are what may happen beside them with -sim.rollouts.
+// rollouts are what may happen beside them in every -sim.rollouts-th schedule.
 var rollouts = strings.Split("rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause rollout,resume rollout,abort rollout,delete pod,continue rollout", ",")
 
-// schedules draws them.
-var schedules = rapid.Custom(func(t *rapid.T) schedule {
-	s := schedule{
-		OSDsPerNode: rapid.IntRange(1, 2).Draw(t, "OSDs per node"),
-		Seed:        rapid.Uint64().Draw(t, "seed"),
-		Latency:     rapid.SampledFrom([]int{0, 20, 20, 200, 1000}).Draw(t, "latency"),
-		Failures:    rapid.SampledFrom([]float64{0, 0, 0.05, 0.2}).Draw(t, "failures"),
-		Lost:        rapid.SampledFrom([]float64{0, 0, 0.03, 0.1}).Draw(t, "lost"),
+// drawSchedule draws the schedule of a seed.
+func drawSchedule(seed int) schedule {
+	if n := *simRollouts; n > 0 && seed%n == 0 {
+		return schedulesWithRollouts.Example(seed)
 	}
-	kinds := kinds
-	if *simRollouts {
-		kinds = slices.Concat(kinds, rollouts)
-		s.Fleet = rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet")
-	}
-	for range rapid.IntRange(3, 20).Draw(t, "events") {
-		s.Events = append(s.Events, event{
-			After: time.Duration(rapid.SampledFrom([]int{0, 10, 50, 200, 500, 1000, 2000, 3000, 10000, 60000}).Draw(t, "after")) * time.Millisecond,
-			Kind:  rapid.SampledFrom(kinds).Draw(t, "kind"), Which: rapid.IntRange(0, 11).Draw(t, "which"),
-		})
-	}
-	return s
-})
+	return schedulesOfDrains.Example(seed)
+}
+
+var (
+	schedulesOfDrains     = schedules(false)
+	schedulesWithRollouts = schedules(true)
+)
+
+func schedules(withRollouts bool) *rapid.Generator[schedule] {
+	return rapid.Custom(func(t *rapid.T) schedule {
+		s := schedule{
+			OSDsPerNode: rapid.IntRange(1, 2).Draw(t, "OSDs per node"),
+			Seed:        rapid.Uint64().Draw(t, "seed"),
+			Latency:     rapid.SampledFrom([]int{0, 20, 20, 200, 1000}).Draw(t, "latency"),
+			Failures:    rapid.SampledFrom([]float64{0, 0, 0.05, 0.2}).Draw(t, "failures"),
+			Lost:        rapid.SampledFrom([]float64{0, 0, 0.03, 0.1}).Draw(t, "lost"),
+		}
+		kinds := kinds
+		if withRollouts {
+			kinds = slices.Concat(kinds, rollouts)
+			s.Fleet = rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet")
+		}
+		for range rapid.IntRange(3, 20).Draw(t, "events") {
+			s.Events = append(s.Events, event{
+				After: time.Duration(rapid.SampledFrom([]int{0, 10, 50, 200, 500, 1000, 2000, 3000, 10000, 60000}).Draw(t, "after")) * time.Millisecond,
+				Kind:  rapid.SampledFrom(kinds).Draw(t, "kind"), Which: rapid.IntRange(0, 11).Draw(t, "which"),
+			})
+		}
+		return s
+	})
+}
 
 // outcome is how a schedule went.
 type outcome struct {

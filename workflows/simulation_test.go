@@ -15,7 +15,7 @@ import (
 var (
 	simSchedules = flag.Int("sim.n", 1000, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
-	simRollouts  = flag.Bool("sim.rollouts", false, "let people roll out OSDs, too")
+	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
 	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
 	simFailures  = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
@@ -43,7 +43,7 @@ func TestSimulation(t *testing.T) {
 						return
 					}
 					seed := *simSeed + n - 1
-					s := schedules.Example(seed)
+					s := drawSchedule(seed)
 					o := s.play(t)
 					if !o.failed() {
 						continue

@@ -166,7 +166,9 @@ func (m *many) Await(context.Context, activities.AwaitInput, func(activities.Arr
 func (m *many) Rehearse(context.Context, activities.Replacement) (*input.Error, error) {
 	return nil, nil //nolint:nilnil // nothing is refused
 }
-func (m *many) Create(context.Context, activities.FleetRef, []string) error  { return nil }
+func (m *many) Create(context.Context, activities.FleetRef, []string) (activities.Created, error) {
+	return activities.Created{}, nil
+}
 func (m *many) Discard(context.Context, activities.FleetRef, []string) error { return nil }
 func (m *many) Note(context.Context, activities.FleetRef) error              { return nil }
 func (m *many) Remove(context.Context, activities.FleetRef, []string) error  { return nil }

@@ -145,13 +145,16 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	}
 	in := activities.Replacement{Fleet: u.fleet, Cluster: s.Cluster, Template: s.Template, OSDs: step.OSDs}
 	// Before any OSD is touched: a template that the API server rejects must not cost even one.
-	refused, err := call(persistent(ctx, "rehearse the new pods"), rolling.RehearseBatch, in)
+	rehearsed, err := call(persistent(ctx, "rehearse the new pods"), rolling.RehearseBatch, in)
 	if err != nil {
 		return err
 	}
-	if refused != nil {
-		u.seen.Refused = append(u.seen.Refused, *refused)
-		return u.idle(ctx, lookAgainLate, fmt.Sprintf("the template to be mended: %s: %q: %s", refused.Field, refused.Value, refused.Allowed))
+	if r := rehearsed.Refused; r != nil {
+		u.seen.Refused = append(u.seen.Refused, *r)
+		return u.idle(ctx, lookAgainLate, fmt.Sprintf("the template to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed))
+	}
+	if len(rehearsed.OSDs) > 0 {
+		step.OSDs, in.OSDs = rehearsed.OSDs, rehearsed.OSDs
 	}
 	if granted, err := u.acquire(ctx, step); !granted || err != nil {
 		return err
@@ -403,7 +406,8 @@ func (u *update) report(ctx workflow.Context, outcome string) {
 	r := activities.FleetReport{
 		Fleet: u.fleet, WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Generation: u.seen.Generation, Template: u.seen.Template,
 		Phase: u.job.Phase, Message: u.job.WaitsFor, Since: u.job.Since, Counts: u.seen.Counts, Batch: u.batch, Halted: u.state.Halted,
-		Refused: slices.Concat(u.seen.Refused, u.seen.Warned), Foreign: u.seen.Foreign, Waiting: u.seen.Superfluous,
+		Refused: u.seen.Refused, Warned: u.seen.Warned, Foreign: u.seen.Foreign, Waiting: u.seen.Superfluous, Counted: u.seen.Counted,
+		Outcome: outcome, Skipped: u.state.Skip,
 	}
 	if outcome != "" {
 		r.Phase, r.Message = outcome, ""

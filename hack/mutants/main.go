@@ -140,7 +140,7 @@ func (m mutant) play(ctx context.Context, dir string, schedules int) (how string
 		return "", fmt.Errorf("does not build: %w\n%s", err, out)
 	}
 	//nolint:gosec // the test that was just built
-	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first", fmt.Sprintf("-sim.n=%d", schedules))
+	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first", "-sim.rollouts=0", fmt.Sprintf("-sim.n=%d", schedules))
 	c.Dir = "workflows"
 	out, err := c.CombinedOutput()
 	var failed *exec.ExitError

@@ -197,7 +197,7 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 		OSDs: s.osds(), DomainType: s.ceph.DomainType, MaxParallel: int(set.Spec.MaxParallel), Skip: in.Skip,
 		Canary: set.Spec.Canary != nil && in.CanaryOf != set.Hash,
 	}
-	out.Next, out.Counts.Counts = rollout.Next(decision), rollout.Count(decision)
+	out.Next, out.Counts.Counts, out.Counted = rollout.Next(decision), rollout.Count(decision), true
 	for _, p := range s.Invalid {
 		if !p.Serving {
 			out.Discard = append(out.Discard, p.Name)

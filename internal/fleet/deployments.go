@@ -1,12 +1,12 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -47,7 +47,7 @@ type restarting struct {
 
 func (d deployments) look(ctx context.Context) (*restarting, error) {
 	r := &restarting{ids: map[string]int{}}
-	key, wrong, err := d.Fleets.policy(ctx, d.ref.Namespace, "")
+	key, wrong, err := d.Fleets.policy(ctx, d.ref.Namespace, d.ref.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 	if err != nil {
 		return activities.Survey{}, err
 	}
-	out := activities.Survey{Found: true, Cluster: r.key, Template: d.ref.Name, Refused: errorsOf(r.refuse), Rules: activities.FleetRules{ProgressDeadline: 10 * time.Minute}}
+	out := activities.Survey{Found: true, Cluster: r.key, Template: d.ref.Name, Refused: errorsOf(r.refuse), Rules: activities.FleetRules{ProgressDeadline: cmp.Or(d.ref.ProgressDeadline, activities.DefaultProgressDeadline)}}
 	if len(out.Refused) > 0 {
 		return out, nil
 	}
@@ -105,7 +105,7 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 		return activities.Survey{}, err
 	}
 	decision := rollout.Input{OSDs: osds, DomainType: seen.DomainType, MaxParallel: d.ref.MaxParallel, Skip: in.Skip}
-	out.Next, out.Counts.Counts = rollout.Next(decision), rollout.Count(decision)
+	out.Next, out.Counts.Counts, out.Counted = rollout.Next(decision), rollout.Count(decision), true
 	return out, nil
 }
 

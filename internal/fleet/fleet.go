@@ -70,8 +70,8 @@ func (f *Fleets) Survey(ctx context.Context, in activities.SurveyInput) (activit
 }
 
 // Create implements activities.Fleets. Only a CephOSD has pods that somebody must make.
-func (f *Fleets) Create(ctx context.Context, ref activities.FleetRef, keys []string) error {
-	return cephOSD{Fleets: f, ref: ref}.create(ctx, keys)
+func (f *Fleets) Create(ctx context.Context, ref activities.FleetRef, keys []string) (activities.Created, error) {
+	return activities.Created{}, cephOSD{Fleets: f, ref: ref}.create(ctx, keys)
 }
 
 // Discard implements activities.Fleets.
@@ -99,8 +99,8 @@ func (f *Fleets) Rehearse(ctx context.Context, in activities.Replacement) (*inpu
 // seconds old, and the keeper has proved only that it was true then.
 func (f *Fleets) Spare(ctx context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error) {
 	running, answer, err := f.of(in.Fleet).running(ctx, in)
-	if err != nil || !answer.OK || in.Token == 0 {
-		return running, answer, err
+	if err != nil || !answer.OK {
+		return nil, answer, err
 	}
 	seen, err := f.ceph.OSDs(ctx, in.Cluster, false)
 	if err != nil {

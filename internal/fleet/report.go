@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +64,7 @@ func statusOf(r activities.FleetReport, had cephv1alpha1.CephOSDStatus) cephv1al
 		Conditions: had.Conditions,
 	}
 	s.Reason, s.Message = reasonRolling, phrase(r)
-	for _, e := range r.Refused {
+	for _, e := range slices.Concat(r.Refused, r.Warned) {
 		s.Refused = append(s.Refused, cephv1alpha1.Refusal{Field: e.Field, Value: e.Value, Message: e.Allowed})
 	}
 	if b := r.Batch; b != nil {
