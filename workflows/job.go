@@ -44,12 +44,20 @@ func (j *job) listen(ctx workflow.Context, cancelRun workflow.CancelFunc) {
 	}
 	for _, name := range sortedKeys(handle) {
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			c := workflow.GetSignalChannel(ctx, name)
-			for c.Receive(ctx, nil) {
+			for c := workflow.GetSignalChannel(ctx, name); receive(ctx, c, nil); {
 				handle[name]()
 			}
 		})
 	}
+}
+
+// receive waits for a signal until the context ends: a run that is over must not take what is meant for the next one.
+func receive(ctx workflow.Context, c workflow.ReceiveChannel, into any) (came bool) {
+	workflow.NewSelector(ctx).
+		AddReceive(c, func(c workflow.ReceiveChannel, _ bool) { came = c.Receive(ctx, into) }).
+		AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {}).
+		Select(ctx)
+	return came
 }
 
 // enter begins a phase.
@@ -64,6 +72,15 @@ func (j *job) waitFor(ctx workflow.Context, what string) {
 		return
 	}
 	j.WaitsFor, j.Since = what, workflow.Now(ctx)
+	workflow.SetCurrentDetails(ctx, j.details())
+}
+
+// elaborate says more about the present wait, which began when it began.
+func (j *job) elaborate(ctx workflow.Context, what string, since time.Time) {
+	if j.WaitsFor == what && j.Since.Equal(since) {
+		return
+	}
+	j.WaitsFor, j.Since = what, since
 	workflow.SetCurrentDetails(ctx, j.details())
 }
 

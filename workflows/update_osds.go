@@ -25,33 +25,43 @@ type RestartOSDsInput struct {
 	// Selector selects the Deployments; by default Rook's OSDs.
 	Selector string `json:"selector,omitempty"`
 	// UpdateDomain: OSD (the default), Host, or a type of failure domain, such as Zone.
-	UpdateDomain string       `json:"updateDomain,omitempty"`
-	MaxParallel  int          `json:"maxParallel,omitempty"` // in a batch; 0: what the update domain has
-	Reason       string       `json:"reason,omitempty"`      // is shown to everybody who has to wait
-	State        *UpdateState `json:"state,omitempty"`
+	UpdateDomain string `json:"updateDomain,omitempty"`
+	MaxParallel  int    `json:"maxParallel,omitempty"` // in a batch; 0: what the update domain has
+	// Policy of the storage cluster; "": the only one of the namespace.
+	Policy string `json:"policy,omitempty"`
+	// ProgressDeadline is how long an OSD may take to serve again before nothing further is restarted; 0: 10 minutes.
+	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"`
+	Reason           string        `json:"reason,omitempty"` // is shown to everybody who has to wait
+	State            *UpdateState  `json:"state,omitempty"`
 
 	invalid *input.Error // found while decoding
 }
 
-// UpdateState is what a rollout hands on to its next run. It hands nothing on in the middle of a batch.
+// UpdateState is what a rollout hands on to its next run. It never hands on while it holds the lease.
 type UpdateState struct {
 	Started time.Time `json:"started"`
 	// Restart tells this restart of Deployments from the ones before.
-	Restart   string               `json:"restart,omitempty"`
-	Result    UpdateOSDsResult     `json:"result"`
-	Skip      []string             `json:"skip,omitempty"`
-	Canary    Canary               `json:"canary,omitzero"`
-	Awaited   map[string]time.Time `json:"awaited,omitempty"` // since when, by OSD
-	Halted    *activities.Halt     `json:"halted,omitempty"`
-	Paused    bool                 `json:"paused,omitempty"`
-	LastBatch time.Time            `json:"lastBatch,omitzero"` // when it was whole again
+	Restart string               `json:"restart,omitempty"`
+	Result  UpdateOSDsResult     `json:"result"`
+	Skip    []string             `json:"skip,omitempty"`
+	Canary  Canary               `json:"canary,omitzero"`
+	Awaited map[string]time.Time `json:"awaited,omitempty"` // since when, by OSD
+	// Unspared is since when the storage cluster has not let the next batch go; zero: it was not asked, or did.
+	Unspared  time.Time              `json:"unspared,omitzero"`
+	Halted    *activities.Halt       `json:"halted,omitempty"`
+	Paused    bool                   `json:"paused,omitempty"`
+	Batch     *activities.FleetBatch `json:"batch,omitempty"`    // that was begun and is not known to be whole
+	LastBatch time.Time              `json:"lastBatch,omitzero"` // when it was whole again
 }
 
 // Canary is the OSD that went first.
 type Canary struct {
 	Template string    `json:"template,omitempty"` // whose canary it is
 	OSD      string    `json:"osd,omitempty"`
-	Whole    time.Time `json:"whole,omitzero"` // since when it serves and the data is whole
+	Key      string    `json:"key,omitempty"`
+	Life     string    `json:"life,omitempty"`     // of the daemon that soaks: one that starts again soaks again
+	Whole    time.Time `json:"whole,omitzero"`     // since when it serves and the data is whole
+	Restarts int       `json:"restarts,omitempty"` // while it soaked
 	Approved bool      `json:"approved,omitempty"`
 	Judged   bool      `json:"judged,omitempty"` // nothing holds the others back any more
 }
@@ -68,7 +78,7 @@ type UpdateOSDsResult struct {
 // Signals that a rollout takes beside those of every job.
 const (
 	SignalOSDsChanged = "osds-changed" // the watcher: the spec or the pods are not what they were
-	SignalApprove     = "approve"      // the canary is fine
+	SignalApprove     = "approve"      // the canary, which serves, is fine
 	SignalSkip        = "skip"         // takes the name or the key of an OSD: do not replace it, and do not wait for it
 )
 
@@ -115,6 +125,9 @@ func RestartOSDs(ctx workflow.Context, in RestartOSDsInput) (UpdateOSDsResult, e
 	return u.do(ctx)
 }
 
+// OutcomeFailed is a rollout's that ended with an error.
+const OutcomeFailed = "Failed"
+
 // The phases of a rollout. They come again with every batch.
 const (
 	PhaseSurvey  = "Surveying"
@@ -133,11 +146,13 @@ type update struct {
 	state  UpdateState
 	lease  *claimant
 	seen   activities.Survey // the last survey
-	batch  *activities.FleetBatch
 	// changed: somebody says that the last survey is out of date.
 	changed bool
 	again   func(*UpdateState) error
+	holds   string                 // why nothing goes on although nothing is wrong: activities.HoldPaused, …
 	wrote   activities.FleetReport // the last report
+	rested  rested                 // the last wait of its kind
+	stuck   repeats
 }
 
 var rolling *activities.OSDs
@@ -155,24 +170,29 @@ func newUpdate(ctx workflow.Context, fleet activities.FleetRef, state *UpdateSta
 // UpdateStatus answers the query "status".
 type UpdateStatus struct {
 	JobStatus
-	Fleet    activities.FleetRef    `json:"fleet"`
-	Counts   activities.FleetCounts `json:"counts"`
-	Done     int                    `json:"done"` // of Of OSDs are as the template says
-	Of       int                    `json:"of"`
-	Batch    *activities.FleetBatch `json:"batch,omitempty"`
-	Halted   *activities.Halt       `json:"halted,omitempty"`
-	Canary   Canary                 `json:"canary,omitzero"`
-	Skip     []string               `json:"skip,omitempty"`
-	Refused  []input.Error          `json:"refused,omitempty"`
-	Template string                 `json:"template,omitempty"`
-	Token    int64                  `json:"token,omitempty"`
-	Result   UpdateOSDsResult       `json:"result"`
+	Fleet   activities.FleetRef    `json:"fleet"`
+	Counts  activities.FleetCounts `json:"counts"`
+	Done    int                    `json:"done"` // of Of OSDs are as the template says
+	Of      int                    `json:"of"`
+	Batch   *activities.FleetBatch `json:"batch,omitempty"`
+	Halted  *activities.Halt       `json:"halted,omitempty"`
+	Canary  Canary                 `json:"canary,omitzero"`
+	Skip    []string               `json:"skip,omitempty"`
+	Refused []input.Error          `json:"refused,omitempty"`
+	Warned  []input.Error          `json:"warned,omitempty"` // what is wrong with the spec, and concerns only a part of the OSDs
+	// Superfluous are OSDs that are no longer in the spec, and why they stay.
+	Superfluous []activities.Superfluous `json:"superfluous,omitempty"`
+	// Holds is why nothing goes on although nothing is wrong: activities.HoldPaused, …
+	Holds    string           `json:"holds,omitempty"`
+	Template string           `json:"template,omitempty"`
+	Token    int64            `json:"token,omitempty"`
+	Result   UpdateOSDsResult `json:"result"`
 }
 
 func (u *update) status() UpdateStatus {
 	s := UpdateStatus{
-		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.batch, Halted: u.state.Halted, Canary: u.state.Canary,
-		Skip: u.state.Skip, Refused: u.seen.Refused, Template: u.seen.Template, Token: u.lease.token, Result: u.state.Result,
+		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted, Canary: u.state.Canary,
+		Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned, Superfluous: u.seen.Superfluous, Holds: u.holds, Template: u.seen.Template, Token: u.lease.token, Result: u.state.Result,
 	}
 	s.Done, s.Of = u.seen.Counts.Progress()
 	return s
@@ -194,8 +214,10 @@ func (u *update) do(ctx workflow.Context) (UpdateOSDsResult, error) {
 	u.lease.release(cleanCtx)
 	if u.job.Aborted {
 		u.state.Result.Outcome, err = OutcomeAborted, nil
+	} else if err != nil {
+		u.state.Result.Outcome = OutcomeFailed
 	}
-	u.batch = nil
+	u.state.Batch, u.holds = nil, ""
 	u.report(cleanCtx, u.state.Result.Outcome)
 	u.state.Result.Took, u.state.Result.Skipped = workflow.Now(ctx).Sub(u.state.Started), u.state.Skip
 	return u.state.Result, err
@@ -203,25 +225,21 @@ func (u *update) do(ctx workflow.Context) (UpdateOSDsResult, error) {
 
 // listen serves the signals that only a rollout takes.
 func (u *update) listen(ctx workflow.Context) {
-	serve := func(name string, handle func(workflow.Context, workflow.ReceiveChannel)) {
+	serve := func(name string, into any, handle func()) {
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			for c := workflow.GetSignalChannel(ctx, name); ctx.Err() == nil; {
-				handle(ctx, c)
+			for c := workflow.GetSignalChannel(ctx, name); receive(ctx, c, into); {
+				handle()
 			}
 		})
 	}
-	serve(SignalOSDsChanged, func(ctx workflow.Context, c workflow.ReceiveChannel) {
-		c.Receive(ctx, nil)
-		u.changed = true
-	})
-	serve(SignalApprove, func(ctx workflow.Context, c workflow.ReceiveChannel) {
-		c.Receive(ctx, nil)
-		u.state.Canary.Approved = true
-	})
-	serve(SignalSkip, func(ctx workflow.Context, c workflow.ReceiveChannel) {
-		var osd string
-		if c.Receive(ctx, &osd); osd != "" && !slices.Contains(u.state.Skip, osd) {
+	serve(SignalOSDsChanged, nil, func() { u.changed = true })
+	// Nobody can have judged a canary that has not served yet.
+	serve(SignalApprove, nil, func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
+	var osd string
+	serve(SignalSkip, &osd, func() {
+		if osd != "" && !slices.Contains(u.state.Skip, osd) {
 			u.state.Skip, u.changed = append(u.state.Skip, osd), true
 		}
+		osd = ""
 	})
 }

@@ -3,9 +3,9 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -30,15 +30,18 @@ func (in *UpdateOSDsInput) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON decodes an input strictly, but for the state.
 func (in *RestartOSDsInput) UnmarshalJSON(data []byte) error {
 	var p struct {
-		Namespace    string          `json:"namespace"`
-		Selector     string          `json:"selector,omitempty"`
-		UpdateDomain string          `json:"updateDomain,omitempty"`
-		MaxParallel  int             `json:"maxParallel,omitempty"`
-		Reason       string          `json:"reason,omitempty"`
-		State        json.RawMessage `json:"state,omitempty"`
+		Namespace        string          `json:"namespace"`
+		Selector         string          `json:"selector,omitempty"`
+		UpdateDomain     string          `json:"updateDomain,omitempty"`
+		MaxParallel      int             `json:"maxParallel,omitempty"`
+		Policy           string          `json:"policy,omitempty"`
+		ProgressDeadline time.Duration   `json:"progressDeadline,omitempty"`
+		Reason           string          `json:"reason,omitempty"`
+		State            json.RawMessage `json:"state,omitempty"`
 	}
 	*in = RestartOSDsInput{invalid: input.Strict(data, &p)}
 	in.Namespace, in.Selector, in.UpdateDomain, in.MaxParallel, in.Reason = p.Namespace, p.Selector, p.UpdateDomain, p.MaxParallel, p.Reason
+	in.Policy, in.ProgressDeadline = p.Policy, p.ProgressDeadline
 	if in.invalid == nil {
 		in.State, in.invalid = readUpdateState(p.State)
 	}
@@ -91,8 +94,15 @@ func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef,
 	if in.MaxParallel < 0 || in.MaxParallel > maxParallel {
 		checks = append(checks, input.Wrong("maxParallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", maxParallel)))
 	}
+	if _, wrong := input.PolicyKey("policy", in.Namespace+"/"+in.Policy); in.Policy != "" && wrong != nil {
+		checks = append(checks, input.Wrong("policy", in.Policy, "must be the name of a MaintenancePolicy"))
+	}
+	if in.ProgressDeadline != 0 && in.ProgressDeadline < time.Second {
+		checks = append(checks, input.Wrong("progressDeadline", in.ProgressDeadline.String(), "must be 1s or more, in nanoseconds; or 0, for 10m"))
+	}
 	return activities.FleetRef{
 		Kind: activities.FleetDeployments, Namespace: in.Namespace, Selector: in.Selector, UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel,
+		Policy: in.Policy, ProgressDeadline: in.ProgressDeadline,
 	}, first(checks)
 }
 
@@ -114,6 +124,3 @@ func updateDomain(field, name string) *input.Error {
 	}
 	return nil
 }
-
-// sameReport tells whether a report would tell nothing new.
-func sameReport(a, b activities.FleetReport) bool { return reflect.DeepEqual(a, b) }

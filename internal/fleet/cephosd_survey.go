@@ -198,6 +198,11 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 		Canary: set.Spec.Canary != nil && in.CanaryOf != set.Hash,
 	}
 	out.Next, out.Counts.Counts, out.Counted = rollout.Next(decision), rollout.Count(decision), true
+	for _, o := range decision.OSDs {
+		if o.Key == in.Canary && o.Serves {
+			out.CanaryLife = fmt.Sprint(s.byID[s.ids[o.Key]].UpFrom)
+		}
+	}
 	for _, p := range s.Invalid {
 		if !p.Serving {
 			out.Discard = append(out.Discard, p.Name)

@@ -1,0 +1,298 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+)
+
+// This file is one batch, from the lease to whole data.
+
+// replace brings one batch where it belongs.
+func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
+	step := s.Next
+	if u.lease.asked && u.lease.finishing && !step.Broken {
+		return u.heal(ctx) // of the batch before
+	}
+	if u.state.Unspared.IsZero() {
+		u.state.Halted = nil // nothing is awaited any more: it serves, or a person excused it
+	}
+	if held, err := u.heldBack(ctx, s); held || err != nil {
+		return err
+	}
+	u.holds = ""
+	in := activities.Replacement{Fleet: u.fleet, Cluster: s.Cluster, Template: s.Template, OSDs: step.OSDs}
+	// Before any OSD is touched: a template that the API server rejects must not cost even one.
+	rehearsed, err := call(persistent(ctx, "rehearse the new pods"), rolling.RehearseBatch, in)
+	if err != nil {
+		return err
+	}
+	if r := rehearsed.Refused; r != nil {
+		u.seen.Refused = append(u.seen.Refused, *r)
+		return u.rest(ctx, toBeMended(*r), u.keeps(step))
+	}
+	if len(rehearsed.OSDs) > 0 {
+		step.OSDs, in.OSDs = rehearsed.OSDs, rehearsed.OSDs
+	}
+	if granted, err := u.acquire(ctx, step, s); !granted || err != nil {
+		return err
+	}
+	ref := u.lease.ref(ctx)
+	in.WorkflowID, in.RunID, in.Token, in.Epoch = ref.WorkflowID, ref.RunID, u.lease.token, u.lease.epoch
+	r, err := u.stop(ctx, step, in)
+	switch {
+	case isType(err, activities.LeaseLost):
+		u.lease.release(ctx)
+		u.state.Batch = nil
+		return nil
+	case err != nil:
+		return err
+	case r.Refused != "":
+		return u.unspared(ctx, step, r.Refused)
+	}
+	u.state.Result.Replaced += len(r.OSDs)
+	u.state.Result.Batches++
+	u.state.Halted, u.state.Awaited, u.state.Unspared, u.rested = nil, nil, time.Time{}, rested{}
+	if step.Canary {
+		u.state.Canary = Canary{Template: s.Template, OSD: step.OSDs[0].String(), Key: step.OSDs[0].Key}
+	}
+	return u.arrive(ctx, r.OSDs)
+}
+
+// keeps tells whether the lease is held for OSDs of a broken batch, which have to be replaced once more: as long as they are
+// away their noout has to stay.
+func (u *update) keeps(step rollout.Step) bool {
+	return step.Broken && u.lease.token != 0 && !u.lease.finishing && slices.ContainsFunc(step.OSDs, func(o rollout.OSD) bool {
+		return slices.Contains(u.lease.claim.Daemons, o.Name)
+	})
+}
+
+// unspared waits until the storage cluster can do without the batch. One that it never lets go halts the rollout: a person has
+// to do something about it.
+func (u *update) unspared(ctx workflow.Context, step rollout.Step, why string) error {
+	keep := u.keeps(step)
+	if !keep {
+		u.state.Batch = nil
+	}
+	now := workflow.Now(ctx)
+	if u.state.Unspared.IsZero() {
+		u.state.Unspared = now
+	}
+	names := strings.Join(keysOrNames(step.OSDs), ", ")
+	if u.state.Halted == nil && now.Sub(u.state.Unspared) >= u.seen.Rules.ProgressDeadline {
+		u.state.Halted = &activities.Halt{Since: now, Reason: fmt.Sprintf("the storage cluster has not been able to spare %s since %s: %s", names, clock(u.state.Unspared), why)}
+	}
+	return u.rest(ctx, wait{
+		phase: PhaseRest, holds: activities.HoldStorage, first: 10 * time.Second, most: 5 * time.Minute, what: "the storage cluster to spare " + names + ": " + why,
+	}, keep)
+}
+
+// finishBy is how long an abort waits for a batch that is being replaced: what is deleted should be made again, and the lease must
+// not go while there is more to delete. A pod on a dead node never ends, and must not keep the job from ending.
+const finishBy = time.Minute
+
+// stop replaces the pods. An abort waits for it, but not for ever. One that takes longer than its deadline halts the rollout:
+// a pod may end for ever, and only a person can say that its node is dead.
+func (u *update) stop(ctx workflow.Context, step rollout.Step, in activities.Replacement) (r activities.Replaced, err error) {
+	u.job.enter(ctx, PhaseReplace)
+	u.state.Batch = &activities.FleetBatch{Domain: step.Domain, OSDs: keysOrNames(step.OSDs), Since: workflow.Now(ctx)}
+	names := u.state.Batch.OSDs
+	u.job.waitFor(ctx, strings.Join(names, ", ")+" to end and to be made anew")
+	lasting, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	replaced := begin(stopping(lasting, "replace "+names[0]+andMore(names)), rolling.ReplaceBatch, in)
+	u.report(ctx, "") // while they end: that people read of it must not cost time
+	aborted := u.awaitProgress(ctx, u.state.Batch.Since.Add(u.seen.Rules.ProgressDeadline), replaced.IsReady)
+	if aborted != nil {
+		if done, err := awaitAtMost(lasting, finishBy, "finish what was begun", replaced.IsReady); err != nil || !done {
+			cancel()
+			_ = replaced.Get(lasting, nil)
+		}
+		return r, aborted
+	}
+	err = replaced.Get(lasting, &r)
+	return r, err
+}
+
+// awaitProgress waits until cond holds, however long that takes, and halts the rollout at its deadline.
+func (u *update) awaitProgress(ctx workflow.Context, deadline time.Time, cond func() bool) error {
+	u.job.NextTimer, u.job.NextTimerDoes = deadline, "halt"
+	defer func() { u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, "" }()
+	held, err := awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", cond)
+	if held || err != nil {
+		return err
+	}
+	u.halt(ctx)
+	u.report(ctx, "")
+	return workflow.Await(ctx, cond)
+}
+
+// halt: what is waited for takes too long. Nothing further goes down before it is there, or a person excused it.
+func (u *update) halt(ctx workflow.Context) {
+	if u.state.Halted == nil {
+		u.state.Halted = &activities.Halt{Since: workflow.Now(ctx), Reason: fmt.Sprintf("%s took longer than %s", u.job.WaitsFor, u.seen.Rules.ProgressDeadline)}
+	}
+	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
+}
+
+// acquire makes sure that the lease is held for a batch. OSDs that are in no failure domain need none. It gives up when the
+// window closes: whoever holds the lease may take hours.
+func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.Survey) (bool, error) {
+	want := lease.Claim{
+		Domain: step.Domain, Reason: because("rollout of "+u.fleet.Name+": "+step.Why, u.reason), Priority: lease.PriorityUpdate,
+	}
+	for _, o := range step.OSDs {
+		if o.Name != "" {
+			want.Daemons = append(want.Daemons, o.Name)
+		}
+	}
+	want.NooutHosts = want.Daemons
+	if u.lease.holds(want) && !u.lease.lost() {
+		return true, nil
+	}
+	u.lease.release(ctx)
+	if step.Domain.IsZero() {
+		return true, nil
+	}
+	over := func() bool { return false }
+	if !step.Broken && !s.Rules.WindowChanges.IsZero() {
+		timerCtx, cancel := workflow.WithCancel(ctx)
+		defer cancel()
+		left := max(s.Rules.WindowChanges.Sub(workflow.Now(ctx)), time.Millisecond)
+		over = workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: "the maintenance window closes"}).IsReady
+	}
+	u.job.enter(ctx, PhaseLease)
+	u.holds = activities.HoldLease
+	wait := fmt.Sprintf("the lease of %s for %s", step.Domain, strings.Join(want.Daemons, ", "))
+	since := workflow.Now(ctx)
+	granted, err := u.lease.acquire(ctx, want, func() bool { return u.changed || u.job.Paused || over() }, func(why string) {
+		u.job.elaborate(ctx, because(wait, why), since)
+		u.report(ctx, "")
+	})
+	u.holds = ""
+	if !granted && err == nil {
+		u.lease.release(ctx)
+	}
+	return granted, err
+}
+
+// await waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that broke
+// elsewhere may take days to be replaced, and others wait for the lease.
+func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
+	if !u.lease.asked {
+		return u.arrive(ctx, osds)
+	}
+	var own []rollout.OSD
+	for _, o := range osds {
+		if slices.Contains(u.lease.claim.Daemons, o.Name) {
+			own = append(own, o)
+		}
+	}
+	if len(own) == 0 {
+		return u.heal(ctx)
+	}
+	return u.arrive(ctx, own)
+}
+
+// arrive waits until OSDs serve and takes note of it. Those that take longer than their deadline halt the rollout, which goes
+// on by itself as soon as they serve, or their spec is another one.
+func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
+	u.job.enter(ctx, PhaseArrive)
+	u.holds = ""
+	names := strings.Join(keysOrNames(osds), ", ")
+	u.job.waitFor(ctx, names+" to serve")
+	now := workflow.Now(ctx)
+	deadline, here := u.deadline(ctx, osds)
+	switch {
+	case !here: // whoever took the nodes brings them back
+		u.job.waitFor(ctx, names+" to serve: "+osds[0].Away)
+		u.state.Halted, deadline = nil, now.Add(time.Hour)
+	case !now.Before(deadline):
+		u.halt(ctx)
+		deadline = now.Add(time.Hour)
+	default:
+		u.state.Halted = nil
+		u.job.NextTimer, u.job.NextTimerDoes = deadline, "halt"
+	}
+	if again := u.seen.LookAgain; again > 0 && now.Add(again).Before(deadline) {
+		deadline = now.Add(again)
+	}
+	u.report(ctx, "")
+	in := activities.AwaitInput{Fleet: u.fleet, Cluster: u.lease.cluster, Template: u.seen.Template, Keys: keys(osds)}
+	awaitCtx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	arrival := begin(watching(awaitCtx, "wait for the OSDs"), rolling.AwaitOSDs, in)
+	// Before it halts it looks: a node that was cordoned meanwhile is the reason, and not the template.
+	_, err := awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", func() bool {
+		u.lease.lost() // its noout had its time, say; what is broken stays broken
+		return arrival.IsReady() || u.changed
+	})
+	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
+	if err != nil || !arrival.IsReady() {
+		return err
+	}
+	var a activities.Arrival
+	if err := arrival.Get(ctx, &a); err != nil || a.Moved {
+		return err
+	}
+	if _, err := call(persistent(ctx, "note that the OSDs serve"), rolling.ConfirmOSDs, in); err != nil {
+		return err
+	}
+	u.state.Halted, u.state.Awaited = nil, nil
+	return u.heal(ctx)
+}
+
+// deadline notes since when OSDs are awaited, and says until when they have time: from the one that is late first. Those whose
+// node somebody took away do not count as long as it is away; here is false if that is true of all.
+func (u *update) deadline(ctx workflow.Context, osds []rollout.OSD) (at time.Time, here bool) {
+	now := workflow.Now(ctx)
+	awaited := map[string]time.Time{}
+	first := now
+	for _, o := range osds {
+		if o.Away != "" {
+			continue
+		}
+		since, known := u.state.Awaited[o.Key]
+		if !known {
+			since = now
+		}
+		awaited[o.Key] = since
+		if since.Before(first) {
+			first = since
+		}
+	}
+	u.state.Awaited = awaited
+	return first.Add(u.seen.Rules.ProgressDeadline), len(awaited) > 0
+}
+
+// heal gives the lease back when the storage is whole.
+func (u *update) heal(ctx workflow.Context) error {
+	if u.lease.asked {
+		u.job.enter(ctx, PhaseHeal)
+		wait := "the storage in " + u.lease.claim.Domain.String() + " to be whole again"
+		u.job.waitFor(ctx, wait)
+		since, told := workflow.Now(ctx), false
+		// One that is healing may be hurt again: its pod is evicted by a drain, say, and somebody has to make it anew.
+		released, err := u.lease.finish(ctx, func() bool { return u.changed }, func(why string) {
+			if !told { // once: how far it is changes by the second, and `lockkeeper status` tells
+				told = true
+				u.report(ctx, "")
+			}
+			u.job.elaborate(ctx, because(wait, why), since)
+		})
+		if err != nil || !released {
+			return err
+		}
+	}
+	if u.state.Batch != nil {
+		u.state.Batch, u.state.LastBatch = nil, workflow.Now(ctx)
+	}
+	return nil
+}

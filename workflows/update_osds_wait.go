@@ -1,0 +1,217 @@
+package workflows
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+)
+
+// This file is what a rollout waits for between two batches, and what it tells of itself.
+
+// wait is a wait between two looks. If nobody tells of a change it is over after first, and when nothing has changed then the
+// next one of its kind takes twice as long, at most most.
+type wait struct {
+	phase       string
+	holds       string // one of activities.HoldPaused, …, or ""
+	first, most time.Duration
+	what        string
+}
+
+// rested is the last wait between two looks. To look in between, and to find nothing new, does not begin another one.
+type rested struct {
+	phase, holds string
+	since        time.Time
+	times        int
+}
+
+func toBeMended(r input.Error) wait {
+	// What is wrong may be elsewhere, too: a PriorityClass that is missing. Nobody tells when that is mended.
+	return wait{phase: PhaseRest, first: time.Minute, most: time.Hour, what: fmt.Sprintf("the spec to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed)}
+}
+
+// underWay: OSDs that were stopped under the lease have not come back.
+func (u *update) underWay() bool {
+	return u.lease.token != 0 && !u.lease.finishing && u.state.Batch != nil
+}
+
+// rest waits. Unless it has to keep it, it gives the lease back before, since others may be waiting for it.
+func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
+	if !keep {
+		u.lease.release(ctx)
+	}
+	u.job.enter(ctx, w.phase)
+	u.job.waitFor(ctx, w.what)
+	if u.rested.phase == w.phase && u.rested.holds == w.holds && u.rested.times > 0 {
+		u.job.elaborate(ctx, w.what, u.rested.since)
+	} else {
+		u.rested = rested{phase: w.phase, holds: w.holds, since: u.job.Since}
+	}
+	most := min(w.first<<min(u.rested.times, 16), max(w.most, w.first))
+	u.rested.times++
+	u.job.NextTimer, u.job.NextTimerDoes, u.holds = workflow.Now(ctx).Add(most), "look again", w.holds
+	u.report(ctx, "")
+	judged := u.state.Canary.Approved
+	told, err := awaitAtMost(ctx, most, clip(w.what), func() bool {
+		return u.changed || u.state.Canary.Approved != judged
+	})
+	if told {
+		u.rested.times = 1 // look again soon, and remember since when
+	}
+	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
+	return err
+}
+
+// pause keeps the next batch from beginning. What is under way goes on: OSDs that are away come back, and the lease, which others
+// may wait for, is given back when their data is whole.
+func (u *update) pause(ctx workflow.Context, keep bool) error {
+	if !keep {
+		u.lease.release(ctx)
+	}
+	u.job.enter(ctx, PhaseRest)
+	u.job.waitFor(ctx, pausedWait)
+	u.holds = activities.HoldPaused
+	u.report(ctx, "")
+	return workflow.Await(ctx, func() bool { return !u.job.Paused || u.changed })
+}
+
+// heldBack waits for whatever keeps the next batch from beginning although nothing is wrong. What is broken anyway is replaced
+// in spite of windows, pauses and canaries: it takes nothing away, and the data is the safer the sooner it is back.
+func (u *update) heldBack(ctx workflow.Context, s activities.Survey) (held bool, err error) {
+	keep := u.keeps(s.Next)
+	if u.job.Paused {
+		return true, u.pause(ctx, keep)
+	}
+	late := func(holds, what string) error {
+		return u.rest(ctx, wait{phase: PhaseRest, holds: holds, first: time.Hour, most: time.Hour, what: what}, keep)
+	}
+	until := func(holds string, at time.Time, what string) error {
+		d := at.Sub(workflow.Now(ctx))
+		return u.rest(ctx, wait{phase: PhaseRest, holds: holds, first: d, most: d, what: what}, keep)
+	}
+	if s.Rules.Paused {
+		return true, late(activities.HoldPaused, "spec.paused to be removed")
+	}
+	if s.Next.Broken {
+		return false, nil
+	}
+	next := u.state.LastBatch.Add(s.Rules.PauseBetween)
+	switch {
+	case s.Rules.Shut && s.Rules.WindowChanges.IsZero():
+		return true, late(activities.HoldWindow, "a maintenance window: none will ever open")
+	case s.Rules.Shut:
+		return true, until(activities.HoldWindow, s.Rules.WindowChanges, "the maintenance window that opens at "+clock(s.Rules.WindowChanges))
+	case u.windowIsOver(ctx, s):
+		return true, nil // the next look says when it opens again
+	case !u.state.LastBatch.IsZero() && workflow.Now(ctx).Before(next):
+		return true, until(activities.HoldPause, next, "the pause between two batches to be over at "+clock(next))
+	case u.state.Canary.Template == s.Template && !u.state.Canary.Judged:
+		return u.judge(ctx, s)
+	}
+	return false, nil
+}
+
+// windowIsOver tells whether the window that was open at the last look has closed since.
+func (u *update) windowIsOver(ctx workflow.Context, s activities.Survey) bool {
+	return !s.Rules.Shut && !s.Rules.WindowChanges.IsZero() && !workflow.Now(ctx).Before(s.Rules.WindowChanges)
+}
+
+// judge gives the canary its time, and a person the last word if that is wanted. A daemon that starts anew meanwhile has not
+// proved anything: its time begins anew, and who approved it did not know.
+func (u *update) judge(ctx workflow.Context, s activities.Survey) (held bool, err error) {
+	c := &u.state.Canary
+	if s.CanaryLife == "" {
+		*c = Canary{} // a person excused it; the next OSD is the canary
+		u.changed = true
+		return true, nil
+	}
+	if c.Life != s.CanaryLife {
+		if c.Life != "" {
+			c.Restarts++
+		}
+		c.Life, c.Whole, c.Approved = s.CanaryLife, workflow.Now(ctx), false
+	}
+	soaked, again := c.Whole.Add(s.Rules.Soak), ""
+	if c.Restarts > 0 {
+		again = fmt.Sprintf("; it has started anew %d times", c.Restarts)
+	}
+	switch {
+	case workflow.Now(ctx).Before(soaked):
+		d := soaked.Sub(workflow.Now(ctx))
+		return true, u.rest(ctx, wait{
+			phase: PhaseJudge, holds: activities.HoldSoak, first: d, most: d, what: fmt.Sprintf("the canary %s to have served until %s%s", c.OSD, clock(soaked), again),
+		}, false)
+	case s.Rules.Approval && !c.Approved:
+		return true, u.rest(ctx, wait{
+			phase: PhaseJudge, holds: activities.HoldApproval, first: time.Hour, most: time.Hour,
+			what: fmt.Sprintf("a person to approve the canary %s, which serves since %s%s: `lockkeeper approve %s`", c.OSD, clock(c.Whole), again, u.name()),
+		}, false)
+	}
+	c.Judged = true
+	return false, nil
+}
+
+// clock is a time for people. Nobody knows where they are, so it says that it is in UTC.
+func clock(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) }
+
+// name is how people call the rollout.
+func (u *update) name() string {
+	if u.fleet.Kind == activities.FleetDeployments {
+		return RestartOSDsID(u.fleet.Namespace)
+	}
+	return u.fleet.Namespace + "/" + u.fleet.Name
+}
+
+// report writes the status, if it says anything new. It is for people: that it cannot be written stops nothing.
+func (u *update) report(ctx workflow.Context, outcome string) {
+	r := activities.FleetReport{
+		Fleet: u.fleet, WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Generation: u.seen.Generation, Template: u.seen.Template,
+		Phase: u.job.Phase, Message: u.job.WaitsFor, Since: u.job.Since, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
+		Refused: u.seen.Refused, Warned: u.seen.Warned, Foreign: u.seen.Foreign, Waiting: u.seen.Superfluous, Counted: u.seen.Counted,
+		Holds: u.holds, Outcome: outcome, Skipped: u.state.Skip,
+	}
+	if outcome != "" {
+		r.Phase, r.Message = outcome, ""
+	}
+	if reflect.DeepEqual(r, u.wrote) {
+		return
+	}
+	u.wrote = r
+	if _, err := call(quick(ctx, "write the status"), rolling.ReportOSDs, r); err != nil {
+		u.wrote = activities.FleetReport{}
+		workflow.GetLogger(ctx).Warn("cannot write the status", "error", err)
+	}
+}
+
+func keys(osds []rollout.OSD) []string {
+	out := make([]string, 0, len(osds))
+	for _, o := range osds {
+		out = append(out, o.Key)
+	}
+	return out
+}
+
+// keysOrNames is how people call OSDs, a few of them.
+func keysOrNames(osds []rollout.OSD) []string {
+	const most = 16
+	var out []string
+	for _, o := range osds[:min(len(osds), most)] {
+		out = append(out, o.String())
+	}
+	if more := len(osds) - most; more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return out
+}
+
+func andMore(names []string) string {
+	if len(names) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", len(names)-1)
+}
