@@ -77,6 +77,7 @@ type many struct {
 	token int64
 	claim lease.Claim
 	env   *testsuite.TestWorkflowEnvironment
+	fleet activities.Fleets // instead of itself
 }
 
 // run is one run of the rollout's chain.
@@ -89,7 +90,11 @@ func (m *many) run(t *testing.T, in workflows.UpdateOSDsInput, h *tally) (next w
 	m.env.SetTestTimeout(time.Hour)
 	m.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{h}})
 	m.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: updateID, TaskQueue: workflows.TaskQueue})
-	worker.Register(m.env, worker.Adapters{Policies: m, Fleets: m}, m)
+	fleet := m.fleet
+	if fleet == nil {
+		fleet = m
+	}
+	worker.Register(m.env, worker.Adapters{Policies: m, Fleets: fleet}, m)
 	m.env.OnSignalExternalWorkflow(mock.Anything, workflows.KeeperID(sim.Key), "", mock.Anything, mock.Anything).Return(
 		func(_, _, _, name string, _ any) error {
 			if name == workflows.SignalFinishLease {
