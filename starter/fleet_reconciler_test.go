@@ -162,15 +162,15 @@ func TestWhomAnEventConcerns(t *testing.T) {
 // Where only Rook runs OSDs nobody has installed the CephOSD's definition.
 func TestWithoutCephOSDs(t *testing.T) {
 	empty := meta.NewDefaultRESTMapper(nil)
-	known, err := knowsCephOSDs(empty, logr.Discard())
+	known, err := knowsCephOSDs(empty)
 	require.NoError(t, err)
 	assert.False(t, known)
 	full := meta.NewDefaultRESTMapper(nil)
 	full.Add(cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind), meta.RESTScopeNamespace)
-	known, err = knowsCephOSDs(full, logr.Discard())
+	known, err = knowsCephOSDs(full)
 	require.NoError(t, err)
 	assert.True(t, known)
-	_, err = knowsCephOSDs(brokenMapper{}, logr.Discard())
+	_, err = knowsCephOSDs(brokenMapper{})
 	require.ErrorContains(t, err, "connection refused")
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,16 +32,28 @@ const gatherFor = 200 * time.Millisecond
 
 // knowsCephOSDs tells whether the API server serves CephOSDs. Where Rook or somebody else makes the pods of all OSDs it need
 // not, and a watch for it would keep everything else waiting.
-func knowsCephOSDs(mapper meta.RESTMapper, log logr.Logger) (bool, error) {
+func knowsCephOSDs(mapper meta.RESTMapper) (bool, error) {
 	_, err := mapper.RESTMapping(schema.GroupKind{Group: cephv1alpha1.GroupVersion.Group, Kind: cephv1alpha1.Kind}, cephv1alpha1.GroupVersion.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		log.Info("the API server knows no CephOSD, so none is watched; after installing deploy/crds start the watcher again")
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("ask the API server whether it knows CephOSDs: %w", err)
 	}
 	return true, nil
+}
+
+// watchFleets watches CephOSDs, now or as soon as there can be any.
+func watchFleets(mgr manager.Manager, r *FleetReconciler) error {
+	known, err := knowsCephOSDs(mgr.GetRESTMapper())
+	switch {
+	case err != nil:
+		return err
+	case known:
+		return registerFleets(mgr, r)
+	}
+	r.Log.Info("the API server knows no CephOSD; they are watched as soon as deploy/crds is installed")
+	return mgr.Add(&fleetsLater{mgr: mgr, fleet: r})
 }
 
 func registerFleets(mgr manager.Manager, r *FleetReconciler) error {

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -75,15 +76,8 @@ func Run(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options)
 	if err := register(mgr, r); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	known, err := knowsCephOSDs(mgr.GetRESTMapper(), opts.Log)
-	if err != nil {
+	if err := watchFleets(mgr, &FleetReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
-	}
-	if known {
-		fleets := &FleetReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now}
-		if err := registerFleets(mgr, fleets); err != nil {
-			return fmt.Errorf("set up the watcher: %w", err)
-		}
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("watch: %w", err)
@@ -98,6 +92,7 @@ func managerOptions(o Options) manager.Options {
 		Cache:          cache.Options{DefaultTransform: strip},
 		LeaderElection: o.LeaderElection, LeaderElectionNamespace: o.LeaderElectionNamespace, LeaderElectionID: LeaseName,
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &deadline, RetryPeriod: &retry,
+		Controller:             config.Controller{SkipNameValidation: new(true)}, // several watchers in one process are one in its metrics
 		HealthProbeBindAddress: o.HealthAddress, Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
 	}
 	if o.MetricsAddress == "" {

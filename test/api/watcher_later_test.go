@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/starter"
+)
+
+// TestTheWatcherWaitsForTheDefinition of CephOSDs where there is none, and watches them once it is installed.
+func TestTheWatcherWaitsForTheDefinition(t *testing.T) {
+	t.Parallel()
+	assets, err := labAsAssets()
+	require.NoError(t, err)
+	defer os.RemoveAll(assets)
+	crds := filepath.Join(*root, "deploy", "crds")
+	all, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
+	require.NoError(t, err)
+	var policies, cephOSDs []string
+	for _, path := range all {
+		if strings.Contains(path, "cephosds") {
+			cephOSDs = append(cephOSDs, path)
+		} else {
+			policies = append(policies, path)
+		}
+	}
+	require.Len(t, cephOSDs, 1)
+	env := &envtest.Environment{BinaryAssetsDirectory: assets, CRDDirectoryPaths: policies, ErrorIfCRDPathMissing: true}
+	cfg, err := env.Start()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, env.Stop()) }()
+
+	temporal := &told{}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- starter.Run(ctx, cfg, temporal, starter.Options{Namespace: "later", Log: logr.Discard()})
+	}()
+	defer func() {
+		stop()
+		require.NoError(t, <-ended)
+	}()
+	time.Sleep(2 * time.Second) // it waits by now; if not, the test shows less, and is no less true
+	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: cephOSDs, ErrorIfPathMissing: true})
+	require.NoError(t, err)
+	c, err := client.New(cfg, client.Options{Scheme: kube.Scheme})
+	require.NoError(t, err)
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}))
+	u := cephOSD(t, "osds", `{storage: [{hosts: [a], osds: [{data: /dev/sdb}]}]}`)
+	u.SetNamespace("later")
+	require.NoError(t, c.Create(t.Context(), u))
+	require.Eventually(t, func() bool { return len(temporal.all()) > 0 }, 30*time.Second, 20*time.Millisecond)
+	require.Contains(t, temporal.all()[0], "later/osds: generation 1 was not looked at yet")
+}
