@@ -16,7 +16,7 @@ type drainFlags struct {
 	input       workflows.DrainNodeInput
 	gracePeriod int
 	plan        bool
-	options     cli.DrainOptions
+	options     cli.StayOptions
 	output      string
 }
 

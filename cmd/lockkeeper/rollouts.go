@@ -14,15 +14,15 @@ import (
 // rolloutFlags are those that both kinds of rollouts have.
 type rolloutFlags struct {
 	plan    bool
-	options cli.DrainOptions
+	options cli.StayOptions
 	output  string
 }
 
 func (f *rolloutFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.plan, "plan", false, "print the batches in order, and why; change nothing")
-	flags.BoolVar(&f.options.Follow, "follow", false, "print what happens until the rollout ends")
-	flags.BoolVar(&f.options.Wait, "wait", false, "wait until the rollout ends")
+	flags.BoolVar(&f.options.Follow, "follow", false, "print what happens until the rollout ends, or halts")
+	flags.BoolVar(&f.options.Wait, "wait", false, "wait until the rollout ends, or halts")
 	flags.DurationVar(&f.options.Timeout, "timeout", 0, "of --wait and --follow; the rollout goes on. 0: wait for ever")
 	flags.StringVarP(&f.output, "output", "o", "", "of --plan: json or yaml")
 }
@@ -49,6 +49,10 @@ func (f *rolloutFlags) print(cmd *cobra.Command, plan cli.RolloutPlan) error {
 	return nil
 }
 
+// standsHelp says where --wait and --follow end.
+const standsHelp = `--wait and --follow end with the exit code 6 when the rollout halts, or its spec makes no sense, and say what is to be mended.
+When a canary is to be approved they say so and stay. ` + "`lockkeeper status JOB -w`" + ` stays until the end.`
+
 func updateCommand(connections *cli.Connections) *cobra.Command {
 	var f rolloutFlags
 	cmd := &cobra.Command{
@@ -60,7 +64,9 @@ The watcher does so by itself whenever the CephOSD changes; this command starts 
 that runs look again. Before a batch stops, the rollout holds the lease of its failure domain, noout is set on exactly these
 OSDs, and Ceph has said that it can spare them; the next begins when they serve and all placement groups are clean. One that
 does not come back halts it. It is a Temporal workflow, update-osds/NAMESPACE/CEPHOSD, and goes on whatever becomes of this
-command.`,
+command.
+
+` + standsHelp,
 		Example: `  lockkeeper update-osds ceph/osds --plan      which OSDs would be replaced, in which order; changes nothing
   lockkeeper update-osds ceph/osds --follow
   lockkeeper approve ceph/osds                 the canary is fine
@@ -107,7 +113,9 @@ func restartCommand(connections *cli.Connections) *cobra.Command {
 
 Each is restarted as by kubectl rollout restart, with the same care as update-osds: lease, noout on exactly these OSDs,
 Ceph's word that it can spare them, and whole data before the next batch. It is a Temporal workflow,
-restart-osds/NAMESPACE, and goes on whatever becomes of this command.`,
+restart-osds/NAMESPACE, and goes on whatever becomes of this command.
+
+` + standsHelp,
 		Example: `  lockkeeper restart-osds -n rook-ceph --plan
   lockkeeper restart-osds -n rook-ceph --update-domain Zone --reason 'new certificate' --follow
   lockkeeper restart-osds -n rook-ceph --selector app=rook-ceph-osd,topology-location-host=node-a`,

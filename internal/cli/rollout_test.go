@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
@@ -30,13 +33,24 @@ func rollingOut(edits ...func(*workflows.UpdateStatus)) Rollout {
 	for _, edit := range edits {
 		edit(s)
 	}
-	return Rollout{WorkflowID: updateID, RunID: "run", State: Running, Started: ago(time.Hour), Status: s}
+	return Rollout{Execution: Execution{WorkflowID: updateID, RunID: "run", State: Running, Started: ago(time.Hour)}, Status: s}
 }
 
 func halted(s *workflows.UpdateStatus) {
 	s.Halted = &activities.Halt{Since: ago(5 * time.Minute), Reason: "osd.0, osd.1 to serve took longer than its deadline"}
 	s.NextTimer, s.NextTimerDoes = time.Time{}, ""
 }
+
+// notBack adds what the step that waits for the OSDs last said.
+func notBack(r Rollout, why ...string) Rollout {
+	r.Step = &Step{Name: awaitOSDs, Attempt: 1, Arrival: &activities.Arrival{}}
+	for i, w := range why {
+		r.Step.Arrival.Waiting = append(r.Step.Arrival.Waiting, activities.Superfluous{Key: fmt.Sprintf("node-a:/dev/%d", i), Why: w})
+	}
+	return r
+}
+
+const crashes = "its container osd waits: CrashLoopBackOff"
 
 func canary(s *workflows.UpdateStatus) {
 	s.Batch = nil
@@ -46,8 +60,8 @@ func canary(s *workflows.UpdateStatus) {
 
 func doneRollout() Rollout {
 	return Rollout{
-		WorkflowID: updateID, RunID: "run", State: "Completed", Started: ago(time.Hour), Ended: ago(time.Minute),
-		Result: &workflows.UpdateOSDsResult{Outcome: workflows.OutcomeDone, Replaced: 12, Batches: 6, Took: 59 * time.Minute, Skipped: []string{"osd.7"}},
+		Execution: Execution{WorkflowID: updateID, RunID: "run", State: "Completed", Started: ago(time.Hour), Ended: ago(time.Minute)},
+		Result:    &RolloutResult{workflows.UpdateOSDsResult{Outcome: workflows.OutcomeDone, Replaced: 12, Batches: 6, Took: 59 * time.Minute, Skipped: []string{"osd.7"}}},
 	}
 }
 
@@ -55,6 +69,13 @@ func rollingWorld(looks ...Rollout) *world {
 	w := newWorld()
 	w.rollouts = map[string][]Rollout{updateID: looks}
 	w.cephOSD = osdpod.Set{CephOSD: cephOSD()}
+	w.cephOSD.Status = cephv1alpha1.CephOSDStatus{
+		ObservedGeneration: 3, Progress: "3/12", Reason: "Halted", Message: "osd.0, osd.1 to serve took longer than its deadline",
+		OSDs:    cephv1alpha1.OSDCounts{Total: 12, UpToDate: 3, OutOfDate: 7, Unready: 2},
+		Batch:   &cephv1alpha1.BatchStatus{FailureDomain: "zone zone-x", OSDs: []string{"osd.0", "osd.1"}, Since: agoMeta(2 * time.Hour)},
+		Halted:  &cephv1alpha1.HaltedStatus{Reason: "osd.0, osd.1 to serve took longer than its deadline", Since: agoMeta(time.Hour)},
+		Refused: []cephv1alpha1.Refusal{{Field: "spec.updateDomain", Value: "Shelf", Message: "must be OSD or Host"}},
+	}
 	return w
 }
 
@@ -69,7 +90,7 @@ func TestStatusOfRollouts(t *testing.T) {
 		s.Skip = []string{"osd.7"}
 	})
 	for name, r := range map[string]Rollout{
-		"rolling": rollingOut(), "halted": rollingOut(halted), "canary": rollingOut(canary), "silent": silent, "failing": failing, "refused": refused, "done": doneRollout(),
+		"rolling": rollingOut(), "halted": notBack(rollingOut(halted), crashes, "osd.1 is not up"), "canary": rollingOut(canary), "silent": silent, "failing": failing, "refused": refused, "done": doneRollout(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, out, _ := rollingWorld(r).command()
@@ -88,24 +109,24 @@ func TestStatusOfRollouts(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, s.Rollouts, "of another namespace")
 	_, err = c.RolloutStatus(t.Context(), "restart-osds/ceph")
-	require.EqualError(t, err, "restart-osds/ceph: no such job")
+	require.EqualError(t, err, "restart-osds/ceph: Temporal knows no run of it: it never ran, or it ended longer ago than Temporal remembers")
 }
 
 // Scripts rely on these names.
 func TestRolloutJSON(t *testing.T) {
-	c, out, _ := rollingWorld(rollingOut(halted)).command()
+	c, out, _ := rollingWorld(notBack(rollingOut(halted), crashes)).command()
 	s, err := c.RolloutStatus(t.Context(), updateID)
 	require.NoError(t, err)
-	require.NoError(t, Encode(out, s.Rollouts, "json"))
+	require.NoError(t, Encode(out, append(s.Rollouts, doneRollout()), "json"))
 	golden(t, "status-rollout.json", out.String())
 }
 
 func TestUpdateOSDsStarts(t *testing.T) {
-	w := rollingWorld(rollingOut(func(s *workflows.UpdateStatus) { s.Phase = workflows.PhaseSurvey }), rollingOut())
+	w := rollingWorld(doneRollout(), rollingOut(func(s *workflows.UpdateStatus) { s.Phase = workflows.PhaseSurvey }), rollingOut())
 	c, out, _ := w.command()
-	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{}))
+	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Equal(t, []string{"ceph/osds"}, w.updates)
-	assert.Contains(t, out.String(), "update-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, 3/12 OSDs up to date, replaces osd.0, osd.1 in zone zone-x, waits for osd.0, osd.1 to serve\n")
+	assert.Contains(t, out.String(), "update-osds/ceph/osds started\nupdate-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, 3/12 OSDs up to date, replaces osd.0, osd.1 in zone zone-x, waits for osd.0, osd.1 to serve\n")
 	assert.Contains(t, out.String(), "lockkeeper pause update-osds/ceph/osds")
 
 	for name, test := range map[string]struct {
@@ -116,36 +137,106 @@ func TestUpdateOSDsStarts(t *testing.T) {
 		"no namespace": {"osds", "must be NAMESPACE/NAME", ExitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := c.UpdateOSDs(t.Context(), test.cephOSD, DrainOptions{})
+			err := c.UpdateOSDs(t.Context(), test.cephOSD, StayOptions{})
 			require.ErrorContains(t, err, test.want)
 			assert.Equal(t, test.code, ExitCode(err))
 			assert.Len(t, w.updates, 1)
 		})
 	}
+	c, out, _ = w.command()
+	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
+	assert.Contains(t, out.String(), "update-osds/ceph/osds runs since 02:00:00 (60m); told to look again\n")
+	assert.NotContains(t, out.String(), "started")
+
 	w.kubeAway = errors.New("the API server does not answer")
 	c, _, errOut := w.command()
-	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{}))
+	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Contains(t, errOut.String(), "warning: not checked beforehand: the API server does not answer")
 }
 
 func TestUpdateOSDsFollows(t *testing.T) {
 	approved := rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved, s.WaitsFor = true, "" })
-	w := rollingWorld(rollingOut(canary), approved, rollingOut(), rollingOut(halted), rollingOut(halted), doneRollout())
-	c, out, _ := w.command()
-	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{Follow: true}))
+	looks := []Rollout{
+		doneRollout(), rollingOut(canary), approved, rollingOut(), notBack(rollingOut(), crashes, "osd.1 is not up"), notBack(rollingOut(halted), crashes),
+		notBack(rollingOut(halted), crashes), doneRollout(),
+	}
+	c, out, _ := rollingWorld(looks...).command()
+	err := c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{Follow: true})
+	require.ErrorContains(t, err, "it halted 02:55:00 (5m): osd.0, osd.1 to serve took longer than its deadline")
+	assert.Equal(t, ExitHalted, ExitCode(err))
 	golden(t, "follow-rollout.txt", out.String())
+
+	c, out, _ = rollingWorld(looks[1:]...).command()
+	require.NoError(t, c.FollowRollout(t.Context(), updateID), "who watches stays with one that has halted")
+	assert.Contains(t, out.String(), "HALTED")
+	assert.Contains(t, out.String(), "Done: 12 OSDs replaced")
 
 	gone := doneRollout()
 	gone.Result.Outcome = workflows.OutcomeGone
 	c, _, _ = rollingWorld(gone).command()
-	err := c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{Wait: true})
+	err = c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{Wait: true})
 	require.ErrorContains(t, err, "update-osds/ceph/osds ended 02:59:00 (60s): Gone, 12 OSDs replaced in 6 batches")
 	assert.Equal(t, ExitNotDone, ExitCode(err))
 
-	c, _, _ = rollingWorld(rollingOut(halted)).command()
-	err = c.UpdateOSDs(t.Context(), "ceph/osds", DrainOptions{Wait: true, Timeout: 10 * time.Millisecond})
-	require.ErrorContains(t, err, "no longer waiting; update-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, halted")
+	c, _, _ = rollingWorld(rollingOut()).command()
+	err = c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{Wait: true, Timeout: 10 * time.Millisecond})
+	require.ErrorContains(t, err, "no longer waiting; update-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, 3/12")
 	assert.Equal(t, ExitStillRuns, ExitCode(err))
+}
+
+// Whoever waits hears of what does not end by itself: a halt, a spec that makes no sense, a canary to be approved. What a
+// rollout stood at before it was told to look again is no news.
+func TestWaitEndsWhereNothingHappens(t *testing.T) {
+	lookedAgain := func(s *workflows.UpdateStatus) { s.Since = ago(time.Second) }
+	works := func(s *workflows.UpdateStatus) { s.Phase = workflows.PhaseReplace }
+	refused := func(s *workflows.UpdateStatus) {
+		s.Batch, s.Phase, s.WaitsFor = nil, workflows.PhaseRest, "the spec to be mended"
+		s.Refused = []input.Error{*input.Wrong("spec.updateDomain", "Shelf", "must be OSD or Host")}
+	}
+	for name, test := range map[string]struct {
+		looks []Rollout
+		code  int
+	}{
+		"halts":                  {[]Rollout{rollingOut(), rollingOut(), notBack(rollingOut(halted), crashes, "osd.1 is not up")}, ExitHalted},
+		"halted in a first run":  {[]Rollout{doneRollout(), rollingOut(halted)}, ExitHalted},
+		"is still halted":        {[]Rollout{rollingOut(halted), rollingOut(halted), rollingOut(halted, lookedAgain)}, ExitHalted},
+		"was halted and goes on": {[]Rollout{rollingOut(halted), rollingOut(halted), rollingOut(halted, works), doneRollout()}, ExitOK},
+		"refused":                {[]Rollout{doneRollout(), rollingOut(refused)}, ExitHalted},
+		"to be approved":         {[]Rollout{rollingOut(), rollingOut(canary), rollingOut(canary), doneRollout()}, ExitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, out, errOut := rollingWorld(test.looks...).command()
+			err := c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{Wait: true})
+			assert.Equal(t, test.code, ExitCode(err))
+			if err != nil {
+				fmt.Fprintf(errOut, "error: %v\n", err)
+			}
+			golden(t, "wait-"+strings.ReplaceAll(name, " ", "-")+".txt", out.String()+"--- stderr\n"+errOut.String())
+		})
+	}
+}
+
+// A CephOSD remembers what Temporal has forgotten, or does not tell.
+func TestStatusWithoutItsRun(t *testing.T) {
+	for name, edit := range map[string]func(*world){
+		"forgotten":      func(*world) {},
+		"temporal-away":  func(w *world) { w.temporalAway = errAway },
+		"policies-away":  func(w *world) { w.policiesAway = errors.New("maintenancepolicies is forbidden") },
+		"never-reported": func(w *world) { w.cephOSD.Status = cephv1alpha1.CephOSDStatus{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := rollingWorld()
+			edit(w)
+			c, out, _ := w.command()
+			s, err := c.RolloutStatus(t.Context(), updateID)
+			require.NoError(t, err)
+			s.Write(out)
+			golden(t, "status-run-"+name+".txt", out.String())
+		})
+	}
+	c, _, _ := rollingWorld().command()
+	_, err := c.RolloutStatus(t.Context(), "update-osds/ceph/others")
+	require.ErrorContains(t, err, "no such CephOSD, and no rollout of it")
 }
 
 func TestRestartOSDsStarts(t *testing.T) {
@@ -155,7 +246,7 @@ func TestRestartOSDsStarts(t *testing.T) {
 	w := newWorld()
 	w.rollouts = map[string][]Rollout{"restart-osds/rook-ceph": {running}}
 	c, _, _ := w.command()
-	err := c.RestartOSDs(t.Context(), in, DrainOptions{})
+	err := c.RestartOSDs(t.Context(), in, StayOptions{})
 	require.ErrorContains(t, err, "restart-osds/rook-ceph runs since 02:00:00 (60m)")
 	require.ErrorContains(t, err, "follow it with `lockkeeper status restart-osds/rook-ceph -w`")
 
@@ -163,7 +254,7 @@ func TestRestartOSDsStarts(t *testing.T) {
 	silent.Status = nil
 	w.rollouts = map[string][]Rollout{"restart-osds/rook-ceph": {silent, running}}
 	c, out, _ := w.command()
-	require.NoError(t, c.RestartOSDs(t.Context(), in, DrainOptions{}))
+	require.NoError(t, c.RestartOSDs(t.Context(), in, StayOptions{}))
 	assert.Equal(t, []workflows.RestartOSDsInput{in}, w.restarts)
 	assert.Contains(t, out.String(), "follow it:  lockkeeper status restart-osds/rook-ceph -w")
 
@@ -175,7 +266,7 @@ func TestRestartOSDsStarts(t *testing.T) {
 	} {
 		odd := in
 		edit(&odd)
-		err := c.RestartOSDs(t.Context(), odd, DrainOptions{})
+		err := c.RestartOSDs(t.Context(), odd, StayOptions{})
 		require.ErrorContains(t, err, want)
 		assert.Equal(t, ExitUsage, ExitCode(err))
 		assert.Len(t, w.restarts, 1)
