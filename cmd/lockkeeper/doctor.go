@@ -28,11 +28,7 @@ The exit code is 0 when nothing is broken, 5 when something is.`,
 			defer done()
 			doctor := &cli.Doctor{Command: command, Installation: cluster, System: system, Namespace: connections.Namespace}
 			x := doctor.Examine(cmd.Context())
-			if output != "" {
-				err = cli.Encode(cmd.OutOrStdout(), x, output)
-			} else {
-				x.Write(cmd.OutOrStdout())
-			}
+			err = printed(cmd, x, output)
 			if err == nil && !x.Healthy {
 				return cli.ErrNo
 			}

@@ -21,6 +21,7 @@ type Command struct {
 	Out        io.Writer // answers
 	Err        io.Writer // what qualifies them
 	Now        func() time.Time
+	Output     string // json or yaml: how a job is printed that took a signal; "": in words
 }
 
 // Drain starts the drain of a node.

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -50,6 +51,15 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 	if err := checkRestart(in); err != nil {
 		return &ExitError{ExitUsage, err}
 	}
+	if in.Policy != "" {
+		_, err := c.Kubernetes.MaintenancePolicy(ctx, storage.ClusterKey{Namespace: in.Namespace, Name: in.Policy})
+		switch {
+		case errors.Is(err, activities.ErrNotFound):
+			return wrong("--policy", in.Policy, "no such MaintenancePolicy in namespace "+in.Namespace+"; `kubectl get maintenancepolicies -A` lists them")
+		case err != nil:
+			fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
+		}
+	}
 	id := workflows.RestartOSDsID(in.Namespace)
 	if err := c.Temporal.StartRestart(ctx, in); errors.Is(err, ErrRuns) {
 		r, err := c.Temporal.Rollout(ctx, id)
@@ -78,6 +88,12 @@ func checkRestart(in workflows.RestartOSDsInput) error {
 		}
 		return wrong("--update-domain", in.UpdateDomain, "must be one of "+strings.Join(all, ", "))
 	}
+	if d := in.ProgressDeadline; d != 0 && (d < leastDeadline || d > mostDeadline) {
+		return wrong("--progress-deadline", d.String(), fmt.Sprintf("must be between %s and %s, or 0 for %s", leastDeadline, mostDeadline, activities.DefaultProgressDeadline))
+	}
+	if _, refused := input.PolicyKey("", in.Namespace+"/"+in.Policy); in.Policy != "" && refused != nil {
+		return wrong("--policy", in.Policy, "must be the name of a MaintenancePolicy in namespace "+in.Namespace)
+	}
 	for _, err := range []*inputError{input.PodSelector("--selector", in.Selector), input.Text("--reason", in.Reason)} {
 		if err != nil {
 			return err
@@ -87,6 +103,12 @@ func checkRestart(in workflows.RestartOSDsInput) error {
 }
 
 const mostParallel = 1000
+
+// How long OSDs may take to serve again: as a CephOSD's spec.progressDeadline.
+const (
+	leastDeadline = 10 * time.Second
+	mostDeadline  = 24 * time.Hour
+)
 
 // begun tells how a rollout that was started, or told to look again, gets on; before is how it was until then.
 func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOptions) error {

@@ -38,13 +38,16 @@ func (c *Command) Skip(ctx context.Context, job, osd string) error {
 	if osd, err = osdNamed(osd); err != nil {
 		return &ExitError{ExitUsage, err}
 	}
+	if err := c.checkOSD(ctx, id, osd); err != nil {
+		return err
+	}
 	return c.signalRollout(ctx, id, workflows.SignalSkip, osd)
 }
 
 func rolloutOnly(job string) (string, error) {
 	id, ok, err := rolloutID(job)
 	if err == nil && !ok {
-		err = wrong("JOB", job, "must be a rollout: NAMESPACE/NAME of a CephOSD, update-osds/NAMESPACE/NAME or restart-osds/NAMESPACE")
+		err = wrong("JOB", job, "must be a rollout: NAMESPACE/NAME of a CephOSD, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE]")
 	}
 	if err != nil {
 		return "", &ExitError{ExitUsage, err}
@@ -77,8 +80,7 @@ func (c *Command) signalRollout(ctx context.Context, id, name, osd string) error
 	if err != nil || !known {
 		return err
 	}
-	fmt.Fprintln(c.Out, r.Describe(c.Now()))
-	return nil
+	return c.tell(r)
 }
 
 func argument(osd string) any {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -258,7 +259,18 @@ func TestRestartOSDsStarts(t *testing.T) {
 	assert.Equal(t, []workflows.RestartOSDsInput{in}, w.restarts)
 	assert.Contains(t, out.String(), "follow it:  lockkeeper status restart-osds/rook-ceph -w")
 
+	named := in
+	named.Policy = "others"
+	require.ErrorContains(t, c.RestartOSDs(t.Context(), named, StayOptions{}), `--policy: "others": no such MaintenancePolicy in namespace rook-ceph`)
+	assert.Len(t, w.restarts, 1)
+	named.Policy, named.ProgressDeadline = "rook-ceph", time.Hour
+	require.NoError(t, c.RestartOSDs(t.Context(), named, StayOptions{}))
+	assert.Equal(t, named, w.restarts[1])
+	w.restarts = w.restarts[:1]
+
 	for want, edit := range map[string]func(*workflows.RestartOSDsInput){
+		`--progress-deadline: "1s": must be between 10s and`:  func(in *workflows.RestartOSDsInput) { in.ProgressDeadline = time.Second },
+		`--policy: "a/b": must be the name of a Maintenance`:  func(in *workflows.RestartOSDsInput) { in.Policy = "a/b" },
 		`--namespace: "": must be the name of a namespace`:    func(in *workflows.RestartOSDsInput) { in.Namespace = "" },
 		`--selector: "a in": must be a label selector`:        func(in *workflows.RestartOSDsInput) { in.Selector = "a in" },
 		`--update-domain: "Shelf": must be one of OSD, Host,`: func(in *workflows.RestartOSDsInput) { in.UpdateDomain = "Shelf" },
@@ -342,4 +354,74 @@ func TestSignalsOfARollout(t *testing.T) {
 			assert.Contains(t, out.String(), test.out)
 		})
 	}
+}
+
+// A name that no OSD of the rollout has would excuse nobody, and nobody would hear of it.
+func TestSkipKnowsTheOSDs(t *testing.T) {
+	restart := func(r Rollout) Rollout {
+		r.WorkflowID, r.Status.Fleet = "restart-osds/rook-ceph", activities.FleetRef{Kind: activities.FleetDeployments, Namespace: "rook-ceph", Selector: "app=rook-ceph-osd"}
+		return r
+	}
+	for name, test := range map[string]struct {
+		edit           func(*world)
+		job, osd       string
+		sent, err, out string
+	}{
+		"by number":        {osd: "3", job: "ceph/osds", sent: "osd.3"},
+		"by device":        {osd: "node-b:/dev/sdb", job: "ceph/osds", sent: "node-b:/dev/sdb"},
+		"no such number":   {osd: "osd.77", job: "ceph/osds", err: `OSD: "osd.77": must be an OSD of CephOSD ceph/osds: osd.0 (node-a:/dev/sda), osd.1 (node-a:/dev/sdb)`},
+		"no such device":   {osd: "node-z:/dev/sda", job: "ceph/osds", err: `OSD: "node-z:/dev/sda": must be an OSD of CephOSD ceph/osds`},
+		"somebody else's":  {osd: "rook-ceph-osd-1", job: "ceph/osds", err: "must be an OSD of CephOSD ceph/osds"},
+		"without a number": {edit: func(w *world) { w.osdPods = w.osdPods[1:] }, osd: "osd.0", job: "ceph/osds", sent: "osd.0", out: "warning: not checked whether CephOSD ceph/osds has an osd.0: the pods do not tell all its numbers yet"},
+		"without numbers":  {edit: func(w *world) { w.osdPods = nil }, osd: "node-q:/dev/sda", job: "ceph/osds", err: "must be an OSD of CephOSD ceph/osds: node-a:/dev/sda, "},
+		"no answer":        {edit: func(w *world) { w.kubeAway = errors.New("connection refused") }, osd: "osd.77", job: "ceph/osds", sent: "osd.77", out: "warning: not checked whether there is an osd.77: connection refused"},
+		"of a restart":     {osd: "rook-ceph-osd-2", job: "restart-osds/rook-ceph", sent: "rook-ceph-osd-2"},
+		"not of a restart": {osd: "4", job: "restart-osds/rook-ceph", err: `OSD: "osd.4": must be an OSD of the Deployments of restart-osds/rook-ceph: osd.0 (rook-ceph-osd-0), `},
+		"of none":          {osd: "4", job: "restart-osds/ceph", err: "restart-osds/ceph does not run; running:"},
+		"no such CephOSD":  {osd: "4", job: "ceph/others", err: "update-osds/ceph/others does not run; running:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := plannedWorld()
+			heard := rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{test.sent} })
+			w.rollouts = map[string][]Rollout{updateID: {heard}, "restart-osds/rook-ceph": {restart(rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{test.sent} }))}}
+			if test.edit != nil {
+				test.edit(w)
+			}
+			c, _, errOut := w.command()
+			err := c.Skip(t.Context(), test.job, test.osd)
+			assert.Contains(t, errOut.String(), test.out)
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				assert.Empty(t, w.signals)
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, w.signals, 1)
+			assert.Contains(t, w.signals[0], "skip ")
+			assert.Contains(t, w.signals[0], " "+test.sent)
+		})
+	}
+}
+
+// Scripts get the job as it is after the signal.
+func TestSignalsInJSON(t *testing.T) {
+	w := rollingWorld(rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Paused = true }))
+	c, out, _ := w.command()
+	c.Output = "json"
+	require.NoError(t, c.Signal(t.Context(), "ceph/osds", workflows.SignalPause))
+	var r Rollout
+	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
+	assert.Equal(t, updateID, r.WorkflowID)
+	assert.True(t, r.Status.Paused)
+
+	w = drained()
+	aborting := running("node-a", "Evicting", 4, "", 0)
+	aborting.Status.Aborted = true
+	w.jobs["node-a"] = []Job{aborting}
+	c, out, _ = w.command()
+	c.Output = "json"
+	require.NoError(t, c.Signal(t.Context(), "node-a", workflows.SignalAbort))
+	var j Job
+	require.NoError(t, json.Unmarshal(out.Bytes(), &j))
+	assert.Equal(t, "drain/node-a", j.WorkflowID)
 }

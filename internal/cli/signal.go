@@ -35,8 +35,10 @@ func (c *Command) signalDrain(ctx context.Context, node, name string) error {
 	if err != nil || !known {
 		return err
 	}
-	fmt.Fprintln(c.Out, job.Describe(c.Now()))
-	if name == workflows.SignalAbort && job.State == Running {
+	if err := c.tell(job); err != nil {
+		return err
+	}
+	if name == workflows.SignalAbort && job.State == Running && c.Output == "" {
 		fmt.Fprintf(c.Out, "it is cleaning up; `lockkeeper status %s -w` follows it\n", node)
 	}
 	return nil
@@ -61,4 +63,13 @@ func heard(before, now Job, signal string) bool {
 		// `done` is kept until the job waits for the node; before that there is nothing to see.
 		return s.Phase != workflows.PhaseReturn
 	}
+}
+
+// tell prints the job as it is now.
+func (c *Command) tell(job execution) error {
+	if c.Output != "" {
+		return Encode(c.Out, job, c.Output)
+	}
+	fmt.Fprintln(c.Out, job.Describe(c.Now()))
+	return nil
 }
