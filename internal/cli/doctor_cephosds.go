@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// cephOSDs looks for those whose rollout does not go on by itself.
+func (d *Doctor) cephOSDs(ctx context.Context) {
+	all, err := d.Installation.CephOSDs(ctx, d.Namespace)
+	switch {
+	case err != nil:
+		d.unknown("which CephOSDs there are", err)
+	case len(all) == 0:
+		d.ok("there are none")
+	}
+	for i := range all {
+		if all[i].DeletionTimestamp.IsZero() {
+			d.cephOSDOf(ctx, &all[i])
+		}
+	}
+}
+
+func (d *Doctor) cephOSDOf(ctx context.Context, o *cephv1alpha1.CephOSD) {
+	name, s := o.Namespace+"/"+o.Name, o.Status
+	if s.ObservedGeneration != o.Generation {
+		r, err := d.Temporal.Rollout(ctx, workflows.UpdateOSDsID(o.Namespace, o.Name))
+		looked := fmt.Sprintf("nobody has looked at its generation %d, only at %d", o.Generation, s.ObservedGeneration)
+		if s.ObservedGeneration == 0 {
+			looked = "nobody has ever looked at it"
+		}
+		switch {
+		case err != nil && !errors.Is(err, ErrNoJob):
+			d.unknown(name+": whether its rollout runs", err)
+		case err == nil && r.State == Running:
+			d.ok("%s: %s", name, r.Describe(d.Now()))
+		default:
+			d.found(FoundBroken, name+": "+looked+", and no rollout runs",
+				"a watcher that is older than the CustomResourceDefinition does not watch CephOSDs: "+d.restartWatcher()+"\nby hand: lockkeeper update-osds "+name)
+		}
+		return
+	}
+	switch {
+	case len(s.Refused) > 0:
+		r := s.Refused[0]
+		d.found(FoundBroken, fmt.Sprintf("%s makes no sense, so nothing is touched: %s: %q: %s", name, r.Field, r.Value, r.Message),
+			fmt.Sprintf("kubectl -n %s edit cephosd %s", o.Namespace, o.Name))
+	case s.Halted != nil:
+		d.found(FoundBroken, fmt.Sprintf("%s has halted since %s: %s", name, when(s.Halted.Since.Time, d.Now()), s.Halted.Reason),
+			"lockkeeper status "+name+" says which OSDs are not back and why, and what can be done")
+	default:
+		d.ok("%s: %s up to date; %s", name, orDash(s.Progress), join(s.Reason, s.Message))
+	}
+}
