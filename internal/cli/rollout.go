@@ -117,7 +117,7 @@ func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOp
 	}
 	look := func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) }
 	r, seen, err := begin(ctx, look, func(r Rollout) bool {
-		return r.Status != nil && r.Status.Phase != "" && r.Status.Phase != workflows.PhaseSurvey
+		return r.Status != nil && r.Status.Phase != "" && r.Status.Phase != workflows.PhaseSurvey && !r.looksAs(before)
 	})
 	switch {
 	case err != nil:

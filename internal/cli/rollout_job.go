@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -112,16 +113,21 @@ func (r Rollout) waysOut() []string {
 	namespace, name, _ := workflows.RolledOut(r.WorkflowID)
 	var ways []string
 	halted := r.Status != nil && r.Status.Halted != nil
+	unspared := halted && r.Status.Holds == activities.HoldStorage
 	switch {
+	case unspared:
+		ways = append(ways, "- the storage cluster can spare them:  ceph osd ok-to-stop N, and ceph -s say what it lacks")
 	case name == "":
 	case halted:
 		ways = append(ways, fmt.Sprintf("- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s", namespace, name))
 	default:
 		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s", namespace, name))
 	}
+	if halted && !unspared {
+		ways = append(ways, "- the cause is mended, so that they serve")
+	}
 	if halted {
-		ways = append(ways, "- the cause is mended, so that they serve",
-			fmt.Sprintf("- somebody says not to wait for one:  lockkeeper skip %s OSD", r.WorkflowID))
+		ways = append(ways, fmt.Sprintf("- somebody excuses one of them:  lockkeeper skip %s OSD", r.WorkflowID))
 	}
 	return append([]string{"nothing further goes down; it goes on by itself as soon as"}, ways...)
 }
@@ -129,7 +135,7 @@ func (r Rollout) waysOut() []string {
 // awaitsApproval tells whether a person is asked to approve the canary.
 func (r Rollout) awaitsApproval() bool {
 	s := r.Status
-	return r.State == Running && s != nil && s.Phase == workflows.PhaseJudge && !s.Canary.Approved && strings.Contains(s.WaitsFor, "`"+workflows.SignalApprove+"`")
+	return r.State == Running && s != nil && s.Holds == activities.HoldApproval && !s.Canary.Approved
 }
 
 func howToApprove(id string) string {

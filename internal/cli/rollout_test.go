@@ -56,7 +56,7 @@ const crashes = "its container osd waits: CrashLoopBackOff"
 func canary(s *workflows.UpdateStatus) {
 	s.Batch = nil
 	s.Phase, s.WaitsFor, s.NextTimer = workflows.PhaseJudge, "the signal `approve`: the canary osd.0 serves since 02:59:00", time.Time{}
-	s.Canary = workflows.Canary{Template: "new", OSD: "osd.0", Whole: ago(time.Minute)}
+	s.Canary, s.Holds = workflows.Canary{Template: "new", OSD: "osd.0", Whole: ago(time.Minute), Restarts: 2}, activities.HoldApproval
 }
 
 func doneRollout() Rollout {
@@ -90,8 +90,15 @@ func TestStatusOfRollouts(t *testing.T) {
 		s.Refused, s.WaitsFor = []input.Error{*input.Wrong("spec.updateDomain", "Shelf", "must be OSD or Host")}, "the spec to be mended"
 		s.Skip = []string{"osd.7"}
 	})
+	unspared := rollingOut(func(s *workflows.UpdateStatus) {
+		s.Phase, s.WaitsFor, s.Holds = workflows.PhaseRest, "the storage cluster to spare osd.0: 3 PGs would be inactive", activities.HoldStorage
+		s.Halted = &activities.Halt{Since: ago(time.Minute), Reason: "the storage cluster has not been able to spare osd.0 since 02:00:00: 3 PGs would be inactive"}
+		s.Warned = []input.Error{*input.Wrong("spec.storage[0].hosts[2]", "node-q", "must be a node")}
+		s.Superfluous = []activities.Superfluous{{Key: "node-c:/dev/sda", Why: "3 PGs need it; `ceph osd out 5` moves its data"}}
+	})
 	for name, r := range map[string]Rollout{
-		"rolling": rollingOut(), "halted": notBack(rollingOut(halted), crashes, "osd.1 is not up"), "canary": rollingOut(canary), "silent": silent, "failing": failing, "refused": refused, "done": doneRollout(),
+		"unspared": unspared,
+		"rolling":  rollingOut(), "halted": notBack(rollingOut(halted), crashes, "osd.1 is not up"), "canary": rollingOut(canary), "silent": silent, "failing": failing, "refused": refused, "done": doneRollout(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, out, _ := rollingWorld(r).command()
@@ -144,12 +151,13 @@ func TestUpdateOSDsStarts(t *testing.T) {
 			assert.Len(t, w.updates, 1)
 		})
 	}
+	w.rollouts[updateID] = []Rollout{rollingOut(), rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Since = ago(time.Second) })}
 	c, out, _ = w.command()
 	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Contains(t, out.String(), "update-osds/ceph/osds runs since 02:00:00 (60m); told to look again\n")
 	assert.NotContains(t, out.String(), "started")
 
-	w.kubeAway = errors.New("the API server does not answer")
+	w.kubeAway, w.rollouts[updateID] = errors.New("the API server does not answer"), []Rollout{doneRollout()}
 	c, _, errOut := w.command()
 	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Contains(t, errOut.String(), "warning: not checked beforehand: the API server does not answer")

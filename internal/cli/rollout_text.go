@@ -57,6 +57,16 @@ func (s Status) writeRollout(w io.Writer) {
 	if len(st.Skip) > 0 {
 		row("Skipped", "%s", some(st.Skip, mostNames))
 	}
+	for _, e := range st.Warned {
+		row("Note", "%s", e.Error())
+	}
+	for i, x := range st.Superfluous {
+		if i == mostNames {
+			row("", "and %d more", len(st.Superfluous)-i)
+			break
+		}
+		row("Left the spec", "%s, which stays: %s", x.Key, x.Why)
+	}
 	for _, e := range st.Refused {
 		row("Refused", "%s", e.Error())
 	}
@@ -82,6 +92,9 @@ func describeCanary(r Rollout) string {
 		return c.OSD + ", approved"
 	default:
 		s := fmt.Sprintf("%s, serves since %s", c.OSD, clock(c.Whole))
+		if c.Restarts > 0 {
+			s += fmt.Sprintf(", after it restarted %d times while it was watched", c.Restarts)
+		}
 		if r.awaitsApproval() {
 			s += "; " + howToApprove(r.WorkflowID)
 		}
