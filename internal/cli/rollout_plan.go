@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -200,16 +201,20 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 		p.unknown("the policy", err)
 		return nil
 	}
-	var policy *v1alpha1.MaintenancePolicy
+	var names []string
 	for i := range policies {
-		if policies[i].Name == name || name == "" && len(policies) == 1 {
-			policy = &policies[i]
-		}
+		names = append(names, policies[i].Name)
 	}
-	if policy == nil {
-		p.Refused = append(p.Refused, p.noPolicy(namespace, name, policies).Error())
+	field := "spec.policy"
+	if _, cephOSD, _ := workflows.RolledOut(p.Job); cephOSD == "" {
+		field = "--policy"
+	}
+	chosen, refused := input.PolicyOf(field, namespace, name, names)
+	if refused != nil {
+		p.Refused = append(p.Refused, refused.Error())
 		return nil
 	}
+	policy := &policies[slices.Index(names, chosen)]
 	key := storage.ClusterKey{Namespace: policy.Namespace, Name: policy.Name}
 	p.Policy, p.FailureDomainType = key.String(), policy.Status.Storage.FailureDomainType
 	k, err := c.Temporal.Keeper(ctx, key)
@@ -223,26 +228,6 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 		p.Now.Holders = append(p.Now.Holders, fmt.Sprintf("%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason))
 	}
 	return policy
-}
-
-// noPolicy says why it is not clear which policy guards the OSDs, as the rollout itself says it.
-func (p *RolloutPlan) noPolicy(namespace, name string, policies []v1alpha1.MaintenancePolicy) error {
-	field := "spec.policy"
-	if _, cephOSD, _ := workflows.RolledOut(p.Job); cephOSD == "" {
-		field = "--policy"
-	}
-	var names []string
-	for i := range policies {
-		names = append(names, policies[i].Name)
-	}
-	switch {
-	case len(names) == 0:
-		return wrong(field, name, "there is no MaintenancePolicy in namespace "+namespace+": without one nothing says how to reach Ceph, and nothing guards it")
-	case name != "":
-		return wrong(field, name, "must be a MaintenancePolicy of namespace "+namespace+": "+some(names, mostNames))
-	default:
-		return wrong(field, name, "must name one of several: "+some(names, mostNames))
-	}
 }
 
 // sort says why OSDs are to be replaced, by reason, and which pods go at once.
