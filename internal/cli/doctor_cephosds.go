@@ -40,7 +40,8 @@ func (d *Doctor) cephOSDOf(ctx context.Context, o *cephv1alpha1.CephOSD) {
 			d.ok("%s: %s", name, r.Describe(d.Now()))
 		default:
 			d.found(FoundBroken, name+": "+looked+", and no rollout runs",
-				"a watcher that is older than the CustomResourceDefinition does not watch CephOSDs: "+d.restartWatcher()+"\nby hand: lockkeeper update-osds "+name)
+				fmt.Sprintf("the watcher should have started one. Is it older than the CustomResourceDefinition? Its log says whether it watches CephOSDs:\n"+
+					"kubectl -n %[1]s logs deployment/%[2]s; kubectl -n %[1]s rollout restart deployment %[2]s\nwithout it: lockkeeper update-osds %[3]s", d.System, watcherAccount, name))
 		}
 		return
 	}

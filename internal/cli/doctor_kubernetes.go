@@ -93,29 +93,25 @@ func (d *Doctor) missing(ctx context.Context, needs []need) ([]string, error) {
 func (d *Doctor) api(ctx context.Context) {
 	const remedy = "kubectl apply -f deploy/crds, of the same version as this program"
 	for _, crd := range []struct {
-		name  kube.CRD
-		kind  string
-		ifNot string // what it means when there is none
+		name kube.CRD
+		kind string
+		may  bool // be missing
 	}{
-		{kube.PolicyCRD, "MaintenancePolicies", ""},
-		{kube.CephOSDCRD, "CephOSDs", "no OSD is lockkeeper's own, which is well where Rook or somebody else runs them"},
+		{kube.PolicyCRD, "MaintenancePolicies", false},
+		{kube.CephOSDCRD, "CephOSDs", true}, // where Rook or somebody else runs all OSDs
 	} {
 		found, answer, err := d.Installation.CRD(ctx, crd.name)
 		switch {
 		case err != nil:
 			d.unknown("whether "+crd.kind+" are known", err)
-		case !found && crd.ifNot != "":
-			d.found(FoundWarning, answer.Reason+": "+crd.ifNot, remedy+"; then start the watcher again: "+d.restartWatcher())
+		case !found && crd.may:
+			d.ok("%s; only where lockkeeper is to make the pods of OSDs it is needed", answer.Reason)
 		case !answer.OK:
 			d.found(FoundBroken, answer.Reason, remedy)
 		default:
 			d.ok("%s are known, as this program knows them", crd.kind)
 		}
 	}
-}
-
-func (d *Doctor) restartWatcher() string {
-	return "kubectl -n " + d.System + " rollout restart deployment " + watcherAccount
 }
 
 func (d *Doctor) lookPolicies(ctx context.Context) {
