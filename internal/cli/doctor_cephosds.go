@@ -9,6 +9,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
+// reasonRefused is status.reason of a CephOSD of which nothing is touched. With any other one it is only some of it that makes no
+// sense.
+const reasonRefused = "Refused"
+
 // cephOSDs looks for those whose rollout does not go on by itself.
 func (d *Doctor) cephOSDs(ctx context.Context) {
 	all, err := d.Installation.CephOSDs(ctx, d.Namespace)
@@ -45,14 +49,19 @@ func (d *Doctor) cephOSDOf(ctx context.Context, o *cephv1alpha1.CephOSD) {
 		}
 		return
 	}
+	edit := fmt.Sprintf("kubectl -n %s edit cephosd %s", o.Namespace, o.Name)
+	refused := ""
+	if len(s.Refused) > 0 {
+		refused = fmt.Sprintf("%s: %q: %s", s.Refused[0].Field, s.Refused[0].Value, s.Refused[0].Message)
+	}
 	switch {
-	case len(s.Refused) > 0:
-		r := s.Refused[0]
-		d.found(FoundBroken, fmt.Sprintf("%s makes no sense, so nothing is touched: %s: %q: %s", name, r.Field, r.Value, r.Message),
-			fmt.Sprintf("kubectl -n %s edit cephosd %s", o.Namespace, o.Name))
+	case s.Reason == reasonRefused:
+		d.found(FoundBroken, name+" makes no sense, so nothing is touched: "+refused, edit)
 	case s.Halted != nil:
 		d.found(FoundBroken, fmt.Sprintf("%s has halted since %s: %s", name, when(s.Halted.Since.Time, d.Now()), s.Halted.Reason),
 			"lockkeeper status "+name+" says which OSDs are not back and why, and what can be done")
+	case refused != "": // a host that is no node, say
+		d.found(FoundWarning, name+": what it says of some OSDs makes no sense, so these are left out: "+refused, edit)
 	default:
 		d.ok("%s: %s up to date; %s", name, orDash(s.Progress), join(s.Reason, s.Message))
 	}

@@ -127,8 +127,11 @@ func TestDoctor(t *testing.T) {
 			i.rollouts = map[string][]Rollout{updateID: {rollingOut()}}
 		}, nil, "", ""},
 		"CephOSD refused": {func(i *installation) {
-			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Refused: []cephv1alpha1.Refusal{{Field: "spec.updateDomain", Value: "Shelf", Message: "must be OSD or Host"}}})
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Reason: "Refused", Refused: []cephv1alpha1.Refusal{{Field: "spec.updateDomain", Value: "Shelf", Message: "must be OSD or Host"}}})
 		}, []string{"CephOSDs"}, `ceph/osds makes no sense, so nothing is touched: spec.updateDomain: "Shelf": must be OSD or Host`, "kubectl -n ceph edit cephosd osds"},
+		"CephOSD with an unknown host": {func(i *installation) {
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Reason: "UpToDate", Refused: []cephv1alpha1.Refusal{{Field: "spec.storage[0].hosts[2]", Value: "node-q", Message: "must be a node"}}})
+		}, nil, `so these are left out: spec.storage[0].hosts[2]: "node-q": must be a node`, "kubectl -n ceph edit cephosd osds"},
 		"CephOSD halted": {func(i *installation) {
 			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Halted: &cephv1alpha1.HaltedStatus{Reason: "osd.0 to serve took longer than its deadline", Since: agoMeta(time.Hour)}})
 		}, []string{"CephOSDs"}, "ceph/osds has halted since 02:00:00 (60m): osd.0 to serve took longer than its deadline", "lockkeeper status ceph/osds"},
