@@ -12,7 +12,7 @@ func doctorCommand(connections *cli.Connections) *cobra.Command {
 		Use:   "doctor",
 		Short: "Find what is missing or wrong with the installation, and say how to mend it",
 		Long: `Find what is missing or wrong: Kubernetes, the API, policies, rights, other budgets, the watcher, Temporal, the
-worker, the keepers, Ceph as the keepers see it, versions; and say how to mend it. It changes nothing.
+worker, the keepers, Ceph as the keepers see it, CephOSDs and their rollouts, versions; and say how to mend it. It changes nothing.
 
 To look at the rights of the watcher and the worker takes the right to create SubjectAccessReviews.
 The exit code is 0 when nothing is broken, 5 when something is.`,
@@ -28,11 +28,7 @@ The exit code is 0 when nothing is broken, 5 when something is.`,
 			defer done()
 			doctor := &cli.Doctor{Command: command, Installation: cluster, System: system, Namespace: connections.Namespace}
 			x := doctor.Examine(cmd.Context())
-			if output != "" {
-				err = cli.Encode(cmd.OutOrStdout(), x, output)
-			} else {
-				x.Write(cmd.OutOrStdout())
-			}
+			err = printed(cmd, x, output)
 			if err == nil && !x.Healthy {
 				return cli.ErrNo
 			}

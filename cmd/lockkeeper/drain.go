@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,11 +12,9 @@ import (
 
 // drainFlags are the flags of drain; those that kubectl drain has, too, are called as there.
 type drainFlags struct {
+	jobFlags
 	input       workflows.DrainNodeInput
 	gracePeriod int
-	plan        bool
-	options     cli.DrainOptions
-	output      string
 }
 
 func drainCommand(connections *cli.Connections) *cobra.Command {
@@ -45,12 +42,8 @@ becomes of this command.`,
 			return f.run(cmd, connections)
 		},
 	}
+	f.add(cmd, "drain", "ends", "print steps and gates, and change nothing")
 	flags := cmd.Flags()
-	flags.BoolVar(&f.plan, "plan", false, "print steps and gates, and change nothing")
-	flags.BoolVar(&f.options.Follow, "follow", false, "print what happens until the drain ends")
-	flags.BoolVar(&f.options.Wait, "wait", false, "wait until the drain ends")
-	flags.DurationVar(&f.options.Timeout, "timeout", 0, "of --wait and --follow; the drain goes on. 0: wait for ever")
-	flags.StringVarP(&f.output, "output", "o", "", "of --plan: json or yaml")
 	flags.StringVar(&f.input.Policy, "policy", "", "MaintenancePolicy, as namespace/name or as a name in --namespace (default: the one whose storage the node hosts)")
 	flags.StringVar(&f.input.Reason, "reason", "", "shown to everybody who has to wait for this drain")
 	flags.BoolVar(&f.input.UncordonAfterReboot, "uncordon-after-reboot", false, "uncordon the node once it has rebooted and is Ready")
@@ -69,18 +62,8 @@ func (f *drainFlags) complete(namespace string) error {
 	if f.gracePeriod >= 0 {
 		f.input.Eviction.GracePeriodSeconds = &f.gracePeriod
 	}
-	switch {
-	case f.options.Timeout < 0:
-		return errors.New("--timeout: must not be negative; 0 waits for ever")
-	case f.options.Timeout > time.Duration(0) && !f.options.Wait && !f.options.Follow:
-		return errors.New("--timeout: needs --wait or --follow")
-	case f.plan && (f.options.Wait || f.options.Follow):
-		return errors.New("--plan: changes nothing, so there is nothing to --wait for or to --follow")
-	case f.output != "" && !f.plan:
-		return errors.New("--output: needs --plan")
-	}
 	f.input.Policy = qualified(f.input.Policy, namespace)
-	return cli.CheckOutput(f.output)
+	return f.check()
 }
 
 // qualified puts the namespace before a policy's name that has none.
@@ -104,9 +87,5 @@ func (f *drainFlags) run(cmd *cobra.Command, connections *cli.Connections) error
 	if err != nil {
 		return err
 	}
-	if f.output != "" {
-		return cli.Encode(cmd.OutOrStdout(), plan, f.output)
-	}
-	plan.Write(cmd.OutOrStdout())
-	return nil
+	return f.print(cmd, plan)
 }

@@ -35,11 +35,7 @@ The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				err = cli.Encode(cmd.OutOrStdout(), e, output)
-			} else {
-				e.Write(cmd.OutOrStdout())
-			}
+			err = printed(cmd, e, output)
 			if err == nil && !e.MayDrain {
 				return cli.ErrNo
 			}

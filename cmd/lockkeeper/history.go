@@ -16,8 +16,8 @@ func historyCommand(connections *cli.Connections) *cobra.Command {
 		Use:   "history JOB",
 		Short: "What was decided, on which facts, and when",
 		Long: `Tell from Temporal's record what was decided in a job, on which facts, and when. JOB is drain/NODE, or just the
-node's name; update-osds/NAMESPACE/NAME, or just NAMESPACE/NAME of a CephOSD; restart-osds/NAMESPACE; each with what the
-keeper did meanwhile; or keeper/NAMESPACE/POLICY.
+node's name; update-osds/[NAMESPACE/]NAME, or just NAMESPACE/NAME of a CephOSD; restart-osds[/NAMESPACE]; each with what the
+keeper did meanwhile; or keeper/[NAMESPACE/]POLICY. Without a namespace it is --namespace, or that of the kubeconfig.
 
 It works for jobs that run and for those that have ended, for as long as Temporal keeps them, and asks nobody else.`,
 		Example: `  lockkeeper history node-a
@@ -42,15 +42,15 @@ It works for jobs that run and for those that have ended, for as long as Tempora
 				return err
 			}
 			defer done()
-			h, err := command.History(cmd.Context(), cli.FullName(names[0], connections.Namespace), o)
+			job, err := cli.FullName(names[0], connections.CurrentNamespace)
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return cli.Encode(cmd.OutOrStdout(), h, output)
+			h, err := command.History(cmd.Context(), job, o)
+			if err != nil {
+				return err
 			}
-			h.Write(cmd.OutOrStdout())
-			return nil
+			return printed(cmd, h, output)
 		},
 	}
 	flags := cmd.Flags()

@@ -43,7 +43,8 @@ Exit codes:
   2  wrong flags or arguments
   3  --wait or --follow: the drain ended, but not with Done or Gone, or the rollout not with Done
   4  --wait or --follow: time is over, the job goes on
-  5  explain: the node may not be drained now; doctor: something is broken`,
+  5  explain: the node may not be drained now; doctor: something is broken
+  6  --wait or --follow: the rollout has halted, or its spec makes no sense; somebody has to mend something`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 

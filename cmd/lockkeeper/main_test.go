@@ -33,6 +33,7 @@ func TestUsageErrors(t *testing.T) {
 		"plan and wait":       {[]string{"update-osds", "a/b", "--plan", "--wait"}, "--plan: changes nothing"},
 		"restart of one":      {[]string{"restart-osds", "osd.3"}, `unknown command "osd.3"`},
 		"output of a restart": {[]string{"restart-osds", "-o", "json"}, "--output: needs --plan"},
+		"odd signal output":   {[]string{"pause", "ceph/osds", "-o", "wide"}, `--output: "wide": must be json or yaml`},
 		"skip nothing":        {[]string{"skip", "ceph/osds"}, "JOB OSD: both are required"},
 		"done with two":       {[]string{"done", "a", "b"}, "NODE: one at a time, not 2"},
 		"watch with argument": {[]string{"watch", "node-a"}, `unknown command "node-a"`},

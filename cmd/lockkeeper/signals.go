@@ -12,8 +12,8 @@ import (
 )
 
 // jobHelp says how people name jobs.
-const jobHelp = `JOB is the name of a node, for its drain; NAMESPACE/NAME of a CephOSD, for its rollout; restart-osds together with
---namespace; or the workflow's ID: drain/NODE, update-osds/NAMESPACE/NAME, restart-osds/NAMESPACE.`
+const jobHelp = `JOB is the name of a node, for its drain; NAMESPACE/NAME of a CephOSD, for its rollout; or the workflow's ID: drain/NODE,
+update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE]. Without a namespace it is --namespace, or that of the kubeconfig.`
 
 // signalCommands are the signals that jobs take.
 func signalCommands(connections *cli.Connections) []*cobra.Command {
@@ -38,19 +38,20 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 		{workflows.SignalResume, "JOB", "Let a paused drain or rollout go on", jobHelp, one, send(workflows.SignalResume)},
 		{
 			workflows.SignalAbort, "JOB", "Undo a drain, or stop a rollout",
-			"The node of a drain is uncordoned if the drain cordoned it, noout is unset, and\nthe lease is given back. A rollout gives the lease back and leaves every pod as it is.\n\n" + jobHelp, one, send(workflows.SignalAbort),
+			"The node of a drain is uncordoned if the drain cordoned it, noout is unset, and\nthe lease is given back. A rollout gives the lease back and leaves every pod as it is; the watcher starts it again\nat the next change of its CephOSD or of its pods. What keeps it from replacing anything is spec.paused: true.\n\n" + jobHelp, one, send(workflows.SignalAbort),
 		},
 		{
 			workflows.SignalDone, "NODE", "Say that the work on a node is finished",
 			"The drain uncordons the node if it cordoned it, and ends when the storage is whole again. Not needed after a reboot\nand an uncordon, or when the node is deleted: the drain sees those.", oneNode, send(workflows.SignalDone),
 		},
 		{
-			workflows.SignalApprove, "JOB", "Say that the canary of a rollout is fine", jobHelp, one,
+			workflows.SignalApprove, "JOB", "Say that the canary of a rollout is fine",
+			"It stands for what spec.canary.approval asks for, and does not end the soak: the\nrollout goes on when spec.canary.soak is over, too. It holds for the present template.\n\n" + jobHelp, one,
 			func(c *cli.Command, ctx context.Context, names []string) error { return c.Approve(ctx, names[0]) },
 		},
 		{
 			workflows.SignalSkip, "JOB OSD", "Let a rollout leave an OSD as it is",
-			"The rollout does not replace it, and does not wait for it. OSD is osd.3, HOST:DEVICE as in the CephOSD, or the name of\na Deployment.\n\n" + jobHelp, jobAndOSD,
+			"The rollout does not replace it, and does not wait for it. OSD is osd.3,\nHOST:DEVICE as in the CephOSD, or the name of a Deployment; there has to be one. It lasts until the template changes: the\nCephOSD remembers it in status.skipped. For a restart it lasts until that ends.\n\n" + jobHelp, jobAndOSD,
 			func(c *cli.Command, ctx context.Context, names []string) error {
 				return c.Skip(ctx, names[0], names[1])
 			},
@@ -58,19 +59,28 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 	}
 	var out []*cobra.Command
 	for _, s := range signals {
-		out = append(out, &cobra.Command{
+		var output string
+		cmd := &cobra.Command{
 			Use: s.name + " " + s.args, Short: s.short, Args: args(s.check),
 			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s", s.short, s.long, s.name),
 			RunE: func(cmd *cobra.Command, names []string) error {
+				if err := cli.CheckOutput(output); err != nil {
+					return usage(cmd, err)
+				}
 				command, _, done, err := connect(cmd, connections)
 				if err != nil {
 					return err
 				}
 				defer done()
-				names[0] = cli.FullName(names[0], connections.Namespace)
+				command.Output = output
+				if names[0], err = cli.FullName(names[0], connections.CurrentNamespace); err != nil {
+					return err
+				}
 				return s.send(command, cmd.Context(), names)
 			},
-		})
+		}
+		cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: print the job as it is then")
+		out = append(out, cmd)
 	}
 	return out
 }

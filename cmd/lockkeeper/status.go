@@ -19,13 +19,15 @@ func statusCommand(connections *cli.Connections) *cobra.Command {
 		Long: `Answer "may I drain?" for every MaintenancePolicy, and tell who holds the lease, who waits for it and why,
 which noout flags are set until when, and which drains and rollouts run and what they wait for.
 
-With NODE, tell about the policy that guards it and about its drain; with NAMESPACE/NAME of a CephOSD, or the ID of a
-rollout, about that rollout. Without Temporal the answer is what the keepers
-last reported, and says so.`,
+With NODE, tell about the policy that guards it and about its drain; with NAMESPACE/NAME of a CephOSD,
+update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE], about that rollout: what it does, which OSDs are not back and why,
+and what its CephOSD's status says when Temporal has forgotten the last run. Without Temporal the answer is what the keepers
+and rollouts last reported, and says so.`,
 		Example: `  lockkeeper status
   lockkeeper status -w               print every change
   lockkeeper status node-a -w        follow the drain of a node
   lockkeeper status ceph/osds        the rollout of a CephOSD
+  lockkeeper status ceph/osds -w     follow it until it ends, through halts, too
   lockkeeper status -n rook-ceph -o json`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -40,7 +42,11 @@ last reported, and says so.`,
 			gather := func(ctx context.Context) (cli.Status, error) { return command.Status(ctx, connections.Namespace) }
 			follow := func(context.Context) (bool, error) { return false, nil }
 			if len(names) == 1 {
-				id, err := cli.JobID(cli.FullName(names[0], connections.Namespace))
+				job, err := cli.FullName(names[0], connections.CurrentNamespace)
+				if err != nil {
+					return err
+				}
+				id, err := cli.JobID(job)
 				if err != nil {
 					return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 				}
@@ -62,11 +68,7 @@ last reported, and says so.`,
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return cli.Encode(cmd.OutOrStdout(), s, output)
-			}
-			s.Write(cmd.OutOrStdout())
-			return nil
+			return printed(cmd, s, output)
 		},
 	}
 	flags := cmd.Flags()
@@ -113,7 +115,7 @@ func checkStatus(watch, all bool, output, namespace string) error {
 	case all && namespace != "":
 		return errors.New("--all-namespaces: does not go with --namespace")
 	case watch && output != "":
-		return errors.New("--watch: is for people; read changes in JSON with `kubectl get maintenancepolicies -w -o json`")
+		return errors.New("--watch: is for people; read changes in JSON with `kubectl get maintenancepolicies,cephosds -w -o json`")
 	}
 	return cli.CheckOutput(output)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -36,7 +37,8 @@ type Diagnosis struct {
 // Installation is what the doctor asks of Kubernetes beyond what everybody asks.
 type Installation interface {
 	ServerVersion(ctx context.Context) (string, error)
-	CRD(ctx context.Context) (storage.Answer, error)
+	CRD(ctx context.Context, name kube.CRD) (found bool, answer storage.Answer, err error)
+	CephOSDs(ctx context.Context, namespace string) ([]cephv1alpha1.CephOSD, error)
 	May(ctx context.Context, who kube.Account, r kube.Right) (bool, error)
 	ForeignBudget(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error)
 	Second(ctx context.Context, p *v1alpha1.MaintenancePolicy) (storage.Answer, error)
@@ -72,7 +74,7 @@ type check struct {
 var checks = []check{
 	{name: "Kubernetes", look: (*Doctor).kubernetes},                                      // without it little can be said
 	{name: "own rights", look: (*Doctor).ownRights, kubernetes: true},                     // else the rest is guesswork
-	{name: "API", look: (*Doctor).api, kubernetes: true},                                  // the CRD, as this program knows it
+	{name: "API", look: (*Doctor).api, kubernetes: true},                                  // the CRDs, as this program knows them
 	{name: "policies", look: (*Doctor).lookPolicies, kubernetes: true},                    // somebody has to say what to look after
 	{name: "daemons", look: (*Doctor).daemons, kubernetes: true},                          // and select what is there
 	{name: "precedence", look: (*Doctor).precedence, kubernetes: true},                    // one policy for each storage cluster
@@ -84,6 +86,7 @@ var checks = []check{
 	{name: "worker", look: (*Doctor).worker, temporal: true},                              // does what the jobs say
 	{name: "keepers", look: (*Doctor).keepers, kubernetes: true, temporal: true},          // one for each policy
 	{name: "storage clusters", look: (*Doctor).storage, kubernetes: true, temporal: true}, // as their keepers see them
+	{name: "CephOSDs", look: (*Doctor).cephOSDs, kubernetes: true, temporal: true},        // whose rollouts somebody has to start, and mend
 }
 
 // Examine makes all checks.

@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
 // Versions: below the least something that is needed is missing; tested is what README says.
@@ -90,14 +91,26 @@ func (d *Doctor) missing(ctx context.Context, needs []need) ([]string, error) {
 }
 
 func (d *Doctor) api(ctx context.Context) {
-	answer, err := d.Installation.CRD(ctx)
-	switch {
-	case err != nil:
-		d.unknown("whether the API is installed", err)
-	case !answer.OK:
-		d.found(FoundBroken, answer.Reason, "kubectl apply -f deploy/crds, of the same version as this program")
-	default:
-		d.ok("MaintenancePolicies are known, as this program knows them")
+	const remedy = "kubectl apply -f deploy/crds, of the same version as this program"
+	for _, crd := range []struct {
+		name kube.CRD
+		kind string
+		may  bool // be missing
+	}{
+		{kube.PolicyCRD, "MaintenancePolicies", false},
+		{kube.CephOSDCRD, "CephOSDs", true}, // where Rook or somebody else runs all OSDs
+	} {
+		found, answer, err := d.Installation.CRD(ctx, crd.name)
+		switch {
+		case err != nil:
+			d.unknown("whether "+crd.kind+" are known", err)
+		case !found && crd.may:
+			d.ok("%s; only where lockkeeper is to make the pods of OSDs it is needed", answer.Reason)
+		case !answer.OK:
+			d.found(FoundBroken, answer.Reason, remedy)
+		default:
+			d.ok("%s are known, as this program knows them", crd.kind)
+		}
 	}
 }
 
@@ -131,9 +144,13 @@ func (d *Doctor) each(ctx context.Context, look func(context.Context, *v1alpha1.
 func (d *Doctor) daemons(ctx context.Context) {
 	d.each(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
 		pods, err := d.Kubernetes.StoragePods(ctx, p)
-		var nameless []string
+		var nameless, fresh []string
 		for _, pod := range pods {
-			if pod.OSD < 0 {
+			switch {
+			case pod.OSD >= 0:
+			case pod.Labels[osdpod.OwnerLabel] != "" && pod.Labels[osdpod.IDLabel] == "":
+				fresh = append(fresh, pod.Name) // nobody has found out yet which OSD it is
+			default:
 				nameless = append(nameless, pod.Name)
 			}
 		}
@@ -146,6 +163,9 @@ func (d *Doctor) daemons(ctx context.Context) {
 			d.found(FoundBroken, name+": spec.ceph.osds.selector matches no pod in "+p.Namespace, "compare it with `kubectl -n "+p.Namespace+" get pods --show-labels`; the policy has to be in the namespace of the OSD pods")
 		case len(nameless) > 0:
 			d.found(FoundBroken, fmt.Sprintf("%s: %s carry no OSD's number in the label %q", name, some(nameless, 3), kube.IDLabel(p)), "mend spec.ceph.osds.idLabel, or select OSD pods only")
+		case len(fresh) > 0:
+			d.found(FoundWarning, fmt.Sprintf("%s: %s do not say yet which OSDs they are: no label %q", name, some(fresh, 3), osdpod.IDLabel),
+				fmt.Sprintf("the rollout of their CephOSD labels them. If that says that a number is not known:\nkubectl -n %s label pod POD %s=N", p.Namespace, osdpod.IDLabel))
 		default:
 			d.ok("%s selects %s", name, pods2(len(pods)))
 		}

@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -27,6 +29,9 @@ type installation struct {
 	foreign, second string
 	endpoints       string
 	endpointsAway   error
+	cephOSDCRD      string
+	noCephOSDs      bool
+	cephOSDsAway    error
 }
 
 func newInstallation() *installation {
@@ -44,7 +49,31 @@ func (i *installation) ServerVersion(context.Context) (string, error) {
 
 func answer(no string) storage.Answer { return storage.Answer{OK: no == "", Reason: no} }
 
-func (i *installation) CRD(context.Context) (storage.Answer, error) { return answer(i.crd), i.kubeAway }
+func (i *installation) CRD(_ context.Context, name kube.CRD) (bool, storage.Answer, error) {
+	if name == kube.CephOSDCRD {
+		return !i.noCephOSDs, answer(i.cephOSDCRD), i.kubeAway
+	}
+	return i.crd == "", answer(i.crd), i.kubeAway
+}
+
+func (i *installation) CephOSDs(context.Context, string) ([]cephv1alpha1.CephOSD, error) {
+	if i.cephOSD.CephOSD == nil {
+		return nil, i.cephOSDsAway
+	}
+	return []cephv1alpha1.CephOSD{*i.cephOSD.CephOSD}, i.cephOSDsAway
+}
+
+// with gives the installation a CephOSD whose rollout reported something.
+func (i *installation) with(status cephv1alpha1.CephOSDStatus) {
+	i.cephOSD = osdpod.Set{CephOSD: cephOSD()}
+	i.cephOSD.Status = status
+}
+
+// newPod is a pod of a CephOSD of which nobody knows the number yet.
+func newPod(labels map[string]string) osdview.Pod {
+	labels[osdpod.OwnerLabel] = osdpod.Owner("osds")
+	return osdview.Pod{Name: "osd-node-a-sda-abc", OSD: osdview.NoOSD, Labels: labels}
+}
 
 func (i *installation) May(_ context.Context, who kube.Account, r kube.Right) (bool, error) {
 	if who != (kube.Account{}) && i.reviewAway != nil {
@@ -73,17 +102,43 @@ func TestDoctor(t *testing.T) {
 		says    string   // in the first of them, or in the first finding that is not ok
 		remedy  string
 	}{
-		"nothing":             {func(*installation) {}, nil, "", ""},
-		"Kubernetes away":     {func(i *installation) { i.kubeAway = errors.New("connection refused") }, []string{"Kubernetes"}, "does not answer: connection refused", "kubectl version"},
-		"Kubernetes too old":  {func(i *installation) { i.kubeVersion = "v1.26.3" }, []string{"Kubernetes"}, "is v1.26.3: budgets need unhealthyPodEvictionPolicy", "upgrade it to 1.27 or newer"},
-		"API missing":         {func(i *installation) { i.crd = "CustomResourceDefinition x is missing" }, []string{"API"}, "is missing", "kubectl apply -f deploy/crds"},
-		"no policy":           {func(i *installation) { i.policy = nil }, []string{"policies"}, "no storage is guarded", "deploy/examples/maintenancepolicy.yaml"},
-		"no pods":             {func(i *installation) { i.pods = nil }, []string{"daemons"}, "rook-ceph/rook-ceph: spec.ceph.osds.selector matches no pod in rook-ceph", "--show-labels"},
-		"pods without number": {func(i *installation) { i.pods[0].OSD = osdview.NoOSD }, []string{"daemons"}, `rook-ceph-osd-0-x carry no OSD's number in the label "ceph-osd-id"`, "spec.ceph.osds.idLabel"},
-		"second policy":       {func(i *installation) { i.second = "MaintenancePolicy rook-ceph/a was first" }, []string{"precedence"}, "MaintenancePolicy rook-ceph/a was first", "kubectl -n rook-ceph delete maintenancepolicy rook-ceph"},
-		"foreign budget":      {func(i *installation) { i.foreign = "PodDisruptionBudget rook-ceph/rook-ceph-osd also covers" }, []string{"other budgets"}, "PodDisruptionBudget rook-ceph/rook-ceph-osd", "managePodBudgets: false"},
-		"no mon addresses":    {func(i *installation) { i.endpointsAway = errors.New(`configmaps "rook-ceph-mon-endpoints" not found`) }, []string{"addresses of the mons"}, "not found", "spec.ceph.connection.monEndpoints"},
-		"odd mon addresses":   {func(i *installation) { i.endpoints = "a=10.0.0.1:port" }, []string{"addresses of the mons"}, "10.0.0.1:port", "spec.ceph.connection.monEndpoints"},
+		"nothing":              {func(*installation) {}, nil, "", ""},
+		"Kubernetes away":      {func(i *installation) { i.kubeAway = errors.New("connection refused") }, []string{"Kubernetes"}, "does not answer: connection refused", "kubectl version"},
+		"Kubernetes too old":   {func(i *installation) { i.kubeVersion = "v1.26.3" }, []string{"Kubernetes"}, "is v1.26.3: budgets need unhealthyPodEvictionPolicy", "upgrade it to 1.27 or newer"},
+		"API missing":          {func(i *installation) { i.crd = "CustomResourceDefinition x is missing" }, []string{"API"}, "is missing", "kubectl apply -f deploy/crds"},
+		"no policy":            {func(i *installation) { i.policy = nil }, []string{"policies"}, "no storage is guarded", "deploy/examples/maintenancepolicy.yaml"},
+		"no pods":              {func(i *installation) { i.pods = nil }, []string{"daemons"}, "rook-ceph/rook-ceph: spec.ceph.osds.selector matches no pod in rook-ceph", "--show-labels"},
+		"pods without number":  {func(i *installation) { i.pods[0].OSD = osdview.NoOSD }, []string{"daemons"}, `rook-ceph-osd-0-x carry no OSD's number in the label "ceph-osd-id"`, "spec.ceph.osds.idLabel"},
+		"new pod of a CephOSD": {func(i *installation) { i.pods = append(i.pods, newPod(map[string]string{})) }, nil, `osd-node-a-sda-abc do not say yet which OSDs they are: no label "ceph-osd-id"`, "kubectl -n rook-ceph label pod POD ceph-osd-id=N"},
+		"idLabel of others": {func(i *installation) {
+			i.policy.Spec.Ceph.OSDs.IDLabel = "osd"
+			i.pods = append(i.pods, newPod(map[string]string{osdpod.IDLabel: "4"}))
+		}, []string{"daemons"}, `osd-node-a-sda-abc carry no OSD's number in the label "osd"`, "mend spec.ceph.osds.idLabel"},
+		"no kind CephOSD":    {func(i *installation) { i.noCephOSDs, i.cephOSDCRD = true, "CustomResourceDefinition y is missing" }, nil, "", ""},
+		"old kind CephOSD":   {func(i *installation) { i.cephOSDCRD = "CustomResourceDefinition y is older than this program" }, []string{"API"}, "is older than this program", "kubectl apply -f deploy/crds"},
+		"CephOSDs not known": {func(i *installation) { i.cephOSDsAway = errors.New("cephosds is forbidden") }, nil, "which CephOSDs there are: cephosds is forbidden", ""},
+		"CephOSD fine": {func(i *installation) {
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Progress: "6/6", Reason: "Done"})
+		}, nil, "", ""},
+		"CephOSD behind": {func(i *installation) { i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 3}) }, []string{"CephOSDs"}, "ceph/osds: nobody has looked at its generation 4, only at 3, and no rollout runs", "rollout restart deployment lockkeeper-watcher"},
+		"CephOSD unseen": {func(i *installation) { i.with(cephv1alpha1.CephOSDStatus{}) }, []string{"CephOSDs"}, "ceph/osds: nobody has ever looked at it, and no rollout runs", "lockkeeper update-osds ceph/osds"},
+		"CephOSD at work": {func(i *installation) {
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 3})
+			i.rollouts = map[string][]Rollout{updateID: {rollingOut()}}
+		}, nil, "", ""},
+		"CephOSD refused": {func(i *installation) {
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Reason: "Refused", Refused: []cephv1alpha1.Refusal{{Field: "spec.updateDomain", Value: "Shelf", Message: "must be OSD or Host"}}})
+		}, []string{"CephOSDs"}, `ceph/osds makes no sense, so nothing is touched: spec.updateDomain: "Shelf": must be OSD or Host`, "kubectl -n ceph edit cephosd osds"},
+		"CephOSD with an unknown host": {func(i *installation) {
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Reason: "UpToDate", Refused: []cephv1alpha1.Refusal{{Field: "spec.storage[0].hosts[2]", Value: "node-q", Message: "must be a node"}}})
+		}, nil, `so these are left out: spec.storage[0].hosts[2]: "node-q": must be a node`, "kubectl -n ceph edit cephosd osds"},
+		"CephOSD halted": {func(i *installation) {
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Halted: &cephv1alpha1.HaltedStatus{Reason: "osd.0 to serve took longer than its deadline", Since: agoMeta(time.Hour)}})
+		}, []string{"CephOSDs"}, "ceph/osds has halted since 02:00:00 (60m): osd.0 to serve took longer than its deadline", "lockkeeper status ceph/osds"},
+		"second policy":     {func(i *installation) { i.second = "MaintenancePolicy rook-ceph/a was first" }, []string{"precedence"}, "MaintenancePolicy rook-ceph/a was first", "kubectl -n rook-ceph delete maintenancepolicy rook-ceph"},
+		"foreign budget":    {func(i *installation) { i.foreign = "PodDisruptionBudget rook-ceph/rook-ceph-osd also covers" }, []string{"other budgets"}, "PodDisruptionBudget rook-ceph/rook-ceph-osd", "managePodBudgets: false"},
+		"no mon addresses":  {func(i *installation) { i.endpointsAway = errors.New(`configmaps "rook-ceph-mon-endpoints" not found`) }, []string{"addresses of the mons"}, "not found", "spec.ceph.connection.monEndpoints"},
+		"odd mon addresses": {func(i *installation) { i.endpoints = "a=10.0.0.1:port" }, []string{"addresses of the mons"}, "10.0.0.1:port", "spec.ceph.connection.monEndpoints"},
 		"worker without a right": {func(i *installation) {
 			i.mayNot = func(who kube.Account, r kube.Right) bool { return who.Name == workerAccount && r.Resource == "secrets" }
 		}, []string{"rights of watcher and worker"}, "lockkeeper-system/lockkeeper-worker may not get secrets lockkeeper-ceph-user in rook-ceph", "kubectl apply -f deploy/rbac.yaml; a ConfigMap or Secret"},

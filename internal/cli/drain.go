@@ -21,18 +21,11 @@ type Command struct {
 	Out        io.Writer // answers
 	Err        io.Writer // what qualifies them
 	Now        func() time.Time
-}
-
-// DrainOptions say what to do beside starting a drain.
-type DrainOptions struct {
-	Follow bool // print what happens until the drain ends
-	Wait   bool // only wait until it ends
-	// Timeout ends following and waiting; the drain goes on. 0: never.
-	Timeout time.Duration
+	Output     string // json or yaml: how a job is printed that took a signal; "": in words
 }
 
 // Drain starts the drain of a node.
-func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o DrainOptions) error {
+func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o StayOptions) error {
 	if err := c.check(ctx, &in); err != nil {
 		return err
 	}
@@ -43,7 +36,7 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Drai
 	}
 	fmt.Fprintf(c.Out, "%s started\n", workflows.DrainID(in.Node))
 	if o.Follow || o.Wait {
-		return c.stay(ctx, in.Node, o)
+		return c.stayWithDrain(ctx, in.Node, o)
 	}
 	if err := c.firstSteps(ctx, in.Node); err != nil {
 		return err
@@ -141,38 +134,19 @@ func (c *Command) runsAlready(ctx context.Context, node string) error {
 	return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", what, node)
 }
 
-// How long to look after a new job: long enough to see it fail on bad input, or nobody take it up.
-const (
-	firstLook      = 3 * time.Second
-	firstLookEvery = 100 * time.Millisecond
-)
-
 // firstSteps waits until the job has resolved its node, and reports one that failed to.
 func (c *Command) firstSteps(ctx context.Context, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, firstLook)
-	defer cancel()
-	tick := time.NewTicker(firstLookEvery)
-	defer tick.Stop()
-	var last Job
-	for {
-		job, err := c.Temporal.Drain(ctx, node)
-		if err == nil {
-			last = job
-		}
-		switch {
-		case job.State != "" && job.State != Running && !job.Succeeded():
-			return fmt.Errorf("%s", job.Describe(c.Now()))
-		case job.State != "" && job.State != Running, job.Status != nil && job.Status.Step > 1:
-			fmt.Fprintf(c.Out, "%s\n", job.Describe(c.Now()))
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			if w := last.WaitsFor(); w != "" {
-				fmt.Fprintf(c.Err, "warning: it has not got far yet: %s\n", w)
-			}
-			return nil
-		case <-tick.C:
-		}
+	look := func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) }
+	job, _, err := begin(ctx, look, func(j Job) bool { return j.Status != nil && j.Status.Step > 1 })
+	switch {
+	case err != nil:
+		return err
+	case job.State != "" && job.State != Running && !job.Succeeded():
+		return errors.New(job.Describe(c.Now()))
+	case job.State != "" && job.State != Running, job.Status != nil && job.Status.Step > 1:
+		fmt.Fprintf(c.Out, "%s\n", job.Describe(c.Now()))
+	case job.WaitsFor() != "":
+		fmt.Fprintf(c.Err, "warning: it has not got far yet: %s\n", job.WaitsFor())
 	}
+	return nil
 }

@@ -89,7 +89,7 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 			w.nodes["node-c"] = activities.NodeState{Found: true}
 			w.jobs["node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "Evicting", 4, "", 0)}
 			c, _, _ := w.command()
-			err := c.Drain(t.Context(), test.in, DrainOptions{})
+			err := c.Drain(t.Context(), test.in, StayOptions{})
 			assert.Equal(t, test.code, ExitCode(err))
 			if test.want != "" {
 				require.EqualError(t, err, test.want)
@@ -103,7 +103,7 @@ func TestDrainStarts(t *testing.T) {
 	w := newWorld()
 	w.jobs["node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0)}
 	c, out, errOut := w.command()
-	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, DrainOptions{}))
+	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{}))
 	assert.Equal(t, []workflows.DrainNodeInput{{Node: "node-a", Policy: "rook-ceph/rook-ceph"}}, w.started)
 	golden(t, "drain-started.txt", out.String())
 	assert.Empty(t, errOut.String())
@@ -115,7 +115,7 @@ func TestDrainFailsAtOnce(t *testing.T) {
 	failed.State, failed.Result, failed.Failure = "Failed", nil, `policy: "a/b": no such MaintenancePolicy`
 	w.jobs["node-a"] = []Job{failed}
 	c, _, _ := w.command()
-	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, DrainOptions{})
+	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{})
 	assert.EqualError(t, err, `drain/node-a ended 02:59:00 (60s): Failed: policy: "a/b": no such MaintenancePolicy`)
 }
 
@@ -123,7 +123,7 @@ func TestDrainRunsAlready(t *testing.T) {
 	w := drained()
 	w.jobs["node-a"][0].Status.Observe = true
 	c, _, _ := w.command()
-	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, DrainOptions{})
+	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{})
 	assert.EqualError(t, err, "drain/node-a runs since 02:57:00 (3m), phase AwaitingNode 5/6, observing, waits for node-a to be Ready and uncordoned, to be deleted, or for the signal `done`\n"+
 		"it only observes: somebody drains the node from outside, and lockkeeper guards it\nfollow it with `lockkeeper status node-a -w`")
 }
@@ -133,7 +133,7 @@ func TestDrainWithoutKubernetes(t *testing.T) {
 	w.kubeAway = errors.New("connection refused")
 	w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, errOut := w.command()
-	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, DrainOptions{}))
+	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{}))
 	assert.Equal(t, "warning: not checked beforehand: node node-a: connection refused\n", errOut.String())
 	assert.Len(t, w.started, 1, "the worker may reach what we cannot")
 }
@@ -171,7 +171,7 @@ func TestHowWaitingEnds(t *testing.T) {
 		"gone":    {[]Job{ended("node-a", workflows.OutcomeGone)}, ExitOK},
 		"aborted": {[]Job{ended("node-a", workflows.OutcomeAborted)}, ExitNotDone},
 		"revoked": {[]Job{ended("node-a", workflows.OutcomeRevoked)}, ExitNotDone},
-		"killed":  {[]Job{{Node: "node-a", WorkflowID: "drain/node-a", State: "Terminated", Ended: night, Failure: "terminated"}}, ExitNotDone},
+		"killed":  {[]Job{{Node: "node-a", Execution: Execution{WorkflowID: "drain/node-a", State: "Terminated", Ended: night, Failure: "terminated"}}}, ExitNotDone},
 		"late":    {[]Job{running("node-a", "Resolving", 1, "", 0)}, ExitStillRuns},
 	}
 	for name, test := range tests {
@@ -179,7 +179,7 @@ func TestHowWaitingEnds(t *testing.T) {
 			w := newWorld()
 			w.jobs["node-a"] = test.jobs
 			c, _, _ := w.command()
-			err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, DrainOptions{Wait: true, Timeout: 20 * time.Millisecond})
+			err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{Wait: true, Timeout: 20 * time.Millisecond})
 			assert.Equal(t, test.code, ExitCode(err), "%v", err)
 		})
 	}
@@ -224,7 +224,7 @@ func TestSignalsToNobody(t *testing.T) {
 	w = newWorld()
 	w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, _ = w.command()
-	assert.EqualError(t, c.Signal(t.Context(), "node-a", workflows.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other`)
+	assert.EqualError(t, c.Signal(t.Context(), "node-a", workflows.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
 	assert.Empty(t, w.signals)
 }
 

@@ -10,6 +10,7 @@ const (
 	ExitNotDone   = 3 // --wait, --follow: the job ended otherwise than as it should
 	ExitStillRuns = 4 // --wait, --follow: the job goes on without us
 	ExitNo        = 5 // explain: the answer is no; doctor: something is broken
+	ExitHalted    = 6 // --wait, --follow: the rollout goes no further before somebody mends something
 )
 
 // ExitError is an error with an exit code of its own.

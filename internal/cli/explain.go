@@ -48,7 +48,7 @@ type Facts struct {
 	// Unguarded says why no policy cares for the node.
 	Unguarded string
 	// Holders are the jobs that hold the lease or are before this node in the queue, by workflow ID, as far as they answered.
-	Holders map[string]waiting
+	Holders map[string]execution
 	// Watcher is nil when the Lease could not be read; that it cannot is no news about the watcher.
 	Watcher *kube.Watcher
 }
@@ -66,7 +66,7 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 	if err := input.NodeName("NODE", node); err != nil {
 		return Facts{}, &ExitError{ExitUsage, err}
 	}
-	f := Facts{Plan: Plan{At: c.Now(), Input: workflows.DrainNodeInput{Node: node}}, Holders: map[string]waiting{}}
+	f := Facts{Plan: Plan{At: c.Now(), Input: workflows.DrainNodeInput{Node: node}}, Holders: map[string]execution{}}
 	var err error
 	if f.Node, err = c.Kubernetes.Node(ctx, node); err != nil {
 		return Facts{}, fmt.Errorf("node %s: %w", node, err)
@@ -110,13 +110,7 @@ func (c *Command) askHolders(ctx context.Context, f *Facts) {
 	}
 }
 
-// waiting is a job of any kind that says what it waits for.
-type waiting interface {
-	WaitsFor() string
-	waitsSince() time.Time
-}
-
-func (c *Command) ask(ctx context.Context, workflowID string) (job waiting, runs bool, err error) {
+func (c *Command) ask(ctx context.Context, workflowID string) (job execution, runs bool, err error) {
 	if node, ok := workflows.DrainedNode(workflowID); ok {
 		j, err := c.Temporal.Drain(ctx, node)
 		return j, j.State == Running, err

@@ -219,8 +219,8 @@ func (f Facts) howItEnds(h lease.Claim) string {
 			return fmt.Sprintf("it ends when %s is back and its storage whole; noout there lasts until %s. `lockkeeper status %s`; if nobody wants it any more: `lockkeeper abort %s`", h.Node, when(n.Expires, f.At), h.Node, h.Node)
 		}
 	}
-	if !f.At.Before(h.Granted.Add(f.MaintenanceTimeout)) {
-		return fmt.Sprintf("it has had noout for %s, all that the policy allows: Ceph makes new copies elsewhere, and when the data is whole without %s, the lease is free. Or bring %s back", duration.HumanDuration(f.MaintenanceTimeout), h.Node, h.Node)
+	if !f.At.Before(h.Granted.Add(f.MaintenanceTimeout.Duration)) {
+		return fmt.Sprintf("it has had noout for %s, all that the policy allows: Ceph makes new copies elsewhere, and when the data is whole without %s, the lease is free. Or bring %s back", duration.HumanDuration(f.MaintenanceTimeout.Duration), h.Node, h.Node)
 	}
 	return fmt.Sprintf("it ends when %s is back and its storage whole. `lockkeeper status %s`; if nobody wants it any more: `lockkeeper abort %s`", h.Node, h.Node, h.Node)
 }

@@ -65,7 +65,7 @@ func TestExplain(t *testing.T) {
 		"rollout-holds": {func() *world {
 			w := drained()
 			delete(w.jobs, "node-b")
-			w.rollouts = map[string][]Rollout{updateID: {rollingOut()}}
+			w.rollouts = map[string][]Rollout{updateID: {notBack(rollingOut(), crashes)}}
 			w.keeper.Lease.Queue = nil
 			h := &w.keeper.Lease.Holders[0]
 			h.WorkflowID, h.Node, h.Reason = updateID, "", "rollout of osds: all of node-a in zone zone-x that is out of date"

@@ -9,9 +9,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// followEvery is how often a drain that somebody follows is asked. It asks Temporal only.
-const followEvery = 250 * time.Millisecond
-
 // Drains tells whether a drain of the node runs, as far as Temporal can be asked.
 func (c *Command) Drains(ctx context.Context, node string) bool {
 	job, err := c.Temporal.Drain(ctx, node)
@@ -20,57 +17,22 @@ func (c *Command) Drains(ctx context.Context, node string) bool {
 
 // Follow prints what happens to the drain of a node until it ends.
 func (c *Command) Follow(ctx context.Context, node string) error {
-	return c.stay(ctx, node, DrainOptions{Follow: true})
+	return c.stayWithDrain(ctx, node, StayOptions{Follow: true})
 }
 
-// stay remains with a drain until it ends, and reports how.
-func (c *Command) stay(ctx context.Context, node string, o DrainOptions) error {
-	if o.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
-		defer cancel()
-	}
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
+func (c *Command) stayWithDrain(ctx context.Context, node string, o StayOptions) error {
 	var f follower
-	var job Job
-	trouble := ""
-	for {
-		now, err := c.Temporal.Drain(ctx, node)
-		switch {
-		case ctx.Err() != nil:
-		case errors.Is(err, ErrNoJob):
-			return fmt.Errorf("%s: %w", workflows.DrainID(node), err)
-		case err != nil && err.Error() != trouble:
-			trouble = err.Error()
-			fmt.Fprintf(c.Err, "%s  %s; trying again\n", clock(c.Now()), trouble)
-		case err == nil:
-			trouble, job = "", now
+	return stay(ctx, c, o.Timeout, staying[Job]{
+		id:   workflows.DrainID(node),
+		look: func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) },
+		news: func(j Job) {
 			if o.Follow {
-				c.print(f.news(c.Now(), job, c.askKeeper(ctx, job)))
+				c.print(f.news(c.Now(), j, c.askKeeper(ctx, j)))
 			}
-			if job.State != Running {
-				return c.ended(job)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return &ExitError{ExitStillRuns, errors.New(goesOn(node, job))}
-		case <-tick.C:
-		}
-	}
-}
-
-func goesOn(node string, job Job) string {
-	s := fmt.Sprintf("no longer waiting; %s goes on", workflows.DrainID(node))
-	if job.Status == nil {
-		return join(s, job.Silent)
-	}
-	s += ", phase " + job.Phase()
-	if w := job.WaitsFor(); w != "" {
-		s += ", waits for " + w
-	}
-	return s
+		},
+		stands: func(Job) error { return nil }, // whatever it waits for may still come
+		ended:  c.ended,
+	})
 }
 
 // askKeeper returns nil when the keeper does not answer: the job's own words must do then.

@@ -106,7 +106,7 @@ func TestHistoryRefuses(t *testing.T) {
 	}{
 		"nothing recorded":   {"node-q", "", "drain/node-q: no such job is recorded; Temporal forgets what has ended after its retention period", ExitFailed, nil},
 		"no such run":        {"node-a", "x", `--run: "x": no such run of drain/node-a; leave it out for the last one`, ExitFailed, nil},
-		"another kind":       {"a/b/c", "", `JOB: "a/b/c": must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, update-osds/NAMESPACE/NAME or restart-osds/NAMESPACE, or keeper/NAMESPACE/POLICY`, ExitUsage, nil},
+		"another kind":       {"a/b/c", "", `JOB: "a/b/c": must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE], or keeper/NAMESPACE/POLICY`, ExitUsage, nil},
 		"no rollout":         {"ceph/osds", "", "update-osds/ceph/osds: no such job is recorded", ExitFailed, nil},
 		"half a keeper":      {"keeper/x", "", `JOB: "x": must be namespace/name of a MaintenancePolicy`, ExitUsage, nil},
 		"without a Temporal": {"node-a", "", "Temporal does not answer", ExitFailed, ErrAway},

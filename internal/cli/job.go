@@ -57,25 +57,14 @@ type Temporal interface {
 	Keeper(ctx context.Context, cluster storage.ClusterKey) (workflows.KeeperStatus, error)
 }
 
-// Running is the State of a job that has not ended.
-const Running = "Running"
-
 // Job is one drain: what Temporal knows of it, and what it says of itself.
 type Job struct {
-	Node       string    `json:"node"`
-	WorkflowID string    `json:"workflowID"`
-	RunID      string    `json:"runID"`
-	State      string    `json:"state"` // Running, Completed, Failed, Terminated, Canceled, TimedOut
-	Started    time.Time `json:"started"`
-	Ended      time.Time `json:"ended,omitzero"`
+	Node string `json:"node"`
+	Execution
 	// Status is the job's own answer; nil with the reason in Silent when it gave none.
 	Status *workflows.DrainStatus `json:"status,omitempty"`
-	Silent string                 `json:"silent,omitempty"`
-	// Step is the step that is under way, if it has something to tell.
-	Step *Step `json:"step,omitempty"`
-	// Result is how it ended, if it did so by itself, and Failure why it did not.
-	Result  *workflows.DrainNodeResult `json:"result,omitempty"`
-	Failure string                     `json:"failure,omitempty"`
+	// Result is how it ended, if it did so by itself.
+	Result *DrainResult `json:"result,omitempty"`
 }
 
 // Step is an activity that has failed before, or that reports its progress.
@@ -84,6 +73,8 @@ type Step struct {
 	Attempt     int                          `json:"attempt"`
 	LastFailure string                       `json:"lastFailure,omitempty"`
 	Eviction    *activities.EvictionProgress `json:"eviction,omitempty"`
+	// Arrival says which OSDs are not back, and why.
+	Arrival *activities.Arrival `json:"arrival,omitempty"`
 }
 
 // Succeeded tells whether the drain ended as it should: the node is back or gone, and the storage is whole.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -31,8 +33,8 @@ type Plan struct {
 	Daemons    []string              `json:"daemons"` // on the node
 	Outlook    kube.Outlook          `json:"outlook"`
 
-	MaintenanceTimeout time.Duration `json:"maintenanceTimeout"` // of noout
-	AllowMonQuorumLoss bool          `json:"allowMonQuorumLoss,omitempty"`
+	MaintenanceTimeout metav1.Duration `json:"maintenanceTimeout"` // of noout
+	AllowMonQuorumLoss bool            `json:"allowMonQuorumLoss,omitempty"`
 	// Now is what the keeper says; nil when it does not answer, and then the policy's status has to do.
 	Now           *workflows.KeeperStatus          `json:"now,omitempty"`
 	Reported      v1alpha1.MaintenancePolicyStatus `json:"reported"`
@@ -62,7 +64,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 		return Plan{}, err
 	}
 	settings := kube.Settings(&policy.Spec)
-	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = settings.MaintenanceTimeout, settings.AllowMonQuorumLoss, policy.Status
+	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = metav1.Duration{Duration: settings.MaintenanceTimeout}, settings.AllowMonQuorumLoss, policy.Status
 	if p.Node, err = c.Kubernetes.Node(ctx, in.Node); err != nil {
 		unknown("the node", err)
 	}

@@ -102,7 +102,7 @@ func (p Plan) steps() []string {
 	}
 	return []string{
 		"Resolving: find the storage on " + node,
-		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   then noout is set on the node for at most %s, and every other failure domain is closed", domain, gate, p.MaintenanceTimeout),
+		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   then noout is set on the node for at most %s, and every other failure domain is closed", domain, gate, p.MaintenanceTimeout.Duration),
 		"Cordoning: " + cordon,
 		"Evicting: " + evict,
 		"AwaitingNode: " + back,

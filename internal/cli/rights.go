@@ -37,6 +37,10 @@ var ownRights = []kube.Right{
 	{Verb: "get", Resource: "nodes"},
 	{Verb: "list", Resource: "pods"}, // drain --plan and explain say what would be evicted
 	{Verb: "get", Group: "apps", Resource: "daemonsets"},
+	{Verb: "list", Group: "ceph.elemental.net", Resource: "cephosds"}, // update-osds, its --plan, status and skip
+	{Verb: "get", Group: "ceph.elemental.net", Resource: "cephosds"},
+	{Verb: "list", Resource: "nodes"},                      // a plan of a rollout says where OSDs cannot serve
+	{Verb: "list", Group: "apps", Resource: "deployments"}, // restart-osds --plan
 }
 
 // neededRights are all that deploy/rbac.yaml grants, as installed in the namespace system and for these policies. What a

@@ -12,11 +12,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // UpdateOSDs starts the rollout of a CephOSD, "namespace/name", or makes the one that runs look again.
-func (c *Command) UpdateOSDs(ctx context.Context, cephOSD string, o DrainOptions) error {
+func (c *Command) UpdateOSDs(ctx context.Context, cephOSD string, o StayOptions) error {
 	key, refused := input.PolicyKey("CEPHOSD", cephOSD)
 	if refused != nil {
 		return &ExitError{ExitUsage, wrong("CEPHOSD", cephOSD, "must be NAMESPACE/NAME of a CephOSD, or a name together with --namespace")}
@@ -28,16 +29,36 @@ func (c *Command) UpdateOSDs(ctx context.Context, cephOSD string, o DrainOptions
 	case err != nil:
 		fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
 	}
+	id := workflows.UpdateOSDsID(key.Namespace, key.Name)
+	// What it has halted for already is no news: it is told to look again.
+	before, err := c.Temporal.Rollout(ctx, id)
+	if err != nil && !errors.Is(err, ErrNoJob) {
+		return err
+	}
 	if err := c.Temporal.StartUpdate(ctx, key.Namespace, key.Name); err != nil {
 		return err
 	}
-	return c.begun(ctx, workflows.UpdateOSDsID(key.Namespace, key.Name), o)
+	if before.State == Running {
+		fmt.Fprintf(c.Out, "%s runs since %s; told to look again\n", id, when(before.Started, c.Now()))
+	} else {
+		fmt.Fprintf(c.Out, "%s started\n", id)
+	}
+	return c.begun(ctx, before, id, o)
 }
 
 // RestartOSDs starts the restart of OSDs that Deployments run.
-func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput, o DrainOptions) error {
+func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput, o StayOptions) error {
 	if err := checkRestart(in); err != nil {
 		return &ExitError{ExitUsage, err}
+	}
+	if in.Policy != "" {
+		_, err := c.Kubernetes.MaintenancePolicy(ctx, storage.ClusterKey{Namespace: in.Namespace, Name: in.Policy})
+		switch {
+		case errors.Is(err, activities.ErrNotFound):
+			return wrong("--policy", in.Policy, "no such MaintenancePolicy in namespace "+in.Namespace+"; `kubectl get maintenancepolicies -A` lists them")
+		case err != nil:
+			fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
+		}
 	}
 	id := workflows.RestartOSDsID(in.Namespace)
 	if err := c.Temporal.StartRestart(ctx, in); errors.Is(err, ErrRuns) {
@@ -49,7 +70,8 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 	} else if err != nil {
 		return err
 	}
-	return c.begun(ctx, id, o)
+	fmt.Fprintf(c.Out, "%s started\n", id)
+	return c.begun(ctx, Rollout{}, id, o)
 }
 
 // checkRestart finds what is wrong while the person is still looking. The job checks it again.
@@ -66,6 +88,12 @@ func checkRestart(in workflows.RestartOSDsInput) error {
 		}
 		return wrong("--update-domain", in.UpdateDomain, "must be one of "+strings.Join(all, ", "))
 	}
+	if d := in.ProgressDeadline; d != 0 && (d < leastDeadline || d > mostDeadline) {
+		return wrong("--progress-deadline", d.String(), fmt.Sprintf("must be between %s and %s, or 0 for %s", leastDeadline, mostDeadline, activities.DefaultProgressDeadline))
+	}
+	if _, refused := input.PolicyKey("", in.Namespace+"/"+in.Policy); in.Policy != "" && refused != nil {
+		return wrong("--policy", in.Policy, "must be the name of a MaintenancePolicy in namespace "+in.Namespace)
+	}
 	for _, err := range []*inputError{input.PodSelector("--selector", in.Selector), input.Text("--reason", in.Reason)} {
 		if err != nil {
 			return err
@@ -76,48 +104,35 @@ func checkRestart(in workflows.RestartOSDsInput) error {
 
 const mostParallel = 1000
 
-// begun tells how a rollout that was started gets on.
-func (c *Command) begun(ctx context.Context, id string, o DrainOptions) error {
+// How long OSDs may take to serve again: as a CephOSD's spec.progressDeadline.
+const (
+	leastDeadline = 10 * time.Second
+	mostDeadline  = 24 * time.Hour
+)
+
+// begun tells how a rollout that was started, or told to look again, gets on; before is how it was until then.
+func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOptions) error {
 	if o.Follow || o.Wait {
-		fmt.Fprintf(c.Out, "%s started\n", id)
-		return c.stayWithRollout(ctx, id, o)
+		return c.stayWithRollout(ctx, id, o, func(r Rollout) error { return c.standstill(before, r, o) })
 	}
-	r, err := c.firstBatch(ctx, id)
-	if err != nil {
+	look := func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) }
+	r, seen, err := begin(ctx, look, func(r Rollout) bool {
+		return r.Status != nil && r.Status.Phase != "" && r.Status.Phase != workflows.PhaseSurvey && !r.looksAs(before)
+	})
+	switch {
+	case err != nil:
 		return err
+	case !seen:
+		fmt.Fprintln(c.Err, "warning: it has not said anything yet")
+	case r.State != Running && !r.Succeeded():
+		return errors.New(r.Describe(c.Now()))
+	default:
+		fmt.Fprintln(c.Out, r.Describe(c.Now()))
 	}
-	fmt.Fprintln(c.Out, r.Describe(c.Now()))
-	if r.State == Running {
+	if !seen || r.State == Running {
 		fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nstop it:    lockkeeper abort %[1]s\n", id)
 	}
 	return nil
-}
-
-// firstBatch waits until the rollout has looked at the OSDs, and reports one that failed to.
-func (c *Command) firstBatch(ctx context.Context, id string) (Rollout, error) {
-	limited, cancel := context.WithTimeout(ctx, firstLook)
-	defer cancel()
-	tick := time.NewTicker(firstLookEvery)
-	defer tick.Stop()
-	last := Rollout{WorkflowID: id, State: Running, Started: c.Now(), Silent: "it has not said anything yet"}
-	for {
-		r, err := c.Temporal.Rollout(limited, id)
-		if err == nil {
-			last = r
-		}
-		switch {
-		case err != nil:
-		case r.State != Running && !r.Succeeded():
-			return r, errors.New(r.Describe(c.Now()))
-		case r.State != Running, r.Status != nil && r.Status.Phase != "" && r.Status.Phase != workflows.PhaseSurvey:
-			return r, nil
-		}
-		select {
-		case <-limited.Done():
-			return last, ctx.Err()
-		case <-tick.C:
-		}
-	}
 }
 
 // RolloutRuns tells whether a rollout runs, as far as Temporal can be asked.
@@ -126,51 +141,50 @@ func (c *Command) RolloutRuns(ctx context.Context, id string) bool {
 	return err == nil && r.State == Running
 }
 
-// FollowRollout prints what happens to a rollout until it ends.
+// FollowRollout prints what happens to a rollout until it ends, and stays with one that has halted, too: who watches wants to
+// see it go on.
 func (c *Command) FollowRollout(ctx context.Context, id string) error {
-	return c.stayWithRollout(ctx, id, DrainOptions{Follow: true})
+	return c.stayWithRollout(ctx, id, StayOptions{Follow: true}, func(Rollout) error { return nil })
 }
 
-// stayWithRollout remains with a rollout until it ends, and reports how.
-func (c *Command) stayWithRollout(ctx context.Context, id string, o DrainOptions) error {
-	if o.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
-		defer cancel()
-	}
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
+func (c *Command) stayWithRollout(ctx context.Context, id string, o StayOptions, stands func(Rollout) error) error {
 	var f rolloutFollower
-	var last Rollout
-	trouble := ""
-	for {
-		now, err := c.Temporal.Rollout(ctx, id)
-		switch {
-		case ctx.Err() != nil:
-		case errors.Is(err, ErrNoJob):
-			return fmt.Errorf("%s: %w", id, err)
-		case err != nil && err.Error() != trouble:
-			trouble = err.Error()
-			fmt.Fprintf(c.Err, "%s  %s; trying again\n", clock(c.Now()), trouble)
-		case err == nil:
-			trouble, last = "", now
+	approval := false
+	return stay(ctx, c, o.Timeout, staying[Rollout]{
+		id:   id,
+		look: func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) },
+		news: func(r Rollout) {
 			if o.Follow {
-				c.print(f.news(c.Now(), last))
+				c.print(f.news(c.Now(), r))
+			} else if asked := r.awaitsApproval(); asked != approval {
+				if approval = asked; asked {
+					fmt.Fprintf(c.Err, "%s  waits for %s: %s\n", clock(c.Now()), r.waitsFor(), howToApprove(id))
+				}
 			}
-			if last.State != Running {
-				return c.rolloutEnded(last)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			s := fmt.Sprintf("no longer waiting; %s goes on", id)
-			if last.State == Running {
-				s = "no longer waiting; " + last.Describe(c.Now())
-			}
-			return &ExitError{ExitStillRuns, errors.New(s)}
-		case <-tick.C:
-		}
+		},
+		stands: stands,
+		ended:  c.rolloutEnded,
+	})
+}
+
+// standstill is why a rollout goes no further by itself: it has halted, or its spec makes no sense. Nobody should wait for that
+// without knowing. What it stood at before it was told to look again counts only after it has looked.
+func (c *Command) standstill(before, now Rollout, o StayOptions) error {
+	if !now.stands() || now.looksAs(before) {
+		return nil
 	}
+	lines := []string{now.Describe(c.Now())}
+	if o.Follow { // which has told the rest
+		return &ExitError{ExitHalted, errors.New(lines[0])}
+	}
+	for _, e := range now.Status.Refused {
+		lines = append(lines, "refused: "+e.Error())
+	}
+	for _, w := range now.NotBack() {
+		lines = append(lines, "not back: "+w)
+	}
+	lines = append(lines, now.waysOut()...)
+	return &ExitError{ExitHalted, errors.New(strings.Join(lines, "\n"))}
 }
 
 func (c *Command) rolloutEnded(r Rollout) error {
@@ -182,7 +196,7 @@ func (c *Command) rolloutEnded(r Rollout) error {
 }
 
 // rolloutFollower turns looks at a rollout into lines, one for each thing that is new.
-type rolloutFollower struct{ progress, batch, halt, waits, trouble string }
+type rolloutFollower struct{ progress, batch, halt, waits, notBack, approval, ways, trouble string }
 
 func (f *rolloutFollower) news(now time.Time, r Rollout) (out []string) {
 	if r.State != Running {
@@ -204,14 +218,20 @@ func (f *rolloutFollower) news(now time.Time, r Rollout) (out []string) {
 	if h := r.Status.Halted; h != nil {
 		halt = h.Reason
 	}
-	tell(&f.halt, halt, "HALTED: %s\n          nothing further goes down; it goes on by itself when that is mended, or with `lockkeeper skip`")
-	if halt != "" {
-		return out
-	}
-	waits := ""
-	if w := r.WaitsFor(); w != "" {
+	tell(&f.halt, halt, "HALTED: %s")
+	waits, approval, ways := "", "", ""
+	if w := r.waitsFor(); w != "" && halt == "" {
 		waits = r.Phase() + ": waits for " + w
 	}
+	if r.awaitsApproval() {
+		approval = howToApprove(r.WorkflowID)
+	}
+	if r.stands() {
+		ways = strings.Join(r.waysOut(), "\n              ")
+	}
 	tell(&f.waits, waits, "    %s")
+	tell(&f.approval, approval, "    %s")
+	tell(&f.notBack, some(r.NotBack(), mostTroubles), "    not back: %s")
+	tell(&f.ways, ways, "    %s")
 	return out
 }

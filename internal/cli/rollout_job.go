@@ -1,28 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // Rollout is one rollout of a CephOSD, or one restart of OSDs: what Temporal knows of it, and what it says of itself.
 type Rollout struct {
-	WorkflowID string    `json:"workflowID"`
-	RunID      string    `json:"runID"`
-	State      string    `json:"state"` // as a Job's
-	Started    time.Time `json:"started"`
-	Ended      time.Time `json:"ended,omitzero"`
+	Execution
 	// Status is its own answer; nil with the reason in Silent when it gave none.
 	Status *workflows.UpdateStatus `json:"status,omitempty"`
-	Silent string                  `json:"silent,omitempty"`
-	// Step is the step that is under way, if it failed before.
-	Step *Step `json:"step,omitempty"`
-	// Result is how it ended, if it did so by itself, and Failure why it did not.
-	Result  *workflows.UpdateOSDsResult `json:"result,omitempty"`
-	Failure string                      `json:"failure,omitempty"`
+	// Result is how it ended, if it did so by itself.
+	Result *RolloutResult `json:"result,omitempty"`
 }
 
 // Succeeded tells whether it ended as it should: every OSD is as its template says, or was skipped.
@@ -73,8 +67,83 @@ func (r Rollout) Batch() string {
 	return s
 }
 
-// WaitsFor says what keeps it from going on; "" when nothing does.
+// WaitsFor says what keeps it from going on, with the OSDs that are not back; "" when nothing does.
 func (r Rollout) WaitsFor() string {
+	out := r.waitsFor()
+	if away := r.NotBack(); len(away) > 0 {
+		out = join(out, "not back: "+some(away, mostTroubles))
+	}
+	return out
+}
+
+// mostTroubles is how many OSDs with their troubles go into one line.
+const mostTroubles = 3
+
+// NotBack are the OSDs of the batch that do not serve yet, each with its reason, as the step that waits for them last said.
+func (r Rollout) NotBack() (out []string) {
+	if r.State != Running || r.Step == nil || r.Step.Arrival == nil {
+		return nil
+	}
+	for _, w := range r.Step.Arrival.Waiting {
+		out = append(out, fmt.Sprintf("%s (%s)", w.Key, cmp.Or(w.Why, "nobody knows why")))
+	}
+	return out
+}
+
+// stands tells whether it goes no further before somebody mends something. While it works it may be on the way out of a halt.
+func (r Rollout) stands() bool {
+	s := r.Status
+	switch {
+	case r.State != Running || s == nil:
+		return false
+	case s.Phase == workflows.PhaseSurvey || s.Phase == workflows.PhaseLease || s.Phase == workflows.PhaseReplace || s.Phase == workflows.PhaseHeal:
+		return false
+	default:
+		return s.Halted != nil || len(s.Refused) > 0
+	}
+}
+
+// looksAs tells whether it has not looked at its OSDs again since another look at it.
+func (r Rollout) looksAs(before Rollout) bool {
+	return before.State == Running && before.RunID == r.RunID && before.Status != nil && before.stands() == r.stands() && before.Status.Since.Equal(r.Status.Since)
+}
+
+// waysOut says what a person can do about a rollout that stands.
+func (r Rollout) waysOut() []string {
+	namespace, name, _ := workflows.RolledOut(r.WorkflowID)
+	var ways []string
+	halted := r.Status != nil && r.Status.Halted != nil
+	unspared := halted && r.Status.Holds == activities.HoldStorage
+	switch {
+	case unspared:
+		ways = append(ways, "- the storage cluster can spare them:  ceph osd ok-to-stop N, and ceph -s say what it lacks")
+	case name == "":
+	case halted:
+		ways = append(ways, fmt.Sprintf("- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s", namespace, name))
+	default:
+		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s", namespace, name))
+	}
+	if halted && !unspared {
+		ways = append(ways, "- the cause is mended, so that they serve")
+	}
+	if halted {
+		ways = append(ways, fmt.Sprintf("- somebody excuses one of them:  lockkeeper skip %s OSD", r.WorkflowID))
+	}
+	return append([]string{"nothing further goes down; it goes on by itself as soon as"}, ways...)
+}
+
+// awaitsApproval tells whether a person is asked to approve the canary.
+func (r Rollout) awaitsApproval() bool {
+	s := r.Status
+	return r.State == Running && s != nil && s.Holds == activities.HoldApproval && !s.Canary.Approved
+}
+
+func howToApprove(id string) string {
+	return fmt.Sprintf("if it is fine:  lockkeeper %s %s", workflows.SignalApprove, id)
+}
+
+// waitsFor says what keeps it from going on, in its own words.
+func (r Rollout) waitsFor() string {
 	var out string
 	switch {
 	case r.State != Running:
@@ -117,7 +186,7 @@ func (r Rollout) Describe(now time.Time) string {
 	}
 	parts := []string{fmt.Sprintf("%s runs since %s", r.WorkflowID, when(r.Started, now))}
 	if r.Status == nil {
-		return parts[0] + "; " + r.WaitsFor()
+		return parts[0] + "; " + r.waitsFor()
 	}
 	parts = append(parts, "phase "+r.Phase())
 	if p := r.Progress(); p != "" {
@@ -127,7 +196,7 @@ func (r Rollout) Describe(now time.Time) string {
 		parts = append(parts, "replaces "+b)
 	}
 	s := strings.Join(parts, ", ")
-	switch w := r.WaitsFor(); {
+	switch w := r.waitsFor(); {
 	case w == "":
 	case r.Status.Halted != nil:
 		s += "; it halted " + when(r.Status.Halted.Since, now) + ": " + w

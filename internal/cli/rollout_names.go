@@ -47,7 +47,7 @@ func JobID(job string) (string, error) {
 	return workflows.DrainID(node), nil
 }
 
-const jobForms = "must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, update-osds/NAMESPACE/NAME or restart-osds/NAMESPACE"
+const jobForms = "must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE]"
 
 // rolloutID is the ID of a rollout; ok is false if something else is meant.
 func rolloutID(job string) (id string, ok bool, err error) {
@@ -76,12 +76,26 @@ func isNamespace(name string) bool {
 	return refused == nil
 }
 
-// FullName completes what people type with the namespace that they are in: "restart-osds" is the restart there.
-func FullName(job, namespace string) string {
-	if job == restartWord && namespace != "" {
-		return workflows.RestartOSDsID(namespace)
+// FullName completes what people type with the namespace that they are in, which is asked for only if it is needed:
+// "restart-osds" is the restart there, "update-osds/osds" the rollout of a CephOSD there, "keeper/ceph" the keeper of a policy.
+func FullName(job string, namespace func() (string, error)) (string, error) {
+	kind, rest, named := strings.Cut(job, "/")
+	short := job == restartWord || named && rest != "" && !strings.Contains(rest, "/") && (kind == updateWord || kind+"/" == keeperWord)
+	if !short {
+		return job, nil
 	}
-	return job
+	in, err := namespace()
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(kind+"/"+in+"/"+rest, "/"), nil
+}
+
+// CephOSDName is "namespace/name" of the CephOSD that somebody means by its name, with or without a namespace, or by the ID of
+// its rollout.
+func CephOSDName(name string, namespace func() (string, error)) (string, error) {
+	id, err := FullName(updateWord+"/"+strings.TrimPrefix(name, updateWord+"/"), namespace)
+	return strings.TrimPrefix(id, updateWord+"/"), err
 }
 
 func isRollout(workflowID string) bool {

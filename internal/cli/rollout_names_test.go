@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -23,8 +24,41 @@ func TestJobID(t *testing.T) {
 	}
 	_, err := JobID("keeper/a/b")
 	require.Error(t, err, "nobody holds or stops a keeper")
-	assert.Equal(t, "restart-osds/rook-ceph", FullName("restart-osds", "rook-ceph"))
-	assert.Equal(t, "node-a", FullName("node-a", "rook-ceph"))
+}
+
+// Whatever the command, a name without a namespace means the one in the namespace that kubectl would use.
+func TestNamesWithoutANamespace(t *testing.T) {
+	asked := 0
+	current := func() (string, error) { asked++; return "here", nil }
+	for job, want := range map[string]string{
+		"restart-osds": "restart-osds/here", "update-osds/osds": "update-osds/here/osds", "keeper/ceph": "keeper/here/ceph",
+	} {
+		got, err := FullName(job, current)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		_, err = jobID(got)
+		require.NoError(t, err)
+	}
+	for name, want := range map[string]string{"osds": "here/osds", "update-osds/osds": "here/osds"} {
+		got, err := CephOSDName(name, current)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	assert.Equal(t, 5, asked)
+
+	none := func() (string, error) { return "", errors.New("no kubeconfig") }
+	for _, job := range []string{"node-a", "drain/node-a", "ceph/osds", "update-osds/ceph/osds", "restart-osds/ceph", "keeper/a/b", "", "keeper/", "update-osds/"} {
+		got, err := FullName(job, none)
+		require.NoError(t, err, "nobody has to be asked")
+		assert.Equal(t, job, got)
+	}
+	for _, name := range []string{"ceph/osds", "update-osds/ceph/osds"} {
+		got, err := CephOSDName(name, none)
+		require.NoError(t, err)
+		assert.Equal(t, "ceph/osds", got)
+	}
+	_, err := FullName("restart-osds", none)
+	require.EqualError(t, err, "no kubeconfig")
 }
 
 func TestOSDNamed(t *testing.T) {

@@ -5,15 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/internal/windows"
@@ -28,22 +31,38 @@ type RolloutPlan struct {
 	Of     string    `json:"of"` // "CephOSD ceph/osds, generation 3", or which Deployments
 	Policy string    `json:"policy,omitempty"`
 	// FailureDomainType is what the lease is taken for; "" when it is not known.
-	FailureDomainType string         `json:"failureDomainType,omitempty"`
-	UpdateDomain      string         `json:"updateDomain"`
-	MaxParallel       int            `json:"maxParallel,omitempty"`
-	Approval          bool           `json:"approval,omitempty"` // of the canary
-	PauseBetween      time.Duration  `json:"pauseBetween,omitempty"`
-	ProgressDeadline  time.Duration  `json:"progressDeadline"`
-	Counts            rollout.Counts `json:"counts"`
-	Steps             []rollout.Step `json:"steps"`
-	HeldBack          []string       `json:"heldBack,omitempty"` // what keeps the first batch from beginning
-	Refused           []string       `json:"refused,omitempty"`  // what makes no sense: then nothing is touched
-	Warned            []string       `json:"warned,omitempty"`   // what makes no sense, and concerns some OSDs only
-	Superfluous       []string       `json:"superfluous,omitempty"`
-	Foreign           []string       `json:"foreign,omitempty"`
-	Running           *Rollout       `json:"running,omitempty"`
-	Now               *KeeperNow     `json:"now,omitempty"`
-	Unknown           []string       `json:"unknown,omitempty"`
+	FailureDomainType string          `json:"failureDomainType,omitempty"`
+	UpdateDomain      string          `json:"updateDomain"`
+	MaxParallel       int             `json:"maxParallel,omitempty"`
+	Approval          bool            `json:"approval,omitempty"`  // of the canary
+	CanarySoak        metav1.Duration `json:"canarySoak,omitzero"` // how long the canary has to serve
+	PauseBetween      metav1.Duration `json:"pauseBetween,omitzero"`
+	ProgressDeadline  metav1.Duration `json:"progressDeadline"`
+	Windows           []PlannedWindow `json:"windows,omitempty"` // the next ones; none: a batch may begin at any time
+	Counts            rollout.Counts  `json:"counts"`
+	Steps             []rollout.Step  `json:"steps"`
+	HeldBack          []string        `json:"heldBack,omitempty"` // what keeps the first batch from beginning
+	Refused           []string        `json:"refused,omitempty"`  // what makes no sense: then nothing is touched
+	Warned            []string        `json:"warned,omitempty"`   // what makes no sense, and concerns some OSDs only
+	OutOfDate         []OutOfDate     `json:"outOfDate,omitempty"`
+	Discarded         []string        `json:"discarded,omitempty"` // pods that go without further ado, and why
+	Superfluous       []string        `json:"superfluous,omitempty"`
+	Foreign           []string        `json:"foreign,omitempty"`
+	Running           *Rollout        `json:"running,omitempty"`
+	Now               *KeeperNow      `json:"now,omitempty"`
+	Unknown           []string        `json:"unknown,omitempty"`
+}
+
+// OutOfDate are OSDs that are to be replaced for the same reason.
+type OutOfDate struct {
+	Why  string   `json:"why"`
+	OSDs []string `json:"osds"`
+}
+
+// PlannedWindow is a time in which a batch may begin.
+type PlannedWindow struct {
+	Opens  time.Time `json:"opens"`           // the moment of the plan: it is open
+	Closes time.Time `json:"closes,omitzero"` // zero: never
 }
 
 // KeeperNow is what stands before the first batch now.
@@ -71,15 +90,20 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 	}
 	p := RolloutPlan{
 		At: c.Now(), Job: workflows.UpdateOSDsID(key.Namespace, key.Name), Of: fmt.Sprintf("CephOSD %s, generation %d, template %s", key, set.Generation, set.Hash),
-		UpdateDomain: string(set.Domain()), MaxParallel: int(set.Spec.MaxParallel), ProgressDeadline: 10 * time.Minute, Steps: []rollout.Step{},
+		UpdateDomain: string(set.Domain()), MaxParallel: int(set.Spec.MaxParallel), ProgressDeadline: metav1.Duration{Duration: activities.DefaultProgressDeadline}, Steps: []rollout.Step{},
 	}
 	if d := set.Spec.ProgressDeadline; d != nil {
-		p.ProgressDeadline = d.Duration
+		p.ProgressDeadline = *d
 	}
 	if d := set.Spec.PauseBetween; d != nil {
-		p.PauseBetween = d.Duration
+		p.PauseBetween = *d
 	}
-	p.Approval = set.Spec.Canary != nil && set.Spec.Canary.Approval
+	if canary := set.Spec.Canary; canary != nil {
+		p.Approval = canary.Approval
+		if canary.Soak != nil {
+			p.CanarySoak = *canary.Soak
+		}
+	}
 	if set.Spec.Paused {
 		p.HeldBack = append(p.HeldBack, "spec.paused")
 	}
@@ -89,6 +113,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 		} else if !open {
 			p.HeldBack = append(p.HeldBack, "the maintenance window opens at "+when(change, p.At))
 		}
+		p.Windows = nextWindows(opened, p.At)
 	}
 	pods, err := c.Kubernetes.CephOSDPods(ctx, key.Namespace, key.Name)
 	if err != nil {
@@ -110,6 +135,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 	}
 	fleet := cephOSDFleet{plan: &p, hosts: hosts, set: set, desired: desired, classified: set.Classify(desired, pods)}
 	in := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel, Canary: set.Spec.Canary != nil}
+	p.sort(fleet.classified)
 	if s := p.status(); s != nil {
 		in.Skip, in.Canary = s.Skip, in.Canary && s.Canary.Template != set.Hash
 	}
@@ -124,13 +150,14 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 	}
 	p := RolloutPlan{
 		At: c.Now(), Job: workflows.RestartOSDsID(in.Namespace), Of: fmt.Sprintf("Deployments %s in namespace %s", cmp.Or(in.Selector, "of any labels"), in.Namespace),
-		UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel, ProgressDeadline: 10 * time.Minute, Steps: []rollout.Step{},
+		UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel, ProgressDeadline: metav1.Duration{Duration: cmp.Or(in.ProgressDeadline, activities.DefaultProgressDeadline)},
+		Steps: []rollout.Step{},
 	}
 	list, err := c.Kubernetes.Deployments(ctx, in.Namespace, in.Selector)
 	if err != nil {
 		return RolloutPlan{}, fmt.Errorf("list the Deployments of namespace %s: %w", in.Namespace, err)
 	}
-	policy := c.surroundings(ctx, &p, in.Namespace, "")
+	policy := c.surroundings(ctx, &p, in.Namespace, in.Policy)
 	hosts, err := c.Kubernetes.Hosts(ctx)
 	if err != nil {
 		p.unknown("which nodes are in service", err)
@@ -174,16 +201,20 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 		p.unknown("the policy", err)
 		return nil
 	}
-	var policy *v1alpha1.MaintenancePolicy
+	var names []string
 	for i := range policies {
-		if policies[i].Name == name || name == "" && len(policies) == 1 {
-			policy = &policies[i]
-		}
+		names = append(names, policies[i].Name)
 	}
-	if policy == nil {
-		p.Refused = append(p.Refused, noPolicy(namespace, name, len(policies)))
+	field := "spec.policy"
+	if _, cephOSD, _ := workflows.RolledOut(p.Job); cephOSD == "" {
+		field = "--policy"
+	}
+	chosen, refused := input.PolicyOf(field, namespace, name, names)
+	if refused != nil {
+		p.Refused = append(p.Refused, refused.Error())
 		return nil
 	}
+	policy := &policies[slices.Index(names, chosen)]
 	key := storage.ClusterKey{Namespace: policy.Namespace, Name: policy.Name}
 	p.Policy, p.FailureDomainType = key.String(), policy.Status.Storage.FailureDomainType
 	k, err := c.Temporal.Keeper(ctx, key)
@@ -199,15 +230,56 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 	return policy
 }
 
-func noPolicy(namespace, name string, others int) string {
-	switch {
-	case name != "":
-		return fmt.Sprintf("spec.policy: %q: is no MaintenancePolicy of namespace %s", name, namespace)
-	case others == 0:
-		return "there is no MaintenancePolicy in namespace " + namespace + ": without one nothing says how to reach Ceph, and nothing guards it"
-	default:
-		return fmt.Sprintf("spec.policy must name one of the %d MaintenancePolicies in namespace %s", others, namespace)
+// sort says why OSDs are to be replaced, by reason, and which pods go at once.
+func (p *RolloutPlan) sort(c osdpod.Classified) {
+	at := map[string]int{}
+	add := func(pod osdpod.Pod) {
+		i, known := at[pod.Why]
+		if !known {
+			i = len(p.OutOfDate)
+			at[pod.Why], p.OutOfDate = i, append(p.OutOfDate, OutOfDate{Why: pod.Why})
+		}
+		p.OutOfDate[i].OSDs = append(p.OutOfDate[i].OSDs, calledBy(pod))
 	}
+	for _, pod := range c.OutOfDate {
+		add(pod)
+	}
+	for _, pod := range c.Invalid {
+		if pod.Serving {
+			add(pod)
+		} else {
+			p.Discarded = append(p.Discarded, fmt.Sprintf("%s (%s)", pod.Name, pod.Why))
+		}
+	}
+}
+
+// calledBy is what people call the OSD of a pod.
+func calledBy(pod osdpod.Pod) string {
+	if k := osdpod.Known(pod.Pod); k.ID != nil {
+		return fmt.Sprintf("osd.%d", *k.ID)
+	}
+	return pod.OSD.Key()
+}
+
+// mostWindows is how many are told.
+const mostWindows = 3
+
+// nextWindows are the one that is open, and those that come.
+func nextWindows(all []windows.Window, now time.Time) (next []PlannedWindow) {
+	if len(all) == 0 {
+		return nil
+	}
+	for opens := now; len(next) < mostWindows; {
+		open, change := windows.Open(all, opens)
+		if open {
+			next = append(next, PlannedWindow{Opens: opens, Closes: change})
+		}
+		if change.IsZero() {
+			return next
+		}
+		opens = change
+	}
+	return next
 }
 
 // place fills in where an OSD is, as labels tell it by CRUSH type, and with which others it may be replaced.

@@ -68,7 +68,7 @@ func TestPlanOfAnUpdate(t *testing.T) {
 		"by-host": func(*world) {},
 		"by-zone-with-canary": func(w *world) {
 			s := &w.cephOSD.Spec
-			s.UpdateDomain, s.MaxParallel, s.Canary = "Zone", 8, &cephv1alpha1.Canary{Approval: true}
+			s.UpdateDomain, s.MaxParallel, s.Canary = "Zone", 8, &cephv1alpha1.Canary{Approval: true, Soak: &metav1.Duration{Duration: 30 * time.Minute}}
 			s.PauseBetween = &metav1.Duration{Duration: time.Minute}
 		},
 		"by-osd-some-broken": func(w *world) {
@@ -85,6 +85,17 @@ func TestPlanOfAnUpdate(t *testing.T) {
 			})}}
 		},
 		"nothing": func(w *world) { w.cephOSD.Hash = "old" },
+		"several-reasons": func(w *world) {
+			w.osdPods[0].Annotations[osdpod.HashAnnotation] = "new"
+			w.osdPods[1].Annotations[osdpod.HashAnnotation] = "new"
+			w.osdPods[1].Annotations[osdpod.DBAnnotation] = "/dev/nvme0n1p1"
+			delete(w.osdPods[2].Annotations, osdpod.HashAnnotation)
+			twin := w.osdPods[3].DeepCopy()
+			twin.Name = "osd-node-b-sdb-x7k2p"
+			notReady(twin)
+			w.osdPods = append(w.osdPods, twin)
+			w.cephOSD.Spec.Windows = []cephv1alpha1.Window{{Schedule: "0 1 * * *", Duration: metav1.Duration{Duration: 3 * time.Hour}}}
+		},
 		"refused": func(w *world) { w.cephOSD.Spec.UpdateDomain = "Shelf"; w.policy = nil },
 		"unlabelled": func(w *world) {
 			for _, p := range w.osdPods {
@@ -124,6 +135,12 @@ func TestPlanOfARestart(t *testing.T) {
 			w.osdSets[1].Spec.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 		},
 		"none": func(w *world, _ *workflows.RestartOSDsInput) { w.osdSets = nil },
+		"other-policy": func(_ *world, in *workflows.RestartOSDsInput) {
+			in.Policy, in.ProgressDeadline = "others", 20*time.Minute
+		},
+		"a-policy": func(_ *world, in *workflows.RestartOSDsInput) {
+			in.Policy, in.ProgressDeadline = "rook-ceph", 20*time.Minute
+		},
 		"scaled": func(w *world, _ *workflows.RestartOSDsInput) {
 			zero := int32(0)
 			w.osdSets[0].Spec.Replicas = &zero
@@ -153,6 +170,17 @@ func TestRolloutPlanJSON(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, Encode(out, p, "json"))
 	golden(t, "plan-restart.json", out.String())
+
+	w := plannedWorld()
+	s := &w.cephOSD.Spec
+	s.Canary, s.PauseBetween = &cephv1alpha1.Canary{Soak: &metav1.Duration{Duration: 30 * time.Minute}}, &metav1.Duration{Duration: time.Minute}
+	s.Windows = []cephv1alpha1.Window{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+	s.Storage[0].Hosts = []string{"node-a"}
+	c, out, _ = w.command()
+	update, err := c.PlanUpdate(t.Context(), "ceph/osds")
+	require.NoError(t, err)
+	require.NoError(t, Encode(out, update, "json"))
+	golden(t, "plan-update.json", out.String())
 	for _, s := range p.Steps {
 		for _, o := range s.OSDs {
 			assert.Equal(t, storage.FailureDomain{Type: "zone", Name: o.Domain}, s.Domain, "a batch never leaves its failure domain")

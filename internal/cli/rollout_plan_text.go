@@ -37,6 +37,19 @@ func (p RolloutPlan) Write(w io.Writer) {
 			row("Lease", "%s", h)
 		}
 	}
+	for _, o := range p.OutOfDate {
+		row("Out of date", "%s: %s", some(o.OSDs, mostNames), o.Why)
+	}
+	for i, w := range p.Windows {
+		opens, closes := "open", "for ever"
+		if w.Opens.After(p.At) {
+			opens = when(w.Opens, p.At)
+		}
+		if !w.Closes.IsZero() {
+			closes = "until " + when(w.Closes, p.At)
+		}
+		row([]string{"Windows", ""}[min(i, 1)], "%s, %s", opens, closes)
+	}
 	for _, h := range p.HeldBack {
 		row("Held back by", "%s", h)
 	}
@@ -45,6 +58,9 @@ func (p RolloutPlan) Write(w io.Writer) {
 	}
 	if len(p.Superfluous) > 0 {
 		row("Left the spec", "%s; each stays until Ceph says that its data is safe without it", some(p.Superfluous, mostNames))
+	}
+	if len(p.Discarded) > 0 {
+		row("Discards", "%s; they take nothing from anybody", some(p.Discarded, mostNames))
 	}
 	for _, f := range p.Foreign {
 		row("Not ours", "%s", f)
@@ -93,18 +109,22 @@ func (p RolloutPlan) writeSteps(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "\n%s. Before each: the lease of its failure domain, noout on its OSDs, and Ceph's word that it can spare them; those that it\ncannot spare at that moment have a batch of their own.", batches(replaced))
-	fmt.Fprintf(w, " After each: its OSDs ready and up within %s, all PGs clean", duration.HumanDuration(p.ProgressDeadline))
-	if p.PauseBetween > 0 {
-		fmt.Fprintf(w, ", a pause of %s", duration.HumanDuration(p.PauseBetween))
+	fmt.Fprintf(w, " After each: its OSDs ready and up within %s, all PGs clean", duration.HumanDuration(p.ProgressDeadline.Duration))
+	if p.PauseBetween.Duration > 0 {
+		fmt.Fprintf(w, ", a pause of %s", duration.HumanDuration(p.PauseBetween.Duration))
 	}
 	fmt.Fprintln(w, ".")
 }
 
 func (p RolloutPlan) why(s rollout.Step) string {
-	if s.Canary && p.Approval {
-		return s.Why + fmt.Sprintf("; then `lockkeeper %s %s` is waited for", workflows.SignalApprove, p.Job)
+	why := s.Why
+	if s.Canary && p.CanarySoak.Duration > 0 {
+		why += "; it has to serve for " + duration.HumanDuration(p.CanarySoak.Duration)
 	}
-	return s.Why
+	if s.Canary && p.Approval {
+		why += fmt.Sprintf("; then `lockkeeper %s %s` is waited for", workflows.SignalApprove, p.Job)
+	}
+	return why
 }
 
 var doing = map[rollout.Do]string{rollout.DoCreate: "create", rollout.DoReplace: "replace", rollout.DoAwait: "wait for"}

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -40,13 +38,16 @@ func (c *Command) Skip(ctx context.Context, job, osd string) error {
 	if osd, err = osdNamed(osd); err != nil {
 		return &ExitError{ExitUsage, err}
 	}
+	if err := c.checkOSD(ctx, id, osd); err != nil {
+		return err
+	}
 	return c.signalRollout(ctx, id, workflows.SignalSkip, osd)
 }
 
 func rolloutOnly(job string) (string, error) {
 	id, ok, err := rolloutID(job)
 	if err == nil && !ok {
-		err = wrong("JOB", job, "must be a rollout: NAMESPACE/NAME of a CephOSD, update-osds/NAMESPACE/NAME or restart-osds/NAMESPACE")
+		err = wrong("JOB", job, "must be a rollout: NAMESPACE/NAME of a CephOSD, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE]")
 	}
 	if err != nil {
 		return "", &ExitError{ExitUsage, err}
@@ -69,28 +70,17 @@ func osdNamed(osd string) (string, error) {
 	return "", wrong("OSD", osd, "must be osd.3, HOST:DEVICE as in spec.storage, or the name of a Deployment")
 }
 
-// signalRollout sends a signal and waits until the rollout shows that it heard it.
-func (c *Command) signalRollout(ctx context.Context, id, signal, osd string) error {
-	before, err := c.Temporal.Rollout(ctx, id)
-	if err == nil && before.State != Running {
-		err = ErrNoJob
-	}
-	if err == nil {
-		err = c.Temporal.SignalRollout(ctx, id, signal, argument(osd))
-	}
-	if errors.Is(err, ErrNoJob) {
-		return c.noRollout(ctx, id, before)
-	}
-	if err != nil {
+func (c *Command) signalRollout(ctx context.Context, id, name, osd string) error {
+	r, known, err := signal(ctx, c, signalling[Rollout]{
+		id: id, signal: name, none: id + " does not run", kind: "rollout", list: c.Temporal.Rollouts,
+		look:  func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) },
+		send:  func(ctx context.Context) error { return c.Temporal.SignalRollout(ctx, id, name, argument(osd)) },
+		heard: func(_, now Rollout) bool { return rolloutHeard(now, name, osd) },
+	})
+	if err != nil || !known {
 		return err
 	}
-	now, err := c.confirmRollout(ctx, before, signal, osd)
-	if err != nil {
-		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n", id, signal, err)
-		return nil
-	}
-	fmt.Fprintln(c.Out, now.Describe(c.Now()))
-	return nil
+	return c.tell(r)
 }
 
 func argument(osd string) any {
@@ -98,30 +88,6 @@ func argument(osd string) any {
 		return nil
 	}
 	return osd
-}
-
-func (c *Command) confirmRollout(ctx context.Context, before Rollout, signal, osd string) (Rollout, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
-	defer cancel()
-	tick := time.NewTicker(confirmEvery)
-	defer tick.Stop()
-	silent := "no word from it"
-	for {
-		now, err := c.Temporal.Rollout(ctx, before.WorkflowID)
-		switch {
-		case err != nil:
-			silent = err.Error()
-		case rolloutHeard(now, signal, osd):
-			return now, nil
-		case now.Silent != "":
-			silent = now.Silent
-		}
-		select {
-		case <-ctx.Done():
-			return Rollout{}, errors.New(silent)
-		case <-tick.C:
-		}
-	}
 }
 
 // rolloutHeard tells whether a rollout shows the effect of a signal. One that goes on in another run takes along what was said.
@@ -147,24 +113,4 @@ func rolloutHeard(now Rollout, signal, osd string) bool {
 	default:
 		return true
 	}
-}
-
-// noRollout says what there is instead of the rollout that was asked for.
-func (c *Command) noRollout(ctx context.Context, id string, last Rollout) error {
-	what := id + " does not run"
-	if last.State != "" {
-		what += ": " + last.Describe(c.Now())
-	}
-	running, err := c.Temporal.Rollouts(ctx)
-	if err != nil {
-		return fmt.Errorf("%s; the running ones cannot be listed: %w", what, err)
-	}
-	if len(running) == 0 {
-		return fmt.Errorf("%s, nor any other rollout", what)
-	}
-	what += "; running:"
-	for _, r := range running {
-		what += "\n  " + r.Describe(c.Now())
-	}
-	return errors.New(what)
 }

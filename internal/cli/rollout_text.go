@@ -20,6 +20,10 @@ func (s Status) writeRollouts(w io.Writer) {
 
 // writeRollout tells all there is to know of the one that was asked for.
 func (s Status) writeRollout(w io.Writer) {
+	if len(s.Rollouts) == 0 {
+		fmt.Fprintf(w, "%s: %s\n", s.asked, s.unknown)
+		return
+	}
 	r := s.Rollouts[0]
 	fmt.Fprintln(w, r.Describe(s.At))
 	if r.State != Running || r.Status == nil {
@@ -39,8 +43,13 @@ func (s Status) writeRollout(w io.Writer) {
 	}
 	if h := st.Halted; h != nil {
 		row("Halted", "since %s: %s", when(h.Since, s.At), h.Reason)
-		row("", "nothing further goes down; it goes on by itself when that is mended, the template is another one, or the OSD is excused:")
-		row("", "lockkeeper skip %s OSD", r.WorkflowID)
+	}
+	for i, away := range r.NotBack() {
+		if i == mostNames {
+			row("", "and %d more", len(r.NotBack())-i)
+			break
+		}
+		row("Not back", "%s", away)
 	}
 	if c := st.Canary; c.OSD != "" {
 		row("Canary", "%s", describeCanary(r))
@@ -48,8 +57,23 @@ func (s Status) writeRollout(w io.Writer) {
 	if len(st.Skip) > 0 {
 		row("Skipped", "%s", some(st.Skip, mostNames))
 	}
+	for _, e := range st.Warned {
+		row("Note", "%s", e.Error())
+	}
+	for i, x := range st.Superfluous {
+		if i == mostNames {
+			row("", "and %d more", len(st.Superfluous)-i)
+			break
+		}
+		row("Left the spec", "%s, which stays: %s", x.Key, x.Why)
+	}
 	for _, e := range st.Refused {
 		row("Refused", "%s", e.Error())
+	}
+	if r.stands() {
+		for i, way := range r.waysOut() {
+			row([]string{"To do", ""}[min(i, 1)], "%s", way)
+		}
 	}
 	if !st.NextTimer.IsZero() {
 		row("Next timer", "%s %s", when(st.NextTimer, s.At), st.NextTimerDoes)
@@ -67,7 +91,14 @@ func describeCanary(r Rollout) string {
 	case c.Approved:
 		return c.OSD + ", approved"
 	default:
-		return fmt.Sprintf("%s, serves since %s; `lockkeeper approve %s` if its approval is asked for", c.OSD, clock(c.Whole), r.WorkflowID)
+		s := fmt.Sprintf("%s, serves since %s", c.OSD, clock(c.Whole))
+		if c.Restarts > 0 {
+			s += fmt.Sprintf(", after it restarted %d times while it was watched", c.Restarts)
+		}
+		if r.awaitsApproval() {
+			s += "; " + howToApprove(r.WorkflowID)
+		}
+		return s
 	}
 }
 

@@ -2,17 +2,9 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lockkeeper/lockkeeper/workflows"
-)
-
-// How long to wait for a job's own word that it heard a signal.
-const (
-	confirmWithin = 5 * time.Second
-	confirmEvery  = 100 * time.Millisecond
 )
 
 // Signal sends one of the signals that every job takes, and waits until the job shows that it heard it.
@@ -33,55 +25,23 @@ func (c *Command) Signal(ctx context.Context, job, signal string) error {
 	return c.signalDrain(ctx, node, signal)
 }
 
-func (c *Command) signalDrain(ctx context.Context, node, signal string) error {
-	before, err := c.Temporal.Drain(ctx, node)
-	if err == nil && before.State != Running {
-		err = ErrNoJob
-	}
-	if err == nil {
-		err = c.Temporal.Signal(ctx, node, signal)
-	}
-	if errors.Is(err, ErrNoJob) {
-		return c.noJob(ctx, node, before)
-	}
-	if err != nil {
+func (c *Command) signalDrain(ctx context.Context, node, name string) error {
+	job, known, err := signal(ctx, c, signalling[Job]{
+		id: workflows.DrainID(node), signal: name, none: fmt.Sprintf("no drain of %q runs", node), kind: "drain", list: c.Temporal.Drains,
+		look:  func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) },
+		send:  func(ctx context.Context) error { return c.Temporal.Signal(ctx, node, name) },
+		heard: func(before, now Job) bool { return heard(before, now, name) },
+	})
+	if err != nil || !known {
 		return err
 	}
-	job, err := c.confirm(ctx, before, signal)
-	if err != nil {
-		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n", workflows.DrainID(node), signal, err)
-		return nil
+	if err := c.tell(job); err != nil {
+		return err
 	}
-	fmt.Fprintln(c.Out, job.Describe(c.Now()))
-	if signal == workflows.SignalAbort && job.State == Running {
+	if name == workflows.SignalAbort && job.State == Running && c.Output == "" {
 		fmt.Fprintf(c.Out, "it is cleaning up; `lockkeeper status %s -w` follows it\n", node)
 	}
 	return nil
-}
-
-// confirm waits for the job to show the effect of a signal.
-func (c *Command) confirm(ctx context.Context, before Job, signal string) (Job, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
-	defer cancel()
-	tick := time.NewTicker(confirmEvery)
-	defer tick.Stop()
-	silent := "no word from it"
-	for {
-		job, err := c.Temporal.Drain(ctx, before.Node)
-		switch {
-		case err != nil:
-			silent = err.Error()
-		case heard(before, job, signal):
-			return job, nil
-		case job.Silent != "":
-			silent = job.Silent
-		}
-		select {
-		case <-ctx.Done():
-			return Job{}, errors.New(silent)
-		case <-tick.C:
-		}
-	}
 }
 
 func heard(before, now Job, signal string) bool {
@@ -105,22 +65,11 @@ func heard(before, now Job, signal string) bool {
 	}
 }
 
-// noJob says what there is instead of the job that was asked for.
-func (c *Command) noJob(ctx context.Context, node string, last Job) error {
-	what := fmt.Sprintf("no drain of %q runs", node)
-	if last.State != "" {
-		what += ": " + last.Describe(c.Now())
+// tell prints the job as it is now.
+func (c *Command) tell(job execution) error {
+	if c.Output != "" {
+		return Encode(c.Out, job, c.Output)
 	}
-	running, err := c.Temporal.Drains(ctx)
-	if err != nil {
-		return fmt.Errorf("%s; the running ones cannot be listed: %w", what, err)
-	}
-	if len(running) == 0 {
-		return fmt.Errorf("%s, nor any other", what)
-	}
-	what += "; running:"
-	for _, j := range running {
-		what += "\n  " + j.Describe(c.Now())
-	}
-	return errors.New(what)
+	fmt.Fprintln(c.Out, job.Describe(c.Now()))
+	return nil
 }

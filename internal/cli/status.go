@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -24,10 +25,24 @@ type Status struct {
 	Drains   []Job          `json:"drains"` // those that run; of one node also the last one that has ended
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
 	Rollouts []Rollout `json:"rollouts"`
+	// CephOSD is the one whose rollout was asked for, with what the rollout last wrote into its status.
+	CephOSD *CephOSDStatus `json:"cephOSD,omitempty"`
+	// Problems say what else could not be found out.
+	Problems []string `json:"problems,omitempty"`
 	// TemporalProblem says why drains and rollouts are not known; the policies are as their keepers last reported them.
 	TemporalProblem string `json:"temporalProblem,omitempty"`
 	// detailed: one rollout is what the question was about.
 	detailed bool
+	// asked is its ID, and unknown why nothing is known of its runs.
+	asked, unknown string
+}
+
+// CephOSDStatus is a CephOSD and what its rollout last wrote into its status.
+type CephOSDStatus struct {
+	Namespace                  string `json:"namespace"`
+	Name                       string `json:"name"`
+	Generation                 int64  `json:"generation"`
+	cephv1alpha1.CephOSDStatus `json:",inline"`
 }
 
 // NodeStatus is the node that was asked for.
@@ -86,22 +101,44 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 	return s, nil
 }
 
-// RolloutStatus gathers what concerns one rollout: how it is, and the policies of its namespace.
+// RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its namespace.
+// Temporal forgets what has ended; the CephOSD does not.
 func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}, detailed: true, asked: id}
+	namespace, name, _ := workflows.RolledOut(id)
 	r, err := c.Temporal.Rollout(ctx, id)
-	if err != nil {
-		return Status{}, fmt.Errorf("%s: %w", id, err)
+	switch {
+	case err == nil:
+		s.Rollouts = append(s.Rollouts, r)
+	case errors.Is(err, ErrNoJob):
+		s.unknown = "Temporal knows no run of it: it never ran, or it ended longer ago than Temporal remembers"
+	default:
+		s.TemporalProblem, s.unknown = err.Error(), "nothing is known of its runs, since Temporal did not say"
 	}
-	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{r}, detailed: true}
-	namespace, _, _ := workflows.RolledOut(id)
+	if name == "" && errors.Is(err, ErrNoJob) {
+		return Status{}, fmt.Errorf("%s: %s", id, s.unknown)
+	}
+	if name != "" {
+		set, err := c.Kubernetes.CephOSD(ctx, namespace, name)
+		switch {
+		case err == nil:
+			s.CephOSD = &CephOSDStatus{Namespace: namespace, Name: name, Generation: set.Generation, CephOSDStatus: set.Status}
+		case !errors.Is(err, activities.ErrNotFound):
+			s.Problems = append(s.Problems, fmt.Sprintf("what the status of CephOSD %s/%s says: %v", namespace, name, err))
+		case len(s.Rollouts) == 0 && s.TemporalProblem == "":
+			return Status{}, wrong("JOB", id, "no such CephOSD, and no rollout of it; `kubectl get cephosds -A` lists them")
+		}
+	}
 	policies, err := c.Kubernetes.MaintenancePolicies(ctx, namespace)
 	if err != nil {
-		return s, fmt.Errorf("list the policies: %w", err)
+		s.Problems = append(s.Problems, fmt.Sprintf("the policies of namespace %s: %v", namespace, err))
 	}
 	for i := range policies {
 		s.Policies = append(s.Policies, policyStatus(&policies[i]))
 	}
-	c.askKeepers(ctx, &s)
+	if s.TemporalProblem == "" {
+		c.askKeepers(ctx, &s)
+	}
 	return s, nil
 }
 

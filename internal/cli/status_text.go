@@ -56,6 +56,7 @@ func (s Status) Write(w io.Writer) {
 	section(s.writeNode)
 	if s.detailed {
 		section(s.writeRollout)
+		section(s.writeCephOSD)
 	}
 	section(s.writePolicies)
 	section(s.writeProblems)
@@ -64,6 +65,13 @@ func (s Status) Write(w io.Writer) {
 	section(s.writeDrains)
 	if !s.detailed {
 		section(s.writeRollouts)
+	}
+	if len(s.Problems) > 0 {
+		section(func(w io.Writer) {
+			for _, p := range s.Problems {
+				fmt.Fprintf(w, "Could not find out %s\n", p)
+			}
+		})
 	}
 	if s.TemporalProblem != "" {
 		section(func(w io.Writer) {
@@ -83,7 +91,7 @@ func (s Status) writeNode(w io.Writer) {
 }
 
 func (s Status) writePolicies(w io.Writer) {
-	if len(s.Policies) == 0 && s.Node == nil {
+	if len(s.Policies) == 0 && s.Node == nil && len(s.Problems) == 0 {
 		fmt.Fprintln(w, "No MaintenancePolicy found: no storage is guarded. `kubectl explain maintenancepolicy` tells how to write one.")
 	}
 	var rows [][]string

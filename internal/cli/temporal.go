@@ -67,32 +67,32 @@ func options(id, summary string) client.StartWorkflowOptions {
 
 // Drain implements Temporal.
 func (t *temporalClient) Drain(ctx context.Context, node string) (Job, error) {
-	id := workflows.DrainID(node)
+	job := Job{Node: node}
+	var err error
+	job.Execution, job.Status, job.Result, err = ask[workflows.DrainStatus, DrainResult](ctx, t, workflows.DrainID(node))
+	return job, err
+}
+
+// ask looks up the last run of a job, and has it say how it is, or how it ended.
+func ask[S, R any](ctx context.Context, t *temporalClient, id string) (e Execution, status *S, result *R, err error) {
 	described, err := t.describe(ctx, id)
 	if err != nil {
-		return Job{}, err
+		return e, nil, nil, err
 	}
 	info := described.GetWorkflowExecutionInfo()
-	job := Job{
-		Node: node, WorkflowID: id, RunID: info.GetExecution().GetRunId(), State: info.GetStatus().String(),
-		Started: info.GetStartTime().AsTime(),
-	}
-	if job.State != Running {
-		job.Ended = info.GetCloseTime().AsTime()
-		var result workflows.DrainNodeResult
-		if job.Failure = t.outcome(ctx, id, job.RunID, &result); job.Failure == "" {
-			job.Result = &result
+	e = Execution{WorkflowID: id, RunID: info.GetExecution().GetRunId(), State: info.GetStatus().String(), Started: info.GetStartTime().AsTime()}
+	if e.State != Running {
+		e.Ended, result = info.GetCloseTime().AsTime(), new(R)
+		if e.Failure = t.outcome(ctx, id, e.RunID, result); e.Failure != "" {
+			result = nil
 		}
-		return job, nil
+		return e, nil, result, nil
 	}
-	job.Step = stepOf(described.GetPendingActivities())
-	var status workflows.DrainStatus
-	if err := t.query(ctx, id, job.RunID, &status); err != nil {
-		job.Silent = err.Error()
-	} else {
-		job.Status = &status
+	e.Step, status = stepOf(described.GetPendingActivities()), new(S)
+	if err := t.query(ctx, id, e.RunID, status); err != nil {
+		e.Silent, status = err.Error(), nil
 	}
-	return job, nil
+	return e, status, nil, nil
 }
 
 func (t *temporalClient) describe(ctx context.Context, id string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
@@ -117,7 +117,7 @@ func (t *temporalClient) outcome(ctx context.Context, id, run string, result any
 
 // Drains implements Temporal.
 func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
-	ids, err := t.running(ctx, workflows.DrainNodeType)
+	ids, err := t.runningIDs(ctx, workflows.DrainNodeType)
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +128,18 @@ func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
 			nodes = append(nodes, node)
 		}
 	}
-	slices.Sort(nodes)
-	jobs := make([]Job, len(nodes))
+	return thatRun(ctx, nodes, t.Drain)
+}
+
+// thatRun asks for some jobs, and returns those that run: the list of them may lag behind.
+func thatRun[J execution](ctx context.Context, names []string, one func(context.Context, string) (J, error)) ([]J, error) {
+	slices.Sort(names)
+	jobs := make([]J, len(names))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for i, node := range nodes {
+	for i, name := range names {
 		g.Go(func() (err error) {
-			if jobs[i], err = t.Drain(ctx, node); errors.Is(err, ErrNoJob) {
+			if jobs[i], err = one(ctx, name); errors.Is(err, ErrNoJob) {
 				return nil
 			}
 			return err
@@ -143,12 +148,11 @@ func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// The list may lag behind.
-	return slices.DeleteFunc(jobs, func(j Job) bool { return j.State != Running }), nil
+	return slices.DeleteFunc(jobs, func(j J) bool { return j.execution().State != Running }), nil
 }
 
-// running lists the IDs of the running workflows of some types.
-func (t *temporalClient) running(ctx context.Context, types ...string) (ids []string, err error) {
+// runningIDs lists the IDs of the running workflows of some types.
+func (t *temporalClient) runningIDs(ctx context.Context, types ...string) (ids []string, err error) {
 	for page := []byte(nil); ; {
 		list, err := t.listRunning(ctx, types, page)
 		if err != nil {
@@ -241,8 +245,9 @@ func notFound(err error) bool {
 func stepOf(pending []*workflowpb.PendingActivityInfo) *Step {
 	var out *Step
 	for _, a := range pending {
-		s := &Step{Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), LastFailure: cause(a.GetLastFailure()), Eviction: eviction(a.GetHeartbeatDetails())}
-		if s.LastFailure == "" && s.Eviction == nil {
+		s := &Step{Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), LastFailure: cause(a.GetLastFailure())}
+		s.progress(a.GetHeartbeatDetails())
+		if s.LastFailure == "" && s.Eviction == nil && s.Arrival == nil {
 			continue
 		}
 		if out == nil || out.LastFailure == "" {
@@ -263,12 +268,26 @@ func cause(f *failurepb.Failure) string {
 	return f.GetMessage()
 }
 
-func eviction(details *commonpb.Payloads) *activities.EvictionProgress {
-	var out activities.EvictionProgress
-	if details == nil || converter.GetDefaultDataConverter().FromPayloads(details, &out) != nil || out.Total == 0 {
-		return nil
+// awaitOSDs is the activity that waits for the OSDs of a batch, by the name under which it is registered.
+const awaitOSDs = "AwaitOSDs"
+
+// progress reads the heartbeat of an activity: whose it is says what is in it.
+func (s *Step) progress(details *commonpb.Payloads) {
+	if details == nil {
+		return
 	}
-	return &out
+	read := converter.GetDefaultDataConverter().FromPayloads
+	if s.Name == awaitOSDs {
+		var a activities.Arrival
+		if read(details, &a) == nil && len(a.Waiting) > 0 {
+			s.Arrival = &a
+		}
+		return
+	}
+	var e activities.EvictionProgress
+	if read(details, &e) == nil && e.Total > 0 {
+		s.Eviction = &e
+	}
 }
 
 // reason is why a workflow failed, in its own words.

@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -30,34 +28,18 @@ func (t *temporalClient) StartRestart(ctx context.Context, in workflows.RestartO
 
 // Rollout implements Temporal.
 func (t *temporalClient) Rollout(ctx context.Context, id string) (Rollout, error) {
-	described, err := t.describe(ctx, id)
-	if err != nil {
-		return Rollout{}, err
+	var r Rollout
+	var err error
+	r.Execution, r.Status, r.Result, err = ask[workflows.UpdateStatus, RolloutResult](ctx, t, id)
+	if r.Status != nil {
+		r.Started = r.Status.Started // of the first run, if it went on in another one
 	}
-	info := described.GetWorkflowExecutionInfo()
-	r := Rollout{WorkflowID: id, RunID: info.GetExecution().GetRunId(), State: info.GetStatus().String(), Started: info.GetStartTime().AsTime()}
-	if r.State != Running {
-		r.Ended = info.GetCloseTime().AsTime()
-		var result workflows.UpdateOSDsResult
-		if r.Failure = t.outcome(ctx, id, r.RunID, &result); r.Failure == "" {
-			r.Result = &result
-		}
-		return r, nil
-	}
-	r.Step = stepOf(described.GetPendingActivities())
-	var status workflows.UpdateStatus
-	if err := t.query(ctx, id, r.RunID, &status); err != nil {
-		r.Silent = err.Error()
-	} else {
-		r.Status = &status
-		r.Started = status.Started // of the first run, if it went on in another one
-	}
-	return r, nil
+	return r, err
 }
 
 // Rollouts implements Temporal.
 func (t *temporalClient) Rollouts(ctx context.Context) ([]Rollout, error) {
-	ids, err := t.running(ctx, workflows.UpdateOSDsType, workflows.RestartOSDsType)
+	ids, err := t.runningIDs(ctx, workflows.UpdateOSDsType, workflows.RestartOSDsType)
 	if err != nil {
 		return nil, err
 	}
@@ -65,22 +47,7 @@ func (t *temporalClient) Rollouts(ctx context.Context) ([]Rollout, error) {
 		_, _, ok := workflows.RolledOut(id)
 		return !ok
 	})
-	slices.Sort(ids)
-	out := make([]Rollout, len(ids))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(8)
-	for i, id := range ids {
-		g.Go(func() (err error) {
-			if out[i], err = t.Rollout(ctx, id); errors.Is(err, ErrNoJob) {
-				return nil
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(out, func(r Rollout) bool { return r.State != Running }), nil
+	return thatRun(ctx, ids, t.Rollout)
 }
 
 // SignalRollout implements Temporal.

@@ -79,7 +79,7 @@ func (c *Command) Watch(ctx context.Context, changes <-chan struct{}, gather fun
 			again.Reset(drainsEvery)
 			continue
 		}
-		if len(s.Drains)+len(s.Rollouts) > 0 || s.TemporalProblem != "" {
+		if len(s.Drains)+len(s.Rollouts) > 0 || s.detailed || s.TemporalProblem != "" {
 			again.Reset(drainsEvery)
 		}
 		c.redraw(s, &last)

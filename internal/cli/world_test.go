@@ -47,11 +47,12 @@ func agoMeta(d time.Duration) metav1.Time { return metav1.NewTime(ago(d)) }
 
 // world is a Kubernetes and a Temporal in memory: one Ceph cluster, of which node-a hosts osd.0 in zone-x.
 type world struct {
-	nodes    map[string]activities.NodeState
-	policy   *v1alpha1.MaintenancePolicy
-	pods     []osdview.Pod
-	outlook  kube.Outlook
-	kubeAway error
+	nodes        map[string]activities.NodeState
+	policy       *v1alpha1.MaintenancePolicy
+	pods         []osdview.Pod
+	outlook      kube.Outlook
+	kubeAway     error
+	policiesAway error // these alone
 
 	jobs         map[string][]Job // by node: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
@@ -138,7 +139,7 @@ func drained() *world {
 
 func running(node, phase string, step int, waits string, since time.Duration) Job {
 	return Job{
-		Node: node, WorkflowID: "drain/" + node, RunID: "run-" + node, State: Running, Started: ago(since + time.Minute),
+		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: Running, Started: ago(since + time.Minute)},
 		Status: &workflows.DrainStatus{
 			JobStatus: workflows.JobStatus{Phase: phase, Step: step, Steps: 6, WaitsFor: waits, Since: ago(since), Started: ago(since + time.Minute)},
 			Target:    activities.Target{Cluster: cluster, Node: node},
@@ -148,8 +149,8 @@ func running(node, phase string, step int, waits string, since time.Duration) Jo
 
 func ended(node, outcome string) Job {
 	return Job{
-		Node: node, WorkflowID: "drain/" + node, RunID: "run-" + node, State: "Completed", Started: ago(5 * time.Minute), Ended: ago(time.Minute),
-		Result: &workflows.DrainNodeResult{Outcome: outcome, Evicted: 3, Took: 4 * time.Minute, Waited: 12 * time.Second},
+		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: "Completed", Started: ago(5 * time.Minute), Ended: ago(time.Minute)},
+		Result: &DrainResult{workflows.DrainNodeResult{Outcome: outcome, Evicted: 3, Took: 4 * time.Minute, Waited: 12 * time.Second}},
 	}
 }
 
@@ -172,10 +173,10 @@ func (w *world) MaintenancePolicy(_ context.Context, key storage.ClusterKey) (*v
 }
 
 func (w *world) MaintenancePolicies(context.Context, string) ([]v1alpha1.MaintenancePolicy, error) {
-	if w.policy == nil {
-		return nil, w.kubeAway
+	if away := cmp.Or(w.kubeAway, w.policiesAway); w.policy == nil || away != nil {
+		return nil, away
 	}
-	return []v1alpha1.MaintenancePolicy{*w.policy}, w.kubeAway
+	return []v1alpha1.MaintenancePolicy{*w.policy}, nil
 }
 
 func (w *world) StoragePods(context.Context, *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -108,4 +109,33 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestPolicyOf(t *testing.T) {
+	many := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
+	for name, c := range map[string]struct {
+		named string
+		all   []string
+		want  string
+		wrong string
+	}{
+		"the only one":   {"", []string{"ceph"}, "ceph", ""},
+		"by its name":    {"b", []string{"a", "b"}, "b", ""},
+		"one of several": {"", []string{"a", "b"}, "", `spec.policy: "": must name one of several: a, b`},
+		"another one":    {"c", []string{"a", "b"}, "", `spec.policy: "c": must be a MaintenancePolicy of namespace ns: a, b`},
+		"one of many":    {"", many, "", `spec.policy: "": must name one of several: a, b, c, d, e, f, g, h and 1 more`},
+		"none":           {"", nil, "", `spec.policy: "": there is no MaintenancePolicy in namespace ns: `},
+		"none, named":    {"a", nil, "", `spec.policy: "a": there is no MaintenancePolicy in namespace ns: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, wrong := input.PolicyOf("spec.policy", "ns", c.named, c.all)
+			assert.Equal(t, c.want, got)
+			if c.wrong == "" {
+				assert.Nil(t, wrong)
+				return
+			}
+			require.NotNil(t, wrong)
+			assert.Contains(t, wrong.Error(), c.wrong)
+		})
+	}
 }

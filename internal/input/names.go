@@ -2,6 +2,7 @@ package input
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -46,6 +47,31 @@ func Cluster(field string, k storage.ClusterKey) *Error {
 		return Wrong(field, k.String(), "the name must be "+nameRule)
 	}
 	return nil
+}
+
+// PolicyOf is which of the MaintenancePolicies of a namespace is meant by a name, or by none: then the only one. field is where
+// the name stands.
+func PolicyOf(field, namespace, name string, all []string) (string, *Error) {
+	switch {
+	case len(all) == 0:
+		return "", Wrong(field, name, "there is no MaintenancePolicy in namespace "+namespace+": without one nothing says how to reach Ceph, and nothing guards it")
+	case slices.Contains(all, name):
+		return name, nil
+	case name != "":
+		return "", Wrong(field, name, "must be a MaintenancePolicy of namespace "+namespace+": "+few(all))
+	case len(all) > 1:
+		return "", Wrong(field, name, "must name one of several: "+few(all))
+	}
+	return all[0], nil
+}
+
+// few names some: nobody reads hundreds.
+func few(names []string) string {
+	const most = 8
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // PodSelector checks a label selector; "" selects everything. The parser keeps sets in maps, but sorts them before anybody

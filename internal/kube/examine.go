@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -35,31 +36,56 @@ func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 	return v.GitVersion, nil
 }
 
-const crdName = "maintenancepolicies.lockkeeper.io"
+// CRD is one of our CustomResourceDefinitions.
+type CRD string
 
-// CRD answers whether the API server knows MaintenancePolicies as this program does; the reason says what is missing.
-func (c *Cluster) CRD(ctx context.Context) (storage.Answer, error) {
+// The ones that there are.
+const (
+	PolicyCRD  CRD = "maintenancepolicies.lockkeeper.io"
+	CephOSDCRD CRD = "cephosds.ceph.elemental.net"
+)
+
+// CRD answers whether the API server knows a kind as this program does; the reason says what is missing. found is false if it
+// does not know it at all.
+func (c *Cluster) CRD(ctx context.Context, name CRD) (found bool, answer storage.Answer, err error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	if err := c.api.Get(ctx, client.ObjectKey{Name: crdName}, crd); apierrors.IsNotFound(err) {
-		return storage.Answer{Reason: "CustomResourceDefinition " + crdName + " is missing"}, nil
+	if err := c.api.Get(ctx, client.ObjectKey{Name: string(name)}, crd); apierrors.IsNotFound(err) {
+		return false, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s is missing", name)}, nil
 	} else if err != nil {
-		return storage.Answer{}, err
+		return false, storage.Answer{}, err
 	}
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	for _, v := range versions {
 		m, _ := v.(map[string]any)
-		if m["name"] != v1alpha1.GroupVersion.Version {
+		if m["name"] != name.version() {
 			continue
 		}
-		known, _, _ := unstructured.NestedMap(m, "schema", "openAPIV3Schema", "properties")
-		missing := append(unknown(known, "spec.ceph", reflect.TypeFor[v1alpha1.CephSpec]()), unknown(known, "status", reflect.TypeFor[v1alpha1.MaintenancePolicyStatus]())...)
-		if len(missing) > 0 {
-			return storage.Answer{Reason: "CustomResourceDefinition " + crdName + " is older than this program: it does not know " + strings.Join(missing, ", ")}, nil
+		if m["served"] != true {
+			return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s does not serve its version %s", name, name.version())}, nil
 		}
-		return storage.Answer{OK: true}, nil
+		known, _, _ := unstructured.NestedMap(m, "schema", "openAPIV3Schema", "properties")
+		if missing := name.missing(known); len(missing) > 0 {
+			return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s is older than this program: it does not know %s", name, strings.Join(missing, ", "))}, nil
+		}
+		return true, storage.Answer{OK: true}, nil
 	}
-	return storage.Answer{Reason: "CustomResourceDefinition " + crdName + " has no version " + v1alpha1.GroupVersion.Version}, nil
+	return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s has no version %s", name, name.version())}, nil
+}
+
+func (name CRD) version() string {
+	if name == CephOSDCRD {
+		return cephv1alpha1.GroupVersion.Version
+	}
+	return v1alpha1.GroupVersion.Version
+}
+
+// missing lists what this program knows and a schema does not.
+func (name CRD) missing(known map[string]any) []string {
+	if name == CephOSDCRD {
+		return append(unknown(known, "spec", reflect.TypeFor[cephv1alpha1.CephOSDSpec]()), unknown(known, "status", reflect.TypeFor[cephv1alpha1.CephOSDStatus]())...)
+	}
+	return append(unknown(known, "spec.ceph", reflect.TypeFor[v1alpha1.CephSpec]()), unknown(known, "status", reflect.TypeFor[v1alpha1.MaintenancePolicyStatus]())...)
 }
 
 // unknown lists the fields of a type that a schema does not have at a path.

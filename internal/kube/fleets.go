@@ -34,6 +34,15 @@ func (c *Cluster) CephOSD(ctx context.Context, namespace, name string) (osdpod.S
 	return osdpod.Read(u.Object)
 }
 
+// CephOSDs lists those of a namespace, or, with "", of all. Where the API server does not know the kind there are none.
+func (c *Cluster) CephOSDs(ctx context.Context, namespace string) ([]cephv1alpha1.CephOSD, error) {
+	var list cephv1alpha1.CephOSDList
+	if err := c.api.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
 // CephOSDPods lists the pods with the owner label of a CephOSD.
 func (c *Cluster) CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error) {
 	list, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(name)})
