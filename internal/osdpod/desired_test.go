@@ -78,8 +78,8 @@ func TestDesiredRefuses(t *testing.T) {
 		"WAL of a DB":  {`{storage: [{hosts: [a], osds: [{data: x, db: z}, {data: v, wal: z}]}]}`, `spec.storage[0].osds[1].wal: "z": must have one use on a host`},
 		"data is DB":   {`{storage: [{hosts: [a], osds: [{data: x, db: x}]}]}`, `spec.storage[0].osds[0].db: "x": must have one use on a host, but is spec.storage[0].osds[0].data of a, too`},
 		"too many":     {`{storage: [{hosts: [` + many("h%d", 1001) + `], osds: [` + many("{data: d%d}", 100) + `]}]}`, `spec.storage[0]: "100100": must be at most 100000 OSDs in all`},
-		"domain":       {`{updateDomain: Shelf, ` + one + `}`, `spec.updateDomain: "Shelf": must be OSD, Host, Chassis, Rack, Row, PDU, Pod, Room, Datacenter, Zone or Region`},
-		"domain, case": {`{updateDomain: host, ` + one + `}`, `spec.updateDomain: "host": must be OSD, Host, `},
+		"domain":       {`{updateDomain: my shelf, ` + one + `}`, `spec.updateDomain: "my shelf": must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone`},
+		"domain, long": {`{updateDomain: a-type-of-which-nobody-ever-heard, ` + one + `}`, `spec.updateDomain: "a-type-of-which-nobody-ever-heard": must be OSD, Host, `},
 		"parallel":     {`{maxParallel: -1, ` + one + `}`, `spec.maxParallel: "-1": must be at least 1, or 0 for as many as Ceph lets go`},
 		"policy":       {`{policy: a/b, ` + one + `}`, `spec.policy: "a/b": must be the name of a MaintenancePolicy`},
 		"deletion":     {`{deletionPolicy: Orphan, ` + one + `}`, `spec.deletionPolicy: "Orphan": must be Retain or Delete`},
@@ -122,7 +122,7 @@ func many(format string, n int) string {
 
 // A list that is wrong in a thousand places is told in some, not in a status that the API server refuses.
 func TestRefusalsAreNotEndless(t *testing.T) {
-	_, refused := read(t, `{updateDomain: x, storage: [{hosts: [`+many("h%d", 100)+`], osds: [{data: x, db: x}, {data: x}]}]}`).Desired()
+	_, refused := read(t, `{updateDomain: x y, storage: [{hosts: [`+many("h%d", 100)+`], osds: [{data: x, db: x}, {data: x}]}]}`).Desired()
 	assert.Len(t, refused, 64)
 	assert.Equal(t, "spec.updateDomain", refused[0].Field)
 }

@@ -32,7 +32,7 @@ func Read(object map[string]any) (Set, error) {
 // Domain is the update domain, with its default.
 func (s Set) Domain() v1alpha1.UpdateDomain {
 	if s.Spec.UpdateDomain == "" {
-		return v1alpha1.UpdateDomains[0]
+		return v1alpha1.OSDByOSD
 	}
 	return s.Spec.UpdateDomain
 }
