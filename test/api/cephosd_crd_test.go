@@ -135,3 +135,27 @@ func TestTheCRDTakesThePlaceOfOneFromV1beta1(t *testing.T) {
 	_, set = fromServer(t, made)
 	assert.True(t, set.Spec.Paused)
 }
+
+// Every field says what it is, for `kubectl explain`; only what is below the template does not, since it is a pod's.
+func TestEveryFieldIsExplained(t *testing.T) {
+	var walk func(path string, schema map[string]any)
+	walk = func(path string, schema map[string]any) {
+		if schema["items"] != nil {
+			schema = schema["items"].(map[string]any)
+		}
+		properties, _ := schema["properties"].(map[string]any)
+		for name, property := range properties {
+			at, property := path+"."+name, property.(map[string]any)
+			assert.NotEmpty(t, property["description"], at)
+			if name != "podTemplate" {
+				walk(at, property)
+			}
+		}
+	}
+	for _, version := range ourCRD(t)["spec"].(map[string]any)["versions"].([]any) {
+		schema := version.(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+		for _, part := range []string{"spec", "status"} {
+			walk(part, schema["properties"].(map[string]any)[part].(map[string]any))
+		}
+	}
+}

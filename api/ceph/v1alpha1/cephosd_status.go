@@ -74,6 +74,7 @@ type CephOSDStatus struct {
 	// Workflow is the ID of the workflow that rolls out.
 	// +optional
 	Workflow string `json:"workflow,omitempty"`
+	// Conditions are Valid, UpToDate, Progressing and Halted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
