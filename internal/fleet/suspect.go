@@ -68,7 +68,7 @@ func blame(p osdpod.Pod, why string) candidate {
 func suspectOf(c osdpod.Classified, batch []string) suspect {
 	var away, back []candidate
 	for _, p := range c.NotReady {
-		away = append(away, blame(p, ": "+p.Trouble()))
+		away = append(away, blame(p, ": "+osdpod.Trouble(p.Pod)))
 	}
 	for _, p := range c.Terminating {
 		away = append(away, blame(p, " is still terminating"))

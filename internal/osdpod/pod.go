@@ -73,9 +73,6 @@ func Release(at time.Time) map[string]string {
 	return map[string]string{StateAnnotation: string(UpToDate), ReleasedAnnotation: at.UTC().Format(time.RFC3339)}
 }
 
-// Trouble says why it is not ready, as far as Kubernetes tells; "" if it is.
-func (p Pod) Trouble() string { return trouble(p.Pod) }
-
 func (p Pod) annotated() State { return State(p.Pod.Annotations[StateAnnotation]) }
 
 func (p Pod) released() bool { return p.Pod.Annotations[ReleasedAnnotation] != "" }

@@ -14,15 +14,12 @@ import (
 )
 
 // refusals is what makes no sense in all but the storage. The CRD refuses most of it as well; an object may be older than
-// the CRD.
+// the CRD. Which update domains there are only the storage cluster knows.
 func (s Set) refusals() (refused []*input.Error) {
 	refuse := func(field, value, allowed string) { refused = append(refused, input.Wrong(field, value, allowed)) }
 	spec := &s.Spec
 	if len(s.Name) > longestOwner {
 		refuse("metadata.name", s.Name, fmt.Sprintf("must have at most %d characters: pods carry it in the value of a label, as %s", longestOwner, Owner("<name>")))
-	}
-	if !s.Domain().Valid() {
-		refuse("spec.updateDomain", string(spec.UpdateDomain), "must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone")
 	}
 	if spec.MaxParallel < 0 {
 		refuse("spec.maxParallel", fmt.Sprint(spec.MaxParallel), "must be at least 1, or 0 for as many as Ceph lets go")

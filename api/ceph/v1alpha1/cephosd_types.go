@@ -158,15 +158,9 @@ type PodTemplate struct {
 	Spec corev1.PodSpec `json:"spec"`
 }
 
-// UpdateDomain is OSD, or a type of CRUSH's buckets: Host, Zone, or one that people made up. Case does not count.
+// UpdateDomain is OSD, or a type of CRUSH's buckets: Host, Zone, or one that people made up. Case does not count. Which types a
+// cluster has only the cluster knows.
 type UpdateDomain string
-
-// OSDByOSD is the default.
-const OSDByOSD UpdateDomain = "OSD"
-
-// UpdateDomains are those that a CRUSH map has unless somebody changed its types, smallest first, as people write them in
-// Kubernetes. A cluster may have others.
-var UpdateDomains = []UpdateDomain{OSDByOSD, "Host", "Chassis", "Rack", "Row", "PDU", "Pod", "Room", "Datacenter", "Zone", "Region"}
 
 // Valid tells whether it can be the name of a type of CRUSH's at all. The rule at the API server is the same.
 func (d UpdateDomain) Valid() bool { return crushType.MatchString(string(d)) }
