@@ -56,6 +56,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"watcher", "watch", "nodes", "", may},
 		{"watcher", "watch", "cephosds.ceph.elemental.net", "ceph", may},
 		{"watcher", "update", "cephosds.ceph.elemental.net/status", "ceph", mayNot},
+		{"watcher", "watch", "customresourcedefinitions.apiextensions.k8s.io=cephosds.ceph.elemental.net", "", may},
+		{"watcher", "watch", "customresourcedefinitions.apiextensions.k8s.io", "", mayNot},
 		{"watcher", "delete", "pods", "ceph", mayNot},
 		{"watcher", "patch", "nodes", "", mayNot},
 		{"watcher", "create", "pods/eviction", "rook-ceph", mayNot},
