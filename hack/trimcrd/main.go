@@ -1,11 +1,16 @@
-// trimcrd takes out of a CRD what Kubernetes' own types bring along and a template of a pod must not have. Below every field
-// named podTemplate it removes
+// trimcrd makes a CRD that can take the place of the original operator's, and whose templates are what people wrote.
+//
+// It writes preserveUnknownFields: false, although that is the default. A CRD that was made from a v1beta1 manifest has it
+// true, `kubectl apply` leaves alone what a manifest does not name, and the API server then refuses every schema with defaults.
+//
+// And it takes out what Kubernetes' own types bring along and a template of a pod must not have. Below every field named
+// podTemplate it removes
 //
 //   - defaults: a template's hash is taken of what was written, and a default that the API server added would make every
 //     pod look out of date;
 //   - list and map types: where Kubernetes lets a pod name something twice (and the last wins), so must a template;
 //   - descriptions: with them the CRD has more than the 256 KiB that fit into the annotation of `kubectl apply`. They are
-//     those of a pod: kubectl explain pod.spec.
+//     those of a pod: kubectl explain pod.spec. Only the template's own stays.
 //
 // Usage: trimcrd FILE, which is rewritten.
 package main
@@ -40,6 +45,11 @@ func run(args []string) error {
 	if trimTemplates(crd) == 0 {
 		return fmt.Errorf("%s: no field podTemplate", args[0])
 	}
+	spec, ok := crd["spec"].(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s: no spec", args[0])
+	}
+	spec["preserveUnknownFields"] = false
 	trimmed, err := yaml.Marshal(crd)
 	if err != nil {
 		return err
@@ -53,7 +63,11 @@ func trimTemplates(node any) (found int) {
 	case map[string]any:
 		for name, value := range node {
 			if schema, ok := value.(map[string]any); ok && name == "podTemplate" {
+				description, described := schema["description"]
 				trim(schema)
+				if described {
+					schema["description"] = description
+				}
 				found++
 				continue
 			}

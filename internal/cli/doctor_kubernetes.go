@@ -248,10 +248,9 @@ func (d *Doctor) grant(account string) string {
 		return remedy
 	}
 	remedy += "; a ConfigMap or Secret that a policy names by itself has to be named there, too"
-	for i := range d.policies {
-		if ns := d.policies[i].Namespace; ns != "rook-ceph" {
-			return remedy + fmt.Sprintf(". For another namespace:\nkubectl -n %s create rolebinding %s --clusterrole=%s --serviceaccount=%s:%s", ns, storageRole, storageRole, d.System, workerAccount)
-		}
+	if len(d.policies) > 0 {
+		ns := d.policies[0].Namespace
+		remedy += fmt.Sprintf(". In each namespace with storage:\nkubectl -n %s create rolebinding %s --clusterrole=%s --serviceaccount=%s:%s", ns, storageRole, storageRole, d.System, workerAccount)
 	}
 	return remedy
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,12 +80,8 @@ func checkRestart(in workflows.RestartOSDsInput) error {
 		return wrong("--namespace", in.Namespace, "must be the name of a namespace")
 	case in.MaxParallel < 0 || in.MaxParallel > mostParallel:
 		return wrong("--max-parallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", mostParallel))
-	case !slices.ContainsFunc(cephv1alpha1.UpdateDomains, func(d cephv1alpha1.UpdateDomain) bool { return strings.EqualFold(string(d), in.UpdateDomain) }):
-		var all []string
-		for _, d := range cephv1alpha1.UpdateDomains {
-			all = append(all, string(d))
-		}
-		return wrong("--update-domain", in.UpdateDomain, "must be one of "+strings.Join(all, ", "))
+	case !cephv1alpha1.UpdateDomain(in.UpdateDomain).Valid():
+		return wrong("--update-domain", in.UpdateDomain, "must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone")
 	}
 	if d := in.ProgressDeadline; d != 0 && (d < leastDeadline || d > mostDeadline) {
 		return wrong("--progress-deadline", d.String(), fmt.Sprintf("must be between %s and %s, or 0 for %s", leastDeadline, mostDeadline, activities.DefaultProgressDeadline))

@@ -96,7 +96,7 @@ func TestPlanOfAnUpdate(t *testing.T) {
 			w.osdPods = append(w.osdPods, twin)
 			w.cephOSD.Spec.Windows = []cephv1alpha1.Window{{Schedule: "0 1 * * *", Duration: metav1.Duration{Duration: 3 * time.Hour}}}
 		},
-		"refused": func(w *world) { w.cephOSD.Spec.UpdateDomain = "Shelf"; w.policy = nil },
+		"refused": func(w *world) { w.cephOSD.Spec.MaxParallel = -1; w.policy = nil },
 		"unlabelled": func(w *world) {
 			for _, p := range w.osdPods {
 				p.Labels = map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds")}

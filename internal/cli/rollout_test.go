@@ -277,12 +277,12 @@ func TestRestartOSDsStarts(t *testing.T) {
 	w.restarts = w.restarts[:1]
 
 	for want, edit := range map[string]func(*workflows.RestartOSDsInput){
-		`--progress-deadline: "1s": must be between 10s and`:  func(in *workflows.RestartOSDsInput) { in.ProgressDeadline = time.Second },
-		`--policy: "a/b": must be the name of a Maintenance`:  func(in *workflows.RestartOSDsInput) { in.Policy = "a/b" },
-		`--namespace: "": must be the name of a namespace`:    func(in *workflows.RestartOSDsInput) { in.Namespace = "" },
-		`--selector: "a in": must be a label selector`:        func(in *workflows.RestartOSDsInput) { in.Selector = "a in" },
-		`--update-domain: "Shelf": must be one of OSD, Host,`: func(in *workflows.RestartOSDsInput) { in.UpdateDomain = "Shelf" },
-		`--max-parallel: "-1": must be between 0`:             func(in *workflows.RestartOSDsInput) { in.MaxParallel = -1 },
+		`--progress-deadline: "1s": must be between 10s and`:          func(in *workflows.RestartOSDsInput) { in.ProgressDeadline = time.Second },
+		`--policy: "a/b": must be the name of a Maintenance`:          func(in *workflows.RestartOSDsInput) { in.Policy = "a/b" },
+		`--namespace: "": must be the name of a namespace`:            func(in *workflows.RestartOSDsInput) { in.Namespace = "" },
+		`--selector: "a in": must be a label selector`:                func(in *workflows.RestartOSDsInput) { in.Selector = "a in" },
+		`--update-domain: "our shelf": must be OSD, Host, or another`: func(in *workflows.RestartOSDsInput) { in.UpdateDomain = "our shelf" },
+		`--max-parallel: "-1": must be between 0`:                     func(in *workflows.RestartOSDsInput) { in.MaxParallel = -1 },
 	} {
 		odd := in
 		edit(&odd)

@@ -349,8 +349,9 @@ func errorsOf(all []*input.Error) (out []input.Error) {
 }
 
 // clip keeps a text for people short enough for a status.
-func clip(s string) string {
-	const most = 250
+func clip(s string) string { return clipTo(s, 250) }
+
+func clipTo(s string, most int) string {
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}

@@ -1,9 +1,7 @@
 package fleet
 
 import (
-	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lockkeeper/lockkeeper/activities"
-	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
 // TestPatchLeavesTheRestAlone: null in a merge patch removes the whole field, with the annotations that say whose OSD a pod is.
@@ -98,28 +92,4 @@ func TestJudgement(t *testing.T) {
 
 	_, err = judgement(apierrors.NewServiceUnavailable("later"))
 	require.Error(t, err, "no answer is no judgement")
-}
-
-func TestStatus(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r := activities.FleetReport{Phase: "AwaitingOSDs", Message: "osd.3 to serve", Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 6, UpToDate: 2, OutOfDate: 3, Unready: 1}}}
-	s := statusOf(r, cephv1alpha1.CephOSDStatus{})
-	require.Equal(t, []string{"2/6", "RollingOut", "waits for osd.3 to serve"}, []string{s.Progress, s.Reason, s.Message})
-
-	r.Halted = &activities.Halt{Reason: "osd.3 took longer than its deadline", Since: now}
-	s = statusOf(r, s)
-	require.Equal(t, []string{"Halted", r.Halted.Reason}, []string{s.Reason, s.Message})
-	require.Equal(t, now, s.Halted.Since.UTC())
-
-	r = activities.FleetReport{Refused: []input.Error{{Field: "spec.storage[0].hosts[0]", Value: "nobody", Allowed: "must be a node"}}}
-	s = statusOf(r, s)
-	require.Equal(t, "Refused", s.Reason)
-	require.Contains(t, s.Message, "spec.storage[0].hosts[0]")
-	require.Nil(t, s.Halted)
-
-	r = activities.FleetReport{Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 6, UpToDate: 6}}}
-	require.Equal(t, "UpToDate", statusOf(r, s).Reason)
-	text, err := json.Marshal(statusOf(r, s))
-	require.NoError(t, err)
-	require.NotContains(t, string(text), "nobody")
 }

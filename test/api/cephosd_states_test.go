@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,11 +42,17 @@ func newOSDPods(t *testing.T, ns string) *osdPods {
 // template changes the template to another image, as a person would.
 func (p *osdPods) template(image string) {
 	p.t.Helper()
-	u := cephOSD(p.t, "osds", "{}")
-	u.SetNamespace(p.ns)
+	u := cephOSDNamed(p)
 	patch := `{"spec":{"podTemplate":{"spec":{"containers":[{"name":"osd","image":"` + image + `"}]}}}}`
 	require.NoError(p.t, server.Patch(p.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch))))
 	_, p.set = fromServer(p.t, u)
+}
+
+// cephOSDNamed names the CephOSD of the pods.
+func cephOSDNamed(p *osdPods) *unstructured.Unstructured {
+	u := cephOSD(p.t, "osds", "{}")
+	u.SetNamespace(p.ns)
+	return u
 }
 
 func (p *osdPods) pod() *corev1.Pod {

@@ -92,9 +92,10 @@ func TestCephOSDDefaults(t *testing.T) {
 	assert.False(t, set.Spec.Paused)
 }
 
-// Every update domain that the program knows is one that the API server lets through.
+// Which types there are only the storage cluster knows. What the API server lets through is what lockkeeper reads.
 func TestUpdateDomains(t *testing.T) {
-	for _, domain := range v1alpha1.UpdateDomains {
+	for _, domain := range []v1alpha1.UpdateDomain{"OSD", "Host", "host", "Zone", "Cage-1", "our_shelf"} {
+		require.True(t, domain.Valid(), domain)
 		u := cephOSD(t, "domain", `{storage: [], updateDomain: `+string(domain)+`}`)
 		require.NoError(t, server.Create(t.Context(), u, client.DryRunAll), domain)
 	}
@@ -118,7 +119,7 @@ func TestBadCephOSDsAreRefused(t *testing.T) {
 		{"empty-data", `{storage: [{hosts: [a], osds: [{data: ""}]}]}`, "spec.storage[0].osds[0].data", "at least 1 chars long"},
 		{"empty-db", `{storage: [{hosts: [a], osds: [{data: x, db: ""}]}]}`, "spec.storage[0].osds[0].db", "at least 1 chars long"},
 		{"device-twice", `{storage: [{hosts: [a], osds: [{data: x}, {data: z, db: w}, {data: x}]}]}`, "spec.storage[0].osds[2]", `Duplicate value: {"data":"x"}`},
-		{"domain", `{updateDomain: Shelf, ` + one + `}`, "spec.updateDomain", "must be OSD, Host, Chassis, Rack, Row, PDU, Pod, Room, Datacenter, Zone or Region"},
+		{"domain", `{updateDomain: our shelf, ` + one + `}`, "spec.updateDomain", "must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone"},
 		{"parallel", `{maxParallel: -1, ` + one + `}`, "spec.maxParallel", "greater than or equal to 0"},
 		{"pause", `{pauseBetween: soon, ` + one + `}`, "spec.pauseBetween", "must be a duration between 0s and 168h, such as 5m"},
 		{"soak", `{canary: {soak: -1s}, ` + one + `}`, "spec.canary.soak", "must be a duration between 0s and 168h, such as 30m"},
@@ -169,7 +170,10 @@ func TestStatusIsKept(t *testing.T) {
 	at := metav1.Time{Time: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	want := v1alpha1.CephOSDStatus{
 		ObservedGeneration: 1, TemplateHash: "0123456789abcdef", Progress: "3/12", Reason: "Halted", Message: "osd.3 does not get ready",
-		OSDs:    v1alpha1.OSDCounts{Total: 12, UpToDate: 1, OutOfDate: 2, Ready: 3, Unready: 4, Missing: 5, NotReady: 6, Invalid: 7, Terminating: 8, Superfluous: 9},
+		Since: &at, Skipped: []string{"osd.7"}, Superfluous: []v1alpha1.SuperfluousOSD{{OSD: "b:/dev/sdb", Why: "its data is needed"}},
+		OSDs: v1alpha1.OSDCounts{
+			Total: 12, UpToDate: 1, OutOfDate: 2, Ready: 3, Unready: 4, Missing: 5, NotReady: 6, Invalid: 7, Terminating: 8, Superfluous: 9, Skipped: 10,
+		},
 		Batch:   &v1alpha1.BatchStatus{FailureDomain: "zone zone-x", OSDs: []string{"a:/dev/sdb"}, Phase: "Waiting", Since: at},
 		Halted:  &v1alpha1.HaltedStatus{Reason: "ProgressDeadlineExceeded", Since: at},
 		Refused: []v1alpha1.Refusal{{Field: "spec.storage[0].hosts[0]", Value: "b", Message: "must be a node"}},
@@ -182,7 +186,7 @@ func TestStatusIsKept(t *testing.T) {
 	require.NoError(t, server.Status().Update(t.Context(), u, client.FieldValidation(metav1.FieldValidationStrict)))
 	_, set := fromServer(t, u)
 	got := set.Status
-	got.Batch.Since, got.Halted.Since, got.Conditions[0].LastTransitionTime = at, at, at // in another zone
+	got.Since, got.Batch.Since, got.Halted.Since, got.Conditions[0].LastTransitionTime = &at, at, at, at // in another zone
 	assert.Equal(t, want, got)
 	assert.EqualValues(t, 1, set.Generation)
 }

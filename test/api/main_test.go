@@ -5,6 +5,7 @@ package api
 import (
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,6 +24,9 @@ var server client.Client
 
 // config reaches it as an administrator.
 var config *rest.Config
+
+// etcd is where the API server keeps everything.
+var etcd *url.URL
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -51,7 +55,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)
 		return 1
 	}
-	config = cfg
+	config, etcd = cfg, env.ControlPlane.Etcd.URL
 	server, err = client.New(cfg, client.Options{Scheme: kube.Scheme})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -24,7 +24,8 @@ import (
 // is missing shows there; here is what must not be allowed.
 func TestRightsAreWhatIsNeeded(t *testing.T) {
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
-	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"))
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
+	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), "rook-ceph")
 
 	const may, mayNot = true, false
 	for _, c := range []struct {
@@ -45,6 +46,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "create", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
 		{"worker", "get", "secrets=lockkeeper-ceph-user", "rook-ceph", may},
 		{"worker", "get", "secrets=rook-ceph-mon", "rook-ceph", mayNot},
+		{"worker", "get", "configmaps=lockkeeper-mon-endpoints", "rook-ceph", may},
+		{"worker", "get", "configmaps=lockkeeper-mon-endpoints", "shop", mayNot},
 		{"worker", "list", "secrets", "rook-ceph", mayNot},
 		{"worker", "get", "secrets=lockkeeper-ceph-user", "shop", mayNot},
 		{"worker", "update", "deployments.apps", "rook-ceph", mayNot},
@@ -53,6 +56,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"watcher", "watch", "nodes", "", may},
 		{"watcher", "watch", "cephosds.ceph.elemental.net", "ceph", may},
 		{"watcher", "update", "cephosds.ceph.elemental.net/status", "ceph", mayNot},
+		{"watcher", "watch", "customresourcedefinitions.apiextensions.k8s.io=cephosds.ceph.elemental.net", "", may},
+		{"watcher", "watch", "customresourcedefinitions.apiextensions.k8s.io", "", mayNot},
 		{"watcher", "delete", "pods", "ceph", mayNot},
 		{"watcher", "patch", "nodes", "", mayNot},
 		{"watcher", "create", "pods/eviction", "rook-ceph", mayNot},
@@ -77,8 +82,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// apply creates every object of a file.
-func apply(t *testing.T, file string) {
+// apply creates every object of a file; in the namespace, where the file leaves that to whoever applies it.
+func apply(t *testing.T, file, namespace string) {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -91,6 +96,10 @@ func apply(t *testing.T, file string) {
 		}
 		require.NoError(t, err)
 		if len(u.Object) > 0 {
+			if namespace != "" {
+				require.Empty(t, u.GetNamespace())
+				u.SetNamespace(namespace)
+			}
 			create(t, u)
 		}
 	}
@@ -103,10 +112,20 @@ func create(t *testing.T, o client.Object) {
 	}
 }
 
-// What is in deploy/ the API server takes, down to the last field.
+// What is in deploy/ the API server takes, down to the last field, and before there is any namespace with storage.
 func TestManifestsAreValid(t *testing.T) {
-	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
-	for _, file := range []string{"rbac.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml", "examples/maintenancepolicy.yaml", "examples/cephosd.yaml"} {
-		apply(t, filepath.Join(*root, "deploy", file))
+	deploy := filepath.Join(*root, "deploy")
+	for _, file := range []string{"rbac.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml"} {
+		apply(t, filepath.Join(deploy, file), "")
+	}
+	for _, namespace := range []string{"rook-ceph", "ceph"} {
+		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		apply(t, filepath.Join(deploy, "storage-namespace.yaml"), namespace)
+	}
+	examples, err := filepath.Glob(filepath.Join(deploy, "examples", "*.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, examples)
+	for _, file := range examples {
+		apply(t, file, "")
 	}
 }

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"regexp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -14,7 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Batch",type=string,JSONPath=`.status.batch.failureDomain`
-// +kubebuilder:printcolumn:name="Halted",type=date,JSONPath=`.status.halted.since`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
 // +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.message`
 // +kubebuilder:printcolumn:name="Domain",type=string,JSONPath=`.spec.updateDomain`,priority=1
 // +kubebuilder:printcolumn:name="Not ready",type=integer,JSONPath=`.status.osds.notReady`,priority=1
@@ -51,12 +53,13 @@ type CephOSDSpec struct {
 	// +required
 	PodTemplate PodTemplate `json:"podTemplate"`
 
-	// UpdateDomain is where the OSDs of one batch may come from: OSD, one at a time; Host, Zone or another CRUSH type, all
-	// of one such unit together, as far as Ceph says that it can do without them.
+	// UpdateDomain is where the OSDs of one batch may come from: OSD, one at a time; Host, Rack, Zone or another type of the
+	// cluster's CRUSH map, in upper or lower case, all of one such unit together, as far as Ceph says that it can do without
+	// them. A batch never leaves the failure domain that the pools rely on.
 	// +optional
 	// +kubebuilder:default=OSD
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self in ['OSD', 'Host', 'Chassis', 'Rack', 'Row', 'PDU', 'Pod', 'Room', 'Datacenter', 'Zone', 'Region']",message="must be OSD, Host, Chassis, Rack, Row, PDU, Pod, Room, Datacenter, Zone or Region"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_.-]+$')",message="must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone"
 	UpdateDomain UpdateDomain `json:"updateDomain,omitempty"`
 
 	// Policy names the MaintenancePolicy, in the same namespace, of the storage cluster to which the OSDs belong. It may be
@@ -65,7 +68,7 @@ type CephOSDSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	Policy string `json:"policy,omitempty"`
 
-	// MaxParallel is how many OSDs a batch has at most. 0: as many of its update domain as Ceph lets go.
+	// MaxParallel is how many OSDs a batch has at most. 0: as many of its update domain as Ceph lets go, up to 64.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxParallel int32 `json:"maxParallel,omitempty"`
@@ -79,7 +82,8 @@ type CephOSDSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="must be a duration between 0s and 168h, such as 5m"
 	PauseBetween *metav1.Duration `json:"pauseBetween,omitempty"`
 
-	// Windows are the times in which a batch may begin. None: always.
+	// Windows are the times in which a batch of OSDs that work may begin. None: always. OSDs that are broken anyway are
+	// replaced at any time, and a batch that has begun is brought to its end.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
@@ -98,7 +102,8 @@ type CephOSDSpec struct {
 	// +kubebuilder:validation:Enum=Retain;Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Paused: no batch begins. Missing pods still come back.
+	// Paused: no batch begins, be its OSDs broken or not. A batch that has begun is brought to its end, and missing pods
+	// still come back.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
@@ -113,6 +118,7 @@ type Storage struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	Hosts []string `json:"hosts"`
+	// OSDs are those that each of the hosts has. A device has one use on a host.
 	// +required
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
@@ -152,11 +158,14 @@ type PodTemplate struct {
 	Spec corev1.PodSpec `json:"spec"`
 }
 
-// UpdateDomain is a type of CRUSH's buckets, as people write it in Kubernetes: with a capital. See UpdateDomains.
+// UpdateDomain is OSD, or a type of CRUSH's buckets: Host, Zone, or one that people made up. Case does not count. Which types a
+// cluster has only the cluster knows.
 type UpdateDomain string
 
-// UpdateDomains is all there are, smallest first. A unit test holds it against the rule at the API server.
-var UpdateDomains = []UpdateDomain{"OSD", "Host", "Chassis", "Rack", "Row", "PDU", "Pod", "Room", "Datacenter", "Zone", "Region"}
+// Valid tells whether it can be the name of a type of CRUSH's at all. The rule at the API server is the same.
+func (d UpdateDomain) Valid() bool { return crushType.MatchString(string(d)) }
+
+var crushType = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,32}$`)
 
 // DeletionPolicy says what becomes of the pods of a CephOSD that is deleted.
 type DeletionPolicy string
