@@ -40,23 +40,25 @@ type Pod struct {
 	Why string
 	// Ready is what Kubernetes says of it, whatever its state.
 	Ready bool
-	// Overridden: it is not ready, and a person has said that this is fine, by removing the state from its annotations or by
-	// writing up-to-date there. Nothing waits for it.
+	// Up: Ceph says that its OSD is up, in this pod. Whoever asks Ceph writes it here; Classify does not know.
+	Up bool
+	// Overridden: a person has said not to wait for it, by removing the state from its annotations or by writing up-to-date
+	// there, and it has not served since, ready and up.
 	Overridden bool
 	// Serving: to delete it takes down the one daemon of an OSD that the spec wants.
 	Serving bool
 }
 
 // Annotations are those that have to be written so that the pod says what it is worth; nil: it does already. An override
-// stays as the person left it until the pod is ready.
+// stays as the person left it until the OSD serves: a pod that is ready proves nothing yet.
 func (p Pod) Annotations(at time.Time) map[string]string {
 	switch p.State {
 	case UpToDate:
 		switch {
+		case p.Ready && p.Up && (p.Overridden || !p.released()):
+			return Release(at)
 		case p.Overridden:
 			return nil
-		case p.Ready && !p.released():
-			return Release(at)
 		}
 	case OutOfDate, Ready, Unready:
 	default:
@@ -96,7 +98,7 @@ func (p Pod) waits() bool {
 
 // overridden tells whether a person released it.
 func (p Pod) overridden() bool {
-	return !p.Ready && (p.annotated() == "" || p.annotated() == UpToDate && p.ours() && !p.released())
+	return p.annotated() == "" || p.annotated() == UpToDate && p.ours() && !p.released()
 }
 
 // osdOf is what a pod's annotations say that it is.

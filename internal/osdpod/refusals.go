@@ -2,8 +2,6 @@ package osdpod
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,15 +14,12 @@ import (
 )
 
 // refusals is what makes no sense in all but the storage. The CRD refuses most of it as well; an object may be older than
-// the CRD.
+// the CRD. Which update domains there are only the storage cluster knows.
 func (s Set) refusals() (refused []*input.Error) {
 	refuse := func(field, value, allowed string) { refused = append(refused, input.Wrong(field, value, allowed)) }
 	spec := &s.Spec
 	if len(s.Name) > longestOwner {
 		refuse("metadata.name", s.Name, fmt.Sprintf("must have at most %d characters: pods carry it in the value of a label, as %s", longestOwner, Owner("<name>")))
-	}
-	if !slices.Contains(v1alpha1.UpdateDomains, s.Domain()) {
-		refuse("spec.updateDomain", string(spec.UpdateDomain), "must be "+oneOf(v1alpha1.UpdateDomains))
 	}
 	if spec.MaxParallel < 0 {
 		refuse("spec.maxParallel", fmt.Sprint(spec.MaxParallel), "must be at least 1, or 0 for as many as Ceph lets go")
@@ -57,15 +52,6 @@ func (s Set) refusals() (refused []*input.Error) {
 		refused = append(refused, err)
 	}
 	return append(refused, templateRefusals(&spec.PodTemplate)...)
-}
-
-func oneOf(all []v1alpha1.UpdateDomain) string {
-	names := make([]string, len(all))
-	for i, d := range all {
-		names[i] = string(d)
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // Windows are the times in which a batch may begin, or the first that makes no sense.

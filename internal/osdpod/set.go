@@ -1,6 +1,7 @@
 package osdpod
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,10 +30,8 @@ func Read(object map[string]any) (Set, error) {
 	return Set{CephOSD: cr, Hash: hash}, nil
 }
 
+// oneByOne is the update domain by default.
+const oneByOne v1alpha1.UpdateDomain = "OSD"
+
 // Domain is the update domain, with its default.
-func (s Set) Domain() v1alpha1.UpdateDomain {
-	if s.Spec.UpdateDomain == "" {
-		return v1alpha1.UpdateDomains[0]
-	}
-	return s.Spec.UpdateDomain
-}
+func (s Set) Domain() v1alpha1.UpdateDomain { return cmp.Or(s.Spec.UpdateDomain, oneByOne) }
