@@ -148,10 +148,10 @@ func (c *classifier) decide(o OSD, rivals []Pod) {
 	case p.waits() && p.Ready:
 		c.put(p, Ready, "")
 	case p.waits():
-		c.put(p, Unready, trouble(p.Pod))
+		c.put(p, Unready, Trouble(p.Pod))
 	default:
 		p.Overridden = p.overridden()
-		c.put(p, UpToDate, trouble(p.Pod))
+		c.put(p, UpToDate, Trouble(p.Pod))
 	}
 }
 

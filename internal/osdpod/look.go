@@ -82,8 +82,8 @@ func (s Set) outdated(o OSD, p Pod) string {
 	return ""
 }
 
-// trouble says why a pod is not ready, as far as Kubernetes tells; "" for one that is.
-func trouble(pod *corev1.Pod) string {
+// Trouble says why a pod is not ready, as far as Kubernetes tells; "" for one that is.
+func Trouble(pod *corev1.Pod) string {
 	if ready(pod) {
 		return ""
 	}
