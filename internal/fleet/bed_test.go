@@ -83,12 +83,9 @@ func (b *bed) cephOSD(spec string) *unstructured.Unstructured {
 	return u
 }
 
-// change gives the CephOSD another spec, or a status.
-func (b *bed) change(spec string, more ...func(*unstructured.Unstructured)) {
+// change gives the CephOSD another spec.
+func (b *bed) change(spec string) {
 	u := b.cephOSD(spec)
-	for _, m := range more {
-		m(u)
-	}
 	old := u.DeepCopy()
 	require.NoError(b, b.api.Get(b.Context(), client.ObjectKeyFromObject(u), old))
 	u.SetResourceVersion(old.GetResourceVersion())
@@ -103,17 +100,15 @@ func (b *bed) set() osdpod.Set {
 }
 
 // serve gives every OSD of the present spec a pod that was released and serves, in the order of their keys: osd.0, osd.1, …
-func (b *bed) serve(changes ...func(*corev1.Pod)) {
+func (b *bed) serve() {
 	set := b.set()
 	desired, _ := set.Desired()
 	for i, o := range desired {
-		b.ceph.osds = append(b.ceph.osds, cephcluster.OSD{ID: i, Up: true, UpFrom: 10, Serving: true, Domain: "x", Location: map[string]string{"host": o.Host, "zone": "x"}})
-		p := set.Render(o, osdpod.Knowledge{ID: &i})
+		at := map[string]string{"host": o.Host, "zone": "x"}
+		b.ceph.osds = append(b.ceph.osds, cephcluster.OSD{ID: i, Up: true, UpFrom: 10, Serving: true, Domain: "x", Location: at})
+		p := set.Render(o, osdpod.Knowledge{ID: &i, FailureDomains: at})
 		for k, v := range osdpod.Release(time.Now()) {
 			p.Annotations[k] = v
-		}
-		for _, c := range changes {
-			c(p)
 		}
 		b.add(p)
 	}
@@ -155,6 +150,13 @@ func (b *bed) pod(key string) *corev1.Pod {
 func (b *bed) edit(key string, change func(*corev1.Pod)) {
 	p := b.pod(key)
 	require.NotNil(b, p, key)
+	b.editNamed(p.Name, change)
+}
+
+func (b *bed) editNamed(name string, change func(*corev1.Pod)) {
+	x, err := b.typed.Tracker().Get(podsResource, namespace, name)
+	require.NoError(b, err)
+	p := x.(*corev1.Pod).DeepCopy()
 	change(p)
 	require.NoError(b, b.typed.Tracker().Update(podsResource, p, namespace))
 }
