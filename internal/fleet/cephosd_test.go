@@ -292,29 +292,49 @@ func TestOwnersWithoutCeph(t *testing.T) {
 // TestEverySuperfluousOSDHasItsTurn: neither OSDs that have to stay nor their number keep another one from leaving.
 func TestEverySuperfluousOSDHasItsTurn(t *testing.T) {
 	const many = 300
-	osds := ""
-	for i := range many {
-		osds += fmt.Sprintf("{data: /d%03d}, ", i)
+	b := newBed(t, twoOSDs)
+	s := &state{Set: b.set(), ids: map[string]int{}}
+	for id := range many {
+		o := osdpod.OSD{Host: "a", Data: fmt.Sprintf("/d%03d", id)}
+		s.ids[o.Key()] = id
+		s.Superfluous = append(s.Superfluous, osdpod.Pod{Pod: s.Render(o, osdpod.Knowledge{}), OSD: o})
 	}
-	b := newBed(t, "storage: [{hosts: [a], osds: ["+osds+"]}]")
-	b.serve()
-	b.change("storage: [{hosts: [a], osds: [{data: /d000}]}]")
+	last := s.Superfluous[many-1].Pod
+	last.Annotations[RemoveAnnotation] = "true"
 	b.ceph.needed = func(id int) string {
 		if id == 250 {
 			return ""
 		}
 		return fmt.Sprintf("osd.%d stores placement groups", id)
 	}
-	b.edit("a:/d299", func(p *corev1.Pod) { p.Annotations[RemoveAnnotation] = "true" })
-	s := b.survey()
-	require.Equal(t, []string{b.pod("a:/d299").Name, b.pod("a:/d250").Name}, s.Removable, "a person's word first")
-	require.Len(t, s.Superfluous, mostSuperfluous)
-	require.Contains(t, s.Superfluous[0].Why, "ceph osd out 1")
-	require.Equal(t, lookAgainLate, s.LookAgain)
+	var out activities.Survey
+	c := cephOSD{Fleets: b.fleets, ref: b.ref}
+	require.NoError(t, c.judgeSuperfluous(t.Context(), s, &out))
+	require.Equal(t, []string{last.Name, s.Superfluous[250].Name}, out.Removable, "a person's word first")
+	require.Len(t, out.Superfluous, mostSuperfluous)
+	require.Contains(t, out.Superfluous[0].Why, "ceph osd out 0")
+	require.Equal(t, lookAgainLate, out.LookAgain)
 	require.Len(t, b.ceph.asked, 3)
+
+	b.ceph.needed = nil
+	out = activities.Survey{}
+	require.NoError(t, c.judgeSuperfluous(t.Context(), s, &out))
+	require.Len(t, out.Removable, mostRemovable)
+	require.Equal(t, last.Name, out.Removable[0])
+	require.Equal(t, lookAgainLate, out.LookAgain, "the others go next time")
+}
+
+// TestRemoveAsksAgain: what was safe to destroy a moment ago may be needed by now, unless a person said so.
+func TestRemoveAsksAgain(t *testing.T) {
+	b := newBed(t, "storage: [{hosts: [a], osds: [{data: /x}, {data: /y}, {data: /z}]}]")
+	b.serve()
+	b.change("storage: [{hosts: [a], osds: [{data: /x}]}]")
+	b.edit("a:/z", func(p *corev1.Pod) { p.Annotations[RemoveAnnotation] = "true" })
+	s := b.survey()
+	require.Len(t, s.Removable, 2)
 	b.ceph.needed = func(int) string { return "needed again" }
 	require.NoError(t, b.fleets.Remove(t.Context(), b.ref, s.Removable))
-	require.Equal(t, []string{"stop a:/d299"}, b.log)
+	require.Equal(t, []string{"stop a:/z"}, b.log)
 }
 
 func TestForeignPodIsACause(t *testing.T) {
