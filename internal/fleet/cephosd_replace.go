@@ -111,12 +111,17 @@ func (c cephOSD) deleteAll(ctx context.Context, pods []*corev1.Pod) error {
 // evicted by somebody else just before, and still be ending, and two OSDs may exchange their DBs. On a node that is being
 // emptied it is not made at all; it comes back with the node.
 func (c cephOSD) succeed(ctx context.Context, s *state, comes map[string]successor) error {
-	still := map[string]types.UID{}
+	const listAnew = 16
+	still, since := map[string]types.UID{}, 0
 	return poll(ctx, func() (bool, error) {
-		// A list of all pods is much to ask for, so it is asked for when one of those that were waited for has gone.
-		if gone, err := c.anyGone(ctx, still); err != nil || !gone {
-			return false, err
+		// A list of all pods is much to ask for, so it is asked for when one of those that were waited for has gone, and seldom
+		// otherwise: one may let go of a device in another way, too.
+		if since++; since < listAnew {
+			if gone, err := c.anyGone(ctx, still); err != nil || !gone {
+				return false, err
+			}
 		}
+		since = 0
 		pods, err := c.pods(ctx)
 		if err != nil {
 			return false, err

@@ -221,7 +221,11 @@ func TestEndsAtOnce(t *testing.T) {
 // TestOverride: a person's word lasts until the OSD has served, which a pod that is ready does not prove.
 func TestOverride(t *testing.T) {
 	for name, word := range map[string]func(*corev1.Pod){
-		"removed":                 lacking(osdpod.StateAnnotation),
+		"removed": lacking(osdpod.StateAnnotation),
+		"up-to-date, after a look": func(p *corev1.Pod) {
+			require.Equal(t, "down", p.Annotations[osdpod.StateAnnotation])
+			p.Annotations[osdpod.StateAnnotation] = "up-to-date"
+		},
 		"removed, never released": lacking(osdpod.StateAnnotation, osdpod.ReleasedAnnotation),
 		"up-to-date, never released": func(p *corev1.Pod) {
 			p.Annotations[osdpod.StateAnnotation] = "up-to-date"
@@ -233,6 +237,11 @@ func TestOverride(t *testing.T) {
 			b.serve()
 			b.ceph.osds[0].Up = false
 			require.Equal(t, rollout.DoAwait, b.survey().Next.Do, "it crashed")
+			if name == "up-to-date, after a look" {
+				require.NoError(t, b.fleets.Note(t.Context(), b.ref))
+				require.Equal(t, rollout.DoAwait, b.survey().Next.Do, "to write it down changes nothing")
+				require.Zero(t, b.survey().Unnoted)
+			}
 			b.edit("a:/x", word)
 			s := b.survey()
 			require.Equal(t, rollout.DoNothing, s.Next.Do)

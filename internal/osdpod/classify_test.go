@@ -71,6 +71,11 @@ func evicted(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
 }
 
+// down is what we write onto a pod that was released and serves no more.
+func down(p *corev1.Pod) {
+	p.Annotations[osdpod.StateAnnotation], p.Annotations[osdpod.ReleasedAnnotation] = "down", ""
+}
+
 // up marks a pod whose OSD Ceph says is up.
 func up(p *corev1.Pod) { p.Labels["up"] = "yes" }
 
@@ -157,6 +162,9 @@ func TestClassify(t *testing.T) {
 		"waiting, of the documents":   {sdb: pods{{state("waiting"), isReady}}, want: []string{"ready " + sdb}},
 		"a word that nobody knows":    {sdb: pods{{state("up-to-dat"), crashes}}, want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
 		"released, crashes":           {sdb: pods{{released, crashes}}, want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
+		"has fallen":                  {sdb: pods{{released, down, crashes}}, want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
+		"has fallen, excused":         {sdb: pods{{released, down, state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
+		"adopted, fallen, excused":    {sdb: pods{{original, released, down, state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, overridden, disowned: its container osd waits: CrashLoopBackOff"}},
 		"released by a person":        {sdb: pods{{state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
 		"its state taken away":        {sdb: pods{{without(osdpod.StateAnnotation), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
 		"the same after a release":    {sdb: pods{{released, without(osdpod.StateAnnotation), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
@@ -239,16 +247,22 @@ func TestDisownedFollowsTheDeletionPolicy(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	set, desired := twoOSDs(t)
 	stamp := osdpod.Release(now)
+	fallen := map[string]string{osdpod.StateAnnotation: "down", osdpod.ReleasedAnnotation: ""}
 	for name, c := range map[string]struct {
 		pod  []change
 		want map[string]string
 	}{
-		"says it":                  {[]change{released, isReady}, nil},
+		"says it":                  {[]change{released, isReady, up}, nil},
+		"serves no more":           {[]change{released, crashes, up}, fallen},
+		"is up no more":            {[]change{released, isReady}, fallen},
+		"adopted, serves no more":  {[]change{original, released, crashes}, fallen},
+		"serves again":             {[]change{released, down, isReady, up}, stamp},
+		"excused after a fall":     {[]change{released, down, state(osdpod.UpToDate), crashes}, nil},
 		"is ready":                 {[]change{isReady}, map[string]string{osdpod.StateAnnotation: "ready"}},
 		"is ready no more":         {[]change{state(osdpod.Ready), crashes}, map[string]string{osdpod.StateAnnotation: "unready"}},
 		"was called something":     {[]change{state("wait-for-ready"), crashes}, map[string]string{osdpod.StateAnnotation: "unready"}},
 		"is out of date":           {[]change{released, with(osdpod.HashAnnotation, "f")}, map[string]string{osdpod.StateAnnotation: "out-of-date"}},
-		"is not any more":          {[]change{released, state(osdpod.OutOfDate), crashes}, map[string]string{osdpod.StateAnnotation: "up-to-date"}},
+		"is not any more":          {[]change{released, state(osdpod.OutOfDate), isReady, up}, map[string]string{osdpod.StateAnnotation: "up-to-date"}},
 		"is adopted":               {[]change{original, isReady, up}, stamp},
 		"is adopted, is not up":    {[]change{original, isReady}, nil},
 		"is adopted, crashes":      {[]change{original, crashes}, nil},
@@ -273,6 +287,7 @@ func TestAnnotations(t *testing.T) {
 			second := only(t, set.Classify(desired, []*corev1.Pod{pod}))
 			assert.Equal(t, first.State, second.State)
 			assert.Equal(t, first.Overridden && (!first.Up || !first.Ready), second.Overridden, "a word lasts until the OSD has served")
+			second.Up = first.Up
 			assert.Nil(t, second.Annotations(now), "once is enough")
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is what a pod is worth. The first four are written into its annotation.
+// State is what a pod is worth. The first four are written into its annotation, and so is Down.
 type State string
 
 // States of pods.
@@ -20,6 +20,9 @@ const (
 	Unready State = "unready"
 	// Ready: the same, and Kubernetes says that it is ready. It waits to be released.
 	Ready State = "ready"
+	// Down is written on a pod that is up to date, was released, and does not serve any more. It takes the release back, so that
+	// a person who writes up-to-date there is heard, as he is on a pod that never served.
+	Down State = "down"
 	// Invalid: it is a duplicate, has the wrong name, lacks annotations, or has ended. It has to go.
 	Invalid State = "invalid"
 	// Superfluous: the spec does not name its OSD any more. It goes when Ceph can do without the OSD.
@@ -59,6 +62,10 @@ func (p Pod) Annotations(at time.Time) map[string]string {
 			return Release(at)
 		case p.Overridden:
 			return nil
+		case p.released() && !(p.Ready && p.Up):
+			return map[string]string{StateAnnotation: string(Down), ReleasedAnnotation: ""}
+		case p.annotated() == Down:
+			return nil
 		}
 	case OutOfDate, Ready, Unready:
 	default:
@@ -87,7 +94,7 @@ func (p Pod) ours() bool { return p.Name == PodName(p.OSD) }
 // its template came back had not been released then.
 func (p Pod) waits() bool {
 	switch p.annotated() {
-	case "", UpToDate:
+	case "", UpToDate, Down:
 		return false
 	case OutOfDate:
 		return p.ours() && !p.released()
@@ -98,7 +105,8 @@ func (p Pod) waits() bool {
 
 // overridden tells whether a person released it.
 func (p Pod) overridden() bool {
-	return p.annotated() == "" || p.annotated() == UpToDate && p.ours() && !p.released()
+	_, takenBack := p.Pod.Annotations[ReleasedAnnotation]
+	return p.annotated() == "" || p.annotated() == UpToDate && (p.ours() || takenBack) && !p.released()
 }
 
 // osdOf is what a pod's annotations say that it is.
