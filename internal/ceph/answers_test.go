@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // one is a client whose cluster knows one command.
@@ -205,14 +206,17 @@ func TestSafeToDestroy(t *testing.T) {
 		"the answer is about others": {`{"safe_to_destroy":[4],"active":[],"missing_stats":[],"stored_pgs":[]}`, false, "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := one("osd safe-to-destroy", reply{output: c.output}).SafeToDestroy(context.Background(), []int{3})
+			answers, err := one("osd safe-to-destroy", reply{output: c.output}).SafeToDestroy(context.Background(), []int{3})
 			require.NoError(t, err)
-			require.Equal(t, c.ok, a.OK)
-			require.Contains(t, a.Reason, c.reason)
+			require.Equal(t, c.ok, answers[3].OK)
+			require.Contains(t, answers[3].Reason, c.reason)
 		})
 	}
 	_, err := one("osd safe-to-destroy", reply{output: "no JSON"}).SafeToDestroy(context.Background(), []int{3})
 	require.Error(t, err)
+	several, err := one("osd safe-to-destroy", reply{output: `{"safe_to_destroy":[3,5],"active":[4],"missing_stats":[],"stored_pgs":[]}`}).SafeToDestroy(context.Background(), []int{3, 4, 5})
+	require.NoError(t, err)
+	require.Equal(t, map[int]storage.Answer{3: {OK: true}, 4: {Reason: "osd.4 serves placement groups"}, 5: {OK: true}}, several)
 }
 
 func TestOSDMetadata(t *testing.T) {

@@ -1,6 +1,7 @@
 package cephcluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,7 +31,9 @@ type OSDs struct {
 	Unavailable string // why there is no answer; then nothing else is set
 	DomainType  string // of the pools' smallest failure domain
 	ChangeEpoch int64
-	OSDs        []OSD
+	// Types are those that a place in the CRUSH map can have, smallest first: osd, host, …, root.
+	Types []string
+	OSDs  []OSD
 }
 
 // OSDs looks at the OSDs of a policy's Ceph cluster. metadata asks for what they said of themselves, which is much more to send.
@@ -62,6 +65,10 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 		}
 	}
 	out := OSDs{DomainType: smallest.Type, ChangeEpoch: reading.Map.ChangeEpoch()}
+	types := slices.SortedFunc(slices.Values(reading.Crush.Types), func(a, b ceph.CrushType) int { return cmp.Compare(a.ID, b.ID) })
+	for _, t := range types {
+		out.Types = append(out.Types, t.Name)
+	}
 	for i := range reading.Map.OSDs {
 		o := &reading.Map.OSDs[i]
 		out.OSDs = append(out.OSDs, OSD{
@@ -72,27 +79,68 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 	return out, nil
 }
 
-// OKToStop asks which of these OSDs may stop together now: all of them, or else as many as Ceph can spare.
+// OKToStop asks which of these OSDs may stop together now: all of them, or else as many as can be found that Ceph can spare.
+// When it can spare none the answer is why not all of them.
 func (c *Clusters) OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error) {
 	x, err := c.cluster(ctx, key)
 	if err != nil {
 		return nil, storage.Answer{}, err
 	}
-	// Half as many each time: of what may stop together every part may, too.
-	for {
-		a, err := x.client.OKToStop(ctx, osds)
-		if err != nil || a.OK || len(osds) <= 1 {
-			return osds, a, err
-		}
-		osds = slices.Clone(osds[:len(osds)/2])
-	}
+	return spare(osds, func(osds []int) (storage.Answer, error) { return x.client.OKToStop(ctx, osds) })
 }
 
-// SafeToDestroy asks whether nobody needs the data of these OSDs.
-func (c *Clusters) SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (storage.Answer, error) {
+// spare looks for a set of OSDs to which nothing can be added.
+func spare(osds []int, ask func([]int) (storage.Answer, error)) ([]int, storage.Answer, error) {
+	all, err := ask(osds)
+	if err != nil || all.OK || len(osds) <= 1 {
+		return osds, all, err
+	}
+	set := []int{}
+	for _, half := range halves(osds) {
+		if set, err = grow(set, half, ask); err != nil {
+			return nil, storage.Answer{}, err
+		}
+	}
+	if len(set) == 0 {
+		return osds, all, nil
+	}
+	return set, storage.Answer{OK: true}, nil
+}
+
+// grow adds those of the candidates that may stop together with the set: all at once if that is fine, and otherwise by halves,
+// so that one which has to stay keeps none of the others, wherever it is in the list.
+func grow(set, candidates []int, ask func([]int) (storage.Answer, error)) ([]int, error) {
+	if len(candidates) == 0 {
+		return set, nil
+	}
+	wanted := slices.Concat(set, candidates)
+	a, err := ask(wanted)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.OK:
+		return wanted, nil
+	case len(candidates) == 1:
+		return set, nil
+	}
+	for _, half := range halves(candidates) {
+		if set, err = grow(set, half, ask); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+func halves(osds []int) [2][]int {
+	middle := (len(osds) + 1) / 2
+	return [2][]int{osds[:middle], osds[middle:]}
+}
+
+// SafeToDestroy asks of each of these OSDs whether nobody needs its data.
+func (c *Clusters) SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (map[int]storage.Answer, error) {
 	x, err := c.cluster(ctx, key)
 	if err != nil {
-		return storage.Answer{}, err
+		return nil, err
 	}
 	return x.client.SafeToDestroy(ctx, osds)
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -46,8 +47,8 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 	if err != nil {
 		return activities.Arrival{}, false, err
 	}
-	if len(s.refused) > 0 || seen.Unavailable == "" && slices.ContainsFunc(s.osds(), func(o rollout.OSD) bool { return o.State == rollout.Missing }) {
-		return activities.Arrival{Moved: true}, true, nil // somebody has to be made first
+	if len(s.refused) > 0 || seen.Unavailable == "" && s.needsAHand() {
+		return activities.Arrival{Moved: true}, true, nil
 	}
 	pods := c.typed.CoreV1().Pods(c.ref.Namespace)
 	selector := osdpod.OwnerLabel + "=" + osdpod.Owner(c.ref.Name)
@@ -103,6 +104,12 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 	}
 }
 
+// needsAHand tells whether there is more to do than to wait: a pod has to be made, or one that has ended to be taken away.
+func (s *state) needsAHand() bool {
+	discard, _ := s.discardable(time.Now())
+	return len(discard) > 0 || slices.ContainsFunc(s.osds(), func(o rollout.OSD) bool { return o.State == rollout.Missing })
+}
+
 // ctxErr is nil when only our own minute is over.
 func ctxErr(ctx context.Context) error {
 	if err := ctx.Err(); err != nil && err != context.DeadlineExceeded {
@@ -155,10 +162,19 @@ func (c cephOSD) readyInKubernetes(s *state, in activities.AwaitInput) (a activi
 		switch {
 		case !wanted[o.Key()] || len(a.Waiting) == progressWaited:
 		case p == nil:
-			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: "it has no pod"})
+			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: cmp.Or(s.hindered(o), s.ending(o), "it has no pod")})
 		case !p.Ready && !p.Overridden:
 			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: "pod " + p.Name + " is not ready: " + p.Why})
 		}
 	}
 	return a
+}
+
+func (s *state) ending(o osdpod.OSD) string {
+	for i := range s.Terminating {
+		if p := &s.Terminating[i]; p.OSD.Key() == o.Key() {
+			return "pod " + p.Name + " has not ended yet"
+		}
+	}
+	return ""
 }

@@ -11,172 +11,39 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/windows"
 )
 
-// cephOSD is the fleet of a CephOSD.
-type cephOSD struct {
-	*Fleets
-	ref activities.FleetRef
-}
-
-// spec reads the CephOSD. Unstructured, since its template's hash is over what people wrote. found is false if there is none.
-func (c cephOSD) spec(ctx context.Context) (set osdpod.Set, found bool, err error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind))
-	if err := c.api.Get(ctx, client.ObjectKey{Namespace: c.ref.Namespace, Name: c.ref.Name}, u); err != nil {
-		return osdpod.Set{}, false, client.IgnoreNotFound(err)
-	}
-	set, err = osdpod.Read(u.Object)
-	return set, err == nil, err
-}
-
-func (c cephOSD) pods(ctx context.Context) ([]*corev1.Pod, error) {
-	list, err := c.typed.CoreV1().Pods(c.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(c.ref.Name)})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
-	}
-	return out, nil
-}
-
-// state is all that is known of the fleet at one moment.
-type state struct {
-	osdpod.Set
-	osdpod.Classified
-	desired []osdpod.OSD
-	refused []*input.Error // hard: nothing may be touched
-	unknown []*input.Error // hosts that are no nodes
-	hosts   map[string]bool
-	away    map[string]string
-	ceph    cephcluster.OSDs
-	ids     map[string]int // of OSDs, by key, as far as they are known
-	byID    map[int]cephcluster.OSD
-	lone    bool // every OSD that Ceph relies on has been found among the pods
-}
-
-// look reads everything that a survey is made of.
-func (c cephOSD) look(ctx context.Context, set osdpod.Set, out *activities.Survey) (*state, error) {
-	s := &state{Set: set}
-	s.desired, s.refused = set.Desired()
-	cluster, wrong, err := c.policy(ctx, set.Namespace, set.Spec.Policy)
-	if err != nil {
-		return nil, err
-	}
-	if wrong != nil {
-		s.refused = append(s.refused, wrong)
-	}
-	out.Cluster = cluster
-	if s.hosts, s.away, err = c.nodes(ctx); err != nil {
-		return nil, err
-	}
-	s.unknown = set.UnknownHosts(sets.KeySet(s.hosts))
-	pods, err := c.pods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.Classified = set.Classify(s.desired, pods)
-	if len(s.refused) > 0 {
-		return s, nil
-	}
-	labelled := true
-	for _, p := range pods {
-		labelled = labelled && osdpod.Known(p).ID != nil
-	}
-	if s.ceph, err = c.ceph.OSDs(ctx, cluster, !labelled || len(s.Missing) > 0); err != nil {
-		return nil, err
-	}
-	if out.Unavailable = s.ceph.Unavailable; out.Unavailable == "" {
-		s.identify(pods)
-	}
-	return s, nil
-}
-
-// identify finds the number of each OSD: by the label of its pod, or by what the OSD said of itself.
-func (s *state) identify(pods []*corev1.Pod) {
-	s.ids, s.byID = map[string]int{}, map[int]cephcluster.OSD{}
-	byPod, byStore := map[string]int{}, map[string]int{}
-	onHost := map[string][]int{}
-	for _, o := range s.ceph.OSDs {
-		s.byID[o.ID] = o
-		byStore[o.Host+":"+o.Data] = o.ID
-		if o.Pod != "" {
-			byPod[o.Pod] = o.ID
-		} else if o.Host != "" {
-			onHost[o.Host] = append(onHost[o.Host], o.ID)
-		}
-	}
-	claimed := map[int]bool{}
-	claim := func(key string, id int) { s.ids[key], claimed[id] = id, true }
-	for _, p := range pods {
-		o := osdpod.OSD{Host: p.Annotations[osdpod.HostAnnotation], Data: p.Annotations[osdpod.DataAnnotation]}
-		if k := osdpod.Known(p); k.ID != nil {
-			claim(o.Key(), *k.ID)
-		} else if id, ok := byPod[p.Name]; ok {
-			claim(o.Key(), id)
-		} else if ids := onHost[p.Name]; len(ids) == 1 { // without NODE_NAME an OSD's hostname is its pod's
-			claim(o.Key(), ids[0])
-		}
-	}
-	wanted := map[string]int{}
-	for _, o := range s.desired {
-		wanted[o.Host]++
-		if _, known := s.ids[o.Key()]; known {
-			continue
-		}
-		if id, ok := byPod[osdpod.PodName(o)]; ok {
-			claim(o.Key(), id)
-		} else if id, ok := byStore[o.Key()]; ok {
-			claim(o.Key(), id)
-		} else if id, ok := s.adopted(o); ok {
-			claim(o.Key(), id)
-		}
-	}
-	for _, o := range s.desired { // the only OSD of its host can be told from no other
-		if _, known := s.ids[o.Key()]; !known && wanted[o.Host] == 1 && len(onHost[o.Host]) == 1 && !claimed[onHost[o.Host][0]] {
-			claim(o.Key(), onHost[o.Host][0])
-		}
-	}
-	s.lone = true
-	for _, o := range s.ceph.OSDs {
-		s.lone = s.lone && (claimed[o.ID] || !o.Serving)
-	}
-}
-
-// adopted is the OSD that last started in a pod of the original operator's which is gone, so that its successor has a number
-// before it starts. Until every pod has one no budget can say which failure domain may go.
-func (s *state) adopted(o osdpod.OSD) (id int, known bool) {
-	for _, x := range s.ceph.OSDs {
-		if x.Pod != "" && x.Host == o.Host && osdpod.MayBeNamed(x.Pod, o) {
-			if known {
-				return 0, false // it is not clear which of them
-			}
-			id, known = x.ID, true
-		}
-	}
-	return id, known
-}
-
 func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
-	set, found, err := c.spec(ctx)
+	u, found, err := c.object(ctx)
 	if err != nil || !found {
 		return activities.Survey{}, err
 	}
-	out := activities.Survey{Found: true, Deleting: set.DeletionTimestamp != nil, Generation: set.Generation, Template: set.Hash, Rules: rulesOf(set)}
-	s, err := c.look(ctx, set, &out)
+	set, err := osdpod.Read(u.Object)
 	if err != nil {
+		return activities.Survey{}, err
+	}
+	out := activities.Survey{
+		Found: true, Deleting: set.DeletionTimestamp != nil, Generation: set.Generation, Template: set.Hash, Rules: rulesOf(set), Skipped: skipped(u, set.Hash),
+	}
+	s, err := c.lookAtKubernetes(ctx, set, &out)
+	if err != nil {
+		return activities.Survey{}, err
+	}
+	// Whose pods are deleted together with a CephOSD must not depend on what is wrong with its spec, or on Ceph.
+	out.Unnoted = len(s.disowned())
+	if len(s.refused) == 0 {
+		err = c.lookAtCeph(ctx, s, &out)
+	}
+	switch {
+	case err != nil && out.Unnoted > 0 && ctx.Err() == nil:
+		out.Unavailable = clip(err.Error())
+	case err != nil:
 		return activities.Survey{}, err
 	}
 	opened, wrong := set.Windows()
@@ -184,67 +51,102 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 		open, change := windows.Open(opened, time.Now())
 		out.Rules.Shut, out.Rules.WindowChanges = !open, change
 	}
-	out.Counts.Invalid, out.Counts.Terminating, out.Counts.Superfluous = len(s.Invalid), len(s.Terminating), len(s.Superfluous)
-	for _, p := range s.Foreign {
-		out.Foreign = append(out.Foreign, clip(p.Name+": "+p.Why))
-	}
-	out.Foreign = out.Foreign[:min(len(out.Foreign), mostForeign)]
+	s.tell(&out)
 	if out.Refused = errorsOf(s.refused); len(out.Refused) > 0 || out.Unavailable != "" {
 		return out, nil
 	}
-	out.Warned = errorsOf(s.unknown)
-	decision := rollout.Input{
-		OSDs: s.osds(), DomainType: s.ceph.DomainType, MaxParallel: int(set.Spec.MaxParallel), Skip: in.Skip,
-		Canary: set.Spec.Canary != nil && in.CanaryOf != set.Hash,
+	s.decide(in, &out)
+	if len(out.Refused) > 0 {
+		return out, nil
 	}
-	out.Next, out.Counts.Counts, out.Counted = rollout.Next(decision), rollout.Count(decision), true
-	for _, o := range decision.OSDs {
-		if o.Key == in.Canary && o.Serves {
-			out.CanaryLife = fmt.Sprint(s.byID[s.ids[o.Key]].UpFrom)
-		}
-	}
-	for _, p := range s.Invalid {
-		if !p.Serving {
-			out.Discard = append(out.Discard, p.Name)
-		}
-	}
-	out.Unnoted = len(s.unnoted(time.Time{}))
 	return out, c.judgeSuperfluous(ctx, s, &out)
 }
 
-const (
-	mostForeign     = 16
-	mostSuperfluous = 16
-)
-
-// judgeSuperfluous asks Ceph about OSDs that left the spec.
-func (c cephOSD) judgeSuperfluous(ctx context.Context, s *state, out *activities.Survey) error {
-	for _, p := range s.Superfluous[:min(len(s.Superfluous), mostSuperfluous)] {
-		key := p.OSD.Key()
-		id, known := s.ids[key]
-		switch {
-		case p.Pod.Annotations[RemoveAnnotation] == "true":
-			out.Removable = append(out.Removable, p.Name)
-			continue
-		case !known:
-			out.Superfluous = append(out.Superfluous, activities.Superfluous{Key: key, Why: "which OSD it is is not known; annotate its pod with " + RemoveAnnotation + "=true if nobody needs it"})
-			continue
-		}
-		a, err := c.ceph.SafeToDestroy(ctx, out.Cluster, []int{id})
-		if err != nil {
-			return err
-		}
-		if a.OK {
-			out.Removable = append(out.Removable, p.Name)
-			continue
-		}
-		out.Superfluous = append(out.Superfluous, activities.Superfluous{Key: key, Why: fmt.Sprintf("%s; `ceph osd out %d` moves its data", a.Reason, id)})
+// tell says what can be said without Ceph.
+func (s *state) tell(out *activities.Survey) {
+	out.Counts.Invalid, out.Counts.Terminating, out.Counts.Superfluous = len(s.Invalid), len(s.Terminating), len(s.Superfluous)
+	for i := range s.Foreign[:min(len(s.Foreign), mostForeign)] {
+		out.Foreign = append(out.Foreign, clip(foreign(&s.Foreign[i])))
 	}
-	return nil
 }
 
-// RemoveAnnotation on a pod says that it may go although its OSD's data is needed: a person's word.
-const RemoveAnnotation = osdpod.RemoveAnnotation
+// decide says what is next.
+func (s *state) decide(in activities.SurveyInput, out *activities.Survey) {
+	decision := rollout.Input{
+		OSDs: s.osds(), DomainType: s.ceph.DomainType, MaxParallel: int(s.Spec.MaxParallel), Skip: in.Skip,
+		Canary: s.Spec.Canary != nil && in.CanaryOf != s.Hash,
+	}
+	out.Counts.Counts, out.Counted = rollout.Count(decision), true
+	p := s.plan(decision)
+	if out.Refused = errorsOf(p.refused); len(out.Refused) > 0 {
+		return
+	}
+	out.Warned = append(errorsOf(s.unknown), errorsOf(p.waiting)...)
+	if len(p.waiting) > 0 {
+		lookAgain(out, lookAgainLate)
+	}
+	out.Next, out.CanaryLife = p.step, s.life(in.Canary)
+	out.Unnoted += len(s.unnoted(time.Time{}))
+	var wait time.Duration
+	if out.Discard, wait = s.discardable(time.Now()); wait > 0 {
+		lookAgain(out, wait)
+	}
+}
+
+// When another look may find more to do although nobody tells of a change: Ceph tells nobody when the last data has left an OSD.
+const lookAgainLate = time.Minute
+
+func lookAgain(out *activities.Survey, after time.Duration) {
+	if out.LookAgain == 0 || after < out.LookAgain {
+		out.LookAgain = after
+	}
+}
+
+// discardable are pods that may go without further ado, and how long it takes until there are more of them.
+func (s *state) discardable(now time.Time) (names []string, wait time.Duration) {
+	for _, p := range s.Invalid {
+		switch left := p.MayGoAt().Sub(now); {
+		case p.Serving:
+		case left <= 0:
+			names = append(names, p.Name)
+		case wait == 0 || left < wait:
+			wait = left
+		}
+	}
+	return names, wait
+}
+
+// skipped are the OSDs that a person excused from the present template, as the status remembers them.
+func skipped(u *unstructured.Unstructured, template string) []string {
+	of, _, _ := unstructured.NestedString(u.Object, "status", "templateHash")
+	names, _, err := unstructured.NestedStringSlice(u.Object, "status", "skipped")
+	if err != nil || of != template {
+		return nil
+	}
+	return names
+}
+
+// life tells one run of an OSD's daemon from the next; "" as long as it does not serve.
+func (s *state) life(key string) string {
+	for _, pods := range [][]osdpod.Pod{s.UpToDate, s.Ready, s.Unready, s.OutOfDate} {
+		for i := range pods {
+			if p := &pods[i]; key != "" && p.OSD.Key() == key && s.osd(p.OSD, p).Serves {
+				return lifeOf(p.Pod, s.byID[s.ids[key]].UpFrom)
+			}
+		}
+	}
+	return ""
+}
+
+func lifeOf(p *corev1.Pod, upFrom int64) string {
+	life := string(p.UID)
+	for i := range p.Status.ContainerStatuses {
+		life += fmt.Sprintf("/%d", p.Status.ContainerStatuses[i].RestartCount)
+	}
+	return fmt.Sprintf("%s/%d", life, upFrom)
+}
+
+const mostForeign = 16
 
 // osds is the fleet as a decision sees it.
 func (s *state) osds() []rollout.OSD {
@@ -274,7 +176,6 @@ func (s *state) osds() []rollout.OSD {
 		missing[o.Key()] = true
 	}
 	for _, o := range s.desired {
-		busy := s.Busy[o.Key()]
 		switch {
 		case seen[o.Key()]:
 		case s.creatable(o, missing):
@@ -282,11 +183,39 @@ func (s *state) osds() []rollout.OSD {
 		default: // its pod is on its way out, its node is being emptied or is none, or somebody else has its device
 			add(o, rollout.Unready, nil)
 			if last := &out[len(out)-1]; last.Away == "" {
-				last.Away = cmp.Or(busy, s.away[o.Host])
+				last.Away = s.hindered(o)
 			}
 		}
 	}
 	return out
+}
+
+// hindered says why an OSD has no pod, and will have none before somebody or something else has moved; "" when its pod is just
+// on its way.
+func (s *state) hindered(o osdpod.OSD) string {
+	for i := range s.Foreign {
+		if p := &s.Foreign[i]; p.OSD.Key() == o.Key() {
+			return foreign(p)
+		}
+	}
+	for i := range s.Invalid {
+		if p := &s.Invalid[i]; p.OSD.Key() == o.Key() && !p.MayGoAt().IsZero() {
+			return fmt.Sprintf("its pod ended: %s; it is made anew at %s", strings.TrimPrefix(p.Why, "it has ended: "), p.MayGoAt().UTC().Format(time.RFC3339))
+		}
+	}
+	return cmp.Or(s.Busy[o.Key()], s.away[o.Host])
+}
+
+// foreign says what is to be done about a pod that is not ours.
+func foreign(p *osdpod.Pod) string {
+	if by := metav1.GetControllerOf(p.Pod); by != nil {
+		kind := strings.ToLower(by.Kind)
+		if kind == "replicaset" {
+			kind = "rs"
+		}
+		return fmt.Sprintf("pod %s is run by %s %s; `kubectl delete %s %s --cascade=orphan` leaves the pod to lockkeeper", p.Name, by.Kind, by.Name, kind, by.Name)
+	}
+	return fmt.Sprintf("pod %s is not lockkeeper's: %s", p.Name, p.Why)
 }
 
 // creatable tells whether a pod for an OSD may be made now. Not on a node that somebody empties: a pod that tolerates the
@@ -325,7 +254,7 @@ func (s *state) osd(o osdpod.OSD, p *osdpod.Pod) rollout.OSD {
 }
 
 func rulesOf(set osdpod.Set) activities.FleetRules {
-	r := activities.FleetRules{Paused: set.Spec.Paused, ProgressDeadline: 10 * time.Minute}
+	r := activities.FleetRules{Paused: set.Spec.Paused, ProgressDeadline: activities.DefaultProgressDeadline}
 	if d := set.Spec.ProgressDeadline; d != nil {
 		r.ProgressDeadline = d.Duration
 	}

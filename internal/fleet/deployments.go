@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -43,6 +45,7 @@ type restarting struct {
 	refuse []*input.Error
 	policy *v1alpha1.MaintenancePolicy
 	key    storage.ClusterKey
+	away   map[string]string
 }
 
 func (d deployments) look(ctx context.Context) (*restarting, error) {
@@ -60,13 +63,22 @@ func (d deployments) look(ctx context.Context) (*restarting, error) {
 	if err := d.api.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, r.policy); err != nil {
 		return nil, err
 	}
-	list, err := d.typed.AppsV1().Deployments(d.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: d.ref.Selector})
-	if err != nil {
+	if _, r.away, err = d.nodes(ctx); err != nil {
 		return nil, err
 	}
-	r.list = list.Items
+	return r, d.list(ctx, r)
+}
+
+// list reads the Deployments, and finds out which of them cannot be restarted.
+func (d deployments) list(ctx context.Context, r *restarting) error {
+	list, err := d.typed.AppsV1().Deployments(d.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: d.ref.Selector})
+	if err != nil {
+		return err
+	}
+	r.list, r.refuse = list.Items, nil
+	refuse := func(allowed string) { r.refuse = append(r.refuse, input.Wrong("selector", d.ref.Selector, allowed)) }
 	if len(r.list) == 0 {
-		r.refuse = append(r.refuse, input.Wrong("selector", d.ref.Selector, "selects no Deployment in namespace "+d.ref.Namespace))
+		refuse("selects no Deployment in namespace " + d.ref.Namespace)
 	}
 	label := kube.IDLabel(r.policy)
 	for i := range r.list {
@@ -74,14 +86,17 @@ func (d deployments) look(ctx context.Context) (*restarting, error) {
 		id, err := strconv.Atoi(x.Spec.Template.Labels[label])
 		switch {
 		case err != nil:
-			r.refuse = append(r.refuse, input.Wrong("selector", d.ref.Selector, fmt.Sprintf("must select OSDs only: Deployment %s has no pods with the label %s", x.Name, label)))
+			refuse(fmt.Sprintf("must select OSDs only: Deployment %s has no pods with the label %s", x.Name, label))
 		case x.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType:
 			// A rolling update starts the new pod while the old one runs: two daemons on one device.
-			r.refuse = append(r.refuse, input.Wrong("selector", d.ref.Selector, fmt.Sprintf("must select Deployments with the strategy Recreate: %s has %s", x.Name, x.Spec.Strategy.Type)))
+			refuse(fmt.Sprintf("must select Deployments with the strategy Recreate: %s has %s", x.Name, x.Spec.Strategy.Type))
+		case x.Spec.Paused:
+			// It would do nothing about its template, and its OSD would be waited for as one that does not come back.
+			refuse(fmt.Sprintf("must select Deployments that are not paused: %s is; `kubectl rollout resume deployment %s`", x.Name, x.Name))
 		}
 		r.ids[x.Name] = id
 	}
-	return r, nil
+	return nil
 }
 
 func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
@@ -100,26 +115,57 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 	if out.Unavailable = seen.Unavailable; out.Unavailable != "" {
 		return out, nil
 	}
-	osds, err := d.osds(ctx, r, seen)
-	if err != nil {
-		return activities.Survey{}, err
+	if wrong := wrongDomain("updateDomain", d.ref.UpdateDomain, seen.Types); wrong != nil {
+		out.Refused = errorsOf([]*input.Error{wrong})
+		return out, nil
 	}
+	osds := d.osds(r, seen)
 	decision := rollout.Input{OSDs: osds, DomainType: seen.DomainType, MaxParallel: d.ref.MaxParallel, Skip: in.Skip}
 	out.Next, out.Counts.Counts, out.Counted = rollout.Next(decision), rollout.Count(decision), true
-	return out, nil
+	out.CanaryLife, err = d.life(ctx, r, seen, osds, in.Canary)
+	return out, err
+}
+
+// life tells one run of an OSD's daemon from the next; "" as long as it does not serve.
+func (d deployments) life(ctx context.Context, r *restarting, seen cephcluster.OSDs, osds []rollout.OSD, key string) (string, error) {
+	at := slices.IndexFunc(osds, func(o rollout.OSD) bool { return o.Key == key && o.Serves })
+	if key == "" || at < 0 {
+		return "", nil
+	}
+	pods, err := d.pods(ctx, r, []string{key})
+	if err != nil {
+		return "", err
+	}
+	for _, o := range seen.OSDs {
+		for i := range pods {
+			if p := &pods[i]; o.ID == r.ids[key] && p.DeletionTimestamp == nil && osdpod.Trouble(p) == "" {
+				return lifeOf(p, o.UpFrom), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// pods are those of some Deployments.
+func (d deployments) pods(ctx context.Context, r *restarting, keys []string) ([]corev1.Pod, error) {
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		ids[i] = strconv.Itoa(r.ids[key])
+	}
+	selector := fmt.Sprintf("%s in (%s)", kube.IDLabel(r.policy), strings.Join(ids, ","))
+	list, err := d.typed.CoreV1().Pods(d.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
 }
 
 // osds is the fleet as a decision sees it. A Deployment that is scaled to zero is left as it is.
-func (d deployments) osds(ctx context.Context, r *restarting, seen cephcluster.OSDs) ([]rollout.OSD, error) {
+func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.OSD) {
 	byID := map[int]cephcluster.OSD{}
 	for _, o := range seen.OSDs {
 		byID[o.ID] = o
 	}
-	_, away, err := d.nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []rollout.OSD
 	for i := range r.list {
 		x := &r.list[i]
 		if x.Spec.Replicas != nil && *x.Spec.Replicas == 0 {
@@ -143,11 +189,11 @@ func (d deployments) osds(ctx context.Context, r *restarting, seen cephcluster.O
 			}
 		}
 		if !o.Serves {
-			o.Away = away[o.Host]
+			o.Away = r.away[o.Host]
 		}
 		out = append(out, o)
 	}
-	return out, nil
+	return out
 }
 
 func epochOf(x *appsv1.Deployment) int64 {
@@ -174,10 +220,13 @@ func (d deployments) rehearse(context.Context, activities.Replacement) (*input.E
 	return nil, nil
 }
 
-func (d deployments) running(ctx context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error) {
+func (d deployments) running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error) {
 	r, err := d.look(ctx)
 	if err != nil {
-		return nil, storage.Answer{}, err
+		return standing{}, storage.Answer{}, err
+	}
+	if len(r.refuse) > 0 {
+		return standing{}, storage.Answer{Reason: r.refuse[0].Allowed}, nil
 	}
 	old := map[string]bool{}
 	for i := range r.list {
@@ -189,7 +238,7 @@ func (d deployments) running(ctx context.Context, in activities.Replacement) ([]
 			out = append(out, o)
 		}
 	}
-	return out, storage.Answer{OK: true}, nil
+	return standing{running: out}, storage.Answer{OK: true}, nil
 }
 
 func (d deployments) replace(ctx context.Context, in activities.Replacement) error {
@@ -230,33 +279,6 @@ func (d deployments) annotate(ctx context.Context, x *appsv1.Deployment, own, te
 		return nil
 	}
 	return err
-}
-
-func (d deployments) await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
-	var a activities.Arrival
-	err := poll(ctx, func() (bool, error) {
-		r, err := d.look(ctx)
-		if err != nil {
-			return false, err
-		}
-		seen, err := d.ceph.OSDs(ctx, in.Cluster, false)
-		if err != nil {
-			return false, err
-		}
-		osds, err := d.osds(ctx, r, seen)
-		if err != nil {
-			return false, err
-		}
-		a = activities.Arrival{}
-		for _, o := range osds {
-			if slices.Contains(in.Keys, o.Key) && !o.Serves {
-				a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key, Why: o.String() + " is not ready, or not up in Ceph yet"})
-			}
-		}
-		beat(a)
-		return len(a.Waiting) == 0 && seen.Unavailable == "", nil
-	})
-	return a, err
 }
 
 func (d deployments) confirm(ctx context.Context, in activities.AwaitInput) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -29,8 +29,8 @@ type Ceph interface {
 	OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (cephcluster.OSDs, error)
 	// OKToStop answers which of these OSDs may stop together now.
 	OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error)
-	// SafeToDestroy answers whether nobody needs their data.
-	SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (storage.Answer, error)
+	// SafeToDestroy answers, for each, whether nobody needs its data.
+	SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (map[int]storage.Answer, error)
 }
 
 // Fleets are all OSDs that can be replaced.
@@ -49,8 +49,8 @@ func New(typed kubernetes.Interface, api client.Client, ceph Ceph) *Fleets {
 type kind interface {
 	survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error)
 	rehearse(ctx context.Context, in activities.Replacement) (*input.Error, error)
-	// running are those OSDs of a batch that still run as they were, or says why none may be replaced any more.
-	running(ctx context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error)
+	// running is how a batch stands, or says why none of it may be replaced any more.
+	running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error)
 	replace(ctx context.Context, in activities.Replacement) error
 	await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error)
 	confirm(ctx context.Context, in activities.AwaitInput) error
@@ -71,7 +71,7 @@ func (f *Fleets) Survey(ctx context.Context, in activities.SurveyInput) (activit
 
 // Create implements activities.Fleets. Only a CephOSD has pods that somebody must make.
 func (f *Fleets) Create(ctx context.Context, ref activities.FleetRef, keys []string) (activities.Created, error) {
-	return activities.Created{}, cephOSD{Fleets: f, ref: ref}.create(ctx, keys)
+	return cephOSD{Fleets: f, ref: ref}.create(ctx, keys)
 }
 
 // Discard implements activities.Fleets.
@@ -92,63 +92,6 @@ func (f *Fleets) Remove(ctx context.Context, ref activities.FleetRef, keys []str
 // Rehearse implements activities.Fleets.
 func (f *Fleets) Rehearse(ctx context.Context, in activities.Replacement) (*input.Error, error) {
 	return f.of(in.Fleet).rehearse(ctx, in)
-}
-
-// Spare implements activities.Fleets. What does not run any more, or never served, takes nothing from anybody; for the rest
-// Ceph has the last word, and only as long as nothing has happened since the lease was granted: what its manager says is
-// seconds old, and the keeper has proved only that it was true then.
-func (f *Fleets) Spare(ctx context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error) {
-	running, answer, err := f.of(in.Fleet).running(ctx, in)
-	if err != nil || !answer.OK {
-		return nil, answer, err
-	}
-	seen, err := f.ceph.OSDs(ctx, in.Cluster, false)
-	if err != nil {
-		return nil, storage.Answer{}, err
-	}
-	if seen.Unavailable != "" {
-		return nil, storage.Answer{Reason: seen.Unavailable}, nil
-	}
-	up := map[string]int{}
-	for _, o := range seen.OSDs {
-		if o.Up {
-			up[osdName(o.ID)] = o.ID
-		}
-	}
-	var ask []int
-	free := map[string]bool{}
-	for _, o := range in.OSDs {
-		free[o.Key] = true
-	}
-	for _, o := range running {
-		if id, isUp := up[o.Name]; isUp {
-			ask, free[o.Key] = append(ask, id), false
-		}
-	}
-	if len(ask) > 0 {
-		if in.Epoch != 0 && seen.ChangeEpoch > in.Epoch {
-			return nil, storage.Answer{Reason: "an OSD went up or down since the lease was granted"}, nil
-		}
-		spared, answer, err := f.ceph.OKToStop(ctx, in.Cluster, ask)
-		if err != nil {
-			return nil, storage.Answer{}, err
-		}
-		if !answer.OK && len(running) == len(in.OSDs) && len(ask) == len(running) {
-			return nil, answer, nil
-		}
-		for _, o := range running {
-			for _, id := range spared {
-				free[o.Key] = free[o.Key] || answer.OK && o.Name == osdName(id)
-			}
-		}
-	}
-	var out []rollout.OSD
-	for _, o := range in.OSDs {
-		if free[o.Key] {
-			out = append(out, o)
-		}
-	}
-	return out, storage.Answer{OK: true}, nil
 }
 
 // Replace implements activities.Fleets.
@@ -242,10 +185,22 @@ func unit(domain string, maxParallel int, host string, o cephcluster.OSD) string
 	case "host":
 		return host
 	}
-	if u := o.Location[strings.ToLower(domain)]; u != "" {
-		return u
+	for kind, name := range o.Location {
+		if strings.EqualFold(kind, domain) && name != "" {
+			return name
+		}
 	}
 	return host
+}
+
+// wrongDomain says that the CRUSH map has no such type. People write types with a capital.
+func wrongDomain(field, domain string, types []string) *input.Error {
+	known := func(t string) bool { return strings.EqualFold(t, domain) }
+	if domain == "" || strings.EqualFold(domain, "osd") || strings.EqualFold(domain, "host") || len(types) == 0 || slices.ContainsFunc(types, known) {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return t == "osd" || t == "host" })
+	return input.Wrong(field, domain, "must be OSD, Host, or one of the cluster's failure domain types: "+orNone(others))
 }
 
 // errMoved: the fleet is not what the batch was decided for.

@@ -27,19 +27,24 @@ type Classified struct {
 	// Disowned are those of our pods whose owner references are not what the deletion policy asks for.
 	Disowned []Pod
 	// Busy are OSDs, by key, of whose devices another OSD's pod still has one, and why: their own must not start before
-	// that one is gone. A DB that moves from one OSD to another has two users while only one of them was updated.
-	Busy map[string]string
+	// that one is gone. A DB that moves from one OSD to another has two users while only one of them was updated. Holders are
+	// those pods, all of them.
+	Busy    map[string]string
+	Holders map[string][]Holder
+	// Identified says, by the name of a pod, which OSD it is.
+	Identified map[string]OSD
 }
 
 // Classify sorts the pods that have the owner label of the CephOSD; desired is what Desired says. In this order:
 //
 //   - terminating: not judged, but there;
 //   - somebody else's, namely controlled by what is no CephOSD, or without any annotation of ours: foreign;
-//   - without one of the annotations host, data, pod-template-hash: invalid;
+//   - nobody knows which OSD it is, see Identify: foreign as long as it may have a device, invalid otherwise;
 //   - its OSD is not in the spec: superfluous;
 //   - it has ended: invalid;
-//   - another pod of its OSD is better: invalid. Better is who is ready, then who has the right name, then who is older;
-//   - it has the wrong name: invalid;
+//   - another pod of its OSD is better: invalid. Better is who is ready, then who has all annotations, then who has the right
+//     name, then who is older;
+//   - without one of the annotations host, data, pod-template-hash, or with the wrong name: invalid;
 //   - its hash is not that of the template, or its DB or WAL not that of the spec: out-of-date;
 //   - it was not released: ready or unready, as Kubernetes says;
 //   - else up-to-date.
@@ -49,8 +54,13 @@ func (s Set) Classify(desired []OSD, pods []*corev1.Pod) Classified {
 		c.wanted[o.Key()] = o
 		c.names[PodName(o)] = o.Key()
 	}
+	c.out.Identified = Identify(desired, pods)
 	for _, pod := range pods {
-		c.judge(Pod{Pod: pod, OSD: osdOf(pod), Ready: ready(pod)})
+		o, known := c.out.Identified[pod.Name]
+		if !known {
+			o = osdOf(pod)
+		}
+		c.judge(Pod{Pod: pod, OSD: o, Ready: ready(pod)})
 	}
 	for key, rivals := range c.rivals {
 		c.decide(c.wanted[key], rivals)
@@ -67,7 +77,10 @@ func (s Set) Classify(desired []OSD, pods []*corev1.Pod) Classified {
 		slices.SortFunc(*list, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.OSD.Key(), b.OSD.Key()), cmp.Compare(a.Name, b.Name)) })
 	}
 	slices.SortFunc(c.out.Missing, func(a, b OSD) int { return cmp.Compare(a.Key(), b.Key()) })
-	c.out.Busy = busy(desired, pods)
+	c.out.Holders, c.out.Busy = Holders(desired, c.out.Identified, pods), map[string]string{}
+	for key, held := range c.out.Holders {
+		c.out.Busy[key] = held[0].Why
+	}
 	return c.out
 }
 
@@ -86,21 +99,20 @@ func (c *classifier) judge(p Pod) {
 		c.held[p.OSD.Key()] = true
 	}
 	_, wanted := c.wanted[p.OSD.Key()]
-	namesake, named := c.names[p.Name]
-	if named {
+	if namesake, named := c.names[p.Name]; named {
 		c.held[namesake] = true
 	}
-	lacks := lacking(p.Pod)
 	switch other := controlledByOther(p.Pod, v1alpha1.Kind); {
 	case p.DeletionTimestamp != nil:
 		c.put(p, Terminating, "")
 	case other != nil:
 		c.put(p, Foreign, fmt.Sprintf("%s %s looks after it", other.Kind, other.Name))
-	case len(lacks) == len(mandatory):
+	case len(lacking(p.Pod)) == len(mandatory):
 		c.put(p, Foreign, "it has none of the annotations of an OSD's pod")
-	case len(lacks) > 0 && !madeForReplicaSet(p):
-		p.Serving = (wanted || named) && !ended(p.Pod)
-		c.put(p, Invalid, "it lacks "+strings.Join(lacks, " and "))
+	case !p.known() && !ended(p.Pod) && p.Spec.NodeName != "":
+		c.put(p, Foreign, stray(p.Pod))
+	case !p.known():
+		c.put(p, Invalid, lacks(p))
 	case !wanted:
 		c.put(p, Superfluous, "spec.storage does not name "+p.OSD.Key())
 	case ended(p.Pod):
@@ -115,6 +127,7 @@ func (c *classifier) decide(o OSD, rivals []Pod) {
 	slices.SortFunc(rivals, func(a, b Pod) int {
 		return cmp.Or(
 			first(a.Ready, b.Ready),
+			first(lacks(a) == "", lacks(b) == ""),
 			first(rightName(a.Name, o), rightName(b.Name, o)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Name, b.Name))
@@ -126,6 +139,8 @@ func (c *classifier) decide(o OSD, rivals []Pod) {
 	p.Serving = true
 	outdated := c.set.outdated(o, p)
 	switch {
+	case lacks(p) != "":
+		c.put(p, Invalid, lacks(p))
 	case !rightName(p.Name, o):
 		c.put(p, Invalid, fmt.Sprintf("its name should be %s", PodName(o)))
 	case outdated != "":
@@ -138,6 +153,15 @@ func (c *classifier) decide(o OSD, rivals []Pod) {
 		p.Overridden = p.overridden()
 		c.put(p, UpToDate, Trouble(p.Pod))
 	}
+}
+
+// lacks says which annotations a pod must have and has not; "" if it may do without.
+func lacks(p Pod) string {
+	names := lacking(p.Pod)
+	if len(names) == 0 || madeForReplicaSet(p) {
+		return ""
+	}
+	return "it lacks " + strings.Join(names, " and ")
 }
 
 // first puts what is true before what is not.

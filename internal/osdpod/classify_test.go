@@ -2,6 +2,7 @@ package osdpod_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -62,9 +63,21 @@ func unschedulable(p *corev1.Pod) {
 
 func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
 
+func number(p *corev1.Pod) { p.Labels[osdpod.IDLabel] = "7" }
+
+func running(p *corev1.Pod) { p.Spec.NodeName = "a" }
+
 func evicted(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
 }
+
+// down is what we write onto a pod that was released and serves no more.
+func down(p *corev1.Pod) {
+	p.Annotations[osdpod.StateAnnotation], p.Annotations[osdpod.ReleasedAnnotation] = "down", ""
+}
+
+// up marks a pod whose OSD Ceph says is up.
+func up(p *corev1.Pod) { p.Labels["up"] = "yes" }
 
 func older(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-time.Hour)} }
 
@@ -149,10 +162,13 @@ func TestClassify(t *testing.T) {
 		"waiting, of the documents":   {sdb: pods{{state("waiting"), isReady}}, want: []string{"ready " + sdb}},
 		"a word that nobody knows":    {sdb: pods{{state("up-to-dat"), crashes}}, want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
 		"released, crashes":           {sdb: pods{{released, crashes}}, want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
+		"has fallen":                  {sdb: pods{{released, down, crashes}}, want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
+		"has fallen, excused":         {sdb: pods{{released, down, state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
+		"adopted, fallen, excused":    {sdb: pods{{original, released, down, state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, overridden, disowned: its container osd waits: CrashLoopBackOff"}},
 		"released by a person":        {sdb: pods{{state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
 		"its state taken away":        {sdb: pods{{without(osdpod.StateAnnotation), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
 		"the same after a release":    {sdb: pods{{released, without(osdpod.StateAnnotation), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
-		"no state, and ready":         {sdb: pods{{without(osdpod.StateAnnotation), isReady}}, want: []string{"up-to-date " + sdb}},
+		"no state, and ready":         {sdb: pods{{without(osdpod.StateAnnotation), isReady}}, want: []string{"up-to-date " + sdb + ", overridden"}},
 		"another template":            {sdb: pods{{released, isReady, otherHash}}, want: []string{"out-of-date " + sdb + ": its template has the hash 0123456789abcdef, not " + set.Hash}},
 		"another template, waits":     {sdb: pods{{crashes, otherHash}}, want: []string{"out-of-date " + sdb + ", not ready: its template has the hash 0123456789abcdef, not " + set.Hash}},
 		"the template came back":      {sdb: pods{{released, state(osdpod.OutOfDate), isReady}}, want: []string{"up-to-date " + sdb}},
@@ -166,7 +182,15 @@ func TestClassify(t *testing.T) {
 		"adopted from a ReplicaSet":   {sdb: pods{{original, isReady, without(osdpod.HashAnnotation), func(p *corev1.Pod) { p.Labels["ceph.elemental.net/template-hash"] = "f" }}}, want: []string{"out-of-date " + sdb + " osd-a-sdb-x7k2p, disowned: nobody knows from which template it was made"}},
 		"a wrong name":                {sdb: pods{{named("osd-b-sdb-x7k2p"), isReady}}, want: []string{"invalid " + sdb + " osd-b-sdb-x7k2p, serving: its name should be osd-a-sdb-pn5b54h6ir"}},
 		"without a hash":              {sdb: pods{{without(osdpod.HashAnnotation), isReady}}, want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/pod-template-hash"}},
-		"without a device":            {sdb: pods{{without(osdpod.DataAnnotation), isReady}}, want: []string{"invalid a: osd-a-sdb-pn5b54h6ir, serving: it lacks ceph.elemental.net/data"}},
+		"without a device":            {sdb: pods{{without(osdpod.DataAnnotation), isReady}}, want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/data"}},
+		"without a host":              {sdb: pods{{without(osdpod.HostAnnotation), isReady, running}}, want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/host"}},
+		"without a host, adopted":     {sdb: pods{{original, without(osdpod.HostAnnotation), isReady, running}}, want: []string{"invalid " + sdb + " osd-a-sdb-x7k2p, serving, disowned: it lacks ceph.elemental.net/host"}},
+		"without, and terminating":    {sdb: pods{{original, without(osdpod.DataAnnotation), terminating, running}}, want: []string{"terminating " + sdb + " osd-a-sdb-x7k2p"}},
+		"without, and ended":          {sdb: pods{{without(osdpod.DataAnnotation), evicted}}, want: []string{"invalid " + sdb + ": it has ended: Failed Evicted"}},
+		"without, and a better one":   {sdb: pods{{released, isReady}, {original, older, without(osdpod.DataAnnotation), isReady}}, want: []string{"up-to-date " + sdb, "invalid " + sdb + " osd-a-sdb-x7k2p, disowned: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"}},
+		"nobody knows which":          {sdb: pods{{named("x"), without(osdpod.DataAnnotation), isReady, running}}, want: []string{"foreign a: x: which OSD the pod x is is not known, and it may have any device of its host: annotate it with ceph.elemental.net/data, or delete it", "missing " + sdb}},
+		"nobody knows, never ran":     {sdb: pods{{named("x"), without(osdpod.DataAnnotation), unschedulable}}, want: []string{"invalid a: x: it lacks ceph.elemental.net/data", "missing " + sdb}},
+		"known by its number":         {sdb: pods{{released, isReady, number}, {named("x"), without(osdpod.DataAnnotation), number, crashes, running}}, want: []string{"up-to-date " + sdb, "invalid " + sdb + " x: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"}},
 		"made by hand":                {sdb: pods{{named("mine"), without(osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.HashAnnotation), isReady}}, want: []string{"foreign : mine: it has none of the annotations of an OSD's pod", "missing " + sdb}},
 		"of a ReplicaSet":             {sdb: pods{{original, ofReplicaSet, isReady}}, want: []string{"foreign " + sdb + " osd-a-sdb-x7k2p: ReplicaSet osd-a-sdb-x7k2p looks after it"}},
 		"terminating":                 {sdb: pods{{released, isReady, terminating}}, want: []string{"terminating " + sdb}},
@@ -182,6 +206,7 @@ func TestClassify(t *testing.T) {
 			want: []string{"up-to-date " + sdb, "invalid " + sdb + " osd-b-sdb-x7k2p: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
 		},
 		"superfluous":                  {sdb: pods{{released, isReady}}, gone: pods{{released, isReady}}, want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz: spec.storage does not name a:/dev/sdz"}},
+		"superfluous, without a hash":  {sdb: pods{{released, isReady}}, gone: pods{{without(osdpod.HashAnnotation), isReady}}, want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz: spec.storage does not name a:/dev/sdz"}},
 		"superfluous, whatever it has": {sdb: pods{{released, isReady}}, gone: pods{{named("x"), evicted}}, want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz x: spec.storage does not name a:/dev/sdz"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,26 +247,38 @@ func TestDisownedFollowsTheDeletionPolicy(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	set, desired := twoOSDs(t)
 	stamp := osdpod.Release(now)
+	fallen := map[string]string{osdpod.StateAnnotation: "down", osdpod.ReleasedAnnotation: ""}
 	for name, c := range map[string]struct {
 		pod  []change
 		want map[string]string
 	}{
-		"says it":                  {[]change{released, isReady}, nil},
+		"says it":                  {[]change{released, isReady, up}, nil},
+		"serves no more":           {[]change{released, crashes, up}, fallen},
+		"is up no more":            {[]change{released, isReady}, fallen},
+		"adopted, serves no more":  {[]change{original, released, crashes}, fallen},
+		"serves again":             {[]change{released, down, isReady, up}, stamp},
+		"excused after a fall":     {[]change{released, down, state(osdpod.UpToDate), crashes}, nil},
 		"is ready":                 {[]change{isReady}, map[string]string{osdpod.StateAnnotation: "ready"}},
 		"is ready no more":         {[]change{state(osdpod.Ready), crashes}, map[string]string{osdpod.StateAnnotation: "unready"}},
 		"was called something":     {[]change{state("wait-for-ready"), crashes}, map[string]string{osdpod.StateAnnotation: "unready"}},
 		"is out of date":           {[]change{released, with(osdpod.HashAnnotation, "f")}, map[string]string{osdpod.StateAnnotation: "out-of-date"}},
-		"is not any more":          {[]change{released, state(osdpod.OutOfDate), crashes}, map[string]string{osdpod.StateAnnotation: "up-to-date"}},
-		"is adopted":               {[]change{original, isReady}, stamp},
+		"is not any more":          {[]change{released, state(osdpod.OutOfDate), isReady, up}, map[string]string{osdpod.StateAnnotation: "up-to-date"}},
+		"is adopted":               {[]change{original, isReady, up}, stamp},
+		"is adopted, is not up":    {[]change{original, isReady}, nil},
 		"is adopted, crashes":      {[]change{original, crashes}, nil},
 		"a person said so":         {[]change{state(osdpod.UpToDate), crashes}, nil},
 		"a person took it away":    {[]change{without(osdpod.StateAnnotation), crashes}, nil},
-		"a person was right":       {[]change{without(osdpod.StateAnnotation), isReady}, stamp},
+		"a person was right":       {[]change{without(osdpod.StateAnnotation), isReady, up}, stamp},
+		"ready, and not up":        {[]change{without(osdpod.StateAnnotation), isReady}, nil},
+		"up, and not ready":        {[]change{state(osdpod.UpToDate), crashes, up}, nil},
+		"served, after a word":     {[]change{state(osdpod.UpToDate), isReady, up}, stamp},
+		"and after a release":      {[]change{released, without(osdpod.StateAnnotation), isReady, up}, stamp},
 		"it is not ours to change": {[]change{ofReplicaSet, isReady}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := render(set, desired[0], c.pod...)
 			first := only(t, set.Classify(desired, []*corev1.Pod{pod}))
+			first.Up = pod.Labels["up"] != ""
 			got := first.Annotations(now)
 			assert.Equal(t, c.want, got)
 			for k, v := range got {
@@ -249,7 +286,8 @@ func TestAnnotations(t *testing.T) {
 			}
 			second := only(t, set.Classify(desired, []*corev1.Pod{pod}))
 			assert.Equal(t, first.State, second.State)
-			assert.Equal(t, first.Overridden, second.Overridden)
+			assert.Equal(t, first.Overridden && (!first.Up || !first.Ready), second.Overridden, "a word lasts until the OSD has served")
+			second.Up = first.Up
 			assert.Nil(t, second.Annotations(now), "once is enough")
 		})
 	}
@@ -281,6 +319,43 @@ func TestBusy(t *testing.T) {
 	assert.Len(t, after.Classify(desired, pods).Busy, 1, "it may still write")
 	evicted(pods[1])
 	assert.Empty(t, after.Classify(desired, pods).Busy)
+}
+
+// A pod of which nobody knows which OSD it is may have any device of its host, wherever it says that it runs.
+func TestStraysKeepTheirHost(t *testing.T) {
+	set := read(t, `{storage: [{hosts: [a, b], osds: [{data: /dev/x}, {data: /dev/y}]}]}`)
+	desired, _ := set.Desired()
+	lost := render(set, desired[0], named("x"), without(osdpod.HostAnnotation, osdpod.DataAnnotation))
+	for name, where := range map[string]change{
+		"by its node": func(p *corev1.Pod) { p.Spec.Affinity, p.Spec.NodeName = nil, "a" },
+		"by its bond": func(*corev1.Pod) {},
+		"by its host": func(p *corev1.Pod) { p.Spec.Affinity, p.Annotations[osdpod.HostAnnotation] = nil, "a" },
+		"it ends":     terminating,
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := lost.DeepCopy()
+			where(pod)
+			c := set.Classify(desired, []*corev1.Pod{pod})
+			assert.Len(t, c.Missing, 4)
+			assert.ElementsMatch(t, []string{"a:/dev/x", "a:/dev/y"}, slices.Collect(maps.Keys(c.Busy)))
+			assert.Contains(t, c.Busy["a:/dev/x"], "which OSD the pod x is is not known")
+			evicted(pod)
+			assert.Empty(t, set.Classify(desired, []*corev1.Pod{pod}).Busy)
+		})
+	}
+}
+
+// An owner that controls nothing takes the pod with it all the same.
+func TestEveryCephOSDIsAnOwner(t *testing.T) {
+	set, desired := twoOSDs(t)
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x"}
+	pod := render(set, desired[0], released, isReady, func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{other, {Kind: "CephOSD", Name: "osds", UID: "uid-of-osds"}}
+	})
+	assert.Len(t, set.Classify(desired, []*corev1.Pod{pod}).Disowned, 1)
+	assert.Equal(t, []metav1.OwnerReference{other}, set.OwnersOf(pod))
+	pod.OwnerReferences = set.OwnersOf(pod)
+	assert.Empty(t, set.Classify(desired, []*corev1.Pod{pod}).Disowned)
 }
 
 // Whatever pods there are: every OSD that is wanted has at most one pod that counts, none is missing that has one, no pod is

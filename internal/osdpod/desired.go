@@ -109,6 +109,23 @@ func (d *desired) addHost(path, host string, osds []v1alpha1.OSDDevices) {
 	}
 }
 
+// FieldOf is where the spec names a device of a host; spec.storage if it does not.
+func (s Set) FieldOf(host, device string) string {
+	for i, storage := range s.Spec.Storage {
+		if !slices.Contains(storage.Hosts, host) {
+			continue
+		}
+		for j, osd := range storage.OSDs {
+			for _, use := range []struct{ name, device string }{{"data", osd.Data}, {"db", osd.DB}, {"wal", osd.WAL}} {
+				if use.device != "" && use.device == device {
+					return fmt.Sprintf("spec.storage[%d].osds[%d].%s", i, j, use.name)
+				}
+			}
+		}
+	}
+	return "spec.storage"
+}
+
 // UnknownHosts are the hosts of the spec that are no nodes, given the values of the nodes' labels kubernetes.io/hostname.
 // Unlike what Desired refuses they concern nobody else: the node may have been deleted since, and the OSDs of other hosts
 // still want their pods.

@@ -2,9 +2,13 @@ package osdpod
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
 // mandatory are the annotations that every pod of an OSD has.
@@ -37,9 +41,22 @@ func controlledByOther(pod *corev1.Pod, kind string) *metav1.OwnerReference {
 
 // owns tells whether the pod has the owner references that the deletion policy asks for.
 func (s Set) owns(pod *corev1.Pod) bool {
-	controller := metav1.GetControllerOf(pod)
 	want := s.OwnerReferences()
-	return controller == nil && len(want) == 0 || controller != nil && len(want) == 1 && controller.UID == want[0].UID
+	controller := metav1.GetControllerOf(pod)
+	if len(want) > 0 {
+		return controller != nil && controller.UID == want[0].UID
+	}
+	return controller == nil && !slices.ContainsFunc(pod.OwnerReferences, isCephOSD)
+}
+
+// isCephOSD: Kubernetes deletes a pod together with any owner that it has, whether that controls it or not.
+func isCephOSD(ref metav1.OwnerReference) bool { return ref.Kind == v1alpha1.Kind }
+
+// OwnersOf are the owner references that one of our pods should have: those that the deletion policy asks for, and those of
+// its own that are no CephOSD's.
+func (s Set) OwnersOf(pod *corev1.Pod) []metav1.OwnerReference {
+	others := slices.DeleteFunc(slices.Clone(pod.OwnerReferences), isCephOSD)
+	return append(others, s.OwnerReferences()...)
 }
 
 // outdated says why a pod of the OSD has to be made anew; "": it need not. How it was rendered does not count: a pod of the
@@ -85,43 +102,6 @@ func Trouble(pod *corev1.Pod) string {
 	return "it is not ready"
 }
 
-// busy finds out which wanted OSDs have a device that the pod of another OSD has as well.
-func busy(desired []OSD, pods []*corev1.Pod) map[string]string {
-	type place struct{ host, device string }
-	users := map[place][]*corev1.Pod{}
-	for _, pod := range pods {
-		o := osdOf(pod)
-		if ended(pod) || o.Host == "" || o.Data == "" {
-			continue
-		}
-		for _, device := range o.devices() {
-			users[place{o.Host, device}] = append(users[place{o.Host, device}], pod)
-		}
-	}
-	out := map[string]string{}
-	for _, o := range desired {
-		for _, device := range o.devices() {
-			for _, pod := range users[place{o.Host, device}] {
-				if osdOf(pod).Key() != o.Key() {
-					out[o.Key()] = fmt.Sprintf("the pod %s still has %s", pod.Name, device)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// devices are all that the OSD has.
-func (o OSD) devices() []string {
-	out := []string{o.Data}
-	for _, device := range []string{o.DB, o.WAL} {
-		if device != "" {
-			out = append(out, device)
-		}
-	}
-	return out
-}
-
 // Differs tells how a live pod differs from what Render makes of the present spec, in what people can write; "" if it does
 // not. It is outdated for whoever has two pods in hand and no Set.
 func Differs(live, rendered *corev1.Pod) string {
@@ -131,4 +111,16 @@ func Differs(live, rendered *corev1.Pod) string {
 	}
 	set := Set{Hash: rendered.Annotations[HashAnnotation]}
 	return set.outdated(want, Pod{Pod: live, OSD: osdOf(live)})
+}
+
+// youngUntil is how old a pod that has ended must be before it is made anew. One that its kubelet rejects at once, for lack of
+// space, say, is rejected again as long as the cause lasts.
+const youngUntil = 30 * time.Second
+
+// MayGoAt is when a pod that has ended may be deleted, so that its successor is made; zero: at any time.
+func (p Pod) MayGoAt() time.Time {
+	if !ended(p.Pod) || p.CreationTimestamp.IsZero() {
+		return time.Time{}
+	}
+	return p.CreationTimestamp.Add(youngUntil)
 }

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is what a pod is worth. The first four are written into its annotation.
+// State is what a pod is worth. The first four are written into its annotation, and so is Down.
 type State string
 
 // States of pods.
@@ -20,6 +20,9 @@ const (
 	Unready State = "unready"
 	// Ready: the same, and Kubernetes says that it is ready. It waits to be released.
 	Ready State = "ready"
+	// Down is written on a pod that is up to date, was released, and does not serve any more. It takes the release back, so that
+	// a person who writes up-to-date there is heard, as he is on a pod that never served.
+	Down State = "down"
 	// Invalid: it is a duplicate, has the wrong name, lacks annotations, or has ended. It has to go.
 	Invalid State = "invalid"
 	// Superfluous: the spec does not name its OSD any more. It goes when Ceph can do without the OSD.
@@ -40,23 +43,29 @@ type Pod struct {
 	Why string
 	// Ready is what Kubernetes says of it, whatever its state.
 	Ready bool
-	// Overridden: it is not ready, and a person has said that this is fine, by removing the state from its annotations or by
-	// writing up-to-date there. Nothing waits for it.
+	// Up: Ceph says that its OSD is up, in this pod. Whoever asks Ceph writes it here; Classify does not know.
+	Up bool
+	// Overridden: a person has said not to wait for it, by removing the state from its annotations or by writing up-to-date
+	// there, and it has not served since, ready and up.
 	Overridden bool
 	// Serving: to delete it takes down the one daemon of an OSD that the spec wants.
 	Serving bool
 }
 
 // Annotations are those that have to be written so that the pod says what it is worth; nil: it does already. An override
-// stays as the person left it until the pod is ready.
+// stays as the person left it until the OSD serves: a pod that is ready proves nothing yet.
 func (p Pod) Annotations(at time.Time) map[string]string {
 	switch p.State {
 	case UpToDate:
 		switch {
+		case p.Ready && p.Up && (p.Overridden || !p.released()):
+			return Release(at)
 		case p.Overridden:
 			return nil
-		case p.Ready && !p.released():
-			return Release(at)
+		case p.released() && !(p.Ready && p.Up):
+			return map[string]string{StateAnnotation: string(Down), ReleasedAnnotation: ""}
+		case p.annotated() == Down:
+			return nil
 		}
 	case OutOfDate, Ready, Unready:
 	default:
@@ -85,7 +94,7 @@ func (p Pod) ours() bool { return p.Name == PodName(p.OSD) }
 // its template came back had not been released then.
 func (p Pod) waits() bool {
 	switch p.annotated() {
-	case "", UpToDate:
+	case "", UpToDate, Down:
 		return false
 	case OutOfDate:
 		return p.ours() && !p.released()
@@ -96,7 +105,8 @@ func (p Pod) waits() bool {
 
 // overridden tells whether a person released it.
 func (p Pod) overridden() bool {
-	return !p.Ready && (p.annotated() == "" || p.annotated() == UpToDate && p.ours() && !p.released())
+	_, takenBack := p.Pod.Annotations[ReleasedAnnotation]
+	return p.annotated() == "" || p.annotated() == UpToDate && (p.ours() || takenBack) && !p.released()
 }
 
 // osdOf is what a pod's annotations say that it is.

@@ -1,8 +1,11 @@
 package osdpod
 
 import (
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,9 +78,11 @@ func (s Set) OwnerReferences() []metav1.OwnerReference {
 
 // deviceVariables tell the containers the OSD's devices. They refer to annotations, as the original's do: one that is not
 // there is an empty variable.
-var deviceVariables = []struct{ name, annotation string }{
+var deviceVariables = []deviceVariable{
 	{"OSD_DEVICE", DataAnnotation}, {"OSD_DB_DEVICE", DBAnnotation}, {"OSD_WAL_DEVICE", WALAnnotation},
 }
+
+type deviceVariable struct{ name, annotation string }
 
 // withDevices puts the variables first, so that others can refer to them: a variable sees only those before it. Others of
 // the same names are left out; the last of two would win.
@@ -88,13 +93,42 @@ func withDevices(env []corev1.EnvVar) []corev1.EnvVar {
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v.annotation + "']"},
 		}})
 	}
-	ours := len(out)
-	for _, v := range env {
-		if !slices.ContainsFunc(out[:ours], func(o corev1.EnvVar) bool { return o.Name == v.Name }) {
-			out = append(out, v)
+	return append(out, slices.DeleteFunc(env, func(v corev1.EnvVar) bool { return isDeviceVariable(v.Name) })...)
+}
+
+var envField = regexp.MustCompile(`^spec\.(initContainers|containers)\[(\d+)\]\.env\[(\d+)\](.*)$`)
+
+// TemplateField is where in the template a field of a rendered pod comes from: variables have moved there. One that is ours
+// is the container's.
+func (s Set) TemplateField(field string) string {
+	m := envField.FindStringSubmatch(field)
+	if m == nil {
+		return field
+	}
+	containers := s.Spec.PodTemplate.Spec.Containers
+	if m[1] == "initContainers" {
+		containers = s.Spec.PodTemplate.Spec.InitContainers
+	}
+	container, _ := strconv.Atoi(m[2])
+	at, _ := strconv.Atoi(m[3])
+	if container >= len(containers) {
+		return field
+	}
+	next := len(deviceVariables)
+	for i, v := range containers[container].Env {
+		switch {
+		case isDeviceVariable(v.Name):
+		case next == at:
+			return fmt.Sprintf("spec.%s[%d].env[%d]%s", m[1], container, i, m[4])
+		default:
+			next++
 		}
 	}
-	return out
+	return fmt.Sprintf("spec.%s[%d]", m[1], container)
+}
+
+func isDeviceVariable(name string) bool {
+	return slices.ContainsFunc(deviceVariables, func(v deviceVariable) bool { return v.name == name })
 }
 
 // bind lets the pod run on its host alone. Terms of a node selector are alternatives, so that every one of them gets the

@@ -243,3 +243,22 @@ func TestUpdateDomains(t *testing.T) {
 		assert.Empty(t, refused, d)
 	}
 }
+
+// What the API server says of a rendered pod is said of the template that people wrote.
+func TestTemplateField(t *testing.T) {
+	set := read(t, `{storage: [{hosts: [a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {
+		initContainers: [{name: i, env: [{name: X}]}], containers: [{name: osd, env: [{name: A}, {name: OSD_DEVICE}, {name: B}]}, {name: two}]}}}`)
+	for rendered, want := range map[string]string{
+		"spec.containers[0].env[3].name":      "spec.containers[0].env[0].name",
+		"spec.containers[0].env[4].valueFrom": "spec.containers[0].env[2].valueFrom",
+		"spec.containers[0].env[1].name":      "spec.containers[0]",
+		"spec.containers[0].env[5]":           "spec.containers[0]",
+		"spec.containers[7].env[3]":           "spec.containers[7].env[3]",
+		"spec.initContainers[0].env[3]":       "spec.initContainers[0].env[0]",
+		"spec.containers[0].image":            "spec.containers[0].image",
+	} {
+		assert.Equal(t, want, set.TemplateField(rendered), rendered)
+	}
+	pod := set.Render(osdpod.OSD{Host: "a", Data: "/dev/sdb"}, osdpod.Knowledge{})
+	assert.Equal(t, "B", pod.Spec.Containers[0].Env[4].Name)
+}

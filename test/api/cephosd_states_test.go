@@ -112,6 +112,7 @@ func (p *osdPods) look() osdpod.Classified {
 	c := p.set.Classify([]osdpod.OSD{p.osd}, pods)
 	for _, all := range [][]osdpod.Pod{c.UpToDate, c.OutOfDate, c.Ready, c.Unready} {
 		for _, pod := range all {
+			pod.Up = pod.Ready // as Ceph would say
 			annotations := map[string]any{}
 			for k, v := range pod.Annotations(time.Now()) {
 				annotations[k] = v
@@ -201,5 +202,5 @@ func TestAHaltOutlivesItsPod(t *testing.T) {
 	p.ready(false)
 	c := p.look()
 	require.Len(t, c.UpToDate, 1)
-	assert.Len(t, c.NotReady, 1, "a word lasts until the pod is ready; what happens then is new")
+	assert.Len(t, c.NotReady, 1, "a word lasts until the OSD has served; what happens then is new")
 }

@@ -1,0 +1,81 @@
+package cephcluster
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+func TestSpare(t *testing.T) {
+	none := func([]int) bool { return false }
+	for name, c := range map[string]struct {
+		osds []int
+		ok   func([]int) bool
+		want []int // nil: none
+	}{
+		"all":                           {[]int{1, 2, 3}, func([]int) bool { return true }, []int{1, 2, 3}},
+		"none":                          {[]int{1, 2, 3}, none, nil},
+		"the only one":                  {[]int{1}, none, nil},
+		"the first has to stay":         {[]int{1, 2, 3, 4}, func(s []int) bool { return !slices.Contains(s, 1) }, []int{2, 3, 4}},
+		"the last has to stay":          {[]int{1, 2, 3, 4, 5}, func(s []int) bool { return !slices.Contains(s, 5) }, []int{1, 2, 3, 4}},
+		"one of several":                {[]int{1, 2, 3, 4}, func(s []int) bool { return len(s) <= 1 }, []int{1}},
+		"two that need each other's PG": {[]int{1, 2, 3, 4}, func(s []int) bool { return !slices.Contains(s, 2) || !slices.Contains(s, 3) }, []int{1, 2, 4}},
+		"only the last one":             {[]int{1, 2, 3}, func(s []int) bool { return slices.Equal(s, []int{3}) }, []int{3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			set, a, err := spare(c.osds, func(osds []int) (storage.Answer, error) {
+				asked++
+				if c.ok(osds) {
+					return storage.Answer{OK: true}, nil
+				}
+				return storage.Answer{Reason: map[bool]string{true: "all", false: "some"}[len(osds) == len(c.osds)]}, nil
+			})
+			require.NoError(t, err)
+			require.LessOrEqual(t, asked, 2*len(c.osds))
+			if c.want == nil {
+				require.Equal(t, storage.Answer{Reason: "all"}, a, "why not all of them")
+				return
+			}
+			require.True(t, a.OK)
+			require.Equal(t, c.want, set)
+		})
+	}
+	broken := errors.New("nobody answers")
+	_, _, err := spare([]int{1, 2}, func(osds []int) (storage.Answer, error) {
+		if len(osds) == 1 {
+			return storage.Answer{}, broken
+		}
+		return storage.Answer{}, nil
+	})
+	require.ErrorIs(t, err, broken)
+}
+
+// As long as a part of what may stop may stop, too, what was found may stop, and nothing can be added to it.
+func TestSpareFindsWhatCannotGrow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		osds := rapid.SliceOfNDistinct(rapid.IntRange(0, 40), 1, 20, rapid.ID[int]).Draw(t, "osds")
+		conflicts := rapid.SliceOfN(rapid.SliceOfNDistinct(rapid.SampledFrom(osds), 1, 3, rapid.ID[int]), 0, 8).Draw(t, "conflicts")
+		ok := func(set []int) bool {
+			return !slices.ContainsFunc(conflicts, func(c []int) bool {
+				return !slices.ContainsFunc(c, func(id int) bool { return !slices.Contains(set, id) })
+			})
+		}
+		set, a, err := spare(osds, func(osds []int) (storage.Answer, error) { return storage.Answer{OK: ok(osds)}, nil })
+		require.NoError(t, err)
+		if !a.OK {
+			set = nil
+		}
+		require.True(t, ok(set))
+		for _, id := range osds {
+			if !slices.Contains(set, id) {
+				require.False(t, ok(append(slices.Clone(set), id)), "%d could stop, too", id)
+			}
+		}
+	})
+}
