@@ -95,6 +95,8 @@ func TestDamagedPodsAreNotDiscarded(t *testing.T) {
 			assert.Empty(t, s.Discard)
 			assert.Empty(t, s.Removable)
 			assert.NotEqual(t, rollout.DoCreate, s.Next.Do)
+			assert.Equal(t, 1, s.Counts.Total, "it is one OSD, whatever it says")
+			assert.Equal(t, keys(a), keysOf(s.Next.OSDs))
 			require.NoError(t, f.Discard(t.Context(), f.ref, []string{pod.Name}))
 			require.NoError(t, f.Remove(t.Context(), f.ref, []string{pod.Name}))
 			f.creates(a)
