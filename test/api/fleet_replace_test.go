@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 
@@ -242,42 +241,54 @@ func TestSwappedDBs(t *testing.T) {
 	assert.Equal(t, "/dev/nvme0n1p1", f.pod(c).Annotations[osdpod.DBAnnotation])
 }
 
-// One at a time the first has to wait for the second, which nothing has stopped yet.
+// One at a time neither can go first: its successor would wait for the other for ever. So neither goes, and the spec is refused.
 func TestSwappedDBsOneByOne(t *testing.T) {
 	t.Parallel()
 	f, first, second := swap(t, "swapped-one-by-one")
 	f.write(`{"spec":{"updateDomain":"OSD"}}`)
-	b, c := f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")
-	f.wire.hook(func(r request) {
-		if r.method == http.MethodPost && strings.Contains(r.body, osdpod.PodName(b)) {
-			now := f.pods()[second.Name]
-			assert.False(t, now != nil && now.UID == second.UID, "a pod with a DB that another one has")
-		}
-	})
-	_ = f.replacing(b)
-	f.eventually(func() bool {
-		now := f.pods()[first.Name]
-		return now == nil || now.DeletionTimestamp != nil || f.wire.looks() > 8
-	}, "the first one goes, or is spared")
-	if now := f.pods()[first.Name]; now != nil && now.DeletionTimestamp != nil {
-		f.kill(first)
+	s := f.survey()
+	require.Len(t, s.Refused, 1)
+	assert.Contains(t, s.Refused[0].Field, "spec.storage[0].osds[")
+	assert.Contains(t, s.Refused[0].Allowed, "another device")
+	for _, o := range f.desired() {
+		require.NoError(t, f.Replace(t.Context(), f.batch(o)))
 	}
-	f.creates(b)
-	assert.False(t, f.pod(b) != nil && f.pod(b).UID != first.UID, "the pod %s still has its DB", second.Name)
+	f.same(first)
+	f.same(second)
+	assert.Empty(t, f.wire.said(http.MethodDelete))
+}
+
+// A DB that moves is given back before it is taken, whatever the alphabet says.
+func TestAMovedDB(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "moved-db", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
+	b, c := f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")
+	f.has(b)
+	f.has(c)
+	f.write(`{"spec":{"storage":[{"hosts":["$a"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2"},{"data":"/dev/sdc","db":"/dev/nvme0n1p3"}]}]}}`)
+	assert.Equal(t, keys(c, b), f.rollsOut())
+	assert.Equal(t, "/dev/nvme0n1p2", f.pod(f.osd("a", "/dev/sdb")).Annotations[osdpod.DBAnnotation])
+}
+
+// The DB's owner left the spec, and its data is needed still: nobody goes down to wait for it.
+func TestTheDBOfAnOSDThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "needed-db", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
+	c := f.osd("a", "/dev/sdc")
+	first, second := f.has(f.osd("a", "/dev/sdb")), f.has(c)
+	f.ceph.needs(c, "2 PGs need it")
+	f.write(`{"spec":{"storage":[{"hosts":["$a"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2"}]}]}}`)
+	b := f.osd("a", "/dev/sdb")
+	s := f.survey()
+	assert.NotEqual(t, rollout.DoReplace, s.Next.Do)
+	assert.Equal(t, 1, s.Counts.OutOfDate)
+	require.NoError(t, f.Replace(t.Context(), f.batch(b)))
+	f.same(first)
 	f.same(second)
 
-	ended := f.replacing(c)
-	f.eventually(func() bool {
-		now := f.pods()[second.Name]
-		return now == nil || now.DeletionTimestamp != nil
-	}, "the second one is not in the way of the first for ever")
-	f.kill(second)
-	if now := f.pods()[first.Name]; now != nil && now.UID == first.UID {
-		f.kill(first)
-	}
-	require.NoError(t, ended())
-	f.creates(b, c)
-	f.eventually(func() bool { return len(f.names()) == 2 }, "both have their new pods")
+	f.ceph.needs(c, "")
+	require.NoError(t, f.Remove(t.Context(), f.ref, f.survey().Removable))
+	assert.Equal(t, keys(b), f.rollsOut())
 }
 
 // Ceph has the last word about who may stop, and only as long as nothing has happened since the lease was granted.

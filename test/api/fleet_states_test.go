@@ -115,22 +115,27 @@ func withPods(c rollout.Counts, invalid, terminating int) activities.FleetCounts
 	return activities.FleetCounts{Counts: c, Invalid: invalid, Terminating: terminating}
 }
 
-// A pod whose kind of life is over, evicted by its kubelet say, runs nothing: another one may take its place at once.
-func TestAnEndedPodIsDiscarded(t *testing.T) {
+// A pod that has ended, evicted by its kubelet say, runs nothing, and is made anew. Not at once: what ended it as soon as it
+// began would end the next one, too.
+func TestAnEndedPod(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "ended", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	pod := f.has(a)
 	now := f.pod(a)
 	now.Status.Phase, now.Status.Reason = corev1.PodFailed, "Evicted"
+	now.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 	require.NoError(t, server.Status().Update(t.Context(), now))
-	f.ready(pod, corev1.ConditionFalse)
 	f.ceph.stops(pod)
-	require.Equal(t, []string{pod.Name}, f.survey().Discard)
+	s := f.survey()
+	assert.Equal(t, 1, s.Counts.Invalid)
+	assert.Empty(t, s.Discard)
+	assert.Positive(t, s.LookAgain, "it is looked at again when it may go")
 	require.NoError(t, f.Discard(t.Context(), f.ref, []string{pod.Name}))
+	f.same(pod)
+
+	f.kill(pod)
 	do, who := f.next()
 	assert.Equal(t, rollout.DoCreate, do)
 	assert.Equal(t, keys(a), who)
-	f.creates(a)
-	assert.NotEqual(t, pod.UID, f.pod(a).UID)
 }

@@ -500,4 +500,3 @@ func (w *wire) hook(before func(request)) {
 }
 
 var _ fleet.Ceph = (*ceph)(nil)
-
