@@ -441,7 +441,7 @@ func (c *ceph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds []int
 type wire struct {
 	next   http.RoundTripper
 	mu     sync.Mutex
-	lists  int
+	reads  int // of pods, one or all
 	writes []request
 	// before is called with every request that changes something, before it is sent.
 	before func(request)
@@ -465,8 +465,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Method != http.MethodGet:
 		w.writes = append(w.writes, said)
-	case strings.HasSuffix(r.URL.Path, "/pods"):
-		w.lists++
+	case strings.Contains(r.URL.Path, "/pods"):
+		w.reads++
 	}
 	w.mu.Unlock()
 	if before != nil && r.Method != http.MethodGet {
@@ -478,7 +478,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *wire) looks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lists
+	return w.reads
 }
 
 // said are the requests with a method, in their order.
