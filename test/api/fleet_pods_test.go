@@ -2,12 +2,14 @@ package api
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
@@ -238,6 +240,28 @@ func TestAdoptedPodsAreDisowned(t *testing.T) {
 	cr.SetNamespace(f.ns)
 	require.NoError(t, server.Delete(t.Context(), cr))
 	f.same(pod)
+}
+
+// What is known of a pod is written on that pod, and not on another one that has its name by now.
+func TestNoteSparesANamesake(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "noted", oneOSD, "a")
+	a := f.osd("a", "/dev/sdb")
+	old := f.has(a)
+	fresh := f.set().Render(a, osdpod.Knowledge{})
+	var once sync.Once
+	f.wire.hook(func(r request) {
+		if r.method == http.MethodPatch {
+			once.Do(func() {
+				assert.NoError(t, server.Delete(t.Context(), old, client.GracePeriodSeconds(0)))
+				assert.NoError(t, server.Create(t.Context(), fresh))
+			})
+		}
+	})
+	require.NoError(t, f.Note(t.Context(), f.ref))
+	require.Len(t, f.wire.said(http.MethodPatch), 1)
+	f.same(fresh)
+	assert.Equal(t, fresh.ResourceVersion, f.pod(a).ResourceVersion)
 }
 
 // Whoever asks for deletion gets owner references, and whoever changes their mind loses them.
