@@ -425,16 +425,15 @@ func (c *ceph) OKToStop(_ context.Context, _ storage.ClusterKey, osds []int) ([]
 	return osds, storage.Answer{OK: c.firm == "", Reason: c.firm}, nil
 }
 
-func (c *ceph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds []int) (storage.Answer, error) {
+func (c *ceph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds []int) (map[int]storage.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	answers := map[int]storage.Answer{}
 	for _, id := range osds {
 		c.asked = append(c.asked, id)
-		if why := c.needed[id]; why != "" {
-			return storage.Answer{Reason: why}, nil
-		}
+		answers[id] = storage.Answer{OK: c.needed[id] == "", Reason: c.needed[id]}
 	}
-	return storage.Answer{OK: true}, nil
+	return answers, nil
 }
 
 // wire hears what the fleet says to the API server.
