@@ -225,10 +225,13 @@ func TestAdoptedPodsAreDisowned(t *testing.T) {
 	pod := f.has(a, f.ofTheOriginal("x7f3q"))
 	require.Len(t, f.pods()[pod.Name].OwnerReferences, 1)
 	assert.Positive(t, f.survey().Unnoted)
+	f.ceph.silent = "no mon answers"
+	require.NoError(t, f.Note(t.Context(), f.ref))
+	assert.Empty(t, f.pods()[pod.Name].OwnerReferences, "it cannot wait for Ceph: the CephOSD may be deleted any time")
+	f.ceph.silent = ""
 	require.NoError(t, f.Note(t.Context(), f.ref))
 	f.same(pod)
 	now := f.pods()[pod.Name]
-	assert.Empty(t, now.OwnerReferences)
 	assert.Equal(t, "0", now.Labels[osdpod.IDLabel])
 	assert.Equal(t, f.set().Hash, now.Annotations[osdpod.HashAnnotation], "all that it had it still has")
 	assert.Zero(t, f.survey().Unnoted)
