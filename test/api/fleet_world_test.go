@@ -1,0 +1,501 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// osdFleet is the fleet of one CephOSD in a namespace of its own, in the real API server, with a Ceph that says what a test
+// wants. There is no kubelet: the test says what its pods do.
+type osdFleet struct {
+	*fleet.Fleets
+	t    *testing.T
+	ns   string
+	ref  activities.FleetRef
+	ceph *ceph
+	wire *wire
+}
+
+// newFleet makes a CephOSD named osds, its MaintenancePolicy, and its nodes. In the spec $a stands for the host a: hosts have
+// the namespace in their names, since nodes are everybody's.
+func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
+	t.Helper()
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	p := policy(t, "storage", `{ceph: {}}`)
+	p.SetNamespace(ns)
+	create(t, p)
+	f := &osdFleet{
+		t: t, ns: ns, ref: activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: ns, Name: "osds"},
+		ceph: &ceph{osds: map[int]cephcluster.OSD{}, needed: map[int]string{}}, wire: &wire{},
+	}
+	cr := cephOSD(t, f.ref.Name, os.Expand(spec, f.host))
+	cr.SetNamespace(ns)
+	create(t, cr)
+	for _, h := range hosts {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.host(h), Labels: map[string]string{corev1.LabelHostname: f.host(h)}}}
+		create(t, node)
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		require.NoError(t, server.Status().Update(t.Context(), node))
+	}
+	cfg := rest.CopyConfig(config)
+	cfg.QPS = -1
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		f.wire.next = next
+		return f.wire
+	})
+	typed, err := kubernetes.NewForConfig(cfg)
+	require.NoError(t, err)
+	f.Fleets = fleet.New(typed, server, f.ceph)
+	return f
+}
+
+func (f *osdFleet) host(short string) string { return f.ns + "-" + short }
+
+func (f *osdFleet) osd(host, data string) osdpod.OSD {
+	f.t.Helper()
+	for _, o := range f.desired() {
+		if o.Host == f.host(host) && o.Data == data {
+			return o
+		}
+	}
+	return osdpod.OSD{Host: f.host(host), Data: data} // no longer in the spec
+}
+
+func (f *osdFleet) set() osdpod.Set {
+	f.t.Helper()
+	u := cephOSD(f.t, f.ref.Name, "{}")
+	u.SetNamespace(f.ns)
+	_, set := fromServer(f.t, u)
+	return set
+}
+
+func (f *osdFleet) desired() []osdpod.OSD {
+	f.t.Helper()
+	osds, _ := f.set().Desired()
+	return osds
+}
+
+// write changes the spec, as a person would.
+func (f *osdFleet) write(patch string) {
+	f.t.Helper()
+	u := cephOSD(f.t, f.ref.Name, "{}")
+	u.SetNamespace(f.ns)
+	require.NoError(f.t, server.Patch(f.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(os.Expand(patch, f.host)))))
+}
+
+func (f *osdFleet) image(image string) {
+	f.t.Helper()
+	f.write(`{"spec":{"podTemplate":{"spec":{"containers":[{"name":"osd","image":"` + image + `"}]}}}}`)
+}
+
+// pods are those of the fleet that the API server has, by name.
+func (f *osdFleet) pods() map[string]*corev1.Pod {
+	f.t.Helper()
+	var list corev1.PodList
+	require.NoError(f.t, server.List(f.t.Context(), &list, client.InNamespace(f.ns)))
+	out := map[string]*corev1.Pod{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = &list.Items[i]
+	}
+	return out
+}
+
+func (f *osdFleet) names() []string { f.t.Helper(); return slices.Sorted(maps.Keys(f.pods())) }
+
+// pod is the one that lockkeeper made for an OSD; nil for none.
+func (f *osdFleet) pod(o osdpod.OSD) *corev1.Pod { f.t.Helper(); return f.pods()[osdpod.PodName(o)] }
+
+// has makes the pod of an OSD that was released, and serves. Changes are made before anybody sees it.
+func (f *osdFleet) has(o osdpod.OSD, changes ...func(*corev1.Pod)) *corev1.Pod {
+	f.t.Helper()
+	pod := f.set().Render(o, osdpod.Knowledge{})
+	maps.Copy(pod.Annotations, osdpod.Release(time.Now()))
+	for _, change := range changes {
+		change(pod)
+	}
+	require.NoError(f.t, server.Create(f.t.Context(), pod))
+	f.starts(pod)
+	return pod
+}
+
+// As has wants its changes.
+func podNamed(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Name = name } }
+
+func annotated(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[key] = value }
+}
+
+func notAnnotated(keys ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for _, key := range keys {
+			delete(p.Annotations, key)
+		}
+	}
+}
+
+// ofTheOriginal makes a pod what the original operator would have made of it.
+func (f *osdFleet) ofTheOriginal(suffix string) func(*corev1.Pod) {
+	set := f.set()
+	return func(p *corev1.Pod) {
+		a := p.Annotations
+		p.Name = "osd-" + a[osdpod.HostAnnotation] + "-" + a[osdpod.DataAnnotation][strings.LastIndex(a[osdpod.DataAnnotation], "/")+1:] + "-" + suffix
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))}
+		delete(a, osdpod.ReleasedAnnotation)
+	}
+}
+
+// ready is what a kubelet says of a pod.
+func (f *osdFleet) ready(pod *corev1.Pod, is corev1.ConditionStatus) {
+	f.t.Helper()
+	now := &corev1.Pod{}
+	require.NoError(f.t, server.Get(f.t.Context(), client.ObjectKeyFromObject(pod), now))
+	now.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
+	require.NoError(f.t, server.Status().Update(f.t.Context(), now))
+}
+
+// starts lets a pod get ready, and its OSD come up in Ceph.
+func (f *osdFleet) starts(pod *corev1.Pod) {
+	f.t.Helper()
+	f.ready(pod, corev1.ConditionTrue)
+	f.ceph.starts(pod)
+}
+
+// crashes is what both see of a pod whose process ended.
+func (f *osdFleet) crashes(pod *corev1.Pod) {
+	f.t.Helper()
+	f.ready(pod, corev1.ConditionFalse)
+	f.ceph.stops(pod)
+}
+
+// runs binds a pod to its node: from now on it terminates until a kubelet, that is kill, says that it has ended.
+func (f *osdFleet) runs(pod *corev1.Pod) {
+	f.t.Helper()
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: pod.Annotations[osdpod.HostAnnotation]}}
+	require.NoError(f.t, server.SubResource("binding").Create(f.t.Context(), pod, binding))
+}
+
+func (f *osdFleet) kill(pod *corev1.Pod) {
+	f.t.Helper()
+	require.NoError(f.t, server.Delete(f.t.Context(), pod, client.GracePeriodSeconds(0)))
+}
+
+// annotate writes onto a pod as a person would.
+func (f *osdFleet) annotate(pod *corev1.Pod, key, jsonValue string) {
+	f.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, jsonValue)
+	require.NoError(f.t, server.Patch(f.t.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+func (f *osdFleet) cordon(host string, is bool) {
+	f.t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, is)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.host(host)}}
+	require.NoError(f.t, server.Patch(f.t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+func (f *osdFleet) survey() activities.Survey {
+	f.t.Helper()
+	s, err := f.Survey(f.t.Context(), activities.SurveyInput{Fleet: f.ref})
+	require.NoError(f.t, err)
+	require.True(f.t, s.Found)
+	require.Empty(f.t, s.Unavailable)
+	return s
+}
+
+// next is what is to be done, and to whom.
+func (f *osdFleet) next() (rollout.Do, []string) {
+	f.t.Helper()
+	s := f.survey()
+	require.Empty(f.t, s.Refused)
+	return s.Next.Do, keysOf(s.Next.OSDs)
+}
+
+func keysOf(osds []rollout.OSD) []string {
+	keys := make([]string, len(osds))
+	for i, o := range osds {
+		keys[i] = o.Key
+	}
+	return keys
+}
+
+func keys(osds ...osdpod.OSD) []string {
+	out := make([]string, len(osds))
+	for i, o := range osds {
+		out[i] = o.Key()
+	}
+	return out
+}
+
+// batch is these OSDs as a rollout to the present template would replace them.
+func (f *osdFleet) batch(osds ...osdpod.OSD) activities.Replacement {
+	f.t.Helper()
+	in := activities.Replacement{Fleet: f.ref, Cluster: storage.ClusterKey{Namespace: f.ns, Name: "storage"}, Template: f.set().Hash}
+	for _, o := range osds {
+		r := rollout.OSD{Key: o.Key(), Host: o.Host, State: rollout.OutOfDate}
+		if id, known := f.ceph.id(o.Key()); known {
+			r.Name = fmt.Sprintf("osd.%d", id)
+		}
+		in.OSDs = append(in.OSDs, r)
+	}
+	return in
+}
+
+func (f *osdFleet) awaiting(osds ...osdpod.OSD) activities.AwaitInput {
+	f.t.Helper()
+	b := f.batch(osds...)
+	return activities.AwaitInput{Fleet: b.Fleet, Cluster: b.Cluster, Template: b.Template, Keys: keys(osds...)}
+}
+
+func (f *osdFleet) creates(osds ...osdpod.OSD) activities.Created {
+	f.t.Helper()
+	made, err := f.Create(f.t.Context(), f.ref, keys(osds...))
+	require.NoError(f.t, err)
+	return made
+}
+
+// replaces replaces a batch, and comes back when it is over.
+func (f *osdFleet) replaces(osds ...osdpod.OSD) {
+	f.t.Helper()
+	require.NoError(f.t, f.Replace(f.t.Context(), f.batch(osds...)))
+}
+
+// replacing replaces a batch beside the test; the test calls ended when it has let go whatever held it.
+func (f *osdFleet) replacing(osds ...osdpod.OSD) (ended func() error) {
+	f.t.Helper()
+	in := f.batch(osds...)
+	ctx, stop := context.WithCancel(f.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Replace(ctx, in) }()
+	f.t.Cleanup(stop)
+	return func() error {
+		f.t.Helper()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(20 * time.Second):
+			f.t.Fatal("Replace does not come back")
+			return nil
+		}
+	}
+}
+
+// looksAgain waits until the fleet has asked for its pods several times more: whatever it does about what it sees, it has done.
+func (f *osdFleet) looksAgain() {
+	f.t.Helper()
+	seen := f.wire.looks()
+	f.eventually(func() bool { return f.wire.looks() >= seen+4 }, "the fleet looks at its pods again")
+}
+
+// eventually asks in the test's own goroutine, so that what is asked may fail the test.
+func (f *osdFleet) eventually(is func() bool, what string) {
+	f.t.Helper()
+	ctx, stop := context.WithTimeout(f.t.Context(), 20*time.Second)
+	defer stop()
+	for !is() {
+		select {
+		case <-ctx.Done():
+			f.t.Fatal("still not true: " + what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// terminating waits until a pod is on its way.
+func (f *osdFleet) terminating(pod *corev1.Pod) {
+	f.t.Helper()
+	f.eventually(func() bool {
+		now := f.pods()[pod.Name]
+		return now != nil && now.DeletionTimestamp != nil
+	}, pod.Name+" terminates")
+}
+
+// same says that a pod is still that very pod, and that nobody asked it to go.
+func (f *osdFleet) same(pod *corev1.Pod) {
+	f.t.Helper()
+	now := f.pods()[pod.Name]
+	if assert.NotNil(f.t, now, "pod %s is gone", pod.Name) {
+		assert.Equal(f.t, pod.UID, now.UID, "pod %s is another one", pod.Name)
+		assert.Nil(f.t, now.DeletionTimestamp, "pod %s terminates", pod.Name)
+	}
+}
+
+// ceph says what the test wants. An OSD gets its number when its pod starts for the first time.
+type ceph struct {
+	mu     sync.Mutex
+	osds   map[int]cephcluster.OSD
+	epoch  int64
+	needed map[int]string // whose data somebody needs, and why
+	firm   string         // why none may stop; "" if all may
+	asked  []int          // about whom safe-to-destroy was asked
+	silent string         // why there is no answer
+}
+
+func (c *ceph) id(key string) (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, o := range c.osds {
+		if o.Host+":"+o.Data == key {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+func (c *ceph) starts(pod *corev1.Pod) {
+	host, data := pod.Annotations[osdpod.HostAnnotation], pod.Annotations[osdpod.DataAnnotation]
+	id, known := c.id(host + ":" + data)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !known {
+		id = len(c.osds)
+	}
+	c.epoch++
+	zone := "zone-of-" + host
+	c.osds[id] = cephcluster.OSD{
+		ID: id, Up: true, UpFrom: c.epoch, Serving: true, Location: map[string]string{"zone": zone, "host": host}, Domain: zone, Pod: pod.Name, Host: host, Data: data,
+	}
+}
+
+func (c *ceph) stops(pod *corev1.Pod) {
+	id, known := c.id(pod.Annotations[osdpod.HostAnnotation] + ":" + pod.Annotations[osdpod.DataAnnotation])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.osds[id]; known {
+		c.epoch++
+		o.Up = false
+		c.osds[id] = o
+	}
+}
+
+// needs says why somebody needs the data of the OSD of a pod; "": nobody does.
+func (c *ceph) needs(o osdpod.OSD, why string) {
+	id, _ := c.id(o.Key())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.needed[id] = why
+}
+
+func (c *ceph) OSDs(_ context.Context, _ storage.ClusterKey, metadata bool) (cephcluster.OSDs, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.silent != "" {
+		return cephcluster.OSDs{Unavailable: c.silent}, nil
+	}
+	out := cephcluster.OSDs{DomainType: "zone", ChangeEpoch: c.epoch}
+	for _, id := range slices.Sorted(maps.Keys(c.osds)) {
+		o := c.osds[id]
+		if !metadata {
+			o.Pod, o.Host, o.Data = "", "", ""
+		}
+		out.OSDs = append(out.OSDs, o)
+	}
+	return out, nil
+}
+
+func (c *ceph) OKToStop(_ context.Context, _ storage.ClusterKey, osds []int) ([]int, storage.Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return osds, storage.Answer{OK: c.firm == "", Reason: c.firm}, nil
+}
+
+func (c *ceph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds []int) (map[int]storage.Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answers := map[int]storage.Answer{}
+	for _, id := range osds {
+		c.asked = append(c.asked, id)
+		answers[id] = storage.Answer{OK: c.needed[id] == "", Reason: c.needed[id]}
+	}
+	return answers, nil
+}
+
+// wire hears what the fleet says to the API server.
+type wire struct {
+	next   http.RoundTripper
+	mu     sync.Mutex
+	reads  int // of pods, one or all
+	writes []request
+	// before is called with every request that changes something, before it is sent.
+	before func(request)
+}
+
+type request struct{ method, path, query, body string }
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		r = r.Clone(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	said := request{r.Method, r.URL.Path, r.URL.RawQuery, string(body)}
+	w.mu.Lock()
+	before := w.before
+	switch {
+	case r.Method != http.MethodGet:
+		w.writes = append(w.writes, said)
+	case strings.Contains(r.URL.Path, "/pods"):
+		w.reads++
+	}
+	w.mu.Unlock()
+	if before != nil && r.Method != http.MethodGet {
+		before(said)
+	}
+	return w.next.RoundTrip(r)
+}
+
+func (w *wire) looks() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reads
+}
+
+// said are the requests with a method, in their order.
+func (w *wire) said(method string) (out []request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.writes {
+		if r.method == method {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (w *wire) hook(before func(request)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before = before
+}
+
+var _ fleet.Ceph = (*ceph)(nil)
