@@ -2,7 +2,10 @@ package workflows_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -24,14 +27,16 @@ func (d *disorder) rolls() string {
 	return restartID
 }
 
-func (d *disorder) rollout(kind string, osd int) {
+// rollout is one of the events of rollouts, and tells whether it is any.
+func (d *disorder) rollout(kind string, which int) bool {
+	osd := fmt.Sprintf("osd.%d", which%d.OSDs())
 	switch kind {
 	case "rollout", "bad rollout":
 		if d.fleet == "" {
-			domain := []string{"OSD", "Host", "Zone"}[osd%3]
+			domain := []string{"OSD", "Host", "Zone"}[which%3]
 			d.Tell("a person restarts all OSDs by %s", domain)
 			d.start(restartID, workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: domain})
-			return
+			break
 		}
 		d.images++
 		if kind == "bad rollout" {
@@ -44,23 +49,126 @@ func (d *disorder) rollout(kind string, osd int) {
 		d.signal(d.rolls(), workflows.SignalPause, nil)
 	case "resume rollout":
 		d.signal(d.rolls(), workflows.SignalResume, nil)
+	case "approve rollout":
+		d.approve()
+	case "skip osd":
+		d.Tell("a person skips %s", osd)
+		d.skipped[osd] = true
+		d.Excuses()
+		d.signal(d.rolls(), workflows.SignalSkip, osd)
 	case "abort rollout":
 		d.Tell("a person aborts the rollout")
+		d.aborted = true
+		d.Excuses()
 		d.signal(d.rolls(), workflows.SignalAbort, nil)
 	case "continue rollout":
 		d.continueRollout()
-	case "delete pod":
-		if d.fleet != "" { // a Deployment has the next one at once
-			d.DeletePod(fmt.Sprintf("osd.%d", osd))
-		}
+	default:
+		return d.fleet == "" && ofCephOSD[kind] || d.tamper(kind, osd, which)
 	}
+	return true
 }
 
-// mendRollouts makes every image work, so that no rollout is halted for good but by a disk.
+// ofCephOSD are the events that there are only with a CephOSD.
+var ofCephOSD = setOf(cephOSDs)
+
+func setOf(names []string) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range names {
+		out[n] = true
+	}
+	return out
+}
+
+func (d *disorder) approve() {
+	d.Approves()
+	d.signal(d.rolls(), workflows.SignalApprove, nil)
+}
+
+// tamper is what people do to the CephOSD and its pods.
+func (d *disorder) tamper(kind, osd string, which int) bool {
+	switch kind {
+	case "delete pod":
+		d.DeletePod(osd)
+	case "override":
+		d.Annotate(osd, osdpod.StateAnnotation, []string{"", string(osdpod.UpToDate)}[which%2])
+	case "damage":
+		d.Annotate(osd, []string{osdpod.DataAnnotation, osdpod.HostAnnotation, osdpod.HashAnnotation}[which%3], "")
+	case "duplicate":
+		d.Duplicate(osd)
+	case "foreign pod":
+		d.stranger = !d.stranger
+		d.ForeignPod(d.stranger)
+	case "move db":
+		d.MoveDB(osd)
+	case "leave":
+		leaves := !slices.Contains(d.Left(), osd)
+		if d.Leave(osd, leaves); leaves && which%2 == 1 {
+			d.out = append(d.out, osd)
+			d.MarkOut(osd, true)
+		}
+	case "delete CephOSD":
+		if which%3 == 0 {
+			d.DeleteCephOSD()
+		} else {
+			d.RestoreCephOSD()
+		}
+	default:
+		edit, is := edits[kind]
+		if is {
+			d.edit(edit.field, edit.values[which%len(edit.values)])
+		}
+		return is
+	}
+	return true
+}
+
+// edits are what people change in a CephOSD's spec, by event.
+var edits = map[string]struct {
+	field  string
+	values []any // nil: without
+}{
+	"canary":   {"canary", []any{nil, map[string]any{"soak": "1m"}, map[string]any{"soak": "30s", "approval": true}}},
+	"paused":   {"paused", []any{true, nil}},
+	"window":   {"windows", []any{[]any{opening("0 0 1 7 *", "1h")}, nil, []any{opening("*/10 * * * *", "3m")}}},
+	"parallel": {"maxParallel", []any{int64(1), nil, int64(2)}},
+	"between":  {"pauseBetween", []any{"20s", nil, "2m"}},
+}
+
+func opening(schedule, duration string) map[string]any {
+	return map[string]any{"schedule": schedule, "duration": duration}
+}
+
+func (d *disorder) edit(field string, value any) {
+	d.EditCephOSD(fmt.Sprintf("%s: %v", field, value), func(spec map[string]any) {
+		if spec[field] = value; value == nil {
+			delete(spec, field)
+		}
+	})
+}
+
+// mendRollouts makes every image work, so that no rollout is halted for good but by a disk, and takes back what keeps one from
+// going on, and who left.
 func (d *disorder) mendRollouts() {
 	for n := range d.images {
 		d.Crashes(fmt.Sprintf("ceph:1.%d", n+1), false)
 	}
+	if d.fleet == "" {
+		return
+	}
+	d.RestoreCephOSD()
+	for _, edit := range edits {
+		d.edit(edit.field, nil)
+	}
+	for _, osd := range d.Left() {
+		d.Leave(osd, false)
+	}
+	for _, osd := range d.out {
+		if !d.broken { // else it may be the one without a disk
+			d.MarkOut(osd, false)
+		}
+	}
+	d.ForeignPod(false)
 }
 
 // resumeRollouts ends pauses, and starts what was aborted once more.
@@ -69,18 +177,21 @@ func (d *disorder) resumeRollouts() {
 		d.RestorePolicy() // without one nothing is rolled out
 	}
 	d.signal(d.rolls(), workflows.SignalResume, nil)
-	if d.fleet != "" && len(d.notRolledOut()) > 0 {
+	d.approve()
+	if d.fleet != "" && d.aborted && len(d.notRolledOut()) > 0 {
 		d.rollOut()
 	}
 }
 
-// notRolledOut says which OSDs are not what the template says, but for those that wait for a broken disk.
+// notRolledOut says which OSDs are not what the template says, but for those that wait for a broken disk, or were skipped;
+// and which have no pod, or several.
 func (d *disorder) notRolledOut() []string {
 	if d.fleet == "" || d.broken {
 		return nil
 	}
-	if n := d.Images()[d.image()]; n != d.OSDs() {
-		return []string{fmt.Sprintf("%d of %d OSDs run %s: %v", n, d.OSDs(), d.image(), d.Images())}
-	}
-	return nil
+	outdated := slices.DeleteFunc(d.Outdated(), func(what string) bool {
+		osd, _, _ := strings.Cut(what, ":")
+		return d.skipped[osd]
+	})
+	return slices.Concat(outdated, d.Strays())
 }

@@ -24,8 +24,13 @@ type disorder struct {
 	outwitted bool
 	tainted   string
 	hung      []string
-	fleet     string // as in schedule
-	images    int    // that were rolled out
+	fleet     string          // as in schedule
+	without   map[string]bool // events that do not happen
+	images    int             // that were rolled out
+	skipped   map[string]bool // OSDs
+	out       []string        // OSDs that a person gave up
+	aborted   bool            // a rollout was
+	stranger  bool            // somebody else's pod with our label is there
 	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
 	// that one may then wait for a mon in vain until the node is uncordoned.
 	excused   map[string]bool
@@ -33,7 +38,7 @@ type disorder struct {
 }
 
 func (d *disorder) play(events []event) (stuck []string) {
-	d.excused = map[string]bool{}
+	d.excused, d.skipped = map[string]bool{}, map[string]bool{}
 	d.startKeeper()
 	if !d.Await(5*time.Minute, func() bool { return len(d.Leftovers()) == 0 }) {
 		return []string{fmt.Sprintf("does not come to rest at the beginning: %q", d.Leftovers())}
@@ -53,6 +58,9 @@ var meddles = map[string]bool{"uncordon": true, "done": true, "abort": true, "ki
 var outwits = map[string]bool{"tamper": true, "delete budget": true, "manage": true, "delete policy": true, "foreign": true}
 
 func (d *disorder) happen(e event) {
+	if d.without[e.Kind] {
+		return
+	}
 	nodes, daemons := d.Nodes(), d.Daemons()
 	node, daemon, osd := nodes[e.Which%len(nodes)], daemons[e.Which%len(daemons)], e.Which%d.OSDs()
 	job := workflows.DrainID(node)
@@ -114,10 +122,10 @@ func (d *disorder) happen(e event) {
 		} else {
 			d.RestorePolicy()
 		}
-	case "rollout", "bad rollout", "mend rollout", "pause rollout", "resume rollout", "abort rollout", "delete pod", "continue rollout":
-		d.rollout(e.Kind, osd)
 	default:
-		d.fail(e.Kind, job)
+		if !d.rollout(e.Kind, e.Which) {
+			d.fail(e.Kind, job)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ type scene struct {
 	hostInfo  *workflow.Info // says that it is time to continue as new
 	keepers   *workflow.Info // the keeper's
 	rollouts  *workflow.Info // that of the last rollout
-	osds      string         // what the watcher last saw of the CephOSD
+	osds      *osdWatcher    // of the CephOSD; nil: it has not begun
 	continued int            // how often it has
 	blind     bool           // the watcher is down
 	crashes   int            // of the worker; odd: it is down
@@ -517,6 +517,7 @@ func (s *scene) look() {
 	if !exists {
 		s.before = nil
 		s.mu.Unlock()
+		s.lookAtOSDs()
 		return
 	}
 	todo := starter.Decide(s.before, now)
@@ -547,7 +548,11 @@ func (s *scene) ensureKeeper() {
 
 // blindfold stops the watcher, or starts it again.
 func (s *scene) blindfold(blind bool) {
-	s.update(func() { s.blind = blind })
+	s.update(func() {
+		if s.blind = blind; blind {
+			s.osds = nil // it begins anew, and knows nothing
+		}
+	})
 	if !blind {
 		s.look()
 	}

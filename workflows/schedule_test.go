@@ -22,6 +22,7 @@ import (
 type schedule struct {
 	OSDsPerNode int
 	Fleet       string  // the update domain of the CephOSD that all OSDs are of; "" if each has a Deployment
+	DBs         bool    // each of those has a DB on a device of its own
 	Seed        uint64  // of latencies and failures
 	Latency     int     // most milliseconds that a request takes
 	Failures    float64 // how many of the activities' attempts fail
@@ -43,7 +44,12 @@ var kinds = strings.Split("drain,drain,drain,kubectl drain,kubectl drain,kubectl
 	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign", ",")
 
 // rollouts are what may happen beside them in every -sim.rollouts-th schedule.
-var rollouts = strings.Split("rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause rollout,resume rollout,abort rollout,delete pod,continue rollout", ",")
+var rollouts = strings.Split("rollout,rollout,rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause rollout,resume rollout,abort rollout,continue rollout,"+
+	"approve rollout,approve rollout,skip osd", ",")
+
+// cephOSDs are what may happen beside those when the OSDs are a CephOSD's.
+var cephOSDs = strings.Split("delete pod,canary,canary,paused,paused,window,window,parallel,between,override,damage,duplicate,foreign pod,move db,move db,leave,leave,"+
+	"delete CephOSD,delete CephOSD", ",")
 
 // drawSchedule draws the schedule of a seed.
 func drawSchedule(seed int) schedule {
@@ -70,7 +76,10 @@ func schedules(withRollouts bool) *rapid.Generator[schedule] {
 		kinds := kinds
 		if withRollouts {
 			kinds = slices.Concat(kinds, rollouts)
-			s.Fleet = rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet")
+			if s.Fleet = rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet"); s.Fleet != "" {
+				kinds = slices.Concat(kinds, cephOSDs)
+			}
+			s.DBs = rapid.Bool().Draw(t, "DBs")
 		}
 		for range rapid.IntRange(3, 20).Draw(t, "events") {
 			s.Events = append(s.Events, event{
@@ -112,7 +121,8 @@ func (c *chance) is(p float64) bool {
 func (s schedule) options(c *chance) sim.Options {
 	opts := sim.Options{OSDsPerNode: s.OSDsPerNode}
 	if s.Fleet != "" {
-		opts.CephOSD = map[string]any{"updateDomain": s.Fleet, "progressDeadline": "1m"}
+		opts.CephOSD, opts.DBs = map[string]any{"updateDomain": s.Fleet, "progressDeadline": "1m"}, s.DBs
+		opts.Judge = map[string]bool{"counts": !without()["counts"], "canary": !without()["judge canary"]}
 	}
 	// No request takes no time at all: a keeper that had ended within an instant could never be told anything.
 	opts.Latency = func() time.Duration { return time.Millisecond }
@@ -172,7 +182,7 @@ func (s schedule) play(t *testing.T) (o outcome) {
 			}
 		}
 		stage.run(func(stage *scene) {
-			o.stuck = (&disorder{scene: stage, fleet: s.Fleet}).play(s.Events)
+			o.stuck = (&disorder{scene: stage, fleet: s.Fleet, without: without()}).play(s.Events)
 		})
 		o.violations, o.story = stage.Violations(), stage.Story()
 	})

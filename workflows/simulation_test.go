@@ -16,10 +16,16 @@ var (
 	simSchedules = flag.Int("sim.n", 1000, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
+	simWithout   = flag.String("sim.without", strings.Join(notYet, ","), "events that do not happen although they are drawn; counts, judge canary: invariants that are not judged")
 	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
 	simFailures  = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
 )
+
+// notYet is what lockkeeper does not bear yet.
+var notYet = []string{"counts", "damage", "move db"}
+
+func without() map[string]bool { return setOf(strings.Split(*simWithout, ",")) }
 
 // TestSimulation lets people, upgrade tools, bad luck and crashes loose on a cluster, and then lets it come to rest. The
 // World checks the invariants after each of its steps (I1 to I5, I9); in the end every drain has ended, nothing of ours is
@@ -79,7 +85,11 @@ func tale(s schedule, o outcome) string {
 	for _, v := range append(o.violations, o.stuck...) {
 		fmt.Fprintf(&b, "  ! %s\n", v)
 	}
+	if s.Fleet != "" {
+		fmt.Fprintf(&b, "  a CephOSD by %s, DBs: %t\n", s.Fleet, s.DBs)
+	}
 	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n", s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)
+	fmt.Fprintf(&b, "  %v\n", s.Events)
 	const most = 150
 	for i, line := range o.story {
 		if i == most {

@@ -1,15 +1,21 @@
 package workflows_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/starter"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -55,19 +61,82 @@ func rolling[I any](s *scene, w func(workflow.Context, I) (workflows.UpdateOSDsR
 	}
 }
 
-// lookAtOSDs is the watcher of the CephOSD: it starts the rollout, or tells it, whenever its spec, its pods or its nodes are
-// not what they were.
-func (s *scene) lookAtOSDs() {
-	now := s.OSDsSeen()
+// gathers is how long the watcher of the CephOSD listens on after it has heard of something.
+const gathers = 200 * time.Millisecond
+
+// osdWatcher is the watcher of the CephOSD, with its own reconciler: it starts the rollout, or tells it.
+type osdWatcher struct {
+	scene *scene
+	turn  chan struct{} // a CephOSD is reconciled by one goroutine at a time; a mutex would stop the bubble's time
+	*starter.FleetReconciler
+	asked bool // to look soon
+}
+
+// watchOSDs is a watcher that has just begun.
+func (s *scene) watchOSDs() *osdWatcher {
+	w := &osdWatcher{scene: s, turn: make(chan struct{}, 1)}
+	w.FleetReconciler = &starter.FleetReconciler{Objects: s.Cache(), Temporal: w, Log: logr.Discard(), Now: time.Now}
+	return w
+}
+
+// SignalRollout implements starter.Temporal; the rest of it is not asked of a watcher of CephOSDs.
+func (w *osdWatcher) SignalRollout(_ context.Context, _, _, reason string) error {
+	w.scene.Tell("the watcher tells the rollout: %s", reason)
+	w.scene.rollOut()
+	w.scene.signal(updateID, workflows.SignalOSDsChanged, nil)
+	return nil
+}
+
+func (*osdWatcher) SignalKeeper(context.Context, storage.ClusterKey, workflows.Hint) error {
+	return errors.ErrUnsupported
+}
+func (*osdWatcher) EnsureKeeper(context.Context, storage.ClusterKey) error {
+	return errors.ErrUnsupported
+}
+func (*osdWatcher) StartDrain(context.Context, workflows.DrainNodeInput) error {
+	return errors.ErrUnsupported
+}
+
+// lookAtOSDs has the watcher of the CephOSD look soon.
+func (s *scene) lookAtOSDs() { s.lookAtOSDsIn(gathers) }
+
+func (s *scene) lookAtOSDsIn(after time.Duration) {
 	s.mu.Lock()
-	had := s.osds
-	s.osds = now
-	s.mu.Unlock()
-	if now == had || now == "" {
+	defer s.mu.Unlock()
+	if s.blind || s.over {
 		return
 	}
-	s.rollOut()
-	s.signal(updateID, workflows.SignalOSDsChanged, nil)
+	if s.osds == nil {
+		s.osds = s.watchOSDs()
+	}
+	w := s.osds
+	if after == gathers {
+		if w.asked {
+			return
+		}
+		w.asked = true
+	}
+	time.AfterFunc(after, func() { w.look(after) })
+}
+
+func (w *osdWatcher) look(after time.Duration) {
+	w.scene.mu.Lock()
+	gone := w.scene.osds != w || w.scene.over // it was stopped meanwhile
+	if after == gathers {
+		w.asked = false
+	}
+	w.scene.mu.Unlock()
+	if gone {
+		return
+	}
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
+	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: sim.Key.Namespace, Name: sim.CephOSDName}}
+	if result, err := w.Reconcile(context.Background(), key); err != nil {
+		w.scene.Errorf("the watcher of the CephOSD: %v", err)
+	} else if result.RequeueAfter > 0 {
+		w.scene.lookAtOSDsIn(result.RequeueAfter)
+	}
 }
 
 // rollOut starts the rollout of the CephOSD unless it is under way.

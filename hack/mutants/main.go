@@ -2,9 +2,10 @@
 // on purpose. For each in turn the tests of the workflows are built with it in place of the right one, without a file of
 // the repository being changed, and the mutant is caught if they fail.
 //
-// A mutant begins with lines "breaks: …", "invariant: …" and "run: …" (the tests that have to catch it; TestSimulation by
-// default). A section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The lines
-// must be found exactly once: a mutant that no longer applies is an error.
+// A mutant begins with lines "breaks: …", "invariant: …", "run: …" (the tests that have to catch it; TestSimulation by
+// default) and "rollouts: …" (in every how manieth schedule of TestSimulation people roll out OSDs, too; none by default). A
+// section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The lines must be found
+// exactly once: a mutant that no longer applies is an error.
 //
 //	go run ./hack/mutants [name…]
 package main
@@ -20,6 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,6 +34,7 @@ const simulation = "^TestSimulation$"
 
 type mutant struct {
 	name, breaks, invariant, run string
+	rollouts                     int
 	files                        []txtar.File
 }
 
@@ -56,16 +59,17 @@ func run(ctx context.Context, schedules int, only []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	// What fails without them catches nothing.
-	began := time.Now()
-	if how, err := (mutant{name: "none", run: simulation}).play(ctx, dir, schedules); err != nil || how != "" {
-		return errors.Join(err, fmt.Errorf("without any mutant: %s", how))
+	if len(only) > 0 {
+		all = slices.DeleteFunc(all, func(m mutant) bool { return !slices.Contains(only, m.name) })
 	}
-	fmt.Fprintf(os.Stderr, "%-28s all is well (%s)\n", "none", time.Since(began).Round(time.Second))
 	total, caught := 0, 0
+	sound := map[int]bool{}
 	for _, m := range all {
-		if len(only) > 0 && !slices.Contains(only, m.name) {
-			continue
+		if !sound[m.rollouts] {
+			if err := withoutAny(ctx, dir, schedules, m.rollouts); err != nil {
+				return err
+			}
+			sound[m.rollouts] = true
 		}
 		total++
 		began := time.Now()
@@ -84,6 +88,17 @@ func run(ctx context.Context, schedules int, only []string) error {
 	if caught < total {
 		return fmt.Errorf("%d of %d survived", total-caught, total)
 	}
+	return nil
+}
+
+// withoutAny plays the schedules in which mutants have to be caught. What fails without any catches nothing.
+func withoutAny(ctx context.Context, dir string, schedules, rollouts int) error {
+	began := time.Now()
+	how, err := mutant{name: "none", run: simulation, rollouts: rollouts}.play(ctx, dir, schedules)
+	if err != nil || how != "" {
+		return errors.Join(err, fmt.Errorf("without any mutant: %s", how))
+	}
+	fmt.Fprintf(os.Stderr, "%-28s all is well (%s)\n", "none", time.Since(began).Round(time.Second))
 	return nil
 }
 
@@ -113,9 +128,13 @@ func read(dir string) ([]mutant, error) {
 				m.invariant = value
 			case "run":
 				m.run = value
+			case "rollouts":
+				if m.rollouts, err = strconv.Atoi(value); err != nil || m.rollouts < 1 {
+					return nil, fmt.Errorf("%s: rollouts: %q must be a number, 1 at least", path, value)
+				}
 			case "":
 			default:
-				return nil, fmt.Errorf("%s: %q: known are breaks, invariant, run", path, key)
+				return nil, fmt.Errorf("%s: %q: known are breaks, invariant, run, rollouts", path, key)
 			}
 		}
 		if m.breaks == "" || m.invariant == "" || len(m.files) == 0 {
@@ -140,7 +159,7 @@ func (m mutant) play(ctx context.Context, dir string, schedules int) (how string
 		return "", fmt.Errorf("does not build: %w\n%s", err, out)
 	}
 	//nolint:gosec // the test that was just built
-	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first", "-sim.rollouts=0", fmt.Sprintf("-sim.n=%d", schedules))
+	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first", fmt.Sprintf("-sim.rollouts=%d", m.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
 	c.Dir = "workflows"
 	out, err := c.CombinedOutput()
 	var failed *exec.ExitError

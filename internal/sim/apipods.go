@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ func (a podsAPI) Create(ctx context.Context, made *corev1.Pod, o metav1.CreateOp
 			out = made.DeepCopy()
 			return nil
 		}
-		p, err := a.server.create(made)
+		p, err := a.server.create(made, a.server.user == byUs)
 		if err != nil {
 			return err
 		}
@@ -65,9 +66,9 @@ func (a podsAPI) Delete(ctx context.Context, name string, o metav1.DeleteOptions
 		if a.server.user == byUs {
 			a.server.judgeStop(p)
 		}
-		a.server.remove(p)
-		if a.server.user == byUs {
-			a.server.removals--
+		before := maps.Clone(a.server.disturbeds)
+		if a.server.remove(p); a.server.user == byUs {
+			a.server.disturbeds = before
 		}
 		return nil
 	})
@@ -90,7 +91,7 @@ func (a podsAPI) Patch(ctx context.Context, name string, kind types.PatchType, d
 		if next.UID != p.made.UID {
 			return conflict("pods", name)
 		}
-		p.made = next
+		a.server.wrote(p, next)
 		a.server.kubeChanged()
 		x := p.object()
 		out = &x

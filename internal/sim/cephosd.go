@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,16 +30,23 @@ const FirstImage = "ceph:1"
 // cephOSD is the CephOSD, and what is told of its rollout.
 type cephOSD struct {
 	cr      *unstructured.Unstructured // nil: none
-	crashes map[string]bool            // images in which an OSD does not come up
-	made    int                        // pods
-	// done is the progress that was last reported, by template and number of OSDs. For each of removals, pods that somebody else
-	// took away, it may go back by one.
-	done     map[string]int
-	removals int
+	shelved *unstructured.Unstructured // what its owner would create anew, while there is none
+	edits   edits
+	crashes map[string]bool           // images in which an OSD does not come up
+	made    int                       // pods
+	left    map[string]map[string]any // OSDs that a person took out of the spec, by name, and their devices there
+	batches batches
+
+	// done is the progress that was last reported, by template, storage and number of OSDs. It may go back by one for each OSD
+	// that somebody else than lockkeeper has disturbed since, once.
+	done       map[string]int
+	disturbeds map[int]time.Time // OSDs, when last
 }
 
 func (w *World) initCephOSD() {
-	w.crashes, w.done = map[string]bool{}, map[string]int{}
+	w.crashes, w.done, w.left = map[string]bool{}, map[string]int{}, map[string]map[string]any{}
+	w.disturbeds, w.edits.devices = map[int]time.Time{}, map[int64]int{}
+	w.batches = batches{begun: map[string]bool{}, last: map[string]time.Time{}, seen: map[string]bool{}}
 	if w.opts.CephOSD == nil {
 		return
 	}
@@ -51,7 +59,11 @@ func (w *World) initCephOSD() {
 		hosts = append(hosts, "node-"+string(rune('a'+i)))
 	}
 	for i := range w.opts.OSDsPerNode {
-		osds = append(osds, map[string]any{"data": device(i)})
+		devices := map[string]any{"data": device(i)}
+		if w.opts.DBs {
+			devices["db"] = partition(i)
+		}
+		osds = append(osds, devices)
 	}
 	spec["deletionPolicy"] = string(v1alpha1.DeleteOSDs) // with an owner kubectl drains them as it drains any pod
 	spec["storage"] = []any{map[string]any{"hosts": hosts, "osds": osds}}
@@ -65,7 +77,8 @@ func (w *World) initCephOSD() {
 	}}
 }
 
-func device(i int) string { return "/dev/vd" + string(rune('b'+i)) }
+func device(i int) string    { return "/dev/vd" + string(rune('b'+i)) }
+func partition(i int) string { return fmt.Sprintf("/dev/nvme0n1p%d", i+1) }
 
 func (w *World) nextDevice(n *node) string {
 	return device(len(slices.DeleteFunc(slices.Clone(w.osds), func(o *osd) bool { return o.host != n.name })))
@@ -86,16 +99,26 @@ func (w *World) adopt(d *workload) {
 	d.bare, d.replicas = true, 0
 	o, p := w.osdOf(d), w.podOf(d)
 	id := o.id
-	p.made = w.set().Render(osdpod.OSD{Host: o.host, Data: o.device}, osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"host": o.host, "zone": o.zone}})
+	devices := osdpod.OSD{Host: o.host, Data: o.device}
+	if w.opts.DBs {
+		devices.DB = partition(int(o.device[len(o.device)-1] - 'b'))
+	}
+	p.made = w.set().Render(devices, osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"host": o.host, "zone": o.zone}})
 	p.name = fmt.Sprintf("osd-%s-%s-%05d", o.host, o.device[strings.LastIndex(o.device, "/")+1:], id)
 	o.pod = p.name
 	p.made.Name, p.made.UID = p.name, types.UID(p.name)
 	p.made.CreationTimestamp = metav1.NewTime(w.started.Add(-time.Hour))
 	p.made.Annotations[osdpod.StateAnnotation] = string(osdpod.UpToDate)
+	p.devices, p.theirs = devicesOf(p.made), map[string]bool{}
+	for _, said := range []map[string]string{p.made.Annotations, p.made.Labels} {
+		for key := range said {
+			p.theirs[key] = true
+		}
+	}
 }
 
 // create makes a pod that somebody asks for.
-func (w *World) create(made *corev1.Pod) (*pod, error) {
+func (w *World) create(made *corev1.Pod, ours bool) (*pod, error) {
 	host, data := made.Annotations[osdpod.HostAnnotation], made.Annotations[osdpod.DataAnnotation]
 	i := slices.IndexFunc(w.osds, func(o *osd) bool { return o.host == host && o.device == data })
 	if i < 0 {
@@ -104,7 +127,10 @@ func (w *World) create(made *corev1.Pod) (*pod, error) {
 	w.made++
 	made = made.DeepCopy()
 	made.UID, made.CreationTimestamp = types.UID(fmt.Sprintf("%s-%d", made.Name, w.made)), now()
-	p := &pod{name: made.Name, of: w.workload("osd", strconv.Itoa(i)), node: host, state: "Pending", made: made}
+	p := &pod{
+		name: made.Name, of: w.workload("osd", strconv.Itoa(i)), node: host, state: "Pending", made: made,
+		devices: devicesOf(made), since: time.Now(), ours: ours, theirs: map[string]bool{},
+	}
 	w.tell("pod %s is made: %s in %s", p.name, p.of.daemon(), p.image())
 	w.pods = append(w.pods, p)
 	w.kubeChanged()
@@ -124,13 +150,33 @@ func (p *pod) image() string {
 func (w *World) EditCephOSD(what string, edit func(spec map[string]any)) {
 	w.happens(func() {
 		w.tell("a person changes the CephOSD: %s", what)
-		next := w.cr.DeepCopy()
-		spec, _ := next.Object["spec"].(map[string]any)
-		edit(spec)
-		next.SetGeneration(next.GetGeneration() + 1)
-		w.putCephOSD(next)
-		w.tellWatcher()
+		w.editCephOSD(edit)
 	})
+}
+
+// editCephOSD changes the CephOSD, or what will be created anew.
+func (w *World) editCephOSD(edit func(spec map[string]any)) {
+	if w.cr == nil {
+		spec, _ := w.shelved.Object["spec"].(map[string]any)
+		edit(spec)
+		return
+	}
+	next := w.cr.DeepCopy()
+	spec, _ := next.Object["spec"].(map[string]any)
+	before, hash := w.set().Spec.DeepCopy(), w.set().Hash
+	if edit(spec); equality.Semantic.DeepEqual(spec, w.cr.Object["spec"]) {
+		return
+	}
+	next.SetGeneration(next.GetGeneration() + 1)
+	w.putCephOSD(next)
+	w.edits.note(before, &w.set().Spec, w.cr.GetGeneration())
+	if !equality.Semantic.DeepEqual(before.Storage, w.set().Spec.Storage) {
+		w.excused()
+	}
+	if w.set().Hash != hash {
+		w.batches.seen[hash], w.batches.first = true, time.Time{}
+	}
+	w.tellWatcher()
 }
 
 // putCephOSD stores it as it comes over the wire.
@@ -184,6 +230,9 @@ func (w *World) Annotate(daemon, annotation, value string) {
 		if p.made.Annotations[annotation] = value; value == "" {
 			delete(p.made.Annotations, annotation)
 		}
+		p.theirs[annotation] = true
+		w.excused()
+		w.disturbed(p)
 		w.kubeChanged()
 	})
 }
@@ -192,9 +241,17 @@ func (w *World) Annotate(daemon, annotation, value string) {
 func (w *World) CephOSD() (cr v1alpha1.CephOSD) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.cr != nil {
+		cr = *w.typedCephOSD()
+	}
+	return cr
+}
+
+func (w *World) typedCephOSD() *v1alpha1.CephOSD {
+	cr := &v1alpha1.CephOSD{}
 	text, err := w.cr.MarshalJSON()
 	if err == nil {
-		err = json.Unmarshal(text, &cr)
+		err = json.Unmarshal(text, cr)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("the simulated CephOSD: %v", err))
@@ -266,24 +323,4 @@ func (w *World) safeToDestroy(ids []string) (any, error) {
 		answer[in] = append(answer[in], id)
 	}
 	return answer, nil
-}
-
-// OSDsSeen is all of the CephOSD, of its pods and of its nodes that a watcher would tell a rollout of; "" without a CephOSD.
-func (w *World) OSDsSeen() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.cr == nil {
-		return ""
-	}
-	out := fmt.Sprint(w.cr.GetGeneration(), w.policy != nil)
-	for _, p := range w.pods {
-		if p.made != nil {
-			out += fmt.Sprint("; ", p.made.UID, p.state, p.made.Annotations[osdpod.StateAnnotation])
-		}
-	}
-	for _, name := range w.names {
-		n := w.nodes[name]
-		out += fmt.Sprint("; ", n.uid, n.gone, n.cordoned, n.tainted, n.ready)
-	}
-	return out
 }

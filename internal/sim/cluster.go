@@ -110,9 +110,17 @@ type pod struct {
 	state storage.PodState
 	ready bool // what a terminating one was
 	runs  bool // its process
+	began bool // its container was started: until the pod is gone, it may be again at any moment
 
 	made     *corev1.Pod // by whom no controller stands behind; nil: by that of its Deployment
 	revision int64       // of its Deployment's template
+
+	// Of one without a controller: what its daemon opens on its node, when it was made, whether by lockkeeper, and the
+	// annotations and labels that somebody else wrote last.
+	devices []string
+	since   time.Time
+	ours    bool
+	theirs  map[string]bool
 }
 
 // labels are those that the pod has.
@@ -169,14 +177,18 @@ func (p *pod) describe(out *corev1.Pod) {
 	}
 }
 
-// podOf is the pod of a daemon that is not on its way out.
-func (w *World) podOf(d *workload) *pod {
+// podOf is the pod of a daemon that is not on its way out; of several, that in which it runs.
+func (w *World) podOf(d *workload) (first *pod) {
 	for _, p := range w.pods {
-		if p.of == d && !p.leaving() {
+		switch {
+		case p.of != d || p.leaving():
+		case p.runs:
 			return p
+		case first == nil:
+			first = p
 		}
 	}
-	return nil
+	return first
 }
 
 func (w *World) workload(kind, id string) *workload {
@@ -194,7 +206,7 @@ func (w *World) remove(p *pod) {
 		return
 	}
 	p.state, p.ready = storage.PodTerminating, p.state == storage.PodReady
-	w.removals++
+	w.disturbed(p)
 	w.later(podReplaced, func() { w.replace(p.of) })
 	grace := podGrace
 	if p.made != nil {
@@ -204,9 +216,10 @@ func (w *World) remove(p *pod) {
 		grace = 0
 	}
 	w.later(grace, func() {
+		ran := p.runs
 		p.runs = false
 		w.pods = slices.DeleteFunc(w.pods, func(x *pod) bool { return x == p })
-		if p.bound {
+		if ran {
 			w.stopDaemon(p.of)
 		}
 		w.kubeChanged()
@@ -266,18 +279,20 @@ func (w *World) run(p *pod) {
 	if n := w.nodes[p.node]; n == nil || n.gone || !n.ready {
 		return
 	}
-	if w.crashes[p.image()] {
+	p.began = true
+	w.judgeStart(p)
+	if w.crashes[p.image()] || w.locked(p) {
 		p.state = storage.PodNotReady
 		w.later(backOff, func() { w.run(p) })
 		w.kubeChanged()
 		return
 	}
 	p.state = storage.PodReady
-	w.judgeStart(p)
 	if p.runs = w.startDaemon(p.of); !p.runs {
 		p.state = storage.PodNotReady
 	} else if p.of.kind == "osd" {
 		w.osdOf(p.of).pod = p.name
+		w.ran(p)
 	}
 	w.kubeChanged()
 }
@@ -287,9 +302,12 @@ func (w *World) crashOn(p *pod) {
 	if p.leaving() || !p.bound || p.state == storage.PodPending {
 		return
 	}
+	ran := p.runs
 	p.state, p.runs = storage.PodNotReady, false
 	w.crashed = time.Now()
-	w.stopDaemon(p.of)
+	if ran {
+		w.stopDaemon(p.of)
+	}
 }
 
 func (w *World) stopDaemon(d *workload) {

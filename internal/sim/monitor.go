@@ -263,6 +263,7 @@ func (w *World) setNoout(host string) {
 	if !slices.ContainsFunc(w.records(), func(n v1alpha1.NooutStatus) bool { return n.Host == host && !n.Withdrawn }) {
 		w.violate("I4: noout is set on %s before anybody wrote that down", host)
 	}
+	w.judgeNoout(host)
 	if w.noout[host] == "" {
 		w.tell("lockkeeper sets noout on %s", host)
 		w.epoch++

@@ -9,6 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	lockkeeper "github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -34,6 +35,9 @@ func (w *World) judgeStop(p *pod) {
 	if claim == nil {
 		w.violate("I1: %s is stopped without the lease of %s", o.name(), o.zone)
 		return
+	}
+	if p.made != nil {
+		w.judgeBatch(o, claim)
 	}
 	expired := w.policy != nil && time.Since(claim.Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout
 	if w.noout[o.name()] == "" && !expired && time.Since(w.edited) > w.opts.Reaction {
@@ -69,31 +73,91 @@ func (w *World) claimOn(o *osd) *lockkeeper.LeaseClaim {
 	return nil
 }
 
-// judgeStart: never two daemons on one device.
+// judgeStart: never two daemons on one device, whichever of the devices of an OSD it is. As long as a pod whose container began
+// is there, it may begin again, whether or not it runs at this moment. For what a person put there nobody else is to blame
+// who could not know of it.
 func (w *World) judgeStart(p *pod) {
+	if p.of.kind != "osd" || p.persons() {
+		return
+	}
 	for _, x := range w.pods {
-		if x != p && x.of == p.of && x.runs {
-			w.violate("two daemons on the device of %s: in %s and in %s", p.of.daemon(), x.name, p.name)
+		device := w.shares(p, x)
+		if device == "" || !x.began {
+			continue
 		}
+		if x.persons() && p.since.Sub(x.since) < w.slack() {
+			continue
+		}
+		w.violate("two daemons on %s of %s: in %s and in %s", device, p.node, x.name, p.name)
 	}
 }
 
-// judgeProgress: what a rollout reports never goes back, as long as the template is the same and nobody else takes a pod.
-func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
-	var done, of int
-	if _, err := fmt.Sscanf(s.Progress, "%d/%d", &done, &of); err != nil || s.TemplateHash == "" || s.OSDs.Total == 0 {
+// judgeNoout: what is set is on what a holder of the lease takes down, and a rollout takes down OSDs, not hosts.
+func (w *World) judgeNoout(who string) {
+	if w.belated || w.policy == nil {
 		return
 	}
-	key := fmt.Sprintf("%s %d", s.TemplateHash, of)
-	maps.DeleteFunc(w.done, func(other string, _ int) bool { return other != key }) // one that is taken back begins anew
-	if back := w.done[key] - done; back > 0 {
-		if w.removals -= back; w.removals < 0 {
-			w.violate("the progress of %s goes back from %d to %d of %d", s.TemplateHash, done+back, done, of)
-			w.removals = 0
+	for _, c := range w.policy.Status.Lease.Holders {
+		if slices.Contains(c.NooutHosts, who) && (c.Node != "" || slices.Contains(c.Daemons, who)) {
+			return
 		}
+	}
+	w.violate("I4: noout is set on %s, which no holder of the lease takes down", who)
+}
+
+// judgeProgress: what a rollout reports never goes back, as long as the template and the OSDs are the same, and what is not
+// known does not read as nothing. Whatever somebody else does to an OSD may cost one, once.
+func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
+	if w.belated || time.Since(w.edits.at) < w.slack() && w.cr.GetGeneration() == 1 {
+		return // of the one before, which had the same name
+	}
+	var done, of int
+	if n, err := fmt.Sscanf(s.Progress, "%d/%d", &done, &of); s.Progress != "" && (err != nil || n != 2) {
+		w.violate("the progress reads %q", s.Progress)
+		return
+	}
+	if s.OSDs.Total == 0 {
+		if before := w.typedCephOSD().Status; w.opts.Judge["counts"] && before.OSDs.Total > 0 && len(w.set().Spec.Storage) > 0 {
+			w.violate("the progress reads %q after %q, and there are OSDs", s.Progress, before.Progress)
+		}
+		return
+	}
+	key := fmt.Sprintf("%s %d %d", s.TemplateHash, w.edits.devices[s.ObservedGeneration], of)
+	maps.DeleteFunc(w.done, func(other string, _ int) bool { return other != key }) // one that is taken back begins anew
+	for id, at := range w.disturbeds {
+		// Whatever was seen of it then has been told by now.
+		if o := w.osds[id]; o.up && o.serves() && time.Since(o.since) > forgotten && time.Since(at) > forgotten {
+			delete(w.disturbeds, id)
+		}
+	}
+	if most := w.madeFrom(s.TemplateHash) + len(w.disturbeds); done > most {
+		if w.opts.Judge["counts"] {
+			w.violate("the progress of %s reads %q, and there are %d pods of it", s.TemplateHash, s.Progress, most)
+		}
+		done = most
+	}
+	for back := w.done[key] - done; back > 0; back-- {
+		if len(w.disturbeds) == 0 {
+			w.violate("the progress of %s goes back from %d to %d of %d", s.TemplateHash, w.done[key], done, of)
+			break
+		}
+		delete(w.disturbeds, sortedKeys(w.disturbeds)[0])
 	}
 	w.done[key] = done
 }
+
+// madeFrom counts the pods of a template.
+func (w *World) madeFrom(hash string) (n int) {
+	for _, p := range w.pods {
+		if p.made != nil && p.made.Annotations[osdpod.HashAnnotation] == hash {
+			n++
+		}
+	}
+	return n
+}
+
+// forgotten is how long a disturbance of an OSD that serves again excuses anything.
+const forgotten = 10 * time.Minute
 
 // Stopped lists the OSDs whose pods are not there or do not run.
 func (w *World) Stopped() (out []string) {

@@ -32,6 +32,11 @@ type Options struct {
 	// CephOSD, if set, is the spec of a CephOSD that all OSDs are of, as people write it, but for storage and podTemplate. Without
 	// it each OSD has a Deployment, as Rook's have.
 	CephOSD map[string]any
+	// DBs gives each OSD of the CephOSD a device of its own for RocksDB.
+	DBs bool
+	// Judge names invariants that are judged only on request: counts, that a report of what is not known says neither
+	// nothing nor what was true of another template; canary, that it goes first, alone, and has its time.
+	Judge map[string]bool
 	// Latency is how long a request of an adapter takes before it is carried out.
 	Latency func() time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced; 0: two seconds.
@@ -169,7 +174,7 @@ func (w *World) deploy(d *workload, n *node) {
 	d.label()
 	d.generation, d.observed = 1, 1
 	w.workloads = append(w.workloads, d)
-	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady, runs: true, revision: 1})
+	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady, runs: true, began: true, revision: 1})
 }
 
 // Close ends the World: whoever waits for something in it gets an error.
