@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 )
 
@@ -115,12 +115,10 @@ func namespace(field, name string) *input.Error {
 	return nil
 }
 
-// updateDomain is a type of CRUSH's, or OSD or Host, in any case.
+// updateDomain is a type of CRUSH's, or OSD or Host, in any case. Which ones a cluster has only the cluster knows.
 func updateDomain(field, name string) *input.Error {
-	for _, r := range strings.ToLower(name) {
-		if (r < 'a' || r > 'z') && r != '-' {
-			return input.Wrong(field, name, "must be OSD, Host, or a type of failure domain, such as Zone or Rack")
-		}
+	if !cephv1alpha1.UpdateDomain(name).Valid() {
+		return input.Wrong(field, name, "must be OSD, Host, or a type of failure domain, such as Zone or Rack")
 	}
 	return nil
 }

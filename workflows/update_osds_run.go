@@ -51,7 +51,7 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 			u.state.Skip, u.changed = append(u.state.Skip, osd), true
 		}
 	}
-	if !s.Counted { // the last ones are the best that is known
+	if !s.Counted && s.Template == u.seen.Template { // the last ones are the best that is known
 		s.Counts = u.seen.Counts
 	}
 	u.seen = s
@@ -106,6 +106,9 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	}
 	if err := letSignalsIn(ctx); err != nil || u.changed || u.lease.asked {
 		return false, err
+	}
+	if !s.Counts.Settled() && s.LookAgain > 0 {
+		return false, u.rest(ctx, wait{phase: PhaseRest, first: s.LookAgain, most: time.Hour, what: s.Next.Why}, false)
 	}
 	if len(s.Superfluous) > 0 {
 		x := s.Superfluous[0]

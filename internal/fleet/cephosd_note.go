@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -115,7 +116,7 @@ func (c cephOSD) write(ctx context.Context, notes []note) error {
 				return err
 			}
 			_, err = c.typed.CoreV1().Pods(n.pod.Namespace).Patch(ctx, n.pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kube.FieldOwner})
-			if isGone(err) {
+			if isGone(err) || apierrors.IsInvalid(err) { // a pod of that name with another UID is another pod
 				return nil
 			}
 			return err

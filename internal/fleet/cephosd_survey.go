@@ -64,6 +64,7 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 
 // tell says what can be said without Ceph.
 func (s *state) tell(out *activities.Survey) {
+	out.Warned = errorsOf(s.unknown)
 	out.Counts.Invalid, out.Counts.Terminating, out.Counts.Superfluous = len(s.Invalid), len(s.Terminating), len(s.Superfluous)
 	for i := range s.Foreign[:min(len(s.Foreign), mostForeign)] {
 		out.Foreign = append(out.Foreign, clip(foreign(&s.Foreign[i])))
@@ -81,7 +82,7 @@ func (s *state) decide(in activities.SurveyInput, out *activities.Survey) {
 	if out.Refused = errorsOf(p.refused); len(out.Refused) > 0 {
 		return
 	}
-	out.Warned = append(errorsOf(s.unknown), errorsOf(p.waiting)...)
+	out.Warned = append(out.Warned, errorsOf(p.waiting)...)
 	if len(p.waiting) > 0 {
 		lookAgain(out, lookAgainLate)
 	}

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -275,7 +276,7 @@ func (d deployments) annotate(ctx context.Context, x *appsv1.Deployment, own, te
 		return err
 	}
 	_, err = d.typed.AppsV1().Deployments(x.Namespace).Patch(ctx, x.Name, types.StrategicMergePatchType, text, metav1.PatchOptions{FieldManager: kube.FieldOwner})
-	if isGone(err) {
+	if isGone(err) || apierrors.IsInvalid(err) { // a Deployment of that name with another UID is another one
 		return nil
 	}
 	return err
