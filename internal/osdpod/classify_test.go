@@ -73,7 +73,7 @@ func evicted(p *corev1.Pod) {
 
 // down is what we write onto a pod that was released and serves no more.
 func down(p *corev1.Pod) {
-	p.Annotations[osdpod.StateAnnotation], p.Annotations[osdpod.ReleasedAnnotation] = "down", ""
+	p.Annotations[osdpod.StateAnnotation], p.Annotations[osdpod.ReleasedAnnotation] = string(osdpod.Unready), ""
 }
 
 // up marks a pod whose OSD Ceph says is up.
@@ -247,7 +247,7 @@ func TestDisownedFollowsTheDeletionPolicy(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	set, desired := twoOSDs(t)
 	stamp := osdpod.Release(now)
-	fallen := map[string]string{osdpod.StateAnnotation: "down", osdpod.ReleasedAnnotation: ""}
+	fallen := map[string]string{osdpod.StateAnnotation: string(osdpod.Unready), osdpod.ReleasedAnnotation: ""}
 	for name, c := range map[string]struct {
 		pod  []change
 		want map[string]string

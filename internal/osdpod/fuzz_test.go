@@ -27,7 +27,7 @@ func FuzzClassify(f *testing.F) {
 		c := set.Classify(desired, []*corev1.Pod{pod})
 		found := only(t, c)
 		for key, value := range found.Annotations(now) {
-			if key == osdpod.StateAnnotation && !slices.Contains([]osdpod.State{osdpod.UpToDate, osdpod.OutOfDate, osdpod.Ready, osdpod.Unready, osdpod.Down}, osdpod.State(value)) {
+			if key == osdpod.StateAnnotation && !slices.Contains([]osdpod.State{osdpod.UpToDate, osdpod.OutOfDate, osdpod.Ready, osdpod.Unready}, osdpod.State(value)) {
 				t.Fatalf("%q is written as the state", value)
 			}
 		}

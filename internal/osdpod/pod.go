@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is what a pod is worth. The first four are written into its annotation, and so is Down.
+// State is what a pod is worth. The first four are written into its annotation.
 type State string
 
 // States of pods.
@@ -20,9 +20,6 @@ const (
 	Unready State = "unready"
 	// Ready: the same, and Kubernetes says that it is ready. It waits to be released.
 	Ready State = "ready"
-	// Down is written on a pod that is up to date, was released, and does not serve any more. It takes the release back, so that
-	// a person who writes up-to-date there is heard, as he is on a pod that never served.
-	Down State = "down"
 	// Invalid: it is a duplicate, has the wrong name, lacks annotations, or has ended. It has to go.
 	Invalid State = "invalid"
 	// Superfluous: the spec does not name its OSD any more. It goes when Ceph can do without the OSD.
@@ -63,8 +60,9 @@ func (p Pod) Annotations(at time.Time) map[string]string {
 		case p.Overridden:
 			return nil
 		case p.released() && !(p.Ready && p.Up):
-			return map[string]string{StateAnnotation: string(Down), ReleasedAnnotation: ""}
-		case p.annotated() == Down:
+			// The release is taken back, so that a person can give it again.
+			return map[string]string{StateAnnotation: string(Unready), ReleasedAnnotation: ""}
+		case p.fell():
 			return nil
 		}
 	case OutOfDate, Ready, Unready:
@@ -89,12 +87,22 @@ func (p Pod) released() bool { return p.Pod.Annotations[ReleasedAnnotation] != "
 // ours tells whether lockkeeper made it.
 func (p Pod) ours() bool { return p.Name == PodName(p.OSD) }
 
+// fell tells whether the pod was released, and is known to serve no more since: it is up to date, and whoever waits for it waits
+// for the OSD.
+func (p Pod) fell() bool {
+	_, takenBack := p.Pod.Annotations[ReleasedAnnotation]
+	return p.annotated() == Unready && takenBack && !p.released()
+}
+
 // waits tells whether a pod of the present template still has to be released. The original operator wrote wait-for-ready,
 // and its documents say waiting; what nobody can have meant is no release. One of ours that was called out-of-date before
 // its template came back had not been released then.
 func (p Pod) waits() bool {
+	if p.fell() {
+		return false
+	}
 	switch p.annotated() {
-	case "", UpToDate, Down:
+	case "", UpToDate:
 		return false
 	case OutOfDate:
 		return p.ours() && !p.released()
