@@ -51,7 +51,7 @@ test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one
 LABS ?= 3
 
 .PHONY: crash
-crash: build ## let something die at every moment of a drain, hours: VICTIM=worker EVERY=1
+crash: build ## let something die at every moment of a drain and of a rollout, hours: VICTIM=worker EVERY=1
 	$(GO) test ./test/e2e -count=1 -timeout 12h -v -run TestCrashes -crash-every $(or $(EVERY),1) -crash-victim '$(VICTIM)'
 
 .PHONY: sim

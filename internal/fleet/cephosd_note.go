@@ -40,8 +40,8 @@ func (c cephOSD) note(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if notes := s.disowned(); len(notes) > 0 || len(s.refused) > 0 {
-		return c.write(ctx, notes) // the next look finds the rest, if Ceph answers
+	if err := c.write(ctx, s.disowned()); err != nil || len(s.refused) > 0 {
+		return err
 	}
 	if err := c.lookAtCeph(ctx, s, &seen); err != nil || seen.Unavailable != "" || len(s.refused) > 0 {
 		return err

@@ -15,23 +15,23 @@ import (
 
 var (
 	crashVictim = flag.String("crash-victim", "", "only this victim of TestCrashes; default: each")
-	crashEvery  = flag.Int("crash-every", 0, "crash the victim at every n-th moment of a drain; 0: at a few of them")
+	crashEvery  = flag.Int("crash-every", 0, "crash the victim at every n-th moment of a job; 0: at a few of them")
 )
 
-// victims are what dies in the middle of a drain. Each comes back by itself: the lab, the pod's restart policy, or, for
+// victims are what dies in the middle of a job. Each comes back by itself: the lab, the pod's restart policy, or, for
 // lockkeeper's own processes, the test starts it again.
 var victims = []struct {
 	name string
-	// few is at how many moments it dies when not told otherwise.
-	few  int
-	kill func(w *world) error
+	// At how many moments of each job it dies when not told otherwise.
+	ofDrain, ofRollout int
+	kill               func(w *world) error
 }{
-	{"worker", 4, func(w *world) error { return w.replace("worker") }},
-	{"watch", 1, func(w *world) error { return w.replace("watch") }},
-	{"temporal", 1, func(w *world) error { return w.fault("component-kill", "temporal") }},
-	{"kube-apiserver", 1, func(w *world) error { return w.fault("component-kill", "kube-apiserver") }},
-	{"mon", 1, func(w *world) error { return w.signalDaemon("pod-kill", "mon.b") }},
-	{"mgr", 1, func(w *world) error { return w.signalDaemon("pod-kill", "mgr") }},
+	{"worker", 4, 2, func(w *world) error { return w.replace("worker") }},
+	{"watch", 1, 0, func(w *world) error { return w.replace("watch") }},
+	{"temporal", 1, 0, func(w *world) error { return w.fault("component-kill", "temporal") }},
+	{"kube-apiserver", 1, 0, func(w *world) error { return w.fault("component-kill", "kube-apiserver") }},
+	{"mon", 1, 0, func(w *world) error { return w.signalDaemon("pod-kill", "mon.b") }},
+	{"mgr", 1, 0, func(w *world) error { return w.signalDaemon("pod-kill", "mgr") }},
 }
 
 // The node that is drained has a mon, and so the third one's death leaves no quorum for a while. The other is in another zone.
@@ -40,43 +40,65 @@ const (
 	otherNode = "node-e"
 )
 
-// TestCrashes lets something die at a moment of a drain: before or after a call, which was found by counting, not by waiting.
-// The drain must end all the same, no other zone may open meanwhile, and nothing may be left over.
+// TestCrashes lets something die at a moment of a drain or of a rollout: before or after a call, which was found by counting,
+// not by waiting. The job must end all the same, no two zones may be open at once, and nothing may be left over.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
-	w := &world{name: "crash-" + fmt.Sprint(os.Getpid())}
-	dir := t.TempDir()
-	c := &crashes{world: w}
-	socket := filepath.Join(dir, "moments")
+	t.Run("drain", func(t *testing.T) {
+		t.Parallel()
+		c := &crashes{world: &world{name: "crash-" + fmt.Sprint(os.Getpid())}}
+		c.job = c.drainAndBack
+		few := map[string]int{}
+		for _, v := range victims {
+			few[v.name] = v.ofDrain
+		}
+		c.test(t, twoNodesPerZone, few)
+	})
+	t.Run("rollout", func(t *testing.T) {
+		t.Parallel()
+		c := &crashes{world: &world{name: "crash-r-" + fmt.Sprint(os.Getpid())}}
+		c.job = c.rollOut
+		few := map[string]int{}
+		for _, v := range victims {
+			few[v.name] = v.ofRollout
+		}
+		c.test(t, append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), few)
+	})
+}
+
+// test does the job in a lab of its own, first in peace, and then with each victim; few says how many moments are a few.
+func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
+	w := c.world
+	socket := filepath.Join(t.TempDir(), "moments")
 	l, err := listen(socket, c.hear)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.server.Close() })
 	w.moments = socket
-	w.up(t, twoNodesPerZone)
+	w.up(t, flags)
 
-	moments, took, err := c.drain(0, nil)
+	moments, took, err := c.once(0, nil)
 	if err != nil {
 		w.describe(t)
-		t.Fatalf("a drain in which nothing dies: %v", err)
+		t.Fatalf("when nothing dies: %v", err)
 	}
-	t.Logf("a drain has %d moments, and takes %s", len(moments), took.Round(time.Millisecond))
+	t.Logf("it has %d moments, and takes %s", len(moments), took.Round(time.Millisecond))
 	for _, v := range victims {
 		if *crashVictim != "" && *crashVictim != v.name {
 			continue
 		}
-		for _, at := range when(len(moments), v.few, *crashEvery) {
+		for _, at := range when(len(moments), few[v.name], *crashEvery) {
 			t.Run(fmt.Sprintf("%s/%d", v.name, at), func(t *testing.T) {
-				seen, took, err := c.drain(at, v.kill)
+				seen, took, err := c.once(at, v.kill)
 				switch {
 				case err != nil:
 					w.describe(t)
 					t.Fatalf("moment %s: %v", describeMoment(seen, at), err)
 				case len(seen) < at:
-					t.Logf("the drain was over after %d moments", len(seen))
+					t.Logf("it was over after %d moments", len(seen))
 				default:
-					t.Logf("died %s; the drain took %s", describeMoment(seen, at), took.Round(time.Millisecond))
+					t.Logf("died %s; it took %s", describeMoment(seen, at), took.Round(time.Millisecond))
 				}
 			})
 			if t.Failed() {
@@ -108,9 +130,11 @@ func when(moments, few, every int) []int {
 	return slices.Compact(at)
 }
 
-// crashes has somebody die at a moment of a drain.
+// crashes has somebody die at a moment of a job.
 type crashes struct {
 	world *world
+	job   func() error // from its beginning until all is whole again
+	done  int          // jobs
 
 	mu   sync.Mutex
 	seen []moment
@@ -129,18 +153,40 @@ func (c *crashes) hear(m moment) {
 	}
 }
 
-// drain drains a node once. At the given moment, counted from 1, kill is called; 0 is never.
-func (c *crashes) drain(at int, kill func(*world) error) (seen []moment, took time.Duration, err error) {
+// once does the job once. At the given moment, counted from 1, kill is called; 0 is never.
+func (c *crashes) once(at int, kill func(*world) error) (seen []moment, took time.Duration, err error) {
 	w := c.world
-	w.scenarioBegan = time.Now()
+	if err := w.begins(); err != nil {
+		return nil, 0, err
+	}
 	c.mu.Lock()
 	c.seen, c.at, c.kill, c.err = nil, at, kill, nil
 	c.mu.Unlock()
-	err = c.drainAndBack()
+	err = c.job()
+	c.done++
 	took = time.Since(w.scenarioBegan)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.seen), took, errors.Join(c.err, err)
+}
+
+// rollOut brings a changed template to all OSDs, zone by zone.
+func (c *crashes) rollOut() error {
+	w := c.world
+	// The API server may be the one that dies.
+	err := until(patience, func() error {
+		return errors.Join(
+			w.patchCephOSD(map[string]any{"updateDomain": "Zone"}),
+			w.changeTemplate(func(container map[string]any) error { return setUpdate(container, fmt.Sprint("crash-", c.done)) }),
+		)
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.awaitUpdated(); err != nil {
+		return err
+	}
+	return w.whole()
 }
 
 func (c *crashes) drainAndBack() error {

@@ -40,7 +40,7 @@ var shapes = []struct {
 		"rollouts",
 		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "2", "--osd-pods", "none"},
 		[]string{"testdata/rollouts/*.txtar"},
-		1,
+		2,
 	},
 }
 

@@ -9,11 +9,15 @@ import (
 )
 
 // whole checks what every scenario must leave behind: all nodes in service, all OSDs up and in, all PGs clean, no noout,
-// one budget at rest, no lease, no job; and a writer that saw no failed and no lost write.
+// one budget at rest, no lease, no job; and a writer that saw no failed and no lost write. Where OSDs were replaced, never
+// those of two zones at once.
 func (w *world) whole() error {
 	deadline := time.Now().Add(90 * time.Second)
 	for {
 		err := w.notWhole()
+		if err == nil && w.ofCephOSD() {
+			return w.oneZoneAtATime()
+		}
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}

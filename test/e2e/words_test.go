@@ -182,9 +182,9 @@ func (w *world) podsOf(daemon string) ([]pod, error) {
 
 type pod struct {
 	Metadata struct {
-		Name              string
-		DeletionTimestamp string
-		Labels            map[string]string
+		Name                string
+		DeletionTimestamp   string
+		Labels, Annotations map[string]string
 	}
 	Spec struct{ NodeName string }
 }

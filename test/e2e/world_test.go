@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,7 @@ type world struct {
 	soundCommand any // of the OSDs, before a scenario broke it
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
+	firstMap      int // of Ceph's OSDs
 	saidWhole     bool
 	beside        map[string]*background
 }
@@ -218,18 +220,26 @@ func (w *world) setup(e *testscript.Env) error {
 	e.Setenv("NS", cephNamespace)
 	e.Setenv("POLICY", policyName)
 	e.Setenv("LAB_NAME", w.name)
-	w.scenarioBegan, w.saidWhole = time.Now(), false
+	w.saidWhole = false
 	e.Defer(w.endBeside)
-	return nil
+	return w.begins()
+}
+
+// begins notes when a scenario begins.
+func (w *world) begins() (err error) {
+	w.scenarioBegan = time.Now()
+	if w.ofCephOSD() {
+		w.firstMap, err = w.lastMap()
+	}
+	return err
 }
 
 // commands are what scenarios have beside testscript's own: the words that every world knows, and two more for those that
 // need more than words.
 func (w *world) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	commands := w.speak()
-	for name, do := range w.rolloutWords() {
-		commands[name] = do
-	}
+	maps.Copy(commands, w.rolloutWords())
+	maps.Copy(commands, w.osdWords())
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[0])
