@@ -81,6 +81,8 @@ type Survey struct {
 	CanaryLife string `json:"canaryLife,omitempty"`
 	// Skipped are OSDs that a person excused from the present template in an earlier run, as the status remembers them.
 	Skipped []string `json:"skipped,omitempty"`
+	// Excused are OSDs, "osd.3", that do not serve, and for which nobody waits, because a person said so.
+	Excused []string `json:"excused,omitempty"`
 	// LookAgain is after how long another look may find more to do although nobody tells of a change; 0: never.
 	LookAgain time.Duration `json:"lookAgain,omitempty"`
 }
@@ -155,6 +157,8 @@ type Replaced struct {
 type Arrival struct {
 	// Waiting are those that do not serve yet, and why.
 	Waiting []Superfluous `json:"waiting,omitempty"`
+	// Excused are those that do not serve, and for which nobody waits, because a person said so: "osd.3".
+	Excused []string `json:"excused,omitempty"`
 	// Moved: the fleet's template or spec is another one by now.
 	Moved bool `json:"moved,omitempty"`
 }

@@ -70,6 +70,7 @@ func (w *fleetWorld) cephOSD(change func(*cephv1alpha1.CephOSD)) {
 
 func TestARolloutIsToldOfWhatItCannotSee(t *testing.T) {
 	w := newFleetWorld(t)
+	assert.Equal(t, []string{"roll out ceph/osds: the watcher started"}, w.reconcile())
 	assert.Empty(t, w.reconcile(), "at rest")
 	w.cephOSD(func(cr *cephv1alpha1.CephOSD) { cr.Generation = 4 })
 	assert.Equal(t, []string{"roll out ceph/osds: the spec changed"}, w.reconcile())

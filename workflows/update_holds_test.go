@@ -266,3 +266,44 @@ func TestSince(t *testing.T) {
 		s.awaitWhole()
 	})
 }
+
+// TestExcusedInMidBatch: an OSD of the batch in work that a person excuses is waited for by nobody. Its noout goes, so that its
+// data can move, and the rollout with it.
+func TestExcusedInMidBatch(t *testing.T) {
+	for name, excuse := range map[string]func(*scene){
+		"overridden": func(s *scene) { s.Annotate("osd.0", osdpod.StateAnnotation, "") },
+		"skipped":    func(s *scene) { s.tellRollout(workflows.SignalSkip, "osd.0") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, osdsBy("Host"), func(s *scene) {
+				s.settleOSDs()
+				s.SetImage("ceph:2")
+				s.awaitUpdate("waiting for its OSDs", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
+				s.BreakDisk(0)
+				s.awaitUpdate("halted", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil })
+				require.Contains(s, s.NooutOSDs(), "osd.0")
+				excuse(s)
+				require.True(s, s.Await(20*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }), "%v %+v", s.Images(), s.updateStatus(updateID))
+				status := s.CephOSD().Status
+				require.Equal(s, "UpToDate", status.Reason)
+				require.Nil(s, status.Batch)
+				s.awaitNothingLeft(time.Minute)
+			})
+		})
+	}
+}
+
+// TestPausedWhileItRests: a person who pauses it reads that it is paused, and not what it waited for before.
+func TestPausedWhileItRests(t *testing.T) {
+	play(t, osdsBy("Host", map[string]any{"pauseBetween": "10h"}), func(s *scene) {
+		s.settleOSDs()
+		s.SetImage("ceph:2")
+		s.awaitUpdate("pausing", 5*time.Minute, holdsFor(activities.HoldPause))
+		s.tellRollout(workflows.SignalPause, nil)
+		s.awaitUpdate("paused", time.Minute, holdsFor(activities.HoldPaused))
+		time.Sleep(time.Second)
+		require.Equal(s, "Paused", s.CephOSD().Status.Reason)
+		s.tellRollout(workflows.SignalResume, nil)
+		s.awaitUpdate("pausing between batches", time.Minute, holdsFor(activities.HoldPause))
+	})
+}

@@ -157,7 +157,7 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 	if u.lease.holds(want) && !u.lease.lost() {
 		return true, nil
 	}
-	u.lease.release(ctx)
+	u.letGo(ctx)
 	if step.Domain.IsZero() {
 		return true, nil
 	}
@@ -245,7 +245,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	if _, err := call(persistent(ctx, "note that the OSDs serve"), rolling.ConfirmOSDs, in); err != nil {
 		return err
 	}
-	u.state.Halted, u.state.Awaited = nil, nil
+	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, a.Excused
 	return u.heal(ctx)
 }
 
@@ -272,8 +272,22 @@ func (u *update) deadline(ctx workflow.Context, osds []rollout.OSD) (at time.Tim
 	return first.Add(u.seen.Rules.ProgressDeadline), len(awaited) > 0
 }
 
-// heal gives the lease back when the storage is whole.
+// letGo gives the lease back as it is. The batch is over: whoever of it is away, nobody waits for.
+func (u *update) letGo(ctx workflow.Context) {
+	u.lease.release(ctx)
+	if u.state.Batch != nil {
+		u.state.Batch, u.state.LastBatch = nil, workflow.Now(ctx)
+	}
+}
+
+// heal gives the lease back when the storage is whole. With an OSD that a person excused, and that does not serve, it will not be
+// before its data has moved, which is what the noout of the lease prevents.
 func (u *update) heal(ctx workflow.Context) error {
+	excused := func(osd string) bool { return slices.Contains(u.seen.Excused, osd) }
+	if u.lease.asked && slices.ContainsFunc(u.lease.claim.Daemons, excused) {
+		u.letGo(ctx)
+		return nil
+	}
 	if u.lease.asked {
 		u.job.enter(ctx, PhaseHeal)
 		wait := "the storage in " + u.lease.claim.Domain.String() + " to be whole again"

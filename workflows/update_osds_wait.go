@@ -43,7 +43,7 @@ func (u *update) underWay() bool {
 // rest waits. Unless it has to keep it, it gives the lease back before, since others may be waiting for it.
 func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 	if !keep {
-		u.lease.release(ctx)
+		u.letGo(ctx)
 	}
 	u.job.enter(ctx, w.phase)
 	u.job.waitFor(ctx, w.what)
@@ -56,9 +56,9 @@ func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 	u.rested.times++
 	u.job.NextTimer, u.job.NextTimerDoes, u.holds = workflow.Now(ctx).Add(most), "look again", w.holds
 	u.report(ctx, "")
-	judged := u.state.Canary.Approved
+	approved, paused := u.state.Canary.Approved, u.job.Paused
 	told, err := awaitAtMost(ctx, most, clip(w.what), func() bool {
-		return u.changed || u.state.Canary.Approved != judged
+		return u.changed || u.state.Canary.Approved != approved || u.job.Paused && !paused
 	})
 	if told {
 		u.rested.times = 1 // look again soon, and remember since when
@@ -71,7 +71,7 @@ func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 // may wait for, is given back when their data is whole.
 func (u *update) pause(ctx workflow.Context, keep bool) error {
 	if !keep {
-		u.lease.release(ctx)
+		u.letGo(ctx)
 	}
 	u.job.enter(ctx, PhaseRest)
 	u.job.waitFor(ctx, pausedWait)

@@ -142,7 +142,11 @@ func (c cephOSD) arrival(ctx context.Context, s *state, in activities.AwaitInput
 	var a activities.Arrival
 	wanted := setOf(in.Keys)
 	for _, o := range now.osds() {
-		if wanted[o.Key] && !o.Serves && !o.Excused && len(a.Waiting) < progressWaited {
+		switch {
+		case !wanted[o.Key] || o.Serves:
+		case o.Excused:
+			a.Excused = append(a.Excused, o.Name)
+		case len(a.Waiting) < progressWaited:
 			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key, Why: o.String() + " is not up in Ceph yet"})
 		}
 	}

@@ -40,10 +40,14 @@ func (c cephOSD) note(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.write(ctx, s.disowned()); err != nil || len(s.refused) > 0 {
+	owners := s.disowned()
+	if err := c.write(ctx, owners); err != nil || len(s.refused) > 0 {
 		return err
 	}
-	if err := c.lookAtCeph(ctx, s, &seen); err != nil || seen.Unavailable != "" || len(s.refused) > 0 {
+	switch err := c.lookAtCeph(ctx, s, &seen); {
+	case err != nil && len(owners) > 0:
+		return nil // what must not wait is written, and the next look says what is wrong with Ceph
+	case err != nil || seen.Unavailable != "" || len(s.refused) > 0:
 		return err
 	}
 	return c.write(ctx, s.unnoted(time.Now()))

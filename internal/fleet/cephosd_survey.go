@@ -86,7 +86,7 @@ func (s *state) decide(in activities.SurveyInput, out *activities.Survey) {
 	if len(p.waiting) > 0 {
 		lookAgain(out, lookAgainLate)
 	}
-	out.Next, out.CanaryLife = p.step, s.life(in.Canary)
+	out.Next, out.CanaryLife, out.Excused = p.step, s.life(in.Canary), rollout.Excused(decision)
 	out.Unnoted += len(s.unnoted(time.Time{}))
 	var wait time.Duration
 	if out.Discard, wait = s.discardable(time.Now()); wait > 0 {

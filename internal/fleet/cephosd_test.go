@@ -223,7 +223,7 @@ func TestOverride(t *testing.T) {
 	for name, word := range map[string]func(*corev1.Pod){
 		"removed": lacking(osdpod.StateAnnotation),
 		"up-to-date, after a look": func(p *corev1.Pod) {
-			require.Equal(t, "down", p.Annotations[osdpod.StateAnnotation])
+			require.Equal(t, "unready", p.Annotations[osdpod.StateAnnotation])
 			p.Annotations[osdpod.StateAnnotation] = "up-to-date"
 		},
 		"removed, never released": lacking(osdpod.StateAnnotation, osdpod.ReleasedAnnotation),

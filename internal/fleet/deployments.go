@@ -122,7 +122,7 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 	}
 	osds := d.osds(r, seen)
 	decision := rollout.Input{OSDs: osds, DomainType: seen.DomainType, MaxParallel: d.ref.MaxParallel, Skip: in.Skip}
-	out.Next, out.Counts.Counts, out.Counted = rollout.Next(decision), rollout.Count(decision), true
+	out.Next, out.Counts.Counts, out.Counted, out.Excused = rollout.Next(decision), rollout.Count(decision), true, rollout.Excused(decision)
 	out.CanaryLife, err = d.life(ctx, r, seen, osds, in.Canary)
 	return out, err
 }

@@ -80,7 +80,7 @@ type Counts struct {
 	Ready     int `json:"ready"`
 	Unready   int `json:"unready"`
 	Missing   int `json:"missing"`
-	// Skipped are out of date and stay so, because a person said so.
+	// Skipped are out of date, or were replaced and do not serve, and stay so because a person said so. They are counted there, too.
 	Skipped int `json:"skipped,omitempty"`
 	// Down are up to date, do not serve, and nobody said not to wait for them.
 	Down int `json:"down,omitempty"`
@@ -90,10 +90,10 @@ type Counts struct {
 func Count(in Input) Counts {
 	c := Counts{Total: len(in.OSDs)}
 	for _, o := range in.OSDs {
-		switch {
-		case o.State == OutOfDate && in.skips(o):
+		if in.skips(o) && o.State != UpToDate && o.State != Missing {
 			c.Skipped++
-			c.OutOfDate++
+		}
+		switch {
 		case o.State == OutOfDate:
 			c.OutOfDate++
 		case o.State == Ready:
@@ -131,6 +131,16 @@ type Input struct {
 	Skip []string `json:"skip,omitempty"`
 	// Canary: the first OSD goes alone, and nobody else before somebody has judged it.
 	Canary bool `json:"canary,omitempty"`
+}
+
+// Excused are the OSDs that do not serve, and for which nobody waits, because a person said so.
+func Excused(in Input) (names []string) {
+	for _, o := range in.OSDs {
+		if !o.Serves && o.Name != "" && (o.Excused || in.skips(o)) {
+			names = append(names, o.Name)
+		}
+	}
+	return names[:min(len(names), atOnce)]
 }
 
 func (in Input) skips(o OSD) bool {

@@ -59,7 +59,7 @@ func TestStateLogic(t *testing.T) {
 			want: counts(rollout.Counts{Total: 1, UpToDate: 1}), do: rollout.DoNothing, state: "up-to-date",
 		},
 		// The original has no look at it any more.
-		{name: "up-to-date-and-crashed", kubelet: unready, want: counts(rollout.Counts{Total: 1, UpToDate: 1, Down: 1}), do: rollout.DoAwait},
+		{name: "up-to-date-and-crashed", kubelet: unready, want: counts(rollout.Counts{Total: 1, UpToDate: 1, Down: 1}), do: rollout.DoAwait, state: "unready"},
 		{name: "out-of-date", kubelet: ready, changes: []func(*corev1.Pod){otherHash}, want: counts(rollout.Counts{Total: 1, OutOfDate: 1}), do: rollout.DoReplace, state: "out-of-date"},
 		{
 			name: "out-of-date-while-waiting", kubelet: unready, changes: []func(*corev1.Pod){otherHash, waiting},
