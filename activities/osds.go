@@ -298,11 +298,8 @@ func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, er
 	if err != nil {
 		return Rehearsed{}, Unavailable("rehearse the new pods of "+in.Fleet.Name, err)
 	}
-	if refused != nil {
-		return Rehearsed{Refused: refused}, nil
-	}
-	r := Rehearsed{OSDs: in.OSDs}
-	if len(in.OSDs) > 1 {
+	r := Rehearsed{Refused: refused, OSDs: in.OSDs}
+	if refused == nil && len(in.OSDs) > 1 {
 		spared, answer, err := o.Fleets.Spare(ctx, in)
 		if err != nil {
 			return Rehearsed{}, Unavailable("ask which OSDs may stop", err)

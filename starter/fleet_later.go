@@ -55,7 +55,7 @@ func (f *fleetsLater) Start(ctx context.Context) error {
 	// The API server serves them a moment after it has stored their definition.
 	err = wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(context.Context) (bool, error) {
 		known, err := knowsCephOSDs(f.mgr.GetRESTMapper())
-		return known && err == nil, nil //nolint:nilerr // it is asked again
+		return known && err == nil, nil
 	})
 	if err != nil {
 		return unlessEnded(ctx, err)
@@ -69,8 +69,8 @@ func (f *fleetsLater) Start(ctx context.Context) error {
 
 // unlessEnded is nil when the watcher ends.
 func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

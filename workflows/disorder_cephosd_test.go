@@ -20,7 +20,6 @@ func TestCephOSDInDisorder(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		spec  map[string]any
-		kind  string // of a schedule's events
 		dbs   bool
 		first func(*scene) // before the new image
 		then  func(*scene) // a minute after it
@@ -46,16 +45,13 @@ func TestCephOSDInDisorder(t *testing.T) {
 			},
 			then: func(s *scene) { s.Leave("osd.3", false) },
 		},
-		"two DBs change places":  {kind: "move db", dbs: true, first: func(s *scene) { s.MoveDB("osd.3") }},
-		"a pod without its data": {kind: "damage", first: func(s *scene) { s.Annotate("osd.3", osdpod.DataAnnotation, "") }},
+		"two DBs change places":  {dbs: true, first: func(s *scene) { s.MoveDB("osd.3") }},
+		"a pod without its data": {first: func(s *scene) { s.Annotate("osd.3", osdpod.DataAnnotation, "") }},
 		"no CephOSD":             {first: func(s *scene) { s.DeleteCephOSD() }, then: func(s *scene) { s.RestoreCephOSD() }, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if without()[c.kind] {
-				t.Skip("see -sim.without")
-			}
 			opts := osdsBy("Zone", c.spec)
-			opts.DBs, opts.Judge = c.dbs, map[string]bool{"canary": true}
+			opts.DBs, opts.JudgeCanary = c.dbs, true
 			play(t, opts, func(s *scene) {
 				s.settleOSDs()
 				time.Sleep(time.Minute)

@@ -122,7 +122,7 @@ func (s schedule) options(c *chance) sim.Options {
 	opts := sim.Options{OSDsPerNode: s.OSDsPerNode}
 	if s.Fleet != "" {
 		opts.CephOSD, opts.DBs = map[string]any{"updateDomain": s.Fleet, "progressDeadline": "1m"}, s.DBs
-		opts.Judge = map[string]bool{"counts": !without()["counts"], "canary": !without()["judge canary"]}
+		opts.JudgeCanary = !without()["judge canary"]
 	}
 	// No request takes no time at all: a keeper that had ended within an instant could never be told anything.
 	opts.Latency = func() time.Duration { return time.Millisecond }

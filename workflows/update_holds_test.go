@@ -41,7 +41,8 @@ func TestWindow(t *testing.T) {
 
 // TestWindowClosesWhileItWaits: whoever holds the lease may take longer than the window is open.
 func TestWindowClosesWhileItWaits(t *testing.T) {
-	play(t, osdsBy("Host", nightly("10m")), func(s *scene) {
+	twice := map[string]any{"windows": []any{map[string]any{"schedule": "0 3,5 * * *", "duration": "10m"}}}
+	play(t, osdsBy("Host", twice), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
 		s.awaitUpdate("waiting for its window", time.Minute, holdsFor(activities.HoldWindow))
@@ -59,7 +60,7 @@ func TestWindowClosesWhileItWaits(t *testing.T) {
 		s.PersonCordons("node-b", false)
 		time.Sleep(time.Hour)
 		require.Empty(s, s.Stopped(), "the window has closed")
-		require.True(s, s.Await(25*time.Hour, func() bool { return s.Images()["ceph:2"] >= 10 && !s.runs(updateID) }), "%v %+v", s.Images(), s.updateStatus(updateID))
+		require.True(s, s.Await(time.Hour, func() bool { return s.Images()["ceph:2"] >= 10 && !s.runs(updateID) }), "%v %+v", s.Images(), s.updateStatus(updateID))
 		s.awaitWhole()
 	})
 }

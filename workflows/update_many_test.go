@@ -171,6 +171,7 @@ func (m *many) Await(context.Context, activities.AwaitInput, func(activities.Arr
 func (m *many) Rehearse(context.Context, activities.Replacement) (*input.Error, error) {
 	return nil, nil //nolint:nilnil // nothing is refused
 }
+
 func (m *many) Create(context.Context, activities.FleetRef, []string) (activities.Created, error) {
 	return activities.Created{}, nil
 }

@@ -3,13 +3,13 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 )
 
@@ -115,9 +115,11 @@ func namespace(field, name string) *input.Error {
 	return nil
 }
 
+var crushType = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,32}$`)
+
 // updateDomain is a type of CRUSH's, or OSD or Host, in any case. Which ones a cluster has only the cluster knows.
 func updateDomain(field, name string) *input.Error {
-	if !cephv1alpha1.UpdateDomain(name).Valid() {
+	if !crushType.MatchString(name) {
 		return input.Wrong(field, name, "must be OSD, Host, or a type of failure domain, such as Zone or Rack")
 	}
 	return nil

@@ -178,8 +178,8 @@ func (u *update) report(ctx workflow.Context, outcome string) {
 	if outcome != "" {
 		r.Phase, r.Message = outcome, ""
 	}
-	if reflect.DeepEqual(r, u.wrote) {
-		return
+	if !u.seen.Found || reflect.DeepEqual(r, u.wrote) {
+		return // a rollout that has seen nothing yet knows less than the status
 	}
 	u.wrote = r
 	if _, err := call(quick(ctx, "write the status"), rolling.ReportOSDs, r); err != nil {

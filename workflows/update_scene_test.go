@@ -90,9 +90,11 @@ func (w *osdWatcher) SignalRollout(_ context.Context, _, _, reason string) error
 func (*osdWatcher) SignalKeeper(context.Context, storage.ClusterKey, workflows.Hint) error {
 	return errors.ErrUnsupported
 }
+
 func (*osdWatcher) EnsureKeeper(context.Context, storage.ClusterKey) error {
 	return errors.ErrUnsupported
 }
+
 func (*osdWatcher) StartDrain(context.Context, workflows.DrainNodeInput) error {
 	return errors.ErrUnsupported
 }

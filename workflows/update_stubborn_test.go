@@ -56,7 +56,7 @@ func (s *stubborn) Create(_ context.Context, _ activities.FleetRef, keys []strin
 		s.done++
 		return activities.Created{}, nil
 	case s.refuses != nil:
-		return activities.Created{Refused: s.refuses}, nil
+		return activities.Created{Refused: s.refuses}, nil //nolint:nilerr // it is the answer
 	default:
 		return activities.Created{Hindered: []activities.Superfluous{{Key: keys[0], Why: "pod osd-a is somebody else's"}}}, nil
 	}

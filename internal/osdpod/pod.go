@@ -59,7 +59,7 @@ func (p Pod) Annotations(at time.Time) map[string]string {
 			return Release(at)
 		case p.Overridden:
 			return nil
-		case p.released() && !(p.Ready && p.Up):
+		case p.released() && (!p.Ready || !p.Up):
 			// The release is taken back, so that a person can give it again.
 			return map[string]string{StateAnnotation: string(Unready), ReleasedAnnotation: ""}
 		case p.fell():

@@ -93,16 +93,16 @@ func Count(in Input) Counts {
 		if in.skips(o) && o.State != UpToDate && o.State != Missing {
 			c.Skipped++
 		}
-		switch {
-		case o.State == OutOfDate:
+		switch o.State {
+		case OutOfDate:
 			c.OutOfDate++
-		case o.State == Ready:
+		case Ready:
 			c.Ready++
-		case o.State == Unready:
+		case Unready:
 			c.Unready++
-		case o.State == Missing:
+		case Missing:
 			c.Missing++
-		default:
+		case UpToDate:
 			c.UpToDate++
 			if in.awaits(o) {
 				c.Down++

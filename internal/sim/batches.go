@@ -110,7 +110,7 @@ func (w *World) judgeBatch(o *osd, claim *lockkeeper.LeaseClaim) {
 // judgeCanary: the first OSD of a template goes alone, has to serve for a while, and somebody may have to approve it. That is
 // judged of a template that is new, and was set when the canary was wanted already.
 func (w *World) judgeCanary(o *osd, claim *lockkeeper.LeaseClaim, canary *v1alpha1.Canary) {
-	if canary == nil || !w.opts.Judge["canary"] || w.edits.template.Before(w.edits.canary) || time.Since(w.edits.template) < w.slack() || w.batches.seen[w.set().Hash] {
+	if canary == nil || !w.opts.JudgeCanary || w.edits.template.Before(w.edits.canary) || time.Since(w.edits.template) < w.slack() || w.batches.seen[w.set().Hash] {
 		return
 	}
 	switch first := w.batches.first; {

@@ -117,7 +117,8 @@ func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 		return
 	}
 	if s.OSDs.Total == 0 {
-		if before := w.typedCephOSD().Status; w.opts.Judge["counts"] && before.OSDs.Total > 0 && len(w.set().Spec.Storage) > 0 {
+		// Of a new template nothing is known as long as the storage cluster does not answer.
+		if before := w.typedCephOSD().Status; before.TemplateHash == s.TemplateHash && before.OSDs.Total > 0 && len(w.set().Spec.Storage) > 0 {
 			w.violate("the progress reads %q after %q, and there are OSDs", s.Progress, before.Progress)
 		}
 		return
@@ -131,9 +132,7 @@ func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 		}
 	}
 	if most := w.madeFrom(s.TemplateHash) + len(w.disturbeds); done > most {
-		if w.opts.Judge["counts"] {
-			w.violate("the progress of %s reads %q, and there are %d pods of it", s.TemplateHash, s.Progress, most)
-		}
+		w.violate("the progress of %s reads %q, and there are %d pods of it", s.TemplateHash, s.Progress, most)
 		done = most
 	}
 	for back := w.done[key] - done; back > 0; back-- {

@@ -34,9 +34,8 @@ type Options struct {
 	CephOSD map[string]any
 	// DBs gives each OSD of the CephOSD a device of its own for RocksDB.
 	DBs bool
-	// Judge names invariants that are judged only on request: counts, that a report of what is not known says neither
-	// nothing nor what was true of another template; canary, that it goes first, alone, and has its time.
-	Judge map[string]bool
+	// JudgeCanary: a canary goes first, alone, and has its time. That is not so where a person excuses it.
+	JudgeCanary bool
 	// Latency is how long a request of an adapter takes before it is carried out.
 	Latency func() time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced; 0: two seconds.
