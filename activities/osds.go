@@ -254,6 +254,8 @@ type OSDs struct {
 
 // SurveyOSDs looks at a fleet and says what is next. It changes nothing.
 func (o *OSDs) SurveyOSDs(ctx context.Context, in SurveyInput) (Survey, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
 	s, err := o.Fleets.Survey(ctx, in)
 	if err != nil {
 		return Survey{}, Unavailable("look at the OSDs of "+in.Fleet.Name, err)
@@ -269,6 +271,8 @@ type KeysInput struct {
 
 // CreatePods makes the pods of OSDs that have none.
 func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (Created, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
 	made, err := o.Fleets.Create(ctx, in.Fleet, in.Names)
 	if err != nil {
 		return Created{}, Unavailable("create pods of "+in.Fleet.Name, err)
@@ -278,22 +282,30 @@ func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (Created, error) {
 
 // DiscardPods deletes duplicates that do not serve.
 func (o *OSDs) DiscardPods(ctx context.Context, in KeysInput) (struct{}, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
 	return struct{}{}, unavailableUnlessNil("delete duplicate pods of "+in.Fleet.Name, o.Fleets.Discard(ctx, in.Fleet, in.Names))
 }
 
 // NotePods writes on the pods what is known of them.
 func (o *OSDs) NotePods(ctx context.Context, fleet FleetRef) (struct{}, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
 	return struct{}{}, unavailableUnlessNil("annotate the pods of "+fleet.Name, o.Fleets.Note(ctx, fleet))
 }
 
 // RemoveOSDs deletes the pods of OSDs that are no longer in the spec and that nobody needs.
 func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
 	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.Fleet.Name, o.Fleets.Remove(ctx, in.Fleet, in.Names))
 }
 
 // RehearseBatch lets the API server judge the successors of a batch, and the storage cluster which of them it could spare now,
 // before the lease is asked for: the lease, and noout, are then of those alone. It changes nothing.
 func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
 	refused, err := o.Fleets.Rehearse(ctx, in)
 	if err != nil {
 		return Rehearsed{}, Unavailable("rehearse the new pods of "+in.Fleet.Name, err)
@@ -315,9 +327,8 @@ func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, er
 // makes sure that the lease is still the one it was given, and that the storage cluster can spare them now. An attempt that
 // follows another one goes on with what that one stopped: a pod that is missing comes back in any case.
 func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, error) {
-	ctx, stop := untilWorkerStops(ctx)
+	ctx, stop := busy(ctx)
 	defer stop()
-	go beat(ctx)
 	if in.Token != 0 {
 		if err := o.holds(ctx, in); err != nil {
 			return Replaced{}, err
@@ -366,6 +377,8 @@ func (o *OSDs) AwaitOSDs(ctx context.Context, in AwaitInput) (Arrival, error) {
 
 // ConfirmOSDs notes on the pods that they serve as their template says.
 func (o *OSDs) ConfirmOSDs(ctx context.Context, in AwaitInput) (struct{}, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
 	return struct{}{}, unavailableUnlessNil("annotate the pods", o.Fleets.Confirm(ctx, in))
 }
 

@@ -71,6 +71,13 @@ func untilWorkerStops(ctx context.Context) (context.Context, context.CancelFunc)
 
 var errWorkerStops = errors.New("the worker stops")
 
+// busy is for an activity that makes many requests: it heartbeats until stop is called, and ends when its worker stops.
+func busy(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	ctx, stop = untilWorkerStops(ctx)
+	go beat(ctx)
+	return ctx, stop
+}
+
 // beat heartbeats, until ctx ends, for an activity that is blocked in a call of its own.
 func beat(ctx context.Context) {
 	t := time.NewTicker(2 * time.Second)

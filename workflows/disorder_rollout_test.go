@@ -100,7 +100,9 @@ func (d *disorder) tamper(kind, osd string, which int) bool {
 		d.stranger = !d.stranger
 		d.ForeignPod(d.stranger)
 	case "move db":
-		d.MoveDB(osd)
+		if d.fleet != "OSD" || d.OSDs() == len(d.Nodes()) { // two that swap and never stop together are refused
+			d.MoveDB(osd)
+		}
 	case "leave":
 		leaves := !slices.Contains(d.Left(), osd)
 		if d.Leave(osd, leaves); leaves && which%2 == 1 {

@@ -44,6 +44,17 @@ func persistent(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// thorough is persistent for what is many requests. While it is at it, it says so, and a worker that died is noticed all the same.
+func thorough(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 5 * time.Minute,
+		HeartbeatTimeout:    10 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second},
+		WaitForCancellation: true,
+		Summary:             summary,
+	})
+}
+
 // stopping is watching for what takes daemons down. When the job is aborted it has to be over before the lease is given back.
 func stopping(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithWaitForCancellation(watching(ctx, summary), true)

@@ -653,6 +653,11 @@ func (f *faulty) InterceptActivity(_ context.Context, next interceptor.ActivityI
 // lasting are the activities that may take days.
 var lasting = map[string]bool{"WatchStorage": true, "AwaitJobEnd": true, "EvictPods": true, "AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true}
 
+// thorough are those that heartbeat, and may take minutes.
+var thorough = map[string]bool{
+	"SurveyOSDs": true, "RehearseBatch": true, "CreatePods": true, "DiscardPods": true, "NotePods": true, "RemoveOSDs": true, "ConfirmOSDs": true,
+}
+
 // attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts together,
 // and retries none that takes longer, so it is told of none (patient), and faultyActivity sees to it.
 const attemptTimeout = 10 * time.Second
@@ -728,7 +733,8 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	if failed == notDone {
 		return nil, activities.Unavailable("on purpose", errors.New("not done"))
 	}
-	if long := lasting[info.ActivityType.Name]; !long {
+	name := info.ActivityType.Name
+	if !lasting[name] && !thorough[name] {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
@@ -739,7 +745,12 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	if failed == twice && ctx.Err() == nil {
 		result, err = a.Next.ExecuteActivity(ctx, in)
 	}
-	if failed == hangs && !lasting[info.ActivityType.Name] {
+	switch {
+	case failed != hangs || lasting[name]:
+	case thorough[name]: // no heartbeat comes any more
+		s.untilDone(outer, heartbeatTimeout-time.Second, func() bool { return s.over })
+		return nil, activities.Unavailable("on purpose", errors.New("no heartbeat"))
+	default:
 		s.untilDone(outer, forever, func() bool { return s.over })
 	}
 	switch lives := alive(); {

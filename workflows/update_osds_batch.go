@@ -30,7 +30,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	u.holds = ""
 	in := activities.Replacement{Fleet: u.fleet, Cluster: s.Cluster, Template: s.Template, OSDs: step.OSDs}
 	// Before any OSD is touched: a template that the API server rejects must not cost even one.
-	rehearsed, err := call(persistent(ctx, "rehearse the new pods"), rolling.RehearseBatch, in)
+	rehearsed, err := call(thorough(ctx, "rehearse the new pods"), rolling.RehearseBatch, in)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	if err := arrival.Get(ctx, &a); err != nil || a.Moved {
 		return err
 	}
-	if _, err := call(persistent(ctx, "note that the OSDs serve"), rolling.ConfirmOSDs, in); err != nil {
+	if _, err := call(thorough(ctx, "note that the OSDs serve"), rolling.ConfirmOSDs, in); err != nil {
 		return err
 	}
 	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, a.Excused

@@ -39,7 +39,7 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	u.job.enter(ctx, PhaseSurvey)
 	u.changed = false
 	in := activities.SurveyInput{Fleet: u.fleet, Skip: u.state.Skip, CanaryOf: u.state.Canary.Template, Canary: u.state.Canary.Key}
-	s, err := call(persistent(ctx, "look at the OSDs of "+u.fleet.Name), rolling.SurveyOSDs, in)
+	s, err := call(thorough(ctx, "look at the OSDs of "+u.fleet.Name), rolling.SurveyOSDs, in)
 	if err != nil {
 		return s, err
 	}
@@ -123,17 +123,17 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 // tidy takes away what takes nothing from anybody.
 func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 	if len(s.Discard) > 0 {
-		if _, err := call(persistent(ctx, "delete duplicate pods"), rolling.DiscardPods, activities.KeysInput{Fleet: u.fleet, Names: s.Discard}); err != nil {
+		if _, err := call(thorough(ctx, "delete duplicate pods"), rolling.DiscardPods, activities.KeysInput{Fleet: u.fleet, Names: s.Discard}); err != nil {
 			return err
 		}
 	}
 	if s.Unnoted > 0 {
-		if _, err := call(persistent(ctx, "note what is known of the pods"), rolling.NotePods, u.fleet); err != nil {
+		if _, err := call(thorough(ctx, "note what is known of the pods"), rolling.NotePods, u.fleet); err != nil {
 			return err
 		}
 	}
 	if len(s.Removable) > 0 {
-		if _, err := call(persistent(ctx, "delete the pods of OSDs that left the spec"), rolling.RemoveOSDs, activities.KeysInput{Fleet: u.fleet, Names: s.Removable}); err != nil {
+		if _, err := call(thorough(ctx, "delete the pods of OSDs that left the spec"), rolling.RemoveOSDs, activities.KeysInput{Fleet: u.fleet, Names: s.Removable}); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 
 // create makes missing pods. That takes nothing from anybody, so nothing holds it back.
 func (u *update) create(ctx workflow.Context, step rollout.Step) error {
-	made, err := call(persistent(ctx, clip(step.Why)), rolling.CreatePods, activities.KeysInput{Fleet: u.fleet, Names: keys(step.OSDs)})
+	made, err := call(thorough(ctx, clip(step.Why)), rolling.CreatePods, activities.KeysInput{Fleet: u.fleet, Names: keys(step.OSDs)})
 	switch {
 	case err != nil:
 		return err
