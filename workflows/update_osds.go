@@ -44,6 +44,7 @@ type UpdateState struct {
 	Restart string               `json:"restart,omitempty"`
 	Result  UpdateOSDsResult     `json:"result"`
 	Skip    []string             `json:"skip,omitempty"`
+	SkipOf  string               `json:"skipOf,omitempty"` // the template that Skip is about
 	Canary  Canary               `json:"canary,omitzero"`
 	Awaited map[string]time.Time `json:"awaited,omitempty"` // since when, by OSD
 	// Unspared is since when the storage cluster has not let the next batch go; zero: it was not asked, or did.
@@ -205,20 +206,24 @@ func (u *update) do(ctx workflow.Context) (UpdateOSDsResult, error) {
 	runCtx, cancel := workflow.WithCancel(ctx)
 	u.job.listen(ctx, cancel)
 	u.listen(ctx)
-	err := u.run(runCtx)
-	if workflow.IsContinueAsNewError(err) {
-		return UpdateOSDsResult{}, err
-	}
 	cleanCtx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	u.lease.release(cleanCtx)
-	if u.job.Aborted {
-		u.state.Result.Outcome, err = OutcomeAborted, nil
-	} else if err != nil {
-		u.state.Result.Outcome = OutcomeFailed
+	var err error
+	for again := true; again; {
+		if err = u.run(runCtx); workflow.IsContinueAsNewError(err) {
+			return UpdateOSDsResult{}, err
+		}
+		u.lease.release(cleanCtx)
+		if u.job.Aborted {
+			u.state.Result.Outcome, err = OutcomeAborted, nil
+		} else if err != nil {
+			u.state.Result.Outcome = OutcomeFailed
+		}
+		u.state.Batch, u.holds = nil, ""
+		u.report(cleanCtx, u.state.Result.Outcome)
+		// Who told of a change while the last word was being written was told in turn that somebody is at work.
+		again = err == nil && letSignalsIn(runCtx) == nil && u.changed
 	}
-	u.state.Batch, u.holds = nil, ""
-	u.report(cleanCtx, u.state.Result.Outcome)
 	u.state.Result.Took, u.state.Result.Skipped = workflow.Now(ctx).Sub(u.state.Started), u.state.Skip
 	return u.state.Result, err
 }

@@ -46,6 +46,12 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	if s.Cluster.Name != "" {
 		u.lease.cluster = s.Cluster
 	}
+	if s.Template != "" && s.Template != u.state.SkipOf {
+		if u.state.SkipOf != "" && len(u.state.Skip) > 0 { // who excused an OSD from another template did not know this one
+			u.state.Skip, u.changed = nil, true
+		}
+		u.state.SkipOf = s.Template
+	}
 	for _, osd := range s.Skipped {
 		if !slices.Contains(u.state.Skip, osd) { // a person excused it, in a run before this one
 			u.state.Skip, u.changed = append(u.state.Skip, osd), true
