@@ -33,3 +33,27 @@ func TestDeparted(t *testing.T) {
 		}
 	}
 }
+
+// TestDepartedInSilence: while Ceph does not answer the pods alone tell who is leaving. A copy that somebody made of a pod, and that
+// has not begun, takes nothing from the one that runs: nobody would ever see its OSD come back in a later life.
+func TestDepartedInSilence(t *testing.T) {
+	for what, c := range map[string]struct {
+		pods   []storage.PodState
+		leaves bool
+	}{
+		"in service":                        {pods: []storage.PodState{storage.PodReady}},
+		"leaving":                           {pods: []storage.PodState{storage.PodTerminating}, leaves: true},
+		"its successor waits":               {pods: []storage.PodState{storage.PodTerminating, storage.PodPending}, leaves: true},
+		"its successor is ready in no time": {pods: []storage.PodState{storage.PodTerminating, storage.PodReady}, leaves: true},
+		"a copy that cannot begin":          {pods: []storage.PodState{storage.PodReady, storage.PodPending}},
+	} {
+		var pods []Pod
+		for _, s := range c.pods {
+			pods = append(pods, Pod{OSD: 3, State: s})
+		}
+		_, leaves := Departed(pods, nil, 40)["osd.3"]
+		if leaves != c.leaves {
+			t.Errorf("%s: leaves %t, want %t", what, leaves, c.leaves)
+		}
+	}
+}

@@ -39,13 +39,21 @@ func (o *osd) troubled() bool {
 // ChangeEpoch of the last View.
 func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]int64 {
 	out := maps.Clone(before)
+	podsOf := map[int][]*Pod{}
 	for i := range pods {
-		if p := &pods[i]; p.State.Leaving() && p.OSD != NoOSD {
-			if out == nil {
-				out = map[string]int64{}
-			}
-			out[ceph.OSDName(p.OSD)] = max(out[ceph.OSDName(p.OSD)], lastChange)
+		if p := &pods[i]; p.OSD != NoOSD {
+			podsOf[p.OSD] = append(podsOf[p.OSD], p)
 		}
+	}
+	for id, all := range podsOf {
+		ends := slices.ContainsFunc(all, func(p *Pod) bool { return p.State == storage.PodTerminating })
+		if !bestState(all).Leaving() && !ends {
+			continue // one pod runs, and one that has not begun is a copy of it
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[ceph.OSDName(id)] = max(out[ceph.OSDName(id)], lastChange)
 	}
 	return out
 }
