@@ -219,6 +219,14 @@ func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, c := range k.state.Memory.Lease.Holders {
 		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Since: c.Granted}
+		last := k.notified[claimID(c)]
+		switch d := k.state.Decision; {
+		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
+		case d.Mode != budget.ModeOpen || d.Open != c.Domain:
+			// Between the grant and its telling somebody else was hurt: what it promises is not in place. No budget keeps a
+			// rollout from what it was told that it may.
+			n.State, n.WaitsFor = LeaseWaiting, d.Message
+		}
 		if c.Finishing {
 			in := k.input(ctx)
 			n.State = LeaseHealing

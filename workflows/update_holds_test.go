@@ -276,7 +276,7 @@ func TestExcusedInMidBatch(t *testing.T) {
 		"skipped":    func(s *scene) { s.tellRollout(workflows.SignalSkip, "osd.0") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, osdsBy("Host"), func(s *scene) {
+			play(t, osdsBy("Zone"), func(s *scene) {
 				s.settleOSDs()
 				s.SetImage("ceph:2")
 				s.awaitUpdate("waiting for its OSDs", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })

@@ -245,7 +245,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	if _, err := call(thorough(ctx, "note that the OSDs serve"), rolling.ConfirmOSDs, in); err != nil {
 		return err
 	}
-	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, a.Excused
+	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, append(u.seen.Excused, a.Excused...)
 	return u.heal(ctx)
 }
 
