@@ -139,7 +139,9 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 		w.violate("I8: %s is open for no reason", zone)
 	}
 	for _, o := range w.osds {
-		if o.zone != zone && !o.up && time.Since(o.since) > w.opts.Reaction && w.missed(o) {
+		// One that a person has just taken in again was not missed a moment ago.
+		known := time.Since(o.since) > w.opts.Reaction && time.Since(w.lastInOut) > w.opts.Reaction
+		if o.zone != zone && !o.up && known && w.missed(o) {
 			w.violate("I1: %s opens while %s in %s is down and missed", zone, o.name(), o.zone)
 		}
 	}
