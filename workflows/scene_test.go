@@ -685,6 +685,10 @@ type patient struct {
 func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	o := workflow.GetActivityOptions(ctx)
 	o.StartToCloseTimeout = forever
+	if thorough[name] {
+		// The test environment lets it run on from one attempt to the next, and none retries what was silent for too long.
+		o.HeartbeatTimeout = 2 * time.Minute
+	}
 	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {
 		unlimited := *o.RetryPolicy // and not ten times, as the test environment has it
 		unlimited.MaximumAttempts = 1_000_000

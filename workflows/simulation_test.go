@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	simSchedules = flag.Int("sim.n", 1000, "how many schedules TestSimulation plays")
+	simSchedules = flag.Int("sim.n", 500, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
 	simWithout   = flag.String("sim.without", "", "events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
