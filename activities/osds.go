@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -367,8 +368,18 @@ func (o *OSDs) holds(ctx context.Context, in Replacement) error {
 func (o *OSDs) AwaitOSDs(ctx context.Context, in AwaitInput) (Arrival, error) {
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
-	// The heartbeat says who is waited for, and why: Temporal's UI shows it.
-	a, err := o.Fleets.Await(ctx, in, func(a Arrival) { activity.RecordHeartbeat(ctx, a) })
+	// The heartbeat says who is waited for, and why: Temporal's UI shows it. A look may take longer than a heartbeat may.
+	var last atomic.Pointer[Arrival]
+	go beatWith(ctx, func() []any {
+		if a := last.Load(); a != nil {
+			return []any{*a}
+		}
+		return nil
+	})
+	a, err := o.Fleets.Await(ctx, in, func(a Arrival) {
+		last.Store(&a)
+		activity.RecordHeartbeat(ctx, a)
+	})
 	if err != nil {
 		return Arrival{}, Unavailable("wait for the OSDs", err)
 	}

@@ -79,13 +79,16 @@ func busy(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 }
 
 // beat heartbeats, until ctx ends, for an activity that is blocked in a call of its own.
-func beat(ctx context.Context) {
+func beat(ctx context.Context) { beatWith(ctx, func() []any { return nil }) }
+
+// beatWith heartbeats with what details says, which people see in Temporal.
+func beatWith(ctx context.Context, details func() []any) {
 	t := time.NewTicker(2 * time.Second)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			activity.RecordHeartbeat(ctx)
+			activity.RecordHeartbeat(ctx, details()...)
 		case <-ctx.Done():
 			return
 		}
