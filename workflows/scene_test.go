@@ -685,9 +685,12 @@ type patient struct {
 func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	o := workflow.GetActivityOptions(ctx)
 	o.StartToCloseTimeout = forever
-	if thorough[name] {
-		// The test environment lets it run on from one attempt to the next, and none retries what was silent for too long.
+	// The test environment lets the heartbeat's time run on from one attempt to the next, and retries none that was silent for too long.
+	switch {
+	case thorough[name]:
 		o.HeartbeatTimeout = 2 * time.Minute
+	case name == "AwaitOSDs":
+		o.HeartbeatTimeout = 30 * time.Second
 	}
 	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {
 		unlimited := *o.RetryPolicy // and not ten times, as the test environment has it
