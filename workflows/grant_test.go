@@ -1,0 +1,41 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// TestOSDGoesBetweenGrantAndTelling: the lease of zone x is granted, and before the rollout hears of it an OSD of zone y is
+// evicted and does not come back. No budget keeps a rollout from deleting pods, so it must not hear of it.
+func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		began, gone := s.attempts, false
+		s.update(func() {
+			s.onAttempt = func(n int, info activity.Info) {
+				if gone || n < began || info.ActivityType.Name != "SwitchNoout" {
+					return
+				}
+				gone = true
+				s.PersonCordons("node-b", true)
+				gone = s.EvictAny("osd.2")
+			}
+		})
+		s.start(restartID, workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Host"})
+		time.Sleep(25 * time.Second) // Ceph takes osd.2 out after 30 s and makes its data whole elsewhere: then nothing speaks against zone x
+		require.True(s, gone, "the eviction was to come in between")
+		require.Equal(s, []string{"osd.2"}, s.Stopped())
+		require.Zero(s, s.Restarts())
+		require.Equal(s, workflows.PhaseLease, s.updateStatus(restartID).Phase)
+		s.PersonCordons("node-b", false)
+		require.True(s, s.Await(20*time.Minute, func() bool { return s.Restarts() == 12 && !s.runs(restartID) }), "%+v", s.updateStatus(restartID))
+		s.awaitWhole()
+	})
+}
