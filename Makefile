@@ -45,7 +45,7 @@ test-unit: build ## unit and workflow tests of both modules
 
 .PHONY: test-e2e
 test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one
-	$(GO) test ./test/... -count=1 -timeout 30m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+	$(GO) test ./test/... -count=1 -timeout 60m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
 # Labs that run side by side. They mostly wait, for Ceph and for each other.
 LABS ?= 3
