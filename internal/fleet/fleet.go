@@ -146,7 +146,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// away says, by the name and the hostname of each node that is not simply in service, why its OSDs may not serve.
+// nodes are the hosts that are nodes, and, by host, of each that is not simply in service, why its OSDs may not serve.
 func (f *Fleets) nodes(ctx context.Context) (hosts map[string]bool, away map[string]string, err error) {
 	list, err := f.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
