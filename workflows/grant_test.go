@@ -39,3 +39,21 @@ func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
 		s.awaitWhole()
 	})
 }
+
+// TestLastWordIsTold: why a job waits changes twice within a moment, and then not for long. A job hears only every few seconds that
+// just the wording has changed, but it does hear what is true in the end.
+func TestLastWordIsTold(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		s.StopManager(true) // so that nobody says that the data is whole
+		s.KillOSD(2)        // it comes back after 2 s
+		s.awaitBudget("only zone [zone-y] is open", time.Minute)
+		s.drain(workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String()})
+		time.Sleep(10 * time.Second)
+		queue := s.keeperStatus().Lease.Queue
+		require.Len(s, queue, 1)
+		require.Contains(s, queue[0].WaitsFor, "not yet reported")
+		require.Contains(s, s.drainStatus("node-a").WaitsFor, queue[0].WaitsFor)
+	})
+}

@@ -105,6 +105,7 @@ type keeper struct {
 	clean     bool
 	notified  map[string]LeaseNotice // the last notice to each claim, by workflow and run
 	toldAt    map[string]time.Time   // when
+	untold    time.Time              // when somebody has to hear what was withheld from him; zero: nothing was
 	wake      workflow.Channel       // something that is not a signal asks for a look
 	jobs      map[string]workflow.CancelFunc
 	watch     workflow.Future
@@ -153,7 +154,7 @@ func (k *keeper) recall(ctx workflow.Context) error {
 func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
 	for {
-		k.trouble, k.again = "", false
+		k.trouble, k.again, k.untold = "", false, time.Time{}
 		k.answerAlarm(ctx)
 		k.answerTampering(ctx)
 		k.answerMuteness(ctx)

@@ -21,7 +21,8 @@ const (
 	retryAfterMax = 30 * time.Second
 )
 
-// noticeEvery bounds how often a job hears that only the wording of what it waits for has changed.
+// noticeEvery bounds how often a job hears that only the wording of what it waits for has changed. The last word is not lost: it
+// is told when its time has come.
 const noticeEvery = 5 * time.Second
 
 func (k *keeper) answer(ctx workflow.Context) error {
@@ -64,20 +65,27 @@ func (k *keeper) wakeUp() { k.wake.SendAsync(struct{}{}) }
 func (k *keeper) rest(ctx workflow.Context) error {
 	timerCtx, stopTimer := workflow.WithCancel(ctx)
 	defer stopTimer()
-	var timer workflow.Future
+	var timer, untold workflow.Future
 	if d, summary := k.untilNext(ctx); d > 0 {
 		timer = workflow.NewTimerWithOptions(timerCtx, d, workflow.TimerOptions{Summary: summary})
 	}
 	for {
-		reason, err := k.awaitReason(ctx, timer)
+		if !k.untold.IsZero() && untold == nil {
+			untold = workflow.NewTimerWithOptions(timerCtx, max(k.untold.Sub(workflow.Now(ctx)), time.Millisecond), workflow.TimerOptions{Summary: "tell what was withheld"})
+		}
+		reason, err := k.awaitReason(ctx, timer, untold)
 		if err != nil || reason {
 			return err
+		}
+		if untold != nil && untold.IsReady() {
+			untold, k.untold = nil, time.Time{}
+			k.notify(ctx)
 		}
 	}
 }
 
 // awaitReason waits for whatever comes next, and tells whether it is a reason to look.
-func (k *keeper) awaitReason(ctx workflow.Context, timer workflow.Future) (reason bool, err error) {
+func (k *keeper) awaitReason(ctx workflow.Context, timer, untold workflow.Future) (reason bool, err error) {
 	s := workflow.NewSelector(ctx)
 	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 	s.AddReceive(k.wake, func(c workflow.ReceiveChannel, _ bool) { reason = c.Receive(ctx, nil) })
@@ -89,6 +97,9 @@ func (k *keeper) awaitReason(ctx workflow.Context, timer workflow.Future) (reaso
 	}
 	if timer != nil {
 		s.AddFuture(timer, func(workflow.Future) { reason = true })
+	}
+	if untold != nil {
+		s.AddFuture(untold, func(workflow.Future) {})
 	}
 	s.Select(ctx)
 	if ctx.Err() != nil {
@@ -261,8 +272,16 @@ func (k *keeper) notify(ctx workflow.Context) {
 func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 	id := claimID(c)
 	last, told := k.notified[id]
-	if told && last.State == n.State && last.Token == n.Token && (last.WaitsFor == n.WaitsFor || workflow.Now(ctx).Sub(k.toldAt[id]) < noticeEvery) {
-		return
+	if told && last.State == n.State && last.Token == n.Token && last.Ask == c.Ask {
+		if last.WaitsFor == n.WaitsFor {
+			return
+		}
+		if next := k.toldAt[id].Add(noticeEvery); workflow.Now(ctx).Before(next) {
+			if k.untold.IsZero() || next.Before(k.untold) {
+				k.untold = next
+			}
+			return
+		}
 	}
 	// Without a run ID: a job that continued as new has another one by now. The notice says whose claim it is about.
 	n.RunID, n.Ask = c.RunID, c.Ask
