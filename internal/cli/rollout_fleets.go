@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,57 +22,33 @@ import (
 // cephOSDFleet are the OSDs of a CephOSD.
 type cephOSDFleet struct {
 	plan       *RolloutPlan
-	hosts      map[string]string // nil: not known
+	nodes      osdpod.Nodes
 	set        osdpod.Set
 	desired    []osdpod.OSD
 	classified osdpod.Classified
 }
 
 func (f cephOSDFleet) osds() (out []rollout.OSD) {
-	seen := map[string]bool{}
-	add := func(o osdpod.OSD, state rollout.State, pod *osdpod.Pod) {
-		seen[o.Key()] = true
-		out = append(out, f.osd(o, state, pod))
+	for _, x := range f.classified.Standings(f.desired, f.nodes) {
+		r := f.osd(x.OSD, x.Pod)
+		r.State, r.Away = rollout.State(x.State), cmp.Or(r.Away, x.Away)
+		out = append(out, r)
 	}
-	c := f.classified
-	for _, group := range []struct {
-		pods  []osdpod.Pod
-		state rollout.State
-	}{{c.UpToDate, rollout.UpToDate}, {c.OutOfDate, rollout.OutOfDate}, {c.Ready, rollout.Ready}, {c.Unready, rollout.Unready}} {
-		for i := range group.pods {
-			add(group.pods[i].OSD, group.state, &group.pods[i])
-		}
+	if waiting := slices.Sorted(maps.Keys(f.classified.Holders)); len(waiting) > 0 {
+		first := f.classified.Holders[waiting[0]][0]
+		f.plan.Unknown = append(f.plan.Unknown, fmt.Sprintf("when %s will go: %s. It goes after that one, or together with it", some(waiting, mostTroubles), first.Why))
 	}
-	for i := range c.Invalid { // to take it away takes down its OSD, so it goes like one that is out of date
-		if p := &c.Invalid[i]; p.Serving && !seen[p.OSD.Key()] {
-			add(p.OSD, rollout.OutOfDate, p)
-		}
-	}
-	missing := map[string]bool{}
-	for _, o := range c.Missing {
-		missing[o.Key()] = true
-	}
-	for _, o := range f.desired {
-		switch {
-		case seen[o.Key()]:
-		case missing[o.Key()] && f.away(o.Host) == "" && c.Busy[o.Key()] == "":
-			add(o, rollout.Missing, nil)
-		default:
-			add(o, rollout.Unready, nil)
-			out[len(out)-1].Away = join(c.Busy[o.Key()], f.away(o.Host))
-		}
-	}
-	for _, p := range c.Superfluous {
+	for _, p := range f.classified.Superfluous {
 		f.plan.Superfluous = append(f.plan.Superfluous, p.OSD.Key())
 	}
-	for _, p := range c.Foreign {
-		f.plan.Foreign = append(f.plan.Foreign, p.Name+": "+p.Why)
+	for i := range f.classified.Foreign {
+		f.plan.Foreign = append(f.plan.Foreign, f.classified.Foreign[i].LeftAlone())
 	}
 	return out
 }
 
-func (f cephOSDFleet) osd(o osdpod.OSD, state rollout.State, pod *osdpod.Pod) rollout.OSD {
-	r := rollout.OSD{Key: o.Key(), Host: o.Host, State: state}
+func (f cephOSDFleet) osd(o osdpod.OSD, pod *osdpod.Pod) rollout.OSD {
+	r := rollout.OSD{Key: o.Key(), Host: o.Host}
 	if pod == nil {
 		return r
 	}
@@ -83,23 +61,15 @@ func (f cephOSDFleet) osd(o osdpod.OSD, state rollout.State, pod *osdpod.Pod) ro
 	r.Serves, r.Excused = pod.Ready, pod.Overridden
 	f.plan.place(&r, k.FailureDomains)
 	if !r.Serves {
-		r.Away = f.away(o.Host)
+		r.Away = f.nodes.Away(o.Host)
 	}
 	return r
-}
-
-func (f cephOSDFleet) away(host string) string {
-	why, known := f.hosts[host]
-	if !known && f.hosts != nil {
-		return "its host " + host + " is no node"
-	}
-	return why
 }
 
 // deploymentFleet are OSDs that Deployments run.
 type deploymentFleet struct {
 	plan   *RolloutPlan
-	hosts  map[string]string
+	nodes  osdpod.Nodes
 	policy *v1alpha1.MaintenancePolicy
 	list   []appsv1.Deployment
 }
@@ -107,25 +77,18 @@ type deploymentFleet struct {
 func (f deploymentFleet) osds() (out []rollout.OSD) {
 	for i := range f.list {
 		d := &f.list[i]
-		id, err := strconv.Atoi(d.Spec.Template.Labels[kube.IDLabel(f.policy)])
+		id, wrong := kube.OSDOf(d, f.policy)
 		switch {
-		case err != nil:
-			f.plan.Refused = append(f.plan.Refused, fmt.Sprintf("--selector: must select OSDs only: Deployment %s has no pods with the label %s", d.Name, kube.IDLabel(f.policy)))
-			continue
-		case d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType:
-			f.plan.Refused = append(f.plan.Refused, fmt.Sprintf("--selector: must select Deployments with the strategy Recreate: %s has %s, which would start a second daemon on its device", d.Name, d.Spec.Strategy.Type))
+		case wrong != "":
+			f.plan.Refused = append(f.plan.Refused, "--selector: "+wrong)
 			continue
 		case d.Spec.Replicas != nil && *d.Spec.Replicas == 0:
 			continue // it stays as it is
 		}
 		host := kube.PodNode(&corev1.Pod{Spec: d.Spec.Template.Spec})
-		s := d.Status
-		o := rollout.OSD{
-			Key: d.Name, Name: fmt.Sprintf("osd.%d", id), Host: host, State: rollout.OutOfDate,
-			Serves: s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1 && s.Replicas == 1,
-		}
+		o := rollout.OSD{Key: d.Name, Name: fmt.Sprintf("osd.%d", id), Host: host, State: rollout.OutOfDate, Serves: kube.OSDAvailable(d)}
 		if !o.Serves {
-			o.Away = f.hosts[host]
+			o.Away = f.nodes[host]
 		}
 		f.plan.place(&o, f.location(d))
 		out = append(out, o)

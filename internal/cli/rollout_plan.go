@@ -133,7 +133,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 			p.Warned = append(p.Warned, host.Error())
 		}
 	}
-	fleet := cephOSDFleet{plan: &p, hosts: hosts, set: set, desired: desired, classified: set.Classify(desired, pods)}
+	fleet := cephOSDFleet{plan: &p, nodes: hosts, set: set, desired: desired, classified: set.Classify(desired, pods)}
 	in := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel, Canary: set.Spec.Canary != nil}
 	p.sort(fleet.classified)
 	if s := p.status(); s != nil {
@@ -168,7 +168,7 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 	if policy == nil {
 		policy = &v1alpha1.MaintenancePolicy{} // Rook's labels
 	}
-	fleet := deploymentFleet{plan: &p, hosts: hosts, policy: policy, list: list}
+	fleet := deploymentFleet{plan: &p, nodes: hosts, policy: policy, list: list}
 	p.decide(rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel})
 	return p, nil
 }
@@ -294,16 +294,7 @@ func (p *RolloutPlan) place(o *rollout.OSD, location map[string]string) {
 	if o.Domain == "" && o.Name != "" && p.FailureDomainType != "" {
 		p.Unknown = appendOnce(p.Unknown, fmt.Sprintf("the %s of every OSD: %s has no label that tells it; Ceph does, when the rollout begins", p.FailureDomainType, o.Name))
 	}
-	switch domain := strings.ToLower(p.UpdateDomain); domain {
-	case "", "osd":
-		if p.MaxParallel > 1 {
-			o.Unit = o.Domain
-		}
-	case "host":
-		o.Unit = o.Host
-	default:
-		o.Unit = cmp.Or(location[domain], o.Host)
-	}
+	o.Unit = rollout.UnitOf(p.UpdateDomain, p.MaxParallel, *o, location)
 }
 
 // appendOnce keeps what is said of thousands of OSDs to the first of them.

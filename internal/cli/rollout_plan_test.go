@@ -96,6 +96,10 @@ func TestPlanOfAnUpdate(t *testing.T) {
 			w.osdPods = append(w.osdPods, twin)
 			w.cephOSD.Spec.Windows = []cephv1alpha1.Window{{Schedule: "0 1 * * *", Duration: metav1.Duration{Duration: 3 * time.Hour}}}
 		},
+		"db-moves": func(w *world) {
+			w.cephOSD.Spec.Storage[0].OSDs[1].DB = "/dev/nvme0n1p1"
+			w.osdPods[0].Annotations[osdpod.DBAnnotation] = "/dev/nvme0n1p1" // until now it was another OSD's
+		},
 		"refused": func(w *world) { w.cephOSD.Spec.MaxParallel = -1; w.policy = nil },
 		"unlabelled": func(w *world) {
 			for _, p := range w.osdPods {
@@ -133,6 +137,7 @@ func TestPlanOfARestart(t *testing.T) {
 		"not-osds": func(w *world, _ *workflows.RestartOSDsInput) {
 			w.osdSets[0].Spec.Template.Labels = nil
 			w.osdSets[1].Spec.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
+			w.osdSets[2].Spec.Paused = true
 		},
 		"none": func(w *world, _ *workflows.RestartOSDsInput) { w.osdSets = nil },
 		"other-policy": func(_ *world, in *workflows.RestartOSDsInput) {

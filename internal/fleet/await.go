@@ -126,7 +126,7 @@ func (c cephOSD) arrival(ctx context.Context, s *state, in activities.AwaitInput
 		all = append(all, p)
 		metadata = metadata || osdpod.Known(p).ID == nil
 	}
-	now := &state{Set: s.Set, desired: s.desired, hosts: s.hosts, away: s.away}
+	now := &state{Set: s.Set, desired: s.desired, nodes: s.nodes}
 	now.Classified = s.Classify(s.desired, all)
 	if ready := c.readyInKubernetes(now, in); len(ready.Waiting) > 0 {
 		return ready, nil // Ceph need not be asked
@@ -166,7 +166,7 @@ func (c cephOSD) readyInKubernetes(s *state, in activities.AwaitInput) (a activi
 		switch {
 		case !wanted[o.Key()] || len(a.Waiting) == progressWaited:
 		case p == nil:
-			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: cmp.Or(s.hindered(o), s.ending(o), "it has no pod")})
+			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: cmp.Or(s.Hindered(o, s.nodes), s.ending(o), "it has no pod")})
 		case !p.Ready && !p.Overridden:
 			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: "pod " + p.Name + " is not ready: " + p.Why})
 		}

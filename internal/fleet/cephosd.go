@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +14,7 @@ import (
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
@@ -42,15 +42,7 @@ func (c cephOSD) spec(ctx context.Context) (set osdpod.Set, found bool, err erro
 }
 
 func (c cephOSD) pods(ctx context.Context) ([]*corev1.Pod, error) {
-	list, err := c.typed.CoreV1().Pods(c.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(c.ref.Name)})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
-	}
-	return out, nil
+	return kube.CephOSDPods(ctx, c.typed, c.ref.Namespace, c.ref.Name)
 }
 
 // state is all that is known of the fleet at one moment.
@@ -61,8 +53,7 @@ type state struct {
 	desired []osdpod.OSD
 	refused []*input.Error // hard: nothing may be touched
 	unknown []*input.Error // hosts that are no nodes
-	hosts   map[string]bool
-	away    map[string]string
+	nodes   osdpod.Nodes
 	ceph    cephcluster.OSDs
 	ids     map[string]int // of OSDs, by key, as far as they are known
 	byID    map[int]cephcluster.OSD
@@ -89,10 +80,10 @@ func (c cephOSD) lookAtKubernetes(ctx context.Context, set osdpod.Set, out *acti
 		s.refused = append(s.refused, wrong)
 	}
 	out.Cluster = cluster
-	if s.hosts, s.away, err = c.nodes(ctx); err != nil {
+	if s.nodes, err = c.nodes(ctx); err != nil {
 		return nil, err
 	}
-	s.unknown = set.UnknownHosts(sets.KeySet(s.hosts))
+	s.unknown = set.UnknownHosts(sets.KeySet(s.nodes))
 	if s.pods, err = c.pods(ctx); err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (c cephOSD) create(ctx context.Context, keys []string) (out activities.Crea
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, o := range s.Missing {
-		if !s.creatable(o, wanted) {
+		if !wanted[o.Key()] || !s.MayGetPod(o, s.nodes) {
 			continue
 		}
 		pod := s.rendered(o)

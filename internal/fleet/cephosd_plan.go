@@ -147,7 +147,7 @@ func (s *state) groups(in rollout.Input, osds map[string]rollout.OSD, p *plan) (
 		switch known := func(g []string) bool { return slices.Equal(g, first) }; {
 		case stuck != "":
 			p.waiting = append(p.waiting, input.Wrong(s.FieldOf(o.Host, strings.TrimPrefix(o.Key, o.Host+":")), o.Key, "cannot be started yet: "+stuck))
-		case missing[o.Key] && s.hosts[o.Host] && s.away[o.Host] == "":
+		case missing[o.Key] && s.nodes.Away(o.Host) == "":
 			urgent = append(urgent, first)
 		case o.State == rollout.OutOfDate && len(first) > 1 && !slices.ContainsFunc(last, known):
 			last = append(last, first)

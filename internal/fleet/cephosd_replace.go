@@ -196,14 +196,14 @@ func (c cephOSD) makeAll(ctx context.Context, s *state, free []successor) error 
 	if len(free) == 0 {
 		return nil
 	}
-	hosts, away, err := c.nodes(ctx)
+	nodes, err := c.nodes(ctx)
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, x := range free {
-		if !hosts[x.osd.Host] || away[x.osd.Host] != "" {
+		if nodes.Away(x.osd.Host) != "" {
 			continue
 		}
 		g.Go(func() error {

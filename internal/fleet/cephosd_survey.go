@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -67,7 +66,7 @@ func (s *state) tell(out *activities.Survey) {
 	out.Warned = errorsOf(s.unknown)
 	out.Counts.Invalid, out.Counts.Terminating, out.Counts.Superfluous = len(s.Invalid), len(s.Terminating), len(s.Superfluous)
 	for i := range s.Foreign[:min(len(s.Foreign), mostForeign)] {
-		out.Foreign = append(out.Foreign, clip(foreign(&s.Foreign[i])))
+		out.Foreign = append(out.Foreign, clip(s.Foreign[i].LeftAlone()))
 	}
 }
 
@@ -150,92 +149,23 @@ func lifeOf(p *corev1.Pod, upFrom int64) string {
 const mostForeign = 16
 
 // osds is the fleet as a decision sees it.
-func (s *state) osds() []rollout.OSD {
-	var out []rollout.OSD
-	seen := map[string]bool{}
-	add := func(o osdpod.OSD, st rollout.State, p *osdpod.Pod) {
-		r := s.osd(o, p)
-		r.State = st
-		seen[o.Key()] = true
+func (s *state) osds() (out []rollout.OSD) {
+	for _, x := range s.Standings(s.desired, s.nodes) {
+		r := s.osd(x.OSD, x.Pod)
+		r.State, r.Away = rollout.State(x.State), cmp.Or(r.Away, x.Away)
 		out = append(out, r)
 	}
-	for _, group := range []struct {
-		pods  []osdpod.Pod
-		state rollout.State
-	}{{s.UpToDate, rollout.UpToDate}, {s.OutOfDate, rollout.OutOfDate}, {s.Ready, rollout.Ready}, {s.Unready, rollout.Unready}} {
-		for i := range group.pods {
-			add(group.pods[i].OSD, group.state, &group.pods[i])
-		}
-	}
-	for i := range s.Invalid { // to take it away takes down its OSD, so it goes like one that is out of date
-		if p := &s.Invalid[i]; p.Serving && !seen[p.OSD.Key()] {
-			add(p.OSD, rollout.OutOfDate, p)
-		}
-	}
-	missing := map[string]bool{}
-	for _, o := range s.Missing {
-		missing[o.Key()] = true
-	}
-	for _, o := range s.desired {
-		switch {
-		case seen[o.Key()]:
-		case s.creatable(o, missing):
-			add(o, rollout.Missing, nil)
-		default: // its pod is on its way out, its node is being emptied or is none, or somebody else has its device
-			add(o, rollout.Unready, nil)
-			if last := &out[len(out)-1]; last.Away == "" {
-				last.Away = s.hindered(o)
-			}
-		}
-	}
 	return out
-}
-
-// hindered says why an OSD has no pod, and will have none before somebody or something else has moved; "" when its pod is just
-// on its way.
-func (s *state) hindered(o osdpod.OSD) string {
-	for i := range s.Foreign {
-		if p := &s.Foreign[i]; p.OSD.Key() == o.Key() {
-			return foreign(p)
-		}
-	}
-	for i := range s.Invalid {
-		if p := &s.Invalid[i]; p.OSD.Key() == o.Key() && !p.MayGoAt().IsZero() {
-			return fmt.Sprintf("its pod ended: %s; it is made anew at %s", strings.TrimPrefix(p.Why, "it has ended: "), p.MayGoAt().UTC().Format(time.RFC3339))
-		}
-	}
-	return cmp.Or(s.Busy[o.Key()], s.away[o.Host])
-}
-
-// foreign says what is to be done about a pod that is not ours.
-func foreign(p *osdpod.Pod) string {
-	if by := metav1.GetControllerOf(p.Pod); by != nil {
-		kind := strings.ToLower(by.Kind)
-		if kind == "replicaset" {
-			kind = "rs"
-		}
-		return fmt.Sprintf("pod %s is run by %s %s; `kubectl delete %s %s --cascade=orphan` leaves the pod to lockkeeper", p.Name, by.Kind, by.Name, kind, by.Name)
-	}
-	return fmt.Sprintf("pod %s is not lockkeeper's: %s", p.Name, p.Why)
-}
-
-// creatable tells whether a pod for an OSD may be made now. Not on a node that somebody empties: a pod that tolerates the
-// cordon, as those of OSDs do, would start there at once, and the drain would never end.
-func (s *state) creatable(o osdpod.OSD, missing map[string]bool) bool {
-	return missing[o.Key()] && s.hosts[o.Host] && s.away[o.Host] == "" && s.Busy[o.Key()] == ""
 }
 
 // osd is one OSD, but for its state. p is its pod, nil for none.
 func (s *state) osd(o osdpod.OSD, p *osdpod.Pod) rollout.OSD {
 	r := rollout.OSD{Key: o.Key(), Host: o.Host}
-	if !s.hosts[o.Host] {
-		r.Away = "its host " + o.Host + " is no node"
-	}
 	id, known := s.ids[o.Key()]
 	in := s.byID[id]
 	if known {
 		r.Name, r.Domain = osdName(id), in.Domain
-		r.Unit = unit(string(s.Domain()), int(s.Spec.MaxParallel), o.Host, in)
+		r.Unit = rollout.UnitOf(string(s.Domain()), int(s.Spec.MaxParallel), r, in.Location)
 	}
 	if p == nil {
 		return r
@@ -244,10 +174,8 @@ func (s *state) osd(o osdpod.OSD, p *osdpod.Pod) rollout.OSD {
 	r.Serves = p.Ready && known && in.Up && in.UpFrom > upFromBefore(p.Pod)
 	switch {
 	case r.Serves:
-		r.Away = ""
-	case r.Away != "":
-	case s.away[o.Host] != "":
-		r.Away = s.away[o.Host]
+	case s.nodes.Away(o.Host) != "":
+		r.Away = s.nodes.Away(o.Host)
 	case !known && !s.lone:
 		r.Away = "which OSD it is is not known: set POD_NAME in the template's environment, or label its pod " + osdpod.IDLabel
 	}

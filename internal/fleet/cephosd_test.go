@@ -380,8 +380,6 @@ func TestUpdateDomainsOfTheCluster(t *testing.T) {
 		wrong := wrongDomain("updateDomain", domain, types)
 		require.Equal(t, fine, wrong == nil)
 	}
-	require.Equal(t, "cage-7", unit("CAGE", 0, "a", cephcluster.OSD{Location: map[string]string{"Cage": "cage-7"}}))
-	require.Equal(t, "a", unit("Cage", 0, "a", cephcluster.OSD{}), "one that is nowhere yet")
 }
 
 func TestCanaryLifeAndSkipped(t *testing.T) {

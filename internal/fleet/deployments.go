@@ -46,7 +46,7 @@ type restarting struct {
 	refuse []*input.Error
 	policy *v1alpha1.MaintenancePolicy
 	key    storage.ClusterKey
-	away   map[string]string
+	nodes  osdpod.Nodes
 }
 
 func (d deployments) look(ctx context.Context) (*restarting, error) {
@@ -64,7 +64,7 @@ func (d deployments) look(ctx context.Context) (*restarting, error) {
 	if err := d.api.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, r.policy); err != nil {
 		return nil, err
 	}
-	if _, r.away, err = d.nodes(ctx); err != nil {
+	if r.nodes, err = d.nodes(ctx); err != nil {
 		return nil, err
 	}
 	return r, d.list(ctx, r)
@@ -81,21 +81,12 @@ func (d deployments) list(ctx context.Context, r *restarting) error {
 	if len(r.list) == 0 {
 		refuse("selects no Deployment in namespace " + d.ref.Namespace)
 	}
-	label := kube.IDLabel(r.policy)
 	for i := range r.list {
-		x := &r.list[i]
-		id, err := strconv.Atoi(x.Spec.Template.Labels[label])
-		switch {
-		case err != nil:
-			refuse(fmt.Sprintf("must select OSDs only: Deployment %s has no pods with the label %s", x.Name, label))
-		case x.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType:
-			// A rolling update starts the new pod while the old one runs: two daemons on one device.
-			refuse(fmt.Sprintf("must select Deployments with the strategy Recreate: %s has %s", x.Name, x.Spec.Strategy.Type))
-		case x.Spec.Paused:
-			// It would do nothing about its template, and its OSD would be waited for as one that does not come back.
-			refuse(fmt.Sprintf("must select Deployments that are not paused: %s is; `kubectl rollout resume deployment %s`", x.Name, x.Name))
+		id, wrong := kube.OSDOf(&r.list[i], r.policy)
+		if wrong != "" {
+			refuse(wrong)
 		}
-		r.ids[x.Name] = id
+		r.ids[r.list[i].Name] = id
 	}
 	return nil
 }
@@ -175,8 +166,8 @@ func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.O
 		id := r.ids[x.Name]
 		in := byID[id]
 		o := rollout.OSD{Key: x.Name, Name: osdName(id), Host: hostOf(x), Domain: in.Domain}
-		o.Unit = unit(d.ref.UpdateDomain, d.ref.MaxParallel, o.Host, in)
-		o.Serves = available(x) && in.Up
+		o.Unit = rollout.UnitOf(d.ref.UpdateDomain, d.ref.MaxParallel, o, in.Location)
+		o.Serves = kube.OSDAvailable(x) && in.Up
 		restarted := x.Spec.Template.Annotations[restartAnnotation] == d.ref.Name
 		switch {
 		case !restarted:
@@ -190,7 +181,7 @@ func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.O
 			}
 		}
 		if !o.Serves {
-			o.Away = r.away[o.Host]
+			o.Away = r.nodes[o.Host]
 		}
 		out = append(out, o)
 	}
@@ -203,12 +194,6 @@ func epochOf(x *appsv1.Deployment) int64 {
 		return -1
 	}
 	return epoch
-}
-
-// available: what the Deployment asks for runs and is ready, and nothing else.
-func available(x *appsv1.Deployment) bool {
-	s := x.Status
-	return s.ObservedGeneration >= x.Generation && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1 && s.Replicas == 1
 }
 
 // hostOf is the only host where a Deployment's pod can run, "" if there are several.

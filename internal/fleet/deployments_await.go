@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
@@ -48,7 +49,7 @@ func (d deployments) await(ctx context.Context, in activities.AwaitInput, beat f
 func (d deployments) arrival(ctx context.Context, r *restarting, in activities.AwaitInput, late bool) (a activities.Arrival, err error) {
 	unavailable := map[string]bool{}
 	for i := range r.list {
-		unavailable[r.list[i].Name] = !available(&r.list[i])
+		unavailable[r.list[i].Name] = !kube.OSDAvailable(&r.list[i])
 	}
 	seen := cephcluster.OSDs{}
 	asked := !slices.ContainsFunc(in.Keys, func(key string) bool { return unavailable[key] })

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -146,52 +145,9 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// nodes are the hosts that are nodes, and, by host, of each that is not simply in service, why its OSDs may not serve.
-func (f *Fleets) nodes(ctx context.Context) (hosts map[string]bool, away map[string]string, err error) {
-	list, err := f.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, err
-	}
-	hosts, away = map[string]bool{}, map[string]string{}
-	for i := range list.Items {
-		n := &list.Items[i]
-		host := n.Labels[corev1.LabelHostname]
-		if host == "" {
-			host = n.Name
-		}
-		hosts[host] = true
-		switch taint := kube.RemovalTaint(n); {
-		case n.Spec.Unschedulable:
-			away[host] = "node " + n.Name + " is cordoned"
-		case taint != "":
-			away[host] = "node " + n.Name + " is tainted " + taint
-		case !kube.NodeReady(n):
-			away[host] = "node " + n.Name + " is not ready"
-		}
-	}
-	return hosts, away, nil
-}
+func (f *Fleets) nodes(ctx context.Context) (osdpod.Nodes, error) { return kube.Hosts(ctx, f.typed) }
 
 func osdName(id int) string { return fmt.Sprintf("osd.%d", id) }
-
-// unit is what may be replaced together with an OSD. Of OSDs that go one at a time several go together if a person said so.
-func unit(domain string, maxParallel int, host string, o cephcluster.OSD) string {
-	switch strings.ToLower(domain) {
-	case "", "osd":
-		if maxParallel > 1 {
-			return o.Domain
-		}
-		return ""
-	case "host":
-		return host
-	}
-	for kind, name := range o.Location {
-		if strings.EqualFold(kind, domain) && name != "" {
-			return name
-		}
-	}
-	return host
-}
 
 // wrongDomain says that the CRUSH map has no such type. People write types with a capital.
 func wrongDomain(field, domain string, types []string) *input.Error {

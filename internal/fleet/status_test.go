@@ -49,9 +49,6 @@ func TestStatus(t *testing.T) {
 	nobody := []input.Error{{Field: "spec.storage[0].hosts[0]", Value: "nobody", Allowed: "must be a node"}}
 	halt := &activities.Halt{Reason: "osd.3 to serve took longer than its deadline", Since: noon}
 	crashes := suspect{osd: "osd.3", why: "pod osd-a: its container osd waits: CrashLoopBackOff"}
-	holds := func(reason, message string) func(r *activities.FleetReport) {
-		return func(r *activities.FleetReport) { r.Holds, r.Message = reason, message }
-	}
 	for name, c := range map[string]struct {
 		report              func(r *activities.FleetReport)
 		cause               suspect
@@ -117,30 +114,6 @@ func TestStatus(t *testing.T) {
 			reason: "Halted", message: "osd.3 to serve took longer than its deadline; the rollout ended: Aborted. The next change begins it anew, and so does lockkeeper update-osds ceph/osds",
 			is: "Valid=F:HostsUnknown UpToDate=F:Halted Progressing=F:Halted Halted=T:Halted",
 		},
-		"paused": {
-			report: holds(activities.HoldPaused, "spec.paused to be removed"),
-			reason: "Paused", message: "waits for spec.paused to be removed", is: "Valid=T:Valid UpToDate=F:Paused Progressing=F:Paused Halted=F:NotHalted",
-		},
-		"outside its window": {
-			report: holds(activities.HoldWindow, "a window"),
-			reason: "OutsideWindow", message: "waits for a window", is: "Valid=T:Valid UpToDate=F:OutsideWindow Progressing=F:OutsideWindow Halted=F:NotHalted",
-		},
-		"awaiting approval": {
-			report: holds(activities.HoldApproval, "the signal"),
-			reason: "AwaitingApproval", message: "waits for the signal", is: "Valid=T:Valid UpToDate=F:AwaitingApproval Progressing=F:AwaitingApproval Halted=F:NotHalted",
-		},
-		"soaking": {
-			report: holds(activities.HoldSoak, "the canary"),
-			reason: "SoakingCanary", message: "waits for the canary", is: "Valid=T:Valid UpToDate=F:SoakingCanary Progressing=T:SoakingCanary Halted=F:NotHalted",
-		},
-		"between two batches": {
-			report: holds(activities.HoldPause, "the pause"),
-			reason: "PauseBetween", message: "waits for the pause", is: "Valid=T:Valid UpToDate=F:PauseBetween Progressing=T:PauseBetween Halted=F:NotHalted",
-		},
-		"in the queue": {
-			report: holds(activities.HoldLease, "the lease"),
-			reason: "AwaitingLease", message: "waits for the lease", is: "Valid=T:Valid UpToDate=F:AwaitingLease Progressing=T:AwaitingLease Halted=F:NotHalted",
-		},
 		"Ceph does not answer": {
 			report: func(r *activities.FleetReport) {
 				r.Counted, r.Counts, r.Holds, r.Message = false, activities.FleetCounts{}, activities.HoldStorage, "the storage cluster: no quorum"
@@ -167,6 +140,26 @@ func TestStatus(t *testing.T) {
 			for _, condition := range s.Conditions {
 				require.NotEmpty(t, condition.Message)
 			}
+		})
+	}
+}
+
+// Why nothing goes on is the status's reason, and whether that is progress all the same.
+func TestStatusHeldBack(t *testing.T) {
+	for holds, c := range map[string]struct {
+		reason, progressing string
+	}{
+		activities.HoldPaused:   {"Paused", "F"},
+		activities.HoldWindow:   {"OutsideWindow", "F"},
+		activities.HoldApproval: {"AwaitingApproval", "F"},
+		activities.HoldSoak:     {"SoakingCanary", "T"},
+		activities.HoldPause:    {"PauseBetween", "T"},
+		activities.HoldLease:    {"AwaitingLease", "T"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			s := statusOf(reported(func(r *activities.FleetReport) { r.Holds, r.Message = holds, "a person" }), suspect{}, cephv1alpha1.CephOSDStatus{})
+			require.Equal(t, []string{c.reason, "waits for a person"}, []string{s.Reason, s.Message})
+			require.Equal(t, strings.ReplaceAll("Valid=T:Valid UpToDate=F:? Progressing="+c.progressing+":? Halted=F:NotHalted", "?", c.reason), conditions(s))
 		})
 	}
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,14 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
-// This file reads what a plan of a rollout is made of.
+// This file reads what a rollout, and a plan of one, is made of.
 
 // CephOSD reads a CephOSD, or returns activities.ErrNotFound. It reads it as people wrote it: that is what its template's
 // hash is over.
@@ -45,7 +48,12 @@ func (c *Cluster) CephOSDs(ctx context.Context, namespace string) ([]cephv1alpha
 
 // CephOSDPods lists the pods with the owner label of a CephOSD.
 func (c *Cluster) CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error) {
-	list, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(name)})
+	return CephOSDPods(ctx, c.typed, namespace, name)
+}
+
+// CephOSDPods lists the pods with the owner label of a CephOSD.
+func CephOSDPods(ctx context.Context, typed kubernetes.Interface, namespace, name string) ([]*corev1.Pod, error) {
+	list, err := typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(name)})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +75,12 @@ func (c *Cluster) Deployments(ctx context.Context, namespace, selector string) (
 
 // Hosts says of every node, by its hostname, why its OSDs may not serve; "" if it is in service.
 func (c *Cluster) Hosts(ctx context.Context) (map[string]string, error) {
-	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	return Hosts(ctx, c.typed)
+}
+
+// Hosts says of every node, by its hostname, why its OSDs may not serve; "" if it is in service.
+func Hosts(ctx context.Context, typed kubernetes.Interface) (map[string]string, error) {
+	list, err := typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -89,4 +102,26 @@ func (c *Cluster) Hosts(ctx context.Context) (map[string]string, error) {
 		out[host] = why
 	}
 	return out, nil
+}
+
+// OSDOf is the number of the OSD that a Deployment runs; or wrong says why it cannot be restarted.
+func OSDOf(d *appsv1.Deployment, p *v1alpha1.MaintenancePolicy) (id int, wrong string) {
+	label := IDLabel(p)
+	id, err := strconv.Atoi(d.Spec.Template.Labels[label])
+	switch {
+	case err != nil:
+		return 0, fmt.Sprintf("must select OSDs only: Deployment %s has no pods with the label %s", d.Name, label)
+	case d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType:
+		return id, fmt.Sprintf("must select Deployments with the strategy Recreate: %s has %s, which would start a second daemon on its device", d.Name, d.Spec.Strategy.Type)
+	case d.Spec.Paused:
+		// It would do nothing about its template, and its OSD would be waited for as one that does not come back.
+		return id, fmt.Sprintf("must select Deployments that are not paused: %s is; `kubectl rollout resume deployment %s`", d.Name, d.Name)
+	}
+	return id, ""
+}
+
+// OSDAvailable tells whether what the Deployment of an OSD asks for runs and is ready, and nothing else.
+func OSDAvailable(d *appsv1.Deployment) bool {
+	s := d.Status
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1 && s.Replicas == 1
 }

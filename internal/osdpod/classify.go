@@ -196,6 +196,7 @@ func (c *classifier) put(p Pod, state State, why string) {
 		c.out.Terminating, ours = append(c.out.Terminating, p), false
 	case Foreign:
 		c.out.Foreign, ours = append(c.out.Foreign, p), false
+	case Missing: // no pod is
 	}
 	if gates && !p.Ready && !p.Overridden {
 		c.out.NotReady = append(c.out.NotReady, p)

@@ -8,6 +8,7 @@ package rollout
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -40,6 +41,27 @@ type OSD struct {
 	Away string `json:"away,omitempty"`
 	// Excused: a person said not to wait for it.
 	Excused bool `json:"excused,omitempty"`
+}
+
+// UnitOf is what may be replaced together with an OSD, whose host and failure domain are known, by the update domain: OSD (or ""),
+// host, or any type of CRUSH's, in any case. location is where the OSD is, by those types. Of OSDs that go one at a time several
+// go together if a person said so.
+func UnitOf(updateDomain string, maxParallel int, o OSD, location map[string]string) string {
+	switch strings.ToLower(updateDomain) {
+	case "", "osd":
+		if maxParallel > 1 {
+			return o.Domain
+		}
+		return ""
+	case "host":
+		return o.Host
+	}
+	for crushType, name := range location {
+		if strings.EqualFold(crushType, updateDomain) && name != "" {
+			return name
+		}
+	}
+	return o.Host
 }
 
 func (o OSD) String() string {
