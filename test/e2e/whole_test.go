@@ -12,8 +12,8 @@ import (
 // one budget at rest, no lease, no job; and a writer that saw no failed and no lost write. Where OSDs were replaced, never
 // those of two zones at once.
 func (w *world) whole() error {
-	deadline := time.Now().Add(90 * time.Second)
-	for {
+	pause := pauses()
+	for deadline := time.Now().Add(90 * time.Second); ; pause() {
 		err := w.notWhole()
 		if err == nil && w.ofCephOSD() {
 			return w.oneZoneAtATime()
@@ -21,7 +21,6 @@ func (w *world) whole() error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 }
 

@@ -98,7 +98,8 @@ func (w *world) speak() map[string]func(*testscript.TestScript, bool, []string) 
 
 // until repeats a check until it finds nothing to complain about.
 func until(within time.Duration, check func() error) error {
-	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+	pause := pauses()
+	for deadline := time.Now().Add(within); ; pause() {
 		err := check()
 		if err == nil || errors.Is(err, errFinal) {
 			return err

@@ -191,6 +191,16 @@ func (w *world) stop(name string, s syscall.Signal) error {
 	return nil
 }
 
+// pauses returns what pauses between two looks, longer each time: a look is a process at least, and the labs that run side by side
+// share few cores.
+func pauses() func() {
+	next := 100 * time.Millisecond
+	return func() {
+		time.Sleep(next)
+		next = min(next*3/2, 600*time.Millisecond)
+	}
+}
+
 // eventually repeats a command until its output matches.
 func (w *world) eventually(within time.Duration, pattern, name string, args ...string) error {
 	re, err := regexp.Compile("(?m)" + pattern)
@@ -198,7 +208,8 @@ func (w *world) eventually(within time.Duration, pattern, name string, args ...s
 		return err
 	}
 	var last string
-	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+	pause := pauses()
+	for deadline := time.Now().Add(within); ; pause() {
 		var buf bytes.Buffer
 		c := w.command(name, args...)
 		c.Stdout, c.Stderr = &buf, &buf
