@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -63,8 +64,29 @@ const (
 // concurrency is how many storage clusters are looked at side by side: one whose signal hangs must not hold up others.
 const concurrency = 8
 
-// Run watches until ctx ends. It waits for its caches and, with leader election, for its turn.
+// Run watches until ctx ends. It waits for its caches and, with leader election, for its turn. One that loses the Lease, since the
+// API server did not answer for a while, stands for it again: to end would be to leave it to the kubelet, which waits the longer
+// the more often that happens, when it comes back.
 func Run(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options) error {
+	for {
+		err := runOnce(ctx, cfg, temporal, opts)
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), leaseLost) {
+			return err
+		}
+		opts.Log.Info("lost the Lease, and stand for it again", "namespace", opts.LeaderElectionNamespace, "lease", LeaseName)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(renewEvery): // what the last one served is closed by then
+		}
+	}
+}
+
+// leaseLost is what a manager says that has lost its Lease. It has no other name for it.
+const leaseLost = "leader election lost"
+
+// runOnce watches until ctx ends, or until somebody else leads.
+func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = kube.FieldOwner + "-watcher"
 	cfg.QPS = -1 // the server's own priority and fairness limits us
