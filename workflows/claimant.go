@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -43,48 +45,62 @@ func (c *claimant) holds(want lease.Claim) bool {
 	return true
 }
 
+// tellAfter is how long a claim may take before anybody is told that it is waited for: mostly it is granted at once.
+const tellAfter = 2 * time.Second
+
 // acquire asks for the lease and waits until it is granted, until stop says that it is not wanted any more, or until the
-// context ends. waits hears that it is asked for, and then why it is not granted yet.
+// context ends. waits hears why it is not granted; and "", if that takes a while and the keeper says nothing.
 func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
 	ref := c.ref(ctx)
 	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
 	want.Ask = max(c.claim.Ask+1, workflow.Now(ctx).UnixMilli()) // it rises over continue-as-new, too
 	c.claim, c.token, c.asked, c.finishing = want, 0, true, false
-	for first := true; ; first = false {
-		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
-		asked := begin(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: want})
-		if first {
-			waits("") // that we wait is told while the keeper decides whether we have to
-		}
-		if err := asked.Get(ctx, nil); err != nil {
-			return false, err
-		}
-		for {
-			n, heard, err := c.notice(ctx, stop)
-			if err != nil || stop() {
+	for told, ask := false, true; ; {
+		if ask {
+			// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
+			if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: want}); err != nil {
 				return false, err
 			}
-			if !heard {
-				break // nothing was heard for long: ask again
+		}
+		n, _, err := c.word(ctx, told, stop)
+		if err != nil || stop() {
+			return false, err
+		}
+		ask = false
+		switch n.State {
+		case "": // nothing was heard for long
+			if ask = told; !told {
+				waits("")
 			}
-			switch n.State {
-			case LeaseGranted:
-				c.token, c.epoch = n.Token, n.Epoch
-				return true, nil
-			case LeaseRevoked:
-				c.asked = false
-				return false, nil
-			case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
-				waits(n.WaitsFor)
-			}
+			told = true
+		case LeaseGranted:
+			c.token, c.epoch = n.Token, n.Epoch
+			return true, nil
+		case LeaseRevoked:
+			c.asked = false
+			return false, nil
+		case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
+			waits(n.WaitsFor)
+			told = true
 		}
 	}
 }
 
+// word is the keeper's next word about our claim, waited for only a moment unless patient.
+func (c *claimant) word(ctx workflow.Context, patient bool, stop func() bool) (n LeaseNotice, heard bool, err error) {
+	if !patient {
+		return c.notice(ctx, tellAfter, "tell that we wait", stop)
+	}
+	n, heard, err = c.notice(ctx, min(remindAfter<<min(c.reminders, 8), remindAfterMax), "remind the keeper", stop)
+	if c.reminders++; heard {
+		c.reminders = 0
+	}
+	return n, heard, err
+}
+
 // notice receives the keeper's next word about our claim. heard is false when none came for long, or stop came true.
-func (c *claimant) notice(ctx workflow.Context, stop func() bool) (n LeaseNotice, heard bool, err error) {
-	late := min(remindAfter<<min(c.reminders, 8), remindAfterMax)
-	heard, err = awaitAtMost(ctx, late, "remind the keeper", func() bool {
+func (c *claimant) notice(ctx workflow.Context, long time.Duration, then string, stop func() bool) (n LeaseNotice, heard bool, err error) {
+	_, err = awaitAtMost(ctx, long, then, func() bool {
 		for c.notices.Len() > 0 {
 			var next LeaseNotice
 			if c.notices.ReceiveAsync(&next) && c.concerns(next) {
@@ -94,10 +110,7 @@ func (c *claimant) notice(ctx workflow.Context, stop func() bool) (n LeaseNotice
 		}
 		return stop()
 	})
-	if c.reminders++; heard {
-		c.reminders = 0
-	}
-	return n, heard && n.State != "", err
+	return n, n.State != "", err
 }
 
 // concerns tells whether a notice is about the present claim. One about the claim before may come late; to take its grant for
@@ -133,7 +146,7 @@ func (c *claimant) finish(ctx workflow.Context, stop func() bool, waits func(str
 	}
 	c.finishing = true
 	for {
-		n, heard, err := c.notice(ctx, stop)
+		n, heard, err := c.word(ctx, true, stop)
 		if err != nil || !heard {
 			return false, err
 		}

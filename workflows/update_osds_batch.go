@@ -171,6 +171,7 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 	u.job.enter(ctx, PhaseLease)
 	u.holds = activities.HoldLease
 	wait := fmt.Sprintf("the lease of %s for %s", step.Domain, strings.Join(want.Daemons, ", "))
+	u.job.waitFor(ctx, wait)
 	since := workflow.Now(ctx)
 	granted, err := u.lease.acquire(ctx, want, func() bool { return u.changed || u.job.Paused || over() }, func(why string) {
 		u.job.elaborate(ctx, because(wait, why), since)
@@ -224,11 +225,11 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	if again := u.seen.LookAgain; again > 0 && now.Add(again).Before(deadline) {
 		deadline = now.Add(again)
 	}
-	u.report(ctx, "")
 	in := activities.AwaitInput{Fleet: u.fleet, Cluster: u.lease.cluster, Template: u.seen.Template, Keys: keys(osds)}
 	awaitCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	arrival := begin(watching(awaitCtx, "wait for the OSDs"), rolling.AwaitOSDs, in)
+	u.report(ctx, "") // that people read of it must not cost time
 	// Before it halts it looks: a node that was cordoned meanwhile is the reason, and not the template.
 	_, err := awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", func() bool {
 		u.lease.lost() // its noout had its time, say; what is broken stays broken

@@ -169,6 +169,9 @@ func (u *update) name() string {
 
 // report writes the status, if it says anything new. It is for people: that it cannot be written stops nothing.
 func (u *update) report(ctx workflow.Context, outcome string) {
+	if u.fleet.Kind == activities.FleetDeployments {
+		return // they have no status: Temporal tells how it goes
+	}
 	r := activities.FleetReport{
 		Fleet: u.fleet, WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Generation: u.seen.Generation, Template: u.seen.Template,
 		Phase: u.job.Phase, Message: u.job.WaitsFor, Since: u.job.Since, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,

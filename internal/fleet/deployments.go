@@ -283,6 +283,3 @@ func (d deployments) confirm(ctx context.Context, in activities.AwaitInput) erro
 	}
 	return nil
 }
-
-// report: a restart has no object of its own; Temporal and `lockkeeper status` tell how it goes.
-func (d deployments) report(context.Context, activities.FleetReport) error { return nil }

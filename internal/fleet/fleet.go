@@ -53,7 +53,6 @@ type kind interface {
 	replace(ctx context.Context, in activities.Replacement) error
 	await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error)
 	confirm(ctx context.Context, in activities.AwaitInput) error
-	report(ctx context.Context, in activities.FleetReport) error
 }
 
 func (f *Fleets) of(ref activities.FleetRef) kind {
@@ -108,9 +107,9 @@ func (f *Fleets) Confirm(ctx context.Context, in activities.AwaitInput) error {
 	return f.of(in.Fleet).confirm(ctx, in)
 }
 
-// Report implements activities.Fleets.
+// Report implements activities.Fleets. Only a CephOSD has a status; of a restart Temporal and `lockkeeper status` tell how it goes.
 func (f *Fleets) Report(ctx context.Context, in activities.FleetReport) error {
-	return f.of(in.Fleet).report(ctx, in)
+	return cephOSD{Fleets: f, ref: in.Fleet}.report(ctx, in)
 }
 
 // policy finds the MaintenancePolicy of a fleet: the one that it names, or the only one of its namespace.

@@ -20,7 +20,7 @@ import (
 func TestTheWatcherStandsAgain(t *testing.T) {
 	t.Parallel()
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elected"}})
-	free, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it has nothing to wait for
+	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	health := free.Addr().String()
 	require.NoError(t, free.Close())
