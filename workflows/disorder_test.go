@@ -291,6 +291,9 @@ func (d *disorder) quiet() bool {
 			return false
 		}
 	}
+	if d.fleet != "" && !d.PolicyExists() { // it was not gone yet when somebody wanted to create it anew
+		return false
+	}
 	// A rollout that has just been asked for has not begun yet.
 	return len(d.Leftovers()) == 0 && (d.broken || !d.runs(updateID) && !d.runs(restartID) && len(d.notRolledOut()) == 0)
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	lockkeeper "github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -110,6 +113,9 @@ func (w *World) judgeNoout(who string) {
 func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 	if w.belated || time.Since(w.edits.at) < w.slack() && w.cr.GetGeneration() == 1 {
 		return // of the one before, which had the same name
+	}
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionUnknown {
+		return // Ceph did not answer: the counts are those of before, of another spec maybe
 	}
 	var done, of int
 	if n, err := fmt.Sscanf(s.Progress, "%d/%d", &done, &of); s.Progress != "" && (err != nil || n != 2) {
