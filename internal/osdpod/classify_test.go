@@ -373,7 +373,8 @@ func TestClassifyAlways(t *testing.T) {
 			for _, c := range rapid.SliceOfN(rapid.SampledFrom(changes), 0, 4).Draw(t, "changes") {
 				c(pod)
 			}
-			if rapid.Bool().Draw(t, "another name") {
+			taken := slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Name == pod.Name })
+			if rapid.Bool().Draw(t, "another name") || taken {
 				pod.Name = fmt.Sprintf("%s-%d", pod.Name, i)
 			}
 			pods = append(pods, pod)
