@@ -47,8 +47,8 @@ test-unit: build ## unit and workflow tests of both modules
 test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one
 	$(GO) test ./test/... -count=1 -timeout 60m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
-# Labs that run side by side. They mostly wait, for Ceph and for each other.
-LABS ?= 3
+# Labs that run side by side. Each fills a core when its Ceph starts; with more of them than cores what takes seconds takes minutes.
+LABS ?= 2
 
 .PHONY: crash
 crash: build ## let something die at every moment of a drain and of a rollout, hours: VICTIM=worker EVERY=1
