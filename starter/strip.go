@@ -35,6 +35,7 @@ func strip(object any) (any, error) {
 		}, nil
 	case *policyv1.PodDisruptionBudget:
 		meta := stripMeta(o.ObjectMeta)
+		meta.Generation = o.Generation // by which the keeper knows its own writes
 		meta.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: writer(o.ManagedFields)}}
 		return &policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: o.Spec}, nil
 	case *cephv1alpha1.CephOSD:

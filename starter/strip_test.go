@@ -26,13 +26,14 @@ func TestASnapshotOfStrippedObjectsIsTheSame(t *testing.T) {
 	pending(&whole.Pods[0])
 	whole.Pods[1].DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	whole.Pods[2].Annotations = map[string]string{"osd.rook.io/replace-in-progress": "true"}
-	whole.Budgets = []policyv1.PodDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Name: "b", ManagedFields: []metav1.ManagedFieldsEntry{
+	whole.Budgets = []policyv1.PodDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 7, ManagedFields: []metav1.ManagedFieldsEntry{
 		{Manager: "lockkeeper", Time: &metav1.Time{Time: time.Unix(1, 0)}},
 		{Manager: "kubectl-edit", Time: &metav1.Time{Time: time.Unix(2, 0)}},
 		{Manager: "kube-controller-manager", Time: &metav1.Time{Time: time.Unix(3, 0)}, Subresource: "status"},
 	}}}}
 	want := Take(whole, nil)
 	require.Equal(t, "kubectl-edit", want.Budgets["b"].Writer)
+	require.EqualValues(t, 7, want.Budgets["b"].Generation)
 	require.Len(t, want.Nodes, 3)
 
 	assert.Equal(t, want, Take(stripAll(t, whole), nil))

@@ -12,11 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -24,13 +27,29 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// told is a Temporal that remembers why rollouts were signalled.
+// told is a Temporal that remembers what keepers were told, and why rollouts were signalled.
 type told struct {
 	mu      sync.Mutex
+	hints   []workflows.Hint
 	reasons []string
 }
 
-func (t *told) SignalKeeper(context.Context, storage.ClusterKey, workflows.Hint) error { return nil }
+func (t *told) SignalKeeper(_ context.Context, _ storage.ClusterKey, h workflows.Hint) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hints = append(t.hints, h)
+	return nil
+}
+
+// hint is the last one.
+func (t *told) hint() workflows.Hint {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.hints) == 0 {
+		return workflows.Hint{}
+	}
+	return t.hints[len(t.hints)-1]
+}
 
 func (t *told) EnsureKeeper(context.Context, storage.ClusterKey) error { return nil }
 
@@ -118,6 +137,55 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 	for _, reason := range temporal.all() {
 		assert.False(t, strings.Contains(reason, "appeared"), reason)
 	}
+}
+
+// TestTheWatcherTellsEchoes: the keeper knows its own writes by the generations that the API server gave them, and needs no
+// look for these. What somebody else wrote is news.
+func TestTheWatcherTellsEchoes(t *testing.T) {
+	t.Parallel()
+	const ns = "echoes"
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	p := policy(t, "rook-ceph", `{ceph: {}}`)
+	p.SetNamespace(ns)
+	create(t, p)
+	cluster, err := kube.New(config)
+	require.NoError(t, err)
+	temporal := &told{}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- starter.Run(ctx, config, temporal, starter.Options{Namespace: ns, Log: logr.Discard()})
+	}()
+	defer func() {
+		stop()
+		require.NoError(t, <-ended)
+	}()
+	expect := func(what string, is func(workflows.Hint) bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { return is(temporal.hint()) }, 20*time.Second, 20*time.Millisecond, "%s: %+v", what, temporal.hint())
+	}
+	expect("the watcher started", func(h workflows.Hint) bool { return h.Reason != "" })
+	key := storage.ClusterKey{Namespace: ns, Name: "rook-ceph"}
+	write := func(minAvailable int) activities.BudgetResult {
+		t.Helper()
+		r, err := cluster.ApplyBudgets(t.Context(), key, budget.Specs{Daemons: budget.Spec{MinAvailable: minAvailable}, Mons: &budget.Spec{MinAvailable: minAvailable}})
+		require.NoError(t, err)
+		return r
+	}
+	write(2)
+	expect("a budget that appears is news", func(h workflows.Hint) bool { return strings.Contains(h.Reason, "appeared") && h.Echo+h.MonEcho == 0 })
+	for n := 3; n < 6; n++ {
+		was := temporal.hint()
+		r := write(n)
+		require.Positive(t, r.Generation)
+		require.Positive(t, r.MonGeneration)
+		expect("our own write", func(h workflows.Hint) bool {
+			return h != was && (h.Echo == r.Generation || h.MonEcho == r.MonGeneration) && h.Echo <= r.Generation && h.MonEcho <= r.MonGeneration
+		})
+	}
+	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kube.DaemonBudgetName("rook-ceph")}}
+	require.NoError(t, server.Patch(t.Context(), pdb, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minAvailable":0}}`)), client.FieldOwner("kubectl-edit")))
+	expect("somebody else's write", func(h workflows.Hint) bool { return h.Tampered && h.Echo+h.MonEcho == 0 })
 }
 
 // report writes the status, as the rollout would.
