@@ -129,12 +129,14 @@ func progressed(last, now activities.Watched) bool {
 	return a.PGs != b.PGs || a.PGsClean != b.PGsClean || a.Reason != b.Reason
 }
 
-// placement stands for what decides where data is.
+// placement stands for what decides where data is. A noout flag does not: it decides what happens to an OSD that stays down, and
+// it is there while everything is whole, too. To take it for a change would be to doubt the data after each flag of our own.
 func placement(m *ceph.OSDMap) string {
 	h := fnv.New64a()
 	for i := range m.OSDs {
 		o := &m.OSDs[i]
-		fmt.Fprintf(h, "%d %v %v %g %d %d %v\n", o.ID, o.Up, o.In, o.Weight, o.UpFrom, o.DownAt, o.State)
+		state := slices.DeleteFunc(slices.Clone(o.State), func(s string) bool { return s == "noout" })
+		fmt.Fprintf(h, "%d %v %v %g %d %d %v\n", o.ID, o.Up, o.In, o.Weight, o.UpFrom, o.DownAt, state)
 	}
 	for _, p := range m.Pools {
 		fmt.Fprintf(h, "%d %d %d %d %d\n", p.ID, p.Size, p.MinSize, p.Rule, p.PGNum)
