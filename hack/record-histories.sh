@@ -69,8 +69,8 @@ lab fault node-reboot node-d --name "$world"
 kubectl uncordon node-d >/dev/null
 until_says 60 '^any node$' policy '{.status.mayDrain}'
 
-echo "a restart of all OSDs, zone by zone"
-lockkeeper restart-osds -n rook-ceph --update-domain Zone --reason "recording" --wait >/dev/null
+echo "a restart of all OSDs, one after the other"
+lockkeeper restart-osds -n rook-ceph --reason "recording" --wait >/dev/null
 until_says 60 '^any node$' policy '{.status.mayDrain}'
 
 keep keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drain/node-d restart-osds/rook-ceph

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -11,14 +12,21 @@ import (
 )
 
 // claimant is a job's side of its talk with the keeper, for jobs that hold the lease again and again, each time for
-// another failure domain. At most one claim is made at a time.
+// another failure domain. One claim is made at a time; what follows it may be asked for while the storage heals.
 type claimant struct {
 	cluster   storage.ClusterKey
 	claim     lease.Claim
 	token     int64 // of the grant; 0: not held
 	epoch     int64 // of the storage cluster's map that the grant rests on
 	asked     bool  // the keeper may know of the claim
-	finishing bool  // the keeper was told that the work is done, and may take the lease back at any time
+	finishing bool  // the work is done: as soon as the keeper is told it may take the lease back at any time
+	told      bool  // that it is done
+	// next is what the keeper was told to take for our claim when it takes this one back. Once said it is not taken back or
+	// changed: nobody could tell whether it has become our claim already.
+	next *lease.Claim
+	// unsure: our claim was to be the next one, and the keeper did not say that it is.
+	unsure    bool
+	why       string // why the claim is not granted, as far as we were told
 	notices   workflow.ReceiveChannel
 	reminders int
 }
@@ -29,7 +37,7 @@ func newClaimant(ctx workflow.Context) *claimant {
 
 func (c *claimant) ref(ctx workflow.Context) LeaseRef {
 	info := workflow.GetInfo(ctx)
-	return LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Ask: c.claim.Ask}
+	return LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Ask: c.claim.Ask, Next: c.next}
 }
 
 // holds tells whether the lease is held for this domain and all of these daemons.
@@ -45,22 +53,32 @@ func (c *claimant) holds(want lease.Claim) bool {
 	return true
 }
 
+// waitsFor tells whether exactly this was asked for, and is not granted yet.
+func (c *claimant) waitsFor(want lease.Claim) bool {
+	return c.asked && !c.finishing && c.token == 0 && c.claim.Domain == want.Domain && slices.Equal(c.claim.Daemons, want.Daemons)
+}
+
 // tellAfter is how long a claim may take before anybody is told that it is waited for: mostly it is granted at once.
 const tellAfter = 2 * time.Second
 
-// acquire asks for the lease and waits until it is granted, until stop says that it is not wanted any more, or until the
-// context ends. waits hears why it is not granted; and "", if that takes a while and the keeper says nothing.
+// acquire asks for the lease, if that was not done, and waits until it is granted, until stop says that it is not wanted any
+// more, or until the context ends. waits hears why it is not granted; and "", if that takes a while and the keeper says nothing.
 func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
-	ref := c.ref(ctx)
-	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
-	want.Ask = max(c.claim.Ask+1, workflow.Now(ctx).UnixMilli()) // it rises over continue-as-new, too
-	c.claim, c.token, c.asked, c.finishing = want, 0, true, false
-	for told, ask := false, true; ; {
+	ask, told := c.unsure, c.why != ""
+	if !c.waitsFor(want) {
+		*c = claimant{cluster: c.cluster, claim: c.following(ctx, want), asked: true, notices: c.notices}
+		ask, told = true, false
+	}
+	if told {
+		waits(c.why)
+	}
+	for {
 		if ask {
 			// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
-			if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: want}); err != nil {
+			if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.cluster, Claim: c.claim}); err != nil {
 				return false, err
 			}
+			c.unsure = false
 		}
 		n, _, err := c.word(ctx, told, stop)
 		if err != nil || stop() {
@@ -74,16 +92,22 @@ func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() b
 			}
 			told = true
 		case LeaseGranted:
-			c.token, c.epoch = n.Token, n.Epoch
 			return true, nil
-		case LeaseRevoked:
-			c.asked = false
+		case LeaseRevoked, LeaseReleased, LeaseParked:
 			return false, nil
-		case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
+		case LeaseWaiting, LeaseHealing:
 			waits(n.WaitsFor)
 			told = true
 		}
 	}
+}
+
+// following is a claim that comes after the present one. Ask rises over continue-as-new, too.
+func (c *claimant) following(ctx workflow.Context, want lease.Claim) lease.Claim {
+	ref := c.ref(ctx)
+	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
+	want.Ask = max(c.claim.Ask+1, workflow.Now(ctx).UnixMilli())
+	return want
 }
 
 // word is the keeper's next word about our claim, waited for only a moment unless patient.
@@ -98,12 +122,13 @@ func (c *claimant) word(ctx workflow.Context, patient bool, stop func() bool) (n
 	return n, heard, err
 }
 
-// notice receives the keeper's next word about our claim. heard is false when none came for long, or stop came true.
+// notice receives the keeper's next word about our claim, or about the next one, which then is ours. heard is false when none
+// came for long, or stop came true.
 func (c *claimant) notice(ctx workflow.Context, long time.Duration, then string, stop func() bool) (n LeaseNotice, heard bool, err error) {
 	_, err = awaitAtMost(ctx, long, then, func() bool {
 		for c.notices.Len() > 0 {
 			var next LeaseNotice
-			if c.notices.ReceiveAsync(&next) && c.concerns(next) {
+			if c.notices.ReceiveAsync(&next) && c.take(next) {
 				n = next
 				return true
 			}
@@ -113,52 +138,90 @@ func (c *claimant) notice(ctx workflow.Context, long time.Duration, then string,
 	return n, n.State != "", err
 }
 
-// concerns tells whether a notice is about the present claim. One about the claim before may come late; to take its grant for
-// this one's would be to act under a token that does not count any more.
-func (c *claimant) concerns(n LeaseNotice) bool {
-	return n.RunID == c.claim.RunID && n.Ask == c.claim.Ask
+// take takes in what the keeper said, and tells whether it is about us. A notice about the claim before, or about one that was
+// given up, may come late; to take its grant for this one's would be to act under a token that does not count any more.
+func (c *claimant) take(n LeaseNotice) bool {
+	if !c.asked || n.RunID != c.claim.RunID {
+		return false
+	}
+	switch {
+	case n.Ask == c.claim.Ask:
+	case c.next != nil && n.Ask == c.next.Ask:
+		c.moveOn()
+	default:
+		return false
+	}
+	switch n.State {
+	case LeaseGranted:
+		if !c.finishing {
+			c.token, c.epoch, c.why = n.Token, n.Epoch, ""
+		}
+	case LeaseReleased, LeaseParked, LeaseRevoked:
+		c.token, c.asked = 0, false
+		if c.next != nil { // it is over, or nearly so, that the keeper learns what we want next
+			c.moveOn()
+			c.unsure = true
+		}
+	case LeaseWaiting:
+		c.why = n.WaitsFor
+	case LeaseHealing:
+	}
+	return true
+}
+
+// moveOn makes the next claim ours.
+func (c *claimant) moveOn() {
+	*c = claimant{cluster: c.cluster, claim: *c.next, asked: true, notices: c.notices}
 }
 
 // lost takes in what the keeper said meanwhile, and tells whether the lease is no longer held.
 func (c *claimant) lost() bool {
 	for c.notices.Len() > 0 {
 		var n LeaseNotice
-		if !c.notices.ReceiveAsync(&n) || !c.concerns(n) {
-			continue
-		}
-		switch n.State {
-		case LeaseParked, LeaseRevoked, LeaseReleased:
-			c.token, c.asked = 0, false
-		case LeaseWaiting, LeaseGranted, LeaseHealing:
+		if c.notices.ReceiveAsync(&n) {
+			c.take(n)
 		}
 	}
 	return c.token == 0
 }
 
-// finish says that the work is done, and waits until the keeper has seen the storage whole and taken the lease back, until
-// stop says that there is more to do, or until nothing was heard for long.
-func (c *claimant) finish(ctx workflow.Context, stop func() bool, waits func(string)) (released bool, err error) {
+// finish says that the work is done: the keeper takes the lease back when it has seen the storage whole.
+func (c *claimant) finish(ctx workflow.Context) error {
 	if !c.asked {
-		return true, nil
+		return nil
 	}
-	if err := c.signal(ctx, SignalFinishLease); err != nil {
-		return false, err
+	c.finishing, c.told = true, true
+	return c.signal(ctx, SignalFinishLease)
+}
+
+// finishFor says the same, and what is wanted next.
+func (c *claimant) finishFor(ctx workflow.Context, want lease.Claim) error {
+	if !c.asked || c.next != nil {
+		return nil
 	}
-	c.finishing = true
-	for {
+	next := c.following(ctx, want)
+	c.next = &next
+	return c.finish(ctx)
+}
+
+// healed waits until the keeper has taken the lease back, or has gone on to the next claim, until stop says that there is more
+// to do, or until nothing was heard for long.
+func (c *claimant) healed(ctx workflow.Context, stop func() bool, waits func(string)) (over bool, err error) {
+	if c.asked && (!c.told || c.reminders > 0) {
+		if err := c.finish(ctx); err != nil {
+			return false, err
+		}
+	}
+	for c.asked && c.finishing {
 		n, heard, err := c.word(ctx, true, stop)
 		if err != nil || !heard {
 			return false, err
 		}
-		switch n.State {
-		case LeaseReleased, LeaseParked, LeaseRevoked:
-			c.token, c.asked = 0, false
-			return true, nil
-		case LeaseHealing:
+		if n.State == LeaseHealing {
 			waits(n.WaitsFor)
-		case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
 		}
 	}
+	return true, nil
 }
 
 // release gives the lease, or the place in the queue, back at once. The keeper takes it back anyway when the job has ended.
@@ -166,7 +229,7 @@ func (c *claimant) release(ctx workflow.Context) {
 	if !c.asked {
 		return
 	}
-	c.token, c.asked = 0, false
+	c.token, c.asked, c.next = 0, false, nil
 	if err := c.signal(ctx, SignalReleaseLease); err != nil {
 		workflow.GetLogger(ctx).Error("cannot release the lease; the keeper takes it back when this job has ended", "error", err)
 	}

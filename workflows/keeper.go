@@ -232,6 +232,9 @@ func (k *keeper) look() activities.ObserveInput {
 	}
 	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
 		add(c.Domain, c.Node)
+		if c.Next != nil {
+			add(c.Next.Domain, c.Next.Node)
+		}
 	}
 	add(k.state.Decision.Open, "")
 	for _, d := range k.observed.Seen.View.Domains {
@@ -269,8 +272,10 @@ func (k *keeper) settleLease(in *budget.Input) {
 	l := in.Lease
 	for _, c := range l.Holders {
 		if (c.Finishing && budget.Healed(*in, c).OK) || budget.Parked(*in, c) {
-			l = l.Release(c.WorkflowID, c.RunID)
-			k.state.Released = append(k.state.Released, c)
+			var handedOn bool
+			if l, handedOn = l.Return(c.WorkflowID, c.RunID, in.Now); !handedOn { // or it hears of its next claim
+				k.state.Released = append(k.state.Released, c)
+			}
 		}
 	}
 	in.Lease = l

@@ -141,14 +141,7 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 			continue // nobody who could be told
 		}
 		reason = true
-		if _, holds, _ := k.state.Memory.Lease.Find(r.WorkflowID, r.RunID); !holds {
-			// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.
-			k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
-			k.state.Released = append(k.state.Released, lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Ask: r.Ask, Finishing: true})
-			delete(k.notified, r.WorkflowID+"@"+r.RunID)
-			continue
-		}
-		k.state.Memory.Lease = k.state.Memory.Lease.Finish(r.WorkflowID, r.RunID, r.NodeGone)
+		k.finish(ctx, r)
 	}
 	release := workflow.GetSignalChannel(ctx, SignalReleaseLease)
 	for r := (LeaseRef{}); release.ReceiveAsync(&r); r = (LeaseRef{}) {
@@ -156,6 +149,26 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
 	}
 	return k.wake.ReceiveAsync(nil) || reason
+}
+
+// finish takes in that a job has done its work.
+func (k *keeper) finish(ctx workflow.Context, r LeaseRef) {
+	had, holds, asked := k.state.Memory.Lease.Find(r.WorkflowID, r.RunID)
+	switch {
+	case asked && had.Ask > r.Ask: // what it wanted next is its claim already, and it did not hear of it
+	case holds:
+		k.state.Memory.Lease = k.state.Memory.Lease.Finish(r.WorkflowID, r.RunID, r.NodeGone, r.next())
+		return
+	case r.next() != nil: // the claim before was released while it said what it wants next
+		next := *r.next()
+		next.Requested = workflow.Now(ctx)
+		k.state.Memory.Lease = k.state.Memory.Lease.Request(next)
+	default:
+		// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.
+		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
+		k.state.Released = append(k.state.Released, lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Ask: r.Ask, Finishing: true})
+	}
+	delete(k.notified, r.WorkflowID+"@"+r.RunID)
 }
 
 // startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy may

@@ -65,6 +65,16 @@ type LeaseRef struct {
 	Ask        int64  `json:"ask,omitempty"`
 	// NodeGone: the node will not come back, so noout must not keep the data from healing elsewhere.
 	NodeGone bool `json:"nodeGone,omitempty"`
+	// Next is what the job claims as soon as the present claim is given back. What is said of it is said of the present one, too.
+	Next *lease.Claim `json:"next,omitempty"`
+}
+
+// next is the claim that follows the one that r names, if there is one and it makes sense: nobody claims for others.
+func (r LeaseRef) next() *lease.Claim {
+	if r.Next == nil || r.Next.WorkflowID != r.WorkflowID || r.Next.RunID != r.RunID || r.Next.Ask <= r.Ask || r.Next.Domain.IsZero() {
+		return nil
+	}
+	return r.Next
 }
 
 // Hint is why the watcher thinks that the keeper should look. It decides nothing: the keeper looks for itself.

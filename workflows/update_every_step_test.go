@@ -34,20 +34,24 @@ var updateMishaps = map[string]mishap{
 	}},
 }
 
-// TestEveryStepOfARollout plays a rollout by zones again and again, and each time something happens at another attempt of an
-// activity, until there is none left. Whatever it is, in the end every OSD is what its template says, and nothing of ours is
-// left behind.
+// TestEveryStepOfARollout plays a rollout again and again, by zones and by single OSDs, and each time something happens at another
+// attempt of an activity, until there is none left. Whatever it is, in the end every OSD is what its template says, and nothing of
+// ours is left behind.
 func TestEveryStepOfARollout(t *testing.T) {
-	for name, m := range updateMishaps {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for at, more := 0, true; more && !t.Failed(); at += *everyStep {
-				require.Less(t, at, 400)
-				t.Run(fmt.Sprint(at), func(t *testing.T) {
-					play(t, osdsBy("Zone"), func(s *scene) { more = m.inRollout(s, at) })
-				})
-			}
-		})
+	byOSD := osdsBy("OSD")
+	byOSD.OSDsPerNode = 1
+	for domain, world := range map[string]sim.Options{"Zone": osdsBy("Zone"), "OSD": byOSD} {
+		for name, m := range updateMishaps {
+			t.Run(domain+", "+name, func(t *testing.T) {
+				t.Parallel()
+				for at, more := 0, true; more && !t.Failed(); at += *everyStep {
+					require.Less(t, at, 400)
+					t.Run(fmt.Sprint(at), func(t *testing.T) {
+						play(t, world, func(s *scene) { more = m.inRollout(s, at) })
+					})
+				}
+			})
+		}
 	}
 }
 

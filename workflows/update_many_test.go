@@ -96,8 +96,13 @@ func (m *many) run(t *testing.T, in workflows.UpdateOSDsInput, h *tally) (next w
 	}
 	worker.Register(m.env, worker.Adapters{Policies: m, Fleets: fleet}, m)
 	m.env.OnSignalExternalWorkflow(mock.Anything, workflows.KeeperID(sim.Key), "", mock.Anything, mock.Anything).Return(
-		func(_, _, _, name string, _ any) error {
-			if name == workflows.SignalFinishLease {
+		func(_, _, _, name string, arg any) error {
+			ref, _ := arg.(workflows.LeaseRef)
+			switch {
+			case name != workflows.SignalFinishLease:
+			case ref.Next != nil:
+				return m.RequestLease(t.Context(), sim.Key, *ref.Next)
+			default:
 				m.tell(workflows.LeaseReleased)
 			}
 			return nil

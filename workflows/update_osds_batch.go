@@ -18,28 +18,39 @@ import (
 // replace brings one batch where it belongs.
 func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	step := s.Next
-	if u.lease.asked && u.lease.finishing && !step.Broken {
-		return u.heal(ctx) // of the batch before
+	healing := u.healing() && !step.Broken // from the batch before
+	if healing && !u.mayAskAhead(ctx, s) {
+		return u.heal(ctx)
 	}
 	if u.state.Unspared.IsZero() {
 		u.state.Halted = nil // nothing is awaited any more: it serves, or a person excused it
 	}
-	if held, err := u.heldBack(ctx, s); held || err != nil {
-		return err
+	if !healing {
+		if held, err := u.heldBack(ctx, s); held || err != nil {
+			return err
+		}
+		u.holds = ""
 	}
-	u.holds = ""
 	in := activities.Replacement{Fleet: u.fleet, Cluster: s.Cluster, Template: s.Template, OSDs: step.OSDs}
 	// Before any OSD is touched: a template that the API server rejects must not cost even one.
 	rehearsed, err := call(thorough(ctx, "rehearse the new pods"), rolling.RehearseBatch, in)
 	if err != nil {
 		return err
 	}
-	if r := rehearsed.Refused; r != nil {
+	switch r := rehearsed.Refused; {
+	case r != nil && healing:
+		return u.heal(ctx)
+	case r != nil:
 		u.seen.Refused = append(u.seen.Refused, *r)
 		return u.rest(ctx, toBeMended(*r), u.keeps(step))
 	}
 	if len(rehearsed.OSDs) > 0 {
 		step.OSDs, in.OSDs = rehearsed.OSDs, rehearsed.OSDs
+	}
+	if healing {
+		if err := u.healFor(ctx, step); err != nil || u.changed || u.job.Paused || u.healing() {
+			return err
+		}
 	}
 	if granted, err := u.acquire(ctx, step, s); !granted || err != nil {
 		return err
@@ -64,6 +75,25 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		u.state.Canary = Canary{Template: s.Template, OSD: step.OSDs[0].String(), Key: step.OSDs[0].Key}
 	}
 	return u.arrive(ctx, r.OSDs)
+}
+
+// healing: a batch is done, and the keeper has not taken its lease back yet.
+func (u *update) healing() bool { return u.lease.asked && u.lease.finishing }
+
+// mayAskAhead tells whether the lease of the next batch may be asked for while the storage heals from the one before: if all
+// that is left to wait for is the storage. A batch of several has to wait until the data is whole, because only then the storage
+// cluster can say which of them it could spare together.
+func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
+	step, rules := s.Next, s.Rules
+	switch {
+	case len(step.OSDs) != 1 || step.OSDs[0].Name == "" || step.Domain.IsZero() || step.Canary:
+		return false
+	case u.job.Paused || rules.Paused || rules.PauseBetween > 0 || rules.Shut || !rules.WindowChanges.IsZero() || !u.state.Unspared.IsZero():
+		return false
+	case u.state.Canary.Template == s.Template && !u.state.Canary.Judged:
+		return false
+	}
+	return !workflow.GetInfo(ctx).GetContinueAsNewSuggested() // a new history begins without the lease
 }
 
 // keeps tells whether the lease is held for OSDs of a broken batch, which have to be replaced once more: as long as they are
@@ -142,22 +172,32 @@ func (u *update) halt(ctx workflow.Context) {
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
 }
 
+// claim is what a batch needs.
+func (u *update) claim(step rollout.Step) lease.Claim {
+	what := "rollout of " + u.fleet.Name
+	if u.fleet.Kind == activities.FleetDeployments {
+		what = "restart of the OSDs" // named after the time when it began, which tells nobody anything
+	}
+	c := lease.Claim{Domain: step.Domain, Reason: because(what+": "+step.Why, u.reason), Priority: lease.PriorityUpdate}
+	for _, o := range step.OSDs {
+		if o.Name != "" {
+			c.Daemons = append(c.Daemons, o.Name)
+		}
+	}
+	c.NooutHosts = c.Daemons
+	return c
+}
+
 // acquire makes sure that the lease is held for a batch. OSDs that are in no failure domain need none. It gives up when the
 // window closes: whoever holds the lease may take hours.
 func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.Survey) (bool, error) {
-	want := lease.Claim{
-		Domain: step.Domain, Reason: because("rollout of "+u.fleet.Name+": "+step.Why, u.reason), Priority: lease.PriorityUpdate,
-	}
-	for _, o := range step.OSDs {
-		if o.Name != "" {
-			want.Daemons = append(want.Daemons, o.Name)
-		}
-	}
-	want.NooutHosts = want.Daemons
+	want := u.claim(step)
 	if u.lease.holds(want) && !u.lease.lost() {
 		return true, nil
 	}
-	u.letGo(ctx)
+	if !u.lease.waitsFor(want) {
+		u.letGo(ctx)
+	}
 	if step.Domain.IsZero() {
 		return true, nil
 	}
@@ -247,7 +287,11 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 		return err
 	}
 	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, append(u.seen.Excused, a.Excused...)
-	return u.heal(ctx)
+	if !u.lease.asked || u.excuses() {
+		return u.heal(ctx)
+	}
+	u.lease.finishing = true // the keeper hears of it together with what is next
+	return nil
 }
 
 // deadline notes since when OSDs are awaited, and says until when they have time: from the one that is late first. Those whose
@@ -284,8 +328,7 @@ func (u *update) letGo(ctx workflow.Context) {
 // heal gives the lease back when the storage is whole. With an OSD that a person excused, and that does not serve, it will not be
 // before its data has moved, which is what the noout of the lease prevents.
 func (u *update) heal(ctx workflow.Context) error {
-	excused := func(osd string) bool { return slices.Contains(u.seen.Excused, osd) }
-	if u.lease.asked && slices.ContainsFunc(u.lease.claim.Daemons, excused) {
+	if u.lease.asked && u.excuses() {
 		u.letGo(ctx)
 		return nil
 	}
@@ -295,14 +338,14 @@ func (u *update) heal(ctx workflow.Context) error {
 		u.job.waitFor(ctx, wait)
 		since, told := workflow.Now(ctx), false
 		// One that is healing may be hurt again: its pod is evicted by a drain, say, and somebody has to make it anew.
-		released, err := u.lease.finish(ctx, func() bool { return u.changed }, func(why string) {
+		over, err := u.lease.healed(ctx, func() bool { return u.changed }, func(why string) {
 			if !told { // once: how far it is changes by the second, and `lockkeeper status` tells
 				told = true
 				u.report(ctx, "")
 			}
 			u.job.elaborate(ctx, because(wait, why), since)
 		})
-		if err != nil || !released {
+		if err != nil || !over {
 			return err
 		}
 	}
@@ -310,4 +353,19 @@ func (u *update) heal(ctx workflow.Context) error {
 		u.state.Batch, u.state.LastBatch = nil, workflow.Now(ctx)
 	}
 	return nil
+}
+
+// healFor lets the storage heal, and asks for the lease of the next batch meanwhile.
+func (u *update) healFor(ctx workflow.Context, next rollout.Step) error {
+	if !u.excuses() {
+		if err := u.lease.finishFor(ctx, u.claim(next)); err != nil {
+			return err
+		}
+	}
+	return u.heal(ctx)
+}
+
+// excuses: the lease is held for an OSD for which nobody waits any more.
+func (u *update) excuses() bool {
+	return slices.ContainsFunc(u.lease.claim.Daemons, func(osd string) bool { return slices.Contains(u.seen.Excused, osd) })
 }

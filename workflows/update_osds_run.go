@@ -29,7 +29,7 @@ func (u *update) run(ctx workflow.Context) error {
 		if done, err := u.step(ctx, s); done || err != nil {
 			return err
 		}
-		if u.lease.token == 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		if !u.lease.asked && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return u.continueAsNew(ctx)
 		}
 	}

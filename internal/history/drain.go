@@ -167,11 +167,19 @@ func notice(n workflows.LeaseNotice) string {
 	}
 }
 
+// wants says what a job wants next.
+func wants(ref workflows.LeaseRef) string {
+	if ref.Next == nil {
+		return ""
+	}
+	return fmt.Sprintf("next it wants the lease of %s: %s", ref.Next.Domain, ref.Next.Reason)
+}
+
 // signals tells whom this workflow told what.
 func (r *reader) signals(e *historypb.HistoryEvent, to, name string, input *commonpb.Payloads) {
 	switch name {
 	case workflows.SignalFinishLease:
-		r.say(e, "told "+to+" that its work is done")
+		r.say(e, "told "+to+" that its work is done", wants(read[workflows.LeaseRef](input)))
 	case workflows.SignalReleaseLease:
 		r.say(e, "gave the lease back to "+to+" at once")
 	case workflows.SignalLease:

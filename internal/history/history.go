@@ -85,6 +85,8 @@ type activity struct {
 	input   *commonpb.Payloads
 	attempt int32
 	failure string // of the attempt before
+	// unwanted: the workflow does not wait for it any more. What it does is done all the same; what it finds is not heard.
+	unwanted bool
 }
 
 func (r *reader) say(e *historypb.HistoryEvent, what string, facts ...string) {
@@ -107,6 +109,11 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 		was := r.activities[a.GetScheduledEventId()]
 		was.attempt, was.failure = a.GetAttempt(), cause(a.GetLastFailure())
 		r.activities[a.GetScheduledEventId()] = was
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
+		id := e.GetActivityTaskCancelRequestedEventAttributes().GetScheduledEventId()
+		was := r.activities[id]
+		was.unwanted = true
+		r.activities[id] = was
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
 		a := e.GetActivityTaskCompletedEventAttributes()
 		r.completed(e, r.take(a.GetScheduledEventId()), a.GetResult())

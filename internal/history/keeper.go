@@ -10,6 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -46,7 +47,7 @@ func (r *reader) signalledKeeper(e *historypb.HistoryEvent, name string, input *
 		if ref.NodeGone {
 			what += ", and that the node is gone"
 		}
-		r.say(e, what)
+		r.say(e, what, wants(ref))
 	case workflows.SignalReleaseLease:
 		r.say(e, read[workflows.LeaseRef](input).WorkflowID+" gives its claim back")
 	default:
@@ -136,18 +137,24 @@ func health(h storage.Health, v storage.View) string {
 	}
 }
 
+// holds tells whether this very grant is held. A job may hold one after the other.
+func holds(l lease.State, c lease.Claim) bool {
+	now, held, _ := l.Find(c.WorkflowID, c.RunID)
+	return held && now.Token == c.Token
+}
+
 // reported tells of what a report has that no step of its own shows: who got the lease and who lost it, conflicts.
 func (r *reader) reported(e *historypb.HistoryEvent, in activities.ReportInput) {
 	before, now := r.keeper.report, in.Report
 	r.keeper.report = now
-	for _, c := range now.Memory.Lease.Holders {
-		if _, held, _ := before.Memory.Lease.Find(c.WorkflowID, c.RunID); !held {
-			r.say(e, fmt.Sprintf("granted the lease of %s to %s, with token %d", c.Domain, c.WorkflowID, c.Token), prefixed("why: ", c.Reason))
+	for _, c := range before.Memory.Lease.Holders {
+		if !holds(now.Memory.Lease, c) {
+			r.say(e, fmt.Sprintf("the lease of %s is no longer with %s", c.Domain, c.WorkflowID), r.facts()...)
 		}
 	}
-	for _, c := range before.Memory.Lease.Holders {
-		if _, held, _ := now.Memory.Lease.Find(c.WorkflowID, c.RunID); !held {
-			r.say(e, fmt.Sprintf("the lease of %s is no longer with %s", c.Domain, c.WorkflowID), r.facts()...)
+	for _, c := range now.Memory.Lease.Holders {
+		if !holds(before.Memory.Lease, c) {
+			r.say(e, fmt.Sprintf("granted the lease of %s to %s, with token %d", c.Domain, c.WorkflowID, c.Token), prefixed("why: ", c.Reason))
 		}
 	}
 	if now.Conflict != before.Conflict && now.Conflict != "" {

@@ -8,7 +8,6 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -78,7 +77,7 @@ func (r *reader) completedRollout(e *historypb.HistoryEvent, a activity, result 
 	case "RemoveOSDs":
 		r.say(e, "deleted the pods of OSDs that left the spec: "+strings.Join(few(read[activities.KeysInput](a.input).Names), ", "), a.tries())
 	case "RehearseBatch":
-		if refused := read[*input.Error](result); refused != nil {
+		if refused := read[activities.Rehearsed](result).Refused; refused != nil {
 			r.say(e, "the new pods were refused before any OSD was touched: "+refused.Error())
 		}
 	case "ReplaceBatch":
@@ -89,7 +88,14 @@ func (r *reader) completedRollout(e *historypb.HistoryEvent, a activity, result 
 			r.say(e, "replaced "+named(done.OSDs), a.tries())
 		}
 	case "AwaitOSDs":
-		what := strings.Join(few(read[activities.AwaitInput](a.input).Keys), ", ") + " serve, in Kubernetes and in Ceph"
+		if a.unwanted {
+			return
+		}
+		keys := read[activities.AwaitInput](a.input).Keys
+		what := strings.Join(few(keys), ", ") + " serve, in Kubernetes and in Ceph"
+		if len(keys) == 1 {
+			what = keys[0] + " serves, in Kubernetes and in Ceph"
+		}
 		if read[activities.Arrival](result).Moved {
 			what = "no longer waits for them: the spec is another one, or a pod is missing"
 		}

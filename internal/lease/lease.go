@@ -73,6 +73,9 @@ type Claim struct {
 	Finishing bool `json:"finishing,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted.
 	WaitsFor string `json:"waitsFor,omitempty"`
+	// Next is what the job claims as soon as this claim is given back: it stands behind whoever waits then, and need not be asked
+	// for once more. Only a job that is Finishing has one.
+	Next *Claim `json:"next,omitempty"`
 }
 
 // Concerns tells whether the job took, or is about to take, this daemon down.
@@ -122,7 +125,7 @@ func (s State) Request(c Claim) State {
 		return s
 	}
 	s = s.Release(c.WorkflowID, c.RunID)
-	c.Granted, c.Token, c.Finishing, c.WaitsFor = time.Time{}, 0, false, ""
+	c.Granted, c.Token, c.Finishing, c.WaitsFor, c.Next = time.Time{}, 0, false, "", nil
 	s.Queue = append(slices.Clone(s.Queue), c)
 	slices.SortStableFunc(s.Queue, func(a, b Claim) int {
 		if a.Priority != b.Priority {
@@ -142,8 +145,8 @@ func (s State) Release(workflowID, runID string) State {
 }
 
 // Finish marks a holder as done with its work. Its claim goes when the domain has healed. A node that will not come back
-// must not keep its noout: the data has to heal without it.
-func (s State) Finish(workflowID, runID string, nodeGone bool) State {
+// must not keep its noout: the data has to heal without it. next is what the job wants then; nil does not change what it said before.
+func (s State) Finish(workflowID, runID string, nodeGone bool, next *Claim) State {
 	s.Holders = slices.Clone(s.Holders)
 	for i, c := range s.Holders {
 		if c.is(workflowID, runID) {
@@ -151,9 +154,24 @@ func (s State) Finish(workflowID, runID string, nodeGone bool) State {
 			if nodeGone {
 				s.Holders[i].NooutHosts = nil
 			}
+			if next != nil {
+				s.Holders[i].Next = next
+			}
 		}
 	}
 	return s
+}
+
+// Return takes a claim back whose domain has healed, and lets its job ask for what it wants next. handedOn tells whether it does.
+func (s State) Return(workflowID, runID string, now time.Time) (next State, handedOn bool) {
+	c, _, ok := s.Find(workflowID, runID)
+	s = s.Release(workflowID, runID)
+	if !ok || c.Next == nil {
+		return s, false
+	}
+	again := *c.Next
+	again.WorkflowID, again.RunID, again.Requested = workflowID, runID, now
+	return s.Request(again), true
 }
 
 // NoteDownBefore notes, for the claim with this token, which daemons were down when it was granted.

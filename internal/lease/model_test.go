@@ -16,11 +16,12 @@ import (
 // it works: a list of who wants it, in the order of asking, and who got which token.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{T: t, now: epoch, tokens: map[string]int64{}, refused: map[string]bool{}}
+		m := &model{T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"request": m.request,
 			"release": m.release,
 			"finish":  m.finish,
+			"return":  m.giveBack,
 			"grant":   m.grant,
 			"gate":    func(t *rapid.T) { m.refused[m.domain(t)] = rapid.Bool().Draw(t, "refused") },
 			"":        m.check,
@@ -33,6 +34,7 @@ type model struct {
 	state   lease.State
 	wanted  []lease.Claim    // everybody who asked and did not give up, in the order of asking
 	tokens  map[string]int64 // of those who hold it
+	next    map[string]lease.Claim
 	token   int64            // the last one given
 	refused map[string]bool  // domains that the gate refuses
 	now     time.Time
@@ -73,12 +75,45 @@ func (m *model) release(t *rapid.T) {
 	if i := m.find(id, run); i >= 0 {
 		m.wanted = slices.Delete(m.wanted, i, i+1)
 		delete(m.tokens, key(id, run))
+		delete(m.next, key(id, run))
 	}
 }
 
 func (m *model) finish(t *rapid.T) {
 	id, run := m.job(t)
-	m.state = m.state.Finish(id, run, rapid.Bool().Draw(t, "gone"))
+	var next *lease.Claim
+	if rapid.Bool().Draw(t, "next") {
+		had, _, _ := m.state.Find(id, run)
+		next = &lease.Claim{
+			WorkflowID: id, RunID: run, Ask: had.Ask + 1, Domain: zone(m.domain(t)), Priority: lease.Priority(10 * rapid.IntRange(1, 6).Draw(t, "priority")),
+		}
+		if _, holds := m.tokens[key(id, run)]; holds {
+			m.next[key(id, run)] = *next
+		}
+	}
+	m.state = m.state.Finish(id, run, rapid.Bool().Draw(t, "gone"), next)
+}
+
+// giveBack takes a claim back. What its job said that it wants next comes after everybody who has asked until now.
+func (m *model) giveBack(t *rapid.T) {
+	id, run := m.job(t)
+	next, handsOn := m.next[key(id, run)]
+	state, handedOn := m.state.Return(id, run, m.now)
+	m.state = state
+	if handedOn != handsOn {
+		t.Fatalf("handed on: %v", handedOn)
+	}
+	if i := m.find(id, run); i >= 0 {
+		m.wanted = slices.Delete(m.wanted, i, i+1)
+		delete(m.tokens, key(id, run))
+		delete(m.next, key(id, run))
+	}
+	if handsOn {
+		m.wanted = append(m.wanted, next)
+		if c, holds, ok := m.state.Find(id, run); !ok || holds || c.Domain != next.Domain || c.Next != nil {
+			t.Fatalf("it should wait for %s now: %+v", next.Domain, c)
+		}
+	}
 }
 
 func (m *model) gate(c lease.Claim) storage.Answer {
@@ -191,7 +226,7 @@ func order(queue []lease.Claim) []string {
 // while it asks the storage cluster, and signals change the new one.
 func TestStateIsAValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{T: t, now: epoch, tokens: map[string]int64{}, refused: map[string]bool{}}
+		m := &model{T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{}}
 		for range rapid.IntRange(1, 6).Draw(t, "requests") {
 			m.request(t)
 		}

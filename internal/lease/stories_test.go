@@ -68,7 +68,15 @@ func (s *teller) do(t *testing.T, words []string) {
 	case "release":
 		s.state = s.state.Release(words[1], "run")
 	case "finish":
-		s.state = s.state.Finish(words[1], "run", len(words) > 2)
+		var next *lease.Claim
+		if len(words) > 4 {
+			p, ok := lease.ParsePriority(words[4])
+			require.True(t, ok, "priority %q", words[4])
+			next = &lease.Claim{Ask: 1, Domain: zone(words[3]), Priority: p, Reason: "maintenance", NooutHosts: []string{"host"}}
+		}
+		s.state = s.state.Finish(words[1], "run", len(words) == 3, next)
+	case "return":
+		s.state, _ = s.state.Return(words[1], "run", s.now)
 	case "refuse":
 		s.refused[words[1]] = strings.Join(words[2:], " ")
 	case "allow":
