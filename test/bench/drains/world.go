@@ -34,6 +34,9 @@ type world struct {
 	temporal client.Client
 	proxy    *proxy
 	children []*exec.Cmd
+	// run of the keeper that was asked last, and the events of the runs before it.
+	run  string
+	past int64
 }
 
 // newWorld connects to everything and starts lockkeeper behind the proxy.
@@ -158,13 +161,23 @@ func (w *world) awaitRest(ctx context.Context) error {
 }
 
 // spent is what lockkeeper has used since it started. A keeper that continued as new has forgotten how many events it had
-// before, so its run is asked for as long as it is the same.
+// before, so these are kept here.
 func (w *world) spent(ctx context.Context) (cost, error) {
 	d, err := w.temporal.DescribeWorkflowExecution(ctx, w.keeperID(), "")
 	if err != nil {
 		return cost{}, err
 	}
-	return cost{requests: w.proxy.total(), events: d.WorkflowExecutionInfo.HistoryLength}, nil
+	if run := d.WorkflowExecutionInfo.Execution.RunId; run != w.run {
+		if w.run != "" {
+			before, err := w.temporal.DescribeWorkflowExecution(ctx, w.keeperID(), w.run)
+			if err != nil {
+				return cost{}, err
+			}
+			w.past += before.WorkflowExecutionInfo.HistoryLength
+		}
+		w.run = run
+	}
+	return cost{requests: w.proxy.total(), events: w.past + d.WorkflowExecutionInfo.HistoryLength}, nil
 }
 
 func (w *world) until(ctx context.Context, what string, done func() (bool, error)) error {
