@@ -35,8 +35,8 @@ type model struct {
 	wanted  []lease.Claim    // everybody who asked and did not give up, in the order of asking
 	tokens  map[string]int64 // of those who hold it
 	next    map[string]lease.Claim
-	token   int64            // the last one given
-	refused map[string]bool  // domains that the gate refuses
+	token   int64           // the last one given
+	refused map[string]bool // domains that the gate refuses
 	now     time.Time
 }
 
