@@ -65,7 +65,7 @@ type LeaseRef struct {
 	Ask        int64  `json:"ask,omitempty"`
 	// NodeGone: the node will not come back, so noout must not keep the data from healing elsewhere.
 	NodeGone bool `json:"nodeGone,omitempty"`
-	// Next is what the job claims as soon as the present claim is given back. What is said of it is said of the present one, too.
+	// Next is what the job claims as soon as the claim that this names is given back, or at once if it has been; for SignalFinishLease.
 	Next *lease.Claim `json:"next,omitempty"`
 }
 
