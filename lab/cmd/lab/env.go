@@ -34,7 +34,7 @@ func newEnv() *cobra.Command {
 
 func environment(cfg instance.Config) [][2]string {
 	// Where labs live follows from variables that whoever sees ours may lack.
-	env := [][2]string{{"LAB_HOME", filepath.Dir(cfg.Dir)}, {"LAB_NAME", cfg.Name}, {"KUBECONFIG", cfg.Kubeconfig()}}
+	env := [][2]string{{"LAB_HOME", filepath.Dir(cfg.Dir)}, {"LAB_NAME", cfg.Name}, {"KUBECONFIG", cfg.Kubeconfig()}, {"LAB_AUDIT_LOG", cfg.AuditLog()}}
 	if cfg.Temporal {
 		env = append(env, [2]string{"TEMPORAL_ADDRESS", instance.Loopback(cfg.Ports.TemporalFrontend())},
 			[2]string{"TEMPORAL_UI", "http://" + instance.Loopback(cfg.Ports.TemporalUI())})

@@ -43,6 +43,7 @@ func apiserver(inst instance.Instance, binary string) child.Spec {
 		"--kubelet-client-key="+pki(kubeletClientName+".key"), "--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+pki(serviceAccountKeyFile),
 		"--service-account-signing-key-file="+pki(serviceAccountKeyFile),
+		"--audit-policy-file="+auditPolicyFile(inst), "--audit-log-path="+inst.AuditLog(), "--audit-log-mode=batch",
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--profiling=false",
 		// Answer those who drain and watch at once, whatever else goes on: the lab is for measuring them.
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0",

@@ -40,6 +40,9 @@ func Start(ctx context.Context, inst instance.Instance, binary string, progress 
 	if err := os.WriteFile(inst.Kubeconfig(), admin, 0o600); err != nil {
 		return nil, err
 	}
+	if err := writeAuditPolicy(inst); err != nil {
+		return nil, err
+	}
 	c := &ControlPlane{inst: inst}
 	if c.etcd, err = startEtcd(ctx, inst); err != nil {
 		return nil, err

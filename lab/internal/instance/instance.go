@@ -31,6 +31,9 @@ func (i Instance) Kubeconfig() string { return i.Path("kubeconfig") }
 // Log is where the component of that name writes.
 func (i Instance) Log(name string) string { return i.Path("log", name+".log") }
 
+// AuditLog is where the API server notes who was evicted, and what service accounts asked for: a JSON object a line.
+func (i Instance) AuditLog() string { return i.Path("log", "audit.jsonl") }
+
 // ControlSocket is where the supervisor listens for faults and questions.
 func (i Instance) ControlSocket() string { return i.Path("control.sock") }
 
