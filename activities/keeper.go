@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -49,25 +51,33 @@ type Policies interface {
 
 // Budgets writes PodDisruptionBudgets.
 type Budgets interface {
-	// ApplyBudgets makes the one budget of the storage daemons and that of the mons say what was decided, in this order. It
-	// returns a reason when a budget that is not ours already covers the same pods, and then changes nothing there.
-	ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs) (BudgetResult, error)
+	// ReadBudgets reads the budgets that follow the keeper's decisions.
+	ReadBudgets(ctx context.Context, key storage.ClusterKey) (budget.Book, error)
+	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets anybody go,
+	// before is what was read of them before the look that it rests on: if they have changed since, nothing is written. It returns
+	// a reason when a budget that is not ours already covers the same pods, and then changes nothing there.
+	ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs, before budget.Book) (BudgetResult, error)
+	// RaiseAlarm closes all of these budgets and writes the alarm on each, whatever they say: no decision from before it opens any.
+	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
 	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas. emptying are nodes that
 	// nothing but such daemons may still keep from being empty.
 	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, emptying []string) (BudgetResult, error)
-	// RemoveBudgets deletes every budget of ours for this policy.
-	RemoveBudgets(ctx context.Context, key storage.ClusterKey) error
+	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count.
+	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error
 }
 
 // BudgetResult says what happened to a budget.
 type BudgetResult struct {
 	Changed bool `json:"changed,omitempty"`
-	// Generation of the daemons' budget after the write; the API server raises it with every change of the spec.
+	// Generation of the budget of the daemons without a mark after the write; the API server raises it with every change of the spec.
 	Generation int64 `json:"generation,omitempty"`
-	// MonGeneration is that of the mons' budget.
-	MonGeneration int64 `json:"monGeneration,omitempty"`
+	// ProvedGeneration is that of the budget of the daemons with one, MonGeneration that of the mons'.
+	ProvedGeneration int64 `json:"provedGeneration,omitempty"`
+	MonGeneration    int64 `json:"monGeneration,omitempty"`
 	// Conflict names a budget of somebody else that covers the same pods; with two, every eviction would fail.
 	Conflict string `json:"conflict,omitempty"`
+	// Moved says which budget has changed since it was read. Then what was decided is not carried out.
+	Moved string `json:"moved,omitempty"`
 }
 
 // Quorum is the mons of a Ceph cluster, by name.
@@ -82,6 +92,10 @@ type StorageCluster interface {
 	Observe(ctx context.Context, in Look) (Seen, error)
 	// Watch looks again and again, and returns when Health or Quorum differ from in.Last, or the daemons do.
 	Watch(ctx context.Context, in Watching, beat func(Watched)) (Watched, error)
+	// Mark marks the pods of daemons that are proved to serve while all data is whole, and takes as long as the proof does.
+	Mark(ctx context.Context, in Marking, beat func(Marked)) (Marked, error)
+	// Unmark takes away the marks that have to go, or all.
+	Unmark(ctx context.Context, all bool, beat func(Marked)) (Marked, error)
 	SetNoout(ctx context.Context, hosts ...string) error
 	UnsetNoout(ctx context.Context, hosts ...string) error
 }
@@ -123,6 +137,20 @@ type Watching struct {
 	Doubted time.Time `json:"doubted,omitzero"`
 }
 
+// Marking says what counts as proof.
+type Marking struct {
+	// Unclean: the policy's pgHealthCheckTimeout is over, so a daemon need only serve.
+	Unclean bool `json:"unclean,omitempty"`
+}
+
+// Marked says what became of the marks.
+type Marked struct {
+	Done int `json:"done"`
+	Left int `json:"left,omitempty"` // pods that were not proved, or had changed
+	// Reason says why some are left.
+	Reason string `json:"reason,omitempty"`
+}
+
 // Jobs tells about workflows.
 type Jobs interface {
 	// AwaitEnd returns when the workflow chain that began with this run has ended, in whatever way, and how.
@@ -153,6 +181,8 @@ type Observation struct {
 	Second string    `json:"second,omitempty"`
 	Seen   Seen      `json:"seen"`
 	At     time.Time `json:"at"`
+	// Book is what was read of the budgets before the look.
+	Book budget.Book `json:"book,omitempty"`
 }
 
 // ObserveStorage takes one look at the policy, Kubernetes and the storage cluster.
@@ -168,6 +198,10 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	if p.Second != "" {
 		out.Seen.View.Unavailable = "not looked at: another policy is in charge"
 		return out, nil
+	}
+	// Before the look: an alarm that is raised during it changes them.
+	if out.Book, err = k.Budgets.ReadBudgets(ctx, in.Cluster); err != nil {
+		return Observation{}, Unavailable("read the PodDisruptionBudgets", err)
 	}
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
 	if err == nil {
@@ -199,11 +233,13 @@ func (k *Keeper) Recall(ctx context.Context, key storage.ClusterKey) (Memory, er
 type BudgetInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	budget.Specs
+	// Before is what was read of the budgets before the look that the decision rests on; nil if it lets nobody go.
+	Before budget.Book `json:"before"`
 }
 
 // ApplyBudget makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
 func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyBudgets(ctx, in.Cluster, in.Specs)
+	r, err := k.Budgets.ApplyBudgets(ctx, in.Cluster, in.Specs, in.Before)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the PodDisruptionBudgets", err)
 	}
@@ -227,10 +263,71 @@ func (k *Keeper) ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) 
 
 // RemoveBudgets deletes every budget of ours for this policy.
 func (k *Keeper) RemoveBudgets(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
-	if err := k.Budgets.RemoveBudgets(ctx, key); err != nil {
-		return struct{}{}, Unavailable("remove PodDisruptionBudgets", err)
+	return k.ReleasePods(ctx, key)
+}
+
+// ReleasePods takes away every mark and every budget of ours for this policy, in this order. Ten thousand marks take a minute.
+func (k *Keeper) ReleasePods(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
+	progress := func(done int) { activity.RecordHeartbeat(ctx, Marked{Done: done}) }
+	if err := k.Budgets.RemoveBudgets(ctx, key, progress); err != nil {
+		return struct{}{}, Unavailable("remove marks and PodDisruptionBudgets", err)
 	}
 	return struct{}{}, nil
+}
+
+// GuardPods makes the budgets say what was decided, each by a single update. It is ApplyBudget for keepers that split the daemons'
+// pods by their marks; a worker of version 0.1, which knows one budget only, does not know this name.
+func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, error) {
+	return k.ApplyBudget(ctx, in)
+}
+
+// GuardOthers is ApplyStaticBudgets. A worker of version 0.1 would take the budget of the marked pods for one of yesterday.
+func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
+	return k.ApplyStaticBudgets(ctx, in)
+}
+
+// MarkInput is which storage cluster's pods to mark, and what counts as proof.
+type MarkInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Marking
+}
+
+// MarkPods marks the pods that are proved, so that the budget at rest counts them.
+func (k *Keeper) MarkPods(ctx context.Context, in MarkInput) (Marked, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
+	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
+	if err != nil {
+		return Marked{}, Unavailable("connect to the storage cluster", err)
+	}
+	out, err := c.Mark(ctx, in.Marking, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
+	if err != nil {
+		return Marked{}, Unavailable("mark pods", err)
+	}
+	return out, nil
+}
+
+// UnmarkInput is whose marks go: those that have to, or all.
+type UnmarkInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	All     bool               `json:"all,omitempty"`
+}
+
+// UnmarkPods takes marks away. Both budgets must be closed.
+func (k *Keeper) UnmarkPods(ctx context.Context, in UnmarkInput) (Marked, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
+	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
+	if err != nil {
+		return Marked{}, Unavailable("connect to the storage cluster", err)
+	}
+	out, err := c.Unmark(ctx, in.All, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
+	if err != nil {
+		return Marked{}, Unavailable("take marks away", err)
+	}
+	return out, nil
 }
 
 // NooutInput names hosts of the storage cluster's topology, or OSDs.

@@ -14,6 +14,8 @@ import (
 type WatchInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	Watching
+	// CloseBudgets: the budgets are ours, and close at once when the storage cluster falls silent.
+	CloseBudgets bool `json:"closeBudgets,omitempty"`
 }
 
 // WatchStorage looks at the storage cluster over a kept connection, about once a second and more often while something
@@ -33,6 +35,12 @@ func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, erro
 	w, err := c.Watch(ctx, in.Watching, func(w Watched) { activity.RecordHeartbeat(ctx, w) })
 	if err != nil {
 		return Watched{}, Unavailable("watch the storage cluster", err)
+	}
+	if w.Unavailable != "" && in.Last.Unavailable == "" && in.CloseBudgets {
+		// The keeper may be busy. Closing is never wrong, and what cannot be closed now the keeper closes.
+		if err := k.Budgets.RaiseAlarm(ctx, in.Cluster, "the storage cluster: "+w.Unavailable); err != nil {
+			activity.GetLogger(ctx).Warn("the budgets could not be closed", "error", err)
+		}
 	}
 	return w, nil
 }

@@ -29,7 +29,7 @@ lockkeeper drain node-a --reason "demo: new kernel" --follow 2>&1 | sed -u 's/^/
 until_says 60 AwaitingNode lockkeeper status node-a -o json
 show kubectl get nodes
 show kubectl -n rook-ceph get pods -l app=rook-ceph-osd -o wide
-show kubectl -n rook-ceph get pdb lockkeeper-rook-ceph-osd -o 'jsonpath={.spec}{"\n"}'
+show kubectl -n rook-ceph get pdb lockkeeper-rook-ceph-osd-proved -o 'jsonpath={.spec}{"\n"}'
 
 say "Meanwhile somebody tries to drain node-b, in another zone: refused, whatever they do"
 kubectl drain node-b --ignore-daemonsets --delete-emptydir-data --timeout=6s 2>&1 | tail -n 3 | sed 's/^/  /' || true

@@ -15,7 +15,7 @@ ns=rook-ceph system=lockkeeper-system
 
 kubectl apply -f "$top/deploy/crds" >/dev/null
 kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-kubectl apply -f "$top/deploy/rbac.yaml" >/dev/null
+kubectl apply -f "$top/deploy/rbac.yaml" -f "$top/deploy/admission.yaml" >/dev/null
 kubectl -n "$ns" apply -f "$top/deploy/storage-namespace.yaml" >/dev/null
 kubectl wait --for=condition=Established -f "$top/deploy/crds" --timeout=30s >/dev/null
 

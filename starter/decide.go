@@ -36,7 +36,7 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 	c := changes(*before, now)
 	hint := workflows.Hint{Reason: c.reason(), Daemons: c.daemons, Alarm: c.alarm, Tampered: c.tampered}
 	if len(c.reasons) == c.echoes {
-		hint.Echo, hint.MonEcho = c.echo, c.monEcho
+		hint.Echo, hint.ProvedEcho, hint.MonEcho = c.echo, c.provedEcho, c.monEcho
 	}
 	return Actions{Hint: hint, Drains: newDrains(*before, now)}
 }
@@ -87,8 +87,8 @@ type change struct {
 	// tampered: somebody else deleted or changed a budget that the keeper decides.
 	tampered bool
 	// Generations of the budgets that lockkeeper itself wrote, and how many of the reasons these are.
-	echo, monEcho int64
-	echoes        int
+	echo, provedEcho, monEcho int64
+	echoes                    int
 }
 
 func (c *change) add(format string, args ...any) {
@@ -150,6 +150,12 @@ func (c *change) osds(before, now map[string]OSD) {
 		case serving(is.Pod) != serving(was.Pod):
 			c.add("%s", describeOSD(name, is))
 			c.alarm = c.alarm || was.Pod == storage.PodReady && !is.Replacing
+		case is.Pod == storage.PodReady && is.Life != was.Life:
+			c.add("%s has another pod, or its containers were started again", name)
+			c.alarm = true
+		case is.FalseMark() && is.Mark != was.Mark:
+			c.add("%s carries a mark that is not its own", name)
+			c.alarm = true
 		case is.Node != was.Node:
 			c.add("%s is on %s now", name, cmp.Or(is.Node, "no node"))
 		case is.Replacing != was.Replacing:
@@ -224,9 +230,9 @@ func (c *change) budgets(before, now map[string]Budget) {
 			c.add("budget %s was changed by %s", name, cmp.Or(is.Writer, "somebody"))
 			c.hearEcho(is)
 		}
-		c.tampered = c.tampered || was.Ours && was.decided() && (!has || is.Writer != kube.FieldOwner)
+		c.tampered = c.tampered || was.Ours && was.decided() && (!has || is.Writer != kube.FieldOwner && is.Writer != kube.WatcherOwner)
 		// What the keeper wrote itself it need not write again.
-		c.daemons = c.daemons || !has && !was.decided() || has && !is.decided() && is.Writer != kube.FieldOwner
+		c.daemons = c.daemons || !has && !was.decided() || has && !is.decided() && is.Writer != kube.FieldOwner && is.Writer != kube.WatcherOwner
 	}
 }
 
@@ -236,9 +242,11 @@ func (c *change) hearEcho(b Budget) {
 		return
 	}
 	switch b.Daemon {
-	case daemonOSD:
+	case kube.DaemonOSD:
 		c.echo = b.Generation
-	case daemonMon:
+	case kube.DaemonOSDProved:
+		c.provedEcho = b.Generation
+	case kube.DaemonMon:
 		c.monEcho = b.Generation
 	default:
 		return
@@ -247,7 +255,7 @@ func (c *change) hearEcho(b Budget) {
 }
 
 // decided: the budget says what the keeper decided, and not what follows from replicas.
-func (b Budget) decided() bool { return b.Daemon == daemonOSD || b.Daemon == daemonMon }
+func (b Budget) decided() bool { return kube.Decided(b.Daemon) }
 
 func (c *change) otherDaemons(before, now map[string]Daemon) {
 	for _, name := range sortedKeys(before, now) {
@@ -260,7 +268,7 @@ func (c *change) otherDaemons(before, now map[string]Daemon) {
 		default:
 			continue
 		}
-		c.daemons = c.daemons || name != daemonMon
+		c.daemons = c.daemons || name != kube.DaemonMon
 	}
 }
 

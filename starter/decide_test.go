@@ -22,8 +22,8 @@ func healthy() Snapshot {
 		},
 		Nodes: map[string]Node{},
 		Budgets: map[string]Budget{
-			"lockkeeper-osd": {Spec: `{"minAvailable":5}`, Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD},
-			"lockkeeper-mon": {Spec: `{"minAvailable":2}`, Writer: kube.FieldOwner, Ours: true, Daemon: daemonMon},
+			"lockkeeper-osd": {Spec: `{"minAvailable":5}`, Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD},
+			"lockkeeper-mon": {Spec: `{"minAvailable":2}`, Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonMon},
 			"lockkeeper-mds": {Spec: `{"minAvailable":1}`, Writer: kube.FieldOwner, Ours: true, Daemon: "mds"},
 		},
 		Daemons: map[string]Daemon{"mon": {Replicas: 3, Ready: 3}, "mds myfs": {Replicas: 2}},
@@ -97,11 +97,11 @@ func TestDecide(t *testing.T) {
 		"another node stays cordoned":  {before: with(node("node-a", Node{Cordoned: true})), now: with(node("node-a", Node{Cordoned: true}), pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending"},
 		"a budget is deleted":          {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") }), reason: "budget lockkeeper-osd is deleted"},
 		"a static budget is deleted":   {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") }), reason: "budget lockkeeper-mds is deleted", daemons: true},
-		"a budget is edited":           {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, Daemon: daemonOSD})), reason: "budget lockkeeper-osd was changed by kubectl-edit"},
-		"the keeper's own word echoes": {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD})), reason: "budget lockkeeper-osd was changed by lockkeeper"},
+		"a budget is edited":           {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonOSD})), reason: "budget lockkeeper-osd was changed by kubectl-edit"},
+		"the keeper's own word echoes": {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD})), reason: "budget lockkeeper-osd was changed by lockkeeper"},
 		"a static budget is edited":    {before: healthy(), now: with(budget("lockkeeper-mds", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, Daemon: "mds"})), reason: "budget lockkeeper-mds was changed by kubectl-edit", daemons: true},
 		"a foreign budget":             {before: healthy(), now: with(budget("rook-ceph-osd", Budget{Spec: `{"maxUnavailable":1}`, Writer: "rook"})), reason: "budget rook-ceph-osd of somebody else appeared", daemons: true},
-		"written without a change":     {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":5}`, Writer: "kubectl-label", Ours: true, Daemon: daemonOSD}))},
+		"written without a change":     {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":5}`, Writer: "kubectl-label", Ours: true, Daemon: kube.DaemonOSD}))},
 
 		"mds is scaled":       {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mds myfs"] = Daemon{Replicas: 3} }), reason: "mds myfs: 3 replicas instead of 2", daemons: true},
 		"a mon restarts":      {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mon"] = Daemon{Replicas: 3, Ready: 2} }), reason: "mon: 2 of 3 ready"},
@@ -143,9 +143,9 @@ func TestAlarm(t *testing.T) {
 func TestTampered(t *testing.T) {
 	before := healthy()
 	assert.True(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") })).Hint.Tampered, "deleted")
-	assert.True(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: daemonOSD}))).Hint.Tampered, "changed")
+	assert.True(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonOSD}))).Hint.Tampered, "changed")
 	assert.True(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit"}))).Hint.Tampered, "taken over")
-	assert.False(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD}))).Hint.Tampered, "our own write")
+	assert.False(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD}))).Hint.Tampered, "our own write")
 	assert.False(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") })).Hint.Tampered, "follows from replicas")
 	assert.False(t, Decide(&before, with(budget("theirs", Budget{Spec: "new", Writer: "helm"}))).Hint.Tampered, "somebody else's")
 }
@@ -153,13 +153,13 @@ func TestTampered(t *testing.T) {
 // TestEcho: what lockkeeper wrote itself is told as such only if nothing else changed with it.
 func TestEcho(t *testing.T) {
 	before := healthy()
-	osds := budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: daemonOSD, Generation: 7})
-	mons := budget("lockkeeper-mon", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: daemonMon, Generation: 5})
+	osds := budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD, Generation: 7})
+	mons := budget("lockkeeper-mon", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonMon, Generation: 5})
 	h := Decide(&before, with(osds, mons)).Hint
 	assert.Equal(t, []int64{7, 5}, []int64{h.Echo, h.MonEcho})
 	h = Decide(&before, with(osds, mons, node("node-b", Node{Cordoned: true}))).Hint
 	assert.Zero(t, h.Echo+h.MonEcho, "a cordon is news")
-	h = Decide(&before, with(budget("lockkeeper-mon", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: daemonMon, Generation: 5}))).Hint
+	h = Decide(&before, with(budget("lockkeeper-mon", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonMon, Generation: 5}))).Hint
 	assert.Zero(t, h.MonEcho, "somebody else wrote it")
 }
 

@@ -43,7 +43,7 @@ type cluster struct {
 // delivered is kept, and the error makes the queue come back to it.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := storage.ClusterKey{Namespace: req.Namespace, Name: req.Name}
-	objects, err := r.gather(ctx, req)
+	objects, err := gather(ctx, r.Objects, req)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, r.forget(ctx, key)
 	}
@@ -59,9 +59,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // gather reads from the cache. It does not copy: ten thousand pods are only looked at.
-func (r *Reconciler) gather(ctx context.Context, req reconcile.Request) (Objects, error) {
+func gather(ctx context.Context, from client.Reader, req reconcile.Request) (Objects, error) {
 	o := Objects{Policy: &v1alpha1.MaintenancePolicy{}}
-	if err := r.Objects.Get(ctx, req.NamespacedName, o.Policy); err != nil {
+	if err := from.Get(ctx, req.NamespacedName, o.Policy); err != nil {
 		return Objects{}, err
 	}
 	var (
@@ -74,11 +74,11 @@ func (r *Reconciler) gather(ctx context.Context, req reconcile.Request) (Objects
 	)
 	inNamespace := []client.ListOption{client.UnsafeDisableDeepCopy, client.InNamespace(req.Namespace)}
 	for _, list := range []client.ObjectList{&policies, &pods, &budgets, &deployments, &statefulSets} {
-		if err := r.Objects.List(ctx, list, inNamespace...); err != nil {
+		if err := from.List(ctx, list, inNamespace...); err != nil {
 			return Objects{}, fmt.Errorf("list %T in the cache: %w", list, err)
 		}
 	}
-	if err := r.Objects.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := from.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return Objects{}, fmt.Errorf("list nodes in the cache: %w", err)
 	}
 	o.Policies = policies.Items

@@ -16,6 +16,8 @@ type Snapshot struct {
 	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name
 	Budgets map[string]Budget // of the policy's namespace, by name
 	Daemons map[string]Daemon // the other daemons, by kind and group: "mon", "mds myfs"
+	// MarkedTemplates are workloads whose pod template has a mark: their pods would be born with it.
+	MarkedTemplates []string
 }
 
 // OSD is what Kubernetes knows of one OSD.
@@ -26,7 +28,16 @@ type OSD struct {
 	Node string
 	// Replacing: its disk is being replaced, so nobody counts on it.
 	Replacing bool
+	// Life names the pod, and how often its containers were started again. Another one is another life of the OSD.
+	Life string
+	// Mark is the mark on the pod; one that names another life is false.
+	Mark string
+	// Open: its failure domain is the one that our budgets leave out, so its pods come and go.
+	Open bool
 }
+
+// FalseMark tells whether the pod has a mark that it must not have: the budgets count it as if it had been proved.
+func (o OSD) FalseMark() bool { return o.Mark != "" && (o.Mark != o.Life || o.Pod != storage.PodReady) }
 
 // Node is why a node is not simply in service. The zero Node is.
 type Node struct {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
@@ -108,6 +109,9 @@ func stripPodSpec(s corev1.PodSpec) corev1.PodSpec {
 
 func stripPodStatus(s corev1.PodStatus) corev1.PodStatus {
 	out := corev1.PodStatus{Phase: s.Phase}
+	if n := kube.Restarts(&corev1.Pod{Status: s}); n > 0 { // all containers as one
+		out.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: int32(n)}} //nolint:gosec // as many as an int32 counts
+	}
 	for _, c := range s.Conditions {
 		if c.Type == corev1.PodReady {
 			out.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}

@@ -3,6 +3,7 @@ package starter
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	s.Second = second(o)
 	nodes := newNodeNames(o.Nodes)
 	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
+	s.MarkedTemplates = markedTemplates(o, selectors.osds)
 	s.Nodes = takeNodes(hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
@@ -90,6 +92,7 @@ func selectorsOf(p *v1alpha1.MaintenancePolicy) (selectors, error) {
 // takeOSDs begins with the Deployments: they know of OSDs that have no pod at all.
 func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snapshot) map[string]OSD {
 	idLabel := kube.IDLabel(o.Policy)
+	open := leftOut(o)
 	out := make(map[string]OSD, len(o.Pods))
 	for i := range o.Deployments {
 		d := &o.Deployments[i]
@@ -107,7 +110,8 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 		osd := out[name]
 		osd.Replacing = osd.Replacing || replacing(pod.Labels, pod.Annotations)
 		if state := kube.PodState(pod); rank(state) > rank(osd.Pod) {
-			osd.Pod = state
+			osd.Pod, osd.Mark, osd.Open = state, pod.Labels[osdview.MarkLabel], open(pod.Labels)
+			osd.Life = osdview.Pod{UID: string(pod.UID), Restarts: kube.Restarts(pod)}.Mark()
 			if node := kube.PodNode(pod); node != "" {
 				osd.Node = nodes.find(node)
 			}
@@ -117,6 +121,40 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 	if before != nil {
 		rememberNodes(out, before.OSDs, nodes)
 	}
+	return out
+}
+
+// leftOut tells of a pod's labels whether our budgets leave the pod out, because its failure domain is open.
+func leftOut(o Objects) func(map[string]string) bool {
+	for i := range o.Budgets {
+		b := &o.Budgets[i]
+		if b.Name != kube.DaemonBudgetName(o.Policy.Name) || b.Labels[kube.LabelManagedBy] != kube.FieldOwner || b.Spec.Selector == nil {
+			continue
+		}
+		own := kube.OSDSelector(o.Policy).MatchExpressions
+		for _, r := range b.Spec.Selector.MatchExpressions[min(len(own), len(b.Spec.Selector.MatchExpressions)):] {
+			if r.Operator == metav1.LabelSelectorOpNotIn {
+				return func(pod map[string]string) bool { return slices.Contains(r.Values, pod[r.Key]) }
+			}
+		}
+	}
+	return func(map[string]string) bool { return false }
+}
+
+// markedTemplates lists workloads of OSDs whose pods would be born with a mark.
+func markedTemplates(o Objects, selector labels.Selector) (out []string) {
+	note := func(kind, name string, template map[string]string) {
+		if _, is := template[osdview.MarkLabel]; is && selector.Matches(labels.Set(template)) {
+			out = append(out, kind+" "+name)
+		}
+	}
+	for i := range o.Deployments {
+		note("Deployment", o.Deployments[i].Name, o.Deployments[i].Spec.Template.Labels)
+	}
+	for i := range o.StatefulSets {
+		note("StatefulSet", o.StatefulSets[i].Name, o.StatefulSets[i].Spec.Template.Labels)
+	}
+	slices.Sort(out)
 	return out
 }
 
@@ -183,7 +221,7 @@ func hosts(osds map[string]OSD, pods []corev1.Pod, s selectors, nodes nodeNames)
 		out[osd.Node] = struct{}{}
 	}
 	for i := range pods {
-		if s.daemons[daemonMon].Matches(labels.Set(pods[i].Labels)) {
+		if s.daemons[kube.DaemonMon].Matches(labels.Set(pods[i].Labels)) {
 			out[nodes.find(kube.PodNode(&pods[i]))] = struct{}{}
 		}
 	}
@@ -208,12 +246,6 @@ func nodeOf(n *corev1.Node) Node {
 	}
 	return Node{Cordoned: n.Spec.Unschedulable, Tainted: kube.RemovalTaint(n), NotReady: !kube.NodeReady(n)}
 }
-
-// The values of kube.LabelDaemon on the budgets that follow the keeper's decisions, and not replicas.
-const (
-	daemonOSD = "osd"
-	daemonMon = "mon"
-)
 
 func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
 	out := map[string]Budget{}

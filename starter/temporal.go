@@ -37,14 +37,14 @@ func (t temporalClient) SignalKeeper(ctx context.Context, cluster storage.Cluste
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	opts := keeperOptions(cluster)
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts, workflows.KeeperType, workflows.KeeperInput{Cluster: cluster}); err != nil {
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts, workflows.KeeperType, workflows.NewKeeperInput(cluster)); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil
 }
 
 func (t temporalClient) EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error {
-	return t.start(ctx, keeperOptions(cluster), workflows.KeeperType, workflows.KeeperInput{Cluster: cluster})
+	return t.start(ctx, keeperOptions(cluster), workflows.KeeperType, workflows.NewKeeperInput(cluster))
 }
 
 func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {

@@ -98,6 +98,15 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err := register(mgr, r); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
+	budgets, err := kube.New(cfg)
+	if err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
+	everyone := false
+	closer := &Closer{Objects: mgr.GetCache(), Budgets: budgets, Log: opts.Log}
+	if err := watchStorage(mgr, "closer", closer, controller.Options{NeedLeaderElection: &everyone}); err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
 	if err := watchFleets(mgr, &FleetReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
@@ -126,10 +135,13 @@ func managerOptions(o Options) manager.Options {
 	return out
 }
 
-func register(mgr manager.Manager, r *Reconciler) error {
+// watchStorage has a reconciler look at each policy whose storage cluster may have changed.
+func watchStorage(mgr manager.Manager, name string, r reconcile.Reconciler, opts controller.Options) error {
 	ofNamespace, all := policiesOf(mgr.GetCache(), true), policiesOf(mgr.GetCache(), false)
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("watcher").
+	opts.MaxConcurrentReconciles = concurrency
+	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin, retryAfterMax)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(name).
 		For(&v1alpha1.MaintenancePolicy{}).
 		Watches(&v1alpha1.MaintenancePolicy{}, ofNamespace). // one may be in charge of another's storage cluster
 		Watches(&corev1.Pod{}, ofNamespace).
@@ -138,12 +150,12 @@ func register(mgr manager.Manager, r *Reconciler) error {
 		Watches(&appsv1.StatefulSet{}, ofNamespace).
 		Watches(&corev1.Node{}, all).
 		WithEventFilter(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectOld, e.ObjectNew) }}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin, retryAfterMax),
-		}).
+		WithOptions(opts).
 		Complete(r)
-	if err != nil {
+}
+
+func register(mgr manager.Manager, r *Reconciler) error {
+	if err := watchStorage(mgr, "watcher", r, controller.Options{}); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.EnsureKeepers)); err != nil { // runs on the leader only

@@ -46,7 +46,7 @@ func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterK
 	start := t.c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: workflows.KeeperID(cluster), TaskQueue: workflows.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-	}, workflows.KeeperType, workflows.KeeperInput{Cluster: cluster})
+	}, workflows.KeeperType, workflows.NewKeeperInput(cluster))
 	h, err := t.c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{

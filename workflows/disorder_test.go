@@ -26,6 +26,7 @@ type disorder struct {
 	hung      []string
 	fleet     string          // as in schedule
 	without   map[string]bool // events that do not happen
+	hammers   []hammer
 	images    int             // that were rolled out
 	skipped   map[string]bool // OSDs
 	out       []string        // OSDs that a person gave up
@@ -43,8 +44,13 @@ func (d *disorder) play(events []event) (stuck []string) {
 	if !d.Await(5*time.Minute, func() bool { return len(d.Leftovers()) == 0 }) {
 		return []string{fmt.Sprintf("does not come to rest at the beginning: %q", d.Leftovers())}
 	}
-	for _, e := range events {
+	for i, e := range events {
 		time.Sleep(e.After)
+		for _, h := range d.hammers {
+			if h.Event == i {
+				d.Hammer(h.Lasting, h.Every)
+			}
+		}
 		d.happen(e)
 	}
 	d.Tell("now let it rest")

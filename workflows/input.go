@@ -65,10 +65,12 @@ func (in *KeeperInput) UnmarshalJSON(data []byte) error {
 	var p struct {
 		Cluster storage.ClusterKey `json:"cluster"`
 		State   json.RawMessage    `json:"state,omitempty"`
+		// Which version writes the input says so; a keeper of this version runs whichever it was.
+		Protocol int `json:"protocol,omitempty"`
 	}
 	*in = KeeperInput{invalid: input.Strict(data, &p)}
 	if in.invalid == nil {
-		in.Cluster = p.Cluster
+		in.Cluster, in.Protocol = p.Cluster, p.Protocol
 		in.invalid = in.readState(p.State)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,19 @@ import (
 type KeeperInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	State   *KeeperState       `json:"state,omitempty"`
+	// Protocol is how the keeper shares the pods between its budgets: see keeperProtocol. Workers that do not know the field refuse the
+	// input, so that no keeper of version 0.1 goes on where a newer one has marked pods.
+	Protocol int `json:"protocol,omitempty"`
 
 	invalid *input.Error // found while decoding
+}
+
+// keeperProtocol 2: two budgets over the storage daemons, split by the marks on their pods. Version 0.1 had one budget.
+const keeperProtocol = 2
+
+// NewKeeperInput is how to start the keeper of a storage cluster.
+func NewKeeperInput(cluster storage.ClusterKey) KeeperInput {
+	return KeeperInput{Cluster: cluster, Protocol: keeperProtocol}
 }
 
 // KeeperState is what a keeper knows. Lease and noout are also in the policy's status, so that a keeper that was
@@ -38,8 +50,13 @@ type KeeperState struct {
 	// Applied is the decision that the budget says now; nil when that is not known.
 	Applied *budget.Decision `json:"applied,omitempty"`
 	// Generations of the budgets of the storage daemons and the mons, after the last write.
-	AppliedGeneration    int64 `json:"appliedGeneration,omitempty"`
-	AppliedMonGeneration int64 `json:"appliedMonGeneration,omitempty"`
+	AppliedGeneration       int64 `json:"appliedGeneration,omitempty"`
+	AppliedProvedGeneration int64 `json:"appliedProvedGeneration,omitempty"`
+	AppliedMonGeneration    int64 `json:"appliedMonGeneration,omitempty"`
+	// Answered is the last alarm on the budgets that was answered. Alarm and Tampered: what this run heard of and the next must answer.
+	Answered string `json:"answered,omitempty"`
+	Alarm    bool   `json:"alarm,omitempty"`
+	Tampered bool   `json:"tampered,omitempty"`
 	// Doubted is the last alarm. Of it Ceph may not have heard when it said that all is well.
 	Doubted time.Time `json:"doubted,omitzero"`
 	// Silent is the last silence of the storage cluster's governors that was noticed; Unheard: nobody has proved since that
@@ -126,6 +143,11 @@ type keeper struct {
 	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
 	budgetDue bool
 	aside     bool // another policy is in charge, and nothing of ours is left
+	// marking: pods are being marked; stopMarking asks for an end of that.
+	marking     bool
+	stopMarking workflow.CancelFunc
+	// legacy: this run began under version 0.1, with one budget over all storage daemons. It ends with the next pass.
+	legacy bool
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
@@ -153,7 +175,14 @@ func (k *keeper) recall(ctx workflow.Context) error {
 
 func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
-	for {
+	k.alarm, k.tampered = k.alarm || k.state.Alarm, k.tampered || k.state.Tampered
+	k.state.Alarm, k.state.Tampered = false, false
+	k.legacy = workflow.GetVersion(ctx, changeProved, workflow.DefaultVersion, 1) == workflow.DefaultVersion
+	for pass := 1; ; pass++ {
+		// What a run of version 0.1 did is replayed as it was; what comes after is for a run of this version.
+		if k.legacy && workflow.GetVersion(ctx, fmt.Sprintf("%s-%d", changeProved, pass), workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+			return k.continueAsNew(ctx)
+		}
 		k.trouble, k.again, k.untold = "", false, time.Time{}
 		k.answerAlarm(ctx)
 		k.answerTampering(ctx)
@@ -176,13 +205,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 			continue
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			// Every pass begins a report, so to look whether one is under way would be to wait for ever.
-			if err := workflow.Await(ctx, func() bool { return !k.reporting && workflow.AllHandlersFinished(ctx) }); err != nil {
-				return err
-			}
-			k.drainHints(ctx)
-			k.doubt(ctx)
-			return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state})
+			return k.continueAsNew(ctx)
 		}
 		if err := k.rest(ctx); err != nil {
 			return err
@@ -190,11 +213,35 @@ func (k *keeper) run(ctx workflow.Context) error {
 	}
 }
 
+// changeProved names the change that brought marks and a second budget.
+const changeProved = "proved-pods"
+
+// continueAsNew hands everything over to the next run.
+func (k *keeper) continueAsNew(ctx workflow.Context) error {
+	// Every pass begins a report, so to look whether one is under way would be to wait for ever.
+	if err := workflow.Await(ctx, func() bool { return !k.reporting && workflow.AllHandlersFinished(ctx) }); err != nil {
+		return err
+	}
+	if err := k.endMarking(ctx); err != nil {
+		return err
+	}
+	k.drainHints(ctx)
+	k.state.Alarm, k.state.Tampered = k.alarm, k.tampered
+	k.doubt(ctx)
+	if k.legacy {
+		k.state.Applied = nil // what the one budget says is nothing that the two could begin with
+	}
+	return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state, Protocol: keeperProtocol})
+}
+
 // pass is one round: observe, decide, apply. gone means that the policy is deleted or being deleted.
 func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
-	if k.observed, err = call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, k.look()); err != nil {
+	// A look that fails says nothing, and takes nothing away from what is known.
+	observed, err := call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, k.look())
+	if err != nil {
 		return false, err
 	}
+	k.observed = observed
 	if !k.observed.Found || k.observed.Deleting {
 		return true, nil
 	}
@@ -210,6 +257,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	k.aside = false
 	k.noticeSilence(ctx)
 	k.noticeVanished(ctx)
+	k.noticeBook(ctx)
 	in := k.input(ctx)
 	k.revokeForeign(&in)
 	k.settleLease(&in)
@@ -307,7 +355,7 @@ func (k *keeper) retire(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if _, err := call(persistent(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
+	if err := k.releasePods(ctx); err != nil {
 		return err
 	}
 	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {

@@ -62,14 +62,51 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	return nil
 }
 
+// applyBudget makes the budgets say what was decided, or the next step on the way there, and the marks with them.
 func (k *keeper) applyBudget(ctx workflow.Context) error {
 	if !k.observed.Settings.ManagePodBudgets {
-		_, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster)
-		return err
+		return k.releasePods(ctx)
 	}
 	next, more := budget.Step(k.state.Applied, k.state.Decision)
+	marks := budget.PlanMarks(k.input(ctx), k.state.Decision)
+	if marks.Unset && !more {
+		next, more = budget.CloseForMarks(k.state.Decision, *k.observed.Seen.View.Marks), true
+	}
+	if next.Mode == budget.ModeDefault && k.marking && !k.says(next) {
+		// A mark that is written late must find a budget that counts it. The end of the marking is a reason to look.
+		k.stopMarking()
+		return nil
+	}
+	if err := k.writeBudgets(ctx, next, more); err != nil {
+		return err
+	}
+	switch {
+	case marks.Unset && k.says(next) && next.Mode == budget.ModeClosed:
+		return k.unmark(ctx, marks.UnsetAll)
+	case marks.Set && next.Mode == budget.ModeDefault && k.says(next):
+		k.mark(ctx, k.state.Decision.Reason == budget.ReasonPGHealthTimeout)
+	}
+	return nil
+}
+
+// says tells whether the budgets are known to say what a decision wants.
+func (k *keeper) says(d budget.Decision) bool {
+	return k.state.Applied != nil && reflect.DeepEqual(k.specs(*k.state.Applied), k.specs(d))
+}
+
+// specs are a decision's. In a run of this version there are always two budgets over the storage daemons.
+func (k *keeper) specs(d budget.Decision) budget.Specs {
+	s := d.Specs()
+	if !k.legacy && s.Unproved == nil {
+		s.Unproved = &budget.Spec{MinAvailable: budget.Everything, Key: s.Daemons.Key, Except: s.Daemons.Except}
+	}
+	return s
+}
+
+// writeBudgets writes them, unless they are known to say it already. more tells that another pass must follow at once.
+func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more bool) error {
 	k.again = more
-	if !k.budgetDue && k.state.Conflict == "" && k.state.Applied != nil && reflect.DeepEqual(k.state.Applied.Specs(), next.Specs()) {
+	if !k.budgetDue && k.state.Conflict == "" && k.says(next) {
 		k.state.Applied = &next
 		return nil
 	}
@@ -82,13 +119,39 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 	}
 	// What was applied is not known while it is being changed, nor when the answer was lost.
 	k.state.Applied = nil
-	r, err := call(prompt(ctx, within, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Specs: next.Specs()})
+	r, err := k.guardPods(prompt(ctx, within, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), next)
 	if err != nil {
 		return err
 	}
-	k.state.Conflict, k.state.Applied, k.budgetDue = r.Conflict, &next, false
-	k.state.AppliedGeneration, k.state.AppliedMonGeneration = r.Generation, r.MonGeneration
+	if r.Moved != "" { // an alarm was raised since the look, or somebody else wrote: look again
+		k.again = true
+		return nil
+	}
+	k.applied(next, r)
+	k.budgetDue = false
 	return nil
+}
+
+// guardPods is the activity that writes the budgets of the storage daemons and the mons.
+func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
+	activity := keeping.GuardPods
+	if k.legacy {
+		activity = keeping.ApplyBudget
+	}
+	in := activities.BudgetInput{Cluster: k.cluster, Specs: k.specs(d)}
+	if !k.legacy && in.LetsGo() {
+		in.Before = k.observed.Book
+		if in.Before == nil {
+			in.Before = budget.Book{}
+		}
+	}
+	return call(ctx, activity, in)
+}
+
+// applied takes note of what the budgets say now.
+func (k *keeper) applied(d budget.Decision, r activities.BudgetResult) {
+	k.state.Conflict, k.state.Applied = r.Conflict, &d
+	k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration = r.Generation, r.ProvedGeneration, r.MonGeneration
 }
 
 func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
@@ -97,7 +160,11 @@ func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
 		return nil
 	}
 	in := activities.StaticBudgetsInput{Cluster: k.cluster, Emptying: emptying}
-	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.ApplyStaticBudgets, in)
+	activity := keeping.GuardOthers
+	if k.legacy {
+		activity = keeping.ApplyStaticBudgets
+	}
+	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), activity, in)
 	if err == nil {
 		k.daemonsDue, k.emptying = false, emptying
 	}

@@ -48,7 +48,7 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	if k.aside && !k.budgetDue {
 		return nil
 	}
-	if _, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
+	if err := k.releasePods(ctx); err != nil {
 		return err
 	}
 	if err := k.switchNoout(ctx, k.flagged(), false); err != nil {

@@ -3,7 +3,6 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 )
 
@@ -64,6 +63,36 @@ func (k *keeper) noticeVanished(ctx workflow.Context) {
 	k.state.Unseen = v.Unseen
 }
 
+// noticeBook compares what the budgets are with what was last written. An alarm that somebody wrote on them counts as one that was
+// told: a signal may be late, or Temporal away. And a budget that is not as it was left is one of which nobody knows what it says.
+func (k *keeper) noticeBook(ctx workflow.Context) {
+	if k.legacy {
+		return
+	}
+	book := k.observed.Book
+	if alarms := book.Alarms(); alarms != k.state.Answered {
+		if k.state.Applied != nil { // else the budgets are closed first anyway, and nothing was proved
+			k.alarm = true
+			if k.doubt(ctx) {
+				k.restartWatch()
+			}
+		}
+		k.state.Answered = alarms
+	}
+	if k.state.Applied == nil {
+		return
+	}
+	for _, b := range []struct {
+		daemon     string
+		generation int64
+	}{{budget.Unmarked, k.state.AppliedGeneration}, {budget.Marked, k.state.AppliedProvedGeneration}, {budget.OfMons, k.state.AppliedMonGeneration}} {
+		if b.generation != 0 && book[b.daemon].Generation != b.generation {
+			k.state.Applied = nil
+			return
+		}
+	}
+}
+
 // answerTampering mends the budgets before it looks: while Ceph has no quorum a look takes seconds, in which anybody could go.
 func (k *keeper) answerTampering(ctx workflow.Context) {
 	tampered := k.tampered
@@ -77,7 +106,12 @@ func (k *keeper) answerTampering(ctx workflow.Context) {
 func (k *keeper) answerMuteness(ctx workflow.Context) {
 	mute := k.mute
 	k.mute = ""
-	if mute != "" && (k.state.Applied == nil || k.state.Applied.Mode != budget.ModeClosed) {
+	if mute == "" {
+		return
+	}
+	// Whoever looks next may be another worker, which has heard of no silence.
+	k.state.Unheard = true
+	if k.state.Applied == nil || k.state.Applied.Mode != budget.ModeClosed {
 		k.closeFirst(ctx, mute)
 	}
 }
@@ -89,10 +123,9 @@ func (k *keeper) closeFirst(ctx workflow.Context, why string) {
 	}
 	step := budget.CloseFirst(k.state.Decision, why)
 	k.state.Applied = nil
-	r, err := call(quick(ctx, step.Message), keeping.ApplyBudget, activities.BudgetInput{Cluster: k.cluster, Specs: step.Specs()})
+	r, err := k.guardPods(quick(ctx, step.Message), step)
 	if err != nil {
 		return // what it says now is not known, which is what the pass that follows begins with
 	}
-	k.state.Conflict, k.state.Applied = r.Conflict, &step
-	k.state.AppliedGeneration, k.state.AppliedMonGeneration = r.Generation, r.MonGeneration
+	k.applied(step, r)
 }

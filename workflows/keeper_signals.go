@@ -131,7 +131,7 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
 		k.alarm = k.alarm || h.Alarm
 		k.tampered = k.tampered || h.Tampered
-		if !h.echo(k.state.AppliedGeneration, k.state.AppliedMonGeneration) {
+		if !h.echo(k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration) {
 			reason, k.budgetDue = true, true
 		}
 	}
@@ -185,6 +185,7 @@ func (k *keeper) startWatch(ctx workflow.Context) {
 	k.watchOf = k.observed.Generation
 	k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{
 		Cluster: k.cluster, Watching: activities.Watching{Last: k.state.Watched, Doubted: k.state.Doubted},
+		CloseBudgets: !k.legacy && k.observed.Settings.ManagePodBudgets && k.state.Conflict == "",
 	})
 }
 

@@ -87,14 +87,18 @@ type Hint struct {
 	// Tampered: somebody else deleted or changed a budget that the keeper decides. It closes first and looks afterwards,
 	// since the look may take long just then.
 	Tampered bool `json:"tampered,omitempty"`
-	// Echo and MonEcho are the generations of the budgets of the storage daemons and of the mons when all that changed is
-	// that lockkeeper wrote them. The keeper knows of its own writes; it is told all the same, since one that was believed
+	// Echo, ProvedEcho and MonEcho are the generations of the budgets of the storage daemons without a mark, of those with one, and of
+	// the mons when all that changed is that lockkeeper wrote them. The keeper knows of its own writes; it is told all the same, since one that was believed
 	// lost may still have arrived.
-	Echo    int64 `json:"echo,omitempty"`
-	MonEcho int64 `json:"monEcho,omitempty"`
+	Echo       int64 `json:"echo,omitempty"`
+	ProvedEcho int64 `json:"provedEcho,omitempty"`
+	MonEcho    int64 `json:"monEcho,omitempty"`
 }
 
 // echo tells whether all that changed is what the keeper knows already: its writes up to these generations.
-func (h Hint) echo(daemons, mons int64) bool {
-	return (h.Echo > 0 || h.MonEcho > 0) && h.Echo <= daemons && h.MonEcho <= mons
+func (h Hint) echo(daemons, proved, mons int64) bool {
+	return h.IsEcho() && h.Echo <= daemons && h.ProvedEcho <= proved && h.MonEcho <= mons
 }
+
+// IsEcho tells whether all that changed is what lockkeeper wrote.
+func (h Hint) IsEcho() bool { return h.Echo > 0 || h.ProvedEcho > 0 || h.MonEcho > 0 }

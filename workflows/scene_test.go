@@ -306,7 +306,7 @@ func (s *scene) start(id, workflowType string, input any) string {
 }
 
 func (s *scene) startKeeper() {
-	s.start(workflows.KeeperID(sim.Key), workflows.KeeperType, workflows.KeeperInput{Cluster: sim.Key})
+	s.start(workflows.KeeperID(sim.Key), workflows.KeeperType, workflows.NewKeeperInput(sim.Key))
 }
 
 // drain starts a drain as a person would.
@@ -520,9 +520,15 @@ func (s *scene) look() {
 		s.lookAtOSDs()
 		return
 	}
-	todo := starter.Decide(s.before, now)
+	todo, alarm := starter.Decide(s.before, now), starter.Alarm(s.before, now)
 	s.before = &now
 	s.mu.Unlock()
+	if alarm != "" && s.Managed() {
+		s.Tell("the watcher closes: %s", alarm)
+		if err := s.CloseBudgets(context.Background(), alarm); err != nil {
+			s.Tell("the watcher could not close: %v", err)
+		}
+	}
 	s.lookAtOSDs()
 	if todo.IsZero() {
 		return
@@ -655,6 +661,7 @@ var lasting = map[string]bool{"WatchStorage": true, "AwaitJobEnd": true, "EvictP
 
 // thorough are those that heartbeat, and may take minutes.
 var thorough = map[string]bool{
+	"MarkPods": true, "UnmarkPods": true, "ReleasePods": true,
 	"SurveyOSDs": true, "RehearseBatch": true, "CreatePods": true, "DiscardPods": true, "NotePods": true, "RemoveOSDs": true, "ConfirmOSDs": true,
 }
 

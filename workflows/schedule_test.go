@@ -28,6 +28,13 @@ type schedule struct {
 	Failures    float64 // how many of the activities' attempts fail
 	Lost        float64 // how many of the requests that change something get no answer
 	Events      []event
+	Hammers     []hammer
+}
+
+// hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is listed for.
+type hammer struct {
+	Event          int
+	Lasting, Every time.Duration
 }
 
 type event struct {
@@ -85,6 +92,14 @@ func schedules(withRollouts bool) *rapid.Generator[schedule] {
 			s.Events = append(s.Events, event{
 				After: time.Duration(rapid.SampledFrom([]int{0, 10, 50, 200, 500, 1000, 2000, 3000, 10000, 60000}).Draw(t, "after")) * time.Millisecond,
 				Kind:  rapid.SampledFrom(kinds).Draw(t, "kind"), Which: rapid.IntRange(0, 11).Draw(t, "which"),
+			})
+		}
+		// Drawn last, so that the seeds of before mean what they meant.
+		for range rapid.IntRange(-2, 2).Draw(t, "hammers") {
+			s.Hammers = append(s.Hammers, hammer{
+				Event:   rapid.IntRange(0, len(s.Events)-1).Draw(t, "hammer at"),
+				Lasting: time.Duration(rapid.SampledFrom([]int{1, 10, 60}).Draw(t, "lasting")) * time.Second,
+				Every:   time.Duration(rapid.SampledFrom([]int{3, 20, 100}).Draw(t, "every")) * time.Millisecond,
 			})
 		}
 		return s
@@ -182,7 +197,7 @@ func (s schedule) play(t *testing.T) (o outcome) {
 			}
 		}
 		stage.run(func(stage *scene) {
-			o.stuck = (&disorder{scene: stage, fleet: s.Fleet, without: without()}).play(s.Events)
+			o.stuck = (&disorder{scene: stage, fleet: s.Fleet, without: without(), hammers: s.Hammers}).play(s.Events)
 		})
 		o.violations, o.story = stage.Violations(), stage.Story()
 	})
@@ -205,6 +220,9 @@ func (s schedule) shorter(t *testing.T, o outcome, until time.Time) (schedule, o
 	}
 	calm := s
 	calm.Failures, calm.Lost = 0, 0
+	try(calm)
+	calm = s
+	calm.Hammers = nil
 	try(calm)
 	for size := max(len(s.Events)/2, 1); ; size /= 2 {
 		for i := 0; i+size <= len(s.Events); {

@@ -87,6 +87,9 @@ func tale(s schedule, o outcome) string {
 	}
 	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n", s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)
 	fmt.Fprintf(&b, "  %v\n", s.Events)
+	if len(s.Hammers) > 0 {
+		fmt.Fprintf(&b, "  hammers: %+v\n", s.Hammers)
+	}
 	const most = 400
 	for i, line := range o.story {
 		if i == most {

@@ -67,6 +67,13 @@ type CephSpec struct {
 	// +kubebuilder:default=true
 	ManagePodBudgets *bool `json:"managePodBudgets,omitempty"`
 
+	// AtRest is what may be evicted while all is well and no failure domain is open: One (one OSD, anywhere), or None (only a cordon or
+	// a job opens a failure domain; choose this if evictions must wait whenever lockkeeper is away).
+	// +optional
+	// +kubebuilder:default=One
+	// +kubebuilder:validation:Enum=One;None
+	AtRest string `json:"atRest,omitempty"`
+
 	// OSDMaintenanceTimeout is how long a noout set for a drain may last, at least one second. After it Ceph may mark the OSDs out and heal elsewhere.
 	// +optional
 	// +kubebuilder:default="30m"

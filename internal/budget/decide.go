@@ -1,9 +1,11 @@
 // Package budget decides how much voluntary disruption a storage cluster can bear right now, and where. It is pure: the
 // keeper feeds it what was seen and applies what it answers.
 //
-// There are three answers. Default: one daemon, anywhere. Open: any daemon of one failure domain, nobody elsewhere.
-// Closed: nobody. All three are states of one and the same PodDisruptionBudget, so going from one to another is a single
-// atomic update, and at no instant is a pod under two budgets or under none.
+// There are three answers. Default: one daemon, anywhere. Open: any daemon of one failure domain, none elsewhere. Closed: none.
+//
+// Two PodDisruptionBudgets say it. A mark, which is a label on pods that were proved whole, splits the pods between them: a pod
+// is under one of the two whatever happens, and never under both. Only marked pods may go at rest. The replacement of a pod has
+// no mark, so the budget stays used up until lockkeeper has proved the replacement, too: safe with nobody watching.
 package budget
 
 import (
@@ -77,27 +79,40 @@ type Decision struct {
 	Open    storage.FailureDomain `json:"open,omitzero"`
 	Reason  string                `json:"reason"`
 	Message string                `json:"message"`
-	// Budget is what the PodDisruptionBudget of the storage daemons must say, Mons that of the mons; nil: none.
-	Budget Spec  `json:"budget"`
-	Mons   *Spec `json:"mons,omitempty"`
+	// Budget is what the PodDisruptionBudget of the storage daemons' marked pods must say, Unproved that of the others, Mons that
+	// of the mons; nil: none. Keepers of version 0.1 have no Unproved: Budget is for all pods.
+	Budget   Spec  `json:"budget"`
+	Unproved *Spec `json:"unproved,omitempty"`
+	Mons     *Spec `json:"mons,omitempty"`
 	// Announcement is the node whose cordon opened the domain, if that is the reason.
 	Announcement string `json:"announcement,omitempty"`
 }
 
 // Specs is what the budgets say that a decision is about.
 type Specs struct {
-	Daemons Spec  `json:"daemons"`
-	Mons    *Spec `json:"mons,omitempty"` // nil: no budget
+	Daemons  Spec  `json:"daemons"`            // of the marked pods
+	Unproved *Spec `json:"unproved,omitempty"` // of the others; nil: Daemons is for all
+	Mons     *Spec `json:"mons,omitempty"`     // nil: no budget
 }
 
 // Specs of a decision.
-func (d Decision) Specs() Specs { return Specs{Daemons: d.Budget, Mons: d.Mons} }
+func (d Decision) Specs() Specs { return Specs{Daemons: d.Budget, Unproved: d.Unproved, Mons: d.Mons} }
+
+// LetsGo tells whether anybody may be evicted under these budgets, once the pods are as they should be.
+func (s Specs) LetsGo() bool {
+	lets := func(x *Spec) bool { return x != nil && !x.Quiet && (x.MinAvailable < Everything || len(x.Except) > 0) }
+	return lets(&s.Daemons) || lets(s.Unproved) || lets(s.Mons)
+}
 
 // Spec is one PodDisruptionBudget.
 type Spec struct {
 	// MinAvailable is an integer and never a maxUnavailable: a budget that derives its expectation from the pods that
 	// exist shrinks with every eviction, and for some milliseconds allows one more (facts: 13 ms).
 	MinAvailable int `json:"minAvailable"`
+	// Quiet: none may go, and the budget says so as maxUnavailable: 0. With MinAvailable it would have to say a number that no
+	// pods satisfy, and alerts take that for pods that are missing. For rest only: while a workload is being scaled to 0, it
+	// lends an eviction for as long as the workload's pod is there (some milliseconds), if another pod is under the same budget.
+	Quiet bool `json:"quiet,omitempty"`
 	// The budget leaves out pods whose label Key has one of Except. A pod without the label stays protected.
 	Key    string   `json:"key,omitempty"`
 	Except []string `json:"except,omitempty"`
@@ -112,8 +127,29 @@ const Everything = 1_000_000
 // count (a disk that died weeks ago must not block anybody).
 func Decide(in Input) Decision {
 	d := decide(in)
+	if in.View.Marks != nil {
+		d.Unproved = unproved(in, d)
+	}
 	d.Mons = monBudget(in, d)
 	return d
+}
+
+// unproved is the budget of the pods without a mark: none may go but those of the open failure domain.
+func unproved(in Input, d Decision) *Spec {
+	s := Spec{MinAvailable: Everything, Key: d.Budget.Key, Except: d.Budget.Except}
+	if d.Mode == ModeDefault {
+		s = nobody(in.View.Marks.Mixed)
+	}
+	return &s
+}
+
+// nobody keeps every pod at rest. Where only some of the pods have a controller the disruption controller does not know how many
+// there should be: the others would lend evictions.
+func nobody(mixed bool) Spec {
+	if mixed {
+		return Spec{MinAvailable: Everything}
+	}
+	return Spec{Quiet: true}
 }
 
 func decide(in Input) Decision {
@@ -127,6 +163,9 @@ func decide(in Input) Decision {
 		return closed(ReasonIntolerant, strings.Join(in.View.Intolerant, "; "))
 	}
 	rest := "one OSD may be disrupted anywhere"
+	if in.Settings.AtRest == storage.AtRestNone {
+		rest = "cordon a node, and its failure domain opens"
+	}
 	if domain, why, ok := candidate(in); ok {
 		reason, message, failed := check(openGates, in, domain)
 		switch {
@@ -285,10 +324,27 @@ func closed(reason, message string) Decision {
 	return Decision{Mode: ModeClosed, Reason: reason, Message: message, Budget: Spec{MinAvailable: Everything}}
 }
 
-// atRest allows one daemon among those that a budget counts. Counting the ones that are down and not missed would let
-// nobody go until they come back; counting the pods that happen to exist would let two go. A daemon that is down while
-// its pod is ready (it hangs, or crashes again and again) is counted by the budget, and so it is here.
+// atRest allows one daemon among those whose pods are marked, or will be before anything else: the budget counts them first. A
+// pod that loses its mark, or never gets it, is the one that is missing. A daemon that is down and not missed has no mark, or
+// would lend an eviction when its pod is ready for a moment; a mark that has to go keeps the budget closed (see PlanMarks).
 func atRest(in Input, reason, message string) Decision {
+	d := Decision{Mode: ModeDefault, Reason: reason, Message: message}
+	switch m := in.View.Marks; {
+	case m == nil:
+		d.Budget.MinAvailable = max(countedByPods(in)-1, 0)
+	case in.Settings.AtRest == storage.AtRestNone:
+		d.Budget = nobody(m.Mixed)
+	default:
+		d.Budget.MinAvailable = max(m.Proved+m.Unproved-1, 0)
+		if m.Unproved > 0 {
+			d.Message += fmt.Sprintf(", as soon as %d pods are marked as proved", m.Unproved)
+		}
+	}
+	return d
+}
+
+// countedByPods is how many daemons the one budget of version 0.1 counted: those whose pods are ready, or are missed.
+func countedByPods(in Input) int {
 	counted := in.View.Daemons - in.View.Podless
 	for _, d := range in.View.Domains {
 		for _, x := range d.Down() {
@@ -297,7 +353,7 @@ func atRest(in Input, reason, message string) Decision {
 			}
 		}
 	}
-	return Decision{Mode: ModeDefault, Reason: reason, Message: message, Budget: Spec{MinAvailable: max(counted-1, 0)}}
+	return counted
 }
 
 // timedOut: all daemons serve, only the PGs do not become clean, and the policy says that this was long enough.

@@ -32,10 +32,13 @@ func TestDecisions(t *testing.T) {
 			switch d.Mode {
 			case budget.ModeOpen:
 				require.Equal(t, budget.Spec{MinAvailable: budget.Everything, Key: zoneLabel, Except: []string{d.Open.Name}}, d.Budget)
+				require.Equal(t, d.Budget, *d.Unproved)
 			case budget.ModeClosed:
 				require.Equal(t, budget.Spec{MinAvailable: budget.Everything}, d.Budget)
 			case budget.ModeDefault:
 				require.Empty(t, d.Budget.Except)
+				require.Empty(t, d.Unproved.Except)
+				require.True(t, d.Unproved.Quiet || d.Unproved.MinAvailable == budget.Everything, "no pod without a mark may go")
 			}
 		})
 	}
@@ -48,6 +51,9 @@ func brief(d budget.Decision) string {
 	}
 	s += " " + d.Reason
 	if d.Mode == budget.ModeDefault {
+		if d.Budget.Quiet {
+			return s + " none"
+		}
 		s += fmt.Sprintf(" %d", d.Budget.MinAvailable)
 	}
 	return s

@@ -2,6 +2,7 @@ package budget_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,8 +24,8 @@ func drawWorld(t *rapid.T) *world {
 			w.osds[i].Up = rapid.Bool().Draw(t, "up")
 			w.osds[i].Pod = rapid.SampledFrom(states).Draw(t, "pod")
 		}
-		if w.osds[i].Up && w.osds[i].Pod == storage.PodNone {
-			w.in.View.Podless++
+		if often("unmarked") {
+			w.say("unmarked=" + strconv.Itoa(i))
 		}
 		if often("cordoned") {
 			w.cordoned = append(w.cordoned, w.osds[i].Node)

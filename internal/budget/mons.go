@@ -34,6 +34,9 @@ func monBudget(in Input, d Decision) *Spec {
 	}
 	if len(spec.Except) == 0 {
 		spec.Key = ""
+		if d.Mode == ModeDefault && d.Unproved != nil {
+			spec = nobody(in.View.MonsMixed)
+		}
 	}
 	slices.Sort(spec.Except)
 	return &spec

@@ -34,7 +34,10 @@ func mon(in *budget.Input, name string) *storage.Mon {
 func TestMonsStayAtRest(t *testing.T) {
 	d := budget.Decide(withMons(atRest().input()))
 	require.Equal(t, budget.ModeDefault, d.Mode)
-	require.Equal(t, &budget.Spec{MinAvailable: budget.Everything}, d.Mons)
+	require.Equal(t, &budget.Spec{Quiet: true}, d.Mons, "which no alert takes for pods that are missing")
+	in := withMons(atRest().input())
+	in.View.MonsMixed = true
+	require.Equal(t, &budget.Spec{MinAvailable: budget.Everything}, budget.Decide(in).Mons)
 }
 
 func TestMonsGoInTheOpenDomainOnly(t *testing.T) {
@@ -199,7 +202,7 @@ func TestStepFromTheUnknown(t *testing.T) {
 	in.View.Mons[0].Domain, in.View.Mons[0].Leaving = "", true
 	step, more = budget.Step(nil, budget.Decide(in))
 	require.True(t, more)
-	require.Equal(t, budget.ModeDefault, step.Mode)
+	require.Equal(t, budget.ModeClosed, step.Mode)
 	require.Empty(t, step.Mons.Except)
 	step, more = budget.Step(&step, budget.Decide(in))
 	require.False(t, more)

@@ -9,7 +9,7 @@ import "slices"
 // Step is the next thing that the budgets should say on the way to next; more tells that it is not next itself yet, and
 // that another look has to follow at once. applied is nil when it is not known what the budgets say.
 func Step(applied *Decision, next Decision) (step Decision, more bool) {
-	if opensAnother(applied, next) {
+	if opensAnother(applied, next) || comesToRest(applied, next) {
 		return CloseBefore(next), true
 	}
 	if mons, swaps := swapsMons(applied, next); swaps {
@@ -27,11 +27,22 @@ func opensAnother(applied *Decision, next Decision) bool {
 	return applied == nil || (applied.Mode != ModeClosed && (applied.Mode != ModeOpen || applied.Open != next.Open))
 }
 
-// CloseBefore is the closed step on the way to opening a domain.
+// comesToRest: a failure domain may be open now. Whoever goes there at the last moment may still be counted by the budget at
+// rest, which the disruption controller computes from what it has heard of the pods. So the way to rest leads through a look
+// that is taken while everything is closed.
+func comesToRest(applied *Decision, next Decision) bool {
+	return next.Mode == ModeDefault && next.Unproved != nil && (applied == nil || applied.Mode == ModeOpen)
+}
+
+// CloseBefore is the closed step on the way to opening a domain, or from one to rest.
 func CloseBefore(next Decision) Decision {
+	message := "closed for a last look before " + next.Open.String() + " opens"
+	if next.Mode == ModeDefault {
+		message = "closed for a last look before it comes to rest"
+	}
 	return Decision{
-		Mode: ModeClosed, Reason: next.Reason, Message: "closed for a last look before " + next.Open.String() + " opens",
-		Budget: Spec{MinAvailable: Everything}, Mons: closedMons(next.Mons),
+		Mode: ModeClosed, Reason: next.Reason, Message: message,
+		Budget: Spec{MinAvailable: Everything}, Unproved: closedUnproved(next), Mons: closedMons(next.Mons),
 	}
 }
 
@@ -39,8 +50,15 @@ func CloseBefore(next Decision) Decision {
 func CloseFirst(decided Decision, why string) Decision {
 	return Decision{
 		Mode: ModeClosed, Reason: ReasonNotProvenClean, Message: "closed at once: " + why,
-		Budget: Spec{MinAvailable: Everything}, Mons: closedMons(decided.Mons),
+		Budget: Spec{MinAvailable: Everything}, Unproved: closedUnproved(decided), Mons: closedMons(decided.Mons),
 	}
+}
+
+func closedUnproved(next Decision) *Spec {
+	if next.Unproved == nil {
+		return nil
+	}
+	return &Spec{MinAvailable: Everything}
 }
 
 // closedMons keeps every mon, where mons have a budget at all.
@@ -58,7 +76,7 @@ func swapsMons(applied *Decision, next Decision) (between *Spec, swaps bool) {
 		return nil, false
 	}
 	closed := closedMons(next.Mons)
-	if applied == nil || applied.Mons == nil || applied.Mons.MinAvailable < Everything {
+	if applied == nil || applied.Mons == nil || !applied.Mons.Quiet && applied.Mons.MinAvailable < Everything {
 		return closed, true
 	}
 	var both []string

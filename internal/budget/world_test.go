@@ -32,13 +32,14 @@ type world struct {
 	cordoned   []string
 	gone       []string
 	unlabelled string
+	unmarked   map[string]bool // OSDs whose pods carry no mark; all others carry the one that names them
 	okToStop   map[string]bool
 	in         budget.Input
 }
 
 // atRest is the world in which all is up and clean, and the proof is as new as the view.
 func atRest() *world {
-	w := &world{okToStop: map[string]bool{}}
+	w := &world{okToStop: map[string]bool{}, unmarked: map[string]bool{}}
 	for id := range perZone * len(zones) {
 		w.osds = append(w.osds, storage.Daemon{Name: fmt.Sprintf("osd.%d", id), Node: string(rune('a' + id)), Up: true, Pod: storage.PodReady})
 	}
@@ -64,6 +65,21 @@ func (w *world) input() budget.Input {
 	}
 	in.View.Domains, in.View.Nodes = nil, nil
 	in.View.Daemons = len(w.osds)
+	m := storage.Marks{}
+	if in.View.Marks != nil {
+		m = *in.View.Marks
+	}
+	for _, o := range w.osds {
+		switch serves := o.Up && o.Pod == storage.PodReady; {
+		case serves && w.unmarked[o.Name]:
+			m.Unproved++
+		case serves:
+			m.Proved++
+		case !w.unmarked[o.Name] && o.Pod != storage.PodNone && o.Pod != storage.PodTerminating:
+			m.Stale++
+		}
+	}
+	in.View.Marks = &m
 	for i, name := range zones {
 		d := storage.Domain{Name: name, LabelValues: []string{name}, Daemons: perZone, Touched: slices.Contains(w.touched, name)}
 		if name == w.unlabelled {
@@ -133,8 +149,14 @@ func (w *world) say(word string) {
 		w.in.HealingSince = now.Add(-seconds(value))
 	case "timeout":
 		w.in.Settings.PGHealthCheckTimeout = seconds(value)
-	case "podless":
-		w.in.View.Podless = number(value)
+	case "unmarked":
+		for _, id := range list {
+			w.unmarked["osd."+id] = true
+		}
+	case "rest":
+		w.in.Settings.AtRest = storage.AtRest(value)
+	case "mixed":
+		w.in.View.Marks = &storage.Marks{Mixed: true}
 	case "unavailable":
 		w.in.View.Unavailable = "no quorum"
 	case "problem":

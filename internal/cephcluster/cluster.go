@@ -15,7 +15,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
-	"github.com/lockkeeper/lockkeeper/internal/pghealth"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -38,7 +37,8 @@ type connected struct {
 	departed departures
 
 	turn      chan struct{} // holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
-	tracker   *pghealth.Tracker
+	watch     witness
+	whole     bool      // what the last look of the watch found
 	doubted   time.Time // what the tracker proved before does not count
 	regex     string    // that tracker was made with
 	tolerated []string  // likewise

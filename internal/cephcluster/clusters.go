@@ -20,6 +20,9 @@ type Kubernetes interface {
 	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error)
 	StorageNodes(ctx context.Context) ([]osdview.Node, error)
 	MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error)
+	// MarkPods and UnmarkPods change those that still are what was seen of them, and count them.
+	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error)
+	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error)
 	ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error)
 	// ConfigMapValue and SecretValue return the value of a key; errors name the object and the key.
 	ConfigMapValue(ctx context.Context, namespace, name, key string) (string, error)

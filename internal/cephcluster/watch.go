@@ -62,10 +62,17 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 		return activities.Watched{Unavailable: err.Error(), Fingerprint: "invalid"}, true, nil
 	}
 	if doubted.After(c.doubted) {
-		c.tracker.Doubt()
+		c.watch.tracker.Doubt()
 		c.doubted = doubted
 	}
-	evidence := c.evidence(ctx) // before the reading: the summary has to be newer than what proves it fresh
+	w, settled, err = c.lookWith(ctx, &c.watch)
+	c.whole = err == nil && w.Health.Fresh && w.Health.Clean
+	return w, settled, err
+}
+
+// lookWith takes one look for a witness.
+func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watched, settled bool, err error) {
+	evidence := c.evidence(ctx, by.tracker) // before the reading: the summary has to be newer than what proves it fresh
 	reading, err := c.read(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -73,7 +80,8 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 		}
 		reading = ceph.Reading{Unavailable: err.Error()}
 	}
-	health := c.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence})
+	health := by.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence})
+	by.attend(ctx, c)
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {
 		w.Health.Placement = placement(reading.Map)
@@ -84,23 +92,35 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 
 // ready makes the tracker that the policy asks for.
 func (c *cluster) ready() error {
-	pattern := orDefault(c.policy.Spec.Ceph.PGHealthyRegex, DefaultHealthyRegex)
-	tolerated := c.policy.Spec.Ceph.ToleratedPools
-	if c.tracker != nil && c.regex == pattern && slices.Equal(c.tolerated, tolerated) {
+	pattern, tolerated := c.healthyRegex(), c.policy.Spec.Ceph.ToleratedPools
+	if c.watch.tracker != nil && c.regex == pattern && slices.Equal(c.tolerated, tolerated) {
 		return nil
 	}
-	re, err := regexp.Compile(pattern)
+	tracker, err := c.newTracker()
 	if err != nil {
-		return fmt.Errorf("spec.ceph.pgHealthyRegex: %q: must be a regular expression in Go's syntax: %w", pattern, err)
+		return err
 	}
-	c.tracker, c.regex, c.tolerated = pghealth.New(pghealth.Policy{Healthy: re, ToleratedPools: tolerated}), pattern, tolerated
+	c.watch, c.regex, c.tolerated = witness{tracker: tracker}, pattern, tolerated
 	return nil
+}
+
+func (c *cluster) healthyRegex() string {
+	return orDefault(c.policy.Spec.Ceph.PGHealthyRegex, DefaultHealthyRegex)
+}
+
+// newTracker makes one that knows nothing, of what the policy calls healthy.
+func (c *cluster) newTracker() (*pghealth.Tracker, error) {
+	re, err := regexp.Compile(c.healthyRegex())
+	if err != nil {
+		return nil, fmt.Errorf("spec.ceph.pgHealthyRegex: %q: must be a regular expression in Go's syntax: %w", c.healthyRegex(), err)
+	}
+	return pghealth.New(pghealth.Policy{Healthy: re, ToleratedPools: c.policy.Spec.Ceph.ToleratedPools}), nil
 }
 
 // evidence asks who has reported to the manager, if the tracker has a use for it. No evidence proves nothing, so an error
 // here is simply none.
-func (c *cluster) evidence(ctx context.Context) *pghealth.Evidence {
-	asks := c.tracker.Asks()
+func (c *cluster) evidence(ctx context.Context, tracker *pghealth.Tracker) *pghealth.Evidence {
+	asks := tracker.Asks()
 	if len(asks) == 0 {
 		return nil
 	}

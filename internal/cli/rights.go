@@ -23,6 +23,8 @@ const (
 	workerAccount  = "lockkeeper-worker"
 	// storageRole is what the worker needs in the namespace of each storage cluster.
 	storageRole = "lockkeeper-worker-storage"
+	// watcherStorageRole is what the watcher needs there.
+	watcherStorageRole = "lockkeeper-watcher-storage"
 )
 
 // need is a right of one account.
@@ -82,6 +84,9 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 				continue
 			}
 			add(workerAccount, []rbacv1.PolicyRule{rule}, p.Namespace)
+		}
+		if !seen[p.Namespace] {
+			add(watcherAccount, roles[watcherStorageRole], p.Namespace)
 		}
 		seen[p.Namespace] = true
 	}

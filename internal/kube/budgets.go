@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +18,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -27,12 +29,33 @@ const (
 	LabelDaemon    = "lockkeeper.io/daemon"
 )
 
-// DaemonBudgetName is the name of the one budget over a policy's storage daemons.
+// AlarmAnnotation is the last alarm, on each of our budgets that follow decisions: the time, in an order of letters, and why.
+const AlarmAnnotation = "lockkeeper.io/alarm"
+
+// noAlarm is the annotation of a budget for which none was raised yet: a patch can test what is there, and not what is missing.
+const noAlarm = "-"
+
+// DaemonBudgetName is the name of the budget over a policy's storage daemons whose pods carry no mark. Version 0.1 had no other.
 func DaemonBudgetName(policy string) string { return "lockkeeper-" + policy + "-osd" }
+
+// ProvedBudgetName is the name of the budget over a policy's storage daemons whose pods are marked as proved.
+func ProvedBudgetName(policy string) string { return DaemonBudgetName(policy) + "-proved" }
+
+// Values of LabelDaemon on the budgets that follow the keeper's decisions. Those of the others are names of DaemonKinds.
+const (
+	DaemonOSD       = budget.Unmarked
+	DaemonOSDProved = budget.Marked
+	DaemonMon       = budget.OfMons
+)
+
+// Decided tells whether a budget with this value of LabelDaemon says what the keeper decided, and not what follows from replicas.
+func Decided(daemon string) bool {
+	return daemon == DaemonOSD || daemon == DaemonOSDProved || daemon == DaemonMon
+}
 
 // ApplyBudgets implements activities.Budgets: one list, and one write for each budget that differs. A write is a create or
 // a whole update of one object, so that there is no instant between the old and the new state.
-func (c *Cluster) ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs) (activities.BudgetResult, error) {
+func (c *Cluster) ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs, before budget.Book) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -41,21 +64,139 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, key storage.ClusterKey, spec
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
-	osds := newBudget(p, DaemonBudgetName(p.Name), "osd", except(OSDSelector(p), specs.Daemons), specs.Daemons.MinAvailable)
-	out, err := c.applyBudget(ctx, list.Items, osds, OSDSelector(p))
-	if err != nil {
+	existing := read{budgets: list.Items, before: before}
+	out, err := c.applyOSDBudgets(ctx, p, existing, specs)
+	if err != nil || out.Moved != "" {
 		return out, err
 	}
 	if specs.Mons == nil {
 		return out, c.removeBudget(ctx, list.Items, MonBudgetName(p.Name))
 	}
-	mons := newBudget(p, MonBudgetName(p.Name), "mon", except(MonSelector(p), *specs.Mons), specs.Mons.MinAvailable)
-	r, err := c.applyBudget(ctx, list.Items, mons, MonSelector(p))
+	mons := newBudget(p, MonBudgetName(p.Name), DaemonMon, except(MonSelector(p), *specs.Mons), *specs.Mons)
+	r, err := c.applyBudget(ctx, existing, mons, MonSelector(p))
 	if out.Conflict == "" {
 		out.Conflict = r.Conflict
 	}
-	out.Changed, out.MonGeneration = out.Changed || r.Changed, r.Generation
+	out.Changed, out.MonGeneration, out.Moved = out.Changed || r.Changed, r.Generation, r.Moved
 	return out, err
+}
+
+// read is what was read of a namespace's budgets: just now, and before the look that a decision rests on (nil: nothing is to be
+// compared).
+type read struct {
+	budgets []policyv1.PodDisruptionBudget
+	before  budget.Book
+}
+
+// moved tells whether a budget is another than before the look.
+func (r read) moved(have *policyv1.PodDisruptionBudget, daemon string) bool {
+	if r.before == nil {
+		return false
+	}
+	was, had := r.before[daemon]
+	if have == nil || !had {
+		return had || have != nil
+	}
+	return was != written(have)
+}
+
+func written(b *policyv1.PodDisruptionBudget) budget.Written {
+	return budget.Written{UID: string(b.UID), Generation: b.Generation, Alarm: b.Annotations[AlarmAnnotation]}
+}
+
+// ReadBudgets implements activities.Budgets.
+func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (budget.Book, error) {
+	mine := labels.SelectorFromSet(labels.Set{LabelManagedBy: FieldOwner, LabelPolicy: key.Name}).String()
+	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: mine})
+	if err != nil {
+		return nil, err
+	}
+	out := budget.Book{}
+	for i := range list.Items {
+		if b := &list.Items[i]; Decided(b.Labels[LabelDaemon]) {
+			out[b.Labels[LabelDaemon]] = written(b)
+		}
+	}
+	return out, nil
+}
+
+// applyOSDBudgets writes the two budgets of the OSDs. Their selectors never overlap, in any state, so each write is safe by
+// itself. The one that lets pods go at rest, that of the marked pods, comes last if it is to let them go, and first otherwise.
+func (c *Cluster) applyOSDBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, existing read, specs budget.Specs) (activities.BudgetResult, error) {
+	if specs.Unproved == nil {
+		if _, split := find(existing.budgets, ProvedBudgetName(p.Name)); split {
+			return activities.BudgetResult{}, fmt.Errorf("a keeper of version 0.1 wants one budget over all OSDs, but there are two already: a newer keeper has to go on")
+		}
+		all := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, except(OSDSelector(p), specs.Daemons), specs.Daemons)
+		return c.applyBudget(ctx, existing, all, OSDSelector(p))
+	}
+	if err := c.split(ctx, p, existing.budgets); err != nil {
+		return activities.BudgetResult{}, err
+	}
+	var out activities.BudgetResult
+	proved := newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(except(OSDSelector(p), specs.Daemons), true), specs.Daemons)
+	unproved := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(except(OSDSelector(p), *specs.Unproved), false), *specs.Unproved)
+	order := []*policyv1.PodDisruptionBudget{proved, unproved}
+	if !specs.Daemons.Quiet && specs.Daemons.MinAvailable < budget.Everything {
+		slices.Reverse(order)
+	}
+	for _, want := range order {
+		r, err := c.applyBudget(ctx, existing, want, OSDSelector(p))
+		if err != nil {
+			return out, err
+		}
+		out.Changed = out.Changed || r.Changed
+		if out.Conflict == "" {
+			out.Conflict = r.Conflict
+		}
+		if out.Moved = r.Moved; out.Moved != "" {
+			return out, nil
+		}
+		if want == proved {
+			out.ProvedGeneration = r.Generation
+		} else {
+			out.Generation = r.Generation
+		}
+	}
+	return out, nil
+}
+
+// split makes two budgets of the one that version 0.1 had, with no pod under none or under both at any instant: the budget of the
+// marked pods is created while no pod is marked, so that it covers none; from then on each pod's own label moves it.
+// The budget that was there leaves out marked pods with the write that follows.
+func (c *Cluster) split(ctx context.Context, p *v1alpha1.MaintenancePolicy, existing []policyv1.PodDisruptionBudget) error {
+	old, had := find(existing, DaemonBudgetName(p.Name))
+	if _, split := find(existing, ProvedBudgetName(p.Name)); split || !had || !ours(old) || splitsByMark(old) {
+		return nil
+	}
+	if _, err := c.unmark(ctx, p.Namespace, OSDSelector(p), everyPod, func(int) {}); err != nil {
+		return fmt.Errorf("take away the marks that an earlier keeper left: %w", err)
+	}
+	return nil
+}
+
+func splitsByMark(b *policyv1.PodDisruptionBudget) bool {
+	return b.Spec.Selector != nil && slices.ContainsFunc(b.Spec.Selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == osdview.MarkLabel })
+}
+
+func find(existing []policyv1.PodDisruptionBudget, name string) (*policyv1.PodDisruptionBudget, bool) {
+	for i := range existing {
+		if existing[i].Name == name {
+			return &existing[i], true
+		}
+	}
+	return nil, false
+}
+
+// marked is a selector of those pods only that carry a mark, or of those only that carry none.
+func marked(selector *metav1.LabelSelector, is bool) *metav1.LabelSelector {
+	operator := metav1.LabelSelectorOpDoesNotExist
+	if is {
+		operator = metav1.LabelSelectorOpExists
+	}
+	out := selector.DeepCopy()
+	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: osdview.MarkLabel, Operator: operator})
+	return out
 }
 
 // except is a selector that leaves out the pods whose label has one of the values.
@@ -83,32 +224,38 @@ func (c *Cluster) removeBudget(ctx context.Context, existing []policyv1.PodDisru
 	return nil
 }
 
-func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, minAvailable int) *policyv1.PodDisruptionBudget {
-	least := intstr.FromInt32(int32(minAvailable)) //nolint:gosec // a number of pods
+func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, spec budget.Spec) *policyv1.PodDisruptionBudget {
 	// IfHealthyBudget: an unready pod may go only while the budget is met. AlwaysAllow would also let go of unready pods whose daemon still serves.
 	unhealthy := policyv1.IfHealthyBudget
-	return &policyv1.PodDisruptionBudget{
+	out := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: name,
 			Labels:          map[string]string{LabelManagedBy: FieldOwner, LabelPolicy: p.Name, LabelDaemon: daemon},
+			Annotations:     map[string]string{AlarmAnnotation: noAlarm},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, v1alpha1.GroupVersion.WithKind("MaintenancePolicy"))},
 		},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: selector, UnhealthyPodEvictionPolicy: &unhealthy},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector, UnhealthyPodEvictionPolicy: &unhealthy},
 	}
+	if spec.Quiet {
+		none := intstr.FromInt32(0)
+		out.Spec.MaxUnavailable = &none
+	} else {
+		least := intstr.FromInt32(int32(spec.MinAvailable)) //nolint:gosec // a number of pods
+		out.Spec.MinAvailable = &least
+	}
+	return out
 }
 
 // applyBudget creates or updates one budget of ours. existing is every budget of the namespace; a foreign one that
 // covers the same pods would make each of their evictions fail with a 500, so then nothing is created.
-func (c *Cluster) applyBudget(ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (activities.BudgetResult, error) {
-	var have *policyv1.PodDisruptionBudget
-	for i := range existing {
-		if existing[i].Name == want.Name {
-			have = &existing[i]
-		}
-	}
-	conflict, err := c.conflict(ctx, existing, want, covers)
+func (c *Cluster) applyBudget(ctx context.Context, existing read, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (activities.BudgetResult, error) {
+	have, _ := find(existing.budgets, want.Name)
+	conflict, err := c.conflict(ctx, existing.budgets, want, covers)
 	if err != nil {
 		return activities.BudgetResult{}, err
+	}
+	if existing.moved(have, want.Labels[LabelDaemon]) {
+		return activities.BudgetResult{Moved: want.Name}, nil
 	}
 	budgets := c.typed.PolicyV1().PodDisruptionBudgets(want.Namespace)
 	switch {
@@ -125,11 +272,14 @@ func (c *Cluster) applyBudget(ctx context.Context, existing []policyv1.PodDisrup
 	case equality.Semantic.DeepEqual(have.Spec, want.Spec):
 		return activities.BudgetResult{Conflict: conflict, Generation: have.Generation}, nil
 	}
-	patch, err := replaceSpec(have, want)
+	patch, err := replaceSpec(have, want, existing.before != nil)
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
 	made, err := budgets.Patch(ctx, have.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
+	if existing.before != nil && apierrors.IsInvalid(err) {
+		return activities.BudgetResult{Moved: want.Name}, nil // which is what a test that fails is called
+	}
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
@@ -137,18 +287,28 @@ func (c *Cluster) applyBudget(ctx context.Context, existing []policyv1.PodDisrup
 }
 
 // replaceSpec is a patch that replaces the whole spec of one budget. Not an update: that one fails when the disruption
-// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry.
-func replaceSpec(have, want *policyv1.PodDisruptionBudget) ([]byte, error) {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
+// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry. unchanged:
+// only if nobody has changed the spec, or raised an alarm, since have was read.
+func replaceSpec(have, want *policyv1.PodDisruptionBudget, unchanged bool) ([]byte, error) {
+	patch := []operation{{"test", "/metadata/uid", have.UID}}
+	alarm, has := have.Annotations[AlarmAnnotation]
+	switch {
+	case unchanged && has:
+		patch = append(patch, operation{"test", "/metadata/generation", have.Generation}, operation{"test", alarmPath, alarm})
+	case unchanged: // of version 0.1, which was closed before; it gets the annotation when it closes again
+		patch = append(patch, operation{"test", "/metadata/generation", have.Generation})
+	case len(have.Annotations) == 0:
+		patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{AlarmAnnotation: noAlarm}})
+	case !has:
+		patch = append(patch, operation{"add", alarmPath, noAlarm})
 	}
-	return json.Marshal([]operation{
-		{"test", "/metadata/uid", have.UID},
-		{"replace", "/spec", want.Spec},
-	})
+	return json.Marshal(append(patch, operation{"replace", "/spec", want.Spec}))
 }
+
+var alarmPath = "/metadata/annotations/" + escaped(AlarmAnnotation)
+
+// escaped is a name as JSON patches write it in a path.
+func escaped(name string) string { return strings.ReplaceAll(name, "/", "~1") }
 
 func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy] == FieldOwner }
 
@@ -192,13 +352,23 @@ func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptio
 	return "", nil
 }
 
-// RemoveBudgets implements activities.Budgets.
-func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey) error {
+// RemoveBudgets implements activities.Budgets. Those of the OSDs close first, then every mark goes, which moves the pods from one
+// budget to the other, and only then both are deleted: no pod is under none of them, or under both, before that.
+func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error {
 	mine := labels.SelectorFromSet(labels.Set{LabelManagedBy: FieldOwner, LabelPolicy: key.Name}).String()
 	budgets := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace)
 	list, err := budgets.List(ctx, metav1.ListOptions{LabelSelector: mine})
 	if err != nil {
 		return err
+	}
+	if proved, has := find(list.Items, ProvedBudgetName(key.Name)); has {
+		if err := c.closeForGood(ctx, proved); err != nil {
+			return err
+		}
+		// The budget's own selector tells whose marks they are, also when the policy is gone or speaks of other pods by now.
+		if _, err := c.unmark(ctx, key.Namespace, closedSelector(proved.Spec.Selector), everyPod, progress); err != nil {
+			return err
+		}
 	}
 	for i := range list.Items {
 		if err := budgets.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -206,4 +376,20 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey) err
 		}
 	}
 	return nil
+}
+
+// closeForGood has a budget let none go but whom it leaves out already.
+func (c *Cluster) closeForGood(ctx context.Context, have *policyv1.PodDisruptionBudget) error {
+	want := have.DeepCopy()
+	everything := intstr.FromInt32(budget.Everything)
+	want.Spec.MinAvailable, want.Spec.MaxUnavailable = &everything, nil
+	patch, err := replaceSpec(have, want, false)
+	if err != nil {
+		return err
+	}
+	_, err = c.typed.PolicyV1().PodDisruptionBudgets(have.Namespace).Patch(ctx, have.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }

@@ -42,7 +42,7 @@ func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels["mon_canary"] != "" {
 			continue // ended, or Rook's placeholder that only tries where a mon could run
 		}
-		out = append(out, osdview.MonPod{Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod)})
+		out = append(out, osdview.MonPod{Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil})
 	}
 	return out, nil
 }

@@ -73,7 +73,19 @@ func StoragePod(pod *corev1.Pod, idLabel string) osdview.Pod {
 		id = osdview.NoOSD
 	}
 	_, replacing := pod.Annotations[osdview.ReplacementKey]
-	return osdview.Pod{Name: pod.Name, OSD: id, State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels, Replacing: replacing}
+	return osdview.Pod{
+		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion, Restarts: Restarts(pod), OSD: id, State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels,
+		Managed: metav1.GetControllerOf(pod) != nil, Replacing: replacing,
+	}
+}
+
+// Restarts counts how often containers of a pod were started again. A pod and this number name one life of its processes.
+func Restarts(pod *corev1.Pod) int {
+	n := 0
+	for i := range pod.Status.ContainerStatuses {
+		n += int(pod.Status.ContainerStatuses[i].RestartCount)
+	}
+	return n
 }
 
 // PodState tells how far a pod is from serving.

@@ -46,7 +46,7 @@ func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
 	if ceph.ManagePodBudgets != nil {
 		s.ManagePodBudgets = *ceph.ManagePodBudgets
 	}
-	s.AllowMonQuorumLoss = ceph.AllowMonQuorumLoss
+	s.AllowMonQuorumLoss, s.AtRest = ceph.AllowMonQuorumLoss, storage.AtRest(ceph.AtRest)
 	for to, from := range map[*time.Duration]*metav1.Duration{
 		&s.MaintenanceTimeout: ceph.OSDMaintenanceTimeout, &s.PGHealthCheckTimeout: ceph.PGHealthCheckTimeout, &s.AnnouncementTimeout: ceph.AnnouncementTimeout,
 	} {

@@ -57,7 +57,7 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 		return activities.BudgetResult{}, err
 	}
 	var out activities.BudgetResult
-	wanted := map[string]bool{DaemonBudgetName(p.Name): true, MonBudgetName(p.Name): true}
+	wanted := map[string]bool{DaemonBudgetName(p.Name): true, ProvedBudgetName(p.Name): true, MonBudgetName(p.Name): true}
 	for _, kind := range DaemonKinds {
 		if kind.Name == monKind {
 			continue
@@ -68,7 +68,7 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 		}
 		for _, b := range budgets {
 			wanted[b.Name] = true
-			r, err := c.applyBudget(ctx, list.Items, b, b.Spec.Selector)
+			r, err := c.applyBudget(ctx, read{budgets: list.Items}, b, b.Spec.Selector)
 			if err != nil {
 				return out, err
 			}
@@ -125,7 +125,7 @@ func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePoli
 			s.MatchLabels[kind.GroupLabel] = group
 			n += "-" + strings.ToLower(group)
 		}
-		out = append(out, newBudget(p, n, kind.Name, s, least))
+		out = append(out, newBudget(p, n, kind.Name, s, budget.Spec{MinAvailable: least}))
 	}
 	return out, nil
 }

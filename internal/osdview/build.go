@@ -26,6 +26,8 @@ func Build(in Input) storage.View {
 		Noout:             in.Map.Noout(),
 		Mons:              describeMons(in.Mons, nodes),
 		IdleMons:          in.Mons.idle(),
+		Marks:             marks(in, osds),
+		MonsMixed:         in.Mons.mixed(),
 	}
 	if in.Mons.named() {
 		view.MonKey = in.Mons.Label

@@ -19,6 +19,8 @@ func TestNothingToSay(t *testing.T) {
 	v := newWorld(sixNodes).view()
 	require.Len(t, v.Shape, 12)
 	v.Shape = ""
+	require.Equal(t, &storage.Marks{Unproved: 6}, v.Marks)
+	v.Marks = nil
 	require.Equal(t, storage.View{
 		At: time.Unix(1000, 0).UTC(), FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: 6, Up: 6, ChangeEpoch: 10,
 	}, v)

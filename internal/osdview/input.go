@@ -48,6 +48,13 @@ type Pod struct {
 	// pins it to. "": not known.
 	Node   string
 	Labels map[string]string
+	// Version is the object's resourceVersion: any change of the pod makes it another one.
+	Version string
+	// UID and Restarts, of all its containers, tell this very pod and its processes from any other.
+	UID      string
+	Restarts int
+	// Managed: a controller stands behind it.
+	Managed bool
 	// Replacing: the pod or its Deployment carries ReplacementKey as an annotation, or the Deployment as a label.
 	Replacing bool
 }

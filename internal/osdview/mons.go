@@ -20,6 +20,19 @@ type MonPod struct {
 	Mon   string // "" without a label that says so
 	State storage.PodState
 	Node  string // as Pod.Node
+	// Managed: a controller stands behind it.
+	Managed bool
+}
+
+// mixed tells whether some pods have a controller and some have none.
+func (m Mons) mixed() bool {
+	managed := 0
+	for _, p := range m.Pods {
+		if p.Managed {
+			managed++
+		}
+	}
+	return managed > 0 && managed < len(m.Pods)
 }
 
 // named tells whether every pod says which mon it is.

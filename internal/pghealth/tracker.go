@@ -42,6 +42,7 @@ type Tracker struct {
 	// upDownOnly: placement differs from the one known before by OSDs that went up or down, and by nothing else.
 	upDownOnly bool
 	proved     bool
+	proofs     int              // how many proofs were begun
 	manager    ceph.Manager     // that the proof is made with, once there is evidence
 	reporters  map[int]reporter // OSDs that are up, until they have reported enough
 }
@@ -100,10 +101,18 @@ func (t *Tracker) Asks() []int { return slices.Sorted(maps.Keys(t.reporters)) }
 func (t *Tracker) Doubt() { t.forget() }
 
 // forget drops what was known, so that the next look that counts starts anew.
-func (t *Tracker) forget() { *t = Tracker{policy: t.policy} }
+func (t *Tracker) forget() { *t = Tracker{policy: t.policy, proofs: t.proofs + 1} }
+
+// Proved tells whether the proof for the placement that is known is made; Proofs counts those that were begun, so that somebody
+// who keeps something beside a proof can tell it from the next.
+func (t *Tracker) Proved() bool { return t.last != nil && t.proved }
+
+// Proofs counts the proofs that were begun.
+func (t *Tracker) Proofs() int { return t.proofs }
 
 // begin starts the proof for the placement that is known.
 func (t *Tracker) begin() {
+	t.proofs++
 	t.manager = ceph.Manager{}
 	t.reporters = make(map[int]reporter, len(t.placement.up))
 	for id := range t.placement.up {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
 // This file is what the API server does with pods that have no controller.
@@ -74,24 +76,28 @@ func (a podsAPI) Delete(ctx context.Context, name string, o metav1.DeleteOptions
 	})
 }
 
-// Patch knows merge patches of bare pods.
+// Patch knows labels and annotations.
 func (a podsAPI) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (out *corev1.Pod, err error) {
 	err = a.server.ask(ctx, "annotate pod", func() error {
 		p := a.server.podNamed(name)
 		if p == nil {
 			return notFound("pods", name)
 		}
-		if p.made == nil {
-			return fmt.Errorf("the simulated API server does not patch the pods of Deployments")
+		had, next := p.object(), &corev1.Pod{}
+		if err := patched(&had, next, kind, data); err != nil {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, nil)
 		}
-		next := &corev1.Pod{}
-		if err := patched(p.made, next, kind, data); err != nil {
-			return err
-		}
-		if next.UID != p.made.UID {
+		if next.UID != had.UID {
 			return conflict("pods", name)
 		}
-		a.server.wrote(p, next)
+		a.server.judgeMark(p, next.Labels[osdview.MarkLabel], a.server.user)
+		if p.made == nil {
+			p.mark = next.Labels[osdview.MarkLabel]
+		} else {
+			after := p.made.DeepCopy()
+			after.Labels, after.Annotations = next.Labels, next.Annotations
+			a.server.wrote(p, after)
+		}
 		a.server.kubeChanged()
 		x := p.object()
 		out = &x

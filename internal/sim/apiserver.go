@@ -40,16 +40,33 @@ type owner string
 const (
 	byPerson owner = "a person"
 	byUs     owner = "lockkeeper"
+	// The watcher has a name of its own: it may close our budgets, and change nothing else.
+	byWatcher owner = kube.WatcherOwner
 )
+
+// ours tells whether a part of lockkeeper did something.
+func (o owner) ours() bool { return o == byUs || o == byWatcher }
 
 // Kubernetes is lockkeeper's own adapter, in front of the simulated API server.
 func (w *World) Kubernetes() *kube.Cluster {
 	return kube.NewFor(server{World: w, user: byUs}, policyClient{World: w, user: byUs})
 }
 
+// CloseBudgets is the watcher that closes our budgets.
+func (w *World) CloseBudgets(ctx context.Context, why string) error {
+	w.mu.Lock()
+	p := w.policy.DeepCopy()
+	w.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	watcher := kube.NewFor(server{World: w, user: byWatcher}, policyClient{World: w, user: byWatcher})
+	return watcher.Close(ctx, p, kube.WatcherOwner, time.Now(), why)
+}
+
 // ask is one request. Those of lockkeeper take their time and may fail; what persons do is told of as it happens.
 func (s server) ask(ctx context.Context, op string, do func() error) error {
-	if s.user == byUs {
+	if s.user.ours() {
 		return s.request(ctx, op, do)
 	}
 	if err := s.end.Err(); err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -112,6 +113,9 @@ type pod struct {
 	runs  bool // its process
 	began bool // its container was started: until the pod is gone, it may be again at any moment
 
+	mark     string // the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
+	restarts int    // of its container
+
 	made     *corev1.Pod // by whom no controller stands behind; nil: by that of its Deployment
 	revision int64       // of its Deployment's template
 
@@ -125,10 +129,20 @@ type pod struct {
 
 // labels are those that the pod has.
 func (p *pod) labels() map[string]string {
-	if p.made != nil {
+	switch {
+	case p.made != nil:
 		return p.made.Labels
+	case p.mark == "":
+		return p.of.labels
 	}
-	return p.of.labels
+	out := maps.Clone(p.of.labels)
+	out[osdview.MarkLabel] = p.mark
+	return out
+}
+
+// version stands for all of a pod that changes.
+func (p *pod) version() string {
+	return fmt.Sprint(p.name, p.state, p.bound, p.ready, p.restarts, p.labels(), p.made)
 }
 
 func (p *pod) boundTo() string {
@@ -150,7 +164,7 @@ func (p *pod) object() corev1.Pod {
 	yes := true
 	out := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: Key.Namespace, Name: p.name, UID: types.UID(p.name), Labels: p.of.labels,
+			Namespace: Key.Namespace, Name: p.name, UID: types.UID(p.name), Labels: p.labels(),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.of.name(), Controller: &yes}},
 		},
 		Spec: corev1.PodSpec{NodeName: p.boundTo(), NodeSelector: p.of.nodeSelector()},
@@ -161,7 +175,9 @@ func (p *pod) object() corev1.Pod {
 
 // describe fills in what the kubelet and the API server say of a pod.
 func (p *pod) describe(out *corev1.Pod) {
+	out.ResourceVersion = p.version()
 	out.Status.Phase = corev1.PodRunning
+	out.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.of.kind, RestartCount: int32(p.restarts)}} //nolint:gosec // few
 	ready := p.state == storage.PodReady
 	switch p.state {
 	case storage.PodNone, storage.PodReady, storage.PodNotReady:
@@ -278,6 +294,9 @@ func (w *World) run(p *pod) {
 	}
 	if n := w.nodes[p.node]; n == nil || n.gone || !n.ready {
 		return
+	}
+	if p.began && !p.runs {
+		p.restarts++
 	}
 	p.began = true
 	w.judgeStart(p)

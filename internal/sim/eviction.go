@@ -114,7 +114,9 @@ func (w *World) compute(b *policyv1.PodDisruptionBudget) {
 			continue
 		}
 		pods++
-		controllers[p.of] = true
+		if p.made == nil {
+			controllers[p.of] = true
+		}
 		if at, is := s.DisruptedPods[p.name]; is && !p.leaving() && time.Since(at.Time) < disrupting {
 			disrupted[p.name] = at
 			continue
@@ -175,13 +177,18 @@ func (w *World) dropBudget(name string, who owner) {
 	}
 	delete(w.budgets, name)
 	delete(w.covering, name)
-	if b.Labels[kube.LabelDaemon] == "osd" {
+	if isOSDs(b) {
 		w.guarding = time.Time{}
 		if who != byUs {
-			w.unguard(w.opts.Reaction) // it is back at once, but not before
+			w.tamper(w.opts.Reaction) // it is back at once, but not before
 		}
 	}
 	w.tellWatcher()
+}
+
+// isOSDs tells whether a budget is one of our two of the OSDs.
+func isOSDs(b *policyv1.PodDisruptionBudget) bool {
+	return b.Labels[kube.LabelDaemon] == kube.DaemonOSD || b.Labels[kube.LabelDaemon] == kube.DaemonOSDProved
 }
 
 func daemonOf(b *policyv1.PodDisruptionBudget) string {
@@ -191,9 +198,36 @@ func daemonOf(b *policyv1.PodDisruptionBudget) string {
 	return b.Name
 }
 
-// daemonBudget is our budget of the OSDs; nil: none.
+// budgets are our two budgets of the OSDs: that of those without a mark, and that of those with one; nil: there is none.
+func (w *World) osdBudgets() (unproved, proved *policyv1.PodDisruptionBudget) {
+	return w.budgets[kube.DaemonBudgetName(Key.Name)], w.budgets[kube.ProvedBudgetName(Key.Name)]
+}
+
+// daemonBudget is that of the two which lets pods go at rest; nil: none of them is there.
 func (w *World) daemonBudget() *policyv1.PodDisruptionBudget {
-	return w.budgets[kube.DaemonBudgetName(Key.Name)]
+	unproved, proved := w.osdBudgets()
+	if proved == nil {
+		return unproved
+	}
+	return proved
+}
+
+// describeOSDs says in a few words what our budgets of the OSDs allow together.
+func (w *World) describeOSDs() string {
+	unproved, proved := w.osdBudgets()
+	switch {
+	case unproved == nil && proved == nil:
+		return "none"
+	case unproved == nil || proved == nil:
+		return "only one of two budgets"
+	}
+	one, other := describe(proved), describe(unproved)
+	switch {
+	case one == other || resting(proved) && other == "closed":
+		return one
+	default:
+		return fmt.Sprintf("marked: %s, unmarked: %s", one, other)
+	}
 }
 
 // describe says in a few words what a budget allows.
@@ -201,18 +235,14 @@ func describe(b *policyv1.PodDisruptionBudget) string {
 	if b == nil {
 		return "none"
 	}
-	var except []string
-	for _, e := range b.Spec.Selector.MatchExpressions {
-		if e.Operator == metav1.LabelSelectorOpNotIn {
-			except = append(except, e.Values...)
-		}
-	}
-	least := b.Spec.MinAvailable
+	except := opened(b)
+	least, most := b.Spec.MinAvailable, b.Spec.MaxUnavailable
 	switch {
+	case least == nil && most.IntValue() == 0 && len(except) == 0:
+		return "closed"
 	case least == nil:
-		return fmt.Sprintf("%s may be unavailable", b.Spec.MaxUnavailable)
+		return fmt.Sprintf("%s may be unavailable", most)
 	case len(except) > 0 && least.IntValue() >= budget.Everything:
-		slices.Sort(except)
 		what := map[bool]string{true: "zone ", false: ""}[strings.HasPrefix(except[0], "zone-")]
 		return fmt.Sprintf("only %s[%s] is open", what, strings.Join(except, " "))
 	case least.IntValue() >= budget.Everything:
@@ -222,15 +252,19 @@ func describe(b *policyv1.PodDisruptionBudget) string {
 	}
 }
 
-// opened are the zones that a budget of OSDs leaves out.
+// opened are the zones, or the mons, that a budget leaves out.
 func opened(b *policyv1.PodDisruptionBudget) []string {
 	var out []string
 	for _, e := range b.Spec.Selector.MatchExpressions {
-		out = append(out, e.Values...)
+		if e.Operator == metav1.LabelSelectorOpNotIn {
+			out = append(out, e.Values...)
+		}
 	}
+	slices.Sort(out)
 	return out
 }
 
+// resting tells whether a budget lets a pod go that is not left out.
 func resting(b *policyv1.PodDisruptionBudget) bool {
 	return b != nil && b.Spec.MinAvailable != nil && b.Spec.MinAvailable.IntValue() < budget.Everything
 }

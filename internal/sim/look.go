@@ -37,7 +37,7 @@ func (w *World) Await(within time.Duration, cond func() bool) bool {
 func (w *World) Budget() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return describe(w.daemonBudget())
+	return w.describeOSDs()
 }
 
 // Status is the policy's.
@@ -142,6 +142,13 @@ func (w *World) OSDsOn(node string) []string {
 	return out
 }
 
+// Managed tells whether the policy wants budgets.
+func (w *World) Managed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.policy != nil && kube.Settings(&w.policy.Spec).ManagePodBudgets
+}
+
 // PolicyExists tells whether the policy does.
 func (w *World) PolicyExists() bool {
 	w.mu.Lock()
@@ -164,7 +171,6 @@ func (w *World) Leftovers() []string {
 			out = append(out, name+" is cordoned")
 		}
 	}
-	b := w.daemonBudget()
 	if w.policy == nil {
 		for _, name := range sortedKeys(w.budgets) {
 			if w.budgets[name].Labels[kube.LabelManagedBy] == kube.FieldOwner {
@@ -185,9 +191,10 @@ func (w *World) Leftovers() []string {
 			out = append(out, "a record of noout on "+n.Host)
 		}
 	}
-	if !resting(b) || writer(b) != byUs {
-		out = append(out, fmt.Sprintf("the budget: %s (%s)", describe(b), s.Message))
+	if b := w.daemonBudget(); !writer(b).ours() || !w.atRest() {
+		out = append(out, fmt.Sprintf("the budget: %s (%s)", w.describeOSDs(), s.Message))
 	}
+	out = append(out, w.unmarked()...)
 	return out
 }
 

@@ -115,12 +115,13 @@ func (w *World) TamperWithBudget(del bool) {
 		switch {
 		case b == nil:
 		case del:
+			w.tamper(w.opts.Reaction)
 			w.dropBudget(b.Name, byPerson)
 		default:
 			none := intstr.FromInt32(0)
 			b = b.DeepCopy()
 			b.Spec.MinAvailable = &none
-			w.unguard(w.opts.Reaction)
+			w.tamper(w.opts.Reaction)
 			_, _ = w.putBudget(b, byPerson)
 		}
 	})
@@ -338,7 +339,24 @@ func (w *World) Hang(on bool, what ...string) {
 	})
 }
 
-// Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top.
+// Hammer is a client that asks for the eviction of every OSD, again and again, for a while.
+func (w *World) Hammer(lasting, every time.Duration) {
+	w.Tell("somebody evicts every OSD, all the time, for %s", lasting)
+	go func() {
+		for end := time.Now().Add(lasting); time.Now().Before(end) && w.end.Err() == nil; time.Sleep(every) {
+			w.happens(func() {
+				for _, d := range w.workloads {
+					if p := w.podOf(d); d.kind == "osd" && p != nil {
+						_ = w.evict(p, "a hammer", false)
+					}
+				}
+			})
+		}
+	}()
+}
+
+// Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top. That they keep
+// evictions apart nobody has to react for.
 func (w *World) Unguarded(d time.Duration) { w.happens(func() { w.unguard(d) }) }
 
 // Guarded ends that, after a while.
@@ -349,5 +367,13 @@ func (w *World) Guarded(after time.Duration) {
 func (w *World) unguard(d time.Duration) {
 	if until := time.Now().Add(d); until.After(w.unguarded) {
 		w.unguarded = until
+	}
+}
+
+// tamper says that a person has made the budgets say something else, and that nobody can have mended that for a while.
+func (w *World) tamper(d time.Duration) {
+	w.unguard(d)
+	if until := time.Now().Add(d); until.After(w.tampered) {
+		w.tampered = until
 	}
 }

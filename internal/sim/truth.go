@@ -8,12 +8,14 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file holds the invariants. What somebody could not have known yet is not held against anybody: a budget is as of
-// the last look, so what nobody announced is excused until it could show in the budget (Options.Reaction). That includes
-// an OSD that was evicted at rest and whose next pod is ready at once: to the budget all is well then, before its data is.
+// the last look, so what nobody announced is excused until it could show in the budget (Options.Reaction). What was evicted is
+// announced: two OSDs of different zones that are away because of evictions are excused by nothing but a person who changed
+// the budgets, whoever is dead or slow (I10).
 
 // judge tells whether an eviction that was granted should have been (I1, I5).
 func (w *World) judge(p *pod) {
@@ -51,14 +53,16 @@ func (w *World) judgeOSD(o *osd) {
 	}
 	defer func() { o.evicted = true }()
 	b := w.daemonBudget()
-	unreacted := resting(b) && time.Since(w.hurt) < w.opts.Reaction
-	if unreacted || writer(b) != byUs || resting(b) && time.Now().Before(w.unguarded) {
+	if !writer(b).ours() || time.Now().Before(w.tampered) {
 		return
 	}
 	for _, other := range w.osds {
 		if other.zone != o.zone && other.evicted && (!other.running || !other.up) && w.missed(other) {
-			w.violate("I1: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), o.zone, other.name(), other.zone)
+			w.violate("I10: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), o.zone, other.name(), other.zone)
 		}
+	}
+	if resting(b) && (time.Since(w.hurt) < w.opts.Reaction || time.Now().Before(w.unguarded)) {
+		return
 	}
 	if time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) || w.hangsUnseen() || w.unknowable() {
 		return
@@ -114,10 +118,13 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 	if had != nil && who == byUs && had.Labels[kube.LabelManagedBy] != kube.FieldOwner {
 		w.violate("I9: lockkeeper changes the budget %s, which is not its own", b.Name)
 	}
-	if who != byUs || b.Labels[kube.LabelDaemon] != "osd" {
+	if who == byWatcher && (resting(b) || len(opened(b)) > 0) {
+		w.violate("I3: the watcher opens the %s budget", daemonOf(b))
+	}
+	if who != byUs || !isOSDs(b) {
 		return
 	}
-	if w.guarding.IsZero() {
+	if unproved, proved := w.osdBudgets(); w.guarding.IsZero() && unproved != nil && proved != nil {
 		w.guarding = time.Now()
 	}
 	closed := !resting(b) && len(opened(b)) == 0
@@ -182,12 +189,12 @@ func (w *World) checkTruth() {
 		return
 	}
 	settings := kube.Settings(&w.policy.Spec)
-	b := w.daemonBudget()
-	if b == nil && settings.ManagePodBudgets {
+	unproved, proved := w.osdBudgets()
+	if (unproved == nil || proved == nil) && settings.ManagePodBudgets {
 		w.violate("I2: no budget protects the OSDs")
 		w.guarding = time.Time{}
 	}
-	if b != nil && writer(b) == byUs {
+	if writer(unproved).ours() && writer(proved).ours() {
 		w.checkCover()
 	}
 	for host, who := range w.noout {
@@ -219,6 +226,54 @@ func (w *World) checkCover() {
 			open = p.of.zone
 		}
 	}
+}
+
+// judgeMark: a mark names the very pod, the pod's OSD serves and all data is whole, and a budget that counts it was there before.
+func (w *World) judgeMark(p *pod, mark string, who owner) {
+	x := p.object()
+	had := x.Labels[osdview.MarkLabel]
+	switch {
+	case who != byUs || mark == had || p.of.kind != "osd":
+		return
+	case mark == "":
+		if resting(w.daemonBudget()) {
+			w.violate("I10: the mark of %s is taken away while the budget counts it", p.name)
+		}
+		return
+	}
+	o := w.osdOf(p.of)
+	if pod := kube.StoragePod(&x, "ceph-osd-id"); mark != pod.Mark() {
+		w.violate("I10: the mark of %s names another pod: %s", p.name, mark)
+	}
+	timeout := w.policy != nil && kube.Settings(&w.policy.Spec).PGHealthCheckTimeout > 0
+	if (!o.serves() || !o.up || !w.clean()) && !timeout && time.Since(w.hurt) > w.opts.Reaction {
+		w.violate("I10: %s is marked as proved, though its data is not whole", p.name)
+	}
+	w.tell("lockkeeper marks %s", p.name)
+}
+
+// unmarked are the pods that should have a mark at rest.
+func (w *World) unmarked() (out []string) {
+	if w.policy == nil || kube.Settings(&w.policy.Spec).AtRest == storage.AtRestNone || !w.atRest() {
+		return nil
+	}
+	for _, p := range w.pods {
+		x := p.object()
+		if pod := kube.StoragePod(&x, "ceph-osd-id"); p.of.kind == "osd" && p.state == storage.PodReady && w.osdOf(p.of).up && !pod.Proved() {
+			out = append(out, p.name+" is not marked")
+		}
+	}
+	return out
+}
+
+// atRest tells whether the budgets are as at rest.
+func (w *World) atRest() bool {
+	unproved, proved := w.osdBudgets()
+	if unproved == nil || proved == nil || len(opened(unproved)) > 0 {
+		return false
+	}
+	none := w.policy != nil && kube.Settings(&w.policy.Spec).AtRest == storage.AtRestNone
+	return resting(proved) || none && proved.Spec.MaxUnavailable != nil
 }
 
 // overdue is how long a noout may outlast its expiry, while there is a quorum that could unset it.

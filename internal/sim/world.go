@@ -113,6 +113,7 @@ type World struct {
 	cephCluster
 	cephOSD
 	unguarded time.Time      // until when nobody can be blamed for bad luck
+	tampered  time.Time      // until when nobody can be blamed for what the budgets say, since a person changed them
 	guarding  time.Time      // since when our budget covers all OSDs; zero: it does not
 	stirred   time.Time      // when a node or a pod last changed
 	listener  func()         // told of changes in Kubernetes

@@ -205,6 +205,10 @@ type View struct {
 	MonKey string `json:"monKey,omitempty"`
 	// IdleMons is how many mon pods are ready beyond those in quorum.
 	IdleMons int `json:"idleMons,omitempty"`
+	// Marks is what the marks on the daemons' pods say; nil: whoever looked did not know of marks yet.
+	Marks *Marks `json:"marks,omitempty"`
+	// MonsMixed: some mon pods have a controller and some have none, so that no budget can count how many there should be.
+	MonsMixed bool `json:"monsMixed,omitempty"`
 	// Intolerant names, with the reason, what could not bear the loss of one failure domain (a pool of size 1, say).
 	Intolerant []string `json:"intolerant,omitempty"`
 	// Problems are reasons to stay closed: labels that contradict the topology, a pod under two budgets, …
@@ -257,9 +261,35 @@ type CleanProof struct {
 	At          time.Time `json:"at"`
 }
 
+// Marks is what one look found of the marks on the storage daemons' pods. A mark is a label that lockkeeper alone sets, on a
+// pod whose daemon was proved to serve while all data was whole. It names that very pod, so that no later pod can have it.
+// Two budgets split the pods by it: those without a mark stay, whatever happens.
+type Marks struct {
+	// Proved are ready pods of daemons that serve, with a mark that names the pod.
+	Proved int `json:"proved,omitempty"`
+	// Unproved are ready pods of daemons that serve, without such a mark. They are marked when the data is proved whole.
+	Unproved int `json:"unproved,omitempty"`
+	// Stale are pods with a mark that has to go before a budget counts them: they are not ready, or their daemon does not serve.
+	Stale int `json:"stale,omitempty"`
+	// Foreign are a few of the pods whose mark names another pod: somebody copied it, or it is in the template of their workload.
+	Foreign []string `json:"foreign,omitempty"`
+	// Mixed: some pods have a controller and some have none.
+	Mixed bool `json:"mixed,omitempty"`
+}
+
+// AtRest is what may be evicted while all is well and no failure domain is open.
+type AtRest string
+
+// What may go at rest.
+const (
+	AtRestOne  AtRest = "One"  // one daemon, anywhere
+	AtRestNone AtRest = "None" // none: only a cordon or a job opens a failure domain
+)
+
 // Settings are the parts of a MaintenancePolicy that decisions depend on.
 type Settings struct {
 	ManagePodBudgets     bool          `json:"managePodBudgets"`
+	AtRest               AtRest        `json:"atRest,omitempty"`             // "": One
 	MaintenanceTimeout   time.Duration `json:"maintenanceTimeout"`           // how long a noout of ours may last
 	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"`         // how long unclean PGs hold everything back; 0: for ever
 	AnnouncementTimeout  time.Duration `json:"announcementTimeout"`          // how long a cordon keeps its domain open before anything goes down

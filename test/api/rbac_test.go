@@ -63,6 +63,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"watcher", "create", "pods/eviction", "rook-ceph", mayNot},
 		{"watcher", "get", "secrets=lockkeeper-ceph-user", "rook-ceph", mayNot},
 		{"watcher", "update", "poddisruptionbudgets.policy", "rook-ceph", mayNot},
+		{"watcher", "patch", "poddisruptionbudgets.policy", "rook-ceph", may},
+		{"watcher", "patch", "poddisruptionbudgets.policy", "shop", mayNot},
 		{"watcher", "update", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", mayNot},
 		{"watcher", "update", "leases.coordination.k8s.io=lockkeeper-watcher", "lockkeeper-system", may},
 		{"watcher", "update", "leases.coordination.k8s.io=somebody-else", "lockkeeper-system", mayNot},
@@ -115,7 +117,7 @@ func create(t *testing.T, o client.Object) {
 // What is in deploy/ the API server takes, down to the last field, and before there is any namespace with storage.
 func TestManifestsAreValid(t *testing.T) {
 	deploy := filepath.Join(*root, "deploy")
-	for _, file := range []string{"rbac.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml"} {
+	for _, file := range []string{"rbac.yaml", "admission.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml"} {
 		apply(t, filepath.Join(deploy, file), "")
 	}
 	for _, namespace := range []string{"rook-ceph", "ceph"} {

@@ -51,6 +51,13 @@ func (t *told) hint() workflows.Hint {
 	return t.hints[len(t.hints)-1]
 }
 
+// heard tells whether any hint was so.
+func (t *told) heard(is func(workflows.Hint) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.hints, is)
+}
+
 func (t *told) EnsureKeeper(context.Context, storage.ClusterKey) error { return nil }
 
 func (t *told) StartDrain(context.Context, workflows.DrainNodeInput) error { return nil }
@@ -168,24 +175,33 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	key := storage.ClusterKey{Namespace: ns, Name: "rook-ceph"}
 	write := func(minAvailable int) activities.BudgetResult {
 		t.Helper()
-		r, err := cluster.ApplyBudgets(t.Context(), key, budget.Specs{Daemons: budget.Spec{MinAvailable: minAvailable}, Mons: &budget.Spec{MinAvailable: minAvailable}})
+		least := budget.Spec{MinAvailable: minAvailable}
+		r, err := cluster.ApplyBudgets(t.Context(), key, budget.Specs{Daemons: least, Unproved: &least, Mons: &least}, nil)
 		require.NoError(t, err)
 		return r
 	}
 	write(2)
-	expect("a budget that appears is news", func(h workflows.Hint) bool { return strings.Contains(h.Reason, "appeared") && h.Echo+h.MonEcho == 0 })
+	expect("a budget that appears is news", func(h workflows.Hint) bool { return strings.Contains(h.Reason, "appeared") && !h.IsEcho() })
 	for n := 3; n < 6; n++ {
 		was := temporal.hint()
 		r := write(n)
 		require.Positive(t, r.Generation)
 		require.Positive(t, r.MonGeneration)
 		expect("our own write", func(h workflows.Hint) bool {
-			return h != was && (h.Echo == r.Generation || h.MonEcho == r.MonGeneration) && h.Echo <= r.Generation && h.MonEcho <= r.MonGeneration
+			return h != was && (h.Echo == r.Generation || h.ProvedEcho == r.ProvedGeneration || h.MonEcho == r.MonGeneration) &&
+				h.Echo <= r.Generation && h.ProvedEcho <= r.ProvedGeneration && h.MonEcho <= r.MonGeneration
 		})
 	}
 	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kube.DaemonBudgetName("rook-ceph")}}
 	require.NoError(t, server.Patch(t.Context(), pdb, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minAvailable":0}}`)), client.FieldOwner("kubectl-edit")))
-	expect("somebody else's write", func(h workflows.Hint) bool { return h.Tampered && h.Echo+h.MonEcho == 0 })
+	// The watcher closes at once, which is news, too; so it may not be the last hint.
+	require.Eventually(t, func() bool {
+		return temporal.heard(func(h workflows.Hint) bool { return h.Tampered && !h.IsEcho() })
+	}, 20*time.Second, 20*time.Millisecond, "somebody else's write")
+	require.Eventually(t, func() bool {
+		return server.Get(t.Context(), client.ObjectKeyFromObject(pdb), pdb) == nil && pdb.Spec.MinAvailable.IntValue() == budget.Everything
+	}, 20*time.Second, 20*time.Millisecond, "closed, although no keeper runs")
+	require.Contains(t, pdb.Annotations[kube.AlarmAnnotation], "was changed or deleted")
 }
 
 // report writes the status, as the rollout would.

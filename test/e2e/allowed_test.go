@@ -1,21 +1,27 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
 
-const budgetName = "lockkeeper-" + policyName + "-osd"
+// The two budgets of the OSDs: of those whose pods are marked as proved, and of the others.
+const (
+	unprovedBudget = "lockkeeper-" + policyName + "-osd"
+	provedBudget   = unprovedBudget + "-proved"
+	markLabel      = "lockkeeper.io/proved"
+)
 
 // everything is more than there can ever be: a budget with it lets nobody go.
 const everything = 1_000_000
 
-// daemonBudget is the one budget of the storage daemons, as far as scenarios look at it.
+// daemonBudget is a budget of the storage daemons, as far as scenarios look at it.
 type daemonBudget struct {
 	Metadata struct{ Name string }
 	Spec     struct {
-		MinAvailable int
-		Selector     struct {
+		MinAvailable, MaxUnavailable *int
+		Selector                     struct {
 			MatchExpressions []struct {
 				Key, Operator string
 				Values        []string
@@ -23,8 +29,8 @@ type daemonBudget struct {
 		}
 	}
 	Status struct {
-		CurrentHealthy, DisruptionsAllowed int
-		Conditions                         []struct{ Type, Status, Reason string }
+		CurrentHealthy, DesiredHealthy, DisruptionsAllowed int
+		Conditions                                         []struct{ Type, Status, Reason string }
 	}
 }
 
@@ -39,7 +45,7 @@ func (b daemonBudget) syncFailed() bool {
 	return false
 }
 
-// allows says in words what a budget allows: "one anywhere", "only in zone-x", "nowhere", or what it never should.
+// allows says in words what one budget allows of its own pods.
 func (b daemonBudget) allows() string {
 	var except []string
 	for _, e := range b.Spec.Selector.MatchExpressions {
@@ -47,19 +53,45 @@ func (b daemonBudget) allows() string {
 			except = append(except, e.Values...)
 		}
 	}
-	all := b.Spec.MinAvailable >= everything
+	least, most := b.Spec.MinAvailable, b.Spec.MaxUnavailable
 	switch {
-	case len(except) > 0 && all:
+	case len(except) > 0 && least != nil && *least >= everything:
 		return "only in " + strings.Join(except, " and ")
 	case len(except) > 0:
 		return fmt.Sprintf("what nobody decided: %+v", b.Spec)
-	case all:
+	case least != nil && *least >= everything || most != nil && *most == 0:
 		return "nowhere"
-	case b.Spec.MinAvailable == 0:
+	case least != nil && *least == 0:
 		return "everything"
 	default:
 		return "one anywhere"
 	}
+}
+
+// allowed says what both budgets of the OSDs allow together.
+func allowed(budgets map[string]daemonBudget) string {
+	proved, has := budgets[provedBudget]
+	unproved, both := budgets[unprovedBudget]
+	if !has || !both {
+		return "what one of two budgets does not decide"
+	}
+	one, other := proved.allows(), unproved.allows()
+	if one == other || one == "one anywhere" && other == "nowhere" {
+		return one
+	}
+	return fmt.Sprintf("%s of the marked, %s of the others", one, other)
+}
+
+func (w *world) budgets() (map[string]daemonBudget, error) {
+	var list struct{ Items []daemonBudget }
+	if err := w.read(&list, "kubectl", "-n", cephNamespace, "get", "pdb", "-o", "json"); err != nil {
+		return nil, err
+	}
+	out := map[string]daemonBudget{}
+	for _, b := range list.Items {
+		out[b.Metadata.Name] = b
+	}
+	return out, nil
 }
 
 // mayDrain says the same in the words of the policy's status.
@@ -72,16 +104,16 @@ func (w *world) awaitAllowed(want string) error {
 		status = strings.Replace(want, "only in ", "zone ", 1)
 	}
 	return until(patience, func() error {
-		var b daemonBudget
-		if err := w.read(&b, "kubectl", "-n", cephNamespace, "get", "pdb", budgetName, "-o", "json"); err != nil {
+		budgets, err := w.budgets()
+		if err != nil {
 			return err
 		}
 		p, err := w.policyStatus()
 		if err != nil {
 			return err
 		}
-		if b.allows() != want || p.MayDrain != status {
-			return fmt.Errorf("the budget allows %s, and the policy says %q: %s", b.allows(), p.MayDrain, p.Message)
+		if says := allowed(budgets); says != want || p.MayDrain != status {
+			return fmt.Errorf("the budgets allow %s, and the policy says %q: %s", says, p.MayDrain, p.Message)
 		}
 		return nil
 	})
@@ -89,14 +121,11 @@ func (w *world) awaitAllowed(want string) error {
 
 func (w *world) awaitNoBudget() error {
 	return until(patience, func() error {
-		var pdbs struct{ Items []daemonBudget }
-		if err := w.read(&pdbs, "kubectl", "-n", cephNamespace, "get", "pdb", "-o", "json"); err != nil {
-			return err
+		budgets, err := w.budgets()
+		if err == nil && len(budgets) > 0 {
+			return fmt.Errorf("there is %+v", budgets)
 		}
-		if len(pdbs.Items) > 0 {
-			return fmt.Errorf("there is %+v", pdbs.Items)
-		}
-		return nil
+		return errors.Join(err, w.checkMarks(false))
 	})
 }
 

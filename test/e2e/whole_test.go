@@ -119,26 +119,42 @@ func (w *world) checkCeph() error {
 }
 
 func (w *world) checkBudgets() error {
-	var pdbs struct{ Items []daemonBudget }
-	if err := w.read(&pdbs, "kubectl", "-n", cephNamespace, "get", "pdb", "-o", "json"); err != nil {
+	budgets, err := w.budgets()
+	if err != nil {
 		return err
 	}
-	seen := false
-	for _, b := range pdbs.Items {
-		switch b.Metadata.Name {
-		case budgetName:
-			seen = true
-			current := b.Status.DisruptionsAllowed == 1 && b.Spec.MinAvailable == b.Status.CurrentHealthy-1
-			if b.allows() != "one anywhere" || (!current && !b.syncFailed()) {
-				return fmt.Errorf("budget of the OSDs is not at rest: %+v", b)
+	if says := allowed(budgets); says != "one anywhere" {
+		return fmt.Errorf("the budgets of the OSDs allow %s: %+v", says, budgets)
+	}
+	for name, b := range budgets {
+		switch name {
+		case provedBudget:
+			if current := b.Status.DisruptionsAllowed == 1 && *b.Spec.MinAvailable == b.Status.CurrentHealthy-1; !current && !b.syncFailed() {
+				return fmt.Errorf("budget of the marked OSDs is not at rest: %+v", b)
 			}
-		case "lockkeeper-" + policyName + "-mon":
+		case unprovedBudget, "lockkeeper-" + policyName + "-mon":
 		default:
-			return fmt.Errorf("unexpected budget %s", b.Metadata.Name)
+			return fmt.Errorf("unexpected budget %s", name)
+		}
+		// What the alert KubePdbNotEnoughHealthyPods asks.
+		if b.Status.CurrentHealthy < b.Status.DesiredHealthy {
+			return fmt.Errorf("budget %s looks broken at rest: %+v", name, b.Status)
 		}
 	}
-	if !seen {
-		return fmt.Errorf("the OSDs have no budget")
+	return w.checkMarks(true)
+}
+
+// checkMarks: every OSD's pod is marked, each with its own mark; or none is.
+func (w *world) checkMarks(want bool) error {
+	pods, err := w.pods()
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		mark, marked := p.Metadata.Labels[markLabel]
+		if osd := p.Metadata.Labels["ceph-osd-id"] != ""; marked != (want && osd) || marked && !strings.HasPrefix(mark, p.Metadata.UID+".") {
+			return fmt.Errorf("pod %s has the mark %q", p.Metadata.Name, mark)
+		}
 	}
 	return nil
 }

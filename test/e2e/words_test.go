@@ -65,10 +65,10 @@ var words = map[string]word{
 	"may-go":    {"NODE", func(w *world, a []string) error { return w.mayGo(a[0]) }},
 
 	"edit-budget": {"", func(w *world, _ []string) error {
-		return w.run("kubectl", "-n", cephNamespace, "patch", "pdb", budgetName, "--type=merge", "-p", `{"spec":{"minAvailable":0}}`)
+		return w.run("kubectl", "-n", cephNamespace, "patch", "pdb", provedBudget, "--type=merge", "-p", `{"spec":{"minAvailable":0}}`)
 	}},
 	"delete-budget": {"", func(w *world, _ []string) error {
-		return w.run("kubectl", "-n", cephNamespace, "delete", "pdb", budgetName)
+		return w.run("kubectl", "-n", cephNamespace, "delete", "pdb", provedBudget)
 	}},
 	"policy": {"FIELD VALUE", func(w *world, a []string) error { return w.setPolicy(a[0], a[1]) }},
 	"delete-policy": {"", func(w *world, _ []string) error {
@@ -183,7 +183,7 @@ func (w *world) podsOf(daemon string) ([]pod, error) {
 
 type pod struct {
 	Metadata struct {
-		Name                string
+		Name, UID           string
 		DeletionTimestamp   string
 		Labels, Annotations map[string]string
 	}

@@ -1,0 +1,36 @@
+package budget
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Written is what was read of one PodDisruptionBudget of ours before a look. Whoever lets pods go writes only if it still is so: an
+// alarm that was raised since then has changed it.
+type Written struct {
+	UID string `json:"uid"`
+	// Generation rises with every change of the spec.
+	Generation int64 `json:"generation"`
+	// Alarm is the last alarm: when it was raised and why. Each is another one. "": there was none yet.
+	Alarm string `json:"alarm,omitempty"`
+}
+
+// Which budget is which in a Book.
+const (
+	Marked   = "osd-proved" // of the storage daemons whose pods carry a mark
+	Unmarked = "osd"        // of the others
+	OfMons   = "mon"
+)
+
+// Book is what was read of all budgets that follow the keeper's decisions, by the daemons that each is over.
+type Book map[string]Written
+
+// Alarms are the alarms in the book, in words that are different as soon as one of them is: clocks differ, so the latest would not do.
+func (b Book) Alarms() string {
+	var out []string
+	for _, daemon := range slices.Sorted(maps.Keys(b)) {
+		out = append(out, b[daemon].Alarm)
+	}
+	return strings.Join(slices.Compact(out), " | ")
+}

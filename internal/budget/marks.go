@@ -1,0 +1,42 @@
+package budget
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file decides about the marks. Their order with the budgets is the safety: a budget that counts marks is raised before a
+// pod is marked, and both budgets are closed before a mark is taken away, since a budget's status may be older than the mark.
+
+// MarkPlan is what to do about the marks when a decision is carried out.
+type MarkPlan struct {
+	// Set: pods that were proved are to be marked, after the budgets say what was decided.
+	Set bool
+	// Unset: marks have to go, while both budgets are closed. UnsetAll: all of them.
+	Unset, UnsetAll bool
+}
+
+// PlanMarks says what to do about the marks. Only at rest do they count: while a failure domain is open, or nothing is, a mark
+// changes nothing, and a drain would have to write one for each pod.
+func PlanMarks(in Input, d Decision) MarkPlan {
+	m := in.View.Marks
+	if m == nil || d.Mode != ModeDefault {
+		return MarkPlan{}
+	}
+	if in.Settings.AtRest == storage.AtRestNone {
+		marked := m.Proved+m.Stale > 0 || len(m.Foreign) > 0
+		return MarkPlan{Unset: marked, UnsetAll: marked}
+	}
+	return MarkPlan{Set: m.Unproved > 0, Unset: m.Stale > 0}
+}
+
+// CloseForMarks is the closed step before marks are taken away.
+func CloseForMarks(next Decision, m storage.Marks) Decision {
+	d := CloseFirst(next, fmt.Sprintf("marks of %d pods have to go first", m.Stale))
+	if len(m.Foreign) > 0 {
+		d.Message += " (" + strings.Join(m.Foreign, ", ") + " carry the mark of another pod)"
+	}
+	return d
+}

@@ -1,0 +1,135 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+)
+
+// This file sets marks on pods and takes them away. One write each, and each may be repeated: whoever comes back from a crash goes
+// on where it was, since a pod that has its mark needs no other.
+
+// How fast marks are written: a cluster that is adopted has ten thousand pods, and the API server has other users.
+const (
+	marksAtOnce    = 8
+	marksPerSecond = 200
+)
+
+// MarkPods marks pods that were proved, if they still are what they were when they were looked at. It returns how many it marked;
+// a pod that has changed or is gone is none of them, and no error.
+func (c *Cluster) MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error) {
+	return c.eachPod(ctx, pods, progress, func(pod osdview.Pod) (bool, error) {
+		return c.patchLabel(ctx, p.Namespace, pod, operation{"add", markPath, pod.Mark()})
+	})
+}
+
+// UnmarkPods takes the marks of these pods away, if they still have the marks that were seen.
+func (c *Cluster) UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error) {
+	return c.eachPod(ctx, pods, progress, func(pod osdview.Pod) (bool, error) {
+		return c.patchLabel(ctx, p.Namespace, pod, operation{"test", markPath, pod.Labels[osdview.MarkLabel]}, operation{"remove", markPath, nil})
+	})
+}
+
+func everyPod(*corev1.Pod) bool { return true }
+
+// unmark takes the marks of all pods away that a selector selects and that are wanted. It looks again until there is none.
+func (c *Cluster) unmark(ctx context.Context, namespace string, of *metav1.LabelSelector, wanted func(*corev1.Pod) bool, progress func(int)) (int, error) {
+	selector, err := metav1.LabelSelectorAsSelector(marked(of, true))
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for {
+		list, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+		if err != nil {
+			return total, err
+		}
+		var pods []osdview.Pod
+		for i := range list.Items {
+			if pod := &list.Items[i]; wanted(pod) {
+				pods = append(pods, osdview.Pod{Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Version: pod.ResourceVersion})
+			}
+		}
+		if len(pods) == 0 {
+			return total, nil
+		}
+		n, err := c.UnmarkPods(ctx, &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, pods, progress)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// closedSelector is the selector of a budget of ours without what it leaves out because a failure domain is open.
+func closedSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
+	out := s.DeepCopy()
+	if out == nil {
+		return &metav1.LabelSelector{}
+	}
+	out.MatchExpressions = slices.DeleteFunc(out.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		return r.Key == osdview.MarkLabel || r.Operator == metav1.LabelSelectorOpNotIn
+	})
+	return out
+}
+
+// eachPod writes to many pods, some at a time, and counts those that took it.
+func (c *Cluster) eachPod(ctx context.Context, pods []osdview.Pod, progress func(int), write func(osdview.Pod) (bool, error)) (int, error) {
+	var done, took atomic.Int64
+	pace := rate.NewLimiter(marksPerSecond, marksPerSecond)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(marksAtOnce)
+	for _, pod := range pods {
+		if err := pace.Wait(ctx); err != nil {
+			break // the group knows why
+		}
+		g.Go(func() error {
+			ok, err := write(pod)
+			if ok {
+				took.Add(1)
+			}
+			progress(int(done.Add(1)))
+			return err
+		})
+	}
+	err := g.Wait()
+	return int(took.Load()), err
+}
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+var markPath = "/metadata/labels/" + escaped(osdview.MarkLabel)
+
+// patchLabel changes a pod that is exactly the one that was seen: bare pods reuse their names, and a pod whose status has changed may
+// have restarted. ok is false when it is another one by now.
+func (c *Cluster) patchLabel(ctx context.Context, namespace string, pod osdview.Pod, change ...operation) (ok bool, err error) {
+	patch, err := json.Marshal(append([]operation{{"test", "/metadata/uid", pod.UID}, {"test", "/metadata/resourceVersion", pod.Version}}, change...))
+	if err != nil {
+		return false, err
+	}
+	_, err = c.typed.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		return false, nil // Invalid is what a test that fails is called
+	default:
+		return false, fmt.Errorf("mark of pod %s: %w", pod.Name, err)
+	}
+}

@@ -1,0 +1,82 @@
+package starter
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Budgets is all that the watcher changes in Kubernetes.
+type Budgets interface {
+	// Close closes the budgets of a policy, and writes on them when and why.
+	Close(ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string) error
+}
+
+// Closer closes by itself. Every watcher does, whoever leads: closing is always safe, and neither a busy keeper nor a Temporal that
+// is away may delay it. Only the keeper opens.
+type Closer struct {
+	Objects client.Reader // a cache
+	Budgets Budgets
+	Log     logr.Logger
+
+	mu       sync.Mutex
+	clusters map[storage.ClusterKey]*watched
+}
+
+// watched is what the closer remembers of one storage cluster. Its key is reconciled by one goroutine at a time.
+type watched struct {
+	seen *Snapshot
+	why  string // an alarm that could not be raised yet
+}
+
+// Reconcile compares what is with what was, and raises the alarm if there is one, again and again until it lands.
+func (c *Closer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := storage.ClusterKey{Namespace: req.Namespace, Name: req.Name}
+	objects, err := gather(ctx, c.Objects, req)
+	if apierrors.IsNotFound(err) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.clusters, key)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	w := c.remembered(key)
+	now := Take(objects, w.seen)
+	if why := Alarm(w.seen, now); why != "" {
+		w.why = why
+	}
+	w.seen = &now
+	if w.why == "" || !kube.Settings(&objects.Policy.Spec).ManagePodBudgets {
+		w.why = ""
+		return reconcile.Result{}, nil
+	}
+	if err := c.Budgets.Close(ctx, objects.Policy, kube.WatcherOwner, time.Now(), w.why); err != nil {
+		return reconcile.Result{}, err
+	}
+	c.Log.Info("closed the budgets", "policy", key.String(), "reason", w.why)
+	w.why = ""
+	return reconcile.Result{}, nil
+}
+
+func (c *Closer) remembered(key storage.ClusterKey) *watched {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clusters == nil {
+		c.clusters = map[storage.ClusterKey]*watched{}
+	}
+	if c.clusters[key] == nil {
+		c.clusters[key] = &watched{}
+	}
+	return c.clusters[key]
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/test/hammer"
+)
+
+var hammerAll = flag.Bool("hammer-all", false, "hammer in every way there is, and not only in those that fit into make test")
+
+// clients of the hammer.
+const clients = 4
+
+// TestHammer has four clients evict every OSD, all the time, in one situation after the other, with lockkeeper alive and with
+// lockkeeper killed in the midst of it. Whatever they do: never OSDs of two zones at once, no eviction that fails, no lost write.
+func TestHammer(t *testing.T) {
+	t.Parallel()
+	w := &world{name: fmt.Sprintf("e2e-%d-hammer", os.Getpid())}
+	w.up(t, twoNodesPerZone)
+	zones := w.zoneOfEach(t)
+	for _, s := range situations {
+		if !s.short && !*hammerAll {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					w.describe(t)
+				}
+			}()
+			require.NoError(t, w.begins())
+			judge, err := hammer.NewJudge(w.environ(), zones)
+			require.NoError(t, err)
+			defer judge.Close()
+			ctx, stop := context.WithTimeout(t.Context(), s.lasting)
+			defer stop()
+			var answers hammer.Answers
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				var err error
+				answers, err = hammer.Clients(ctx, w.env["KUBECONFIG"], cephNamespace, "app=rook-ceph-osd", clients)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			require.NoError(t, s.do(ctx, w))
+			wg.Wait()
+			w.endsWell(t, s)
+			v, err := judge.Verdict()
+			require.NoError(t, err)
+			t.Logf("%s: %d OSDs evicted, at most %d zones at once; %s", s.name, v.Evictions, v.DomainsMost, answers)
+			require.Empty(t, v.Disturbances, "OSDs of two zones at once")
+			require.Zero(t, v.Failed, "evictions answered with 500: %s", answers.Example)
+			require.Positive(t, answers.Granted+answers.Refused, "nobody hammered")
+			if s.most >= 0 {
+				require.LessOrEqual(t, v.Evictions, s.most)
+			}
+			if s.least {
+				require.Positive(t, v.Evictions)
+			}
+		})
+	}
+}
+
+// situation is what goes on while everything is evicted.
+type situation struct {
+	name    string
+	short   bool // part of make test
+	lasting time.Duration
+	most    int  // evictions that may be granted; -1: as many as the open zone bears
+	least   bool // at least one is expected
+	nodes   []string
+	do      func(ctx context.Context, w *world) error
+}
+
+var allNodes = []string{"node-a", "node-b", "node-c", "node-d", "node-e", "node-f"}
+
+func drainsOf(nodes ...string) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		for _, n := range nodes {
+			if err := w.begin("upgrade", n, w.upgrade); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// killing does something, and kills worker and watcher at a moment that nobody chose.
+func killing(do func(context.Context, *world) error) func(context.Context, *world) error {
+	return func(ctx context.Context, w *world) error {
+		if err := do(ctx, w); err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(rand.IntN(4000)) * time.Millisecond)
+		if err := w.stop("worker", syscall.SIGKILL); err != nil {
+			return err
+		}
+		return w.stop("watch", syscall.SIGKILL)
+	}
+}
+
+func nothing(context.Context, *world) error { return nil }
+
+func faults(args ...string) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error { return w.fault(args...) }
+}
+
+var situations = []situation{
+	{name: "nobody watches", short: true, lasting: 20 * time.Second, most: 1, least: true, do: func(_ context.Context, w *world) error {
+		if err := w.stop("worker", syscall.SIGKILL); err != nil {
+			return err
+		}
+		return w.stop("watch", syscall.SIGKILL)
+	}},
+	{name: "at rest", short: true, lasting: 15 * time.Second, most: -1, least: true, do: nothing},
+	{name: "at rest, killed", lasting: 20 * time.Second, most: -1, least: true, do: killing(nothing)},
+	{name: "a drain", lasting: 20 * time.Second, most: -1, least: true, nodes: allNodes[:1], do: drainsOf("node-a")},
+	{name: "a drain, killed", lasting: 20 * time.Second, most: -1, nodes: allNodes[1:2], do: killing(drainsOf("node-b"))},
+	{name: "six drains", lasting: 25 * time.Second, most: -1, least: true, nodes: allNodes, do: drainsOf(allNodes...)},
+	{name: "six drains, killed", short: true, lasting: 25 * time.Second, most: -1, nodes: allNodes, do: killing(drainsOf(allNodes...))},
+	{name: "Temporal is away", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "temporal", "--down", "12s")},
+	{name: "the controller manager is killed", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "kube-controller-manager", "--down", "3s")},
+	{name: "an unready pod", lasting: 15 * time.Second, most: -1, do: func(_ context.Context, w *world) error {
+		return w.run("kubectl", "-n", cephNamespace, "patch", "deployment", "rook-ceph-osd-1", "--type=json", "-p",
+			`[{"op":"replace","path":"/spec/template/spec/containers/0/readinessProbe","value":{"exec":{"command":["false"]},"periodSeconds":1}}]`)
+	}},
+}
+
+// endsWell starts what was killed, and waits until everything has come to rest by itself.
+func (w *world) endsWell(t *testing.T, s situation) {
+	t.Helper()
+	for _, p := range []string{"worker", "watch"} {
+		if w.procs[p] == nil {
+			require.NoError(t, w.start(p))
+		}
+	}
+	if s.name == "an unready pod" {
+		require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "undo", "deployment", "rook-ceph-osd-1"))
+	}
+	for _, n := range s.nodes {
+		require.NoError(t, w.ended("upgrade", n))
+	}
+	require.NoError(t, w.whole())
+}
+
+// zoneOfEach says in which zone each OSD is.
+func (w *world) zoneOfEach(t *testing.T) map[int]string {
+	t.Helper()
+	pods, err := w.pods()
+	require.NoError(t, err)
+	out := map[int]string{}
+	for _, p := range pods {
+		if id, err := strconv.Atoi(p.Metadata.Labels["ceph-osd-id"]); err == nil {
+			out[id] = p.Metadata.Labels["topology-location-zone"]
+		}
+	}
+	require.Len(t, slices.Compact(slices.Sorted(maps.Values(out))), 3)
+	return out
+}

@@ -1,0 +1,74 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+)
+
+// This file sets the marks on the storage daemons' pods and takes them away (internal/budget/marks.go decides).
+
+// marking is for writing marks: one request for each pod, and first a proof. It says how far it is, and gives up soon: the next
+// pass knows better what is left.
+func marking(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 5 * time.Minute,
+		HeartbeatTimeout:    10 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second, MaximumAttempts: 3},
+		// A budget that counts fewer pods must not be written while a mark may still be.
+		WaitForCancellation: true,
+		Summary:             summary,
+	})
+}
+
+// mark marks pods while the keeper goes on: at rest the budget lets fewer go until it is through, and nothing else waits for it.
+func (k *keeper) mark(ctx workflow.Context, unclean bool) {
+	if k.marking {
+		return
+	}
+	k.marking = true
+	ctx, k.stopMarking = workflow.WithCancel(ctx)
+	in := activities.MarkInput{Cluster: k.cluster, Marking: activities.Marking{Unclean: unclean}}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		out, err := call(marking(ctx, "mark pods that are proved"), keeping.MarkPods, in)
+		if err != nil || out.Left > 0 {
+			_ = workflow.Sleep(ctx, retryAfter) // pods that change all the time are not to be looked at all the time
+		}
+		k.marking = false
+		k.wakeUp()
+	})
+}
+
+// endMarking waits until no mark is being written any more.
+func (k *keeper) endMarking(ctx workflow.Context) error {
+	if !k.marking {
+		return nil
+	}
+	k.stopMarking()
+	return workflow.Await(ctx, func() bool { return !k.marking })
+}
+
+// unmark takes marks away, while both budgets are closed.
+func (k *keeper) unmark(ctx workflow.Context, all bool) error {
+	if err := k.endMarking(ctx); err != nil {
+		return err
+	}
+	_, err := call(marking(ctx, "take marks away"), keeping.UnmarkPods, activities.UnmarkInput{Cluster: k.cluster, All: all})
+	return err
+}
+
+// releasePods takes away all marks, and then all budgets of ours.
+func (k *keeper) releasePods(ctx workflow.Context) error {
+	if k.legacy {
+		_, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster)
+		return err
+	}
+	if err := k.endMarking(ctx); err != nil {
+		return err
+	}
+	_, err := call(marking(ctx, "take all marks away, then our budgets"), keeping.ReleasePods, k.cluster)
+	return err
+}
