@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -82,8 +84,16 @@ type StorageCluster interface {
 	Observe(ctx context.Context, in Look) (Seen, error)
 	// Watch looks again and again, and returns when Health or Quorum differ from in.Last, or the daemons do.
 	Watch(ctx context.Context, in Watching, beat func(Watched)) (Watched, error)
-	SetNoout(ctx context.Context, hosts ...string) error
-	UnsetNoout(ctx context.Context, hosts ...string) error
+	// SetNoout and UnsetNoout return the hosts that the storage cluster refuses, which it does not know by this name. All others are
+	// switched then. An error means that it did not answer, and that nothing is known of any of them.
+	SetNoout(ctx context.Context, hosts ...string) ([]NooutRefusal, error)
+	UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]NooutRefusal, error)
+}
+
+// NooutRefusal is a host on which noout could not be switched, and the storage cluster's own words.
+type NooutRefusal struct {
+	Host   string `json:"host"`
+	Reason string `json:"reason"`
 }
 
 // StorageClusters finds the storage cluster of a policy.
@@ -96,6 +106,7 @@ type Look struct {
 	Proof   *storage.CleanProof `json:"proof,omitempty"`
 	Domains []string            `json:"domains,omitempty"` // wanted in the View, with an answer to ok-to-stop
 	Nodes   []string            `json:"nodes,omitempty"`
+	Hosts   []storage.Host      `json:"hosts,omitempty"` // wanted in View.Hosts or View.Gone
 	// LastChange and Departed are the ChangeEpoch and the Departed of the last View that could be had.
 	LastChange int64            `json:"lastChange,omitempty"`
 	Departed   map[string]int64 `json:"departed,omitempty"`
@@ -239,6 +250,8 @@ type NooutInput struct {
 	Hosts   []string           `json:"hosts,omitempty"`
 	Host    string             `json:"host,omitempty"` // the only one, in histories of v0.1
 	On      bool               `json:"on"`
+	// IDs are those hosts whose ID is known, so that one that was renamed is found.
+	IDs map[string]int `json:"ids,omitempty"`
 }
 
 // All are the hosts.
@@ -249,20 +262,33 @@ func (in NooutInput) All() []string {
 	return in.Hosts
 }
 
+// NooutResult is what became of a SwitchNoout that the storage cluster answered.
+type NooutResult struct {
+	// Refused are hosts on which nothing was switched. It was on all others.
+	Refused []NooutRefusal `json:"refused,omitempty"`
+	// Unsure: an attempt before this one got no answer, and may still be carried out.
+	Unsure bool `json:"unsure,omitempty"`
+}
+
 // SwitchNoout sets or unsets noout on hosts. Doing so twice is the same as once.
-func (k *Keeper) SwitchNoout(ctx context.Context, in NooutInput) (struct{}, error) {
+func (k *Keeper) SwitchNoout(ctx context.Context, in NooutInput) (out NooutResult, err error) {
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
 	if err == nil {
 		if in.On {
-			err = c.SetNoout(ctx, in.All()...)
+			out.Refused, err = c.SetNoout(ctx, in.All()...)
 		} else {
-			err = c.UnsetNoout(ctx, in.All()...)
+			var hosts []storage.Host
+			for _, name := range in.All() {
+				hosts = append(hosts, storage.Host{Name: name, ID: in.IDs[name]})
+			}
+			out.Refused, err = c.UnsetNoout(ctx, hosts...)
 		}
 	}
 	if err != nil {
-		return struct{}{}, Unavailable("switch noout on "+strings.Join(in.All(), ", "), err)
+		return NooutResult{}, Unavailable("switch noout on "+strings.Join(in.All(), ", "), err)
 	}
-	return struct{}{}, nil
+	out.Unsure = activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1
+	return out, nil
 }
 
 // GuardInput says whether lockkeeper's finalizer is wanted.

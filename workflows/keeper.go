@@ -131,6 +131,13 @@ type keeper struct {
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
 	revoked               []lease.Claim // to be told
+	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of the last
+	// switch may still be carried out.
+	refused map[string]string
+	unsure  bool
+	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
+	closed *budget.Decision
+	news   []activities.Event // to be reported
 }
 
 // Activities by reference: the zero value is never called, only named.
@@ -221,7 +228,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 
 // look names what must be in the View although it may be in perfect order.
 func (k *keeper) look() activities.ObserveInput {
-	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed}
+	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed, Hosts: k.nooutHosts()}
 	add := func(d storage.FailureDomain, node string) {
 		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
 			l.Domains = append(l.Domains, d.Name)
@@ -296,7 +303,7 @@ func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
 	if d.Mode != k.state.Decision.Mode || d.Open != k.state.Decision.Open || d.Reason != k.state.Decision.Reason {
 		k.state.Since = workflow.Now(ctx)
 	}
-	k.state.Decision = d
+	k.state.Decision, k.closed = d, nil
 }
 
 // retire undoes everything that this keeper did, and lets the policy go.

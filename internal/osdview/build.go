@@ -27,6 +27,7 @@ func Build(in Input) storage.View {
 		Mons:              describeMons(in.Mons, nodes),
 		IdleMons:          in.Mons.idle(),
 	}
+	view.Hosts, view.Gone = FindHosts(in.Tree, in.Interest.Hosts)
 	if in.Mons.named() {
 		view.MonKey = in.Mons.Label
 	}
