@@ -47,6 +47,10 @@ type Policies interface {
 	ReportStatus(ctx context.Context, key storage.ClusterKey, report Report) error
 	// Guard puts lockkeeper's finalizer on the policy, or takes it off.
 	Guard(ctx context.Context, key storage.ClusterKey, on bool) error
+	// Ending tells how a policy that is deleted ends. One that is gone is no error.
+	Ending(ctx context.Context, key storage.ClusterKey) (budget.Ending, error)
+	// TellOfNamespace creates an event about the policy's namespace. It is kept outside of it, and outlives it.
+	TellOfNamespace(ctx context.Context, key storage.ClusterKey, e Event) error
 }
 
 // Budgets writes PodDisruptionBudgets.
@@ -301,6 +305,29 @@ type GuardInput struct {
 func (k *Keeper) GuardPolicy(ctx context.Context, in GuardInput) (struct{}, error) {
 	if err := k.Policies.Guard(ctx, in.Cluster, in.On); err != nil && !errors.Is(err, ErrNotFound) {
 		return struct{}{}, Unavailable("finalizer of MaintenancePolicy "+in.Cluster.String(), err)
+	}
+	return struct{}{}, nil
+}
+
+// PolicyEnding tells how a policy that is deleted ends: what a person says of it, and whether its namespace goes, too.
+func (k *Keeper) PolicyEnding(ctx context.Context, key storage.ClusterKey) (budget.Ending, error) {
+	e, err := k.Policies.Ending(ctx, key)
+	if err != nil {
+		return budget.Ending{}, Unavailable("read MaintenancePolicy "+key.String()+" and its namespace", err)
+	}
+	return e, nil
+}
+
+// FarewellInput is the last event about a policy's namespace.
+type FarewellInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Event   Event              `json:"event"`
+}
+
+// TellFarewell says what is left behind, where it can still be read when the policy and its namespace are gone.
+func (k *Keeper) TellFarewell(ctx context.Context, in FarewellInput) (struct{}, error) {
+	if err := k.Policies.TellOfNamespace(ctx, in.Cluster, in.Event); err != nil {
+		return struct{}{}, Unavailable("event about namespace "+in.Cluster.Namespace, err)
 	}
 	return struct{}{}, nil
 }

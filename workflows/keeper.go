@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -69,6 +68,13 @@ type KeeperStatus struct {
 	Conflict  string    `json:"conflict,omitempty"`
 }
 
+// KeeperResult is what a keeper leaves when its policy is gone.
+type KeeperResult struct {
+	// Left is what could not be undone, and LeftBecause why that was given up.
+	Left        []string `json:"left,omitempty"`
+	LeftBecause string   `json:"leftBecause,omitempty"`
+}
+
 // Keeper guards one storage cluster: it is the only writer of its budgets, its noout flags and its lease, and runs for as
 // long as the MaintenancePolicy exists.
 //
@@ -80,20 +86,23 @@ type KeeperStatus struct {
 //
 //	temporal workflow start --type Keeper --task-queue lockkeeper --workflow-id keeper/rook-ceph/rook-ceph \
 //	  --input '{"cluster":{"namespace":"rook-ceph","name":"rook-ceph"}}'
-func Keeper(ctx workflow.Context, in KeeperInput) error {
+func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	if err := in.validate(ctx); err != nil {
-		return err
+		return KeeperResult{}, err
 	}
 	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), notified: map[string]LeaseNotice{}, toldAt: map[string]time.Time{}, jobs: map[string]workflow.CancelFunc{}}
 	if err := k.answer(ctx); err != nil {
-		return err
+		return KeeperResult{}, err
 	}
 	if in.State != nil {
 		k.state = *in.State
 	} else if err := k.recall(ctx); err != nil {
-		return err
+		return KeeperResult{}, err
 	}
-	return k.run(ctx)
+	if err := k.run(ctx); err != nil {
+		return KeeperResult{}, err
+	}
+	return k.retire(ctx)
 }
 
 type keeper struct {
@@ -158,6 +167,7 @@ func (k *keeper) recall(ctx workflow.Context) error {
 	return err
 }
 
+// run guards the storage cluster until the policy is deleted.
 func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
 	for {
@@ -173,7 +183,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 			k.trouble = message(err)
 		}
 		if gone {
-			return k.retire(ctx)
+			return nil
 		}
 		if k.failures++; k.trouble == "" {
 			k.failures = 0
@@ -304,32 +314,4 @@ func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
 		k.state.Since = workflow.Now(ctx)
 	}
 	k.state.Decision, k.closed = d, nil
-}
-
-// retire undoes everything that this keeper did, and lets the policy go.
-func (k *keeper) retire(ctx workflow.Context) error {
-	if ours := k.flagged(); len(ours) > 0 {
-		what := clip("unset noout on " + strings.Join(ours, ", "))
-		if _, err := call(persistent(ctx, what), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Hosts: ours}); err != nil {
-			return err
-		}
-	}
-	if _, err := call(persistent(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
-		return err
-	}
-	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
-		return err
-	}
-	// Last, and for as long as somebody asks: a claim may come in until the very end.
-	for {
-		l := k.state.Memory.Lease
-		claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
-		if len(claims) == 0 && workflow.AllHandlersFinished(ctx) {
-			return nil
-		}
-		k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
-		for _, c := range claims {
-			k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
-		}
-	}
 }

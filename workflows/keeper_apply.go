@@ -37,7 +37,7 @@ func (k *keeper) apply(ctx workflow.Context) error {
 		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
 		return k.silent(ctx, "noout could not be set", err)
 	}
-	k.answered(plan, before)
+	k.answered(ctx, plan, before)
 	fail(k.applyBudget(ctx))
 	if err := k.switchNoout(ctx, plan.Unset, false); err != nil {
 		return k.silent(ctx, "noout could not be unset", err)

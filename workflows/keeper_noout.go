@@ -58,10 +58,11 @@ func (k *keeper) ask(ctx workflow.Context, plan budget.NooutPlan) (before []stri
 	return before
 }
 
-// answered takes note that there is an answer about what was asked. One to a later attempt says nothing about the first.
-func (k *keeper) answered(plan budget.NooutPlan, before []string) {
-	if len(plan.Set) > 0 && !k.unsure {
-		k.state.Memory.Noout = budget.Answered(k.state.Memory.Noout, plan.Set, before)
+// answered takes note that there is an answer about what was asked. A refusal is an answer, too, but nothing was set then.
+func (k *keeper) answered(ctx workflow.Context, plan budget.NooutPlan, before []string) {
+	set := slices.DeleteFunc(slices.Clone(plan.Set), func(host string) bool { return k.refused[host] != "" })
+	if len(set) > 0 && k.nooutByHost(ctx) {
+		k.state.Memory.Noout = budget.Answered(k.state.Memory.Noout, set, before, k.unsure)
 	}
 }
 

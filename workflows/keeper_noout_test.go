@@ -149,7 +149,7 @@ func TestNooutOfAPersonInTheSameSeconds(t *testing.T) {
 		s.settle()
 		run := s.drain(drainOf("node-d"))
 		require.True(s, s.Await(20*time.Second, func() bool { return len(s.records()) == 1 }))
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second) // the keeper has given up, and will look again
 		s.PersonSetsNoout("node-d", true)
 		answers = true
 		s.awaitPhase("node-d", awaitingNode, 60*time.Second)
@@ -173,9 +173,9 @@ func TestSilenceIsSaid(t *testing.T) {
 	play(t, opts, func(s *scene) {
 		s.settle()
 		run := s.drain(drainOf("node-d"))
-		other := s.drain(drainOf("node-b"))
 		s.awaitPhase("node-d", acquiringLease, 20*time.Second)
 		s.awaitBudget("closed", 10*time.Second)
+		other := s.drain(drainOf("node-b"))
 		time.Sleep(20 * time.Second)
 		require.Equal(s, "closed", s.Budget())
 		require.Equal(s, "no", s.Status().MayDrain)

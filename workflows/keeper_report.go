@@ -96,7 +96,7 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 }
 
 func eventReason(d budget.Decision) string {
-	if d.Reason == budget.ReasonSecondPolicy {
+	if d.Reason == budget.ReasonSecondPolicy || d.Reason == budget.ReasonDeleting {
 		return d.Reason
 	}
 	switch d.Mode {

@@ -27,6 +27,8 @@ type Noout struct {
 	Claimed string `json:"claimed,omitempty"`
 	// Unsure: a command that sets it got no answer. It may still be carried out, even after the flag was unset.
 	Unsure bool `json:"unsure,omitempty"`
+	// Answered: a command that sets it was answered, so that what is seen on the host is ours.
+	Answered bool `json:"answered,omitempty"`
 	// Until is when a command without an answer is given up. Until then the host is unset again whenever noout is seen there.
 	Until time.Time `json:"until,omitzero"`
 }
@@ -91,7 +93,7 @@ func PlanNoout(in NooutInput) NooutPlan {
 			r.Expires = h.Granted.Add(in.Timeout) // the policy may have changed
 		}
 		late := in.Now.Before(r.Until)
-		if is && r.Unsure && !r.Confirmed && !r.Withdrawn {
+		if is && r.Unsure && !r.Answered && !r.Confirmed && !r.Withdrawn {
 			plan.tell(ReasonNooutClaimed, "noout on host %s is taken for lockkeeper's, for %s, and unset when that is over: Ceph gave no answer when lockkeeper set it. If a person set it, too: unset it, wait for 5 s and set it again", r.Host, r.Owner)
 			r.Confirmed = true
 		}
@@ -245,12 +247,14 @@ func Asked(records []Noout, hosts []string) (out []Noout, before []string) {
 	return out, before
 }
 
-// Answered takes note that what was Asked got an answer, whatever it was.
-func Answered(records []Noout, hosts, before []string) []Noout {
+// Answered takes note that what was Asked got an answer. An answer to a later attempt, which leaves it unsure, says nothing about the
+// first one, which may still be carried out.
+func Answered(records []Noout, hosts, before []string, unsure bool) []Noout {
 	out := slices.Clone(records)
 	for i := range out {
 		if slices.Contains(hosts, out[i].Host) {
-			out[i].Unsure = slices.Contains(before, out[i].Host)
+			out[i].Answered = true
+			out[i].Unsure = unsure || slices.Contains(before, out[i].Host)
 		}
 	}
 	return out

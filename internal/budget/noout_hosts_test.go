@@ -75,7 +75,7 @@ func TestNooutWithoutAnAnswer(t *testing.T) {
 	plan := planNoout(now, timeout, holders, nil, nil)
 	records, before := budget.Asked(plan.Records, plan.Set)
 	require.Empty(t, before)
-	sure := budget.Answered(records, plan.Set, before)
+	sure := budget.Answered(records, plan.Set, before, false)
 	require.Empty(t, budget.Withdraw(now, sure, "a", nil))
 
 	plan = planNoout(now, timeout, nil, records, nil)

@@ -222,8 +222,8 @@ func TestNeededRights(t *testing.T) {
 	for _, want := range []string{
 		"lockkeeper-watcher watch nodes", "lockkeeper-watcher create leases.coordination.k8s.io in somewhere",
 		"lockkeeper-watcher update leases.coordination.k8s.io lockkeeper-watcher in somewhere", "lockkeeper-worker create pods/eviction",
-		"lockkeeper-worker create events in default", "lockkeeper-worker update maintenancepolicies/status.lockkeeper.io in rook-ceph",
-		"lockkeeper-worker update maintenancepolicies/status.lockkeeper.io in ceph-2", "lockkeeper-worker get configmaps rook-ceph-mon-endpoints in rook-ceph",
+		"lockkeeper-worker create events in default", "lockkeeper-worker update maintenancepolicies/status.lockkeeper.io",
+		"lockkeeper-worker patch poddisruptionbudgets.policy in ceph-2", "lockkeeper-worker get configmaps rook-ceph-mon-endpoints in rook-ceph",
 		"lockkeeper-worker get configmaps mons in ceph-2", "lockkeeper-worker get secrets lockkeeper-ceph-user in ceph-2",
 	} {
 		assert.Contains(t, all, want)
