@@ -47,6 +47,10 @@ type Policies interface {
 	ReportStatus(ctx context.Context, key storage.ClusterKey, report Report) error
 	// Guard puts lockkeeper's finalizer on the policy, or takes it off.
 	Guard(ctx context.Context, key storage.ClusterKey, on bool) error
+	// Ending tells how a policy that is deleted ends. One that is gone is no error.
+	Ending(ctx context.Context, key storage.ClusterKey) (budget.Ending, error)
+	// TellOfNamespace creates an event about the policy's namespace. It is kept outside of it, and outlives it.
+	TellOfNamespace(ctx context.Context, key storage.ClusterKey, e Event) error
 }
 
 // Budgets writes PodDisruptionBudgets.
@@ -96,8 +100,16 @@ type StorageCluster interface {
 	Mark(ctx context.Context, in Marking, beat func(Marked)) (Marked, error)
 	// Unmark takes away the marks that have to go, or all.
 	Unmark(ctx context.Context, all bool, beat func(Marked)) (Marked, error)
-	SetNoout(ctx context.Context, hosts ...string) error
-	UnsetNoout(ctx context.Context, hosts ...string) error
+	// SetNoout and UnsetNoout return the hosts that the storage cluster refuses, which it does not know by this name. All others are
+	// switched then. An error means that it did not answer, and that nothing is known of any of them.
+	SetNoout(ctx context.Context, hosts ...string) ([]NooutRefusal, error)
+	UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]NooutRefusal, error)
+}
+
+// NooutRefusal is a host on which noout could not be switched, and the storage cluster's own words.
+type NooutRefusal struct {
+	Host   string `json:"host"`
+	Reason string `json:"reason"`
 }
 
 // StorageClusters finds the storage cluster of a policy.
@@ -110,6 +122,7 @@ type Look struct {
 	Proof   *storage.CleanProof `json:"proof,omitempty"`
 	Domains []string            `json:"domains,omitempty"` // wanted in the View, with an answer to ok-to-stop
 	Nodes   []string            `json:"nodes,omitempty"`
+	Hosts   []storage.Host      `json:"hosts,omitempty"` // wanted in View.Hosts or View.Gone
 	// LastChange and Departed are the ChangeEpoch and the Departed of the last View that could be had.
 	LastChange int64            `json:"lastChange,omitempty"`
 	Departed   map[string]int64 `json:"departed,omitempty"`
@@ -336,6 +349,8 @@ type NooutInput struct {
 	Hosts   []string           `json:"hosts,omitempty"`
 	Host    string             `json:"host,omitempty"` // the only one, in histories of v0.1
 	On      bool               `json:"on"`
+	// IDs are those hosts whose ID is known, so that one that was renamed is found.
+	IDs map[string]int `json:"ids,omitempty"`
 }
 
 // All are the hosts.
@@ -346,20 +361,33 @@ func (in NooutInput) All() []string {
 	return in.Hosts
 }
 
+// NooutResult is what became of a SwitchNoout that the storage cluster answered.
+type NooutResult struct {
+	// Refused are hosts on which nothing was switched. It was on all others.
+	Refused []NooutRefusal `json:"refused,omitempty"`
+	// Unsure: an attempt before this one got no answer, and may still be carried out.
+	Unsure bool `json:"unsure,omitempty"`
+}
+
 // SwitchNoout sets or unsets noout on hosts. Doing so twice is the same as once.
-func (k *Keeper) SwitchNoout(ctx context.Context, in NooutInput) (struct{}, error) {
+func (k *Keeper) SwitchNoout(ctx context.Context, in NooutInput) (out NooutResult, err error) {
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
 	if err == nil {
 		if in.On {
-			err = c.SetNoout(ctx, in.All()...)
+			out.Refused, err = c.SetNoout(ctx, in.All()...)
 		} else {
-			err = c.UnsetNoout(ctx, in.All()...)
+			var hosts []storage.Host
+			for _, name := range in.All() {
+				hosts = append(hosts, storage.Host{Name: name, ID: in.IDs[name]})
+			}
+			out.Refused, err = c.UnsetNoout(ctx, hosts...)
 		}
 	}
 	if err != nil {
-		return struct{}{}, Unavailable("switch noout on "+strings.Join(in.All(), ", "), err)
+		return NooutResult{}, Unavailable("switch noout on "+strings.Join(in.All(), ", "), err)
 	}
-	return struct{}{}, nil
+	out.Unsure = activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1
+	return out, nil
 }
 
 // GuardInput says whether lockkeeper's finalizer is wanted.
@@ -372,6 +400,29 @@ type GuardInput struct {
 func (k *Keeper) GuardPolicy(ctx context.Context, in GuardInput) (struct{}, error) {
 	if err := k.Policies.Guard(ctx, in.Cluster, in.On); err != nil && !errors.Is(err, ErrNotFound) {
 		return struct{}{}, Unavailable("finalizer of MaintenancePolicy "+in.Cluster.String(), err)
+	}
+	return struct{}{}, nil
+}
+
+// PolicyEnding tells how a policy that is deleted ends: what a person says of it, and whether its namespace goes, too.
+func (k *Keeper) PolicyEnding(ctx context.Context, key storage.ClusterKey) (budget.Ending, error) {
+	e, err := k.Policies.Ending(ctx, key)
+	if err != nil {
+		return budget.Ending{}, Unavailable("read MaintenancePolicy "+key.String()+" and its namespace", err)
+	}
+	return e, nil
+}
+
+// FarewellInput is the last event about a policy's namespace.
+type FarewellInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Event   Event              `json:"event"`
+}
+
+// TellFarewell says what is left behind, where it can still be read when the policy and its namespace are gone.
+func (k *Keeper) TellFarewell(ctx context.Context, in FarewellInput) (struct{}, error) {
+	if err := k.Policies.TellOfNamespace(ctx, in.Cluster, in.Event); err != nil {
+		return struct{}{}, Unavailable("event about namespace "+in.Cluster.Namespace, err)
 	}
 	return struct{}{}, nil
 }

@@ -100,6 +100,10 @@ func (d *disorder) happen(e event) {
 			d.deleted = true
 			d.DeleteNode(node)
 		}
+	case "rename host":
+		d.RenameHost(node)
+	case "replace host":
+		d.ReplaceHost(node)
 	case "restore node":
 		d.RestoreNode(node)
 	case "break disk":

@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -86,6 +85,13 @@ type KeeperStatus struct {
 	Conflict  string    `json:"conflict,omitempty"`
 }
 
+// KeeperResult is what a keeper leaves when its policy is gone.
+type KeeperResult struct {
+	// Left is what could not be undone, and LeftBecause why that was given up.
+	Left        []string `json:"left,omitempty"`
+	LeftBecause string   `json:"leftBecause,omitempty"`
+}
+
 // Keeper guards one storage cluster: it is the only writer of its budgets, its noout flags and its lease, and runs for as
 // long as the MaintenancePolicy exists.
 //
@@ -97,20 +103,23 @@ type KeeperStatus struct {
 //
 //	temporal workflow start --type Keeper --task-queue lockkeeper --workflow-id keeper/rook-ceph/rook-ceph \
 //	  --input '{"cluster":{"namespace":"rook-ceph","name":"rook-ceph"}}'
-func Keeper(ctx workflow.Context, in KeeperInput) error {
+func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	if err := in.validate(ctx); err != nil {
-		return err
+		return KeeperResult{}, err
 	}
 	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), notified: map[string]LeaseNotice{}, toldAt: map[string]time.Time{}, jobs: map[string]workflow.CancelFunc{}}
 	if err := k.answer(ctx); err != nil {
-		return err
+		return KeeperResult{}, err
 	}
 	if in.State != nil {
 		k.state = *in.State
 	} else if err := k.recall(ctx); err != nil {
-		return err
+		return KeeperResult{}, err
 	}
-	return k.run(ctx)
+	if err := k.run(ctx); err != nil {
+		return KeeperResult{}, err
+	}
+	return k.retire(ctx)
 }
 
 type keeper struct {
@@ -153,6 +162,13 @@ type keeper struct {
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
 	revoked               []lease.Claim // to be told
+	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of the last
+	// switch may still be carried out.
+	refused map[string]string
+	unsure  bool
+	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
+	closed *budget.Decision
+	news   []activities.Event // to be reported
 }
 
 // Activities by reference: the zero value is never called, only named.
@@ -173,6 +189,7 @@ func (k *keeper) recall(ctx workflow.Context) error {
 	return err
 }
 
+// run guards the storage cluster until the policy is deleted.
 func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
 	k.alarm, k.tampered = k.alarm || k.state.Alarm, k.tampered || k.state.Tampered
@@ -195,7 +212,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 			k.trouble = message(err)
 		}
 		if gone {
-			return k.retire(ctx)
+			return nil
 		}
 		if k.failures++; k.trouble == "" {
 			k.failures = 0
@@ -269,7 +286,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 
 // look names what must be in the View although it may be in perfect order.
 func (k *keeper) look() activities.ObserveInput {
-	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed}
+	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed, Hosts: k.nooutHosts()}
 	add := func(d storage.FailureDomain, node string) {
 		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
 			l.Domains = append(l.Domains, d.Name)
@@ -344,33 +361,5 @@ func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
 	if d.Mode != k.state.Decision.Mode || d.Open != k.state.Decision.Open || d.Reason != k.state.Decision.Reason {
 		k.state.Since = workflow.Now(ctx)
 	}
-	k.state.Decision = d
-}
-
-// retire undoes everything that this keeper did, and lets the policy go.
-func (k *keeper) retire(ctx workflow.Context) error {
-	if ours := k.flagged(); len(ours) > 0 {
-		what := clip("unset noout on " + strings.Join(ours, ", "))
-		if _, err := call(persistent(ctx, what), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Hosts: ours}); err != nil {
-			return err
-		}
-	}
-	if err := k.releasePods(ctx); err != nil {
-		return err
-	}
-	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
-		return err
-	}
-	// Last, and for as long as somebody asks: a claim may come in until the very end.
-	for {
-		l := k.state.Memory.Lease
-		claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
-		if len(claims) == 0 && workflow.AllHandlersFinished(ctx) {
-			return nil
-		}
-		k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
-		for _, c := range claims {
-			k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
-		}
-	}
+	k.state.Decision, k.closed = d, nil
 }

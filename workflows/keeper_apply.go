@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -18,13 +17,12 @@ import (
 // done. The budget comes before unsetting noout and before the status, because it is what others wait for. Jobs hear of
 // a grant last, when everything that it promises is in place.
 func (k *keeper) apply(ctx workflow.Context) error {
-	view := k.observed.Seen.View
-	plan := budget.NooutPlan{Records: k.state.Memory.Noout}
-	if view.Unavailable == "" {
-		plan = budget.PlanNoout(workflow.Now(ctx), k.observed.Settings.MaintenanceTimeout, k.state.Memory.Lease.Holders, k.state.Memory.Noout, view.Noout)
-	}
+	plan := k.planNoout(ctx)
 	k.state.Memory.Noout = plan.Records
-	if !sameMemory(k.state.Memory, k.state.Reported.Memory) {
+	k.tellPeople(ctx, plan.News)
+	k.refused = nil
+	before := k.ask(ctx, plan)
+	if len(k.news) > 0 || !sameMemory(k.state.Memory, k.state.Reported.Memory) {
 		if err := k.report(ctx); err != nil {
 			return err
 		}
@@ -37,16 +35,17 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	}
 	if err := k.switchNoout(ctx, plan.Set, true); err != nil {
 		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
-		k.closeFirst(ctx, "noout could not be set")
-		return err
+		return k.silent(ctx, "noout could not be set", err)
 	}
+	k.answered(ctx, plan, before)
 	fail(k.applyBudget(ctx))
 	if err := k.switchNoout(ctx, plan.Unset, false); err != nil {
-		k.closeFirst(ctx, "noout could not be unset")
-		return err
+		return k.silent(ctx, "noout could not be unset", err)
 	}
 	for _, host := range plan.Unset {
-		k.state.Memory.Noout = budget.Withdraw(k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
+		if _, refused := k.refused[host]; !refused {
+			k.state.Memory.Noout = budget.Withdraw(workflow.Now(ctx), k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
+		}
 	}
 	fail(k.applyStaticBudgets(ctx))
 	if len(failures) > 0 {
@@ -59,7 +58,7 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	k.reportLater(ctx)
 	k.followJobs(ctx)
 	k.notify(ctx)
-	return nil
+	return k.refusal()
 }
 
 // applyBudget makes the budgets say what was decided, or the next step on the way there, and the marks with them.
@@ -169,27 +168,4 @@ func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
 		k.daemonsDue, k.emptying = false, emptying
 	}
 	return err
-}
-
-// switchNoout switches all at once: for each by itself the storage cluster would take its time.
-func (k *keeper) switchNoout(ctx workflow.Context, hosts []string, on bool) error {
-	if len(hosts) == 0 {
-		return nil
-	}
-	what := "unset noout on "
-	if on {
-		what = "set noout on "
-	}
-	_, err := call(prompt(ctx, nooutWithin, clip(what+strings.Join(hosts, ", "))), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Hosts: hosts, On: on})
-	return err
-}
-
-// flagged are the hosts that carry noout because of us.
-func (k *keeper) flagged() (hosts []string) {
-	for _, n := range k.state.Memory.Noout {
-		if !n.Withdrawn {
-			hosts = append(hosts, n.Host)
-		}
-	}
-	return hosts
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,7 +29,7 @@ func (k *keeper) standAside(ctx workflow.Context) error {
 		k.state.Since = now
 	}
 	k.state.Decision, k.state.Watched, k.state.Proof, k.state.Announced, k.state.HealingSince = d, activities.Watched{}, nil, nil, time.Time{}
-	k.state.Applied, k.state.Conflict, k.clean, k.next = nil, "", false, time.Time{}
+	k.state.Applied, k.state.Conflict, k.clean, k.next, k.closed = nil, "", false, time.Time{}, nil
 	if err := k.letGo(ctx); err != nil {
 		return err
 	}
@@ -51,7 +52,8 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	if err := k.releasePods(ctx); err != nil {
 		return err
 	}
-	if err := k.switchNoout(ctx, k.flagged(), false); err != nil {
+	k.refused = nil
+	if err := cmp.Or(k.switchNoout(ctx, k.flagged(), false), k.refusal()); err != nil {
 		return err
 	}
 	k.state.Memory.Noout, k.aside, k.budgetDue, k.daemonsDue = nil, true, false, true

@@ -42,18 +42,20 @@ func (k *keeper) report(ctx workflow.Context) error {
 // write writes the policy's status and events, if they say anything new.
 func (k *keeper) write(ctx workflow.Context) error {
 	r := activities.Report{
-		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.state.Decision, Since: k.state.Since,
+		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.said(), Since: k.state.Since,
 		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Conflict: k.state.Conflict, Keeper: KeeperID(k.cluster),
-		MayDrain: MayDrain(k.state.Decision), Unmanaged: !k.observed.Settings.ManagePodBudgets,
+		MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
 	}
 	// When a View was taken says nothing about what it saw.
 	r.View.At = k.state.Reported.View.At
-	if reflect.DeepEqual(r, k.state.Reported) {
+	if len(k.news) == 0 && reflect.DeepEqual(r, k.state.Reported) {
 		return nil
 	}
-	written := r
-	r.Events = k.events(ctx, r)
+	written, news := r, k.news
+	k.news = nil
+	r.Events = append(k.events(ctx, r), news...)
 	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus, activities.ReportInput{Cluster: k.cluster, Report: r}); err != nil {
+		k.news = append(news, k.news...)
 		return err
 	}
 	k.state.Reported = written
@@ -94,7 +96,7 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 }
 
 func eventReason(d budget.Decision) string {
-	if d.Reason == budget.ReasonSecondPolicy {
+	if d.Reason == budget.ReasonSecondPolicy || d.Reason == budget.ReasonDeleting {
 		return d.Reason
 	}
 	switch d.Mode {
@@ -123,8 +125,8 @@ func (k *keeper) concerned(d budget.Decision) []string {
 
 // details is what Temporal's UI shows of a running keeper.
 func (k *keeper) details() string {
-	s := fmt.Sprintf("**%s**", MayDrain(k.state.Decision))
-	s += fmt.Sprintf("  \n%s: %s", k.state.Decision.Reason, k.state.Decision.Message)
+	s := fmt.Sprintf("**%s**", MayDrain(k.said()))
+	s += fmt.Sprintf("  \n%s: %s", k.said().Reason, k.said().Message)
 	for _, h := range k.state.Memory.Lease.Holders {
 		s += fmt.Sprintf("  \nlease: %s (%s) since %s", h.WorkflowID, h.Domain, h.Granted.Format("15:04:05"))
 	}

@@ -53,7 +53,7 @@ func (k *keeper) answer(ctx workflow.Context) error {
 
 func (k *keeper) status() KeeperStatus {
 	return KeeperStatus{
-		Cluster: k.cluster, Decision: k.state.Decision, Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
+		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
 		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
 	}
 }
@@ -245,8 +245,10 @@ func (k *keeper) notify(ctx workflow.Context) {
 	for _, c := range k.state.Memory.Lease.Holders {
 		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Since: c.Granted}
 		last := k.notified[claimID(c)]
-		switch d := k.state.Decision; {
+		switch d, refused := k.said(), k.refusedFor(c.NooutHosts); {
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
+		case refused != "":
+			n.State, n.WaitsFor = LeaseWaiting, refused
 		case d.Mode != budget.ModeOpen || d.Open != c.Domain:
 			// Between the grant and its telling somebody else was hurt: what it promises is not in place. No budget keeps a
 			// rollout from what it was told that it may.

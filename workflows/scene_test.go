@@ -63,8 +63,9 @@ type scene struct {
 	rollouts  *workflow.Info // that of the last rollout
 	osds      *osdWatcher    // of the CephOSD; nil: it has not begun
 	continued int            // how often it has
-	blind     bool           // the watcher is down
-	crashes   int            // of the worker; odd: it is down
+	left      workflows.KeeperResult
+	blind     bool // the watcher is down
+	crashes   int  // of the worker; odd: it is down
 	dying     map[int]context.CancelFunc
 }
 
@@ -572,8 +573,8 @@ type registry struct {
 
 func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions) {
 	switch w := w.(type) {
-	case func(workflow.Context, workflows.KeeperInput) error:
-		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.KeeperInput) error {
+	case func(workflow.Context, workflows.KeeperInput) (workflows.KeeperResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.KeeperInput) (workflows.KeeperResult, error) {
 			return r.scene.keeper(ctx, w, in)
 		}, o)
 	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
@@ -593,7 +594,7 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 
 // keeper runs the keeper until it ends, or is terminated. When it continues as new, it goes on here: the test environment
 // would begin a child anew, but never quite end the old one.
-func (s *scene) keeper(ctx workflow.Context, keeper func(workflow.Context, workflows.KeeperInput) error, in workflows.KeeperInput) error {
+func (s *scene) keeper(ctx workflow.Context, keeper func(workflow.Context, workflows.KeeperInput) (workflows.KeeperResult, error), in workflows.KeeperInput) (result workflows.KeeperResult, err error) {
 	info := workflow.GetInfo(ctx)
 	info.FirstRunID = info.WorkflowExecution.RunID
 	s.update(func() { s.keepers = info })
@@ -604,24 +605,24 @@ func (s *scene) keeper(ctx workflow.Context, keeper func(workflow.Context, workf
 	})
 	for {
 		runCtx, end := workflow.WithCancel(ctx)
-		var err error
 		done := false
-		workflow.Go(runCtx, func(ctx workflow.Context) { err, done = keeper(ctx, in), true })
+		workflow.Go(runCtx, func(ctx workflow.Context) { result, err = keeper(ctx, in); done = true })
 		if err := workflow.Await(ctx, func() bool { return done || terminated }); err != nil {
 			end()
-			return err
+			return result, err
 		}
 		end()
 		var next *workflow.ContinueAsNewError
 		switch {
 		case terminated:
-			return errors.New("terminated")
+			return result, errors.New("terminated")
 		case !errors.As(err, &next):
-			return err
+			s.update(func() { s.left = result })
+			return result, err
 		}
 		in = workflows.KeeperInput{}
 		if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &in); err != nil {
-			return err
+			return result, err
 		}
 		s.suggestContinueAsNew(false)
 		s.update(func() { s.continued++ })

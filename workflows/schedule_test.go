@@ -28,6 +28,7 @@ type schedule struct {
 	Failures    float64 // how many of the activities' attempts fail
 	Lost        float64 // how many of the requests that change something get no answer
 	Events      []event
+	Hosts       bool // people rename and remove CRUSH hosts, and commands about noout are lost, too
 	Hammers     []hammer
 }
 
@@ -60,11 +61,23 @@ var cephOSDs = strings.Split("delete pod,canary,canary,paused,paused,window,wind
 
 // drawSchedule draws the schedule of a seed.
 func drawSchedule(seed int) schedule {
+	s := schedulesOfDrains.Example(seed)
 	if n := *simRollouts; n > 0 && seed%n == 0 {
-		return schedulesWithRollouts.Example(seed)
+		s = schedulesWithRollouts.Example(seed)
 	}
-	return schedulesOfDrains.Example(seed)
+	if n := *simHosts; n > 0 && seed%n == 0 {
+		s.Hosts = true
+		r := rand.New(rand.NewPCG(s.Seed, 2)) //nolint:gosec // not a secret
+		for range 1 + r.IntN(4) {
+			e := event{After: time.Duration(r.IntN(4000)) * time.Millisecond, Kind: hosts[r.IntN(len(hosts))], Which: r.IntN(12)}
+			s.Events = slices.Insert(s.Events, r.IntN(len(s.Events)+1), e)
+		}
+	}
+	return s
 }
+
+// hosts are what may happen beside everything else in every -sim.hosts-th schedule.
+var hosts = []string{"rename host", "rename host", "replace host"}
 
 var (
 	schedulesOfDrains     = schedules(false)
@@ -149,7 +162,7 @@ func (s schedule) options(c *chance) sim.Options {
 		opts.Reaction += 5 * time.Second
 		opts.Fail = func(_ context.Context, op string) sim.Failure {
 			switch {
-			case !changes[op] || !c.is(s.Lost):
+			case !changes[op] && !(s.Hosts && nooutCommands[op]) || !c.is(s.Lost):
 				return sim.Failure{}
 			case c.is(0.3):
 				return sim.Failure{Err: errLost}
@@ -167,6 +180,8 @@ func (s schedule) options(c *chance) sim.Options {
 }
 
 var errLost = errors.New("the connection was lost")
+
+var nooutCommands = map[string]bool{"ceph osd set-group": true, "ceph osd unset-group": true}
 
 // changes are the requests that change something.
 var changes = map[string]bool{

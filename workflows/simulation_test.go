@@ -16,6 +16,7 @@ var (
 	simSchedules = flag.Int("sim.n", 500, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
+	simHosts     = flag.Int("sim.hosts", 7, "people rename and remove CRUSH hosts, too, in every such schedule; 0: in none")
 	simWithout   = flag.String("sim.without", "", "events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
 	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")

@@ -152,6 +152,8 @@ func (u *update) create(ctx workflow.Context, step rollout.Step) error {
 	switch {
 	case err != nil:
 		return err
+	case made.Refused != nil && u.underWay() && retriesSoon(ctx):
+		return u.rest(ctx, refusedNow(step, *made.Refused), true)
 	case made.Refused != nil:
 		u.seen.Refused = append(u.seen.Refused, *made.Refused)
 		return u.rest(ctx, toBeMended(*made.Refused), u.underWay())

@@ -35,6 +35,32 @@ func toBeMended(r input.Error) wait {
 	return wait{phase: PhaseRest, first: time.Minute, most: time.Hour, what: fmt.Sprintf("the spec to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed)}
 }
 
+// refusedNow is for a pod that the API server refuses although it accepted the rehearsal of the batch. The spec is not to blame: an
+// admission webhook answers differently each time, say, or a quota is used up for a moment.
+func refusedNow(step rollout.Step, r input.Error) wait {
+	return wait{phase: PhaseRest, first: soonest, most: latest, what: fmt.Sprintf("%s to get a pod, which is refused now and was not when it was rehearsed: %s", step.OSDs[0], r.Allowed)}
+}
+
+// While OSDs are down for a rollout, what failed is tried again this soon, and at most so much later.
+const (
+	soonest = 2 * time.Second
+	latest  = 30 * time.Second
+)
+
+// hurries bounds a wait for something that failed while OSDs are down for us.
+func (u *update) hurries(ctx workflow.Context, w wait) wait {
+	failed := w.holds == "" || w.holds == activities.HoldStorage
+	if u.underWay() && failed && retriesSoon(ctx) {
+		w.first, w.most = min(w.first, soonest), min(w.most, latest)
+	}
+	return w
+}
+
+// retriesSoon tells whether this run of the workflow hurries. One that was recorded before it did goes on as it began.
+func retriesSoon(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "retries-soon-while-down", workflow.DefaultVersion, 1) >= 1
+}
+
 // underWay: OSDs that were stopped under the lease have not come back.
 func (u *update) underWay() bool {
 	return u.lease.token != 0 && !u.lease.finishing && u.state.Batch != nil
@@ -45,6 +71,7 @@ func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 	if !keep {
 		u.letGo(ctx)
 	}
+	w = u.hurries(ctx, w)
 	u.job.enter(ctx, w.phase)
 	u.job.waitFor(ctx, w.what)
 	if u.rested.phase == w.phase && u.rested.holds == w.holds && u.rested.times > 0 {

@@ -313,6 +313,18 @@ type NooutStatus struct {
 	// Withdrawn: it is unset, by us or by a person, and stays unset for this owner.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
+	// HostID is the host's id in the CRUSH map, which stays when the host is renamed; 0: not known, or an OSD.
+	// +optional
+	HostID int `json:"hostID,omitempty"`
+	// Claimed is the name by which the owner asked for it, if the host was renamed since.
+	// +optional
+	Claimed string `json:"claimed,omitempty"`
+	// Unsure: Ceph gave no answer when it was set, so that the command may still be carried out.
+	// +optional
+	Unsure bool `json:"unsure,omitempty"`
+	// Until: it is unset, but a command without an answer may still set it. Until then it is unset again when it is seen.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
 }
 
 // StorageStatus is what the keeper last saw of the storage cluster.

@@ -43,6 +43,7 @@ const (
 	ReasonRefusedByStorage   = "NotOKToStop"        // ok-to-stop said no
 	ReasonMonQuorum          = "MonQuorum"          // a mon is out, and all others are needed
 	ReasonUnmanaged          = "Unmanaged"          // the policy switched the budgets off
+	ReasonDeleting           = "Deleting"           // the policy is deleted, and something is not undone yet
 	ReasonSecondPolicy       = "SecondPolicy"       // another policy looks after the same storage cluster, and was first
 )
 

@@ -145,6 +145,7 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 		}
 	}
 	for _, n := range noout {
+		at(n.Until)
 		if !n.Withdrawn {
 			at(n.Expires)
 		}

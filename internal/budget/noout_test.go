@@ -14,6 +14,10 @@ import (
 
 const timeout = 30 * time.Minute
 
+func planNoout(now time.Time, timeout time.Duration, holders []lease.Claim, records []budget.Noout, present []string) budget.NooutPlan {
+	return budget.PlanNoout(budget.NooutInput{Now: now, Timeout: timeout, Holders: holders, Records: records, Present: present})
+}
+
 // TestNoout plays a keeper with a bad memory for answers against a storage cluster and a person who sets and unsets flags.
 func TestNoout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -91,7 +95,7 @@ func (c *nooutCluster) person(t *rapid.T) {
 // keeper is one pass. With trouble, any answer may be lost, before or after the deed, and the pass may end anywhere.
 func (c *nooutCluster) keeper(t *rapid.T, trouble bool) {
 	lost := func(what string) bool { return trouble && rapid.IntRange(0, 3).Draw(t, what) == 0 }
-	plan := budget.PlanNoout(c.now, timeout, c.holders, c.records, c.present())
+	plan := planNoout(c.now, timeout, c.holders, c.records, c.present())
 	c.mustRepeat(t, plan)
 	c.records = plan.Records // written before anything is done
 	for _, host := range plan.Set {
@@ -119,7 +123,7 @@ func (c *nooutCluster) keeper(t *rapid.T, trouble bool) {
 		if lost("answer to unset") {
 			return
 		}
-		c.records = budget.Withdraw(c.records, host, c.holders)
+		c.records = budget.Withdraw(c.now, c.records, host, c.holders)
 	}
 }
 
@@ -135,7 +139,7 @@ func (c *nooutCluster) present() []string {
 
 // mustRepeat: a pass that died before it did anything is repeated to the letter.
 func (c *nooutCluster) mustRepeat(t *rapid.T, plan budget.NooutPlan) {
-	again := budget.PlanNoout(c.now, timeout, c.holders, plan.Records, c.present())
+	again := planNoout(c.now, timeout, c.holders, plan.Records, c.present())
 	if !slices.Equal(again.Set, plan.Set) || !slices.Equal(again.Unset, plan.Unset) {
 		t.Fatalf("planned %+v, then %+v", plan, again)
 	}
@@ -161,39 +165,39 @@ func (c *nooutCluster) check(t *rapid.T) {
 
 func TestNooutExpires(t *testing.T) {
 	h := lease.Claim{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}
-	plan := budget.PlanNoout(now, timeout, []lease.Claim{h}, nil, nil)
+	plan := planNoout(now, timeout, []lease.Claim{h}, nil, nil)
 	require.Equal(t, []string{"a"}, plan.Set)
 	require.Equal(t, now.Add(timeout), plan.Records[0].Expires)
-	plan = budget.PlanNoout(now.Add(timeout-1), timeout, []lease.Claim{h}, plan.Records, []string{"a"})
+	plan = planNoout(now.Add(timeout-1), timeout, []lease.Claim{h}, plan.Records, []string{"a"})
 	require.Empty(t, plan.Unset)
-	plan = budget.PlanNoout(now.Add(timeout), timeout, []lease.Claim{h}, plan.Records, []string{"a"})
+	plan = planNoout(now.Add(timeout), timeout, []lease.Claim{h}, plan.Records, []string{"a"})
 	require.Equal(t, []string{"a"}, plan.Unset)
-	records := budget.Withdraw(plan.Records, "a", []lease.Claim{h})
-	plan = budget.PlanNoout(now.Add(2*timeout), timeout, []lease.Claim{h}, records, nil)
+	records := budget.Withdraw(now, plan.Records, "a", []lease.Claim{h})
+	plan = planNoout(now.Add(2*timeout), timeout, []lease.Claim{h}, records, nil)
 	require.Empty(t, plan.Set, "once is enough for one grant")
 	h.Granted = now.Add(2 * timeout)
-	plan = budget.PlanNoout(now.Add(2*timeout), timeout, []lease.Claim{h}, records, nil)
+	plan = planNoout(now.Add(2*timeout), timeout, []lease.Claim{h}, records, nil)
 	require.Equal(t, []string{"a"}, plan.Set, "another grant is another noout")
 }
 
 // TestNooutOnAllHostsOfANode: an OSD on a volume that moves has a host of its own in the CRUSH map.
 func TestNooutOnAllHostsOfANode(t *testing.T) {
 	h := lease.Claim{WorkflowID: "drain/a", NooutHosts: []string{"set-1", "set-2"}, Granted: now}
-	plan := budget.PlanNoout(now, timeout, []lease.Claim{h}, nil, []string{"set-2"})
+	plan := planNoout(now, timeout, []lease.Claim{h}, nil, []string{"set-2"})
 	require.Equal(t, []string{"set-1"}, plan.Set, "the other one is a person's")
-	plan = budget.PlanNoout(now, timeout, nil, plan.Records, []string{"set-1", "set-2"})
+	plan = planNoout(now, timeout, nil, plan.Records, []string{"set-1", "set-2"})
 	require.Equal(t, []string{"set-1"}, plan.Unset)
 }
 
 func TestNooutThatAPersonTookAwayStaysAway(t *testing.T) {
 	h := []lease.Claim{{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}}
-	plan := budget.PlanNoout(now, timeout, h, nil, nil)
-	plan = budget.PlanNoout(now, timeout, h, plan.Records, []string{"a"}) // it was seen
-	plan = budget.PlanNoout(now, timeout, h, plan.Records, nil)           // it is gone
+	plan := planNoout(now, timeout, h, nil, nil)
+	plan = planNoout(now, timeout, h, plan.Records, []string{"a"}) // it was seen
+	plan = planNoout(now, timeout, h, plan.Records, nil)           // it is gone
 	require.Empty(t, plan.Set)
-	plan = budget.PlanNoout(now, timeout, h, plan.Records, []string{"a"}) // the person set it again: now it is theirs
+	plan = planNoout(now, timeout, h, plan.Records, []string{"a"}) // the person set it again: now it is theirs
 	require.Empty(t, plan.Unset)
-	plan = budget.PlanNoout(now, timeout, nil, plan.Records, []string{"a"})
+	plan = planNoout(now, timeout, nil, plan.Records, []string{"a"})
 	require.Empty(t, plan.Unset)
 	require.Empty(t, plan.Records)
 }
@@ -201,12 +205,12 @@ func TestNooutThatAPersonTookAwayStaysAway(t *testing.T) {
 // TestNooutFollowsThePolicy: an administrator who cuts the time short in the middle of a drain means this drain, too.
 func TestNooutFollowsThePolicy(t *testing.T) {
 	holders := []lease.Claim{{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}}
-	plan := budget.PlanNoout(now, timeout, holders, nil, nil)
+	plan := planNoout(now, timeout, holders, nil, nil)
 	require.Equal(t, []string{"a"}, plan.Set)
 	later := now.Add(5 * time.Minute)
-	plan = budget.PlanNoout(later, 20*time.Minute, holders, plan.Records, []string{"a"})
+	plan = planNoout(later, 20*time.Minute, holders, plan.Records, []string{"a"})
 	require.Empty(t, plan.Unset)
 	require.Equal(t, now.Add(20*time.Minute), plan.Records[0].Expires)
-	plan = budget.PlanNoout(later, time.Minute, holders, plan.Records, []string{"a"})
+	plan = planNoout(later, time.Minute, holders, plan.Records, []string{"a"})
 	require.Equal(t, []string{"a"}, plan.Unset)
 }

@@ -46,6 +46,9 @@ func IsTimeout(err error) bool {
 // IsBusy tells whether Ceph said EBUSY: what was asked for would be unsafe now.
 func IsBusy(err error) bool { return hasCode(err, syscall.EBUSY) }
 
+// IsInvalid tells whether Ceph said EINVAL: it does not know what the command speaks of.
+func IsInvalid(err error) bool { return hasCode(err, syscall.EINVAL) }
+
 // IsAgain tells whether Ceph said EAGAIN: it does not know enough yet to answer.
 func IsAgain(err error) bool { return hasCode(err, syscall.EAGAIN) }
 

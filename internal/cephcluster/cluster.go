@@ -70,7 +70,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		reading   ceph.Reading
 	)
 	view.ToleratedPools = c.policy.Spec.Ceph.ToleratedPools
-	view.Interest = osdview.Interest{Domains: in.Domains, Nodes: in.Nodes}
+	view.Interest = osdview.Interest{Domains: in.Domains, Nodes: in.Nodes, Hosts: in.Hosts}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		view.Pods, err = c.kube.StoragePods(gctx, c.policy)
@@ -170,13 +170,60 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 }
 
 // SetNoout implements activities.StorageCluster.
-func (c *cluster) SetNoout(ctx context.Context, hosts ...string) error {
-	return c.client.SetNoout(ctx, hosts...)
+func (c *cluster) SetNoout(ctx context.Context, hosts ...string) ([]activities.NooutRefusal, error) {
+	return eachHost(hosts, func(hosts ...string) error { return c.client.SetNoout(ctx, hosts...) })
 }
 
-// UnsetNoout implements activities.StorageCluster.
-func (c *cluster) UnsetNoout(ctx context.Context, hosts ...string) error {
-	return c.client.UnsetNoout(ctx, hosts...)
+// UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses the CRUSH map tells whether it is gone, which leaves
+// nothing to unset, or what it is called now: the caller's look at it may be older than the command.
+func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]activities.NooutRefusal, error) {
+	ids := map[string]int{}
+	var names []string
+	for _, h := range hosts {
+		ids[h.Name], names = h.ID, append(names, h.Name)
+	}
+	refused, err := eachHost(names, func(hosts ...string) error { return c.client.UnsetNoout(ctx, hosts...) })
+	if err != nil || len(refused) == 0 {
+		return nil, err
+	}
+	reading, err := c.read(ctx)
+	if err != nil || reading.Unavailable != "" {
+		return refused, err
+	}
+	var still []activities.NooutRefusal
+	for _, x := range refused {
+		found, gone := osdview.FindHosts(failuredomain.NewTree(reading.Crush), []storage.Host{{Name: x.Host, ID: ids[x.Host]}})
+		switch {
+		case len(gone) > 0:
+		case len(found) > 0 && found[0].Name != x.Host:
+			if err := c.client.UnsetNoout(ctx, found[0].Name); err != nil {
+				return nil, err
+			}
+		default:
+			still = append(still, x)
+		}
+	}
+	return still, nil
+}
+
+// eachHost switches all hosts by one command. When Ceph refuses it, because it does not know a name, each host gets a command of
+// its own, so that one of which Ceph does not know holds up no other.
+func eachHost(hosts []string, do func(hosts ...string) error) (refused []activities.NooutRefusal, err error) {
+	if err = do(hosts...); err == nil || !ceph.IsInvalid(err) {
+		return nil, err
+	}
+	for _, host := range hosts {
+		if len(hosts) > 1 {
+			err = do(host)
+		}
+		switch {
+		case ceph.IsInvalid(err):
+			refused = append(refused, activities.NooutRefusal{Host: host, Reason: err.Error()})
+		case err != nil:
+			return nil, err
+		}
+	}
+	return refused, nil
 }
 
 func quorumOf(r ceph.Reading) activities.Quorum {

@@ -223,8 +223,8 @@ func TestNeededRights(t *testing.T) {
 		"lockkeeper-watcher watch nodes", "lockkeeper-watcher create leases.coordination.k8s.io in somewhere",
 		"lockkeeper-watcher update leases.coordination.k8s.io lockkeeper-watcher in somewhere", "lockkeeper-worker create pods/eviction",
 		"lockkeeper-watcher patch poddisruptionbudgets.policy in rook-ceph", "lockkeeper-watcher patch poddisruptionbudgets.policy in ceph-2",
-		"lockkeeper-worker create events in default", "lockkeeper-worker update maintenancepolicies/status.lockkeeper.io in rook-ceph",
-		"lockkeeper-worker update maintenancepolicies/status.lockkeeper.io in ceph-2", "lockkeeper-worker get configmaps rook-ceph-mon-endpoints in rook-ceph",
+		"lockkeeper-worker create events in default", "lockkeeper-worker update maintenancepolicies/status.lockkeeper.io",
+		"lockkeeper-worker patch poddisruptionbudgets.policy in ceph-2", "lockkeeper-worker get configmaps rook-ceph-mon-endpoints in rook-ceph",
 		"lockkeeper-worker get configmaps mons in ceph-2", "lockkeeper-worker get secrets lockkeeper-ceph-user in ceph-2",
 	} {
 		assert.Contains(t, all, want)

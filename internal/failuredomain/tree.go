@@ -150,6 +150,27 @@ func (t *Tree) Location(osd int) map[string]string {
 	return location
 }
 
+// Empty tells whether the CRUSH map has no bucket at all, as no cluster that was ever set up has.
+func (t *Tree) Empty() bool { return len(t.buckets) == 0 }
+
+// BucketName is the name of a bucket; "" if there is none with this id.
+func (t *Tree) BucketName(id int) string {
+	if b := t.buckets[id]; b != nil && !isShadow(b.Name) {
+		return b.Name
+	}
+	return ""
+}
+
+// BucketID is the id of a bucket, which is negative and stays when the bucket is renamed; 0 if there is none of this name.
+func (t *Tree) BucketID(name string) int {
+	for id, b := range t.buckets {
+		if b.Name == name && !isShadow(name) {
+			return id
+		}
+	}
+	return 0
+}
+
 // rule finds a pool's rule.
 func (t *Tree) rule(pool ceph.Pool) (ceph.CrushRule, error) {
 	rule, ok := t.rules[pool.Rule]

@@ -17,11 +17,15 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Finalizer keeps a policy until its keeper has undone what it did for it.
 const Finalizer = "lockkeeper.io/keeper"
+
+// LeaveBehind is the annotation by which a person lets a policy go although not everything could be undone: "true".
+const LeaveBehind = "lockkeeper.io/leave-behind"
 
 // MaintenancePolicy reads a policy. The error wraps activities.ErrNotFound when there is none.
 func (c *Cluster) MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error) {
@@ -104,6 +108,30 @@ func (c *Cluster) Guard(ctx context.Context, key storage.ClusterKey, on bool) er
 	})
 }
 
+// Ending implements activities.Policies.
+func (c *Cluster) Ending(ctx context.Context, key storage.ClusterKey) (e budget.Ending, err error) {
+	p, err := c.MaintenancePolicy(ctx, key)
+	if errors.Is(err, activities.ErrNotFound) {
+		return budget.Ending{Gone: true}, nil
+	}
+	if err != nil {
+		return e, err
+	}
+	e.Leave = p.Annotations[LeaveBehind] == "true"
+	n, err := c.typed.CoreV1().Namespaces().Get(ctx, key.Namespace, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) {
+		return e, nil // a right that older manifests lack; then only a person can say so
+	}
+	e.NamespaceGoes = err == nil && !n.DeletionTimestamp.IsZero()
+	return e, err
+}
+
+// TellOfNamespace implements activities.Policies.
+func (c *Cluster) TellOfNamespace(ctx context.Context, key storage.ClusterKey, e activities.Event) error {
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: key.Namespace}
+	return c.create(ctx, about, metav1.NamespaceDefault, e)
+}
+
 // emit creates one event. Its name is made of what it says and when, so that a repeated report does not repeat it.
 func (c *Cluster) emit(ctx context.Context, p *v1alpha1.MaintenancePolicy, e activities.Event) error {
 	about := corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MaintenancePolicy", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
@@ -113,6 +141,10 @@ func (c *Cluster) emit(ctx context.Context, p *v1alpha1.MaintenancePolicy, e act
 		about = corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.Node, UID: nodeEventUID(e.Node)}
 		namespace = metav1.NamespaceDefault
 	}
+	return c.create(ctx, about, namespace, e)
+}
+
+func (c *Cluster) create(ctx context.Context, about corev1.ObjectReference, namespace string, e activities.Event) error {
 	at := metav1.NewTime(e.At)
 	kind := corev1.EventTypeNormal
 	if e.Warning {

@@ -28,9 +28,14 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 		s.OpenFailureDomain = &v1alpha1.FailureDomain{Type: d.Type, Name: d.Name}
 	}
 	for _, n := range r.Memory.Noout {
-		s.Noout = append(s.Noout, v1alpha1.NooutStatus{
+		record := v1alpha1.NooutStatus{
 			Host: n.Host, Owner: n.Owner, Since: metav1.NewTime(n.Since), Expires: metav1.NewTime(n.Expires), Confirmed: n.Confirmed, Withdrawn: n.Withdrawn,
-		})
+			HostID: n.ID, Claimed: n.Claimed, Unsure: n.Unsure,
+		}
+		if !n.Until.IsZero() {
+			record.Until = &metav1.Time{Time: n.Until}
+		}
+		s.Noout = append(s.Noout, record)
 	}
 	for _, c := range conditions(r) {
 		c.ObservedGeneration = r.Generation
@@ -134,9 +139,14 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 	}
 	m.Lease.Holders, m.Lease.Queue = claims(s.Lease.Holders, true), claims(s.Lease.Queue, false)
 	for _, n := range s.Noout {
-		m.Noout = append(m.Noout, budget.Noout{
+		record := budget.Noout{
 			Host: n.Host, Owner: n.Owner, Since: n.Since.UTC(), Expires: n.Expires.UTC(), Confirmed: n.Confirmed, Withdrawn: n.Withdrawn,
-		})
+			ID: n.HostID, Claimed: n.Claimed, Unsure: n.Unsure,
+		}
+		if n.Until != nil {
+			record.Until = n.Until.UTC()
+		}
+		m.Noout = append(m.Noout, record)
 	}
 	return m
 }

@@ -29,6 +29,7 @@ func Build(in Input) storage.View {
 		Marks:             marks(in, osds),
 		MonsMixed:         in.Mons.mixed(),
 	}
+	view.Hosts, view.Gone = FindHosts(in.Tree, in.Interest.Hosts)
 	if in.Mons.named() {
 		view.MonKey = in.Mons.Label
 	}

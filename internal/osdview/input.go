@@ -78,4 +78,6 @@ type Node struct {
 type Interest struct {
 	Domains []string
 	Nodes   []string
+	// Hosts are wanted in View.Hosts or View.Gone. One with an ID is looked for by it, whatever it is called now.
+	Hosts []storage.Host
 }

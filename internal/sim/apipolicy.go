@@ -71,6 +71,9 @@ func (c policyClient) Create(ctx context.Context, o client.Object, _ ...client.C
 			return nil // the policy has the same
 		}
 		c.tell("event %s: %s", e.Reason, e.Message)
+		if e.Reason == "NooutClaimed" {
+			c.noteClaimed(e.Message)
+		}
 		return nil
 	})
 }

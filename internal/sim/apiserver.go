@@ -98,6 +98,9 @@ type coreAPI struct {
 func (c coreAPI) Pods(namespace string) coreclient.PodInterface {
 	return podsAPI{server: c.server, namespace: namespace}
 }
+func (c coreAPI) Namespaces() coreclient.NamespaceInterface {
+	return namespacesAPI{server: c.server}
+}
 func (c coreAPI) Nodes() coreclient.NodeInterface { return nodesAPI{server: c.server} }
 func (c coreAPI) ConfigMaps(string) coreclient.ConfigMapInterface {
 	return configMapsAPI{server: c.server}
@@ -363,4 +366,20 @@ func patched(had, next any, kind types.PatchType, data []byte) error {
 		return err
 	}
 	return json.Unmarshal(text, next)
+}
+
+type namespacesAPI struct {
+	coreclient.NamespaceInterface
+	server server
+}
+
+func (n namespacesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
+	out := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := n.server.ask(ctx, "read namespace", func() error {
+		if !n.server.ending.IsZero() {
+			out.DeletionTimestamp = &metav1.Time{Time: n.server.ending}
+		}
+		return nil
+	})
+	return out, err
 }

@@ -118,15 +118,9 @@ func (w *World) answer(c command) (any, error) {
 	case "osd last-stat-seq":
 		return strconv.FormatUint(w.manager.published.reports[c.ID], 10), nil
 	case "osd set-group":
-		for _, who := range c.Who {
-			w.setNoout(who)
-		}
-		return nil, nil
+		return nil, w.group(c.Who, w.setNoout)
 	case "osd unset-group":
-		for _, who := range c.Who {
-			w.unsetNoout(who)
-		}
-		return nil, nil
+		return nil, w.group(c.Who, w.unsetNoout)
 	default:
 		return nil, fmt.Errorf("the simulated monitors do not know %q", c.Prefix)
 	}
@@ -160,7 +154,7 @@ func (w *World) quorumStatus() ceph.QuorumStatus {
 
 func (w *World) osdMap() *ceph.OSDMap {
 	m := &ceph.OSDMap{
-		Epoch: w.epoch, CrushVersion: 1, LastInChange: w.lastInOut.String(), CrushNodeFlags: map[string][]string{},
+		Epoch: w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(), CrushNodeFlags: map[string][]string{},
 		Pools: []ceph.Pool{{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum}},
 	}
 	for _, o := range w.osds {
@@ -177,9 +171,9 @@ func (w *World) osdMap() *ceph.OSDMap {
 		}
 		m.OSDs = append(m.OSDs, x)
 	}
-	for host := range w.noout {
-		if w.nodes[host] != nil {
-			m.CrushNodeFlags[host] = []string{"noout"}
+	for node := range w.noout {
+		if h := w.hosts.byNode[node]; h != nil {
+			m.CrushNodeFlags[h.name] = []string{"noout"}
 		}
 	}
 	return m
@@ -212,7 +206,7 @@ func (w *World) crushMap() *ceph.CrushMap {
 			}
 			h := hosts[o.host]
 			if h == nil {
-				h = bucket(o.host, 1)
+				h = &ceph.CrushBucket{ID: w.hosts.byNode[o.host].id, Name: w.hosts.byNode[o.host].name, TypeID: 1}
 				hosts[o.host], names = h, append(names, o.host)
 				z.Items = append(z.Items, item{h.ID})
 			}
@@ -254,13 +248,16 @@ func (w *World) okToStop(ids []string) (any, error) {
 	return answer, nil
 }
 
-// setNoout is what lockkeeper asks for.
+// setNoout is what lockkeeper asks for. One that arrives late was right when it was sent.
 func (w *World) setNoout(host string) {
-	if w.noout[host] == byPerson && time.Since(w.flagged) > w.opts.Reaction { // else both did so, and there is but one flag
+	switch {
+	case w.noout[host] == byPerson && w.belated:
+		return // there is but one flag, and it stays the person's
+	case w.noout[host] == byPerson && time.Since(w.flagged) > w.opts.Reaction: // else both did so, and there is but one flag
 		w.violate("I4: noout is set on %s, where a person had set it", host)
 		return
 	}
-	if !slices.ContainsFunc(w.records(), func(n v1alpha1.NooutStatus) bool { return n.Host == host && !n.Withdrawn }) {
+	if w.recordOn(host) == nil && !w.belated {
 		w.violate("I4: noout is set on %s before anybody wrote that down", host)
 	}
 	w.judgeNoout(host)
@@ -281,11 +278,14 @@ func (w *World) records() []v1alpha1.NooutStatus {
 }
 
 func (w *World) unsetNoout(host string) {
-	switch w.noout[host] {
-	case byPerson:
+	switch {
+	case w.noout[host] == byPerson && w.shared(host):
+		w.tell("lockkeeper unsets noout on %s, which a person had set, too, and was told", host)
+		w.epoch++
+	case w.noout[host] == byPerson:
 		w.violate("I4: the person's noout on %s is unset", host)
 		return
-	case byUs:
+	case w.noout[host] == byUs:
 		w.tell("lockkeeper unsets noout on %s", host)
 		w.epoch++
 	}

@@ -252,6 +252,40 @@ func (w *World) DeletePolicy() {
 	})
 }
 
+// DeleteNamespace begins the deletion of the storage cluster's namespace. Of what is in it only the policy is simulated.
+func (w *World) DeleteNamespace() {
+	w.happens(func() {
+		w.tell("a person deletes the namespace")
+		w.ending = time.Now()
+	})
+	w.DeletePolicy()
+}
+
+// AnnotatePolicy sets an annotation of the policy.
+func (w *World) AnnotatePolicy(key, value string) {
+	w.happens(func() {
+		if w.policy == nil {
+			return
+		}
+		w.tell("a person annotates the policy: %s=%s", key, value)
+		next := w.policy.DeepCopy()
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, value)
+		w.putPolicy(next)
+		w.tellWatcher()
+	})
+}
+
+// TakeFinalizer is a person who lets the policy go by hand.
+func (w *World) TakeFinalizer() {
+	w.happens(func() {
+		w.tell("a person takes the finalizer off the policy")
+		next := w.policy.DeepCopy()
+		next.Finalizers = nil
+		w.putPolicy(next)
+		w.tellWatcher()
+	})
+}
+
 // RestorePolicy creates the policy anew, if it is gone.
 func (w *World) RestorePolicy() {
 	w.happens(func() {

@@ -101,7 +101,8 @@ func (w *World) judgeNoout(who string) {
 		return
 	}
 	for _, c := range w.policy.Status.Lease.Holders {
-		if slices.Contains(c.NooutHosts, who) && (c.Node != "" || slices.Contains(c.Daemons, who)) {
+		// A claim names hosts as they were called when it was made.
+		if (slices.Contains(c.NooutHosts, who) || c.Node == who && len(c.NooutHosts) > 0) && (c.Node != "" || slices.Contains(c.Daemons, who)) {
 			return
 		}
 	}

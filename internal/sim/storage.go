@@ -18,8 +18,9 @@ type cephCluster struct {
 	epoch     int64
 	osds      []*osd
 	pgs       []*pg
-	noout     map[string]owner // by host
+	noout     map[string]owner // by node, whatever its CRUSH host is called, or by OSD
 	flagged   time.Time        // when a person last set it
+	hosts     crushHosts
 	lastInOut time.Time
 	hurt      time.Time // when copies were last lost, or their places changed
 	crashed   time.Time // when a daemon last went that nobody had evicted
@@ -63,6 +64,7 @@ type pg struct {
 func (w *World) initCeph() {
 	w.epoch, w.election = 100, 6
 	w.noout = map[string]owner{}
+	w.hosts = crushHosts{byNode: map[string]*crushHost{}, flagged: map[string]time.Time{}, claimed: map[string]bool{}}
 	w.manager = manager{alive: true, epoch: 4, received: map[int]believed{}, reports: map[int]uint64{}}
 	for id := range pgNum {
 		w.pgs = append(w.pgs, &pg{id: id, whole: map[int]bool{}})
@@ -72,6 +74,9 @@ func (w *World) initCeph() {
 func (w *World) addOSD(n *node) *osd {
 	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), device: w.nextDevice(n), since: w.started.Add(-time.Hour), reports: 50}
 	w.osds = append(w.osds, o)
+	if w.hosts.byNode[n.name] == nil {
+		w.addHost(n.name)
+	}
 	return o
 }
 
@@ -184,6 +189,7 @@ func (w *World) PersonSetsNoout(host string, on bool) {
 		w.epoch++
 		if on {
 			w.noout[host], w.flagged = byPerson, time.Now()
+			w.hosts.flagged[host], w.hosts.claimed[host] = time.Now(), false
 		} else {
 			delete(w.noout, host)
 		}

@@ -280,16 +280,15 @@ func (w *World) atRest() bool {
 const overdue = 2 * time.Minute
 
 func (w *World) checkNoout(host string) {
-	records := w.records()
-	i := slices.IndexFunc(records, func(n v1alpha1.NooutStatus) bool { return n.Host == host })
+	record := w.recordOn(host)
 	switch {
-	case i < 0:
+	case record == nil:
 		w.violate("I4: nobody owns the noout on %s", host)
-	case records[i].Expires.IsZero():
+	case record.Expires.IsZero():
 		w.violate("I4: the noout on %s has no end", host)
-	case w.quorate() && time.Now().After(w.unguarded) && time.Since(w.edited) > overdue && time.Since(w.regained) > overdue && time.Since(records[i].Expires.Time) > overdue:
+	case w.quorate() && time.Now().After(w.unguarded) && time.Since(w.edited) > overdue && time.Since(w.regained) > overdue && time.Since(record.Expires.Time) > overdue:
 		w.violate("I4: the noout on %s has outlasted its expiry", host)
-	case records[i].Expires.Sub(records[i].Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute && w.policy.Generation == 1:
+	case record.Expires.Sub(record.Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute && w.policy.Generation == 1:
 		w.violate("I4: the noout on %s lasts longer than osdMaintenanceTimeout", host)
 	}
 }

@@ -106,6 +106,7 @@ type World struct {
 	computing bool                        // the disruption controller is about to
 	policy    *v1alpha1.MaintenancePolicy // nil: deleted
 	edited    time.Time                   // when its spec was last changed
+	ending    time.Time                   // when the namespace began to be deleted; zero: it is not
 	older     *v1alpha1.MaintenancePolicy // another one, of the same storage cluster; nil: none
 	version   int                         // of the last object that was written
 	selectors map[string]labels.Selector  // parsed

@@ -215,6 +215,16 @@ type View struct {
 	Problems []string `json:"problems,omitempty"`
 	// ForeignNoout lists topology nodes that carry a noout which lockkeeper may not own; the keeper tells them apart by its records.
 	Noout []string `json:"noout,omitempty"`
+	// Hosts are those that were asked for and that the topology has, under the names that they have now; Gone are those that it
+	// lacks. A host is in neither when nobody asked for it, or nobody answered: then nothing is known of it.
+	Hosts []Host `json:"hosts,omitempty"`
+	Gone  []Host `json:"gone,omitempty"`
+}
+
+// Host is a host of the storage cluster's topology. Its ID stays when it is renamed; 0: not known.
+type Host struct {
+	Name string `json:"name"`
+	ID   int    `json:"id,omitempty"`
 }
 
 // Domain finds a failure domain by name. The zero Domain with the name is returned for one without anything to say.

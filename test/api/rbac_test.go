@@ -43,6 +43,11 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "patch", "poddisruptionbudgets.policy", "rook-ceph", may},
 		{"worker", "patch", "poddisruptionbudgets.policy", "shop", mayNot},
 		{"worker", "update", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", may},
+		{"worker", "patch", "maintenancepolicies.lockkeeper.io", "no-role-binding-any-more", may}, // the finalizer
+		{"worker", "update", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
+		{"worker", "delete", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
+		{"worker", "get", "namespaces", "rook-ceph", may},
+		{"worker", "patch", "namespaces", "rook-ceph", mayNot},
 		{"worker", "create", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
 		{"worker", "get", "secrets=lockkeeper-ceph-user", "rook-ceph", may},
 		{"worker", "get", "secrets=rook-ceph-mon", "rook-ceph", mayNot},

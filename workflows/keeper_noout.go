@@ -1,0 +1,164 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file is the keeper's noout flags: what it asks of the storage cluster, and what it does when there is no answer.
+
+func (k *keeper) planNoout(ctx workflow.Context) budget.NooutPlan {
+	view := k.observed.Seen.View
+	if view.Unavailable != "" {
+		return budget.NooutPlan{Records: k.state.Memory.Noout}
+	}
+	return budget.PlanNoout(budget.NooutInput{
+		Now: workflow.Now(ctx), Timeout: k.observed.Settings.MaintenanceTimeout, Holders: k.state.Memory.Lease.Holders, Records: k.state.Memory.Noout,
+		Present: view.Noout, Hosts: view.Hosts, Gone: view.Gone, Nodes: view.Nodes,
+	})
+}
+
+// nooutHosts are those of which the keeper has to know what they are called, and whether they are there.
+func (k *keeper) nooutHosts() (hosts []storage.Host) {
+	add := func(h storage.Host) {
+		if !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	for _, n := range k.state.Memory.Noout {
+		add(storage.Host{Name: n.Host, ID: n.ID})
+	}
+	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
+		for _, host := range c.NooutHosts {
+			add(storage.Host{Name: host})
+		}
+	}
+	return hosts
+}
+
+// nooutByHost tells whether this run of the workflow treats each host by itself. One that was recorded before it did goes on as it
+// began.
+func (k *keeper) nooutByHost(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "noout-by-host", workflow.DefaultVersion, 1) >= 1
+}
+
+// ask writes down what is about to be set, of which nothing is known until there is an answer. before is of what that was true
+// already.
+func (k *keeper) ask(ctx workflow.Context, plan budget.NooutPlan) (before []string) {
+	if len(plan.Set) > 0 && k.nooutByHost(ctx) {
+		k.state.Memory.Noout, before = budget.Asked(k.state.Memory.Noout, plan.Set)
+	}
+	return before
+}
+
+// answered takes note that there is an answer about what was asked. A refusal is an answer, too, but nothing was set then.
+func (k *keeper) answered(ctx workflow.Context, plan budget.NooutPlan, before []string) {
+	set := slices.DeleteFunc(slices.Clone(plan.Set), func(host string) bool { return k.refused[host] != "" })
+	if len(set) > 0 && k.nooutByHost(ctx) {
+		k.state.Memory.Noout = budget.Answered(k.state.Memory.Noout, set, before, k.unsure)
+	}
+}
+
+// switchNoout switches all at once: for each by itself the storage cluster would take its time. Hosts that the storage cluster
+// refuses are in k.refused; an error means that it did not answer.
+func (k *keeper) switchNoout(ctx workflow.Context, hosts []string, on bool) error {
+	if len(hosts) == 0 {
+		return nil
+	}
+	what := "unset noout on "
+	if on {
+		what = "set noout on "
+	}
+	in := activities.NooutInput{Cluster: k.cluster, Hosts: hosts, On: on, IDs: k.hostIDs(hosts)}
+	r, err := call(prompt(ctx, nooutWithin, clip(what+strings.Join(hosts, ", "))), keeping.SwitchNoout, in)
+	if err != nil {
+		return err
+	}
+	k.unsure = r.Unsure
+	for _, x := range r.Refused {
+		if k.refused == nil {
+			k.refused = map[string]string{}
+		}
+		k.refused[x.Host] = strings.TrimSpace(what) + " " + x.Host + ": " + x.Reason
+	}
+	if len(r.Refused) > 0 && !k.nooutByHost(ctx) {
+		return k.refusal()
+	}
+	return nil
+}
+
+func (k *keeper) hostIDs(hosts []string) map[string]int {
+	ids := map[string]int{}
+	for _, n := range k.state.Memory.Noout {
+		if n.ID != 0 && slices.Contains(hosts, n.Host) {
+			ids[n.Host] = n.ID
+		}
+	}
+	return ids
+}
+
+// refusal is what the storage cluster refused in this pass; nil: nothing. The next look tells whether the host is there at all.
+func (k *keeper) refusal() error {
+	if len(k.refused) == 0 {
+		return nil
+	}
+	hosts := sortedKeys(k.refused)
+	return fmt.Errorf("%s%s", k.refused[hosts[0]], andMore(hosts))
+}
+
+// refusedFor says why a claim's noout is not in place; "" when it is.
+func (k *keeper) refusedFor(hosts []string) string {
+	for _, n := range k.state.Memory.Noout {
+		if why := k.refused[n.Host]; why != "" && (slices.Contains(hosts, n.Host) || slices.Contains(hosts, n.Claimed)) {
+			return why
+		}
+	}
+	return ""
+}
+
+// silent closes, since the storage cluster does not answer. Everybody hears of that all the same: the report, and the jobs, which
+// must not take what was decided for what is.
+func (k *keeper) silent(ctx workflow.Context, what string, err error) error {
+	k.closeFirst(ctx, what)
+	if !k.nooutByHost(ctx) {
+		return err
+	}
+	closed := budget.CloseFirst(k.state.Decision, what+": "+message(err))
+	k.closed = &closed
+	k.reportLater(ctx)
+	k.followJobs(ctx)
+	k.notify(ctx)
+	return err
+}
+
+// said is the decision as it is in force: nothing that was decided is, once the keeper has closed after it.
+func (k *keeper) said() budget.Decision {
+	if k.closed != nil {
+		return *k.closed
+	}
+	return k.state.Decision
+}
+
+// tellPeople has the next report tell something.
+func (k *keeper) tellPeople(ctx workflow.Context, news []budget.News) {
+	for _, n := range news {
+		k.news = append(k.news, activities.Event{Reason: n.Reason, Message: n.Message, Warning: n.Reason != budget.ReasonNooutRenamed, At: workflow.Now(ctx)})
+	}
+}
+
+// flagged are the hosts that carry noout because of us, or may yet.
+func (k *keeper) flagged() (hosts []string) {
+	for _, n := range k.state.Memory.Noout {
+		if !n.Withdrawn || !n.Until.IsZero() {
+			hosts = append(hosts, n.Host)
+		}
+	}
+	return hosts
+}

@@ -1,0 +1,192 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+)
+
+// This file is the end of a keeper.
+
+// retire undoes everything that this keeper did, and lets the policy go. What it cannot undo it tries again, and says so, until a
+// person lets it go, or it can never be undone.
+func (k *keeper) retire(ctx workflow.Context) (KeeperResult, error) {
+	if workflow.GetVersion(ctx, "retire-says-what-it-waits-for", workflow.DefaultVersion, 1) < 1 {
+		return KeeperResult{}, k.retireUntold(ctx)
+	}
+	var out KeeperResult
+	began := workflow.Now(ctx)
+	for k.failures = 0; ; k.failures++ {
+		ending, waits := k.undo(ctx)
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		if len(waits) == 0 {
+			break
+		}
+		if why := ending.GivesUp(workflow.Now(ctx).Sub(began)); why != "" {
+			out.Left, out.LeftBecause = waits, why
+			k.farewell(ctx, out)
+			break
+		}
+		k.await(ctx, waits)
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return out, k.continueAsNew(ctx)
+		}
+		if err := workflow.Sleep(ctx, min(retryAfter<<min(k.failures, 8), retryAfterMax)); err != nil {
+			return out, err
+		}
+	}
+	k.trouble = ""
+	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
+		return out, err
+	}
+	return out, k.dismissAll(ctx)
+}
+
+// undo tries to undo everything once, and returns what could not be undone. The budgets stay as long as noout does: they are what
+// protects the storage meanwhile. Where the namespace goes, its budgets go with it, whether or not the right to delete them is still there.
+func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []string) {
+	ending, err := call(quick(ctx, "how the policy ends"), keeping.PolicyEnding, k.cluster)
+	if err != nil {
+		waits = append(waits, message(err))
+	}
+	k.refused = nil
+	if err := k.switchNoout(ctx, k.flagged(), false); err != nil {
+		waits = append(waits, fmt.Sprintf("noout on %s to be unset: %s", strings.Join(k.flagged(), ", "), message(err)))
+	} else {
+		waits = append(waits, k.forgetNoout(ctx)...)
+	}
+	if len(waits) > 0 && ending.GivesUp(0) == "" {
+		return ending, waits
+	}
+	if err := k.releasePods(ctx); err != nil && !ending.NamespaceGoes {
+		waits = append(waits, "the budgets to be removed: "+message(err))
+	}
+	return ending, waits
+}
+
+// forgetNoout forgets what was unset. What was refused, or may still be set by a command without an answer, stays, and is returned.
+func (k *keeper) forgetNoout(ctx workflow.Context) (waits []string) {
+	now := workflow.Now(ctx)
+	for _, host := range k.flagged() {
+		if why, refused := k.refused[host]; refused {
+			waits = append(waits, "noout: "+why)
+		} else {
+			k.state.Memory.Noout = budget.Withdraw(now, k.state.Memory.Noout, host, nil)
+		}
+	}
+	k.state.Memory.Noout = slices.DeleteFunc(k.state.Memory.Noout, func(n budget.Noout) bool {
+		return n.Withdrawn && !now.Before(n.Until)
+	})
+	for _, n := range k.state.Memory.Noout {
+		if n.Withdrawn {
+			waits = append(waits, fmt.Sprintf("%[2]s: noout on %[1]s is unset, but a command that sets it got no answer and may be carried out until then", n.Host, clock(n.Until)))
+		}
+	}
+	return waits
+}
+
+// await says what the deletion waits for, to whoever looks at the policy, at the keeper, or at a job that waits for the lease. The
+// budgets are closed: nobody guards the storage any more.
+func (k *keeper) await(ctx workflow.Context, waits []string) {
+	k.trouble = "the deletion waits for " + strings.Join(waits, "; ")
+	if k.failures == 0 {
+		k.closeFirst(ctx, "the policy is deleted")
+	}
+	closed := budget.CloseFirst(k.state.Decision, "")
+	closed.Reason = budget.ReasonDeleting
+	closed.Message = clip(k.trouble) + fmt.Sprintf(". To leave that behind: kubectl -n %s annotate maintenancepolicy %s lockkeeper.io/leave-behind=true", k.cluster.Namespace, k.cluster.Name)
+	k.closed = &closed
+	k.dismiss(ctx)
+	k.reportLater(ctx)
+	workflow.SetCurrentDetails(ctx, k.details())
+}
+
+// farewell says what is left behind to whoever may look for it: in the events about the namespace, which are kept in "default", in the
+// worker's log, and in the result.
+func (k *keeper) farewell(ctx workflow.Context, out KeeperResult) {
+	var hosts []string
+	for _, n := range k.state.Memory.Noout {
+		hosts = append(hosts, n.Host)
+	}
+	what := fmt.Sprintf("MaintenancePolicy %s is gone, and left behind: %s (%s)", k.cluster, strings.Join(out.Left, "; "), out.LeftBecause)
+	if len(hosts) > 0 {
+		what = fmt.Sprintf("MaintenancePolicy %s is gone, and noout may be left in Ceph (%s). If that Ceph lives on: ceph osd unset-group noout %s. %s",
+			k.cluster, out.LeftBecause, strings.Join(hosts, " "), strings.Join(out.Left, "; "))
+	}
+	workflow.GetLogger(ctx).Warn(what)
+	workflow.SetCurrentDetails(ctx, what)
+	e := activities.Event{Reason: ReasonLeftBehind, Message: clipTo(what, mostEvent), Warning: true, At: workflow.Now(ctx)}
+	if _, err := call(quick(ctx, "say what is left behind"), keeping.TellFarewell, activities.FarewellInput{Cluster: k.cluster, Event: e}); err != nil {
+		workflow.GetLogger(ctx).Warn("cannot tell what is left behind", "error", err)
+	}
+}
+
+// ReasonLeftBehind is the reason of the event about what a keeper leaves behind.
+const ReasonLeftBehind = "LeftBehind"
+
+// mostEvent is how long the message of an event may be.
+const mostEvent = 1000
+
+func clipTo(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// dismiss tells every job that has or wants the lease that there is none any more.
+func (k *keeper) dismiss(ctx workflow.Context) (any bool) {
+	k.drainHints(ctx)
+	l := k.state.Memory.Lease
+	claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
+	k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
+	for _, c := range claims {
+		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
+	}
+	return len(claims) > 0
+}
+
+// dismissAll comes last, and goes on for as long as somebody asks: a claim may come in until the very end.
+func (k *keeper) dismissAll(ctx workflow.Context) error {
+	for k.dismiss(ctx) || !workflow.AllHandlersFinished(ctx) {
+		if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retireUntold is how a keeper ended that was recorded before it said what it waits for.
+func (k *keeper) retireUntold(ctx workflow.Context) error {
+	if ours := k.flagged(); len(ours) > 0 {
+		what := clip("unset noout on " + strings.Join(ours, ", "))
+		if _, err := call(persistent(ctx, what), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Hosts: ours}); err != nil {
+			return err
+		}
+	}
+	if _, err := call(persistent(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
+		return err
+	}
+	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
+		return err
+	}
+	for {
+		l := k.state.Memory.Lease
+		claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
+		if len(claims) == 0 && workflow.AllHandlersFinished(ctx) {
+			return nil
+		}
+		k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
+		for _, c := range claims {
+			k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
+		}
+	}
+}
