@@ -181,8 +181,10 @@ type View struct {
 
 	FailureDomainType string `json:"failureDomainType"` // the smallest one that any pool relies on
 	LabelKey          string `json:"labelKey"`          // the pod label that carries it
-	Daemons           int    `json:"daemons"`           // expected to serve: exist, were up once, are not under replacement
-	Up                int    `json:"up"`
+	// Compromise says why no pool relies on that type: the types that the pools rely on cut across each other. "": a pool does.
+	Compromise string `json:"compromise,omitempty"`
+	Daemons    int    `json:"daemons"` // expected to serve: exist, were up once, are not under replacement
+	Up         int    `json:"up"`
 	// Podless daemons are up but have no pod: they run outside of Kubernetes, and no budget counts them.
 	Podless int `json:"podless,omitempty"`
 	// Unseen are those of them of whom nobody saw a pod leave. A bare pod may have come and gone between two looks.
