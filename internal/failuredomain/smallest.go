@@ -118,6 +118,18 @@ func (t *Tree) layers() layers {
 	return l
 }
 
+// Types lists the types of the CRUSH map: those that OSDs are in, the innermost first, and then the others by name.
+func (t *Tree) Types() []string {
+	l := t.layers()
+	l.depth[0] = max(l.depth[0], 1) // without any OSD, too
+	ids := slices.SortedFunc(maps.Keys(t.typeNames), l.deeper)
+	var names []string
+	for _, id := range ids {
+		names = append(names, t.typeNames[id])
+	}
+	return names
+}
+
 // empty: there are no OSDs in buckets of that type.
 func (l layers) empty(typeID int) bool {
 	if typeID == 0 {

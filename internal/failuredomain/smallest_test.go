@@ -74,6 +74,7 @@ func TestSmallerIsWhatIsInside(t *testing.T) {
 		m.Rules = []ceph.CrushRule{over(0, c.outerName), over(1, c.innerName)}
 		pools := []ceph.Pool{{Name: "far", Size: 2, MinSize: 1, Rule: 0}, {Name: "near", Size: 3, MinSize: 2, Rule: 1}}
 		tree := failuredomain.NewTree(m)
+		require.Equal(t, []string{"osd", "host", c.innerName, c.outerName, "root"}, tree.Types()[:5])
 		smallest, err := tree.Smallest(pools)
 		require.NoError(t, err)
 		require.Equal(t, failuredomain.Smallest{Type: c.innerName, Because: `pool "near" with CRUSH rule "by ` + c.innerName + `"`}, smallest)
