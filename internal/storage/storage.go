@@ -113,10 +113,22 @@ func (d Domain) Down() []Daemon {
 	return out
 }
 
+// Refusal is what the storage cluster has against stopping daemons.
+type Refusal string
+
+// The kinds of a no.
+const (
+	RefusalHarm    Refusal = "Harm"    // data would become unavailable
+	RefusalAlready Refusal = "Already" // data of which these daemons have a copy is unavailable now
+	RefusalUnknown Refusal = "Unknown" // it cannot tell at the moment
+)
+
 // Answer is a yes or a no with its reason. An answer is never an error: an error means that nobody answered.
 type Answer struct {
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
+	// Refusal is the kind of a no of ok-to-stop. "": it was a yes, nobody answered, or the answer is of an older version.
+	Refusal Refusal `json:"refusal,omitempty"`
 	// Silence: nobody answered, which counts as a no; but asking again may help although nothing has changed.
 	Silence bool `json:"silence,omitempty"`
 }
