@@ -426,6 +426,26 @@ func TestCopiesMovedByHand(t *testing.T) {
 	})
 }
 
+// TestCopiesThatMayMeet: a rule of two blocks may put two copies into one zone, which the pool does not bear.
+func TestCopiesThatMayMeet(t *testing.T) {
+	play(t, sim.Options{Hybrid: true}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("closed", 10*time.Second)
+		s.PersonCordons("node-a", true)
+		for range 2000 {
+			if s.EvictAny("osd.0") {
+				s.Errorf("osd.0 goes, though its zone may hold two copies of the same data")
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		require.Equal(s, "closed", s.Budget())
+		d := s.keeperStatus().Decision
+		require.Equal(s, budget.ReasonIntolerant, d.Reason)
+		require.Equal(s, `pool "hybrid" (size 3, min_size 2) would become unavailable with any zone, which may hold 2 copies of the same data`, d.Message)
+	})
+}
+
 // TestPolicyDeletedInMidDrain: nothing is guarded any more, and nothing of ours is left.
 func TestPolicyDeletedInMidDrain(t *testing.T) {
 	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {
