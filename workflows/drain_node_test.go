@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -379,6 +380,69 @@ func TestSilentMons(t *testing.T) {
 		s.tellDrain("node-a", workflows.SignalDone)
 		s.awaitBudget(atRest, time.Minute)
 		s.awaitNothingLeft(time.Minute)
+	})
+}
+
+// TestCopiesMovedByHand: one PG has two copies in zone x, against its rule, and all is clean. When the OSD with one of them is
+// evicted at rest, that with the other must stay, though nothing but zone x was touched since the data was whole.
+func TestCopiesMovedByHand(t *testing.T) {
+	moved := func(s *scene) {
+		s.settle()
+		s.MoveCopy(0, 2, 3)
+		time.Sleep(10 * time.Second)
+		s.awaitBudget(atRest, 30*time.Second)
+	}
+	t.Run("cordoned", func(t *testing.T) {
+		play(t, sim.Options{}, func(s *scene) {
+			moved(s)
+			s.PersonCordons("node-a", true)
+			time.Sleep(5 * time.Second)
+			require.Equal(s, atRest, s.Budget(), "Ceph says no to all of the zone at once")
+			require.True(s, s.EvictAny("osd.0"), "one may go at rest")
+			for range 4000 {
+				s.EvictAny("osd.3") // of the same zone
+				time.Sleep(5 * time.Millisecond)
+			}
+			require.Equal(s, "closed", s.Budget())
+			require.Equal(s, budget.ReasonRefusedByStorage, s.keeperStatus().Decision.Reason)
+			s.PersonCordons("node-a", false)
+			s.awaitBudget(atRest, time.Minute)
+			s.awaitNothingLeft(time.Minute)
+		})
+	})
+	t.Run("of a node in service", func(t *testing.T) {
+		slow := func() time.Duration { return 20 * time.Millisecond }
+		play(t, sim.Options{Latency: slow}, func(s *scene) {
+			moved(s)
+			require.True(s, s.EvictAny("osd.0"))
+			for range 2000 {
+				if s.EvictAny("osd.3") {
+					break // osd.0 is back, and the data whole
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			s.awaitBudget(atRest, time.Minute)
+		})
+	})
+}
+
+// TestCopiesThatMayMeet: a rule of two blocks may put two copies into one zone, which the pool does not bear.
+func TestCopiesThatMayMeet(t *testing.T) {
+	play(t, sim.Options{Hybrid: true}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("closed", 10*time.Second)
+		s.PersonCordons("node-a", true)
+		for range 2000 {
+			if s.EvictAny("osd.0") {
+				s.Errorf("osd.0 goes, though its zone may hold two copies of the same data")
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		require.Equal(s, "closed", s.Budget())
+		d := s.keeperStatus().Decision
+		require.Equal(s, budget.ReasonIntolerant, d.Reason)
+		require.Equal(s, `pool "hybrid" (size 3, min_size 2) would become unavailable with any zone, which may hold 2 copies of the same data`, d.Message)
 	})
 }
 

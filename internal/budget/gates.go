@@ -70,6 +70,8 @@ func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
 // gateProven lets a domain open on one of two proofs. Either the data was whole, and all that happened since happened
 // inside this domain: then every PG still has all its copies elsewhere, whatever the PGs report meanwhile. Or the PGs'
 // state is fresh, and the storage cluster itself says that the rest of the domain may stop.
+//
+// The storage cluster's own no counts against either proof, see refused.
 func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
 	if len(in.Health.Unexplained) > 0 {
 		return ReasonNotProvenClean, "PGs are " + strings.Join(in.Health.Unexplained, ", "), true
@@ -80,6 +82,9 @@ func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
 			return ReasonRefusedByStorage, fmt.Sprintf("%s: %s", d, ok.Reason), true
 		}
 		return "", "", false
+	}
+	if refused(in, ok) {
+		return ReasonRefusedByStorage, fmt.Sprintf("%s: %s", d, ok.Reason), true
 	}
 	if provenBefore(in, d) && (!in.Unheard || fresh(in)) {
 		return "", "", false
@@ -93,6 +98,29 @@ func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
 		return ReasonRefusedByStorage, fmt.Sprintf("%s: %s", d, ok.Reason), true
 	}
 	return "", "", false
+}
+
+// refused tells whether a no counts although the data was proved whole before. That proof tells that all copies were there, and the
+// rules how many of them a domain may hold; where the copies are only the storage cluster knows. People move them by hand
+// (pg-upmap), which Ceph does not check against every rule: a zone may have two copies of a group whose rule wants one in each.
+//
+// What is down in this domain already is no reason for a no. Ceph is asked about what still runs in it, and counts the copies
+// that would remain, those outside of the domain. By the proof they were all there.
+//
+//   - "Data would become unavailable" counts, fresh or not. The manager never knows less than it knew at the proof, and nothing
+//     outside of the domain has changed since; so if too few copies would remain, then because too few are outside. To wait for
+//     fresh knowledge would be to open with the no in hand: there is none in the seconds after the first OSD went.
+//   - "Data is unavailable already" counts from fresh knowledge only. Groups are unavailable while they agree on who has them,
+//     for a moment each time an OSD of the domain comes or goes. With an OSD that never reports, stale knowledge of such a
+//     moment would hold up for ever what has begun.
+//   - "I cannot tell", or silence, says nothing about the data. The proof does.
+//
+// A no that holds up what has begun is asked again from time to time, see NextTimer.
+func refused(in Input, a *storage.Answer) bool {
+	if a == nil {
+		return false
+	}
+	return a.Refusal == storage.RefusalHarm || a.Refusal == storage.RefusalAlready && fresh(in)
 }
 
 // fresh: everybody who serves by the map that was seen has reported since it changed.

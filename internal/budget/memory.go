@@ -127,8 +127,15 @@ func Parked(in Input, c lease.Claim) bool {
 		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && len(in.View.Domain(c.Domain.Name).Down()) > 0
 }
 
-// askAgain is when a question that nobody answered is asked again. A manager that comes back is noticed earlier.
+// askAgain is when a question is asked again that nobody answered, or whose answer holds up what has begun. A manager that comes back is noticed earlier.
 const askAgain = 30 * time.Second
+
+// mayChangeItsMind: the storage cluster's answer about a domain may become another one, and nothing else tells that it has. Where
+// nothing is down a no has a cause that shows when it goes.
+func mayChangeItsMind(in Input, d storage.Domain) bool {
+	a := d.OKToStop
+	return a != nil && (a.Silence || a.Refusal != "" && len(missed(in, d)) > 0)
+}
 
 // NextTimer returns when a decision could change although nothing happens; zero for never.
 func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.Time {
@@ -153,7 +160,7 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 	for _, h := range in.Lease.Holders {
 		at(h.Granted.Add(in.Settings.MaintenanceTimeout))
 	}
-	if slices.ContainsFunc(in.View.Domains, func(d storage.Domain) bool { return d.OKToStop != nil && d.OKToStop.Silence }) {
+	if slices.ContainsFunc(in.View.Domains, func(d storage.Domain) bool { return mayChangeItsMind(in, d) }) {
 		at(in.Now.Add(askAgain))
 	}
 	if !in.HealingSince.IsZero() && in.Settings.PGHealthCheckTimeout > 0 {

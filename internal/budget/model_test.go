@@ -39,7 +39,7 @@ func drawWorld(t *rapid.T) *world {
 	w.touched = rapid.SliceOfDistinct(rapid.SampledFrom(zones), rapid.ID[string]).Draw(t, "touched")
 	for _, z := range zones {
 		if rapid.Bool().Draw(t, "asked") {
-			w.okToStop[z] = rapid.Bool().Draw(t, "ok")
+			w.okToStop[z] = rapid.SampledFrom([]string{"yes", "yes", "no", "already", "unknown"}).Draw(t, "ok")
 		}
 	}
 	w.say("health=" + rapid.SampledFrom([]string{"clean", "clean", "unclean", "stale", "behind", "broken"}).Draw(t, "health"))
@@ -149,8 +149,11 @@ func mayBeOpen(t *rapid.T, w *world, k known, d budget.Decision) {
 		proved = proved && z == d.Open.Name
 	}
 	fresh := in.Health.Fresh && in.Health.ChangeEpoch >= in.View.ChangeEpoch
-	if !k.clean && !proved && (!fresh || !w.okToStop[d.Open.Name]) {
+	if !k.clean && !proved && (!fresh || w.okToStop[d.Open.Name] != "yes") {
 		t.Fatalf("%s is open on stale knowledge", d.Open)
+	}
+	if said := w.okToStop[d.Open.Name]; said == "no" || fresh && said == "already" {
+		t.Fatalf("%s is open, though the storage cluster knows that it must not be", d.Open)
 	}
 	// I8: it has a reason that can end.
 	announced, ok := in.View.Node(d.Announcement)
@@ -179,6 +182,10 @@ func TestProgress(t *testing.T) {
 			dead.Up, dead.Pod = false, storage.PodNotReady
 		}
 		w.say("health=" + rapid.SampledFrom([]string{"clean", "unclean", "stale", "behind"}).Draw(t, "health"))
+		w.okToStop[zones[at]] = rapid.SampledFrom([]string{"yes", "unknown", "already"}).Draw(t, "ok")
+		if w.in.Health.Fresh && w.in.Health.ChangeEpoch >= w.in.View.ChangeEpoch && w.okToStop[zones[at]] == "already" {
+			w.okToStop[zones[at]] = "yes" // then it has to wait
+		}
 		for _, word := range []string{"lease", "queue", "open"} {
 			if rapid.Bool().Draw(t, word) {
 				w.say(word + "=" + rapid.SampledFrom(zones).Draw(t, word+" zone"))

@@ -32,14 +32,14 @@ type world struct {
 	cordoned   []string
 	gone       []string
 	unlabelled string
-	unmarked   map[string]bool // OSDs whose pods carry no mark; all others carry the one that names them
-	okToStop   map[string]bool
+	unmarked   map[string]bool   // OSDs whose pods carry no mark; all others carry the one that names them
+	okToStop   map[string]string // yes, no, already, unknown
 	in         budget.Input
 }
 
 // atRest is the world in which all is up and clean, and the proof is as new as the view.
 func atRest() *world {
-	w := &world{okToStop: map[string]bool{}, unmarked: map[string]bool{}}
+	w := &world{okToStop: map[string]string{}, unmarked: map[string]bool{}}
 	for id := range perZone * len(zones) {
 		w.osds = append(w.osds, storage.Daemon{Name: fmt.Sprintf("osd.%d", id), Node: string(rune('a' + id)), Up: true, Pod: storage.PodReady})
 	}
@@ -86,7 +86,7 @@ func (w *world) input() budget.Input {
 			d.LabelValues = nil
 		}
 		if ok, asked := w.okToStop[name]; asked {
-			d.OKToStop = &storage.Answer{OK: ok, Reason: "3 PGs would become unavailable"}
+			d.OKToStop = &storage.Answer{OK: ok == "yes", Refusal: refusals[ok], Reason: "3 PGs would become unavailable"}
 		}
 		for _, o := range w.osds[i*perZone : (i+1)*perZone] {
 			o.Planned = slices.Contains(w.cordoned, o.Node) || slices.Contains(w.gone, o.Node)
@@ -110,6 +110,8 @@ func (w *world) input() budget.Input {
 	return in
 }
 
+var refusals = map[string]storage.Refusal{"no": storage.RefusalHarm, "already": storage.RefusalAlready, "unknown": storage.RefusalUnknown}
+
 // say changes the world by one word of testdata/decisions.txt.
 func (w *world) say(word string) {
 	key, value, _ := strings.Cut(word, "=")
@@ -129,7 +131,7 @@ func (w *world) say(word string) {
 			w.in.Proof.Shape = value
 		}
 	case "okToStop":
-		w.okToStop[first] = second == "yes"
+		w.okToStop[first] = second
 	case "lease":
 		w.in.Lease.Holders = []lease.Claim{{WorkflowID: "drain/a", Domain: zone(value), Reason: "drain of a", Granted: now}}
 	case "queue":

@@ -129,34 +129,53 @@ func TestOKToStop(t *testing.T) {
 		osds   []int
 		reply  reply
 		ok     bool
+		kind   storage.Refusal
 		reason string
 		fails  bool
+		toler  []int
 	}{
-		"yes": {osds: []int{0}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, ok: true},
+		"no, of a pool that counts": {
+			osds:   []int{0, 1},
+			reply:  reply{output: answer(t, "clean.osd-ok-to-stop-0-1"), code: -int(syscall.EBUSY)},
+			toler:  []int{2, 11},
+			kind:   storage.RefusalHarm,
+			reason: "7 PGs would become unavailable, 1.8 among them",
+		},
+		"tolerated":                 {osds: []int{0, 1}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0-1"), code: -int(syscall.EBUSY)}, toler: []int{1}, ok: true},
+		"tolerated, with code 0":    {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":1,"bad_already_inactive":["3.a"],"bad_become_inactive":["3.a"]}`}, toler: []int{3}, ok: true},
+		"tolerated and not":         {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_become_inactive":["3.a","31.a"]}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "1 PGs would become unavailable, 31.a among them"},
+		"tolerated, but not all":    {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":3,"bad_become_inactive":["3.a"]}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "2 PGs would become unavailable"},
+		"a no that names no reason": {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "0 PGs would become unavailable"},
+		"yes":                       {osds: []int{0}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, ok: true},
 		"no": {
 			osds:   []int{0, 1},
 			reply:  reply{output: answer(t, "clean.osd-ok-to-stop-0-1"), status: "unsafe to stop osd(s) at this time", code: -int(syscall.EBUSY)},
+			kind:   storage.RefusalHarm,
 			reason: "7 PGs would become unavailable, 1.8 among them",
 		},
 		"no, without a report": {
 			osds:   []int{1},
 			reply:  reply{status: "unsafe to stop osd(s) at this time", code: -int(syscall.EBUSY)},
+			kind:   storage.RefusalHarm,
 			reason: "ceph osd ok-to-stop: unsafe to stop osd(s) at this time (device or resource busy)",
 		},
 		"not known yet": {
 			osds:   []int{1},
 			reply:  reply{status: "3 pgs have unknown state; cannot draw any conclusions", code: -int(syscall.EAGAIN)},
+			kind:   storage.RefusalUnknown,
 			reason: "ceph osd ok-to-stop: 3 pgs have unknown state; cannot draw any conclusions (resource temporarily unavailable)",
 		},
-		"no with code 0":           {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"num_not_ok_pgs":3}`}, reason: "3 PGs would become unavailable"},
-		"unavailable already":      {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"bad_already_inactive":["1.2"]}`}, reason: "1 PGs are unavailable already, 1.2 among them"},
-		"a yes about other OSDs":   {osds: []int{0, 1}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, fails: true},
-		"nobody answers":           {osds: []int{0}, reply: reply{status: "timed out", code: -int(syscall.ETIMEDOUT)}, fails: true},
-		"not allowed to ask":       {osds: []int{0}, reply: reply{status: "access denied", code: -int(syscall.EACCES)}, fails: true},
-		"an answer without a form": {osds: []int{0}, reply: reply{output: "ok"}, fails: true},
+		"no with code 0":                 {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"num_not_ok_pgs":3}`}, kind: storage.RefusalHarm, reason: "3 PGs would become unavailable"},
+		"unavailable already, and more":  {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_already_inactive":["1.2"],"bad_become_inactive":["1.3"]}`}, kind: storage.RefusalHarm, reason: "1 PGs are unavailable already, 1.2 among them"},
+		"unavailable already, and fewer": {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_already_inactive":["3.2"],"bad_become_inactive":["1.3"]}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "1 PGs would become unavailable, 1.3 among them"},
+		"unavailable already":            {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"bad_already_inactive":["1.2"]}`}, kind: storage.RefusalAlready, reason: "1 PGs are unavailable already, 1.2 among them"},
+		"a yes about other OSDs":         {osds: []int{0, 1}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, fails: true},
+		"nobody answers":                 {osds: []int{0}, reply: reply{status: "timed out", code: -int(syscall.ETIMEDOUT)}, fails: true},
+		"not allowed to ask":             {osds: []int{0}, reply: reply{status: "access denied", code: -int(syscall.EACCES)}, fails: true},
+		"an answer without a form":       {osds: []int{0}, reply: reply{output: "ok"}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := one("osd ok-to-stop", c.reply).OKToStop(context.Background(), c.osds)
+			got, err := one("osd ok-to-stop", c.reply).OKToStop(context.Background(), c.osds, c.toler...)
 			if c.fails {
 				require.Error(t, err)
 				require.False(t, got.OK)
@@ -165,6 +184,7 @@ func TestOKToStop(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.ok, got.OK)
 			require.Equal(t, c.reason, got.Reason)
+			require.Equal(t, c.kind, got.Refusal)
 		})
 	}
 }

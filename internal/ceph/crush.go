@@ -22,7 +22,9 @@ type CrushDevice struct {
 	ID int `json:"id"`
 }
 
-// CrushType is a level of the tree. Ids grow with the size of what the type stands for: osd 0, host 1, …, root 11.
+// CrushType is a kind of bucket. Type 0 is that of the devices. The other ids are names and no order: by default datacenter is
+// 8 and zone is 9, people add types of their own with any id, and Ceph lets them put any bucket into any other. Which type is
+// the smaller one only the tree tells.
 type CrushType struct {
 	ID   int    `json:"type_id"`
 	Name string `json:"name"`
@@ -48,10 +50,12 @@ type CrushRule struct {
 
 // CrushStep is one step of a rule: take a bucket, choose Num buckets of a Type below, emit what was chosen.
 type CrushStep struct {
-	Op   string `json:"op"`   // take, choose_firstn, chooseleaf_indep, emit, set_chooseleaf_tries, …
+	Op   string `json:"op"`   // take, choose_firstn, chooseleaf_indep, choosemsr, emit, set_chooseleaf_tries, …
 	Item int    `json:"item"` // of take: a bucket's id
 	Num  int    `json:"num"`  // of choose…: 0 means as many as the pool wants, −n that many less n
 	Type string `json:"type"` // of choose…: the name of a CrushType
+	// Opcode is there instead of Op for steps that Ceph has no word for in its dump: most of set_…, and those of a newer release.
+	Opcode int `json:"opcode"`
 }
 
 // CrushDump asks the monitors for the CRUSH map. It takes a quorum to answer.

@@ -125,14 +125,27 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 	return ceph.Reading{}, err
 }
 
-// mayOpen lists the failure domains that a decision could open: those that were asked for, and those of leaving nodes, of
-// which it takes one at a time anyway.
+// mayOpen lists the failure domains that a decision could open: those that were asked for, those in which something is down,
+// and those of leaving nodes. A decision takes one at a time; with more than a few down, none.
 func mayOpen(v storage.View, asked []string) []string {
 	const most = 8
 	out := slices.Clone(asked)
+	left := most
+	add := func(domain string) {
+		if left > 0 && !slices.Contains(out, domain) {
+			out = append(out, domain)
+			left--
+		}
+	}
+	for _, d := range v.Domains {
+		// What went since the proof. Others have been down for long, and nothing opens for them.
+		if d.Touched && len(d.Troubled) > 0 || slices.ContainsFunc(d.Troubled, storage.Daemon.Unsettled) {
+			add(d.Name)
+		}
+	}
 	for _, n := range v.Nodes {
-		if n.Leaving() && len(out) < most && !slices.Contains(out, n.Domain) {
-			out = append(out, n.Domain)
+		if n.Leaving() {
+			add(n.Domain)
 		}
 	}
 	return out
@@ -159,7 +172,7 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 			// pools' failure domain changed, say, from getting it back before the data has healed elsewhere.
 			a := storage.Answer{OK: true}
 			if len(up) > 0 && silence == nil {
-				a, silence = c.client.OKToStop(ctx, up)
+				a, silence = c.client.OKToStop(ctx, up, c.toleratedPools(m)...)
 			}
 			if len(up) > 0 && silence != nil {
 				a = storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
@@ -167,6 +180,18 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 			v.Domains[i].OKToStop = &a
 		}
 	}
+}
+
+// toleratedPools are the ids of the pools that may become unavailable while one failure domain is down. Ceph knows nothing of
+// that: asked about a domain with a copy of theirs it says no for ever.
+func (c *cluster) toleratedPools(m *ceph.OSDMap) []int {
+	var ids []int
+	for _, p := range m.Pools {
+		if slices.Contains(c.policy.Spec.Ceph.ToleratedPools, p.Name) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
 }
 
 // SetNoout implements activities.StorageCluster.

@@ -1,7 +1,6 @@
 package cephcluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,7 +30,7 @@ type OSDs struct {
 	Unavailable string // why there is no answer; then nothing else is set
 	DomainType  string // of the pools' smallest failure domain
 	ChangeEpoch int64
-	// Types are those that a place in the CRUSH map can have, smallest first: osd, host, …, root.
+	// Types are those that a place in the CRUSH map can have, the smallest first as the tree has them: osd, host, …, root.
 	Types []string
 	OSDs  []OSD
 }
@@ -64,11 +63,7 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 			said[m.ID] = m
 		}
 	}
-	out := OSDs{DomainType: smallest.Type, ChangeEpoch: reading.Map.ChangeEpoch()}
-	types := slices.SortedFunc(slices.Values(reading.Crush.Types), func(a, b ceph.CrushType) int { return cmp.Compare(a.ID, b.ID) })
-	for _, t := range types {
-		out.Types = append(out.Types, t.Name)
-	}
+	out := OSDs{DomainType: smallest.Type, ChangeEpoch: reading.Map.ChangeEpoch(), Types: tree.Types()}
 	for i := range reading.Map.OSDs {
 		o := &reading.Map.OSDs[i]
 		out.OSDs = append(out.OSDs, OSD{

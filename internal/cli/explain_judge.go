@@ -29,6 +29,7 @@ const (
 	obstacleUnknown      = "NotKnown"
 	obstacleNooutExpired = "NooutExpired"
 	obstacleNoWatcher    = "WatcherNotRunning"
+	obstacleCompromise   = "PoolsDisagree"
 )
 
 // noUseWaiting: time alone does not help, or there is nobody to wait with.
@@ -56,7 +57,7 @@ var inTheWay = []look{
 }
 
 // worthKnowing does not keep a drain from beginning.
-var worthKnowing = []look{lookTrouble, lookWatcher, lookNoout, lookUnmanaged, lookLeaving, lookUnknown}
+var worthKnowing = []look{lookTrouble, lookWatcher, lookNoout, lookUnmanaged, lookLeaving, lookCompromise, lookUnknown}
 
 // Explain judges. A keeper's own decision has the last word: if it would not grant the lease although nothing else was
 // found to be in the way, then its reason is.
@@ -142,6 +143,16 @@ func lookIntolerant(f Facts) []Obstacle {
 		})
 	}
 	return out
+}
+
+func lookCompromise(f Facts) []Obstacle {
+	if f.Now == nil || f.Now.View.Compromise == "" {
+		return nil
+	}
+	return []Obstacle{{
+		Name: obstacleCompromise, What: fmt.Sprintf("the failure domain is the %s because %s", f.Now.View.FailureDomainType, f.Now.View.Compromise),
+		Change: "nothing has to: less may go at a time. CRUSH rules that agree on one type would let more go",
+	}}
 }
 
 func lookConflict(f Facts) []Obstacle {

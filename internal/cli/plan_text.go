@@ -25,6 +25,9 @@ func (p Plan) Write(w io.Writer) {
 	row("Node", "%s, %s", node, describeNode(p.Node))
 	row("Policy", "%s", p.Policy)
 	row("Failure domain", "%s", orUnknown(p.Domain))
+	if p.Now != nil && p.Now.View.Compromise != "" {
+		row("", "note: it is the %s because %s", p.Now.View.FailureDomainType, p.Now.View.Compromise)
+	}
 	row("Storage", "%s", orNone(p.Daemons))
 	row("Pods to evict", "%s", orNone(p.Outlook.Evict))
 	for _, warning := range p.Outlook.Warnings {

@@ -11,13 +11,22 @@ import (
 // the given type, which Smallest found. Pools in tolerated are left out: somebody decided that this is fine.
 func (t *Tree) Intolerant(pools []ceph.Pool, typeName string, tolerated []string) []string {
 	var reasons []string
+	known := map[[2]int]int{} // by rule and size, which many pools have in common
 	for _, pool := range pools {
 		if slices.Contains(tolerated, pool.Name) {
 			continue
 		}
-		// Copies, or shards of an erasure code: either way min_size of them must remain.
-		lost := t.copiesInOne(pool, typeName)
-		if pool.Size-lost >= pool.MinSize {
+		key := [2]int{pool.Rule, pool.Size}
+		lost, seen := known[key]
+		if !seen {
+			var err error
+			if lost, err = t.mostCopies(pool, typeName); err != nil {
+				reasons = append(reasons, fmt.Sprintf("pool %q: %v", pool.Name, err))
+				continue
+			}
+			known[key] = lost
+		}
+		if pool.Size-lost >= pool.MinSize { // min_size of the copies must remain
 			continue
 		}
 		reason := fmt.Sprintf("pool %q (size %d, min_size %d) would become unavailable with any %s", pool.Name, pool.Size, pool.MinSize, typeName)
@@ -29,51 +38,24 @@ func (t *Tree) Intolerant(pools []ceph.Pool, typeName string, tolerated []string
 	return reasons
 }
 
-// copiesInOne is how many copies of the same data one failure domain may hold. It is one, as no pool spreads over anything
-// smaller; but a rule of several blocks ("one copy on SSDs, the others on HDDs") chooses in each of them without regard to
-// the others, and may meet the same host in each.
-func (t *Tree) copiesInOne(pool ceph.Pool, typeName string) int {
+// mostCopies is how many copies of the same data one failure domain of a type may hold. It is one at least: a pool that can
+// place nothing now may be able to tomorrow.
+func (t *Tree) mostCopies(pool ceph.Pool, typeName string) (int, error) {
 	rule, err := t.rule(pool)
 	if err != nil {
-		return 1
+		return 0, err
 	}
-	all := blocks(rule)
-	if len(all) < 2 {
-		return 1
+	blocks, err := t.blocks(rule)
+	if err != nil {
+		return 0, err
 	}
-	taken := map[string]int{} // failure domain → blocks that may choose in it
+	typeID, known := t.typeIDs[typeName]
+	if !known {
+		return 0, fmt.Errorf("the CRUSH map does not define the type %q", typeName)
+	}
 	most := 1
-	for _, block := range all {
-		for name := range t.domainsBelow(block.take, typeName) {
-			taken[name]++
-			most = max(most, taken[name])
-		}
+	for _, n := range t.copiesIn(blocks, pool.Size, typeID) {
+		most = max(most, n)
 	}
-	return most
-}
-
-// domainsBelow names the failure domains with a device below a bucket, which may be a shadow.
-func (t *Tree) domainsBelow(bucket int, typeName string) map[string]bool {
-	names := map[string]bool{}
-	seen := map[int]bool{}
-	var visit func(id int)
-	visit = func(id int) {
-		if seen[id] {
-			return
-		}
-		seen[id] = true
-		if id >= 0 {
-			if name := t.Find(id, typeName); name != "" {
-				names[name] = true
-			}
-			return
-		}
-		if b := t.buckets[id]; b != nil {
-			for _, item := range b.Items {
-				visit(item.ID)
-			}
-		}
-	}
-	visit(bucket)
-	return names
+	return most, nil
 }

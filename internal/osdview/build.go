@@ -11,13 +11,15 @@ import (
 // Build joins the input into a View. Domain.OKToStop is left to the caller, who can ask.
 func Build(in Input) storage.View {
 	var problems problems
-	domainType, labelKey := failureDomain(in, &problems)
+	smallest, labelKey := failureDomain(in, &problems)
+	domainType := smallest.Type
 	osds, nodes := join(in, domainType, &problems)
 
 	view := storage.View{
 		At:                in.At,
 		FailureDomainType: domainType,
 		LabelKey:          labelKey,
+		Compromise:        compromise(smallest),
 		ChangeEpoch:       in.Map.ChangeEpoch(),
 		Shape:             shape(in.Map, domainType),
 		Domains:           domains(in, osds, labelling{key: labelKey, domainType: domainType}, &problems),
@@ -54,12 +56,15 @@ func Build(in Input) storage.View {
 			}
 		}
 	}
+	if len(view.Intolerant) > 0 && smallest.Compromise {
+		view.Intolerant = append(view.Intolerant, "the failure domain is the "+domainType+" because "+smallest.Because)
+	}
 	view.Problems = problems.list()
 	return view
 }
 
-// failureDomain returns the type of the smallest failure domain and the pod label that carries it.
-func failureDomain(in Input, problems *problems) (domainType, labelKey string) {
+// failureDomain returns the smallest failure domain and the pod label that carries it.
+func failureDomain(in Input, problems *problems) (failuredomain.Smallest, string) {
 	smallest, err := in.Tree.Smallest(in.Map.Pools)
 	if err != nil {
 		problems.add("the failure domain is not known: "+err.Error(), "")
@@ -67,9 +72,17 @@ func failureDomain(in Input, problems *problems) (domainType, labelKey string) {
 		smallest.Type = failuredomain.OSDType
 	}
 	if smallest.Type == failuredomain.OSDType {
-		return smallest.Type, in.IDLabel
+		return smallest, in.IDLabel
 	}
-	return smallest.Type, strings.ReplaceAll(in.FailureDomainLabel, "{type}", smallest.Type)
+	return smallest, strings.ReplaceAll(in.FailureDomainLabel, "{type}", smallest.Type)
+}
+
+// compromise is View.Compromise.
+func compromise(s failuredomain.Smallest) string {
+	if !s.Compromise {
+		return ""
+	}
+	return s.Because
 }
 
 // interested tells whether the caller asked for a name.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -337,6 +338,45 @@ func TestIntolerantAndNoout(t *testing.T) {
 	require.Equal(t, []string{"node-1"}, v.Noout)
 	w.input.ToleratedPools = []string{"rbd"}
 	require.Empty(t, w.view().Intolerant)
+}
+
+// TestCutAcross: PDUs that feed hosts of several zones, beside a pool that relies on zones. Hosts may go, and the reason names
+// both pools.
+func TestCutAcross(t *testing.T) {
+	w := newWorld(sixNodes)
+	w.crush.Types = append(w.crush.Types, ceph.CrushType{ID: 5, Name: "pdu"})
+	w.addPDU(-50, "pdu-a", "node-0", "node-2", "node-4")
+	w.addPDU(-51, "pdu-b", "node-1", "node-3", "node-5")
+	power := ceph.CrushBucket{ID: -52, Name: "power", TypeID: 11}
+	appendItem(&power, -50)
+	appendItem(&power, -51)
+	w.crush.Buckets = append(w.crush.Buckets, power)
+	w.crush.Rules = append(w.crush.Rules, ceph.CrushRule{ID: 1, Name: "by pdu", Steps: []ceph.CrushStep{
+		{Op: "take", Item: power.ID}, {Op: "chooseleaf_firstn", Type: "pdu"}, {Op: "emit"},
+	}})
+	require.Equal(t, "zone", w.view().FailureDomainType, "no pool relies on the PDUs")
+	require.Empty(t, w.view().Compromise)
+
+	w.input.Map.Pools = append(w.input.Map.Pools, ceph.Pool{ID: 2, Name: "meta", Size: 2, MinSize: 1, Rule: 1})
+	v := w.view()
+	require.Equal(t, "host", v.FailureDomainType)
+	require.Empty(t, v.Problems)
+	require.Empty(t, v.Intolerant)
+	for _, word := range []string{`"rbd"`, "type zone", `"meta"`, "type pdu"} {
+		require.Contains(t, v.Compromise, word)
+	}
+	w.input.Map.Pools[1].MinSize = 2
+	require.Equal(t, []string{
+		`pool "meta" (size 2, min_size 2) would become unavailable with any host`,
+		"the failure domain is the host because " + v.Compromise,
+	}, w.view().Intolerant)
+
+	// A node that is in two zones at once is in no failure domain of a pool that relies on zones.
+	w.input.Map.Pools = w.input.Map.Pools[:1]
+	appendItem(w.bucket("zone-1"), w.bucket("node-0").ID)
+	v = w.view()
+	require.Equal(t, "osd", v.FailureDomainType)
+	require.Contains(t, v.Compromise, "node-0 is in several buckets of type zone at once")
 }
 
 func TestShape(t *testing.T) {

@@ -154,6 +154,8 @@ func checkOSDs(in Input, osds []*osd, domainType string, problems *problems) {
 		case !o.expected:
 		case !in.Tree.Located(o.ID):
 			problems.add("under no root of the CRUSH map: ", o.Name())
+		case o.domain == "" && len(in.Tree.FindAll(o.ID, domainType)) > 1:
+			problems.add("in several "+domainType+"s of the CRUSH map at once: ", o.Name())
 		case o.domain == "":
 			problems.add("in no "+domainType+" of the CRUSH map: ", o.Name())
 		}

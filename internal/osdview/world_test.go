@@ -19,6 +19,8 @@ type world struct {
 	input osdview.Input
 }
 
+const rootID = -1
+
 type size struct{ zones, hosts, osds int }
 
 // newWorld has one pool of size 3, min_size 2, with one copy in each zone. All OSDs went up at epoch 10.
@@ -31,7 +33,7 @@ func newWorld(s size) *world {
 		At: time.Unix(1000, 0).UTC(), Map: m, IDLabel: "ceph-osd-id", FailureDomainLabel: "topology-location-{type}",
 	}
 	w.spreadOver("zone")
-	bucketID, root := -1, ceph.CrushBucket{Name: "default", TypeID: 11}
+	bucketID, root := -1, ceph.CrushBucket{ID: rootID, Name: "default", TypeID: 11}
 	add := func(b ceph.CrushBucket) int {
 		bucketID--
 		b.ID = bucketID
@@ -54,7 +56,7 @@ func newWorld(s size) *world {
 		}
 		appendItem(&root, add(zone))
 	}
-	add(root)
+	w.crush.Buckets = append(w.crush.Buckets, root)
 	return w
 }
 
@@ -76,7 +78,7 @@ func appendItem(b *ceph.CrushBucket, id int) {
 // spreadOver makes all pools choose from buckets of a type.
 func (w *world) spreadOver(typeName string) {
 	w.crush.Rules = []ceph.CrushRule{{Name: "rule", Steps: []ceph.CrushStep{
-		{Op: "take", Item: -99}, {Op: "chooseleaf_firstn", Type: typeName}, {Op: "emit"},
+		{Op: "take", Item: rootID}, {Op: "chooseleaf_firstn", Type: typeName}, {Op: "emit"},
 	}}}
 }
 
@@ -90,6 +92,15 @@ func (w *world) bucket(name string) *ceph.CrushBucket {
 		}
 	}
 	return nil
+}
+
+// addPDU adds a PDU with hosts that are in the tree already.
+func (w *world) addPDU(id int, name string, hosts ...string) {
+	pdu := ceph.CrushBucket{ID: id, Name: name, TypeID: 5}
+	for _, host := range hosts {
+		appendItem(&pdu, w.bucket(host).ID)
+	}
+	w.crush.Buckets = append(w.crush.Buckets, pdu)
 }
 
 // stop takes an OSD down in Ceph, at an epoch.

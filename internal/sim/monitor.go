@@ -155,7 +155,13 @@ func (w *World) quorumStatus() ceph.QuorumStatus {
 func (w *World) osdMap() *ceph.OSDMap {
 	m := &ceph.OSDMap{
 		Epoch: w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(), CrushNodeFlags: map[string][]string{},
-		Pools: []ceph.Pool{{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum}},
+		Pools: []ceph.Pool{
+			{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum},
+			{ID: 2, Name: "far", Size: 2, MinSize: 1, Rule: 2}, // without data
+		},
+	}
+	if w.opts.Hybrid {
+		m.Pools = append(m.Pools, ceph.Pool{ID: 3, Name: "hybrid", Size: size, MinSize: minSize, Rule: 3})
 	}
 	for _, o := range w.osds {
 		x := ceph.OSD{ID: o.id, UpFrom: o.upFrom, DownAt: o.downAt, State: []string{"exists"}}
@@ -179,14 +185,22 @@ func (w *World) osdMap() *ceph.OSDMap {
 	return m
 }
 
-// crushMap is a root with the zones, their hosts and their OSDs, and a rule that puts a copy in each zone.
+// crushMap is a root with two datacenters, their zones, hosts and OSDs, and a rule that puts a copy in each zone. A datacenter has
+// more than one zone, though the number of its type is the smaller one.
 func (w *World) crushMap() *ceph.CrushMap {
 	type item = struct {
 		ID int `json:"id"`
 	}
 	m := &ceph.CrushMap{
-		Types: []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"}},
-		Rules: []ceph.CrushRule{{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "zone"}, {Op: "emit"}}}},
+		Types: []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 8, Name: "datacenter"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"}},
+		Rules: []ceph.CrushRule{
+			{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "zone"}, {Op: "emit"}}},
+			{ID: 2, Name: "by datacenter", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "datacenter"}, {Op: "emit"}}},
+			{ID: 3, Name: "one and the others", Steps: []ceph.CrushStep{
+				{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Num: 1, Type: "zone"}, {Op: "emit"},
+				{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Num: -1, Type: "zone"}, {Op: "emit"},
+			}},
+		},
 	}
 	next := -1
 	bucket := func(name string, typeID int) *ceph.CrushBucket {
@@ -194,10 +208,15 @@ func (w *World) crushMap() *ceph.CrushMap {
 		next--
 		return b
 	}
-	root := bucket("default", 11)
-	for _, zone := range Zones {
+	root, near, far := bucket("default", 11), bucket("near", 8), bucket("far", 8)
+	root.Items = []item{{near.ID}, {far.ID}}
+	for i, zone := range Zones {
 		z := bucket(zone, 9)
-		root.Items = append(root.Items, item{z.ID})
+		if i < 2 {
+			near.Items = append(near.Items, item{z.ID})
+		} else {
+			far.Items = append(far.Items, item{z.ID})
+		}
 		hosts := map[string]*ceph.CrushBucket{}
 		var names []string
 		for _, o := range w.osds {
@@ -218,7 +237,7 @@ func (w *World) crushMap() *ceph.CrushMap {
 		}
 		m.Buckets = append(m.Buckets, *z)
 	}
-	m.Buckets = append(m.Buckets, *root)
+	m.Buckets = append(m.Buckets, *near, *far, *root)
 	return m
 }
 

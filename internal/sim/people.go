@@ -337,6 +337,18 @@ func (w *World) BreakDisk(id int) {
 	w.Kill(fmt.Sprintf("osd.%d", id), 0)
 }
 
+// MoveCopy moves a copy of a PG to another OSD, as `ceph osd pg-upmap-items` does. It may be one of a zone that has a copy already.
+func (w *World) MoveCopy(pg, from, to int) {
+	w.happens(func() {
+		w.tell("a person moves the copy of PG 1.%x from osd.%d to osd.%d", pg, from, to)
+		w.pgs[pg].moved = map[int]int{from: to}
+		w.epoch++
+		w.hurt = time.Now()
+		w.place()
+		w.broadcast()
+	})
+}
+
 // Scale scales a daemon's Deployment to 0, or back to 1.
 func (w *World) Scale(daemon string, replicas int) {
 	w.happens(func() {

@@ -59,6 +59,7 @@ type pg struct {
 	id     int
 	acting []int        // where its copies belong
 	whole  map[int]bool // OSDs with all of its data
+	moved  map[int]int  // OSD → the one that has its copy instead, because a person said so (pg-upmap)
 }
 
 func (w *World) initCeph() {
@@ -110,6 +111,11 @@ func (w *World) place() {
 		for i := range Zones {
 			if n := len(in[i]); n > 0 {
 				p.acting = append(p.acting, in[i][(p.id>>i)%n])
+			}
+		}
+		for i, from := range p.acting {
+			if to, ok := p.moved[from]; ok && w.osds[to].in && !slices.Contains(p.acting, to) {
+				p.acting[i] = to
 			}
 		}
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	CephOSD map[string]any
 	// DBs gives each OSD of the CephOSD a device of its own for RocksDB.
 	DBs bool
+	// Hybrid adds a pool whose rule may put two copies into one zone, without data.
+	Hybrid bool
 	// JudgeCanary: a canary goes first, alone, and has its time. That is not so where a person excuses it.
 	JudgeCanary bool
 	// Latency is how long a request of an adapter takes before it is carried out.

@@ -113,10 +113,22 @@ func (d Domain) Down() []Daemon {
 	return out
 }
 
+// Refusal is what the storage cluster has against stopping daemons.
+type Refusal string
+
+// The kinds of a no.
+const (
+	RefusalHarm    Refusal = "Harm"    // data would become unavailable
+	RefusalAlready Refusal = "Already" // data of which these daemons have a copy is unavailable now
+	RefusalUnknown Refusal = "Unknown" // it cannot tell at the moment
+)
+
 // Answer is a yes or a no with its reason. An answer is never an error: an error means that nobody answered.
 type Answer struct {
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
+	// Refusal is the kind of a no of ok-to-stop. "": it was a yes, nobody answered, or the answer is of an older version.
+	Refusal Refusal `json:"refusal,omitempty"`
 	// Silence: nobody answered, which counts as a no; but asking again may help although nothing has changed.
 	Silence bool `json:"silence,omitempty"`
 }
@@ -181,8 +193,10 @@ type View struct {
 
 	FailureDomainType string `json:"failureDomainType"` // the smallest one that any pool relies on
 	LabelKey          string `json:"labelKey"`          // the pod label that carries it
-	Daemons           int    `json:"daemons"`           // expected to serve: exist, were up once, are not under replacement
-	Up                int    `json:"up"`
+	// Compromise says why no pool relies on that type: the types that the pools rely on cut across each other. "": a pool does.
+	Compromise string `json:"compromise,omitempty"`
+	Daemons    int    `json:"daemons"` // expected to serve: exist, were up once, are not under replacement
+	Up         int    `json:"up"`
 	// Podless daemons are up but have no pod: they run outside of Kubernetes, and no budget counts them.
 	Podless int `json:"podless,omitempty"`
 	// Unseen are those of them of whom nobody saw a pod leave. A bare pod may have come and gone between two looks.
