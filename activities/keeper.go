@@ -82,6 +82,9 @@ type StorageCluster interface {
 	Observe(ctx context.Context, in Look) (Seen, error)
 	// Watch looks again and again, and returns when Health or Quorum differ from in.Last, or the daemons do.
 	Watch(ctx context.Context, in Watching, beat func(Watched)) (Watched, error)
+	// Life asks who lives, and returns when everybody does whom the question is about, or when who does not is another answer
+	// than in.Known. beat is called at every look.
+	Life(ctx context.Context, in Asking, beat func()) (storage.Life, error)
 	SetNoout(ctx context.Context, hosts ...string) error
 	UnsetNoout(ctx context.Context, hosts ...string) error
 }
@@ -113,6 +116,12 @@ type Watched struct {
 	Unavailable string         `json:"unavailable,omitempty"`
 	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
 	Fingerprint string `json:"fingerprint"`
+	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the time between
+	// two reports. ReportPeriod 0: neither is known.
+	Lived        time.Duration `json:"lived,omitempty"`
+	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
+	// At is when it was known, by the clock of Temporal's server.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Watching is what a watcher begins with.
@@ -121,6 +130,12 @@ type Watching struct {
 	// Doubted is when something happened of which the storage cluster may not have heard yet. What was proved before that
 	// does not count; the zero time: nothing did.
 	Doubted time.Time `json:"doubted,omitzero"`
+}
+
+// Asking is the question which daemons live.
+type Asking struct {
+	Outside storage.FailureDomain `json:"outside,omitzero"` // its own daemons do not matter
+	Known   *storage.Life         `json:"known,omitempty"`  // the answer before, when somebody was silent
 }
 
 // Jobs tells about workflows.

@@ -295,9 +295,9 @@ func TestAbort(t *testing.T) {
 				s.settle()
 				switch phase {
 				case acquiringLease:
-					s.StopManager(true)
 					s.KillOSD(5)
 					s.awaitBudget(only("z"), 5*time.Second)
+					s.StopManager(true)
 				case evicting:
 					s.Foreign(true)
 				}
@@ -390,9 +390,9 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 				s.settle()
 				switch phase {
 				case acquiringLease:
-					s.StopManager(true)
 					s.KillOSD(5)
 					s.awaitBudget(only("z"), 5*time.Second)
+					s.StopManager(true)
 				case evicting:
 					s.Foreign(true)
 				}
@@ -433,9 +433,9 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
 				s.settle()
 				if phase == acquiringLease {
-					s.StopManager(true)
 					s.KillOSD(5)
 					s.awaitBudget(only("z"), 5*time.Second)
+					s.StopManager(true)
 				}
 				run := s.drain(drainOf("node-d"))
 				if phase == healing {

@@ -16,6 +16,7 @@ func (k *keeper) doubt(ctx workflow.Context) bool {
 	if alarm {
 		k.state.Doubted = workflow.Now(ctx)
 		k.state.Watched.Health.Fresh = false
+		k.forgetLife()
 	}
 	return alarm
 }

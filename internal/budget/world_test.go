@@ -51,6 +51,7 @@ func atRest() *world {
 			ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute,
 		},
 		Announced: map[string]budget.Announcement{},
+		Life:      &storage.Life{},
 	}
 	return w
 }
@@ -129,6 +130,10 @@ func (w *world) say(word string) {
 		w.gone = list
 	case "unheard":
 		w.in.Unheard = true
+	case "life":
+		w.sayLife(value)
+	case "opened":
+		w.in.Open, w.in.Opened = zone(value), zone(value)
 	case "healing":
 		w.in.HealingSince = now.Add(-seconds(value))
 	case "timeout":
@@ -153,6 +158,19 @@ func (w *world) say(word string) {
 		up, pod, _ := strings.Cut(value, "/")
 		o := &w.osds[number(id)]
 		o.Up, o.Pod = up == "up", storage.PodState(pod)
+	}
+}
+
+// sayLife: "none", or "x" for an answer to a question about x, or "x:2" for one that names two OSDs.
+func (w *world) sayLife(value string) {
+	w.in.Life = nil
+	about, silent, some := strings.Cut(value, ":")
+	if about == "none" {
+		return
+	}
+	w.in.Life = &storage.Life{Outside: zone(about)}
+	if some {
+		w.in.Life.Silent, w.in.Life.Examples = number(silent), []string{"osd.3 in y"}
 	}
 }
 

@@ -65,7 +65,8 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 		c.tracker.Doubt()
 		c.doubted = doubted
 	}
-	evidence := c.evidence(ctx) // before the reading: the summary has to be newer than what proves it fresh
+	evidence := c.evidence(ctx, c.tracker.Asks()) // before the reading: the summary has to be newer than what proves it fresh
+	now := time.Now()
 	reading, err := c.read(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -73,11 +74,14 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 		}
 		reading = ceph.Reading{Unavailable: err.Error()}
 	}
-	health := c.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence})
+	health := c.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence, At: now})
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {
 		w.Health.Placement = placement(reading.Map)
 		w.Quorum, w.Fingerprint = quorumOf(reading), fingerprint(reading.Map)
+		if since, period := c.tracker.Lived(); !since.IsZero() {
+			w.Lived, w.ReportPeriod = time.Since(since), period
+		}
 	}
 	return w, health.Fresh && health.Clean, nil
 }
@@ -97,10 +101,9 @@ func (c *cluster) ready() error {
 	return nil
 }
 
-// evidence asks who has reported to the manager, if the tracker has a use for it. No evidence proves nothing, so an error
-// here is simply none.
-func (c *cluster) evidence(ctx context.Context) *pghealth.Evidence {
-	asks := c.tracker.Asks()
+// evidence asks which of these OSDs have reported to the manager, if any. No evidence proves nothing, so an error here is
+// simply none.
+func (c *cluster) evidence(ctx context.Context, asks []int) *pghealth.Evidence {
 	if len(asks) == 0 {
 		return nil
 	}

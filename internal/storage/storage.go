@@ -8,6 +8,7 @@ package storage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -248,6 +249,34 @@ type Health struct {
 	PGsClean    int    `json:"pgsClean"`
 	// Unexplained lists PG states that the loss of one failure domain does not explain (inconsistent, incomplete, …).
 	Unexplained []string `json:"unexplained,omitempty"`
+}
+
+// Life is the answer to the question which daemons give a sign of life: of those that the storage cluster's map calls up.
+type Life struct {
+	// Outside is the failure domain whose daemons do not matter to the question; zero: all matter.
+	Outside FailureDomain `json:"outside,omitzero"`
+	// Silent is how many gave none since the question was asked, although others gave several.
+	Silent   int      `json:"silent,omitempty"`
+	Examples []string `json:"examples,omitempty"` // a few of them: "osd.3 in zone-y"
+	// Unproven is why nobody could tell, for so long that the storage cluster's map has to do; "" when it was proved.
+	Unproven string `json:"unproven,omitempty"`
+}
+
+// Covers tells whether the answer says of every daemon outside a failure domain that it lives.
+func (l *Life) Covers(d FailureDomain) bool {
+	return l != nil && l.Silent == 0 && (l.Outside.IsZero() || l.Outside == d)
+}
+
+// String says who is silent; "" for nobody.
+func (l *Life) String() string {
+	if l == nil || l.Silent == 0 {
+		return ""
+	}
+	text := strings.Join(l.Examples, ", ")
+	if more := l.Silent - len(l.Examples); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return "no sign of life from " + text + ", up in the storage cluster's map all the same"
 }
 
 // CleanProof remembers that the data was whole as of an epoch. Whatever happened since then happened on top of it.
