@@ -250,7 +250,7 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, c := range k.state.Memory.Lease.Holders {
-		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Since: c.Granted}
+		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted}
 		last := k.notified[claimID(c)]
 		switch d := k.state.Decision; {
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
