@@ -41,6 +41,7 @@ const (
 	ReasonRefusedByStorage   = "NotOKToStop"        // ok-to-stop said no
 	ReasonMonQuorum          = "MonQuorum"          // a mon is out, and all others are needed
 	ReasonNoSignOfLife       = "NoSignOfLife"       // a daemon that is up has not reported since it was asked
+	ReasonNodeNotReady       = "NodeNotReady"       // Kubernetes has lost a node whose daemons are up by the storage cluster's word
 	ReasonUnmanaged          = "Unmanaged"          // the policy switched the budgets off
 	ReasonSecondPolicy       = "SecondPolicy"       // another policy looks after the same storage cluster, and was first
 )
@@ -143,6 +144,9 @@ func decide(in Input) Decision {
 	}
 	if short := monsShort(in); short != "" && (Clean(in) || timedOut(in)) {
 		return closed(ReasonMonQuorum, short+"; nodes without a mon can still be drained, one failure domain at a time")
+	}
+	if lost := lostNode(in, storage.FailureDomain{}); lost != "" {
+		return closed(ReasonNodeNotReady, lost)
 	}
 	if silent := in.Life.String(); silent != "" {
 		// Whoever goes may be the second of whom nothing is heard.

@@ -19,6 +19,7 @@ var openGates = []gate{
 	gateTolerant,   // the pools can bear the loss of a domain at all
 	gateSelectable, // its pods can be told from the others
 	gateConfined,   // nothing is down anywhere else
+	gateReachable,  // nor out of reach for Kubernetes
 	gateProven,     // the data was whole, or is known to be whole enough
 	gateAlive,      // nobody hangs elsewhere; last, since to ask takes a while
 }
@@ -66,6 +67,23 @@ func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
 		}
 	}
 	return "", "", false
+}
+
+// gateReachable lets a domain open only when no node elsewhere is lost to Kubernetes while its daemons are up in the storage cluster's
+// map: the map may be about to follow.
+func gateReachable(in Input, d storage.FailureDomain) (string, string, bool) {
+	message := lostNode(in, d)
+	return ReasonNodeNotReady, message, message != ""
+}
+
+// lostNode says which node outside a domain is not ready while daemons on it are up; "" for none.
+func lostNode(in Input, d storage.FailureDomain) string {
+	for _, n := range in.View.Nodes {
+		if n.Lost > 0 && (d.IsZero() || n.Domain != d.Name || len(n.Domains) > 1) {
+			return fmt.Sprintf("node %s is not ready, and %d of its %d OSDs are up in Ceph's map", n.Name, n.Lost, len(n.Daemons))
+		}
+	}
+	return ""
 }
 
 // gateProven lets a domain open on one of two proofs. Either the data was whole, and all that happened since happened

@@ -32,6 +32,7 @@ type world struct {
 	cordoned   []string
 	gone       []string
 	unlabelled string
+	lost       string // a node
 	okToStop   map[string]bool
 	in         budget.Input
 }
@@ -85,6 +86,9 @@ func (w *world) input() budget.Input {
 				Name: o.Node, Domain: name, Host: o.Node, Daemons: []string{o.Name},
 				Cordoned: slices.Contains(w.cordoned, o.Node), Gone: slices.Contains(w.gone, o.Node),
 			}
+			if o.Node == w.lost && o.Up {
+				n.NotReady, n.Lost = true, 1
+			}
 			if o.Down() {
 				n.Down = []string{o.Name}
 			}
@@ -130,6 +134,8 @@ func (w *world) say(word string) {
 		w.gone = list
 	case "unheard":
 		w.in.Unheard = true
+	case "lost":
+		w.lost = value
 	case "life":
 		w.sayLife(value)
 	case "opened":

@@ -151,6 +151,7 @@ func placement(m *ceph.OSDMap) string {
 // fingerprint stands for what an observation reads from the OSD map, but for the epochs that change with every breath.
 func fingerprint(m *ceph.OSDMap) string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %v %v", placement(m), m.Noout(), m.Flags)
+	// fmt sorts the keys of maps.
+	fmt.Fprintf(h, "%s %v %v %v %v", placement(m), m.Noout(), m.CrushNodeFlags, m.DeviceClassFlags, m.Flags)
 	return fmt.Sprintf("%016x", h.Sum64())
 }

@@ -12,6 +12,7 @@ import (
 func Build(in Input) storage.View {
 	var problems problems
 	domainType, labelKey := failureDomain(in, &problems)
+	checkFlags(in.Map, &problems)
 	osds, nodes := join(in, domainType, &problems)
 
 	view := storage.View{
@@ -24,6 +25,7 @@ func Build(in Input) storage.View {
 		Nodes:             describeNodes(in, nodes, domainType, &problems),
 		Intolerant:        in.Tree.Intolerant(in.Map.Pools, domainType, in.ToleratedPools),
 		Noout:             in.Map.Noout(),
+		Notes:             notes(in.Map),
 		Mons:              describeMons(in.Mons, nodes),
 		IdleMons:          in.Mons.idle(),
 	}

@@ -133,8 +133,10 @@ type Node struct {
 	Tainted  string   `json:"tainted,omitempty"`  // the autoscaler's taint that announces its removal
 	Gone     bool     `json:"gone,omitempty"`     // the Node object is deleted
 	NotReady bool     `json:"notReady,omitempty"`
-	Daemons  []string `json:"daemons"`        // all of its daemons
-	Down     []string `json:"down,omitempty"` // those that are down or leaving
+	// Lost are how many of its daemons the storage cluster's map calls up although Kubernetes has lost the node.
+	Lost    int      `json:"lost,omitempty"`
+	Daemons []string `json:"daemons"`        // all of its daemons
+	Down    []string `json:"down,omitempty"` // those that are down or leaving
 }
 
 // Leaving tells whether somebody announced, or already carried out, the disruption of this node.
@@ -210,6 +212,8 @@ type View struct {
 	Intolerant []string `json:"intolerant,omitempty"`
 	// Problems are reasons to stay closed: labels that contradict the topology, a pod under two budgets, …
 	Problems []string `json:"problems,omitempty"`
+	// Notes are for people: what is unusual, and no reason to stay closed.
+	Notes []string `json:"notes,omitempty"`
 	// ForeignNoout lists topology nodes that carry a noout which lockkeeper may not own; the keeper tells them apart by its records.
 	Noout []string `json:"noout,omitempty"`
 }
