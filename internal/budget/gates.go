@@ -19,8 +19,8 @@ var openGates = []gate{
 	gateTolerant,   // the pools can bear the loss of a domain at all
 	gateSelectable, // its pods can be told from the others
 	gateConfined,   // nothing is down anywhere else
-	gateReachable,  // nor out of reach for Kubernetes
 	gateProven,     // the data was whole, or is known to be whole enough
+	gateReachable,  // no node elsewhere is lost to Kubernetes
 	gateAlive,      // nobody hangs elsewhere; last, since to ask takes a while
 }
 
