@@ -100,6 +100,9 @@ type StorageCluster interface {
 	Mark(ctx context.Context, in Marking, beat func(Marked)) (Marked, error)
 	// Unmark takes away the marks that have to go, or all.
 	Unmark(ctx context.Context, all bool, beat func(Marked)) (Marked, error)
+	// Life asks who lives, and returns when everybody does whom the question is about, or when who does not is another answer
+	// than in.Known. beat is called at every look.
+	Life(ctx context.Context, in Asking, beat func()) (storage.Life, error)
 	// SetNoout and UnsetNoout return the hosts that the storage cluster refuses, which it does not know by this name. All others are
 	// switched then. An error means that it did not answer, and that nothing is known of any of them.
 	SetNoout(ctx context.Context, hosts ...string) ([]NooutRefusal, error)
@@ -140,6 +143,12 @@ type Watched struct {
 	Unavailable string         `json:"unavailable,omitempty"`
 	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
 	Fingerprint string `json:"fingerprint"`
+	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the time between
+	// two reports. ReportPeriod 0: neither is known.
+	Lived        time.Duration `json:"lived,omitempty"`
+	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
+	// At is when it was known, by the clock of Temporal's server.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Watching is what a watcher begins with.
@@ -162,6 +171,12 @@ type Marked struct {
 	Left int `json:"left,omitempty"` // pods that were not proved, or had changed
 	// Reason says why some are left.
 	Reason string `json:"reason,omitempty"`
+}
+
+// Asking is the question which daemons live.
+type Asking struct {
+	Outside storage.FailureDomain `json:"outside,omitzero"` // its own daemons do not matter
+	Known   *storage.Life         `json:"known,omitempty"`  // the answer before, when somebody was silent
 }
 
 // Jobs tells about workflows.

@@ -144,6 +144,8 @@ type Replacement struct {
 	Token      int64  `json:"token,omitempty"`
 	// Epoch is the ChangeEpoch of the storage cluster's map that the grant rests on.
 	Epoch int64 `json:"epoch,omitempty"`
+	// Alive is when all OSDs elsewhere were known to live when the lease was granted, by the clock of Temporal's server.
+	Alive time.Time `json:"alive,omitzero"`
 }
 
 // Replaced is what became of a batch.
@@ -184,6 +186,8 @@ type Fleets interface {
 	Note(ctx context.Context, fleet FleetRef) error
 	// Remove deletes the pods of OSDs that are no longer in the spec, unless somebody needs their data by now.
 	Remove(ctx context.Context, fleet FleetRef, keys []string) error
+	// Alive answers whether every OSD that is up, but for those of a batch, makes a report after it was asked.
+	Alive(ctx context.Context, in Replacement) (storage.Answer, error)
 	// Rehearse lets the API server judge the successors of a batch. What it refuses is an *input.Error.
 	Rehearse(ctx context.Context, in Replacement) (*input.Error, error)
 	// Spare asks the storage cluster which OSDs of a batch may stop together now. The answer names at least one, or says why none.
@@ -328,12 +332,19 @@ func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, er
 // makes sure that the lease is still the one it was given, and that the storage cluster can spare them now. An attempt that
 // follows another one goes on with what that one stopped: a pod that is missing comes back in any case.
 func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, error) {
+	now := serverClock(ctx)
 	ctx, stop := busy(ctx)
 	defer stop()
 	if in.Token != 0 {
 		if err := o.holds(ctx, in); err != nil {
 			return Replaced{}, err
 		}
+	}
+	// First, since it may take a few seconds, and the storage cluster has to be able to spare the batch now.
+	if a, err := o.alive(ctx, in, now()); err != nil {
+		return Replaced{}, Unavailable("ask for signs of life", err)
+	} else if !a.OK {
+		return Replaced{Refused: a.Reason}, nil
 	}
 	// An OSD that is in no failure domain may hold data all the same: one that was just moved out of its own, say.
 	spared, answer, err := o.Fleets.Spare(ctx, in)
@@ -348,6 +359,17 @@ func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, erro
 		return Replaced{}, Unavailable("replace the pods of the batch", err)
 	}
 	return Replaced{OSDs: in.OSDs}, nil
+}
+
+// aliveLasts is for how long a batch may begin because of what its grant rests on; then it asks for itself.
+const aliveLasts = 2 * time.Second
+
+// alive makes sure that no OSD elsewhere hangs.
+func (o *OSDs) alive(ctx context.Context, in Replacement, now time.Time) (storage.Answer, error) {
+	if now.Sub(in.Alive) <= aliveLasts {
+		return storage.Answer{OK: true}, nil
+	}
+	return o.Fleets.Alive(ctx, in)
 }
 
 func (o *OSDs) holds(ctx context.Context, in Replacement) error {

@@ -22,6 +22,7 @@ type WatchInput struct {
 // is out of order, and returns only when there is something new. A cluster at rest costs no history and no request to
 // the API server.
 func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, error) {
+	now := serverClock(ctx)
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
@@ -36,6 +37,7 @@ func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, erro
 	if err != nil {
 		return Watched{}, Unavailable("watch the storage cluster", err)
 	}
+	w.At = now()
 	if w.Unavailable != "" && in.Last.Unavailable == "" && in.CloseBudgets {
 		// The keeper may be busy. Closing is never wrong, and what cannot be closed now the keeper closes.
 		if err := k.Budgets.RaiseAlarm(ctx, in.Cluster, "the storage cluster: "+w.Unavailable); err != nil {
@@ -43,6 +45,43 @@ func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, erro
 		}
 	}
 	return w, nil
+}
+
+// LifeInput asks which daemons of a storage cluster live.
+type LifeInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Asking
+}
+
+// LifeAnswer is an answer and when it was given, by the clock of Temporal's server.
+type LifeAnswer struct {
+	storage.Life
+	At time.Time `json:"at"`
+}
+
+// AskLife finds out whether every daemon that the storage cluster calls up makes a report after the question was asked. While nobody
+// asks, nobody looks at the reports.
+func (k *Keeper) AskLife(ctx context.Context, in LifeInput) (LifeAnswer, error) {
+	now := serverClock(ctx)
+	ctx, stop := untilWorkerStops(ctx)
+	defer stop()
+	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
+	if err != nil {
+		return LifeAnswer{}, Unavailable("connect to the storage cluster", err)
+	}
+	activity.RecordHeartbeat(ctx)
+	l, err := c.Life(ctx, in.Asking, func() { activity.RecordHeartbeat(ctx) })
+	if err != nil {
+		return LifeAnswer{}, Unavailable("ask for signs of life", err)
+	}
+	return LifeAnswer{Life: l, At: now()}, nil
+}
+
+// serverClock tells the time as Temporal's server has it, by which workflows go: it gave the time at which this attempt began. What
+// an activity saw may reach its workflow much later, when there was no worker for it in between.
+func serverClock(ctx context.Context) (now func() time.Time) {
+	began, here := activity.GetInfo(ctx).StartedTime, time.Now()
+	return func() time.Time { return began.Add(time.Since(here)) }
 }
 
 // JobInput names a job by its workflow and the first run of its chain.

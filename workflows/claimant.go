@@ -16,11 +16,12 @@ import (
 type claimant struct {
 	cluster   storage.ClusterKey
 	claim     lease.Claim
-	token     int64 // of the grant; 0: not held
-	epoch     int64 // of the storage cluster's map that the grant rests on
-	asked     bool  // the keeper may know of the claim
-	finishing bool  // the work is done: as soon as the keeper is told it may take the lease back at any time
-	told      bool  // that it is done
+	token     int64     // of the grant; 0: not held
+	epoch     int64     // of the storage cluster's map that the grant rests on
+	alive     time.Time // when all OSDs elsewhere were known to live
+	asked     bool      // the keeper may know of the claim
+	finishing bool      // the work is done: as soon as the keeper is told it may take the lease back at any time
+	told      bool      // that it is done
 	// next is what the keeper was told to take for our claim when it takes this one back. Once said it is not taken back or
 	// changed: nobody could tell whether it has become our claim already.
 	next *lease.Claim
@@ -154,7 +155,7 @@ func (c *claimant) take(n LeaseNotice) bool {
 	switch n.State {
 	case LeaseGranted:
 		if !c.finishing {
-			c.token, c.epoch, c.why = n.Token, n.Epoch, ""
+			c.token, c.epoch, c.alive, c.why = n.Token, n.Epoch, n.Alive, ""
 		}
 	case LeaseReleased, LeaseParked, LeaseRevoked:
 		c.token, c.asked = 0, false

@@ -119,7 +119,7 @@ func (d *disorder) happen(e event) {
 	case "untaint":
 		d.untaint()
 	case "hang":
-		d.toggleHang(node)
+		d.toggleHang(nodes, e.Which)
 	case "tamper":
 		d.TamperWithBudget(false)
 	case "delete budget":
@@ -206,14 +206,20 @@ func (d *disorder) untaint() {
 	}
 }
 
-// toggleHang stops all daemons on one or two nodes, or lets them go on.
-func (d *disorder) toggleHang(node string) {
+// toggleHang stops all daemons on a node, or all OSDs of it and of the next two, which are in other zones; or lets them go on.
+func (d *disorder) toggleHang(nodes []string, which int) {
 	if len(d.hung) > 0 {
 		d.Hang(false, d.hung...)
 		d.hung = nil
 		return
 	}
-	d.hung = []string{node}
+	d.hung = []string{nodes[which%len(nodes)]}
+	if which >= len(nodes) {
+		d.hung = nil
+		for more := range 3 {
+			d.hung = append(d.hung, d.OSDsOn(nodes[(which+more)%len(nodes)])...)
+		}
+	}
 	d.Hang(true, d.hung...)
 }
 

@@ -296,9 +296,9 @@ func TestAbort(t *testing.T) {
 				s.settle()
 				switch phase {
 				case acquiringLease:
-					s.StopManager(true)
 					s.KillOSD(5)
 					s.awaitBudget(only("z"), 5*time.Second)
+					s.StopManager(true)
 				case evicting:
 					s.Foreign(true)
 				}
@@ -454,9 +454,9 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 				s.settle()
 				switch phase {
 				case acquiringLease:
-					s.StopManager(true)
 					s.KillOSD(5)
 					s.awaitBudget(only("z"), 5*time.Second)
+					s.StopManager(true)
 				case evicting:
 					s.Foreign(true)
 				}
@@ -497,9 +497,9 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
 				s.settle()
 				if phase == acquiringLease {
-					s.StopManager(true)
 					s.KillOSD(5)
 					s.awaitBudget(only("z"), 5*time.Second)
+					s.StopManager(true)
 				}
 				run := s.drain(drainOf("node-d"))
 				if phase == healing {

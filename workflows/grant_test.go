@@ -46,9 +46,9 @@ func TestLastWordIsTold(t *testing.T) {
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
-		s.StopManager(true) // so that nobody says that the data is whole
-		s.KillOSD(2)        // it comes back after 2 s
+		s.KillOSD(2) // it comes back after 2 s
 		s.awaitBudget("only zone [zone-y] is open", time.Minute)
+		s.StopManager(true) // so that nobody says that the data is whole
 		s.drain(workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String()})
 		time.Sleep(10 * time.Second)
 		queue := s.keeperStatus().Lease.Queue

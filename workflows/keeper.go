@@ -52,16 +52,23 @@ type KeeperState struct {
 	AppliedGeneration       int64 `json:"appliedGeneration,omitempty"`
 	AppliedProvedGeneration int64 `json:"appliedProvedGeneration,omitempty"`
 	AppliedMonGeneration    int64 `json:"appliedMonGeneration,omitempty"`
-	// Answered is the last alarm on the budgets that was answered. Alarm and Tampered: what this run heard of and the next must answer.
-	Answered string `json:"answered,omitempty"`
-	Alarm    bool   `json:"alarm,omitempty"`
-	Tampered bool   `json:"tampered,omitempty"`
+	// AnsweredAlarms are the alarms on the budgets that were answered. Alarm and Tampered: what this run heard of and the next must answer.
+	AnsweredAlarms string `json:"answeredAlarms,omitempty"`
+	Alarm          bool   `json:"alarm,omitempty"`
+	Tampered       bool   `json:"tampered,omitempty"`
 	// Doubted is the last alarm. Of it Ceph may not have heard when it said that all is well.
 	Doubted time.Time `json:"doubted,omitzero"`
 	// Silent is the last silence of the storage cluster's governors that was noticed; Unheard: nobody has proved since that
 	// all who were said to serve were alive.
 	Silent  time.Time `json:"silent,omitzero"`
 	Unheard bool      `json:"unheard,omitempty"`
+	// Life is the last answer to the question who lives, and Answered when it came; nil: none that counts. Asked is the failure
+	// domain that was to open.
+	Life     *storage.Life `json:"life,omitempty"`
+	Answered time.Time     `json:"answered,omitzero"`
+	// Lived is when every OSD was last known to live because of a proof of PG health, and for how long that counts.
+	Lived    time.Time     `json:"lived,omitzero"`
+	LivedFor time.Duration `json:"livedFor,omitempty"`
 	// Unseen is the last View's.
 	Unseen int `json:"unseen,omitempty"`
 	// Reported is the last report that was written, Released who has to be told of a release.
@@ -137,6 +144,9 @@ type keeper struct {
 	watch     workflow.Future
 	watchOf   int64 // the policy's generation that it watches under
 	stopWatch workflow.CancelFunc
+	life      workflow.Future // an answer is awaited
+	asks      storage.FailureDomain
+	stopLife  workflow.CancelFunc
 	trouble   string // what failed in the last pass
 	failures  int    // passes in a row with trouble
 	next      time.Time
@@ -277,7 +287,9 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	k.noticeBook(ctx)
 	in := k.input(ctx)
 	k.revokeForeign(&in)
-	k.settleLease(&in)
+	k.takeBack(&in)
+	k.seekLife(ctx, &in)
+	k.grant(&in)
 	k.decide(ctx, in)
 	err = k.apply(ctx)
 	k.next = budget.NextTimer(in, k.state.Announced, k.state.Memory.Noout)
@@ -312,7 +324,8 @@ func (k *keeper) input(ctx workflow.Context) budget.Input {
 	in := budget.Input{
 		Now: workflow.Now(ctx), View: k.observed.Seen.View, Health: k.state.Watched.Health, Proof: k.state.Proof,
 		Settings: k.observed.Settings, Lease: k.state.Memory.Lease, Announced: k.state.Announced,
-		HealingSince: k.state.HealingSince, Open: k.state.Decision.Open, Unheard: k.state.Unheard,
+		HealingSince: k.state.HealingSince, Open: k.state.Decision.Open, Opened: k.opened(), Unheard: k.state.Unheard,
+		Life: k.state.Life,
 	}
 	in.HealingSince = budget.NextHealingSince(in)
 	return in
@@ -332,8 +345,8 @@ func (k *keeper) revokeForeign(in *budget.Input) {
 	}
 }
 
-// settleLease takes the lease back from jobs that are done and healed, and grants it to who may have it now.
-func (k *keeper) settleLease(in *budget.Input) {
+// takeBack takes the lease back from jobs that are done and healed.
+func (k *keeper) takeBack(in *budget.Input) {
 	l := in.Lease
 	for _, c := range l.Holders {
 		if (c.Finishing && budget.Healed(*in, c).OK) || budget.Parked(*in, c) {
@@ -344,7 +357,11 @@ func (k *keeper) settleLease(in *budget.Input) {
 		}
 	}
 	in.Lease = l
-	l, granted := l.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(*in, c) }, in.Now)
+}
+
+// grant grants the lease to who may have it now.
+func (k *keeper) grant(in *budget.Input) {
+	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(*in, c) }, in.Now)
 	for _, c := range granted {
 		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
 	}

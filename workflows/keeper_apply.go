@@ -21,7 +21,7 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	k.state.Memory.Noout = plan.Records
 	k.tellPeople(ctx, plan.News)
 	k.refused = nil
-	before := k.ask(ctx, plan)
+	before := k.askNoout(ctx, plan)
 	if len(k.news) > 0 || !sameMemory(k.state.Memory, k.state.Reported.Memory) {
 		if err := k.report(ctx); err != nil {
 			return err

@@ -15,6 +15,7 @@ func (k *keeper) doubt(ctx workflow.Context) bool {
 	if alarm {
 		k.state.Doubted = workflow.Now(ctx)
 		k.state.Watched.Health.Fresh = false
+		k.forgetLife()
 	}
 	return alarm
 }
@@ -70,14 +71,14 @@ func (k *keeper) noticeBook(ctx workflow.Context) {
 		return
 	}
 	book := k.observed.Book
-	if alarms := book.Alarms(); alarms != k.state.Answered {
+	if alarms := book.Alarms(); alarms != k.state.AnsweredAlarms {
 		if k.state.Applied != nil { // else the budgets are closed first anyway, and nothing was proved
 			k.alarm = true
 			if k.doubt(ctx) {
 				k.restartWatch()
 			}
 		}
-		k.state.Answered = alarms
+		k.state.AnsweredAlarms = alarms
 	}
 	if k.state.Applied == nil {
 		return

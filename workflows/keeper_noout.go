@@ -49,9 +49,9 @@ func (k *keeper) nooutByHost(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, "noout-by-host", workflow.DefaultVersion, 1) >= 1
 }
 
-// ask writes down what is about to be set, of which nothing is known until there is an answer. before is of what that was true
+// askNoout writes down what is about to be set, of which nothing is known until there is an answer. before is of what that was true
 // already.
-func (k *keeper) ask(ctx workflow.Context, plan budget.NooutPlan) (before []string) {
+func (k *keeper) askNoout(ctx workflow.Context, plan budget.NooutPlan) (before []string) {
 	if len(plan.Set) > 0 && k.nooutByHost(ctx) {
 		k.state.Memory.Noout, before = budget.Asked(k.state.Memory.Noout, plan.Set)
 	}

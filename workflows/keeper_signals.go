@@ -95,6 +95,9 @@ func (k *keeper) awaitReason(ctx workflow.Context, timer, untold workflow.Future
 	if k.watch != nil {
 		s.AddFuture(k.watch, func(workflow.Future) {})
 	}
+	if k.life != nil {
+		s.AddFuture(k.life, func(workflow.Future) {})
+	}
 	if timer != nil {
 		s.AddFuture(timer, func(workflow.Future) { reason = true })
 	}
@@ -107,6 +110,10 @@ func (k *keeper) awaitReason(ctx workflow.Context, timer, untold workflow.Future
 	}
 	if k.watch != nil && k.watch.IsReady() {
 		k.hearWatch(ctx, k.watch)
+		reason = true
+	}
+	if k.life != nil && k.life.IsReady() {
+		k.hearLife(ctx)
 		reason = true
 	}
 	return k.drainHints(ctx) || reason, nil
@@ -204,6 +211,7 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {
 	var w activities.Watched
 	if err := f.Get(ctx, &w); err == nil {
 		k.state.Watched, k.mute = w, w.Unavailable
+		k.noteLived(w)
 	} else {
 		// The watch gives up only after a month; nothing that it said counts any longer.
 		k.state.Watched = activities.Watched{}
@@ -243,7 +251,7 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, c := range k.state.Memory.Lease.Holders {
-		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Since: c.Granted}
+		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted}
 		last := k.notified[claimID(c)]
 		switch d, refused := k.said(), k.refusedFor(c.NooutHosts); {
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:

@@ -38,7 +38,7 @@ func TestTheOpeningMovesOn(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		done := s.KubectlDrain("node-d")
-		s.awaitBudget(only("x"), 2*time.Second)
+		s.awaitBudget(only("x"), 4*time.Second) // once all others have reported
 		require.NoError(s, <-done)
 		s.KillOSD(5)
 		s.awaitBudget("closed", 2*time.Second)
@@ -65,9 +65,9 @@ func TestNoQuorumCloses(t *testing.T) {
 func TestDeadManager(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
-		s.StopManager(true)
 		s.KillOSD(0)
 		s.awaitBudget(only("x"), 5*time.Second)
+		s.StopManager(true)
 		time.Sleep(20 * time.Minute)
 		require.Equal(s, "closed", s.Budget(), "osd.0 is long back, but nobody knows whether its data is whole")
 		s.StopManager(false)
@@ -81,7 +81,7 @@ func TestDeadDiskBlocksNobody(t *testing.T) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
 		s.BreakDisk(2)
-		s.awaitBudget(only("y"), 2*time.Second)
+		s.awaitBudget(only("y"), 4*time.Second)
 		s.awaitBudget("at rest, 10 must stay", 5*time.Minute)
 		done := s.KubectlDrain("node-a")
 		time.Sleep(20 * time.Second)
@@ -100,7 +100,7 @@ func TestCordonIsAnAnnouncement(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.PersonCordons("node-b", true)
-		s.awaitBudget(only("y"), time.Second)
+		s.awaitBudget(only("y"), 4*time.Second)
 		time.Sleep(50 * time.Second)
 		require.Equal(s, only("y"), s.Budget())
 		s.awaitBudget(atRest, 15*time.Second)
@@ -123,9 +123,9 @@ func TestPGHealthTimeout(t *testing.T) {
 	spec := &v1alpha1.CephSpec{PGHealthCheckTimeout: &metav1.Duration{Duration: 5 * time.Minute}}
 	play(t, sim.Options{Spec: spec}, func(s *scene) {
 		s.settle()
-		s.StopManager(true)
 		s.KillOSD(0)
 		s.awaitBudget(only("x"), 5*time.Second)
+		s.StopManager(true)
 		s.awaitBudget("closed", time.Minute)
 		time.Sleep(4 * time.Minute)
 		require.Equal(s, "closed", s.Budget())

@@ -53,7 +53,9 @@ type LeaseNotice struct {
 	Ask   int64 `json:"ask,omitempty"`
 	Token int64 `json:"token,omitempty"`
 	// Epoch is the ChangeEpoch of the storage cluster's map that a grant rests on.
-	Epoch    int64     `json:"epoch,omitempty"`
+	Epoch int64 `json:"epoch,omitempty"`
+	// Alive is when every OSD elsewhere was last known to live, which the grant rests on, too; zero: nobody asked.
+	Alive    time.Time `json:"alive,omitzero"`
 	WaitsFor string    `json:"waitsFor,omitempty"`
 	Since    time.Time `json:"since"`
 }

@@ -155,6 +155,10 @@ func (m *many) Survey(_ context.Context, in activities.SurveyInput) (activities.
 	return s, nil
 }
 
+func (m *many) Alive(context.Context, activities.Replacement) (storage.Answer, error) {
+	return storage.Answer{OK: true}, nil
+}
+
 func (m *many) Spare(_ context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error) {
 	return in.OSDs, storage.Answer{OK: true}, nil
 }

@@ -56,7 +56,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		return err
 	}
 	ref := u.lease.ref(ctx)
-	in.WorkflowID, in.RunID, in.Token, in.Epoch = ref.WorkflowID, ref.RunID, u.lease.token, u.lease.epoch
+	in.WorkflowID, in.RunID, in.Token, in.Epoch, in.Alive = ref.WorkflowID, ref.RunID, u.lease.token, u.lease.epoch, u.lease.alive
 	r, err := u.stop(ctx, step, in)
 	switch {
 	case isType(err, activities.LeaseLost):

@@ -42,6 +42,8 @@ const (
 	ReasonNotProvenClean     = "NotProvenClean"     // the PGs are not known to be clean as of the last change
 	ReasonRefusedByStorage   = "NotOKToStop"        // ok-to-stop said no
 	ReasonMonQuorum          = "MonQuorum"          // a mon is out, and all others are needed
+	ReasonNoSignOfLife       = "NoSignOfLife"       // a daemon that is up has not reported since it was asked
+	ReasonNodeNotReady       = "NodeNotReady"       // Kubernetes has lost a node whose daemons are up by the storage cluster's word
 	ReasonUnmanaged          = "Unmanaged"          // the policy switched the budgets off
 	ReasonDeleting           = "Deleting"           // the policy is deleted, and something is not undone yet
 	ReasonSecondPolicy       = "SecondPolicy"       // another policy looks after the same storage cluster, and was first
@@ -70,8 +72,10 @@ type Input struct {
 	// Unheard: the storage cluster's governors were silent for a while, and nobody has proved since that all who serve by
 	// their map are alive.
 	Unheard bool
-	// Open is the failure domain that is open now.
-	Open storage.FailureDomain
+	// Open is the failure domain that is open now, by the last decision; Opened by the budget itself.
+	Open, Opened storage.FailureDomain
+	// Life is who gave a sign of life when that was last asked for an opening; nil: no answer that counts.
+	Life *storage.Life
 }
 
 // Decision is the wanted state, and why.
@@ -180,6 +184,13 @@ func decide(in Input) Decision {
 	}
 	if short := monsShort(in); short != "" && (Clean(in) || timedOut(in)) {
 		return closed(ReasonMonQuorum, short+"; nodes without a mon can still be drained, one failure domain at a time")
+	}
+	if lost := lostNode(in, storage.FailureDomain{}); lost != "" {
+		return closed(ReasonNodeNotReady, lost)
+	}
+	if silent := in.Life.String(); silent != "" {
+		// Whoever goes may be the second of whom nothing is heard.
+		return closed(ReasonNoSignOfLife, silent)
 	}
 	if Clean(in) {
 		return atRest(in, ReasonClean, rest)
@@ -315,6 +326,9 @@ func over(in Input, a Announcement, seen bool) bool {
 
 func open(in Input, d storage.FailureDomain, why opening) Decision {
 	seen := in.View.Domain(d.Name)
+	if in.Life != nil && in.Life.Unproven != "" {
+		why.message += "; " + in.Life.Unproven
+	}
 	return Decision{
 		Mode: ModeOpen, Open: d, Reason: why.reason, Message: why.message, Announcement: why.node,
 		Budget: Spec{MinAvailable: Everything, Key: in.View.LabelKey, Except: seen.LabelValues},

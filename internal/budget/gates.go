@@ -20,6 +20,8 @@ var openGates = []gate{
 	gateSelectable, // its pods can be told from the others
 	gateConfined,   // nothing is down anywhere else
 	gateProven,     // the data was whole, or is known to be whole enough
+	gateReachable,  // no node elsewhere is lost to Kubernetes
+	gateAlive,      // nobody hangs elsewhere; last, since to ask takes a while
 }
 
 func check(gates []gate, in Input, d storage.FailureDomain) (reason, message string, failed bool) {
@@ -65,6 +67,23 @@ func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
 		}
 	}
 	return "", "", false
+}
+
+// gateReachable lets a domain open only when no node elsewhere is lost to Kubernetes while its daemons are up in the storage cluster's
+// map: the map may be about to follow.
+func gateReachable(in Input, d storage.FailureDomain) (string, string, bool) {
+	message := lostNode(in, d)
+	return ReasonNodeNotReady, message, message != ""
+}
+
+// lostNode says which node outside a domain is not ready while daemons on it are up; "" for none.
+func lostNode(in Input, d storage.FailureDomain) string {
+	for _, n := range in.View.Nodes {
+		if n.Lost > 0 && (d.IsZero() || n.Domain != d.Name || len(n.Domains) > 1) {
+			return fmt.Sprintf("node %s is not ready, and %d of its %d OSDs are up in Ceph's map", n.Name, n.Lost, len(n.Daemons))
+		}
+	}
+	return ""
 }
 
 // gateProven lets a domain open on one of two proofs. Either the data was whole, and all that happened since happened
@@ -123,6 +142,29 @@ func refused(in Input, a *storage.Answer) bool {
 	return a.Refusal == storage.RefusalHarm || a.Refusal == storage.RefusalAlready && fresh(in)
 }
 
+// gateAlive lets a domain open only when every daemon that is up outside of it has just shown that it lives. The storage cluster's
+// map calls a daemon that hangs up for as long as its peers have patience, and without peers for ever. A domain that is open
+// stays open without another question.
+func gateAlive(in Input, d storage.FailureDomain) (string, string, bool) {
+	if in.Opened == d {
+		return "", "", false
+	}
+	message, failed := lifeless(in, d)
+	return ReasonNoSignOfLife, message, failed
+}
+
+// lifeless says why it is not known that every daemon outside a domain lives.
+func lifeless(in Input, d storage.FailureDomain) (string, bool) {
+	switch {
+	case in.Life.Covers(d):
+		return "", false
+	case in.Life != nil && in.Life.Outside == d:
+		return in.Life.String(), true
+	default:
+		return fmt.Sprintf("waits for a sign of life of every OSD outside %s", d), true
+	}
+}
+
 // fresh: everybody who serves by the map that was seen has reported since it changed.
 func fresh(in Input) bool {
 	return in.View.Unavailable == "" && in.Health.Fresh && in.Health.ChangeEpoch >= in.View.ChangeEpoch
@@ -166,6 +208,10 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	}
 	if short := monsShort(in); short != "" && !c.Observing && c.Node != "" && hostsStandingMon(in, c.Node) {
 		return storage.Answer{Reason: fmt.Sprintf("%s has a mon that must stay: %s", c.Node, short)}
+	}
+	// Of a domain that is open, too: the job takes down what is still up there.
+	if message, failed := lifeless(in, c.Domain); failed {
+		return storage.Answer{Reason: message}
 	}
 	if c.Observing || Clean(in) {
 		return storage.Answer{OK: true}

@@ -50,11 +50,14 @@ func drawWorld(t *rapid.T) *world {
 	if rapid.Bool().Draw(t, "held") {
 		w.say("lease=" + zoneOf("lease"))
 	}
+	if often("life") {
+		w.say("life=" + rapid.SampledFrom([]string{"none", "x", "y", "z", "x:1", "y:7"}).Draw(t, "who lives"))
+	}
 	if often("waiting") {
 		w.say("queue=" + zoneOf("queue"))
 	}
 	if rapid.Bool().Draw(t, "was open") {
-		w.say("open=" + zoneOf("open"))
+		w.say(rapid.SampledFrom([]string{"open=", "opened="}).Draw(t, "by") + zoneOf("open"))
 	}
 	if often("healing for long") {
 		w.in.Settings.PGHealthCheckTimeout = time.Minute
@@ -134,6 +137,9 @@ func mayBeOpen(t *rapid.T, w *world, k known, d budget.Decision) {
 	in := w.input()
 	if in.View.FailureDomainType != d.Open.Type || len(in.View.Intolerant) > 0 || w.unlabelled == d.Open.Name {
 		t.Fatalf("open, though it cannot be: %+v", d)
+	}
+	if in.Opened != d.Open && !in.Life.Covers(d.Open) {
+		t.Fatalf("%s opens, and nobody knows whether all others live: %v", d.Open, in.Life)
 	}
 	for z := range k.hurt {
 		if z != d.Open.Name {
@@ -219,6 +225,37 @@ func TestGrantedMeansOpen(t *testing.T) {
 		in.Lease.Holders = []lease.Claim{c}
 		if d := budget.Decide(in); d.Open != c.Domain {
 			t.Fatalf("granted, but %+v", d)
+		}
+	})
+}
+
+// TestQuestion: what is asked is what keeps something from opening or from being granted, and nothing else.
+func TestQuestion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		in := w.input()
+		if rapid.Bool().Draw(t, "somebody wants the lease") {
+			in.Lease.Queue = append(in.Lease.Queue, lease.Claim{WorkflowID: "drain/w", RunID: "w", Domain: zone(rapid.SampledFrom(zones).Draw(t, "wants"))})
+		}
+		d, asked := budget.Question(in)
+		decide := func(life *storage.Life) (budget.Decision, int) {
+			in := in
+			in.Life = life
+			l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(in, c) }, in.Now)
+			in.Lease = l
+			return budget.Decide(in), len(granted)
+		}
+		if !asked {
+			if x, granted := decide(&storage.Life{}); granted > 0 || x.Mode == budget.ModeOpen && x.Open != in.Opened {
+				t.Fatalf("nobody asks, and %d grants and %+v depend on it", granted, x)
+			}
+			return
+		}
+		if x, granted := decide(&storage.Life{Outside: d}); granted == 0 && (x.Mode != budget.ModeOpen || x.Open != d) {
+			t.Fatalf("%s is asked about for nothing: %+v", d, x)
+		}
+		if x, granted := decide(nil); granted > 0 || x.Mode == budget.ModeOpen && x.Open != in.Opened {
+			t.Fatalf("nobody has answered, and %d are granted and %+v", granted, x)
 		}
 	})
 }

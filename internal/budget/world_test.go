@@ -34,6 +34,7 @@ type world struct {
 	unlabelled string
 	unmarked   map[string]bool   // OSDs whose pods carry no mark; all others carry the one that names them
 	okToStop   map[string]string // yes, no, already, unknown
+	lost       string            // a node
 	in         budget.Input
 }
 
@@ -52,6 +53,7 @@ func atRest() *world {
 			ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute,
 		},
 		Announced: map[string]budget.Announcement{},
+		Life:      &storage.Life{},
 	}
 	return w
 }
@@ -100,6 +102,9 @@ func (w *world) input() budget.Input {
 				Name: o.Node, Domain: name, Host: o.Node, Daemons: []string{o.Name},
 				Cordoned: slices.Contains(w.cordoned, o.Node), Gone: slices.Contains(w.gone, o.Node),
 			}
+			if o.Node == w.lost && o.Up {
+				n.NotReady, n.Lost = true, 1
+			}
 			if o.Down() {
 				n.Down = []string{o.Name}
 			}
@@ -147,6 +152,12 @@ func (w *world) say(word string) {
 		w.gone = list
 	case "unheard":
 		w.in.Unheard = true
+	case "lost":
+		w.lost = value
+	case "life":
+		w.sayLife(value)
+	case "opened":
+		w.in.Open, w.in.Opened = zone(value), zone(value)
 	case "healing":
 		w.in.HealingSince = now.Add(-seconds(value))
 	case "timeout":
@@ -177,6 +188,19 @@ func (w *world) say(word string) {
 		up, pod, _ := strings.Cut(value, "/")
 		o := &w.osds[number(id)]
 		o.Up, o.Pod = up == "up", storage.PodState(pod)
+	}
+}
+
+// sayLife: "none", or "x" for an answer to a question about x, or "x:2" for one that names two OSDs.
+func (w *world) sayLife(value string) {
+	w.in.Life = nil
+	about, silent, some := strings.Cut(value, ":")
+	if about == "none" {
+		return
+	}
+	w.in.Life = &storage.Life{Outside: zone(about)}
+	if some {
+		w.in.Life.Silent, w.in.Life.Examples = number(silent), []string{"osd.3 in y"}
 	}
 }
 

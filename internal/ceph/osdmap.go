@@ -19,6 +19,8 @@ type OSDMap struct {
 	LastInChange string `json:"last_in_change"`
 	// CrushNodeFlags are the flags of "osd set-group" by the name of the CRUSH node: {"node-a": ["noout"]}.
 	CrushNodeFlags map[string][]string `json:"crush_node_flags"`
+	// DeviceClassFlags are those by the name of the device class.
+	DeviceClassFlags map[string][]string `json:"device_class_flags"`
 }
 
 // Pool is what decides how many failures a pool bears. Sizes count copies, or shards for erasure coding.
@@ -79,6 +81,28 @@ func (m *OSDMap) Noout() []string {
 	}
 	for i := range m.OSDs {
 		if m.OSDs[i].Is("noout") {
+			names = append(names, m.OSDs[i].Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Flagged lists, sorted, what carries a flag: "the cluster", the names of CRUSH nodes, device classes and OSDs.
+func (m *OSDMap) Flagged(flag string) []string {
+	var names []string
+	if slices.Contains(m.Flags, flag) {
+		names = append(names, "the cluster")
+	}
+	for _, groups := range []map[string][]string{m.CrushNodeFlags, m.DeviceClassFlags} {
+		for name, flags := range groups {
+			if slices.Contains(flags, flag) {
+				names = append(names, name)
+			}
+		}
+	}
+	for i := range m.OSDs {
+		if m.OSDs[i].Is(flag) {
 			names = append(names, m.OSDs[i].Name())
 		}
 	}

@@ -72,7 +72,8 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 
 // lookWith takes one look for a witness.
 func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watched, settled bool, err error) {
-	evidence := c.evidence(ctx, by.tracker) // before the reading: the summary has to be newer than what proves it fresh
+	evidence := c.evidence(ctx, by.tracker.Asks()) // before the reading: the summary has to be newer than what proves it fresh
+	now := time.Now()
 	reading, err := c.read(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -80,12 +81,15 @@ func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watch
 		}
 		reading = ceph.Reading{Unavailable: err.Error()}
 	}
-	health := by.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence})
+	health := by.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence, At: now})
 	by.attend(ctx, c)
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {
 		w.Health.Placement = placement(reading.Map)
 		w.Quorum, w.Fingerprint = quorumOf(reading), fingerprint(reading.Map)
+		if since, period := by.tracker.Lived(); !since.IsZero() {
+			w.Lived, w.ReportPeriod = time.Since(since), period
+		}
 	}
 	return w, health.Fresh && health.Clean, nil
 }
@@ -117,10 +121,9 @@ func (c *cluster) newTracker() (*pghealth.Tracker, error) {
 	return pghealth.New(pghealth.Policy{Healthy: re, ToleratedPools: c.policy.Spec.Ceph.ToleratedPools}), nil
 }
 
-// evidence asks who has reported to the manager, if the tracker has a use for it. No evidence proves nothing, so an error
-// here is simply none.
-func (c *cluster) evidence(ctx context.Context, tracker *pghealth.Tracker) *pghealth.Evidence {
-	asks := tracker.Asks()
+// evidence asks which of these OSDs have reported to the manager, if any. No evidence proves nothing, so an error here is
+// simply none.
+func (c *cluster) evidence(ctx context.Context, asks []int) *pghealth.Evidence {
 	if len(asks) == 0 {
 		return nil
 	}
@@ -168,6 +171,7 @@ func placement(m *ceph.OSDMap) string {
 // fingerprint stands for what an observation reads from the OSD map, but for the epochs that change with every breath.
 func fingerprint(m *ceph.OSDMap) string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %v %v", placement(m), m.Noout(), m.Flags)
+	// fmt sorts the keys of maps.
+	fmt.Fprintf(h, "%s %v %v %v %v", placement(m), m.Noout(), m.CrushNodeFlags, m.DeviceClassFlags, m.Flags)
 	return fmt.Sprintf("%016x", h.Sum64())
 }

@@ -28,6 +28,7 @@ const (
 	obstaclePods         = "PodsRefuse"
 	obstacleUnknown      = "NotKnown"
 	obstacleNooutExpired = "NooutExpired"
+	obstacleFlag         = "CephFlag"
 	obstacleNoWatcher    = "WatcherNotRunning"
 	obstacleCompromise   = "PoolsDisagree"
 )
@@ -57,7 +58,7 @@ var inTheWay = []look{
 }
 
 // worthKnowing does not keep a drain from beginning.
-var worthKnowing = []look{lookTrouble, lookWatcher, lookNoout, lookUnmanaged, lookLeaving, lookCompromise, lookUnknown}
+var worthKnowing = []look{lookTrouble, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving, lookCompromise, lookUnknown}
 
 // Explain judges. A keeper's own decision has the last word: if it would not grant the lease although nothing else was
 // found to be in the way, then its reason is.
@@ -361,6 +362,17 @@ func lookNoout(f Facts) []Obstacle {
 				Change: "bring " + n.Host + " back, or wait until the data is whole without it",
 			})
 		}
+	}
+	return out
+}
+
+func lookNotes(f Facts) []Obstacle {
+	if f.Now == nil {
+		return nil
+	}
+	var out []Obstacle
+	for _, note := range f.Now.View.Notes {
+		out = append(out, Obstacle{Name: obstacleFlag, What: note, Change: "unset it when whoever set it is done: the PGs decide, and they may not become clean meanwhile"})
 	}
 	return out
 }

@@ -143,6 +143,7 @@ func (p *Plan) askForLease(policy *v1alpha1.MaintenancePolicy) storage.Answer {
 	}
 	in := budget.Input{
 		Now: p.At, View: p.Now.View, Health: p.Now.Health, Settings: kube.Settings(&policy.Spec), Lease: p.Now.Lease, Open: p.Now.Decision.Open,
+		Life: &storage.Life{}, // the keeper asks before it grants
 	}
 	in.View.Domains = withDomain(in.View.Domains, storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
 	state, _ := p.Now.Lease.Request(claim).Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(in, c) }, p.At)

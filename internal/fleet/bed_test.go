@@ -249,6 +249,7 @@ func keysOf(osds []rollout.OSD) []string {
 
 // fakeCeph says what it is told to.
 type fakeCeph struct {
+	life        storage.Life
 	domain      string
 	types       []string
 	osds        []cephcluster.OSD
@@ -276,6 +277,10 @@ func (f *fakeCeph) OKToStop(_ context.Context, _ storage.ClusterKey, osds []int)
 		return some, storage.Answer{OK: true}, nil
 	}
 	return osds, storage.Answer{Reason: "PGs would become unavailable"}, nil
+}
+
+func (f *fakeCeph) Life(context.Context, storage.ClusterKey, []int) (storage.Life, error) {
+	return f.life, nil
 }
 
 func (f *fakeCeph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds []int) (map[int]storage.Answer, error) {

@@ -83,6 +83,35 @@ func TestStray(t *testing.T) {
 	require.Empty(t, b.log)
 }
 
+// TestNoBatchWhileAnOSDHangs outside of it.
+func TestNoBatchWhileAnOSDHangs(t *testing.T) {
+	hangs := storage.Life{Silent: 1, Examples: []string{"osd.9 in y"}}
+	for name, c := range map[string]struct {
+		change func(*bed)
+		ok     bool
+	}{
+		"all live":               {change: func(b *bed) { b.ceph.life = storage.Life{} }, ok: true},
+		"one hangs":              {change: func(*bed) {}},
+		"an attempt stopped one": {change: func(b *bed) { b.lose("a:/x") }, ok: true},
+		"the batch is down":      {change: func(b *bed) { b.ceph.osds[0].Up, b.ceph.osds[1].Up = false, false }, ok: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, twoOSDs)
+			b.serve()
+			b.change(twoOSDs + newImage)
+			in := b.replacement(b.survey())
+			b.ceph.life = hangs
+			c.change(b)
+			answer, err := b.fleets.Alive(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, c.ok, answer.OK, answer.Reason)
+			if !c.ok {
+				require.Contains(t, answer.Reason, "osd.9 in y")
+			}
+		})
+	}
+}
+
 func TestSpare(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*bed)

@@ -28,6 +28,8 @@ type Ceph interface {
 	OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (cephcluster.OSDs, error)
 	// OKToStop answers which of these OSDs may stop together now.
 	OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error)
+	// Life asks whether every OSD that is up lives, but for some.
+	Life(ctx context.Context, key storage.ClusterKey, except []int) (storage.Life, error)
 	// SafeToDestroy answers, for each, whether nobody needs its data.
 	SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (map[int]storage.Answer, error)
 }

@@ -71,6 +71,31 @@ func (f *Fleets) Spare(ctx context.Context, in activities.Replacement) ([]rollou
 	return together(out, now, answer)
 }
 
+// Alive implements activities.Fleets. When some of the batch do not run any more, an attempt before this one has stopped them: it had
+// asked, and they come back. OSDs that Ceph does not call up are missed by nobody who does not know.
+func (f *Fleets) Alive(ctx context.Context, in activities.Replacement) (storage.Answer, error) {
+	now, answer, err := f.of(in.Fleet).running(ctx, in)
+	if err != nil || !answer.OK || len(without(in.OSDs, now.running)) > 0 {
+		return answer, err
+	}
+	seen, err := f.ceph.OSDs(ctx, in.Cluster, false)
+	if err != nil || seen.Unavailable != "" {
+		return storage.Answer{Reason: seen.Unavailable}, err
+	}
+	var batch []int
+	serves := false
+	for _, o := range seen.OSDs {
+		if slices.ContainsFunc(in.OSDs, func(x rollout.OSD) bool { return x.Name == osdName(o.ID) }) {
+			batch, serves = append(batch, o.ID), serves || o.Up
+		}
+	}
+	if !serves {
+		return storage.Answer{OK: true}, nil // what is down already takes nothing from anybody
+	}
+	l, err := f.ceph.Life(ctx, in.Cluster, batch)
+	return storage.Answer{OK: l.Silent == 0, Reason: l.String()}, err
+}
+
 // together is what may go of those that Ceph spares, or why nothing.
 func together(spared []rollout.OSD, now standing, answer storage.Answer) ([]rollout.OSD, storage.Answer, error) {
 	if len(spared) == 0 {

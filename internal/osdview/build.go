@@ -13,6 +13,7 @@ func Build(in Input) storage.View {
 	var problems problems
 	smallest, labelKey := failureDomain(in, &problems)
 	domainType := smallest.Type
+	checkFlags(in.Map, &problems)
 	osds, nodes := join(in, domainType, &problems)
 
 	view := storage.View{
@@ -26,6 +27,7 @@ func Build(in Input) storage.View {
 		Nodes:             describeNodes(in, nodes, domainType, &problems),
 		Intolerant:        in.Tree.Intolerant(in.Map.Pools, domainType, in.ToleratedPools),
 		Noout:             in.Map.Noout(),
+		Notes:             notes(in.Map),
 		Mons:              describeMons(in.Mons, nodes),
 		IdleMons:          in.Mons.idle(),
 		Marks:             marks(in, osds),

@@ -257,7 +257,7 @@ func TestNodes(t *testing.T) {
 	require.Equal(t, []storage.Node{
 		{Name: "node-0", Domain: "zone-0", Host: "node-0", Cordoned: true, Daemons: []string{"osd.0", "osd.1"}},
 		{Name: "node-1", Domain: "zone-0", Host: "node-1", Tainted: "ToBeDeletedByClusterAutoscaler", Daemons: []string{"osd.2", "osd.3"}},
-		{Name: "node-2", Domain: "zone-1", Host: "node-2", NotReady: true, Daemons: []string{"osd.4", "osd.5"}},
+		{Name: "node-2", Domain: "zone-1", Host: "node-2", NotReady: true, Lost: 2, Daemons: []string{"osd.4", "osd.5"}},
 		{Name: "node-3", Domain: "zone-1", Host: "node-3", Daemons: []string{"osd.6", "osd.7"}, Down: []string{"osd.6"}},
 		{Name: "node-4", Domain: "zone-2", Host: "node-4", Gone: true, Daemons: []string{"osd.8", "osd.9"}},
 		{Name: "node-5", Domain: "zone-2", Host: "node-5", Daemons: []string{"osd.10", "osd.11"}},
@@ -377,6 +377,35 @@ func TestCutAcross(t *testing.T) {
 	v = w.view()
 	require.Equal(t, "osd", v.FailureDomainType)
 	require.Contains(t, v.Compromise, "node-0 is in several buckets of type zone at once")
+}
+
+// TestFlags: with those that make a death invisible nothing can be known, wherever they are set. Others are said.
+func TestFlags(t *testing.T) {
+	set := map[string]func(w *world, flag string){
+		"the cluster": func(w *world, flag string) { w.input.Map.Flags = []string{"sortbitwise", flag} },
+		"node-1": func(w *world, flag string) {
+			w.input.Map.CrushNodeFlags = map[string][]string{"node-1": {"noout", flag}}
+		},
+		"ssd":   func(w *world, flag string) { w.input.Map.DeviceClassFlags = map[string][]string{"ssd": {flag}} },
+		"osd.3": func(w *world, flag string) { w.osd(3).State = append(w.osd(3).State, flag) },
+	}
+	for where, set := range set {
+		for _, flag := range []string{"nodown", "noup", "pauserd", "pausewr"} {
+			w := newWorld(sixNodes)
+			set(w, flag)
+			v := w.view()
+			require.Equal(t, []string{"with the flag " + flag + " Ceph does not tell which OSDs serve; it is set on " + where}, v.Problems)
+			require.Empty(t, v.Notes)
+		}
+		for _, flag := range []string{"norecover", "nobackfill", "norebalance", "noin"} {
+			w := newWorld(sixNodes)
+			set(w, flag)
+			v := w.view()
+			require.Empty(t, v.Problems)
+			require.Equal(t, []string{"the flag " + flag + " may keep data from becoming whole; it is set on " + where}, v.Notes)
+		}
+	}
+	require.Empty(t, newWorld(sixNodes).view().Notes)
 }
 
 func TestShape(t *testing.T) {

@@ -139,6 +139,9 @@ func describeNode(n *node, domainType string, problems *problems) (storage.Node,
 			continue
 		}
 		d.Daemons = append(d.Daemons, o.Name())
+		if bool(o.Up) && n.NotReady && !n.gone {
+			d.Lost++
+		}
 		if o.daemon().Down() {
 			d.Down = append(d.Down, o.Name())
 		}

@@ -10,14 +10,14 @@
 //
 // # The rule
 //
-// The summary counts once every OSD that is up has twice been seen to have reported anew since the placement of data last
-// changed, in looks that no further change interrupted. What proves a report is its number, which the manager hands to the
+// The summary counts once every OSD that is up has been seen to have reported anew after a digest that was itself new since the
+// placement of data last changed (Round), in looks that no further change interrupted. What proves a report is its number, which the manager hands to the
 // monitors in one piece with the summary (ceph.Client.LastReports).
 //
-// Why twice: when the change is seen, reports made before it may still be on their way. The manager tells of what it
-// received in ticks, so the first new number of an OSD may be that of such a report, or of the last of several. The second
-// one comes with a later tick, so that report was made after the first tick, and that was after the change was seen. It is
-// not enough to count two reports: where ticks are no more frequent than reports, one tick may tell of two old ones.
+// Why after a digest: when the change is seen, reports made before it may still be on their way. The manager tells of what it
+// received in ticks, so the first new number of an OSD may be that of such a report, or of the last of several. What is new in the
+// digest of a later tick was made after the first tick, and that was after the change was seen. It is not enough to
+// count two reports: where ticks are no more frequent than reports, one tick may tell of two old ones.
 //
 // What remains assumed is that by then the OSD has taken in the map. OSDs pass maps on within milliseconds; with Ceph's
 // default periods they have mgr_stats_period − mgr_tick_period, 3 s, at the least.

@@ -2,10 +2,9 @@ package pghealth
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -17,6 +16,8 @@ type Sample struct {
 	Reading ceph.Reading
 	// Evidence is the answer to what Tracker.Asks wanted after the previous sample; nil without one.
 	Evidence *Evidence
+	// At is when Evidence was read, by one clock for all samples.
+	At time.Time
 }
 
 // Evidence is who reported to whom, asked for between two looks.
@@ -42,16 +43,10 @@ type Tracker struct {
 	// upDownOnly: placement differs from the one known before by OSDs that went up or down, and by nothing else.
 	upDownOnly bool
 	proved     bool
-	proofs     int              // how many proofs were begun
-	manager    ceph.Manager     // that the proof is made with, once there is evidence
-	reporters  map[int]reporter // OSDs that are up, until they have reported enough
-}
-
-// reporter is what was seen of one OSD's reports since the change.
-type reporter struct {
-	seen bool   // last is set
-	last uint32 // the number of its last report in its present life
-	news int    // how often it was found to have reported anew
+	proofs     int           // how many proofs were begun
+	manager    ceph.Manager  // that the proof is made with, once there is evidence
+	round      *Round        // of the OSDs that are up since placement changed; nil: none began
+	period     time.Duration // between two reports of an OSD, as last seen
 }
 
 // New makes a Tracker that knows nothing.
@@ -71,7 +66,7 @@ func (t *Tracker) Observe(s Sample) storage.Health {
 		// Evidence belongs to the placement before, and the summary may, too.
 		t.begin()
 	} else if !t.proved && s.Evidence != nil {
-		t.weigh(*s.Evidence)
+		t.weigh(s.At, *s.Evidence)
 	}
 	return t.judge(s.Reading, t.missing())
 }
@@ -95,13 +90,27 @@ func (t *Tracker) moved(m *ceph.OSDMap) bool {
 func (t *Tracker) NeedsSeqs() bool { return len(t.Asks()) > 0 }
 
 // Asks lists, in order, the OSDs whose last report the next sample should have evidence of.
-func (t *Tracker) Asks() []int { return slices.Sorted(maps.Keys(t.reporters)) }
+func (t *Tracker) Asks() []int {
+	if t.round == nil {
+		return nil
+	}
+	return t.round.Silent()
+}
+
+// Lived tells since when it is known of every OSD that is up, as of the proof, that it lived: no longer ago than this the
+// monitors told of a report of it that they had not told of before. period is the time between two reports. Zero: not known.
+func (t *Tracker) Lived() (since time.Time, period time.Duration) {
+	if !t.proved || t.round == nil {
+		return time.Time{}, 0
+	}
+	return t.round.Seen(), t.period
+}
 
 // Doubt drops what was proved: something happened of which the map does not tell yet, so that the proof has to begin anew.
 func (t *Tracker) Doubt() { t.forget() }
 
 // forget drops what was known, so that the next look that counts starts anew.
-func (t *Tracker) forget() { *t = Tracker{policy: t.policy, proofs: t.proofs + 1} }
+func (t *Tracker) forget() { *t = Tracker{policy: t.policy, period: t.period, proofs: t.proofs + 1} }
 
 // Proved tells whether the proof for the placement that is known is made; Proofs counts those that were begun, so that somebody
 // who keeps something beside a proof can tell it from the next.
@@ -114,44 +123,22 @@ func (t *Tracker) Proofs() int { return t.proofs }
 func (t *Tracker) begin() {
 	t.proofs++
 	t.manager = ceph.Manager{}
-	t.reporters = make(map[int]reporter, len(t.placement.up))
-	for id := range t.placement.up {
-		t.reporters[id] = reporter{}
-	}
+	t.round = NewRound(t.placement.up, t.bornOfChange)
 	// An empty cluster has nobody to report, and nothing to report on. In any other, silence proves nothing.
 	t.proved = len(t.placement.up) == 0 && t.placement.pgs == 0
 }
 
 // weigh takes in evidence that was asked for under the present placement.
-func (t *Tracker) weigh(e Evidence) {
+func (t *Tracker) weigh(at time.Time, e Evidence) {
 	if t.manager != (ceph.Manager{}) && t.manager != e.Manager {
 		t.begin()
 	}
 	t.manager = e.Manager
-	for id, report := range e.Reports {
-		r, waiting := t.reporters[id]
-		if !waiting || report.UpFrom != t.placement.up[id] {
-			continue // of a life before this one
-		}
-		if r.seen && report.Count > r.last || !r.seen && t.bornOfChange(id) {
-			r.news++
-		}
-		r.seen, r.last = true, report.Count
-		if r.news >= t.needed(id) {
-			delete(t.reporters, id)
-			t.proved = len(t.reporters) == 0
-			continue
-		}
-		t.reporters[id] = r
+	t.round.Weigh(at, e.Reports)
+	t.proved = len(t.placement.up) > 0 && len(t.round.Silent()) == 0
+	if period := t.round.Period(); period > 0 {
+		t.period = period
 	}
-}
-
-// needed is how often an OSD must be seen to have reported anew.
-func (t *Tracker) needed(osd int) int {
-	if t.bornOfChange(osd) {
-		return 1
-	}
-	return 2
 }
 
 // bornOfChange tells whether an OSD's present life began with the very change that the proof is about, so that all its
@@ -165,10 +152,10 @@ func (t *Tracker) missing() string {
 	if t.proved {
 		return ""
 	}
-	silent := t.Asks()
-	if len(silent) == 0 {
+	if t.round == nil || len(t.round.Silent()) == 0 {
 		return "no OSD is up that could report the placement groups"
 	}
+	silent := t.round.Silent()
 	names := make([]string, 0, 3)
 	for _, id := range silent[:min(3, len(silent))] {
 		names = append(names, ceph.OSDName(id))

@@ -42,8 +42,8 @@ func (w *World) reportAll() {
 		}
 		w.manager.reports[o.id] = uint64(o.upFrom)<<32 | uint64(o.reports)
 		for _, p := range w.pgs {
-			if live := w.live(p); len(live) > 0 && live[0] == o.id {
-				w.manager.received[p.id] = believed{state: w.stateOf(p), live: live, leader: o.id}
+			if live := w.seemLive(p); len(live) > 0 && live[0] == o.id {
+				w.manager.received[p.id] = believed{state: w.stateWith(p, live), live: live, leader: o.id}
 			}
 		}
 	}

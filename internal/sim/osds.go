@@ -50,7 +50,7 @@ func (w *World) hang(o *osd, on bool) {
 	if o.hung == on {
 		return
 	}
-	o.hung = on
+	o.hung, o.hungAt = on, time.Now()
 	o.hangs++
 	w.crashed, w.hurt = time.Now(), time.Now()
 	if !on {

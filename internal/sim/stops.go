@@ -46,6 +46,10 @@ func (w *World) judgeStop(p *pod) {
 	if w.noout[o.name()] == "" && !expired && time.Since(w.edited) > w.opts.Reaction {
 		w.violate("I4: %s is stopped without noout", o.name())
 	}
+	// A batch may begin a period after its lease was granted.
+	if other := w.lifeless(o.zone, w.signOfLife()+statsPeriod); other != nil {
+		w.violate("I3: %s is stopped while %s in %s has been hanging for %s", o.name(), other.name(), other.zone, time.Since(other.hungAt))
+	}
 	if time.Since(w.crashed) < w.opts.Reaction || w.hangsUnseen() || w.unknowable() {
 		return
 	}

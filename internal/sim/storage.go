@@ -44,6 +44,7 @@ type osd struct {
 	pod        string    // in which it last started
 	dead       bool      // its disk
 	hung       bool      // its process is stopped, and does not know
+	hungAt     time.Time // since when
 	hangs      int       // how often it was
 }
 
@@ -132,8 +133,21 @@ func (w *World) live(p *pg) []int {
 	return out
 }
 
-func (w *World) stateOf(p *pg) string {
-	acting, live := p.acting, w.live(p)
+// seemLive are the copies that those who serve take for live: of an OSD that hangs they do not know yet.
+func (w *World) seemLive(p *pg) []int {
+	var out []int
+	for _, o := range w.osds {
+		if o.up && o.running && o.booted && p.whole[o.id] {
+			out = append(out, o.id)
+		}
+	}
+	return out
+}
+
+func (w *World) stateOf(p *pg) string { return w.stateWith(p, w.live(p)) }
+
+func (w *World) stateWith(p *pg, live []int) string {
+	acting := p.acting
 	up := 0
 	for _, id := range acting {
 		if w.osds[id].up {

@@ -101,9 +101,34 @@ func (w *World) silentFor() time.Duration {
 	}
 }
 
-// hangsUnseen: an OSD hangs and nobody can know.
+// hangsUnseen: an OSD hangs that is up in the map, and nobody asks while nothing is to open.
 func (w *World) hangsUnseen() bool {
 	return slices.ContainsFunc(w.osds, func(o *osd) bool { return o.hung && o.up })
+}
+
+// signOfLife is for how long an OSD may have been hanging when something opens: it reported right before, and the question was asked
+// right before that.
+func (w *World) signOfLife() time.Duration { return 2*statsPeriod + w.opts.Reaction - defaultReaction }
+
+// lifeless finds an OSD outside a zone that has been hanging for longer than that: somebody who asked would know. Without a manager
+// nobody can ask.
+func (w *World) lifeless(zone string, longer time.Duration) *osd {
+	for _, o := range w.osds {
+		if o.zone != zone && o.hung && o.up && time.Since(o.hungAt) > longer && w.missed(o) && w.manager.alive {
+			return o
+		}
+	}
+	return nil
+}
+
+// judgeOpening: nothing opens while an OSD elsewhere gives no sign of life (I3).
+func (w *World) judgeOpening(had *policyv1.PodDisruptionBudget, zone string) {
+	if had != nil && slices.Equal(opened(had), []string{zone}) {
+		return
+	}
+	if o := w.lifeless(zone, w.signOfLife()); o != nil && !w.belated {
+		w.violate("I3: %s opens while %s in %s has been hanging for %s", zone, o.name(), o.zone, time.Since(o.hungAt))
+	}
 }
 
 func writer(b *policyv1.PodDisruptionBudget) owner {
@@ -142,6 +167,7 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 		return
 	}
 	zone := opened(b)[0]
+	w.judgeOpening(had, zone)
 	if !w.mayOpen(zone) && time.Since(w.hurt) > w.opts.Reaction && time.Since(w.stirred) > w.opts.Reaction {
 		w.violate("I8: %s is open for no reason", zone)
 	}

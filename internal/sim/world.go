@@ -57,6 +57,9 @@ type Failure struct {
 // Zones are the failure domains of a World.
 var Zones = []string{"zone-x", "zone-y", "zone-z"}
 
+// defaultReaction is Options.Reaction when requests take no time.
+const defaultReaction = 2 * time.Second
+
 // How long things take.
 const (
 	podGrace       = 200 * time.Millisecond // from an eviction to the end of the process
@@ -126,7 +129,7 @@ type World struct {
 // New makes a World in which all is well, and the policy was just created.
 func New(opts Options) *World {
 	opts.NodesPerZone, opts.OSDsPerNode = cmp.Or(opts.NodesPerZone, 2), cmp.Or(opts.OSDsPerNode, 1)
-	opts.Reaction = cmp.Or(opts.Reaction, 2*time.Second)
+	opts.Reaction = cmp.Or(opts.Reaction, defaultReaction)
 	w := &World{
 		opts: opts, started: time.Now(), changed: make(chan struct{}), violated: map[string]bool{},
 		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, drains: map[string]int{}, covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},

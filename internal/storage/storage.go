@@ -8,6 +8,7 @@ package storage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -144,8 +145,10 @@ type Node struct {
 	Tainted  string   `json:"tainted,omitempty"`  // the autoscaler's taint that announces its removal
 	Gone     bool     `json:"gone,omitempty"`     // the Node object is deleted
 	NotReady bool     `json:"notReady,omitempty"`
-	Daemons  []string `json:"daemons"`        // all of its daemons
-	Down     []string `json:"down,omitempty"` // those that are down or leaving
+	// Lost are how many of its daemons the storage cluster's map calls up although Kubernetes has lost the node.
+	Lost    int      `json:"lost,omitempty"`
+	Daemons []string `json:"daemons"`        // all of its daemons
+	Down    []string `json:"down,omitempty"` // those that are down or leaving
 }
 
 // Leaving tells whether somebody announced, or already carried out, the disruption of this node.
@@ -227,6 +230,8 @@ type View struct {
 	Intolerant []string `json:"intolerant,omitempty"`
 	// Problems are reasons to stay closed: labels that contradict the topology, a pod under two budgets, …
 	Problems []string `json:"problems,omitempty"`
+	// Notes are for people: what is unusual, and no reason to stay closed.
+	Notes []string `json:"notes,omitempty"`
 	// ForeignNoout lists topology nodes that carry a noout which lockkeeper may not own; the keeper tells them apart by its records.
 	Noout []string `json:"noout,omitempty"`
 	// Hosts are those that were asked for and that the topology has, under the names that they have now; Gone are those that it
@@ -276,6 +281,34 @@ type Health struct {
 	PGsClean    int    `json:"pgsClean"`
 	// Unexplained lists PG states that the loss of one failure domain does not explain (inconsistent, incomplete, …).
 	Unexplained []string `json:"unexplained,omitempty"`
+}
+
+// Life is the answer to the question which daemons give a sign of life: of those that the storage cluster's map calls up.
+type Life struct {
+	// Outside is the failure domain whose daemons do not matter to the question; zero: all matter.
+	Outside FailureDomain `json:"outside,omitzero"`
+	// Silent is how many gave none since the question was asked, although others gave several.
+	Silent   int      `json:"silent,omitempty"`
+	Examples []string `json:"examples,omitempty"` // a few of them: "osd.3 in zone-y"
+	// Unproven is why nobody could tell, for so long that the storage cluster's map has to do; "" when it was proved.
+	Unproven string `json:"unproven,omitempty"`
+}
+
+// Covers tells whether the answer says of every daemon outside a failure domain that it lives.
+func (l *Life) Covers(d FailureDomain) bool {
+	return l != nil && l.Silent == 0 && (l.Outside.IsZero() || l.Outside == d)
+}
+
+// String says who is silent; "" for nobody.
+func (l *Life) String() string {
+	if l == nil || l.Silent == 0 {
+		return ""
+	}
+	text := strings.Join(l.Examples, ", ")
+	if more := l.Silent - len(l.Examples); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return "no sign of life from " + text + ", up in the storage cluster's map all the same"
 }
 
 // CleanProof remembers that the data was whole as of an epoch. Whatever happened since then happened on top of it.

@@ -498,4 +498,9 @@ func (w *wire) hook(before func(request)) {
 	w.before = before
 }
 
+// Life: every OSD lives.
+func (c *ceph) Life(context.Context, storage.ClusterKey, []int) (storage.Life, error) {
+	return storage.Life{}, nil
+}
+
 var _ fleet.Ceph = (*ceph)(nil)

@@ -105,6 +105,32 @@ func TestLabHealth(t *testing.T) {
 	require.False(t, tracker.NeedsSeqs())
 }
 
+// TestLabSignOfLife: a round of reports of all OSDs takes no longer than two of the periods in which they report, and two ticks.
+func TestLabSignOfLife(t *testing.T) {
+	ctx := context.Background()
+	client := connect(t)
+	m, err := client.OSDDump(ctx)
+	require.NoError(t, err)
+	up := map[int]int64{}
+	for _, o := range m.OSDs {
+		if o.Up {
+			up[o.ID] = o.UpFrom
+		}
+	}
+	for range 5 {
+		began := time.Now()
+		round := pghealth.NewRound(up, nil)
+		require.Eventually(t, func() bool {
+			reports, err := client.LastReports(ctx, round.Asks())
+			require.NoError(t, err)
+			round.Weigh(time.Now(), reports)
+			return len(round.Silent()) == 0
+		}, 30*time.Second, 100*time.Millisecond)
+		t.Logf("all %d OSDs live after %s, period %s", len(up), time.Since(began).Round(10*time.Millisecond), round.Period().Round(10*time.Millisecond))
+		time.Sleep(370 * time.Millisecond) // another phase
+	}
+}
+
 func TestLabManager(t *testing.T) {
 	ctx := context.Background()
 	client := connect(t)

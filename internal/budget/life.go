@@ -1,0 +1,23 @@
+package budget
+
+import (
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Question returns the failure domain that would open, or of which the lease would be granted, if every daemon outside of it gave
+// a sign of life; false when nothing depends on that.
+func Question(in Input) (storage.FailureDomain, bool) {
+	supposing := in
+	supposing.Life = &storage.Life{}
+	// Nothing is granted here: who would be first decides what is asked.
+	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return LeaseGate(supposing, c) }, in.Now)
+	if len(granted) > 0 {
+		return granted[0].Domain, true
+	}
+	supposing.Lease = l
+	if d := Decide(supposing); d.Mode == ModeOpen && d.Open != in.Opened {
+		return d.Open, true
+	}
+	return storage.FailureDomain{}, false
+}

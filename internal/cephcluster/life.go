@@ -1,0 +1,164 @@
+package cephcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/pghealth"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// How often the numbers of reports are looked at while an answer is awaited, and while an OSD is known to be silent.
+const (
+	lookForLife   = 150 * time.Millisecond
+	lookForSilent = time.Second
+)
+
+// nobodyReports is after what time all OSDs count as silent when no report at all arrives: with a manager that is dead, say.
+const nobodyReports = 20 * time.Second
+
+// managerless is how long no manager may be active before the mons' word has to do. Without a manager no report arrives anywhere,
+// and it may be waiting for just the node that waits for the answer. By then peers have long told the mons of an OSD that hangs.
+const managerless = 5 * time.Minute
+
+// Life implements activities.StorageCluster. It asks Ceph only, and keeps nothing: what one question found out answers no other.
+func (c *cluster) Life(ctx context.Context, in activities.Asking, beat func()) (storage.Life, error) {
+	outside := func(tree *failuredomain.Tree, id int) bool {
+		return in.Outside.IsZero() || tree.Find(id, in.Outside.Type) != in.Outside.Name
+	}
+	q := question{cluster: c, about: outside, began: time.Now()}
+	for {
+		if err := q.look(ctx); err != nil {
+			return storage.Life{}, err
+		}
+		answer, answered := q.answer(in.Outside)
+		if answered && (answer.Silent == 0 || in.Known == nil || !reflect.DeepEqual(answer, *in.Known)) {
+			return answer, nil
+		}
+		beat()
+		pause := lookForLife
+		if answered || in.Known != nil {
+			pause = lookForSilent
+		}
+		select {
+		case <-ctx.Done():
+			return storage.Life{}, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Life asks whether every OSD that is up lives, but for some. It waits until all do, or until some have missed their turn.
+func (c *Clusters) Life(ctx context.Context, key storage.ClusterKey, except []int) (storage.Life, error) {
+	x, err := c.cluster(ctx, key)
+	if err != nil {
+		return storage.Life{}, err
+	}
+	q := question{cluster: x, about: func(_ *failuredomain.Tree, id int) bool { return !slices.Contains(except, id) }, began: time.Now()}
+	for {
+		if err := q.look(ctx); err != nil {
+			return storage.Life{}, err
+		}
+		if answer, answered := q.answer(storage.FailureDomain{}); answered {
+			return answer, nil
+		}
+		select {
+		case <-ctx.Done():
+			return storage.Life{}, ctx.Err()
+		case <-time.After(lookForLife):
+		}
+	}
+}
+
+// question is one that is being asked.
+type question struct {
+	*cluster
+	about func(*failuredomain.Tree, int) bool // the OSDs that matter
+	began time.Time
+	deaf  time.Time // since when no manager is active; zero: one is
+
+	round      *pghealth.Round
+	manager    ceph.Manager
+	osds       *ceph.OSDMap // that the round knows of
+	tree       *failuredomain.Tree
+	domainType string
+}
+
+// look looks once at who is up and who has reported.
+func (q *question) look(ctx context.Context) error {
+	reading, err := q.read(ctx)
+	if err != nil {
+		return err
+	}
+	if reading.Unavailable != "" {
+		return errors.New(reading.Unavailable)
+	}
+	if q.osds != reading.Map {
+		q.osds, q.tree = reading.Map, failuredomain.NewTree(reading.Crush)
+		q.domainType = failuredomain.OSDType
+		if smallest, err := q.tree.Smallest(reading.Map.Pools); err == nil {
+			q.domainType = smallest.Type
+		}
+		if q.round != nil {
+			q.round.Update(q.up())
+		}
+	}
+	switch {
+	case reading.Status.MgrMap.Available:
+		q.deaf = time.Time{}
+	case q.deaf.IsZero():
+		q.deaf = time.Now()
+	}
+	if q.round == nil {
+		q.round = pghealth.NewRound(q.up(), nil)
+	}
+	if evidence := q.evidence(ctx, q.round.Asks()); evidence != nil {
+		if q.manager != (ceph.Manager{}) && q.manager != evidence.Manager {
+			q.round = pghealth.NewRound(q.up(), nil)
+		}
+		q.manager = evidence.Manager
+		q.round.Weigh(time.Now(), evidence.Reports)
+	}
+	return nil
+}
+
+// up are the OSDs that matter and are up, and since when.
+func (q *question) up() map[int]int64 {
+	up := map[int]int64{}
+	for i := range q.osds.OSDs {
+		if o := &q.osds.OSDs[i]; bool(o.Up) && q.about(q.tree, o.ID) {
+			up[o.ID] = o.UpFrom
+		}
+	}
+	return up
+}
+
+// answer is what is known by now; false when it is too early to say.
+func (q *question) answer(outside storage.FailureDomain) (storage.Life, bool) {
+	l := storage.Life{Outside: outside}
+	silent := q.round.Silent()
+	if len(silent) > 0 && !q.deaf.IsZero() && time.Since(q.deaf) >= managerless {
+		l.Unproven = fmt.Sprintf("no manager has been active for %s, so that no OSD can give a sign of life", managerless)
+		return l, true
+	}
+	if len(silent) > 0 && !q.round.Overdue() && time.Since(q.began) < nobodyReports {
+		return l, false
+	}
+	const most = 3
+	l.Silent = len(silent)
+	for _, id := range silent[:min(most, len(silent))] {
+		name := ceph.OSDName(id)
+		if domain := q.tree.Find(id, q.domainType); q.domainType != failuredomain.OSDType && domain != "" {
+			name += " in " + domain
+		}
+		l.Examples = append(l.Examples, name)
+	}
+	return l, true
+}

@@ -1,0 +1,146 @@
+package pghealth
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+)
+
+// Round finds out which OSDs make a report after the round began. Use NewRound. It is not safe for concurrent use.
+//
+// The monitors learn of reports in digests of the manager, so the first new number of an OSD may be that of a report from before
+// the round. What is new after a digest that was itself new was made after that digest, and so after the round began: it
+// does not matter whose report told of that digest. The numbers of several OSDs are not read in one piece, so an OSD whose number
+// did not rise in the look that told of the digest may rise in the next one for the same reason, and only what follows counts.
+type Round struct {
+	osds map[int]*reporter // OSDs of which no new report is known
+	made map[int]*reporter // those that have reported, with what was last seen of them
+	// looks counts those that were weighed; digest: one of them told of a new digest.
+	looks  int
+	digest bool
+}
+
+// reporter is what was seen of one OSD's reports in its present life.
+type reporter struct {
+	life  int64     // the epoch at which it went up
+	count uint32    // the number of its last report; 0: none in this life
+	seen  time.Time // when its number was last seen to have risen; zero: never
+	// based: count is from after the digest, so that a greater one is the number of a report that was made since.
+	based  bool
+	more   uint32        // reports since then
+	period time.Duration // between two reports; 0: not known
+}
+
+// NewRound begins a round of OSDs: by number, since which epoch they are up. Any report counts of those that born names: their
+// present life began with what the round is about.
+func NewRound(up map[int]int64, born func(osd int) bool) *Round {
+	r := &Round{osds: make(map[int]*reporter, len(up)), made: map[int]*reporter{}}
+	for id, life := range up {
+		r.osds[id] = &reporter{life: life, based: born != nil && born(id)}
+	}
+	return r
+}
+
+// Update takes in which OSDs are up now. One that went down since the round began is not waited for. One that came up since
+// has shown that it lives.
+func (r *Round) Update(up map[int]int64) {
+	for id, o := range r.osds {
+		if life, is := up[id]; !is || life != o.life {
+			delete(r.osds, id)
+		}
+	}
+}
+
+// Weigh takes in one look at the numbers of reports, and when it was taken. The numbers of some OSDs may be missing.
+func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
+	news := false
+	for id, report := range reports {
+		o := r.osds[id]
+		if o == nil {
+			if o = r.made[id]; o != nil && report.UpFrom == o.life && report.Count > o.count {
+				o.more += report.Count - o.count
+				o.count = report.Count
+			}
+			continue
+		}
+		count := report.Count
+		if report.UpFrom != o.life {
+			count = 0 // of a life before this one
+		}
+		risen := (o.based || r.looks > 0) && count > o.count
+		if risen && !o.seen.IsZero() {
+			o.period = at.Sub(o.seen) / time.Duration(count-o.count)
+		}
+		if risen {
+			o.seen = at
+		}
+		switch {
+		case o.based && risen:
+			o.more = count - o.count
+			delete(r.osds, id)
+			r.made[id] = o
+		case r.digest:
+			o.based = true
+		case risen:
+			news, o.based = true, true
+		}
+		o.count = max(o.count, count)
+	}
+	r.looks++
+	r.digest = r.digest || news
+}
+
+// Silent lists, in order, the OSDs that have not made a report since the round began, as far as is known.
+func (r *Round) Silent() []int { return slices.Sorted(maps.Keys(r.osds)) }
+
+// Period is the time between two reports of an OSD, as far as this round has shown; 0: it has not.
+func (r *Round) Period() time.Duration {
+	var all []time.Duration
+	for _, o := range r.made {
+		if o.period > 0 {
+			all = append(all, o.period)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2] // not the longest: an OSD may have been away for a while
+}
+
+// Seen is when the new report was seen of the OSD of which that is the longest ago; zero: of none yet.
+func (r *Round) Seen() (first time.Time) {
+	for _, o := range r.made {
+		if first.IsZero() || o.seen.Before(first) {
+			first = o.seen
+		}
+	}
+	return first
+}
+
+// clocks is how many OSDs that have reported are asked on, to see how often the others could have.
+const clocks = 3
+
+// Asks lists, in order, the OSDs whose numbers the next look should have: the silent ones, and some that are not.
+func (r *Round) Asks() []int {
+	asks := r.Silent()
+	made := slices.Sorted(maps.Keys(r.made))
+	asks = append(asks, made[:min(clocks, len(made))]...)
+	slices.Sort(asks)
+	return asks
+}
+
+// overdue is how many reports others make while an OSD that makes none is only late.
+const overdue = 3
+
+// Overdue tells whether others made so many reports since the round began that who made none has missed its turn.
+func (r *Round) Overdue() bool {
+	for _, o := range r.made {
+		if o.more >= overdue {
+			return true
+		}
+	}
+	return false
+}

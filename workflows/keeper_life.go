@@ -1,0 +1,112 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file asks for signs of life. A storage daemon that hangs is up in the storage cluster's map, and the PGs are clean by its last
+// word, so before anything opens every daemon elsewhere has to report once more.
+
+// lifeLasts is how long after the answer something may open because of it: a pass that closes and one that opens, when requests are
+// slow. It is of no use to another opening.
+const lifeLasts = 10 * time.Second
+
+// changeLife is the version of a keeper that asks for signs of life.
+const changeLife = "signs-of-life"
+
+// seekLife adds to the input what is known of who lives, and asks if something is to open and nothing is known.
+func (k *keeper) seekLife(ctx workflow.Context, in *budget.Input) {
+	if in.View.Unavailable != "" {
+		k.forgetLife() // what follows begins anew anyway
+		in.Life = k.state.Life
+		return
+	}
+	d, wanted := budget.Question(*in)
+	silent := k.state.Life != nil && k.state.Life.Silent > 0
+	switch {
+	case !wanted && !silent:
+		k.stopAsking()
+		k.state.Life = nil
+	case !wanted:
+		k.ask(ctx, k.state.Life.Outside) // until they report, or the storage cluster calls them down
+	case workflow.GetVersion(ctx, changeLife, workflow.DefaultVersion, 1) == workflow.DefaultVersion:
+		k.state.Life = &storage.Life{}
+	case k.state.Life.Covers(d) && workflow.Now(ctx).Sub(k.state.Answered) <= lifeLasts:
+	case workflow.Now(ctx).Sub(k.state.Lived) <= k.state.LivedFor:
+		k.stopAsking()
+		k.state.Life, k.state.Answered = &storage.Life{Outside: d}, workflow.Now(ctx)
+	default:
+		if !silent {
+			k.state.Life = nil
+		}
+		k.ask(ctx, d)
+	}
+	in.Life = k.state.Life
+}
+
+// ask asks whether everybody outside a failure domain lives, unless that is being asked.
+func (k *keeper) ask(ctx workflow.Context, d storage.FailureDomain) {
+	if k.life != nil && k.asks == d {
+		return
+	}
+	k.stopAsking()
+	in := activities.LifeInput{Cluster: k.cluster, Asking: activities.Asking{Outside: d}}
+	if k.state.Life != nil && k.state.Life.Outside == d {
+		in.Known = k.state.Life
+	}
+	ctx, k.stopLife = workflow.WithCancel(ctx)
+	k.asks = d
+	k.life = begin(watching(ctx, "ask every OSD outside "+d.String()+" for a sign of life"), keeping.AskLife, in)
+}
+
+func (k *keeper) stopAsking() {
+	if k.life != nil {
+		k.stopLife()
+		k.life = nil
+	}
+}
+
+// hearLife takes in the answer.
+func (k *keeper) hearLife(ctx workflow.Context) {
+	var a activities.LifeAnswer
+	if err := k.life.Get(ctx, &a); err == nil {
+		k.state.Life, k.state.Answered = &a.Life, a.At
+	}
+	k.life = nil
+}
+
+// noteLived takes in that the proof of PG health is one of life, too. It counts for one period of reports, and a quarter of one since
+// the storage cluster tells of them in ticks: what opens right afterwards needs no question of its own.
+func (k *keeper) noteLived(w activities.Watched) {
+	if w.ReportPeriod > 0 && w.Health.Fresh {
+		k.state.Lived, k.state.LivedFor = w.At.Add(-w.Lived), w.ReportPeriod+w.ReportPeriod/4
+	}
+}
+
+// forgetLife: what was known of who lives is from before something that happened.
+func (k *keeper) forgetLife() {
+	k.stopAsking()
+	k.state.Lived = time.Time{}
+	if k.state.Life != nil && k.state.Life.Silent == 0 {
+		k.state.Life = nil
+	}
+}
+
+// opened is the failure domain that the budgets leave open, as far as is known. Where lockkeeper has no budgets, what was decided
+// is what is in force.
+func (k *keeper) opened() storage.FailureDomain {
+	d := k.state.Applied
+	if !k.observed.Settings.ManagePodBudgets {
+		d = &k.state.Decision
+	}
+	if d == nil || d.Mode != budget.ModeOpen {
+		return storage.FailureDomain{}
+	}
+	return d.Open
+}
