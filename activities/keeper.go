@@ -125,10 +125,15 @@ type Look struct {
 	Proof   *storage.CleanProof `json:"proof,omitempty"`
 	Domains []string            `json:"domains,omitempty"` // wanted in the View, with an answer to ok-to-stop
 	Nodes   []string            `json:"nodes,omitempty"`
-	Hosts   []storage.Host      `json:"hosts,omitempty"` // wanted in View.Hosts or View.Gone
+	// Daemons and Hosts are what must have a name in the View, as have the domains and the nodes, the most important first. Hosts are
+	// also wanted in View.Hosts or View.Gone.
+	Daemons []string       `json:"daemons,omitempty"`
+	Hosts   []storage.Host `json:"hosts,omitempty"`
+	// Bounded: the asker can do with a View that names only so many, and counts the others.
+	Bounded bool `json:"bounded,omitempty"`
 	// LastChange and Departed are the ChangeEpoch and the Departed of the last View that could be had.
 	LastChange int64            `json:"lastChange,omitempty"`
-	Departed   map[string]int64 `json:"departed,omitempty"`
+	Departed   storage.Departed `json:"departed,omitempty"`
 }
 
 // Seen is what one look saw.
@@ -241,6 +246,13 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 		}
 		// Not to know is a reason to close, and closing must not wait for retries.
 		out.Seen = Seen{View: storage.View{Unavailable: err.Error()}}
+	}
+	if l := in.Look; l.Bounded {
+		first := storage.Interest{Domains: l.Domains, Nodes: l.Nodes, Daemons: l.Daemons}
+		for _, h := range l.Hosts {
+			first.Hosts = append(first.Hosts, h.Name)
+		}
+		out.Seen.View = out.Seen.View.Bounded(first)
 	}
 	return out, nil
 }

@@ -265,7 +265,7 @@ func (o *OSDs) SurveyOSDs(ctx context.Context, in SurveyInput) (Survey, error) {
 	if err != nil {
 		return Survey{}, Unavailable("look at the OSDs of "+in.Fleet.Name, err)
 	}
-	return s, nil
+	return s.bounded(), nil
 }
 
 // KeysInput names OSDs or pods of a fleet.

@@ -19,9 +19,22 @@ type temporalJobs struct{ c client.Client }
 // NewTemporal answers the activities' questions about workflows by a client.
 func NewTemporal(c client.Client) Temporal { return temporalJobs{c} }
 
-// AwaitEnd implements activities.Jobs by Temporal's long poll for a workflow's result.
+// AwaitEnd implements activities.Jobs by Temporal's long poll for a workflow's result. It follows the chain from its present run:
+// the first one is forgotten when its retention has passed, which may be while the job still waits.
 func (t temporalJobs) AwaitEnd(ctx context.Context, workflowID, runID string) (string, error) {
-	err := t.c.GetWorkflow(ctx, workflowID, runID).Get(ctx, nil)
+	now, err := t.c.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return how(err)
+	}
+	run := now.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+	if first := now.GetWorkflowExecutionInfo().GetFirstRunId(); first != runID {
+		run = runID // another workflow by now, or a server that does not tell
+	}
+	return how(t.c.GetWorkflow(ctx, workflowID, run).Get(ctx, nil))
+}
+
+// how a workflow ended, by the error with which its result came.
+func how(err error) (string, error) {
 	var (
 		notFound *serviceerror.NotFound
 		invalid  *serviceerror.InvalidArgument

@@ -32,8 +32,35 @@ type claimant struct {
 	reminders int
 }
 
-func newClaimant(ctx workflow.Context) *claimant {
-	return &claimant{notices: workflow.GetSignalChannel(ctx, SignalLease)}
+// ClaimState is what a job hands on to its next run about its claim. The fields are the claimant's.
+type ClaimState struct {
+	Cluster   storage.ClusterKey `json:"cluster"`
+	Claim     lease.Claim        `json:"claim"`
+	Token     int64              `json:"token,omitempty"`
+	Epoch     int64              `json:"epoch,omitempty"`
+	Asked     bool               `json:"asked,omitempty"`
+	Finishing bool               `json:"finishing,omitempty"`
+	Told      bool               `json:"told,omitempty"`
+	Next      *lease.Claim       `json:"next,omitempty"`
+	Unsure    bool               `json:"unsure,omitempty"`
+	Why       string             `json:"why,omitempty"`
+	Reminders int                `json:"reminders,omitempty"`
+}
+
+func newClaimant(ctx workflow.Context, s ClaimState) *claimant {
+	return &claimant{
+		cluster: s.Cluster, claim: s.Claim, token: s.Token, epoch: s.Epoch, asked: s.Asked, finishing: s.Finishing, told: s.Told, next: s.Next,
+		unsure: s.Unsure, why: s.Why, reminders: s.Reminders, notices: workflow.GetSignalChannel(ctx, SignalLease),
+	}
+}
+
+// state is what the next run has to know. Notices that have come are taken in before, or they would be lost.
+func (c *claimant) state() ClaimState {
+	c.lost()
+	return ClaimState{
+		Cluster: c.cluster, Claim: c.claim, Token: c.token, Epoch: c.epoch, Asked: c.asked, Finishing: c.finishing, Told: c.told, Next: c.next,
+		Unsure: c.unsure, Why: c.why, Reminders: c.reminders,
+	}
 }
 
 func (c *claimant) ref(ctx workflow.Context) LeaseRef {

@@ -62,7 +62,7 @@ func (d *disorder) rollout(kind string, which int) bool {
 		d.Excuses()
 		d.signal(d.rolls(), workflows.SignalAbort, nil)
 	case "continue rollout":
-		d.continueRollout()
+		d.continueJob(updateID)
 	default:
 		return d.fleet == "" && ofCephOSD[kind] || d.tamper(kind, osd, which)
 	}

@@ -159,6 +159,7 @@ func (d *disorder) fail(kind, job string) {
 	case "continue":
 		d.Tell("the keeper is to continue as new")
 		d.post(func() { d.suggestContinueAsNew(true) })
+		d.continueJob(job)
 	case "worker":
 		d.noWorker = !d.noWorker
 		d.crashWorker(d.noWorker)

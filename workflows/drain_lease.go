@@ -15,8 +15,11 @@ import (
 // acquireLease waits until the keeper grants the node's failure domain. By then noout is set on the node and the domain
 // is open for eviction.
 func (d *drain) acquireLease(ctx workflow.Context) error {
+	ask := !d.goesOnIn(PhaseLease) // the run before did
 	d.job.enter(ctx, PhaseLease)
-	began := workflow.Now(ctx)
+	if d.asked.IsZero() {
+		d.asked = workflow.Now(ctx)
+	}
 	reason := d.in.Reason
 	if reason == "" {
 		reason = "drain of " + d.in.Node
@@ -34,11 +37,15 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 	}
 	wait := "the lease of " + d.target.Domain.String()
 	d.job.waitFor(ctx, wait)
+	since := d.job.Since
 	for {
 		// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
-		if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: d.claim}); err != nil {
-			return err
+		if ask {
+			if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: d.target.Cluster, Claim: d.claim}); err != nil {
+				return err
+			}
 		}
+		ask = true
 		for {
 			n, ok, err := d.notice(ctx)
 			if err != nil {
@@ -53,12 +60,14 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 			switch n.State {
 			case LeaseGranted:
 				d.token, d.guarded = n.Token, true
-				d.result.Waited += workflow.Now(ctx).Sub(began)
+				d.result.Waited += workflow.Now(ctx).Sub(d.asked)
+				d.asked = time.Time{}
 				return nil
 			case LeaseRevoked:
+				d.asked = time.Time{}
 				return d.reacquire(ctx)
 			case LeaseWaiting, LeaseHealing, LeaseReleased, LeaseParked:
-				d.job.waitFor(ctx, because(wait, n.WaitsFor))
+				d.job.elaborate(ctx, because(wait, n.WaitsFor), since)
 			}
 		}
 	}
@@ -91,33 +100,35 @@ const (
 
 // notice receives the next word of the keeper about our claim. ok is false when none came for long, when one came that
 // nobody can read, or when the node that is only observed is back. It never blocks on the channel itself: Receive passes
-// over a signal that it cannot decode and waits for the next, and then neither the timer nor `abort` would be heard.
+// over a signal that it cannot decode and waits for the next, and then neither the timer nor `abort` would be heard. When
+// all is heard and the history is long, it continues as new.
 func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error) {
 	timerCtx, stopTimer := workflow.WithCancel(ctx)
 	defer stopTimer()
 	late := workflow.NewTimerWithOptions(timerCtx, min(remindAfter<<min(d.reminders, 8), remindAfterMax), workflow.TimerOptions{Summary: "remind the keeper"})
-	for {
-		s := workflow.NewSelector(ctx)
-		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
-		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) { ok = c.ReceiveAsync(&n) })
-		s.AddFuture(late, func(workflow.Future) {})
-		if d.in.Observe && d.token == 0 && d.back != nil {
-			s.AddFuture(d.back, func(workflow.Future) {})
-		}
-		s.Select(ctx)
-		if ctx.Err() != nil {
-			return n, false, ctx.Err()
-		}
-		if !ok {
-			d.reminders++
-			return LeaseNotice{}, false, nil
-		}
-		if n.RunID == workflow.GetInfo(ctx).FirstRunID {
-			d.reminders = 0
-			return n, true, nil
-		}
-		n, ok = LeaseNotice{}, false
+	over := func() bool {
+		return late.IsReady() || d.in.Observe && d.token == 0 && d.back != nil && d.back.IsReady()
 	}
+	unreadable := false
+	err = workflow.Await(ctx, func() bool {
+		for !ok && !unreadable && d.notices.Len() > 0 {
+			n = LeaseNotice{}
+			unreadable = !d.notices.ReceiveAsync(&n)
+			ok = !unreadable && n.RunID == workflow.GetInfo(ctx).FirstRunID
+		}
+		return ok || unreadable || over() || full(ctx)
+	})
+	switch {
+	case err != nil:
+		return LeaseNotice{}, false, err
+	case ok:
+		d.reminders = 0
+		return n, true, nil
+	case unreadable || over():
+		d.reminders++
+		return LeaseNotice{}, false, nil
+	}
+	return LeaseNotice{}, false, d.continueAsNew(ctx)
 }
 
 // finish tells the keeper that our work is done. One that is not running is started by asking for what we hold already.

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
-// DrainNodeInput starts a drain. Only the node is required.
+// DrainNodeInput starts a drain, or goes on with it after continue-as-new. Only the node is required.
 type DrainNodeInput struct {
 	Node string `json:"node"`
 	// Policy is "namespace/name" of the MaintenancePolicy; by default the one whose daemons the node hosts.
@@ -25,6 +25,8 @@ type DrainNodeInput struct {
 	// sends the signal `done`.
 	UncordonAfterReboot bool                       `json:"uncordonAfterReboot,omitempty"`
 	Eviction            activities.EvictionOptions `json:"eviction,omitzero"`
+	// State is written by the run before, and not by people.
+	State *DrainState `json:"state,omitempty"`
 
 	invalid *input.Error // found while decoding
 }
@@ -61,6 +63,9 @@ func DrainNode(ctx workflow.Context, in DrainNodeInput) (DrainNodeResult, error)
 	runCtx, cancel := workflow.WithCancel(ctx)
 	d.job.listen(ctx, cancel)
 	err = d.run(runCtx)
+	if workflow.IsContinueAsNewError(err) {
+		return DrainNodeResult{}, err
+	}
 	switch {
 	case d.job.Aborted:
 		d.result.Outcome, err = OutcomeAborted, nil
@@ -83,10 +88,14 @@ type drain struct {
 	guarded   bool // once: a lease was granted
 	// unguarded: the policy went while the node was away. We stay with the node all the same, to uncordon it when it is back.
 	unguarded bool
+	// returning: the node's return is waited for, whatever becomes of the lease meanwhile.
+	returning bool
+	asked     time.Time // since when the lease is waited for
 	// reminders in a row that brought no word of the keeper
 	reminders int
-	back      workflow.Future // the node's return, once somebody waits for it
-	cordoned  bool            // by us
+	back      workflow.Future        // the node's return, once somebody waits for it
+	returned  *activities.NodeReturn // how the node came back
+	cordoned  bool                   // by us
 	released  bool
 	result    DrainNodeResult
 	notices   workflow.ReceiveChannel
@@ -112,6 +121,9 @@ func newDrain(ctx workflow.Context, in DrainNodeInput) (*drain, error) {
 	}
 	d := &drain{in: in, notices: workflow.GetSignalChannel(ctx, SignalLease)}
 	d.job = newJob(ctx, drainPhases)
+	if in.State != nil {
+		d.goOn(*in.State)
+	}
 	return d, workflow.SetQueryHandler(ctx, QueryStatus, func() (DrainStatus, error) { return d.status(), nil })
 }
 
@@ -129,26 +141,36 @@ func (d *drain) status() DrainStatus {
 	return DrainStatus{JobStatus: d.job.JobStatus, Target: d.target, Observe: d.in.Observe, Reason: d.in.Reason, Token: d.token, Result: d.result}
 }
 
-func (d *drain) run(ctx workflow.Context) error {
-	if err := d.resolve(ctx); err != nil {
-		return err
+func (d *drain) run(ctx workflow.Context) (err error) {
+	if !d.goesOn() {
+		if err := d.resolve(ctx); err != nil {
+			return err
+		}
+		d.observing = d.in.Observe
 	}
-	d.observing = d.in.Observe
 	// Registered before anything is changed: a step that timed out may have happened all the same.
-	defer d.cleanUp(ctx)
-	if d.in.Observe && !d.target.Gone {
+	defer func() {
+		if !workflow.IsContinueAsNewError(err) {
+			d.cleanUp(ctx)
+		}
+	}()
+	if d.in.Observe && !d.target.Gone && d.returned == nil {
 		d.watchNode(ctx) // it may be back before we get the lease
 	}
-	if err := d.acquireLease(ctx); err != nil {
-		return err
+	if !d.goesOn() || d.goesOnIn(PhaseLease) && !d.returning {
+		if err := d.acquireLease(ctx); err != nil {
+			return err
+		}
 	}
 	if d.backEarly() {
 		d.result.Outcome = OutcomeDone // the clean-up takes our claim out of the queue
 		return nil
 	}
-	for !d.in.Observe {
-		if err := d.cordon(ctx); err != nil {
-			return err
+	for !d.in.Observe && !d.returning {
+		if !d.goesOnIn(PhaseEvict) { // cordoned by the run before
+			if err := d.cordon(ctx); err != nil {
+				return err
+			}
 		}
 		err := d.evict(ctx)
 		if err == nil {
@@ -162,11 +184,14 @@ func (d *drain) run(ctx workflow.Context) error {
 			return err
 		}
 	}
-	back, err := d.awaitReturn(ctx)
-	if err != nil {
-		return err
+	if d.returned == nil {
+		back, err := d.awaitReturn(ctx)
+		if err != nil {
+			return err
+		}
+		d.returned = &back
 	}
-	return d.heal(ctx, back)
+	return d.heal(ctx, *d.returned)
 }
 
 func (d *drain) resolve(ctx workflow.Context) error {
@@ -183,8 +208,12 @@ func (d *drain) resolve(ctx workflow.Context) error {
 
 func (d *drain) cordon(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseCordon)
-	if err := d.job.gate(ctx); err != nil {
+	if err := d.gate(ctx); err != nil {
 		return err
+	}
+	// Cordoned by us before the lease was lost: to look now would be to take our own cordon for somebody else's.
+	if d.cordoned && workflow.GetVersion(ctx, "keeps-its-cordon", workflow.DefaultVersion, 1) >= 1 {
+		return nil
 	}
 	// Somebody may have cordoned it while we waited for the lease. What was before is asked for by itself: an attempt to
 	// cordon that is repeated cannot tell the one before it from somebody else.
@@ -206,13 +235,20 @@ func (d *drain) evict(ctx workflow.Context) error {
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: d.token,
 	}
 	for {
-		if err := d.job.gate(ctx); err != nil {
+		if err := d.gate(ctx); err != nil {
 			return err
 		}
 		d.job.waitFor(ctx, "the pods of "+d.target.Node+" to be evicted")
 		evictCtx, cancel := workflow.WithCancel(ctx)
 		d.job.onPause = cancel
-		p, err := call(watching(evictCtx, "evict the pods of "+d.target.Node), draining.EvictPods, in)
+		evicted := begin(watching(evictCtx, "evict the pods of "+d.target.Node), draining.EvictPods, in)
+		err := workflow.Await(ctx, func() bool { return evicted.IsReady() || full(ctx) })
+		if err == nil && !evicted.IsReady() {
+			cancel() // the next run evicts on; that this attempt ends a moment later does no harm
+			return d.continueAsNew(ctx)
+		}
+		var p activities.EvictionProgress
+		err = evicted.Get(ctx, &p)
 		d.job.onPause = nil
 		cancel()
 		if temporal.IsCanceledError(err) && ctx.Err() == nil {
@@ -235,8 +271,9 @@ func (d *drain) watchNode(ctx workflow.Context) {
 
 // awaitReturn waits until the node is back in service, gone, or a person says that the work on it is done.
 func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, err error) {
+	regaining := d.returning && d.goesOnIn(PhaseLease)
 	d.job.enter(ctx, PhaseReturn)
-	d.observing = true
+	d.observing, d.returning = true, true
 	if d.target.Gone {
 		return activities.NodeReturn{Gone: true}, nil
 	}
@@ -247,46 +284,74 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 	if d.in.UncordonAfterReboot {
 		waits = d.target.Node + " to be rebooted, to be deleted, or for the signal `done`"
 	}
-	d.job.waitFor(ctx, waits)
+	if regaining {
+		if err := d.regain(ctx, waits, d.acquireLease); err != nil {
+			return back, err
+		}
+	}
+	d.job.waitFor(ctx, waits+d.meanwhile())
 	for returned := false; !returned; {
-		s := workflow.NewSelector(ctx)
-		s.AddFuture(d.back, func(f workflow.Future) { err, returned = f.Get(ctx, &back), true })
-		s.AddReceive(d.job.done, func(c workflow.ReceiveChannel, _ bool) { returned = c.Receive(ctx, nil) })
-		s.AddReceive(d.notices, func(c workflow.ReceiveChannel, _ bool) {
+		err := workflow.Await(ctx, func() bool { return d.back.IsReady() || d.job.done.Len() > 0 || d.notices.Len() > 0 || full(ctx) })
+		switch {
+		case err != nil:
+			return back, err
+		case d.back.IsReady():
+			returned, err = true, d.back.Get(ctx, &back)
+		case d.job.done.Len() > 0:
+			returned = d.job.done.Receive(ctx, nil)
+		case d.notices.Len() > 0:
 			var n LeaseNotice
-			if !c.ReceiveAsync(&n) || n.RunID != workflow.GetInfo(ctx).FirstRunID {
-				return
+			if !d.notices.ReceiveAsync(&n) || n.RunID != workflow.GetInfo(ctx).FirstRunID {
+				continue
 			}
 			switch n.State {
 			case LeaseParked:
 				d.released = true
-				d.job.waitFor(ctx, waits+"; noout has expired and the data is whole without it, so nobody is held back")
+				d.job.waitFor(ctx, waits+d.meanwhile())
 			case LeaseRevoked:
-				err = d.reacquire(ctx)
-				d.job.enter(ctx, PhaseReturn)
-				d.job.waitFor(ctx, waits)
-				if isType(err, activities.InvalidInput) {
-					// Nobody looks after its storage any more. To uncordon a node that somebody works on would be worse than to wait.
-					d.unguarded, d.released, err = true, true, nil
-					d.job.waitFor(ctx, waits+"; its MaintenancePolicy is gone, so nothing guards its storage meanwhile")
-				}
-				returned = err != nil
+				err = d.regain(ctx, waits, d.reacquire)
 			case LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased:
 			}
-		})
-		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { returned = true })
-		s.Select(ctx)
+		default:
+			err = d.continueAsNew(ctx)
+		}
+		if err != nil {
+			return back, err
+		}
 	}
-	if ctx.Err() != nil {
-		return back, ctx.Err()
+	return back, nil
+}
+
+// meanwhile is what else is to be said of a wait for the node.
+func (d *drain) meanwhile() string {
+	switch {
+	case d.unguarded:
+		return "; its MaintenancePolicy is gone, so nothing guards its storage meanwhile"
+	case d.released:
+		return "; noout has expired and the data is whole without it, so nobody is held back"
 	}
-	return back, err
+	return ""
+}
+
+// regain gets the lease back that was revoked while the node is away.
+func (d *drain) regain(ctx workflow.Context, waits string, again func(workflow.Context) error) error {
+	err := again(ctx)
+	if workflow.IsContinueAsNewError(err) {
+		return err
+	}
+	d.job.enter(ctx, PhaseReturn)
+	if isType(err, activities.InvalidInput) {
+		// Nobody looks after its storage any more. To uncordon a node that somebody works on would be worse than to wait.
+		d.unguarded, d.released, err = true, true, nil
+	}
+	d.job.waitFor(ctx, waits+d.meanwhile())
+	return err
 }
 
 // heal uncordons what we cordoned, and waits until the keeper has seen the storage whole and taken the lease back.
 func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 	d.job.enter(ctx, PhaseHeal)
-	if err := d.job.gate(ctx); err != nil {
+	if err := d.gate(ctx); err != nil {
 		return err
 	}
 	if !back.Gone {
@@ -303,6 +368,7 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 	}
 	wait := "the storage in " + d.target.Domain.String() + " to be whole again"
 	d.job.waitFor(ctx, wait)
+	since := d.job.Since
 	for !d.released {
 		if err := d.finish(ctx, back.Gone); err != nil {
 			return err
@@ -319,7 +385,7 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 			case LeaseRevoked:
 				d.released, d.result.Outcome = true, OutcomeRevoked
 			case LeaseHealing:
-				d.job.waitFor(ctx, because(wait, n.WaitsFor))
+				d.job.elaborate(ctx, because(wait, n.WaitsFor), since)
 			case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
 			}
 		}

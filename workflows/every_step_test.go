@@ -74,6 +74,7 @@ var mishaps = map[string]mishap{
 	"cancelled":              {do: func(s *scene, node string) { s.cancel(workflows.DrainID(node)) }},
 	"terminated":             {do: func(s *scene, node string) { s.kill(workflows.DrainID(node)) }},
 	"the keeper is replaced": {do: func(s *scene, _ string) { go s.killKeeper() }, survives: true},
+	"continues as new":       {do: func(s *scene, node string) { s.continueJob(workflows.DrainID(node)) }, survives: true},
 	"the worker dies": {do: func(s *scene, _ string) {
 		go func() {
 			s.crashWorker(true)

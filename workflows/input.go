@@ -29,6 +29,12 @@ func (in *DrainNodeInput) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// UnmarshalJSON passes over fields that it does not know: the run before may have been of another version.
+func (s *DrainState) UnmarshalJSON(data []byte) error {
+	type plain DrainState
+	return json.Unmarshal(data, (*plain)(s))
+}
+
 // validate completes the input of a drain, or says what is wrong with it.
 func (in *DrainNodeInput) validate(ctx workflow.Context) error {
 	if in.invalid != nil {

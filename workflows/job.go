@@ -16,6 +16,7 @@ type job struct {
 	done   workflow.Channel // a person says that the work on the node is finished
 	// onPause stops what is under way so that it can be taken up again; nil when there is nothing to stop.
 	onPause workflow.CancelFunc
+	goesOn  Wait // the wait in which the run before ended
 }
 
 func newJob(ctx workflow.Context, phases []string) *job {
@@ -62,6 +63,9 @@ func receive(ctx workflow.Context, c workflow.ReceiveChannel, into any) (came bo
 
 // enter begins a phase.
 func (j *job) enter(ctx workflow.Context, phase string) {
+	if phase != j.goesOn.Phase && phase != PhaseSurvey { // every run of a rollout begins with a survey
+		j.goesOn = Wait{}
+	}
 	j.Phase, j.Step = phase, slices.Index(j.phases, phase)+1
 	j.waitFor(ctx, "")
 }
@@ -72,6 +76,9 @@ func (j *job) waitFor(ctx workflow.Context, what string) {
 		return
 	}
 	j.WaitsFor, j.Since = what, workflow.Now(ctx)
+	if what != "" && j.goesOn.is(j.Phase, what) {
+		j.Since = j.goesOn.Since
+	}
 	workflow.SetCurrentDetails(ctx, j.details())
 }
 
@@ -93,15 +100,6 @@ func (j *job) details() string {
 }
 
 const pausedWait = "the signal `resume`: somebody paused this job"
-
-// gate holds the job while it is paused.
-func (j *job) gate(ctx workflow.Context) error {
-	if !j.Paused {
-		return nil
-	}
-	j.waitFor(ctx, pausedWait)
-	return workflow.Await(ctx, func() bool { return !j.Paused })
-}
 
 func applicationErrorType(err error) string {
 	var app *temporal.ApplicationError

@@ -42,7 +42,7 @@ type KeeperState struct {
 	Announced    map[string]budget.Announcement `json:"announced,omitempty"`
 	HealingSince time.Time                      `json:"healingSince,omitzero"`
 	LastChange   int64                          `json:"lastChange,omitempty"` // ChangeEpoch of the last View
-	Departed     map[string]int64               `json:"departed,omitempty"`   // the last View's
+	Departed     storage.Departed               `json:"departed,omitempty"`   // the last View's
 	Decision     budget.Decision                `json:"decision"`
 	Since        time.Time                      `json:"since"` // of Decision
 	Conflict     string                         `json:"conflict,omitempty"`
@@ -74,6 +74,10 @@ type KeeperState struct {
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`
+	// RememberedAsReported: Reported.Memory is the same as Memory, and left out.
+	RememberedAsReported bool `json:"rememberedAsReported,omitempty"`
+	// Told is the last notice to each claim, by the first run of its job.
+	Told map[string]Told `json:"told,omitempty"`
 }
 
 // KeeperStatus answers the query "status".
@@ -114,14 +118,27 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	if err := in.validate(ctx); err != nil {
 		return KeeperResult{}, err
 	}
-	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), notified: map[string]LeaseNotice{}, toldAt: map[string]time.Time{}, jobs: map[string]workflow.CancelFunc{}}
+	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]workflow.CancelFunc{}}
+	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and would be
+	// overwritten.
+	early := in.State != nil && workflow.GetVersion(ctx, "state-before-claims", workflow.DefaultVersion, 1) >= 1
+	if early {
+		k.takeUp(*in.State)
+	}
 	if err := k.answer(ctx); err != nil {
 		return KeeperResult{}, err
 	}
-	if in.State != nil {
-		k.state = *in.State
-	} else if err := k.recall(ctx); err != nil {
-		return KeeperResult{}, err
+	switch {
+	case early:
+	case in.State != nil:
+		k.takeUp(*in.State)
+	default:
+		if err := k.recall(ctx); err != nil {
+			return KeeperResult{}, err
+		}
+	}
+	if k.state.Told == nil {
+		k.state.Told = map[string]Told{}
 	}
 	if err := k.run(ctx); err != nil {
 		return KeeperResult{}, err
@@ -136,10 +153,8 @@ type keeper struct {
 	observed  activities.Observation
 	looked    time.Time // when
 	clean     bool
-	notified  map[string]LeaseNotice // the last notice to each claim, by workflow and run
-	toldAt    map[string]time.Time   // when
-	untold    time.Time              // when somebody has to hear what was withheld from him; zero: nothing was
-	wake      workflow.Channel       // something that is not a signal asks for a look
+	untold    time.Time        // when somebody has to hear what was withheld from him; zero: nothing was
+	wake      workflow.Channel // something that is not a signal asks for a look
 	jobs      map[string]workflow.CancelFunc
 	watch     workflow.Future
 	watchOf   int64 // the policy's generation that it watches under
@@ -219,7 +234,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			k.trouble = message(err)
+			k.trouble = storage.Clip(message(err), mostMessage)
 		}
 		if gone {
 			return nil
@@ -252,13 +267,36 @@ func (k *keeper) continueAsNew(ctx workflow.Context) error {
 	if err := k.endMarking(ctx); err != nil {
 		return err
 	}
+	// A claim that comes with this very task is taken in by a handler that runs after us, and would be lost.
+	if err := letSignalsIn(ctx); err != nil {
+		return err
+	}
 	k.drainHints(ctx)
 	k.state.Alarm, k.state.Tampered = k.alarm, k.tampered
 	k.doubt(ctx)
 	if k.legacy {
 		k.state.Applied = nil // what the one budget says is nothing that the two could begin with
 	}
-	return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: &k.state, Protocol: keeperProtocol})
+	k.keepTold()
+	return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: k.handOn(), Protocol: keeperProtocol})
+}
+
+// handOn is the state for the next run, without what it holds twice.
+func (k *keeper) handOn() *KeeperState {
+	s := k.state
+	s.Reported.View = storage.View{}
+	if sameMemory(s.Memory, s.Reported.Memory) {
+		s.Reported.Memory, s.RememberedAsReported = activities.Memory{}, true
+	}
+	return &s
+}
+
+// takeUp is the reverse of handOn. That the report seems to be another one costs one more.
+func (k *keeper) takeUp(s KeeperState) {
+	if s.RememberedAsReported {
+		s.Reported.Memory, s.RememberedAsReported = s.Memory, false
+	}
+	k.state = s
 }
 
 // pass is one round: observe, decide, apply. gone means that the policy is deleted or being deleted.
@@ -296,9 +334,9 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	return false, err
 }
 
-// look names what must be in the View although it may be in perfect order.
+// look names what must be in the View although it may be in perfect order, or although it is so large that not all is named.
 func (k *keeper) look() activities.ObserveInput {
-	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed, Hosts: k.nooutHosts()}
+	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed, Hosts: k.nooutHosts(), Bounded: true}
 	add := func(d storage.FailureDomain, node string) {
 		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
 			l.Domains = append(l.Domains, d.Name)
@@ -307,18 +345,28 @@ func (k *keeper) look() activities.ObserveInput {
 			l.Nodes = append(l.Nodes, node)
 		}
 	}
-	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
+	claims := slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue)
+	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
 		add(c.Domain, c.Node)
 		if c.Next != nil {
 			add(c.Next.Domain, c.Next.Node)
 		}
+		l.Daemons = append(l.Daemons, c.Daemons...)
 	}
 	add(k.state.Decision.Open, "")
 	for _, d := range k.observed.Seen.View.Domains {
 		add(storage.FailureDomain{Name: d.Name}, "")
 	}
+	for _, node := range sortedKeys(k.state.Announced) {
+		if k.observed.Seen.View.Others != nil { // its turn is not forgotten because there is no name for it any more
+			add(storage.FailureDomain{}, node)
+		}
+	}
 	return activities.ObserveInput{Cluster: k.cluster, Look: l}
 }
+
+// mostClaimsSeen is for how many claims what they speak of is looked at in any case. The others have their turn later.
+const mostClaimsSeen = 64
 
 func (k *keeper) input(ctx workflow.Context) budget.Input {
 	in := budget.Input{
@@ -365,11 +413,22 @@ func (k *keeper) grant(in *budget.Input) {
 	for _, c := range granted {
 		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
 	}
+	for i := range l.Queue {
+		l.Queue[i].WaitsFor = storage.Clip(l.Queue[i].WaitsFor, mostReason)
+	}
 	in.Lease = l
 }
 
+// mostReason is how long what a job waits for may be, and mostMessage a decision's message, in bytes. Both are kept, sent and written
+// down many times.
+const (
+	mostReason  = 400
+	mostMessage = 1000
+)
+
 func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
 	d := budget.Decide(in)
+	d.Message = storage.Clip(d.Message, mostMessage)
 	k.clean = budget.Clean(in)
 	k.state.Announced = budget.NextAnnounced(in, d)
 	k.state.Proof, k.state.Unheard = budget.NextProof(in), budget.NextUnheard(in)

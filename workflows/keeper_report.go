@@ -54,6 +54,7 @@ func (k *keeper) write(ctx workflow.Context) error {
 	written, news := r, k.news
 	k.news = nil
 	r.Events = append(k.events(ctx, r), news...)
+	r.View.Departed = nil // of no interest to anybody who reads a status
 	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus, activities.ReportInput{Cluster: k.cluster, Report: r}); err != nil {
 		k.news = append(news, k.news...)
 		return err
@@ -92,8 +93,11 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseGranted", Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now})
 		}
 	}
-	return out
+	return out[:min(len(out), mostEventsAtOnce)] // the status names them all
 }
+
+// mostEventsAtOnce bounds the events that go with one report.
+const mostEventsAtOnce = 32
 
 func eventReason(d budget.Decision) string {
 	if d.Reason == budget.ReasonSecondPolicy || d.Reason == budget.ReasonDeleting {
@@ -114,9 +118,10 @@ func (k *keeper) concerned(d budget.Decision) []string {
 	if d.Mode != budget.ModeOpen {
 		return nil
 	}
+	const most = 16 // each of them gets an event
 	var out []string
 	for _, n := range k.observed.Seen.View.Nodes {
-		if n.Domain == d.Open.Name && (n.Leaving() || len(n.Down) > 0) && !n.Gone {
+		if n.Domain == d.Open.Name && (n.Leaving() || len(n.Down) > 0) && !n.Gone && len(out) < most {
 			out = append(out, n.Name)
 		}
 	}

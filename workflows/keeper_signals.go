@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"hash/fnv"
 	"reflect"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file is the keeper's ear and mouth: what wakes it, what it answers, and whom it tells.
@@ -21,9 +23,34 @@ const (
 	retryAfterMax = 30 * time.Second
 )
 
-// noticeEvery bounds how often a job hears that only the wording of what it waits for has changed. The last word is not lost: it
-// is told when its time has come.
-const noticeEvery = 5 * time.Second
+// Every notice costs a job's history six events. So a job hears at once that its claim stands elsewhere, but ever more seldom
+// that only the wording of what it waits for has changed: after 5 s, 10 s, 20 s, and in the end every 5 minutes. The last word is
+// not lost: it is told when its time has come.
+const (
+	noticeEvery    = 5 * time.Second
+	noticeEveryMax = 5 * time.Minute
+)
+
+// Told is what a job was told of its claim last.
+type Told struct {
+	State LeaseState `json:"state"`
+	Token int64      `json:"token,omitempty"`
+	Ask   int64      `json:"ask,omitempty"`
+	Words uint64     `json:"words,omitempty"` // a hash of what it was told to wait for
+	At    time.Time  `json:"at"`
+	First time.Time  `json:"first"` // since when its claim stands where it stands
+}
+
+// next is when the job may be told that only the wording has changed.
+func (t Told) next() time.Time {
+	return t.At.Add(min(max(t.At.Sub(t.First), noticeEvery), noticeEveryMax))
+}
+
+func words(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s))
+	return h.Sum64()
+}
 
 func (k *keeper) answer(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (KeeperStatus, error) { return k.status(), nil }); err != nil {
@@ -38,7 +65,7 @@ func (k *keeper) answer(ctx workflow.Context) error {
 		k.state.Memory.Lease = k.state.Memory.Lease.Request(r.Claim)
 		k.wakeUp()
 		at := slices.IndexFunc(k.state.Memory.Lease.Queue, func(c lease.Claim) bool { return c.WorkflowID == r.Claim.WorkflowID && c.RunID == r.Claim.RunID })
-		delete(k.notified, claimID(r.Claim))
+		delete(k.state.Told, r.Claim.RunID)
 		return LeaseAnswer{Ahead: max(at, 0)}, nil
 	}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
 		switch {
@@ -52,9 +79,11 @@ func (k *keeper) answer(ctx workflow.Context) error {
 }
 
 func (k *keeper) status() KeeperStatus {
+	view := k.observed.Seen.View
+	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
 		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
-		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
+		View: view, Health: k.state.Watched.Health, Clean: k.clean, Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
 	}
 }
 
@@ -175,7 +204,7 @@ func (k *keeper) finish(ctx workflow.Context, r LeaseRef) {
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
 		k.state.Released = append(k.state.Released, lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Ask: r.Ask, Finishing: true})
 	}
-	delete(k.notified, r.WorkflowID+"@"+r.RunID)
+	delete(k.state.Told, r.RunID)
 }
 
 // startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy may
@@ -252,7 +281,7 @@ func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, c := range k.state.Memory.Lease.Holders {
 		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted}
-		last := k.notified[claimID(c)]
+		last := k.state.Told[c.RunID]
 		switch d, refused := k.said(), k.refusedFor(c.NooutHosts); {
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
 		case refused != "":
@@ -280,44 +309,69 @@ func (k *keeper) notify(ctx workflow.Context) {
 			state = LeaseParked
 		}
 		k.tell(ctx, c, LeaseNotice{State: state, Since: now})
-		delete(k.notified, claimID(c))
+		delete(k.state.Told, c.RunID)
 	}
 	for _, c := range k.revoked {
 		k.tell(ctx, c, LeaseNotice{
 			State: LeaseRevoked, Since: now,
 			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain, k.observed.Seen.View.FailureDomainType),
 		})
-		delete(k.notified, claimID(c))
+		delete(k.state.Told, c.RunID)
 	}
 	k.state.Released, k.revoked = nil, nil
 }
 
 // tell sends a notice if it says anything new. A job that cannot be told has ended: its claim goes.
 func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
-	id := claimID(c)
-	last, told := k.notified[id]
-	if told && last.State == n.State && last.Token == n.Token && last.Ask == c.Ask {
-		if last.WaitsFor == n.WaitsFor {
+	id, now := c.RunID, workflow.Now(ctx)
+	n.WaitsFor = storage.Clip(n.WaitsFor, mostReason)
+	last, told := k.state.Told[id]
+	to := Told{State: n.State, Token: n.Token, Ask: c.Ask, Words: words(n.WaitsFor), At: now, First: now}
+	if told && last.State == to.State && last.Token == to.Token && last.Ask == to.Ask {
+		if last.Words == to.Words {
 			return
 		}
-		if next := k.toldAt[id].Add(noticeEvery); workflow.Now(ctx).Before(next) {
+		if next := k.mayTellAgain(ctx, last); now.Before(next) {
 			if k.untold.IsZero() || next.Before(k.untold) {
 				k.untold = next
 			}
 			return
 		}
+		to.First = last.First
 	}
 	// Without a run ID: a job that continued as new has another one by now. The notice says whose claim it is about.
 	n.RunID, n.Ask = c.RunID, c.Ask
 	if err := workflow.SignalExternalWorkflow(ctx, c.WorkflowID, "", SignalLease, n).Get(ctx, nil); err != nil {
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(c.WorkflowID, c.RunID)
-		delete(k.notified, id)
+		delete(k.state.Told, id)
 		k.wakeUp()
 		return
 	}
-	k.notified[id], k.toldAt[id] = n, workflow.Now(ctx)
+	to.At = workflow.Now(ctx)
+	k.state.Told[id] = to
+}
+
+// mayTellAgain is when a job may hear of another wording. A run that an older version began replays at the pace of that.
+func (k *keeper) mayTellAgain(ctx workflow.Context, last Told) time.Time {
+	next, early := last.next(), last.At.Add(noticeEvery)
+	if next.After(early) && workflow.GetVersion(ctx, "slower-notices", workflow.DefaultVersion, 1) < 1 {
+		return early
+	}
+	return next
 }
 
 func claimID(c lease.Claim) string { return c.WorkflowID + "@" + c.RunID }
+
+// keepTold forgets what those were told who have no claim any more.
+func (k *keeper) keepTold() {
+	l := k.state.Memory.Lease
+	kept := map[string]Told{}
+	for _, c := range slices.Concat(l.Holders, l.Queue) {
+		if t, told := k.state.Told[c.RunID]; told {
+			kept[c.RunID] = t
+		}
+	}
+	k.state.Told = kept
+}
 
 func sameMemory(a, b activities.Memory) bool { return reflect.DeepEqual(a, b) }

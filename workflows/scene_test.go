@@ -43,7 +43,8 @@ import (
 type scene struct {
 	*testing.T
 	*sim.World
-	env *testsuite.TestWorkflowEnvironment
+	env      *testsuite.TestWorkflowEnvironment
+	payloads *measured
 
 	mu        sync.Mutex
 	changed   chan struct{}
@@ -58,11 +59,12 @@ type scene struct {
 	onAttempt func(n int, info activity.Info)
 	fault     func(n int, info activity.Info) fault
 	before    *starter.Snapshot
-	hostInfo  *workflow.Info // says that it is time to continue as new
-	keepers   *workflow.Info // the keeper's
-	rollouts  *workflow.Info // that of the last rollout
-	osds      *osdWatcher    // of the CephOSD; nil: it has not begun
-	continued int            // how often it has
+	hostInfo  *workflow.Info            // says that it is time to continue as new
+	keepers   *workflow.Info            // the keeper's
+	jobs      map[string]*workflow.Info // those of the jobs, by workflow ID
+	continues map[string]int            // how often each job has continued as new
+	osds      *osdWatcher               // of the CephOSD; nil: it has not begun
+	continued int                       // how often it has
 	left      workflows.KeeperResult
 	blind     bool // the watcher is down
 	crashes   int  // of the worker; odd: it is down
@@ -114,6 +116,7 @@ func play(t *testing.T, opts sim.Options, script func(*scene)) {
 func newScene(t *testing.T, opts sim.Options) *scene {
 	s := &scene{
 		T: t, changed: make(chan struct{}), waiting: map[string]childStart{}, running: map[string]string{}, last: map[string]string{}, ended: map[string]ended{}, frozen: map[string]bool{},
+		jobs: map[string]*workflow.Info{}, continues: map[string]int{},
 	}
 	fail := opts.Fail
 	opts.Fail = func(ctx context.Context, op string) sim.Failure {
@@ -130,6 +133,8 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	suite.SetLogger(quiet{})
 	s.env = suite.NewTestWorkflowEnvironment()
 	s.env.SetTestTimeout(forever)
+	s.payloads = newMeasured()
+	s.env.SetDataConverter(s.payloads)
 	s.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{&faulty{scene: s}}})
 	k := s.Kubernetes()
 	clusters := cephcluster.New(k, s)
@@ -160,6 +165,7 @@ func (s *scene) run(script func(*scene)) {
 	<-done
 	s.Close()
 	require.NoError(s, s.env.GetWorkflowError())
+	require.Less(s, s.payloads.largest.Load(), int64(mostPayload), "bytes of the largest payload")
 	time.Sleep(time.Hour) // whoever still sleeps wakes up and finds that the world has ended
 }
 
@@ -578,15 +584,11 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 			return r.scene.keeper(ctx, w, in)
 		}, o)
 	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
-		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.DrainNodeInput) (workflows.DrainNodeResult, error) {
-			info := workflow.GetInfo(ctx)
-			info.FirstRunID = info.WorkflowExecution.RunID
-			return w(ctx, in)
-		}, o)
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):
-		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rolling(r.scene, w), o)
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.RestartOSDsInput) (workflows.UpdateOSDsResult, error):
-		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(rolling(r.scene, w), o)
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	default:
 		panic(fmt.Sprintf("a workflow of an unknown shape: %T", w))
 	}

@@ -99,3 +99,35 @@ func TestDrainGoesFirst(t *testing.T) {
 		require.LessOrEqual(s, s.Images()["ceph:2"], done)
 	})
 }
+
+// TestBatchIsDoneInSilence: the mons fall silent when a batch has just come back. The keeper hears that it is done all the same, and
+// not only when the next look of the rollout succeeds.
+func TestBatchIsDoneInSilence(t *testing.T) {
+	play(t, osdsBy("Host"), func(s *scene) {
+		s.settleOSDs()
+		served, silent := false, false
+		s.update(func() {
+			s.onAttempt = func(_ int, info activity.Info) {
+				switch info.ActivityType.Name {
+				case "ConfirmOSDs":
+					served = true
+				case "SurveyOSDs":
+					if served && !silent {
+						silent = true
+						s.LoseQuorum(true)
+					}
+				}
+			}
+		})
+		s.SetImage("ceph:2")
+		require.True(s, s.Await(time.Minute, func() bool { return silent }))
+		finishing := func() bool {
+			l := s.keeperStatus().Lease
+			return len(l.Holders) == 1 && l.Holders[0].Finishing
+		}
+		require.True(s, s.Await(8*time.Second, finishing), "%+v %+v", s.updateStatus(updateID), s.keeperStatus().Lease)
+		s.LoseQuorum(false)
+		s.awaitImage("ceph:2", 10*time.Minute)
+		s.awaitWhole()
+	})
+}

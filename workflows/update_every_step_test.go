@@ -24,7 +24,7 @@ var updateMishaps = map[string]mishap{
 	"cancelled":              {do: func(s *scene, _ string) { s.cancel(updateID) }},
 	"aborted":                {do: func(s *scene, _ string) { s.tellRollout(workflows.SignalAbort, nil) }},
 	"the keeper is replaced": {do: func(s *scene, _ string) { go s.killKeeper() }},
-	"continues as new":       {do: func(s *scene, _ string) { s.continueRollout() }},
+	"continues as new":       {do: func(s *scene, _ string) { s.continueJob(updateID) }},
 	"the worker dies": {do: func(s *scene, _ string) {
 		go func() {
 			s.crashWorker(true)
@@ -84,13 +84,4 @@ func (m mishap) inRollout(s *scene, at int) (came bool) {
 	s.awaitWhole()
 	require.Equal(s, sim.CephOSDName, s.CephOSD().Name)
 	return came
-}
-
-// continueRollout has a rollout continue as new as soon as it can.
-func (s *scene) continueRollout() {
-	s.post(func() {
-		if s.rollouts != nil && s.runs(updateID) {
-			s.suggestTo(s.rollouts, true)
-		}
-	})
 }

@@ -37,7 +37,7 @@ type RestartOSDsInput struct {
 	invalid *input.Error // found while decoding
 }
 
-// UpdateState is what a rollout hands on to its next run. It never hands on while it holds the lease.
+// UpdateState is what a rollout hands on to its next run.
 type UpdateState struct {
 	Started time.Time `json:"started"`
 	// Restart tells this restart of Deployments from the ones before.
@@ -53,6 +53,11 @@ type UpdateState struct {
 	Paused    bool                   `json:"paused,omitempty"`
 	Batch     *activities.FleetBatch `json:"batch,omitempty"`    // that was begun and is not known to be whole
 	LastBatch time.Time              `json:"lastBatch,omitzero"` // when it was whole again
+	Lease     ClaimState             `json:"lease,omitzero"`     // the claim, and whether it is granted
+	Wait      Wait                   `json:"wait,omitzero"`      // in which the run before ended
+	Rested    rested                 `json:"rested,omitzero"`
+	// Stopping is the batch whose pods were being replaced when the run before ended.
+	Stopping *Stopping `json:"stopping,omitempty"`
 }
 
 // Canary is the OSD that went first.
@@ -159,12 +164,14 @@ type update struct {
 var rolling *activities.OSDs
 
 func newUpdate(ctx workflow.Context, fleet activities.FleetRef, state *UpdateState) *update {
-	u := &update{fleet: fleet, job: newJob(ctx, updatePhases), lease: newClaimant(ctx)}
+	u := &update{fleet: fleet, job: newJob(ctx, updatePhases)}
 	if state != nil {
 		u.state = *state
-		u.job.Started, u.job.Paused = state.Started, state.Paused
+		u.job.Started, u.job.Paused, u.job.goesOn, u.rested = state.Started, state.Paused, state.Wait, state.Rested
 	}
 	u.state.Started = u.job.Started
+	u.lease = newClaimant(ctx, u.state.Lease)
+	u.state.Lease, u.state.Wait = ClaimState{}, Wait{}
 	return u
 }
 
@@ -242,9 +249,21 @@ func (u *update) listen(ctx workflow.Context) {
 	serve(SignalApprove, nil, func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
 	var osd string
 	serve(SignalSkip, &osd, func() {
-		if osd != "" && !slices.Contains(u.state.Skip, osd) {
+		if osd != "" && u.maySkip(osd) {
 			u.state.Skip, u.changed = append(u.state.Skip, osd), true
 		}
 		osd = ""
 	})
+}
+
+// mostSkips bounds the names of OSDs that are excused, in bytes: they are sent with every look.
+const mostSkips = 48 << 10
+
+// maySkip tells whether an OSD is excused by being named now.
+func (u *update) maySkip(osd string) bool {
+	size := len(osd)
+	for _, s := range u.state.Skip {
+		size += len(s)
+	}
+	return size <= mostSkips && !slices.Contains(u.state.Skip, osd)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -57,8 +58,15 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	}
 	ref := u.lease.ref(ctx)
 	in.WorkflowID, in.RunID, in.Token, in.Epoch, in.Alive = ref.WorkflowID, ref.RunID, u.lease.token, u.lease.epoch, u.lease.alive
+	return u.carryOut(ctx, step, in)
+}
+
+// carryOut stops a batch under the lease, makes it anew, and waits until it serves.
+func (u *update) carryOut(ctx workflow.Context, step rollout.Step, in activities.Replacement) error {
 	r, err := u.stop(ctx, step, in)
 	switch {
+	case u.state.Stopping != nil:
+		return err
 	case isType(err, activities.LeaseLost):
 		u.lease.release(ctx)
 		u.state.Batch = nil
@@ -72,7 +80,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	u.state.Result.Batches++
 	u.state.Halted, u.state.Awaited, u.state.Unspared, u.rested = nil, nil, time.Time{}, rested{}
 	if step.Canary {
-		u.state.Canary = Canary{Template: s.Template, OSD: step.OSDs[0].String(), Key: step.OSDs[0].Key}
+		u.state.Canary = Canary{Template: in.Template, OSD: step.OSDs[0].String(), Key: step.OSDs[0].Key}
 	}
 	return u.arrive(ctx, r.OSDs)
 }
@@ -93,7 +101,8 @@ func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
 	case u.state.Canary.Template == s.Template && !u.state.Canary.Judged:
 		return false
 	}
-	return !workflow.GetInfo(ctx).GetContinueAsNewSuggested() // a new history begins without the lease
+	// Until every wait could be left, a new history began without the lease.
+	return !workflow.GetInfo(ctx).GetContinueAsNewSuggested() || full(ctx)
 }
 
 // keeps tells whether the lease is held for OSDs of a broken batch, which have to be replaced once more: as long as they are
@@ -128,27 +137,53 @@ func (u *update) unspared(ctx workflow.Context, step rollout.Step, why string) e
 // not go while there is more to delete. A pod on a dead node never ends, and must not keep the job from ending.
 const finishBy = time.Minute
 
+// Stopping is a batch that is being replaced.
+type Stopping struct {
+	Step  rollout.Step           `json:"step"`
+	Batch activities.Replacement `json:"batch"`
+}
+
 // stop replaces the pods. An abort waits for it, but not for ever. One that takes longer than its deadline halts the rollout:
-// a pod may end for ever, and only a person can say that its node is dead.
+// a pod may end for ever, and only a person can say that its node is dead. When the history is long the next run goes on with
+// the very same batch, as another attempt does: an OSD that was deleted comes back in any case.
 func (u *update) stop(ctx workflow.Context, step rollout.Step, in activities.Replacement) (r activities.Replaced, err error) {
 	u.job.enter(ctx, PhaseReplace)
-	u.state.Batch = &activities.FleetBatch{Domain: step.Domain, OSDs: keysOrNames(step.OSDs), Since: workflow.Now(ctx)}
+	if u.state.Stopping == nil {
+		u.state.Batch = &activities.FleetBatch{Domain: step.Domain, OSDs: keysOrNames(step.OSDs), Since: workflow.Now(ctx)}
+	}
+	u.state.Stopping = nil
 	names := u.state.Batch.OSDs
 	u.job.waitFor(ctx, strings.Join(names, ", ")+" to end and to be made anew")
 	lasting, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	replaced := begin(stopping(lasting, "replace "+names[0]+andMore(names)), rolling.ReplaceBatch, in)
-	u.report(ctx, "") // while they end: that people read of it must not cost time
-	aborted := u.awaitProgress(ctx, u.state.Batch.Since.Add(u.seen.Rules.ProgressDeadline), replaced.IsReady)
-	if aborted != nil {
-		if done, err := awaitAtMost(lasting, finishBy, "finish what was begun", replaced.IsReady); err != nil || !done {
-			cancel()
-			_ = replaced.Get(lasting, nil)
+	for {
+		attempt, giveUp := workflow.WithCancel(lasting)
+		replaced := begin(stopping(attempt, "replace "+names[0]+andMore(names)), rolling.ReplaceBatch, in)
+		u.report(ctx, "") // while they end: that people read of it must not cost time
+		deadline := u.state.Batch.Since.Add(u.seen.Rules.ProgressDeadline)
+		aborted := u.awaitProgress(ctx, deadline, func() bool { return replaced.IsReady() || full(ctx) })
+		if aborted != nil {
+			if done, err := awaitAtMost(lasting, finishBy, "finish what was begun", replaced.IsReady); err != nil || !done {
+				giveUp()
+				_ = replaced.Get(lasting, nil)
+			}
+			return r, aborted
 		}
-		return r, aborted
+		if !replaced.IsReady() {
+			giveUp()
+		}
+		err = replaced.Get(lasting, &r)
+		giveUp()
+		switch {
+		case !temporal.IsCanceledError(err):
+			return r, err
+		case letSignalsIn(ctx) == nil:
+			step.OSDs = nil // they are in the batch
+			u.state.Stopping = &Stopping{Step: step, Batch: in}
+			return r, nil
+		}
+		// Aborted just now: what was deleted is made again all the same.
 	}
-	err = replaced.Get(lasting, &r)
-	return r, err
 }
 
 // awaitProgress waits until cond holds, however long that takes, and halts the rollout at its deadline.
@@ -212,13 +247,14 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 	u.holds = activities.HoldLease
 	wait := fmt.Sprintf("the lease of %s for %s", step.Domain, strings.Join(want.Daemons, ", "))
 	u.job.waitFor(ctx, wait)
-	since := workflow.Now(ctx)
-	granted, err := u.lease.acquire(ctx, want, func() bool { return u.changed || u.job.Paused || over() }, func(why string) {
+	since := u.job.Since
+	unwanted := func() bool { return u.changed || u.job.Paused || over() }
+	granted, err := u.lease.acquire(ctx, want, func() bool { return unwanted() || full(ctx) }, func(why string) {
 		u.job.elaborate(ctx, because(wait, why), since)
 		u.report(ctx, "")
 	})
 	u.holds = ""
-	if !granted && err == nil {
+	if !granted && err == nil && (unwanted() || !full(ctx)) { // otherwise the next run waits on, in the same place
 		u.lease.release(ctx)
 	}
 	return granted, err
@@ -273,7 +309,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	// Before it halts it looks: a node that was cordoned meanwhile is the reason, and not the template.
 	_, err := awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", func() bool {
 		u.lease.lost() // its noout had its time, say; what is broken stays broken
-		return arrival.IsReady() || u.changed
+		return arrival.IsReady() || u.changed || full(ctx)
 	})
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
 	if err != nil || !arrival.IsReady() {
@@ -336,9 +372,9 @@ func (u *update) heal(ctx workflow.Context) error {
 		u.job.enter(ctx, PhaseHeal)
 		wait := "the storage in " + u.lease.claim.Domain.String() + " to be whole again"
 		u.job.waitFor(ctx, wait)
-		since, told := workflow.Now(ctx), false
+		since, told := u.job.Since, false
 		// One that is healing may be hurt again: its pod is evicted by a drain, say, and somebody has to make it anew.
-		over, err := u.lease.healed(ctx, func() bool { return u.changed }, func(why string) {
+		over, err := u.lease.healed(ctx, func() bool { return u.changed || full(ctx) }, func(why string) {
 			if !told { // once: how far it is changes by the second, and `lockkeeper status` tells
 				told = true
 				u.report(ctx, "")

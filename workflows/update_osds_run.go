@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -29,7 +28,8 @@ func (u *update) run(ctx workflow.Context) error {
 		if done, err := u.step(ctx, s); done || err != nil {
 			return err
 		}
-		if !u.lease.asked && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		// Every wait of a step is left when the history is long, and goes on in the next run.
+		if full(ctx) || !u.lease.asked && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return u.continueAsNew(ctx)
 		}
 	}
@@ -39,8 +39,15 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	u.job.enter(ctx, PhaseSurvey)
 	u.changed = false
 	in := activities.SurveyInput{Fleet: u.fleet, Skip: u.state.Skip, CanaryOf: u.state.Canary.Template, Canary: u.state.Canary.Key}
-	s, err := call(thorough(ctx, "look at the OSDs of "+u.fleet.Name), rolling.SurveyOSDs, in)
-	if err != nil {
+	// Of all that a rollout asks for this may take longest: for as long as the API server is away, or the mons elect.
+	var s activities.Survey
+	lookCtx, stop := workflow.WithCancel(ctx)
+	defer stop()
+	look := begin(thorough(lookCtx, "look at the OSDs of "+u.fleet.Name), rolling.SurveyOSDs, in)
+	if err := workflow.Await(ctx, func() bool { return look.IsReady() || full(ctx) }); err == nil && !look.IsReady() {
+		return s, u.continueAsNew(ctx)
+	}
+	if err := look.Get(ctx, &s); err != nil {
 		return s, err
 	}
 	if s.Cluster.Name != "" {
@@ -53,7 +60,7 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 		u.state.SkipOf = s.Template
 	}
 	for _, osd := range s.Skipped {
-		if !slices.Contains(u.state.Skip, osd) { // a person excused it, in a run before this one
+		if u.maySkip(osd) { // a person excused it, in a run before this one
 			u.state.Skip, u.changed = append(u.state.Skip, osd), true
 		}
 	}
@@ -66,6 +73,13 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 
 // step does the next thing. done means that there is none.
 func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err error) {
+	if !s.Found || s.Deleting {
+		u.state.Stopping = nil
+	}
+	if b := u.state.Stopping; b != nil {
+		b.Step.OSDs = b.Batch.OSDs
+		return false, u.carryOut(ctx, b.Step, b.Batch)
+	}
 	if u.changed {
 		return false, nil
 	}
@@ -84,6 +98,9 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 			return false, refuse(&r)
 		}
 		return false, u.rest(ctx, toBeMended(r), u.underWay())
+	case s.Unavailable != "" && u.healing() && workflow.GetVersion(ctx, "heals-in-silence", workflow.DefaultVersion, 1) >= 1:
+		// The batch is done, which the keeper does not know yet. It waits for the storage cluster as well as we could.
+		return false, u.heal(ctx)
 	case s.Unavailable != "":
 		// In the middle of a batch, too, and mons elect while OSDs are away: the lease, and with it noout, stays.
 		return false, u.rest(ctx, wait{
@@ -164,7 +181,7 @@ func (u *update) create(ctx workflow.Context, step rollout.Step) error {
 	return nil
 }
 
-// continueAsNew begins a new history between two batches, with all that was said until now.
+// continueAsNew begins a new history, with all that was said until now.
 func (u *update) continueAsNew(ctx workflow.Context) error {
 	if err := letSignalsIn(ctx); err != nil {
 		return err
@@ -172,19 +189,8 @@ func (u *update) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return err
 	}
-	u.state.Paused = u.job.Paused
+	u.state.Paused, u.state.Wait, u.state.Rested, u.state.Lease = u.job.Paused, u.job.wait(), u.rested, u.lease.state()
 	return u.again(&u.state)
-}
-
-// letSignalsIn lets everybody who serves a signal serve those that have come already: they wait for their turn behind us, and
-// would be lost with this run.
-func letSignalsIn(ctx workflow.Context) error {
-	served := false
-	workflow.Go(ctx, func(workflow.Context) { served = true })
-	if err := workflow.Await(ctx, func() bool { return served }); err != nil {
-		return err
-	}
-	return ctx.Err()
 }
 
 // repeats notices that the same step is decided again and again, at once, and so has no effect.

@@ -25,9 +25,10 @@ type wait struct {
 
 // rested is the last wait between two looks. To look in between, and to find nothing new, does not begin another one.
 type rested struct {
-	phase, holds string
-	since        time.Time
-	times        int
+	Phase string    `json:"phase,omitempty"`
+	Holds string    `json:"holds,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Times int       `json:"times,omitempty"`
 }
 
 func toBeMended(r input.Error) wait {
@@ -74,21 +75,21 @@ func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 	w = u.hurries(ctx, w)
 	u.job.enter(ctx, w.phase)
 	u.job.waitFor(ctx, w.what)
-	if u.rested.phase == w.phase && u.rested.holds == w.holds && u.rested.times > 0 {
-		u.job.elaborate(ctx, w.what, u.rested.since)
+	if u.rested.Phase == w.phase && u.rested.Holds == w.holds && u.rested.Times > 0 {
+		u.job.elaborate(ctx, w.what, u.rested.Since)
 	} else {
-		u.rested = rested{phase: w.phase, holds: w.holds, since: u.job.Since}
+		u.rested = rested{Phase: w.phase, Holds: w.holds, Since: u.job.Since}
 	}
-	most := min(w.first<<min(u.rested.times, 16), max(w.most, w.first))
-	u.rested.times++
+	most := min(w.first<<min(u.rested.Times, 16), max(w.most, w.first))
+	u.rested.Times++
 	u.job.NextTimer, u.job.NextTimerDoes, u.holds = workflow.Now(ctx).Add(most), "look again", w.holds
 	u.report(ctx, "")
 	approved, paused := u.state.Canary.Approved, u.job.Paused
 	told, err := awaitAtMost(ctx, most, clip(w.what), func() bool {
-		return u.changed || u.state.Canary.Approved != approved || u.job.Paused && !paused
+		return u.changed || u.state.Canary.Approved != approved || u.job.Paused && !paused || full(ctx)
 	})
 	if told {
-		u.rested.times = 1 // look again soon, and remember since when
+		u.rested.Times = 1 // look again soon, and remember since when
 	}
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
 	return err
@@ -104,7 +105,7 @@ func (u *update) pause(ctx workflow.Context, keep bool) error {
 	u.job.waitFor(ctx, pausedWait)
 	u.holds = activities.HoldPaused
 	u.report(ctx, "")
-	return workflow.Await(ctx, func() bool { return !u.job.Paused || u.changed })
+	return workflow.Await(ctx, func() bool { return !u.job.Paused || u.changed || full(ctx) })
 }
 
 // heldBack waits for whatever keeps the next batch from beginning although nothing is wrong. What is broken anyway is replaced

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -25,41 +23,6 @@ var (
 	updateID  = workflows.UpdateOSDsID(sim.Key.Namespace, sim.CephOSDName)
 	restartID = workflows.RestartOSDsID(sim.Key.Namespace)
 )
-
-// rolling runs one of the two kinds of rollouts until it ends. When it continues as new it goes on here, as the keeper does.
-func rolling[I any](s *scene, w func(workflow.Context, I) (workflows.UpdateOSDsResult, error)) func(workflow.Context, I) (workflows.UpdateOSDsResult, error) {
-	return func(ctx workflow.Context, in I) (workflows.UpdateOSDsResult, error) {
-		info := workflow.GetInfo(ctx)
-		info.FirstRunID = info.WorkflowExecution.RunID
-		s.update(func() { s.rollouts = info })
-		for {
-			runCtx, end := workflow.WithCancel(ctx)
-			var result workflows.UpdateOSDsResult
-			var err error
-			done := false
-			workflow.Go(runCtx, func(ctx workflow.Context) {
-				result, err = w(ctx, in)
-				done = true
-			})
-			// A rollout that is cancelled cleans up before it ends.
-			waitCtx, stopWaiting := workflow.NewDisconnectedContext(ctx)
-			awaitErr := workflow.Await(waitCtx, func() bool { return done })
-			stopWaiting()
-			end()
-			var next *workflow.ContinueAsNewError
-			if awaitErr != nil || !errors.As(err, &next) {
-				return result, errors.Join(awaitErr, err)
-			}
-			var again I
-			if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &again); err != nil {
-				return result, err
-			}
-			in = again
-			s.suggestTo(info, false)
-			s.update(func() { s.continued++ })
-		}
-	}
-}
 
 // gathers is how long the watcher of the CephOSD listens on after it has heard of something.
 const gathers = 200 * time.Millisecond

@@ -208,11 +208,9 @@ func Clean(in Input) bool {
 	if in.View.Unavailable != "" || !in.Health.Fresh || !in.Health.Clean || in.Health.ChangeEpoch < in.View.ChangeEpoch || in.Health.Placement != in.View.Placement {
 		return false
 	}
-	for _, d := range in.View.Domains {
-		for _, x := range d.Troubled {
-			if x.Unsettled() { // Ceph's clean is about to be a thing of the past
-				return false
-			}
+	for _, d := range in.View.AllDomains() {
+		if d.Tally().Unsettled > 0 { // Ceph's clean is about to be a thing of the past
+			return false
 		}
 	}
 	return true
@@ -224,12 +222,20 @@ func Affected(in Input) []storage.Domain {
 		return nil
 	}
 	var out []storage.Domain
-	for _, d := range in.View.Domains {
-		if len(missed(in, d)) > 0 {
+	for _, d := range in.View.AllDomains() {
+		if isMissed(in, d) {
 			out = append(out, d)
 		}
 	}
 	return out
+}
+
+// isMissed tells whether missed would name anybody, had it all names.
+func isMissed(in Input, d storage.Domain) bool {
+	if proofHolds(in) && !d.Touched {
+		return d.Tally().Unsettled > 0
+	}
+	return d.Tally().Down > 0
 }
 
 // missed lists the daemons of a domain that are down and were not at the last proof that the data was whole. One that was
@@ -267,7 +273,7 @@ func candidate(in Input) (storage.FailureDomain, opening, bool) {
 				pick = d
 			}
 		}
-		return in.domain(pick.Name), opening{reason: ReasonDisrupted, message: describe(missed(in, pick))}, true
+		return in.domain(pick.Name), opening{reason: ReasonDisrupted, message: describeMissed(in, pick)}, true
 	}
 	if !Clean(in) {
 		return storage.FailureDomain{}, opening{}, false
@@ -289,6 +295,9 @@ func (in Input) domain(name string) storage.FailureDomain {
 	return storage.FailureDomain{Type: in.View.FailureDomainType, Name: name}
 }
 
+// mostAnnounced is how many announcements are remembered. Who is not announced can be drained all the same.
+const mostAnnounced = 128
+
 // nextAnnounced returns the leaving node whose domain is to open in advance: one that has lost a mon before any other, since
 // nobody else's mon can go until it is empty and back; then one that is open already; then the first by name whose
 // announcement still has time. While somebody waits for the lease only the first kind counts.
@@ -296,7 +305,8 @@ func nextAnnounced(in Input) (storage.Node, bool) {
 	const begun, opened, fresh = 0, 1, 2
 	best, rank := storage.Node{}, fresh+1
 	for _, n := range in.View.Nodes {
-		if !n.Leaving() || n.Domain == "" || len(n.Daemons) == 0 || len(n.Down) == len(n.Daemons) && !hostsStandingMon(in, n.Name) {
+		daemons, down := n.Counts()
+		if !n.Leaving() || n.Domain == "" || daemons == 0 || down == daemons && !hostsStandingMon(in, n.Name) {
 			continue
 		}
 		a, seen := in.Announced[n.Name]
@@ -308,6 +318,8 @@ func nextAnnounced(in Input) (storage.Node, bool) {
 			continue
 		case seen:
 			r = opened
+		case len(in.Announced) >= mostAnnounced: // or what is remembered of them would grow without bounds
+			continue
 		}
 		if r < rank {
 			best, rank = n, r
@@ -361,12 +373,8 @@ func atRest(in Input, reason, message string) Decision {
 // countedByPods is how many daemons the one budget of version 0.1 counted: those whose pods are ready, or are missed.
 func countedByPods(in Input) int {
 	counted := in.View.Daemons - in.View.Podless
-	for _, d := range in.View.Domains {
-		for _, x := range d.Down() {
-			if x.Pod != storage.PodReady {
-				counted--
-			}
-		}
+	for _, d := range in.View.AllDomains() {
+		counted -= d.Tally().Uncounted
 	}
 	return counted
 }
@@ -403,16 +411,30 @@ func leaving(n storage.Node) string {
 	}
 }
 
-// describe says which daemons are down, a few by name.
-func describe(down []storage.Daemon) string {
+// describeMissed says which daemons of a domain are missed, a few by name.
+func describeMissed(in Input, d storage.Domain) string {
+	named, all := missed(in, d), d.Tally().Down
+	if proofHolds(in) && !d.Touched {
+		all = d.Tally().Unsettled
+	}
+	return describe(named, all)
+}
+
+// describe says which daemons are down, a few by name; all is how many they are.
+func describe(down []storage.Daemon, all int) string {
 	const most = 3
+	if len(down) == 0 {
+		return fmt.Sprintf("%d OSDs are down", all)
+	}
 	var parts []string
 	for i, d := range down {
 		if i == most {
-			parts = append(parts, fmt.Sprintf("%d more", len(down)-most))
 			break
 		}
 		parts = append(parts, d.String())
+	}
+	if more := all - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(parts, ", ")
 }

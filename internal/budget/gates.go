@@ -15,6 +15,7 @@ type gate func(Input, storage.FailureDomain) (reason, message string, failed boo
 // openGates must all pass before a domain is open, at every decision anew. Cheap and certain ones first, so that the
 // message names the cause and not one of its consequences.
 var openGates = []gate{
+	gateNamed,      // it is one of those that were looked at
 	gateDomainType, // the topology changed under a held lease
 	gateTolerant,   // the pools can bear the loss of a domain at all
 	gateSelectable, // its pods can be told from the others
@@ -31,6 +32,15 @@ func check(gates []gate, in Input, d storage.FailureDomain) (reason, message str
 		}
 	}
 	return "", "", false
+}
+
+// gateNamed keeps what a View that is too large has no name for.
+func gateNamed(in Input, d storage.FailureDomain) (string, string, bool) {
+	others := in.View.Others
+	if others == nil || slices.ContainsFunc(in.View.Domains, func(x storage.Domain) bool { return x.Name == d.Name }) {
+		return "", "", false
+	}
+	return ReasonDownElsewhere, fmt.Sprintf("so many failure domains are in trouble that not all were looked at: %d more than %d", others.Merged, len(in.View.Domains)), true
 }
 
 func gateDomainType(in Input, d storage.FailureDomain) (string, string, bool) {
@@ -57,13 +67,18 @@ func gateSelectable(in Input, d storage.FailureDomain) (string, string, bool) {
 
 // podless tells whether a domain's daemons have no pods now.
 func podless(d storage.Domain) bool {
-	return len(d.Troubled) == d.Daemons && !slices.ContainsFunc(d.Troubled, func(x storage.Daemon) bool { return x.Pod != storage.PodNone })
+	t := d.Tally()
+	return t.Troubled == d.Daemons && t.Podless == t.Troubled
 }
 
 func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
 	for _, a := range Affected(in) {
 		if a.Name != d.Name {
-			return ReasonDownElsewhere, fmt.Sprintf("%s stays closed: in %s %s %s", d, in.View.FailureDomainType, a.Name, describe(missed(in, a))), true
+			where := in.View.FailureDomainType + " " + a.Name
+			if a.Merged > 0 {
+				where = fmt.Sprintf("%d other %ss", a.Merged, in.View.FailureDomainType)
+			}
+			return ReasonDownElsewhere, fmt.Sprintf("%s stays closed: in %s %s", d, where, describeMissed(in, a)), true
 		}
 	}
 	return "", "", false
@@ -175,8 +190,8 @@ func provenBefore(in Input, d storage.FailureDomain) bool {
 	if !proofHolds(in) {
 		return false
 	}
-	for _, x := range in.View.Domains {
-		if x.Name != d.Name && (x.Touched || len(unsettled(x)) > 0) {
+	for _, x := range in.View.AllDomains() {
+		if x.Name != d.Name && (x.Touched || x.Tally().Unsettled > 0) {
 			return false
 		}
 	}
@@ -216,7 +231,7 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if c.Observing || Clean(in) {
 		return storage.Answer{OK: true}
 	}
-	if !timedOut(in) && len(missed(in, in.View.Domain(c.Domain.Name))) == 0 {
+	if !timedOut(in) && !isMissed(in, in.View.Domain(c.Domain.Name)) {
 		return storage.Answer{Reason: notClean(in)}
 	}
 	return storage.Answer{OK: true}

@@ -63,7 +63,8 @@ func NextAnnounced(in Input, d Decision) map[string]Announcement {
 			delete(out, name)
 			continue
 		}
-		a.Spent = over(in, a, true) || (len(n.Down) > 0 && !Clean(in))
+		_, down := n.Counts()
+		a.Spent = over(in, a, true) || (down > 0 && !Clean(in))
 		out[name] = a
 	}
 	if _, seen := out[d.Announcement]; d.Announcement != "" && !seen {
@@ -78,13 +79,17 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	if in.View.Unavailable != "" {
 		return storage.Answer{Reason: "the storage cluster: " + in.View.Unavailable}
 	}
-	down := in.View.Domain(c.Domain.Name).Down()
+	domain := in.View.Domain(c.Domain.Name)
+	down, rest := domain.Down(), domain.Rest.Down
 	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected back.
 	if len(c.NooutHosts) > 0 && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
 		for _, x := range down {
 			if c.Concerns(x) && !slices.Contains(c.DownBefore, x.Name) {
 				return storage.Answer{Reason: x.String()}
 			}
+		}
+		if rest > 0 { // any of them may be one of the job's
+			return storage.Answer{Reason: describe(down, domain.Tally().Down)}
 		}
 		for _, m := range in.View.Mons { // without it the next node with a mon would have to wait anyway
 			if c.Node != "" && m.Node == c.Node && !m.Standing() {
@@ -99,8 +104,8 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	if len(affected) > 0 && !contains(affected, c.Domain.Name) {
 		return storage.Answer{OK: true, Reason: fmt.Sprintf("%s serves again; what is unclean is due to %s %s", c.Domain, in.View.FailureDomainType, affected[0].Name)}
 	}
-	if len(down) > 0 {
-		return storage.Answer{Reason: describe(down)}
+	if all := domain.Tally().Down; all > 0 {
+		return storage.Answer{Reason: describe(down, all)}
 	}
 	return storage.Answer{Reason: notClean(in)}
 }
@@ -124,7 +129,7 @@ func DownBefore(in Input, c lease.Claim) []string {
 // the data has healed without the node. Otherwise a node that never comes back would hold everybody back for ever.
 func Parked(in Input, c lease.Claim) bool {
 	return !c.Finishing && len(c.NooutHosts) > 0 && Clean(in) &&
-		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && len(in.View.Domain(c.Domain.Name).Down()) > 0
+		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && in.View.Domain(c.Domain.Name).Tally().Down > 0
 }
 
 // askAgain is when a question is asked again that nobody answered, or whose answer holds up what has begun. A manager that comes back is noticed earlier.

@@ -95,7 +95,10 @@ type Domain struct {
 	// LabelValues are the values of View.LabelKey on this domain's pods: what a budget's selector leaves out to open it.
 	LabelValues []string `json:"labelValues,omitempty"`
 	Daemons     int      `json:"daemons"`            // that belong to it and are expected to serve
-	Troubled    []Daemon `json:"troubled,omitempty"` // those that are down, leaving or not ready
+	Troubled    []Daemon `json:"troubled,omitempty"` // those that are down, leaving or not ready, and are named
+	Rest        Rest     `json:"rest,omitzero"`      // those that are not
+	// Merged is how many failure domains these are together, for View.Others.
+	Merged int `json:"merged,omitempty"`
 	// Touched: a daemon of it went up or down after the epoch of the clean proof that the observer was given.
 	Touched bool `json:"touched,omitempty"`
 	// OKToStop is the storage cluster's own answer to "may all daemons of this domain that still run stop now?".
@@ -103,7 +106,7 @@ type Domain struct {
 	OKToStop *Answer `json:"okToStop,omitempty"`
 }
 
-// Down lists the daemons that do not serve, or are about to stop.
+// Down lists the daemons that do not serve, or are about to stop, and are named.
 func (d Domain) Down() []Daemon {
 	var out []Daemon
 	for _, x := range d.Troubled {
@@ -149,6 +152,14 @@ type Node struct {
 	Lost    int      `json:"lost,omitempty"`
 	Daemons []string `json:"daemons"`        // all of its daemons
 	Down    []string `json:"down,omitempty"` // those that are down or leaving
+	// MoreDaemons and MoreDown are those that are not named.
+	MoreDaemons int `json:"moreDaemons,omitempty"`
+	MoreDown    int `json:"moreDown,omitempty"`
+}
+
+// Counts is how many daemons there are on the node, and how many of them are down or leaving.
+func (n Node) Counts() (daemons, down int) {
+	return len(n.Daemons) + n.MoreDaemons, len(n.Down) + n.MoreDown
 }
 
 // Leaving tells whether somebody announced, or already carried out, the disruption of this node.
@@ -211,10 +222,11 @@ type View struct {
 	Placement string `json:"placement,omitempty"`
 	// Departed remembers daemons whose pods were seen leaving, with the ChangeEpoch before that: they are back when the map
 	// tells of a life that began later. While the mons elect, the map stands still, and a pod may be back before that.
-	Departed map[string]int64 `json:"departed,omitempty"`
+	Departed Departed `json:"departed,omitempty"`
 	// Shape changes when pools, their rules or the set of daemons change, so that an older proof no longer speaks of this cluster.
 	Shape   string   `json:"shape"`
 	Domains []Domain `json:"domains,omitempty"` // the troubled ones and those that were asked for
+	Others  *Domain  `json:"others,omitempty"`  // further troubled ones, taken together; nil: none
 	Nodes   []Node   `json:"nodes,omitempty"`   // leaving or with troubled daemons, and those that were asked for
 	// Mons is the whole monmap; empty for a kind of storage without mons.
 	Mons []Mon `json:"mons,omitempty"`
