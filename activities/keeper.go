@@ -233,7 +233,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 		return out, nil
 	}
 	// Before the look: an alarm that is raised during it changes them.
-	if out.Book, err = k.Budgets.ReadBudgets(ctx, in.Cluster); err != nil {
+	if out.Book, err = k.Budgets.ReadBudgets(ctx, in.Cluster); err != nil && !p.Deleting { // the end needs no look
 		return Observation{}, Unavailable("read the PodDisruptionBudgets", err)
 	}
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)

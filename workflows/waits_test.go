@@ -180,9 +180,9 @@ func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
 		again()
 		require.Equal(s, claim, s.keeperStatus().Lease.Queue, "the claim is kept, and its place")
 
-		blocked.set("create pod", true)
 		s.tellDrain("node-b", workflows.SignalAbort)
 		s.awaitUpdate("replacing", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseReplace })
+		blocked.set("create pod", true) // not before: the rehearsal needs it, too, and the old pods still stop
 		time.Sleep(20 * time.Second)
 		batch, granted := s.updateStatus(updateID).Batch, s.keeperStatus().Lease.Holders
 		again()
