@@ -150,21 +150,23 @@ type keeper struct {
 	cluster storage.ClusterKey
 	state   KeeperState
 
-	observed  activities.Observation
-	looked    time.Time // when
-	clean     bool
-	untold    time.Time        // when somebody has to hear what was withheld from him; zero: nothing was
-	wake      workflow.Channel // something that is not a signal asks for a look
-	jobs      map[string]workflow.CancelFunc
-	watch     workflow.Future
-	watchOf   int64 // the policy's generation that it watches under
-	stopWatch workflow.CancelFunc
-	life      workflow.Future // an answer is awaited
-	asks      storage.FailureDomain
-	stopLife  workflow.CancelFunc
-	trouble   string // what failed in the last pass
-	failures  int    // passes in a row with trouble
-	next      time.Time
+	observed activities.Observation
+	looked   time.Time // when
+	// lookFailed: the last look did, and observed is of the one before.
+	lookFailed bool
+	clean      bool
+	untold     time.Time        // when somebody has to hear what was withheld from him; zero: nothing was
+	wake       workflow.Channel // something that is not a signal asks for a look
+	jobs       map[string]workflow.CancelFunc
+	watch      workflow.Future
+	watchOf    int64 // the policy's generation that it watches under
+	stopWatch  workflow.CancelFunc
+	life       workflow.Future // an answer is awaited
+	asks       storage.FailureDomain
+	stopLife   workflow.CancelFunc
+	trouble    string // what failed in the last pass
+	failures   int    // passes in a row with trouble
+	next       time.Time
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	emptying   []string
@@ -242,7 +244,9 @@ func (k *keeper) run(ctx workflow.Context) error {
 		if k.failures++; k.trouble == "" {
 			k.failures = 0
 		}
-		k.startWatch(ctx)
+		if !k.lookFailed { // what keeps a look from succeeding may end a watch at once, again and again
+			k.startWatch(ctx)
+		}
 		if k.again && k.trouble == "" {
 			continue
 		}
@@ -303,7 +307,7 @@ func (k *keeper) takeUp(s KeeperState) {
 func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	// A look that fails says nothing, and takes nothing away from what is known.
 	observed, err := call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, k.look())
-	if err != nil {
+	if k.lookFailed = err != nil; k.lookFailed {
 		return false, err
 	}
 	k.observed = observed

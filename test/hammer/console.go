@@ -2,6 +2,7 @@ package hammer
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,21 +35,25 @@ func newConsole(env []string) (*console, error) {
 	return c, c.cmd.Start()
 }
 
-// ask decodes the answer to one question. Before an answer there may be a prompt and an empty line.
+// ask decodes the answer to one question, which may be several lines long. Before it there may be empty ones.
 func (c *console) ask(into any, question string) error {
 	if _, err := fmt.Fprintln(c.in, question); err != nil {
 		return err
 	}
+	var answer []byte
 	for {
-		line, err := c.out.ReadString('\n')
+		line, err := c.out.ReadBytes('\n')
 		if err != nil {
 			return fmt.Errorf("ceph %s: %w", question, err)
 		}
-		if _, text, ok := strings.Cut(line, "{"); ok {
-			return json.Unmarshal([]byte("{"+text), into)
+		if len(answer) == 0 && !bytes.HasPrefix(line, []byte("{")) {
+			if bytes.Contains(line, []byte("Error")) {
+				return errors.New(string(bytes.TrimSpace(line)))
+			}
+			continue
 		}
-		if strings.Contains(line, "Error") {
-			return errors.New(strings.TrimSpace(line))
+		if answer = append(answer, line...); json.Valid(answer) {
+			return json.Unmarshal(answer, into)
 		}
 	}
 }

@@ -95,7 +95,8 @@ func (j *Judge) watchData(ctx context.Context) error {
 type Verdict struct {
 	Evictions    int // granted, of OSDs' pods; whoever asks again for one that goes already is granted that, too
 	DomainsMost  int // failure domains that were disrupted at the same moment
-	Failed       int // evictions that were answered with 500
+	Failed       int // evictions that were answered with 500, since two budgets were over the pod
+	Samples      int // how often all data was seen to be whole
 	Disturbances []string
 }
 
@@ -125,6 +126,9 @@ func (j *Judge) Verdict() (Verdict, error) {
 		return Verdict{}, err
 	}
 	v := Verdict{Evictions: len(evictions), Failed: failed}
+	j.mu.Lock()
+	v.Samples = len(j.whole)
+	j.mu.Unlock()
 	until := make([]time.Time, len(evictions))
 	for i, e := range evictions {
 		until[i] = j.wholeAfter(upAfter(ups[e.osd], e.at))
@@ -135,8 +139,9 @@ func (j *Judge) Verdict() (Verdict, error) {
 			if until[k].After(e.at) && !zones[earlier.zone] {
 				zones[earlier.zone] = true
 				if len(v.Disturbances) < 10 {
-					v.Disturbances = append(v.Disturbances, fmt.Sprintf("%s osd.%d (%s) evicted by %s, while osd.%d (%s), evicted at %s, was not whole before %s",
-						e.at.Format("15:04:05.000"), e.osd, e.zone, e.who, earlier.osd, earlier.zone, earlier.at.Format("15:04:05.000"), until[k].Format("15:04:05.000")))
+					v.Disturbances = append(v.Disturbances, fmt.Sprintf("%s osd.%d (%s) evicted by %s, while osd.%d (%s), evicted at %s, was up at %s and whole at %s",
+						e.at.Format("15:04:05.000"), e.osd, e.zone, e.who, earlier.osd, earlier.zone, earlier.at.Format("15:04:05.000"),
+						upAfter(ups[earlier.osd], earlier.at).Format("15:04:05.000"), until[k].Format("15:04:05.000")))
 				}
 			}
 		}
@@ -182,7 +187,10 @@ func (j *Judge) evictions() (granted []eviction, failed int, err error) {
 			At        time.Time `json:"stageTimestamp"`
 			UserAgent string    `json:"userAgent"`
 			ObjectRef struct{ Name, Subresource string }
-			Status    struct{ Code int } `json:"responseStatus"`
+			Status    struct {
+				Code    int
+				Message string
+			} `json:"responseStatus"`
 			URI       string             `json:"requestURI"`
 		}
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef.Subresource != "eviction" || e.At.Before(j.began) || strings.Contains(e.URI, "dryRun") {
@@ -200,7 +208,10 @@ func (j *Judge) evictions() (granted []eviction, failed int, err error) {
 			seen[e.ObjectRef.Name] = true
 			granted = append(granted, eviction{at: e.At, osd: id, zone: j.zones[id], who: e.UserAgent})
 		case 500:
-			failed++
+			// One that its client gave up in the midst of it is a 500 in this log, too.
+			if strings.Contains(e.Status.Message, "more than one PodDisruptionBudget") {
+				failed++
+			}
 		}
 	}
 	slices.SortFunc(granted, func(a, b eviction) int { return a.at.Compare(b.at) })
