@@ -143,7 +143,7 @@ func clipTo(s string, most int) string {
 }
 
 // dismiss tells every job that has or wants the lease that there is none any more.
-func (k *keeper) dismiss(ctx workflow.Context) (any bool) {
+func (k *keeper) dismiss(ctx workflow.Context) (told bool) {
 	k.drainHints(ctx)
 	l := k.state.Memory.Lease
 	claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)

@@ -162,7 +162,7 @@ func (s schedule) options(c *chance) sim.Options {
 		opts.Reaction += 5 * time.Second
 		opts.Fail = func(_ context.Context, op string) sim.Failure {
 			switch {
-			case !changes[op] && !(s.Hosts && nooutCommands[op]) || !c.is(s.Lost):
+			case !changes[op] && (!s.Hosts || !nooutCommands[op]) || !c.is(s.Lost):
 				return sim.Failure{}
 			case c.is(0.3):
 				return sim.Failure{Err: errLost}

@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -29,8 +28,10 @@ type Book map[string]Written
 // Alarms are the alarms in the book, in words that are different as soon as one of them is: clocks differ, so the latest would not do.
 func (b Book) Alarms() string {
 	var out []string
-	for _, daemon := range slices.Sorted(maps.Keys(b)) {
-		out = append(out, b[daemon].Alarm)
+	for _, daemon := range []string{Marked, Unmarked, OfMons} {
+		if w, has := b[daemon]; has {
+			out = append(out, w.Alarm)
+		}
 	}
 	return strings.Join(slices.Compact(out), " | ")
 }

@@ -79,5 +79,4 @@ func TestLetsGo(t *testing.T) {
 	} {
 		require.Equal(t, c.want, c.specs.LetsGo(), name)
 	}
-
 }

@@ -12,8 +12,18 @@ import (
 
 // crushTypes are those that Ceph gives a new cluster.
 var crushTypes = []ceph.CrushType{
-	{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 2, Name: "chassis"}, {ID: 3, Name: "rack"}, {ID: 4, Name: "row"}, {ID: 5, Name: "pdu"},
-	{ID: 6, Name: "pod"}, {ID: 7, Name: "room"}, {ID: 8, Name: "datacenter"}, {ID: 9, Name: "zone"}, {ID: 10, Name: "region"}, {ID: 11, Name: "root"},
+	{ID: 0, Name: "osd"},
+	{ID: 1, Name: "host"},
+	{ID: 2, Name: "chassis"},
+	{ID: 3, Name: "rack"},
+	{ID: 4, Name: "row"},
+	{ID: 5, Name: "pdu"},
+	{ID: 6, Name: "pod"},
+	{ID: 7, Name: "room"},
+	{ID: 8, Name: "datacenter"},
+	{ID: 9, Name: "zone"},
+	{ID: 10, Name: "region"},
+	{ID: 11, Name: "root"},
 }
 
 const rootID = -1

@@ -169,7 +169,7 @@ func (c *Cluster) split(ctx context.Context, p *v1alpha1.MaintenancePolicy, exis
 	if _, split := find(existing, ProvedBudgetName(p.Name)); split || !had || !ours(old) || splitsByMark(old) {
 		return nil
 	}
-	if _, err := c.unmark(ctx, p.Namespace, OSDSelector(p), everyPod, func(int) {}); err != nil {
+	if err := c.unmark(ctx, p.Namespace, OSDSelector(p), func(int) {}); err != nil {
 		return fmt.Errorf("take away the marks that an earlier keeper left: %w", err)
 	}
 	return nil
@@ -366,7 +366,7 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, pro
 			return err
 		}
 		// The budget's own selector tells whose marks they are, also when the policy is gone or speaks of other pods by now.
-		if _, err := c.unmark(ctx, key.Namespace, closedSelector(proved.Spec.Selector), everyPod, progress); err != nil {
+		if err := c.unmark(ctx, key.Namespace, closedSelector(proved.Spec.Selector), progress); err != nil {
 			return err
 		}
 	}

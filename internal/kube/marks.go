@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,33 +41,27 @@ func (c *Cluster) UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy,
 	})
 }
 
-func everyPod(*corev1.Pod) bool { return true }
-
-// unmark takes the marks of all pods away that a selector selects and that are wanted. It looks again until there is none.
-func (c *Cluster) unmark(ctx context.Context, namespace string, of *metav1.LabelSelector, wanted func(*corev1.Pod) bool, progress func(int)) (int, error) {
+// unmark takes the marks of all pods away that a selector selects. It looks again until there is none.
+func (c *Cluster) unmark(ctx context.Context, namespace string, of *metav1.LabelSelector, progress func(int)) error {
 	selector, err := metav1.LabelSelectorAsSelector(marked(of, true))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	total := 0
 	for {
 		list, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 		if err != nil {
-			return total, err
+			return err
 		}
 		var pods []osdview.Pod
 		for i := range list.Items {
-			if pod := &list.Items[i]; wanted(pod) {
-				pods = append(pods, osdview.Pod{Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Version: pod.ResourceVersion})
-			}
+			pod := &list.Items[i]
+			pods = append(pods, osdview.Pod{Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Version: pod.ResourceVersion})
 		}
 		if len(pods) == 0 {
-			return total, nil
+			return nil
 		}
-		n, err := c.UnmarkPods(ctx, &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, pods, progress)
-		total += n
-		if err != nil {
-			return total, err
+		if _, err := c.UnmarkPods(ctx, &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, pods, progress); err != nil {
+			return err
 		}
 	}
 }

@@ -98,6 +98,7 @@ type coreAPI struct {
 func (c coreAPI) Pods(namespace string) coreclient.PodInterface {
 	return podsAPI{server: c.server, namespace: namespace}
 }
+
 func (c coreAPI) Namespaces() coreclient.NamespaceInterface {
 	return namespacesAPI{server: c.server}
 }

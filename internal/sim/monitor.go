@@ -197,8 +197,12 @@ func (w *World) crushMap() *ceph.CrushMap {
 			{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "zone"}, {Op: "emit"}}},
 			{ID: 2, Name: "by datacenter", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "datacenter"}, {Op: "emit"}}},
 			{ID: 3, Name: "one and the others", Steps: []ceph.CrushStep{
-				{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Num: 1, Type: "zone"}, {Op: "emit"},
-				{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Num: -1, Type: "zone"}, {Op: "emit"},
+				{Op: "take", Item: -1},
+				{Op: "chooseleaf_firstn", Num: 1, Type: "zone"},
+				{Op: "emit"},
+				{Op: "take", Item: -1},
+				{Op: "chooseleaf_firstn", Num: -1, Type: "zone"},
+				{Op: "emit"},
 			}},
 		},
 	}

@@ -42,7 +42,7 @@ func TestHammer(t *testing.T) {
 				}
 			}()
 			require.NoError(t, w.begins())
-			judge, err := hammer.NewJudge(w.environ(), zones)
+			judge, err := hammer.NewJudge(t.Context(), w.environ(), zones)
 			require.NoError(t, err)
 			defer judge.Close()
 			ctx, stop := context.WithTimeout(t.Context(), s.lasting)
@@ -59,7 +59,7 @@ func TestHammer(t *testing.T) {
 			require.NoError(t, s.do(ctx, w))
 			wg.Wait()
 			w.endsWell(t, s)
-			v, err := judge.Verdict()
+			v, err := judge.Verdict(t.Context())
 			require.NoError(t, err)
 			t.Logf("%s: %d OSDs evicted, at most %d zones at once; %s", s.name, v.Evictions, v.DomainsMost, answers)
 			require.Empty(t, v.Disturbances, "OSDs of two zones at once")
@@ -129,9 +129,9 @@ var situations = []situation{
 	{name: "at rest", short: true, lasting: 15 * time.Second, most: -1, least: true, do: nothing},
 	{name: "at rest, killed", lasting: 20 * time.Second, most: -1, least: true, do: killing(nothing)},
 	{name: "a drain", lasting: 20 * time.Second, most: -1, least: true, nodes: allNodes[:1], do: drainsOf("node-a")},
-	{name: "a drain, killed", lasting: 20 * time.Second, most: -1, nodes: allNodes[1:2], do: killing(drainsOf("node-b"))},
+	{name: "a drain, killed", short: true, lasting: 20 * time.Second, most: -1, nodes: allNodes[1:2], do: killing(drainsOf("node-b"))},
 	{name: "six drains", lasting: 25 * time.Second, most: -1, least: true, nodes: allNodes, do: drainsOf(allNodes...)},
-	{name: "six drains, killed", short: true, lasting: 25 * time.Second, most: -1, nodes: allNodes, do: killing(drainsOf(allNodes...))},
+	{name: "six drains, killed", lasting: 25 * time.Second, most: -1, nodes: allNodes, do: killing(drainsOf(allNodes...))},
 	{name: "Temporal is away", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "temporal", "--down", "12s")},
 	{name: "the controller manager is killed", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "kube-controller-manager", "--down", "3s")},
 	{name: "an unready pod", lasting: 15 * time.Second, most: -1, do: func(_ context.Context, w *world) error {

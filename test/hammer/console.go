@@ -3,6 +3,7 @@ package hammer
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,8 @@ type console struct {
 	out *bufio.Reader
 }
 
-func newConsole(env []string) (*console, error) {
-	c := &console{cmd: exec.Command(lookPath(env, "ceph"), "--format", "json")} //nolint:gosec // the lab's own
+func newConsole(ctx context.Context, env []string) (*console, error) {
+	c := &console{cmd: exec.CommandContext(ctx, lookPath(env, "ceph"), "--format", "json")} //nolint:gosec // the lab's own
 	c.cmd.Env = append(slices.Clone(env), "PYTHONUNBUFFERED=1")
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {

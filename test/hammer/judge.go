@@ -28,7 +28,7 @@ type Judge struct {
 }
 
 // NewJudge begins to watch. env is that of the lab: LAB_AUDIT_LOG, CEPH_CONF, PATH. zones says where each OSD is.
-func NewJudge(env []string, zones map[int]string) (*Judge, error) {
+func NewJudge(ctx context.Context, env []string, zones map[int]string) (*Judge, error) {
 	j := &Judge{env: env, zones: zones, began: time.Now(), ended: make(chan struct{})}
 	for _, v := range env {
 		if path, ok := strings.CutPrefix(v, "LAB_AUDIT_LOG="); ok {
@@ -38,7 +38,7 @@ func NewJudge(env []string, zones map[int]string) (*Judge, error) {
 	if j.audit == "" {
 		return nil, fmt.Errorf("LAB_AUDIT_LOG is missing from the lab's environment")
 	}
-	c, err := newConsole(env)
+	c, err := newConsole(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +48,14 @@ func NewJudge(env []string, zones map[int]string) (*Judge, error) {
 	}
 	c.close()
 	j.epoch = m.Epoch
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(ctx)
 	j.stop = stop
 	return j, j.watchData(ctx)
 }
 
 // watchData asks five times a second whether all data is whole.
 func (j *Judge) watchData(ctx context.Context) error {
-	c, err := newConsole(j.env)
+	c, err := newConsole(ctx, j.env)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (j *Judge) watchData(ctx context.Context) error {
 			if !hung.Stop() || err != nil {
 				c.kill()
 				c.close()
-				if c, err = newConsole(j.env); err != nil {
+				if c, err = newConsole(ctx, j.env); err != nil {
 					return
 				}
 				continue
@@ -116,12 +116,12 @@ func (j *Judge) Close() {
 
 // Verdict judges what happened so far. A failure domain is disrupted from the granted eviction of one of its OSDs until that OSD
 // is up in a later life and, after that, all data was said to be whole.
-func (j *Judge) Verdict() (Verdict, error) {
+func (j *Judge) Verdict(ctx context.Context) (Verdict, error) {
 	evictions, failed, err := j.evictions()
 	if err != nil {
 		return Verdict{}, err
 	}
-	ups, err := j.ups()
+	ups, err := j.ups(ctx)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -191,7 +191,7 @@ func (j *Judge) evictions() (granted []eviction, failed int, err error) {
 				Code    int
 				Message string
 			} `json:"responseStatus"`
-			URI       string             `json:"requestURI"`
+			URI string `json:"requestURI"`
 		}
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef.Subresource != "eviction" || e.At.Before(j.began) || strings.Contains(e.URI, "dryRun") {
 			continue
@@ -238,8 +238,8 @@ func (c *console) osdMap(epoch int) (m osdMap, err error) {
 }
 
 // ups are the times at which each OSD came up, from all maps since the judge began.
-func (j *Judge) ups() (map[int][]time.Time, error) {
-	c, err := newConsole(j.env)
+func (j *Judge) ups(ctx context.Context) (map[int][]time.Time, error) {
+	c, err := newConsole(ctx, j.env)
 	if err != nil {
 		return nil, err
 	}
