@@ -3,6 +3,8 @@ package workflows
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -82,6 +84,10 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 	}
 	if r.Conflict != "" && r.Conflict != k.state.Reported.Conflict {
 		out = append(out, activities.Event{Reason: "BudgetConflict", Message: r.Conflict, Warning: true, At: now})
+	}
+	if m, before := r.View.Marks, k.state.Reported.View.Marks; m != nil && len(m.Foreign) > 0 && (before == nil || !slices.Equal(m.Foreign, before.Foreign)) {
+		out = append(out, activities.Event{Reason: "ForeignMark", Warning: true, At: now, Message: "the mark of another pod is on " + strings.Join(m.Foreign, ", ") +
+			": it was copied, or is in the pod template of their workload; take the label lockkeeper.io/proved out there"})
 	}
 	for _, c := range r.Memory.Lease.Queue {
 		if old, _, ok := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" && (!ok || old.WaitsFor == "") {
