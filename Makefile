@@ -39,7 +39,7 @@ test: ## everything: lint, unit tests, end-to-end tests in the lab
 
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules
-	$(GO) test $$($(GO) list ./... | grep -v '/lockkeeper/test/')
+	$(GO) test -timeout 40m $$($(GO) list ./... | grep -v '/lockkeeper/test/')
 	cd lab && $(LAB_ENV) $(GO) test $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
 	cd lab && $(GO) test $(LAB_CGO)
 
