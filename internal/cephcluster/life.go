@@ -25,8 +25,9 @@ const (
 const nobodyReports = 20 * time.Second
 
 // managerless is how long no manager may be active before the mons' word has to do. Without a manager no report arrives anywhere,
-// and it may be waiting for just the node that waits for the answer. By then peers have long told the mons of an OSD that hangs.
-const managerless = 5 * time.Minute
+// and it may be waiting for just the node that waits for the answer. By then peers have told the mons
+// of an OSD that hangs: osd_heartbeat_grace is 20 s.
+const managerless = 45 * time.Second
 
 // Life implements activities.StorageCluster. It asks Ceph only, and keeps nothing: what one question found out answers no other.
 func (c *cluster) Life(ctx context.Context, in activities.Asking, beat func()) (storage.Life, error) {
