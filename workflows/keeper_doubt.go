@@ -72,12 +72,10 @@ func (k *keeper) noticeBook(ctx workflow.Context) {
 	}
 	book := k.observed.Book
 	if alarms := book.Alarms(); alarms != k.state.AnsweredAlarms {
-		if k.state.Applied != nil { // else the budgets are closed first anyway, and nothing was proved
-			k.alarm = true
-			if k.doubt(ctx) {
-				k.restartWatch()
-			}
-		}
+		// Whatever the budgets say now: an opening that the alarm refused leaves them closed, and the proof that it stood on.
+		k.alarm = true
+		k.doubt(ctx)
+		k.restartWatch()
 		k.state.AnsweredAlarms = alarms
 	}
 	if k.state.Applied == nil {

@@ -11,9 +11,13 @@ type Written struct {
 	UID string `json:"uid"`
 	// Generation rises with every change of the spec.
 	Generation int64 `json:"generation"`
-	// Alarm is the last alarm: when it was raised and why. Each is another one. "": there was none yet.
+	// Alarm is the last alarm: when it was raised and why. Each is another one. NoAlarm, or "" of a budget that does not say: there was
+	// none yet.
 	Alarm string `json:"alarm,omitempty"`
 }
+
+// NoAlarm is what a budget says for which none was raised yet: a patch can test what is there, and not what is missing.
+const NoAlarm = "-"
 
 // Which budget is which in a Book.
 const (
@@ -26,10 +30,11 @@ const (
 type Book map[string]Written
 
 // Alarms are the alarms in the book, in words that are different as soon as one of them is: clocks differ, so the latest would not do.
+// "": there was none yet.
 func (b Book) Alarms() string {
 	var out []string
 	for _, daemon := range []string{Marked, Unmarked, OfMons} {
-		if w, has := b[daemon]; has {
+		if w := b[daemon]; w.Alarm != "" && w.Alarm != NoAlarm {
 			out = append(out, w.Alarm)
 		}
 	}

@@ -32,9 +32,6 @@ const (
 // AlarmAnnotation is the last alarm, on each of our budgets that follow decisions: the time, in an order of letters, and why.
 const AlarmAnnotation = "lockkeeper.io/alarm"
 
-// noAlarm is the annotation of a budget for which none was raised yet: a patch can test what is there, and not what is missing.
-const noAlarm = "-"
-
 // DaemonBudgetName is the name of the budget over a policy's storage daemons whose pods carry no mark. Version 0.1 had no other.
 func DaemonBudgetName(policy string) string { return "lockkeeper-" + policy + "-osd" }
 
@@ -231,7 +228,7 @@ func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *met
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: name,
 			Labels:          map[string]string{LabelManagedBy: FieldOwner, LabelPolicy: p.Name, LabelDaemon: daemon},
-			Annotations:     map[string]string{AlarmAnnotation: noAlarm},
+			Annotations:     map[string]string{AlarmAnnotation: budget.NoAlarm},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, v1alpha1.GroupVersion.WithKind("MaintenancePolicy"))},
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector, UnhealthyPodEvictionPolicy: &unhealthy},
@@ -298,9 +295,9 @@ func replaceSpec(have, want *policyv1.PodDisruptionBudget, unchanged bool) ([]by
 	case unchanged: // of version 0.1, which was closed before; it gets the annotation when it closes again
 		patch = append(patch, operation{"test", "/metadata/generation", have.Generation})
 	case len(have.Annotations) == 0:
-		patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{AlarmAnnotation: noAlarm}})
+		patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{AlarmAnnotation: budget.NoAlarm}})
 	case !has:
-		patch = append(patch, operation{"add", alarmPath, noAlarm})
+		patch = append(patch, operation{"add", alarmPath, budget.NoAlarm})
 	}
 	return json.Marshal(append(patch, operation{"replace", "/spec", want.Spec}))
 }
