@@ -1,9 +1,7 @@
 package hammer
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -91,23 +89,6 @@ func (j *Judge) watchData(ctx context.Context) error {
 	return nil
 }
 
-// Verdict is what the judge found.
-type Verdict struct {
-	Evictions    int // granted, of OSDs' pods; whoever asks again for one that goes already is granted that, too
-	DomainsMost  int // failure domains that were disrupted at the same moment
-	Failed       int // evictions that were answered with 500, since two budgets were over the pod
-	Samples      int // how often all data was seen to be whole
-	Disturbances []string
-}
-
-// eviction is one that was granted.
-type eviction struct {
-	at   time.Time
-	osd  int
-	zone string
-	who  string
-}
-
 // Close ends the watching.
 func (j *Judge) Close() {
 	j.stop()
@@ -125,97 +106,20 @@ func (j *Judge) Verdict(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	v := Verdict{Evictions: len(evictions), Failed: failed}
 	j.mu.Lock()
-	v.Samples = len(j.whole)
-	j.mu.Unlock()
-	until := make([]time.Time, len(evictions))
-	for i, e := range evictions {
-		until[i] = j.wholeAfter(upAfter(ups[e.osd], e.at))
-	}
-	for i, e := range evictions {
-		zones := map[string]bool{e.zone: true}
-		for k, earlier := range evictions[:i] {
-			if until[k].After(e.at) && !zones[earlier.zone] {
-				zones[earlier.zone] = true
-				if len(v.Disturbances) < 10 {
-					v.Disturbances = append(v.Disturbances, fmt.Sprintf("%s osd.%d (%s) evicted by %s, while osd.%d (%s), evicted at %s, was up at %s and whole at %s",
-						e.at.Format("15:04:05.000"), e.osd, e.zone, e.who, earlier.osd, earlier.zone, earlier.at.Format("15:04:05.000"),
-						upAfter(ups[earlier.osd], earlier.at).Format("15:04:05.000"), until[k].Format("15:04:05.000")))
-				}
-			}
-		}
-		v.DomainsMost = max(v.DomainsMost, len(zones))
-	}
+	defer j.mu.Unlock()
+	v := judge(evictions, ups, j.whole)
+	v.Failed = failed
 	return v, nil
 }
 
-// never is later than everything.
-var never = time.Unix(1<<40, 0)
-
-func upAfter(ups []time.Time, t time.Time) time.Time {
-	for _, up := range ups {
-		if up.After(t) {
-			return up
-		}
-	}
-	return never
-}
-
-func (j *Judge) wholeAfter(t time.Time) time.Time {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(j.whole, t, func(a, b time.Time) int { return a.Compare(b) })
-	if i == len(j.whole) {
-		return never
-	}
-	return j.whole[i]
-}
-
-// evictions reads the audit log: who asked for the eviction of which OSD's pod, and was granted it.
 func (j *Judge) evictions() (granted []eviction, failed int, err error) {
 	f, err := os.Open(j.audit)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	seen := map[string]bool{} // pods; no two ever have the same name
-	for lines.Scan() {
-		var e struct {
-			At        time.Time `json:"stageTimestamp"`
-			UserAgent string    `json:"userAgent"`
-			ObjectRef struct{ Name, Subresource string }
-			Status    struct {
-				Code    int
-				Message string
-			} `json:"responseStatus"`
-			URI string `json:"requestURI"`
-		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef.Subresource != "eviction" || e.At.Before(j.began) || strings.Contains(e.URI, "dryRun") {
-			continue
-		}
-		var id int
-		if _, err := fmt.Sscanf(e.ObjectRef.Name, "rook-ceph-osd-%d-", &id); err != nil {
-			continue
-		}
-		switch e.Status.Code {
-		case 201:
-			if seen[e.ObjectRef.Name] {
-				continue
-			}
-			seen[e.ObjectRef.Name] = true
-			granted = append(granted, eviction{at: e.At, osd: id, zone: j.zones[id], who: e.UserAgent})
-		case 500:
-			// One that its client gave up in the midst of it is a 500 in this log, too.
-			if strings.Contains(e.Status.Message, "more than one PodDisruptionBudget") {
-				failed++
-			}
-		}
-	}
-	slices.SortFunc(granted, func(a, b eviction) int { return a.at.Compare(b.at) })
-	return granted, failed, lines.Err()
+	return readEvictions(f, j.began, j.zones)
 }
 
 type osdMap struct {
