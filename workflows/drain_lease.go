@@ -47,7 +47,7 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 		}
 		ask = true
 		for {
-			n, ok, err := d.notice(ctx)
+			n, ok, err := d.notice(ctx, d.backEarly)
 			if err != nil {
 				return err
 			}
@@ -99,16 +99,14 @@ const (
 )
 
 // notice receives the next word of the keeper about our claim. ok is false when none came for long, when one came that
-// nobody can read, or when the node that is only observed is back. It never blocks on the channel itself: Receive passes
+// nobody can read, or when enough came true. It never blocks on the channel itself: Receive passes
 // over a signal that it cannot decode and waits for the next, and then neither the timer nor `abort` would be heard. When
 // all is heard and the history is long, it continues as new.
-func (d *drain) notice(ctx workflow.Context) (n LeaseNotice, ok bool, err error) {
+func (d *drain) notice(ctx workflow.Context, enough func() bool) (n LeaseNotice, ok bool, err error) {
 	timerCtx, stopTimer := workflow.WithCancel(ctx)
 	defer stopTimer()
 	late := workflow.NewTimerWithOptions(timerCtx, min(remindAfter<<min(d.reminders, 8), remindAfterMax), workflow.TimerOptions{Summary: "remind the keeper"})
-	over := func() bool {
-		return late.IsReady() || d.in.Observe && d.token == 0 && d.back != nil && d.back.IsReady()
-	}
+	over := func() bool { return late.IsReady() || enough() }
 	unreadable := false
 	err = workflow.Await(ctx, func() bool {
 		for !ok && !unreadable && d.notices.Len() > 0 {

@@ -374,7 +374,7 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 			return err
 		}
 		for heard := true; heard && !d.released; {
-			n, ok, err := d.notice(ctx)
+			n, ok, err := d.notice(ctx, func() bool { return false })
 			if err != nil {
 				return err
 			}

@@ -74,6 +74,10 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 	if next.Mode == budget.ModeDefault && k.marking && !k.says(next) {
 		// A mark that is written late must find a budget that counts it. The end of the marking is a reason to look.
 		k.stopMarking()
+		if k.state.Applied == nil || k.state.Applied.Mode == budget.ModeClosed {
+			closed := budget.CloseFirst(k.state.Decision, "the marks that are being written have to be done first")
+			k.closed = &closed
+		}
 		return nil
 	}
 	if err := k.writeBudgets(ctx, next, more); err != nil {
