@@ -164,20 +164,6 @@ type Watching struct {
 	Doubted time.Time `json:"doubted,omitzero"`
 }
 
-// Marking says what counts as proof.
-type Marking struct {
-	// Unclean: the policy's pgHealthCheckTimeout is over, so a daemon need only serve.
-	Unclean bool `json:"unclean,omitempty"`
-}
-
-// Marked says what became of the marks.
-type Marked struct {
-	Done int `json:"done"`
-	Left int `json:"left,omitempty"` // pods that were not proved, or had changed
-	// Reason says why some are left.
-	Reason string `json:"reason,omitempty"`
-}
-
 // Asking is the question which daemons live.
 type Asking struct {
 	Outside storage.FailureDomain `json:"outside,omitzero"` // its own daemons do not matter
@@ -267,107 +253,6 @@ func (k *Keeper) Recall(ctx context.Context, key storage.ClusterKey) (Memory, er
 		return Memory{}, Unavailable("read MaintenancePolicy "+key.String(), err)
 	}
 	return p.Memory, nil
-}
-
-// BudgetInput is what the budgets of a cluster's storage daemons and mons must say.
-type BudgetInput struct {
-	Cluster storage.ClusterKey `json:"cluster"`
-	budget.Specs
-	// Before is what was read of the budgets before the look that the decision rests on; nil if it lets nobody go.
-	Before budget.Book `json:"before"`
-}
-
-// ApplyBudget makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
-func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyBudgets(ctx, in.Cluster, in.Specs, in.Before)
-	if err != nil {
-		return BudgetResult{}, Unavailable("update the PodDisruptionBudgets", err)
-	}
-	return r, nil
-}
-
-// StaticBudgetsInput is what the budgets of the other daemons depend on, beside what is read when they are applied.
-type StaticBudgetsInput struct {
-	Cluster  storage.ClusterKey `json:"cluster"`
-	Emptying []string           `json:"emptying,omitempty"` // see budget.Emptying
-}
-
-// ApplyStaticBudgets makes the budgets of the other daemons follow their replicas.
-func (k *Keeper) ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.Emptying)
-	if err != nil {
-		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
-	}
-	return r, nil
-}
-
-// RemoveBudgets deletes every budget of ours for this policy.
-func (k *Keeper) RemoveBudgets(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
-	return k.ReleasePods(ctx, key)
-}
-
-// ReleasePods takes away every mark and every budget of ours for this policy, in this order. Ten thousand marks take a minute.
-func (k *Keeper) ReleasePods(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
-	ctx, stop := busy(ctx)
-	defer stop()
-	progress := func(done int) { activity.RecordHeartbeat(ctx, Marked{Done: done}) }
-	if err := k.Budgets.RemoveBudgets(ctx, key, progress); err != nil {
-		return struct{}{}, Unavailable("remove marks and PodDisruptionBudgets", err)
-	}
-	return struct{}{}, nil
-}
-
-// GuardPods makes the budgets say what was decided, each by a single update. It is ApplyBudget for keepers that split the daemons'
-// pods by their marks; a worker of version 0.1, which knows one budget only, does not know this name.
-func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, error) {
-	return k.ApplyBudget(ctx, in)
-}
-
-// GuardOthers is ApplyStaticBudgets. A worker of version 0.1 would take the budget of the marked pods for one of yesterday.
-func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
-	return k.ApplyStaticBudgets(ctx, in)
-}
-
-// MarkInput is which storage cluster's pods to mark, and what counts as proof.
-type MarkInput struct {
-	Cluster storage.ClusterKey `json:"cluster"`
-	Marking
-}
-
-// MarkPods marks the pods that are proved, so that the budget at rest counts them.
-func (k *Keeper) MarkPods(ctx context.Context, in MarkInput) (Marked, error) {
-	ctx, stop := busy(ctx)
-	defer stop()
-	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
-	if err != nil {
-		return Marked{}, Unavailable("connect to the storage cluster", err)
-	}
-	out, err := c.Mark(ctx, in.Marking, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
-	if err != nil {
-		return Marked{}, Unavailable("mark pods", err)
-	}
-	return out, nil
-}
-
-// UnmarkInput is whose marks go: those that have to, or all.
-type UnmarkInput struct {
-	Cluster storage.ClusterKey `json:"cluster"`
-	All     bool               `json:"all,omitempty"`
-}
-
-// UnmarkPods takes marks away. Both budgets must be closed.
-func (k *Keeper) UnmarkPods(ctx context.Context, in UnmarkInput) (Marked, error) {
-	ctx, stop := busy(ctx)
-	defer stop()
-	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
-	if err != nil {
-		return Marked{}, Unavailable("connect to the storage cluster", err)
-	}
-	out, err := c.Unmark(ctx, in.All, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
-	if err != nil {
-		return Marked{}, Unavailable("take marks away", err)
-	}
-	return out, nil
 }
 
 // NooutInput names hosts of the storage cluster's topology, or OSDs.

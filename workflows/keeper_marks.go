@@ -1,28 +1,12 @@
 package workflows
 
 import (
-	"time"
-
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 )
 
 // This file sets the marks on the storage daemons' pods and takes them away (internal/budget/marks.go decides).
-
-// marking is for writing marks: one request for each pod, and first a proof. It says how far it is, and gives up soon: the next
-// pass knows better what is left.
-func marking(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: 5 * time.Minute,
-		HeartbeatTimeout:    10 * time.Second,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second, MaximumAttempts: 3},
-		// A budget that counts fewer pods must not be written while a mark may still be.
-		WaitForCancellation: true,
-		Summary:             summary,
-	})
-}
 
 // mark marks pods while the keeper goes on: at rest the budget lets fewer go until it is through, and nothing else waits for it.
 func (k *keeper) mark(ctx workflow.Context, unclean bool) {

@@ -55,6 +55,19 @@ func thorough(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// marking is for writing marks: one request for each pod, and first a proof. It says how far it is, and gives up soon: the next
+// pass knows better what is left.
+func marking(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 5 * time.Minute,
+		HeartbeatTimeout:    10 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second, MaximumAttempts: 3},
+		// A budget that counts fewer pods must not be written while a mark may still be.
+		WaitForCancellation: true,
+		Summary:             summary,
+	})
+}
+
 // stopping is watching for what takes daemons down. When the job is aborted it has to be over before the lease is given back.
 func stopping(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithWaitForCancellation(watching(ctx, summary), true)

@@ -1,0 +1,56 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// BudgetInput is what the budgets of a cluster's storage daemons and mons must say.
+type BudgetInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	budget.Specs
+	// Before is what was read of the budgets before the look that the decision rests on; nil if it lets nobody go.
+	Before budget.Book `json:"before"`
+}
+
+// ApplyBudget makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
+func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult, error) {
+	r, err := k.Budgets.ApplyBudgets(ctx, in.Cluster, in.Specs, in.Before)
+	if err != nil {
+		return BudgetResult{}, Unavailable("update the PodDisruptionBudgets", err)
+	}
+	return r, nil
+}
+
+// StaticBudgetsInput is what the budgets of the other daemons depend on, beside what is read when they are applied.
+type StaticBudgetsInput struct {
+	Cluster  storage.ClusterKey `json:"cluster"`
+	Emptying []string           `json:"emptying,omitempty"` // see budget.Emptying
+}
+
+// ApplyStaticBudgets makes the budgets of the other daemons follow their replicas.
+func (k *Keeper) ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
+	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.Emptying)
+	if err != nil {
+		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
+	}
+	return r, nil
+}
+
+// RemoveBudgets deletes every budget of ours for this policy.
+func (k *Keeper) RemoveBudgets(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
+	return k.ReleasePods(ctx, key)
+}
+
+// GuardPods makes the budgets say what was decided, each by a single update. It is ApplyBudget for keepers that split the daemons'
+// pods by their marks; a worker of version 0.1, which knows one budget only, does not know this name.
+func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, error) {
+	return k.ApplyBudget(ctx, in)
+}
+
+// GuardOthers is ApplyStaticBudgets. A worker of version 0.1 would take the budget of the marked pods for one of yesterday.
+func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
+	return k.ApplyStaticBudgets(ctx, in)
+}

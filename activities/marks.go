@@ -1,0 +1,78 @@
+package activities
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file sets the marks on the storage daemons' pods and takes them away.
+
+// Marking says what counts as proof.
+type Marking struct {
+	// Unclean: the policy's pgHealthCheckTimeout is over, so a daemon need only serve.
+	Unclean bool `json:"unclean,omitempty"`
+}
+
+// Marked says what became of the marks.
+type Marked struct {
+	Done int `json:"done"`
+	Left int `json:"left,omitempty"` // pods that were not proved, or had changed
+	// Reason says why some are left.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ReleasePods takes away every mark and every budget of ours for this policy, in this order. Ten thousand marks take a minute.
+func (k *Keeper) ReleasePods(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
+	progress := func(done int) { activity.RecordHeartbeat(ctx, Marked{Done: done}) }
+	if err := k.Budgets.RemoveBudgets(ctx, key, progress); err != nil {
+		return struct{}{}, Unavailable("remove marks and PodDisruptionBudgets", err)
+	}
+	return struct{}{}, nil
+}
+
+// MarkInput is which storage cluster's pods to mark, and what counts as proof.
+type MarkInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Marking
+}
+
+// MarkPods marks the pods that are proved, so that the budget at rest counts them.
+func (k *Keeper) MarkPods(ctx context.Context, in MarkInput) (Marked, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
+	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
+	if err != nil {
+		return Marked{}, Unavailable("connect to the storage cluster", err)
+	}
+	out, err := c.Mark(ctx, in.Marking, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
+	if err != nil {
+		return Marked{}, Unavailable("mark pods", err)
+	}
+	return out, nil
+}
+
+// UnmarkInput is whose marks go: those that have to, or all.
+type UnmarkInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	All     bool               `json:"all,omitempty"`
+}
+
+// UnmarkPods takes marks away. Both budgets must be closed.
+func (k *Keeper) UnmarkPods(ctx context.Context, in UnmarkInput) (Marked, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
+	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
+	if err != nil {
+		return Marked{}, Unavailable("connect to the storage cluster", err)
+	}
+	out, err := c.Unmark(ctx, in.All, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
+	if err != nil {
+		return Marked{}, Unavailable("take marks away", err)
+	}
+	return out, nil
+}
