@@ -63,4 +63,3 @@ func TestBackWithoutTheLease(t *testing.T) {
 	require.Equal(t, workflows.OutcomeDone, result.Outcome)
 	require.Equal(t, 2, told[workflows.SignalFinishLease], "at once, and two minutes after the last word")
 }
-

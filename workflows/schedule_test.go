@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -189,8 +190,16 @@ var changes = map[string]bool{
 	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true,
 }
 
+// standstill is how long a schedule may take, of the time on the wall; a second or two is usual. A workflow that never lets go of its task
+// stops the time of its world, and everybody in it, for ever.
+const standstill = 5 * time.Minute
+
 // play plays a schedule and tells what went wrong.
 func (s schedule) play(t *testing.T) (o outcome) {
+	defer time.AfterFunc(standstill, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("schedule %d stands still (make sim N=1 SEED=%d)", s.Seed, s.Seed))
+	}).Stop()
 	defer func() {
 		if r := recover(); r != nil {
 			o.stuck = append(o.stuck, fmt.Sprintf("panic: %v", r))
