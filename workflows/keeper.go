@@ -179,6 +179,8 @@ type keeper struct {
 	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
 	budgetDue bool
 	aside     bool // another policy is in charge, and nothing of ours is left
+	// asked are the hosts that the last look was asked about.
+	asked []storage.Host
 	// marking: pods are being marked; stopMarking asks for an end of that.
 	marking     bool
 	stopMarking workflow.CancelFunc
@@ -306,7 +308,9 @@ func (k *keeper) takeUp(s KeeperState) {
 // pass is one round: observe, decide, apply. gone means that the policy is deleted or being deleted.
 func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	// A look that fails says nothing, and takes nothing away from what is known.
-	observed, err := call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, k.look())
+	look := k.look()
+	k.asked = look.Look.Hosts
+	observed, err := call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, look)
 	if k.lookFailed = err != nil; k.lookFailed {
 		return false, err
 	}
@@ -413,7 +417,12 @@ func (k *keeper) takeBack(in *budget.Input) {
 
 // grant grants the lease to who may have it now.
 func (k *keeper) grant(in *budget.Input) {
-	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(*in, c) }, in.Now)
+	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer {
+		if !k.askedAbout(c) { // it came during the look, so the next pass follows at once
+			return storage.Answer{Reason: "it is looked at for the first time"}
+		}
+		return budget.LeaseGate(*in, c)
+	}, in.Now)
 	for _, c := range granted {
 		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
 	}

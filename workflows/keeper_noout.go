@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -39,8 +40,21 @@ func (k *keeper) nooutHosts() (hosts []storage.Host) {
 		for _, host := range c.NooutHosts {
 			add(storage.Host{Name: host})
 		}
+		if c.Next != nil {
+			for _, host := range c.Next.NooutHosts {
+				add(storage.Host{Name: host})
+			}
+		}
 	}
 	return hosts
+}
+
+// askedAbout tells whether the last look was asked about all hosts of a claim. Of another host the topology's ID is not known, and
+// noout that is set there would be lost when somebody renames it.
+func (k *keeper) askedAbout(c lease.Claim) bool {
+	return k.legacy || !slices.ContainsFunc(c.NooutHosts, func(host string) bool {
+		return !slices.ContainsFunc(k.asked, func(h storage.Host) bool { return h.Name == host })
+	})
 }
 
 // nooutByHost tells whether this run of the workflow treats each host by itself. One that was recorded before it did goes on as it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,6 +189,35 @@ func TestSilenceIsSaid(t *testing.T) {
 		s.awaitEnd("node-d", run, time.Minute)
 		s.tellDrain("node-b", workflows.SignalAbort)
 		s.awaitEnd("node-b", other, time.Minute)
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
+// TestRenamedRightAfterNooutIsSet: a flag is found again by its host's ID. A look that was not asked about the host does not tell it, so
+// nothing is granted to a claim that comes while the keeper is looking.
+func TestRenamedRightAfterNooutIsSet(t *testing.T) {
+	var slow atomic.Bool
+	opts := sim.Options{Latency: func() time.Duration { return 100 * time.Millisecond }, Fail: func(_ context.Context, op string) sim.Failure {
+		if op == "list nodes" && slow.CompareAndSwap(true, false) {
+			time.Sleep(2 * time.Second)
+		}
+		return sim.Failure{}
+	}}
+	play(t, opts, func(s *scene) {
+		s.settle()
+		s.PersonCordons("node-a", true)
+		s.awaitBudget(only("x"), time.Minute) // so that nothing has to be proved before the grant
+		slow.Store(true)
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "a test"})
+		time.Sleep(time.Second)
+		require.False(s, slow.Load(), "the keeper does not look")
+		run := s.drain(drainOf("node-d"))
+		require.True(s, s.Await(time.Minute, func() bool { return s.Noout("node-d") == "lockkeeper" }))
+		s.RenameHost("node-d")
+		s.awaitPhase("node-d", awaitingNode, time.Minute)
+		s.tellDrain("node-d", workflows.SignalAbort)
+		s.awaitEnd("node-d", run, time.Minute)
+		s.PersonCordons("node-a", false)
 		s.awaitNothingLeft(time.Minute)
 	})
 }
