@@ -140,9 +140,13 @@ func (p *pod) labels() map[string]string {
 	return out
 }
 
-// version stands for all of a pod that changes.
+// version stands for all of a pod that changes. Its spec never does.
 func (p *pod) version() string {
-	return fmt.Sprint(p.name, p.state, p.bound, p.ready, p.restarts, p.labels(), p.made)
+	v := fmt.Sprint(p.name, p.state, p.bound, p.ready, p.restarts, p.mark)
+	if p.made != nil {
+		v += fmt.Sprint(p.made.UID, p.made.Labels, p.made.Annotations, p.made.OwnerReferences)
+	}
+	return v
 }
 
 func (p *pod) boundTo() string {
@@ -154,9 +158,16 @@ func (p *pod) boundTo() string {
 
 func (p *pod) leaving() bool { return p.state == storage.PodTerminating }
 
+// object is the pod as the API server hands it out.
 func (p *pod) object() corev1.Pod {
+	out := p.shared()
+	return *out.DeepCopy()
+}
+
+// shared is the pod for those who only read.
+func (p *pod) shared() corev1.Pod {
 	if p.made != nil {
-		out := *p.made.DeepCopy()
+		out := *p.made
 		out.Spec.NodeName = p.boundTo()
 		p.describe(&out)
 		return out

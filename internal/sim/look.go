@@ -212,7 +212,7 @@ func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists b
 		}
 	}
 	for _, p := range w.pods {
-		o.Pods = append(o.Pods, p.object())
+		o.Pods = append(o.Pods, p.shared())
 	}
 	for _, d := range w.workloads {
 		if !d.bare {
