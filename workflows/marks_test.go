@@ -1,0 +1,33 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+)
+
+// TestHammeredWhileMarksAreWritten: every mark takes its time, and all the while somebody evicts whatever may go. Pods without a mark
+// stay; those that are about to lose theirs are not counted as if they kept it.
+func TestHammeredWhileMarksAreWritten(t *testing.T) {
+	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
+		if op == "annotate pod" {
+			time.Sleep(3 * time.Second)
+		}
+		return sim.Failure{}
+	}}
+	for name, killed := range map[string][]int{"one": {1}, "of two zones": {0, 1}, "of three zones": {0, 1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			play(t, opts, func(s *scene) {
+				s.settle()
+				for _, id := range killed {
+					s.KillOSD(id)
+				}
+				s.Hammer(time.Minute, 20*time.Millisecond)
+				time.Sleep(time.Minute)
+				s.awaitNothingLeft(time.Minute)
+			})
+		})
+	}
+}
