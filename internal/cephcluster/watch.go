@@ -87,8 +87,8 @@ func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watch
 	if reading.Unavailable == "" {
 		w.Health.Placement = placement(reading.Map)
 		w.Quorum, w.Fingerprint = quorumOf(reading), fingerprint(reading.Map)
-		if since, period := by.tracker.Lived(); !since.IsZero() {
-			w.Lived, w.ReportPeriod = time.Since(since), period
+		if since, lasts := by.tracker.Lived(); !since.IsZero() {
+			w.Lived, w.LivedFor, w.ReportPeriod = time.Since(since), lasts, by.tracker.Period()
 		}
 	}
 	return w, health.Fresh && health.Clean, nil
