@@ -21,6 +21,8 @@ type Round struct {
 	looks  int
 	digest bool
 	last   time.Time // when the last one was taken
+	// flushed: somebody had OSDs report out of turn, so that what follows tells nothing of their period.
+	flushed bool
 	// intervals are the times between two reports of the same OSD, as they were seen.
 	intervals []time.Duration
 }
@@ -33,6 +35,8 @@ type reporter struct {
 	// based: count is from after the digest, so that a greater one is the number of a report that was made since.
 	based bool
 	more  uint32 // reports since then
+	// flushed is the number of a report that the OSD made since the round began, by its own word; 0: it gave none.
+	flushed uint32
 }
 
 // NewRound begins a round of OSDs: by number, since which epoch they are up. Any report counts of those that born names: their
@@ -72,13 +76,16 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 			count = 0 // of a life before this one
 		}
 		risen := (o.based || r.looks > 0) && count > o.count
-		if risen && !o.seen.IsZero() {
+		if risen && !o.seen.IsZero() && !r.flushed {
 			r.intervals = append(r.intervals, at.Sub(o.seen)/time.Duration(count-o.count))
 		}
 		if risen {
 			o.seen = at
 		}
 		switch {
+		case o.flushed > 0 && count >= o.flushed:
+			delete(r.osds, id)
+			r.made[id] = o
 		case o.based && risen:
 			o.more = count - o.count
 			delete(r.osds, id)
@@ -93,6 +100,32 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 	r.looks++
 	r.digest = r.digest || news
 	r.last = at
+}
+
+// Flushed takes in that OSDs reported when they were told to, after the round began, and when they were told. Each counts once the
+// monitors have its report.
+func (r *Round) Flushed(at time.Time, reports map[int]ceph.Report) {
+	for id, report := range reports {
+		r.flushed = true
+		if o := r.osds[id]; o != nil && report.UpFrom == o.life {
+			o.flushed = report.Count
+			if at.After(o.seen) {
+				o.seen = at
+			}
+		}
+	}
+}
+
+// Answered takes in that OSDs answered a question that was put to them after the round began: they live, whatever has become
+// of their reports.
+func (r *Round) Answered(at time.Time, reports map[int]ceph.Report) {
+	r.Flushed(at, reports)
+	for id, report := range reports {
+		if o := r.osds[id]; o != nil && report.UpFrom == o.life {
+			delete(r.osds, id)
+			r.made[id] = o
+		}
+	}
 }
 
 // Silent lists, in order, the OSDs that have not made a report since the round began, as far as is known.

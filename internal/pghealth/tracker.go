@@ -2,6 +2,7 @@ package pghealth
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -116,11 +117,22 @@ func (t *Tracker) Lived() (since time.Time, lasts time.Duration) {
 // Period is the time between two reports of an OSD, as it was learned; 0: not known.
 func (t *Tracker) Period() time.Duration { return t.cadence.period() }
 
+// Up lists, in order, the OSDs that are up.
+func (t *Tracker) Up() []int { return slices.Sorted(maps.Keys(t.placement.up)) }
+
 // Doubt drops what was proved: something happened of which the map does not tell yet, so that the proof has to begin anew.
 func (t *Tracker) Doubt() { t.forget() }
 
 // forget drops what was known, so that the next look that counts starts anew.
 func (t *Tracker) forget() { *t = Tracker{policy: t.policy, cadence: t.cadence, proofs: t.proofs + 1} }
+
+// Flushed takes in that OSDs reported when they were told to, and when they were told. proof is the one of Proofs for which that was
+// done: what was flushed for an earlier one may have been made without knowledge of the change that this one is about.
+func (t *Tracker) Flushed(proof int, at time.Time, reports map[int]ceph.Report) {
+	if t.round != nil && proof == t.proofs && !t.proved {
+		t.round.Flushed(at, reports)
+	}
+}
 
 // Proved tells whether the proof for the placement that is known is made; Proofs counts those that were begun, so that somebody
 // who keeps something beside a proof can tell it from the next.
