@@ -86,6 +86,7 @@ func (k *keeper) hearLife(ctx workflow.Context) {
 // same daemon is heard of: what opens right afterwards needs no question of its own.
 func (k *keeper) noteLived(w activities.Watched) {
 	if w.ReportPeriod > 0 && w.Health.Fresh {
+		k.state.ReportPeriod = w.ReportPeriod
 		k.state.Lived, k.state.LivedFor = w.At.Add(-w.Lived), cmp.Or(w.LivedFor, w.ReportPeriod+w.ReportPeriod/4)
 	}
 }
