@@ -149,8 +149,9 @@ type Watched struct {
 	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
 	Fingerprint string `json:"fingerprint"`
 	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the time between
-	// two reports. ReportPeriod 0: neither is known.
+	// two reports. ReportPeriod 0: neither is known. LivedFor is for how long that counts; 0, of an older worker: a period and a quarter.
 	Lived        time.Duration `json:"lived,omitempty"`
+	LivedFor     time.Duration `json:"livedFor,omitempty"`
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
 	// At is when it was known, by the clock of Temporal's server.
 	At time.Time `json:"at,omitzero"`

@@ -69,6 +69,8 @@ type KeeperState struct {
 	// Lived is when every OSD was last known to live because of a proof of PG health, and for how long that counts.
 	Lived    time.Time     `json:"lived,omitzero"`
 	LivedFor time.Duration `json:"livedFor,omitempty"`
+	// ReportPeriod is the time between two reports of a daemon, as last learned.
+	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
 	// Unseen is the last View's.
 	Unseen int `json:"unseen,omitempty"`
 	// Reported is the last report that was written, Released who has to be told of a release.
@@ -94,6 +96,9 @@ type KeeperStatus struct {
 	Trouble   string    `json:"trouble,omitempty"`
 	NextTimer time.Time `json:"nextTimer,omitzero"`
 	Conflict  string    `json:"conflict,omitempty"`
+	// ReportPeriod is the time between two reports of a daemon, and LivedFor for how long one counts as a sign of life; 0: not known.
+	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
+	LivedFor     time.Duration `json:"livedFor,omitempty"`
 }
 
 // KeeperResult is what a keeper leaves when its policy is gone.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -81,11 +82,12 @@ func (k *keeper) hearLife(ctx workflow.Context) {
 	k.life = nil
 }
 
-// noteLived takes in that the proof of PG health is one of life, too. It counts for one period of reports, and a quarter of one since
-// the storage cluster tells of them in ticks: what opens right afterwards needs no question of its own.
+// noteLived takes in that the proof of PG health is one of life, too. It counts for as long as it takes until the next report of the
+// same daemon is heard of: what opens right afterwards needs no question of its own.
 func (k *keeper) noteLived(w activities.Watched) {
 	if w.ReportPeriod > 0 && w.Health.Fresh {
-		k.state.Lived, k.state.LivedFor = w.At.Add(-w.Lived), w.ReportPeriod+w.ReportPeriod/4
+		k.state.ReportPeriod = w.ReportPeriod
+		k.state.Lived, k.state.LivedFor = w.At.Add(-w.Lived), cmp.Or(w.LivedFor, w.ReportPeriod+w.ReportPeriod/4)
 	}
 }
 

@@ -84,6 +84,7 @@ func (k *keeper) status() KeeperStatus {
 	return KeeperStatus{
 		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
 		View: view, Health: k.state.Watched.Health, Clean: k.clean, Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
+		ReportPeriod: k.state.ReportPeriod, LivedFor: k.state.LivedFor,
 	}
 }
 

@@ -35,6 +35,7 @@ type connected struct {
 	broken atomic.Bool
 
 	departed departures
+	refused  refusal // to tell OSDs to report
 
 	turn      chan struct{} // holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
 	watch     witness
@@ -101,6 +102,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	q := quorumOf(reading)
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
 	seen := activities.Seen{View: osdview.Build(view)}
+	if note := c.flushNote(); note != "" {
+		seen.View.Notes = append(seen.View.Notes, note)
+	}
 	seen.View.Placement, seen.View.Silent = placement(reading.Map), reading.Silent.UTC()
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains))

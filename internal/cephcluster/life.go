@@ -90,6 +90,8 @@ type question struct {
 	osds       *ceph.OSDMap // that the round knows of
 	tree       *failuredomain.Tree
 	domainType string
+	flushed    time.Time      // when OSDs were last told to report
+	answers    <-chan flushed // of those that were told; nil: nobody is awaited
 }
 
 // look looks once at who is up and who has reported.
@@ -120,6 +122,7 @@ func (q *question) look(ctx context.Context) error {
 	if q.round == nil {
 		q.round = pghealth.NewRound(q.up(), nil)
 	}
+	q.hurry(ctx)
 	if evidence := q.evidence(ctx, q.round.Asks()); evidence != nil {
 		if q.manager != (ceph.Manager{}) && q.manager != evidence.Manager {
 			q.round = pghealth.NewRound(q.up(), nil)
@@ -128,6 +131,25 @@ func (q *question) look(ctx context.Context) error {
 		q.round.Weigh(time.Now(), evidence.Reports)
 	}
 	return nil
+}
+
+// hurry asks the OSDs themselves, where that is allowed: whoever answers lives. The others may still report.
+func (q *question) hurry(ctx context.Context) {
+	if q.answers != nil {
+		select {
+		case answer := <-q.answers:
+			q.round.Answered(answer.asked, answer.reports)
+			q.answers = nil
+		case <-time.After(lookForLife): // most answer within milliseconds
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	if silent := q.round.Silent(); len(silent) > 0 && q.mayFlush() && time.Since(q.flushed) >= flushAgain {
+		q.flushed, q.answers = time.Now(), q.flush(ctx, 0, silent)
+		q.hurry(ctx)
+	}
 }
 
 // up are the OSDs that matter and are up, and since when.

@@ -19,6 +19,7 @@ type witness struct {
 	tracker *pghealth.Tracker
 	proof   int            // which of the tracker's proofs the pods belong to
 	pods    map[int]string // OSD → the mark of its pod; nil: they could not be listed
+	flushing
 }
 
 // attend lists the pods when a proof has begun, before anybody is asked for a report that counts for it.

@@ -83,12 +83,13 @@ func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watch
 	}
 	health := by.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence, At: now})
 	by.attend(ctx, c)
+	by.hurry(ctx, c, health.Clean)
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {
 		w.Health.Placement = placement(reading.Map)
 		w.Quorum, w.Fingerprint = quorumOf(reading), fingerprint(reading.Map)
-		if since, period := by.tracker.Lived(); !since.IsZero() {
-			w.Lived, w.ReportPeriod = time.Since(since), period
+		if since, lasts := by.tracker.Lived(); !since.IsZero() {
+			w.Lived, w.LivedFor, w.ReportPeriod = time.Since(since), lasts, by.tracker.Period()
 		}
 	}
 	return w, health.Fresh && health.Clean, nil

@@ -105,6 +105,7 @@ func (d *Doctor) storage(ctx context.Context) {
 			d.found(FoundUnknown, name+": its keeper has just begun", "ask again in a moment")
 		default:
 			d.ok("%s: %s", name, describeStorage(&k))
+			d.reports(p, name, &k)
 		}
 	})
 }

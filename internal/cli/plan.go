@@ -38,6 +38,7 @@ type Plan struct {
 	// Now is what the keeper says; nil when it does not answer, and then the policy's status has to do.
 	Now           *workflows.KeeperStatus          `json:"now,omitempty"`
 	Reported      v1alpha1.MaintenancePolicyStatus `json:"reported"`
+	flush         bool                             // spec.ceph.flushPGStats
 	keeperProblem error                            // why it does not
 	// Running is a drain of this node that runs already.
 	Running *Job `json:"running,omitempty"`
@@ -64,6 +65,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 		return Plan{}, err
 	}
 	settings := kube.Settings(&policy.Spec)
+	p.flush = policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats
 	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = metav1.Duration{Duration: settings.MaintenanceTimeout}, settings.AllowMonQuorumLoss, policy.Status
 	if p.Node, err = c.Kubernetes.Node(ctx, in.Node); err != nil {
 		unknown("the node", err)

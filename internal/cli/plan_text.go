@@ -62,6 +62,9 @@ func (p Plan) writeNow(row func(name, format string, args ...any)) {
 	for _, h := range k.Lease.Holders {
 		row("Lease", "%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason)
 	}
+	if wait := describeWait(k, p.flush); wait != "" {
+		row("Waits for reports", "%s", wait)
+	}
 	for _, q := range k.Lease.Queue {
 		row("Lease", "%s waits for %s since %s: %s", q.WorkflowID, q.Domain, when(q.Requested, p.At), q.WaitsFor)
 	}

@@ -70,6 +70,8 @@ type KeeperNow struct {
 	MayDrain string   `json:"mayDrain"`
 	Message  string   `json:"message"`
 	Holders  []string `json:"holders,omitempty"`
+	// Waits says how long each batch waits for reports of OSDs; "": not known.
+	Waits string `json:"waits,omitempty"`
 }
 
 func (p *RolloutPlan) unknown(what string, err error) {
@@ -224,6 +226,7 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 	}
 	p.FailureDomainType = cmp.Or(k.View.FailureDomainType, p.FailureDomainType)
 	p.Now = &KeeperNow{MayDrain: workflows.MayDrain(k.Decision), Message: k.Decision.Message}
+	p.Now.Waits = describeWait(&k, policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats)
 	for _, h := range k.Lease.Holders {
 		p.Now.Holders = append(p.Now.Holders, fmt.Sprintf("%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason))
 	}

@@ -37,6 +37,9 @@ func (p RolloutPlan) Write(w io.Writer) {
 			row("Lease", "%s", h)
 		}
 	}
+	if p.Now != nil && p.Now.Waits != "" {
+		row("Each batch waits", "%s", p.Now.Waits)
+	}
 	for _, o := range p.OutOfDate {
 		row("Out of date", "%s: %s", some(o.OSDs, mostNames), o.Why)
 	}

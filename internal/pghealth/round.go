@@ -20,6 +20,11 @@ type Round struct {
 	// looks counts those that were weighed; digest: one of them told of a new digest.
 	looks  int
 	digest bool
+	last   time.Time // when the last one was taken
+	// flushed: somebody had OSDs report out of turn, so that what follows tells nothing of their period.
+	flushed bool
+	// intervals are the times between two reports of the same OSD, as they were seen.
+	intervals []time.Duration
 }
 
 // reporter is what was seen of one OSD's reports in its present life.
@@ -28,9 +33,10 @@ type reporter struct {
 	count uint32    // the number of its last report; 0: none in this life
 	seen  time.Time // when its number was last seen to have risen; zero: never
 	// based: count is from after the digest, so that a greater one is the number of a report that was made since.
-	based  bool
-	more   uint32        // reports since then
-	period time.Duration // between two reports; 0: not known
+	based bool
+	more  uint32 // reports since then
+	// flushed is the number of a report that the OSD made since the round began, by its own word; 0: it gave none.
+	flushed uint32
 }
 
 // NewRound begins a round of OSDs: by number, since which epoch they are up. Any report counts of those that born names: their
@@ -61,7 +67,7 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 		if o == nil {
 			if o = r.made[id]; o != nil && report.UpFrom == o.life && report.Count > o.count {
 				o.more += report.Count - o.count
-				o.count = report.Count
+				o.count, o.seen = report.Count, at
 			}
 			continue
 		}
@@ -70,13 +76,16 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 			count = 0 // of a life before this one
 		}
 		risen := (o.based || r.looks > 0) && count > o.count
-		if risen && !o.seen.IsZero() {
-			o.period = at.Sub(o.seen) / time.Duration(count-o.count)
+		if risen && !o.seen.IsZero() && !r.flushed {
+			r.intervals = append(r.intervals, at.Sub(o.seen)/time.Duration(count-o.count))
 		}
 		if risen {
 			o.seen = at
 		}
 		switch {
+		case o.flushed > 0 && count >= o.flushed:
+			delete(r.osds, id)
+			r.made[id] = o
 		case o.based && risen:
 			o.more = count - o.count
 			delete(r.osds, id)
@@ -90,6 +99,33 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 	}
 	r.looks++
 	r.digest = r.digest || news
+	r.last = at
+}
+
+// Flushed takes in that OSDs reported when they were told to, after the round began, and when they were told. Each counts once the
+// monitors have its report.
+func (r *Round) Flushed(at time.Time, reports map[int]ceph.Report) {
+	for id, report := range reports {
+		r.flushed = true
+		if o := r.osds[id]; o != nil && report.UpFrom == o.life {
+			o.flushed = report.Count
+			if at.After(o.seen) {
+				o.seen = at
+			}
+		}
+	}
+}
+
+// Answered takes in that OSDs answered a question that was put to them after the round began: they live, whatever has become
+// of their reports.
+func (r *Round) Answered(at time.Time, reports map[int]ceph.Report) {
+	r.Flushed(at, reports)
+	for id, report := range reports {
+		if o := r.osds[id]; o != nil && report.UpFrom == o.life {
+			delete(r.osds, id)
+			r.made[id] = o
+		}
+	}
 }
 
 // Silent lists, in order, the OSDs that have not made a report since the round began, as far as is known.
@@ -97,20 +133,11 @@ func (r *Round) Silent() []int { return slices.Sorted(maps.Keys(r.osds)) }
 
 // Period is the time between two reports of an OSD, as far as this round has shown; 0: it has not.
 func (r *Round) Period() time.Duration {
-	var all []time.Duration
-	for _, o := range r.made {
-		if o.period > 0 {
-			all = append(all, o.period)
-		}
-	}
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[len(all)/2] // not the longest: an OSD may have been away for a while
+	c := cadence{intervals: r.intervals}
+	return c.period()
 }
 
-// Seen is when the new report was seen of the OSD of which that is the longest ago; zero: of none yet.
+// Seen is when the last report was seen of the OSD of which that is the longest ago; zero: of none yet.
 func (r *Round) Seen() (first time.Time) {
 	for _, o := range r.made {
 		if first.IsZero() || o.seen.Before(first) {
@@ -118,6 +145,19 @@ func (r *Round) Seen() (first time.Time) {
 		}
 	}
 	return first
+}
+
+// Due lists, in order, the OSDs that have reported so long ago that they will have done so again. Who reported first, because its
+// life began with the round, say, would otherwise be the one whose sign of life is old by the time when the last has reported.
+func (r *Round) Due(period time.Duration) []int {
+	var due []int
+	for id, o := range r.made {
+		if period > 0 && r.last.Sub(o.seen) >= period {
+			due = append(due, id)
+		}
+	}
+	slices.Sort(due)
+	return due
 }
 
 // clocks is how many OSDs that have reported are asked on, to see how often the others could have.

@@ -64,6 +64,20 @@ func TestRoundGoesWithTheMap(t *testing.T) {
 	require.Equal(t, []int{0}, r.Silent())
 }
 
+// TestFlushedOSDsCountWithTheirReport: an OSD that reported when it was told to counts once the monitors have that report, and not before; a
+// number of another life does not count, and neither does the answer of another OSD.
+func TestFlushedOSDsCountWithTheirReport(t *testing.T) {
+	r := pghealth.NewRound(upSince10(3), nil)
+	r.Weigh(time.Time{}, reports(5, 5, 5))
+	r.Flushed(time.Time{}, map[int]ceph.Report{0: {UpFrom: 10, Count: 7}, 1: {UpFrom: 9, Count: 1}})
+	r.Weigh(time.Time{}, reports(6, 5, 5))
+	require.Equal(t, []int{0, 1, 2}, r.Silent())
+	r.Weigh(time.Time{}, reports(7, 5, 5))
+	require.Equal(t, []int{1, 2}, r.Silent())
+	r.Answered(time.Time{}, map[int]ceph.Report{1: {UpFrom: 10, Count: 6}})
+	require.Equal(t, []int{2}, r.Silent())
+}
+
 // TestOverdue: one OSD is called silent only when others have had several turns.
 func TestOverdue(t *testing.T) {
 	r := pghealth.NewRound(upSince10(2), nil)
@@ -102,10 +116,11 @@ func TestNobodyLivesByOldReports(t *testing.T) {
 		m := newModel(rapid.IntRange(1, 5).Draw(t, "osds"))
 		hung := map[int]bool{}
 		begun := map[int]uint32{} // how many reports each had made when the round began
+		var r *pghealth.Round
 		happen := func() {
 			for range rapid.IntRange(0, 4).Draw(t, "events") {
 				id := rapid.IntRange(0, len(m.osds)-1).Draw(t, "osd")
-				switch rapid.SampledFrom([]string{"report", "report", "report", "tick", "tick", "hang"}).Draw(t, "event") {
+				switch rapid.SampledFrom([]string{"report", "report", "report", "tick", "tick", "hang", "flush"}).Draw(t, "event") {
 				case "report":
 					if !hung[id] {
 						m.report(id)
@@ -114,6 +129,11 @@ func TestNobodyLivesByOldReports(t *testing.T) {
 					m.tick()
 				case "hang":
 					hung[id] = true
+				case "flush":
+					if r != nil && !hung[id] {
+						m.report(id)
+						r.Flushed(time.Time{}, map[int]ceph.Report{id: {UpFrom: m.osds[id].UpFrom, Count: m.osds[id].count}})
+					}
 				}
 			}
 		}
@@ -124,7 +144,7 @@ func TestNobodyLivesByOldReports(t *testing.T) {
 		for _, o := range m.osds {
 			up[o.ID], begun[o.ID] = o.UpFrom, o.count
 		}
-		r := pghealth.NewRound(up, nil)
+		r = pghealth.NewRound(up, nil)
 		look := func(between func()) {
 			seen := map[int]ceph.Report{}
 			for _, id := range r.Asks() {

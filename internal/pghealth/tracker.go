@@ -2,7 +2,9 @@ package pghealth
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,14 +45,14 @@ type Tracker struct {
 	// upDownOnly: placement differs from the one known before by OSDs that went up or down, and by nothing else.
 	upDownOnly bool
 	proved     bool
-	proofs     int           // how many proofs were begun
-	manager    ceph.Manager  // that the proof is made with, once there is evidence
-	round      *Round        // of the OSDs that are up since placement changed; nil: none began
-	period     time.Duration // between two reports of an OSD, as last seen
+	proofs     int          // how many proofs were begun
+	manager    ceph.Manager // that the proof is made with, once there is evidence
+	round      *Round       // of the OSDs that are up since placement changed; nil: none began
+	cadence    *cadence     // of the reports, which outlives every doubt
 }
 
 // New makes a Tracker that knows nothing.
-func New(policy Policy) *Tracker { return &Tracker{policy: policy} }
+func New(policy Policy) *Tracker { return &Tracker{policy: policy, cadence: &cadence{}} }
 
 // Observe takes in a sample and says what is known now.
 func (t *Tracker) Observe(s Sample) storage.Health {
@@ -94,23 +96,43 @@ func (t *Tracker) Asks() []int {
 	if t.round == nil {
 		return nil
 	}
-	return t.round.Silent()
+	silent := t.round.Silent()
+	if len(silent) == 0 {
+		return nil
+	}
+	asks := append(silent, t.round.Due(t.cadence.period())...)
+	slices.Sort(asks)
+	return asks
 }
 
 // Lived tells since when it is known of every OSD that is up, as of the proof, that it lived: no longer ago than this the
-// monitors told of a report of it that they had not told of before. period is the time between two reports. Zero: not known.
-func (t *Tracker) Lived() (since time.Time, period time.Duration) {
+// monitors told of a report of it that they had not told of before, and for how long from then on that counts. Zero: not known.
+func (t *Tracker) Lived() (since time.Time, lasts time.Duration) {
 	if !t.proved || t.round == nil {
 		return time.Time{}, 0
 	}
-	return t.round.Seen(), t.period
+	return t.round.Seen(), t.cadence.lasts()
 }
+
+// Period is the time between two reports of an OSD, as it was learned; 0: not known.
+func (t *Tracker) Period() time.Duration { return t.cadence.period() }
+
+// Up lists, in order, the OSDs that are up.
+func (t *Tracker) Up() []int { return slices.Sorted(maps.Keys(t.placement.up)) }
 
 // Doubt drops what was proved: something happened of which the map does not tell yet, so that the proof has to begin anew.
 func (t *Tracker) Doubt() { t.forget() }
 
 // forget drops what was known, so that the next look that counts starts anew.
-func (t *Tracker) forget() { *t = Tracker{policy: t.policy, period: t.period, proofs: t.proofs + 1} }
+func (t *Tracker) forget() { *t = Tracker{policy: t.policy, cadence: t.cadence, proofs: t.proofs + 1} }
+
+// Flushed takes in that OSDs reported when they were told to, and when they were told. proof is the one of Proofs for which that was
+// done: what was flushed for an earlier one may have been made without knowledge of the change that this one is about.
+func (t *Tracker) Flushed(proof int, at time.Time, reports map[int]ceph.Report) {
+	if t.round != nil && proof == t.proofs && !t.proved {
+		t.round.Flushed(at, reports)
+	}
+}
 
 // Proved tells whether the proof for the placement that is known is made; Proofs counts those that were begun, so that somebody
 // who keeps something beside a proof can tell it from the next.
@@ -136,9 +158,8 @@ func (t *Tracker) weigh(at time.Time, e Evidence) {
 	t.manager = e.Manager
 	t.round.Weigh(at, e.Reports)
 	t.proved = len(t.placement.up) > 0 && len(t.round.Silent()) == 0
-	if period := t.round.Period(); period > 0 {
-		t.period = period
-	}
+	t.cadence.learn(t.round.intervals)
+	t.round.intervals = nil
 }
 
 // bornOfChange tells whether an OSD's present life began with the very change that the proof is about, so that all its

@@ -36,16 +36,7 @@ func (w *World) reportAll() {
 		if !o.up || !o.serves() {
 			continue
 		}
-		o.reports++
-		if !w.manager.alive {
-			continue
-		}
-		w.manager.reports[o.id] = uint64(o.upFrom)<<32 | uint64(o.reports)
-		for _, p := range w.pgs {
-			if live := w.seemLive(p); len(live) > 0 && live[0] == o.id {
-				w.manager.received[p.id] = believed{state: w.stateWith(p, live), live: live, leader: o.id}
-			}
-		}
+		w.reportOf(o)
 	}
 }
 

@@ -154,7 +154,7 @@ func (w *World) quorumStatus() ceph.QuorumStatus {
 
 func (w *World) osdMap() *ceph.OSDMap {
 	m := &ceph.OSDMap{
-		Epoch: w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(), CrushNodeFlags: map[string][]string{},
+		Epoch: w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(), Flags: slices.Clone(w.flags), CrushNodeFlags: map[string][]string{},
 		Pools: []ceph.Pool{
 			{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum},
 			{ID: 2, Name: "far", Size: 2, MinSize: 1, Rule: 2}, // without data

@@ -47,7 +47,7 @@ func (w *World) judgeStop(p *pod) {
 		w.violate("I4: %s is stopped without noout", o.name())
 	}
 	// A batch may begin a period after its lease was granted.
-	if other := w.lifeless(o.zone, w.signOfLife()+statsPeriod); other != nil {
+	if other := w.lifeless(o.zone, w.signOfLife()+w.reportPeriod()); other != nil {
 		w.violate("I3: %s is stopped while %s in %s has been hanging for %s", o.name(), other.name(), other.zone, time.Since(other.hungAt))
 	}
 	if time.Since(w.crashed) < w.opts.Reaction || w.hangsUnseen() || w.unknowable() {

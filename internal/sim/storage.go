@@ -25,6 +25,9 @@ type cephCluster struct {
 	hurt      time.Time // when copies were last lost, or their places changed
 	crashed   time.Time // when a daemon last went that nobody had evicted
 
+	flags   []string // of the cluster, as persons set them
+	flushes int      // how often OSDs were told to report
+
 	quorum
 	manager manager
 }
@@ -174,9 +177,16 @@ func (w *World) clean() bool {
 
 // tick lets OSDs report, the manager publish, and copies recover.
 func (w *World) tick() {
+	var reported time.Time
 	for w.end.Err() == nil {
 		time.Sleep(statsPeriod / 2)
-		w.happens(func() { w.recover(); w.reportAll() })
+		w.happens(func() {
+			w.recover()
+			if time.Since(reported) >= w.reportPeriod() {
+				w.reportAll()
+				reported = time.Now()
+			}
+		})
 		time.Sleep(statsPeriod / 2)
 		w.happens(func() { w.recover(); w.publish() })
 	}

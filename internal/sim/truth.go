@@ -108,7 +108,9 @@ func (w *World) hangsUnseen() bool {
 
 // signOfLife is for how long an OSD may have been hanging when something opens: it reported right before, and the question was asked
 // right before that.
-func (w *World) signOfLife() time.Duration { return 2*statsPeriod + w.opts.Reaction - defaultReaction }
+func (w *World) signOfLife() time.Duration {
+	return 2*w.reportPeriod() + w.opts.Reaction - defaultReaction
+}
 
 // lifeless finds an OSD outside a zone that has been hanging for longer than that: somebody who asked would know. Without a manager
 // nobody can ask.

@@ -32,6 +32,10 @@ type Options struct {
 	// CephOSD, if set, is the spec of a CephOSD that all OSDs are of, as people write it, but for storage and podTemplate. Without
 	// it each OSD has a Deployment, as Rook's have.
 	CephOSD map[string]any
+	// ReportPeriod is the time between two reports of an OSD; 0: a second. Ceph's default is 5 s.
+	ReportPeriod time.Duration
+	// MayFlush: the Ceph user may tell OSDs to report at once.
+	MayFlush bool
 	// DBs gives each OSD of the CephOSD a device of its own for RocksDB.
 	DBs bool
 	// Hybrid adds a pool whose rule may put two copies into one zone, without data.

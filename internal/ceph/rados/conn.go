@@ -25,13 +25,18 @@ const commandsAtOnce = 32
 type Conn struct {
 	conn  *rados.Conn
 	slots chan struct{}
+	// osdSlots are for commands to OSDs: one that hangs must not keep anybody from asking the monitors.
+	osdSlots chan struct{}
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
 	underWay sync.WaitGroup
 }
 
-var _ ceph.Commander = (*Conn)(nil)
+var (
+	_ ceph.Commander    = (*Conn)(nil)
+	_ ceph.OSDCommander = (*Conn)(nil)
+)
 
 // Connect connects, which takes some 15 ms, or fails within the Config's ConnectTimeout. When ctx ends first, the attempt
 // goes on aside until then, and its connection is closed. Errors are *ceph.CommandError for what Ceph said.
@@ -55,7 +60,7 @@ func Connect(ctx context.Context, config Config) (*Conn, error) {
 		if err != nil {
 			return nil, connectError(config, err)
 		}
-		return &Conn{conn: conn, slots: make(chan struct{}, commandsAtOnce)}, nil
+		return &Conn{conn: conn, slots: make(chan struct{}, commandsAtOnce), osdSlots: make(chan struct{}, commandsAtOnce)}, nil
 	case <-ctx.Done():
 		go func() {
 			if <-connected == nil {
@@ -86,23 +91,32 @@ func connectError(config Config, err error) error {
 
 // MonCommand implements ceph.Commander. A command whose ctx ends is left to itself; it ends within the CommandTimeout.
 func (c *Conn) MonCommand(ctx context.Context, command []byte) ([]byte, string, error) {
+	return c.do(ctx, c.slots, func() ([]byte, string, error) { return c.conn.MonCommand(command) })
+}
+
+// OSDCommand implements ceph.OSDCommander. An OSD that hangs gives no answer within the CommandTimeout.
+func (c *Conn) OSDCommand(ctx context.Context, osd int, command []byte) ([]byte, string, error) {
+	return c.do(ctx, c.osdSlots, func() ([]byte, string, error) { return c.conn.OsdCommand(osd, [][]byte{command}) })
+}
+
+func (c *Conn) do(ctx context.Context, slots chan struct{}, send func() ([]byte, string, error)) ([]byte, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
 	select {
-	case c.slots <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, "", ctx.Err()
 	}
 	if !c.enter() {
-		<-c.slots
+		<-slots
 		return nil, "", ErrClosed
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		output, status, err := c.conn.MonCommand(command)
+		output, status, err := send()
 		c.underWay.Done()
-		<-c.slots
+		<-slots
 		answered <- answer{output, status, err}
 	}()
 	select {

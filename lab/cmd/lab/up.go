@@ -36,6 +36,7 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.Mons, "mons", t.Mons, "Ceph monitors")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods), "who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
+	f.StringVar((*string)(&t.CephPeriods), "ceph-periods", string(t.CephPeriods), "how often Ceph's daemons report: fast (every second), or default (Ceph's own: every 5 s, 2 s and 1 s)")
 	f.BoolVar(&wanted.Ceph, "ceph", wanted.Ceph, "with Ceph")
 	f.BoolVar(&wanted.Temporal, "temporal", wanted.Temporal, "with Temporal")
 	f.BoolVar(&foreground, "foreground", false, "stay, and end the lab when interrupted")
@@ -93,7 +94,7 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 	case claim.Swept:
 		progress("removed what a crash had left in " + cfg.Dir)
 	case claim.Resumed:
-		for _, flag := range []string{"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "osd-pods", "ceph", "temporal"} {
+		for _, flag := range []string{"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "osd-pods", "ceph-periods", "ceph", "temporal"} {
 			if cmd.Flags().Changed(flag) && (wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {
 				return errors.Join(fmt.Errorf("--%s: lab %s was kept with other sizes; `lab down%s` removes it", flag, cfg.Name, nameHint(cfg.Name)), cfg.Keep())
 			}

@@ -15,7 +15,19 @@ type Topology struct {
 	DownOut time.Duration `json:"downOut"`
 	// OSDPods says who runs the OSDs.
 	OSDPods OSDPods `json:"osdPods"`
+	// CephPeriods says how often Ceph's daemons tell each other what they know.
+	CephPeriods CephPeriods `json:"cephPeriods,omitempty"`
 }
+
+// CephPeriods says how often Ceph's daemons tell each other what they know.
+type CephPeriods string
+
+const (
+	// CephPeriodsFast is every second, so that nobody waits for them.
+	CephPeriodsFast CephPeriods = "fast"
+	// CephPeriodsDefault is as Ceph has them: OSDs report every 5 s, the manager tells the monitors every 2 s, which agree every second.
+	CephPeriodsDefault CephPeriods = "default"
+)
 
 // OSDPods says who runs the OSDs.
 type OSDPods string
@@ -30,7 +42,7 @@ const (
 // DefaultTopology is the smallest cluster on which every rule of lockkeeper shows: three failure domains, so that
 // min_size 2 survives the loss of one, and two nodes in each, so that a zone is more than a node.
 func DefaultTopology() Topology {
-	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook}
+	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook, CephPeriods: CephPeriodsFast}
 }
 
 // Node is one machine of the lab.
@@ -72,6 +84,11 @@ func (t Topology) Validate() error {
 	}
 	if t.OSDPods != OSDPodsRook && t.OSDPods != OSDPodsNone {
 		return fmt.Errorf("--osd-pods %q: allowed are %s and %s", t.OSDPods, OSDPodsRook, OSDPodsNone)
+	}
+	switch t.CephPeriods {
+	case CephPeriodsFast, CephPeriodsDefault, "": // "" is a lab that was kept by a version that had only one
+	default:
+		return fmt.Errorf("--ceph-periods %q: allowed are %s and %s", t.CephPeriods, CephPeriodsFast, CephPeriodsDefault)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{Topology{Zones: 1, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3}, "--mons 3: there are only 2 nodes"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, DownOut: -1}, "--down-out"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: "some"}, `--osd-pods "some": allowed are rook and none`},
+		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: OSDPodsRook, CephPeriods: "slow"}, `--ceph-periods "slow"`},
 	} {
 		if err := test.topo.Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v, want %s", test.topo, err, test.want)

@@ -114,6 +114,19 @@ func TestConfigIsOneForPodAndMachine(t *testing.T) {
 	}
 }
 
+func TestPeriods(t *testing.T) {
+	c := sized(3, 2, 1)
+	for periods, fast := range map[instance.CephPeriods]bool{instance.CephPeriodsFast: true, instance.CephPeriodsDefault: false} {
+		c.topo.CephPeriods = periods
+		config := c.config("F", podPlace())
+		for _, option := range []string{"osd_mon_report_interval", "mgr_stats_period", "mgr_tick_period", "mon_mgr_digest_period", "paxos_propose_interval"} {
+			if strings.Contains(config, option) != fast {
+				t.Errorf("%s: %s", periods, option)
+			}
+		}
+	}
+}
+
 func TestSetUpIsChecked(t *testing.T) {
 	c := sized(3, 1, 1)
 	const osds = `{"osds":[{"osd":0},{"osd":1},{"osd":2}],"pools":[`

@@ -3,6 +3,8 @@ package rookceph
 import (
 	"fmt"
 	"strings"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
 // Where daemons find things in a pod. As in Rook's, these are Ceph's own defaults, so that `ceph` in a container just works.
@@ -37,13 +39,17 @@ func (c cluster) machinePlace() place {
 // config renders ceph.conf.
 func (c cluster) config(fsid string, p place) string {
 	first, last := c.inst.Ports.CephDaemons()
-	return strings.Join([]string{
+	parts := []string{
 		c.globalConfig(fsid, p, first, last),
 		monConfig,
 		mgrConfig,
 		osdConfig,
 		clientConfig,
-	}, "\n")
+	}
+	if c.topo.CephPeriods != instance.CephPeriodsDefault {
+		parts = append(parts, fastPeriods)
+	}
+	return strings.Join(parts, "\n")
 }
 
 func (c cluster) globalConfig(fsid string, p place, firstPort, lastPort int) string {
@@ -113,9 +119,7 @@ mon_data_avail_crit = 1
 
 // Stock intervals are made for networks and disks that are slow and many. Here they are what everything would wait for.
 const monConfig = `[mon]
-paxos_propose_interval = 0.1
 mon_tick_interval = 1
-mon_mgr_digest_period = 1
 mon_lease = 2
 mon_election_timeout = 1
 mon_memory_autotune = false
@@ -125,8 +129,6 @@ rocksdb_cache_size = 16777216
 // A manager imports every Python module it finds before it becomes active, a quarter of a second each on a busy machine. All
 // that it may go without are named here.
 const mgrConfig = `[mgr]
-mgr_tick_period = 1
-mgr_stats_period = 1
 mgr_initial_modules = iostat
 mgr_disabled_modules = alerts,cephadm,dashboard,diskprediction_local,influx,insights,k8sevents,localpool,mirroring,nfs,osd_perf_query,osd_support,prometheus,restful,rook,selftest,snap_schedule,stats,telegraf,test_orchestrator,zabbix
 `
@@ -153,7 +155,6 @@ osd_op_num_shards = 2
 osd_op_num_threads_per_shard = 1
 osd_crush_update_on_start = true
 osd_crush_initial_weight = 1
-osd_mon_report_interval = 1
 osd_recovery_sleep_hdd = 0
 osd_recovery_sleep_ssd = 0
 osd_recovery_sleep_hybrid = 0
@@ -165,6 +166,16 @@ osd_max_markdown_count = 1000
 osd_fast_shutdown = true
 osd_fast_shutdown_notify_mon = true
 osd_mon_shutdown_timeout = 1
+`
+
+// fastPeriods shortens how often daemons tell each other what they know, which is what most tests would wait for. Without it these
+// are Ceph's own: 5 s, 5 s, 2 s, 5 s and 1 s.
+const fastPeriods = `[global]
+osd_mon_report_interval = 1
+mgr_stats_period = 1
+mgr_tick_period = 1
+mon_mgr_digest_period = 1
+paxos_propose_interval = 0.1
 `
 
 // Clients have neither a socket, which they would leave behind, nor anything to say on stderr.

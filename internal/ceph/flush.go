@@ -1,0 +1,69 @@
+package ceph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// OSDCommander is a Commander that reaches OSDs, too.
+type OSDCommander interface {
+	// OSDCommand sends command to an OSD itself, as MonCommand does to the monitors.
+	OSDCommand(ctx context.Context, osd int, command []byte) (output []byte, status string, err error)
+}
+
+var errNoOSDCommands = errors.New("this connection does not reach OSDs")
+
+// FlushPGStats has OSDs report to the manager now instead of at the end of their period. It returns the numbers of those reports, by
+// OSD; an OSD that answers lives. The user needs the capability osd 'allow *', since Ceph knows none for this command alone.
+// An OSD that gives no answer is missing in the map. err is why, of one of them.
+func (c Client) FlushPGStats(ctx context.Context, osds []int) (flushed map[int]Report, err error) {
+	commander, reaches := c.Commander.(OSDCommander)
+	if !reaches {
+		return nil, errNoOSDCommands
+	}
+	var (
+		mu      sync.Mutex // guards flushed and err
+		waiting = make(chan int)
+		workers sync.WaitGroup
+	)
+	flushed = make(map[int]Report, len(osds))
+	for range min(reportStreams, len(osds)) {
+		workers.Go(func() {
+			for osd := range waiting {
+				report, failed := flush(ctx, commander, osd)
+				mu.Lock()
+				if failed == nil {
+					flushed[osd] = report
+				} else if err == nil || IsDenied(failed) {
+					err = failed
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, osd := range osds {
+		waiting <- osd
+	}
+	close(waiting)
+	workers.Wait()
+	return flushed, err
+}
+
+func flush(ctx context.Context, commander OSDCommander, osd int) (Report, error) {
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
+	output, status, err := commander.OSDCommand(ctx, osd, []byte(`{"prefix":"flush_pg_stats"}`))
+	if err != nil {
+		return Report{}, newCommandError(fmt.Sprintf("tell %s flush_pg_stats", OSDName(osd)), status, err)
+	}
+	seq, err := strconv.ParseUint(strings.TrimSpace(string(output)), 10, 64)
+	if err != nil {
+		return Report{}, fmt.Errorf("ceph tell %s flush_pg_stats: the answer is no number: %w", OSDName(osd), errors.Unwrap(err))
+	}
+	return reportOf(seq), nil
+}
