@@ -34,6 +34,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/starter"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
@@ -167,8 +168,24 @@ func (w *world) startLockkeeper(ctx context.Context, cfg *rest.Config, temporal 
 			fmt.Fprintln(os.Stderr, "the watcher:", err)
 		}
 	})
-	_, err = w.await(ctx, "the budget is at rest", w.atRest)
-	return err
+	return w.awaitRest(ctx)
+}
+
+// awaitRest waits until the budget is at rest, and every pod is marked.
+func (w *world) awaitRest(ctx context.Context) error {
+	if _, err := w.await(ctx, "the budget is at rest", w.atRest); err != nil {
+		return err
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		marked, err := w.api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdview.MarkLabel})
+		if err != nil {
+			return err
+		}
+		if len(marked.Items) == w.osds {
+			return nil
+		}
+	}
+	return fmt.Errorf("in vain for a mark on every pod")
 }
 
 // populate makes the objects of a cluster that runs.
@@ -259,7 +276,7 @@ func (w *world) stopOne(ctx context.Context, id int) (time.Duration, error) {
 	}
 	down := time.Now()
 	time.AfterFunc(cephNotices, func() { w.ceph.set(id, false) })
-	closed, err := w.await(ctx, "the budget is closed elsewhere", func(b *policyv1.PodDisruptionBudget) bool { return b.Spec.MinAvailable.IntValue() >= budget.Everything })
+	closed, err := w.await(ctx, "the budget is closed elsewhere", func(b *policyv1.PodDisruptionBudget) bool { return least(b) >= budget.Everything })
 	if err != nil {
 		return 0, err
 	}
@@ -268,20 +285,27 @@ func (w *world) stopOne(ctx context.Context, id int) (time.Duration, error) {
 	if err := w.setReady(ctx, id, corev1.ConditionTrue); err != nil {
 		return 0, err
 	}
-	_, err = w.await(ctx, "the budget is at rest", w.atRest)
-	return closed.Sub(down), err
+	return closed.Sub(down), w.awaitRest(ctx)
 }
 
 func (w *world) atRest(b *policyv1.PodDisruptionBudget) bool {
-	return b.Spec.MinAvailable.IntValue() == w.osds-1
+	return least(b) == w.osds-1
 }
 
-// await returns when the budget was seen to be so.
+// least is how many pods must stay.
+func least(b *policyv1.PodDisruptionBudget) int {
+	if b.Spec.MinAvailable == nil {
+		return 0
+	}
+	return b.Spec.MinAvailable.IntValue()
+}
+
+// await returns when the budget of the marked pods was seen to be so. That of the others lets nobody go at rest.
 func (w *world) await(ctx context.Context, what string, is func(*policyv1.PodDisruptionBudget) bool) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	budgets := w.api.PolicyV1().PodDisruptionBudgets(namespace)
-	one := metav1.ListOptions{FieldSelector: "metadata.name=" + kube.DaemonBudgetName(policy)}
+	one := metav1.ListOptions{FieldSelector: "metadata.name=" + kube.ProvedBudgetName(policy)}
 	list, err := budgets.List(ctx, one)
 	if err != nil {
 		return time.Time{}, err
