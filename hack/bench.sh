@@ -3,13 +3,13 @@
 # meanwhile goes to standard error. It takes about half an hour. EVENTS=n sets how many OSDs are stopped, one after the other (50),
 # OPENINGS=n how many nodes are cordoned (20), BUSY=n how many OSDs are stopped while the keeper tells JOBS=n jobs (20, 500),
 # DRAINS=n how many nodes are drained (6), IDLE=3m for how long lockkeeper at rest is watched, UNWATCHED=60s for how long nobody
-# watches while everything is evicted, SCALE_EVENTS=n how many OSDs of a thousand are stopped (25).
+# watches while everything is evicted, SCALE_EVENTS=n how many OSDs of a thousand are stopped (25), SCALE_BUSY=n while the keeper is busy (5).
 # --quick takes a few of each, which tells whether it works, and not how fast it is.
 set -euo pipefail
 case ${1-} in
   '') ;;
   --quick)
-    : "${EVENTS:=4}" "${OPENINGS:=3}" "${BUSY:=2}" "${DRAINS:=2}" "${IDLE:=1m}" "${UNWATCHED:=15s}" "${SCALE_EVENTS:=3}" ;;
+    : "${EVENTS:=4}" "${OPENINGS:=3}" "${BUSY:=2}" "${DRAINS:=2}" "${IDLE:=1m}" "${UNWATCHED:=15s}" "${SCALE_EVENTS:=3}" "${SCALE_BUSY:=1}" ;;
   *) echo "bench.sh: $1: allowed is --quick, or nothing" >&2; exit 2 ;;
 esac
 # shellcheck source=hack/world.sh
@@ -20,7 +20,7 @@ for program in bench scale drains evictions; do
   go -C "$top" build -o "$work/$program" "$part"
 done
 # First, since two worlds at once would each slow the other down: a thousand OSDs, of a simulated Ceph.
-(cd "$top" && "$work/scale" --events "${SCALE_EVENTS:-25}")
+(cd "$top" && "$work/scale" --events "${SCALE_EVENTS:-25}" --busy "${SCALE_BUSY:-5}" --jobs "${JOBS:-500}")
 {
   enter_world "${BENCH_NAME:-bench}"
   move_in

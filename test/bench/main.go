@@ -125,9 +125,13 @@ func openAll(ctx context.Context, w *world, o options) error {
 
 func stopAllBusy(ctx context.Context, w *world, o options) error {
 	began := time.Now()
-	c, err := w.gather(ctx, o.jobs)
+	c, err := w.crowd(ctx, o.jobs)
 	if c != nil {
-		defer c.disperse(ctx)
+		defer func() {
+			if err := c.Disperse(ctx); err != nil {
+				fmt.Fprintln(os.Stderr, "bench: end the jobs:", err)
+			}
+		}()
 	}
 	if err != nil {
 		return fmt.Errorf("%d jobs that wait: %w", o.jobs, err)

@@ -84,9 +84,11 @@ func (w *world) close() {
 	w.ceph.Shutdown()
 }
 
-func (w *world) keeperID() string {
-	return workflows.KeeperID(storage.ClusterKey{Namespace: w.namespace, Name: w.policy})
+func (w *world) cluster() storage.ClusterKey {
+	return storage.ClusterKey{Namespace: w.namespace, Name: w.policy}
 }
+
+func (w *world) keeperID() string { return workflows.KeeperID(w.cluster()) }
 
 // osds are the Deployments of the OSDs.
 func (w *world) osds(ctx context.Context) ([]appsv1.Deployment, error) {

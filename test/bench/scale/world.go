@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,7 @@ const (
 
 type world struct {
 	api      *kubernetes.Clientset // the bench's own
+	temporal client.Client
 	ceph     *simulatedCeph
 	osds     int
 	perNode  int
@@ -75,8 +77,7 @@ func newWorld(ctx context.Context, domains, perDomain int) (*world, error) {
 	if err != nil {
 		return w, err
 	}
-	temporal, err := w.startTemporal(ctx)
-	if err != nil {
+	if w.temporal, err = w.startTemporal(ctx); err != nil {
 		return w, err
 	}
 	own := rest.CopyConfig(cfg)
@@ -89,7 +90,7 @@ func newWorld(ctx context.Context, domains, perDomain int) (*world, error) {
 		return w, err
 	}
 	fmt.Fprintf(os.Stderr, "%d OSDs in %d failure domains: created in %s\n", w.osds, domains, time.Since(began).Round(time.Second))
-	return w, w.startLockkeeper(ctx, cfg, temporal)
+	return w, w.startLockkeeper(ctx, cfg, w.temporal)
 }
 
 // startKubernetes starts an API server. The lab is each program that envtest looks for, when called by its name.
@@ -269,27 +270,49 @@ const (
 	outage      = 1500 * time.Millisecond
 )
 
-// stopOne takes one OSD down and back again, and returns how long the budget needed to close.
+// stopOne takes one OSD of a cluster at rest down and back again, and returns how long the budget needed to close.
 func (w *world) stopOne(ctx context.Context, id int) (time.Duration, error) {
+	took, err := w.stop(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return took, w.awaitRest(ctx)
+}
+
+// stop takes one OSD down, and up again when the budget has closed.
+func (w *world) stop(ctx context.Context, id int) (time.Duration, error) {
 	if err := w.setReady(ctx, id, corev1.ConditionFalse); err != nil {
 		return 0, err
 	}
 	down := time.Now()
 	time.AfterFunc(cephNotices, func() { w.ceph.set(id, false) })
-	closed, err := w.await(ctx, "the budget is closed elsewhere", func(b *policyv1.PodDisruptionBudget) bool { return least(b) >= budget.Everything })
+	closed, err := w.await(ctx, "the budget is closed elsewhere", func(b *policyv1.PodDisruptionBudget) bool { return closedBut(b, domainName(id/w.perNode)) })
 	if err != nil {
 		return 0, err
 	}
 	time.Sleep(outage)
 	w.ceph.set(id, true)
-	if err := w.setReady(ctx, id, corev1.ConditionTrue); err != nil {
-		return 0, err
-	}
-	return closed.Sub(down), w.awaitRest(ctx)
+	return closed.Sub(down), w.setReady(ctx, id, corev1.ConditionTrue)
 }
 
 func (w *world) atRest(b *policyv1.PodDisruptionBudget) bool {
 	return least(b) == w.osds-1
+}
+
+// closedBut tells whether nobody may go, or only in this failure domain.
+func closedBut(b *policyv1.PodDisruptionBudget, domain string) bool {
+	open := opened(b)
+	return least(b) >= budget.Everything && (len(open) == 0 || slices.Equal(open, []string{domain}))
+}
+
+// opened are the failure domains that a budget leaves out.
+func opened(b *policyv1.PodDisruptionBudget) (domains []string) {
+	for _, r := range b.Spec.Selector.MatchExpressions {
+		if r.Key != osdview.MarkLabel {
+			domains = append(domains, r.Values...)
+		}
+	}
+	return domains
 }
 
 // least is how many pods must stay.
@@ -302,7 +325,11 @@ func least(b *policyv1.PodDisruptionBudget) int {
 
 // await returns when the budget of the marked pods was seen to be so. That of the others lets nobody go at rest.
 func (w *world) await(ctx context.Context, what string, is func(*policyv1.PodDisruptionBudget) bool) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return w.awaitFor(ctx, patience, what, is)
+}
+
+func (w *world) awaitFor(ctx context.Context, long time.Duration, what string, is func(*policyv1.PodDisruptionBudget) bool) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	budgets := w.api.PolicyV1().PodDisruptionBudgets(namespace)
 	one := metav1.ListOptions{FieldSelector: "metadata.name=" + kube.ProvedBudgetName(policy)}
