@@ -67,7 +67,7 @@ type busy struct {
 // stopOneMeanwhile has all jobs ask again, and stops an OSD of another zone than the one that is open once the keeper has begun to
 // tell them.
 func (c *crowded) stopOneMeanwhile(ctx context.Context, i int) (busy, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 3*patience) // a keeper that has hundreds to tell opens late
 	defer cancel()
 	if err := c.isOpen(ctx); err != nil {
 		return busy{}, err

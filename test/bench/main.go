@@ -33,7 +33,7 @@ func main() {
 	var o options
 	flag.IntVar(&o.events, "events", 50, "how many OSDs to stop, one after the other")
 	flag.IntVar(&o.openings, "openings", 20, "how many nodes to cordon, one after the other")
-	flag.IntVar(&o.busy, "busy", 20, "how many OSDs to stop while the keeper is busy")
+	flag.IntVar(&o.busy, "busy", 10, "how many OSDs to stop while the keeper is busy")
 	flag.IntVar(&o.jobs, "jobs", 500, "how many jobs wait for the lease then")
 	flag.StringVar(&o.namespace, "namespace", "rook-ceph", "of the OSD pods")
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
