@@ -36,7 +36,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 for part in ${PARTS:-many fast default flush}; do
   case $part in
     many) # first, since two worlds at once would each slow the other down
-      (cd "$top" && go test ./workflows -run '^TestManyOSDs$' -count=1 -timeout 30m -v -osds.n="$many" -osds.report) | { grep -E '^many_' || true; } ;;
+      (cd "$top" && go test ./workflows -run '^TestManyOSDs$' -count=1 -timeout 30m -v -osds.n="$many" -osds.report) | tee /dev/stderr | grep -E '^many_' ;;
     fast) roll_out "$nodes" '' ;;
     default) roll_out 1 '--overhead default' --ceph-periods default ;;
     flush) FLUSH=1 roll_out 1 '--overhead default_flush' --ceph-periods default ;;
