@@ -63,11 +63,11 @@ mutants: ## prove that the simulation finds bugs: NAME=one for one
 	$(GO) run ./hack/mutants $(NAME)
 
 .PHONY: bench
-bench: build ## numbers as lines "name value unit"
-	@./hack/bench.sh
+bench: build ## numbers as lines "name value unit": ARGS=--quick for few of each
+	@./hack/bench.sh $(ARGS)
 
 .PHONY: bench-osds
-bench-osds: build ## numbers of rollouts, of 24 OSDs: ARGS=--quick for 6
+bench-osds: build ## numbers of rollouts, of 24 OSDs and at Ceph's default periods: ARGS=--quick for few
 	@./hack/bench-osds.sh $(ARGS)
 
 # lab/bin/lab comes first because whoever reads the lab's code has to compile Kubernetes, and only compile.sh says how far it is.

@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# install-in-lab.sh [--cephosd NAME] DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first):
+# install-in-lab.sh [--flush] [--cephosd NAME] DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first):
 # API, rights, a Ceph user with no more rights than it needs, and a policy. Writes DIR/worker.kubeconfig and
 # DIR/watch.kubeconfig, with which the two processes run as their service accounts. With --cephosd, for a lab whose OSDs run
-# from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. May be repeated.
+# from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. With --flush it may have OSDs report at once, which
+# takes all rights over them. May be repeated.
 set -euo pipefail
-osds=
+osds= flush= osdcaps=()
+if [ "${1:-}" = --flush ]; then
+  flush='flushPGStats: true' osdcaps=(osd 'allow *')
+  shift
+fi
 if [ "${1:-}" = --cephosd ]; then
   osds="osds: {selector: {matchLabels: {ceph.elemental.net/owner: CephOSD-${2:?--cephosd: a name is missing}}}}"
   shift 2
 fi
-dir=${1:?usage: install-in-lab.sh [--cephosd NAME] DIR}
+dir=${1:?usage: install-in-lab.sh [--flush] [--cephosd NAME] DIR}
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ns=rook-ceph system=lockkeeper-system
 
@@ -21,7 +26,8 @@ kubectl wait --for=condition=Established -f "$top/deploy/crds" --timeout=30s >/d
 
 # A user for lockkeeper alone: it may look, ask, and switch noout on CRUSH nodes; nothing else.
 caps=$(cat "$top/deploy/ceph-caps.txt")
-ceph auth caps client.lockkeeper mon "$caps" >/dev/null 2>&1 || ceph auth get-or-create client.lockkeeper mon "$caps" >/dev/null
+ceph auth caps client.lockkeeper mon "$caps" "${osdcaps[@]}" >/dev/null 2>&1 ||
+  ceph auth get-or-create client.lockkeeper mon "$caps" "${osdcaps[@]}" >/dev/null
 key=$(ceph auth get-key client.lockkeeper)
 kubectl -n "$ns" create secret generic lockkeeper-ceph-user --dry-run=client -o yaml \
   --from-literal=ceph-username=client.lockkeeper --from-literal=ceph-secret="$key" | kubectl apply -f - >/dev/null
@@ -34,6 +40,7 @@ spec:
     connection:
       credentials: {name: lockkeeper-ceph-user}
     $osds
+    $flush
 YAML
 
 server=$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}')

@@ -41,7 +41,7 @@ enter_world() {
 # move_in: installs lockkeeper and starts it and the writer; returns when the keeper has seen the world at rest. In a world
 # without OSDs lockkeeper makes them, as $CEPHOSD says.
 move_in() {
-  if [ -n "${CEPHOSD:-}" ]; then install=(--cephosd ceph-osds); fi
+  if [ -n "${CEPHOSD:-}" ]; then install+=(--cephosd ceph-osds); fi
   "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
   KUBECONFIG=$work/worker.kubeconfig lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
   KUBECONFIG=$work/watch.kubeconfig lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)

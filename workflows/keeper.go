@@ -196,6 +196,9 @@ type keeper struct {
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
 	revoked               []lease.Claim // to be told
+	// together: notices go out side by side, from the outbox.
+	together bool
+	outbox   []outgoing
 	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of the last
 	// switch may still be carried out.
 	refused map[string]string

@@ -280,6 +280,7 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 // notify tells every job what has changed about its claim.
 func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
+	k.together = k.noticesTogether(ctx)
 	for _, c := range k.state.Memory.Lease.Holders {
 		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted}
 		last := k.state.Told[c.RunID]
@@ -320,6 +321,8 @@ func (k *keeper) notify(ctx workflow.Context) {
 		delete(k.state.Told, c.RunID)
 	}
 	k.state.Released, k.revoked = nil, nil
+	k.together = false
+	k.sendAll(ctx)
 }
 
 // tell sends a notice if it says anything new. A job that cannot be told has ended: its claim goes.
@@ -342,6 +345,10 @@ func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 	}
 	// Without a run ID: a job that continued as new has another one by now. The notice says whose claim it is about.
 	n.RunID, n.Ask = c.RunID, c.Ask
+	if k.together {
+		k.outbox = append(k.outbox, outgoing{claim: c, notice: n, told: to})
+		return
+	}
 	if err := workflow.SignalExternalWorkflow(ctx, c.WorkflowID, "", SignalLease, n).Get(ctx, nil); err != nil {
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(c.WorkflowID, c.RunID)
 		delete(k.state.Told, id)

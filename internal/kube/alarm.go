@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -38,20 +39,21 @@ const alarmTime = "2006-01-02T15:04:05.000000000Z"
 
 // Close closes our budgets of a policy's storage daemons and mons, and writes the alarm on each. All that it tests is that they are
 // the same objects: closing is always safe, and must not fail because somebody else is writing. A budget that is not there is for the
-// keeper to make. No request before the writes: whoever closes is in a hurry.
+// keeper to make. No request before the writes, and all of them at once: whoever closes is in a hurry.
 func (c *Cluster) Close(ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string) error {
 	alarm := at.UTC().Format(alarmTime) + " " + clipped(why)
 	closed := budget.Spec{MinAvailable: budget.Everything}
-	var failures []error
-	for _, want := range []*policyv1.PodDisruptionBudget{
-		newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(OSDSelector(p), true), closed), // the one that lets pods go at rest
+	budgets := []*policyv1.PodDisruptionBudget{
+		newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(OSDSelector(p), true), closed),
 		newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(OSDSelector(p), false), closed),
 		newBudget(p, MonBudgetName(p.Name), DaemonMon, MonSelector(p), closed),
-	} {
-		if err := c.closeBudget(ctx, want, owner, alarm); err != nil {
-			failures = append(failures, err)
-		}
 	}
+	failures := make([]error, len(budgets))
+	var writes sync.WaitGroup
+	for i, want := range budgets {
+		writes.Go(func() { failures[i] = c.closeBudget(ctx, want, owner, alarm) })
+	}
+	writes.Wait()
 	return errors.Join(failures...)
 }
 

@@ -5,17 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
 
 	cephrados "github.com/ceph/go-ceph/rados"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // patience is how long one step of an event may take before the run is given up.
@@ -25,12 +34,14 @@ type world struct {
 	kube      kubernetes.Interface
 	ceph      *cephrados.Conn
 	namespace string
-	budget    string
+	policy    string
+	temporal  client.Client
 }
 
 type event struct {
 	pod                      string
 	reaction, outage, reopen time.Duration
+	counted                  time.Duration // of reopen: from the budgets' writing until the disruption controller had counted the pods
 }
 
 func newWorld(ctx context.Context, namespace, policy string) (*world, error) {
@@ -53,67 +64,108 @@ func newWorld(ctx context.Context, namespace, policy string) (*world, error) {
 	if err := conn.Connect(); err != nil {
 		return nil, err
 	}
-	w := &world{kube: k, ceph: conn, namespace: namespace, budget: "lockkeeper-" + policy + "-osd"}
-	if _, err := k.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, w.budget, metav1.GetOptions{}); err != nil {
+	t, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return nil, err
+	}
+	t.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	w := &world{kube: k, ceph: conn, namespace: namespace, policy: policy}
+	if w.temporal, err = client.DialContext(ctx, t); err != nil {
+		return nil, err
+	}
+	if _, err := k.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, kube.ProvedBudgetName(policy), metav1.GetOptions{}); err != nil {
 		return nil, fmt.Errorf("lockkeeper is not at work here: %w", err)
 	}
 	return w, nil
 }
 
-func (w *world) close() { w.ceph.Shutdown() }
+func (w *world) close() {
+	w.temporal.Close()
+	w.ceph.Shutdown()
+}
 
-// stopOne deletes the pod of the i-th OSD, which its Deployment replaces at once, and follows what happens.
-func (w *world) stopOne(ctx context.Context, i int) (event, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	osds, err := w.kube.AppsV1().Deployments(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=rook-ceph-osd"})
+func (w *world) cluster() storage.ClusterKey {
+	return storage.ClusterKey{Namespace: w.namespace, Name: w.policy}
+}
+
+func (w *world) keeperID() string { return workflows.KeeperID(w.cluster()) }
+
+// osds are the Deployments of the OSDs.
+func (w *world) osds(ctx context.Context) ([]appsv1.Deployment, error) {
+	list, err := w.kube.AppsV1().Deployments(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=rook-ceph-osd"})
 	if err != nil {
-		return event{}, err
+		return nil, err
 	}
-	n := len(osds.Items)
-	pods, pod, err := w.runningPod(ctx, osds.Items[i%n].Spec.Selector)
+	return list.Items, nil
+}
+
+// stop is the end of an OSD's pod, as it is watched.
+type stop struct {
+	pod     *corev1.Pod
+	budgets *watching
+	down    time.Time // when it was not ready
+	closed  time.Time // when the budgets let nobody go elsewhere
+}
+
+// stopOSD deletes the pod of an OSD, which its Deployment replaces at once, and returns when the budgets are closed elsewhere. The pod
+// goes as soon as ready says so. The budgets are to be stopped being watched afterwards.
+func (w *world) stopOSD(ctx context.Context, osd appsv1.Deployment, ready func() error) (s stop, err error) {
+	pods, pod, err := w.runningPod(ctx, osd.Spec.Selector)
 	if err != nil {
-		return event{}, err
+		return stop{}, err
 	}
 	podWatch, err := w.kube.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pods.ResourceVersion})
 	if err != nil {
-		return event{}, err
+		return stop{}, err
 	}
 	defer podWatch.Stop()
-	budgets, err := w.kube.PolicyV1().PodDisruptionBudgets(w.namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + w.budget})
-	if err != nil {
-		return event{}, err
+	s = stop{pod: pod}
+	if s.budgets, err = w.watchBudgets(ctx); err != nil {
+		return stop{}, err
 	}
-	budgetWatch, err := w.kube.PolicyV1().PodDisruptionBudgets(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + w.budget, ResourceVersion: budgets.ResourceVersion})
-	if err != nil {
-		return event{}, err
+	defer func() {
+		if err != nil {
+			s.budgets.Stop()
+		}
+	}()
+	if err := ready(); err != nil {
+		return stop{}, err
 	}
-	defer budgetWatch.Stop()
 	if err := w.kube.CoreV1().Pods(w.namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
-		return event{}, err
+		return stop{}, err
 	}
-	down, err := first(ctx, podWatch, "the pod is not ready", func(e watch.Event) bool {
+	if s.down, err = first(ctx, podWatch, "the pod is not ready", func(e watch.Event) bool {
 		p, ok := e.Object.(*corev1.Pod)
-		return e.Type == watch.Deleted || (ok && (p.DeletionTimestamp != nil || !ready(p)))
-	})
+		return e.Type == watch.Deleted || (ok && (p.DeletionTimestamp != nil || !isReady(p)))
+	}); err != nil {
+		return stop{}, err
+	}
+	s.closed, err = s.budgets.until(ctx, "the budgets are closed elsewhere", func(b budgets) bool { return b.closedElsewhere(pod.Labels) })
+	return s, err
+}
+
+// stopOne stops the i-th OSD of a cluster at rest, and follows what happens until it is at rest again.
+func (w *world) stopOne(ctx context.Context, i int) (event, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	osds, err := w.osds(ctx)
 	if err != nil {
 		return event{}, err
 	}
-	closed, err := first(ctx, budgetWatch, "the budget is closed elsewhere", func(e watch.Event) bool {
-		b, ok := e.Object.(*policyv1.PodDisruptionBudget)
-		return ok && (len(b.Spec.Selector.MatchExpressions) > 0 || b.Spec.MinAvailable.IntValue() > n)
-	})
+	s, err := w.stopOSD(ctx, osds[i%len(osds)], func() error { return nil })
 	if err != nil {
 		return event{}, err
 	}
+	defer s.budgets.Stop()
 	reports, enough := context.WithCancel(ctx)
 	defer enough()
 	reported := make(chan result, 1)
 	go func() { reported <- w.firstCleanReport(reports) }()
-	open, err := first(ctx, budgetWatch, "the budget is at rest", func(e watch.Event) bool {
-		b, ok := e.Object.(*policyv1.PodDisruptionBudget)
-		return ok && len(b.Spec.Selector.MatchExpressions) == 0 && b.Spec.MinAvailable.IntValue() == n-1
-	})
+	rest, err := s.budgets.until(ctx, "the budgets are at rest", func(b budgets) bool { return b.atRest(len(osds)) })
+	if err != nil {
+		return event{}, err
+	}
+	open, err := s.budgets.until(ctx, "one OSD may go", budgets.letsOneGo)
 	if err != nil {
 		return event{}, err
 	}
@@ -127,13 +179,60 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	if r.err != nil {
 		return event{}, r.err
 	}
+	e := event{pod: s.pod.Name, reaction: s.closed.Sub(s.down), outage: open.Sub(s.down), counted: open.Sub(rest), reopen: -1}
 	if r.at.IsZero() {
-		return event{pod: pod.Name, reaction: closed.Sub(down), outage: open.Sub(down), reopen: -1}, nil
+		return e, nil
 	}
 	if open.Before(r.at) {
-		return event{}, fmt.Errorf("the budget was opened %s BEFORE the manager reported that all PGs are clean", r.at.Sub(open))
+		return event{}, fmt.Errorf("the budgets were opened %s BEFORE the manager reported that all PGs are clean", r.at.Sub(open))
 	}
-	return event{pod: pod.Name, reaction: closed.Sub(down), outage: r.at.Sub(down), reopen: open.Sub(r.at)}, nil
+	e.outage, e.reopen = r.at.Sub(s.down), open.Sub(r.at)
+	return e, nil
+}
+
+// watching follows the budgets.
+type watching struct {
+	watch.Interface
+	seen budgets
+}
+
+func (w *world) watchBudgets(ctx context.Context) (*watching, error) {
+	api := w.kube.PolicyV1().PodDisruptionBudgets(w.namespace)
+	mine := metav1.ListOptions{LabelSelector: kube.LabelPolicy + "=" + w.policy}
+	list, err := api.List(ctx, mine)
+	if err != nil {
+		return nil, err
+	}
+	b := &watching{seen: budgets{}}
+	for i := range list.Items {
+		b.seen.note(&list.Items[i])
+	}
+	mine.ResourceVersion = list.ResourceVersion
+	b.Interface, err = api.Watch(ctx, mine)
+	return b, err
+}
+
+// until returns when the budgets are so; at once, if they are.
+func (b *watching) until(ctx context.Context, what string, are func(budgets) bool) (time.Time, error) {
+	if are(b.seen) {
+		return time.Now(), nil
+	}
+	at, err := first(ctx, b, what, func(e watch.Event) bool {
+		p, ok := e.Object.(*policyv1.PodDisruptionBudget)
+		if !ok || e.Type == watch.Deleted {
+			return false
+		}
+		b.seen.note(p)
+		return are(b.seen)
+	})
+	if err != nil {
+		for _, p := range b.seen.both() {
+			if p != nil {
+				err = fmt.Errorf("%w; %s: %s must stay, %s may go, except %v", err, p.Name, p.Spec.MinAvailable, p.Spec.MaxUnavailable, exceptions(p))
+			}
+		}
+	}
+	return at, err
 }
 
 // runningPod waits for the one ready pod of an OSD; a list shows the one before it, too, while that is terminating.
@@ -148,10 +247,10 @@ func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) 
 		var running []*corev1.Pod
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			if p.DeletionTimestamp == nil && ready(p) {
+			if p.DeletionTimestamp == nil && isReady(p) {
 				running = append(running, p)
 			}
-			seen = append(seen, fmt.Sprintf("%s on %q: %s, ready %t, deleted %v", p.Name, p.Spec.NodeName, p.Status.Phase, ready(p), p.DeletionTimestamp))
+			seen = append(seen, fmt.Sprintf("%s on %q: %s, ready %t, deleted %v", p.Name, p.Spec.NodeName, p.Status.Phase, isReady(p), p.DeletionTimestamp))
 		}
 		if len(running) == 1 {
 			return pods, running[0], nil
@@ -161,7 +260,7 @@ func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) 
 	return nil, nil, fmt.Errorf("in vain for one ready pod: %q: %w", seen, ctx.Err())
 }
 
-func ready(p *corev1.Pod) bool {
+func isReady(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue

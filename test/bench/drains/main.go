@@ -2,7 +2,8 @@
 // the watcher itself, with a proxy between them and the API server that counts their requests. One line "name value unit"
 // for each figure; all else goes to standard error.
 //
-//	drain_overhead_s         what of a drain is neither eviction nor reboot nor recovery, see timeline
+//	drain_overhead_s         what of a drain is neither eviction nor reboot nor recovery nor a wait for reports, see timeline
+//	drain_report_wait_s      the waits for the storage's own reports
 //	api_requests_per_drain   requests of worker and watcher together, without Leases
 //	temporal_events_per_drain   events in the histories of the drain and of the keeper
 //	idle_requests_per_hour, idle_history_events_per_hour   at rest, extrapolated from --idle
@@ -76,7 +77,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	var overhead []time.Duration
+	var overhead, reports []time.Duration
 	var drains cost
 	said := w.proxy.words()
 	for i := range o.drains {
@@ -98,7 +99,7 @@ func run(ctx context.Context, o options) error {
 		}
 		used := cost{requests: after.requests - before.requests, events: after.events - before.events + t.events}
 		fmt.Fprintf(os.Stderr, "%2d/%d %s: %s, %d requests, %d events\n", i+1, o.drains, node, t, used.requests, used.events)
-		overhead = append(overhead, t.overhead())
+		overhead, reports = append(overhead, t.overhead()), append(reports, t.reports)
 		drains.requests += used.requests
 		drains.events += used.events
 	}
@@ -108,8 +109,10 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	slices.Sort(overhead)
+	slices.Sort(reports)
 	fmt.Printf("drain_overhead_s %.2f s\n", overhead[len(overhead)/2].Seconds())
 	fmt.Printf("drain_overhead_max_s %.2f s\n", overhead[len(overhead)-1].Seconds())
+	fmt.Printf("drain_report_wait_s %.2f s\n", reports[len(reports)/2].Seconds())
 	fmt.Printf("drains %d count\n", o.drains)
 	fmt.Printf("api_requests_per_drain %.1f requests\n", float64(drains.requests)/float64(o.drains))
 	fmt.Printf("temporal_events_per_drain %.1f events\n", float64(drains.events)/float64(o.drains))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/lockkeeper/lockkeeper/test/bench/keeperlog"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -21,19 +23,24 @@ import (
 //
 // What it takes without anybody's help is: the time in which at least one of the node's pods is terminating (evicting); from
 // the moment at which the drain says that the node is empty until it is rebooted and uncordoned (away); and from there
-// until all OSDs are up, all mons in quorum, and the manager reports all data clean (recovery). The overhead is the rest:
-// getting the lease, noout, cordon, pauses between evictions, noticing that the node is empty, proving that clean means
-// clean, and giving the lease back.
+// until all OSDs are up, all mons in quorum, and the manager reports all data clean (recovery). Of the rest it waits for the storage's
+// own periodical reports (reports): while the keeper asks who lives, and from the recovery on until there is a new proof that all data
+// is clean. The overhead is what is left: getting the lease, noout, cordon, pauses between evictions, noticing that the node is empty,
+// looking, and giving the lease back.
 type timeline struct {
-	total, evicting, away, recovery time.Duration
-	events                          int64 // in the drain's own history
+	total                             time.Duration
+	evicting, away, recovery, reports time.Duration
+	events                            int64 // in the drain's own history
 }
 
-func (t timeline) overhead() time.Duration { return t.total - t.evicting - t.away - t.recovery }
+func (t timeline) overhead() time.Duration {
+	return t.total - t.evicting - t.away - t.recovery - t.reports
+}
 
 func (t timeline) String() string {
 	ms := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
-	return fmt.Sprintf("%s = evicting %s + away %s + recovery %s + overhead %s", ms(t.total), ms(t.evicting), ms(t.away), ms(t.recovery), ms(t.overhead()))
+	return fmt.Sprintf("%s = evicting %s + away %s + recovery %s + reports %s + overhead %s",
+		ms(t.total), ms(t.evicting), ms(t.away), ms(t.recovery), ms(t.reports), ms(t.overhead()))
 }
 
 // drain drains a node with lockkeeper, reboots and uncordons it.
@@ -83,9 +90,16 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 	if err != nil {
 		return timeline{}, err
 	}
+	log, err := keeperlog.Read(ctx, w.temporal, w.keeperID(), asked)
+	if err != nil {
+		return timeline{}, err
+	}
+	evicted := <-evicting
+	own := without([]span{{asked, ended}}, append(slices.Clone(evicted), span{empty, wholeAt}))
 	return timeline{
-		total: ended.Sub(asked), evicting: <-evicting, away: back.Sub(empty), recovery: wholeAt.Sub(back),
-		events: d.WorkflowExecutionInfo.HistoryLength,
+		total: ended.Sub(asked), evicting: length(evicted), away: back.Sub(empty), recovery: wholeAt.Sub(back),
+		reports: length(own) - length(without(own, reportWaits(log, wholeAt))),
+		events:  d.WorkflowExecutionInfo.HistoryLength,
 	}, nil
 }
 
@@ -112,7 +126,7 @@ func (w *world) awaitWhole(ctx context.Context, at *time.Time) error {
 }
 
 // watchEvictions measures, until stop is called, for how long at least one of a node's pods was terminating.
-func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan time.Duration, stop func(), err error) {
+func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan []span, stop func(), err error) {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 	pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, options)
 	if err != nil {
@@ -123,10 +137,10 @@ func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan ti
 	if err != nil {
 		return nil, nil, err
 	}
-	out := make(chan time.Duration, 1)
+	out := make(chan []span, 1)
 	go func() {
 		terminating := map[types.UID]bool{}
-		var total time.Duration
+		var all []span
 		var since time.Time
 		for e := range changes.ResultChan() {
 			pod, ok := e.Object.(*corev1.Pod)
@@ -144,10 +158,10 @@ func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan ti
 			case before == 0 && len(terminating) > 0:
 				since = time.Now()
 			case before > 0 && len(terminating) == 0:
-				total += time.Since(since)
+				all = append(all, span{since, time.Now()})
 			}
 		}
-		out <- total
+		out <- all
 	}()
 	return out, changes.Stop, nil
 }

@@ -7,6 +7,8 @@
 //	batch_overhead_s, _max_s    mean and worst over all batches of both, see batch
 //	temporal_events_per_osd_by_osd, _by_zone    in the histories of the workflow's runs
 //
+// With --overhead NAME, only by OSD, and only batch_overhead_NAME_s and _max_s.
+//
 // Every batch is told on standard error, with its parts.
 package main
 
@@ -26,6 +28,7 @@ func main() {
 	flag.StringVar(&o.namespace, "namespace", "rook-ceph", "of the CephOSD, the policy and the OSD pods")
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
 	flag.StringVar(&o.cephOSD, "cephosd", "ceph-osds", "CephOSD whose template changes")
+	flag.StringVar(&o.overhead, "overhead", "", "measure only the overhead of batches of one OSD, under this name")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -35,7 +38,7 @@ func main() {
 	}
 }
 
-type options struct{ namespace, policy, cephOSD string }
+type options struct{ namespace, policy, cephOSD, overhead string }
 
 func run(ctx context.Context, o options) error {
 	w, err := newWorld(ctx, o)
@@ -47,6 +50,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("by OSD: %w", err)
 	}
+	if o.overhead != "" {
+		printOverheads("batch_overhead_"+o.overhead, one.batches)
+		return nil
+	}
 	zones, err := w.rollOut(ctx, "Zone")
 	if err != nil {
 		return fmt.Errorf("by Zone: %w", err)
@@ -54,9 +61,7 @@ func run(ctx context.Context, o options) error {
 	fmt.Printf("rollout_%d_by_osd_s %.1f s\n", one.osds, one.total().Seconds())
 	fmt.Printf("rollout_%d_by_zone_s %.1f s\n", zones.osds, zones.total().Seconds())
 	fmt.Printf("rollout_speedup_zone %.1f ratio\n", one.total().Seconds()/zones.total().Seconds())
-	mean, worst := overheads(slices.Concat(one.batches, zones.batches))
-	fmt.Printf("batch_overhead_s %.2f s\n", mean.Seconds())
-	fmt.Printf("batch_overhead_max_s %.2f s\n", worst.Seconds())
+	printOverheads("batch_overhead", slices.Concat(one.batches, zones.batches))
 	fmt.Printf("temporal_events_per_osd_by_osd %.1f events\n", one.eventsPerOSD())
 	fmt.Printf("temporal_events_per_osd_by_zone %.1f events\n", zones.eventsPerOSD())
 	return nil
@@ -73,6 +78,12 @@ type rollout struct {
 func (r rollout) total() time.Duration { return r.ended.Sub(r.asked) }
 
 func (r rollout) eventsPerOSD() float64 { return float64(r.events) / float64(r.osds) }
+
+func printOverheads(name string, batches []batch) {
+	mean, worst := overheads(batches)
+	fmt.Printf("%s_s %.2f s\n", name, mean.Seconds())
+	fmt.Printf("%s_max_s %.2f s\n", name, worst.Seconds())
+}
 
 func overheads(batches []batch) (mean, worst time.Duration) {
 	for _, b := range batches {

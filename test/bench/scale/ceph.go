@@ -93,8 +93,9 @@ func (c *simulatedCeph) set(id int, up bool) {
 // MonCommand implements ceph.Commander.
 func (c *simulatedCeph) MonCommand(_ context.Context, text []byte) ([]byte, string, error) {
 	var command struct {
-		Prefix string `json:"prefix"`
-		ID     int    `json:"id"`
+		Prefix string   `json:"prefix"`
+		ID     int      `json:"id"`
+		IDs    []string `json:"ids"`
 	}
 	if err := json.Unmarshal(text, &command); err != nil {
 		return nil, "", err
@@ -129,7 +130,11 @@ func (c *simulatedCeph) MonCommand(_ context.Context, text []byte) ([]byte, stri
 		o := c.osdMap.OSDs[command.ID]
 		return []byte(strconv.FormatUint(uint64(o.UpFrom)<<32|uint64(time.Since(c.began)/statsPeriod), 10)), "", nil //nolint:gosec // neither is negative
 	case "osd ok-to-stop":
-		answer = map[string]any{"ok_to_stop": true}
+		osds := make([]int, len(command.IDs))
+		for i, id := range command.IDs {
+			osds[i], _ = strconv.Atoi(id)
+		}
+		answer = map[string]any{"ok_to_stop": true, "osds": osds}
 	default:
 		return nil, "", fmt.Errorf("%s: %w", command.Prefix, syscall.EINVAL)
 	}

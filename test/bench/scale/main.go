@@ -3,6 +3,7 @@
 // one line "name value unit" for each figure:
 //
 //	reaction_1000_ms         an OSD's pod is not ready → the budget says "nobody but in this failure domain", or nobody
+//	reaction_busy_1000_ms    the same, while another failure domain is open and the keeper tells --jobs jobs that they wait
 //	requests_per_event_1000  requests to the API server from then until the budget is at rest again, of watcher and worker
 //
 // Run it from the top of the repository, with the lab built.
@@ -23,16 +24,18 @@ func main() {
 	domains := flag.Int("domains", 100, "failure domains, with a node each")
 	osds := flag.Int("osds", 10, "OSDs in each")
 	events := flag.Int("events", 25, "how many OSDs to stop, one after the other")
+	busy := flag.Int("busy", 10, "how many OSDs to stop while the keeper is busy")
+	jobs := flag.Int("jobs", 500, "how many jobs wait for the lease then")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *domains, *osds, *events); err != nil {
+	if err := run(ctx, *domains, *osds, *events, *busy, *jobs); err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, domains, perDomain, events int) error {
+func run(ctx context.Context, domains, perDomain, events, busy, jobs int) error {
 	if events < 1 || domains < 3 || perDomain < 1 {
 		return fmt.Errorf("--events and --osds must be 1 or more, --domains 3 or more")
 	}
@@ -56,11 +59,22 @@ func run(ctx context.Context, domains, perDomain, events int) error {
 		fmt.Fprintf(os.Stderr, "%3d/%d osd.%d: reaction %s, %d requests\n", i+1, events, osd, took.Round(time.Millisecond), w.requests.Load()-before)
 		reaction = append(reaction, took)
 	}
-	slices.Sort(reaction)
-	for _, p := range []int{50, 99} {
-		at := (len(reaction)*p + 99) / 100 // the nearest rank: of twenty-five, p99 is the worst
-		fmt.Printf("reaction_%d_ms_p%d %.1f ms\n", domains*perDomain, p, float64(reaction[at-1].Microseconds())/1000)
-	}
+	print2(fmt.Sprintf("reaction_%d_ms", domains*perDomain), reaction)
 	fmt.Printf("requests_per_event_%d %.1f count\n", domains*perDomain, float64(requests)/float64(events))
+	if busy == 0 {
+		return nil
+	}
+	if reaction, err = w.stopAllBusy(ctx, domains, jobs, busy); err != nil {
+		return err
+	}
+	print2(fmt.Sprintf("reaction_busy_%d_ms", domains*perDomain), reaction)
 	return nil
+}
+
+func print2(name string, d []time.Duration) {
+	slices.Sort(d)
+	for _, p := range []int{50, 99} {
+		at := (len(d)*p + 99) / 100 // the nearest rank: of twenty-five, p99 is the worst
+		fmt.Printf("%s_p%d %.1f ms\n", name, p, float64(d[at-1].Microseconds())/1000)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/starter"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
@@ -46,6 +48,7 @@ const (
 
 type world struct {
 	api      *kubernetes.Clientset // the bench's own
+	temporal client.Client
 	ceph     *simulatedCeph
 	osds     int
 	perNode  int
@@ -74,8 +77,7 @@ func newWorld(ctx context.Context, domains, perDomain int) (*world, error) {
 	if err != nil {
 		return w, err
 	}
-	temporal, err := w.startTemporal(ctx)
-	if err != nil {
+	if w.temporal, err = w.startTemporal(ctx); err != nil {
 		return w, err
 	}
 	own := rest.CopyConfig(cfg)
@@ -88,7 +90,7 @@ func newWorld(ctx context.Context, domains, perDomain int) (*world, error) {
 		return w, err
 	}
 	fmt.Fprintf(os.Stderr, "%d OSDs in %d failure domains: created in %s\n", w.osds, domains, time.Since(began).Round(time.Second))
-	return w, w.startLockkeeper(ctx, cfg, temporal)
+	return w, w.startLockkeeper(ctx, cfg, w.temporal)
 }
 
 // startKubernetes starts an API server. The lab is each program that envtest looks for, when called by its name.
@@ -167,8 +169,24 @@ func (w *world) startLockkeeper(ctx context.Context, cfg *rest.Config, temporal 
 			fmt.Fprintln(os.Stderr, "the watcher:", err)
 		}
 	})
-	_, err = w.await(ctx, "the budget is at rest", w.atRest)
-	return err
+	return w.awaitRest(ctx)
+}
+
+// awaitRest waits until the budget is at rest, and every pod is marked.
+func (w *world) awaitRest(ctx context.Context) error {
+	if _, err := w.await(ctx, "the budget is at rest", w.atRest); err != nil {
+		return err
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		marked, err := w.api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdview.MarkLabel})
+		if err != nil {
+			return err
+		}
+		if len(marked.Items) == w.osds {
+			return nil
+		}
+	}
+	return fmt.Errorf("in vain for a mark on every pod")
 }
 
 // populate makes the objects of a cluster that runs.
@@ -252,36 +270,69 @@ const (
 	outage      = 1500 * time.Millisecond
 )
 
-// stopOne takes one OSD down and back again, and returns how long the budget needed to close.
+// stopOne takes one OSD of a cluster at rest down and back again, and returns how long the budget needed to close.
 func (w *world) stopOne(ctx context.Context, id int) (time.Duration, error) {
+	took, err := w.stop(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return took, w.awaitRest(ctx)
+}
+
+// stop takes one OSD down, and up again when the budget has closed.
+func (w *world) stop(ctx context.Context, id int) (time.Duration, error) {
 	if err := w.setReady(ctx, id, corev1.ConditionFalse); err != nil {
 		return 0, err
 	}
 	down := time.Now()
 	time.AfterFunc(cephNotices, func() { w.ceph.set(id, false) })
-	closed, err := w.await(ctx, "the budget is closed elsewhere", func(b *policyv1.PodDisruptionBudget) bool { return b.Spec.MinAvailable.IntValue() >= budget.Everything })
+	closed, err := w.await(ctx, "the budget is closed elsewhere", func(b *policyv1.PodDisruptionBudget) bool { return closedBut(b, domainName(id/w.perNode)) })
 	if err != nil {
 		return 0, err
 	}
 	time.Sleep(outage)
 	w.ceph.set(id, true)
-	if err := w.setReady(ctx, id, corev1.ConditionTrue); err != nil {
-		return 0, err
-	}
-	_, err = w.await(ctx, "the budget is at rest", w.atRest)
-	return closed.Sub(down), err
+	return closed.Sub(down), w.setReady(ctx, id, corev1.ConditionTrue)
 }
 
 func (w *world) atRest(b *policyv1.PodDisruptionBudget) bool {
-	return b.Spec.MinAvailable.IntValue() == w.osds-1
+	return least(b) == w.osds-1
 }
 
-// await returns when the budget was seen to be so.
+// closedBut tells whether nobody may go, or only in this failure domain.
+func closedBut(b *policyv1.PodDisruptionBudget, domain string) bool {
+	open := opened(b)
+	return least(b) >= budget.Everything && (len(open) == 0 || slices.Equal(open, []string{domain}))
+}
+
+// opened are the failure domains that a budget leaves out.
+func opened(b *policyv1.PodDisruptionBudget) (domains []string) {
+	for _, r := range b.Spec.Selector.MatchExpressions {
+		if r.Key != osdview.MarkLabel {
+			domains = append(domains, r.Values...)
+		}
+	}
+	return domains
+}
+
+// least is how many pods must stay.
+func least(b *policyv1.PodDisruptionBudget) int {
+	if b.Spec.MinAvailable == nil {
+		return 0
+	}
+	return b.Spec.MinAvailable.IntValue()
+}
+
+// await returns when the budget of the marked pods was seen to be so. That of the others lets nobody go at rest.
 func (w *world) await(ctx context.Context, what string, is func(*policyv1.PodDisruptionBudget) bool) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return w.awaitFor(ctx, patience, what, is)
+}
+
+func (w *world) awaitFor(ctx context.Context, long time.Duration, what string, is func(*policyv1.PodDisruptionBudget) bool) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	budgets := w.api.PolicyV1().PodDisruptionBudgets(namespace)
-	one := metav1.ListOptions{FieldSelector: "metadata.name=" + kube.DaemonBudgetName(policy)}
+	one := metav1.ListOptions{FieldSelector: "metadata.name=" + kube.ProvedBudgetName(policy)}
 	list, err := budgets.List(ctx, one)
 	if err != nil {
 		return time.Time{}, err

@@ -1,0 +1,60 @@
+package workflows
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TestNotifyMany: hundreds of jobs hear together why they wait, and not one after the other.
+func TestNotifyMany(t *testing.T) {
+	const jobs, each = 500, 20 * time.Millisecond
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease, mock.Anything).Return(nil).After(each)
+	env.ExecuteWorkflow(func(ctx workflow.Context) (time.Duration, error) {
+		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1)}
+		k.state.Told = map[string]Told{}
+		for i := range jobs {
+			name := fmt.Sprintf("drain/node-%d", i)
+			k.state.Memory.Lease = k.state.Memory.Lease.Request(lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
+		}
+		began := workflow.Now(ctx)
+		k.notify(ctx)
+		if len(k.state.Told) != jobs {
+			return 0, fmt.Errorf("%d of %d jobs were told", len(k.state.Told), jobs)
+		}
+		return workflow.Now(ctx).Sub(began), nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	var took time.Duration
+	require.NoError(t, env.GetWorkflowResult(&took))
+	assert.Less(t, took, jobs*each/10)
+}
+
+// TestNextBatch: what is said to one job keeps its order.
+func TestNextBatch(t *testing.T) {
+	to := func(names ...string) (all []outgoing) {
+		for _, n := range names {
+			all = append(all, outgoing{claim: lease.Claim{WorkflowID: n}})
+		}
+		return all
+	}
+	assert.Equal(t, 0, nextBatch(nil))
+	assert.Equal(t, 3, nextBatch(to("a", "b", "c")))
+	assert.Equal(t, 2, nextBatch(to("a", "b", "a", "c")))
+	var many []string
+	for i := range 3 * noticesAtOnce {
+		many = append(many, fmt.Sprint(i))
+	}
+	assert.Equal(t, noticesAtOnce, nextBatch(to(many...)))
+}
