@@ -100,7 +100,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
 	q := quorumOf(reading)
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
-	seen := activities.Seen{View: osdview.Build(view)}
+	seen := activities.Seen{View: osdview.Build(view), ID: reading.Status.FSID}
 	seen.View.Placement, seen.View.Silent = placement(reading.Map), reading.Silent.UTC()
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains))
