@@ -43,6 +43,7 @@ var neverUsed = map[string]string{
 	"update maintenancepolicies/finalizers.lockkeeper.io": "no request of its own: asked for where OwnerReferencesPermissionEnforcement is on",
 	"update cephosds/finalizers.ceph.elemental.net":       "no request of its own: asked for where OwnerReferencesPermissionEnforcement is on",
 	"get configmaps lockkeeper-mon-endpoints":             "for clusters that Rook does not run; the lab has Rook's ConfigMap",
+	"get daemonsets.apps":                                 "kubectl's drain asks for the DaemonSet of a pod; not every lab has one",
 	"create events":                                       "the watcher's: of a spec that makes no sense only; the API server refuses most of them before",
 	"create events.events.k8s.io":                         "the watcher's: of a spec that makes no sense only; the API server refuses most of them before",
 	"patch events":                                        "the watcher's: an event of it that comes again",
@@ -71,7 +72,7 @@ func (w *world) collectRights() error {
 	if path == "" {
 		return nil // it never came up
 	}
-	time.Sleep(time.Second) // the API server writes in batches
+	time.Sleep(time.Second)                                                         // the API server writes in batches
 	files, err := filepath.Glob(strings.TrimSuffix(path, filepath.Ext(path)) + "*") // with those that it rotated
 	if err != nil {
 		return err
@@ -81,7 +82,9 @@ func (w *world) collectRights() error {
 		if err != nil {
 			return err
 		}
-		err = readRights(f)
+		used.Lock()
+		err = readRights(f, used.requests, used.refused)
+		used.Unlock()
 		_ = f.Close()
 		if err != nil {
 			return err
@@ -90,9 +93,8 @@ func (w *world) collectRights() error {
 	return nil
 }
 
-func readRights(log io.Reader) error {
-	used.Lock()
-	defer used.Unlock()
+// readRights takes down what our accounts asked for, and were allowed or refused.
+func readRights(log io.Reader, requests map[grant]bool, refused map[string]bool) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<22)
 	for lines.Scan() {
@@ -109,12 +111,12 @@ func readRights(log io.Reader) error {
 			continue // everybody may ask about himself
 		}
 		if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
-			used.refused[g.String()] = true
+			refused[g.String()] = true
 			continue
 		}
 		// Which of its rights allowed it: one that is bound in a namespace is not used where the whole cluster's does it.
 		g.bound = !strings.Contains(e.Annotations["authorization.k8s.io/reason"], "ClusterRoleBinding")
-		used.requests[g] = true
+		requests[g] = true
 	}
 	return lines.Err()
 }
@@ -171,7 +173,9 @@ func unused(all []grant, requests map[grant]bool) (out []string) {
 	for _, g := range all {
 		covered := false
 		for r := range requests {
-			covered = covered || r.account == g.account && r.verb == g.verb && r.resource == g.resource && r.bound == g.bound && (g.name == "" || r.name == g.name)
+			// A watcher's list comes as a watch with what there is at first; with older API servers as a list.
+			same := r.verb == g.verb || g.verb == "list" && r.verb == "watch"
+			covered = covered || r.account == g.account && same && r.resource == g.resource && r.bound == g.bound && (g.name == "" || r.name == g.name)
 		}
 		key := g.verb + " " + g.resource
 		if g.name != "" {
@@ -201,6 +205,23 @@ func compareRights(t *testing.T, complete bool) {
 	}
 	for _, what := range never {
 		t.Errorf("granted in deploy/ and never used: %s", what)
+	}
+}
+
+// TestReadRights: of two requests one was refused.
+func TestReadRights(t *testing.T) {
+	const line = `{"user":{"username":"system:serviceaccount:lockkeeper-system:test"},"verb":"%s","objectRef":{"resource":"pods","subresource":"eviction","namespace":"a","name":"b"},` +
+		`"annotations":{"authorization.k8s.io/decision":"%s","authorization.k8s.io/reason":"RBAC: allowed by %s \"x\" of ClusterRole \"y\" to ServiceAccount \"z\""}}` + "\n"
+	log := fmt.Sprintf(line, "create", "allow", "ClusterRoleBinding") + fmt.Sprintf(line, "patch", "allow", "RoleBinding") + fmt.Sprintf(line, "delete", "forbid", "")
+	requests, refused := map[grant]bool{}, map[string]bool{}
+	if err := readRights(strings.NewReader(log), requests, refused); err != nil {
+		t.Fatal(err)
+	}
+	if !requests[grant{"test", "create", "pods/eviction", "b", false}] || !requests[grant{"test", "patch", "pods/eviction", "b", true}] || len(requests) != 2 {
+		t.Errorf("allowed: %v", requests)
+	}
+	if !refused["test: delete pods/eviction b (in a namespace)"] || len(refused) != 1 {
+		t.Errorf("refused: %v", refused)
 	}
 }
 
