@@ -117,7 +117,8 @@ func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error
 			return Target{}, Invalid("node", in.Node, answer.Reason)
 		}
 	}
-	switch p, err := d.Policies.Policy(ctx, cluster); {
+	p, err := d.Policies.Policy(ctx, cluster)
+	switch {
 	case errors.Is(err, ErrNotFound):
 		return Target{}, Invalid("policy", cluster.String(), "no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
 	case err != nil:
@@ -132,6 +133,9 @@ func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error
 	seen, err := c.Observe(ctx, Look{Nodes: []string{in.Node}})
 	if err != nil {
 		return Target{}, Unavailable("observe "+cluster.String(), err)
+	}
+	if first := p.Standing(seen.ID).First; first != "" {
+		return Target{}, Invalid("policy", cluster.String(), first)
 	}
 	if seen.View.Unavailable != "" {
 		return Target{}, Unavailable("observe "+cluster.String(), errors.New(seen.View.Unavailable))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -28,8 +29,21 @@ type Policy struct {
 	Memory     Memory
 	// Daemons and Mons are the label selectors of their pods, in the policy's namespace.
 	Daemons, Mons string
-	// Second says which other policy was first to look after the same storage cluster; "" when this one is in charge.
+	// Second says which other policy was first to look after the same storage cluster, by what the two say of it; "" for none. What
+	// the storage cluster says of itself comes on top: Standing.
 	Second string
+	// Listed are all policies, this one included, as they were read together.
+	Listed []precedence.Policy
+}
+
+// Standing is where the policy stands among all others, once the storage cluster has told its ID; "": it told none.
+func (p Policy) Standing(id string) precedence.Standing {
+	for _, me := range p.Listed {
+		if me.Key == p.Key {
+			return precedence.Judge(me, id, p.Listed)
+		}
+	}
+	return precedence.Judge(precedence.Policy{Key: p.Key, Claim: p.Memory.Claim}, id, p.Listed)
 }
 
 // Memory is what a keeper has to know of the one before it: who holds the lease, and which flags are ours. It is kept
@@ -37,6 +51,8 @@ type Policy struct {
 type Memory struct {
 	Lease lease.State    `json:"lease"`
 	Noout []budget.Noout `json:"noout,omitempty"`
+	// Claim is which storage cluster the policy means, and whether its keeper looks after it.
+	Claim precedence.Claim `json:"claim,omitzero"`
 }
 
 // Policies reads policies and writes their status.
@@ -139,6 +155,8 @@ type Look struct {
 // Seen is what one look saw.
 type Seen struct {
 	View storage.View `json:"view"`
+	// ID is the storage cluster's own, by which it is told from others; "": it told none.
+	ID string `json:"id,omitempty"`
 }
 
 // Watched is what a watcher last knew.
@@ -197,10 +215,14 @@ type Observation struct {
 	Deleting   bool             `json:"deleting,omitempty"`
 	Generation int64            `json:"generation"`
 	Settings   storage.Settings `json:"settings"`
-	// Second: another policy is in charge of this storage cluster, and the reason. Then nothing was looked at.
-	Second string    `json:"second,omitempty"`
-	Seen   Seen      `json:"seen"`
-	At     time.Time `json:"at"`
+	// Second: another policy is in charge of this storage cluster, and the reason. Then nothing that was seen counts.
+	Second string `json:"second,omitempty"`
+	// SecondElsewhere: the other policy is of another namespace, so its budgets cover none of this one's pods.
+	SecondElsewhere bool `json:"secondElsewhere,omitempty"`
+	// Claim is what the policy's status said before the look; nil: the worker that looked did not know of claims.
+	Claim *precedence.Claim `json:"claim,omitempty"`
+	Seen  Seen              `json:"seen"`
+	At    time.Time         `json:"at"`
 	// Book is what was read of the budgets before the look.
 	Book budget.Book `json:"book,omitempty"`
 }
@@ -214,7 +236,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	if err != nil {
 		return Observation{}, Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
 	}
-	out := Observation{Found: true, Deleting: p.Deleting, Generation: p.Generation, Settings: p.Settings, Second: p.Second}
+	out := Observation{Found: true, Deleting: p.Deleting, Generation: p.Generation, Settings: p.Settings, Second: p.Second, Claim: &p.Memory.Claim}
 	if p.Second != "" {
 		out.Seen.View.Unavailable = "not looked at: another policy is in charge"
 		return out, nil
@@ -233,6 +255,13 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 		}
 		// Not to know is a reason to close, and closing must not wait for retries.
 		out.Seen = Seen{View: storage.View{Unavailable: err.Error()}}
+	}
+	switch s := p.Standing(out.Seen.ID); {
+	case s.First != "":
+		out.Second, out.SecondElsewhere = s.First, s.Key.Namespace != in.Cluster.Namespace
+		out.Seen.View = storage.View{Unavailable: "not looked at: another policy is in charge"}
+	default:
+		out.Seen.View.NotInCharge = s.Waits
 	}
 	if l := in.Look; l.Bounded {
 		first := storage.Interest{Domains: l.Domains, Nodes: l.Nodes, Daemons: l.Daemons}

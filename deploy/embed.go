@@ -7,3 +7,13 @@ import _ "embed" // for RBAC
 //
 //go:embed rbac.yaml
 var RBAC []byte
+
+// CephOSD is storage-namespace-cephosd.yaml: what the worker needs on top of that in a namespace with a CephOSD.
+//
+//go:embed storage-namespace-cephosd.yaml
+var CephOSD []byte
+
+// RestartOSDs is storage-namespace-restart-osds.yaml: what it needs where `lockkeeper restart-osds` is to work.
+//
+//go:embed storage-namespace-restart-osds.yaml
+var RestartOSDs []byte

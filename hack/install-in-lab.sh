@@ -21,7 +21,10 @@ ns=rook-ceph system=lockkeeper-system
 kubectl apply -f "$top/deploy/crds" >/dev/null
 kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
 kubectl apply -f "$top/deploy/rbac.yaml" -f "$top/deploy/admission.yaml" >/dev/null
-kubectl -n "$ns" apply -f "$top/deploy/storage-namespace.yaml" >/dev/null
+# Rook's OSDs are restarted there, those of a CephOSD are lockkeeper's own.
+more=restart-osds
+if [ -n "$osds" ]; then more=cephosd; fi
+kubectl -n "$ns" apply -f "$top/deploy/storage-namespace.yaml" -f "$top/deploy/storage-namespace-$more.yaml" >/dev/null
 kubectl wait --for=condition=Established -f "$top/deploy/crds" --timeout=30s >/dev/null
 
 # A user for lockkeeper alone: it may look, ask, and switch noout on CRUSH nodes; nothing else.

@@ -121,6 +121,14 @@ func changes(before, now Snapshot) *change {
 		c.add("policy %s no longer looks after the same storage cluster", before.Second)
 		c.daemons = true
 	}
+	switch {
+	case now.Rival != before.Rival && now.Rival != "":
+		c.add("policy %s looks after the same storage cluster and has to stand aside", now.Rival)
+	case now.Rival != before.Rival:
+		c.add("policy %s stood aside", before.Rival)
+	case before.Claim.Claimed && !now.Claim.Claimed && now.Second == "":
+		c.add("the claim to the storage cluster is gone from the policy's status")
+	}
 	if now.Second != "" {
 		return c // the rest is the other keeper's
 	}

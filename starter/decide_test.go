@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -57,6 +58,12 @@ func budget(name string, b Budget) func(*Snapshot) {
 
 func behind(first string) func(*Snapshot) { return func(s *Snapshot) { s.Second = first } }
 
+func rival(younger string) func(*Snapshot) { return func(s *Snapshot) { s.Rival = younger } }
+
+func claims(fsid string) func(*Snapshot) {
+	return func(s *Snapshot) { s.Claim = v1alpha1.CephClusterStatus{FSID: fsid, Claimed: true} }
+}
+
 func TestDecide(t *testing.T) {
 	cordoned := node("node-b", Node{Cordoned: true})
 	drainOfB := map[string]string{"node-b": "node-b is cordoned, and osd.3 on node-b is pending"}
@@ -72,6 +79,10 @@ func TestDecide(t *testing.T) {
 		"another policy was first":        {before: healthy(), now: with(behind("older"), pod("osd.3", storage.PodPending), cordoned), reason: "policy older was first to look after the same storage cluster"},
 		"it is still the other's":         {before: with(behind("older")), now: with(behind("older"), pod("osd.3", storage.PodPending), cordoned)},
 		"the other policy is gone":        {before: with(behind("older"), pod("osd.3", storage.PodPending), cordoned), now: with(pod("osd.3", storage.PodPending), cordoned), reason: "policy older no longer looks after the same storage cluster", daemons: true, drains: drainOfB},
+		"a younger policy is in the way":  {before: healthy(), now: with(rival("zoo/ceph")), reason: "policy zoo/ceph looks after the same storage cluster and has to stand aside"},
+		"it stood aside":                  {before: with(rival("zoo/ceph")), now: healthy(), reason: "policy zoo/ceph stood aside"},
+		"the claim is lost":               {before: with(claims("f")), now: healthy(), reason: "the claim to the storage cluster is gone from the policy's status"},
+		"the claim is written":            {before: healthy(), now: with(claims("f"))},
 		"an OSD is evicted":               {before: healthy(), now: with(pod("osd.3", storage.PodTerminating)), reason: "osd.3 on node-b is terminating"},
 		"its pod was replaced":            {before: with(pod("osd.3", storage.PodTerminating)), now: with(pod("osd.3", storage.PodPending))},
 		"an OSD is scaled to nothing":     {before: healthy(), now: with(pod("osd.3", storage.PodNone)), reason: "osd.3 on node-b has no pod"},

@@ -73,7 +73,10 @@ func gather(ctx context.Context, from client.Reader, req reconcile.Request) (Obj
 		statefulSets appsv1.StatefulSetList
 	)
 	inNamespace := []client.ListOption{client.UnsafeDisableDeepCopy, client.InNamespace(req.Namespace)}
-	for _, list := range []client.ObjectList{&policies, &pods, &budgets, &deployments, &statefulSets} {
+	if err := from.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
+		return Objects{}, fmt.Errorf("list policies in the cache: %w", err)
+	}
+	for _, list := range []client.ObjectList{&pods, &budgets, &deployments, &statefulSets} {
 		if err := from.List(ctx, list, inNamespace...); err != nil {
 			return Objects{}, fmt.Errorf("list %T in the cache: %w", list, err)
 		}

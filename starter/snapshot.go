@@ -1,6 +1,9 @@
 package starter
 
-import "github.com/lockkeeper/lockkeeper/internal/storage"
+import (
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
 
 // Snapshot is what matters to a keeper of everything that Kubernetes knows about its storage cluster. Two equal ones call
 // for nothing.
@@ -11,6 +14,10 @@ type Snapshot struct {
 	Invalid string
 	// Second names another policy that is in charge of the same storage cluster, because it was first.
 	Second string
+	// Rival names a younger policy whose keeper has not yet taken back what it did for the same storage cluster.
+	Rival string
+	// Claim is what the policy's own status says of its storage cluster.
+	Claim v1alpha1.CephClusterStatus
 
 	OSDs    map[string]OSD    // by name, "osd.3"
 	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name

@@ -21,7 +21,7 @@ import (
 // They are shared with the cache and only read.
 type Objects struct {
 	Policy       *v1alpha1.MaintenancePolicy
-	Policies     []v1alpha1.MaintenancePolicy // of its namespace
+	Policies     []v1alpha1.MaintenancePolicy // all that there are
 	Nodes        []corev1.Node
 	Pods         []corev1.Pod
 	Budgets      []policyv1.PodDisruptionBudget
@@ -32,12 +32,15 @@ type Objects struct {
 // Take makes a snapshot. before, if any, remembers on which node an OSD was whose new pod does not say where it could run.
 func Take(o Objects, before *Snapshot) Snapshot {
 	s := Snapshot{Generation: o.Policy.Generation, Deleting: !o.Policy.DeletionTimestamp.IsZero()}
+	if o.Policy.Status.Ceph != nil {
+		s.Claim = *o.Policy.Status.Ceph
+	}
 	selectors, err := selectorsOf(o.Policy)
 	if err != nil {
 		s.Invalid = err.Error()
 		return s
 	}
-	s.Second = second(o)
+	s.Second, s.Rival = second(o)
 	nodes := newNodeNames(o.Nodes)
 	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
 	s.MarkedTemplates = markedTemplates(o, selectors.osds)
@@ -47,20 +50,30 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	return s
 }
 
-// second names the policy that is in charge instead of this one.
-func second(o Objects) string {
+// second names the policy that is in charge instead of this one, and rival the one that has to stand aside before this one may open
+// anything.
+func second(o Objects) (second, rival string) {
 	if len(o.Policies) < 2 {
-		return ""
+		return "", ""
 	}
 	pods := make([]labels.Set, len(o.Pods))
 	for i := range o.Pods {
 		pods[i] = o.Pods[i].Labels
 	}
-	charge, first := kube.Precedence(o.Policy, o.Policies, pods)
-	if charge.OK {
-		return ""
+	name := func(key storage.ClusterKey) string {
+		switch key {
+		case storage.ClusterKey{}:
+			return ""
+		case storage.ClusterKey{Namespace: o.Policy.Namespace, Name: key.Name}:
+			return key.Name
+		default:
+			return key.String()
+		}
 	}
-	return first.Name
+	if charge, first := kube.Precedence(o.Policy, o.Policies, pods); !charge.OK {
+		return name(first), ""
+	}
+	return "", name(kube.Waits(o.Policy, o.Policies))
 }
 
 // selectors are those of a policy, ready to match.

@@ -143,7 +143,7 @@ func watchStorage(mgr manager.Manager, name string, r reconcile.Reconciler, opts
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&v1alpha1.MaintenancePolicy{}).
-		Watches(&v1alpha1.MaintenancePolicy{}, ofNamespace). // one may be in charge of another's storage cluster
+		Watches(&v1alpha1.MaintenancePolicy{}, all). // one may be in charge of another's storage cluster, whatever their namespaces
 		Watches(&corev1.Pod{}, ofNamespace).
 		Watches(&policyv1.PodDisruptionBudget{}, ofNamespace).
 		Watches(&appsv1.Deployment{}, ofNamespace).
@@ -189,10 +189,12 @@ func policiesOf(cached client.Reader, sameNamespace bool) handler.EventHandler {
 }
 
 // matters tells whether an update may change a snapshot. The cached objects hold little else than what does, but for
-// their version; and a policy's status is its keeper's own word.
+// their version; and of a policy's status only the claim to its storage cluster matters, to the keepers of others.
 func matters(before, now client.Object) bool {
 	if p, ok := now.(*v1alpha1.MaintenancePolicy); ok {
-		return p.Generation != before.GetGeneration() || p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero()
+		was, is := before.(*v1alpha1.MaintenancePolicy)
+		return p.Generation != before.GetGeneration() || p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero() ||
+			!is || !reflect.DeepEqual(p.Status.Ceph, was.Status.Ceph)
 	}
 	return !reflect.DeepEqual(unversioned(before), unversioned(now))
 }

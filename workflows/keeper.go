@@ -186,6 +186,9 @@ type keeper struct {
 	aside     bool // another policy is in charge, and nothing of ours is left
 	// asked are the hosts that the last look was asked about.
 	asked []storage.Host
+	unclaimed int  // looks in a row that did not find the claim, which was written after the first of them
+	// keptClosed: what is left are the budgets, closed, since nobody else's cover the same pods.
+	keptClosed bool
 	// marking: pods are being marked; stopMarking asks for an end of that.
 	marking     bool
 	stopMarking workflow.CancelFunc
@@ -335,7 +338,11 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	if k.observed.Second != "" {
 		return false, k.standAside(ctx)
 	}
+	if k.movedOn() {
+		return false, k.leaveOldCluster(ctx)
+	}
 	k.aside = false
+	claimed := k.claim()
 	k.noticeSilence(ctx)
 	k.noticeVanished(ctx)
 	k.noticeBook(ctx)
@@ -347,6 +354,8 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	k.decide(ctx, in)
 	err = k.apply(ctx)
 	k.next = budget.NextTimer(in, k.state.Announced, k.state.Memory.Noout)
+	k.lookAgain(ctx)
+	k.again = k.again || claimed && err == nil
 	return false, err
 }
 

@@ -10,21 +10,35 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/precedence"
 )
 
 // standAside is the pass of a keeper whose storage cluster another policy looks after, which was first. It manages
 // nothing, says so, and waits until the other policy is gone or means another cluster: the watcher tells.
 //
 // A keeper that was in charge until a policy was edited first takes away what is its own, so that no pod remains under
-// two budgets, and no job believes that it holds a lease that means something.
+// two budgets, and no job believes that it holds a lease that means something. Its claim goes last: until then the other
+// keeper opens nothing.
 func (k *keeper) standAside(ctx workflow.Context) error {
+	if err := k.retreat(ctx, budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy, Message: k.observed.Second}); err != nil {
+		return err
+	}
+	if k.observed.Claim != nil {
+		k.state.Memory.Claim = precedence.Claim{ID: cmp.Or(k.observed.Seen.ID, k.state.Memory.Claim.ID)}
+	}
+	k.reportLater(ctx)
+	k.lookAgain(ctx)
+	return nil
+}
+
+// retreat closes, takes back all that was done for this policy, and tells the jobs.
+func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	now := workflow.Now(ctx)
 	if k.watch != nil {
 		k.stopWatch()
 		k.watch = nil
 	}
 	// Whatever was known is out of date by the time that this keeper is in charge again.
-	d := budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy, Message: k.observed.Second}
 	if k.state.Decision.Reason != d.Reason {
 		k.state.Since = now
 	}
@@ -46,16 +60,35 @@ func (k *keeper) standAside(ctx workflow.Context) error {
 
 // letGo takes away the budgets and the noout flags that are this policy's own.
 func (k *keeper) letGo(ctx workflow.Context) error {
-	if k.aside && !k.budgetDue {
+	keepClosed := !k.legacy && k.observed.Settings.ManagePodBudgets && (k.observed.SecondElsewhere || k.movedOn())
+	if k.aside && !k.budgetDue && k.keptClosed == keepClosed {
 		return nil
 	}
-	if err := k.releasePods(ctx); err != nil {
+	if err := k.letPodsGo(ctx, keepClosed); err != nil {
 		return err
+	}
+	if k.movedOn() {
+		k.abandonNoout(ctx)
 	}
 	k.refused = nil
 	if err := cmp.Or(k.switchNoout(ctx, k.flagged(), false), k.refusal()); err != nil {
 		return err
 	}
-	k.state.Memory.Noout, k.aside, k.budgetDue, k.daemonsDue = nil, true, false, true
+	k.state.Memory.Noout, k.aside, k.keptClosed, k.budgetDue, k.daemonsDue = nil, true, keepClosed, false, true
 	return nil
+}
+
+// letPodsGo takes the budgets away, since the other policy's cover the same pods. Where they do not, because the other policy is of
+// another namespace, the budgets stay, closed: nothing else would protect the storage daemons of this namespace.
+func (k *keeper) letPodsGo(ctx workflow.Context, keepClosed bool) error {
+	if !keepClosed {
+		return k.releasePods(ctx)
+	}
+	if err := k.endMarking(ctx); err != nil {
+		return err
+	}
+	closed := budget.CloseFirst(k.state.Decision, k.state.Decision.Message)
+	closed.Mons = &budget.Spec{MinAvailable: budget.Everything}
+	_, err := k.guardPods(prompt(ctx, staleAfter, clip("close: "+k.state.Decision.Message)), closed)
+	return err
 }

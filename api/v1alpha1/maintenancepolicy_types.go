@@ -240,6 +240,9 @@ type MaintenancePolicyStatus struct {
 	Noout []NooutStatus `json:"noout,omitempty"`
 	// +optional
 	Storage StorageStatus `json:"storage,omitempty"`
+	// Ceph is which Ceph cluster this policy means. Policies that mean the same one are told apart by it.
+	// +optional
+	Ceph *CephClusterStatus `json:"ceph,omitempty"`
 	// Keeper is the ID of the keeper's workflow.
 	// +optional
 	Keeper string `json:"keeper,omitempty"`
@@ -331,6 +334,16 @@ type NooutStatus struct {
 	// Until: it is unset, but a command without an answer may still set it. Until then it is unset again when it is seen.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
+}
+
+// CephClusterStatus is which Ceph cluster a policy means, by Ceph's own word.
+type CephClusterStatus struct {
+	// FSID is the ID that the Ceph cluster gave itself.
+	FSID string `json:"fsid"`
+	// Claimed: this policy's keeper looks after the cluster, or has not yet taken back all that it did there. While that is so no
+	// keeper of another policy opens anything. It is written before the keeper's first step, and withdrawn after its last.
+	// +optional
+	Claimed bool `json:"claimed,omitempty"`
 }
 
 // StorageStatus is what the keeper last saw of the storage cluster.

@@ -80,7 +80,7 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	defer clusters.Close()
 	typed, api := cluster.Clients()
 	w := worker.New(temporal, worker.Adapters{
-		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters, Fleets: fleet.New(typed, api, clusters),
+		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters, Fleets: fleet.New(typed, api, clusters).Asking(cluster.May),
 	})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)

@@ -46,6 +46,7 @@ const (
 	ReasonNodeNotReady       = "NodeNotReady"       // Kubernetes has lost a node whose daemons are up by the storage cluster's word
 	ReasonUnmanaged          = "Unmanaged"          // the policy switched the budgets off
 	ReasonDeleting           = "Deleting"           // the policy is deleted, and something is not undone yet
+	ReasonNotInCharge        = "NotInCharge"        // another policy may look after the same storage cluster, which is not settled yet
 	ReasonSecondPolicy       = "SecondPolicy"       // another policy looks after the same storage cluster, and was first
 )
 
@@ -160,6 +161,9 @@ func nobody(mixed bool) Spec {
 func decide(in Input) Decision {
 	if in.View.Unavailable != "" {
 		return closed(ReasonStorageUnavailable, in.View.Unavailable)
+	}
+	if in.View.NotInCharge != "" {
+		return closed(ReasonNotInCharge, in.View.NotInCharge)
 	}
 	if len(in.View.Problems) > 0 {
 		return closed(ReasonProblem, strings.Join(in.View.Problems, "; "))

@@ -215,6 +215,9 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if in.View.Unavailable != "" {
 		return storage.Answer{Reason: "the storage cluster: " + in.View.Unavailable}
 	}
+	if in.View.NotInCharge != "" {
+		return storage.Answer{Reason: in.View.NotInCharge}
+	}
 	if len(in.View.Problems) > 0 {
 		return storage.Answer{Reason: strings.Join(in.View.Problems, "; ")}
 	}

@@ -101,7 +101,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
 	q := quorumOf(reading)
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
-	seen := activities.Seen{View: osdview.Build(view)}
+	seen := activities.Seen{View: osdview.Build(view), ID: reading.Status.FSID}
 	if note := c.flushNote(); note != "" {
 		seen.View.Notes = append(seen.View.Notes, note)
 	}

@@ -84,6 +84,7 @@ var checks = []check{
 	{name: "watcher", look: (*Doctor).watcher, kubernetes: true},                          // tells the keepers what changes
 	{name: "Temporal", look: (*Doctor).temporal},                                          // where the jobs are
 	{name: "worker", look: (*Doctor).worker, temporal: true},                              // does what the jobs say
+	{name: "rights for OSDs", look: (*Doctor).rightsForOSDs, kubernetes: true},            // of those who want lockkeeper to make pods, or to restart them
 	{name: "keepers", look: (*Doctor).keepers, kubernetes: true, temporal: true},          // one for each policy
 	{name: "storage clusters", look: (*Doctor).storage, kubernetes: true, temporal: true}, // as their keepers see them
 	{name: "CephOSDs", look: (*Doctor).cephOSDs, kubernetes: true, temporal: true},        // whose rollouts somebody has to start, and mend

@@ -249,8 +249,7 @@ func (d *Doctor) grant(account string) string {
 	}
 	remedy += "; a ConfigMap or Secret that a policy names by itself has to be named there, too"
 	if len(d.policies) > 0 {
-		ns := d.policies[0].Namespace
-		remedy += fmt.Sprintf(". In each namespace with storage:\nkubectl -n %s create rolebinding %s --clusterrole=%s --serviceaccount=%s:%s", ns, storageRole, storageRole, d.System, workerAccount)
+		remedy += fmt.Sprintf(". In each namespace with storage:\nkubectl -n %s apply -f deploy/storage-namespace.yaml", d.policies[0].Namespace)
 	}
 	return remedy
 }

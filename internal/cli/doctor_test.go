@@ -17,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // installation is a world as the doctor sees it.
@@ -24,7 +25,6 @@ type installation struct {
 	*world
 	kubeVersion     string
 	crd             string
-	mayNot          func(who kube.Account, r kube.Right) bool
 	reviewAway      error
 	foreign, second string
 	endpoints       string
@@ -39,7 +39,6 @@ func newInstallation() *installation {
 	w.policy.Spec.Ceph.Connection.Credentials.Name = "lockkeeper-ceph-user"
 	return &installation{
 		world: w, kubeVersion: "v1.37.1", endpoints: "a=10.0.0.1:6789",
-		mayNot: func(kube.Account, kube.Right) bool { return false },
 	}
 }
 
@@ -75,11 +74,11 @@ func newPod(labels map[string]string) osdview.Pod {
 	return osdview.Pod{Name: "osd-node-a-sda-abc", OSD: osdview.NoOSD, Labels: labels}
 }
 
-func (i *installation) May(_ context.Context, who kube.Account, r kube.Right) (bool, error) {
+func (i *installation) May(ctx context.Context, who kube.Account, r kube.Right) (bool, error) {
 	if who != (kube.Account{}) && i.reviewAway != nil {
 		return false, i.reviewAway
 	}
-	return !i.mayNot(who, r), i.kubeAway
+	return i.world.May(ctx, who, r)
 }
 
 func (i *installation) ForeignBudget(context.Context, *v1alpha1.MaintenancePolicy) (string, error) {
@@ -145,6 +144,18 @@ func TestDoctor(t *testing.T) {
 		"watcher without a right": {func(i *installation) {
 			i.mayNot = func(who kube.Account, r kube.Right) bool { return who.Name == watcherAccount && r.Resource == "leases" }
 		}, []string{"rights of watcher and worker"}, "lockkeeper-system/lockkeeper-watcher may not create leases.coordination.k8s.io in lockkeeper-system", "kubectl apply -f deploy/rbac.yaml"},
+		"CephOSD without rights": {func(i *installation) {
+			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Progress: "6/6", Reason: "Done"})
+			i.mayNot = func(who kube.Account, r kube.Right) bool {
+				return who.Name == workerAccount && r.Namespace == "ceph" && (r.Verb == "create" || r.Verb == "delete")
+			}
+		}, []string{"rights for OSDs"}, "ceph: the OSDs of its CephOSDs cannot be made or replaced: lockkeeper's worker may not create pods in ceph, delete pods in ceph", "kubectl -n ceph apply -f deploy/storage-namespace-cephosd.yaml"},
+		"restart without rights": {func(i *installation) {
+			i.rollouts = map[string][]Rollout{workflows.RestartOSDsID("rook-ceph"): {rollingOut()}}
+			i.mayNot = func(who kube.Account, r kube.Right) bool {
+				return who.Name == workerAccount && r.Resource == "deployments" && r.Verb == "patch"
+			}
+		}, []string{"rights for OSDs"}, "rook-ceph: restart-osds cannot restart anything: lockkeeper's worker may not patch deployments.apps in rook-ceph", "kubectl -n rook-ceph apply -f deploy/storage-namespace-restart-osds.yaml"},
 		"rights not known": {func(i *installation) { i.reviewAway = errors.New("subjectaccessreviews is forbidden") }, nil, "what lockkeeper-watcher may do: subjectaccessreviews is forbidden", ""},
 		"own right missing": {func(i *installation) {
 			i.mayNot = func(who kube.Account, r kube.Right) bool { return who.Name == "" && r.Resource == "pods" }

@@ -21,7 +21,9 @@ type Command struct {
 	Out        io.Writer // answers
 	Err        io.Writer // what qualifies them
 	Now        func() time.Time
-	Output     string // json or yaml: how a job is printed that took a signal; "": in words
+	// WorkerNamespace is where lockkeeper's worker runs, of whose rights a plan speaks; "": it does not.
+	WorkerNamespace string
+	Output          string // json or yaml: how a job is printed that took a signal; "": in words
 }
 
 // Drain starts the drain of a node.

@@ -44,6 +44,7 @@ type look func(Facts) []Obstacle
 var inTheWay = []look{
 	lookKeeper, // nobody there who could grant anything
 	lookSecond, // another policy is in charge
+	lookNotInCharge,
 	lookStorage,
 	lookProblems,
 	lookIntolerant,
@@ -109,6 +110,16 @@ func lookSecond(f Facts) []Obstacle {
 		return nil
 	}
 	return []Obstacle{{Name: budget.ReasonSecondPolicy, Since: f.Now.Since, What: f.Now.Decision.Message, Change: "ask with --policy for the one that was first, or delete one of the two"}}
+}
+
+func lookNotInCharge(f Facts) []Obstacle {
+	if f.Now == nil || f.Now.View.NotInCharge == "" {
+		return nil
+	}
+	return []Obstacle{{
+		Name: budget.ReasonNotInCharge, Since: f.since(budget.ReasonNotInCharge), What: f.Now.View.NotInCharge,
+		Change: "it ends by itself within seconds; if it does not, see docs/runbooks/why-is-it-closed.md",
+	}}
 }
 
 func lookStorage(f Facts) []Obstacle {

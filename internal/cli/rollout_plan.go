@@ -122,6 +122,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 		return RolloutPlan{}, fmt.Errorf("list the pods of CephOSD %s: %w", cephOSD, err)
 	}
 	c.surroundings(ctx, &p, key.Namespace, set.Spec.Policy)
+	c.mayRollOut(ctx, &p, activities.FleetCephOSD, key.Namespace)
 	hosts, err := c.Kubernetes.Hosts(ctx)
 	if err != nil {
 		p.unknown("which nodes are in service", err)
@@ -160,6 +161,7 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 		return RolloutPlan{}, fmt.Errorf("list the Deployments of namespace %s: %w", in.Namespace, err)
 	}
 	policy := c.surroundings(ctx, &p, in.Namespace, in.Policy)
+	c.mayRollOut(ctx, &p, activities.FleetDeployments, in.Namespace)
 	hosts, err := c.Kubernetes.Hosts(ctx)
 	if err != nil {
 		p.unknown("which nodes are in service", err)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -140,6 +141,9 @@ func TestPlanOfARestart(t *testing.T) {
 			w.osdSets[2].Spec.Paused = true
 		},
 		"none": func(w *world, _ *workflows.RestartOSDsInput) { w.osdSets = nil },
+		"without-rights": func(w *world, _ *workflows.RestartOSDsInput) {
+			w.mayNot = func(_ kube.Account, r kube.Right) bool { return r.Verb == "patch" && r.Resource == "deployments" }
+		},
 		"other-policy": func(_ *world, in *workflows.RestartOSDsInput) {
 			in.Policy, in.ProgressDeadline = "others", 20*time.Minute
 		},

@@ -53,6 +53,7 @@ type world struct {
 	outlook      kube.Outlook
 	kubeAway     error
 	policiesAway error // these alone
+	mayNot       func(who kube.Account, r kube.Right) bool
 
 	jobs         map[string][]Job // by node: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
@@ -156,6 +157,10 @@ func ended(node, outcome string) Job {
 
 func (w *world) Node(_ context.Context, name string) (activities.NodeState, error) {
 	return w.nodes[name], w.kubeAway
+}
+
+func (w *world) May(_ context.Context, who kube.Account, r kube.Right) (bool, error) {
+	return w.mayNot == nil || !w.mayNot(who, r), w.kubeAway
 }
 
 func (w *world) PolicyOf(_ context.Context, node string) (storage.ClusterKey, storage.Answer, error) {
@@ -324,7 +329,7 @@ func (w *world) Keeper(context.Context, storage.ClusterKey) (workflows.KeeperSta
 // command returns a command in this world, and what it prints.
 func (w *world) command() (c *Command, out, errOut *bytes.Buffer) {
 	out, errOut = &bytes.Buffer{}, &bytes.Buffer{}
-	return &Command{Kubernetes: w, Temporal: w, Out: out, Err: errOut, Now: func() time.Time { return night }}, out, errOut
+	return &Command{WorkerNamespace: "lockkeeper-system", Kubernetes: w, Temporal: w, Out: out, Err: errOut, Now: func() time.Time { return night }}, out, errOut
 }
 
 // golden compares text with a file of testdata.

@@ -39,6 +39,8 @@ type Fleets struct {
 	typed kubernetes.Interface
 	api   client.Client
 	ceph  Ceph
+
+	rights *rights // nil: not looked at
 }
 
 // New makes Fleets. Both clients are of one API server, and api knows the scheme of package kube.
@@ -66,6 +68,13 @@ func (f *Fleets) of(ref activities.FleetRef) kind {
 
 // Survey implements activities.Fleets.
 func (f *Fleets) Survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
+	wrong, err := f.rights.missing(ctx, in.Fleet)
+	if err != nil {
+		return activities.Survey{}, err
+	}
+	if wrong != nil {
+		return activities.Survey{Found: true, Refused: []input.Error{*wrong}}, nil
+	}
 	return f.of(in.Fleet).survey(ctx, in)
 }
 

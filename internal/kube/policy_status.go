@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -22,7 +23,7 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 	s := v1alpha1.MaintenancePolicyStatus{
 		ObservedGeneration: r.Generation, MayDrain: r.MayDrain, Reason: r.Decision.Reason, Message: r.Decision.Message, Since: &since,
 		Lease:   leaseStatus(r.Memory.Lease),
-		Storage: storageStatus(r), Keeper: r.Keeper, Conditions: before.Conditions,
+		Storage: storageStatus(r), Ceph: claimStatusOf(r.Memory.Claim, before.Ceph), Keeper: r.Keeper, Conditions: before.Conditions,
 	}
 	if d := r.Decision.Open; !d.IsZero() {
 		s.OpenFailureDomain = &v1alpha1.FailureDomain{Type: d.Type, Name: d.Name}
@@ -42,6 +43,21 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 	return s
+}
+
+// claimStatusOf writes a claim. A report without one is of a keeper that has not looked yet, or comes late: it withdraws nothing.
+func claimStatusOf(c precedence.Claim, before *v1alpha1.CephClusterStatus) *v1alpha1.CephClusterStatus {
+	if c == (precedence.Claim{}) {
+		return before
+	}
+	return &v1alpha1.CephClusterStatus{FSID: c.ID, Claimed: c.Held}
+}
+
+func claimOf(s *v1alpha1.MaintenancePolicyStatus) precedence.Claim {
+	if s.Ceph == nil {
+		return precedence.Claim{}
+	}
+	return precedence.Claim{ID: s.Ceph.FSID, Held: s.Ceph.Claimed}
 }
 
 func conditions(r activities.Report) []metav1.Condition {
@@ -120,7 +136,7 @@ func claimStatus(c lease.Claim, since int64) v1alpha1.LeaseClaim {
 // memoryOf is the reverse of what statusOf writes of the lease and of noout.
 func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 	var m activities.Memory
-	m.Lease.Token = s.Lease.Token
+	m.Lease.Token, m.Claim = s.Lease.Token, claimOf(s)
 	claims := func(from []v1alpha1.LeaseClaim, granted bool) []lease.Claim {
 		var out []lease.Claim
 		for _, c := range from {

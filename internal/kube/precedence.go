@@ -7,10 +7,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -21,8 +21,8 @@ import (
 // was first, and says why the two mean the same cluster. others may be any policies, the policy itself included; pods are
 // the labels of the pods in the policy's namespace.
 //
-// Only policies of one namespace are compared: budgets and pods are of one namespace, so a policy elsewhere has nothing
-// that it could disrupt.
+// Policies of one namespace are compared by what they say: where the mons are, and which pods are OSDs. Any two are compared by the
+// ID that their storage cluster told, which stands in their status: see package precedence.
 func Precedence(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy, pods []labels.Set) (storage.Answer, storage.ClusterKey) {
 	rivals := rivalsOf(p, others)
 	slices.SortFunc(rivals, func(a, b *v1alpha1.MaintenancePolicy) int {
@@ -33,12 +33,39 @@ func Precedence(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePoli
 	})
 	for _, r := range rivals {
 		if why := sameCluster(p, r, pods); why != "" {
-			key := storage.ClusterKey{Namespace: r.Namespace, Name: r.Name}
-			return storage.Answer{Reason: fmt.Sprintf("MaintenancePolicy %s was first (%s), and looks after the same storage cluster: %s; this one manages nothing. Delete one of the two",
-				key, r.CreationTimestamp.UTC().Format("2006-01-02 15:04:05"), why)}, key
+			first := claimant(r)
+			return storage.Answer{Reason: precedence.First(first, why)}, first.Key
 		}
 	}
+	if s := standing(p, others); s.First != "" {
+		return storage.Answer{Reason: s.First}, s.Key
+	}
 	return storage.Answer{OK: true}, storage.ClusterKey{}
+}
+
+// standing is where a policy stands by the IDs of the storage clusters, as far as the statuses tell them.
+func standing(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) precedence.Standing {
+	return precedence.Judge(claimant(p), "", claimants(others))
+}
+
+// Waits names the younger policy because of which nothing may open under this one yet, if the statuses tell of one.
+func Waits(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) storage.ClusterKey {
+	if s := standing(p, others); s.First == "" {
+		return s.Key
+	}
+	return storage.ClusterKey{}
+}
+
+func claimant(p *v1alpha1.MaintenancePolicy) precedence.Policy {
+	return precedence.Policy{Key: storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}, Created: p.CreationTimestamp.Time, Claim: claimOf(&p.Status)}
+}
+
+func claimants(policies []v1alpha1.MaintenancePolicy) []precedence.Policy {
+	out := make([]precedence.Policy, len(policies))
+	for i := range policies {
+		out[i] = claimant(&policies[i])
+	}
+	return out
 }
 
 // rivalsOf are the older policies of the same namespace.
@@ -52,12 +79,8 @@ func rivalsOf(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy
 	return out
 }
 
-// olderThan orders any two policies; those of one second by name, so that both keepers come to the same answer.
 func olderThan(a, b *v1alpha1.MaintenancePolicy) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
+	return precedence.Before(claimant(a), claimant(b))
 }
 
 func sameCluster(a, b *v1alpha1.MaintenancePolicy, pods []labels.Set) string {
@@ -84,39 +107,50 @@ func monEndpoints(p *v1alpha1.MaintenancePolicy) v1alpha1.KeyReference {
 	return v1alpha1.KeyReference{Name: "rook-ceph-mon-endpoints", Key: "data"}
 }
 
-// Policy implements activities.Policies: one request, and one more only if an older policy is in the same namespace.
+// Policy implements activities.Policies: one request for all policies, and one more only if an older one is in the same namespace.
+// The list is as of now and no cache's: that it holds this policy's claim and nobody else's is what lets its keeper open anything.
 func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activities.Policy, error) {
 	var list v1alpha1.MaintenancePolicyList
-	if err := c.api.List(ctx, &list, client.InNamespace(key.Namespace)); err != nil {
+	if err := c.api.List(ctx, &list); err != nil {
 		return activities.Policy{}, err
 	}
-	i := slices.IndexFunc(list.Items, func(p v1alpha1.MaintenancePolicy) bool { return p.Name == key.Name })
+	i := slices.IndexFunc(list.Items, func(p v1alpha1.MaintenancePolicy) bool { return p.Namespace == key.Namespace && p.Name == key.Name })
 	if i < 0 {
 		return activities.Policy{}, fmt.Errorf("MaintenancePolicy %s: %w", key, activities.ErrNotFound)
 	}
 	p := &list.Items[i]
-	charge, err := c.precedence(ctx, p, list.Items)
+	charge, err := c.byConfiguration(ctx, p, list.Items)
 	if err != nil {
 		return activities.Policy{}, err
 	}
 	return activities.Policy{
 		Key: key, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
-		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason,
+		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason, Listed: claimants(list.Items),
 		Daemons: metav1.FormatLabelSelector(OSDSelector(p)), Mons: metav1.FormatLabelSelector(MonSelector(p)),
 	}, nil
 }
 
-func (c *Cluster) precedence(ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) (storage.Answer, error) {
+// byConfiguration is Precedence by what the policies say alone: what a status tells of its storage cluster may be out of date, and its
+// keeper is about to look.
+func (c *Cluster) byConfiguration(ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) (storage.Answer, error) {
 	if len(rivalsOf(p, others)) == 0 {
 		return storage.Answer{OK: true}, nil
 	}
-	pods, err := c.StoragePods(ctx, p)
-	if err != nil {
-		return storage.Answer{}, err
-	}
-	sets := make([]labels.Set, len(pods))
-	for i := range pods {
-		sets[i] = pods[i].Labels
+	unclaimed := p.DeepCopy()
+	unclaimed.Status.Ceph = nil
+	return c.precedence(ctx, unclaimed, others)
+}
+
+func (c *Cluster) precedence(ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) (storage.Answer, error) {
+	var sets []labels.Set
+	if len(rivalsOf(p, others)) > 0 {
+		pods, err := c.StoragePods(ctx, p)
+		if err != nil {
+			return storage.Answer{}, err
+		}
+		for i := range pods {
+			sets = append(sets, pods[i].Labels)
+		}
 	}
 	answer, _ := Precedence(p, others, sets)
 	return answer, nil

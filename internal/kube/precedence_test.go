@@ -44,16 +44,52 @@ func TestPrecedence(t *testing.T) {
 			policy("ceph", "first", 2*time.Hour, "mons", ssd),
 			"MaintenancePolicy ceph/first was first (2026-03-01 01:00:00), and looks after the same storage cluster: both select the pods with app=rook-ceph-osd,class=ssd; this one manages nothing. Delete one of the two",
 		},
-		"older, of other pods and mons": {policy("ceph", "first", 2*time.Hour, "mons", hdd), ""},
-		"older, of another namespace":   {policy("other", "first", 2*time.Hour, "", nil), ""},
-		"younger":                       {policy("ceph", "second", time.Minute, "", nil), ""},
-		"of the same second, before":    {policy("ceph", "a", time.Hour, "", nil), "MaintenancePolicy ceph/a was first"},
-		"of the same second, after":     {policy("ceph", "z", time.Hour, "", nil), ""},
+		"older, of other pods and mons":                               {policy("ceph", "first", 2*time.Hour, "mons", hdd), ""},
+		"older, of another namespace, of which nothing else is known": {policy("other", "first", 2*time.Hour, "", nil), ""},
+		"younger":                    {policy("ceph", "second", time.Minute, "", nil), ""},
+		"of the same second, before": {policy("ceph", "a", time.Hour, "", nil), "MaintenancePolicy ceph/a was first"},
+		"of the same second, after":  {policy("ceph", "z", time.Hour, "", nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := kube.Precedence(&me, []v1alpha1.MaintenancePolicy{c.other, me}, pods)
 			assert.Equal(t, c.reason == "", got.OK)
 			assert.Contains(t, got.Reason, c.reason)
+		})
+	}
+}
+
+// TestPrecedenceByFSID: policies of different namespaces that mean the same Ceph, as their statuses tell.
+func TestPrecedenceByFSID(t *testing.T) {
+	claiming := func(p v1alpha1.MaintenancePolicy, fsid string, claimed bool) v1alpha1.MaintenancePolicy {
+		p.Status.Ceph = &v1alpha1.CephClusterStatus{FSID: fsid, Claimed: claimed}
+		return p
+	}
+	me := claiming(policy("ceph", "me", time.Hour, "", nil), "f", true)
+	older, younger := policy("zoo", "first", 2*time.Hour, "", nil), policy("zoo", "second", time.Minute, "", nil)
+	for name, c := range map[string]struct {
+		other         v1alpha1.MaintenancePolicy
+		first, behind string
+	}{
+		"older, has not looked yet": {older, "", ""},
+		"older":                     {claiming(older, "f", true), "zoo/first", ""},
+		"older, stood aside":        {claiming(older, "f", false), "", ""},
+		"older, of another Ceph":    {claiming(older, "g", true), "", ""},
+		"younger":                   {claiming(younger, "f", true), "", "zoo/second"},
+		"younger, stood aside":      {claiming(younger, "f", false), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []v1alpha1.MaintenancePolicy{c.other, me}
+			got, first := kube.Precedence(&me, all, nil)
+			assert.Equal(t, c.first == "", got.OK)
+			if c.first != "" {
+				assert.Equal(t, c.first, first.String())
+				assert.Contains(t, got.Reason, "MaintenancePolicy zoo/first was first")
+			}
+			behind := ""
+			if key := kube.Waits(&me, all); key.Name != "" {
+				behind = key.String()
+			}
+			assert.Equal(t, c.behind, behind)
 		})
 	}
 }

@@ -52,7 +52,7 @@ func (c policyClient) List(ctx context.Context, o client.ObjectList, _ ...client
 
 // policies are all that there are.
 func (w *World) policies() (out []v1alpha1.MaintenancePolicy) {
-	for _, p := range []*v1alpha1.MaintenancePolicy{w.older, w.policy} {
+	for _, p := range []*v1alpha1.MaintenancePolicy{w.older, w.elsewhere, w.policy} {
 		if p != nil {
 			out = append(out, *p.DeepCopy())
 		}
@@ -164,8 +164,12 @@ func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.S
 		if p.ResourceVersion != w.policy.ResourceVersion {
 			return conflict("maintenancepolicies", p.Name)
 		}
+		claimed := !equality.Semantic.DeepEqual(status.Ceph, w.policy.Status.Ceph)
 		w.policy.Status = status
 		w.versioned()
+		if claimed {
+			w.tellWatcher()
+		}
 		return nil
 	})
 }

@@ -132,7 +132,7 @@ func (w *World) managerAvailable() bool {
 }
 
 func (w *World) status() ceph.Status {
-	s := ceph.Status{ElectionEpoch: w.election, QuorumNames: w.quorumNames()}
+	s := ceph.Status{FSID: w.fsid, ElectionEpoch: w.election, QuorumNames: w.quorumNames()}
 	s.Health.Status = "HEALTH_OK" // whatever happens
 	s.OSDMap.Epoch = w.epoch
 	s.MgrMap.Available = w.managerAvailable()

@@ -236,6 +236,72 @@ func (w *World) AnotherPolicy(exists bool) {
 	})
 }
 
+// Elsewhere is a policy of another namespace, as its keeper last reported. The keeper is not simulated.
+type Elsewhere struct {
+	Older   bool // than the World's own policy
+	FSID    string
+	Claimed bool
+}
+
+// PolicyElsewhere creates or changes the policy of another namespace; nil deletes it.
+func (w *World) PolicyElsewhere(e *Elsewhere) {
+	w.happens(func() {
+		w.elsewhere = nil
+		if e == nil {
+			w.tell("the policy of another namespace is gone")
+		} else {
+			w.tell("a policy of another namespace: older %t, Ceph %s, claimed %t", e.Older, e.FSID, e.Claimed)
+			p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "zoo", Name: "ceph", UID: "elsewhere"}}
+			p.CreationTimestamp = w.policy.CreationTimestamp
+			if e.Older {
+				p.Namespace = "a-zoo" // both of the same second
+			}
+			p.Spec.Ceph = &v1alpha1.CephSpec{}
+			if e.FSID != "" {
+				p.Status.Ceph = &v1alpha1.CephClusterStatus{FSID: e.FSID, Claimed: e.Claimed}
+			}
+			w.elsewhere = p
+		}
+		w.tellWatcher()
+	})
+}
+
+// AnotherCeph makes the mons that the policy names those of another Ceph cluster, which looks the same.
+func (w *World) AnotherCeph(fsid string) {
+	w.happens(func() {
+		w.tell("the mons are those of another Ceph cluster: %s", fsid)
+		w.fsid = fsid
+		for host := range w.noout {
+			w.noout[host] = byPerson // whoever set it there, it was not lockkeeper
+		}
+		w.tellWatcher()
+	})
+}
+
+// Claim is what the policy's status says of its Ceph cluster: "9c0a…, claimed".
+func (w *World) Claim() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.policy == nil || w.policy.Status.Ceph == nil:
+		return "none"
+	case w.policy.Status.Ceph.Claimed:
+		return w.policy.Status.Ceph.FSID + ", claimed"
+	default:
+		return w.policy.Status.Ceph.FSID
+	}
+}
+
+// LoseClaim takes the claim out of the policy's status, as a worker of an older version does.
+func (w *World) LoseClaim() {
+	w.happens(func() {
+		w.tell("the claim is taken out of the status")
+		w.policy.Status.Ceph = nil
+		w.versioned()
+		w.tellWatcher()
+	})
+}
+
 // DeletePolicy begins the deletion of the policy; the keeper's finalizer may hold it up.
 func (w *World) DeletePolicy() {
 	w.happens(func() {

@@ -23,6 +23,9 @@ var _ cephcluster.Dialer = (*World)(nil)
 // Key names the one policy of a World.
 var Key = storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
 
+// FSID is the ID of the World's Ceph.
+const FSID = "9c0a5a1e-0000-4000-8000-000000000000"
+
 // Options of a World. The zero value is three zones of two nodes with one OSD each, a mon on the first node of each zone,
 // one mgr, and adapters that answer at once.
 type Options struct {
@@ -117,6 +120,8 @@ type World struct {
 	edited    time.Time                   // when its spec was last changed
 	ending    time.Time                   // when the namespace began to be deleted; zero: it is not
 	older     *v1alpha1.MaintenancePolicy // another one, of the same storage cluster; nil: none
+	elsewhere *v1alpha1.MaintenancePolicy // one of another namespace; nil: none
+	fsid      string                      // of the Ceph cluster that answers now
 	version   int                         // of the last object that was written
 	selectors map[string]labels.Selector  // parsed
 
@@ -138,6 +143,7 @@ func New(opts Options) *World {
 		opts: opts, started: time.Now(), changed: make(chan struct{}), violated: map[string]bool{},
 		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, drains: map[string]int{}, covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
 	}
+	w.fsid = FSID
 	spec := v1alpha1.CephSpec{}
 	if opts.Spec != nil {
 		spec = *opts.Spec

@@ -201,6 +201,9 @@ type View struct {
 	At time.Time `json:"at"`
 	// Unavailable says why the storage cluster gave no answer that counts (no quorum, a timeout). Then all else is empty.
 	Unavailable string `json:"unavailable,omitempty"`
+	// NotInCharge says why nothing may open although all may be well: it is not settled yet that no other policy looks after the same
+	// storage cluster.
+	NotInCharge string `json:"notInCharge,omitempty"`
 	// Silent is when the storage cluster's governors last were silent for so long that, for a while, their map may not tell
 	// who went down meanwhile; zero: never. By the clock of the worker that looked.
 	Silent time.Time `json:"silent,omitzero"`

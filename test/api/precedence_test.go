@@ -8,7 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -46,4 +49,57 @@ func TestOneOfTwoPoliciesIsInCharge(t *testing.T) {
 	p, err = cluster.Policy(t.Context(), b)
 	require.NoError(t, err)
 	assert.Empty(t, p.Second)
+}
+
+// TestOneOfTwoNamespacesIsInCharge: the claims of keepers in different namespaces go through the API server, whose list of all policies
+// decides. The list that a keeper goes by has its own claim.
+func TestOneOfTwoNamespacesIsInCharge(t *testing.T) {
+	cluster, err := kube.New(config)
+	require.NoError(t, err)
+	var keys []storage.ClusterKey
+	for _, ns := range []string{"fsid-a", "fsid-b"} { // of the same second, most likely; then the namespace decides
+		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		p := policy(t, "ceph", `{ceph: {}}`)
+		p.SetNamespace(ns)
+		create(t, p)
+		keys = append(keys, storage.ClusterKey{Namespace: ns, Name: "ceph"})
+	}
+	const id = "5f1c0f6e-0000-4000-8000-000000000001"
+	claim := func(key storage.ClusterKey, c precedence.Claim) {
+		require.NoError(t, cluster.ReportStatus(t.Context(), key, activities.Report{
+			Decision: budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNotInCharge}, Memory: activities.Memory{Claim: c},
+		}))
+	}
+	standing := func(key storage.ClusterKey) precedence.Standing {
+		p, err := cluster.Policy(t.Context(), key)
+		require.NoError(t, err)
+		require.Empty(t, p.Second, "by what they say they have nothing to do with each other")
+		return p.Standing(id)
+	}
+	held, aside := precedence.Claim{ID: id, Held: true}, precedence.Claim{ID: id}
+	assert.Contains(t, standing(keys[0]).Waits, "is not in the policy's status yet")
+
+	claim(keys[1], held) // the younger comes first
+	assert.Equal(t, precedence.Standing{}, standing(keys[1]))
+	claim(keys[0], held)
+	assert.Contains(t, standing(keys[0]).Waits, "MaintenancePolicy fsid-b/ceph, which is younger")
+	assert.Contains(t, standing(keys[1]).First, "MaintenancePolicy fsid-a/ceph was first")
+	claim(keys[1], precedence.Claim{}) // a report that knows of no claim withdraws none
+	assert.NotEmpty(t, standing(keys[0]).Waits)
+	claim(keys[1], aside)
+	assert.Equal(t, precedence.Standing{}, standing(keys[0]))
+	assert.NotEmpty(t, standing(keys[1]).First)
+
+	second, err := cluster.MaintenancePolicy(t.Context(), keys[1])
+	require.NoError(t, err)
+	answer, err := cluster.Second(t.Context(), second) // what the doctor asks
+	require.NoError(t, err)
+	assert.Contains(t, answer.Reason, "MaintenancePolicy fsid-a/ceph was first")
+
+	first, err := cluster.MaintenancePolicy(t.Context(), keys[0])
+	require.NoError(t, err)
+	require.NoError(t, server.Delete(t.Context(), first))
+	assert.Contains(t, standing(keys[1]).Waits, "is not in the policy's status yet")
+	claim(keys[1], held)
+	assert.Equal(t, precedence.Standing{}, standing(keys[1]))
 }

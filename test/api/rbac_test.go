@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
 // TestRightsAreWhatIsNeeded asks the API server's own RBAC. The scenarios in the lab run with these accounts, so that what
@@ -26,6 +31,12 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
 	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), "rook-ceph")
+	for _, more := range []string{"cephosd", "restart-osds"} {
+		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "with-" + more}})
+		for _, file := range []string{"storage-namespace.yaml", "storage-namespace-" + more + ".yaml"} {
+			apply(t, filepath.Join(*root, "deploy", file), "with-"+more)
+		}
+	}
 
 	const may, mayNot = true, false
 	for _, c := range []struct {
@@ -37,7 +48,20 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "update", "nodes/status", "", mayNot},
 		{"worker", "create", "pods/eviction", "shop", may},
 		{"worker", "delete", "pods", "shop", mayNot},
-		{"worker", "create", "pods", "rook-ceph", may}, // those of a CephOSD
+		// Who only runs Rook grants nothing that makes pods.
+		{"worker", "create", "pods", "rook-ceph", mayNot},
+		{"worker", "delete", "pods", "rook-ceph", mayNot},
+		{"worker", "patch", "pods", "rook-ceph", may}, // the mark, and by admission.yaml nothing else
+		{"worker", "patch", "deployments.apps", "rook-ceph", mayNot},
+		{"worker", "list", "deployments.apps", "rook-ceph", may},
+		{"worker", "get", "cephosds.ceph.elemental.net", "rook-ceph", mayNot},
+		{"worker", "create", "pods", "with-cephosd", may},
+		{"worker", "delete", "pods", "with-cephosd", may},
+		{"worker", "update", "cephosds/status.ceph.elemental.net", "with-cephosd", may},
+		{"worker", "patch", "deployments.apps", "with-cephosd", mayNot},
+		{"worker", "patch", "deployments.apps", "with-restart-osds", may},
+		{"worker", "update", "deployments.apps", "with-restart-osds", mayNot},
+		{"worker", "create", "pods", "with-restart-osds", mayNot},
 		{"worker", "create", "pods", "shop", mayNot},
 		{"worker", "create", "pods/exec", "rook-ceph", mayNot},
 		{"worker", "patch", "poddisruptionbudgets.policy", "rook-ceph", may},
@@ -89,6 +113,34 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 	}
 }
 
+// TestARolloutSaysWhatItLacks: a worker without the rights for a rollout refuses it and names the file that grants them.
+func TestARolloutSaysWhatItLacks(t *testing.T) {
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
+	for kind, file := range map[activities.FleetKind]string{
+		activities.FleetCephOSD: "storage-namespace-cephosd.yaml", activities.FleetDeployments: "storage-namespace-restart-osds.yaml",
+	} {
+		ns := "lacks-" + strings.ToLower(string(kind))
+		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), ns)
+		cluster, err := kube.New(asAccount(config, "lockkeeper-worker"))
+		require.NoError(t, err)
+		fleets := fleet.New(nil, nil, nil).Asking(cluster.May) // nothing else is asked
+		ref := activities.FleetRef{Kind: kind, Namespace: ns, Name: "osds"}
+		s, err := fleets.Survey(t.Context(), activities.SurveyInput{Fleet: ref})
+		require.NoError(t, err)
+		require.Len(t, s.Refused, 1)
+		assert.Contains(t, s.Refused[0].Allowed, "lockkeeper's worker may not")
+		assert.Contains(t, s.Refused[0].Allowed, "kubectl -n "+ns+" apply -f deploy/"+file)
+
+		apply(t, filepath.Join(*root, "deploy", file), ns)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { // the authorizer learns of it a moment later
+			missing, err := fleet.Missing(t.Context(), cluster.May, kube.Account{}, kind, ns)
+			assert.NoError(c, err)
+			assert.Empty(c, missing)
+		}, 10*time.Second, 50*time.Millisecond)
+	}
+}
+
 // apply creates every object of a file; in the namespace, where the file leaves that to whoever applies it.
 func apply(t *testing.T, file, namespace string) {
 	t.Helper()
@@ -127,7 +179,10 @@ func TestManifestsAreValid(t *testing.T) {
 	}
 	for _, namespace := range []string{"rook-ceph", "ceph"} {
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-		apply(t, filepath.Join(deploy, "storage-namespace.yaml"), namespace)
+		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-all-files"}})
+		for _, file := range []string{"storage-namespace.yaml", "storage-namespace-cephosd.yaml", "storage-namespace-restart-osds.yaml"} {
+			apply(t, filepath.Join(deploy, file), namespace+"-all-files")
+		}
 	}
 	examples, err := filepath.Glob(filepath.Join(deploy, "examples", "*.yaml"))
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -82,11 +83,12 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 	create(t, node)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	require.NoError(t, server.Status().Update(t.Context(), node))
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "") // the watcher runs with its own rights, and no others
 	temporal := &told{}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- starter.Run(ctx, config, temporal, starter.Options{Namespace: "watched", Log: logr.Discard()})
+		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal, starter.Options{Namespace: "watched", Log: logr.Discard()})
 	}()
 	defer func() {
 		stop()
@@ -157,11 +159,13 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	create(t, p)
 	cluster, err := kube.New(config)
 	require.NoError(t, err)
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "") // the watcher runs with its own rights, and no others
+	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), ns)
 	temporal := &told{}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- starter.Run(ctx, config, temporal, starter.Options{Namespace: ns, Log: logr.Discard()})
+		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal, starter.Options{Namespace: ns, Log: logr.Discard()})
 	}()
 	defer func() {
 		stop()

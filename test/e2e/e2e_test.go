@@ -47,6 +47,10 @@ var shapes = []struct {
 // TestScenarios plays all scenarios. As many labs run side by side as -parallel says.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
+	all := 0
+	t.Cleanup(func() { // after all labs have ended
+		compareRights(t, used.scenarios == all && !t.Failed())
+	})
 	for _, shape := range shapes {
 		var files []string
 		for _, pattern := range shape.files {
@@ -56,6 +60,7 @@ func TestScenarios(t *testing.T) {
 			}
 			files = append(files, found...)
 		}
+		all += len(files)
 		for lab := range shape.labs {
 			var share []string
 			for i, file := range files {
@@ -81,6 +86,9 @@ func play(t *testing.T, name string, flags, files []string) {
 			w.up(t, flags)
 		}
 		scenario.Cleanup(func() {
+			used.Lock()
+			used.scenarios++
+			used.Unlock()
 			switch {
 			case scenario.Failed():
 				w.describe(scenario)

@@ -56,6 +56,9 @@ func (w *world) up(t *testing.T, flags []string) {
 		for p := range w.procs {
 			_ = w.stop(p, syscall.SIGTERM)
 		}
+		if err := w.collectRights(); err != nil {
+			t.Errorf("the audit log: %v", err)
+		}
 		if *keep {
 			t.Logf("lab %s is left running: %s down --name %s", w.name, lab, w.name)
 			return
