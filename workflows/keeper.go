@@ -349,6 +349,9 @@ func (k *keeper) look() activities.ObserveInput {
 			l.Nodes = append(l.Nodes, node)
 		}
 	}
+	for _, domain := range budget.Turn(budget.Input{View: k.observed.Seen.View, Lease: k.state.Memory.Lease, Open: k.state.Decision.Open}) {
+		add(storage.FailureDomain{Name: domain}, "")
+	}
 	claims := slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue)
 	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
 		add(c.Domain, c.Node)
@@ -414,6 +417,7 @@ func (k *keeper) takeBack(in *budget.Input) {
 // grant grants the lease to who may have it now.
 func (k *keeper) grant(in *budget.Input) {
 	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(*in, c) }, in.Now)
+	l = l.NoteStops(func(c lease.Claim) lease.Stops { return budget.Stops(*in, c) })
 	for _, c := range granted {
 		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
 	}

@@ -127,7 +127,7 @@ func (k *keeper) concerned(d budget.Decision) []string {
 	const most = 16 // each of them gets an event
 	var out []string
 	for _, n := range k.observed.Seen.View.Nodes {
-		if n.Domain == d.Open.Name && (n.Leaving() || len(n.Down) > 0) && !n.Gone && len(out) < most {
+		if n.In(d.Open.Name) && (n.Leaving() || len(n.Down) > 0) && !n.Gone && len(out) < most {
 			out = append(out, n.Name)
 		}
 	}
@@ -153,7 +153,7 @@ func MayDrain(d budget.Decision) string {
 	case d.Mode == budget.ModeDefault:
 		return "any node"
 	case d.Mode == budget.ModeOpen && d.Open != storage.FailureDomain{}:
-		return d.Open.String()
+		return strings.Join(append([]string{d.Open.String()}, d.With...), ", ")
 	default:
 		return "no"
 	}

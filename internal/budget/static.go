@@ -24,7 +24,7 @@ func Emptying(in Input, d Decision) []string {
 	}
 	var out []string
 	for _, n := range in.View.Nodes {
-		if daemons, down := n.Counts(); n.Leaving() && n.Domain == d.Open.Name && down == daemons {
+		if daemons, down := n.Counts(); n.Leaving() && n.In(d.Open.Name) && down == daemons {
 			out = append(out, n.Name)
 		}
 	}

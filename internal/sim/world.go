@@ -34,6 +34,9 @@ type Options struct {
 	CephOSD map[string]any
 	// DBs gives each OSD of the CephOSD a device of its own for RocksDB.
 	DBs bool
+	// ByOSD: the pool's rule puts each copy on another OSD, wherever that is, so that OSDs are the failure domains. Copies are so many
+	// OSDs apart: with two OSDs on a node, 1 puts two copies on some nodes, and 2 on none as long as all OSDs are in. 0: by zone.
+	ByOSD int
 	// Hybrid adds a pool whose rule may put two copies into one zone, without data.
 	Hybrid bool
 	// JudgeCanary: a canary goes first, alone, and has its time. That is not so where a person excuses it.
