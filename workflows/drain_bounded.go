@@ -44,7 +44,8 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 	in.State = &DrainState{
 		Started: d.job.Started, Wait: wait, Target: d.target, Claim: d.claim, Token: d.token, Asked: d.asked, Reminders: d.reminders, Result: d.result, Returned: d.returned,
 		Paused: d.job.Paused, Done: d.job.done.Len() > 0, Observing: d.observing, Returning: d.returning, Guarded: d.guarded, Unguarded: d.unguarded,
-		Cordoned: d.cordoned, Released: d.released, Stops: d.stops,
+		Cordoned: d.cordoned, Released: d.released,
+		Stops: d.stops,
 	}
 	return workflow.NewContinueAsNewError(ctx, DrainNode, in)
 }
