@@ -27,6 +27,40 @@ func (w *World) judge(p *pod) {
 		w.judgeOSD(w.osdOf(p.of))
 	case "mon":
 		w.judgeMon(w.monOf(p.of))
+	case "mgr":
+		w.judgeManager(p)
+	}
+}
+
+// judgeManager: the only manager goes when another node can take it, or when it alone keeps its node from becoming empty (I8). Without
+// a manager nobody knows whether the data is whole, so nothing opens, and the node that it waits for is not emptied.
+func (w *World) judgeManager(p *pod) {
+	n := w.nodes[p.node]
+	if !writer(w.daemonBudget()).ours() || time.Since(w.guarding) < w.opts.Reaction || time.Now().Before(w.tampered) || time.Now().Before(w.unguarded) {
+		return
+	}
+	for _, d := range w.workloads {
+		if q := w.podOf(d); d.kind == "osd" && d.pinned == p.node && q != nil && q.bound {
+			continue
+		} else if d.kind == "osd" && d.pinned == p.node {
+			return // its node is being emptied
+		}
+	}
+	if time.Now().After(w.homeless) && !w.homeless.IsZero() && !(n.cordonedAt.Before(w.homeless) && time.Since(w.homeless) < w.opts.Reaction) {
+		w.violate("I8: the only manager is evicted from %s, and no node could take it since %s ago", p.node, time.Since(w.homeless))
+	}
+}
+
+// seekHomes notes since when no node could take another pod.
+func (w *World) seekHomes() {
+	for _, n := range w.nodes {
+		if n.schedulable() {
+			w.homeless = time.Time{}
+			return
+		}
+	}
+	if w.homeless.IsZero() {
+		w.homeless = time.Now()
 	}
 }
 
@@ -211,6 +245,7 @@ func (w *World) missed(o *osd) bool {
 
 // checkTruth is looked at after every step.
 func (w *World) checkTruth() {
+	w.seekHomes()
 	if w.policy == nil || w.guarding.IsZero() || w.policy.DeletionTimestamp != nil {
 		return
 	}
