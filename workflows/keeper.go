@@ -422,7 +422,11 @@ func (k *keeper) grant(in *budget.Input) {
 		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
 	}
 	for i := range l.Queue {
-		l.Queue[i].WaitsFor = storage.Clip(l.Queue[i].WaitsFor, mostReason)
+		most := mostReason
+		if i >= mostClaimsSeen {
+			most = mostReasonLater
+		}
+		l.Queue[i].WaitsFor = storage.Clip(l.Queue[i].WaitsFor, most)
 	}
 	in.Lease = l
 }
@@ -432,6 +436,8 @@ func (k *keeper) grant(in *budget.Input) {
 const (
 	mostReason  = 400
 	mostMessage = 1000
+	// mostReasonLater is for claims far behind in the queue: all of them are in the policy's status, which etcd bounds.
+	mostReasonLater = 80
 )
 
 func (k *keeper) decide(ctx workflow.Context, in budget.Input) {

@@ -141,8 +141,13 @@ func (k *keeper) details() string {
 	for _, h := range k.state.Memory.Lease.Holders {
 		s += fmt.Sprintf("  \nlease: %s (%s) since %s", h.WorkflowID, h.Domain, h.Granted.Format("15:04:05"))
 	}
-	for _, q := range k.state.Memory.Lease.Queue {
+	const most = 20 // the policy's status has them all
+	queue := k.state.Memory.Lease.Queue
+	for _, q := range queue[:min(most, len(queue))] {
 		s += fmt.Sprintf("  \nwaiting: %s (%s): %s", q.WorkflowID, q.Domain, q.WaitsFor)
+	}
+	if more := len(queue) - most; more > 0 {
+		s += fmt.Sprintf("  \nand %d more", more)
 	}
 	return s
 }
