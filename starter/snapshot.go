@@ -73,6 +73,8 @@ type Budget struct {
 type Daemon struct {
 	Replicas int // wanted by their workloads
 	Ready    int // those that are not may have nowhere to run
+	// Home is where a single manager could run if it had to go, see budget.Home.
+	Home string
 }
 
 // serving sorts pod states by what a change between them means to others. A pod that goes from Terminating to Pending

@@ -340,5 +340,15 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 			out[name] = d
 		}
 	}
+	if d := out[kube.SoleKind]; d.Replicas == 1 {
+		var pods []*corev1.Pod
+		for i := range o.Pods {
+			if s.daemons[kube.SoleKind].Matches(labels.Set(o.Pods[i].Labels)) {
+				pods = append(pods, &o.Pods[i])
+			}
+		}
+		d.Home = string(kube.HomeOf(pods, o.Nodes))
+		out[kube.SoleKind] = d
+	}
 	return out
 }

@@ -30,6 +30,7 @@ type DrainState struct {
 	Unguarded bool                   `json:"unguarded,omitempty"`
 	Cordoned  bool                   `json:"cordoned,omitempty"` // by us
 	Released  bool                   `json:"released,omitempty"`
+	Stops     lease.Stops            `json:"stops,omitempty"`
 }
 
 // continueAsNew goes on with the present wait in a new history. Everything that was heard is taken in before, and `abort` ends
@@ -44,6 +45,7 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 		Started: d.job.Started, Wait: wait, Target: d.target, Claim: d.claim, Token: d.token, Asked: d.asked, Reminders: d.reminders, Result: d.result, Returned: d.returned,
 		Paused: d.job.Paused, Done: d.job.done.Len() > 0, Observing: d.observing, Returning: d.returning, Guarded: d.guarded, Unguarded: d.unguarded,
 		Cordoned: d.cordoned, Released: d.released,
+		Stops: d.stops,
 	}
 	return workflow.NewContinueAsNewError(ctx, DrainNode, in)
 }
@@ -51,7 +53,7 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 // goOn takes up what the run before left.
 func (d *drain) goOn(s DrainState) {
 	d.target, d.claim, d.token, d.asked, d.reminders, d.result, d.returned = s.Target, s.Claim, s.Token, s.Asked, s.Reminders, s.Result, s.Returned
-	d.observing, d.returning, d.guarded, d.unguarded, d.cordoned, d.released = s.Observing, s.Returning, s.Guarded, s.Unguarded, s.Cordoned, s.Released
+	d.observing, d.returning, d.guarded, d.unguarded, d.cordoned, d.released, d.stops = s.Observing, s.Returning, s.Guarded, s.Unguarded, s.Cordoned, s.Released, s.Stops
 	d.job.Started, d.job.Paused, d.job.goesOn = s.Started, s.Paused, s.Wait
 	if s.Done {
 		d.job.done.SendAsync(struct{}{})

@@ -59,7 +59,7 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 			}
 			switch n.State {
 			case LeaseGranted:
-				d.token, d.guarded = n.Token, true
+				d.token, d.guarded, d.stops = n.Token, true, n.Stops
 				d.result.Waited += workflow.Now(ctx).Sub(d.asked)
 				d.asked = time.Time{}
 				return nil

@@ -97,6 +97,7 @@ type drain struct {
 	returned  *activities.NodeReturn // how the node came back
 	cordoned  bool                   // by us
 	released  bool
+	stops     lease.Stops // how its OSDs go, if they are failure domains of their own; as of the grant
 	result    DrainNodeResult
 	notices   workflow.ReceiveChannel
 }
@@ -238,7 +239,11 @@ func (d *drain) evict(ctx workflow.Context) error {
 		if err := d.gate(ctx); err != nil {
 			return err
 		}
-		d.job.waitFor(ctx, "the pods of "+d.target.Node+" to be evicted")
+		waits := "the pods of " + d.target.Node + " to be evicted"
+		if d.stops == lease.StopOneByOne {
+			waits += "; its OSDs go one after the other, each when the data is whole without those before"
+		}
+		d.job.waitFor(ctx, waits)
 		evictCtx, cancel := workflow.WithCancel(ctx)
 		d.job.onPause = cancel
 		evicted := begin(watching(evictCtx, "evict the pods of "+d.target.Node), draining.EvictPods, in)

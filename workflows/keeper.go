@@ -370,6 +370,9 @@ func (k *keeper) look() activities.ObserveInput {
 			l.Nodes = append(l.Nodes, node)
 		}
 	}
+	for _, domain := range budget.Turn(budget.Input{View: k.observed.Seen.View, Lease: k.state.Memory.Lease, Open: k.state.Decision.Open}) {
+		add(storage.FailureDomain{Name: domain}, "")
+	}
 	claims := slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue)
 	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
 		add(c.Domain, c.Node)
@@ -440,11 +443,16 @@ func (k *keeper) grant(in *budget.Input) {
 		}
 		return budget.LeaseGate(*in, c)
 	}, in.Now)
+	l = l.NoteStops(func(c lease.Claim) lease.Stops { return budget.Stops(*in, c) })
 	for _, c := range granted {
 		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
 	}
 	for i := range l.Queue {
-		l.Queue[i].WaitsFor = storage.Clip(l.Queue[i].WaitsFor, mostReason)
+		most := mostReason
+		if i >= mostClaimsSeen {
+			most = mostReasonLater
+		}
+		l.Queue[i].WaitsFor = storage.Clip(l.Queue[i].WaitsFor, most)
 	}
 	in.Lease = l
 }
@@ -454,6 +462,8 @@ func (k *keeper) grant(in *budget.Input) {
 const (
 	mostReason  = 400
 	mostMessage = 1000
+	// mostReasonLater is for claims far behind in the queue: all of them are in the policy's status, which etcd bounds.
+	mostReasonLater = 80
 )
 
 func (k *keeper) decide(ctx workflow.Context, in budget.Input) {

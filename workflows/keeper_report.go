@@ -127,7 +127,7 @@ func (k *keeper) concerned(d budget.Decision) []string {
 	const most = 16 // each of them gets an event
 	var out []string
 	for _, n := range k.observed.Seen.View.Nodes {
-		if n.Domain == d.Open.Name && (n.Leaving() || len(n.Down) > 0) && !n.Gone && len(out) < most {
+		if n.In(d.Open.Name) && (n.Leaving() || len(n.Down) > 0) && !n.Gone && len(out) < most {
 			out = append(out, n.Name)
 		}
 	}
@@ -141,8 +141,13 @@ func (k *keeper) details() string {
 	for _, h := range k.state.Memory.Lease.Holders {
 		s += fmt.Sprintf("  \nlease: %s (%s) since %s", h.WorkflowID, h.Domain, h.Granted.Format("15:04:05"))
 	}
-	for _, q := range k.state.Memory.Lease.Queue {
+	const most = 20 // the policy's status has them all
+	queue := k.state.Memory.Lease.Queue
+	for _, q := range queue[:min(most, len(queue))] {
 		s += fmt.Sprintf("  \nwaiting: %s (%s): %s", q.WorkflowID, q.Domain, q.WaitsFor)
+	}
+	if more := len(queue) - most; more > 0 {
+		s += fmt.Sprintf("  \nand %d more", more)
 	}
 	return s
 }
@@ -153,7 +158,7 @@ func MayDrain(d budget.Decision) string {
 	case d.Mode == budget.ModeDefault:
 		return "any node"
 	case d.Mode == budget.ModeOpen && d.Open != storage.FailureDomain{}:
-		return d.Open.String()
+		return strings.Join(append([]string{d.Open.String()}, d.With...), ", ")
 	default:
 		return "no"
 	}

@@ -282,13 +282,13 @@ func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	k.together = k.noticesTogether(ctx)
 	for _, c := range k.state.Memory.Lease.Holders {
-		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted}
+		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted, Stops: c.Stops}
 		last := k.state.Told[c.RunID]
 		switch d, refused := k.said(), k.refusedFor(c.NooutHosts); {
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
 		case refused != "":
 			n.State, n.WaitsFor = LeaseWaiting, refused
-		case d.Mode != budget.ModeOpen || d.Open != c.Domain:
+		case !budget.Serves(k.input(ctx), d, c):
 			// Between the grant and its telling somebody else was hurt: what it promises is not in place. No budget keeps a
 			// rollout from what it was told that it may.
 			n.State, n.WaitsFor = LeaseWaiting, d.Message

@@ -55,9 +55,11 @@ type LeaseNotice struct {
 	// Epoch is the ChangeEpoch of the storage cluster's map that a grant rests on.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Alive is when every OSD elsewhere was last known to live, which the grant rests on, too; zero: nobody asked.
-	Alive    time.Time `json:"alive,omitzero"`
-	WaitsFor string    `json:"waitsFor,omitempty"`
-	Since    time.Time `json:"since"`
+	Alive time.Time `json:"alive,omitzero"`
+	// Stops is how the daemons of the job's node go, of a grant.
+	Stops    lease.Stops `json:"stops,omitempty"`
+	WaitsFor string      `json:"waitsFor,omitempty"`
+	Since    time.Time   `json:"since"`
 }
 
 // LeaseRef names a job's claim.

@@ -31,6 +31,7 @@ type schedule struct {
 	Events      []event
 	Hosts       bool // people rename and remove CRUSH hosts, and commands about noout are lost, too
 	Hammers     []hammer
+	ByOSD       int // as in sim.Options
 }
 
 // hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is listed for.
@@ -65,6 +66,9 @@ func drawSchedule(seed int) schedule {
 	s := schedulesOfDrains.Example(seed)
 	if n := *simRollouts; n > 0 && seed%n == 0 {
 		s = schedulesWithRollouts.Example(seed)
+	}
+	if n := *simByOSD; n > 0 && seed%n == 0 {
+		s.ByOSD = 1 + seed/n%2
 	}
 	if n := *simHosts; n > 0 && seed%n == 0 {
 		s.Hosts = true
@@ -148,7 +152,7 @@ func (c *chance) is(p float64) bool {
 
 // options of the world that a schedule is played in.
 func (s schedule) options(c *chance) sim.Options {
-	opts := sim.Options{OSDsPerNode: s.OSDsPerNode}
+	opts := sim.Options{OSDsPerNode: s.OSDsPerNode, ByOSD: s.ByOSD}
 	if s.Fleet != "" {
 		opts.CephOSD, opts.DBs = map[string]any{"updateDomain": s.Fleet, "progressDeadline": "1m"}, s.DBs
 		opts.JudgeCanary = !without()["judge canary"]

@@ -302,6 +302,10 @@ type LeaseClaim struct {
 	// DownBefore are daemons of the node that were down before the job began; it does not wait for them.
 	// +optional
 	DownBefore []string `json:"downBefore,omitempty"`
+	// Stops is how the OSDs of the node go, if they are failure domains of their own: Together, or OneByOne, each when the data is whole
+	// without those before.
+	// +optional
+	Stops string `json:"stops,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted yet.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`

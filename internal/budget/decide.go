@@ -81,10 +81,12 @@ type Input struct {
 
 // Decision is the wanted state, and why.
 type Decision struct {
-	Mode    Mode                  `json:"mode"`
-	Open    storage.FailureDomain `json:"open,omitzero"`
-	Reason  string                `json:"reason"`
-	Message string                `json:"message"`
+	Mode Mode                  `json:"mode"`
+	Open storage.FailureDomain `json:"open,omitzero"`
+	// With are further failure domains that are open: on the same node, and Ceph says that all may stop at once.
+	With    []string `json:"with,omitempty"`
+	Reason  string   `json:"reason"`
+	Message string   `json:"message"`
 	// Budget is what the PodDisruptionBudget of the storage daemons' marked pods must say, Unproved that of the others, Mons that
 	// of the mons; nil: none. Keepers of version 0.1 have no Unproved: Budget is for all pods.
 	Budget   Spec  `json:"budget"`
@@ -132,7 +134,10 @@ const Everything = 1_000_000
 // Decide answers how far disruption may be open. Daemons that are down while all data is whole without them do not
 // count (a disk that died weeks ago must not block anybody).
 func Decide(in Input) Decision {
+	with := in.with
+	in = in.asHeld()
 	d := decide(in)
+	d.With = with(d)
 	if in.View.Marks != nil {
 		d.Unproved = unproved(in, d)
 	}
@@ -266,9 +271,15 @@ type opening struct {
 // then any other that is down; an announcement only when all is quiet.
 func candidate(in Input) (storage.FailureDomain, opening, bool) {
 	affected := Affected(in)
-	if d := in.Lease.Domain(); !d.IsZero() && (len(affected) == 0 || contains(affected, d.Name)) {
+	if len(in.Lease.Holders) > 0 {
 		h := in.Lease.Holders[0]
-		return d, opening{reason: ReasonLeaseHeld, message: fmt.Sprintf("%s holds the lease: %s", h.WorkflowID, h.Reason)}, true
+		if d := in.turn(h); len(affected) == 0 || contains(affected, d.Name) {
+			message := fmt.Sprintf("%s holds the lease: %s", h.WorkflowID, h.Reason)
+			if h.Stops == lease.StopOneByOne {
+				message += "; its OSDs go one after the other, each when the data is whole without those before"
+			}
+			return d, opening{reason: ReasonLeaseHeld, message: message}, true
+		}
 	}
 	if len(affected) > 0 {
 		pick := affected[0]

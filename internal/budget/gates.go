@@ -221,20 +221,24 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if len(in.View.Problems) > 0 {
 		return storage.Answer{Reason: strings.Join(in.View.Problems, "; ")}
 	}
-	if _, message, failed := check(openGates, in, c.Domain); failed {
+	if c.Stops = Stops(in, c); c.Stops == lease.StopTogether {
+		in = in.asOne(c)
+	}
+	domain := in.turn(c)
+	if _, message, failed := check(openGates, in, domain); failed {
 		return storage.Answer{Reason: message}
 	}
 	if short := monsShort(in); short != "" && !c.Observing && c.Node != "" && hostsStandingMon(in, c.Node) {
 		return storage.Answer{Reason: fmt.Sprintf("%s has a mon that must stay: %s", c.Node, short)}
 	}
 	// Of a domain that is open, too: the job takes down what is still up there.
-	if message, failed := lifeless(in, c.Domain); failed {
+	if message, failed := lifeless(in, domain); failed {
 		return storage.Answer{Reason: message}
 	}
 	if c.Observing || Clean(in) {
 		return storage.Answer{OK: true}
 	}
-	if !timedOut(in) && !isMissed(in, in.View.Domain(c.Domain.Name)) {
+	if !timedOut(in) && !isMissed(in, in.View.Domain(domain.Name)) {
 		return storage.Answer{Reason: notClean(in)}
 	}
 	return storage.Answer{OK: true}

@@ -13,7 +13,9 @@ func Question(in Input) (storage.FailureDomain, bool) {
 	// Nothing is granted here: who would be first decides what is asked.
 	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return LeaseGate(supposing, c) }, in.Now)
 	if len(granted) > 0 {
-		return granted[0].Domain, true
+		c := granted[0]
+		c.Stops = Stops(supposing, c)
+		return supposing.turn(c), true
 	}
 	supposing.Lease = l
 	if d := Decide(supposing); d.Mode == ModeOpen && d.Open != in.Opened {

@@ -79,6 +79,7 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	if in.View.Unavailable != "" {
 		return storage.Answer{Reason: "the storage cluster: " + in.View.Unavailable}
 	}
+	in = in.asOne(c)
 	domain := in.View.Domain(c.Domain.Name)
 	down, rest := domain.Down(), domain.Rest.Down
 	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected back.
@@ -117,7 +118,7 @@ func DownBefore(in Input, c lease.Claim) []string {
 		return nil
 	}
 	var out []string
-	for _, x := range in.View.Domain(c.Domain.Name).Down() {
+	for _, x := range in.asOne(c).View.Domain(c.Domain.Name).Down() {
 		if c.Concerns(x) && !x.Up {
 			out = append(out, x.Name)
 		}
@@ -128,8 +129,12 @@ func DownBefore(in Input, c lease.Claim) []string {
 // Parked answers whether a job whose node stays away longer than its noout lasts has nothing left to hold the lease for:
 // the data has healed without the node. Otherwise a node that never comes back would hold everybody back for ever.
 func Parked(in Input, c lease.Claim) bool {
+	domain := in.asOne(c).View.Domain(c.Domain.Name)
+	if c.Stops == lease.StopOneByOne && domain.Tally().Down < domain.Daemons {
+		return false // the data is whole between two of its daemons as well
+	}
 	return !c.Finishing && len(c.NooutHosts) > 0 && Clean(in) &&
-		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && in.View.Domain(c.Domain.Name).Tally().Down > 0
+		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && domain.Tally().Down > 0
 }
 
 // askAgain is when a question is asked again that nobody answered, or whose answer holds up what has begun. A manager that comes back is noticed earlier.
@@ -165,7 +170,7 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 	for _, h := range in.Lease.Holders {
 		at(h.Granted.Add(in.Settings.MaintenanceTimeout))
 	}
-	if slices.ContainsFunc(in.View.Domains, func(d storage.Domain) bool { return mayChangeItsMind(in, d) }) {
+	if slices.ContainsFunc(in.asHeld().View.Domains, func(d storage.Domain) bool { return mayChangeItsMind(in, d) }) {
 		at(in.Now.Add(askAgain))
 	}
 	if !in.HealingSince.IsZero() && in.Settings.PGHealthCheckTimeout > 0 {

@@ -59,7 +59,8 @@ func mayGo(in Input, d Decision) []storage.Mon {
 		return nil // quorum waits for one that is out: it must not be let go just when it comes back
 	}
 	for _, m := range in.View.Mons {
-		inOpen := d.Mode == ModeOpen && m.Domain == d.Open.Name
+		node, _ := in.View.Node(m.Node)
+		inOpen := d.Mode == ModeOpen && (m.Domain == d.Open.Name || m.Node != "" && node.In(d.Open.Name))
 		alone := m.Domain == "" && m.Node != "" && m.Leaving
 		switch {
 		case !inOpen && !alone:

@@ -107,7 +107,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	seen.View.Placement, seen.View.Silent = placement(reading.Map), reading.Silent.UTC()
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
-	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains))
+	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains), in.Nodes)
 	return seen, nil
 }
 
@@ -155,33 +155,43 @@ func mayOpen(v storage.View, asked []string) []string {
 	return out
 }
 
-// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop. A manager that
+// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop, and the same for each node
+// that was asked for and is in several failure domains. A manager that
 // does not answer once is not asked again: closing must not wait once for each domain.
-func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted []string) {
+func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted, nodes []string) {
 	ctx, cancel := context.WithTimeout(ctx, okToStopWithin)
 	defer cancel()
 	var silence error
-	for _, name := range wanted {
+	ask := func(in func(domain string) bool) *storage.Answer {
 		var up []int
 		for i := range m.OSDs {
-			if o := &m.OSDs[i]; bool(o.Up) && tree.Find(o.ID, v.FailureDomainType) == name {
+			if o := &m.OSDs[i]; bool(o.Up) && in(tree.Find(o.ID, v.FailureDomainType)) {
 				up = append(up, o.ID)
 			}
 		}
+		// Where nothing runs any more nothing can stop. Not to say so would keep a drain that has lost its lease, since the
+		// pools' failure domain changed, say, from getting it back before the data has healed elsewhere.
+		a := storage.Answer{OK: true}
+		if len(up) > 0 && silence == nil {
+			a, silence = c.client.OKToStop(ctx, up, c.toleratedPools(m)...)
+		}
+		if len(up) > 0 && silence != nil {
+			a = storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
+		}
+		return &a
+	}
+	for _, name := range nodes {
+		for i := range v.Nodes {
+			if n := &v.Nodes[i]; n.Name == name && len(n.Domains) > 1 {
+				n.OKToStop = ask(func(domain string) bool { return slices.Contains(n.Domains, domain) })
+			}
+		}
+	}
+	for _, name := range wanted {
 		for i := range v.Domains {
-			if v.Domains[i].Name != name {
-				continue
+			if v.Domains[i].Name == name {
+				v.Domains[i].OKToStop = ask(func(domain string) bool { return domain == name })
 			}
-			// Where nothing runs any more nothing can stop. Not to say so would keep a drain that has lost its lease, since the
-			// pools' failure domain changed, say, from getting it back before the data has healed elsewhere.
-			a := storage.Answer{OK: true}
-			if len(up) > 0 && silence == nil {
-				a, silence = c.client.OKToStop(ctx, up, c.toleratedPools(m)...)
-			}
-			if len(up) > 0 && silence != nil {
-				a = storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
-			}
-			v.Domains[i].OKToStop = &a
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +14,24 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 func eviction2of3() *activities.EvictionProgress {
 	return &activities.EvictionProgress{Total: 3, Remaining: 2, Blocked: []string{"default/web-1: Cannot evict pod as it would violate the pod's disruption budget.", "default/web-2 is terminating"}}
+}
+
+// byOSD is a cluster whose failure domain is the OSD, with two of them on node-a. mayStop is Ceph's answer about both.
+func byOSD(mayStop *storage.Answer) *world {
+	w := newWorld()
+	w.keeper.View.FailureDomainType = "osd"
+	w.keeper.View.Nodes = []storage.Node{{Name: "node-a", Domain: "osd.0", Domains: []string{"osd.0", "osd.1"}, OKToStop: mayStop}}
+	second := w.pods[0]
+	second.Name, second.OSD = "rook-ceph-osd-1", 1
+	w.pods = append(slices.DeleteFunc(w.pods, func(p osdview.Pod) bool { return p.OSD == 1 }), second)
+	return w
 }
 
 func TestPlanText(t *testing.T) {
@@ -38,6 +52,9 @@ func TestPlanText(t *testing.T) {
 			w.outlook.Warnings = []string{"ignoring DaemonSet-managed Pods: kube-system/proxy-1"}
 			return w
 		},
+		"osds-one-by-one": func() *world { return byOSD(&storage.Answer{Reason: "3 PGs would become unavailable"}) },
+		"osds-together":   func() *world { return byOSD(&storage.Answer{OK: true}) },
+		"osds-not-known":  func() *world { return byOSD(nil) },
 		"intolerant": func() *world {
 			w := newWorld()
 			w.keeper.View.Intolerant = []string{`pool "scratch" has size 1`}

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -29,6 +30,9 @@ func (p Plan) Write(w io.Writer) {
 		row("", "note: it is the %s because %s", p.Now.View.FailureDomainType, p.Now.View.Compromise)
 	}
 	row("Storage", "%s", orNone(p.Daemons))
+	if p.several() {
+		row("", "note: each of these OSDs is a failure domain of its own")
+	}
 	row("Pods to evict", "%s", orNone(p.Outlook.Evict))
 	for _, warning := range p.Outlook.Warnings {
 		row("", "note: %s", warning)
@@ -103,16 +107,46 @@ func (p Plan) steps() []string {
 		back = fmt.Sprintf("wait until %s has rebooted and is Ready, is deleted, or you say `lockkeeper done %s`; then uncordon it", node, node)
 	}
 	evict := fmt.Sprintf("evict %s as their budgets allow", pods(len(p.Outlook.Evict)))
+	if p.several() {
+		evict += p.oneByOne()
+	}
 	if len(p.Outlook.Refused) > 0 {
 		evict += "; it would wait for what is in the way"
 	}
+	noout := fmt.Sprintf("then noout is set on the node for at most %s", p.MaintenanceTimeout.Duration)
+	if p.several() {
+		noout += ", if its OSDs may go together"
+	}
 	return []string{
 		"Resolving: find the storage on " + node,
-		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   then noout is set on the node for at most %s, and every other failure domain is closed", domain, gate, p.MaintenanceTimeout.Duration),
+		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   %s, and every other failure domain is closed", domain, gate, noout),
 		"Cordoning: " + cordon,
 		"Evicting: " + evict,
 		"AwaitingNode: " + back,
 		fmt.Sprintf("Healing: wait until the OSDs of %s are up and all PGs are clean; then unset noout and give the lease back", domain),
+	}
+}
+
+// several tells whether the node is several failure domains.
+func (p Plan) several() bool {
+	return p.Domain.Type == failuredomain.OSDType && len(p.Daemons) > 1
+}
+
+// oneByOne says how the OSDs of a node go that are failure domains of their own.
+func (p Plan) oneByOne() string {
+	const slowly = "they go one after the other, without noout: each when Ceph has marked those before out (mon_osd_down_out_interval) and their data is whole elsewhere"
+	var may *storage.Answer
+	if p.Now != nil {
+		n, _ := p.Now.View.Node(p.Input.Node)
+		may = n.OKToStop
+	}
+	switch all := len(p.Daemons); {
+	case may == nil || may.Silence:
+		return fmt.Sprintf(".\n   If Ceph says that all %d OSDs may stop together, they go together; otherwise %s", all, slowly)
+	case may.OK:
+		return fmt.Sprintf(".\n   Ceph says that all %d OSDs may stop together, so they go together", all)
+	default:
+		return fmt.Sprintf(".\n   Ceph does not let all %d OSDs stop together (%s), so %s", all, may.Reason, slowly)
 	}
 }
 

@@ -78,7 +78,7 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 			}
 		}
 	}
-	// What has no replicas any more, or only one, must not be held by a budget of yesterday.
+	// What has no replicas any more, or only one that is no manager, must not be held by a budget of yesterday.
 	for i := range list.Items {
 		b := &list.Items[i]
 		if !ours(b) || b.Labels[LabelPolicy] != p.Name || wanted[b.Name] {
@@ -104,15 +104,22 @@ func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePoli
 	if err != nil {
 		return nil, err
 	}
-	var pods map[string][]budget.GroupPod
-	if len(groups) > 0 && len(emptying) > 0 {
-		if pods, err = c.groupPods(ctx, p.Namespace, kind, selector); err != nil {
+	sole := kind.Name == SoleKind && groups[""] == 1
+	var pods map[string][]*corev1.Pod
+	if len(groups) > 0 && len(emptying) > 0 || sole {
+		if pods, err = c.podsByGroup(ctx, p.Namespace, kind, selector); err != nil {
 			return nil, err
 		}
 	}
 	var out []*policyv1.PodDisruptionBudget
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		least, ok := budget.GroupMinAvailable(groups[group], budget.Homeless(pods[group], emptying))
+		least, ok := budget.GroupMinAvailable(groups[group], budget.Homeless(groupPods(pods[group]), emptying))
+		if sole {
+			if least, err = c.soleMinAvailable(ctx, pods[group], emptying); err != nil {
+				return nil, err
+			}
+			ok = true
+		}
 		if !ok {
 			continue
 		}
@@ -157,8 +164,25 @@ func (c *Cluster) replicas(ctx context.Context, namespace string, kind DaemonKin
 	return out, nil
 }
 
-// groupPods lists the pods of a kind, by group.
-func (c *Cluster) groupPods(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector) (map[string][]budget.GroupPod, error) {
+// soleMinAvailable is how many of a single manager must stay.
+func (c *Cluster) soleMinAvailable(ctx context.Context, pods []*corev1.Pod, emptying []string) (int, error) {
+	nodes, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	emptied := slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(emptying, p.Spec.NodeName) })
+	return budget.SoleMinAvailable(HomeOf(pods, nodes.Items), emptied), nil
+}
+
+func groupPods(pods []*corev1.Pod) (out []budget.GroupPod) {
+	for _, pod := range pods {
+		out = append(out, budget.GroupPod{Node: pod.Spec.NodeName, State: PodState(pod), Unschedulable: unschedulable(pod)})
+	}
+	return out
+}
+
+// podsByGroup lists the pods of a kind, by group.
+func (c *Cluster) podsByGroup(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector) (map[string][]*corev1.Pod, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err
@@ -167,11 +191,11 @@ func (c *Cluster) groupPods(ctx context.Context, namespace string, kind DaemonKi
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]budget.GroupPod{}
+	out := map[string][]*corev1.Pod{}
 	for i := range list.Items {
 		pod := &list.Items[i]
 		group := pod.Labels[kind.GroupLabel]
-		out[group] = append(out[group], budget.GroupPod{Node: pod.Spec.NodeName, State: PodState(pod), Unschedulable: unschedulable(pod)})
+		out[group] = append(out[group], pod)
 	}
 	return out, nil
 }

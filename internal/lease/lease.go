@@ -45,6 +45,17 @@ func ParsePriority(s string) (Priority, bool) {
 	return 0, false
 }
 
+// Stops is how daemons of one node stop that are failure domains of their own. "": they are in one failure domain.
+type Stops string
+
+// The ways to empty a node with several failure domains.
+const (
+	// StopTogether: the storage cluster says that all of them may stop at once.
+	StopTogether Stops = "Together"
+	// StopOneByOne: each goes when the data is whole without those that went before. noout would keep the data from moving.
+	StopOneByOne Stops = "OneByOne"
+)
+
 // Claim is one job's wish for the lease, and, once granted, its hold on it.
 type Claim struct {
 	WorkflowID string `json:"workflowID"`
@@ -64,6 +75,8 @@ type Claim struct {
 	NooutHosts []string `json:"nooutHosts,omitempty"`
 	// DownBefore are daemons of the node, or among Daemons, that were down already when the lease was granted. The job need not wait for them.
 	DownBefore []string `json:"downBefore,omitempty"`
+	// Stops is how the daemons of the node go, if they are in several failure domains. It is decided at the grant, and may change.
+	Stops Stops `json:"stops,omitempty"`
 
 	Requested time.Time `json:"requested"`
 	// Granted and Token are set once it holds the lease.
@@ -125,7 +138,7 @@ func (s State) Request(c Claim) State {
 		return s
 	}
 	s = s.Release(c.WorkflowID, c.RunID)
-	c.Granted, c.Token, c.Finishing, c.WaitsFor, c.Next = time.Time{}, 0, false, "", nil
+	c.Granted, c.Token, c.Finishing, c.WaitsFor, c.Next, c.Stops = time.Time{}, 0, false, "", nil, ""
 	s.Queue = append(slices.Clone(s.Queue), c)
 	slices.SortStableFunc(s.Queue, func(a, b Claim) int {
 		if a.Priority != b.Priority {
@@ -181,6 +194,15 @@ func (s State) NoteDownBefore(token int64, daemons []string) State {
 		if s.Holders[i].Token == token {
 			s.Holders[i].DownBefore = daemons
 		}
+	}
+	return s
+}
+
+// NoteStops notes, for every holder, how the daemons of its node stop.
+func (s State) NoteStops(how func(Claim) Stops) State {
+	s.Holders = slices.Clone(s.Holders)
+	for i := range s.Holders {
+		s.Holders[i].Stops = how(s.Holders[i])
 	}
 	return s
 }

@@ -42,8 +42,8 @@ func domains(in Input, osds []*osd, label labelling, problems *problems) []stora
 		if in.Proof != nil && max(o.UpFrom, o.DownAt) > in.Proof.ChangeEpoch {
 			d.Touched = true
 		}
-		if o.node != nil && o.node.leaving() {
-			leaving[o.domain] = true
+		if o.node != nil && (o.node.leaving() || label.domainType == osdType && interested(in.Interest.Nodes, o.node.Name)) {
+			leaving[o.domain] = true // each OSD of a node may have to
 		}
 		if o.expected {
 			d.Daemons++

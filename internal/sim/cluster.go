@@ -24,6 +24,7 @@ type node struct {
 	ready, cordoned, gone bool
 	tainted               string
 	cordonedBy            owner
+	cordonedAt            time.Time
 	lookedAt              time.Time // by lockkeeper
 	atOnce                bool      // cordoned right after that look: both did so, and there is but one mark
 	rebooting             bool
@@ -381,6 +382,7 @@ func (w *World) cordon(name string, on bool, who owner) {
 	if who == byUs && !on && n.cordonedBy != byUs && !n.atOnce {
 		w.violate("I9: lockkeeper uncordons %s, which %s had cordoned", name, n.cordonedBy)
 	}
+	n.cordonedAt = time.Now()
 	n.cordoned, n.cordonedBy, n.atOnce = on, who, time.Since(n.lookedAt) < w.opts.Reaction
 	w.kubeChanged()
 	w.schedule()

@@ -160,6 +160,9 @@ func (w *World) osdMap() *ceph.OSDMap {
 			{ID: 2, Name: "far", Size: 2, MinSize: 1, Rule: 2}, // without data
 		},
 	}
+	if w.opts.ByOSD > 0 {
+		m.Pools[0].Rule = 4
+	}
 	if w.opts.Hybrid {
 		m.Pools = append(m.Pools, ceph.Pool{ID: 3, Name: "hybrid", Size: size, MinSize: minSize, Rule: 3})
 	}
@@ -196,6 +199,7 @@ func (w *World) crushMap() *ceph.CrushMap {
 		Rules: []ceph.CrushRule{
 			{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "zone"}, {Op: "emit"}}},
 			{ID: 2, Name: "by datacenter", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "datacenter"}, {Op: "emit"}}},
+			{ID: 4, Name: "by osd", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "choose_firstn", Type: "osd"}, {Op: "emit"}}},
 			{ID: 3, Name: "one and the others", Steps: []ceph.CrushStep{
 				{Op: "take", Item: -1},
 				{Op: "chooseleaf_firstn", Num: 1, Type: "zone"},

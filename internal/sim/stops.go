@@ -36,7 +36,7 @@ func (w *World) judgeStop(p *pod) {
 	defer func() { o.evicted = true }()
 	claim := w.claimOn(o)
 	if claim == nil {
-		w.violate("I1: %s is stopped without the lease of %s", o.name(), o.zone)
+		w.violate("I1: %s is stopped without the lease of %s", o.name(), w.domainOf(o))
 		return
 	}
 	if p.made != nil {
@@ -47,15 +47,15 @@ func (w *World) judgeStop(p *pod) {
 		w.violate("I4: %s is stopped without noout", o.name())
 	}
 	// A batch may begin a period after its lease was granted.
-	if other := w.lifeless(o.zone, w.signOfLife()+w.reportPeriod()); other != nil {
-		w.violate("I3: %s is stopped while %s in %s has been hanging for %s", o.name(), other.name(), other.zone, time.Since(other.hungAt))
+	if other := w.lifeless(w.domainOf(o), w.signOfLife()+w.reportPeriod()); other != nil {
+		w.violate("I3: %s is stopped while %s in %s has been hanging for %s", o.name(), other.name(), w.domainOf(other), time.Since(other.hungAt))
 	}
 	if time.Since(w.crashed) < w.opts.Reaction || w.hangsUnseen() || w.unknowable() {
 		return
 	}
 	for _, other := range w.osds {
-		if other.zone != o.zone && (!other.running || !other.up) && w.missed(other) {
-			w.violate("I1: %s in %s is stopped while %s in %s is away", o.name(), o.zone, other.name(), other.zone)
+		if w.domainOf(other) != w.domainOf(o) && (!other.running || !other.up) && w.missed(other) {
+			w.violate("I1: %s in %s is stopped while %s in %s is away", o.name(), w.domainOf(o), other.name(), w.domainOf(other))
 		}
 	}
 	for _, g := range w.pgs {
@@ -73,7 +73,7 @@ func (w *World) claimOn(o *osd) *lockkeeper.LeaseClaim {
 		return nil
 	}
 	for i, c := range w.policy.Status.Lease.Holders {
-		if c.FailureDomain.Name == o.zone && slices.Contains(c.Daemons, o.name()) {
+		if w.domainNamed(c.FailureDomain.Name) == w.domainOf(o) && slices.Contains(c.Daemons, o.name()) {
 			return &w.policy.Status.Lease.Holders[i]
 		}
 	}

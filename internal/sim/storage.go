@@ -100,8 +100,53 @@ func (w *World) settleCeph() {
 	w.publish()
 }
 
+// domainOf is where no two OSDs may be away that are not stopped together: the zone, or the node where OSDs are the failure domains.
+func (w *World) domainOf(o *osd) string {
+	if w.opts.ByOSD > 0 {
+		return o.host
+	}
+	return o.zone
+}
+
+func (w *World) domainOfNode(n *node) string {
+	if w.opts.ByOSD > 0 {
+		return n.name
+	}
+	return n.zone
+}
+
+// domainNamed is the domain that lockkeeper calls by the name of a failure domain, or of its label's value.
+func (w *World) domainNamed(name string) string {
+	for _, o := range w.osds {
+		if w.opts.ByOSD > 0 && (o.name() == name || fmt.Sprint(o.id) == name) {
+			return o.host
+		}
+	}
+	return name
+}
+
+// placeByOSD puts the copies of each PG on OSDs that are in.
+func (w *World) placeByOSD() {
+	var in []int
+	for _, o := range w.osds {
+		if o.in {
+			in = append(in, o.id)
+		}
+	}
+	for _, p := range w.pgs {
+		p.acting = nil
+		for i := range min(size, len(in)) {
+			p.acting = append(p.acting, in[(p.id+i*w.opts.ByOSD)%len(in)])
+		}
+	}
+}
+
 // place decides where the copies of each PG belong: on one OSD of each zone that has any that is in.
 func (w *World) place() {
+	if w.opts.ByOSD > 0 {
+		w.placeByOSD()
+		return
+	}
 	in := make([][]int, len(Zones))
 	for i, zone := range Zones {
 		for _, o := range w.osds {

@@ -27,6 +27,40 @@ func (w *World) judge(p *pod) {
 		w.judgeOSD(w.osdOf(p.of))
 	case "mon":
 		w.judgeMon(w.monOf(p.of))
+	case "mgr":
+		w.judgeManager(p)
+	}
+}
+
+// judgeManager: the only manager goes when another node can take it, or when it alone keeps its node from becoming empty (I8). Without
+// a manager nobody knows whether the data is whole, so nothing opens, and the node that it waits for is not emptied.
+func (w *World) judgeManager(p *pod) {
+	n := w.nodes[p.node]
+	if !writer(w.daemonBudget()).ours() || time.Since(w.guarding) < w.opts.Reaction || time.Now().Before(w.tampered) || time.Now().Before(w.unguarded) {
+		return
+	}
+	for _, d := range w.workloads {
+		if q := w.podOf(d); d.kind == "osd" && d.pinned == p.node && q != nil && q.bound {
+			continue
+		} else if d.kind == "osd" && d.pinned == p.node {
+			return // its node is being emptied
+		}
+	}
+	if time.Now().After(w.homeless) && !w.homeless.IsZero() && !(n.cordonedAt.Before(w.homeless) && time.Since(w.homeless) < w.opts.Reaction) {
+		w.violate("I8: the only manager is evicted from %s, and no node could take it since %s ago", p.node, time.Since(w.homeless))
+	}
+}
+
+// seekHomes notes since when no node could take another pod.
+func (w *World) seekHomes() {
+	for _, n := range w.nodes {
+		if n.schedulable() {
+			w.homeless = time.Time{}
+			return
+		}
+	}
+	if w.homeless.IsZero() {
+		w.homeless = time.Now()
 	}
 }
 
@@ -57,8 +91,8 @@ func (w *World) judgeOSD(o *osd) {
 		return
 	}
 	for _, other := range w.osds {
-		if other.zone != o.zone && other.evicted && (!other.running || !other.up) && w.missed(other) {
-			w.violate("I10: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), o.zone, other.name(), other.zone)
+		if w.domainOf(other) != w.domainOf(o) && other.evicted && (!other.running || !other.up) && w.missed(other) {
+			w.violate("I10: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), w.domainOf(o), other.name(), w.domainOf(other))
 		}
 	}
 	if resting(b) && (time.Since(w.hurt) < w.opts.Reaction || time.Now().Before(w.unguarded)) {
@@ -116,7 +150,7 @@ func (w *World) signOfLife() time.Duration {
 // nobody can ask.
 func (w *World) lifeless(zone string, longer time.Duration) *osd {
 	for _, o := range w.osds {
-		if o.zone != zone && o.hung && o.up && time.Since(o.hungAt) > longer && w.missed(o) && w.manager.alive {
+		if w.domainOf(o) != zone && o.hung && o.up && time.Since(o.hungAt) > longer && w.missed(o) && w.manager.alive {
 			return o
 		}
 	}
@@ -125,11 +159,11 @@ func (w *World) lifeless(zone string, longer time.Duration) *osd {
 
 // judgeOpening: nothing opens while an OSD elsewhere gives no sign of life (I3).
 func (w *World) judgeOpening(had *policyv1.PodDisruptionBudget, zone string) {
-	if had != nil && slices.Equal(opened(had), []string{zone}) {
+	if had != nil && len(opened(had)) > 0 && w.domainNamed(opened(had)[0]) == zone {
 		return
 	}
 	if o := w.lifeless(zone, w.signOfLife()); o != nil && !w.belated {
-		w.violate("I3: %s opens while %s in %s has been hanging for %s", zone, o.name(), o.zone, time.Since(o.hungAt))
+		w.violate("I3: %s opens while %s in %s has been hanging for %s", zone, o.name(), w.domainOf(o), time.Since(o.hungAt))
 	}
 }
 
@@ -168,7 +202,7 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 		}
 		return
 	}
-	zone := opened(b)[0]
+	zone := w.domainNamed(opened(b)[0])
 	w.judgeOpening(had, zone)
 	if !w.mayOpen(zone) && time.Since(w.hurt) > w.opts.Reaction && time.Since(w.stirred) > w.opts.Reaction {
 		w.violate("I8: %s is open for no reason", zone)
@@ -176,34 +210,34 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 	for _, o := range w.osds {
 		// One that a person has just taken in again was not missed a moment ago.
 		known := time.Since(o.since) > w.opts.Reaction && time.Since(w.lastInOut) > w.opts.Reaction
-		if o.zone != zone && !o.up && known && w.missed(o) {
-			w.violate("I1: %s opens while %s in %s is down and missed", zone, o.name(), o.zone)
+		if w.domainOf(o) != zone && !o.up && known && w.missed(o) {
+			w.violate("I1: %s opens while %s in %s is down and missed", zone, o.name(), w.domainOf(o))
 		}
 	}
 }
 
 // mayOpen: the zone has OSDs or mons away, holds the lease, or one of its nodes is announced to go.
 func (w *World) mayOpen(zone string) bool {
-	if slices.ContainsFunc(w.policy.Status.Lease.Holders, func(c v1alpha1.LeaseClaim) bool { return c.FailureDomain.Name == zone }) {
+	if slices.ContainsFunc(w.policy.Status.Lease.Holders, func(c v1alpha1.LeaseClaim) bool { return w.domainNamed(c.FailureDomain.Name) == zone }) {
 		return true
 	}
 	for _, o := range w.osds {
-		if o.zone == zone && (!o.up || !o.serves()) {
+		if w.domainOf(o) == zone && (!o.up || !o.serves()) {
 			return true
 		}
 	}
 	for _, d := range w.workloads {
 		n := w.nodes[d.pinned]
-		if p := w.podOf(d); n != nil && n.zone == zone && (p == nil || p.state != storage.PodReady) {
+		if p := w.podOf(d); n != nil && w.domainOfNode(n) == zone && (p == nil || p.state != storage.PodReady) {
 			return true
 		}
 	}
 	for _, n := range w.nodes {
-		if n.zone == zone && (n.cordoned || n.tainted != "" || n.gone) {
+		if w.domainOfNode(n) == zone && (n.cordoned || n.tainted != "" || n.gone) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.mons, func(m *mon) bool { return w.nodes[m.host].zone == zone && (!m.running || !m.in) })
+	return slices.ContainsFunc(w.mons, func(m *mon) bool { return w.domainOfNode(w.nodes[m.host]) == zone && (!m.running || !m.in) })
 }
 
 // missed tells whether data has a copy less because an OSD is away.
@@ -213,6 +247,7 @@ func (w *World) missed(o *osd) bool {
 
 // checkTruth is looked at after every step.
 func (w *World) checkTruth() {
+	w.seekHomes()
 	if w.policy == nil || w.guarding.IsZero() || w.policy.DeletionTimestamp != nil {
 		return
 	}
@@ -248,10 +283,10 @@ func (w *World) checkCover() {
 		switch {
 		case ours > 1:
 			w.violate("I2: %s is under two budgets", p.name)
-		case ours == 0 && open != "" && open != p.of.zone:
-			w.violate("I1: %s and %s are both open", open, p.of.zone)
+		case ours == 0 && open != "" && open != w.domainOf(w.osdOf(p.of)):
+			w.violate("I1: %s and %s are both open", open, w.domainOf(w.osdOf(p.of)))
 		case ours == 0:
-			open = p.of.zone
+			open = w.domainOf(w.osdOf(p.of))
 		}
 	}
 }

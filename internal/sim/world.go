@@ -41,6 +41,9 @@ type Options struct {
 	MayFlush bool
 	// DBs gives each OSD of the CephOSD a device of its own for RocksDB.
 	DBs bool
+	// ByOSD: the pool's rule puts each copy on another OSD, wherever that is, so that OSDs are the failure domains. Copies are so many
+	// OSDs apart: with two OSDs on a node, 1 puts two copies on some nodes, and 2 on none as long as all OSDs are in. 0: by zone.
+	ByOSD int
 	// Hybrid adds a pool whose rule may put two copies into one zone, without data.
 	Hybrid bool
 	// JudgeCanary: a canary goes first, alone, and has its time. That is not so where a person excuses it.
@@ -131,6 +134,7 @@ type World struct {
 	tampered  time.Time      // until when nobody can be blamed for what the budgets say, since a person changed them
 	guarding  time.Time      // since when our budget covers all OSDs; zero: it does not
 	stirred   time.Time      // when a node or a pod last changed
+	homeless  time.Time      // since when no node could take another pod; zero: one could
 	listener  func()         // told of changes in Kubernetes
 	drains    map[string]int // by kubectl, under way, of each node
 }

@@ -50,6 +50,14 @@ func count(b bool) int {
 	return 0
 }
 
+// Plus is the sum of both.
+func (r Rest) Plus(x Rest) Rest {
+	return Rest{
+		Troubled: r.Troubled + x.Troubled, Down: r.Down + x.Down, Unsettled: r.Unsettled + x.Unsettled,
+		Uncounted: r.Uncounted + x.Uncounted, Podless: r.Podless + x.Podless,
+	}
+}
+
 // Tally counts all daemons of the domain that have something to be said of, named or not.
 func (d Domain) Tally() Rest {
 	r := d.Rest
@@ -88,7 +96,12 @@ func (v *View) boundDomains(first Interest) {
 	if len(v.Domains) <= MostDomains {
 		return
 	}
-	rank := ranks(first.Domains)
+	wanted := slices.Clone(first.Domains)
+	for _, name := range first.Nodes {
+		n, _ := v.Node(name)
+		wanted = append(wanted, n.Domains...)
+	}
+	rank := ranks(wanted)
 	all := slices.Clone(v.Domains)
 	slices.SortStableFunc(all, func(a, b Domain) int { return cmp.Compare(rank(a.Name), rank(b.Name)) })
 	others := Domain{Merged: len(all) - MostDomains}
@@ -96,11 +109,7 @@ func (v *View) boundDomains(first Interest) {
 		t := d.Tally()
 		others.Daemons += d.Daemons
 		others.Touched = others.Touched || d.Touched
-		others.Rest.Troubled += t.Troubled
-		others.Rest.Down += t.Down
-		others.Rest.Unsettled += t.Unsettled
-		others.Rest.Uncounted += t.Uncounted
-		others.Rest.Podless += t.Podless
+		others.Rest = others.Rest.Plus(t)
 	}
 	v.Domains, v.Others = all[:MostDomains], &others
 	slices.SortFunc(v.Domains, func(a, b Domain) int { return cmp.Compare(a.Name, b.Name) })
@@ -166,6 +175,9 @@ func (v *View) boundNodes(first Interest) {
 	}
 	for i := range all {
 		n := &all[i]
+		if rank(n.Name) == 0 && len(first.Nodes) > 0 {
+			continue // the lease's holder is about it
+		}
 		n.Domains, n.Hosts = clipList(n.Domains), clipList(n.Hosts)
 		if len(n.Daemons) > mostOnNode {
 			n.MoreDaemons, n.Daemons = len(n.Daemons)-mostOnNode, n.Daemons[:mostOnNode]

@@ -8,6 +8,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -148,6 +149,9 @@ type Node struct {
 	Tainted  string   `json:"tainted,omitempty"`  // the autoscaler's taint that announces its removal
 	Gone     bool     `json:"gone,omitempty"`     // the Node object is deleted
 	NotReady bool     `json:"notReady,omitempty"`
+	// OKToStop is the storage cluster's answer to "may all daemons of this node that still run stop now?". It is asked of nodes that
+	// are in several failure domains and that a job is about; nil: not asked.
+	OKToStop *Answer `json:"okToStop,omitempty"`
 	// Lost are how many of its daemons the storage cluster's map calls up although Kubernetes has lost the node.
 	Lost    int      `json:"lost,omitempty"`
 	Daemons []string `json:"daemons"`        // all of its daemons
@@ -155,6 +159,11 @@ type Node struct {
 	// MoreDaemons and MoreDown are those that are not named.
 	MoreDaemons int `json:"moreDaemons,omitempty"`
 	MoreDown    int `json:"moreDown,omitempty"`
+}
+
+// In tells whether the node has daemons in a failure domain. Of a node in several only the first counts if nobody asked about the node.
+func (n Node) In(domain string) bool {
+	return n.Domain == domain || n.OKToStop != nil && slices.Contains(n.Domains, domain)
 }
 
 // Counts is how many daemons there are on the node, and how many of them are down or leaving.

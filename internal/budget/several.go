@@ -1,0 +1,138 @@
+package budget
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file is about nodes with daemons in several failure domains. There are such nodes where each daemon is a failure domain of its
+// own. The claim of a job that empties a node names the first of them, and stands for all.
+//
+// If the storage cluster says that all daemons of the node may stop at once, they are one failure domain for as long as the claim holds
+// the lease. Otherwise they go one by one: a domain opens only when the data is whole without those that went before.
+
+// severalDomains returns the node of a claim if the claim stands for several failure domains.
+func (in Input) severalDomains(c lease.Claim) (storage.Node, bool) {
+	if c.Node == "" || len(c.Daemons) > 0 {
+		return storage.Node{}, false
+	}
+	n, ok := in.View.Node(c.Node)
+	// Of a node that was not asked about, or by an older version, it is not known how its daemons may stop.
+	return n, ok && n.OKToStop != nil && len(n.Domains) > 1 && slices.Contains(n.Domains, c.Domain.Name)
+}
+
+// Stops answers how the daemons of a claim's node may stop. It is asked at the grant, and again while the claim holds the lease:
+// data moves, and with the last daemon left there is nothing that could stop beside it.
+func Stops(in Input, c lease.Claim) lease.Stops {
+	n, several := in.severalDomains(c)
+	switch a := n.OKToStop; {
+	case !several:
+		return c.Stops
+	case fresh(in) && a.OK && len(in.asOne(c).View.Domains) < len(in.View.Domains):
+		return lease.StopTogether
+	case c.Stops == lease.StopTogether && (!Clean(in) || a.Silence):
+		return c.Stops // what has begun goes on: the rest of a node may be needed while some of it is away
+	default:
+		return lease.StopOneByOne
+	}
+}
+
+// asOne is the input with all failure domains of a claim's node as one, under the name of the claim's.
+func (in Input) asOne(c lease.Claim) Input {
+	n, several := in.severalDomains(c)
+	if !several {
+		return in
+	}
+	one := storage.Domain{Name: c.Domain.Name, OKToStop: n.OKToStop}
+	var domains []storage.Domain
+	merged := 0
+	for _, d := range in.View.Domains {
+		if !slices.Contains(n.Domains, d.Name) {
+			domains = append(domains, d)
+			continue
+		}
+		merged++
+		one.LabelValues, one.Troubled = slices.Concat(one.LabelValues, d.LabelValues), slices.Concat(one.Troubled, d.Troubled)
+		one.Daemons, one.Rest, one.Touched = one.Daemons+d.Daemons, one.Rest.Plus(d.Rest), one.Touched || d.Touched
+	}
+	if merged < len(n.Domains) {
+		return in // what a View is too large to name cannot be left out of a budget
+	}
+	domains = append(domains, one)
+	slices.SortFunc(domains, func(a, b storage.Domain) int { return strings.Compare(a.Name, b.Name) })
+	in.View.Domains = domains
+	in.View.Nodes, in.View.Mons = slices.Clone(in.View.Nodes), slices.Clone(in.View.Mons)
+	for i := range in.View.Nodes {
+		if x := &in.View.Nodes[i]; x.Name == c.Node {
+			x.Domain, x.Domains = c.Domain.Name, nil
+		}
+	}
+	for i := range in.View.Mons {
+		if x := &in.View.Mons[i]; x.Node == c.Node {
+			x.Domain = c.Domain.Name
+		}
+	}
+	return in
+}
+
+// asHeld is the input as the lease's holder makes it: failure domains that stop together are one.
+func (in Input) asHeld() Input {
+	if len(in.Lease.Holders) > 0 && in.Lease.Holders[0].Stops == lease.StopTogether {
+		return in.asOne(in.Lease.Holders[0])
+	}
+	return in
+}
+
+// turn is the failure domain that a claim is about now: of those that go one by one, the one that the data misses; otherwise the first
+// that still serves. When all are down it is the claim's own.
+func (in Input) turn(c lease.Claim) storage.FailureDomain {
+	n, several := in.severalDomains(c)
+	if !several || c.Stops == lease.StopTogether {
+		return c.Domain
+	}
+	affected := Affected(in)
+	for _, name := range append([]string{in.Open.Name}, n.Domains...) {
+		if slices.Contains(n.Domains, name) && contains(affected, name) {
+			return in.domain(name)
+		}
+	}
+	for _, name := range n.Domains { // each has the name of its only daemon
+		if !slices.Contains(n.Down, name) {
+			return in.domain(name)
+		}
+	}
+	return c.Domain
+}
+
+// Turn names the failure domains that must be looked at for the lease's holders.
+func Turn(in Input) (out []string) {
+	for _, c := range in.Lease.Holders {
+		out = append(out, in.turn(c).Name)
+	}
+	return out
+}
+
+// Serves tells whether what a decision opens is what a claim was granted.
+func Serves(in Input, d Decision, c lease.Claim) bool {
+	if d.Mode != ModeOpen || d.Open == c.Domain {
+		return d.Mode == ModeOpen
+	}
+	n, several := in.severalDomains(c)
+	return several && c.Stops == lease.StopOneByOne && n.In(d.Open.Name)
+}
+
+// with are the failure domains that are open beside the one that a decision names.
+func (in Input) with(d Decision) (out []string) {
+	if d.Mode != ModeOpen || len(in.Lease.Holders) == 0 {
+		return nil
+	}
+	c := in.Lease.Holders[0]
+	n, several := in.severalDomains(c)
+	if !several || c.Stops != lease.StopTogether || d.Open != c.Domain {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(n.Domains), func(name string) bool { return name == d.Open.Name })
+}

@@ -1,0 +1,76 @@
+package kube
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+)
+
+// TestHomeOf: the only manager is on node-a, beside a node-b.
+func TestHomeOf(t *testing.T) {
+	other := func(change func(*corev1.Node)) func(*corev1.Pod, []corev1.Node) {
+		return func(_ *corev1.Pod, nodes []corev1.Node) { nodes[0].Spec.Unschedulable = true; change(&nodes[1]) }
+	}
+	mine := func(change func(*corev1.PodSpec)) func(*corev1.Pod, []corev1.Node) {
+		return func(p *corev1.Pod, nodes []corev1.Node) { nodes[0].Spec.Unschedulable = true; change(&p.Spec) }
+	}
+	required := func(e corev1.NodeSelectorRequirement) func(*corev1.Pod, []corev1.Node) {
+		return mine(func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{e}}},
+			}}}
+		})
+	}
+	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Pod, []corev1.Node) {
+		return other(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} })
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod, []corev1.Node)
+		want   budget.Home
+	}{
+		"its node stays":                     {func(*corev1.Pod, []corev1.Node) {}, budget.HomeSettled},
+		"it has no node":                     {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "" }, budget.HomeSettled},
+		"its node is cordoned":               {other(func(*corev1.Node) {}), budget.HomeElsewhere},
+		"its node is gone":                   {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "node-z" }, budget.HomeElsewhere},
+		"both are cordoned":                  {other(func(n *corev1.Node) { n.Spec.Unschedulable = true }), budget.HomeNowhereNow},
+		"the other one is not ready":         {other(func(n *corev1.Node) { n.Status.Conditions = nil }), budget.HomeNowhereNow},
+		"the other one is being removed":     {taint(RemovalTaints[0], corev1.TaintEffectNoSchedule), budget.HomeNowhereNow},
+		"the other one is for others":        {taint("gpu", corev1.TaintEffectNoSchedule), budget.HomeOnlyThere},
+		"the other one is not preferred":     {taint("gpu", corev1.TaintEffectPreferNoSchedule), budget.HomeElsewhere},
+		"it is selected for its node":        {mine(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"name": "node-a"} }), budget.HomeOnlyThere},
+		"it requires its node":               {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a"}}), budget.HomeOnlyThere},
+		"it requires what the other one has": {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpExists}), budget.HomeElsewhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-a"}}
+			var nodes []corev1.Node
+			for _, name := range []string{"node-a", "node-b"} {
+				nodes = append(nodes, corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
+					Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+				})
+			}
+			c.change(pod, nodes)
+			require.Equal(t, c.want, HomeOf([]*corev1.Pod{pod}, nodes))
+		})
+	}
+}
+
+func TestTolerates(t *testing.T) {
+	gpu := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
+	for name, c := range map[string]struct {
+		with corev1.Toleration
+		want bool
+	}{
+		"everything":     {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
+		"its value":      {corev1.Toleration{Key: "gpu", Value: "yes"}, true},
+		"another value":  {corev1.Toleration{Key: "gpu", Value: "no"}, false},
+		"another effect": {corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}, false},
+	} {
+		require.Equal(t, c.want, tolerates(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{c.with}}}, gpu), name)
+	}
+}

@@ -1,0 +1,131 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// These tests are about clusters whose failure domain is the OSD, with several OSDs on each node: a node is several failure domains.
+
+const (
+	neighbours = 1 // some placement groups have two copies on a node
+	scattered  = 2 // none has
+)
+
+// TestDrainOneOSDAfterTheOther: Ceph does not let the OSDs of the node stop at once. So the first goes without noout, its data moves,
+// and then the second goes. The last one is as the only one of a node: it goes with noout.
+func TestDrainOneOSDAfterTheOther(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 3, ByOSD: neighbours}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 17 must stay", time.Minute)
+		run := s.drain(drainOf("node-d"))
+		s.awaitBudget("only [10] is open", 30*time.Second) // the first by name
+		require.True(s, s.Await(time.Minute, func() bool { return s.Up() == 17 }))
+		require.Empty(s, s.Noout("node-d"), "noout would keep its data from moving")
+		require.Contains(s, s.drainStatus("node-d").WaitsFor, "one after the other")
+		s.awaitBudget("only [11] is open", 3*time.Minute)
+		require.True(s, s.Await(time.Minute, func() bool { return s.Up() == 16 }))
+		require.Empty(s, s.Noout("node-d"))
+		s.awaitPhase("node-d", awaitingNode, 3*time.Minute)
+		require.True(s, s.Evicted("node-d"))
+		require.Equal(s, "lockkeeper", s.Noout("node-d"))
+		s.Reboot("node-d")
+		time.Sleep(5 * time.Second)
+		s.PersonCordons("node-d", false)
+		e := s.awaitEnd("node-d", run, 5*time.Minute)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
+		s.awaitNothingLeft(2 * time.Minute)
+	})
+}
+
+// TestDrainOSDsTogether: Ceph lets both OSDs of the node stop, so they go together, under noout.
+func TestDrainOSDsTogether(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2, ByOSD: scattered}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		run := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		require.True(s, s.Evicted("node-a"), "and its mon")
+		require.Equal(s, "only [0 1] is open", s.Budget())
+		require.Equal(s, "lockkeeper", s.Noout("node-a"))
+		s.tellDrain("node-a", workflows.SignalDone)
+		e := s.awaitEnd("node-a", run, 2*time.Minute)
+		require.NoError(s, e.err)
+		require.Equal(s, 3, e.result.Evicted)
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
+// TestDrainOneByOneIsRemembered: the keeper is terminated between two OSDs, and the drain is aborted later.
+func TestDrainOneByOneIsRemembered(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 3, ByOSD: neighbours}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 17 must stay", time.Minute)
+		run := s.drain(drainOf("node-a"))
+		require.True(s, s.Await(time.Minute, func() bool { return s.Up() == 17 }))
+		s.killKeeper()
+		s.startKeeper()
+		require.True(s, s.Await(3*time.Minute, func() bool { return s.Up() == 16 }))
+		require.Empty(s, s.Noout("node-a"))
+		s.tellDrain("node-a", workflows.SignalAbort)
+		e := s.awaitEnd("node-a", run, time.Minute)
+		require.Equal(s, workflows.OutcomeAborted, e.result.Outcome)
+		s.awaitNothingLeft(2 * time.Minute)
+	})
+}
+
+// TestKubectlDrainsOSDs: the same holds for who drains from outside.
+func TestKubectlDrainsOSDs(t *testing.T) {
+	for what, apart := range map[string]int{"one after the other": neighbours, "together": scattered} {
+		t.Run(what, func(t *testing.T) {
+			play(t, sim.Options{OSDsPerNode: 2, ByOSD: apart}, func(s *scene) {
+				s.startKeeper()
+				s.awaitBudget("at rest, 11 must stay", time.Minute)
+				done := s.KubectlDrain("node-a")
+				within := map[int]time.Duration{neighbours: 5 * time.Minute, scattered: 40 * time.Second}[apart]
+				select {
+				case err := <-done:
+					require.NoError(s, err)
+				case <-time.After(within):
+					s.Errorf("kubectl drain is not through: %s, %+v", s.Budget(), s.keeperStatus().Decision)
+				}
+				s.PersonCordons("node-a", false)
+				s.awaitNothingLeft(3 * time.Minute)
+			})
+		})
+	}
+}
+
+// TestDrainsOfNodesWithSeveralDomains: all at once, and every one of them ends.
+func TestDrainsOfNodesWithSeveralDomains(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		runs := map[string]string{}
+		nodes := []string{"node-a", "node-b", "node-c"}
+		for _, node := range nodes {
+			runs[node] = s.drain(workflows.DrainNodeInput{Node: node, UncordonAfterReboot: true})
+		}
+		for left := len(nodes); left > 0; left-- {
+			next := ""
+			require.True(s, s.Await(10*time.Minute, func() bool {
+				for _, node := range nodes {
+					if s.runs(workflows.DrainID(node)) && s.drainStatus(node).Phase == awaitingNode {
+						next = node
+					}
+				}
+				return next != ""
+			}), "no node is empty")
+			s.Reboot(next)
+			e := s.awaitEnd(next, runs[next], 5*time.Minute)
+			require.NoError(s, e.err)
+		}
+		s.awaitNothingLeft(2 * time.Minute)
+	})
+}
