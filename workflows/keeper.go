@@ -188,7 +188,11 @@ type keeper struct {
 	again bool
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
-	revoked               []lease.Claim // to be told
+	// unwritten is why the status could not be written at the last attempt.
+	unwritten string
+	// renews: this run confirms the status that it has reported.
+	renews  bool
+	revoked []lease.Claim // to be told
 	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of the last
 	// switch may still be carried out.
 	refused map[string]string
@@ -222,6 +226,9 @@ func (k *keeper) run(ctx workflow.Context) error {
 	k.alarm, k.tampered = k.alarm || k.state.Alarm, k.tampered || k.state.Tampered
 	k.state.Alarm, k.state.Tampered = false, false
 	k.legacy = workflow.GetVersion(ctx, changeProved, workflow.DefaultVersion, 1) == workflow.DefaultVersion
+	if k.renews = !k.legacy && workflow.GetVersion(ctx, changeRenewed, workflow.DefaultVersion, 1) >= 1; k.renews {
+		workflow.Go(ctx, k.renew)
+	}
 	for pass := 1; ; pass++ {
 		// What a run of version 0.1 did is replayed as it was; what comes after is for a run of this version.
 		if k.legacy && workflow.GetVersion(ctx, fmt.Sprintf("%s-%d", changeProved, pass), workflow.DefaultVersion, 1) != workflow.DefaultVersion {

@@ -56,6 +56,9 @@ func (k *keeper) answer(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (KeeperStatus, error) { return k.status(), nil }); err != nil {
 		return err
 	}
+	if err := workflow.SetQueryHandler(ctx, QueryKept, func() (Kept, error) { return k.kept(), nil }); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease, func(ctx workflow.Context, r LeaseRequest) (LeaseAnswer, error) {
 		// What the job said before it asked comes first: it may have given the same claim back.
 		if k.drainHints(ctx) {
@@ -167,6 +170,9 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
 		k.alarm = k.alarm || h.Alarm
 		k.tampered = k.tampered || h.Tampered
+		if h.Disowned {
+			k.state.Reported.MayDrain = "" // not what the status says any more, so it is written anew
+		}
 		if !h.echo(k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration) {
 			reason, k.budgetDue = true, true
 		}
