@@ -86,7 +86,7 @@ func (k *keeper) status() KeeperStatus {
 	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
 		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
-		View: view, Health: k.state.Watched.Health, Clean: k.clean, Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
+		View: view, Health: k.state.Watched.Health, Clean: k.clean, Known: k.known(), Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
 	}
 }
 
