@@ -61,6 +61,8 @@ type Policies interface {
 	Policy(ctx context.Context, key storage.ClusterKey) (Policy, error)
 	// ReportStatus writes the whole status and its events. A policy that is gone is no error.
 	ReportStatus(ctx context.Context, key storage.ClusterKey, report Report) error
+	// RenewStatus confirms the status, unless it does not say what was reported. A policy that is gone is no error.
+	RenewStatus(ctx context.Context, key storage.ClusterKey, renewal Renewal) (differs bool, err error)
 	// Guard puts lockkeeper's finalizer on the policy, or takes it off.
 	Guard(ctx context.Context, key storage.ClusterKey, on bool) error
 	// Ending tells how a policy that is deleted ends. One that is gone is no error.

@@ -21,7 +21,9 @@ type Report struct {
 	Unmanaged  bool            `json:"unmanaged,omitempty"`
 	MayDrain   string          `json:"mayDrain"` // in a few words
 	Keeper     string          `json:"keeper"`
-	Events     []Event         `json:"events,omitempty"`
+	// AsOf is when all of this was so.
+	AsOf   time.Time `json:"asOf,omitzero"`
+	Events []Event   `json:"events,omitempty"`
 }
 
 // Event is a Kubernetes Event on the policy, or on a node when one is named.
@@ -45,4 +47,31 @@ func (k *Keeper) ReportStatus(ctx context.Context, in ReportInput) (struct{}, er
 		return struct{}{}, Unavailable("write the status of MaintenancePolicy "+in.Cluster.String(), err)
 	}
 	return struct{}{}, nil
+}
+
+// Renewal confirms a report, of which nothing has changed.
+type Renewal struct {
+	MayDrain string    `json:"mayDrain"` // as it was reported
+	AsOf     time.Time `json:"asOf"`
+}
+
+// RenewInput is a renewal and whose status it is.
+type RenewInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Renewal
+}
+
+// RenewResult says whether the status was confirmed.
+type RenewResult struct {
+	// Differs: the status does not say what was reported, and is to be written anew.
+	Differs bool `json:"differs,omitempty"`
+}
+
+// RenewStatus confirms the policy's status, in one request.
+func (k *Keeper) RenewStatus(ctx context.Context, in RenewInput) (RenewResult, error) {
+	differs, err := k.Policies.RenewStatus(ctx, in.Cluster, in.Renewal)
+	if err != nil {
+		return RenewResult{}, Unavailable("confirm the status of MaintenancePolicy "+in.Cluster.String(), err)
+	}
+	return RenewResult{Differs: differs}, nil
 }

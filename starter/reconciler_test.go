@@ -30,6 +30,7 @@ type recorder struct {
 	away  error
 	calls []string
 	hints []workflows.Hint
+	kept  workflows.Kept
 }
 
 func (r *recorder) did(format string, args ...any) error {
@@ -48,6 +49,10 @@ func (r *recorder) SignalKeeper(_ context.Context, cluster storage.ClusterKey, h
 
 func (r *recorder) EnsureKeeper(_ context.Context, cluster storage.ClusterKey) error {
 	return r.did("ensure %s", cluster)
+}
+
+func (r *recorder) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
+	return r.kept, r.away
 }
 
 func (r *recorder) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {

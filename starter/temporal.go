@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -19,6 +21,9 @@ type Temporal interface {
 	SignalKeeper(ctx context.Context, cluster storage.ClusterKey, hint workflows.Hint) error
 	// EnsureKeeper starts the keeper if it does not run, and otherwise leaves no trace.
 	EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error
+	// Kept asks the keeper whether it keeps the policy's status up to date. That it does not run is an answer; an error means that
+	// nobody answered.
+	Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error)
 	// StartDrain starts the drain of a node, unless it runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
 	// SignalRollout tells the rollout of a CephOSD to look, and starts it first if it does not run.
@@ -45,6 +50,47 @@ func (t temporalClient) SignalKeeper(ctx context.Context, cluster storage.Cluste
 
 func (t temporalClient) EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error {
 	return t.start(ctx, keeperOptions(cluster), workflows.KeeperType, workflows.NewKeeperInput(cluster))
+}
+
+// keptWithin bounds the question whether a status is kept. A worker that is replaced by another one costs up to 5 s of it: only
+// then does Temporal ask the other one.
+const keptWithin = 8 * time.Second
+
+func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error) {
+	ctx, cancel := context.WithTimeout(ctx, keptWithin)
+	defer cancel()
+	id := workflows.KeeperID(cluster)
+	r, err := t.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: id, QueryType: workflows.QueryKept, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // or the past would answer
+	})
+	var gone *serviceerror.NotFound
+	var refused *serviceerror.QueryFailed
+	var idle *serviceerror.FailedPrecondition
+	var unavailable *serviceerror.Unavailable
+	switch {
+	case errors.As(err, &gone), err == nil && r.QueryRejected != nil:
+		return workflows.Kept{Why: id + " does not run"}, nil
+	case errors.As(err, &refused) && strings.Contains(err.Error(), "unknown queryType"):
+		return workflows.Kept{OK: true}, nil // an older worker, which is at work all the same
+	case errors.As(err, &unavailable):
+		return workflows.Kept{}, fmt.Errorf("Temporal does not answer: %w", err)
+	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil, errors.As(err, &idle):
+		return workflows.Kept{}, t.silent()
+	case err != nil:
+		return workflows.Kept{}, fmt.Errorf("ask %s: %w", id, err)
+	}
+	var out workflows.Kept
+	return out, r.QueryResult.Get(&out)
+}
+
+// silent says who does not answer: Temporal itself, or its workers.
+func (t temporalClient) silent() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := t.client.CheckHealth(ctx, nil); err != nil {
+		return errors.New("Temporal does not answer")
+	}
+	return errors.New("no worker answers")
 }
 
 func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {

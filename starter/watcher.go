@@ -107,6 +107,10 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err := watchStorage(mgr, "closer", closer, controller.Options{NeedLeaderElection: &everyone}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
+	auditor := &Auditor{Objects: mgr.GetCache(), Temporal: temporal, Statuses: budgets, Log: opts.Log}
+	if err := mgr.Add(manager.RunnableFunc(auditor.Run)); err != nil { // runs on the leader only: two might not agree on who answers
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
 	if err := watchFleets(mgr, &FleetReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}

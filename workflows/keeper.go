@@ -92,6 +92,8 @@ type KeeperStatus struct {
 	View     storage.View       `json:"view"`
 	Health   storage.Health     `json:"health"`
 	Clean    bool               `json:"clean"`
+	// Known is what else the keeper judges by; nil: its worker is too old to tell.
+	Known *budget.Known `json:"known,omitempty"`
 	// Trouble is what the keeper could not do at its last attempt, and will try again.
 	Trouble   string    `json:"trouble,omitempty"`
 	NextTimer time.Time `json:"nextTimer,omitzero"`
@@ -185,8 +187,8 @@ type keeper struct {
 	budgetDue bool
 	aside     bool // another policy is in charge, and nothing of ours is left
 	// asked are the hosts that the last look was asked about.
-	asked []storage.Host
-	unclaimed int  // looks in a row that did not find the claim, which was written after the first of them
+	asked     []storage.Host
+	unclaimed int // looks in a row that did not find the claim, which was written after the first of them
 	// keptClosed: what is left are the budgets, closed, since nobody else's cover the same pods.
 	keptClosed bool
 	// marking: pods are being marked; stopMarking asks for an end of that.
@@ -198,7 +200,11 @@ type keeper struct {
 	again bool
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
-	revoked               []lease.Claim // to be told
+	// unwritten is why the status could not be written at the last attempt.
+	unwritten string
+	// renews: this run confirms the status that it has reported.
+	renews  bool
+	revoked []lease.Claim // to be told
 	// together: notices go out side by side, from the outbox.
 	together bool
 	outbox   []outgoing
@@ -235,6 +241,9 @@ func (k *keeper) run(ctx workflow.Context) error {
 	k.alarm, k.tampered = k.alarm || k.state.Alarm, k.tampered || k.state.Tampered
 	k.state.Alarm, k.state.Tampered = false, false
 	k.legacy = workflow.GetVersion(ctx, changeProved, workflow.DefaultVersion, 1) == workflow.DefaultVersion
+	if k.renews = !k.legacy && workflow.GetVersion(ctx, changeRenewed, workflow.DefaultVersion, 1) >= 1; k.renews {
+		workflow.Go(ctx, k.renew)
+	}
 	for pass := 1; ; pass++ {
 		// What a run of version 0.1 did is replayed as it was; what comes after is for a run of this version.
 		if k.legacy && workflow.GetVersion(ctx, fmt.Sprintf("%s-%d", changeProved, pass), workflow.DefaultVersion, 1) != workflow.DefaultVersion {
@@ -250,6 +259,9 @@ func (k *keeper) run(ctx workflow.Context) error {
 				return err
 			}
 			k.trouble = storage.Clip(message(err), mostMessage)
+		}
+		if a := k.state.Applied; k.lookFailed && k.observed.Settings.ManagePodBudgets && (a == nil || a.Mode == budget.ModeClosed) {
+			k.admitClosed(ctx, "nothing opens before a look, and it fails: "+k.trouble)
 		}
 		if gone {
 			return nil
@@ -396,54 +408,41 @@ func (k *keeper) look() activities.ObserveInput {
 // mostClaimsSeen is for how many claims what they speak of is looked at in any case. The others have their turn later.
 const mostClaimsSeen = 64
 
-func (k *keeper) input(ctx workflow.Context) budget.Input {
-	in := budget.Input{
-		Now: workflow.Now(ctx), View: k.observed.Seen.View, Health: k.state.Watched.Health, Proof: k.state.Proof,
-		Settings: k.observed.Settings, Lease: k.state.Memory.Lease, Announced: k.state.Announced,
-		HealingSince: k.state.HealingSince, Open: k.state.Decision.Open, Opened: k.opened(), Unheard: k.state.Unheard,
-		Life: k.state.Life,
+// input is all that a decision depends on: no more than the query "status" tells.
+func (k *keeper) input(ctx workflow.Context) budget.Input { return k.status().Input(workflow.Now(ctx)) }
+
+// Input is what the keeper judges by, as of now.
+func (s KeeperStatus) Input(now time.Time) budget.Input {
+	return s.Known.Input(now, s.View, s.Health, s.Lease)
+}
+
+// known is what the keeper judges by beside the last look.
+func (k *keeper) known() *budget.Known {
+	return &budget.Known{
+		Settings: k.observed.Settings, Proof: k.state.Proof, Announced: k.state.Announced, HealingSince: k.state.HealingSince,
+		Unheard: k.state.Unheard, Open: k.state.Decision.Open, Opened: k.opened(), Life: k.state.Life,
 	}
-	in.HealingSince = budget.NextHealingSince(in)
-	return in
 }
 
 // revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one. Their
 // jobs find out anew where they are, and ask again.
 func (k *keeper) revokeForeign(in *budget.Input) {
-	if in.View.Unavailable != "" || len(in.View.Problems) > 0 {
-		return
-	}
-	for _, c := range slices.Concat(in.Lease.Holders, in.Lease.Queue) {
-		if c.Domain.Type != in.View.FailureDomainType {
-			in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
-			k.revoked = append(k.revoked, c)
-		}
+	for _, c := range budget.Foreign(*in) {
+		in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
+		k.revoked = append(k.revoked, c)
 	}
 }
 
-// takeBack takes the lease back from jobs that are done and healed.
+// takeBack takes the lease back from jobs that are done and healed. Those with a next claim hear of that.
 func (k *keeper) takeBack(in *budget.Input) {
-	l := in.Lease
-	for _, c := range l.Holders {
-		if (c.Finishing && budget.Healed(*in, c).OK) || budget.Parked(*in, c) {
-			var handedOn bool
-			if l, handedOn = l.Return(c.WorkflowID, c.RunID, in.Now); !handedOn { // or it hears of its next claim
-				k.state.Released = append(k.state.Released, c)
-			}
-		}
-	}
+	l, released := budget.TakeBack(*in)
 	in.Lease = l
+	k.state.Released = append(k.state.Released, released...)
 }
 
 // grant grants the lease to who may have it now.
 func (k *keeper) grant(in *budget.Input) {
-	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer {
-		if !k.askedAbout(c) { // it came during the look, so the next pass follows at once
-			return storage.Answer{Reason: "it is looked at for the first time"}
-		}
-		return budget.LeaseGate(*in, c)
-	}, in.Now)
-	l = l.NoteStops(func(c lease.Claim) lease.Stops { return budget.Stops(*in, c) })
+	l, granted := budget.Grant(*in, k.askedAbout)
 	for _, c := range granted {
 		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
 	}

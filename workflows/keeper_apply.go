@@ -38,7 +38,10 @@ func (k *keeper) apply(ctx workflow.Context) error {
 		return k.silent(ctx, "noout could not be set", err)
 	}
 	k.answered(ctx, plan, before)
-	fail(k.applyBudget(ctx))
+	if err := k.applyBudget(ctx); err != nil {
+		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
+		fail(err)
+	}
 	if err := k.switchNoout(ctx, plan.Unset, false); err != nil {
 		return k.silent(ctx, "noout could not be unset", err)
 	}
@@ -75,8 +78,7 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 		// A mark that is written late must find a budget that counts it. The end of the marking is a reason to look.
 		k.stopMarking()
 		if k.state.Applied == nil || k.state.Applied.Mode == budget.ModeClosed {
-			closed := budget.CloseFirst(k.state.Decision, "the marks that are being written have to be done first")
-			k.closed = &closed
+			k.sayClosed("the marks that are being written have to be done first")
 		}
 		return nil
 	}
@@ -90,6 +92,24 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 		k.mark(ctx, k.state.Decision.Reason == budget.ReasonPGHealthTimeout)
 	}
 	return nil
+}
+
+// sayClosed has the status say that nobody may go although something else was decided: what the budgets say is something else, or is not
+// known.
+func (k *keeper) sayClosed(why string) {
+	if k.state.Decision.Mode == budget.ModeClosed {
+		return
+	}
+	closed := budget.CloseFirst(k.state.Decision, why)
+	k.closed = &closed
+}
+
+// admitClosed is sayClosed where an older version said what was decided all the same.
+func (k *keeper) admitClosed(ctx workflow.Context, why string) {
+	if k.renews {
+		k.sayClosed(why)
+		k.reportLater(ctx)
+	}
 }
 
 // says tells whether the budgets are known to say what a decision wants.

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -35,10 +37,22 @@ func (k *keeper) endMarking(ctx workflow.Context) error {
 	return workflow.Await(ctx, func() bool { return !k.marking })
 }
 
+// unmarkUnsaid is how long marks may be taken away before the status says that everything is closed meanwhile. Mostly it is one mark.
+const unmarkUnsaid = 2 * time.Second
+
 // unmark takes marks away, while both budgets are closed.
 func (k *keeper) unmark(ctx workflow.Context, all bool) error {
 	if err := k.endMarking(ctx); err != nil {
 		return err
+	}
+	if k.renews {
+		slow, done := workflow.WithCancel(ctx)
+		defer done()
+		workflow.Go(slow, func(slow workflow.Context) {
+			if workflow.Sleep(slow, unmarkUnsaid) == nil {
+				k.admitClosed(ctx, "marks of pods have to go first")
+			}
+		})
 	}
 	_, err := call(marking(ctx, "take marks away"), keeping.UnmarkPods, activities.UnmarkInput{Cluster: k.cluster, All: all})
 	return err

@@ -24,8 +24,9 @@ func (k *keeper) reportLater(ctx workflow.Context) {
 		defer func() { k.reporting = false }()
 		for k.unreported && ctx.Err() == nil {
 			k.unreported = false
-			if err := k.write(ctx); err != nil {
-				k.unreported = true
+			err := k.write(ctx)
+			if k.unwritten = ""; err != nil {
+				k.unreported, k.unwritten = true, message(err)
 				_ = workflow.Sleep(ctx, retryAfter)
 			}
 		}
@@ -49,10 +50,16 @@ func (k *keeper) write(ctx workflow.Context) error {
 		MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
 	}
 	// When a View was taken says nothing about what it saw.
-	r.View.At = k.state.Reported.View.At
+	r.View.At, r.AsOf = k.state.Reported.View.At, k.state.Reported.AsOf
 	if len(k.news) == 0 && reflect.DeepEqual(r, k.state.Reported) {
-		return nil
+		if !k.renews || k.renewal(ctx) > 0 {
+			return nil
+		}
+		if confirmed, err := k.confirm(ctx); confirmed || err != nil {
+			return err
+		}
 	}
+	r.AsOf = workflow.Now(ctx)
 	written, news := r, k.news
 	k.news = nil
 	r.Events = append(k.events(ctx, r), news...)

@@ -56,6 +56,9 @@ func (k *keeper) answer(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (KeeperStatus, error) { return k.status(), nil }); err != nil {
 		return err
 	}
+	if err := workflow.SetQueryHandler(ctx, QueryKept, func() (Kept, error) { return k.kept(), nil }); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease, func(ctx workflow.Context, r LeaseRequest) (LeaseAnswer, error) {
 		// What the job said before it asked comes first: it may have given the same claim back.
 		if k.drainHints(ctx) {
@@ -83,7 +86,7 @@ func (k *keeper) status() KeeperStatus {
 	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
 		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
-		View: view, Health: k.state.Watched.Health, Clean: k.clean, Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
+		View: view, Health: k.state.Watched.Health, Clean: k.clean, Known: k.known(), Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
 		ReportPeriod: k.state.ReportPeriod, LivedFor: k.state.LivedFor,
 	}
 }
@@ -168,6 +171,9 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
 		k.alarm = k.alarm || h.Alarm
 		k.tampered = k.tampered || h.Tampered
+		if h.Disowned {
+			k.state.Reported.MayDrain = "" // not what the status says any more, so it is written anew
+		}
 		if !h.echo(k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration) {
 			reason, k.budgetDue = true, true
 		}

@@ -1,6 +1,9 @@
 package workflows_test
 
 import (
+	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,14 +16,40 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestKeeperAtRestDoesNothing: a healthy cluster costs no request and no history.
+// TestKeeperAtRestDoesNothing but to confirm its status every five minutes, in one request.
 func TestKeeperAtRestDoesNothing(t *testing.T) {
-	play(t, sim.Options{}, func(s *scene) {
+	var requests, confirmed atomic.Int64
+	count := func(_ context.Context, op string) sim.Failure {
+		switch {
+		case op == "patch status":
+			confirmed.Add(1)
+		case !strings.HasPrefix(op, "ceph "):
+			requests.Add(1)
+		}
+		return sim.Failure{}
+	}
+	play(t, sim.Options{Fail: count}, func(s *scene) {
 		s.settle()
 		time.Sleep(time.Minute)
+		requests.Store(0)
+		confirmed.Store(0)
 		before := s.attempts
-		time.Sleep(20 * time.Minute)
-		require.Equal(s, before, s.attempts, "activities in twenty minutes of rest")
+		time.Sleep(time.Hour)
+		require.Equal(s, before+12, s.attempts, "activities in an hour of rest")
+		require.Equal(s, int64(12), confirmed.Load(), "the status is confirmed")
+		require.Zero(s, requests.Load(), "other requests to the API server")
+	})
+}
+
+// TestAKeeperAtRestContinuesAsNew although nothing but its own confirmations makes its history grow.
+func TestAKeeperAtRestContinuesAsNew(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.post(func() { s.suggestContinueAsNew(true) })
+		before := s.continued
+		require.True(s, s.until(6*time.Minute, func() bool { return s.continued > before }))
+		time.Sleep(time.Minute)
+		require.Equal(s, "any node", s.Status().MayDrain)
 	})
 }
 

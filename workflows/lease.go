@@ -91,6 +91,8 @@ type Hint struct {
 	// Tampered: somebody else deleted or changed a budget that the keeper decides. It closes first and looks afterwards,
 	// since the look may take long just then.
 	Tampered bool `json:"tampered,omitempty"`
+	// Disowned: the policy's status says that nobody keeps it up to date, and has to be written anew.
+	Disowned bool `json:"disowned,omitempty"`
 	// Echo, ProvedEcho and MonEcho are the generations of the budgets of the storage daemons without a mark, of those with one, and of
 	// the mons when all that changed is that lockkeeper wrote them. The keeper knows of its own writes; it is told all the same, since one that was believed
 	// lost may still have arrived.

@@ -67,6 +67,7 @@ type scene struct {
 	continued int                       // how often it has
 	left      workflows.KeeperResult
 	blind     bool // the watcher is down
+	away      bool // Temporal is, or cannot be reached
 	crashes   int  // of the worker; odd: it is down
 	dying     map[int]context.CancelFunc
 }
@@ -153,6 +154,8 @@ func (s *scene) run(script func(*scene)) {
 	s.OnKubernetes(s.look)
 	s.keepTime()
 	go s.ensureKeeper()
+	go s.audit()
+	go s.judgeStatus()
 	go func() {
 		defer close(done)
 		defer func() {
@@ -520,6 +523,7 @@ func (s *scene) look() {
 		s.mu.Unlock()
 		return
 	}
+	away := s.away
 	now, exists := s.Snapshot(s.before)
 	if !exists {
 		s.before = nil
@@ -539,6 +543,9 @@ func (s *scene) look() {
 	s.lookAtOSDs()
 	if todo.IsZero() {
 		return
+	}
+	if away {
+		s.until(forever, func() bool { return !s.away || s.over }) // the watcher tries again until it lands
 	}
 	s.startKeeper()
 	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, todo.Hint)
@@ -758,7 +765,11 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	}
 	outer := ctx
 	ctx, alive := s.onWorker(ctx, n)
-	result, err := a.Next.ExecuteActivity(ctx, in)
+	var result any
+	err := ctx.Err()
+	if err == nil { // or its time was over before there was a worker
+		result, err = a.Next.ExecuteActivity(ctx, in)
+	}
 	if failed == twice && ctx.Err() == nil {
 		result, err = a.Next.ExecuteActivity(ctx, in)
 	}

@@ -190,7 +190,7 @@ var nooutCommands = map[string]bool{"ceph osd set-group": true, "ceph osd unset-
 
 // changes are the requests that change something.
 var changes = map[string]bool{
-	"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "update policy": true,
+	"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "patch status": true, "update policy": true,
 	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true,
 }
 

@@ -54,6 +54,10 @@ func (*osdWatcher) SignalKeeper(context.Context, storage.ClusterKey, workflows.H
 	return errors.ErrUnsupported
 }
 
+func (*osdWatcher) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
+	return workflows.Kept{}, errors.ErrUnsupported
+}
+
 func (*osdWatcher) EnsureKeeper(context.Context, storage.ClusterKey) error {
 	return errors.ErrUnsupported
 }

@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Up",type=string,JSONPath=`.status.storage.up`
 // +kubebuilder:printcolumn:name="PGs clean",type=string,JSONPath=`.status.storage.pgs`
 // +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.status.lease.holders[*].workflowID`
+// +kubebuilder:printcolumn:name="As Of",type=date,JSONPath=`.status.asOf`
 // +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
 type MaintenancePolicy struct {
@@ -209,15 +210,19 @@ const (
 	ConditionDataClean = "DataClean"
 	// ConditionDisruptionAllowed: a disruption is allowed now, somewhere; the message says where.
 	ConditionDisruptionAllowed = "DisruptionAllowed"
+	// ConditionKept: the keeper keeps this status up to date. The watcher writes False when the keeper does not.
+	ConditionKept = "Kept"
 )
 
-// MaintenancePolicyStatus is written by the keeper alone. Lease and Noout are also its memory: they are written before
-// what they describe is done, so that nothing that lockkeeper changed can be forgotten.
+// MaintenancePolicyStatus is written by the keeper. Lease and Noout are also its memory: they are written before what they
+// describe is done, so that nothing that lockkeeper changed can be forgotten. When the keeper keeps it up to date no longer, the
+// watcher says so: in MayDrain, Reason, Message, Since and the condition Kept, which the keeper overwrites when it is back.
 type MaintenancePolicyStatus struct {
 	// ObservedGeneration is the spec's generation that this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// MayDrain answers in short: "any node" (one OSD anywhere), "zone zone-x" (only there), "no".
+	// MayDrain answers in short: "any node" (one OSD anywhere), "zone zone-x" (only there), "no", or "unknown: …" when nobody keeps
+	// this status up to date.
 	// +optional
 	MayDrain string `json:"mayDrain,omitempty"`
 	// Reason is the CamelCase reason of the present state, Message the same for people.
@@ -228,6 +233,9 @@ type MaintenancePolicyStatus struct {
 	// Since is when the present state began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// AsOf is when the keeper last wrote this status or confirmed it, which it does every 5 minutes at the latest.
+	// +optional
+	AsOf *metav1.Time `json:"asOf,omitempty"`
 	// OpenFailureDomain is the one failure domain in which voluntary disruption is open, if any.
 	// +optional
 	OpenFailureDomain *FailureDomain `json:"openFailureDomain,omitempty"`

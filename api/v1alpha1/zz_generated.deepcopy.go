@@ -316,6 +316,10 @@ func (in *MaintenancePolicyStatus) DeepCopyInto(out *MaintenancePolicyStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.AsOf != nil {
+		in, out := &in.AsOf, &out.AsOf
+		*out = (*in).DeepCopy()
+	}
 	if in.OpenFailureDomain != nil {
 		in, out := &in.OpenFailureDomain, &out.OpenFailureDomain
 		*out = new(FailureDomain)

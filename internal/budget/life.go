@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -11,7 +10,7 @@ func Question(in Input) (storage.FailureDomain, bool) {
 	supposing := in
 	supposing.Life = &storage.Life{}
 	// Nothing is granted here: who would be first decides what is asked.
-	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return LeaseGate(supposing, c) }, in.Now)
+	l, granted := Grant(supposing, anyClaim)
 	if len(granted) > 0 {
 		c := granted[0]
 		c.Stops = Stops(supposing, c)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -31,6 +32,7 @@ const (
 	obstacleFlag         = "CephFlag"
 	obstacleNoWatcher    = "WatcherNotRunning"
 	obstacleCompromise   = "PoolsDisagree"
+	obstacleClosed       = "ClosedForAMoment"
 )
 
 // noUseWaiting: time alone does not help, or there is nobody to wait with.
@@ -44,22 +46,33 @@ type look func(Facts) []Obstacle
 var inTheWay = []look{
 	lookKeeper, // nobody there who could grant anything
 	lookSecond, // another policy is in charge
-	lookNotInCharge,
-	lookStorage,
-	lookProblems,
-	lookIntolerant,
+	ifRefused(lookNotInCharge),
+	ifRefused(lookStorage),
+	ifRefused(lookProblems),
+	ifRefused(lookIntolerant),
 	lookConflict, // evictions would fail
-	lookHolders,
-	lookQueue,
-	lookDownElsewhere,
-	lookMons,
-	lookClean,
+	ifRefused(lookHolders),
+	ifRefused(lookQueue),
+	ifRefused(lookDownElsewhere),
+	lookMons, // a lease does not help a mon that has to stay
+	ifRefused(lookClean),
+	ifRefused(lookSilent),
 	lookPods,
 	lookRunning,
 }
 
+// ifRefused looks for what may be why the keeper would not grant the lease. If it would, then whatever is found is not in the way.
+func ifRefused(l look) look {
+	return func(f Facts) []Obstacle {
+		if f.Lease.OK {
+			return nil
+		}
+		return l(f)
+	}
+}
+
 // worthKnowing does not keep a drain from beginning.
-var worthKnowing = []look{lookTrouble, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving, lookCompromise, lookUnknown}
+var worthKnowing = []look{lookTrouble, lookClosed, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving, lookCompromise, lookUnknown}
 
 // Explain judges. A keeper's own decision has the last word: if it would not grant the lease although nothing else was
 // found to be in the way, then its reason is.
@@ -77,11 +90,11 @@ func Explain(f Facts) Explanation {
 		e.InTheWay = append(e.InTheWay, l(f)...)
 	}
 	if len(e.InTheWay) == 0 && !f.Lease.OK {
-		why := f.Lease.Reason
+		what := "the keeper would not grant the lease: " + f.Lease.Reason
 		if f.LeaseUnknown != "" {
-			why = f.LeaseUnknown
+			what = "whether the keeper would grant the lease is not known: " + f.LeaseUnknown
 		}
-		e.InTheWay = append(e.InTheWay, Obstacle{Name: obstacleUnknown, What: "the keeper would not grant the lease: " + why, Change: "see docs/runbooks/why-is-it-closed.md"})
+		e.InTheWay = append(e.InTheWay, Obstacle{Name: obstacleUnknown, What: what, Change: "see docs/runbooks/why-is-it-closed.md"})
 	}
 	e.MayDrain = len(e.InTheWay) == 0
 	e.WouldWait = !e.MayDrain && !slices.ContainsFunc(e.InTheWay, func(o Obstacle) bool { return slices.Contains(noUseWaiting, o.Name) })
@@ -102,7 +115,23 @@ func lookKeeper(f Facts) []Obstacle {
 	case errors.Is(f.keeperProblem, ErrNoWorker):
 		o.Name, o.Change = obstacleNoWorker, "start lockkeeper-worker; until then the last budgets stay, and nobody is granted anything"
 	}
+	o.What += f.lastWord()
 	return []Obstacle{o}
+}
+
+// lastWord is what can be said without the keeper, and what cannot.
+func (f Facts) lastWord() string {
+	said := "; what it sees, and whether it would grant the lease, is not known without it"
+	switch s := f.Reported; {
+	case s.MayDrain == "":
+	case kube.Disowned(s):
+		said += "; the policy's status: " + s.Message
+	case s.AsOf != nil:
+		said += fmt.Sprintf("; the policy's status said %q as of %s", s.MayDrain, when(s.AsOf.Time, f.At))
+	default:
+		said += fmt.Sprintf("; the policy's status last said %q", s.MayDrain)
+	}
+	return said
 }
 
 func lookSecond(f Facts) []Obstacle {
@@ -274,7 +303,7 @@ func lookQueue(f Facts) []Obstacle {
 
 // lookDownElsewhere names OSDs that are down in other failure domains and that the data misses, or may miss.
 func lookDownElsewhere(f Facts) []Obstacle {
-	if f.Now == nil || f.Now.Clean && f.Lease.OK {
+	if f.Now == nil || f.Now.Clean {
 		return nil // the data is whole without them
 	}
 	var out []Obstacle
@@ -307,7 +336,7 @@ func (f Facts) heldDomain(name string) bool {
 
 // lookClean: the data is not whole, or nobody can tell.
 func lookClean(f Facts) []Obstacle {
-	if f.Now == nil || f.Now.View.Unavailable != "" || f.Now.Clean || f.Lease.OK || f.holds() {
+	if f.Now == nil || f.Now.View.Unavailable != "" || f.Now.Clean || f.holds() {
 		return nil
 	}
 	h := f.Now.Health
@@ -327,6 +356,16 @@ func lookClean(f Facts) []Obstacle {
 		}
 	}
 	return []Obstacle{o}
+}
+
+func lookSilent(f Facts) []Obstacle {
+	if f.Now == nil || f.Now.Known == nil || f.Now.Known.Life.String() == "" {
+		return nil
+	}
+	return []Obstacle{{
+		Name: budget.ReasonNoSignOfLife, Since: f.since(budget.ReasonNoSignOfLife), What: f.Now.Known.Life.String(),
+		Change: "look at its process and its disk, and restart it; it opens by itself once it reports, or once Ceph calls it down",
+	}}
 }
 
 func lookPods(f Facts) []Obstacle {
@@ -349,6 +388,17 @@ func lookTrouble(f Facts) []Obstacle {
 		return nil
 	}
 	return []Obstacle{{Name: obstacleTrouble, What: "the keeper could not do all that it wanted: " + f.Now.Trouble, Change: "it tries again by itself, at least every 30 s"}}
+}
+
+// lookClosed: the keeper is closed for a moment although nothing is in the way of a grant. A drain gets the lease, and its evictions wait.
+func lookClosed(f Facts) []Obstacle {
+	if f.Now == nil || !f.Lease.OK || f.Now.Decision.Mode != budget.ModeClosed {
+		return nil
+	}
+	return []Obstacle{{
+		Name: obstacleClosed, Since: f.Now.Since, What: "evictions are refused now: " + f.Now.Decision.Message,
+		Change: "a drain would get the lease all the same; its domain opens after a look. docs/runbooks/why-is-it-closed.md tells of each reason",
+	}}
 }
 
 func lookWatcher(f Facts) []Obstacle {

@@ -128,7 +128,30 @@ func TestExplain(t *testing.T) {
 		"watcher-never":   {edit(func(w *world) { w.watcher = kube.Watcher{} }), "node-a", nil, []string{"WatcherNotRunning"}},
 		"watcher-unknown": {edit(func(w *world) { w.watcherAway = errors.New("leases is forbidden") }), "node-a", nil, nil},
 		"trouble":         {edit(func(w *world) { w.keeper.Trouble = "update the daemons' PodDisruptionBudget: connection refused" }), "node-a", nil, []string{"KeeperInTrouble"}},
-		"unmanaged":       {edit(func(w *world) { w.keeper.Decision.Reason = budget.ReasonUnmanaged }), "node-a", nil, []string{"Unmanaged"}},
+		"proved-before": {edit(func(w *world) { // an OSD of the node's own zone is down, and nothing else has happened since the data was whole
+			*w.keeper = *drained().keeper
+			w.keeper.Lease = lease.State{}
+		}), "node-a", nil, nil},
+		"unclean-for-long": {edit(func(w *world) {
+			*w.keeper = *unclean(storage.Health{Fresh: true, PGsClean: 12, Reason: "21 of 33 PGs are not clean: active+undersized+degraded"}).keeper
+			w.keeper.Decision = budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonPGHealthTimeout}
+			w.keeper.Known.Settings.PGHealthCheckTimeout, w.keeper.Known.HealingSince = 5*time.Minute, ago(6*time.Minute)
+			w.keeper.View.Domains = []storage.Domain{{Name: "zone-x", LabelValues: []string{"zone-x"}, Daemons: 2, OKToStop: &storage.Answer{OK: true}}}
+		}), "node-a", nil, nil},
+		"silent": {edit(func(w *world) {
+			w.keeper.Decision = budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNoSignOfLife, Message: "?"}
+			w.keeper.Known.Life = &storage.Life{Outside: storage.FailureDomain{Type: "zone", Name: "zone-x"}, Silent: 1, Examples: []string{"osd.4 in zone-y"}}
+		}), "node-a", []string{"NoSignOfLife"}, nil},
+		"closed-for-a-moment": {edit(func(w *world) {
+			w.keeper.Decision = budget.CloseFirst(w.keeper.Decision, "the marks that are being written have to be done first")
+		}), "node-a", nil, []string{"ClosedForAMoment"}},
+		"old-worker": {edit(func(w *world) { w.keeper.Known = nil }), "node-a", []string{"NotKnown"}, nil},
+		"temporal-away-for-long": {edit(func(w *world) {
+			w.temporalAway = fmt.Errorf("ask keeper/rook-ceph/rook-ceph: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)", ErrAway)
+			asOf := agoMeta(12 * time.Minute)
+			w.policy.Status.AsOf = &asOf
+		}), "node-a", []string{"TemporalAway"}, []string{"NotKnown"}},
+		"unmanaged": {edit(func(w *world) { w.keeper.Decision.Reason = budget.ReasonUnmanaged }), "node-a", nil, []string{"Unmanaged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := c.world()

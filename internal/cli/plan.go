@@ -97,8 +97,10 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 		p.LeaseUnknown = "the keeper does not answer"
 	case p.Domain.IsZero():
 		p.LeaseUnknown = "the failure domain is not known"
+	case p.Now.Known == nil:
+		p.LeaseUnknown = "the worker is older than this command, and does not tell all that its keeper judges by"
 	default:
-		p.Lease = p.askForLease(policy)
+		p.Lease = p.askForLease()
 	}
 	return p, nil
 }
@@ -137,20 +139,17 @@ func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []osdview.Pod) {
 	}
 }
 
-// askForLease asks the keeper's own decision, on what the keeper last saw, what it would answer.
-func (p *Plan) askForLease(policy *v1alpha1.MaintenancePolicy) storage.Answer {
+// askForLease asks the keeper's own decision, by all that the keeper judges by and last saw, what it would answer.
+func (p *Plan) askForLease() storage.Answer {
 	claim := lease.Claim{
 		WorkflowID: workflows.DrainID(p.Input.Node), RunID: "plan", Domain: p.Domain, Node: p.Input.Node,
 		Reason: p.Input.Reason, Priority: lease.PriorityDrain, Requested: p.At,
 	}
-	in := budget.Input{
-		Now: p.At, View: p.Now.View, Health: p.Now.Health, Settings: kube.Settings(&policy.Spec), Lease: p.Now.Lease, Open: p.Now.Decision.Open,
-		Life: &storage.Life{}, // the keeper asks before it grants
+	in := p.Now.Input(p.At)
+	if in.View.Others == nil { // or this domain may be one of those for which there was no name
+		in.View.Domains = withDomain(in.View.Domains, storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
 	}
-	in.View.Domains = withDomain(in.View.Domains, storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
-	state, _ := p.Now.Lease.Request(claim).Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(in, c) }, p.At)
-	asked, granted, _ := state.Find(claim.WorkflowID, claim.RunID)
-	return storage.Answer{OK: granted, Reason: asked.WaitsFor}
+	return budget.WouldGrant(in, claim)
 }
 
 // withDomain adds a failure domain in which all is well: the keeper's view names only those that have something to say.

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -62,7 +63,13 @@ type PolicyStatus struct {
 	NextTimer                        time.Time `json:"nextTimer,omitzero"` // when the keeper decides anew though nothing happens
 	Trouble                          string    `json:"trouble,omitempty"`  // what the keeper could not do, and tries again
 	v1alpha1.MaintenancePolicyStatus `json:",inline"`
+	// NotKept says why nobody keeps the rest up to date, if that is known.
+	NotKept string `json:"notKept,omitempty"`
+	asked   time.Time
 }
+
+// oldAfter is the age from which on a status counts as one that nobody keeps: the keeper confirms it every five minutes.
+const oldAfter = 6 * time.Minute
 
 // Status gathers the state of the policies of a namespace ("": of all, as far as they may be read) and of all drains.
 func (c *Command) Status(ctx context.Context, namespace string) (Status, error) {
@@ -75,11 +82,12 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 	}
 	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}}
 	for i := range policies {
-		s.Policies = append(s.Policies, policyStatus(&policies[i]))
+		s.Policies = append(s.Policies, policyStatus(&policies[i], s.At))
 	}
 	drains, err := c.Temporal.Drains(ctx)
 	if err != nil {
 		s.TemporalProblem = err.Error()
+		s.notKept("Temporal does not answer")
 		return s, nil //nolint:nilerr // the problem is part of the answer
 	}
 	for _, d := range drains {
@@ -134,7 +142,7 @@ func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) 
 		s.Problems = append(s.Problems, fmt.Sprintf("the policies of namespace %s: %v", namespace, err))
 	}
 	for i := range policies {
-		s.Policies = append(s.Policies, policyStatus(&policies[i]))
+		s.Policies = append(s.Policies, policyStatus(&policies[i], s.At))
 	}
 	if s.TemporalProblem == "" {
 		c.askKeepers(ctx, &s)
@@ -170,17 +178,21 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Policies = append(s.Policies, policyStatus(policy))
+	s.Policies = append(s.Policies, policyStatus(policy, s.At))
 	if s.TemporalProblem == "" {
 		c.askKeepers(ctx, &s)
 	}
 	return s, nil
 }
 
-func policyStatus(p *v1alpha1.MaintenancePolicy) PolicyStatus {
-	return PolicyStatus{
-		Namespace: p.Namespace, Name: p.Name, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(), MaintenancePolicyStatus: p.Status,
+func policyStatus(p *v1alpha1.MaintenancePolicy, at time.Time) PolicyStatus {
+	out := PolicyStatus{
+		Namespace: p.Namespace, Name: p.Name, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(), MaintenancePolicyStatus: p.Status, asked: at,
 	}
+	if old := p.Status.AsOf; old != nil && at.Sub(old.Time) > oldAfter && !kube.Disowned(p.Status) {
+		out.NotKept = "nobody has kept it since"
+	}
+	return out
 }
 
 // concerns tells whether a drain is about one of the policies. One that has not found its policy yet concerns all.
@@ -200,6 +212,9 @@ func (c *Command) askKeepers(ctx context.Context, s *Status) {
 		k, err := c.Temporal.Keeper(ctx, storage.ClusterKey{Namespace: p.Namespace, Name: p.Name})
 		if err != nil {
 			p.Trouble = err.Error()
+			if p.NotKept == "" && !kube.Disowned(p.MaintenancePolicyStatus) {
+				p.NotKept = "the keeper does not answer"
+			}
 			continue
 		}
 		p.NextTimer, p.Trouble = k.NextTimer, k.Trouble
@@ -213,6 +228,10 @@ func (p PolicyStatus) summary() string {
 		return "being deleted"
 	case p.MayDrain == "":
 		return "unknown"
+	case kube.Disowned(p.MaintenancePolicyStatus):
+		return "unknown"
+	case p.NotKept != "" && p.AsOf != nil && p.asked.Sub(p.AsOf.Time) > oldAfter:
+		return "unknown"
 	default:
 		return p.MayDrain
 	}
@@ -223,5 +242,17 @@ func (p PolicyStatus) why() string {
 	if p.MayDrain == "" {
 		return "no keeper has reported yet: do `lockkeeper watch` and lockkeeper-worker run?"
 	}
+	if p.NotKept != "" && p.AsOf != nil {
+		return fmt.Sprintf("as of %s: %s; then: %s: %s", when(p.AsOf.Time, p.asked), p.NotKept, p.MayDrain, p.Message)
+	}
 	return p.Message
+}
+
+// notKept notes why the policies' statuses may not be up to date, unless they say so themselves.
+func (s *Status) notKept(why string) {
+	for i := range s.Policies {
+		if p := &s.Policies[i]; p.NotKept == "" && !kube.Disowned(p.MaintenancePolicyStatus) {
+			p.NotKept = why
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -26,6 +27,18 @@ func TestStatusText(t *testing.T) {
 		"no-report":      func() *world { w := newWorld(); w.policy.Status = v1alpha1.MaintenancePolicyStatus{}; return w },
 		"storage-silent": silent,
 		"evicting":       evicting,
+		"kept":           func() *world { return asOf(time.Minute) },
+		"not-kept":       func() *world { return asOf(12 * time.Minute) },
+		"no-worker":      func() *world { w := asOf(time.Minute); w.keeperAway = ErrNoWorker; return w },
+		"away-for-long":  func() *world { w := asOf(12 * time.Minute); w.temporalAway = errAway; return w },
+		"away-just-now":  func() *world { w := asOf(time.Minute); w.temporalAway = errAway; return w },
+		"disowned": func() *world {
+			w := asOf(12 * time.Minute)
+			w.temporalAway = errAway
+			w.policy.Status.MayDrain, w.policy.Status.Reason = kube.NotKept, kube.ReasonNotKept
+			w.policy.Status.Message = `nobody has kept this up to date since 2026-03-01T02:50:00Z: Temporal does not answer; the last word was "any node", and the budgets stay as they were left or closed by an alarm`
+			return w
+		},
 	}
 	for name, world := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -36,6 +49,14 @@ func TestStatusText(t *testing.T) {
 			golden(t, "status-"+name+".txt", out.String())
 		})
 	}
+}
+
+// asOf is a world whose keeper confirmed its status a while ago.
+func asOf(d time.Duration) *world {
+	w := newWorld()
+	at := agoMeta(d)
+	w.policy.Status.AsOf = &at
+	return w
 }
 
 // silent is a Ceph cluster without a quorum, and a foreign budget in the way.

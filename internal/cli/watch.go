@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/term"
@@ -105,6 +106,9 @@ func (c *Command) redraw(s Status, last *string) {
 
 // timeless is a status as if no time went by.
 func timeless(s Status) Status {
-	s.At = time.Time{}
+	s.At, s.Policies = time.Time{}, slices.Clone(s.Policies)
+	for i := range s.Policies {
+		s.Policies[i].asked = time.Time{}
+	}
 	return s
 }

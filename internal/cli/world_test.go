@@ -105,6 +105,10 @@ func newWorld() *world {
 			Decision: budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonClean, Message: "one OSD may be disrupted anywhere"},
 			View:     storage.View{FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: 6, Up: 6, ChangeEpoch: 10},
 			Health:   storage.Health{Fresh: true, Clean: true, ChangeEpoch: 10, PGs: 33, PGsClean: 33},
+			Known: &budget.Known{
+				Settings: storage.Settings{ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute},
+				Proof:    &storage.CleanProof{ChangeEpoch: 10, At: ago(2 * time.Hour)},
+			},
 		},
 	}
 }

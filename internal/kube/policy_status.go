@@ -25,6 +25,9 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 		Lease:   leaseStatus(r.Memory.Lease),
 		Storage: storageStatus(r), Ceph: claimStatusOf(r.Memory.Claim, before.Ceph), Keeper: r.Keeper, Conditions: before.Conditions,
 	}
+	if !r.AsOf.IsZero() {
+		s.AsOf = &metav1.Time{Time: r.AsOf}
+	}
 	if d := r.Decision.Open; !d.IsZero() {
 		s.OpenFailureDomain = &v1alpha1.FailureDomain{Type: d.Type, Name: d.Name}
 	}
@@ -91,7 +94,8 @@ func conditions(r activities.Report) []metav1.Condition {
 		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, "BudgetConflict", r.Conflict
 	}
 	allowed := metav1.Condition{Type: v1alpha1.ConditionDisruptionAllowed, Status: is(r.Decision.Mode != budget.ModeClosed), Reason: r.Decision.Reason, Message: r.MayDrain + ": " + r.Decision.Message}
-	return []metav1.Condition{reachable, clean, protected, allowed}
+	kept := metav1.Condition{Type: v1alpha1.ConditionKept, Status: metav1.ConditionTrue, Reason: "KeeperAtWork", Message: "the keeper keeps this status up to date"}
+	return []metav1.Condition{reachable, clean, protected, allowed, kept}
 }
 
 func storageStatus(r activities.Report) v1alpha1.StorageStatus {

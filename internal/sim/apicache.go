@@ -23,6 +23,13 @@ type cache struct{ w *World }
 func (c cache) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	if p, ok := into.(*v1alpha1.MaintenancePolicy); ok {
+		if c.w.policy == nil || key.Name != Key.Name || key.Namespace != Key.Namespace {
+			return notFound("maintenancepolicies", key.Name)
+		}
+		c.w.policy.DeepCopyInto(p)
+		return nil
+	}
 	cr, ok := into.(*cephv1alpha1.CephOSD)
 	if !ok {
 		return fmt.Errorf("the simulated cache does not read %T", into)

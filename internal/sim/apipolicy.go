@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
@@ -170,6 +172,30 @@ func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.S
 		if claimed {
 			w.tellWatcher()
 		}
+		return nil
+	})
+}
+
+// Patch writes a part of a status.
+func (s statusClient) Patch(ctx context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	return s.policyClient.ask(ctx, "patch status", func() error {
+		w := s.policyClient.World
+		if w.policy == nil {
+			return notFound("maintenancepolicies", o.GetName())
+		}
+		next := &v1alpha1.MaintenancePolicy{}
+		if err := patched(w.policy, next, patch.Type(), data); err != nil {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "MaintenancePolicy"}, o.GetName(), nil) // a test that failed
+		}
+		if next.ResourceVersion != w.policy.ResourceVersion {
+			return conflict("maintenancepolicies", o.GetName())
+		}
+		w.policy.Status = next.Status
+		w.versioned()
 		return nil
 	})
 }

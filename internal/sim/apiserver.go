@@ -60,8 +60,12 @@ func (w *World) CloseBudgets(ctx context.Context, why string) error {
 	if p == nil {
 		return nil
 	}
-	watcher := kube.NewFor(server{World: w, user: byWatcher}, policyClient{World: w, user: byWatcher})
-	return watcher.Close(ctx, p, kube.WatcherOwner, time.Now(), why)
+	return w.AsWatcher().Close(ctx, p, kube.WatcherOwner, time.Now(), why)
+}
+
+// AsWatcher is the API server as the watcher reaches it.
+func (w *World) AsWatcher() *kube.Cluster {
+	return kube.NewFor(server{World: w, user: byWatcher}, policyClient{World: w, user: byWatcher})
 }
 
 // ask is one request. Those of lockkeeper take their time and may fail; what persons do is told of as it happens.

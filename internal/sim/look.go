@@ -50,6 +50,16 @@ func (w *World) Status() (s v1alpha1.MaintenancePolicyStatus) {
 	return s
 }
 
+// PolicyVersion is another one after every write of the policy.
+func (w *World) PolicyVersion() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.policy == nil {
+		return ""
+	}
+	return w.policy.ResourceVersion
+}
+
 // Memory is what the policy's status remembers.
 func (w *World) Memory() activities.Memory {
 	p, err := kube.NewFor(server{World: w, user: byPerson}, policyClient{World: w, user: byPerson}).Policy(context.Background(), Key)

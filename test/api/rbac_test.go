@@ -67,6 +67,7 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "patch", "poddisruptionbudgets.policy", "rook-ceph", may},
 		{"worker", "patch", "poddisruptionbudgets.policy", "shop", mayNot},
 		{"worker", "update", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", may},
+		{"worker", "patch", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", may},
 		{"worker", "patch", "maintenancepolicies.lockkeeper.io", "no-role-binding-any-more", may}, // the finalizer
 		{"worker", "update", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
 		{"worker", "delete", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
@@ -95,6 +96,9 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"watcher", "patch", "poddisruptionbudgets.policy", "rook-ceph", may},
 		{"watcher", "patch", "poddisruptionbudgets.policy", "shop", mayNot},
 		{"watcher", "update", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", mayNot},
+		{"watcher", "patch", "maintenancepolicies/status.lockkeeper.io", "rook-ceph", may}, // that nobody keeps it
+		{"watcher", "patch", "maintenancepolicies/status.lockkeeper.io", "shop", mayNot},
+		{"watcher", "patch", "maintenancepolicies.lockkeeper.io", "rook-ceph", mayNot},
 		{"watcher", "update", "leases.coordination.k8s.io=lockkeeper-watcher", "lockkeeper-system", may},
 		{"watcher", "update", "leases.coordination.k8s.io=somebody-else", "lockkeeper-system", mayNot},
 		{"watcher", "update", "leases.coordination.k8s.io=kube-scheduler", "kube-system", mayNot},

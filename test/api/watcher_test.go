@@ -61,6 +61,10 @@ func (t *told) heard(is func(workflows.Hint) bool) bool {
 
 func (t *told) EnsureKeeper(context.Context, storage.ClusterKey) error { return nil }
 
+func (t *told) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
+	return workflows.Kept{OK: true}, nil
+}
+
 func (t *told) StartDrain(context.Context, workflows.DrainNodeInput) error { return nil }
 
 func (t *told) SignalRollout(_ context.Context, namespace, name, reason string) error {
