@@ -25,7 +25,7 @@ var (
 	noon     = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	fine     = v1alpha1.MaintenancePolicyStatus{MayDrain: "any node"}
 	disowned = v1alpha1.MaintenancePolicyStatus{MayDrain: kube.NotKept, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionKept, Status: metav1.ConditionFalse}}}
-	nobody   = errors.New("no worker answers")
+	errAway  = errors.New("no worker answers")
 )
 
 func TestRemedy(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRemedy(t *testing.T) {
 // TestSinceWhen: a watcher that never heard a word of the keeper goes by the status, if that is older.
 func TestSinceWhen(t *testing.T) {
 	asOf := metav1.NewTime(noon.Add(-time.Hour))
-	k := Keeping{}.Heard(noon, workflows.Kept{}, nobody)
+	k := Keeping{}.Heard(noon, workflows.Kept{}, errAway)
 	assert.Equal(t, noon, k.Since(fine))
 	assert.Equal(t, asOf.Time, k.Since(v1alpha1.MaintenancePolicyStatus{AsOf: &asOf}))
 	k = k.Heard(noon.Add(time.Second), workflows.Kept{OK: true}, nil)
@@ -73,7 +73,7 @@ func TestKeepingProperty(t *testing.T) {
 			now = now.Add(took)
 			var err error
 			if !ok {
-				err = nobody
+				err = errAway
 			} else {
 				good = asked
 			}
@@ -121,11 +121,11 @@ func TestAuditor(t *testing.T) {
 		k.Good = k.Good.Add(-notKeptFor)
 		a.keeping[key] = k
 	}
-	w.temporal.away = nobody
+	w.temporal.away = errAway
 	a.Audit(t.Context())
 	require.Empty(t, says.said, "not yet")
 	long()
-	says.err = apierrors.NewConflict(schema.GroupResource{}, "ceph", nobody)
+	says.err = apierrors.NewConflict(schema.GroupResource{}, "ceph", errAway)
 	a.Audit(t.Context())
 	says.err = nil
 	a.Audit(t.Context())

@@ -46,8 +46,9 @@ func examine(cmd *cobra.Command, connections *cli.Connections) (command *cli.Com
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return &cli.Command{WorkerNamespace: defaultSystem,
-		Kubernetes: cluster, Temporal: cli.NewTemporal(temporal, address),
+	return &cli.Command{
+		WorkerNamespace: defaultSystem,
+		Kubernetes:      cluster, Temporal: cli.NewTemporal(temporal, address),
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now,
 	}, cluster, temporal.Close, nil
 }

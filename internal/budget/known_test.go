@@ -95,8 +95,10 @@ func TestWithoutTheProofTheAnswerIsAnother(t *testing.T) {
 		ok     bool // by all that is known
 	}{
 		"an OSD of the zone went since the proof": {[]string{"touched=x", "osd.0=down/Pending", "health=stale"}, func(k *budget.Known) { k.Proof = nil }, true},
-		"unclean for longer than the policy waits": {[]string{"health=unclean", "proof=none", "okToStop=x:yes", "timeout=60", "healing=90"},
-			func(k *budget.Known) { k.HealingSince = time.Time{} }, true},
+		"unclean for longer than the policy waits": {
+			[]string{"health=unclean", "proof=none", "okToStop=x:yes", "timeout=60", "healing=90"},
+			func(k *budget.Known) { k.HealingSince = time.Time{} }, true,
+		},
 		"somebody hangs": {[]string{"life=x:1"}, func(k *budget.Known) { k.Life = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func (f *Fleets) Survey(ctx context.Context, in activities.SurveyInput) (activit
 		return activities.Survey{}, err
 	}
 	if wrong != nil {
-		return activities.Survey{Found: true, Refused: []input.Error{*wrong}}, nil
+		return activities.Survey{Found: true, Refused: []input.Error{*wrong}}, nil //nolint:nilerr // a refusal is an answer
 	}
 	return f.of(in.Fleet).survey(ctx, in)
 }

@@ -46,7 +46,8 @@ func (w *World) judgeManager(p *pod) {
 			return // its node is being emptied
 		}
 	}
-	if time.Now().After(w.homeless) && !w.homeless.IsZero() && !(n.cordonedAt.Before(w.homeless) && time.Since(w.homeless) < w.opts.Reaction) {
+	announced := n.cordonedAt.Before(w.homeless) && time.Since(w.homeless) < w.opts.Reaction
+	if !w.homeless.IsZero() && time.Now().After(w.homeless) && !announced {
 		w.violate("I8: the only manager is evicted from %s, and no node could take it since %s ago", p.node, time.Since(w.homeless))
 	}
 }

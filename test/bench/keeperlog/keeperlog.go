@@ -70,7 +70,7 @@ func (l *Log) take(events []*historypb.HistoryEvent, since time.Time) error {
 	watches := map[int64]bool{}
 	for _, e := range events {
 		at := e.GetEventTime().AsTime()
-		switch e.GetEventType() {
+		switch e.GetEventType() { //nolint:exhaustive // of some fifty only these matter
 		case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
 			switch e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() {
 			case "AskLife":
