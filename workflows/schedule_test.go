@@ -69,6 +69,7 @@ func drawSchedule(seed int) schedule {
 	}
 	if n := *simByOSD; n > 0 && seed%n == 0 {
 		s.ByOSD = 1 + seed/n%2
+		s.DBs = false // OSDs that never stop together must not exchange theirs, so a person who does is refused for good
 	}
 	if n := *simHosts; n > 0 && seed%n == 0 {
 		s.Hosts = true
