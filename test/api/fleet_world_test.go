@@ -199,6 +199,8 @@ func (f *osdFleet) runs(pod *corev1.Pod) {
 	f.t.Helper()
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: pod.Annotations[osdpod.HostAnnotation]}}
 	require.NoError(f.t, server.SubResource("binding").Create(f.t.Context(), pod, binding))
+	// A pod that runs nowhere is gone as soon as it is deleted, so nobody goes on before all know where this one runs.
+	f.eventually(func() bool { now := f.pods()[pod.Name]; return now != nil && now.Spec.NodeName != "" }, pod.Name+" runs")
 }
 
 func (f *osdFleet) kill(pod *corev1.Pod) {
