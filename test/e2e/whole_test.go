@@ -132,7 +132,7 @@ func (w *world) checkBudgets() error {
 			if current := b.Status.DisruptionsAllowed == 1 && *b.Spec.MinAvailable == b.Status.CurrentHealthy-1; !current && !b.syncFailed() {
 				return fmt.Errorf("budget of the marked OSDs is not at rest: %+v", b)
 			}
-		case unprovedBudget, "lockkeeper-" + policyName + "-mon":
+		case unprovedBudget, "lockkeeper-" + policyName + "-mon", "lockkeeper-" + policyName + "-mgr":
 		default:
 			return fmt.Errorf("unexpected budget %s", name)
 		}
