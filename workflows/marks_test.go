@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 )
 
@@ -30,4 +32,15 @@ func TestHammeredWhileMarksAreWritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMarkOfAnotherPod is taken away while everything is closed, people hear of it, and the pod gets its own.
+func TestMarkOfAnotherPod(t *testing.T) {
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.CopyMark("osd.0", "osd.1")
+		require.True(s, s.Await(10*time.Second, func() bool { return s.told("ForeignMark") }))
+		s.awaitBudget(atRest, time.Minute)
+		s.awaitNothingLeft(time.Minute)
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -288,4 +289,23 @@ func (w *World) wrote(p *pod, next *corev1.Pod) {
 		}
 	}
 	p.made = next
+}
+
+// CopyMark is a person who copies the labels of one OSD's pod onto that of another, the mark with them.
+func (w *World) CopyMark(from, to string) {
+	w.Tell("a person copies the mark of %s to %s", from, to)
+	w.happens(func() {
+		source, p := w.podOf(w.find(from)), w.podOf(w.find(to))
+		if source == nil || p == nil {
+			return
+		}
+		mark := source.labels()[osdview.MarkLabel]
+		if p.made == nil {
+			p.mark = mark
+		} else {
+			p.made = p.made.DeepCopy()
+			p.made.Labels[osdview.MarkLabel] = mark
+		}
+		w.kubeChanged()
+	})
 }
