@@ -67,6 +67,7 @@ func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (w
 	var refused *serviceerror.QueryFailed
 	var idle *serviceerror.FailedPrecondition
 	var unavailable *serviceerror.Unavailable
+	var late *serviceerror.DeadlineExceeded
 	switch {
 	case errors.As(err, &gone), err == nil && r.QueryRejected != nil:
 		return workflows.Kept{Why: id + " does not run"}, nil
@@ -74,7 +75,7 @@ func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (w
 		return workflows.Kept{OK: true}, nil // an older worker, which is at work all the same
 	case errors.As(err, &unavailable):
 		return workflows.Kept{}, fmt.Errorf("Temporal does not answer: %w", err)
-	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil, errors.As(err, &idle):
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late), ctx.Err() != nil, errors.As(err, &idle):
 		return workflows.Kept{}, t.silent()
 	case err != nil:
 		return workflows.Kept{}, fmt.Errorf("ask %s: %w", id, err)
