@@ -143,7 +143,7 @@ func (c *simulatedCeph) MonCommand(_ context.Context, text []byte) ([]byte, stri
 }
 
 func (c *simulatedCeph) status() ceph.Status {
-	s := ceph.Status{ElectionEpoch: 6, QuorumNames: []string{"a", "b", "c"}}
+	s := ceph.Status{FSID: "00000000-0000-4000-8000-000000001000", ElectionEpoch: 6, QuorumNames: []string{"a", "b", "c"}}
 	s.OSDMap.Epoch, s.MgrMap.Available = c.osdMap.Epoch, true
 	unclean := 0
 	if !c.clean || time.Since(c.unset) < statsPeriod {
