@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -51,8 +52,9 @@ func TestWindowClosesWhileItWaits(t *testing.T) {
 		}
 		s.sleepUntil(2, 59)
 		require.NoError(s, <-s.KubectlDrain("node-b")) // and nobody brings it back soon
-		u := s.awaitUpdate("waiting for the drain", 5*time.Minute, holdsFor(activities.HoldLease))
-		require.Contains(s, u.WaitsFor, workflows.DrainID("node-b"))
+		s.awaitUpdate("waiting for the drain", 5*time.Minute, func(u workflows.UpdateStatus) bool {
+			return u.Holds == activities.HoldLease && strings.Contains(u.WaitsFor, workflows.DrainID("node-b"))
+		})
 		s.sleepUntil(3, 20)
 		require.Equal(s, activities.HoldWindow, s.updateStatus(updateID).Holds)
 		s.Reboot("node-b")
