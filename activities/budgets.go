@@ -24,15 +24,23 @@ func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult,
 	return r, nil
 }
 
+// LeavingNodes are nodes whose other daemons may go, too.
+type LeavingNodes struct {
+	// Emptying: nothing but such daemons may still keep them from being empty. See budget.Emptying.
+	Emptying []string `json:"emptying,omitempty"`
+	// Granted: a job may empty them. See budget.GrantedNodes.
+	Granted []string `json:"granted,omitempty"`
+}
+
 // StaticBudgetsInput is what the budgets of the other daemons depend on, beside what is read when they are applied.
 type StaticBudgetsInput struct {
-	Cluster  storage.ClusterKey `json:"cluster"`
-	Emptying []string           `json:"emptying,omitempty"` // see budget.Emptying
+	Cluster storage.ClusterKey `json:"cluster"`
+	LeavingNodes
 }
 
 // ApplyStaticBudgets makes the budgets of the other daemons follow their replicas.
 func (k *Keeper) ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.Emptying)
+	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.LeavingNodes)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
 	}

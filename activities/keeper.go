@@ -81,9 +81,8 @@ type Budgets interface {
 	ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs, before budget.Book) (BudgetResult, error)
 	// RaiseAlarm closes all of these budgets and writes the alarm on each, whatever they say: no decision from before it opens any.
 	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
-	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas. emptying are nodes that
-	// nothing but such daemons may still keep from being empty.
-	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, emptying []string) (BudgetResult, error)
+	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
+	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, leaving LeavingNodes) (BudgetResult, error)
 	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count.
 	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error
 }

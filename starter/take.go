@@ -347,7 +347,7 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 				pods = append(pods, &o.Pods[i])
 			}
 		}
-		d.Home = string(kube.HomeOf(pods, o.Nodes))
+		d.Home = string(kube.HomeOf(pods, o.Nodes, nil))
 		out[kube.SoleKind] = d
 	}
 	return out

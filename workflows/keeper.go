@@ -176,7 +176,7 @@ type keeper struct {
 	next       time.Time
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
-	emptying   []string
+	leaving    activities.LeavingNodes
 	// alarm: a daemon's pod stopped serving, and nobody has looked yet.
 	alarm bool
 	// tampered: the budgets are not what we made them, and nobody has mended them yet.

@@ -178,18 +178,19 @@ func (k *keeper) applied(d budget.Decision, r activities.BudgetResult) {
 }
 
 func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
-	emptying := budget.Emptying(k.input(ctx), k.state.Decision)
-	if !k.observed.Settings.ManagePodBudgets || (!k.daemonsDue && slices.Equal(emptying, k.emptying)) {
+	leaving := activities.LeavingNodes{Emptying: budget.Emptying(k.input(ctx), k.state.Decision)}
+	activity := keeping.ApplyStaticBudgets
+	if !k.legacy {
+		activity, leaving.Granted = keeping.GuardOthers, budget.GrantedNodes(k.state.Memory.Lease)
+	}
+	same := slices.Equal(leaving.Emptying, k.leaving.Emptying) && slices.Equal(leaving.Granted, k.leaving.Granted)
+	if !k.observed.Settings.ManagePodBudgets || (!k.daemonsDue && same) {
 		return nil
 	}
-	in := activities.StaticBudgetsInput{Cluster: k.cluster, Emptying: emptying}
-	activity := keeping.GuardOthers
-	if k.legacy {
-		activity = keeping.ApplyStaticBudgets
-	}
+	in := activities.StaticBudgetsInput{Cluster: k.cluster, LeavingNodes: leaving}
 	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), activity, in)
 	if err == nil {
-		k.daemonsDue, k.emptying = false, emptying
+		k.daemonsDue, k.leaving = false, leaving
 	}
 	return err
 }

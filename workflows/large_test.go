@@ -166,7 +166,7 @@ func (l *large) ApplyBudgets(context.Context, storage.ClusterKey, budget.Specs, 
 	return activities.BudgetResult{Changed: true}, nil
 }
 
-func (l *large) ApplyStaticBudgets(context.Context, storage.ClusterKey, []string) (activities.BudgetResult, error) {
+func (l *large) ApplyStaticBudgets(context.Context, storage.ClusterKey, activities.LeavingNodes) (activities.BudgetResult, error) {
 	return activities.BudgetResult{}, nil
 }
 func (l *large) RemoveBudgets(context.Context, storage.ClusterKey, func(int)) error { return nil }

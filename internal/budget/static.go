@@ -1,6 +1,11 @@
 package budget
 
-import "github.com/lockkeeper/lockkeeper/internal/storage"
+import (
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
 
 // GroupMinAvailable is how many of a group of interchangeable daemons (mgr, mds, rgw, rbd-mirror) must stay: all but one.
 // A single one has no budget: it could never be drained, and it comes back elsewhere by itself. The manager is another matter, see
@@ -37,6 +42,18 @@ func SoleMinAvailable(home Home, emptied bool) int {
 		return 0
 	}
 	return 1
+}
+
+// GrantedNodes are those that jobs were allowed to empty and have not finished with. Their other daemons need not wait for a cordon.
+// A job that takes named daemons down empties no node.
+func GrantedNodes(l lease.State) (out []string) {
+	for _, c := range l.Holders {
+		if c.Node != "" && len(c.Daemons) == 0 && !c.Finishing {
+			out = append(out, c.Node)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Emptying lists the leaving nodes of the open domain whose storage daemons are all gone, so that nothing but other pods

@@ -29,21 +29,33 @@ func TestHomeOf(t *testing.T) {
 		return other(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} })
 	}
 	for name, c := range map[string]struct {
-		change func(*corev1.Pod, []corev1.Node)
-		want   budget.Home
+		change  func(*corev1.Pod, []corev1.Node)
+		want    budget.Home
+		granted []string
 	}{
-		"its node stays":                     {func(*corev1.Pod, []corev1.Node) {}, budget.HomeSettled},
-		"it has no node":                     {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "" }, budget.HomeSettled},
-		"its node is cordoned":               {other(func(*corev1.Node) {}), budget.HomeElsewhere},
-		"its node is gone":                   {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "node-z" }, budget.HomeElsewhere},
-		"both are cordoned":                  {other(func(n *corev1.Node) { n.Spec.Unschedulable = true }), budget.HomeNowhereNow},
-		"the other one is not ready":         {other(func(n *corev1.Node) { n.Status.Conditions = nil }), budget.HomeNowhereNow},
-		"the other one is being removed":     {taint(RemovalTaints[0], corev1.TaintEffectNoSchedule), budget.HomeNowhereNow},
-		"the other one is for others":        {taint("gpu", corev1.TaintEffectNoSchedule), budget.HomeOnlyThere},
-		"the other one is not preferred":     {taint("gpu", corev1.TaintEffectPreferNoSchedule), budget.HomeElsewhere},
-		"it is selected for its node":        {mine(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"name": "node-a"} }), budget.HomeOnlyThere},
-		"it requires its node":               {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a"}}), budget.HomeOnlyThere},
-		"it requires what the other one has": {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpExists}), budget.HomeElsewhere},
+		"its node stays":           {func(*corev1.Pod, []corev1.Node) {}, budget.HomeSettled, nil},
+		"it has no node":           {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "" }, budget.HomeSettled, nil},
+		"its node is cordoned":     {other(func(*corev1.Node) {}), budget.HomeElsewhere, nil},
+		"its node is gone":         {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "node-z" }, budget.HomeElsewhere, nil},
+		"its node is granted":      {func(*corev1.Pod, []corev1.Node) {}, budget.HomeElsewhere, []string{"node-a"}},
+		"both are granted":         {func(*corev1.Pod, []corev1.Node) {}, budget.HomeNowhereNow, []string{"node-a", "node-b"}},
+		"the other one is granted": {func(*corev1.Pod, []corev1.Node) {}, budget.HomeSettled, []string{"node-b"}},
+		"its term asks for nothing": {mine(func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}}}
+		}), budget.HomeOnlyThere, nil},
+		"it tolerates the taint of the other one": {func(p *corev1.Pod, nodes []corev1.Node) {
+			nodes[0].Spec.Unschedulable = true
+			nodes[1].Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
+		}, budget.HomeElsewhere, nil},
+		"both are cordoned":                  {other(func(n *corev1.Node) { n.Spec.Unschedulable = true }), budget.HomeNowhereNow, nil},
+		"the other one is not ready":         {other(func(n *corev1.Node) { n.Status.Conditions = nil }), budget.HomeNowhereNow, nil},
+		"the other one is being removed":     {taint(RemovalTaints[0], corev1.TaintEffectNoSchedule), budget.HomeNowhereNow, nil},
+		"the other one is for others":        {taint("gpu", corev1.TaintEffectNoSchedule), budget.HomeOnlyThere, nil},
+		"the other one is not preferred":     {taint("gpu", corev1.TaintEffectPreferNoSchedule), budget.HomeElsewhere, nil},
+		"it is selected for its node":        {mine(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"name": "node-a"} }), budget.HomeOnlyThere, nil},
+		"it requires its node":               {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a"}}), budget.HomeOnlyThere, nil},
+		"it requires what the other one has": {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpExists}), budget.HomeElsewhere, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-a"}}
@@ -55,22 +67,7 @@ func TestHomeOf(t *testing.T) {
 				})
 			}
 			c.change(pod, nodes)
-			require.Equal(t, c.want, HomeOf([]*corev1.Pod{pod}, nodes))
+			require.Equal(t, c.want, HomeOf([]*corev1.Pod{pod}, nodes, c.granted))
 		})
-	}
-}
-
-func TestTolerates(t *testing.T) {
-	gpu := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
-	for name, c := range map[string]struct {
-		with corev1.Toleration
-		want bool
-	}{
-		"everything":     {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
-		"its value":      {corev1.Toleration{Key: "gpu", Value: "yes"}, true},
-		"another value":  {corev1.Toleration{Key: "gpu", Value: "no"}, false},
-		"another effect": {corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}, false},
-	} {
-		require.Equal(t, c.want, tolerates(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{c.with}}}, gpu), name)
 	}
 }

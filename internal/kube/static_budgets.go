@@ -47,7 +47,7 @@ var DaemonKinds = []DaemonKind{
 }
 
 // ApplyStaticBudgets implements activities.Budgets. It asks for the workloads of each kind, never for all pods.
-func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, emptying []string) (activities.BudgetResult, error) {
+func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, leaving activities.LeavingNodes) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -62,7 +62,7 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 		if kind.Name == monKind {
 			continue
 		}
-		budgets, err := c.staticBudgets(ctx, p, kind, emptying)
+		budgets, err := c.staticBudgets(ctx, p, kind, leaving)
 		if err != nil {
 			return out, err
 		}
@@ -93,7 +93,7 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 }
 
 // staticBudgets are the budgets that one kind of daemon should have now.
-func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, emptying []string) ([]*policyv1.PodDisruptionBudget, error) {
+func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, leaving activities.LeavingNodes) ([]*policyv1.PodDisruptionBudget, error) {
 	var selections v1alpha1.DaemonSelections
 	if p.Spec.Ceph != nil {
 		selections = p.Spec.Ceph.Daemons
@@ -106,16 +106,16 @@ func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePoli
 	}
 	sole := kind.Name == SoleKind && groups[""] == 1
 	var pods map[string][]*corev1.Pod
-	if len(groups) > 0 && len(emptying) > 0 || sole {
+	if len(groups) > 0 && len(leaving.Emptying) > 0 || sole {
 		if pods, err = c.podsByGroup(ctx, p.Namespace, kind, selector); err != nil {
 			return nil, err
 		}
 	}
 	var out []*policyv1.PodDisruptionBudget
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		least, ok := budget.GroupMinAvailable(groups[group], budget.Homeless(groupPods(pods[group]), emptying))
+		least, ok := budget.GroupMinAvailable(groups[group], budget.Homeless(groupPods(pods[group]), leaving.Emptying))
 		if sole {
-			if least, err = c.soleMinAvailable(ctx, pods[group], emptying); err != nil {
+			if least, err = c.soleMinAvailable(ctx, pods[group], leaving); err != nil {
 				return nil, err
 			}
 			ok = true
@@ -165,13 +165,13 @@ func (c *Cluster) replicas(ctx context.Context, namespace string, kind DaemonKin
 }
 
 // soleMinAvailable is how many of a single manager must stay.
-func (c *Cluster) soleMinAvailable(ctx context.Context, pods []*corev1.Pod, emptying []string) (int, error) {
+func (c *Cluster) soleMinAvailable(ctx context.Context, pods []*corev1.Pod, leaving activities.LeavingNodes) (int, error) {
 	nodes, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err
 	}
-	emptied := slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(emptying, p.Spec.NodeName) })
-	return budget.SoleMinAvailable(HomeOf(pods, nodes.Items), emptied), nil
+	emptied := slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(leaving.Emptying, p.Spec.NodeName) })
+	return budget.SoleMinAvailable(HomeOf(pods, nodes.Items, leaving.Granted), emptied), nil
 }
 
 func groupPods(pods []*corev1.Pod) (out []budget.GroupPod) {
