@@ -66,6 +66,7 @@ type scene struct {
 	osds      *osdWatcher               // of the CephOSD; nil: it has not begun
 	continued int                       // how often it has
 	left      workflows.KeeperResult
+	due       bool // the watcher looks in a moment
 	blind     bool // the watcher is down
 	away      bool // Temporal is, or cannot be reached
 	crashes   int  // of the worker; odd: it is down
@@ -516,9 +517,18 @@ func (s *scene) AwaitEnd(ctx context.Context, id, run string) (string, error) {
 }
 
 // look is the watcher: it compares what it sees with what it saw, and tells the keeper, or starts a drain that observes.
+// Changes that it has not looked at yet are one look.
 func (s *scene) look() {
+	s.mu.Lock()
+	due := s.due
+	s.due = true
+	s.mu.Unlock()
+	if due {
+		return
+	}
 	time.Sleep(20 * time.Millisecond)
 	s.mu.Lock()
+	s.due = false
 	if s.blind || s.over {
 		s.mu.Unlock()
 		return

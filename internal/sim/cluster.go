@@ -58,9 +58,10 @@ func (n *node) object() corev1.Node {
 
 // workload is a Deployment of one daemon.
 type workload struct {
-	kind, id string // "osd" "3", "mon" "a", "mgr" "a"
-	pinned   string // to this node; "": may run anywhere
-	zone     string // of an OSD
+	kind, id string            // "osd" "3", "mon" "a", "mgr" "a"
+	pinned   string            // to this node; "": may run anywhere
+	selector map[string]string // what its pods say of that
+	zone     string            // of an OSD
 	replicas int
 	labels   map[string]string
 	bare     bool // an OSD without a Deployment: its pods are a CephOSD's, and nobody but lockkeeper makes them
@@ -82,10 +83,10 @@ func (d *workload) label() {
 }
 
 func (d *workload) nodeSelector() map[string]string {
-	if d.pinned == "" {
-		return nil
+	if d.pinned != "" && d.selector == nil {
+		d.selector = map[string]string{corev1.LabelHostname: d.pinned}
 	}
-	return map[string]string{corev1.LabelHostname: d.pinned}
+	return d.selector
 }
 
 func (d *workload) object() appsv1.Deployment {
@@ -114,8 +115,9 @@ type pod struct {
 	runs  bool // its process
 	began bool // its container was started: until the pod is gone, it may be again at any moment
 
-	mark     string // the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
-	restarts int    // of its container
+	mark     string            // the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
+	marked   map[string]string // the labels with that mark
+	restarts int               // of its container
 
 	made     *corev1.Pod // by whom no controller stands behind; nil: by that of its Deployment
 	revision int64       // of its Deployment's template
@@ -136,14 +138,16 @@ func (p *pod) labels() map[string]string {
 	case p.mark == "":
 		return p.of.labels
 	}
-	out := maps.Clone(p.of.labels)
-	out[osdview.MarkLabel] = p.mark
-	return out
+	if p.marked[osdview.MarkLabel] != p.mark {
+		p.marked = maps.Clone(p.of.labels)
+		p.marked[osdview.MarkLabel] = p.mark
+	}
+	return p.marked
 }
 
 // version stands for all of a pod that changes. Its spec never does.
 func (p *pod) version() string {
-	v := fmt.Sprint(p.name, p.state, p.bound, p.ready, p.restarts, p.mark)
+	v := p.name + " " + string(p.state) + " " + strconv.FormatBool(p.bound) + " " + strconv.FormatBool(p.ready) + " " + strconv.Itoa(p.restarts) + " " + p.mark
 	if p.made != nil {
 		v += fmt.Sprint(p.made.UID, p.made.Labels, p.made.Annotations, p.made.OwnerReferences)
 	}

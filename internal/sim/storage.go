@@ -183,7 +183,7 @@ func (w *World) live(p *pg) []int {
 
 // seemLive are the copies that those who serve take for live: of an OSD that hangs they do not know yet.
 func (w *World) seemLive(p *pg) []int {
-	var out []int
+	out := make([]int, 0, len(p.acting)+1)
 	for _, o := range w.osds {
 		if o.up && o.running && o.booted && p.whole[o.id] {
 			out = append(out, o.id)

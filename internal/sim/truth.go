@@ -322,8 +322,11 @@ func (w *World) unmarked() (out []string) {
 		return nil
 	}
 	for _, p := range w.pods {
-		x := p.object()
-		if pod := kube.StoragePod(&x, "ceph-osd-id"); p.of.kind == "osd" && p.state == storage.PodReady && w.osdOf(p.of).up && !pod.Proved() {
+		if p.of.kind != "osd" || p.state != storage.PodReady || !w.osdOf(p.of).up {
+			continue
+		}
+		x := p.shared()
+		if pod := kube.StoragePod(&x, "ceph-osd-id"); !pod.Proved() {
 			out = append(out, p.name+" is not marked")
 		}
 	}
