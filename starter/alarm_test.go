@@ -99,7 +99,7 @@ func TestTheKeeperHearsOfEveryAlarm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, now := drawLives(t), drawLives(t)
 		if Alarm(&before, now) == "" {
-			t.Skip("calls for nothing")
+			return // it calls for nothing
 		}
 		assert.NotEmpty(t, Decide(&before, now).Hint.Reason)
 	})

@@ -164,6 +164,8 @@ func (c *change) osds(before, now map[string]OSD) {
 		case is.FalseMark() && is.Mark != was.Mark:
 			c.add("%s carries a mark that is not its own", name)
 			c.alarm = true
+		case is.Pod == storage.PodReady && is.Beside != was.Beside:
+			c.add("%s %s", name, map[bool]string{true: "has a second pod", false: "has no second pod any more"}[is.Beside])
 		case is.Node != was.Node:
 			c.add("%s is on %s now", name, cmp.Or(is.Node, "no node"))
 		case is.Replacing != was.Replacing:

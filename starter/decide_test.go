@@ -56,6 +56,12 @@ func budget(name string, b Budget) func(*Snapshot) {
 	return func(s *Snapshot) { s.Budgets[name] = b }
 }
 
+func beside(s *Snapshot) {
+	osd := s.OSDs["osd.3"]
+	osd.Beside = true
+	s.OSDs["osd.3"] = osd
+}
+
 func behind(first string) func(*Snapshot) { return func(s *Snapshot) { s.Second = first } }
 
 func rival(younger string) func(*Snapshot) { return func(s *Snapshot) { s.Rival = younger } }
@@ -90,6 +96,8 @@ func TestDecide(t *testing.T) {
 		"many at once":                    {before: healthy(), now: with(pod("osd.0", storage.PodPending), pod("osd.1", storage.PodPending), pod("osd.2", storage.PodPending), pod("osd.3", storage.PodPending)), reason: "osd.0 on node-a is pending, osd.1 on node-a is pending, osd.2 on node-b is pending, and 1 more"},
 		"an OSD is new":                   {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.11"] = OSD{Pod: storage.PodPending} }), reason: "osd.11 is new"},
 		"an OSD is removed":               {before: healthy(), now: with(func(s *Snapshot) { delete(s.OSDs, "osd.3") }), reason: "osd.3 has no pod any more"},
+		"an OSD has two pods":             {before: healthy(), now: with(beside), reason: "osd.3 has a second pod"},
+		"an OSD has one pod again":        {before: with(beside), now: healthy(), reason: "osd.3 has no second pod any more"},
 		"an OSD moved":                    {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-c"} }), reason: "osd.3 is on node-c now"},
 		"a disk is being replaced":        {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-b", Replacing: true} }), reason: "the replacement of osd.3 began"},
 

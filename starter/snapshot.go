@@ -31,6 +31,8 @@ type Snapshot struct {
 type OSD struct {
 	// Pod is the best state of its pods: while one is replaced there is an old and a new one.
 	Pod storage.PodState
+	// Beside: there is another pod beside the ready one, so the keeper takes neither for the OSD's only one.
+	Beside bool
 	// Node runs the pod, or is the only one that could, or ran the last one. "": not known.
 	Node string
 	// Replacing: its disk is being replaced, so nobody counts on it.

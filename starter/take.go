@@ -107,6 +107,7 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 	idLabel := kube.IDLabel(o.Policy)
 	open := leftOut(o)
 	out := make(map[string]OSD, len(o.Pods))
+	pods := make(map[string]int, len(o.Pods))
 	for i := range o.Deployments {
 		d := &o.Deployments[i]
 		if selector.Matches(labels.Set(d.Spec.Template.Labels)) {
@@ -121,6 +122,7 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 		}
 		name := osdName(pod.Labels[idLabel], pod.Name)
 		osd := out[name]
+		pods[name]++
 		osd.Replacing = osd.Replacing || replacing(pod.Labels, pod.Annotations)
 		if state := kube.PodState(pod); rank(state) > rank(osd.Pod) {
 			osd.Pod, osd.Mark, osd.Open = state, pod.Labels[osdview.MarkLabel], open(pod.Labels)
@@ -129,6 +131,7 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 				osd.Node = nodes.find(node)
 			}
 		}
+		osd.Beside = osd.Pod == storage.PodReady && pods[name] > 1
 		out[name] = osd
 	}
 	if before != nil {

@@ -394,9 +394,6 @@ func (k *keeper) look() activities.ObserveInput {
 		l.Daemons = append(l.Daemons, c.Daemons...)
 	}
 	add(k.state.Decision.Open, "")
-	for _, d := range k.observed.Seen.View.Domains {
-		add(storage.FailureDomain{Name: d.Name}, "")
-	}
 	for _, node := range sortedKeys(k.state.Announced) {
 		if k.observed.Seen.View.Others != nil { // its turn is not forgotten because there is no name for it any more
 			add(storage.FailureDomain{}, node)

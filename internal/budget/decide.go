@@ -294,7 +294,7 @@ func candidate(in Input) (storage.FailureDomain, opening, bool) {
 		return storage.FailureDomain{}, opening{}, false
 	}
 	if n, ok := nextAnnounced(in); ok {
-		return in.domain(n.Domain), opening{
+		return in.domain(n.NextDomain()), opening{
 			reason: ReasonAnnounced, node: n.Name,
 			message: fmt.Sprintf("%s is %s: its OSDs may go", n.Name, leaving(n)),
 		}, true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // TestHealed: the claim is drain/a's on x, for the node a with osd.0. It was granted a minute ago unless told otherwise.
@@ -125,4 +126,41 @@ func TestAnnouncementIsSpentWhenItsOSDGoes(t *testing.T) {
 	w.say("unavailable")
 	in = w.input()
 	require.False(t, budget.NextAnnounced(in, budget.Decide(in))["a"].Spent, "nobody knows who is cordoned")
+}
+
+// TestAnnouncementOfSeveralDomains: a cordoned node in several failure domains opens one after the other, each when the data is whole
+// without those before, and each has its time.
+func TestAnnouncementOfSeveralDomains(t *testing.T) {
+	announced := map[string]budget.Announcement{}
+	at := now
+	for _, c := range []struct {
+		down    []int
+		unclean bool
+		want    []string
+	}{
+		{want: []string{"0"}},
+		{down: []int{0}, unclean: true, want: []string{"0"}},
+		{down: []int{0}, want: []string{"1"}},
+		{down: []int{0, 1}, unclean: true},
+		{down: []int{0, 1}, want: []string{"2"}},
+	} {
+		in := byOSD("", false, c.down...)
+		in.Lease, in.Announced, in.Now = lease.State{}, announced, at
+		in.Settings.AtRest, in.Settings.AnnouncementTimeout = storage.AtRestNone, time.Minute
+		in.Proof = &storage.CleanProof{ChangeEpoch: 6, Shape: "s"}
+		if c.unclean {
+			in.Health = storage.Health{ChangeEpoch: 7, Placement: "p"}
+			for _, id := range c.down {
+				in.View.Domains[id].Touched = true
+			}
+		}
+		d := budget.Decide(in)
+		require.Equal(t, c.want, d.Budget.Except, "%v: %s", c.down, d.Message)
+		announced = budget.NextAnnounced(in, d)
+		require.False(t, announced["a"].Spent, "%v", c.down)
+		at = at.Add(50 * time.Second)
+	}
+	in := byOSD("", false, 0, 1, 2)
+	in.Announced, in.Now, in.Health = announced, at, storage.Health{}
+	require.True(t, budget.NextAnnounced(in, budget.Decide(in))["a"].Spent, "nothing is left of the node")
 }

@@ -64,7 +64,11 @@ func NextAnnounced(in Input, d Decision) map[string]Announcement {
 			continue
 		}
 		_, down := n.Counts()
-		a.Spent = over(in, a, true) || (down > 0 && !Clean(in))
+		gone := down > 0 && !Clean(in)
+		if gone && !a.Spent && !slices.Contains(n.Down, n.NextDomain()) && len(n.Domains) > 1 {
+			a.Opened, gone = in.Now, false // what is left of the node goes when the data is whole again
+		}
+		a.Spent = over(in, a, true) || gone
 		out[name] = a
 	}
 	if _, seen := out[d.Announcement]; d.Announcement != "" && !seen {

@@ -99,10 +99,8 @@ func (in Input) turn(c lease.Claim) storage.FailureDomain {
 			return in.domain(name)
 		}
 	}
-	for _, name := range n.Domains { // each has the name of its only daemon
-		if !slices.Contains(n.Down, name) {
-			return in.domain(name)
-		}
+	if next := n.NextDomain(); !slices.Contains(n.Down, next) {
+		return in.domain(next)
 	}
 	return c.Domain
 }

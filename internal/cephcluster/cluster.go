@@ -129,8 +129,9 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 	return ceph.Reading{}, err
 }
 
-// mayOpen lists the failure domains that a decision could open: those that were asked for, those in which something is down,
-// and those of leaving nodes. A decision takes one at a time; with more than a few down, none.
+// mayOpen lists the failure domains that a decision could open: those that were asked for, and a few more, since a decision takes one at
+// a time: those that lost something since the proof, those of leaving nodes, and those in which something is down for long. Nothing
+// opens for the last, unless there is no proof that holds.
 func mayOpen(v storage.View, asked []string) []string {
 	const most = 8
 	out := slices.Clone(asked)
@@ -142,26 +143,35 @@ func mayOpen(v storage.View, asked []string) []string {
 		}
 	}
 	for _, d := range v.Domains {
-		// What went since the proof. Others have been down for long, and nothing opens for them.
 		if d.Touched && len(d.Troubled) > 0 || slices.ContainsFunc(d.Troubled, storage.Daemon.Unsettled) {
 			add(d.Name)
 		}
 	}
 	for _, n := range v.Nodes {
 		if n.Leaving() {
-			add(n.Domain)
+			add(n.NextDomain())
+		}
+	}
+	for _, d := range v.Domains {
+		if len(d.Troubled) > 0 {
+			add(d.Name)
 		}
 	}
 	return out
 }
 
+// questionsAtOnce are how many answers the manager is asked for at the same time. It works them off one after the other, but the way
+// there and back counts once.
+const questionsAtOnce = 8
+
 // askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop, and the same for each node
-// that was asked for and is in several failure domains. A manager that
-// does not answer once is not asked again: closing must not wait once for each domain.
+// that was asked for and is in several failure domains. All have okToStopWithin together, and after the first that finds no answer
+// nothing more is asked: closing must not wait once for each domain.
 func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted, nodes []string) {
 	ctx, cancel := context.WithTimeout(ctx, okToStopWithin)
 	defer cancel()
-	var silence error
+	var silent atomic.Pointer[error]
+	pools := c.toleratedPools(m)
 	ask := func(in func(domain string) bool) *storage.Answer {
 		var up []int
 		for i := range m.OSDs {
@@ -171,29 +181,40 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 		}
 		// Where nothing runs any more nothing can stop. Not to say so would keep a drain that has lost its lease, since the
 		// pools' failure domain changed, say, from getting it back before the data has healed elsewhere.
-		a := storage.Answer{OK: true}
-		if len(up) > 0 && silence == nil {
-			a, silence = c.client.OKToStop(ctx, up, c.toleratedPools(m)...)
+		if len(up) == 0 {
+			return &storage.Answer{OK: true}
 		}
-		if len(up) > 0 && silence != nil {
-			a = storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", silence)}
+		why := silent.Load()
+		if why == nil {
+			a, err := c.client.OKToStop(ctx, up, pools...)
+			if err == nil {
+				return &a
+			}
+			why = &err
+			silent.Store(why)
 		}
-		return &a
+		return &storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", *why)}
+	}
+	var g errgroup.Group
+	g.SetLimit(questionsAtOnce)
+	for _, name := range wanted {
+		for i := range v.Domains {
+			if d := &v.Domains[i]; d.Name == name {
+				g.Go(func() error { d.OKToStop = ask(func(domain string) bool { return domain == name }); return nil })
+			}
+		}
 	}
 	for _, name := range nodes {
 		for i := range v.Nodes {
 			if n := &v.Nodes[i]; n.Name == name && len(n.Domains) > 1 {
-				n.OKToStop = ask(func(domain string) bool { return slices.Contains(n.Domains, domain) })
+				g.Go(func() error {
+					n.OKToStop = ask(func(domain string) bool { return slices.Contains(n.Domains, domain) })
+					return nil
+				})
 			}
 		}
 	}
-	for _, name := range wanted {
-		for i := range v.Domains {
-			if v.Domains[i].Name == name {
-				v.Domains[i].OKToStop = ask(func(domain string) bool { return domain == name })
-			}
-		}
-	}
+	_ = g.Wait() // an answer that is missing is said in its place
 }
 
 // toleratedPools are the ids of the pools that may become unavailable while one failure domain is down. Ceph knows nothing of

@@ -166,6 +166,17 @@ func (n Node) In(domain string) bool {
 	return n.Domain == domain || n.OKToStop != nil && slices.Contains(n.Domains, domain)
 }
 
+// NextDomain is the failure domain of the node that goes next: the first in which a daemon of it is not down or leaving. Of a node in
+// several failure domains each has the name of its only daemon. When all are down it is Domain.
+func (n Node) NextDomain() string {
+	for _, name := range n.Domains {
+		if !slices.Contains(n.Down, name) {
+			return name
+		}
+	}
+	return n.Domain
+}
+
 // Counts is how many daemons there are on the node, and how many of them are down or leaving.
 func (n Node) Counts() (daemons, down int) {
 	return len(n.Daemons) + n.MoreDaemons, len(n.Down) + n.MoreDown

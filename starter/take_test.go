@@ -1,0 +1,39 @@
+package starter
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+)
+
+// TestTakeASecondPod: a pod beside the ready one is seen to come and to go, whatever becomes of it. A pod that ended is nobody's.
+func TestTakeASecondPod(t *testing.T) {
+	pod := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": "3"}},
+			Spec:       corev1.PodSpec{NodeName: "node-b"},
+			Status:     corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
+		}
+	}
+	policy := &v1alpha1.MaintenancePolicy{Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
+	serves := pod("serves", corev1.PodRunning, corev1.ConditionTrue)
+	for name, c := range map[string]struct {
+		pods []corev1.Pod
+		want bool
+	}{
+		"alone":            {[]corev1.Pod{serves}, false},
+		"one waits beside": {[]corev1.Pod{serves, pod("waits", corev1.PodPending, corev1.ConditionFalse)}, true},
+		"in any order":     {[]corev1.Pod{pod("waits", corev1.PodPending, corev1.ConditionFalse), serves}, true},
+		"one has ended":    {[]corev1.Pod{serves, pod("ended", corev1.PodFailed, corev1.ConditionFalse)}, false},
+		"none is ready":    {[]corev1.Pod{pod("waits", corev1.PodPending, corev1.ConditionFalse), pod("too", corev1.PodPending, corev1.ConditionFalse)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Take(Objects{Policy: policy, Pods: c.pods}, nil)
+			assert.Equal(t, c.want, s.OSDs["osd.3"].Beside)
+		})
+	}
+}
