@@ -5,9 +5,9 @@
 # from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. With --flush it may have OSDs report at once, which
 # takes all rights over them. May be repeated.
 set -euo pipefail
-osds= flush= osdcaps=()
+osds= flush= osdcaps=() moncaps=
 if [ "${1:-}" = --flush ]; then
-  flush='flushPGStats: true' osdcaps=(osd 'allow *')
+  flush='flushPGStats: true' osdcaps=(osd 'allow *') moncaps=', allow service mon r, allow service osd r'
   shift
 fi
 if [ "${1:-}" = --cephosd ]; then
@@ -28,7 +28,7 @@ kubectl -n "$ns" apply -f "$top/deploy/storage-namespace.yaml" -f "$top/deploy/s
 kubectl wait --for=condition=Established -f "$top/deploy/crds" --timeout=30s >/dev/null
 
 # A user for lockkeeper alone: it may look, ask, and switch noout on CRUSH nodes; nothing else.
-caps=$(cat "$top/deploy/ceph-caps.txt")
+caps=$(cat "$top/deploy/ceph-caps.txt")$moncaps
 ceph auth caps client.lockkeeper mon "$caps" "${osdcaps[@]}" >/dev/null 2>&1 ||
   ceph auth get-or-create client.lockkeeper mon "$caps" "${osdcaps[@]}" >/dev/null
 key=$(ceph auth get-key client.lockkeeper)

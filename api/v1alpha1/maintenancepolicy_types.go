@@ -116,8 +116,9 @@ type CephSpec struct {
 	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
 
 	// FlushPGStats has OSDs report at once instead of waiting for their reports (5 s apart by default), which saves seconds for each
-	// batch of a rollout. It needs the capability osd 'allow *', with which the Ceph user may read and destroy all data: only for
-	// who replaces very many OSDs one at a time. Where Ceph refuses, reports are waited for.
+	// batch of a rollout. It needs the capability osd 'allow *', with which the Ceph user may read and destroy all data, and
+	// mon 'allow service mon r, allow service osd r': only for who replaces very many OSDs one at a time. Where Ceph refuses, reports are
+	// waited for.
 	// +optional
 	FlushPGStats bool `json:"flushPGStats,omitempty"`
 }

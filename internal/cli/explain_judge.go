@@ -434,7 +434,7 @@ func lookNotes(f Facts) []Obstacle {
 	var out []Obstacle
 	for _, note := range f.Now.View.Notes {
 		if flushRefused([]string{note}) != "" {
-			out = append(out, Obstacle{Name: obstacleFlag, What: note, Change: "give lockkeeper's Ceph user the capability osd 'allow *', or set " + fieldFlush + " to false"})
+			out = append(out, Obstacle{Name: obstacleFlag, What: note, Change: flushRemedy})
 			continue
 		}
 		out = append(out, Obstacle{Name: obstacleFlag, What: note, Change: "unset it when whoever set it is done: the PGs decide, and they may not become clean meanwhile"})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/pghealth"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -17,6 +18,9 @@ const slowReports = 2 * time.Second
 
 // fieldFlush is the policy's field with which OSDs are told to report.
 const fieldFlush = "spec.ceph.flushPGStats"
+
+// flushRemedy is what to do when OSDs cannot be told to report.
+const flushRemedy = "give lockkeeper's Ceph user the capability osd '" + ceph.FlushOSDCaps + "', and add '" + ceph.FlushMonCaps + "' to its capability mon, or set " + fieldFlush + " to false"
 
 // everySecond is how long a proof takes when OSDs report, and the manager speaks, every second.
 const everySecond = 3 * time.Second
@@ -58,7 +62,7 @@ func (d *Doctor) reports(p *v1alpha1.MaintenancePolicy, name string, k *workflow
 	flush := p.Spec.Ceph != nil && p.Spec.Ceph.FlushPGStats
 	note := flushRefused(k.View.Notes)
 	if note != "" {
-		d.found(FoundWarning, name+": "+note, "give lockkeeper's Ceph user the capability osd 'allow *', or set "+fieldFlush+" to false")
+		d.found(FoundWarning, name+": "+note, flushRemedy)
 	}
 	period := k.ReportPeriod.Round(time.Second / 10)
 	switch slow := pghealth.Takes(k.ReportPeriod, k.LivedFor).Round(time.Second / 10); {

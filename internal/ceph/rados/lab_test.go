@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,9 +23,11 @@ import (
 )
 
 // leastPrivilege is all that lockkeeper's Ceph user needs. The tests run with it, so that it stays true.
-const leastPrivilege = `allow command "status", allow command "quorum_status", allow command "osd stat", allow command "osd dump",` +
-	` allow command "osd crush dump", allow command "osd last-stat-seq", allow command "osd ok-to-stop", allow command "mgr stat",` +
-	` allow command "pg stat", allow command "osd set-group" with flags=noout, allow command "osd unset-group" with flags=noout`
+func leastPrivilege(t *testing.T) string {
+	caps, err := os.ReadFile("../../../deploy/ceph-caps.txt")
+	require.NoError(t, err)
+	return strings.TrimSpace(string(caps))
+}
 
 // confPath names the ceph.conf of a cluster in which all is well, with the admin's keyring. These tests change nothing for
 // good: they make a user of their own and set noout on a host, and take both back.
@@ -42,9 +45,14 @@ func command(t *testing.T, name string, args ...string) string {
 }
 
 // labConfig makes a user with the least privilege.
-func labConfig(t *testing.T) Config {
-	name := fmt.Sprintf("client.lockkeeper-test-%d", os.Getpid())
-	key := command(t, "ceph", "auth", "get-or-create-key", name, "mon", leastPrivilege)
+func labConfig(t *testing.T) Config { return labUser(t, "mon", leastPrivilege(t)) }
+
+var users atomic.Int64
+
+// labUser makes a user with these capabilities.
+func labUser(t *testing.T, caps ...string) Config {
+	name := fmt.Sprintf("client.lockkeeper-test-%d-%d", os.Getpid(), users.Add(1))
+	key := command(t, "ceph", append([]string{"auth", "get-or-create-key", name}, caps...)...)
 	t.Cleanup(func() { command(t, "ceph", "auth", "rm", name) })
 	monHost, err := ceph.ParseMonEndpoints("mon_host", command(t, "ceph-conf", "--lookup", "mon_host"))
 	require.NoError(t, err)
@@ -245,4 +253,38 @@ func TestLabCloseUnderCommands(t *testing.T) {
 	conn.Close()
 	conn.Close()
 	all.Wait()
+}
+
+// TestLabFlush: with the capabilities that are documented for spec.ceph.flushPGStats an OSD reports at once. Without those for the
+// monitors the client never learns where the OSDs are: no command arrives, and none hangs for longer than it may, nor anything else.
+func TestLabFlush(t *testing.T) {
+	ctx := context.Background()
+	flush := func(t *testing.T, caps ...string) (map[int]ceph.Report, error) {
+		config := labUser(t, caps...)
+		config.CommandTimeout = 2 * time.Second
+		conn, err := Connect(ctx, config)
+		require.NoError(t, err)
+		t.Cleanup(conn.Close)
+		within, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		reports, err := ceph.Client{Commander: conn}.FlushPGStats(within, []int{0, 1, 2})
+		_, readable := ceph.Client{Commander: conn}.OSDDump(ctx)
+		require.NoError(t, readable, "the connection goes on to serve")
+		return reports, err
+	}
+	least := leastPrivilege(t)
+	t.Run("allowed", func(t *testing.T) {
+		reports, err := flush(t, "mon", least+", "+ceph.FlushMonCaps, "osd", ceph.FlushOSDCaps)
+		require.NoError(t, err)
+		require.Len(t, reports, 3)
+	})
+	t.Run("the OSDs refuse", func(t *testing.T) {
+		_, err := flush(t, "mon", least+", "+ceph.FlushMonCaps, "osd", "allow rwx")
+		require.True(t, ceph.IsDenied(err), "%v", err)
+	})
+	t.Run("the monitors do not tell where they are", func(t *testing.T) {
+		reports, err := flush(t, "mon", least, "osd", ceph.FlushOSDCaps)
+		require.Empty(t, reports)
+		require.True(t, ceph.IsTimeout(err), "%v", err)
+	})
 }
