@@ -166,7 +166,7 @@ func (d *disorder) mendRollouts() {
 		d.Leave(osd, false)
 	}
 	for _, osd := range d.out {
-		if !d.broken { // else it may be the one without a disk
+		if !d.Dead(osd) {
 			d.MarkOut(osd, false)
 		}
 	}

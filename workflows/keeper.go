@@ -415,9 +415,10 @@ func (s KeeperStatus) Input(now time.Time) budget.Input {
 
 // known is what the keeper judges by beside the last look.
 func (k *keeper) known() *budget.Known {
+	opened, leftOut := k.opened()
 	return &budget.Known{
 		Settings: k.observed.Settings, Proof: k.state.Proof, Announced: k.state.Announced, HealingSince: k.state.HealingSince,
-		Unheard: k.state.Unheard, Open: k.state.Decision.Open, Opened: k.opened(), Life: k.state.Life,
+		Unheard: k.state.Unheard, Open: k.state.Decision.Open, Opened: opened, LeftOut: leftOut, Life: k.state.Life,
 	}
 }
 

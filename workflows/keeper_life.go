@@ -100,15 +100,15 @@ func (k *keeper) forgetLife() {
 	}
 }
 
-// opened is the failure domain that the budgets leave open, as far as is known. Where lockkeeper has no budgets, what was decided
-// is what is in force.
-func (k *keeper) opened() storage.FailureDomain {
+// opened is the failure domain that the budgets leave open, as far as is known, and the label values that they leave out for it. Where
+// lockkeeper has no budgets, what was decided is what is in force.
+func (k *keeper) opened() (storage.FailureDomain, []string) {
 	d := k.state.Applied
 	if !k.observed.Settings.ManagePodBudgets {
 		d = &k.state.Decision
 	}
 	if d == nil || d.Mode != budget.ModeOpen {
-		return storage.FailureDomain{}
+		return storage.FailureDomain{}, nil
 	}
-	return d.Open
+	return d.Open, d.Budget.Except
 }

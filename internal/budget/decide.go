@@ -75,6 +75,8 @@ type Input struct {
 	Unheard bool
 	// Open is the failure domain that is open now, by the last decision; Opened by the budget itself.
 	Open, Opened storage.FailureDomain
+	// LeftOut are the label values that the budget leaves out for Opened.
+	LeftOut []string
 	// Life is who gave a sign of life when that was last asked for an opening; nil: no answer that counts.
 	Life *storage.Life
 }
@@ -358,7 +360,7 @@ func open(in Input, d storage.FailureDomain, why opening) Decision {
 	}
 	return Decision{
 		Mode: ModeOpen, Open: d, Reason: why.reason, Message: why.message, Announcement: why.node,
-		Budget: Spec{MinAvailable: Everything, Key: in.View.LabelKey, Except: seen.LabelValues},
+		Budget: Spec{MinAvailable: Everything, Key: in.View.LabelKey, Except: in.labelValues(seen)},
 	}
 }
 

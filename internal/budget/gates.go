@@ -161,7 +161,7 @@ func refused(in Input, a *storage.Answer) bool {
 // map calls a daemon that hangs up for as long as its peers have patience, and without peers for ever. A domain that is open
 // stays open without another question.
 func gateAlive(in Input, d storage.FailureDomain) (string, string, bool) {
-	if in.Opened == d {
+	if in.stands(d) {
 		return "", "", false
 	}
 	message, failed := lifeless(in, d)

@@ -35,7 +35,7 @@ func TestWhoeverIsToldJudgesAsTheKeeper(t *testing.T) {
 		keeper := told{
 			Known: budget.Known{
 				Settings: in.Settings, Proof: in.Proof, Announced: in.Announced, HealingSince: in.HealingSince, Unheard: in.Unheard,
-				Open: in.Open, Opened: in.Opened, Life: in.Life,
+				Open: in.Open, Opened: in.Opened, LeftOut: in.LeftOut, Life: in.Life,
 			},
 			View: in.View, Health: in.Health, Lease: in.Lease,
 		}

@@ -17,8 +17,23 @@ func Question(in Input) (storage.FailureDomain, bool) {
 		return supposing.turn(c), true
 	}
 	supposing.Lease = l
-	if d := Decide(supposing); d.Mode == ModeOpen && d.Open != in.Opened {
+	if d := Decide(supposing); d.Mode == ModeOpen && !in.stands(d.Open) {
 		return d.Open, true
 	}
 	return storage.FailureDomain{}, false
+}
+
+// stands tells whether a failure domain is open already, so that nothing opens if it stays so. Where nothing could be left out of the
+// budget, since the domain had no pods, it opens when the first of them is there.
+func (in Input) stands(d storage.FailureDomain) bool {
+	return in.Opened == d && (len(in.LeftOut) > 0 || len(in.View.Domain(d.Name).LabelValues) == 0)
+}
+
+// labelValues are what the budget must leave out for an open domain. While all of its pods are away that is what it left out before: to
+// close it and to open it again when they are back would be an opening.
+func (in Input) labelValues(d storage.Domain) []string {
+	if len(d.LabelValues) == 0 && d.Name == in.Opened.Name {
+		return in.LeftOut
+	}
+	return d.LabelValues
 }

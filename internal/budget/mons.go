@@ -14,7 +14,8 @@ import (
 // drains could each hold what the other needs: one the last mon that may go, the other the open domain.
 //
 // A mon on a node without storage daemons is under no such lock, since its node needs nothing else of us; it may go as
-// soon as its node is leaving.
+// soon as its node is leaving. So may one on a leaving node whose storage daemons are all down, as long as nothing is missed anywhere
+// and no failure domain is open: nobody will ever evict anything there that would open its domain.
 
 // monBudget is what the budget of the mons must say; nil for none.
 func monBudget(in Input, d Decision) *Spec {
@@ -62,8 +63,10 @@ func mayGo(in Input, d Decision) []storage.Mon {
 		node, _ := in.View.Node(m.Node)
 		inOpen := d.Mode == ModeOpen && (m.Domain == d.Open.Name || m.Node != "" && node.In(d.Open.Name))
 		alone := m.Domain == "" && m.Node != "" && m.Leaving
+		daemons, down := node.Counts()
+		idle := d.Mode == ModeDefault && m.Leaving && daemons > 0 && down == daemons
 		switch {
-		case !inOpen && !alone:
+		case !inOpen && !alone && !idle:
 		case !m.Standing():
 			out = append(out, m)
 		default:

@@ -3,6 +3,7 @@ package budget_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -207,4 +208,28 @@ func TestStepFromTheUnknown(t *testing.T) {
 	step, more = budget.Step(&step, budget.Decide(in))
 	require.False(t, more)
 	require.Equal(t, []string{"a"}, step.Mons.Except)
+}
+
+// TestMonOfANodeWithoutOSDs: a node whose daemons are all down and missed by nobody needs no open domain any more. Its mon may go at rest,
+// as one on a node without any, however long the node has been cordoned.
+func TestMonOfANodeWithoutOSDs(t *testing.T) {
+	for name, c := range map[string]struct {
+		said string
+		want []string
+	}{
+		"its OSDs are down and nobody misses them": {"cordoned=a announced=a:500 osd.0=down/None", []string{"a"}},
+		"one of them still serves":                 {"cordoned=a announced=a:500", nil},
+		"the node is in service":                   {"osd.0=down/None", nil},
+		"something is missed elsewhere":            {"cordoned=a announced=a:500 osd.0=down/None osd.2=down/Pending touched=y health=unclean", []string{"c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := atRest()
+			for _, word := range strings.Fields(c.said) {
+				w.say(word)
+			}
+			in := withMons(w.input())
+			d := budget.Decide(in)
+			require.Equal(t, c.want, d.Mons.Except, "%+v", d)
+		})
+	}
 }

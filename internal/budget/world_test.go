@@ -157,7 +157,7 @@ func (w *world) say(word string) {
 	case "life":
 		w.sayLife(value)
 	case "opened":
-		w.in.Open, w.in.Opened = zone(value), zone(value)
+		w.in.Open, w.in.Opened, w.in.LeftOut = zone(value), zone(value), []string{value}
 	case "healing":
 		w.in.HealingSince = now.Add(-seconds(value))
 	case "timeout":

@@ -375,18 +375,23 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, pro
 	return nil
 }
 
-// closeForGood has a budget let none go but whom it leaves out already.
+// closeForGood has a budget let none go but whom it leaves out already. If somebody wrote it meanwhile, an alarm say, it fails: what it
+// left out before must not come back.
 func (c *Cluster) closeForGood(ctx context.Context, have *policyv1.PodDisruptionBudget) error {
 	want := have.DeepCopy()
 	everything := intstr.FromInt32(budget.Everything)
 	want.Spec.MinAvailable, want.Spec.MaxUnavailable = &everything, nil
-	patch, err := replaceSpec(have, want, false)
+	patch, err := replaceSpec(have, want, true)
 	if err != nil {
 		return err
 	}
 	_, err = c.typed.PolicyV1().PodDisruptionBudgets(have.Namespace).Patch(ctx, have.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("somebody else wrote PodDisruptionBudget %s/%s at the same moment", have.Namespace, have.Name)
+	default:
+		return err
 	}
-	return err
 }

@@ -167,6 +167,7 @@ func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.S
 			return conflict("maintenancepolicies", p.Name)
 		}
 		claimed := !equality.Semantic.DeepEqual(status.Ceph, w.policy.Status.Ceph)
+		w.noteHolders()
 		w.policy.Status = status
 		w.versioned()
 		if claimed {

@@ -133,6 +133,13 @@ func (w *World) markUp(o *osd) {
 	w.broadcast()
 }
 
+// Dead tells whether the disk of an OSD is broken.
+func (w *World) Dead(osd string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.osdOf(w.find(osd)).dead
+}
+
 // MarkOut is an administrator who gives an OSD up, or takes it in again.
 func (w *World) MarkOut(osd string, out bool) {
 	w.happens(func() {

@@ -99,6 +99,15 @@ func (w *World) judgeStart(p *pod) {
 	}
 }
 
+// noteHolders remembers until when somebody held the lease for these hosts and OSDs.
+func (w *World) noteHolders() {
+	for _, c := range w.policy.Status.Lease.Holders {
+		for _, who := range append(slices.Concat(c.NooutHosts, c.Daemons), c.Node) {
+			w.held[who] = time.Now()
+		}
+	}
+}
+
 // judgeNoout: what is set is on what a holder of the lease takes down, and a rollout takes down OSDs, not hosts.
 func (w *World) judgeNoout(who string) {
 	if w.belated || w.policy == nil {
@@ -110,7 +119,10 @@ func (w *World) judgeNoout(who string) {
 			return
 		}
 	}
-	w.violate("I4: noout is set on %s, which no holder of the lease takes down", who)
+	if time.Since(w.held[who]) < w.opts.Reaction { // its job ended while that was on its way
+		return
+	}
+	w.violate("I4: noout is set on %s, which no holder of the lease takes down: %+v", who, w.policy.Status.Lease.Holders)
 }
 
 // judgeProgress: what a rollout reports never goes back, as long as the template and the OSDs are the same, and what is not

@@ -68,7 +68,7 @@ type pg struct {
 
 func (w *World) initCeph() {
 	w.epoch, w.election = 100, 6
-	w.noout = map[string]owner{}
+	w.noout, w.held = map[string]owner{}, map[string]time.Time{}
 	w.hosts = crushHosts{byNode: map[string]*crushHost{}, flagged: map[string]time.Time{}, claimed: map[string]bool{}}
 	w.manager = manager{alive: true, epoch: 4, received: map[int]believed{}, reports: map[int]uint64{}}
 	for id := range pgNum {
@@ -136,7 +136,11 @@ func (w *World) placeByOSD() {
 	for _, p := range w.pgs {
 		p.acting = nil
 		for i := range min(size, len(in)) {
-			p.acting = append(p.acting, in[(p.id+i*w.opts.ByOSD)%len(in)])
+			at := p.id + i*w.opts.ByOSD
+			for slices.Contains(p.acting, in[at%len(in)]) { // no OSD has two copies
+				at++
+			}
+			p.acting = append(p.acting, in[at%len(in)])
 		}
 	}
 }

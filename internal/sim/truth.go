@@ -193,6 +193,9 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 	if closed || w.policy == nil {
 		return
 	}
+	if had != nil && len(opened(had)) > 0 && !resting(b) && slices.Equal(opened(had), opened(b)) {
+		return // nobody more may go than before
+	}
 	if !w.quorate() && w.silentFor() > w.opts.Reaction {
 		w.violate("I3: the budget becomes %q without a quorum", describe(b))
 		return
@@ -300,7 +303,7 @@ func (w *World) judgeMark(p *pod, mark string, who owner) {
 	case who != byUs || mark == had || p.of.kind != "osd":
 		return
 	case mark == "":
-		if resting(w.daemonBudget()) {
+		if resting(w.daemonBudget()) && !time.Now().Before(w.tampered) {
 			w.violate("I10: the mark of %s is taken away while the budget counts it", p.name)
 		}
 		return

@@ -130,13 +130,14 @@ type World struct {
 
 	cephCluster
 	cephOSD
-	unguarded time.Time      // until when nobody can be blamed for bad luck
-	tampered  time.Time      // until when nobody can be blamed for what the budgets say, since a person changed them
-	guarding  time.Time      // since when our budget covers all OSDs; zero: it does not
-	stirred   time.Time      // when a node or a pod last changed
-	homeless  time.Time      // since when no node could take another pod; zero: one could
-	listener  func()         // told of changes in Kubernetes
-	drains    map[string]int // by kubectl, under way, of each node
+	held      map[string]time.Time // until when somebody held the lease for a host or an OSD
+	unguarded time.Time            // until when nobody can be blamed for bad luck
+	tampered  time.Time            // until when nobody can be blamed for what the budgets say, since a person changed them
+	guarding  time.Time            // since when our budget covers all OSDs; zero: it does not
+	stirred   time.Time            // when a node or a pod last changed
+	homeless  time.Time            // since when no node could take another pod; zero: one could
+	listener  func()               // told of changes in Kubernetes
+	drains    map[string]int       // by kubectl, under way, of each node
 }
 
 // New makes a World in which all is well, and the policy was just created.
