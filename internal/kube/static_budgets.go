@@ -118,7 +118,9 @@ func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePoli
 			if least, err = c.soleMinAvailable(ctx, pods[group], leaving); err != nil {
 				return nil, err
 			}
-			ok = true
+			// No budget instead of one that asks for nobody: the disruption controller takes a while to count the pods of a budget that
+			// was changed, and whoever is refused meanwhile (kubectl's drain) asks again only after five seconds.
+			ok = least > 0
 		}
 		if !ok {
 			continue
