@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // OSDCommander is a Commander that reaches OSDs, too.
@@ -33,30 +35,25 @@ func (c Client) FlushPGStats(ctx context.Context, osds []int) (flushed map[int]R
 		return nil, errNoOSDCommands
 	}
 	var (
-		mu      sync.Mutex // guards flushed and err
-		waiting = make(chan int)
-		workers sync.WaitGroup
+		mu sync.Mutex // guards flushed and err
+		g  errgroup.Group
 	)
 	flushed = make(map[int]Report, len(osds))
-	for range min(reportStreams, len(osds)) {
-		workers.Go(func() {
-			for osd := range waiting {
-				report, failed := flush(ctx, commander, osd)
-				mu.Lock()
-				if failed == nil {
-					flushed[osd] = report
-				} else if err == nil || IsDenied(failed) {
-					err = failed
-				}
-				mu.Unlock()
+	g.SetLimit(reportStreams)
+	for _, osd := range osds {
+		g.Go(func() error {
+			report, failed := flush(ctx, commander, osd)
+			mu.Lock()
+			defer mu.Unlock()
+			if failed == nil {
+				flushed[osd] = report
+			} else if err == nil || IsDenied(failed) {
+				err = failed
 			}
+			return nil // one OSD that does not answer stops nobody
 		})
 	}
-	for _, osd := range osds {
-		waiting <- osd
-	}
-	close(waiting)
-	workers.Wait()
+	_ = g.Wait()
 	return flushed, err
 }
 

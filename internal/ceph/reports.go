@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Report numbers the reports that an OSD sends to the manager every mgr_stats_period (5 s): the state of the placement
@@ -30,37 +32,26 @@ const reportStreams = 16
 // monitors answer from what a quorum agreed on: without a quorum, or with a dead manager, the numbers stand still. And no
 // manager is asked, so that a dead one delays nobody.
 func (c Client) LastReports(ctx context.Context, osds []int) (map[int]Report, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var (
-		mu      sync.Mutex // guards reports and errs
+		mu      sync.Mutex // guards reports
 		reports = make(map[int]Report, len(osds))
-		errs    []error
-		waiting = make(chan int)
-		workers sync.WaitGroup
 	)
-	for range min(reportStreams, len(osds)) {
-		workers.Go(func() {
-			for osd := range waiting {
-				report, err := c.lastReport(ctx, osd)
-				mu.Lock()
-				if err != nil {
-					errs = append(errs, err)
-					cancel() // the rest is not worth asking for
-				} else {
-					reports[osd] = report
-				}
-				mu.Unlock()
+	g, ctx := errgroup.WithContext(ctx) // after one failure the rest is not worth asking for
+	g.SetLimit(reportStreams)
+	for _, osd := range osds {
+		g.Go(func() error {
+			report, err := c.lastReport(ctx, osd)
+			if err != nil {
+				return err
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			reports[osd] = report
+			return nil
 		})
 	}
-	for _, osd := range osds {
-		waiting <- osd
-	}
-	close(waiting)
-	workers.Wait()
-	if len(errs) > 0 {
-		return nil, errs[0]
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
 	return reports, nil
 }

@@ -25,12 +25,7 @@ import (
 // ID that their storage cluster told, which stands in their status: see package precedence.
 func Precedence(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy, pods []labels.Set) (storage.Answer, storage.ClusterKey) {
 	rivals := rivalsOf(p, others)
-	slices.SortFunc(rivals, func(a, b *v1alpha1.MaintenancePolicy) int {
-		if olderThan(a, b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(rivals, byAge)
 	for _, r := range rivals {
 		if why := sameCluster(p, r, pods); why != "" {
 			first := claimant(r)
@@ -72,15 +67,15 @@ func claimants(policies []v1alpha1.MaintenancePolicy) []precedence.Policy {
 func rivalsOf(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) []*v1alpha1.MaintenancePolicy {
 	var out []*v1alpha1.MaintenancePolicy
 	for i := range others {
-		if o := &others[i]; o.Namespace == p.Namespace && o.Name != p.Name && olderThan(o, p) {
+		if o := &others[i]; o.Namespace == p.Namespace && o.Name != p.Name && byAge(o, p) < 0 {
 			out = append(out, o)
 		}
 	}
 	return out
 }
 
-func olderThan(a, b *v1alpha1.MaintenancePolicy) bool {
-	return precedence.Before(claimant(a), claimant(b))
+func byAge(a, b *v1alpha1.MaintenancePolicy) int {
+	return precedence.Compare(claimant(a), claimant(b))
 }
 
 func sameCluster(a, b *v1alpha1.MaintenancePolicy, pods []labels.Set) string {

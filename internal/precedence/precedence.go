@@ -36,10 +36,10 @@ type Policy struct {
 	Claim   Claim
 }
 
-// Before tells whether a is in charge if both mean the same storage cluster. It orders any two policies, and everybody comes to the
-// same answer: policies of the same second go by namespace and name.
-func Before(a, b Policy) bool {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name)) < 0
+// Compare orders policies: the first is in charge if they mean the same storage cluster. Everybody comes to the same answer, since
+// policies of the same second go by namespace and name.
+func Compare(a, b Policy) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 }
 
 // Standing is where a policy stands among all that there are. The zero Standing is in charge.
@@ -60,14 +60,9 @@ func Judge(me Policy, seen string, all []Policy) Standing {
 		return Standing{Waits: "the storage cluster has not told its ID (Ceph's fsid), so another policy may mean the same one"}
 	}
 	rivals := slices.DeleteFunc(slices.Clone(all), func(o Policy) bool { return o.Key == me.Key || o.Claim != Claim{ID: id, Held: true} })
-	slices.SortFunc(rivals, func(a, b Policy) int {
-		if Before(a, b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(rivals, Compare)
 	switch {
-	case len(rivals) > 0 && Before(rivals[0], me):
+	case len(rivals) > 0 && Compare(rivals[0], me) < 0:
 		return Standing{Key: rivals[0].Key, First: First(rivals[0], fmt.Sprintf("both reach the one with the ID %s", id))}
 	case me.Claim != Claim{ID: id, Held: true}:
 		return Standing{Waits: fmt.Sprintf("the claim to the storage cluster with the ID %s is not in the policy's status yet", id)}

@@ -160,12 +160,7 @@ func TestNeverTwo(t *testing.T) {
 					of = append(of, k)
 				}
 			}
-			slices.SortFunc(of, func(a, b *keeper) int {
-				if precedence.Before(a.Policy, b.Policy) {
-					return -1
-				}
-				return 1
-			})
+			slices.SortFunc(of, func(a, b *keeper) int { return precedence.Compare(a.Policy, b.Policy) })
 			for i, k := range of {
 				if want := map[bool]string{true: id}[i == 0]; k.open != want {
 					t.Fatalf("%s has %q open, and should have %q", k.Key, k.open, want)

@@ -37,7 +37,7 @@ func (w *world) crowd(ctx context.Context, jobs int) (*crowded, error) {
 			c.osds, others = append(c.osds, osd), append(others, zone)
 		}
 	}
-	if c.Crowd, err = crowd.Hold(ctx, w.temporal, w.cluster(), c.held); err != nil {
+	if c.Crowd, err = crowd.Hold(ctx, w.Temporal, w.cluster(), c.held); err != nil {
 		return nil, err
 	}
 	if err := c.isOpen(ctx); err != nil {

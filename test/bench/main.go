@@ -3,7 +3,8 @@
 // for each figure:
 //
 //	reaction_ms       an OSD's pod is not ready → the budgets say "nobody but in this failure domain"
-//	reopen_ms         the first report of the manager, after everything was back, that all PGs are clean → one OSD may go again
+//	reopen_ms         the manager's report, after everything was back, that all PGs are clean, and proved not to be old → one OSD may go again
+//	reopen_report_wait_ms   the wait for the reports that prove it, from the first clean one on
 //	sign_of_life_ms   the keeper asks who lives, since something is to open → every OSD elsewhere has given a sign of life
 //	reaction_busy_ms  as reaction_ms, while a failure domain is open and the keeper tells --jobs jobs that they wait
 //
@@ -84,7 +85,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func stopAll(ctx context.Context, w *world, o options) error {
-	var reaction, reopen []time.Duration
+	var reaction, reopen, reports []time.Duration
 	for i := range o.events {
 		if err := pause(ctx, rest); err != nil {
 			return err
@@ -93,18 +94,19 @@ func stopAll(ctx context.Context, w *world, o options) error {
 		if err != nil {
 			return fmt.Errorf("event %d: %w", i+1, err)
 		}
-		reopened := fmt.Sprintf("reopened %s after the first clean report, of which the disruption controller took %s", ms(e.reopen), ms(e.counted))
+		reopened := fmt.Sprintf("clean proved %s after the first clean report, reopened %s later, of which the disruption controller took %s", ms(e.reports), ms(e.reopen), ms(e.counted))
 		if e.reopen < 0 {
 			reopened = "and the manager never reported it"
 		}
 		fmt.Fprintf(os.Stderr, "%3d/%d %s: reaction %s, down and back %s, %s\n", i+1, o.events, e.pod, ms(e.reaction), ms(e.outage), reopened)
 		reaction = append(reaction, e.reaction)
 		if e.reopen >= 0 {
-			reopen = append(reopen, e.reopen)
+			reopen, reports = append(reopen, e.reopen), append(reports, e.reports)
 		}
 	}
 	print2("reaction_ms", reaction)
 	print2("reopen_ms", reopen)
+	print2("reopen_report_wait_ms", reports)
 	fmt.Printf("events %d count\n", o.events)
 	return nil
 }

@@ -52,13 +52,13 @@ func (w *world) openOne(ctx context.Context, i int) (node string, took time.Dura
 
 func (w *world) cordon(ctx context.Context, node string, is bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, is)
-	_, err := w.kube.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := w.Kube.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
 // signsOfLife is how long each question for signs of life took that the keeper asked since, from the asking until everybody had given one.
 func (w *world) signsOfLife(ctx context.Context, since time.Time) ([]time.Duration, error) {
-	log, err := keeperlog.Read(ctx, w.temporal, w.keeperID(), since)
+	log, err := keeperlog.Read(ctx, w.Temporal, w.keeperID(), since)
 	if err != nil {
 		return nil, err
 	}

@@ -3,27 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	cephrados "github.com/ceph/go-ceph/rados"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	"go.temporal.io/sdk/log"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -31,56 +24,36 @@ import (
 const patience = 2 * time.Minute
 
 type world struct {
-	kube      kubernetes.Interface
+	lab.Lab
 	ceph      *cephrados.Conn
 	namespace string
 	policy    string
-	temporal  client.Client
 }
 
 type event struct {
 	pod                      string
 	reaction, outage, reopen time.Duration
+	reports                  time.Duration // from the first clean report until all OSDs had reported since they were up; not of reopen
 	counted                  time.Duration // of reopen: from the budgets' writing until the disruption controller had counted the pods
 }
 
 func newWorld(ctx context.Context, namespace, policy string) (*world, error) {
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	l, err := lab.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cfg.QPS = -1
-	k, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
+	w := &world{Lab: l, namespace: namespace, policy: policy}
+	if w.ceph, err = lab.Ceph(); err != nil {
 		return nil, err
 	}
-	conn, err := cephrados.NewConn()
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(conn.ReadConfigFile(os.Getenv("CEPH_CONF")), conn.SetConfigOption("rados_mon_op_timeout", "5")); err != nil {
-		return nil, fmt.Errorf("CEPH_CONF=%q: %w", os.Getenv("CEPH_CONF"), err)
-	}
-	if err := conn.Connect(); err != nil {
-		return nil, err
-	}
-	t, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return nil, err
-	}
-	t.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
-	w := &world{kube: k, ceph: conn, namespace: namespace, policy: policy}
-	if w.temporal, err = client.DialContext(ctx, t); err != nil {
-		return nil, err
-	}
-	if _, err := k.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, kube.ProvedBudgetName(policy), metav1.GetOptions{}); err != nil {
+	if _, err := w.Kube.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, kube.ProvedBudgetName(policy), metav1.GetOptions{}); err != nil {
 		return nil, fmt.Errorf("lockkeeper is not at work here: %w", err)
 	}
 	return w, nil
 }
 
 func (w *world) close() {
-	w.temporal.Close()
+	w.Temporal.Close()
 	w.ceph.Shutdown()
 }
 
@@ -92,7 +65,7 @@ func (w *world) keeperID() string { return workflows.KeeperID(w.cluster()) }
 
 // osds are the Deployments of the OSDs.
 func (w *world) osds(ctx context.Context) ([]appsv1.Deployment, error) {
-	list, err := w.kube.AppsV1().Deployments(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=rook-ceph-osd"})
+	list, err := w.Kube.AppsV1().Deployments(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=rook-ceph-osd"})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +87,7 @@ func (w *world) stopOSD(ctx context.Context, osd appsv1.Deployment, ready func()
 	if err != nil {
 		return stop{}, err
 	}
-	podWatch, err := w.kube.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pods.ResourceVersion})
+	podWatch, err := w.Kube.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pods.ResourceVersion})
 	if err != nil {
 		return stop{}, err
 	}
@@ -131,7 +104,7 @@ func (w *world) stopOSD(ctx context.Context, osd appsv1.Deployment, ready func()
 	if err := ready(); err != nil {
 		return stop{}, err
 	}
-	if err := w.kube.CoreV1().Pods(w.namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+	if err := w.Kube.CoreV1().Pods(w.namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 		return stop{}, err
 	}
 	if s.down, err = first(ctx, podWatch, "the pod is not ready", func(e watch.Event) bool {
@@ -180,13 +153,17 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 		return event{}, r.err
 	}
 	e := event{pod: s.pod.Name, reaction: s.closed.Sub(s.down), outage: open.Sub(s.down), counted: open.Sub(rest), reopen: -1}
-	if r.at.IsZero() {
+	if r.clean.IsZero() {
 		return e, nil
 	}
-	if open.Before(r.at) {
-		return event{}, fmt.Errorf("the budgets were opened %s BEFORE the manager reported that all PGs are clean", r.at.Sub(open))
+	if open.Before(r.clean) {
+		return event{}, fmt.Errorf("the budgets were opened %s BEFORE the manager reported that all PGs are clean", r.clean.Sub(open))
 	}
-	e.outage, e.reopen = r.at.Sub(s.down), open.Sub(r.at)
+	known := r.clean
+	if r.proved.After(r.clean) && r.proved.Before(open) {
+		known = r.proved
+	}
+	e.outage, e.reports, e.reopen = r.clean.Sub(s.down), known.Sub(r.clean), open.Sub(known)
 	return e, nil
 }
 
@@ -197,7 +174,7 @@ type watching struct {
 }
 
 func (w *world) watchBudgets(ctx context.Context) (*watching, error) {
-	api := w.kube.PolicyV1().PodDisruptionBudgets(w.namespace)
+	api := w.Kube.PolicyV1().PodDisruptionBudgets(w.namespace)
 	mine := metav1.ListOptions{LabelSelector: kube.LabelPolicy + "=" + w.policy}
 	list, err := api.List(ctx, mine)
 	if err != nil {
@@ -239,7 +216,7 @@ func (b *watching) until(ctx context.Context, what string, are func(budgets) boo
 func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) (*corev1.PodList, *corev1.Pod, error) {
 	var seen []string
 	for ctx.Err() == nil {
-		pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
+		pods, err := w.Kube.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -287,17 +264,21 @@ func first(ctx context.Context, w watch.Interface, what string, matches func(wat
 	}
 }
 
+// result is when the manager first reported that all is clean, and when it was proved that this is not old.
 type result struct {
-	at  time.Time
-	err error
+	clean, proved time.Time
+	err           error
 }
 
 // firstCleanReport polls what the manager reported to the mons. The first report that says "all clean" after one that said
-// otherwise is the one that counts: before that, "clean" is old. The result has no time when ctx ended and no report said
+// otherwise is the one that counts: before that, "clean" is old. The result has no times when ctx ended and no report said
 // otherwise: the OSD was back before the manager could tell.
-func (w *world) firstCleanReport(ctx context.Context) result {
-	unclean := false
-	for ctx.Err() == nil {
+func (w *world) firstCleanReport(ctx context.Context) (r result) {
+	var (
+		unclean bool
+		p       proof
+	)
+	for ctx.Err() == nil && (r.clean.IsZero() || r.proved.IsZero()) {
 		out, _, err := w.ceph.MonCommand([]byte(`{"prefix":"status","format":"json"}`))
 		now := time.Now()
 		if err != nil {
@@ -322,10 +303,20 @@ func (w *world) firstCleanReport(ctx context.Context) result {
 			clean = clean && strings.HasPrefix(x.Name, "active+clean")
 		}
 		unclean = unclean || !clean
-		if unclean && clean && s.OSDMap.Up == s.OSDMap.Total {
-			return result{at: now}
+		back := unclean && s.OSDMap.Up == s.OSDMap.Total
+		if back && clean && r.clean.IsZero() {
+			r.clean = now
+		}
+		if back && r.proved.IsZero() {
+			numbers, err := w.reportNumbers(s.OSDMap.Total)
+			if err != nil {
+				return result{err: err}
+			}
+			if p.made(numbers) {
+				r.proved = time.Now()
+			}
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return result{}
+	return r
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/lockkeeper/lockkeeper/test/bench/keeperlog"
+	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -52,7 +53,7 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 		return timeline{}, err
 	}
 	asked := time.Now()
-	job, err := w.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: workflows.DrainID(node), TaskQueue: workflows.TaskQueue},
+	job, err := w.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: workflows.DrainID(node), TaskQueue: workflows.TaskQueue},
 		workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Reason: "bench"})
 	if err != nil {
 		return timeline{}, err
@@ -62,10 +63,10 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 	}
 	empty := time.Now()
 	stop()
-	if err := w.command(ctx, "lab", "fault", "node-reboot", node, "--name", w.lab); err != nil {
+	if err := lab.Command(ctx, "lab", "fault", "node-reboot", node, "--name", w.lab); err != nil {
 		return timeline{}, err
 	}
-	if err := w.command(ctx, "kubectl", "uncordon", node); err != nil {
+	if err := lab.Command(ctx, "kubectl", "uncordon", node); err != nil {
 		return timeline{}, err
 	}
 	back := time.Now()
@@ -86,11 +87,11 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 	if wholeAt.After(ended) {
 		return timeline{}, fmt.Errorf("it ended %s BEFORE all was whole", wholeAt.Sub(ended))
 	}
-	d, err := w.temporal.DescribeWorkflowExecution(ctx, job.GetID(), job.GetRunID())
+	d, err := w.Temporal.DescribeWorkflowExecution(ctx, job.GetID(), job.GetRunID())
 	if err != nil {
 		return timeline{}, err
 	}
-	log, err := keeperlog.Read(ctx, w.temporal, w.keeperID(), asked)
+	log, err := keeperlog.Read(ctx, w.Temporal, w.keeperID(), asked)
 	if err != nil {
 		return timeline{}, err
 	}
@@ -105,7 +106,7 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 
 func (w *world) awaitEmpty(ctx context.Context, job client.WorkflowRun) error {
 	return w.until(ctx, "the node to be empty", func() (bool, error) {
-		v, err := w.temporal.QueryWorkflow(ctx, job.GetID(), job.GetRunID(), workflows.QueryStatus)
+		v, err := w.Temporal.QueryWorkflow(ctx, job.GetID(), job.GetRunID(), workflows.QueryStatus)
 		if err != nil {
 			return false, err
 		}
@@ -128,12 +129,12 @@ func (w *world) awaitWhole(ctx context.Context, at *time.Time) error {
 // watchEvictions measures, until stop is called, for how long at least one of a node's pods was terminating.
 func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan []span, stop func(), err error) {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
-	pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, options)
+	pods, err := w.Kube.CoreV1().Pods(w.namespace).List(ctx, options)
 	if err != nil {
 		return nil, nil, err
 	}
 	options.ResourceVersion = pods.ResourceVersion
-	changes, err := w.kube.CoreV1().Pods(w.namespace).Watch(ctx, options)
+	changes, err := w.Kube.CoreV1().Pods(w.namespace).Watch(ctx, options)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 	"github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
@@ -167,10 +168,10 @@ func (w *world) unwatched(ctx context.Context) (hammer.Verdict, error) {
 	if err := w.awaitRest(ctx); err != nil {
 		return hammer.Verdict{}, err
 	}
-	if err := w.command(ctx, "lab", "fault", "component-kill", "temporal", "--down", (w.during + 5*time.Second).String(), "--name", w.lab); err != nil {
+	if err := lab.Command(ctx, "lab", "fault", "component-kill", "temporal", "--down", (w.during + 5*time.Second).String(), "--name", w.lab); err != nil {
 		return hammer.Verdict{}, err
 	}
-	w.kill()
+	w.lockkeeper.Kill()
 	during := func(ctx context.Context) error {
 		select {
 		case <-time.After(w.during):
@@ -180,7 +181,7 @@ func (w *world) unwatched(ctx context.Context) (hammer.Verdict, error) {
 		}
 	}
 	return w.hammer(ctx, "nobody watches", during, func() error {
-		if err := w.startAll(); err != nil {
+		if err := w.start(); err != nil {
 			return err
 		}
 		return w.awaitRest(ctx)

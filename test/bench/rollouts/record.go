@@ -58,13 +58,13 @@ func (r *recorder) end() (record, error) {
 func (w *world) startRecording(ctx context.Context) (*recorder, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	options := metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(w.cephOSD)}
-	pods, err := w.kube.CoreV1().Pods(w.namespace).List(ctx, options)
+	pods, err := w.Kube.CoreV1().Pods(w.namespace).List(ctx, options)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	options.ResourceVersion = pods.ResourceVersion
-	changes, err := w.kube.CoreV1().Pods(w.namespace).Watch(ctx, options)
+	changes, err := w.Kube.CoreV1().Pods(w.namespace).Watch(ctx, options)
 	if err != nil {
 		cancel()
 		return nil, err

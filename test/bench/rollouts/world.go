@@ -12,17 +12,15 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -33,48 +31,32 @@ const (
 
 type world struct {
 	options
-	kube     kubernetes.Interface
+	lab.Lab
 	cephOSDs dynamic.ResourceInterface // as they are: a type would drop what it does not know of a template
 	ceph     *cephrados.Conn
-	temporal client.Client
 	changes  int
 }
 
 func newWorld(ctx context.Context, o options) (*world, error) {
-	w := &world{options: o}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	l, err := lab.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cfg.QPS = -1
-	if w.kube, err = kubernetes.NewForConfig(cfg); err != nil {
-		return nil, err
-	}
-	all, err := dynamic.NewForConfig(cfg)
+	w := &world{options: o, Lab: l}
+	all, err := dynamic.NewForConfig(w.Config)
 	if err != nil {
 		return nil, err
 	}
 	resource := schema.GroupVersionResource{Group: cephv1alpha1.GroupVersion.Group, Version: cephv1alpha1.GroupVersion.Version, Resource: "cephosds"}
 	w.cephOSDs = all.Resource(resource).Namespace(o.namespace)
-	t, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
+	if w.ceph, err = lab.Ceph(); err != nil {
 		return nil, err
-	}
-	t.Logger = quiet{}
-	if w.temporal, err = client.DialContext(ctx, t); err != nil {
-		return nil, err
-	}
-	if w.ceph, err = cephrados.NewConn(); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(w.ceph.ReadConfigFile(os.Getenv("CEPH_CONF")), w.ceph.SetConfigOption("rados_mon_op_timeout", "5"), w.ceph.Connect()); err != nil {
-		return nil, fmt.Errorf("CEPH_CONF=%q: %w", os.Getenv("CEPH_CONF"), err)
 	}
 	return w, nil
 }
 
 func (w *world) close() {
-	w.temporal.Close()
+	w.Temporal.Close()
 	w.ceph.Shutdown()
 }
 
@@ -149,7 +131,7 @@ func (w *world) changeTemplate(ctx context.Context, since time.Time) (client.Wor
 	}
 	var run client.WorkflowRun
 	err := w.until(ctx, "the rollout to begin", func() (bool, error) {
-		d, err := w.temporal.DescribeWorkflowExecution(ctx, w.rolloutID(), "")
+		d, err := w.Temporal.DescribeWorkflowExecution(ctx, w.rolloutID(), "")
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
 			return false, nil
@@ -157,7 +139,7 @@ func (w *world) changeTemplate(ctx context.Context, since time.Time) (client.Wor
 		if err != nil || d.WorkflowExecutionInfo.StartTime.AsTime().Before(since) {
 			return false, err
 		}
-		run = w.temporal.GetWorkflow(ctx, w.rolloutID(), d.WorkflowExecutionInfo.Execution.RunId)
+		run = w.Temporal.GetWorkflow(ctx, w.rolloutID(), d.WorkflowExecutionInfo.Execution.RunId)
 		return true, nil
 	})
 	return run, err
@@ -212,11 +194,11 @@ func (w *world) awaitRest(ctx context.Context) error {
 		if seen != c.GetGeneration() || reason != "UpToDate" {
 			return false, nil
 		}
-		d, err := w.temporal.DescribeWorkflowExecution(ctx, w.rolloutID(), "")
+		d, err := w.Temporal.DescribeWorkflowExecution(ctx, w.rolloutID(), "")
 		if err != nil || d.WorkflowExecutionInfo.CloseTime == nil {
 			return false, err
 		}
-		v, err := w.temporal.QueryWorkflow(ctx, keeper, "", workflows.QueryStatus)
+		v, err := w.Temporal.QueryWorkflow(ctx, keeper, "", workflows.QueryStatus)
 		if err != nil {
 			return false, err
 		}
@@ -233,12 +215,12 @@ func (w *world) events(ctx context.Context, since time.Time) (n int64, err error
 	query := fmt.Sprintf("WorkflowId = '%s' AND StartTime >= '%s'", w.rolloutID(), since.UTC().Format(time.RFC3339Nano))
 	request := &workflowservice.ListWorkflowExecutionsRequest{Query: query}
 	for {
-		page, err := w.temporal.ListWorkflow(ctx, request)
+		page, err := w.Temporal.ListWorkflow(ctx, request)
 		if err != nil {
 			return 0, err
 		}
 		for _, run := range page.Executions {
-			d, err := w.temporal.DescribeWorkflowExecution(ctx, run.Execution.WorkflowId, run.Execution.RunId)
+			d, err := w.Temporal.DescribeWorkflowExecution(ctx, run.Execution.WorkflowId, run.Execution.RunId)
 			if err != nil {
 				return 0, err
 			}
@@ -257,18 +239,5 @@ func (w *world) events(ctx context.Context, since time.Time) (n int64, err error
 func (w *world) rolloutID() string { return workflows.UpdateOSDsID(w.namespace, w.cephOSD) }
 
 func (w *world) until(ctx context.Context, what string, done func() (bool, error)) error {
-	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("in vain for %s", what)
+	return lab.Until(ctx, patience, 20*time.Millisecond, what, done)
 }
-
-// quiet is a logger of nothing.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}
