@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -58,17 +61,16 @@ func (a *Auditor) Audit(ctx context.Context) {
 		return
 	}
 	a.forgetAllBut(policies.Items)
-	var all sync.WaitGroup
-	slots := make(chan struct{}, mostAsked)
+	var all errgroup.Group
+	all.SetLimit(mostAsked)
 	for i := range policies.Items {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			a.audit(ctx, client.ObjectKeyFromObject(&policies.Items[i]))
-		})
+		all.Go(func() error { a.audit(ctx, client.ObjectKeyFromObject(&policies.Items[i])); return nil })
 	}
-	all.Wait()
+	_ = all.Wait() // each has logged what failed
 }
+
+// disownAgain is how a write is tried again that failed: the next answer of nobody is many seconds away.
+var disownAgain = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 4}
 
 func (a *Auditor) audit(ctx context.Context, name client.ObjectKey) {
 	key := storage.ClusterKey{Namespace: name.Namespace, Name: name.Name}
@@ -92,7 +94,10 @@ func (a *Auditor) audit(ctx context.Context, name client.ObjectKey) {
 	case Leave:
 	case Disown:
 		since := k.Since(p.Status)
-		if failed = a.Statuses.Disown(ctx, &p, since, k.Why); failed == nil {
+		failed = retry.OnError(disownAgain, func(err error) bool { return ctx.Err() == nil && !apierrors.IsConflict(err) }, func() error {
+			return a.Statuses.Disown(ctx, &p, since, k.Why)
+		})
+		if failed == nil {
 			log.Info("nobody keeps the policy's status up to date, and it says so now", "since", since, "reason", k.Why)
 		}
 	case Recall:
