@@ -18,8 +18,9 @@ type outgoing struct {
 	told   Told
 }
 
-// noticesAtOnce bounds what is under way: Temporal takes 2,000 at a time.
-const noticesAtOnce = 100
+// noticesAtOnce bounds what is under way. Temporal takes 2,000 at a time, but each wakes a job, and whoever has to close in that moment
+// shares the machine with all of them.
+const noticesAtOnce = 20
 
 // noticesTogether tells whether notices go out side by side. To a single job it makes no difference.
 func (k *keeper) noticesTogether(ctx workflow.Context) bool {
