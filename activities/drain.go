@@ -52,9 +52,10 @@ type EvictionOptions struct {
 type Eviction struct {
 	Node    string
 	Options EvictionOptions
-	// Daemons and Mons are label selectors, in Options.StorageNamespace. A mon stays until the storage daemons of its node have
-	// stopped: that they are down is for the mons to agree on, and while they elect a leader instead, clients wait. "": none.
-	Daemons, Mons string
+	// Daemons, Mons and Managers are label selectors, in Options.StorageNamespace. Mons and managers stay until the storage daemons of
+	// their node have stopped. That those are down is for the mons to agree on, and while they elect a leader instead, clients wait.
+	// And without a manager nobody says whether they may stop. "": none.
+	Daemons, Mons, Managers string
 }
 
 // EvictionProgress is one pass over the node's pods.
@@ -285,7 +286,7 @@ func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress,
 	if c, holds, _ := p.Memory.Lease.Find(in.WorkflowID, in.RunID); !holds || c.Token != in.Token {
 		return EvictionProgress{}, Lost("the lease of %s with token %d is gone", in.Cluster, in.Token)
 	}
-	out, err := d.Nodes.EvictOnce(ctx, Eviction{Node: in.Node, Options: in.Options, Daemons: p.Daemons, Mons: p.Mons})
+	out, err := d.Nodes.EvictOnce(ctx, Eviction{Node: in.Node, Options: in.Options, Daemons: p.Daemons, Mons: p.Mons, Managers: p.Managers})
 	if err != nil {
 		return EvictionProgress{}, Unavailable("evict the pods of "+in.Node, err)
 	}

@@ -27,8 +27,8 @@ type Policy struct {
 	Deleting   bool
 	Settings   storage.Settings
 	Memory     Memory
-	// Daemons and Mons are the label selectors of their pods, in the policy's namespace.
-	Daemons, Mons string
+	// Daemons, Mons and Managers are the label selectors of their pods, in the policy's namespace.
+	Daemons, Mons, Managers string
 	// Second says which other policy was first to look after the same storage cluster, by what the two say of it; "" for none. What
 	// the storage cluster says of itself comes on top: Standing.
 	Second string

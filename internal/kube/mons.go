@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,16 @@ func MonSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
 		selections = p.Spec.Ceph.Daemons
 	}
 	return orRook(selections.Mon, "rook-ceph-mon")
+}
+
+// ManagerSelector selects the policy's manager pods.
+func ManagerSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
+	var selections v1alpha1.DaemonSelections
+	if p.Spec.Ceph != nil {
+		selections = p.Spec.Ceph.Daemons
+	}
+	i := slices.IndexFunc(DaemonKinds, func(k DaemonKind) bool { return k.Name == SoleKind })
+	return DaemonKinds[i].Selector(selections)
 }
 
 // MonPods lists the policy's mon pods, in one request.

@@ -199,24 +199,30 @@ func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activi
 // lastToGo tells which pods have to wait for others of the node.
 func lastToGo(pods []corev1.Pod, in activities.Eviction) (func(*corev1.Pod) bool, error) {
 	nobody := func(*corev1.Pod) bool { return false }
-	if in.Daemons == "" || in.Mons == "" {
+	if in.Daemons == "" {
 		return nobody, nil
 	}
-	daemons, err := labels.Parse(in.Daemons)
-	if err != nil {
-		return nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
+	var selectors []labels.Selector
+	for _, s := range []struct{ field, selector string }{{"osds.selector", in.Daemons}, {"daemons.mon", in.Mons}, {"daemons.mgr", in.Managers}} {
+		parsed, err := labels.Parse(s.selector)
+		if err != nil {
+			return nil, fmt.Errorf("spec.ceph.%s: %w", s.field, err)
+		}
+		if s.selector == "" {
+			parsed = labels.Nothing()
+		}
+		selectors = append(selectors, parsed)
 	}
-	mons, err := labels.Parse(in.Mons)
-	if err != nil {
-		return nil, fmt.Errorf("spec.ceph.daemons.mon: %w", err)
-	}
+	daemons, others := selectors[0], selectors[1:]
 	is := func(s labels.Selector, pod *corev1.Pod) bool {
 		return pod.Namespace == in.Options.StorageNamespace && s.Matches(labels.Set(pod.Labels))
 	}
 	if !slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return is(daemons, &pod) }) {
 		return nobody, nil
 	}
-	return func(pod *corev1.Pod) bool { return is(mons, pod) }, nil
+	return func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(others, func(s labels.Selector) bool { return is(s, pod) })
+	}, nil
 }
 
 // drainHelper is kubectl's, with its filters: DaemonSets stay, bare pods need Force. What it says about emptyDirs it says of
