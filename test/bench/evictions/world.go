@@ -25,6 +25,7 @@ type world struct {
 	lockkeeper lab.Lockkeeper
 	nodes      []string // with OSDs
 	zones      map[int]string
+	marked     int // pods at rest
 }
 
 // newWorld connects to everything and starts lockkeeper.
@@ -50,6 +51,7 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	if len(w.nodes) == 0 {
 		return nil, fmt.Errorf("there are no OSDs in %s", o.namespace)
 	}
+	w.marked = len(w.zones)
 	if err := w.start(); err != nil {
 		w.close()
 		return nil, err
@@ -57,7 +59,8 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	return w, nil
 }
 
-// awaitRest waits until the keeper says that all is well, nobody holds or wants the lease, and every OSD's pod is marked.
+// awaitRest waits until the keeper says that all is well, nobody holds or wants the lease, and every OSD's pod is
+// marked, or none if none may go at rest.
 func (w *world) awaitRest(ctx context.Context) error {
 	keeper := workflows.KeeperID(storage.ClusterKey{Namespace: w.namespace, Name: w.policy})
 	return w.until(ctx, "rest", func() (bool, error) {
@@ -71,7 +74,7 @@ func (w *world) awaitRest(ctx context.Context) error {
 		}
 		marks := s.View.Marks
 		return s.Clean && len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Noout) == 0 && s.Decision.Mode == "Default" &&
-			marks != nil && marks.Proved == len(w.zones), nil
+			marks != nil && marks.Proved == w.marked, nil
 	})
 }
 
@@ -87,7 +90,10 @@ func (w *world) close() {
 
 // letGoAtRest sets what may go at rest, and returns when the disruption controller goes by it.
 func (w *world) letGoAtRest(ctx context.Context, what string) error {
-	patch := fmt.Sprintf(`{"spec":{"atRest":%q}}`, what)
+	if w.marked = 0; what == "One" {
+		w.marked = len(w.zones)
+	}
+	patch := fmt.Sprintf(`{"spec":{"ceph":{"atRest":%q}}}`, what)
 	if err := lab.Command(ctx, "kubectl", "-n", w.namespace, "patch", "maintenancepolicy", w.policy, "--type=merge", "-p", patch); err != nil {
 		return err
 	}
@@ -96,7 +102,8 @@ func (w *world) letGoAtRest(ctx context.Context, what string) error {
 		if err != nil {
 			return false, err
 		}
-		return p.Status.ObservedGeneration == p.Generation && (p.Status.DisruptionsAllowed > 0) == (what == "One"), nil
+		follows := (p.Spec.MaxUnavailable != nil) == (what == "None") // of which the budget says that none may be unavailable
+		return follows && p.Status.ObservedGeneration == p.Generation && (p.Status.DisruptionsAllowed > 0) == (what == "One"), nil
 	})
 }
 
