@@ -225,7 +225,7 @@ type EvictInput struct {
 
 // Pauses between two passes: short at first, since most refusals end as soon as a budget is recomputed.
 const (
-	evictPauseMin = 200 * time.Millisecond
+	evictPauseMin = 100 * time.Millisecond
 	evictPauseMax = time.Second
 )
 

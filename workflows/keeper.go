@@ -162,6 +162,7 @@ type keeper struct {
 	// lookFailed: the last look did, and observed is of the one before.
 	lookFailed bool
 	clean      bool
+	reworded   int              // notices of this round that say the same with other words
 	untold     time.Time        // when somebody has to hear what was withheld from him; zero: nothing was
 	wake       workflow.Channel // something that is not a signal asks for a look
 	jobs       map[string]workflow.CancelFunc

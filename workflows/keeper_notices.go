@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -18,9 +19,22 @@ type outgoing struct {
 	told   Told
 }
 
-// noticesAtOnce bounds what is under way. Temporal takes 2,000 at a time, but each wakes a job, and whoever has to close in that moment
-// shares the machine with all of them.
-const noticesAtOnce = 20
+// noticesAtOnce bounds what is under way: Temporal takes 2,000 at a time.
+const noticesAtOnce = 100
+
+// Who waits and hears that it is for another reason is in no hurry, but every notice wakes a job. Hundreds of them at once keep the
+// processors from whoever has to close in that moment. So they go out a few at a time.
+const (
+	rewordedAtOnce = 50
+	rewordedEvery  = 500 * time.Millisecond
+)
+
+// withhold has a job hear later.
+func (k *keeper) withhold(until time.Time) {
+	if k.untold.IsZero() || until.Before(k.untold) {
+		k.untold = until
+	}
+}
 
 // noticesTogether tells whether notices go out side by side. To a single job it makes no difference.
 func (k *keeper) noticesTogether(ctx workflow.Context) bool {

@@ -41,6 +41,51 @@ func TestNotifyMany(t *testing.T) {
 	assert.Less(t, took, jobs*each/10)
 }
 
+// TestManyWaitForAnotherReason: hundreds of jobs that wait hear of another reason a few at a time, each of them in the end, and a grant
+// waits for none of them.
+func TestManyWaitForAnotherReason(t *testing.T) {
+	const jobs = 3*rewordedAtOnce + 1
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease, mock.Anything).Return(nil)
+	env.ExecuteWorkflow(func(ctx workflow.Context) ([]int, error) {
+		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1)}
+		k.state.Told = map[string]Told{}
+		say := func(why string) (heard int) {
+			k.untold = time.Time{}
+			for i := range k.state.Memory.Lease.Queue {
+				k.state.Memory.Lease.Queue[i].WaitsFor = why
+			}
+			k.notify(ctx)
+			for _, told := range k.state.Told {
+				if told.Words == words(why) {
+					heard++
+				}
+			}
+			return heard
+		}
+		for i := range jobs {
+			name := fmt.Sprintf("drain/node-%d", i)
+			k.state.Memory.Lease = k.state.Memory.Lease.Request(lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
+		}
+		out := []int{say("one")}
+		if err := workflow.Sleep(ctx, time.Hour); err != nil {
+			return nil, err
+		}
+		for range 4 {
+			out = append(out, say("another"))
+			if more := out[len(out)-1] < jobs; more != !k.untold.IsZero() {
+				return nil, fmt.Errorf("%v were told, and the others hear at %s", out, k.untold)
+			}
+		}
+		return out, nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	var heard []int
+	require.NoError(t, env.GetWorkflowResult(&heard))
+	assert.Equal(t, []int{jobs, rewordedAtOnce, 2 * rewordedAtOnce, 3 * rewordedAtOnce, jobs}, heard)
+}
+
 // TestNextBatch: what is said to one job keeps its order.
 func TestNextBatch(t *testing.T) {
 	to := func(names ...string) (all []outgoing) {

@@ -286,7 +286,7 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 // notify tells every job what has changed about its claim.
 func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
-	k.together = k.noticesTogether(ctx)
+	k.together, k.reworded = k.noticesTogether(ctx), 0
 	for _, c := range k.state.Memory.Lease.Holders {
 		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted, Stops: c.Stops}
 		last := k.state.Told[c.RunID]
@@ -342,9 +342,11 @@ func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 			return
 		}
 		if next := k.mayTellAgain(ctx, last); now.Before(next) {
-			if k.untold.IsZero() || next.Before(k.untold) {
-				k.untold = next
-			}
+			k.withhold(next)
+			return
+		}
+		if k.reworded++; k.reworded > rewordedAtOnce {
+			k.withhold(now.Add(rewordedEvery))
 			return
 		}
 		to.First = last.First

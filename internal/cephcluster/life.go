@@ -17,7 +17,7 @@ import (
 
 // How often the numbers of reports are looked at while an answer is awaited, and while an OSD is known to be silent.
 const (
-	lookForLife   = 150 * time.Millisecond
+	lookForLife   = 75 * time.Millisecond
 	lookForSilent = time.Second
 )
 

@@ -20,7 +20,7 @@ const DefaultHealthyRegex = `^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_w
 // nobody announced; while something is out of order others wait for it to end.
 const (
 	lookAtRest   = 250 * time.Millisecond
-	lookUnsettle = 150 * time.Millisecond
+	lookUnsettle = 75 * time.Millisecond
 	// progressEvery bounds how often a watcher returns only because more PGs are clean than before.
 	progressEvery = 10 * time.Second
 )
