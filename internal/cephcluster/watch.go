@@ -17,10 +17,13 @@ import (
 const DefaultHealthyRegex = `^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_wait))+$`
 
 // How often a watcher looks. A look costs the mons less than a millisecond. At rest it is what an OSD's crash waits for that
-// nobody announced; while something is out of order others wait for it to end.
+// nobody announced; while something is out of order others wait for it to end. The watch begins anew with each pass of the keeper, so
+// just after something happened: an OSD that boots then should be seen before the manager's next digest, or its proof takes one more.
 const (
 	lookAtRest   = 250 * time.Millisecond
-	lookUnsettle = 75 * time.Millisecond
+	lookUnsettle = 100 * time.Millisecond
+	lookAtFirst  = 30 * time.Millisecond
+	atFirst      = 3 * time.Second
 	// progressEvery bounds how often a watcher returns only because more PGs are clean than before.
 	progressEvery = 10 * time.Second
 )
@@ -37,15 +40,23 @@ func (c *cluster) Watch(ctx context.Context, in activities.Watching, beat func(a
 			return now, nil
 		}
 		beat(now)
-		pause := lookUnsettle
-		if settled {
-			pause = lookAtRest
-		}
 		select {
 		case <-ctx.Done():
 			return activities.Watched{}, ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(pause(settled, time.Since(began))):
 		}
+	}
+}
+
+// pause is how long a watcher that has watched for some time waits until it looks again.
+func pause(settled bool, watched time.Duration) time.Duration {
+	switch {
+	case settled:
+		return lookAtRest
+	case watched < atFirst:
+		return lookAtFirst
+	default:
+		return lookUnsettle
 	}
 }
 
