@@ -19,7 +19,20 @@ type witness struct {
 	tracker *pghealth.Tracker
 	proof   int            // which of the tracker's proofs the pods belong to
 	pods    map[int]string // OSD → the mark of its pod; nil: they could not be listed
+	based   int            // the proof for which the numbers of reports were asked for as soon as it began
 	flushing
+}
+
+// base asks for the numbers of reports as soon as a proof has begun, and not only in the next look: a digest of the manager that arrives
+// in between would not count, and the next one is a whole period away.
+func (w *witness) base(ctx context.Context, c *cluster) {
+	if w.based == w.tracker.Proofs() {
+		return
+	}
+	w.based = w.tracker.Proofs()
+	if e := c.evidence(ctx, w.tracker.Asks()); e != nil {
+		w.tracker.Base(time.Now(), *e)
+	}
 }
 
 // attend lists the pods when a proof has begun, before anybody is asked for a report that counts for it.

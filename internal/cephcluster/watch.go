@@ -94,6 +94,7 @@ func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watch
 	}
 	health := by.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence, At: now})
 	by.attend(ctx, c)
+	by.base(ctx, c)
 	by.hurry(ctx, c, health.Clean)
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -24,6 +25,7 @@ type model struct {
 	pending map[int]modelReport // what it received since its last tick
 	heard   map[int]modelReport // what it knows
 	digest  map[int]modelReport // what the monitors know
+	based   bool                // the tracker gets a base as soon as a proof is begun
 }
 
 type modelOSD struct {
@@ -108,14 +110,7 @@ func (m *model) tick() {
 // look reads what the monitors know, bit by bit, and anything may happen between. It returns what the tracker made of it,
 // and whether that was right to be called clean.
 func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Health, right bool) {
-	var evidence *pghealth.Evidence
-	if asks := tracker.Asks(); len(asks) > 0 {
-		evidence = &pghealth.Evidence{Manager: m.manager, Reports: map[int]ceph.Report{}}
-		for _, id := range asks {
-			between()
-			evidence.Reports[id] = m.digest[id].Report
-		}
-	}
+	evidence := m.evidence(tracker, between)
 	between()
 	var r ceph.Reading
 	r.Status.MgrMap.Available = true
@@ -136,7 +131,26 @@ func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Healt
 		}
 	}
 	between()
-	return tracker.Observe(pghealth.Sample{Reading: r, Evidence: evidence}), right
+	proofs := tracker.Proofs()
+	h = tracker.Observe(pghealth.Sample{Reading: r, Evidence: evidence})
+	if e := m.evidence(tracker, between); m.based && tracker.Proofs() != proofs && e != nil {
+		tracker.Base(time.Time{}, *e)
+	}
+	return h, right
+}
+
+// evidence reads the numbers that the tracker asks for.
+func (m *model) evidence(tracker *pghealth.Tracker, between func()) *pghealth.Evidence {
+	asks := tracker.Asks()
+	if len(asks) == 0 {
+		return nil
+	}
+	e := &pghealth.Evidence{Manager: m.manager, Reports: map[int]ceph.Report{}}
+	for _, id := range asks {
+		between()
+		e.Reports[id] = m.digest[id].Report
+	}
+	return e
 }
 
 // TestNeverCleanOnOldKnowledge: whatever happens in whatever order, "clean" is said only of a summary that every OSD that is
@@ -145,6 +159,7 @@ func TestNeverCleanOnOldKnowledge(t *testing.T) {
 	clean := 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(rapid.IntRange(1, 4).Draw(t, "osds"))
+		m.based = rapid.Bool().Draw(t, "based")
 		tracker := pghealth.New(policy)
 		between := func() {
 			for range rapid.IntRange(0, 2).Draw(t, "events") {
@@ -164,11 +179,35 @@ func TestNeverCleanOnOldKnowledge(t *testing.T) {
 				m.report(id)
 			}
 			m.tick()
-			h, _ = m.look(tracker, func() {})
+			var right bool
+			if h, right = m.look(tracker, func() {}); h.Clean {
+				clean++
+				require.True(t, right, "called clean on old knowledge")
+			}
 		}
 		up := slices.ContainsFunc(m.osds, func(o modelOSD) bool { return bool(o.Up) })
 		require.Equal(t, up, h.Fresh, h.Reason)
 		require.False(t, tracker.NeedsSeqs())
 	})
 	require.Positive(t, clean, "the test never got to see a clean cluster")
+}
+
+// TestBaseSavesADigest: with the numbers from when the proof began the first digest afterwards is known to be new, and the second makes
+// the proof. Without them the first is only where counting begins.
+func TestBaseSavesADigest(t *testing.T) {
+	for based, digests := range map[bool]int{true: 2, false: 3} {
+		m := newModel(3)
+		m.based = based
+		tracker := pghealth.New(policy)
+		h, _ := m.look(tracker, func() {})
+		took := 0
+		for ; !h.Fresh; took++ {
+			for id := range m.osds {
+				m.report(id)
+			}
+			m.tick()
+			h, _ = m.look(tracker, func() {})
+		}
+		require.Equal(t, digests, took)
+	}
 }

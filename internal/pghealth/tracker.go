@@ -88,6 +88,14 @@ func (t *Tracker) moved(m *ceph.OSDMap) bool {
 	return true
 }
 
+// Base takes in the numbers of reports as they are right after a proof was begun: whatever is new in the next look counts. Without it
+// the next look is the base, and a digest that arrives in between proves nothing.
+func (t *Tracker) Base(at time.Time, e Evidence) {
+	if !t.proved && t.round != nil && t.round.looks == 0 {
+		t.weigh(at, e)
+	}
+}
+
 // NeedsSeqs tells whether the next sample should have evidence. A cluster at rest needs none.
 func (t *Tracker) NeedsSeqs() bool { return len(t.Asks()) > 0 }
 
