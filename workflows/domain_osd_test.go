@@ -1,12 +1,15 @@
 package workflows_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -127,5 +130,25 @@ func TestDrainsOfNodesWithSeveralDomains(t *testing.T) {
 			require.NoError(s, e.err)
 		}
 		s.awaitNothingLeft(2 * time.Minute)
+	})
+}
+
+// TestACordonOpensOneOSDAfterTheOther: nobody but a cordon speaks for the node, since the watcher was away when its first OSD went, and
+// nothing may go at rest.
+func TestACordonOpensOneOSDAfterTheOther(t *testing.T) {
+	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours}, func(s *scene) {
+		s.ChangePolicy("atRest: None", func(c *v1alpha1.CephSpec) { c.AtRest = string(storage.AtRestNone) })
+		s.startKeeper()
+		time.Sleep(10 * time.Second)
+		s.PersonCordons("node-d", true)
+		for _, osd := range []string{"osd.6", "osd.7"} {
+			s.awaitBudget("only ["+strings.TrimPrefix(osd, "osd.")+"] is open", 2*time.Minute)
+			s.blindfold(true) // it would start a drain that observes
+			require.True(s, s.EvictAny(osd))
+			require.True(s, s.Await(time.Minute, func() bool { return s.PodState(osd) != storage.PodReady }))
+		}
+		s.blindfold(false)
+		s.PersonCordons("node-d", false)
+		s.awaitNothingLeft(5 * time.Minute)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // TestNothingOpensWhileOSDsHang: what Ceph says is from before. The zone opens when those that hang report again.
@@ -105,5 +107,29 @@ func TestQuestionsCostNothingAtRest(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		require.Equal(s, only("x"), s.Budget())
 		require.Equal(s, before, asked.Load(), "what is open stays open without another question")
+	})
+}
+
+// TestAnOpenZoneWithoutPodsStaysOpen: nobody makes a bare pod on a cordoned node, so a zone of one node is without pods while the node is
+// drained. A budget that left nothing out meanwhile would be opened when they are back, and then nobody has asked who lives.
+func TestAnOpenZoneWithoutPodsStaysOpen(t *testing.T) {
+	opts := osdsBy("Zone")
+	opts.OSDsPerNode, opts.NodesPerZone = 1, 1
+	play(t, opts, func(s *scene) {
+		s.settleOSDs()
+		run := s.drain(drainOf("node-c"))
+		s.awaitPhase("node-c", awaitingNode, time.Minute)
+		require.Equal(s, storage.PodNone, s.PodState("osd.2"))
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			require.Equal(s, only("z"), s.Budget())
+		}
+		s.Hang(true, "osd.0")
+		s.tellDrain("node-c", workflows.SignalDone)
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			require.Equal(s, only("z"), s.Budget())
+		}
+		s.Hang(false, "osd.0")
+		e := s.awaitEnd("node-c", run, 5*time.Minute)
+		require.NoError(s, e.err)
 	})
 }
