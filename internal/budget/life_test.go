@@ -46,3 +46,14 @@ func TestAnOpenDomainWithoutPods(t *testing.T) {
 		})
 	}
 }
+
+// TestLeftOutIsOfOneKind: after the pools' failure domain has changed, values of the old kind's label mean other pods.
+func TestLeftOutIsOfOneKind(t *testing.T) {
+	in := byOSD(lease.StopOneByOne, true, 0)
+	in.Health, in.Proof, in.View.Domains[0].Touched = storage.Health{}, &storage.CleanProof{ChangeEpoch: 6, Shape: "s"}, true
+	in.View.Domains[0].LabelValues, in.View.Domains[0].Troubled[0].Pod = nil, storage.PodNone
+	in.Opened, in.LeftOut = storage.FailureDomain{Type: "host", Name: "osd.0"}, []string{"0"}
+	require.Empty(t, budget.Decide(in).Budget.Except)
+	in.Opened.Type, in.Open = "osd", osd(0)
+	require.Equal(t, []string{"0"}, budget.Decide(in).Budget.Except)
+}

@@ -201,7 +201,7 @@ func TestBaseSavesADigest(t *testing.T) {
 		tracker := pghealth.New(policy)
 		h, _ := m.look(tracker, func() {})
 		took := 0
-		for ; !h.Fresh; took++ {
+		for ; !h.Fresh && took < 10; took++ {
 			for id := range m.osds {
 				m.report(id)
 			}
