@@ -22,16 +22,19 @@ type disorder struct {
 	// outwitted: somebody took our budgets away. Drains that went on meanwhile may have stopped so much that none of them may
 	// go on, and somebody has to give up.
 	outwitted bool
-	tainted   string
-	hung      []string
-	fleet     string          // as in schedule
-	without   map[string]bool // events that do not happen
-	hammers   []hammer
-	images    int             // that were rolled out
-	skipped   map[string]bool // OSDs
-	out       []string        // OSDs that a person gave up
-	aborted   bool            // a rollout was
-	stranger  bool            // somebody else's pod with our label is there
+	// took: somebody deleted an OSD's pod. On a cordoned node it has no way back, nor has an OSD whose disk is broken: if they
+	// are of two failure domains, each of their nodes waits for the other.
+	took     bool
+	tainted  string
+	hung     []string
+	fleet    string          // as in schedule
+	without  map[string]bool // events that do not happen
+	hammers  []hammer
+	images   int             // that were rolled out
+	skipped  map[string]bool // OSDs
+	out      []string        // OSDs that a person gave up
+	aborted  bool            // a rollout was
+	stranger bool            // somebody else's pod with our label is there
 	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
 	// that one may then wait for a mon in vain until the node is uncordoned.
 	excused   map[string]bool
@@ -71,6 +74,7 @@ func (d *disorder) happen(e event) {
 	node, daemon, osd := nodes[e.Which%len(nodes)], daemons[e.Which%len(daemons)], e.Which%d.OSDs()
 	job := workflows.DrainID(node)
 	d.outwitted = d.outwitted || outwits[e.Kind]
+	d.took = d.took || e.Kind == "delete pod"
 	if meddles[e.Kind] && d.Draining(node) {
 		d.excused[node] = true
 	}
@@ -267,7 +271,7 @@ func (d *disorder) rest() (stuck []string) {
 	// Every kubectl drain must end by itself; who drained a node uncordons it then.
 	for i := range 100 { // the last resort is the end of a noout, after half an hour, and one domain after the other
 		for _, node := range d.Nodes() {
-			if d.outwitted && i == givesUp {
+			if (d.outwitted || d.took && d.broken) && i == givesUp {
 				d.excused[node] = true
 			}
 			d.RestoreNode(node)
