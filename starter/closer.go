@@ -32,15 +32,34 @@ type Closer struct {
 	clusters map[storage.ClusterKey]*watched
 }
 
-// watched is what the closer remembers of one storage cluster. Its key is reconciled by one goroutine at a time.
+// watched is what the closer remembers of one storage cluster.
 type watched struct {
+	turn chan struct{} // has room for one who looks: the closer's own queue, or whoever calls First
 	seen *Snapshot
 	why  string // an alarm that could not be raised yet
+}
+
+// firstWithin bounds how long a signal waits for the budgets to be closed.
+const firstWithin = 500 * time.Millisecond
+
+// First closes now, if there is a reason, or waits until it is done. Whoever hears of an alarm asks the API server and Ceph a lot at
+// once, and the closing would have to share with that. What fails is tried again by the closer itself, which hears of the same change.
+func (c *Closer) First(ctx context.Context, req reconcile.Request) {
+	ctx, cancel := context.WithTimeout(ctx, firstWithin)
+	defer cancel()
+	_, _ = c.Reconcile(ctx, req)
 }
 
 // Reconcile compares what is with what was, and raises the alarm if there is one, again and again until it lands.
 func (c *Closer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := storage.ClusterKey{Namespace: req.Namespace, Name: req.Name}
+	w := c.remembered(key)
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return reconcile.Result{}, ctx.Err()
+	}
 	objects, err := gather(ctx, c.Objects, req)
 	if apierrors.IsNotFound(err) {
 		c.mu.Lock()
@@ -51,7 +70,6 @@ func (c *Closer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	w := c.remembered(key)
 	now := Take(objects, w.seen)
 	if why := Alarm(w.seen, now); why != "" {
 		w.why = why
@@ -76,7 +94,7 @@ func (c *Closer) remembered(key storage.ClusterKey) *watched {
 		c.clusters = map[storage.ClusterKey]*watched{}
 	}
 	if c.clusters[key] == nil {
-		c.clusters[key] = &watched{}
+		c.clusters[key] = &watched{turn: make(chan struct{}, 1)}
 	}
 	return c.clusters[key]
 }

@@ -123,3 +123,49 @@ func policyOf(w *world) *v1alpha1.MaintenancePolicy {
 	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKey{Namespace: "rook-ceph", Name: "ceph"}, p))
 	return p
 }
+
+// firmly writes what is closed into the list of what Temporal is asked for, when it is let go on.
+type firmly struct {
+	temporal *recorder
+	until    <-chan struct{}
+}
+
+func (f firmly) Close(ctx context.Context, p *v1alpha1.MaintenancePolicy, _ string, _ time.Time, why string) error {
+	select {
+	case <-f.until:
+		return f.temporal.did("close %s: %s", p.Name, why)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestClosedBeforeItIsTold: whoever hears of an alarm keeps the API server busy, and the closing would have to share with that.
+func TestClosedBeforeItIsTold(t *testing.T) {
+	w := newWorld(t)
+	at := make(chan struct{})
+	close(at)
+	w.watcher.Closer = &Closer{Objects: w.client, Budgets: firmly{w.temporal, at}, Log: logr.Discard()}
+	reconciles(t, w.watcher.Closer)
+	assert.Equal(t, []string{started}, w.reconcile())
+
+	edit(w, osdPod(1, "node-b"), fails)
+	assert.Equal(t, []string{"close ceph: osd.1 on node-b is not ready", "signal rook-ceph/ceph: osd.1 on node-b is not ready"}, w.reconcile())
+	reconciles(t, w.watcher.Closer)
+	assert.Empty(t, w.temporal.take(), "its own queue comes to the same change later")
+}
+
+// TestToldThoughItCannotBeClosed: an API server that does not answer keeps nobody from the keeper for long, and the closer's own queue
+// tries again.
+func TestToldThoughItCannotBeClosed(t *testing.T) {
+	w := newWorld(t)
+	answers := make(chan struct{})
+	w.watcher.Closer = &Closer{Objects: w.client, Budgets: firmly{w.temporal, answers}, Log: logr.Discard()}
+	reconciles(t, w.watcher.Closer)
+	w.reconcile()
+
+	edit(w, osdPod(1, "node-b"), fails)
+	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.1 on node-b is not ready"}, w.reconcile())
+	close(answers)
+	reconciles(t, w.watcher.Closer)
+	assert.Equal(t, []string{"close ceph: osd.1 on node-b is not ready"}, w.temporal.take())
+}

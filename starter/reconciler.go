@@ -28,6 +28,7 @@ type Reconciler struct {
 	Temporal Temporal
 	Events   events.EventRecorder
 	Log      logr.Logger
+	Closer   *Closer // closes before anybody is told of an alarm; nil: nobody does
 
 	mu       sync.Mutex
 	clusters map[storage.ClusterKey]*cluster
@@ -54,7 +55,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now := Take(objects, c.seen)
 	r.complain(objects.Policy, c.seen, now)
 	c.pending = c.pending.then(Decide(c.seen, now), now)
+	alarm := Alarm(c.seen, now)
 	c.seen = &now
+	if alarm != "" && r.Closer != nil {
+		r.Closer.First(ctx, req)
+	}
 	return reconcile.Result{}, r.deliver(ctx, key, &c.pending)
 }
 

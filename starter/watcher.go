@@ -94,16 +94,16 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	r := &Reconciler{Objects: mgr.GetCache(), Temporal: temporal, Events: mgr.GetEventRecorder("lockkeeper-watcher"), Log: opts.Log}
-	if err := register(mgr, r); err != nil {
-		return fmt.Errorf("set up the watcher: %w", err)
-	}
 	budgets, err := kube.New(cfg)
 	if err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	everyone := false
 	closer := &Closer{Objects: mgr.GetCache(), Budgets: budgets, Log: opts.Log}
+	r := &Reconciler{Objects: mgr.GetCache(), Temporal: temporal, Events: mgr.GetEventRecorder("lockkeeper-watcher"), Log: opts.Log, Closer: closer}
+	if err := register(mgr, r); err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
+	everyone := false
 	if err := watchStorage(mgr, "closer", closer, controller.Options{NeedLeaderElection: &everyone}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
