@@ -102,6 +102,57 @@ func (k *Keeper) AwaitJobEnd(ctx context.Context, in JobInput) (string, error) {
 	return how, nil
 }
 
+// JobsInput names jobs of which any may end.
+type JobsInput struct {
+	Jobs []JobInput `json:"jobs"`
+}
+
+// JobsEnded names those that have ended, and how.
+type JobsEnded struct {
+	Ended []JobInput        `json:"ended"`
+	How   map[string]string `json:"how"` // by workflow ID
+}
+
+// AwaitJobsEnd returns when one of the jobs has ended in any way, with all that have ended by then.
+func (k *Keeper) AwaitJobsEnd(ctx context.Context, in JobsInput) (JobsEnded, error) {
+	ctx, stop := busy(ctx)
+	defer stop()
+	type end struct {
+		job JobInput
+		how string
+		err error
+	}
+	ends := make(chan end, len(in.Jobs)) // room for all, so that nobody is left behind
+	for _, job := range in.Jobs {
+		go func() {
+			how, err := k.Jobs.AwaitEnd(ctx, job.WorkflowID, job.RunID)
+			ends <- end{job, how, err}
+		}()
+	}
+	out := JobsEnded{How: map[string]string{}}
+	note := func(e end) error {
+		if e.err != nil {
+			return Unavailable("wait for the end of "+e.job.WorkflowID, e.err)
+		}
+		out.Ended = append(out.Ended, e.job)
+		out.How[e.job.WorkflowID] = e.how
+		return nil
+	}
+	if err := note(<-ends); err != nil {
+		return JobsEnded{}, err
+	}
+	for {
+		select {
+		case e := <-ends:
+			if note(e) != nil {
+				return out, nil // what has ended has; the rest is asked for again
+			}
+		default:
+			return out, nil
+		}
+	}
+}
+
 // untilWorkerStops ends a long activity when its worker is told to stop, so that it fails at once, is retried at once by
 // another worker, and a rollout of workers costs nobody a heartbeat timeout.
 func untilWorkerStops(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -128,9 +179,16 @@ func busy(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 // beat heartbeats, until ctx ends, for an activity that is blocked in a call of its own.
 func beat(ctx context.Context) { beatWith(ctx, func() []any { return nil }) }
 
+// beatsPerTimeout is how many heartbeats there are within a timeout, so that a late one or two do no harm.
+const beatsPerTimeout = 4
+
 // beatWith heartbeats with what details says, which people see in Temporal.
 func beatWith(ctx context.Context, details func() []any) {
-	t := time.NewTicker(2 * time.Second)
+	every := 2 * time.Second
+	if timeout := activity.GetInfo(ctx).HeartbeatTimeout; timeout > 0 {
+		every = timeout / beatsPerTimeout
+	}
+	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
 		select {

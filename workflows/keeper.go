@@ -125,7 +125,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	if err := in.validate(ctx); err != nil {
 		return KeeperResult{}, err
 	}
-	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]workflow.CancelFunc{}}
+	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and would be
 	// overwritten.
 	early := in.State != nil && workflow.GetVersion(ctx, "state-before-claims", workflow.DefaultVersion, 1) >= 1
@@ -162,10 +162,10 @@ type keeper struct {
 	// lookFailed: the last look did, and observed is of the one before.
 	lookFailed bool
 	clean      bool
-	reworded   int              // notices of this round that say the same with other words
-	untold     time.Time        // when somebody has to hear what was withheld from him; zero: nothing was
-	wake       workflow.Channel // something that is not a signal asks for a look
-	jobs       map[string]workflow.CancelFunc
+	reworded   int                   // notices of this round that say the same with other words
+	untold     time.Time             // when somebody has to hear what was withheld from him; zero: nothing was
+	wake       workflow.Channel      // something that is not a signal asks for a look
+	jobs       map[string]*following // by claimID
 	watch      workflow.Future
 	watchOf    int64 // the policy's generation that it watches under
 	stopWatch  workflow.CancelFunc

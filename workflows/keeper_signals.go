@@ -255,34 +255,6 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {
 	k.watch = nil
 }
 
-// followJobs watches everybody who holds or wants the lease, so that a job that ends in whatever way loses its claim.
-func (k *keeper) followJobs(ctx workflow.Context) {
-	holds := map[string]bool{}
-	for _, c := range slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue) {
-		id := claimID(c)
-		holds[id] = true
-		if k.jobs[id] != nil {
-			continue
-		}
-		jobCtx, cancel := workflow.WithCancel(ctx)
-		k.jobs[id] = cancel
-		workflow.Go(jobCtx, func(ctx workflow.Context) {
-			_, err := call(watching(ctx, "the claim lasts until "+c.WorkflowID+" ends"), keeping.AwaitJobEnd, activities.JobInput{WorkflowID: c.WorkflowID, RunID: c.RunID})
-			if err != nil || ctx.Err() != nil {
-				return
-			}
-			k.state.Memory.Lease = k.state.Memory.Lease.Release(c.WorkflowID, c.RunID)
-			k.wakeUp()
-		})
-	}
-	for _, id := range sortedKeys(k.jobs) {
-		if !holds[id] {
-			k.jobs[id]()
-			delete(k.jobs, id)
-		}
-	}
-}
-
 // notify tells every job what has changed about its claim.
 func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)

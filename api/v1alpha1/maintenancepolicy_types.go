@@ -274,8 +274,16 @@ type LeaseStatus struct {
 	Token int64 `json:"token,omitempty"`
 	// +optional
 	Holders []LeaseClaim `json:"holders,omitempty"`
+	// Queue are the first 20 of those who wait, in the order of their turns.
 	// +optional
 	Queue []LeaseClaim `json:"queue,omitempty"`
+	// Waiting is how many wait, if more than Queue lists.
+	// +optional
+	Waiting int32 `json:"waiting,omitempty"`
+	// Packed are those whom Queue does not list, for the keeper's own memory: hundreds of them, written out, would keep the API server
+	// busy for half a second with every change.
+	// +optional
+	Packed []byte `json:"packed,omitempty"`
 }
 
 // LeaseClaim is one job that holds or wants the lease.

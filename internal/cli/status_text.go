@@ -144,6 +144,9 @@ func (s Status) writeLease(w io.Writer) {
 		for _, c := range p.Lease.Queue {
 			claim(c, "waits", c.WaitsFor)
 		}
+		if more := int(p.Lease.Waiting) - len(p.Lease.Queue); more > 0 {
+			rows = append(rows, []string{fmt.Sprintf("and %d more", more), "", "wait", "", ""})
+		}
 	}
 	table(w, []string{"LEASE", "FAILURE DOMAIN", "STATE", "SINCE", "REASON"}, rows)
 }

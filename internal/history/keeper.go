@@ -191,6 +191,11 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 	case "AwaitJobEnd":
 		in := read[activities.JobInput](a.input)
 		r.say(e, fmt.Sprintf("%s has ended: %s", in.WorkflowID, read[string](result)))
+	case "AwaitJobsEnd":
+		ended := read[activities.JobsEnded](result)
+		for _, job := range ended.Ended {
+			r.say(e, fmt.Sprintf("%s has ended: %s", job.WorkflowID, ended.How[job.WorkflowID]))
+		}
 	case "Recall":
 		m := read[activities.Memory](result)
 		if n := len(m.Lease.Holders) + len(m.Lease.Queue); n > 0 || len(m.Noout) > 0 {

@@ -118,13 +118,21 @@ func storageStatus(r activities.Report) v1alpha1.StorageStatus {
 	return s
 }
 
+// mostQueued bounds what a status lists of the queue. The API server looks at each entry with every write.
+const mostQueued = 20
+
 func leaseStatus(l lease.State) v1alpha1.LeaseStatus {
 	s := v1alpha1.LeaseStatus{Token: l.Token}
 	for _, c := range l.Holders {
 		s.Holders = append(s.Holders, claimStatus(c, c.Granted.Unix()))
 	}
-	for _, c := range l.Queue {
+	listed := min(len(l.Queue), mostQueued)
+	for _, c := range l.Queue[:listed] {
 		s.Queue = append(s.Queue, claimStatus(c, c.Requested.Unix()))
+	}
+	if rest := l.Queue[listed:]; len(rest) > 0 {
+		s.Waiting = int32(len(l.Queue))
+		s.Packed, _ = lease.Pack(rest) // what cannot be kept asks again by itself
 	}
 	return s
 }
@@ -158,6 +166,10 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 		return out
 	}
 	m.Lease.Holders, m.Lease.Queue = claims(s.Lease.Holders, true), claims(s.Lease.Queue, false)
+	if len(s.Lease.Packed) > 0 {
+		rest, _ := lease.Unpack(s.Lease.Packed) // damaged by somebody: whoever was in it asks again by itself
+		m.Lease.Queue = append(m.Lease.Queue, rest...)
+	}
 	for _, n := range s.Noout {
 		record := budget.Noout{
 			Host: n.Host, Owner: n.Owner, Since: n.Since.UTC(), Expires: n.Expires.UTC(), Confirmed: n.Confirmed, Withdrawn: n.Withdrawn,

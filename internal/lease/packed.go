@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"slices"
 )
 
 // This file keeps the lease small on its way: hundreds of jobs may wait for it, and Temporal refuses a payload of 2 MiB. No claim
@@ -24,19 +25,15 @@ type packedState struct {
 
 // MarshalJSON implements json.Marshaler.
 func (s State) MarshalJSON() ([]byte, error) {
-	plain, err := json.Marshal(plainState(s))
+	data, err := json.Marshal(plainState(s))
 	if err != nil || len(s.Holders)+len(s.Queue) <= plainClaims {
-		return plain, err
+		return data, err
 	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(plain); err != nil {
+	packed, err := compressed(data)
+	if err != nil {
 		return nil, err
 	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return json.Marshal(packedState{s.Token, b.Bytes()})
+	return json.Marshal(packedState{s.Token, packed})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -46,18 +43,57 @@ func (s *State) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if len(p.Packed) > 0 {
-		z, err := gzip.NewReader(bytes.NewReader(p.Packed))
-		if err != nil {
-			return err
-		}
-		if data, err = io.ReadAll(z); err != nil {
+		var err error
+		if data, err = plain(p.Packed); err != nil {
 			return err
 		}
 	}
-	var plain plainState
-	if err := json.Unmarshal(data, &plain); err != nil {
+	var state plainState
+	if err := json.Unmarshal(data, &state); err != nil {
 		return err
 	}
-	*s = State(plain)
+	*s = State(state)
 	return nil
+}
+
+// Pack writes claims for whoever need not read them but has to keep them. Why they wait is left out.
+func Pack(claims []Claim) ([]byte, error) {
+	claims = slices.Clone(claims)
+	for i := range claims {
+		claims[i].WaitsFor = ""
+	}
+	data, err := json.Marshal(claims)
+	if err != nil {
+		return nil, err
+	}
+	return compressed(data)
+}
+
+// Unpack is the reverse of Pack.
+func Unpack(packed []byte) (claims []Claim, err error) {
+	data, err := plain(packed)
+	if err != nil {
+		return nil, err
+	}
+	return claims, json.Unmarshal(data, &claims)
+}
+
+func compressed(data []byte) ([]byte, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(data); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func plain(packed []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -86,9 +87,19 @@ func (c *Crowd) Silence(ctx context.Context) error {
 	return nil
 }
 
+// asksPerSecond is about how many jobs lockkeeper tells in a second when many are to hear something new. As fast as they can, the jobs
+// alone would take all processors, and it would be their own load that is measured.
+const asksPerSecond = 100
+
 // AskAgain has every job that waits ask again: it keeps its place in the queue, and is told where it stands once more.
 func (c *Crowd) AskAgain(ctx context.Context) error {
-	return c.each(ctx, func(ctx context.Context, i int) error { return c.ask(ctx, c.waiting[i]) })
+	pace := rate.NewLimiter(asksPerSecond, 1)
+	return c.each(ctx, func(ctx context.Context, i int) error {
+		if err := pace.Wait(ctx); err != nil {
+			return err
+		}
+		return c.ask(ctx, c.waiting[i])
+	})
 }
 
 // Busy has every job ask again, and returns when the keeper has begun to tell them; how many it has told since is told by the function

@@ -1,0 +1,84 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// ends is a Temporal in which each workflow ends at its time, if it has one.
+type ends map[string]time.Duration
+
+func (e ends) AwaitEnd(ctx context.Context, workflowID, _ string) (string, error) {
+	after, ok := e[workflowID]
+	if !ok {
+		after = time.Hour
+	}
+	select {
+	case <-time.After(after):
+		return "terminated", nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// TestFollowMany: hundreds of jobs are followed by a few activities. One that ends loses its claim, and the others are followed on.
+func TestFollowMany(t *testing.T) {
+	const jobs = 3*followedTogether + 1
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.RegisterActivity(&activities.Keeper{Jobs: ends{
+		"drain/node-1": 10 * time.Millisecond, "drain/node-2": 300 * time.Millisecond, "drain/node-150": 300 * time.Millisecond,
+	}})
+	var followed []int
+	env.SetOnActivityStartedListener(func(_ *activity.Info, _ context.Context, args converter.EncodedValues) {
+		var in activities.JobsInput
+		if args.Get(&in) == nil {
+			followed = append(followed, len(in.Jobs))
+		}
+	})
+	env.ExecuteWorkflow(func(ctx workflow.Context) ([]string, error) {
+		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
+		for i := range jobs {
+			name := fmt.Sprintf("drain/node-%d", i)
+			k.state.Memory.Lease = k.state.Memory.Lease.Request(lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
+		}
+		k.followJobs(ctx)
+		// The last of all gives up its claim by itself.
+		k.state.Memory.Lease = k.state.Memory.Lease.Release("drain/node-150", "drain/node-150")
+		k.followJobs(ctx)
+		if err := workflow.Await(ctx, func() bool { return len(k.state.Memory.Lease.Queue) == jobs-3 }); err != nil {
+			return nil, err
+		}
+		k.followJobs(ctx)
+		var left []string
+		for _, id := range []string{"drain/node-0", "drain/node-1", "drain/node-2", "drain/node-3", "drain/node-150"} {
+			if k.jobs[id+"@"+id] != nil {
+				left = append(left, id)
+			}
+		}
+		for _, f := range k.jobs {
+			f.cancel()
+		}
+		return left, nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	var left []string
+	require.NoError(t, env.GetWorkflowResult(&left))
+	assert.Equal(t, []string{"drain/node-0", "drain/node-3"}, left)
+	assert.Equal(t, []int{followedTogether, followedTogether, followedTogether, followedTogether - 1}, followed[:4],
+		"the one that gave up was alone, and nobody was asked about it any more")
+}
