@@ -29,6 +29,11 @@ const (
 // patience is how long one step may take.
 const patience = 2 * time.Minute
 
+const (
+	attempts     = 10
+	attemptEvery = 200 * time.Millisecond
+)
+
 // Crowd is one that is there.
 type Crowd struct {
 	temporal client.Client
@@ -152,7 +157,18 @@ func (c *Crowd) begin(ctx context.Context, name string, domain storage.FailureDo
 	return lease.Claim{WorkflowID: id, RunID: run.GetRunID(), Domain: domain, Reason: "bench", Priority: lease.PriorityDrain}, nil
 }
 
-func (c *Crowd) ask(ctx context.Context, claim lease.Claim) error {
+// ask asks until the keeper has heard: while it continues as new it may not, and the activity of a real job would ask again, too.
+func (c *Crowd) ask(ctx context.Context, claim lease.Claim) (err error) {
+	for range attempts {
+		if err = c.askOnce(ctx, claim); err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(attemptEvery)
+	}
+	return err
+}
+
+func (c *Crowd) askOnce(ctx context.Context, claim lease.Claim) error {
 	update, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: c.keeper, UpdateName: workflows.UpdateRequestLease, Args: []any{workflows.LeaseRequest{Claim: claim}},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
