@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench.sh [--quick]: measures lockkeeper in a lab of its own and prints one line "name value unit" for each figure. What happens
-# meanwhile goes to standard error. It takes about half an hour. EVENTS=n sets how many OSDs are stopped, one after the other (50),
-# OPENINGS=n how many nodes are cordoned (20), BUSY=n how many OSDs are stopped while the keeper tells JOBS=n jobs (10, 500),
+# meanwhile goes to standard error. It takes about half an hour. EVENTS=n sets how many OSDs are stopped, one after the other (100),
+# OPENINGS=n how many nodes are cordoned (20), BUSY=n how many OSDs are stopped while the keeper tells JOBS=n jobs (20, 500),
 # DRAINS=n how many nodes are drained (6), IDLE=3m for how long lockkeeper at rest is watched, UNWATCHED=60s for how long nobody
 # watches while everything is evicted, SCALE_EVENTS=n how many OSDs of a thousand are stopped (25), SCALE_BUSY=n while the keeper is busy (5).
 # --quick takes a few of each, which tells whether it works, and not how fast it is.
@@ -26,7 +26,7 @@ done
   move_in
   temporal_yields
 } >&2
-"$work/bench" --events "${EVENTS:-50}" --openings "${OPENINGS:-20}" --busy "${BUSY:-10}" --jobs "${JOBS:-500}"
+"$work/bench" --events "${EVENTS:-100}" --openings "${OPENINGS:-20}" --busy "${BUSY:-20}" --jobs "${JOBS:-500}"
 # The same world, with lockkeeper behind a proxy that counts its requests; it costs time, so it comes after.
 halt
 "$work/drains" --dir "$work" --lab "$world" --drains "${DRAINS:-6}" --idle "${IDLE:-3m}"
