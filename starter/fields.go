@@ -2,6 +2,7 @@ package starter
 
 import (
 	"encoding/json"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +33,13 @@ func readFields(f metav1.ManagedFieldsEntry) ownedFields {
 	if len(all.Spec) > 0 {
 		out.Spec = nothing
 	}
-	if _, owns := all.Metadata.Annotations["f:"+osdpod.StateAnnotation]; owns {
-		out.Metadata.Annotations = map[string]json.RawMessage{"f:" + osdpod.StateAnnotation: nothing}
+	for _, annotation := range []string{osdpod.StateAnnotation, osdpod.HashAnnotation} {
+		if _, owns := all.Metadata.Annotations["f:"+annotation]; owns {
+			if out.Metadata.Annotations == nil {
+				out.Metadata.Annotations = map[string]json.RawMessage{}
+			}
+			out.Metadata.Annotations["f:"+annotation] = nothing
+		}
 	}
 	if _, owns := all.Metadata.Labels["f:"+osdpod.IDLabel]; owns {
 		out.Metadata.Labels = map[string]json.RawMessage{"f:" + osdpod.IDLabel: nothing}
@@ -72,9 +78,10 @@ func ours(pod *corev1.Pod) (fields ownedFields) {
 		if owned.Spec != nil {
 			fields.Spec = owned.Spec
 		}
-		if owned.Metadata.Annotations != nil {
-			fields.Metadata.Annotations = owned.Metadata.Annotations
+		if fields.Metadata.Annotations == nil {
+			fields.Metadata.Annotations = map[string]json.RawMessage{}
 		}
+		maps.Copy(fields.Metadata.Annotations, owned.Metadata.Annotations) // written by an update and by a patch, they are in two entries
 		if owned.Metadata.Labels != nil {
 			fields.Metadata.Labels = owned.Metadata.Labels
 		}

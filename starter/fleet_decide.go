@@ -76,6 +76,8 @@ func (c *change) fleetPods(before, now map[string]FleetPod) {
 			c.add("somebody wrote the state %q on pod %s", is.State.Value, name)
 		case is.Number.Value != was.Number.Value && !is.Number.byUs():
 			c.add("somebody wrote the number %q on pod %s", is.Number.Value, name)
+		case is.Made.Value != was.Made.Value && !is.Made.byUs():
+			c.add("somebody changed what pod %s says of its template", name)
 		case is.Remove != was.Remove && is.Remove != "":
 			c.add("pod %s may be removed", name)
 		case is.Key != was.Key:

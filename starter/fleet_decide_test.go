@@ -148,6 +148,22 @@ func TestDecideFleet(t *testing.T) {
 			},
 			want: `somebody wrote the number "7" on pod ` + nameOfA,
 		},
+		"a person takes away what says of which template it is": {
+			before: both(func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.HashAnnotation] = "abc" }),
+			now:    func(o *FleetObjects) { delete(o.Pods[0].Annotations, osdpod.HashAnnotation) },
+			want:   "somebody changed what pod " + nameOfA + " says of its template",
+		},
+		"a person says of which template it is": {
+			now:  func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.HashAnnotation] = "abc" },
+			want: "somebody changed what pod " + nameOfA + " says of its template",
+		},
+		"lockkeeper says of which template it is": {
+			now: func(o *FleetObjects) {
+				o.Pods[0].Annotations[osdpod.HashAnnotation] = "abc"
+				o.Pods[0].ManagedFields[0] = wrote(kube.FieldOwner, `{"f:metadata":{"f:annotations":{"f:ceph.elemental.net/pod-template-hash":{},`+
+					`"f:ceph.elemental.net/pod-state":{}},"f:labels":{"f:ceph-osd-id":{}}},"f:spec":{"f:containers":{}}}`)
+			},
+		},
 		"lockkeeper says which OSD it is": {now: func(o *FleetObjects) { o.Pods[0].Labels[osdpod.IDLabel] = "7" }},
 		"a person lets an OSD go": {
 			now: func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.RemoveAnnotation] = "true" }, want: "pod " + nameOfA + " may be removed",

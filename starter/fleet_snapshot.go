@@ -37,6 +37,7 @@ type FleetPod struct {
 	Ours   bool   // lockkeeper made it
 	State  Note   // an administrator overrides a halt with it
 	Number Note   // of the OSD
+	Made   Note   // the hash of the template that it was made from
 	Remove string // a person's word that the OSD may go
 }
 
@@ -94,10 +95,12 @@ func fleetPod(p *corev1.Pod) FleetPod {
 	wrote := ours(p)
 	_, state := wrote.Metadata.Annotations["f:"+osdpod.StateAnnotation]
 	_, number := wrote.Metadata.Labels["f:"+osdpod.IDLabel]
+	_, made := wrote.Metadata.Annotations["f:"+osdpod.HashAnnotation]
 	out := FleetPod{
 		Key: p.Name, UID: p.UID, Ours: len(wrote.Spec) > 0,
 		State:  Note{Value: p.Annotations[osdpod.StateAnnotation], Ours: state},
 		Number: Note{Value: p.Labels[osdpod.IDLabel], Ours: number},
+		Made:   Note{Value: p.Annotations[osdpod.HashAnnotation], Ours: made},
 		Remove: p.Annotations[osdpod.RemoveAnnotation],
 	}
 	if osd := (osdpod.OSD{Host: p.Annotations[osdpod.HostAnnotation], Data: p.Annotations[osdpod.DataAnnotation]}); osd.Host != "" && osd.Data != "" {
