@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -42,6 +43,9 @@ func TestHammer(t *testing.T) {
 				}
 			}()
 			require.NoError(t, w.begins())
+			if s.first != nil {
+				require.NoError(t, s.first(w))
+			}
 			judge, err := hammer.NewJudge(t.Context(), w.environ(), zones)
 			require.NoError(t, err)
 			defer judge.Close()
@@ -83,6 +87,7 @@ type situation struct {
 	most    int  // evictions that may be granted; -1: as many as the open zone bears
 	least   bool // at least one is expected
 	nodes   []string
+	first   func(w *world) error // before anybody hammers
 	do      func(ctx context.Context, w *world) error
 }
 
@@ -134,10 +139,25 @@ var situations = []situation{
 	{name: "six drains, killed", lasting: 25 * time.Second, most: -1, nodes: allNodes, do: killing(drainsOf(allNodes...))},
 	{name: "Temporal is away", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "temporal", "--down", "12s")},
 	{name: "the controller manager is killed", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "kube-controller-manager", "--down", "3s")},
-	{name: "an unready pod", lasting: 15 * time.Second, most: -1, do: func(_ context.Context, w *world) error {
-		return w.run("kubectl", "-n", cephNamespace, "patch", "deployment", "rook-ceph-osd-1", "--type=json", "-p",
-			`[{"op":"replace","path":"/spec/template/spec/containers/0/readinessProbe","value":{"exec":{"command":["false"]},"periodSeconds":1}}]`)
-	}},
+	{name: unreadyPod, lasting: 15 * time.Second, most: -1, first: makeUnready, do: nothing},
+	{name: unreadyPod + ", killed", lasting: 15 * time.Second, most: -1, first: makeUnready, do: killing(nothing)},
+}
+
+const unreadyPod = "an unready pod"
+
+// makeUnready gives an OSD a probe that fails. Its Deployment deletes the pod for that, whatever the budgets say, so nobody hammers yet; and
+// all is to be whole again but for that pod.
+func makeUnready(w *world) error {
+	err := w.run("kubectl", "-n", cephNamespace, "patch", "deployment", "rook-ceph-osd-1", "--type=json", "-p",
+		`[{"op":"replace","path":"/spec/template/spec/containers/0/readinessProbe","value":{"exec":{"command":["false"]},"periodSeconds":1}}]`)
+	if err != nil {
+		return err
+	}
+	if err := w.eventually(time.Minute, "^Running false$", "kubectl", "-n", cephNamespace, "get", "pod", "-l", "ceph-osd-id=1",
+		"-o", "jsonpath={.items[*].status.phase} {.items[*].status.containerStatuses[0].ready}"); err != nil {
+		return err
+	}
+	return w.eventually(time.Minute, `"num_up_osds":6`, "ceph", "osd", "stat", "-f", "json")
 }
 
 // endsWell starts what was killed, and waits until everything has come to rest by itself.
@@ -148,7 +168,7 @@ func (w *world) endsWell(t *testing.T, s situation) {
 			require.NoError(t, w.start(p))
 		}
 	}
-	if s.name == "an unready pod" {
+	if strings.HasPrefix(s.name, unreadyPod) {
 		require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "undo", "deployment", "rook-ceph-osd-1"))
 	}
 	for _, n := range s.nodes {

@@ -59,8 +59,6 @@ func (c *console) ask(into any, question string) error {
 	}
 }
 
-func (c *console) kill() { _ = c.cmd.Process.Kill() }
-
 func (c *console) close() {
 	_ = c.in.Close()
 	_ = c.cmd.Wait()

@@ -2,18 +2,23 @@ package hammer
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ceph/go-ceph/rados"
 )
 
 // Judge knows a cluster's OSDs and watches whether its data is whole.
 type Judge struct {
 	env   []string
 	audit string
+	conf  string         // ceph.conf
 	zones map[int]string // of each OSD
 
 	began time.Time
@@ -32,9 +37,12 @@ func NewJudge(ctx context.Context, env []string, zones map[int]string) (*Judge, 
 		if path, ok := strings.CutPrefix(v, "LAB_AUDIT_LOG="); ok {
 			j.audit = path
 		}
+		if path, ok := strings.CutPrefix(v, "CEPH_CONF="); ok {
+			j.conf = path
+		}
 	}
-	if j.audit == "" {
-		return nil, fmt.Errorf("LAB_AUDIT_LOG is missing from the lab's environment")
+	if j.audit == "" || j.conf == "" {
+		return nil, fmt.Errorf("LAB_AUDIT_LOG or CEPH_CONF is missing from the lab's environment")
 	}
 	c, err := newConsole(ctx, env)
 	if err != nil {
@@ -51,42 +59,50 @@ func NewJudge(ctx context.Context, env []string, zones map[int]string) (*Judge, 
 	return j, j.watchData(ctx)
 }
 
-// watchData asks five times a second whether all data is whole.
+// dataEvery is how often it is asked whether all data is whole. That may be so for half a second only, from the manager's report that lets
+// the next OSD go until the map says that it has gone; a `ceph` on a busy machine would miss it.
+const dataEvery = 50 * time.Millisecond
+
+// watchData asks all the time whether all data is whole.
 func (j *Judge) watchData(ctx context.Context) error {
-	c, err := newConsole(ctx, j.env)
+	conn, err := rados.NewConnWithUser("admin")
 	if err != nil {
+		return err
+	}
+	err = errors.Join(conn.ReadConfigFile(j.conf), conn.SetConfigOption("rados_mon_op_timeout", "3"), conn.SetConfigOption("client_mount_timeout", "30"))
+	if err != nil {
+		return err
+	}
+	if err := conn.Connect(); err != nil {
 		return err
 	}
 	go func() {
 		defer close(j.ended)
+		defer conn.Shutdown()
 		for ctx.Err() == nil {
-			var stat struct {
-				Summary struct {
-					States []struct{ Name string } `json:"num_pg_by_state"`
-				} `json:"pg_summary"`
-			}
-			// While the mons have no quorum it waits, and afterwards it may wait for ever.
-			hung := time.AfterFunc(3*time.Second, c.kill)
-			err := c.ask(&stat, "pg stat")
-			if !hung.Stop() || err != nil {
-				c.kill()
-				c.close()
-				if c, err = newConsole(ctx, j.env); err != nil {
-					return
-				}
-				continue
-			}
-			states := stat.Summary.States
-			if len(states) > 0 && !slices.ContainsFunc(states, func(s struct{ Name string }) bool { return !strings.HasPrefix(s.Name, "active+clean") }) {
+			if answer, _, err := conn.MonCommand([]byte(`{"prefix": "pg stat", "format": "json"}`)); err == nil && allWhole(answer) {
 				j.mu.Lock()
 				j.whole = append(j.whole, time.Now())
 				j.mu.Unlock()
 			}
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(dataEvery)
 		}
-		c.close()
 	}()
 	return nil
+}
+
+// allWhole reads the answer to "pg stat".
+func allWhole(answer []byte) bool {
+	var stat struct {
+		Summary struct {
+			States []struct{ Name string } `json:"num_pg_by_state"`
+		} `json:"pg_summary"`
+	}
+	if json.Unmarshal(answer, &stat) != nil {
+		return false
+	}
+	states := stat.Summary.States
+	return len(states) > 0 && !slices.ContainsFunc(states, func(s struct{ Name string }) bool { return !strings.HasPrefix(s.Name, "active+clean") })
 }
 
 // Close ends the watching.
