@@ -113,42 +113,62 @@ type JobsEnded struct {
 	How   map[string]string `json:"how"` // by workflow ID
 }
 
-// AwaitJobsEnd returns when one of the jobs has ended in any way, with all that have ended by then.
+// AwaitJobsEnd returns when one of the jobs has ended in any way, with all that have ended by then. Whoever cannot be asked about is asked
+// about again, and keeps nobody from hearing of the others: the error is that of an activity that is told to end.
 func (k *Keeper) AwaitJobsEnd(ctx context.Context, in JobsInput) (JobsEnded, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
 	type end struct {
 		job JobInput
 		how string
-		err error
 	}
 	ends := make(chan end, len(in.Jobs)) // room for all, so that nobody is left behind
 	for _, job := range in.Jobs {
 		go func() {
-			how, err := k.Jobs.AwaitEnd(ctx, job.WorkflowID, job.RunID)
-			ends <- end{job, how, err}
+			if how, err := k.untilEnd(ctx, job); err == nil {
+				ends <- end{job, how}
+			}
 		}()
 	}
 	out := JobsEnded{How: map[string]string{}}
-	note := func(e end) error {
-		if e.err != nil {
-			return Unavailable("wait for the end of "+e.job.WorkflowID, e.err)
-		}
+	note := func(e end) {
 		out.Ended = append(out.Ended, e.job)
 		out.How[e.job.WorkflowID] = e.how
-		return nil
 	}
-	if err := note(<-ends); err != nil {
-		return JobsEnded{}, err
+	select {
+	case e := <-ends:
+		note(e)
+	case <-ctx.Done():
+		return JobsEnded{}, Unavailable("wait for the end of jobs", context.Cause(ctx))
 	}
 	for {
 		select {
 		case e := <-ends:
-			if note(e) != nil {
-				return out, nil // what has ended has; the rest is asked for again
-			}
+			note(e)
 		default:
 			return out, nil
+		}
+	}
+}
+
+// askAgainAfter is the pause before a job is asked about again, which doubles up to its bound.
+const (
+	askAgainAfter  = 500 * time.Millisecond
+	askAgainAtMost = 30 * time.Second
+)
+
+// untilEnd waits for the end of a job, whatever fails, until ctx ends.
+func (k *Keeper) untilEnd(ctx context.Context, job JobInput) (string, error) {
+	for wait := askAgainAfter; ; wait = min(2*wait, askAgainAtMost) {
+		how, err := k.Jobs.AwaitEnd(ctx, job.WorkflowID, job.RunID)
+		if err == nil || ctx.Err() != nil {
+			return how, err
+		}
+		activity.GetLogger(ctx).Warn("cannot wait for the end of a job, asks again", "job", job.WorkflowID, "after", wait, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return "", ctx.Err()
 		}
 	}
 }
@@ -179,16 +199,9 @@ func busy(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 // beat heartbeats, until ctx ends, for an activity that is blocked in a call of its own.
 func beat(ctx context.Context) { beatWith(ctx, func() []any { return nil }) }
 
-// beatsPerTimeout is how many heartbeats there are within a timeout, so that a late one or two do no harm.
-const beatsPerTimeout = 4
-
 // beatWith heartbeats with what details says, which people see in Temporal.
 func beatWith(ctx context.Context, details func() []any) {
-	every := 2 * time.Second
-	if timeout := activity.GetInfo(ctx).HeartbeatTimeout; timeout > 0 {
-		every = timeout / beatsPerTimeout
-	}
-	t := time.NewTicker(every)
+	t := time.NewTicker(2 * time.Second)
 	defer t.Stop()
 	for {
 		select {

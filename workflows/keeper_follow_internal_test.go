@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -32,6 +33,33 @@ func (e ends) AwaitEnd(ctx context.Context, workflowID, _ string) (string, error
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// endsBut is ends, but that nobody can be asked about one workflow.
+type endsBut struct {
+	ends
+	unknown string
+}
+
+func (e endsBut) AwaitEnd(ctx context.Context, workflowID, runID string) (string, error) {
+	if workflowID == e.unknown {
+		return "", errors.New("permission denied")
+	}
+	return e.ends.AwaitEnd(ctx, workflowID, runID)
+}
+
+// TestOneThatCannotBeFollowed keeps nobody from hearing of the end of another.
+func TestOneThatCannotBeFollowed(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	keeping := &activities.Keeper{Jobs: endsBut{ends{"drain/node-b": 100 * time.Millisecond}, "drain/node-a"}}
+	env.RegisterActivity(keeping)
+	jobs := []activities.JobInput{{WorkflowID: "drain/node-a", RunID: "1"}, {WorkflowID: "drain/node-b", RunID: "2"}}
+	value, err := env.ExecuteActivity(keeping.AwaitJobsEnd, activities.JobsInput{Jobs: jobs})
+	require.NoError(t, err)
+	var ended activities.JobsEnded
+	require.NoError(t, value.Get(&ended))
+	assert.Equal(t, jobs[1:], ended.Ended)
 }
 
 // TestFollowMany: hundreds of jobs are followed by a few activities. One that ends loses its claim, and the others are followed on.
