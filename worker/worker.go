@@ -59,6 +59,7 @@ func New(c client.Client, a Adapters, interceptors ...interceptor.WorkerIntercep
 		// A heartbeat carries news of a cancellation back, so this is also how soon a paused eviction stops.
 		MaxHeartbeatThrottleInterval:     3 * time.Second,
 		DefaultHeartbeatThrottleInterval: 3 * time.Second,
+		DeadlockDetectionTimeout:         workflows.DeadlockTimeout,
 		Interceptors:                     interceptors,
 	})
 	Register(w, a, NewTemporal(c))

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
@@ -24,6 +25,8 @@ func TestBackWithoutTheLease(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflows.DrainID("node-a"), TaskQueue: workflows.TaskQueue})
 	worker.Register(env, worker.Adapters{}, nil)
 

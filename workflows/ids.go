@@ -5,12 +5,18 @@ package workflows
 
 import (
 	"strings"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // TaskQueue is where all workflows and activities run.
 const TaskQueue = "lockkeeper"
+
+// DeadlockTimeout is how long a step of a workflow may take before it is given up as one that hangs. It is far more than any step
+// needs, since a step that is given up is tried again 10 s later, and a machine with too much to do keeps a worker from its
+// processors for longer than the SDK's second.
+const DeadlockTimeout = 5 * time.Second
 
 // Workflow type names, as `temporal workflow start --type` takes them.
 const (

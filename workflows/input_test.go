@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
@@ -70,6 +71,8 @@ func execute(workflowType, id string, args ...any) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
 	env.RegisterWorkflow(workflows.DrainNode)
 	env.RegisterWorkflow(workflows.Keeper)
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id})

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -68,6 +69,7 @@ func TestFollowMany(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
 	env.RegisterActivity(&activities.Keeper{Jobs: ends{
 		"drain/node-1": 10 * time.Millisecond, "drain/node-2": 300 * time.Millisecond, "drain/node-150": 300 * time.Millisecond,
 	}})

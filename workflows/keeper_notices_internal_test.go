@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -20,6 +21,8 @@ func TestNotifyMany(t *testing.T) {
 	const jobs, each = 500, 20 * time.Millisecond
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
 	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease, mock.Anything).Return(nil).After(each)
 	env.ExecuteWorkflow(func(ctx workflow.Context) (time.Duration, error) {
 		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1)}
@@ -47,6 +50,8 @@ func TestManyWaitForAnotherReason(t *testing.T) {
 	const jobs = 3*rewordedAtOnce + 1
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
 	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease, mock.Anything).Return(nil)
 	env.ExecuteWorkflow(func(ctx workflow.Context) ([]int, error) {
 		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1)}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -51,6 +52,7 @@ func TestLargeClusterInTrouble(t *testing.T) {
 			payloads := newMeasured()
 			env.SetDataConverter(payloads)
 			env.SetTestTimeout(5 * time.Minute)
+			env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
 			env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflows.KeeperID(sim.Key), TaskQueue: workflows.TaskQueue})
 			worker.Register(env, worker.Adapters{Policies: l, Budgets: l, Clusters: l}, l)
 			env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)

@@ -137,7 +137,10 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	s.env.SetTestTimeout(forever)
 	s.payloads = newMeasured()
 	s.env.SetDataConverter(s.payloads)
-	s.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{&faulty{scene: s}}})
+	s.env.SetWorkerOptions(sdkworker.Options{
+		DeadlockDetectionTimeout: workflows.DeadlockTimeout,
+		Interceptors:             []interceptor.WorkerInterceptor{&faulty{scene: s}},
+	})
 	k := s.Kubernetes()
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()

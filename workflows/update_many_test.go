@@ -88,7 +88,10 @@ func (m *many) run(t *testing.T, in workflows.UpdateOSDsInput, h *tally) (next w
 	m.env = suite.NewTestWorkflowEnvironment()
 	h.full = func() { m.env.SetContinueAsNewSuggested(true) }
 	m.env.SetTestTimeout(time.Hour)
-	m.env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{h}})
+	m.env.SetWorkerOptions(sdkworker.Options{
+		DeadlockDetectionTimeout: workflows.DeadlockTimeout,
+		Interceptors:             []interceptor.WorkerInterceptor{h},
+	})
 	m.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: updateID, TaskQueue: workflows.TaskQueue})
 	fleet := m.fleet
 	if fleet == nil {

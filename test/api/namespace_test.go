@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	temporal "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,6 +107,7 @@ func retires(t *testing.T, key storage.ClusterKey, ceph cephcluster.Dialer) (res
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
 	env.SetStartWorkflowOptions(temporal.StartWorkflowOptions{ID: workflows.KeeperID(key), TaskQueue: workflows.TaskQueue})
 	env.RegisterActivityWithOptions(&activities.Keeper{Policies: k, Budgets: k, Clusters: cephcluster.New(k, ceph)}, activity.RegisterOptions{})
 	env.ExecuteWorkflow(workflows.Keeper, workflows.KeeperInput{Cluster: key})
