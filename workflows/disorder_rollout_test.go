@@ -173,8 +173,13 @@ func (d *disorder) mendRollouts() {
 	d.ForeignPod(false)
 }
 
-// resumeRollouts ends pauses, and starts what was aborted once more.
+// resumeRollouts ends pauses, and starts what was aborted once more. Whoever skipped an OSD whose device another one waits for
+// does as the rollout says: a new template ends it.
 func (d *disorder) resumeRollouts() {
+	if d.runs(updateID) && strings.Contains(d.updateStatus(updateID).WaitsFor, "was skipped until the template changes") {
+		d.images++
+		d.SetImage(d.image())
+	}
 	if d.fleet != "" || d.runs(restartID) {
 		d.RestorePolicy() // without one nothing is rolled out
 	}

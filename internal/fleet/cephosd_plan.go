@@ -20,22 +20,25 @@ import (
 
 // holding says who waits for whom.
 type holding struct {
-	pods map[string][]held // by the key of an OSD: the pods of others that have one of its devices
-	old  map[string]string // by the name of a pod that is to be replaced: the key of its OSD
+	pods    map[string][]held // by the key of an OSD: the pods of others that have one of its devices
+	old     map[string]string // by the name of a pod that is to be replaced: the key of its OSD
+	skipped map[string]string // by the name of a pod that is left as it is: the key of its OSD
 }
 
 type held struct{ pod, why string }
 
-// holding is that of all pods; replaceable tells of which OSDs the pods may be replaced, nil for all of them.
-func (s *state) holding(replaceable func(key string) bool) holding {
-	h := holding{pods: map[string][]held{}, old: map[string]string{}}
+// holding is that of all pods; skipped tells which OSDs are left as they are, nil for none.
+func (s *state) holding(skipped func(key string) bool) holding {
+	h := holding{pods: map[string][]held{}, old: map[string]string{}, skipped: map[string]string{}}
 	for key, holders := range s.Holders {
 		for _, x := range holders {
 			h.pods[key] = append(h.pods[key], held{x.Pod.Name, x.Why})
 		}
 	}
 	for key, p := range s.old() {
-		if replaceable == nil || replaceable(key) {
+		if skipped != nil && skipped(key) {
+			h.skipped[p.Name] = key
+		} else {
 			h.old[p.Name] = key
 		}
 	}
@@ -48,7 +51,10 @@ func (h holding) with(key string) (group []string, stuck string) {
 	for i := 0; i < len(group); i++ {
 		for _, x := range h.pods[group[i]] {
 			other, replaceable := h.old[x.pod]
+			skipped := h.skipped[x.pod]
 			switch {
+			case skipped != "":
+				return nil, x.why + ", and " + skipped + " was skipped until the template changes"
 			case !replaceable:
 				return nil, x.why
 			case !slices.Contains(group, other):
@@ -128,15 +134,16 @@ func (s *state) plan(in rollout.Input) (p plan) {
 // groups sorts out who waits for a device: alone is what is left to decide on without them; urgent are those for whom an OSD
 // without a pod waits, and last those that go together when nobody else is left.
 func (s *state) groups(in rollout.Input, osds map[string]rollout.OSD, p *plan) (alone rollout.Input, urgent, last [][]string) {
-	skipped, missing := setOf(in.Skip), map[string]bool{}
-	h := s.holding(func(key string) bool { return !skipped[key] && !skipped[osds[key].Name] })
+	left, missing := setOf(in.Skip), map[string]bool{}
+	skipped := func(key string) bool { return left[key] || left[osds[key].Name] }
+	h := s.holding(skipped)
 	for _, o := range s.Missing {
 		missing[o.Key()] = true
 	}
 	alone = in
 	alone.Skip = slices.Clone(in.Skip)
 	for _, o := range in.OSDs {
-		if len(h.pods[o.Key]) == 0 {
+		if len(h.pods[o.Key]) == 0 || skipped(o.Key) {
 			continue
 		}
 		if o.State == rollout.OutOfDate && (o.Serves || o.Away == "") {

@@ -120,7 +120,9 @@ func TestNeverTogether(t *testing.T) {
 		b.change("updateDomain: Host\n" + swapped)
 		s := b.survey("osd.1")
 		require.Equal(t, rollout.DoNothing, s.Next.Do)
-		require.Contains(t, s.Next.Why, "still has /2")
+		require.Len(t, s.Warned, 1, "who is left as it is waits for nothing: %v", s.Warned)
+		require.Equal(t, "spec.storage[0].osds[0].data", s.Warned[0].Field)
+		require.Contains(t, s.Next.Why, "still has /2, and a:/y was skipped until the template changes")
 	})
 	t.Run("Ceph spares only one of them", func(t *testing.T) {
 		b := newBed(t, ownDBs)
