@@ -17,7 +17,7 @@ func Question(in Input) (storage.FailureDomain, bool) {
 		return supposing.turn(c), true
 	}
 	supposing.Lease = l
-	if d := Decide(supposing); d.Mode == ModeOpen && !in.stands(d.Open) {
+	if d := Decide(supposing); d.Mode == ModeOpen && !supposing.asHeld().stands(d.Open) {
 		return d.Open, true
 	}
 	return storage.FailureDomain{}, false

@@ -16,7 +16,7 @@ import (
 // voids it.
 func NextProof(in Input) *storage.CleanProof {
 	if Clean(in) && in.View.Unavailable == "" {
-		return &storage.CleanProof{ChangeEpoch: in.View.ChangeEpoch, Shape: in.View.Shape, At: in.Now}
+		return &storage.CleanProof{ChangeEpoch: in.View.ChangeEpoch, Shape: in.View.Shape, At: in.Now, Awaited: in.View.Awaited}
 	}
 	if in.Proof == nil || contradicted(in) {
 		return nil

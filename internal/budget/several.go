@@ -57,9 +57,14 @@ func (in Input) asOne(c lease.Claim) Input {
 		merged++
 		one.LabelValues, one.Troubled = slices.Concat(one.LabelValues, d.LabelValues), slices.Concat(one.Troubled, d.Troubled)
 		one.Daemons, one.Rest, one.Touched = one.Daemons+d.Daemons, one.Rest.Plus(d.Rest), one.Touched || d.Touched
+		one.Returned = one.Returned || d.Returned
 	}
 	if merged < len(n.Domains) {
 		return in // what a View is too large to name cannot be left out of a budget
+	}
+	if one.Returned && (!fresh(in) || in.Health.Placement != in.View.Placement || !n.OKToStop.OK) {
+		// That they may stop together was said of what was placed on them then. No rule of a pool says it, as it does of a zone.
+		one.OKToStop = &storage.Answer{Refusal: storage.RefusalHarm, Reason: "an OSD of " + n.Name + " is back, and Ceph has not said since then that they may stop together"}
 	}
 	domains = append(domains, one)
 	slices.SortFunc(domains, func(a, b storage.Domain) int { return strings.Compare(a.Name, b.Name) })

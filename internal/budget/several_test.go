@@ -72,10 +72,17 @@ func TestWhichDomainsOpen(t *testing.T) {
 		stops   lease.Stops
 		down    []int
 		unclean bool
+		change  func(*budget.Input)
 		want    []string
 	}{
-		"together":                         {stops: lease.StopTogether, want: []string{"0", "1", "2"}},
-		"together, one is away":            {stops: lease.StopTogether, down: []int{1}, unclean: true, want: []string{"0", "1", "2"}},
+		"together":              {stops: lease.StopTogether, want: []string{"0", "1", "2"}},
+		"together, one is away": {stops: lease.StopTogether, down: []int{1}, unclean: true, want: []string{"0", "1", "2"}},
+		"together, one is back": {stops: lease.StopTogether, down: []int{1}, unclean: true, change: func(in *budget.Input) {
+			in.View.Domains[0].Returned = true
+		}},
+		"together, one is back, and Ceph lets the rest stop": {stops: lease.StopTogether, down: []int{1}, unclean: true, change: func(in *budget.Input) {
+			in.View.Domains[0].Returned, in.Health.Fresh = true, true
+		}, want: []string{"0", "1", "2"}},
 		"one by one, none is away":         {stops: lease.StopOneByOne, want: []string{"0"}},
 		"the first is missed":              {stops: lease.StopOneByOne, down: []int{0}, unclean: true, want: []string{"0"}},
 		"another one is missed":            {stops: lease.StopOneByOne, down: []int{1}, unclean: true, want: []string{"1"}},
@@ -92,6 +99,9 @@ func TestWhichDomainsOpen(t *testing.T) {
 					in.View.Domains[id].Touched = true
 				}
 			}
+			if c.change != nil {
+				c.change(&in)
+			}
 			d := budget.Decide(in)
 			require.Equal(t, c.want, d.Budget.Except, d.Message)
 			if len(c.want) > 0 {
@@ -100,6 +110,34 @@ func TestWhichDomainsOpen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhoeverWaitsForLifeAsks: what does not open for want of a sign of life is what is asked about.
+func TestWhoeverWaitsForLifeAsks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var down []int
+		for id := range 3 {
+			if rapid.Bool().Draw(t, "down") {
+				down = append(down, id)
+			}
+		}
+		in := byOSD(rapid.SampledFrom([]lease.Stops{"", lease.StopTogether, lease.StopOneByOne}).Draw(t, "stops"), true, down...)
+		in.Life = nil
+		for _, id := range down {
+			if rapid.Bool().Draw(t, "its pod is gone") {
+				in.View.Domains[id].LabelValues = nil
+			}
+		}
+		if rapid.Bool().Draw(t, "it was open") {
+			in.Opened = osd(rapid.IntRange(0, 2).Draw(t, "which"))
+			in.LeftOut = rapid.SampledFrom([][]string{nil, {"0"}, {"1"}}).Draw(t, "left out")
+		}
+		in.Lease = in.Lease.NoteStops(func(c lease.Claim) lease.Stops { return budget.Stops(in, c) })
+		if d := budget.Decide(in); d.Reason == budget.ReasonNoSignOfLife {
+			_, asks := budget.Question(in)
+			require.True(t, asks, d.Message)
+		}
+	})
 }
 
 // TestSeveralDomainsAreConfined: whatever is down, and however the node stops, what opens is on the node, and it is one failure domain

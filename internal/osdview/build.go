@@ -48,6 +48,9 @@ func Build(in Input) storage.View {
 			}
 			view.Departed[o.Name()] = o.departed
 		}
+		if awaited(o) && len(view.Awaited) < storage.MostAwaited {
+			view.Awaited = append(view.Awaited, o.Name())
+		}
 		if o.Up {
 			view.Up++
 			if len(o.pods) == 0 {

@@ -309,14 +309,23 @@ func TestFailureDomainOSD(t *testing.T) {
 func TestTouched(t *testing.T) {
 	w := newWorld(sixNodes)
 	w.input.Proof = &storage.CleanProof{ChangeEpoch: 15}
-	w.osd(0).UpFrom = 16                      // restarted since
-	w.stop(2, 15)                             // down then already
+	w.osd(0).UpFrom = 16 // restarted since
+	w.stop(2, 15)        // down and out then already
+	w.osd(2).In = false
 	w.osd(5).UpFrom, w.osd(5).DownAt = 14, 13 // restarted before
 	v := w.view()
 	require.Equal(t, int64(16), v.ChangeEpoch)
 	require.Len(t, v.Domains, 2)
 	require.True(t, v.Domain("zone-0").Touched)
+	require.True(t, v.Domain("zone-0").Returned)
 	require.False(t, v.Domain("zone-1").Touched)
+	w.osd(2).In = true
+	v = w.view()
+	require.True(t, v.Domain("zone-1").Touched, "data may be placed on it now")
+	require.True(t, v.Domain("zone-1").Returned)
+	require.Equal(t, []string{"osd.2"}, v.Awaited)
+	w.input.Proof.Awaited = v.Awaited
+	require.False(t, w.view().Domain("zone-1").Touched, "the data was whole without it, and it was in then, too")
 	w.input.Proof = nil
 	require.False(t, w.view().Domain("zone-0").Touched, "without a proof there is nothing to be newer than")
 }

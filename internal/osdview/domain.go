@@ -38,9 +38,9 @@ func domains(in Input, osds []*osd, label labelling, problems *problems) []stora
 			d = &storage.Domain{Name: o.domain}
 			byName[o.domain] = d
 		}
-		// One that was destroyed since the proof is not expected any more, but its failure domain lost it.
-		if in.Proof != nil && max(o.UpFrom, o.DownAt) > in.Proof.ChangeEpoch {
-			d.Touched = true
+		if in.Proof != nil { // one that was destroyed since then is not expected any more, but its failure domain lost it
+			back := returned(o, in.Proof)
+			d.Returned, d.Touched = d.Returned || back, d.Touched || back || o.DownAt > in.Proof.ChangeEpoch
 		}
 		if o.node != nil && (o.node.leaving() || label.domainType == osdType && interested(in.Interest.Nodes, o.node.Name)) {
 			leaving[o.domain] = true // each OSD of a node may have to
@@ -67,6 +67,15 @@ func domains(in Input, osds []*osd, label labelling, problems *problems) []stora
 	slices.SortFunc(described, func(a, b storage.Domain) int { return strings.Compare(a.Name, b.Name) })
 	return described
 }
+
+// returned tells whether data may be placed on an OSD now and was not, or not surely, when it was proved whole. One that is down for
+// long is missed from the moment that it is marked in, which leaves no epoch in the map.
+func returned(o *osd, proof *storage.CleanProof) bool {
+	return o.UpFrom > proof.ChangeEpoch || awaited(o) && o.DownAt <= proof.ChangeEpoch && !slices.Contains(proof.Awaited, o.Name())
+}
+
+// awaited tells whether data may be placed on an OSD that is down.
+func awaited(o *osd) bool { return o.expected && !bool(o.Up) && bool(o.In) }
 
 // checkLabels compares the pods' labels with CRUSH. To open a failure domain a budget leaves out the pods with its label
 // values, so a wrong value would open, or keep, the wrong pods.

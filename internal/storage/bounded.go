@@ -24,6 +24,7 @@ const (
 	mostTexts    = 20
 	mostText     = 400  // bytes of one text
 	mostDeparted = 1000 // by name
+	MostAwaited  = 100
 )
 
 // Rest counts the daemons that have something to be said of and are not named.
@@ -108,7 +109,7 @@ func (v *View) boundDomains(first Interest) {
 	for _, d := range all[MostDomains:] {
 		t := d.Tally()
 		others.Daemons += d.Daemons
-		others.Touched = others.Touched || d.Touched
+		others.Touched, others.Returned = others.Touched || d.Touched, others.Returned || d.Returned
 		others.Rest = others.Rest.Plus(t)
 	}
 	v.Domains, v.Others = all[:MostDomains], &others

@@ -102,6 +102,8 @@ type Domain struct {
 	Merged int `json:"merged,omitempty"`
 	// Touched: a daemon of it went up or down after the epoch of the clean proof that the observer was given.
 	Touched bool `json:"touched,omitempty"`
+	// Returned: data may be placed on a daemon of it on which none was placed at that proof, since it was down.
+	Returned bool `json:"returned,omitempty"`
 	// OKToStop is the storage cluster's own answer to "may all daemons of this domain that still run stop now?".
 	// nil: not asked. It is only as fresh as the PG knowledge behind it.
 	OKToStop *Answer `json:"okToStop,omitempty"`
@@ -240,6 +242,9 @@ type View struct {
 	Unseen int `json:"unseen,omitempty"`
 	// ChangeEpoch is the epoch of the storage cluster's map at which a daemon last went up or down or was marked in or out.
 	ChangeEpoch int64 `json:"changeEpoch"`
+	// Awaited are daemons that are down though data may be placed on them, MostAwaited at most. In a cluster whose data is whole
+	// there are hardly any: nothing is placed on them for another reason.
+	Awaited []string `json:"awaited,omitempty"`
 	// Placement stands for everything that decides where data is: who is up, in, with which weight, pools, topology. Health
 	// speaks of this View only when it has the same.
 	Placement string `json:"placement,omitempty"`
@@ -351,6 +356,7 @@ type CleanProof struct {
 	ChangeEpoch int64     `json:"changeEpoch"`
 	Shape       string    `json:"shape"`
 	At          time.Time `json:"at"`
+	Awaited     []string  `json:"awaited,omitempty"` // as in View: the data was whole without them
 }
 
 // Marks is what one look found of the marks on the storage daemons' pods. A mark is a label that lockkeeper alone sets, on a
