@@ -310,7 +310,7 @@ func (w *World) DeletePolicy() {
 		}
 		w.tell("a person deletes the policy")
 		at := now()
-		w.policy.DeletionTimestamp = &at
+		w.policy.DeletionTimestamp, w.retiring = &at, time.Now()
 		w.versioned()
 		w.guarding = time.Time{}
 		w.dropPolicy()

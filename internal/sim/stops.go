@@ -26,7 +26,7 @@ func (w *World) judgeStop(p *pod) {
 		w.violate("I9: lockkeeper stops %s", p.of.daemon())
 		return
 	}
-	if w.belated {
+	if w.belated || time.Since(w.retiring) < w.opts.Reaction {
 		return // it was right when it was sent; nobody can take a request back
 	}
 	o := w.osdOf(p.of)

@@ -23,7 +23,7 @@ type cephCluster struct {
 	hosts     crushHosts
 	lastInOut time.Time
 	hurt      time.Time // when copies were last lost, or their places changed
-	crashed   time.Time // when a daemon last went that nobody had evicted
+	crashed   time.Time // when a daemon last went that nobody had evicted, or that no budget held back
 
 	flags   []string // of the cluster, as persons set them
 	flushes int      // how often OSDs were told to report

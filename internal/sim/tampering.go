@@ -75,7 +75,7 @@ func (w *World) MoveDB(daemon string) {
 	})
 }
 
-// Leave is a person who takes an OSD out of the spec, or puts it back as it was.
+// Leave is a person who takes an OSD out of the spec, or puts it back as it was, but with another DB if its own was given away.
 func (w *World) Leave(daemon string, leave bool) {
 	o := w.osdNamed(daemon)
 	devices, has := w.left[daemon]
@@ -84,6 +84,12 @@ func (w *World) Leave(daemon string, leave bool) {
 	}
 	w.EditStorage(fmt.Sprintf("%s is in the spec: %t", daemon, !leave), func(byHost map[string][]map[string]any) {
 		if !leave {
+			taken := func(db any) bool {
+				return slices.ContainsFunc(byHost[o.host], func(other map[string]any) bool { return other["db"] == db })
+			}
+			for n := 0; devices["db"] != nil && taken(devices["db"]); n++ {
+				devices["db"] = partition(n)
+			}
 			byHost[o.host] = append(byHost[o.host], devices)
 			delete(w.left, daemon)
 			return

@@ -88,7 +88,11 @@ func (w *World) judgeOSD(o *osd) {
 	}
 	defer func() { o.evicted = true }()
 	b := w.daemonBudget()
-	if !writer(b).ours() || time.Now().Before(w.tampered) {
+	if !writer(b).ours() {
+		w.crashed = time.Now() // no budget holds it back, so it comes as a surprise to whoever has just looked
+		return
+	}
+	if time.Now().Before(w.tampered) {
 		return
 	}
 	for _, other := range w.osds {

@@ -121,6 +121,7 @@ type World struct {
 	computing bool                        // the disruption controller is about to
 	policy    *v1alpha1.MaintenancePolicy // nil: deleted
 	edited    time.Time                   // when its spec was last changed
+	retiring  time.Time                   // when a person began to delete it
 	ending    time.Time                   // when the namespace began to be deleted; zero: it is not
 	older     *v1alpha1.MaintenancePolicy // another one, of the same storage cluster; nil: none
 	elsewhere *v1alpha1.MaintenancePolicy // one of another namespace; nil: none
