@@ -13,11 +13,13 @@ type BudgetInput struct {
 	budget.Specs
 	// Before is what was read of the budgets before the look that the decision rests on; nil if it lets nobody go.
 	Before budget.Book `json:"before"`
+	// Fence: what was last written may yet be carried out, and must not be after this.
+	Fence bool `json:"fence,omitempty"`
 }
 
 // ApplyBudget makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
 func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyBudgets(ctx, in.Cluster, in.Specs, in.Before)
+	r, err := k.Budgets.ApplyBudgets(ctx, in)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the PodDisruptionBudgets", err)
 	}

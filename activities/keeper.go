@@ -75,10 +75,10 @@ type Policies interface {
 type Budgets interface {
 	// ReadBudgets reads the budgets that follow the keeper's decisions.
 	ReadBudgets(ctx context.Context, key storage.ClusterKey) (budget.Book, error)
-	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets anybody go,
-	// before is what was read of them before the look that it rests on: if they have changed since, nothing is written. It returns
-	// a reason when a budget that is not ours already covers the same pods, and then changes nothing there.
-	ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs, before budget.Book) (BudgetResult, error)
+	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets anybody go, nothing is
+	// written when they have changed since in.Before was read. It returns a reason when a budget that is not ours already covers the same
+	// pods, and then changes nothing there.
+	ApplyBudgets(ctx context.Context, in BudgetInput) (BudgetResult, error)
 	// RaiseAlarm closes all of these budgets and writes the alarm on each, whatever they say: no decision from before it opens any.
 	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
 	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.

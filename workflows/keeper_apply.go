@@ -140,8 +140,6 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 		k.again = true
 		return nil
 	}
-	// What was applied is not known while it is being changed, nor when the answer was lost.
-	k.state.Applied = nil
 	r, err := k.guardPods(prompt(ctx, within, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), next)
 	if err != nil {
 		return err
@@ -155,13 +153,17 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 	return nil
 }
 
-// guardPods is the activity that writes the budgets of the storage daemons and the mons.
+// guardPods is the activity that writes the budgets of the storage daemons and the mons. What is applied is not known while it is being
+// changed, nor when the answer was lost.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
+	unknown := k.state.Applied == nil
+	k.state.Applied = nil
 	activity := keeping.GuardPods
 	if k.legacy {
 		activity = keeping.ApplyBudget
 	}
 	in := activities.BudgetInput{Cluster: k.cluster, Specs: k.specs(d)}
+	in.Fence = unknown && !in.LetsGo()
 	if !k.legacy && in.LetsGo() {
 		in.Before = k.observed.Book
 		if in.Before == nil {

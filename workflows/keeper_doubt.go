@@ -121,7 +121,6 @@ func (k *keeper) closeFirst(ctx workflow.Context, why string) {
 		return
 	}
 	step := budget.CloseFirst(k.state.Decision, why)
-	k.state.Applied = nil
 	r, err := k.guardPods(quick(ctx, step.Message), step)
 	if err != nil {
 		return // what it says now is not known, which is what the pass that follows begins with

@@ -164,7 +164,7 @@ func (l *large) ReadBudgets(context.Context, storage.ClusterKey) (budget.Book, e
 
 func (l *large) RaiseAlarm(context.Context, storage.ClusterKey, string) error { return nil }
 
-func (l *large) ApplyBudgets(context.Context, storage.ClusterKey, budget.Specs, budget.Book) (activities.BudgetResult, error) {
+func (l *large) ApplyBudgets(context.Context, activities.BudgetInput) (activities.BudgetResult, error) {
 	return activities.BudgetResult{Changed: true}, nil
 }
 

@@ -1,8 +1,11 @@
 package budget
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Written is what was read of one PodDisruptionBudget of ours before a look. Whoever lets pods go writes only if it still is so: an
@@ -12,8 +15,18 @@ type Written struct {
 	// Generation rises with every change of the spec.
 	Generation int64 `json:"generation"`
 	// Alarm is the last alarm: when it was raised and why. Each is another one. NoAlarm, or "" of a budget that does not say: there was
-	// none yet.
+	// none yet. What Fenced added comes after it.
 	Alarm string `json:"alarm,omitempty"`
+}
+
+// fence parts an alarm from what Fenced adds.
+const fence = " ~"
+
+// Fenced is an alarm in words that were never there before, and still the same alarm. A write that lets pods go and of which nobody
+// knows whether it was carried out may yet arrive; it tests the words that were read before it, and so does nothing any more.
+func Fenced(alarm string, at time.Time) string {
+	alarm, _, _ = strings.Cut(cmp.Or(alarm, NoAlarm), fence)
+	return alarm + fence + strconv.FormatInt(at.UnixNano(), 36)
 }
 
 // NoAlarm is what a budget says for which none was raised yet: a patch can test what is there, and not what is missing.
@@ -34,8 +47,8 @@ type Book map[string]Written
 func (b Book) Alarms() string {
 	var out []string
 	for _, daemon := range []string{Marked, Unmarked, OfMons} {
-		if w := b[daemon]; w.Alarm != "" && w.Alarm != NoAlarm {
-			out = append(out, w.Alarm)
+		if alarm, _, _ := strings.Cut(b[daemon].Alarm, fence); alarm != "" && alarm != NoAlarm {
+			out = append(out, alarm)
 		}
 	}
 	return strings.Join(slices.Compact(out), " | ")

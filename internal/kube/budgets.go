@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -52,7 +53,8 @@ func Decided(daemon string) bool {
 
 // ApplyBudgets implements activities.Budgets: one list, and one write for each budget that differs. A write is a create or
 // a whole update of one object, so that there is no instant between the old and the new state.
-func (c *Cluster) ApplyBudgets(ctx context.Context, key storage.ClusterKey, specs budget.Specs, before budget.Book) (activities.BudgetResult, error) {
+func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (activities.BudgetResult, error) {
+	key, specs := in.Cluster, in.Specs
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -61,7 +63,7 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, key storage.ClusterKey, spec
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
-	existing := read{budgets: list.Items, before: before}
+	existing := read{budgets: list.Items, before: in.Before, fence: in.Fence}
 	out, err := c.applyOSDBudgets(ctx, p, existing, specs)
 	if err != nil || out.Moved != "" {
 		return out, err
@@ -79,10 +81,11 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, key storage.ClusterKey, spec
 }
 
 // read is what was read of a namespace's budgets: just now, and before the look that a decision rests on (nil: nothing is to be
-// compared).
+// compared). fence: each is written even if it says already what it should.
 type read struct {
 	budgets []policyv1.PodDisruptionBudget
 	before  budget.Book
+	fence   bool
 }
 
 // moved tells whether a budget is another than before the look.
@@ -266,10 +269,10 @@ func (c *Cluster) applyBudget(ctx context.Context, existing read, want *policyv1
 		return activities.BudgetResult{Changed: true, Generation: made.Generation}, nil
 	case !ours(have):
 		return activities.BudgetResult{Conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it", have.Namespace, have.Name)}, nil
-	case equality.Semantic.DeepEqual(have.Spec, want.Spec):
+	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && !existing.fence:
 		return activities.BudgetResult{Conflict: conflict, Generation: have.Generation}, nil
 	}
-	patch, err := replaceSpec(have, want, existing.before != nil)
+	patch, err := replaceSpec(have, want, existing)
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
@@ -284,12 +287,14 @@ func (c *Cluster) applyBudget(ctx context.Context, existing read, want *policyv1
 }
 
 // replaceSpec is a patch that replaces the whole spec of one budget. Not an update: that one fails when the disruption
-// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry. unchanged:
-// only if nobody has changed the spec, or raised an alarm, since have was read.
-func replaceSpec(have, want *policyv1.PodDisruptionBudget, unchanged bool) ([]byte, error) {
+// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry. If it lets pods
+// go, only if nobody has changed the spec, or raised an alarm, since have was read.
+func replaceSpec(have, want *policyv1.PodDisruptionBudget, existing read) ([]byte, error) {
 	patch := []operation{{"test", "/metadata/uid", have.UID}}
 	alarm, has := have.Annotations[AlarmAnnotation]
-	switch {
+	switch unchanged := existing.before != nil; {
+	case existing.fence && has: // an alarm that somebody raises meanwhile stays
+		patch = append(patch, operation{"test", alarmPath, alarm}, operation{"replace", alarmPath, budget.Fenced(alarm, time.Now())})
 	case unchanged && has:
 		patch = append(patch, operation{"test", "/metadata/generation", have.Generation}, operation{"test", alarmPath, alarm})
 	case unchanged: // of version 0.1, which was closed before; it gets the annotation when it closes again
@@ -381,7 +386,7 @@ func (c *Cluster) closeForGood(ctx context.Context, have *policyv1.PodDisruption
 	want := have.DeepCopy()
 	everything := intstr.FromInt32(budget.Everything)
 	want.Spec.MinAvailable, want.Spec.MaxUnavailable = &everything, nil
-	patch, err := replaceSpec(have, want, true)
+	patch, err := replaceSpec(have, want, read{before: budget.Book{}})
 	if err != nil {
 		return err
 	}

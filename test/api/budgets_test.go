@@ -1,6 +1,10 @@
 package api
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -88,7 +93,7 @@ func noProgress(int) {}
 // TestMarksNameThePod: a pod that changed since it was looked at is not marked, and a second pod of the same name neither.
 func TestMarksNameThePod(t *testing.T) {
 	w := newBudgetWorld(t, "marks")
-	_, err := w.cluster.ApplyBudgets(t.Context(), w.key, budget.Specs{Daemons: closed, Unproved: &closed}, nil)
+	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
 	w.covered()
 	seen := w.pods()
@@ -118,22 +123,22 @@ func TestMarksNameThePod(t *testing.T) {
 // TestTheOneBudgetBecomesTwo, and in the end none: whatever is written, each pod is under one budget after each write.
 func TestTheOneBudgetBecomesTwo(t *testing.T) {
 	w := newBudgetWorld(t, "upgrade")
-	_, err := w.cluster.ApplyBudgets(t.Context(), w.key, budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}, nil)
+	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}})
 	require.NoError(t, err)
 	require.Len(t, w.budgets(), 1, "as version 0.1 has it")
 	w.covered()
-	_, err = w.cluster.ApplyBudgets(t.Context(), w.key, budget.Specs{Daemons: closed, Unproved: &closed}, nil)
+	_, err = w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
 	w.covered()
 	book, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
-	r, err := w.cluster.ApplyBudgets(t.Context(), w.key, atRest, book)
+	r, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: atRest, Before: book})
 	require.NoError(t, err)
 	require.Empty(t, r.Moved)
 	_, err = w.cluster.MarkPods(t.Context(), w.policy, w.pods(), noProgress)
 	require.NoError(t, err)
 	w.covered()
-	_, err = w.cluster.ApplyBudgets(t.Context(), w.key, budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}, nil)
+	_, err = w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}})
 	require.ErrorContains(t, err, "version 0.1", "a keeper of before must not join what was split")
 	w.covered()
 	require.NoError(t, w.cluster.RemoveBudgets(t.Context(), w.key, noProgress))
@@ -150,7 +155,7 @@ func TestNothingOpensOverAnAlarm(t *testing.T) {
 		Daemons:  budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}},
 		Unproved: &budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}},
 	}
-	_, err := w.cluster.ApplyBudgets(t.Context(), w.key, budget.Specs{Daemons: closed, Unproved: &closed}, nil)
+	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
 	before, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
@@ -159,14 +164,14 @@ func TestNothingOpensOverAnAlarm(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, before.Alarms(), after.Alarms())
 	require.Contains(t, after.Alarms(), "osd.1 is not ready")
-	r, err := w.cluster.ApplyBudgets(t.Context(), w.key, open, before)
+	r, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: open, Before: before})
 	require.NoError(t, err)
 	require.NotEmpty(t, r.Moved)
 	for _, b := range w.budgets() {
 		require.Equal(t, budget.Everything, b.Spec.MinAvailable.IntValue())
 		require.NotContains(t, metav1.FormatLabelSelector(b.Spec.Selector), "notin")
 	}
-	r, err = w.cluster.ApplyBudgets(t.Context(), w.key, open, after)
+	r, err = w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: open, Before: after})
 	require.NoError(t, err)
 	require.Empty(t, r.Moved)
 	require.NoError(t, w.cluster.RaiseAlarm(t.Context(), w.key, "the mons are silent"))
@@ -175,13 +180,71 @@ func TestNothingOpensOverAnAlarm(t *testing.T) {
 	}
 }
 
+// held keeps back what is written, as a network does that gives no answer.
+type held struct {
+	http.RoundTripper
+	requests []*http.Request
+}
+
+func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch {
+		return h.RoundTripper.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	late := r.Clone(context.Background())
+	late.Body = io.NopCloser(bytes.NewReader(body))
+	h.requests = append(h.requests, late)
+	return nil, context.DeadlineExceeded
+}
+
+// TestALateOpeningOpensNothing: who opened has heard nothing, so it closes, and finds everything closed. What it wrote before arrives
+// after that.
+func TestALateOpeningOpensNothing(t *testing.T) {
+	w := newBudgetWorld(t, "late")
+	allClosed := activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}}
+	_, err := w.cluster.ApplyBudgets(t.Context(), allClosed)
+	require.NoError(t, err)
+	require.NoError(t, w.cluster.RaiseAlarm(t.Context(), w.key, "the mons are silent"))
+	before, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	require.NoError(t, err)
+
+	network := &held{}
+	slow := rest.CopyConfig(config)
+	slow.Wrap(func(rt http.RoundTripper) http.RoundTripper { network.RoundTripper = rt; return network })
+	cluster, err := kube.New(slow)
+	require.NoError(t, err)
+	left := budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}}
+	_, err = cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: left, Unproved: &left}, Before: before})
+	require.Error(t, err)
+	require.NotEmpty(t, network.requests)
+
+	allClosed.Fence = true
+	_, err = w.cluster.ApplyBudgets(t.Context(), allClosed)
+	require.NoError(t, err)
+	for _, late := range network.requests {
+		answer, err := network.RoundTripper.RoundTrip(late)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
+	}
+	for _, b := range w.budgets() {
+		require.NotContains(t, metav1.FormatLabelSelector(b.Spec.Selector), "notin")
+	}
+	after, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	require.NoError(t, err)
+	require.Equal(t, before.Alarms(), after.Alarms(), "nobody raised an alarm")
+}
+
 // TestTheWatcherMayOnlyClose, and the worker only mark: by the admission policies that are shipped.
 func TestTheWatcherMayOnlyClose(t *testing.T) {
 	w := newBudgetWorld(t, "admission")
 	apply(t, *root+"/deploy/rbac.yaml", "")
 	apply(t, *root+"/deploy/admission.yaml", "")
 	apply(t, *root+"/deploy/storage-namespace.yaml", w.key.Namespace)
-	_, err := w.cluster.ApplyBudgets(t.Context(), w.key, atRest, budget.Book{})
+	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: atRest, Before: budget.Book{}})
 	require.NoError(t, err)
 	as := func(who string) client.Client {
 		cfg := asAccount(config, who)

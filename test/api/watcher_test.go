@@ -184,7 +184,7 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	write := func(minAvailable int) activities.BudgetResult {
 		t.Helper()
 		least := budget.Spec{MinAvailable: minAvailable}
-		r, err := cluster.ApplyBudgets(t.Context(), key, budget.Specs{Daemons: least, Unproved: &least, Mons: &least}, nil)
+		r, err := cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: key, Specs: budget.Specs{Daemons: least, Unproved: &least, Mons: &least}})
 		require.NoError(t, err)
 		return r
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,13 +29,28 @@ const clients = 4
 // lockkeeper killed in the midst of it. Whatever they do: never OSDs of two zones at once, no eviction that fails, no lost write.
 func TestHammer(t *testing.T) {
 	t.Parallel()
-	w := &world{name: fmt.Sprintf("e2e-%d-hammer", os.Getpid())}
-	w.up(t, twoNodesPerZone)
-	zones := w.zoneOfEach(t)
-	for _, s := range situations {
-		if !s.short && !*hammerAll {
+	for name, of := range map[string]struct {
+		flags      []string
+		situations []situation
+	}{
+		"deployments": {twoNodesPerZone, situations},
+		"bare-pods":   {append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), situationsOfBarePods},
+	} {
+		played := slices.DeleteFunc(slices.Clone(of.situations), func(s situation) bool { return !s.short && !*hammerAll })
+		if len(played) == 0 {
 			continue
 		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hammered(t, &world{name: fmt.Sprintf("e2e-%d-ham-%s", os.Getpid(), name[:4])}, of.flags, played)
+		})
+	}
+}
+
+func hammered(t *testing.T, w *world, flags []string, situations []situation) {
+	w.up(t, flags)
+	zones := w.zoneOfEach(t)
+	for _, s := range situations {
 		t.Run(s.name, func(t *testing.T) {
 			defer func() {
 				if t.Failed() {
@@ -55,7 +70,7 @@ func TestHammer(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				var err error
-				answers, err = hammer.Clients(ctx, w.env["KUBECONFIG"], cephNamespace, "app=rook-ceph-osd", clients)
+				answers, err = hammer.Clients(ctx, w.env["KUBECONFIG"], cephNamespace, "ceph-osd-id", clients)
 				if err != nil {
 					t.Error(err)
 				}
@@ -84,11 +99,11 @@ type situation struct {
 	name    string
 	short   bool // part of make test
 	lasting time.Duration
-	most    int  // evictions that may be granted; -1: as many as the open zone bears
-	least   bool // at least one is expected
-	nodes   []string
+	most    int                  // evictions that may be granted; -1: as many as the open zone bears
+	least   bool                 // at least one is expected
 	first   func(w *world) error // before anybody hammers
 	do      func(ctx context.Context, w *world) error
+	after   func(w *world) error // once nobody hammers any more, and lockkeeper is alive again
 }
 
 var allNodes = []string{"node-a", "node-b", "node-c", "node-d", "node-e", "node-f"}
@@ -102,6 +117,35 @@ func drainsOf(nodes ...string) func(context.Context, *world) error {
 		}
 		return nil
 	}
+}
+
+// ended waits until what was begun has ended well.
+func ended(what string, nodes ...string) func(*world) error {
+	return func(w *world) error {
+		for _, n := range nodes {
+			if err := w.ended(what, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// restart restarts all OSDs, zone by zone.
+func restart(_ context.Context, w *world) error {
+	return w.begin("restart", "all", func(ctx context.Context, b *background, _ string) error {
+		return w.beneath(ctx, b, "lockkeeper", "restart-osds", "-n", cephNamespace, "--update-domain", "Zone", "--wait")
+	})
+}
+
+// rollOut brings a new template to all OSDs, zone by zone.
+func rollOut(_ context.Context, w *world) error {
+	if err := w.patchCephOSD(map[string]any{"updateDomain": "Zone"}); err != nil {
+		return err
+	}
+	return w.changeTemplate(func(container map[string]any) error {
+		return setUpdate(container, fmt.Sprint("hammered-", time.Now().UnixNano()))
+	})
 }
 
 // killing does something, and kills worker and watcher at a moment that nobody chose.
@@ -133,17 +177,25 @@ var situations = []situation{
 	}},
 	{name: "at rest", short: true, lasting: 15 * time.Second, most: -1, least: true, do: nothing},
 	{name: "at rest, killed", lasting: 20 * time.Second, most: -1, least: true, do: killing(nothing)},
-	{name: "a drain", lasting: 20 * time.Second, most: -1, least: true, nodes: allNodes[:1], do: drainsOf("node-a")},
-	{name: "a drain, killed", short: true, lasting: 20 * time.Second, most: -1, nodes: allNodes[1:2], do: killing(drainsOf("node-b"))},
-	{name: "six drains", lasting: 25 * time.Second, most: -1, least: true, nodes: allNodes, do: drainsOf(allNodes...)},
-	{name: "six drains, killed", lasting: 25 * time.Second, most: -1, nodes: allNodes, do: killing(drainsOf(allNodes...))},
+	{name: "a drain", lasting: 20 * time.Second, most: -1, least: true, do: drainsOf("node-a"), after: ended("upgrade", "node-a")},
+	{name: "a drain, killed", short: true, lasting: 20 * time.Second, most: -1, do: killing(drainsOf("node-b")), after: ended("upgrade", "node-b")},
+	{name: "six drains", lasting: 25 * time.Second, most: -1, least: true, do: drainsOf(allNodes...), after: ended("upgrade", allNodes...)},
+	{name: "six drains, killed", lasting: 25 * time.Second, most: -1, do: killing(drainsOf(allNodes...)), after: ended("upgrade", allNodes...)},
 	{name: "Temporal is away", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "temporal", "--down", "12s")},
 	{name: "the controller manager is killed", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "kube-controller-manager", "--down", "3s")},
-	{name: unreadyPod, lasting: 15 * time.Second, most: -1, first: makeUnready, do: nothing},
-	{name: unreadyPod + ", killed", lasting: 15 * time.Second, most: -1, first: makeUnready, do: killing(nothing)},
+	{name: "an unready pod", lasting: 15 * time.Second, most: -1, first: makeUnready, do: nothing, after: makeReady},
+	{name: "an unready pod, killed", lasting: 15 * time.Second, most: -1, first: makeUnready, do: killing(nothing), after: makeReady},
+	{name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, do: restart, after: ended("restart", "all")},
+	{name: "a rollout, killed", lasting: 40 * time.Second, most: -1, do: killing(restart), after: ended("restart", "all")},
 }
 
-const unreadyPod = "an unready pod"
+var situationsOfBarePods = []situation{
+	{name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, do: rollOut, after: (*world).awaitUpdated},
+	{name: "a rollout, killed", lasting: 40 * time.Second, most: -1, do: killing(rollOut), after: (*world).awaitUpdated},
+	{name: "a rollout beside a drain, killed", lasting: 40 * time.Second, most: -1, do: killing(func(ctx context.Context, w *world) error {
+		return errors.Join(rollOut(ctx, w), drainsOf("node-a")(ctx, w))
+	}), after: func(w *world) error { return errors.Join(w.ended("upgrade", "node-a"), w.awaitUpdated()) }},
+}
 
 // makeUnready gives an OSD a probe that fails. Its Deployment deletes the pod for that, whatever the budgets say, so nobody hammers yet; and
 // all is to be whole again but for that pod.
@@ -160,6 +212,10 @@ func makeUnready(w *world) error {
 	return w.eventually(time.Minute, `"num_up_osds":6`, "ceph", "osd", "stat", "-f", "json")
 }
 
+func makeReady(w *world) error {
+	return w.run("kubectl", "-n", cephNamespace, "rollout", "undo", "deployment", "rook-ceph-osd-1")
+}
+
 // endsWell starts what was killed, and waits until everything has come to rest by itself.
 func (w *world) endsWell(t *testing.T, s situation) {
 	t.Helper()
@@ -168,11 +224,8 @@ func (w *world) endsWell(t *testing.T, s situation) {
 			require.NoError(t, w.start(p))
 		}
 	}
-	if strings.HasPrefix(s.name, unreadyPod) {
-		require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "undo", "deployment", "rook-ceph-osd-1"))
-	}
-	for _, n := range s.nodes {
-		require.NoError(t, w.ended("upgrade", n))
+	if s.after != nil {
+		require.NoError(t, s.after(w))
 	}
 	require.NoError(t, w.whole())
 }
