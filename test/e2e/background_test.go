@@ -92,7 +92,11 @@ func (w *world) endBeside() {
 
 // kubectlDrain is somebody's plain `kubectl drain`, which asks again every five seconds when it is refused.
 func (w *world) kubectlDrain(ctx context.Context, b *background, node string) error {
-	return w.beneath(ctx, b, "kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data")
+	args := []string{"drain", node, "--ignore-daemonsets", "--delete-emptydir-data"}
+	if w.ofCephOSD() {
+		args = append(args, "--force") // or it refuses pods without a controller
+	}
+	return w.beneath(ctx, b, "kubectl", args...)
 }
 
 // upgrade is what an upgrade tool does with a node.

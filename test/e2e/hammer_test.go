@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -49,7 +48,7 @@ func TestHammer(t *testing.T) {
 
 func hammered(t *testing.T, w *world, flags []string, situations []situation) {
 	w.up(t, flags)
-	zones := w.zoneOfEach(t)
+	osds := w.eachOSD(t)
 	for _, s := range situations {
 		t.Run(s.name, func(t *testing.T) {
 			defer func() {
@@ -61,7 +60,7 @@ func hammered(t *testing.T, w *world, flags []string, situations []situation) {
 			if s.first != nil {
 				require.NoError(t, s.first(w))
 			}
-			judge, err := hammer.NewJudge(t.Context(), w.environ(), zones)
+			judge, err := hammer.NewJudge(t.Context(), w.environ(), osds)
 			require.NoError(t, err)
 			defer judge.Close()
 			ctx, stop := context.WithTimeout(t.Context(), s.lasting)
@@ -230,17 +229,18 @@ func (w *world) endsWell(t *testing.T, s situation) {
 	require.NoError(t, w.whole())
 }
 
-// zoneOfEach says in which zone each OSD is.
-func (w *world) zoneOfEach(t *testing.T) map[int]string {
+// eachOSD is all OSDs, each with its zone.
+func (w *world) eachOSD(t *testing.T) (osds []hammer.OSD) {
 	t.Helper()
 	pods, err := w.pods()
 	require.NoError(t, err)
-	out := map[int]string{}
+	zones := map[string]bool{}
 	for _, p := range pods {
 		if id, err := strconv.Atoi(p.Metadata.Labels["ceph-osd-id"]); err == nil {
-			out[id] = p.Metadata.Labels["topology-location-zone"]
+			zone := p.Metadata.Labels["topology-location-zone"]
+			osds, zones[zone] = append(osds, hammer.NewOSD(id, zone, p.Metadata.Name)), true
 		}
 	}
-	require.Len(t, slices.Compact(slices.Sorted(maps.Values(out))), 3)
-	return out
+	require.Len(t, zones, 3)
+	return osds
 }

@@ -18,8 +18,8 @@ import (
 type Judge struct {
 	env   []string
 	audit string
-	conf  string         // ceph.conf
-	zones map[int]string // of each OSD
+	conf  string // ceph.conf
+	osds  []OSD
 
 	began time.Time
 	epoch int // of the first map
@@ -30,9 +30,9 @@ type Judge struct {
 	ended chan struct{}
 }
 
-// NewJudge begins to watch. env is that of the lab: LAB_AUDIT_LOG, CEPH_CONF, PATH. zones says where each OSD is.
-func NewJudge(ctx context.Context, env []string, zones map[int]string) (*Judge, error) {
-	j := &Judge{env: env, zones: zones, began: time.Now(), ended: make(chan struct{})}
+// NewJudge begins to watch. env is that of the lab: LAB_AUDIT_LOG, CEPH_CONF, PATH.
+func NewJudge(ctx context.Context, env []string, osds []OSD) (*Judge, error) {
+	j := &Judge{env: env, osds: osds, began: time.Now(), ended: make(chan struct{})}
 	for _, v := range env {
 		if path, ok := strings.CutPrefix(v, "LAB_AUDIT_LOG="); ok {
 			j.audit = path
@@ -135,7 +135,7 @@ func (j *Judge) evictions() (granted []eviction, failed int, err error) {
 		return nil, 0, err
 	}
 	defer f.Close()
-	return readEvictions(f, j.began, j.zones)
+	return readEvictions(f, j.began, j.osds)
 }
 
 type osdMap struct {

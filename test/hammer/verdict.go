@@ -19,6 +19,21 @@ type Verdict struct {
 	Disturbances []string
 }
 
+// OSD is one of those that are hammered.
+type OSD struct {
+	ID   int
+	Zone string
+	pods string // what the names of its pods begin with, one life after the other
+}
+
+// NewOSD is the OSD of a pod: of a Deployment of Rook's, or a bare one.
+func NewOSD(id int, zone, pod string) OSD {
+	if of := fmt.Sprintf("rook-ceph-osd-%d-", id); strings.HasPrefix(pod, of) {
+		return OSD{id, zone, of}
+	}
+	return OSD{id, zone, pod[:strings.LastIndex(pod, "-")+1]}
+}
+
 // eviction is one that was granted.
 type eviction struct {
 	at   time.Time
@@ -71,7 +86,7 @@ func clock(t time.Time) string {
 }
 
 // readEvictions reads an audit log: who asked since then for the eviction of which OSD's pod, and was granted it.
-func readEvictions(log io.Reader, since time.Time, zones map[int]string) (granted []eviction, failed int, err error) {
+func readEvictions(log io.Reader, since time.Time, osds []OSD) (granted []eviction, failed int, err error) {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	seen := map[string]bool{} // pods; no two ever have the same name
@@ -89,8 +104,8 @@ func readEvictions(log io.Reader, since time.Time, zones map[int]string) (grante
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef.Subresource != "eviction" || e.At.Before(since) || strings.Contains(e.URI, "dryRun") {
 			continue
 		}
-		var id int
-		if _, err := fmt.Sscanf(e.ObjectRef.Name, "rook-ceph-osd-%d-", &id); err != nil {
+		i := slices.IndexFunc(osds, func(o OSD) bool { return strings.HasPrefix(e.ObjectRef.Name, o.pods) })
+		if i < 0 {
 			continue
 		}
 		switch e.Status.Code {
@@ -99,7 +114,7 @@ func readEvictions(log io.Reader, since time.Time, zones map[int]string) (grante
 				continue
 			}
 			seen[e.ObjectRef.Name] = true
-			granted = append(granted, eviction{at: e.At, osd: id, zone: zones[id], who: e.UserAgent})
+			granted = append(granted, eviction{at: e.At, osd: osds[i].ID, zone: osds[i].Zone, who: e.UserAgent})
 		case 500:
 			// One that its client gave up in the midst of it is a 500 in this log, too.
 			if strings.Contains(e.Status.Message, "more than one PodDisruptionBudget") {

@@ -61,6 +61,7 @@ func TestReadEvictions(t *testing.T) {
 		line(12, "rook-ceph-osd-1-abc", "eviction", "", 201, ""),
 		line(21, "rook-ceph-osd-3-abc", "eviction", "", 201, ""), // asked again
 		line(5, "rook-ceph-osd-2-abc", "eviction", "", 201, ""),  // before the judge began
+		line(22, "osd-node-a-osd-0-zzzz", "eviction", "", 201, ""),
 		line(13, "rook-ceph-osd-4-abc", "eviction", "?dryRun=All", 201, ""),
 		line(14, "rook-ceph-osd-4-abc", "", "", 201, ""),
 		line(15, "rook-ceph-mon-a-abc", "eviction", "", 201, ""),
@@ -69,8 +70,11 @@ func TestReadEvictions(t *testing.T) {
 		line(18, "rook-ceph-osd-4-abc", "eviction", "", 500, "context canceled"),
 		"no JSON",
 	}, "\n")
-	granted, failed, err := readEvictions(strings.NewReader(log), at(10), map[int]string{1: "x", 3: "y"})
+	granted, failed, err := readEvictions(strings.NewReader(log), at(10), []OSD{
+		NewOSD(1, "x", "rook-ceph-osd-1-67d-abc"), NewOSD(3, "y", "rook-ceph-osd-3-67d-abc"),
+		NewOSD(4, "y", "rook-ceph-osd-4-67d-abc"), NewOSD(5, "z", "osd-node-a-osd-0-1a2b"),
+	})
 	require.NoError(t, err)
-	assert.Equal(t, []eviction{{at: at(12), osd: 1, zone: "x", who: "kubectl"}, {at: at(20), osd: 3, zone: "y", who: "kubectl"}}, granted)
+	assert.Equal(t, []eviction{{at: at(12), osd: 1, zone: "x", who: "kubectl"}, {at: at(20), osd: 3, zone: "y", who: "kubectl"}, {at: at(22), osd: 5, zone: "z", who: "kubectl"}}, granted)
 	assert.Equal(t, 1, failed)
 }

@@ -100,7 +100,7 @@ func run(ctx context.Context, o options) error {
 
 // hammer evicts everything until the context ends, while something is done, and judges it when all is whole again.
 func (w *world) hammer(ctx context.Context, what string, do func(context.Context) error, after func() error) (hammer.Verdict, error) {
-	judge, err := hammer.NewJudge(ctx, os.Environ(), w.zones)
+	judge, err := hammer.NewJudge(ctx, os.Environ(), w.osds)
 	if err != nil {
 		return hammer.Verdict{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
+	"github.com/lockkeeper/lockkeeper/test/hammer"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -24,7 +25,7 @@ type world struct {
 	lab.Lab
 	lockkeeper lab.Lockkeeper
 	nodes      []string // with OSDs
-	zones      map[int]string
+	osds       []hammer.OSD
 	marked     int // pods at rest
 }
 
@@ -34,7 +35,7 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{options: o, Lab: l, lockkeeper: lab.Lockkeeper{Dir: o.dir}, zones: map[int]string{}}
+	w := &world{options: o, Lab: l, lockkeeper: lab.Lockkeeper{Dir: o.dir}}
 	pods, err := w.Kube.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=rook-ceph-osd"})
 	if err != nil {
 		return nil, err
@@ -45,13 +46,13 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: label ceph-osd-id: %w", p.Name, err)
 		}
-		w.zones[id], w.nodes = p.Labels["topology-location-zone"], append(w.nodes, p.Spec.NodeName)
+		w.osds, w.nodes = append(w.osds, hammer.NewOSD(id, p.Labels["topology-location-zone"], p.Name)), append(w.nodes, p.Spec.NodeName)
 	}
 	slices.Sort(w.nodes)
 	if len(w.nodes) == 0 {
 		return nil, fmt.Errorf("there are no OSDs in %s", o.namespace)
 	}
-	w.marked = len(w.zones)
+	w.marked = len(w.osds)
 	if err := w.start(); err != nil {
 		w.close()
 		return nil, err
@@ -91,7 +92,7 @@ func (w *world) close() {
 // letGoAtRest sets what may go at rest, and returns when the disruption controller goes by it.
 func (w *world) letGoAtRest(ctx context.Context, what string) error {
 	if w.marked = 0; what == "One" {
-		w.marked = len(w.zones)
+		w.marked = len(w.osds)
 	}
 	patch := fmt.Sprintf(`{"spec":{"ceph":{"atRest":%q}}}`, what)
 	if err := lab.Command(ctx, "kubectl", "-n", w.namespace, "patch", "maintenancepolicy", w.policy, "--type=merge", "-p", patch); err != nil {
