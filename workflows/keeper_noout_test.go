@@ -193,6 +193,30 @@ func TestSilenceIsSaid(t *testing.T) {
 	})
 }
 
+// TestRenamedBeforeAndAfterNooutIsSet: a claim names a CRUSH host as it was called when it came. Noout goes to the host as it is called
+// now, and is found again when that changes, too.
+func TestRenamedBeforeAndAfterNooutIsSet(t *testing.T) {
+	opts := sim.Options{Latency: func() time.Duration { return 200 * time.Millisecond }}
+	play(t, opts, func(s *scene) {
+		s.settle()
+		s.PersonCordons("node-a", true)
+		first := s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, time.Minute)
+		run := s.drain(drainOf("node-b"))
+		s.awaitPhase("node-b", acquiringLease, time.Minute)
+		s.RenameHost("node-b")
+		s.tellDrain("node-a", workflows.SignalAbort)
+		s.awaitEnd("node-a", first, time.Minute)
+		s.PersonCordons("node-a", false)
+		require.True(s, s.Await(time.Minute, func() bool { return s.Noout("node-b") == "lockkeeper" }))
+		s.RenameHost("node-b")
+		s.awaitPhase("node-b", awaitingNode, time.Minute)
+		s.tellDrain("node-b", workflows.SignalAbort)
+		s.awaitEnd("node-b", run, time.Minute)
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
 // TestRenamedRightAfterNooutIsSet: a flag is found again by its host's ID. A look that was not asked about the host does not tell it, so
 // nothing is granted to a claim that comes while the keeper is looking.
 func TestRenamedRightAfterNooutIsSet(t *testing.T) {

@@ -209,12 +209,8 @@ func (in NooutInput) wanted(records []Noout) map[string]want {
 
 func (in NooutInput) hostsOf(node string) []string {
 	for _, n := range in.Nodes {
-		switch {
-		case node == "" || n.Name != node || n.Host == "":
-		case len(n.Hosts) > 0:
-			return n.Hosts
-		default:
-			return []string{n.Host}
+		if node != "" && n.Name == node {
+			return n.CrushHosts()
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ func Build(in Input) storage.View {
 		Marks:             marks(in, osds),
 		MonsMixed:         in.Mons.mixed(),
 	}
-	view.Hosts, view.Gone = FindHosts(in.Tree, in.Interest.Hosts)
+	view.Hosts, view.Gone = FindHosts(in.Tree, slices.Concat(in.Interest.Hosts, hostsOf(in.Interest.Nodes, view.Nodes)))
 	if in.Mons.named() {
 		view.MonKey = in.Mons.Label
 	}

@@ -31,3 +31,16 @@ func FindHosts(tree *failuredomain.Tree, asked []storage.Host) (found, gone []st
 	}
 	return found, gone
 }
+
+// hostsOf are the CRUSH hosts of some nodes, as they are called now: a claim may name them as they were called once.
+func hostsOf(names []string, nodes []storage.Node) (out []storage.Host) {
+	for _, n := range nodes {
+		if !interested(names, n.Name) {
+			continue
+		}
+		for _, host := range n.CrushHosts() {
+			out = append(out, storage.Host{Name: host})
+		}
+	}
+	return out
+}

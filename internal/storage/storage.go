@@ -163,6 +163,14 @@ type Node struct {
 	MoreDown    int `json:"moreDown,omitempty"`
 }
 
+// CrushHosts are the names of all of its buckets in the storage cluster's topology.
+func (n Node) CrushHosts() []string {
+	if len(n.Hosts) > 0 || n.Host == "" {
+		return n.Hosts
+	}
+	return []string{n.Host}
+}
+
 // In tells whether the node has daemons in a failure domain. Of a node in several only the first counts if nobody asked about the node.
 func (n Node) In(domain string) bool {
 	return n.Domain == domain || n.OKToStop != nil && slices.Contains(n.Domains, domain)
