@@ -79,6 +79,8 @@ type Input struct {
 	LeftOut []string
 	// Life is who gave a sign of life when that was last asked for an opening; nil: no answer that counts.
 	Life *storage.Life
+
+	together string // the failure domain that several are taken for, see asOne
 }
 
 // Decision is the wanted state, and why.

@@ -59,7 +59,7 @@ func gateTolerant(in Input, _ storage.FailureDomain) (string, string, bool) {
 
 func gateSelectable(in Input, d storage.FailureDomain) (string, string, bool) {
 	// Between eviction and replacement a domain may have no pods at all; then there is nothing to leave out.
-	if seen := in.View.Domain(d.Name); len(seen.LabelValues) == 0 && !podless(seen) {
+	if seen := in.View.Domain(d.Name); len(seen.LabelValues) == 0 && !podless(seen) && in.together != d.Name {
 		return ReasonProblem, fmt.Sprintf("no pod of %s carries the label %q, so a budget cannot leave it out", d, in.View.LabelKey), true
 	}
 	return "", "", false

@@ -32,7 +32,7 @@ func (in Input) stands(d storage.FailureDomain) bool {
 // labelValues are what the budget must leave out for an open domain. While all of its pods are away that is what it left out before: to
 // close it and to open it again when they are back would be an opening.
 func (in Input) labelValues(d storage.Domain) []string {
-	if len(d.LabelValues) == 0 && in.domain(d.Name) == in.Opened {
+	if len(d.LabelValues) == 0 && in.domain(d.Name) == in.Opened && in.together != d.Name {
 		return in.LeftOut
 	}
 	return d.LabelValues

@@ -55,7 +55,10 @@ func (in Input) asOne(c lease.Claim) Input {
 			continue
 		}
 		merged++
-		one.LabelValues, one.Troubled = slices.Concat(one.LabelValues, d.LabelValues), slices.Concat(one.Troubled, d.Troubled)
+		if !away(d) {
+			one.LabelValues = slices.Concat(one.LabelValues, d.LabelValues)
+		}
+		one.Troubled = slices.Concat(one.Troubled, d.Troubled)
 		one.Daemons, one.Rest, one.Touched = one.Daemons+d.Daemons, one.Rest.Plus(d.Rest), one.Touched || d.Touched
 		one.Returned = one.Returned || d.Returned
 	}
@@ -68,7 +71,7 @@ func (in Input) asOne(c lease.Claim) Input {
 	}
 	domains = append(domains, one)
 	slices.SortFunc(domains, func(a, b storage.Domain) int { return strings.Compare(a.Name, b.Name) })
-	in.View.Domains = domains
+	in.View.Domains, in.together = domains, one.Name
 	in.View.Nodes, in.View.Mons = slices.Clone(in.View.Nodes), slices.Clone(in.View.Mons)
 	for i := range in.View.Nodes {
 		if x := &in.View.Nodes[i]; x.Name == c.Node {
@@ -81,6 +84,18 @@ func (in Input) asOne(c lease.Claim) Input {
 		}
 	}
 	return in
+}
+
+// away tells whether all daemons of a failure domain have gone. What Ceph said of them together it said of those that went: when they
+// are back, budgets that nobody has changed since must keep all but one.
+func away(d storage.Domain) bool {
+	gone := 0
+	for _, x := range d.Troubled {
+		if !x.Up && (x.Pod.Leaving() || x.Pod == storage.PodNone) {
+			gone++
+		}
+	}
+	return d.Daemons > 0 && gone == d.Daemons
 }
 
 // asHeld is the input as the lease's holder makes it: failure domains that stop together are one.

@@ -39,6 +39,7 @@ type owner string
 
 const (
 	byPerson owner = "a person"
+	byHammer owner = "a hammer"
 	byUs     owner = "lockkeeper"
 	// The watcher has a name of its own: it may close our budgets, and change nothing else.
 	byWatcher owner = kube.WatcherOwner

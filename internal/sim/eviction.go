@@ -65,7 +65,9 @@ func (w *World) evict(p *pod, who owner, dry bool) error {
 	if dry || p.leaving() {
 		return nil
 	}
-	w.tell("%s evicts %s", who, p.of.daemon())
+	if who != byHammer || p.state != storage.PodPending { // those that cannot start are evicted hundreds of times a second
+		w.tell("%s evicts %s", who, p.of.daemon())
+	}
 	w.judge(p)
 	w.remove(p)
 	return nil

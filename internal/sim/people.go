@@ -459,7 +459,7 @@ func (w *World) Hammer(lasting, every time.Duration) {
 			w.happens(func() {
 				for _, d := range w.workloads {
 					if p := w.podOf(d); d.kind == "osd" && p != nil {
-						_ = w.evict(p, "a hammer", false)
+						_ = w.evict(p, byHammer, false)
 					}
 				}
 			})

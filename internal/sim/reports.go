@@ -55,10 +55,24 @@ func (w *World) reportOf(o *osd) {
 	}
 	w.manager.reports[o.id] = uint64(o.upFrom)<<32 | uint64(o.reports)
 	for _, p := range w.pgs {
-		if live := w.seemLive(p); len(live) > 0 && live[0] == o.id {
+		if live := w.seemLive(p); w.leaderOf(p, live) == o.id {
 			w.manager.received[p.id] = believed{state: w.stateWith(p, live), live: live, leader: o.id}
 		}
 	}
+}
+
+// leaderOf is the OSD that reports a PG: the first with a whole copy, and where none is left the first that should have one; -1: none is
+// up.
+func (w *World) leaderOf(p *pg, live []int) int {
+	if len(live) > 0 {
+		return live[0]
+	}
+	for _, id := range p.acting {
+		if o := w.osds[id]; o.up && o.running && o.booted {
+			return id
+		}
+	}
+	return -1
 }
 
 // PersonSetsFlag sets or unsets a flag of the whole cluster.
