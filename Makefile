@@ -54,6 +54,10 @@ LABS ?= 2
 crash: build ## let something die at every moment of a drain and of a rollout, hours: VICTIM=worker EVERY=1
 	$(GO) test ./test/e2e -count=1 -timeout 12h -v -run TestCrashes -crash-every $(or $(EVERY),1) -crash-victim '$(VICTIM)'
 
+.PHONY: upgrade
+upgrade: build ## replace an older version by this one while everything is evicted: OLDER=path/to/its/checkout, built
+	$(GO) test ./test/e2e -count=1 -timeout 20m -v -run TestUpgrade -older '$(abspath $(OLDER))'
+
 .PHONY: sim
 sim: ## random schedules in the simulated world: N=20000 SEED=1; rollouts of OSDs in every 2nd: ROLLOUTS=2
 	@$(GO) test ./workflows -run '^TestSimulation$$' -count=1 -timeout 24h -v -sim.report -sim.n=$(or $(N),20000) -sim.seed=$(or $(SEED),1) -sim.rollouts=$(or $(ROLLOUTS),2) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'

@@ -102,6 +102,10 @@ func (a *Auditor) audit(ctx context.Context, name client.ObjectKey) {
 		}
 	case Recall:
 		failed = a.Temporal.SignalKeeper(ctx, key, workflows.Hint{Reason: "the status says " + kube.NotKept, Disowned: true})
+	case Restart:
+		if failed = a.Temporal.RestartKeeper(ctx, key); failed == nil {
+			log.Info("started the keeper anew", "reason", k.Why)
+		}
 	}
 	if apierrors.IsConflict(failed) { // somebody has written it: the next look is at what it says now
 		failed, r = nil, Leave

@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"errors"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -29,15 +30,17 @@ type Keeping struct {
 	// Good is when the keeper last said so, and at first when it was asked for the first time. Ever: it did say so.
 	Good time.Time
 	Ever bool
-	// Why is why it is not, by the last answer; "": it is.
-	Why string
-	// Recalled is when it was last asked to write its status, and Recalls how often it was in vain.
+	// Why is why it is not, by the last answer; "": it is. Stuck: the keeper cannot go on, whatever it is asked.
+	Why   string
+	Stuck bool
+	// Recalled is when it was last asked to write its status, or started anew, and Recalls how often it was in vain.
 	Recalled time.Time
 	Recalls  int
 }
 
 // Heard is what is known after the keeper was asked. asked is when that began: what is true then may not be true when the answer comes.
 func (k Keeping) Heard(asked time.Time, answer workflows.Kept, err error) Keeping {
+	k.Stuck = errors.Is(err, ErrCannotGoOn)
 	switch {
 	case err != nil:
 		k.Why = err.Error()
@@ -60,15 +63,20 @@ const (
 	Leave  Remedy = ""
 	Disown Remedy = "say that nobody keeps it"
 	Recall Remedy = "have the keeper write it anew"
+	// Restart: a keeper knows all that it has to from the policy's status, and closes before it does anything else.
+	Restart Remedy = "start the keeper anew"
 )
 
 // Remedy for a status that says what it says. Statuses that say already that nobody keeps them are left as they are.
 func (k Keeping) Remedy(now time.Time, says v1alpha1.MaintenancePolicyStatus) Remedy {
 	disowned := kube.Disowned(says)
+	due := now.Sub(k.Recalled) >= min(recallEvery<<min(k.Recalls, 8), recallEveryMax)
 	switch {
 	case k.Why != "" && !disowned && now.Sub(k.Good) >= notKeptFor:
 		return Disown
-	case k.Why == "" && disowned && now.Sub(k.Recalled) >= min(recallEvery<<min(k.Recalls, 8), recallEveryMax):
+	case k.Stuck && disowned && due:
+		return Restart
+	case k.Why == "" && disowned && due:
 		return Recall
 	default:
 		return Leave
@@ -86,7 +94,7 @@ func (k Keeping) Since(says v1alpha1.MaintenancePolicyStatus) time.Time {
 // Done is what is known after a remedy was tried.
 func (k Keeping) Done(now time.Time, r Remedy) Keeping {
 	switch r {
-	case Recall:
+	case Recall, Restart:
 		k.Recalled = now
 		k.Recalls++
 	case Disown:

@@ -3,6 +3,7 @@ package starter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -42,6 +43,9 @@ func TestRemedy(t *testing.T) {
 		"said already":                          {Keeping{Good: at(-99), Why: "?"}, disowned, Leave},
 		"back":                                  {Keeping{Good: at(0)}, disowned, Recall},
 		"back, and only a condition is left":    {Keeping{Good: at(0)}, v1alpha1.MaintenancePolicyStatus{MayDrain: "no", Conditions: disowned.Conditions}, Recall},
+		"cannot go on, and nobody says so yet":  {Keeping{Good: at(-15), Why: "?", Stuck: true}, fine, Disown},
+		"cannot go on":                          {Keeping{Good: at(-20), Why: "?", Stuck: true}, disowned, Restart},
+		"cannot go on even so":                  {Keeping{Good: at(-20), Why: "?", Stuck: true, Recalled: at(-5), Recalls: 1}, disowned, Leave},
 		"recalled just now":                     {Keeping{Good: at(0), Recalled: at(-5), Recalls: 1}, disowned, Leave},
 		"recalled a while ago":                  {Keeping{Good: at(0), Recalled: at(-20), Recalls: 1}, disowned, Recall},
 		"recalled often, and not for long":      {Keeping{Good: at(0), Recalled: at(-299), Recalls: 99}, disowned, Leave},
@@ -134,6 +138,11 @@ func TestAuditor(t *testing.T) {
 	w.temporal.away, w.temporal.kept = nil, workflows.Kept{Why: "the keeper cannot look"}
 	a.Audit(t.Context())
 	require.Equal(t, "ceph: the keeper cannot look", says.said[1], "the cache does not show yet what was written")
+
+	a.keeping[key] = a.keeping[key].Heard(noon, workflows.Kept{}, fmt.Errorf("keeper: %w", ErrCannotGoOn))
+	require.True(t, a.keeping[key].Stuck)
+	a.keeping[key] = a.keeping[key].Heard(noon, workflows.Kept{}, errAway)
+	require.False(t, a.keeping[key].Stuck, "nobody knows now")
 
 	w.temporal.kept = workflows.Kept{OK: true}
 	a.Audit(t.Context())

@@ -51,6 +51,10 @@ func (r *recorder) EnsureKeeper(_ context.Context, cluster storage.ClusterKey) e
 	return r.did("ensure %s", cluster)
 }
 
+func (r *recorder) RestartKeeper(_ context.Context, cluster storage.ClusterKey) error {
+	return r.did("restart %s", cluster)
+}
+
 func (r *recorder) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
 	return r.kept, r.away
 }

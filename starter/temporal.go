@@ -21,8 +21,10 @@ type Temporal interface {
 	SignalKeeper(ctx context.Context, cluster storage.ClusterKey, hint workflows.Hint) error
 	// EnsureKeeper starts the keeper if it does not run, and otherwise leaves no trace.
 	EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error
+	// RestartKeeper ends a keeper, wherever it is, and starts another one.
+	RestartKeeper(ctx context.Context, cluster storage.ClusterKey) error
 	// Kept asks the keeper whether it keeps the policy's status up to date. That it does not run is an answer; an error means that
-	// nobody answered.
+	// nobody answered, ErrCannotGoOn that the worker cannot carry on with what the keeper has done so far.
 	Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error)
 	// StartDrain starts the drain of a node, unless it runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
@@ -32,6 +34,10 @@ type Temporal interface {
 
 // callTimeout bounds one call. The SDK retries within it, so an outage shorter than this goes unnoticed.
 const callTimeout = 10 * time.Second
+
+// ErrCannotGoOn: a worker fails at the keeper's next step, again and again. It is of another version than the worker that took the
+// steps before, and would have taken others, or it has a bug.
+var ErrCannotGoOn = errors.New("the worker cannot carry on with what the keeper has done so far")
 
 type temporalClient struct{ client client.Client }
 
@@ -52,6 +58,12 @@ func (t temporalClient) EnsureKeeper(ctx context.Context, cluster storage.Cluste
 	return t.start(ctx, keeperOptions(cluster), workflows.KeeperType, workflows.NewKeeperInput(cluster))
 }
 
+func (t temporalClient) RestartKeeper(ctx context.Context, cluster storage.ClusterKey) error {
+	opts := keeperOptions(cluster)
+	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING
+	return t.start(ctx, opts, workflows.KeeperType, workflows.NewKeeperInput(cluster))
+}
+
 // keptWithin bounds the question whether a status is kept. A worker that is replaced by another one costs up to 5 s of it: only
 // then does Temporal ask the other one.
 const keptWithin = 8 * time.Second
@@ -68,11 +80,14 @@ func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (w
 	var idle *serviceerror.FailedPrecondition
 	var unavailable *serviceerror.Unavailable
 	var late *serviceerror.DeadlineExceeded
+	var failing *serviceerror.WorkflowNotReady
 	switch {
 	case errors.As(err, &gone), err == nil && r.QueryRejected != nil:
 		return workflows.Kept{Why: id + " does not run"}, nil
 	case errors.As(err, &refused) && strings.Contains(err.Error(), "unknown queryType"):
 		return workflows.Kept{OK: true}, nil // an older worker, which is at work all the same
+	case errors.As(err, &failing):
+		return workflows.Kept{}, fmt.Errorf("%s: %w", id, ErrCannotGoOn)
 	case errors.As(err, &unavailable):
 		return workflows.Kept{}, fmt.Errorf("Temporal does not answer: %w", err)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late), ctx.Err() != nil, errors.As(err, &idle):

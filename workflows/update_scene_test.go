@@ -62,6 +62,10 @@ func (*osdWatcher) EnsureKeeper(context.Context, storage.ClusterKey) error {
 	return errors.ErrUnsupported
 }
 
+func (*osdWatcher) RestartKeeper(context.Context, storage.ClusterKey) error {
+	return errors.ErrUnsupported
+}
+
 func (*osdWatcher) StartDrain(context.Context, workflows.DrainNodeInput) error {
 	return errors.ErrUnsupported
 }

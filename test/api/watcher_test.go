@@ -61,6 +61,8 @@ func (t *told) heard(is func(workflows.Hint) bool) bool {
 
 func (t *told) EnsureKeeper(context.Context, storage.ClusterKey) error { return nil }
 
+func (t *told) RestartKeeper(context.Context, storage.ClusterKey) error { return nil }
+
 func (t *told) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
 	return workflows.Kept{OK: true}, nil
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -24,6 +25,7 @@ type world struct {
 	env  map[string]string
 	// procs are lockkeeper's own processes, by name: worker, watch.
 	procs map[string]*exec.Cmd
+	older string // the checkout of an older version that is installed; "": this one is
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
 	moments      string
 	soundCommand any // of the OSDs, before a scenario broke it
@@ -119,7 +121,7 @@ func (w *world) installObjects() error {
 	if w.ofCephOSD() {
 		args = []string{"--cephosd", cephOSDName, w.dir}
 	}
-	return w.run(filepath.Join(w.root, "hack", "install-in-lab.sh"), args...)
+	return w.run(filepath.Join(cmp.Or(w.older, w.root), "hack", "install-in-lab.sh"), args...)
 }
 
 func (w *world) environ() []string {
@@ -132,7 +134,7 @@ func (w *world) environ() []string {
 
 func (w *world) command(name string, args ...string) *exec.Cmd {
 	if !strings.Contains(name, "/") {
-		for _, dir := range filepath.SplitList(w.env["PATH"]) {
+		for _, dir := range filepath.SplitList(filepath.Join(w.older, "bin") + ":" + w.env["PATH"]) {
 			if p := filepath.Join(dir, name); isExecutable(p) {
 				name = p
 				break
