@@ -68,7 +68,7 @@ func (w *World) seekHomes() {
 // judgeMon: a majority stays (I5).
 func (w *World) judgeMon(m *mon) {
 	unmanaged := w.policy == nil || w.policy.DeletionTimestamp != nil || !kube.Settings(&w.policy.Spec).ManagePodBudgets // one budget goes after the other
-	unmanaged = unmanaged || time.Since(w.edited) < w.opts.Reaction // what is being given up takes a while, too
+	unmanaged = unmanaged || time.Since(w.edited) < w.opts.Reaction                                                      // what is being given up takes a while, too
 	if unmanaged || !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || w.unknowable() || time.Now().Before(w.unguarded) {
 		return
 	}
