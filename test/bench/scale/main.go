@@ -2,6 +2,8 @@
 // default. Ceph is simulated; the API server, Temporal, the watcher, the worker and all that is in them are real. It prints
 // one line "name value unit" for each figure:
 //
+//	adoption_1000_s          from the start of lockkeeper until every OSD's pod is marked as proved
+//	adoption_requests_1000   requests to the API server until then, of watcher and worker
 //	reaction_1000_ms         an OSD's pod is not ready → the budget says "nobody but in this failure domain", or nobody
 //	reaction_busy_1000_ms    the same, while another failure domain is open and the keeper tells --jobs jobs that they wait
 //	requests_per_event_1000  requests to the API server from then until the budget is at rest again, of watcher and worker
@@ -46,6 +48,7 @@ func run(ctx context.Context, domains, perDomain, events, busy, jobs int) error 
 	if err != nil {
 		return err
 	}
+	fmt.Printf("adoption_%d_s %.1f s\nadoption_requests_%d %d count\n", domains*perDomain, w.adopted.Seconds(), domains*perDomain, w.requests.Load())
 	var reaction []time.Duration
 	var requests int64
 	for i := range events {

@@ -44,6 +44,7 @@ const (
 	namespace = "rook-ceph"
 	policy    = "rook-ceph"
 	patience  = time.Minute // for any one step
+	eachMark  = 50 * time.Millisecond
 )
 
 type world struct {
@@ -52,7 +53,8 @@ type world struct {
 	ceph     *simulatedCeph
 	osds     int
 	perNode  int
-	requests atomic.Int64 // of watcher and worker, but for those that last
+	requests atomic.Int64  // of watcher and worker, but for those that last
+	adopted  time.Duration // from the start of lockkeeper until every pod was marked
 	undo     []func()
 }
 
@@ -169,7 +171,10 @@ func (w *world) startLockkeeper(ctx context.Context, cfg *rest.Config, temporal 
 			fmt.Fprintln(os.Stderr, "the watcher:", err)
 		}
 	})
-	return w.awaitRest(ctx)
+	began := time.Now()
+	err = w.awaitRest(ctx)
+	w.adopted = time.Since(began)
+	return err
 }
 
 // awaitRest waits until the budget is at rest, and every pod is marked.
@@ -177,7 +182,7 @@ func (w *world) awaitRest(ctx context.Context) error {
 	if _, err := w.await(ctx, "the budget is at rest", w.atRest); err != nil {
 		return err
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience + time.Duration(w.osds)*eachMark); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		marked, err := w.api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdview.MarkLabel})
 		if err != nil {
 			return err
