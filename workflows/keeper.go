@@ -48,6 +48,8 @@ type KeeperState struct {
 	Conflict     string                         `json:"conflict,omitempty"`
 	// Applied is the decision that the budget says now; nil when that is not known.
 	Applied *budget.Decision `json:"applied,omitempty"`
+	// Settled: nothing that lets pods go is on its way to the API server. Of a keeper before this one nobody knows that.
+	Settled bool `json:"settled,omitempty"`
 	// Generations of the budgets of the storage daemons and the mons, after the last write.
 	AppliedGeneration       int64 `json:"appliedGeneration,omitempty"`
 	AppliedProvedGeneration int64 `json:"appliedProvedGeneration,omitempty"`

@@ -156,21 +156,23 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 // guardPods is the activity that writes the budgets of the storage daemons and the mons. What is applied is not known while it is being
 // changed, nor when the answer was lost.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
-	unknown := k.state.Applied == nil
 	k.state.Applied = nil
 	activity := keeping.GuardPods
 	if k.legacy {
 		activity = keeping.ApplyBudget
 	}
 	in := activities.BudgetInput{Cluster: k.cluster, Specs: k.specs(d)}
-	in.Fence = unknown && !in.LetsGo()
+	in.Fence = !k.state.Settled && !in.LetsGo()
 	if !k.legacy && in.LetsGo() {
 		in.Before = k.observed.Book
 		if in.Before == nil {
 			in.Before = budget.Book{}
 		}
 	}
-	return call(ctx, activity, in)
+	k.state.Settled = k.state.Settled && !in.LetsGo()
+	r, err := call(ctx, activity, in)
+	k.state.Settled = k.state.Settled || err == nil && r.Moved == ""
+	return r, err
 }
 
 // applied takes note of what the budgets say now.
