@@ -117,9 +117,9 @@ func (s *stage) watch(ctx context.Context) {
 // await waits until cond holds.
 func (s *stage) await(what string, cond func() bool) {
 	s.Helper()
-	for end := time.Now().Add(40 * time.Second); !cond(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); !cond(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatalf("not within 40 s: %s: %+v", what, s.keeper())
+			s.Fatalf("not within 90 s: %s: %+v", what, s.keeper())
 		}
 	}
 }
