@@ -156,6 +156,13 @@ func TestAuditor(t *testing.T) {
 	require.Equal(t, []string{"signal rook-ceph/ceph: the status says unknown: nobody keeps this up to date"}, w.temporal.take(), "once")
 	require.True(t, w.temporal.hints[0].Disowned)
 
+	w.temporal.cannot = fmt.Errorf("keeper: %w", ErrCannotGoOn)
+	a.keeping[key] = Keeping{Good: noon}
+	a.Audit(t.Context())
+	a.Audit(t.Context())
+	require.Equal(t, []string{"restart rook-ceph/ceph"}, w.temporal.take(), "once")
+	w.temporal.cannot = nil
+
 	require.NoError(t, w.client.Delete(t.Context(), &p))
 	a.Audit(t.Context())
 	require.Empty(t, a.keeping)

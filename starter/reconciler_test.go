@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type recorder struct {
 	calls []string
 	hints []workflows.Hint
 	kept  workflows.Kept
+	// cannot is why the keeper gives no answer, although Temporal does.
+	cannot error
 }
 
 func (r *recorder) did(format string, args ...any) error {
@@ -56,7 +59,7 @@ func (r *recorder) RestartKeeper(_ context.Context, cluster storage.ClusterKey) 
 }
 
 func (r *recorder) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
-	return r.kept, r.away
+	return r.kept, cmp.Or(r.away, r.cannot)
 }
 
 func (r *recorder) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {

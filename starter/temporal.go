@@ -35,8 +35,8 @@ type Temporal interface {
 // callTimeout bounds one call. The SDK retries within it, so an outage shorter than this goes unnoticed.
 const callTimeout = 10 * time.Second
 
-// ErrCannotGoOn means that a worker fails at the keeper's next step, again and again. It is of another version than the worker that took the
-// steps before, and would have taken others, or it has a bug.
+// ErrCannotGoOn means that a worker has failed three times or more at the keeper's next step. It is of another version than the worker
+// that took the steps before, and would have taken others; or it has a bug, or died each time.
 var ErrCannotGoOn = errors.New("the worker cannot carry on with what the keeper has done so far")
 
 type temporalClient struct{ client client.Client }

@@ -67,7 +67,10 @@ func (in Input) asOne(c lease.Claim) Input {
 	}
 	if one.Returned && (!fresh(in) || in.Health.Placement != in.View.Placement || !n.OKToStop.OK) {
 		// That they may stop together was said of what was placed on them then. No rule of a pool says it, as it does of a zone.
-		one.OKToStop = &storage.Answer{Refusal: storage.RefusalHarm, Reason: "an OSD of " + n.Name + " is back, and Ceph has not said since then that they may stop together"}
+		one.OKToStop = &storage.Answer{
+			Refusal: storage.RefusalHarm,
+			Reason:  "an OSD of " + n.Name + " is back, and Ceph has not said since then that they may stop together",
+		}
 	}
 	domains = append(domains, one)
 	slices.SortFunc(domains, func(a, b storage.Domain) int { return strings.Compare(a.Name, b.Name) })
