@@ -72,6 +72,16 @@ func (k *keeper) askNoout(ctx workflow.Context, plan budget.NooutPlan) (before [
 	return before
 }
 
+// stillHeld leaves out the hosts of jobs that gave their lease back while the record was being written. The next pass forgets their
+// records.
+func (k *keeper) stillHeld(ctx workflow.Context, hosts []string) []string {
+	held := budget.StillHeld(hosts, k.state.Memory.Noout, k.state.Memory.Lease.Holders)
+	if len(held) == len(hosts) || workflow.GetVersion(ctx, "noout-still-held", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return hosts
+	}
+	return held
+}
+
 // answered takes note that there is an answer about what was asked. A refusal is an answer, too, but nothing was set then.
 func (k *keeper) answered(ctx workflow.Context, plan budget.NooutPlan, before []string) {
 	set := slices.DeleteFunc(slices.Clone(plan.Set), func(host string) bool { return k.refused[host] != "" })

@@ -137,6 +137,33 @@ func TestNooutThatLandsLate(t *testing.T) {
 	})
 }
 
+// TestNooutOfAJobThatLeft: a drain is aborted while its grant is being written down, and another one asks, so that the keeper hears of
+// both at once. Nobody wants the flag any more, and it is not set.
+func TestNooutOfAJobThatLeft(t *testing.T) {
+	var slow atomic.Bool
+	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
+		if op == "report status" && slow.Load() {
+			time.Sleep(4 * time.Second)
+		}
+		return sim.Failure{}
+	}}
+	play(t, opts, func(s *scene) {
+		s.settle()
+		slow.Store(true)
+		run := s.drain(drainOf("node-d"))
+		time.Sleep(2 * time.Second)
+		s.tellDrain("node-d", workflows.SignalAbort)
+		s.awaitEnd("node-d", run, 2*time.Second)
+		slow.Store(false)
+		other := s.drain(drainOf("node-b"))
+		s.awaitPhase("node-b", awaitingNode, time.Minute)
+		require.NotContains(s, strings.Join(s.Story(), "\n"), "sets noout on node-d", "for a drain that has ended")
+		s.tellDrain("node-b", workflows.SignalAbort)
+		s.awaitEnd("node-b", other, time.Minute)
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
 // TestNooutOfAPersonInTheSameSeconds: Ceph has one flag and no owner for it. It is taken for lockkeeper's, and the person is told.
 func TestNooutOfAPersonInTheSameSeconds(t *testing.T) {
 	answers := false

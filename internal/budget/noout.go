@@ -231,6 +231,15 @@ func (n Noout) isFor(h lease.Claim) bool {
 	return n.Owner == h.WorkflowID && !n.Since.Before(h.Granted)
 }
 
+// StillHeld are those of the hosts on which a holder of the lease still wants the flag that is recorded.
+func StillHeld(hosts []string, records []Noout, holders []lease.Claim) []string {
+	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
+		return !slices.ContainsFunc(records, func(r Noout) bool {
+			return r.Host == host && slices.ContainsFunc(holders, r.isFor)
+		})
+	})
+}
+
 // Asked takes note that noout is about to be set on hosts. From now on, and until an answer comes, nobody knows whether it is.
 // before are those of which that was not known before either.
 func Asked(records []Noout, hosts []string) (out []Noout, before []string) {
