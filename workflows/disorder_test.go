@@ -37,12 +37,12 @@ type disorder struct {
 	stranger bool            // somebody else's pod with our label is there
 	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
 	// that one may then wait for a mon in vain until the node is uncordoned.
-	excused   map[string]bool
+	excused   sync.Map
 	upgrading sync.Map
 }
 
 func (d *disorder) play(events []event) (stuck []string) {
-	d.excused, d.skipped = map[string]bool{}, map[string]bool{}
+	d.skipped = map[string]bool{}
 	d.startKeeper()
 	if !d.Await(5*time.Minute, func() bool { return len(d.Leftovers()) == 0 }) {
 		return []string{fmt.Sprintf("does not come to rest at the beginning: %q", d.Leftovers())}
@@ -76,7 +76,7 @@ func (d *disorder) happen(e event) {
 	d.outwitted = d.outwitted || outwits[e.Kind]
 	d.took = d.took || e.Kind == "delete pod"
 	if meddles[e.Kind] && d.Draining(node) {
-		d.excused[node] = true
+		d.excused.Store(node, true)
 	}
 	switch e.Kind {
 	case "drain":
@@ -200,8 +200,16 @@ func (d *disorder) upgrade(node string) {
 		}
 		d.Reboot(node)
 		time.Sleep(8 * time.Second)
+		if d.Draining(node) { // somebody else's drain, in the middle of this upgrade
+			d.excused.Store(node, true)
+		}
 		d.PersonCordons(node, false)
 	}()
+}
+
+func (d *disorder) isExcused(node string) bool {
+	_, is := d.excused.Load(node)
+	return is
 }
 
 func (d *disorder) untaint() {
@@ -272,11 +280,11 @@ func (d *disorder) rest() (stuck []string) {
 	for i := range 100 { // the last resort is the end of a noout, after half an hour, and one domain after the other
 		for _, node := range d.Nodes() {
 			if (d.outwitted || d.took && d.broken) && i == givesUp {
-				d.excused[node] = true
+				d.excused.Store(node, true)
 			}
 			d.RestoreNode(node)
 			d.signal(workflows.DrainID(node), workflows.SignalResume, nil)
-			if _, upgrades := d.upgrading.Load(node); !upgrades && !d.Draining(node) || d.excused[node] {
+			if _, upgrades := d.upgrading.Load(node); !upgrades && !d.Draining(node) || d.isExcused(node) {
 				d.signal(workflows.DrainID(node), workflows.SignalDone, nil)
 				d.PersonCordons(node, false)
 			}
@@ -292,7 +300,7 @@ func (d *disorder) rest() (stuck []string) {
 		}
 	}
 	for _, node := range d.Nodes() {
-		if d.Draining(node) && !d.excused[node] {
+		if d.Draining(node) && !d.isExcused(node) {
 			stuck = append(stuck, "kubectl drain "+node+" does not end")
 		}
 		if d.lives(node) {
@@ -308,7 +316,7 @@ func (d *disorder) rest() (stuck []string) {
 // quiet: no drain runs, of ours or kubectl's, and nothing of ours is left over.
 func (d *disorder) quiet() bool {
 	for _, node := range d.Nodes() {
-		if _, upgrades := d.upgrading.Load(node); d.lives(node) || !d.excused[node] && (upgrades || d.Draining(node)) {
+		if _, upgrades := d.upgrading.Load(node); d.lives(node) || !d.isExcused(node) && (upgrades || d.Draining(node)) {
 			return false
 		}
 	}
