@@ -44,8 +44,8 @@ test-unit: build ## unit and workflow tests of both modules
 	cd lab && $(GO) test $(LAB_CGO)
 
 .PHONY: test-e2e
-test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one
-	$(GO) test ./test/... -count=1 -timeout 60m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one, CEPH=20 for another release than 16
+	$(if $(CEPH),LAB_CEPH=$(CEPH)) $(GO) test ./test/... -count=1 -timeout 60m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
 # Labs that run side by side. Each fills a core when its Ceph starts; with more of them than cores what takes seconds takes minutes.
 LABS ?= 2

@@ -43,7 +43,7 @@ enter_world() {
 move_in() {
   if [ -n "${CEPHOSD:-}" ]; then install+=(--cephosd ceph-osds); fi
   "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
-  KUBECONFIG=$work/worker.kubeconfig lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
+  KUBECONFIG=$work/worker.kubeconfig lab in-image --name "$world" lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
   KUBECONFIG=$work/watch.kubeconfig lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
   if [ -n "${CEPHOSD:-}" ]; then
     kubectl apply -f "$CEPHOSD" >/dev/null

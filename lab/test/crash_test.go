@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-var bare = []string{"--ceph=false", "--temporal=false", "--zones", "1", "--nodes-per-zone", "1", "--mons", "1"}
+var bare = []string{"--ceph=none", "--temporal=false", "--zones", "1", "--nodes-per-zone", "1", "--mons", "1"}
 
 // Not in parallel with each other: they look at all processes of an instance.
 

@@ -53,7 +53,7 @@ func testMain(m *testing.M) (code int) {
 			code = 1
 		}
 	}()
-	if out, err := lab("up", "--name", labName, "--ceph=false", "--temporal=false"); err != nil {
+	if out, err := lab("up", "--name", labName, "--ceph=none", "--temporal=false"); err != nil {
 		log.Printf("lab up: %v\n%s", err, out)
 		return 1
 	}

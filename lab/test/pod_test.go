@@ -121,6 +121,23 @@ func TestRestartPolicies(t *testing.T) {
 	}
 }
 
+// TestUnknownImage: a pod whose image is not to be had waits, as a user would see it, and says which images there are.
+func TestUnknownImage(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	c := shell("main", "sleep 600")
+	c.Image = "lab/ceph:19"
+	create(t, ns, newPod("pod", c))
+	p := await(t, ns, "pod", "waiting for its image", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Waiting != nil &&
+			p.Status.ContainerStatuses[0].State.Waiting.Reason == "ErrImagePull"
+	})
+	w := p.Status.ContainerStatuses[0].State.Waiting
+	if p.Status.Phase != corev1.PodPending || !strings.Contains(w.Message, "lab/ceph:19") || !strings.Contains(w.Message, "lab/ceph:20") {
+		t.Errorf("%s: %+v", p.Status.Phase, w)
+	}
+}
+
 func TestProbesDecide(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -24,6 +26,11 @@ func newUp() *cobra.Command {
 		Short: "Start a lab, or continue one that was kept, and return when all of it is healthy",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if release := os.Getenv("LAB_CEPH"); release != "" && !cmd.Flags().Changed("ceph") {
+				if err := (&cephFlag{&wanted}).Set(release); err != nil {
+					return fmt.Errorf("LAB_CEPH=%s: %w", release, err)
+				}
+			}
 			return up(cmd, wanted, foreground)
 		},
 	}
@@ -37,22 +44,51 @@ func newUp() *cobra.Command {
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods), "who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
 	f.StringVar((*string)(&t.CephPeriods), "ceph-periods", string(t.CephPeriods), "how often Ceph's daemons report: fast (every second), or default (Ceph's own: every 5 s, 2 s and 1 s)")
-	f.BoolVar(&wanted.Ceph, "ceph", wanted.Ceph, "with Ceph")
+	f.Var(&cephFlag{&wanted}, "ceph", "Ceph's major version: 16 (the machine's), 18 or 20 (unpacked once, beside Go's build cache); or none. $LAB_CEPH is the default")
+	f.StringVar((*string)(&t.CephKeys), "ceph-keys", "", "keys of Ceph's users: aes, aes256k (from 20 on), or both: daemons have new ones, clients old ones (default: as a new cluster of the version has)")
 	f.BoolVar(&wanted.Temporal, "temporal", wanted.Temporal, "with Temporal")
 	f.BoolVar(&foreground, "foreground", false, "stay, and end the lab when interrupted")
 	return cmd
+}
+
+// cephFlag is which Ceph a lab has, if any.
+type cephFlag struct{ *instance.Config }
+
+func (f *cephFlag) Type() string { return "version" }
+
+func (f *cephFlag) String() string {
+	if f.Config == nil || !f.Ceph {
+		return noCeph
+	}
+	return strconv.Itoa(f.Topology.Release())
+}
+
+// noCeph is a lab without Ceph.
+const noCeph = "none"
+
+func (f *cephFlag) Set(value string) error {
+	f.Ceph = value != noCeph
+	if !f.Ceph {
+		return nil
+	}
+	release, err := strconv.Atoi(value)
+	if err != nil {
+		return fmt.Errorf("allowed are 16, 18, 20 and %s", noCeph)
+	}
+	f.Topology.CephRelease = release
+	return nil
 }
 
 func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 	if err := wanted.Topology.Validate(); err != nil {
 		return err
 	}
+	progress := newProgress(cmd.OutOrStdout())
 	if wanted.Ceph {
-		if err := rookceph.CheckInstalled(); err != nil {
+		if err := rookceph.CheckInstalled(cmd.Context(), wanted.Topology, progress); err != nil {
 			return err
 		}
 	}
-	progress := newProgress(cmd.OutOrStdout())
 	claim, err := instance.Acquire(wanted)
 	if err != nil {
 		return err
@@ -94,7 +130,7 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 	case claim.Swept:
 		progress("removed what a crash had left in " + cfg.Dir)
 	case claim.Resumed:
-		for _, flag := range []string{"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "osd-pods", "ceph-periods", "ceph", "temporal"} {
+		for _, flag := range []string{"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "osd-pods", "ceph-periods", "ceph", "ceph-keys", "temporal"} {
 			if cmd.Flags().Changed(flag) && (wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {
 				return errors.Join(fmt.Errorf("--%s: lab %s was kept with other sizes; `lab down%s` removes it", flag, cfg.Name, nameHint(cfg.Name)), cfg.Keep())
 			}

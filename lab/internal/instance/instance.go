@@ -40,6 +40,9 @@ func (i Instance) ControlSocket() string { return i.Path("control.sock") }
 // Nodes is where nodes keep what is theirs, each in a folder of its name.
 func (i Instance) Nodes() string { return i.Path("nodes") }
 
+// ImageLink leads to the root filesystem of the lab's Ceph release. There is none when that is the machine's.
+func (i Instance) ImageLink() string { return i.Path("image") }
+
 // NodeDisk is the folder that stands for a node's own root filesystem.
 func (i Instance) NodeDisk(node string) string { return filepath.Join(i.Nodes(), node, "disk") }
 

@@ -1,8 +1,11 @@
 package instance
 
 import (
+	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 )
 
 // Topology is the size of a lab: which machines it pretends to have and which storage daemons run on them.
@@ -17,6 +20,40 @@ type Topology struct {
 	OSDPods OSDPods `json:"osdPods"`
 	// CephPeriods says how often Ceph's daemons tell each other what they know.
 	CephPeriods CephPeriods `json:"cephPeriods,omitempty"`
+	// CephRelease is the major version of Ceph that the lab begins with; 0 is a lab that was kept by a version that had only one.
+	CephRelease int `json:"cephRelease,omitempty"`
+	// CephKeys are the keys of Ceph's users; "": those that a new cluster of the release has.
+	CephKeys CephKeys `json:"cephKeys,omitempty"`
+}
+
+// Release is the major version of Ceph that the lab begins with.
+func (t Topology) Release() int { return cmp.Or(t.CephRelease, image.Machine) }
+
+// CephKeys says of which type the keys of Ceph's users are.
+type CephKeys string
+
+const (
+	// CephKeysAES is what every release knows.
+	CephKeysAES CephKeys = "aes"
+	// CephKeysAES256K is what a new cluster of Ceph 20.2.4 has, and nothing else: older clients cannot speak to it.
+	CephKeysAES256K CephKeys = "aes256k"
+	// CephKeysBoth is a cluster on its way: its daemons have new keys and its clients have old ones.
+	CephKeysBoth CephKeys = "both"
+)
+
+// FirstWithAES256K is the first release that has keys of that type.
+const FirstWithAES256K = 20
+
+// Keys are the keys of Ceph's users.
+func (t Topology) Keys() CephKeys {
+	switch {
+	case t.CephKeys != "":
+		return t.CephKeys
+	case t.Release() >= FirstWithAES256K:
+		return CephKeysAES256K
+	default:
+		return CephKeysAES
+	}
 }
 
 // CephPeriods says how often Ceph's daemons tell each other what they know.
@@ -42,7 +79,7 @@ const (
 // DefaultTopology is the smallest cluster on which every rule of lockkeeper shows: three failure domains, so that
 // min_size 2 survives the loss of one, and two nodes in each, so that a zone is more than a node.
 func DefaultTopology() Topology {
-	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook, CephPeriods: CephPeriodsFast}
+	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook, CephPeriods: CephPeriodsFast, CephRelease: image.Machine}
 }
 
 // Node is one machine of the lab.
@@ -89,6 +126,22 @@ func (t Topology) Validate() error {
 	case CephPeriodsFast, CephPeriodsDefault, "": // "" is a lab that was kept by a version that had only one
 	default:
 		return fmt.Errorf("--ceph-periods %q: allowed are %s and %s", t.CephPeriods, CephPeriodsFast, CephPeriodsDefault)
+	}
+	return t.validateCeph()
+}
+
+func (t Topology) validateCeph() error {
+	if err := image.Check(t.Release()); err != nil {
+		return fmt.Errorf("--ceph: %w, and none", err)
+	}
+	switch t.CephKeys {
+	case "", CephKeysAES:
+	case CephKeysAES256K, CephKeysBoth:
+		if t.Release() < FirstWithAES256K {
+			return fmt.Errorf("--ceph-keys %s: Ceph %d has only %s; aes256k came with 20.2.4", t.CephKeys, t.Release(), CephKeysAES)
+		}
+	default:
+		return fmt.Errorf("--ceph-keys %q: allowed are %s, %s and %s", t.CephKeys, CephKeysAES, CephKeysAES256K, CephKeysBoth)
 	}
 	return nil
 }

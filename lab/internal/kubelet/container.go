@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 	"github.com/lockkeeper/lockkeeper/lab/internal/runtime"
 )
 
@@ -43,7 +44,7 @@ func (c *container) keepRunning(ctx context.Context, policy corev1.RestartPolicy
 		began := time.Now()
 		cmd, err := c.create(ctx)
 		if err != nil {
-			c.setWaiting("CreateContainerConfigError", err.Error())
+			c.setWaiting(waitingReason(err), err.Error())
 			c.pod.event(corev1.EventTypeWarning, "Failed", err.Error())
 		} else {
 			code := c.attempt(ctx, cmd)
@@ -77,7 +78,11 @@ func (c *container) create(ctx context.Context) (*exec.Cmd, error) {
 	if err := os.MkdirAll(c.workDir(), 0o755); err != nil {
 		return nil, err
 	}
-	if err := c.createSandbox(object); err != nil {
+	root, err := c.pull(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.createSandbox(object, root); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -86,7 +91,31 @@ func (c *container) create(ctx context.Context) (*exec.Cmd, error) {
 	return c.command(runtime.CommandLine(c.spec, env)), nil
 }
 
-func (c *container) createSandbox(object *corev1.Pod) error {
+// pullError is why a container's image cannot be had.
+type pullError struct{ error }
+
+func (e pullError) Unwrap() error { return e.error }
+
+func waitingReason(err error) string {
+	if pull := (pullError{}); errors.As(err, &pull) {
+		return "ErrImagePull"
+	}
+	return "CreateContainerConfigError"
+}
+
+// pull returns the root filesystem of the container's image.
+func (c *container) pull(ctx context.Context) (root string, err error) {
+	release, err := image.Release(c.spec.Image)
+	if err == nil {
+		root, err = image.Root(ctx, release, func(progress string) { c.pod.event(corev1.EventTypeNormal, "Pulling", progress) })
+	}
+	if err != nil {
+		return "", pullError{fmt.Errorf("pull image %q: %w", c.spec.Image, err)}
+	}
+	return root, nil
+}
+
+func (c *container) createSandbox(object *corev1.Pod, root string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sandbox != nil {
@@ -96,7 +125,7 @@ func (c *container) createSandbox(object *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	c.sandbox, err = runtime.NewSandbox(filepath.Join(c.pod.dir, "rootfs"), c.pod.hostname(), mounts)
+	c.sandbox, err = runtime.NewSandbox(filepath.Join(c.pod.dir, "rootfs"), root, c.pod.hostname(), mounts)
 	return err
 }
 

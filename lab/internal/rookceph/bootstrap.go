@@ -57,14 +57,14 @@ func (c cluster) startBootstrapMons(ctx context.Context) (wait func(), err error
 			return wait, err
 		}
 		defer log.Close()
-		cmd := exec.CommandContext(ctx, findProgram("ceph-mon"), "--conf", AdminConfig(c.inst), "--foreground", "--id", m.id,
+		cmd := c.command(ctx, "ceph-mon", "--conf", AdminConfig(c.inst), "--foreground", "--id", m.id,
 			"--keyring", c.path("keys", "mon"), "--mon-election-timeout", "0.3",
 			"--paxos-propose-interval", "0.005", "--paxos-min-wait", "0.005")
 		cmd.Env = cephEnv("/dev/null")
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.WaitDelay = 5 * time.Second
-		if err := cmd.Start(); err != nil {
+		if err := c.start(cmd); err != nil {
 			return wait, err
 		}
 		started = append(started, cmd)
@@ -91,13 +91,13 @@ func (c cluster) awaitQuorum(ctx context.Context, want int, progress func(have i
 
 // setUp sends all commands to one ceph process and checks what came of them.
 func (c cluster) setUp(ctx context.Context, id identity) (output []byte, err error) {
-	cmd := exec.CommandContext(ctx, findProgram("ceph"), "--connect-timeout", "10", "--mon-client-hunt-interval", "0.3",
+	cmd := c.command(ctx, "ceph", "--connect-timeout", "10", "--mon-client-hunt-interval", "0.3",
 		"--format", "json")
 	cmd.Env = cephEnv(AdminConfig(c.inst))
 	cmd.Stdin = strings.NewReader(strings.Join(c.setUpCommands(id), "\n") + "\n")
 	var all bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &all, &all
-	if err := cmd.Run(); err != nil {
+	if err := c.finish(cmd); err != nil {
 		return all.Bytes(), err
 	}
 	return all.Bytes(), c.checkSetUp(all.String())
@@ -111,6 +111,11 @@ func (c cluster) setUpCommands(id identity) []string {
 	}
 	for _, osd := range c.topo.OSDs() {
 		commands = append(commands, fmt.Sprintf("osd crush add %s 1 root=default zone=%s host=%s", osdName(osd.ID), osd.Zone, osd.Node))
+	}
+	if c.topo.Release() == 18 {
+		// Debian's manager of 18.2 loads Python's cryptography for one of its modules, and then for no other ("PyO3 modules do not yet
+		// support subinterpreters"). The lab needs none of them.
+		commands = append(commands, "health mute MGR_MODULE_DEPENDENCY --sticky")
 	}
 	return append(commands,
 		"config set mgr mgr/devicehealth/enable_monitoring false --force", // else it makes a pool of its own

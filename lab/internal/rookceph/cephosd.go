@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
@@ -104,10 +105,10 @@ var (
 func (c cluster) cephOSDContainer() corev1.Container {
 	return corev1.Container{
 		Name:    "osd",
-		Image:   image,
+		Image:   image.Name(c.topo.Release()),
 		Command: []string{"/bin/bash", "-c", osdStart},
 		Env: append(podEnv(),
-			corev1.EnvVar{Name: "CEPH_OSD", Value: findProgram("ceph-osd")},
+			corev1.EnvVar{Name: "CEPH_OSD", Value: c.program("ceph-osd")},
 			corev1.EnvVar{Name: "FIRST_PORT", Value: strconv.Itoa(c.osdPort(0))},
 			corev1.EnvVar{Name: "PORTS", Value: strconv.Itoa(portsPerDaemon)},
 			// Means nothing to anybody. Who wants another template changes it.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/runtime"
 )
 
 const (
@@ -27,6 +28,8 @@ const (
 type cluster struct {
 	inst instance.Instance
 	topo instance.Topology
+	// sandbox is where programs of another release than the machine's run; nil: there are none.
+	sandbox *runtime.Sandbox
 }
 
 // AdminConfig is the ceph.conf with which `ceph -s` on the machine works as client.admin.

@@ -15,7 +15,7 @@ func sized(zones, nodes, osds int) cluster {
 	topo := instance.DefaultTopology()
 	topo.Zones, topo.NodesPerZone, topo.OSDsPerNode = zones, nodes, osds
 	topo.Mons = min(3, zones*nodes)
-	return cluster{instance.Instance{Name: "t", Dir: "/lab/t", Ports: instance.Ports{Base: 12000}}, topo}
+	return cluster{inst: instance.Instance{Name: "t", Dir: "/lab/t", Ports: instance.Ports{Base: 12000}}, topo: topo}
 }
 
 func TestPoolFitsTopology(t *testing.T) {
@@ -49,14 +49,21 @@ func TestTooManyOSDsAreRefused(t *testing.T) {
 
 func TestKeyIsCephx(t *testing.T) {
 	now := time.Unix(1_700_000_000, 5)
-	b, err := base64.StdEncoding.DecodeString(newKey(now))
+	b, err := base64.StdEncoding.DecodeString(newKey(now, aes))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(b) != 28 || b[0] != 1 || b[10] != 16 {
 		t.Errorf("% x", b)
 	}
-	if newKey(now) == newKey(now) {
+	b, err = base64.StdEncoding.DecodeString(newKey(now, aes256k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) != 44 || b[0] != 2 || b[10] != 32 {
+		t.Errorf("% x", b)
+	}
+	if newKey(now, aes) == newKey(now, aes) {
 		t.Error("two equal secrets")
 	}
 }

@@ -9,11 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
-
-// image is what a pod of this cluster would run in the real world. Here a process kubelet runs the machine's programs.
-const image = "quay.io/ceph/ceph:v16.2.15"
 
 // daemon is one Ceph daemon and what tells it from the others.
 type daemon struct {
@@ -147,8 +145,8 @@ func (c cluster) container(d daemon) corev1.Container {
 	}
 	container := corev1.Container{
 		Name:         d.kind,
-		Image:        image,
-		Command:      []string{findProgram("ceph-" + d.kind)},
+		Image:        image.Name(c.topo.Release()),
+		Command:      []string{c.program("ceph-" + d.kind)},
 		Args:         append(args, d.args...),
 		VolumeMounts: c.volumeMounts(d),
 		Env:          podEnv(),

@@ -14,7 +14,7 @@ import (
 
 // Deploy hands the cluster that Prepare made to Kubernetes. Done again, it brings every object back to its first shape.
 func Deploy(ctx context.Context, client kubernetes.Interface, inst instance.Instance, topo instance.Topology) error {
-	c := cluster{inst, topo}
+	c := cluster{inst: inst, topo: topo}
 	id, err := c.loadIdentity()
 	if err != nil {
 		return fmt.Errorf("Ceph was not prepared: %w", err)

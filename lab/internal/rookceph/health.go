@@ -1,11 +1,11 @@
 package rookceph
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -26,9 +26,14 @@ func WaitHealthy(ctx context.Context, inst instance.Instance, topo instance.Topo
 	ctx, cancel := context.WithTimeoutCause(ctx, healthyTimeout,
 		fmt.Errorf("not healthy within %s (see kubectl -n %s get pods,events)", healthyTimeout, Namespace))
 	defer cancel()
-	c := cluster{inst, topo}
+	c := cluster{inst: inst, topo: topo}
+	forget, err := c.usePrograms(ctx, progress)
+	if err != nil {
+		return err
+	}
+	defer forget()
 	say := onlyNews(progress)
-	err := c.awaitQuorum(ctx, topo.Mons, func(have int) {
+	err = c.awaitQuorum(ctx, topo.Mons, func(have int) {
 		say(fmt.Sprintf("Ceph: %d of %d mons in quorum", have, topo.Mons))
 	})
 	if err != nil {
@@ -125,7 +130,7 @@ func (c cluster) missing(ctx context.Context) (string, error) {
 	if err := c.ceph(ctx, &health, "health"); err != nil {
 		return "", err
 	}
-	return health.missing(), nil
+	return health.missing(c.topo.Keys() != instance.CephKeysAES256K), nil
 }
 
 // pgStat is the answer to `ceph pg stat`.
@@ -172,26 +177,33 @@ type health struct {
 	} `json:"checks"`
 }
 
-func (h health) missing() string {
+// missing is what is wrong. Ceph calls keys of the old type an error, from the release on that has new ones; whoever asks for old ones
+// has them.
+func (h health) missing(oldKeys bool) string {
 	if h.Status == "HEALTH_OK" {
 		return ""
 	}
 	var checks []string
 	for _, code := range slices.Sorted(maps.Keys(h.Checks)) {
+		if oldKeys && strings.HasPrefix(code, "AUTH_") {
+			continue
+		}
 		checks = append(checks, code+": "+h.Checks[code].Summary.Message)
+	}
+	if len(checks) == 0 {
+		return ""
 	}
 	return h.Status + " " + strings.Join(checks, "; ")
 }
 
 // ceph runs a command as the administrator and decodes its answer.
 func (c cluster) ceph(ctx context.Context, answer any, args ...string) error {
-	cmd := exec.CommandContext(ctx, findProgram("ceph"), append(args, "--format", "json", "--connect-timeout", "10")...)
+	cmd := c.command(ctx, "ceph", append(args, "--format", "json", "--connect-timeout", "10")...)
 	cmd.Env = cephEnv(AdminConfig(c.inst))
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("ceph %s: %w: %s", strings.Join(args, " "), err, tail([]byte(stderr.String()), 500))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := c.finish(cmd); err != nil {
+		return fmt.Errorf("ceph %s: %w: %s", strings.Join(args, " "), err, tail(stderr.Bytes(), 500))
 	}
-	return json.Unmarshal(out, answer)
+	return json.Unmarshal(stdout.Bytes(), answer)
 }

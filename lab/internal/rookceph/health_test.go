@@ -47,7 +47,7 @@ func TestWhatIsMissing(t *testing.T) {
 		}
 		got := p.missing(32)
 		if got == "" {
-			got = h.missing()
+			got = h.missing(false)
 		}
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

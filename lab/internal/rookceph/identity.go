@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
 // identity is what makes this cluster itself. It is chosen once, before any daemon runs, so that no key has to be fetched
@@ -27,7 +29,7 @@ type identity struct {
 func (c cluster) newIdentity(now time.Time) identity {
 	id := identity{FSID: string(uuid.NewUUID()), Keys: map[string]string{}}
 	for _, e := range c.entities() {
-		id.Keys[e.name] = newKey(now)
+		id.Keys[e.name] = newKey(now, c.keyType(e.name))
 	}
 	for range c.topo.OSDs() {
 		id.OSDs = append(id.OSDs, string(uuid.NewUUID()))
@@ -35,14 +37,41 @@ func (c cluster) newIdentity(now time.Time) identity {
 	return id
 }
 
-// newKey makes a cephx secret: type 1 (AES), creation time in seconds and nanoseconds, length, and 16 random bytes,
-// little endian, in base64 (src/auth/Crypto.cc, CryptoKey::encode).
-func newKey(now time.Time) string {
-	secret := make([]byte, 16)
+// keyType is how long a cephx secret is, and what for.
+type keyType struct {
+	number uint16
+	bytes  int
+}
+
+var (
+	aes     = keyType{1, 16}
+	aes256k = keyType{2, 32} // from Ceph 20.2.4 on
+)
+
+func (c cluster) keyType(entity string) keyType {
+	keys := c.topo.Keys()
+	if keys == instance.CephKeysAES || keys == instance.CephKeysBoth && strings.HasPrefix(entity, "client.") {
+		return aes
+	}
+	return aes256k
+}
+
+// ciphers are the types of keys that the monitors allow.
+func (c cluster) ciphers() string {
+	if c.topo.Keys() == instance.CephKeysAES256K {
+		return "aes256k"
+	}
+	return "aes,aes256k"
+}
+
+// newKey makes a cephx secret: its type, creation time in seconds and nanoseconds, length, and random bytes, little endian, in base64
+// (src/auth/Crypto.cc, CryptoKey::encode).
+func newKey(now time.Time, t keyType) string {
+	secret := make([]byte, t.bytes)
 	rand.Read(secret)
 	var b bytes.Buffer
 	for _, v := range []any{
-		uint16(1), uint32(now.Unix()), uint32(now.Nanosecond()), uint16(len(secret)), secret,
+		t.number, uint32(now.Unix()), uint32(now.Nanosecond()), uint16(len(secret)), secret,
 	} {
 		binary.Write(&b, binary.LittleEndian, v) //nolint:errcheck // a bytes.Buffer takes everything
 	}

@@ -23,14 +23,16 @@ const preparedFile = "prepared"
 
 // Prepare makes a cluster on disk, or does nothing if there is one. It takes about two seconds, most of which the first
 // election and the ceph command need.
-func Prepare(ctx context.Context, inst instance.Instance, topo instance.Topology) error {
-	c := cluster{inst, topo}
+func Prepare(ctx context.Context, inst instance.Instance, topo instance.Topology, progress func(string)) error {
+	c := cluster{inst: inst, topo: topo}
 	if err := c.validate(); err != nil {
 		return err
 	}
-	if err := requirePrograms(); err != nil {
+	forget, err := c.usePrograms(ctx, progress)
+	if err != nil {
 		return err
 	}
+	defer forget()
 	switch _, err := os.Stat(c.path(preparedFile)); {
 	case err == nil:
 		return nil

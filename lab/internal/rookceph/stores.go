@@ -2,9 +2,7 @@ package rookceph
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,14 +12,20 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
+// releaseName is what Ceph calls a release. A monitor takes only a monmap that is made for it or for one of the two releases before.
+var releaseName = map[int]string{16: "pacific", 18: "reef", 20: "tentacle"}
+
 // makeMonStores gives every monitor the same first monmap and all keys.
 func (c cluster) makeMonStores(ctx context.Context, id identity) error {
 	monmap := c.path("monmap")
-	args := []string{"--create", "--fsid", id.FSID, "--set-min-mon-release", "pacific"}
+	args := []string{"--create", "--fsid", id.FSID, "--set-min-mon-release", releaseName[c.topo.Release()]}
+	if c.topo.Release() >= instance.FirstWithAES256K {
+		args = append(args, "--auth-allowed-ciphers", c.ciphers())
+	}
 	for _, m := range c.mons() {
 		args = append(args, "--addv", m.id, m.addr())
 	}
-	if err := run(ctx, "monmaptool", append(args, monmap)...); err != nil {
+	if err := c.run(ctx, "monmaptool", append(args, monmap)...); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -30,7 +34,7 @@ func (c cluster) makeMonStores(ctx context.Context, id identity) error {
 			if err := os.MkdirAll(c.path("mon-"+m.id), 0o700); err != nil {
 				return err
 			}
-			return run(ctx, "ceph-mon", "--conf", AdminConfig(c.inst), "--mkfs", "--id", m.id,
+			return c.run(ctx, "ceph-mon", "--conf", AdminConfig(c.inst), "--mkfs", "--id", m.id,
 				"--monmap", monmap, "--keyring", c.path("keys", "all"))
 		})
 	}
@@ -75,22 +79,11 @@ func (c cluster) makeOSDStores(ctx context.Context, id identity) error {
 			if err := os.WriteFile(dir+"/keyring", keyring, 0o600); err != nil {
 				return err
 			}
-			return run(ctx, "ceph-osd", "--conf", AdminConfig(c.inst), "--mkfs", "--no-mon-config", "--id", name,
+			return c.run(ctx, "ceph-osd", "--conf", AdminConfig(c.inst), "--mkfs", "--no-mon-config", "--id", name,
 				"--osd-uuid", id.OSDs[osd.ID], "--bluestore-block-size", strconv.Itoa(osdSize))
 		})
 	}
 	return g.Wait()
-}
-
-// run runs a program to its end and reports the end of what it said if it failed.
-func run(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, findProgram(program), args...)
-	cmd.Env = cephEnv("/dev/null")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, tail(out, 2000))
-	}
-	return nil
 }
 
 // cephEnv keeps the caller's CEPH_ARGS and CEPH_CONF, which mean another cluster, away from ours.

@@ -20,13 +20,13 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// enterRoot makes this thread, and all it starts, see the machine's files with the mounts on top. Nothing is created
-// outside of the calling thread's mount namespace.
-func enterRoot(staging string, mounts []Mount) error {
+// enterRoot makes this thread, and all it starts, see the machine's files with the mounts on top. With an image, programs and libraries
+// are the image's: whatever is in /usr. Nothing is created outside of the calling thread's mount namespace.
+func enterRoot(staging, image string, mounts []Mount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	r := rootfs{dir: staging}
+	r := rootfs{dir: staging, image: image}
 	if err := r.mirror("/"); err != nil {
 		return fmt.Errorf("root filesystem: %w", err)
 	}
@@ -46,17 +46,31 @@ func enterRoot(staging string, mounts []Mount) error {
 // in which the mount point can be made.
 type rootfs struct {
 	dir     string
+	image   string   // the folder whose programs and libraries stand for the machine's; "": the machine's own
 	own     []string // folders that we made: by mirror, or inside one of those
 	volumes []string // where a volume is mounted
 }
 
-// mirror replaces a folder of the machine by a tmpfs with the same entries.
+// programs are the folders of programs and libraries: all of /usr, and what leads there.
+var programs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"}
+
+// source is where the contents of a path come from.
+func (r *rootfs) source(path string) string {
+	top, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if r.image != "" && slices.Contains(programs, top) {
+		return filepath.Join(r.image, path)
+	}
+	return path
+}
+
+// mirror replaces a folder by a tmpfs with the same entries.
 func (r *rootfs) mirror(path string) error {
-	entries, err := os.ReadDir(path)
+	source := r.source(path)
+	entries, err := os.ReadDir(source)
 	if err != nil {
 		return err
 	}
-	st, err := os.Stat(path)
+	st, err := os.Stat(source)
 	if err != nil {
 		return err
 	}
@@ -69,8 +83,21 @@ func (r *rootfs) mirror(path string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := bindEntry(filepath.Join(path, e.Name()), filepath.Join(here, e.Name()), e.Type()); err != nil {
+		from, kind := r.source(filepath.Join(path, e.Name())), e.Type()
+		if path == "/" && from != "/"+e.Name() { // of the image, where it may be something else, or nothing
+			st, err := os.Lstat(from)
+			if err != nil {
+				continue
+			}
+			kind = st.Mode()
+		}
+		if err := bindEntry(from, filepath.Join(here, e.Name()), kind); err != nil {
 			return err
+		}
+	}
+	if path == "/" && r.image != "" {
+		if err := remountReadOnly(filepath.Join(here, "usr")); err != nil { // it is every container's
+			return fmt.Errorf("the image's programs: %w", err)
 		}
 	}
 	r.own = append(r.own, path)

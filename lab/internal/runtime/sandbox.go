@@ -21,8 +21,9 @@ type Sandbox struct {
 	id       string // as in /proc/PID/ns/mnt
 }
 
-// NewSandbox builds a sandbox. staging is an empty folder that the machine lends for building the root filesystem.
-func NewSandbox(staging, hostname string, mounts []Mount) (*Sandbox, error) {
+// NewSandbox builds a sandbox. staging is an empty folder that the machine lends for building the root filesystem; image is a folder whose
+// programs and libraries stand for the machine's, or "".
+func NewSandbox(staging, image, hostname string, mounts []Mount) (*Sandbox, error) {
 	s := &Sandbox{}
 	err := onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
@@ -31,7 +32,7 @@ func NewSandbox(staging, hostname string, mounts []Mount) (*Sandbox, error) {
 		if err := unix.Sethostname([]byte(hostname)); err != nil {
 			return fmt.Errorf("set host name %q: %w", hostname, err)
 		}
-		if err := enterRoot(staging, mounts); err != nil {
+		if err := enterRoot(staging, image, mounts); err != nil {
 			return err
 		}
 		var err error

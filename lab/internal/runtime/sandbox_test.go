@@ -13,6 +13,10 @@ import (
 
 // TestMain runs the tests in namespaces of their own, as the supervisor does.
 func TestMain(m *testing.M) {
+	if os.Getenv("LOOK") != "" {
+		look()
+		return
+	}
 	if os.Getpid() == 1 {
 		if err := Isolated(); err != nil {
 			log.Fatal(err)
@@ -31,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func sandboxed(t *testing.T, mounts []Mount, script string) string {
 	t.Helper()
-	s, err := NewSandbox(t.TempDir(), "box", mounts)
+	s, err := NewSandbox(t.TempDir(), "", "box", mounts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,7 @@ func TestSandboxNestsAndProtects(t *testing.T) {
 }
 
 func TestKillFindsProcessesThatLeftTheirSession(t *testing.T) {
-	s, err := NewSandbox(t.TempDir(), "box", nil)
+	s, err := NewSandbox(t.TempDir(), "", "box", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,5 +108,67 @@ func TestKillFindsProcessesThatLeftTheirSession(t *testing.T) {
 	_ = cmd.Wait()
 	if left := s.Processes(); len(left) != 0 {
 		t.Errorf("still there: %v", left)
+	}
+}
+
+// Programs and libraries are the image's, all else is the machine's, and a volume may be mounted in either.
+func TestSandboxShowsTheImagesPrograms(t *testing.T) {
+	image, volume := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"usr/bin", "usr/share/own"} {
+		if err := os.MkdirAll(filepath.Join(image, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("usr/bin", filepath.Join(image, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	busybox, err := os.ReadFile("/proc/self/exe") // the only program that surely needs no library
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(image, "usr/bin/look"), busybox, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSandbox(t.TempDir(), image, "box", []Mount{{Source: volume, Target: "/usr/share/volume"}, {Source: volume, Target: "/etc/lab-test-mount"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var out bytes.Buffer
+	cmd := exec.Command("look", "look")
+	cmd.Env = []string{"PATH=/bin", "LOOK=/usr /usr/bin /usr/share /etc/lab-test-mount /etc/passwd /bin/sh"}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := s.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	want := "/usr bin share\n/usr/bin look\n/usr/share own volume\n/etc/lab-test-mount\n/etc/passwd is there\n/bin/sh is not there\n/usr/bin cannot be written\n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+// look tells what a program in a sandbox sees of the paths in $LOOK.
+func look() {
+	for _, path := range strings.Fields(os.Getenv("LOOK")) {
+		entries, err := os.ReadDir(path)
+		if err == nil {
+			line := path
+			for _, e := range entries {
+				line += " " + e.Name()
+			}
+			os.Stdout.WriteString(line + "\n")
+			continue
+		}
+		if _, err := os.Stat(path); err == nil {
+			os.Stdout.WriteString(path + " is there\n")
+		} else {
+			os.Stdout.WriteString(path + " is not there\n")
+		}
+	}
+	if err := os.WriteFile("/usr/bin/new", nil, 0o755); err != nil {
+		os.Stdout.WriteString("/usr/bin cannot be written\n")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/child"
 	"github.com/lockkeeper/lockkeeper/lab/internal/controlplane"
+	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/kubelet"
 	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
@@ -47,6 +48,9 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 	if err := l.links("kubectl", "etcd", "kube-apiserver"); err != nil {
 		return err
 	}
+	if err := l.useImage(ctx, progress); err != nil {
+		return err
+	}
 	if err := l.serveControl(life); err != nil {
 		return err
 	}
@@ -57,7 +61,7 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 	prepared := make(chan struct{})
 	if l.Ceph {
 		g.Go(func() error {
-			if err := rookceph.Prepare(ctx, l.Instance, l.Topology); err != nil {
+			if err := rookceph.Prepare(ctx, l.Instance, l.Topology, progress); err != nil {
 				return fmt.Errorf("ceph: %w", err)
 			}
 			progress("Ceph's stores are made")
@@ -98,6 +102,27 @@ func (l *lab) links(names ...string) error {
 		}
 	}
 	return nil
+}
+
+// useImage has whoever talks to Ceph do so with the programs and libraries of its release.
+func (l *lab) useImage(ctx context.Context, progress func(string)) error {
+	if !l.Ceph || l.Topology.Release() == image.Machine {
+		return nil
+	}
+	root, err := image.Root(ctx, l.Topology.Release(), progress)
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(root, l.ImageLink()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return l.wrap("ceph")
+}
+
+// wrap makes one of the image's programs a program of the lab. Without its folder, it would find itself.
+func (l *lab) wrap(name string) error {
+	script := fmt.Sprintf("#!/bin/sh\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n", filepath.Dir(l.Dir), l.binary, l.Name, name)
+	return os.WriteFile(l.Path("bin", name), []byte(script), 0o700)
 }
 
 func (l *lab) link(name, target string) error {

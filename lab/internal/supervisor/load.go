@@ -57,8 +57,8 @@ func (l *lab) spawnLoad(program string) (*child.Process, error) {
 		return nil, err
 	}
 	process, err := child.Start(child.Spec{
-		Name: "load", Path: program, Log: l.Log("load"), Grace: loadGrace,
-		Args: []string{"--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool, "--report-file", LoadReport(l.Instance)},
+		Name: "load", Path: l.binary, Log: l.Log("load"), Grace: loadGrace,
+		Args: []string{"in-image", "--name", l.Name, program, "--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool, "--report-file", LoadReport(l.Instance)},
 	})
 	if err == nil {
 		l.load = process
