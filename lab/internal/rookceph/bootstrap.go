@@ -112,10 +112,15 @@ func (c cluster) setUpCommands(id identity) []string {
 	for _, osd := range c.topo.OSDs() {
 		commands = append(commands, fmt.Sprintf("osd crush add %s 1 root=default zone=%s host=%s", osdName(osd.ID), osd.Zone, osd.Node))
 	}
-	if c.topo.Release() == 18 {
-		// Debian's manager of 18.2 loads Python's cryptography for one of its modules, and then for no other ("PyO3 modules do not yet
-		// support subinterpreters"). The lab needs none of them.
+	// The lab needs none of the manager's modules, and some of them do not get on with it.
+	switch c.topo.Release() {
+	case 18:
+		// Debian's manager loads Python's cryptography for one module, and then for no other ("PyO3 modules do not yet support
+		// subinterpreters").
 		commands = append(commands, "health mute MGR_MODULE_DEPENDENCY --sticky")
+	case 20:
+		// Devicehealth wants to write before the pool that the manager makes for it is active, and does not try again.
+		commands = append(commands, "health mute MGR_MODULE_ERROR --sticky")
 	}
 	return append(commands,
 		"config set mgr mgr/devicehealth/enable_monitoring false --force", // else it makes a pool of its own

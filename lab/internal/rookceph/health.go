@@ -103,7 +103,7 @@ func (c cluster) awaitClean(ctx context.Context, say func(string)) error {
 			missing = err.Error()
 		}
 		if missing == "" {
-			say("Ceph: HEALTH_OK, all placement groups active+clean")
+			say("Ceph: " + c.healthy() + ", all placement groups active+clean")
 			return nil
 		}
 		if ctx.Err() == nil {
@@ -115,6 +115,14 @@ func (c cluster) awaitClean(ctx context.Context, say func(string)) error {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// healthy is the health that is waited for.
+func (c cluster) healthy() string {
+	if c.topo.Release() >= instance.FirstWithAES256K && c.topo.Keys() != instance.CephKeysAES256K {
+		return "nothing is wrong but for keys of the old type"
+	}
+	return "HEALTH_OK"
 }
 
 // missing says what keeps the cluster from being healthy, or nothing.
