@@ -37,15 +37,19 @@ test: ## everything: lint, unit tests, end-to-end tests in the lab
 
 ##@ Tests
 
+.PHONY: test-times
+test-times: build ## all of `make test`, and where its time went: by stage, package, test, and step of each scenario
+	@$(MAKE) test TESTFLAGS=-json 2>&1 | $(GO) run ./hack/testtimes
+
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules
-	$(GO) test -timeout 40m $$($(GO) list ./... | grep -v '/lockkeeper/test/')
-	cd lab && $(LAB_ENV) $(GO) test $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
-	cd lab && $(GO) test $(LAB_CGO)
+	$(GO) test $(TESTFLAGS) -timeout 40m $$($(GO) list ./... | grep -v '/lockkeeper/test/')
+	cd lab && $(LAB_ENV) $(GO) test $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && $(GO) test $(TESTFLAGS) $(LAB_CGO)
 
 .PHONY: test-e2e
 test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one, CEPH=20 for another release than 16
-	$(if $(CEPH),LAB_CEPH=$(CEPH)) $(GO) test ./test/... -count=1 -timeout 60m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+	$(if $(CEPH),LAB_CEPH=$(CEPH)) $(GO) test $(TESTFLAGS) ./test/... -count=1 -timeout 60m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
 # Labs that run side by side. Each fills a core when its Ceph starts; with more of them than cores what takes seconds takes minutes.
 LABS ?= 2
