@@ -719,8 +719,8 @@ func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any
 	switch {
 	case thorough[name]:
 		o.HeartbeatTimeout = 2 * time.Minute
-	case name == "AwaitOSDs":
-		o.HeartbeatTimeout = 30 * time.Second
+	case name == "AwaitOSDs", name == "AwaitNode":
+		o.HeartbeatTimeout = forever // a worker may be away for minutes
 	}
 	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {
 		unlimited := *o.RetryPolicy // and not ten times, as the test environment has it

@@ -147,9 +147,10 @@ func (w *World) hangsUnseen() bool {
 }
 
 // signOfLife is for how long an OSD may have been hanging when something opens: it reported right before, and the question was asked
-// right before that.
+// right before that. From the answer to the opening it takes a look, a pass that closes, and one that looks again and opens: three times
+// as many requests as a reaction.
 func (w *World) signOfLife() time.Duration {
-	return 2*w.reportPeriod() + w.opts.Reaction - defaultReaction
+	return 2*w.reportPeriod() + 3*(w.opts.Reaction-defaultReaction)
 }
 
 // lifeless finds an OSD outside a zone that has been hanging for longer than that: somebody who asked would know. Without a manager
