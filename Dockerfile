@@ -23,9 +23,11 @@ COPY --from=build /out/lockkeeper /usr/local/bin/lockkeeper
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/lockkeeper"]
 
-# The librados here may be older than the cluster: Ceph keeps clients of older releases working.
-FROM debian:bookworm-slim AS lockkeeper-worker
-RUN apt-get update && apt-get install -y --no-install-recommends librados2 ca-certificates && rm -rf /var/lib/apt/lists/*
+# Older clusters take newer clients. Newer clusters do not take older ones: those made since August 2026 have keys of type AES256K
+# (CVE-2025-30156), which librados knows from 20.2.4 on.
+FROM debian:forky-slim AS lockkeeper-worker
+RUN apt-get update && apt-get install -y --no-install-recommends librados2 ca-certificates && rm -rf /var/lib/apt/lists/* \
+ && dpkg --compare-versions "$(dpkg-query --show --showformat '${Version}' librados2)" ge 20.2.4
 COPY --from=build /out/lockkeeper-worker /usr/local/bin/lockkeeper-worker
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/lockkeeper-worker"]

@@ -1,7 +1,6 @@
 package rados
 
 import (
-	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"math"
@@ -52,8 +51,8 @@ func (c Config) validate() error {
 	case c.ConnectTimeout < 0 || c.CommandTimeout < 0:
 		return fmt.Errorf("a timeout is negative")
 	}
-	if raw, err := base64.StdEncoding.DecodeString(string(c.Key)); err != nil || len(raw) < 16 {
-		return fmt.Errorf("the key of client.%s is no Ceph key: %d characters, want 40 of base64", c.User, len(c.Key))
+	if c.Key.keyType() == 0 {
+		return fmt.Errorf("the key of client.%s is no Ceph key: %d characters, want 40 of base64, or 60 of type AES256K", c.User, len(c.Key))
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ func Connect(ctx context.Context, config Config) (*Conn, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("connect to Ceph: %w", err)
 	}
+	if why := config.readable(Version()); why != "" {
+		return nil, fmt.Errorf("connect to Ceph: %s", why)
+	}
 	conn, err := rados.NewConnWithUser(config.User)
 	if err != nil {
 		return nil, connectError(config, err)
