@@ -29,6 +29,10 @@ LAB_SOURCES := lab/go.mod lab/go.sum lab/build.sh $(call sources,lab/cmd lab/int
 demo: build ## drain a storage node under write load in a real small world, and watch
 	@./hack/demo.sh
 
+.PHONY: demo-upgrade
+demo-upgrade: build ## Ceph 16, then 18, then 20, on the same data and under write load
+	@./hack/demo-upgrade.sh
+
 .PHONY: test
 test: ## everything: lint, unit tests, end-to-end tests in the lab
 	@hack/step.sh lint $(MAKE) lint

@@ -39,9 +39,35 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, DownOut: -1}, "--down-out"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: "some"}, `--osd-pods "some": allowed are rook and none`},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: OSDPodsRook, CephPeriods: "slow"}, `--ceph-periods "slow"`},
+		{ceph(17, ""), "--ceph: no Ceph 17: allowed are 16, 18, 20, and none"},
+		{ceph(18, CephKeysAES256K), "--ceph-keys aes256k: Ceph 18 has only aes"},
+		{ceph(16, CephKeysBoth), "--ceph-keys both: Ceph 16 has only aes"},
+		{ceph(20, "des"), `--ceph-keys "des": allowed are aes, aes256k and both`},
 	} {
 		if err := test.topo.Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v, want %s", test.topo, err, test.want)
+		}
+	}
+}
+
+func ceph(release int, keys CephKeys) Topology {
+	t := DefaultTopology()
+	t.CephRelease, t.CephKeys = release, keys
+	return t
+}
+
+func TestKeysOfARelease(t *testing.T) {
+	for _, c := range []struct {
+		release int
+		asked   CephKeys
+		want    CephKeys
+	}{
+		{0, "", CephKeysAES}, {16, "", CephKeysAES}, {18, "", CephKeysAES}, {20, "", CephKeysAES256K},
+		{20, CephKeysAES, CephKeysAES}, {20, CephKeysBoth, CephKeysBoth},
+	} {
+		topo := ceph(c.release, c.asked)
+		if err := topo.Validate(); err != nil || topo.Keys() != c.want {
+			t.Errorf("%+v: %s, %v", c, topo.Keys(), err)
 		}
 	}
 }

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# demo-upgrade.sh: Ceph 16, then 18, then 20, on the same data, while a writer writes all the time. A person changes the images of the mons
+# and of the manager, one after the other, as an operator would, and allows the new release's features between the hops; lockkeeper
+# brings the OSDs of a CephOSD along, zone by zone. Everything it starts it also stops; KEEP=1 leaves the world running.
+set -euo pipefail
+began=$(date +%s%N)
+# shellcheck source=hack/world.sh
+. "$(dirname "${BASH_SOURCE[0]}")/world.sh"
+
+bold='' dim='' off=''
+if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' off=$'\e[0m'; fi
+elapsed() { printf '%5.1f s' "$(( ($(date +%s%N) - began) / 1000000 ))e-3"; }
+say() { printf '\n%s[%s] %s%s\n' "$bold" "$(elapsed)" "$*" "$off"; }
+show() { printf '%s$ %s%s\n' "$dim" "$*" "$off"; "$@" 2>&1 | sed 's/^/  /'; }
+
+declare -A feature=([18]=reef [20]=tentacle)
+
+quorum() { ceph quorum_status --format json | tr -d ' \n' | grep -oE '"quorum_names":\[[^]]*\]'; }
+versions() { # versions KIND: how many daemons of a kind run which release, as "3 × 18.2.7"
+  ceph versions --format json | tr -d '\n' | grep -oE "\"$1\": *\{[^}]*\}" | grep -oE 'ceph version [0-9.]+[^"]*": *[0-9]+' |
+    sed -E 's/ceph version ([0-9.]+).*": *([0-9]+)/\2 × \1/' | paste -sd, -
+}
+of_release() { kubectl -n rook-ceph get pods -l "ceph_daemon_type=$1,ceph_daemon_id=$2" -o 'jsonpath={range .items[*]}{.spec.containers[0].image} {.status.phase} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}'; }
+
+upgrade_mons() { # upgrade_mons RELEASE: one at a time, and only when all are in quorum
+  local id
+  for id in a b c; do
+    until_says 60 '"a","b","c"' quorum
+    ceph mon ok-to-stop "$id" >/dev/null 2>&1
+    kubectl -n rook-ceph set image "deployment/rook-ceph-mon-$id" "mon=lab/ceph:$1" | sed 's/^/  /'
+    until_says 60 "^lab/ceph:$1 Running True$" of_release mon "$id"
+  done
+  until_says 60 '"a","b","c"' quorum
+  until_says 60 "^3 × $1\.[0-9.]*$" versions mon
+}
+
+upgrade_manager() {
+  kubectl -n rook-ceph set image deployment/rook-ceph-mgr-a "mgr=lab/ceph:$1" | sed 's/^/  /'
+  until_says 90 "^1 × $1\.[0-9.]*$" versions mgr
+}
+
+upgrade_osds() {
+  kubectl -n rook-ceph patch cephosd ceph-osds --type=json -p "[
+    {\"op\": \"replace\", \"path\": \"/spec/podTemplate/spec/containers/0/image\", \"value\": \"lab/ceph:$1\"},
+    {\"op\": \"replace\", \"path\": \"/spec/updateDomain\", \"value\": \"Zone\"}]" | sed 's/^/  /'
+  lockkeeper update-osds rook-ceph/ceph-osds --wait --follow --timeout 10m 2>&1 | sed -u 's/^/  | /'
+  until_says 60 "^6 × $1\.[0-9.]*$" versions osd
+}
+
+say "A small world of Ceph 16: 3 zones, 6 nodes, 3 mons, 6 OSDs of a CephOSD"
+enter_world "${DEMO_NAME:-demo-upgrade}" --ceph 16 --osd-pods none
+say "lockkeeper moves in, and a writer writes"
+move_in
+show ceph versions
+upgrading=$SECONDS
+for release in 18 20; do
+  say "Ceph $release: the mons, one at a time"
+  upgrade_mons $release
+  say "Ceph $release: the manager"
+  upgrade_manager $release
+  say "Ceph $release: the OSDs, by lockkeeper, zone by zone"
+  upgrade_osds $release
+  say "Ceph $release: a person allows what is new in it, now that no OSD is older"
+  show ceph osd require-osd-release "${feature[$release]}"
+  show ceph versions
+done
+upgrade_s=$((SECONDS - upgrading))
+until_says 60 '^any node$' policy '{.status.mayDrain}'
+say "What Ceph says"
+show ceph -s
+say "What the writer saw"
+figures=$(lab load stop --name "$world" -o json)
+lab load report --name "$world" | sed 's/^/  /'
+sed -nE 's/.*"(failed_writes|lost_writes)": *([0-9]+).*/\1 \2 writes/p; s/.*"(longest_stall_ms)": *([0-9.]+).*/\1 \2 ms/p' <<<"$figures"
+echo "upgrade_s $upgrade_s s"
+for figure in failed_writes lost_writes; do
+  grep -qE "\"$figure\": *0[,}]?" <<<"$figures" || { echo "the writer saw $figure" >&2; exit 1; }
+done
+say "Done: Ceph went from 16 over 18 to 20 on the same data; nothing was lost."
