@@ -37,6 +37,10 @@ upgrade_mons() { # upgrade_mons RELEASE: one at a time, and only when all are in
 upgrade_manager() {
   kubectl -n rook-ceph set image deployment/rook-ceph-mgr-a "mgr=lab/ceph:$1" | sed 's/^/  /'
   until_says 90 "^1 × $1\.[0-9.]*$" versions mgr
+  if [ "$1" = 20 ]; then # the manager makes a pool of its own, whose copies may be in one zone: then only hosts could go, one by one
+    until_says 60 '^\.mgr$' ceph osd pool ls
+    ceph osd pool set .mgr crush_rule lab 2>&1 | sed 's/^/  /'
+  fi
 }
 
 upgrade_osds() {
