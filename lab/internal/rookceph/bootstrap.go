@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 )
 
 // bootstrap runs the monitors for a moment, outside of Kubernetes, and registers what Rook's operator would: OSDs, their
@@ -111,6 +113,11 @@ func (c cluster) setUpCommands(id identity) []string {
 	}
 	for _, osd := range c.topo.OSDs() {
 		commands = append(commands, fmt.Sprintf("osd crush add %s 1 root=default zone=%s host=%s", osdName(osd.ID), osd.Zone, osd.Node))
+	}
+	if c.topo.Release() != image.Machine {
+		// The pool that the manager makes for itself is spread as the lab's own pool is. By Ceph's default its copies are on three hosts,
+		// which may be of one zone, and then no zone may go. Not in ceph.conf: a monitor does not start with a rule that is not there.
+		commands = append(commands, fmt.Sprintf("osd crush rule create-replicated %s default zone", Pool), "config set global osd_pool_default_crush_rule 1")
 	}
 	// The lab needs none of the manager's modules, and some of them do not get on with it.
 	switch c.topo.Release() {
