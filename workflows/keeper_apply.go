@@ -33,7 +33,7 @@ func (k *keeper) apply(ctx workflow.Context) error {
 			failures = append(failures, err)
 		}
 	}
-	plan.Set = k.stillHeld(ctx, plan.Set)
+	plan.Set = k.stillHeld(ctx, plan.Set, before)
 	if err := k.switchNoout(ctx, plan.Set, true); err != nil {
 		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
 		return k.silent(ctx, "noout could not be set", err)

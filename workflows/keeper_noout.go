@@ -74,11 +74,13 @@ func (k *keeper) askNoout(ctx workflow.Context, plan budget.NooutPlan) (before [
 
 // stillHeld leaves out the hosts of jobs that gave their lease back while the record was being written. The next pass forgets their
 // records.
-func (k *keeper) stillHeld(ctx workflow.Context, hosts []string) []string {
+func (k *keeper) stillHeld(ctx workflow.Context, hosts, before []string) []string {
 	held := budget.StillHeld(hosts, k.state.Memory.Noout, k.state.Memory.Lease.Holders)
 	if len(held) == len(hosts) || workflow.GetVersion(ctx, "noout-still-held", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return hosts
 	}
+	left := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return slices.Contains(held, host) })
+	k.state.Memory.Noout = budget.NotAsked(k.state.Memory.Noout, left, before)
 	return held
 }
 

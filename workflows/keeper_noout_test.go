@@ -158,6 +158,7 @@ func TestNooutOfAJobThatLeft(t *testing.T) {
 		other := s.drain(drainOf("node-b"))
 		s.awaitPhase("node-b", awaitingNode, time.Minute)
 		require.NotContains(s, strings.Join(s.Story(), "\n"), "sets noout on node-d", "for a drain that has ended")
+		require.NotContains(s, s.records(), "node-d", "what was never asked for is not awaited")
 		s.tellDrain("node-b", workflows.SignalAbort)
 		s.awaitEnd("node-b", other, time.Minute)
 		s.awaitNothingLeft(time.Minute)

@@ -255,6 +255,17 @@ func Asked(records []Noout, hosts []string) (out []Noout, before []string) {
 	return out, before
 }
 
+// NotAsked takes back what Asked noted, for hosts that nothing was asked about in the end.
+func NotAsked(records []Noout, hosts, before []string) []Noout {
+	out := slices.Clone(records)
+	for i := range out {
+		if slices.Contains(hosts, out[i].Host) {
+			out[i].Unsure = slices.Contains(before, out[i].Host)
+		}
+	}
+	return out
+}
+
 // Answered takes note that what was Asked got an answer. An answer to a later attempt, which leaves it unsure, says nothing about the
 // first one, which may still be carried out.
 func Answered(records []Noout, hosts, before []string, unsure bool) []Noout {
