@@ -62,8 +62,12 @@ func TestKeysOfARelease(t *testing.T) {
 		asked   CephKeys
 		want    CephKeys
 	}{
-		{0, "", CephKeysAES}, {16, "", CephKeysAES}, {18, "", CephKeysAES}, {20, "", CephKeysAES256K},
-		{20, CephKeysAES, CephKeysAES}, {20, CephKeysBoth, CephKeysBoth},
+		{0, "", CephKeysAES},
+		{16, "", CephKeysAES},
+		{18, "", CephKeysAES},
+		{20, "", CephKeysAES256K},
+		{20, CephKeysAES, CephKeysAES},
+		{20, CephKeysBoth, CephKeysBoth},
 	} {
 		topo := ceph(c.release, c.asked)
 		if err := topo.Validate(); err != nil || topo.Keys() != c.want {
