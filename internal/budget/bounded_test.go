@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -124,6 +125,39 @@ func TestBoundedView(t *testing.T) {
 	})
 	if large == 0 {
 		t.Fatal("no View was large")
+	}
+}
+
+// TestTakenTogether: of failure domains that are taken together, one that was touched counts what it misses itself, and not what
+// another had lost before the proof.
+func TestTakenTogether(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		touched bool // the domain that lost an OSD
+		missed  int
+	}{
+		{"down before the proof", false, 0},
+		{"down since", true, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := budget.Input{
+				Now:   now,
+				View:  storage.View{FailureDomainType: "zone", LabelKey: zoneLabel, ChangeEpoch: 110, Shape: "same"},
+				Proof: &storage.CleanProof{ChangeEpoch: 100, Shape: "same", At: now},
+			}
+			for i := range storage.MostDomains + 2 {
+				in.View.Domains = append(in.View.Domains, storage.Domain{Name: fmt.Sprintf("zone-%03d", i), Daemons: 1})
+			}
+			quiet, lost := &in.View.Domains[storage.MostDomains], &in.View.Domains[storage.MostDomains+1]
+			quiet.Touched, lost.Touched = !c.touched, c.touched
+			lost.Troubled = []storage.Daemon{{Name: "osd.1", Pod: storage.PodReady}}
+
+			all := len(budget.Affected(in))
+			in.View = in.View.Bounded(storage.Interest{})
+			require.Equal(t, 2, in.View.Others.Merged)
+			require.Equal(t, c.missed, all)
+			require.Len(t, budget.Affected(in), c.missed)
+		})
 	}
 }
 

@@ -236,19 +236,24 @@ func Affected(in Input) []storage.Domain {
 	}
 	var out []storage.Domain
 	for _, d := range in.View.AllDomains() {
-		if isMissed(in, d) {
+		if countMissed(in, d) > 0 {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-// isMissed tells whether missed would name anybody, had it all names.
-func isMissed(in Input, d storage.Domain) bool {
-	if proofHolds(in) && !d.Touched {
-		return d.Tally().Unsettled > 0
+// countMissed is how many daemons missed would name, had it all names.
+func countMissed(in Input, d storage.Domain) int {
+	t := d.Tally()
+	switch {
+	case !proofHolds(in):
+		return t.Down
+	case d.Touched:
+		return t.Down - t.DownBefore
+	default:
+		return t.Unsettled
 	}
-	return d.Tally().Down > 0
 }
 
 // missed lists the daemons of a domain that are down and were not at the last proof that the data was whole. One that was
@@ -432,11 +437,7 @@ func leaving(n storage.Node) string {
 
 // describeMissed says which daemons of a domain are missed, a few by name.
 func describeMissed(in Input, d storage.Domain) string {
-	named, all := missed(in, d), d.Tally().Down
-	if proofHolds(in) && !d.Touched {
-		all = d.Tally().Unsettled
-	}
-	return describe(named, all)
+	return describe(missed(in, d), countMissed(in, d))
 }
 
 // describe says which daemons are down, a few by name; all is how many they are.

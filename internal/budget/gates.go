@@ -238,7 +238,7 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if c.Observing || Clean(in) {
 		return storage.Answer{OK: true}
 	}
-	if !timedOut(in) && !isMissed(in, in.View.Domain(domain.Name)) {
+	if !timedOut(in) && countMissed(in, in.View.Domain(domain.Name)) == 0 {
 		return storage.Answer{Reason: notClean(in)}
 	}
 	return storage.Answer{OK: true}

@@ -34,6 +34,9 @@ type Rest struct {
 	Unsettled int `json:"unsettled,omitempty"`
 	Uncounted int `json:"uncounted,omitempty"` // down, and their pods are not ready: no budget counts them
 	Podless   int `json:"podless,omitempty"`   // without any pod
+	// DownBefore: down, and were so at the clean proof that the observer was given. Known of domains that were taken together alone:
+	// of any other, Domain.Touched says it.
+	DownBefore int `json:"downBefore,omitempty"`
 }
 
 func (r *Rest) add(x Daemon) {
@@ -56,6 +59,7 @@ func (r Rest) Plus(x Rest) Rest {
 	return Rest{
 		Troubled: r.Troubled + x.Troubled, Down: r.Down + x.Down, Unsettled: r.Unsettled + x.Unsettled,
 		Uncounted: r.Uncounted + x.Uncounted, Podless: r.Podless + x.Podless,
+		DownBefore: r.DownBefore + x.DownBefore,
 	}
 }
 
@@ -108,6 +112,9 @@ func (v *View) boundDomains(first Interest) {
 	others := Domain{Merged: len(all) - MostDomains}
 	for _, d := range all[MostDomains:] {
 		t := d.Tally()
+		if !d.Touched {
+			t.DownBefore = t.Down - t.Unsettled
+		}
 		others.Daemons += d.Daemons
 		others.Touched, others.Returned = others.Touched || d.Touched, others.Returned || d.Returned
 		others.Rest = others.Rest.Plus(t)
