@@ -3,15 +3,8 @@
 # and of the manager, one after the other, as an operator would, and allows the new release's features between the hops; lockkeeper
 # brings the OSDs of a CephOSD along, zone by zone. Everything it starts it also stops; KEEP=1 leaves the world running.
 set -euo pipefail
-began=$(date +%s%N)
-# shellcheck source=hack/world.sh
-. "$(dirname "${BASH_SOURCE[0]}")/world.sh"
-
-bold='' dim='' off=''
-if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' off=$'\e[0m'; fi
-elapsed() { printf '%5.1f s' "$(( ($(date +%s%N) - began) / 1000000 ))e-3"; }
-say() { printf '\n%s[%s] %s%s\n' "$bold" "$(elapsed)" "$*" "$off"; }
-show() { printf '%s$ %s%s\n' "$dim" "$*" "$off"; "$@" 2>&1 | sed 's/^/  /'; }
+# shellcheck source=hack/story.sh
+. "$(dirname "${BASH_SOURCE[0]}")/story.sh"
 
 declare -A feature=([18]=reef [20]=tentacle)
 
