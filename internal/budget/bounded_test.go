@@ -128,8 +128,8 @@ func TestBoundedView(t *testing.T) {
 	}
 }
 
-// TestTakenTogether: of failure domains that are taken together, one that was touched counts what it misses itself, and not what
-// another had lost before the proof.
+// TestTakenTogether: failure domains that are too many to be named are judged together. An OSD that was down before the proof is not
+// missed, also when another of these domains was touched since.
 func TestTakenTogether(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -34,8 +34,8 @@ type Rest struct {
 	Unsettled int `json:"unsettled,omitempty"`
 	Uncounted int `json:"uncounted,omitempty"` // down, and their pods are not ready: no budget counts them
 	Podless   int `json:"podless,omitempty"`   // without any pod
-	// DownBefore: down, and were so at the clean proof that the observer was given. Known of domains that were taken together alone:
-	// of any other, Domain.Touched says it.
+	// DownBefore: down, and down already at the clean proof that the observer was given. Set for View.Others only: for a domain that is
+	// named, Domain.Touched says the same.
 	DownBefore int `json:"downBefore,omitempty"`
 }
 

@@ -52,7 +52,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("a timeout is negative")
 	}
 	if c.Key.keyType() == 0 {
-		return fmt.Errorf("the key of client.%s is no Ceph key: %d characters, want 40 of base64, or 60 of type AES256K", c.User, len(c.Key))
+		return fmt.Errorf("the key of client.%s is no Ceph key: %d characters, want 40 of base64, or 60 of type AES256K",
+			c.User, len(c.Key))
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func (c Config) readable(version string) string {
 	if c.Key.keyType() != keyAES256K || version == "" || knowsAES256K(version) {
 		return ""
 	}
-	return fmt.Sprintf("the key of client.%s is of type AES256K, which librados %s, with which this program runs, cannot read: run it with librados 20.2.4 or newer",
-		c.User, version)
+	return fmt.Sprintf("the key of client.%s is of type AES256K, and this program runs with librados %s, which cannot read it: "+
+		"use librados 20.2.4 or newer", c.User, version)
 }
 
 // knowsAES256K tells whether a version of Ceph, such as 18.2.7, knows keys of that type. One that cannot be read does: librados itself
