@@ -99,7 +99,18 @@ func Trouble(pod *corev1.Pod) string {
 			return "it has no node: " + c.Message
 		}
 	}
-	return "it is not ready"
+	for _, s := range pod.Status.ContainerStatuses {
+		switch {
+		case s.State.Running == nil:
+			return fmt.Sprintf("its container %s does not run", s.Name)
+		case !s.Ready:
+			return fmt.Sprintf("its container %s runs and does not serve yet", s.Name)
+		}
+	}
+	if len(pod.Status.ContainerStatuses) > 0 {
+		return "its containers are ready, and the kubelet has not said so of the pod"
+	}
+	return "its containers do not run yet"
 }
 
 // Differs tells how a live pod differs from what Render makes of the present spec, in what people can write; "" if it does
