@@ -114,10 +114,11 @@ func (c cluster) setUpCommands(id identity) []string {
 	for _, osd := range c.topo.OSDs() {
 		commands = append(commands, fmt.Sprintf("osd crush add %s 1 root=default zone=%s host=%s", osdName(osd.ID), osd.Zone, osd.Node))
 	}
+	commands = append(commands, fmt.Sprintf("osd crush rule create-replicated %s default zone", Pool))
 	if c.topo.Release() != image.Machine {
-		// The pool that the manager makes for itself is spread as the lab's own pool is. By Ceph's default its copies are on three hosts,
-		// which may be of one zone, and then no zone may go. Not in ceph.conf: a monitor does not start with a rule that is not there.
-		commands = append(commands, fmt.Sprintf("osd crush rule create-replicated %s default zone", Pool), "config set global osd_pool_default_crush_rule 1")
+		// The manager makes a pool for itself as soon as it may. By Ceph's default its copies are on three hosts, which may be of one
+		// zone, and then no zone may go. Not in ceph.conf: a monitor does not start with a rule that is not there.
+		commands = append(commands, "config set global osd_pool_default_crush_rule 1")
 	}
 	// The lab needs none of the manager's modules, and some of them do not get on with it.
 	switch c.topo.Release() {
@@ -133,7 +134,6 @@ func (c cluster) setUpCommands(id identity) []string {
 		"config set mgr mgr/devicehealth/enable_monitoring false --force", // else it makes a pool of its own
 		"config set mgr mgr/balancer/active false --force",                // data moves only when a test makes it move
 		"config set mgr mgr/progress/enabled false --force",
-		fmt.Sprintf("osd crush rule create-replicated %s default zone", Pool),
 		fmt.Sprintf("osd pool create %s %d %d replicated %s", Pool, c.placementGroups(), c.placementGroups(), Pool),
 		fmt.Sprintf("osd pool application enable %s rados", Pool),
 		"osd dump",
