@@ -12,9 +12,9 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 var root = flag.String("root", "../..", "the repository, with lab/bin/lab built")
@@ -34,53 +34,21 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	assets, err := labAsAssets()
+	started, err := apiserver.Start(*root, filepath.Join(*root, "deploy", "crds"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(assets)
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join(*root, "deploy", "crds")},
-		ErrorIfCRDPathMissing: true,
-	}
 	defer func() {
-		if err := env.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+		if err := started.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
-	cfg, err := env.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		return 1
-	}
-	config, etcd = cfg, env.ControlPlane.Etcd.URL
-	server, err = client.New(cfg, client.Options{Scheme: kube.Scheme})
+	config, etcd = started.Config, started.Etcd
+	server, err = client.New(config, client.Options{Scheme: kube.Scheme})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-// labAsAssets gives envtest the programs that it looks for: the lab is each of them, when called by its name.
-func labAsAssets() (string, error) {
-	lab, err := filepath.Abs(filepath.Join(*root, "lab", "bin", "lab"))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(lab); err != nil {
-		return "", fmt.Errorf("these tests need the lab's API server: run `make lab/bin/lab` first (%w)", err)
-	}
-	dir, err := os.MkdirTemp("", "lockkeeper-envtest-")
-	if err != nil {
-		return "", err
-	}
-	for _, program := range []string{"etcd", "kube-apiserver", "kubectl"} {
-		if err := os.Symlink(lab, filepath.Join(dir, program)); err != nil {
-			return "", err
-		}
-	}
-	return dir, nil
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,14 +16,12 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // TestTheWatcherWaitsForTheDefinition of CephOSDs where there is none, and watches them once it is installed.
 func TestTheWatcherWaitsForTheDefinition(t *testing.T) {
 	t.Parallel()
-	assets, err := labAsAssets()
-	require.NoError(t, err)
-	defer os.RemoveAll(assets)
 	crds := filepath.Join(*root, "deploy", "crds")
 	all, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
 	require.NoError(t, err)
@@ -37,10 +34,10 @@ func TestTheWatcherWaitsForTheDefinition(t *testing.T) {
 		}
 	}
 	require.Len(t, cephOSDs, 1)
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, CRDDirectoryPaths: policies, ErrorIfCRDPathMissing: true}
-	cfg, err := env.Start()
+	own, err := apiserver.Start(*root, policies...)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, env.Stop()) }()
+	defer func() { require.NoError(t, own.Stop()) }()
+	cfg := own.Config
 
 	temporal := &told{}
 	ctx, stop := context.WithCancel(t.Context())

@@ -4,6 +4,7 @@ package temporal
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -129,12 +131,30 @@ func (s *stage) signal(id, name string, arg any) {
 	require.NoError(s, s.client.SignalWorkflow(s.Context(), id, "", name, arg))
 }
 
+// query asks a workflow for its status, again until there is an answer: a worker that is busy is no status. A workflow that is
+// not there leaves into as it is.
 func (s *stage) query(id string, into any) {
+	s.Helper()
+	for end := time.Now().Add(90 * time.Second); ; {
+		err := s.ask(id, into)
+		if err == nil || errors.As(err, new(*serviceerror.NotFound)) {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("no status of %s within 90 s: %v", id, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (s *stage) ask(id string, into any) error {
 	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 	defer cancel()
-	if v, err := s.client.QueryWorkflow(ctx, id, "", workflows.QueryStatus); err == nil {
-		_ = v.Get(into)
+	v, err := s.client.QueryWorkflow(ctx, id, "", workflows.QueryStatus)
+	if err != nil {
+		return err
 	}
+	return v.Get(into)
 }
 
 func (s *stage) job(id string) (j workflows.JobStatus) {

@@ -29,7 +29,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -37,6 +36,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
 
@@ -95,28 +95,14 @@ func newWorld(ctx context.Context, domains, perDomain int) (*world, error) {
 	return w, w.startLockkeeper(ctx, cfg, w.temporal)
 }
 
-// startKubernetes starts an API server. The lab is each program that envtest looks for, when called by its name.
+// startKubernetes starts an API server.
 func (w *world) startKubernetes() (*rest.Config, error) {
-	lab, err := filepath.Abs(filepath.Join("lab", "bin", "lab"))
+	s, err := apiserver.Start(".", filepath.Join("deploy", "crds"))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(lab); err != nil {
-		return nil, fmt.Errorf("run `make build` first, and this from the top of the repository: %w", err)
-	}
-	assets, err := os.MkdirTemp("", "lockkeeper-scale-")
-	if err != nil {
-		return nil, err
-	}
-	w.later(func() { _ = os.RemoveAll(assets) })
-	for _, program := range []string{"etcd", "kube-apiserver", "kubectl"} {
-		if err := os.Symlink(lab, filepath.Join(assets, program)); err != nil {
-			return nil, err
-		}
-	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, CRDDirectoryPaths: []string{filepath.Join("deploy", "crds")}, ErrorIfCRDPathMissing: true}
-	w.later(func() { _ = env.Stop() })
-	return env.Start()
+	w.later(func() { _ = s.Stop() })
+	return s.Config, nil
 }
 
 func (w *world) startTemporal(ctx context.Context) (client.Client, error) {
