@@ -2,23 +2,18 @@ package hammer
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/ceph/go-ceph/rados"
 )
 
 // Judge knows a cluster's OSDs and watches whether its data is whole.
 type Judge struct {
 	env   []string
 	audit string
-	conf  string // ceph.conf
 	osds  []OSD
 
 	began time.Time
@@ -30,19 +25,16 @@ type Judge struct {
 	ended chan struct{}
 }
 
-// NewJudge begins to watch. env is that of the lab: LAB_AUDIT_LOG, CEPH_CONF, PATH.
+// NewJudge begins to watch. env is that of the lab: LAB_AUDIT_LOG, PATH.
 func NewJudge(ctx context.Context, env []string, osds []OSD) (*Judge, error) {
 	j := &Judge{env: env, osds: osds, began: time.Now(), ended: make(chan struct{})}
 	for _, v := range env {
 		if path, ok := strings.CutPrefix(v, "LAB_AUDIT_LOG="); ok {
 			j.audit = path
 		}
-		if path, ok := strings.CutPrefix(v, "CEPH_CONF="); ok {
-			j.conf = path
-		}
 	}
-	if j.audit == "" || j.conf == "" {
-		return nil, fmt.Errorf("LAB_AUDIT_LOG or CEPH_CONF is missing from the lab's environment")
+	if j.audit == "" {
+		return nil, fmt.Errorf("LAB_AUDIT_LOG is missing from the lab's environment")
 	}
 	c, err := newConsole(ctx, env)
 	if err != nil {
@@ -60,27 +52,21 @@ func NewJudge(ctx context.Context, env []string, osds []OSD) (*Judge, error) {
 }
 
 // dataEvery is how often it is asked whether all data is whole. That may be so for half a second only, from the manager's report that lets
-// the next OSD go until the map says that it has gone; a `ceph` on a busy machine would miss it.
+// the next OSD go until the map says that it has gone; a `ceph` for each question would miss it on a busy machine.
 const dataEvery = 50 * time.Millisecond
 
 // watchData asks all the time whether all data is whole.
 func (j *Judge) watchData(ctx context.Context) error {
-	conn, err := rados.NewConnWithUser("admin")
+	c, err := newConsole(ctx, j.env)
 	if err != nil {
-		return err
-	}
-	err = errors.Join(conn.ReadConfigFile(j.conf), conn.SetConfigOption("rados_mon_op_timeout", "3"), conn.SetConfigOption("client_mount_timeout", "30"))
-	if err != nil {
-		return err
-	}
-	if err := conn.Connect(); err != nil {
 		return err
 	}
 	go func() {
 		defer close(j.ended)
-		defer conn.Shutdown()
+		defer c.close()
 		for ctx.Err() == nil {
-			if answer, _, err := conn.MonCommand([]byte(`{"prefix": "pg stat", "format": "json"}`)); err == nil && allWhole(answer) {
+			var stat pgStat
+			if err := c.ask(&stat, "pg stat"); err == nil && stat.allWhole() {
 				j.mu.Lock()
 				j.whole = append(j.whole, time.Now())
 				j.mu.Unlock()
@@ -91,17 +77,15 @@ func (j *Judge) watchData(ctx context.Context) error {
 	return nil
 }
 
-// allWhole reads the answer to "pg stat".
-func allWhole(answer []byte) bool {
-	var stat struct {
-		Summary struct {
-			States []struct{ Name string } `json:"num_pg_by_state"`
-		} `json:"pg_summary"`
-	}
-	if json.Unmarshal(answer, &stat) != nil {
-		return false
-	}
-	states := stat.Summary.States
+// pgStat is the answer to "pg stat".
+type pgStat struct {
+	Summary struct {
+		States []struct{ Name string } `json:"num_pg_by_state"`
+	} `json:"pg_summary"`
+}
+
+func (s pgStat) allWhole() bool {
+	states := s.Summary.States
 	return len(states) > 0 && !slices.ContainsFunc(states, func(s struct{ Name string }) bool { return !strings.HasPrefix(s.Name, "active+clean") })
 }
 
