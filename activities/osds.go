@@ -96,10 +96,17 @@ type Created struct {
 	Hindered []Superfluous `json:"hindered,omitempty"`
 }
 
+// Rehearsal is what speaks against the successors of a batch.
+type Rehearsal struct {
+	// Refused: the API server rejects the new pods, or they can never be these OSDs', and why.
+	Refused *input.Error `json:"refused,omitempty"`
+	// Waits is what has to happen elsewhere before the OSDs may be started as the template says; "": nothing.
+	Waits string `json:"waits,omitempty"`
+}
+
 // Rehearsed is what may be expected of a batch before it asks for the lease.
 type Rehearsed struct {
-	// Refused: the API server rejects the new pods, and why.
-	Refused *input.Error `json:"refused,omitempty"`
+	Rehearsal
 	// OSDs are those of the batch that the storage cluster could spare together now; all of them when it could spare none,
 	// since then it may be somebody else's turn.
 	OSDs []rollout.OSD `json:"osds,omitempty"`
@@ -188,8 +195,8 @@ type Fleets interface {
 	Remove(ctx context.Context, fleet FleetRef, keys []string) error
 	// Alive answers whether every OSD that is up, but for those of a batch, makes a report after it was asked.
 	Alive(ctx context.Context, in Replacement) (storage.Answer, error)
-	// Rehearse lets the API server judge the successors of a batch. What it refuses is an *input.Error.
-	Rehearse(ctx context.Context, in Replacement) (*input.Error, error)
+	// Rehearse lets the API server and the storage cluster judge the successors of a batch.
+	Rehearse(ctx context.Context, in Replacement) (Rehearsal, error)
 	// Spare asks the storage cluster which OSDs of a batch may stop together now. The answer names at least one, or says why none.
 	Spare(ctx context.Context, in Replacement) ([]rollout.OSD, storage.Answer, error)
 	// Replace stops the OSDs, sees their pods gone, and makes their successors. Done again it goes on where it was.
@@ -210,6 +217,7 @@ const (
 	HoldSoak     = "SoakingCanary"    // the canary has to serve for a while
 	HoldApproval = "AwaitingApproval" // a person has to approve the canary
 	HoldLease    = "AwaitingLease"    // somebody else disrupts the storage, or it is not whole
+	HoldRelease  = "AwaitingRelease"  // the storage cluster cannot take OSDs of the template's version yet
 	HoldStorage  = "AwaitingStorage"  // the storage cluster does not answer, or cannot spare any OSD
 )
 
@@ -311,12 +319,12 @@ func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
 func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	refused, err := o.Fleets.Rehearse(ctx, in)
+	judged, err := o.Fleets.Rehearse(ctx, in)
 	if err != nil {
 		return Rehearsed{}, Unavailable("rehearse the new pods of "+in.Fleet.Name, err)
 	}
-	r := Rehearsed{Refused: refused, OSDs: in.OSDs}
-	if refused == nil && len(in.OSDs) > 1 {
+	r := Rehearsed{Rehearsal: judged, OSDs: in.OSDs}
+	if judged == (Rehearsal{}) && len(in.OSDs) > 1 {
 		spared, answer, err := o.Fleets.Spare(ctx, in)
 		if err != nil {
 			return Rehearsed{}, Unavailable("ask which OSDs may stop", err)

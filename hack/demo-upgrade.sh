@@ -36,10 +36,15 @@ upgrade_manager() {
   fi
 }
 
-upgrade_osds() {
+want_osds() { # want_osds RELEASE: the CephOSD's template has that image
   kubectl -n rook-ceph patch cephosd ceph-osds --type=json -p "[
     {\"op\": \"replace\", \"path\": \"/spec/podTemplate/spec/containers/0/image\", \"value\": \"lab/ceph:$1\"},
     {\"op\": \"replace\", \"path\": \"/spec/updateDomain\", \"value\": \"Zone\"}]" | sed 's/^/  /'
+}
+osds_wait_for() { kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.message}'; }
+
+upgrade_osds() {
+  want_osds "$1"
   lockkeeper update-osds rook-ceph/ceph-osds --wait --follow --timeout 10m 2>&1 | sed -u 's/^/  | /'
   until_says 60 "^6 × $1\.[0-9.]*$" versions osd
 }
@@ -48,6 +53,15 @@ say "A small world of Ceph 16: 3 zones, 6 nodes, 3 mons, 6 OSDs of a CephOSD"
 enter_world "${DEMO_NAME:-demo-upgrade}" --ceph 16 --osd-pods none
 say "lockkeeper moves in, and a writer writes"
 move_in
+show ceph versions
+say "A person is in a hurry, and wants OSDs of 20 at once, which skips a release too many"
+want_osds 20
+until_says 60 'more than 2 releases newer' osds_wait_for
+show lockkeeper status
+say "Then of 18, before the mons: lockkeeper waits, and no OSD stops"
+want_osds 18
+until_says 60 'not all monitors are of release 18' osds_wait_for
+show lockkeeper status
 show ceph versions
 upgrading=$SECONDS
 for release in 18 20; do

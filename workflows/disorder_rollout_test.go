@@ -13,10 +13,28 @@ import (
 // This file is what people do to OSDs as such, in a schedule.
 
 func (d *disorder) image() string {
-	if d.images == 0 {
+	if len(d.images) == 0 {
 		return sim.FirstImage
 	}
-	return fmt.Sprintf("ceph:1.%d", d.images)
+	return d.images[len(d.images)-1]
+}
+
+// newImage is one of a version that no OSD has had: now and then of another release, which may be one that skips too many. The mons
+// get there when somebody thinks of it, and the flag that says what OSDs have.
+func (d *disorder) newImage(which int) string {
+	switch which % 5 {
+	case 3:
+		d.releases += 1 + which%3
+	case 4:
+		d.finishUpgrade()
+	}
+	d.images = append(d.images, fmt.Sprintf("ceph:%d.2.%d", sim.FirstVersion.Release+d.releases, len(d.images)+1))
+	return d.image()
+}
+
+func (d *disorder) finishUpgrade() {
+	d.UpgradeMons(sim.FirstVersion.Release + d.releases)
+	d.RequireRelease()
 }
 
 // rolls is the rollout that there is: that of the CephOSD, or a restart of Deployments.
@@ -38,11 +56,11 @@ func (d *disorder) rollout(kind string, which int) bool {
 			d.start(restartID, workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: domain})
 			break
 		}
-		d.images++
+		image := d.newImage(which)
 		if kind == "bad rollout" {
-			d.Crashes(d.image(), true)
+			d.Crashes(image, true)
 		}
-		d.SetImage(d.image())
+		d.SetImage(image)
 	case "mend rollout":
 		d.Crashes(d.image(), false)
 	case "pause rollout":
@@ -152,13 +170,18 @@ func (d *disorder) edit(field string, value any) {
 // mendRollouts makes every image work, so that no rollout is halted for good but by a disk, and takes back what keeps one from
 // going on, and who left.
 func (d *disorder) mendRollouts() {
-	for n := range d.images {
-		d.Crashes(fmt.Sprintf("ceph:1.%d", n+1), false)
+	for _, image := range d.images {
+		d.Crashes(image, false)
 	}
 	if d.fleet == "" {
 		return
 	}
 	d.RestoreCephOSD()
+	d.finishUpgrade()
+	if may := d.RequiredRelease() + 2 - sim.FirstVersion.Release; d.releases > may {
+		d.releases = may
+		d.SetImage(d.newImage(0))
+	}
 	for _, edit := range edits {
 		d.edit(edit.field, nil)
 	}
@@ -177,8 +200,7 @@ func (d *disorder) mendRollouts() {
 // does as the rollout says: a new template ends it.
 func (d *disorder) resumeRollouts() {
 	if d.runs(updateID) && strings.Contains(d.updateStatus(updateID).WaitsFor, "was skipped until the template changes") {
-		d.images++
-		d.SetImage(d.image())
+		d.SetImage(d.newImage(0))
 	}
 	if d.fleet != "" || d.runs(restartID) {
 		d.RestorePolicy() // without one nothing is rolled out

@@ -30,7 +30,8 @@ type disorder struct {
 	fleet    string          // as in schedule
 	without  map[string]bool // events that do not happen
 	hammers  []hammer
-	images   int             // that were rolled out
+	images   []string        // that were rolled out
+	releases int             // how many releases newer than the first image the last one is
 	skipped  map[string]bool // OSDs
 	out      []string        // OSDs that a person gave up
 	aborted  bool            // a rollout was

@@ -19,7 +19,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
@@ -180,8 +179,8 @@ func (m *many) Await(context.Context, activities.AwaitInput, func(activities.Arr
 	return activities.Arrival{}, nil
 }
 
-func (m *many) Rehearse(context.Context, activities.Replacement) (*input.Error, error) {
-	return nil, nil //nolint:nilnil // nothing is refused
+func (m *many) Rehearse(context.Context, activities.Replacement) (activities.Rehearsal, error) {
+	return activities.Rehearsal{}, nil
 }
 
 func (m *many) Create(context.Context, activities.FleetRef, []string) (activities.Created, error) {

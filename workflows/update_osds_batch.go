@@ -39,11 +39,15 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		return err
 	}
 	switch r := rehearsed.Refused; {
-	case r != nil && healing:
+	case (r != nil || rehearsed.Waits != "") && healing:
 		return u.heal(ctx)
 	case r != nil:
 		u.seen.Refused = append(u.seen.Refused, *r)
 		return u.rest(ctx, toBeMended(*r), u.keeps(step))
+	case rehearsed.Waits != "":
+		return u.rest(ctx, wait{
+			phase: PhaseRest, holds: activities.HoldRelease, first: 10 * time.Second, most: 5 * time.Minute, what: "the storage cluster to take another release: " + rehearsed.Waits,
+		}, u.keeps(step))
 	}
 	if len(rehearsed.OSDs) > 0 {
 		step.OSDs, in.OSDs = rehearsed.OSDs, rehearsed.OSDs

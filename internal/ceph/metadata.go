@@ -12,6 +12,8 @@ type OSDMetadata struct {
 	PodNamespace string `json:"pod_namespace"`
 	// Data is where its store is: --osd-data, which is a folder.
 	Data string `json:"osd_data"`
+	// Version is that of its program: "18.2.7".
+	Version string `json:"ceph_version_short"`
 }
 
 // OSDMetadata asks the monitors what every OSD told of itself. About 3 kB of JSON for each. It is as old as the OSD's last start.

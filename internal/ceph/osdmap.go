@@ -13,8 +13,10 @@ type OSDMap struct {
 	// CrushDigest is CrushMap.Digest of the CRUSH map that belongs to it. The Reader fills it in.
 	CrushDigest string   `json:"-"`
 	Flags       []string `json:"flags_set"` // of the whole cluster
-	Pools       []Pool   `json:"pools"`
-	OSDs        []OSD    `json:"osds"`
+	// RequireRelease names the release that every OSD has at least: "pacific".
+	RequireRelease string `json:"require_osd_release"`
+	Pools          []Pool `json:"pools"`
+	OSDs           []OSD  `json:"osds"`
 	// LastInChange is when an OSD was last marked in or out, in Ceph's own form: to be compared, not read.
 	LastInChange string `json:"last_in_change"`
 	// CrushNodeFlags are the flags of "osd set-group" by the name of the CRUSH node: {"node-a": ["noout"]}.

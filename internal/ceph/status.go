@@ -15,7 +15,11 @@ type Status struct {
 	OSDMap struct {
 		Epoch int64 `json:"epoch"`
 	} `json:"osdmap"`
-	PGMap  PGSummary `json:"pgmap"`
+	PGMap PGSummary `json:"pgmap"`
+	// Progress is what the manager's modules say is under way, by an ID.
+	Progress map[string]struct {
+		Message string `json:"message"`
+	} `json:"progress_events"`
 	MgrMap struct {
 		// Available turns false only mon_mgr_beacon_grace (30 s) after the last manager died.
 		Available bool `json:"available"`
@@ -48,7 +52,9 @@ type QuorumStatus struct {
 	QuorumNames   []string `json:"quorum_names"`
 	MonMap        struct {
 		Epoch int64 `json:"epoch"`
-		Mons  []Mon `json:"mons"`
+		// MinRelease is the oldest release that a mon may have. It rises by itself when every mon is newer.
+		MinRelease int   `json:"min_mon_release"`
+		Mons       []Mon `json:"mons"`
 	} `json:"monmap"`
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
 const namespace = "ceph"
@@ -47,11 +48,14 @@ type bed struct {
 	log    []string // what became of pods, in order
 	ending map[string]int
 	made   int
+	says   string // what a program says of its version; "": its pod does not end
 }
 
 // newBed has nodes a and b, a policy, and a CephOSD with this spec.
 func newBed(t *testing.T, spec string) *bed {
-	b := &bed{T: t, ceph: &fakeCeph{domain: "zone"}, ending: map[string]int{}, ref: activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: namespace, Name: "osds"}}
+	running := upgrade.Version{Release: 18, Minor: 2, Patch: 4}
+	versions := cephcluster.Versions{Mons: 18, Required: "reef", OSDs: map[int]upgrade.Version{0: running, 1: running}}
+	b := &bed{T: t, says: "ceph version 18.2.7 (6b0e988) reef (stable)", ceph: &fakeCeph{domain: "zone", versions: versions}, ending: map[string]int{}, ref: activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: namespace, Name: "osds"}}
 	var nodes []runtime.Object
 	for _, name := range []string{"a", "b"} {
 		nodes = append(nodes, &corev1.Node{
@@ -195,8 +199,19 @@ func (b *bed) create(a ktesting.Action) (bool, runtime.Object, error) {
 			}
 		}
 	}
+	if len(action.CreateOptions.DryRun) > 0 {
+		return true, p, nil
+	}
 	b.made++
 	p.UID, p.CreationTimestamp = types.UID(fmt.Sprintf("uid-%d", b.made)), metav1.Time{Time: time.Now()}
+	if p.Labels[osdpod.VersionLabel] != "" {
+		b.log = append(b.log, "ask "+p.Spec.Containers[0].Image)
+		if b.says != "" {
+			p.Status.Phase = corev1.PodSucceeded
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: b.says}}}}
+		}
+		return false, nil, nil
+	}
 	b.log = append(b.log, "make "+keyOf(p))
 	return false, nil, nil
 }
@@ -208,6 +223,9 @@ func (b *bed) remove(a ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	}
 	p := x.(*corev1.Pod).DeepCopy()
+	if p.Labels[osdpod.VersionLabel] != "" {
+		return true, nil, b.typed.Tracker().Delete(podsResource, namespace, name)
+	}
 	b.log = append(b.log, "stop "+keyOf(p))
 	p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	b.ending[name] = 4
@@ -259,6 +277,11 @@ type fakeCeph struct {
 	spare       func(osds []int) []int // nil: all
 	needed      func(id int) string    // nil: nobody needs any
 	asked       [][]int
+	versions    cephcluster.Versions
+}
+
+func (f *fakeCeph) Versions(context.Context, storage.ClusterKey) (cephcluster.Versions, error) {
+	return f.versions, f.err
 }
 
 func (f *fakeCeph) OSDs(context.Context, storage.ClusterKey, bool) (cephcluster.OSDs, error) {

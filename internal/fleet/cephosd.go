@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // cephOSD is the fleet of a CephOSD.
@@ -54,6 +55,7 @@ type state struct {
 	refused []*input.Error // hard: nothing may be touched
 	unknown []*input.Error // hosts that are no nodes
 	nodes   osdpod.Nodes
+	cluster storage.ClusterKey
 	ceph    cephcluster.OSDs
 	ids     map[string]int // of OSDs, by key, as far as they are known
 	byID    map[int]cephcluster.OSD
@@ -79,7 +81,7 @@ func (c cephOSD) lookAtKubernetes(ctx context.Context, set osdpod.Set, out *acti
 	if wrong != nil {
 		s.refused = append(s.refused, wrong)
 	}
-	out.Cluster = cluster
+	out.Cluster, s.cluster = cluster, cluster
 	if s.nodes, err = c.nodes(ctx); err != nil {
 		return nil, err
 	}

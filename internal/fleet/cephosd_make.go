@@ -22,6 +22,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
 // rendered is the pod of an OSD, with all that is known of it.
@@ -49,13 +50,21 @@ func (c cephOSD) create(ctx context.Context, keys []string) (out activities.Crea
 		return out, err
 	}
 	wanted := setOf(keys)
+	missing := slices.DeleteFunc(slices.Clone(s.Missing), func(o osdpod.OSD) bool { return !wanted[o.Key()] || !s.MayGetPod(o, s.nodes) })
+	judged, err := c.mayStart(ctx, s, missing)
+	switch {
+	case err != nil || judged.Refused != nil:
+		return activities.Created{Refused: judged.Refused}, err
+	case judged.Waits != "":
+		for _, o := range missing {
+			out.Hindered = append(out.Hindered, activities.Superfluous{Key: o.Key(), Why: judged.Waits})
+		}
+		return out, nil
+	}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for _, o := range s.Missing {
-		if !wanted[o.Key()] || !s.MayGetPod(o, s.nodes) {
-			continue
-		}
+	for _, o := range missing {
 		pod := s.rendered(o)
 		g.Go(func() error {
 			err := c.make(ctx, pod)
@@ -135,23 +144,38 @@ func (c cephOSD) delete(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-func (c cephOSD) rehearse(ctx context.Context, in activities.Replacement) (*input.Error, error) {
+// rehearse lets the API server judge first: a pod that it rejects needs no version.
+func (c cephOSD) rehearse(ctx context.Context, in activities.Replacement) (out activities.Rehearsal, err error) {
 	s, err := c.now(ctx)
 	if errors.Is(err, errMoved) || err == nil && s.Hash != in.Template {
-		return nil, nil
+		return out, nil
 	}
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	for _, o := range s.desired {
-		if o.Key() != in.OSDs[0].Key {
-			continue
-		}
-		// The API server judges a pod before it notices that there is one of that name.
-		_, err := c.typed.CoreV1().Pods(s.Namespace).Create(ctx, s.rendered(o), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: kube.FieldOwner})
-		return s.judgement(err)
+	batch := s.wanted(in.OSDs)
+	if len(batch) == 0 {
+		return out, nil
 	}
-	return nil, nil
+	if out.Refused, err = c.dryRun(ctx, s, batch[0]); out.Refused != nil || err != nil {
+		return out, err
+	}
+	return c.mayStart(ctx, s, batch)
+}
+
+// dryRun lets the API server judge the pod of an OSD, which it does before it notices that there is one of that name.
+func (c cephOSD) dryRun(ctx context.Context, s *state, o osdpod.OSD) (*input.Error, error) {
+	_, err := c.typed.CoreV1().Pods(s.Namespace).Create(ctx, s.rendered(o), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: kube.FieldOwner})
+	return s.judgement(err)
+}
+
+// wanted are those of a batch that are in the spec.
+func (s *state) wanted(batch []rollout.OSD) []osdpod.OSD {
+	goes := map[string]bool{}
+	for _, o := range batch {
+		goes[o.Key] = true
+	}
+	return slices.DeleteFunc(slices.Clone(s.desired), func(o osdpod.OSD) bool { return !goes[o.Key()] })
 }
 
 // judgement is that of the API server, with the field where people find it in the template.

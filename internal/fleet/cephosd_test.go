@@ -197,7 +197,7 @@ func TestCreate(t *testing.T) {
 	require.Len(t, made.Hindered, 1)
 	require.Equal(t, "a:/x", made.Hindered[0].Key)
 	require.Contains(t, made.Hindered[0].Why, "exists already and is not one of CephOSD osds: it belongs to CephOSD other")
-	require.Equal(t, []string{"make a:/y"}, b.log)
+	require.Equal(t, []string{"ask ceph:1", "make a:/y"}, b.log)
 
 	b.lose("a:/x")
 	stranger(nil)

@@ -202,8 +202,8 @@ func hostOf(x *appsv1.Deployment) string {
 }
 
 // rehearse: an annotation is all that changes, so the API server has nothing to judge but our right to write it.
-func (d deployments) rehearse(context.Context, activities.Replacement) (*input.Error, error) {
-	return nil, nil
+func (d deployments) rehearse(context.Context, activities.Replacement) (activities.Rehearsal, error) {
+	return activities.Rehearsal{}, nil
 }
 
 func (d deployments) running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error) {

@@ -26,6 +26,8 @@ import (
 type Ceph interface {
 	// OSDs looks at all OSDs; with metadata also at what they said of themselves.
 	OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (cephcluster.OSDs, error)
+	// Versions asks which versions of Ceph run there.
+	Versions(ctx context.Context, key storage.ClusterKey) (cephcluster.Versions, error)
 	// OKToStop answers which of these OSDs may stop together now.
 	OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error)
 	// Life asks whether every OSD that is up lives, but for some.
@@ -40,7 +42,8 @@ type Fleets struct {
 	api   client.Client
 	ceph  Ceph
 
-	rights *rights // nil: not looked at
+	rights   *rights // nil: not looked at
+	programs programs
 }
 
 // New makes Fleets. Both clients are of one API server, and api knows the scheme of package kube.
@@ -51,7 +54,7 @@ func New(typed kubernetes.Interface, api client.Client, ceph Ceph) *Fleets {
 // kind is what the two kinds of fleets do differently.
 type kind interface {
 	survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error)
-	rehearse(ctx context.Context, in activities.Replacement) (*input.Error, error)
+	rehearse(ctx context.Context, in activities.Replacement) (activities.Rehearsal, error)
 	// running is how a batch stands, or says why none of it may be replaced any more.
 	running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error)
 	replace(ctx context.Context, in activities.Replacement) error
@@ -99,7 +102,7 @@ func (f *Fleets) Remove(ctx context.Context, ref activities.FleetRef, keys []str
 }
 
 // Rehearse implements activities.Fleets.
-func (f *Fleets) Rehearse(ctx context.Context, in activities.Replacement) (*input.Error, error) {
+func (f *Fleets) Rehearse(ctx context.Context, in activities.Replacement) (activities.Rehearsal, error) {
 	return f.of(in.Fleet).rehearse(ctx, in)
 }
 

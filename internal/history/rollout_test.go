@@ -91,7 +91,7 @@ func TestRollout(t *testing.T) {
 	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(replace, 0))
 	p.activity("NotePods", fleet, struct{}{})
 	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(replace, 0))
-	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Rehearsed{Refused: input.Wrong("spec.podTemplate.spec", "x", "is rejected")})
+	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Rehearsed{Rehearsal: activities.Rehearsal{Refused: input.Wrong("spec.podTemplate.spec", "x", "is rejected")}})
 	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Rehearsed{OSDs: batch})
 	p.signal(workflows.SignalLease, workflows.LeaseNotice{State: workflows.LeaseGranted, Token: 7})
 	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch, Token: 7, Template: "new"}, activities.Replaced{OSDs: batch[:1]})

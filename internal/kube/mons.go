@@ -53,7 +53,15 @@ func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels["mon_canary"] != "" {
 			continue // ended, or Rook's placeholder that only tries where a mon could run
 		}
-		out = append(out, osdview.MonPod{Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil})
+		out = append(out, osdview.MonPod{Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil, Images: images(pod)})
 	}
 	return out, nil
+}
+
+// images are those of a pod's containers.
+func images(pod *corev1.Pod) (out []string) {
+	for i := range pod.Spec.Containers {
+		out = append(out, pod.Spec.Containers[i].Image)
+	}
+	return out
 }

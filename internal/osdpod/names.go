@@ -9,6 +9,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
+// VersionLabel is on pods that do nothing but ask an OSD's program for its version. Its value is the hash of the template.
+const VersionLabel = "lockkeeper.io/version-of"
+
 // OwnerLabel says to which CephOSD a pod belongs: Owner is its value.
 const OwnerLabel = "ceph.elemental.net/owner"
 

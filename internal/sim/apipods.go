@@ -33,11 +33,15 @@ func (a podsAPI) Create(ctx context.Context, made *corev1.Pod, o metav1.CreateOp
 		if len(made.Spec.Containers) == 0 || made.Spec.Containers[0].Image == "" {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, made.Name, nil)
 		}
-		if a.server.podNamed(made.Name) != nil {
+		if a.server.podNamed(made.Name) != nil || a.server.versions.asking[made.Name] != nil {
 			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, made.Name)
 		}
 		if len(o.DryRun) > 0 {
 			out = made.DeepCopy()
+			return nil
+		}
+		if asks, is := a.server.makeAsking(made); is {
+			out = asks
 			return nil
 		}
 		p, err := a.server.create(made, a.server.user == byUs)
@@ -54,6 +58,10 @@ func (a podsAPI) Create(ctx context.Context, made *corev1.Pod, o metav1.CreateOp
 // Delete begins the end of a pod, gracefully.
 func (a podsAPI) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
 	return a.server.ask(ctx, "delete pod", func() error {
+		if a.server.versions.asking[name] != nil {
+			delete(a.server.versions.asking, name)
+			return nil
+		}
 		p := a.server.podNamed(name)
 		if p == nil {
 			return notFound("pods", name)

@@ -138,6 +138,10 @@ func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.Po
 
 func (a podsAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *corev1.Pod, err error) {
 	err = a.server.ask(ctx, "read pod", func() error {
+		if asks := a.server.versions.asking[name]; asks != nil {
+			out = asks.object()
+			return nil
+		}
 		for _, p := range a.server.pods {
 			if p.name == name {
 				x := p.object()

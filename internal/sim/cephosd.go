@@ -44,6 +44,7 @@ type cephOSD struct {
 }
 
 func (w *World) initCephOSD() {
+	w.initVersions()
 	w.crashes, w.done, w.left = map[string]bool{}, map[string]int{}, map[string]map[string]any{}
 	w.disturbeds, w.edits.devices = map[int]time.Time{}, map[int64]int{}
 	w.batches = batches{begun: map[string]bool{}, last: map[string]time.Time{}, seen: map[string]bool{}}
@@ -123,6 +124,9 @@ func (w *World) create(made *corev1.Pod, ours bool) (*pod, error) {
 	i := slices.IndexFunc(w.osds, func(o *osd) bool { return o.host == host && o.device == data })
 	if i < 0 {
 		return nil, fmt.Errorf("the simulated API server makes pods of its OSDs alone, not of %s:%s", host, data)
+	}
+	if ours {
+		w.judgeVersion(w.osds[i], made.Spec.Containers[0].Image)
 	}
 	w.made++
 	made = made.DeepCopy()
@@ -298,7 +302,7 @@ func (w *World) NooutOSDs() (out []string) {
 func (w *World) osdMetadata() []ceph.OSDMetadata {
 	out := make([]ceph.OSDMetadata, 0, len(w.osds))
 	for _, o := range w.osds {
-		out = append(out, ceph.OSDMetadata{ID: o.id, Hostname: o.host, PodName: o.pod, PodNamespace: Key.Namespace, Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id)})
+		out = append(out, ceph.OSDMetadata{ID: o.id, Hostname: o.host, PodName: o.pod, PodNamespace: Key.Namespace, Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id), Version: o.version.String()})
 	}
 	return out
 }

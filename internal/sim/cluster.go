@@ -326,7 +326,8 @@ func (w *World) run(p *pod) {
 	if p.runs = w.startDaemon(p.of); !p.runs {
 		p.state = storage.PodNotReady
 	} else if p.of.kind == "osd" {
-		w.osdOf(p.of).pod = p.name
+		o := w.osdOf(p.of)
+		o.pod, o.starting = p.name, versionOf(p.image())
 		w.ran(p)
 	}
 	w.kubeChanged()

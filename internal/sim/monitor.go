@@ -146,6 +146,7 @@ func (w *World) status() ceph.Status {
 
 func (w *World) quorumStatus() ceph.QuorumStatus {
 	q := ceph.QuorumStatus{ElectionEpoch: w.election, QuorumNames: w.quorumNames()}
+	q.MonMap.MinRelease = w.versions.mons
 	for i, m := range w.mons {
 		q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Rank: i, Name: m.name})
 	}
@@ -154,7 +155,8 @@ func (w *World) quorumStatus() ceph.QuorumStatus {
 
 func (w *World) osdMap() *ceph.OSDMap {
 	m := &ceph.OSDMap{
-		Epoch: w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(), Flags: slices.Clone(w.flags), CrushNodeFlags: map[string][]string{},
+		RequireRelease: releaseName(w.versions.required),
+		Epoch:          w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(), Flags: slices.Clone(w.flags), CrushNodeFlags: map[string][]string{},
 		Pools: []ceph.Pool{
 			{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum},
 			{ID: 2, Name: "far", Size: 2, MinSize: 1, Rule: 2}, // without data

@@ -122,7 +122,7 @@ func (w *World) markUp(o *osd) {
 	}
 	w.markDown(o) // its last life, if nobody noticed the end of it
 	w.epoch++
-	o.booted = true
+	o.booted, o.version = true, o.starting
 	o.up, o.upFrom, o.since, o.reports, o.evicted = true, w.epoch, time.Now(), 1, false
 	if !o.in {
 		o.in, w.lastInOut = true, time.Now()

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
 const (
@@ -49,6 +51,8 @@ type osd struct {
 	hung       bool      // its process is stopped, and does not know
 	hungAt     time.Time // since when
 	hangs      int       // how often it was
+
+	version, starting upgrade.Version // of its program: when it last came up, and the one that starts
 }
 
 func (o *osd) name() string { return fmt.Sprintf("osd.%d", o.id) }
@@ -77,7 +81,7 @@ func (w *World) initCeph() {
 }
 
 func (w *World) addOSD(n *node) *osd {
-	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), device: w.nextDevice(n), since: w.started.Add(-time.Hour), reports: 50}
+	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), device: w.nextDevice(n), since: w.started.Add(-time.Hour), reports: 50, version: FirstVersion, starting: FirstVersion}
 	w.osds = append(w.osds, o)
 	if w.hosts.byNode[n.name] == nil {
 		w.addHost(n.name)

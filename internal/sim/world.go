@@ -131,6 +131,7 @@ type World struct {
 
 	cephCluster
 	cephOSD
+	versions  versions
 	held      map[string]time.Time // until when somebody held the lease for a host or an OSD
 	unguarded time.Time            // until when nobody can be blamed for bad luck
 	tampered  time.Time            // until when nobody can be blamed for what the budgets say, since a person changed them

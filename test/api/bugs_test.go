@@ -102,9 +102,9 @@ func (f *osdFleet) rollsOut() (order []string) {
 			require.NoError(f.t, err)
 			require.Equal(f.t, activities.Created{}, made)
 		case rollout.DoReplace:
-			refused, err := f.Rehearse(f.t.Context(), in)
+			judged, err := f.Rehearse(f.t.Context(), in)
 			require.NoError(f.t, err)
-			require.Nil(f.t, refused)
+			require.Empty(f.t, judged)
 			spared, answer, err := f.Spare(f.t.Context(), in)
 			require.NoError(f.t, err)
 			require.True(f.t, answer.OK, answer.Reason)

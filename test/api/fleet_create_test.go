@@ -168,10 +168,10 @@ func TestForbiddenPodsAreRefused(t *testing.T) {
 	assert.Contains(t, made.Refused.Allowed, "privileged")
 	assert.Empty(t, f.names())
 
-	refused, err := f.Rehearse(t.Context(), f.batch(a))
+	judged, err := f.Rehearse(t.Context(), f.batch(a))
 	require.NoError(t, err)
-	require.NotNil(t, refused, "and a rehearsal says so before anything was stopped")
-	assert.Contains(t, refused.Allowed, "privileged")
+	require.NotNil(t, judged.Refused, "and a rehearsal says so before anything was stopped")
+	assert.Contains(t, judged.Refused.Allowed, "privileged")
 }
 
 // A pod's name is taken by somebody else's, which stays as it is; the other OSDs get their pods.
@@ -193,7 +193,9 @@ func TestANameThatIsTakenHinders(t *testing.T) {
 
 	f.same(theirs)
 	assert.Equal(t, theirs.ResourceVersion, f.pods()[theirs.Name].ResourceVersion)
-	assert.Empty(t, f.wire.said(http.MethodDelete))
+	for _, r := range f.wire.said(http.MethodDelete) {
+		assert.Contains(t, r.path, "/version-of-", "which is ours")
+	}
 	assert.Empty(t, f.wire.said(http.MethodPatch))
 }
 

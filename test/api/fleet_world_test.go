@@ -73,7 +73,25 @@ func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
 	typed, err := kubernetes.NewForConfig(cfg)
 	require.NoError(t, err)
 	f.Fleets = fleet.New(typed, server, f.ceph)
+	go f.sayVersions(t.Context())
 	return f
+}
+
+// sayVersions is a kubelet for pods that ask a program for its version.
+func (f *osdFleet) sayVersions(ctx context.Context) {
+	for ctx.Err() == nil {
+		var list corev1.PodList
+		_ = server.List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{osdpod.VersionLabel})
+		for i := range list.Items {
+			p := &list.Items[i]
+			p.Status.Phase = corev1.PodSucceeded
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "osd", State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Message: "ceph version 18.2.7 (6b0e988) reef (stable)"},
+			}}}
+			_ = server.Status().Update(ctx, p)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func (f *osdFleet) host(short string) string { return f.ns + "-" + short }
@@ -419,6 +437,11 @@ func (c *ceph) OSDs(_ context.Context, _ storage.ClusterKey, metadata bool) (cep
 		out.OSDs = append(out.OSDs, o)
 	}
 	return out, nil
+}
+
+// Versions: everything is of 18.
+func (c *ceph) Versions(context.Context, storage.ClusterKey) (cephcluster.Versions, error) {
+	return cephcluster.Versions{Mons: 18, Required: "reef"}, nil
 }
 
 func (c *ceph) OKToStop(_ context.Context, _ storage.ClusterKey, osds []int) ([]int, storage.Answer, error) {

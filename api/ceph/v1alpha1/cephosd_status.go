@@ -32,7 +32,7 @@ type CephOSDStatus struct {
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// Reason is the CamelCase reason of the present state: Halted, Refused, Paused, OutsideWindow, PauseBetween, SoakingCanary,
-	// AwaitingApproval, AwaitingLease, AwaitingStorage, RollingOut, UpToDate or Stopped.
+	// AwaitingApproval, AwaitingLease, AwaitingRelease, AwaitingStorage, RollingOut, UpToDate or Stopped.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Since is when the present reason began.

@@ -125,6 +125,12 @@ func (c *container) createSandbox(object *corev1.Pod, root string) error {
 	if err != nil {
 		return err
 	}
+	if c.hasLastWord() {
+		if err := os.WriteFile(c.lastWordFile(), nil, 0o666); err != nil {
+			return err
+		}
+		mounts = append(mounts, runtime.Mount{Source: c.lastWordFile(), Target: c.spec.TerminationMessagePath})
+	}
 	c.sandbox, err = runtime.NewSandbox(filepath.Join(c.pod.dir, "rootfs"), root, c.pod.hostname(), mounts)
 	return err
 }
@@ -171,9 +177,31 @@ func (c *container) attempt(ctx context.Context, cmd *exec.Cmd) int {
 	c.sandbox.Kill() // what it left behind dies with it, as in a container
 	close(ended)
 	t := exitState(cmd.ProcessState)
+	t.Message = c.lastWord()
 	t.StartedAt, t.FinishedAt = began, metav1.Now()
 	c.terminated(t)
 	return int(t.ExitCode)
+}
+
+// hasLastWord tells whether a container may leave a message in its terminationMessagePath. Of daemons nobody expects one, and a file in
+// /dev would cost each of them a folder of its own.
+func (c *container) hasLastWord() bool {
+	return c.spec.TerminationMessagePath != "" && c.pod.state.spec.Spec.RestartPolicy == corev1.RestartPolicyNever
+}
+
+func (c *container) lastWordFile() string { return filepath.Join(c.workDir(), "termination-message") }
+
+// lastWord is what a container has left there, as much of it as a kubelet takes.
+func (c *container) lastWord() string {
+	const most = 4096
+	if !c.hasLastWord() {
+		return ""
+	}
+	said, err := os.ReadFile(c.lastWordFile())
+	if err != nil {
+		return ""
+	}
+	return string(said[:min(len(said), most)])
 }
 
 func exitState(state *os.ProcessState) corev1.ContainerStateTerminated {

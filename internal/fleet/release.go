@@ -1,0 +1,238 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
+)
+
+// This file keeps an OSD from being started with a version of Ceph that its cluster cannot take. Which version an image has its program
+// says: in an OSD that serves with it, or else in a pod that does nothing but ask it.
+
+// programs remembers what the programs of a template said.
+type programs struct {
+	mu    sync.Mutex
+	known map[string]upgrade.Version // by namespace and hash of the template
+}
+
+func (p *programs) of(template string) (upgrade.Version, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	version, known := p.known[template]
+	return version, known
+}
+
+func (p *programs) remember(template string, version upgrade.Version) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		p.known = map[string]upgrade.Version{}
+	}
+	p.known[template] = version
+}
+
+// mayStart tells whether these OSDs may be started as the template says.
+func (c cephOSD) mayStart(ctx context.Context, s *state, osds []osdpod.OSD) (out activities.Rehearsal, err error) {
+	image := s.image()
+	if image == "" || len(osds) == 0 || !s.changesImage(osds, image) {
+		return out, nil
+	}
+	seen, err := c.ceph.Versions(ctx, s.cluster)
+	if err != nil {
+		return out, err
+	}
+	if seen.Unavailable != "" {
+		return activities.Rehearsal{Waits: seen.Unavailable}, nil
+	}
+	if out.Refused, err = c.dryRun(ctx, s, osds[0]); out.Refused != nil || err != nil {
+		return out, err // before its program is asked
+	}
+	next, waits, err := c.version(ctx, s, seen, osds[0])
+	if err != nil || waits != "" {
+		return activities.Rehearsal{Waits: waits}, err
+	}
+	verdict := upgrade.Judge(s.versions(seen, osds), next)
+	if verdict.Refused != "" {
+		out.Refused = s.wrongImage(verdict.Refused)
+	}
+	out.Waits = verdict.Waits
+	return out, nil
+}
+
+// image is that of the OSD's own container: the one that Rook calls "osd", or the first.
+func (s *state) image() string { return imageOf(&s.Spec.PodTemplate.Spec) }
+
+func imageOf(spec *corev1.PodSpec) string {
+	if c := osdContainer(spec); c != nil {
+		return c.Image
+	}
+	return ""
+}
+
+func osdContainer(spec *corev1.PodSpec) *corev1.Container {
+	if len(spec.Containers) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "osd" })
+	return &spec.Containers[max(i, 0)]
+}
+
+// changesImage tells whether any of these OSDs was last started with another image. Of one without a pod nobody knows; when all others
+// run with this image, and one of them serves, it is no other.
+func (s *state) changesImage(osds []osdpod.OSD, image string) bool {
+	others, serves := false, false
+	last := map[string]string{}
+	for _, p := range s.all() {
+		is := imageOf(&p.Pod.Spec)
+		last[p.OSD.Key()] = is
+		others = others || is != image
+		serves = serves || is == image && p.Ready
+	}
+	return slices.ContainsFunc(osds, func(o osdpod.OSD) bool {
+		is, has := last[o.Key()]
+		return has && is != image || !has && (others || !serves)
+	})
+}
+
+// all are the pods that are OSDs of the fleet.
+func (s *state) all() []osdpod.Pod {
+	return slices.Concat(s.UpToDate, s.OutOfDate, s.Ready, s.Unready, s.Superfluous)
+}
+
+// versions are those of the cluster, for a batch.
+func (s *state) versions(seen cephcluster.Versions, osds []osdpod.OSD) upgrade.Cluster {
+	out := upgrade.Cluster{Mons: seen.Mons, RequiredOfOSDs: seen.Required, Elsewhere: seen.Elsewhere, OSDs: map[string]upgrade.Version{}}
+	for _, v := range seen.OSDs {
+		if out.Oldest == (upgrade.Version{}) || v.Compare(out.Oldest) < 0 {
+			out.Oldest = v
+		}
+	}
+	for _, o := range osds {
+		id, known := s.ids[o.Key()]
+		if v, said := seen.OSDs[id]; known && said {
+			out.OSDs[osdName(id)] = v
+		}
+	}
+	return out
+}
+
+// version is that of the template's image, or why it is not known yet.
+func (c cephOSD) version(ctx context.Context, s *state, seen cephcluster.Versions, o osdpod.OSD) (v upgrade.Version, waits string, err error) {
+	template := c.ref.Namespace + "/" + s.Hash
+	if v, known := c.programs.of(template); known {
+		return v, "", nil
+	}
+	if v, known := s.runs(seen); known {
+		c.programs.remember(template, v)
+		return v, "", nil
+	}
+	v, waits, err = c.askProgram(ctx, s, o)
+	if err == nil && waits == "" {
+		c.programs.remember(template, v)
+	}
+	return v, waits, err
+}
+
+// runs is the version of an OSD that serves with this very template.
+func (s *state) runs(seen cephcluster.Versions) (upgrade.Version, bool) {
+	for i := range s.UpToDate {
+		p := &s.UpToDate[i]
+		id, known := s.ids[p.OSD.Key()]
+		if v, said := seen.OSDs[id]; known && said && s.osd(p.OSD, p).Serves {
+			return v, true
+		}
+	}
+	return upgrade.Version{}, false
+}
+
+// askFor is how long the program may take; an image that has to be fetched takes minutes.
+const askFor = 20 * time.Second
+
+// askProgram asks the OSD's program itself, in a pod that has nothing of the OSD's: no volume, no device, no label of its budget. While its
+// image is being fetched the answer is why it waits; then the next one finds the pod.
+func (c cephOSD) askProgram(ctx context.Context, s *state, o osdpod.OSD) (v upgrade.Version, waits string, err error) {
+	pods, pod := c.typed.CoreV1().Pods(c.ref.Namespace), s.asking(o)
+	if rejected, err := judgement(c.make(ctx, pod)); err != nil {
+		return v, "", fmt.Errorf("make pod %s, to learn which version of Ceph the image has: %w", pod.Name, err)
+	} else if rejected != nil {
+		return v, fmt.Sprintf("pod %s, which asks %s for its version: %s", pod.Name, s.image(), rejected.Allowed), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	var is *corev1.Pod
+	err = poll(ctx, func() (bool, error) {
+		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil {
+			is = now
+		}
+		return err == nil && (is.Status.Phase == corev1.PodSucceeded || is.Status.Phase == corev1.PodFailed), err
+	})
+	switch {
+	case is == nil || err != nil && ctx.Err() == nil:
+		return v, "", err
+	case err != nil:
+		if is.Spec.NodeName == "" { // the next batch may be on a node that takes it
+			err = c.delete(context.WithoutCancel(ctx), is)
+		} else {
+			err = nil
+		}
+		return v, fmt.Sprintf("pod %s, which asks %s for its version: %s", pod.Name, s.image(), cmp.Or(osdpod.Trouble(is), "it has not ended yet")), err
+	}
+	said := ""
+	for i := range is.Status.ContainerStatuses {
+		if ended := is.Status.ContainerStatuses[i].State.Terminated; ended != nil {
+			said = ended.Message
+		}
+	}
+	// It is asked anew the next time, since what it says may have been mended: an entrypoint, a node.
+	if err := c.delete(context.WithoutCancel(ctx), is); err != nil {
+		return v, "", err
+	}
+	if v, err = upgrade.ParseVersion(said); err != nil {
+		return v, fmt.Sprintf("%s to say which version it is: `ceph-osd --version` says %q", s.image(), clipTo(said, 120)), nil
+	}
+	return v, "", nil
+}
+
+// asking is a pod that ends with the version of the OSD's program as its last word. It runs where the OSD is to run, as it may have to be
+// allowed there, and the image may be there already.
+func (s *state) asking(o osdpod.OSD) *corev1.Pod {
+	spec := s.rendered(o).Spec
+	program := osdContainer(&spec).DeepCopy()
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "version-of-" + s.Hash, Namespace: s.Namespace, Labels: map[string]string{osdpod.VersionLabel: s.Hash, kube.LabelManagedBy: kube.FieldOwner},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))},
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: program.Name, Image: program.Image, ImagePullPolicy: program.ImagePullPolicy, SecurityContext: program.SecurityContext,
+				Command: []string{"sh", "-c", "ceph-osd --version >/dev/termination-log 2>&1"},
+			}},
+			RestartPolicy: corev1.RestartPolicyNever, Affinity: spec.Affinity, NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
+			ImagePullSecrets: spec.ImagePullSecrets, ServiceAccountName: spec.ServiceAccountName, AutomountServiceAccountToken: new(bool),
+			SecurityContext: spec.SecurityContext, RuntimeClassName: spec.RuntimeClassName, PriorityClassName: spec.PriorityClassName, EnableServiceLinks: new(bool),
+		},
+	}
+}
+
+// wrongImage says why the template's image can never be these OSDs'.
+func (s *state) wrongImage(why string) *input.Error {
+	containers := s.Spec.PodTemplate.Spec.Containers
+	i := max(slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "osd" }), 0)
+	return input.Wrong(fmt.Sprintf("%sspec.containers[%d].image", templatePath, i), s.image(), why)
+}

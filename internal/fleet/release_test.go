@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
+)
+
+// TestVersionsBeforeABatch: what the storage cluster cannot take is known before anything stops.
+func TestVersionsBeforeABatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		change         func(*bed)
+		refused, waits string
+		log            []string
+	}{
+		"a patch": {log: []string{"ask ceph:2"}},
+		"the same image": {change: func(b *bed) {
+			b.change(twoOSDs + "podTemplate: {metadata: {annotations: {a: b}}, spec: {containers: [{name: osd, image: 'ceph:1'}]}}\n")
+		}},
+		"mons are older": {
+			change: func(b *bed) { b.says = "ceph version 20.2.4 (2c) tentacle (stable)" }, waits: "not all monitors are of release 20 yet", log: []string{"ask ceph:2"},
+		},
+		"back": {
+			change: func(b *bed) { b.says = "ceph version 18.2.2 (1) reef (stable)" }, refused: "osd.0 runs Ceph 18.2.4, and an OSD cannot go back to 18.2.2", log: []string{"ask ceph:2"},
+		},
+		"not a word":           {change: func(b *bed) { b.says = "sh: ceph-osd: not found" }, waits: "`ceph-osd --version` says", log: []string{"ask ceph:2"}},
+		"cephadm is at it":     {change: func(b *bed) { b.ceph.versions.Elsewhere = "cephadm is at it: Upgrade to 18.2.7" }, waits: "cephadm is at it", log: []string{"ask ceph:2"}},
+		"Ceph does not answer": {change: func(b *bed) { b.ceph.versions.Unavailable = "no quorum" }, waits: "no quorum"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, twoOSDs)
+			b.serve()
+			b.change(twoOSDs + newImage)
+			if c.change != nil {
+				c.change(b)
+			}
+			for range 2 { // to ask twice does no harm, and the program is asked once if it knew an answer
+				out, err := b.fleets.Rehearse(t.Context(), b.replacement(b.survey()))
+				require.NoError(t, err)
+				require.Contains(t, out.Waits, c.waits)
+				require.Equal(t, c.waits != "", out.Waits != "")
+				require.Equal(t, c.refused != "", out.Refused != nil)
+				if out.Refused != nil {
+					require.Equal(t, "spec.podTemplate.spec.containers[0].image", out.Refused.Field)
+					require.Equal(t, "ceph:2", out.Refused.Value)
+					require.Equal(t, c.refused, out.Refused.Allowed)
+				}
+			}
+			if name != "not a word" {
+				require.Equal(t, c.log, b.log)
+			}
+			for _, p := range b.pods() {
+				require.Empty(t, p.Labels[osdpod.VersionLabel], "it is left behind")
+			}
+		})
+	}
+}
+
+// TestVersionIsAskedOfAnOSD that serves with the template, where there is one.
+func TestVersionIsAskedOfAnOSD(t *testing.T) {
+	b := newBed(t, twoOSDs)
+	b.serve()
+	b.change(twoOSDs + newImage)
+	in := b.replacement(b.survey())
+	b.lose("a:/x")
+	b.makeNew("a:/x")
+	b.arrives("a:/x")
+	b.log = nil
+	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 20, Minor: 2, Patch: 4}
+	b.ceph.versions.Mons = 20
+	in.OSDs = in.OSDs[1:]
+	out, err := b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, activities.Rehearsal{}, out)
+	b.ceph.versions.Mons = 18 // which cannot be, and shows what was compared
+	out, err = b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, out.Waits, "release 20")
+	require.Empty(t, b.log, "no pod asked")
+}
+
+// TestMissingPodsAreGatedToo: an OSD whose pod was evicted in the middle of a rollout would come back with the new image.
+func TestMissingPodsAreGatedToo(t *testing.T) {
+	b := newBed(t, twoOSDs)
+	b.serve()
+	b.lose("a:/x")
+	made, err := b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	require.NoError(t, err)
+	require.Empty(t, made)
+	require.Equal(t, []string{"make a:/x"}, b.log, "with the image that the other one serves with nothing is asked")
+
+	b.lose("a:/x")
+	b.log = nil
+	b.change(twoOSDs + newImage)
+	b.says = "ceph version 20.2.4 (2c) tentacle (stable)"
+	made, err = b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	require.NoError(t, err)
+	require.Len(t, made.Hindered, 1)
+	require.Contains(t, made.Hindered[0].Why, "not all monitors are of release 20")
+	require.Equal(t, []string{"ask ceph:2"}, b.log)
+
+	b.ceph.versions.Mons = 20
+	made, err = b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	require.NoError(t, err)
+	require.Empty(t, made)
+	require.Equal(t, []string{"ask ceph:2", "make a:/x"}, b.log)
+}
+
+// TestAskingPodHasNothingOfTheOSD: two programs on one device destroy it.
+func TestAskingPodHasNothingOfTheOSD(t *testing.T) {
+	b := newBed(t, twoOSDs+`podTemplate:
+  metadata: {labels: {app: rook-ceph-osd}}
+  spec:
+    hostNetwork: true
+    hostPID: true
+    initContainers: [{name: activate, image: other:1}]
+    containers:
+    - {name: logs, image: logs:1}
+    - {name: osd, image: 'ceph:2', env: [{name: A, value: b}], volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: d, devicePath: /d}], securityContext: {privileged: true}}
+    volumes: [{name: v, hostPath: {path: /v}}]
+    tolerations: [{key: storage}]
+`)
+	s := &state{Set: b.set()}
+	s.desired, _ = s.Desired()
+	p := s.asking(s.desired[0])
+	require.Equal(t, "ceph:2", p.Spec.Containers[0].Image)
+	require.Len(t, p.Spec.Containers, 1)
+	c := p.Spec.Containers[0]
+	require.Empty(t, c.VolumeMounts)
+	require.Empty(t, c.VolumeDevices)
+	require.Empty(t, c.Env)
+	require.Empty(t, p.Spec.Volumes)
+	require.Empty(t, p.Spec.InitContainers)
+	require.False(t, p.Spec.HostNetwork)
+	require.NotContains(t, p.Labels, "app")
+	require.NotContains(t, p.Labels, osdpod.OwnerLabel)
+	require.NotContains(t, p.Labels, osdpod.IDLabel)
+	require.Equal(t, []corev1.Toleration{{Key: "storage"}}, p.Spec.Tolerations)
+	require.Equal(t, corev1.RestartPolicyNever, p.Spec.RestartPolicy)
+}
+
+// TestVersionOfAnImageThatIsFetched: that may take minutes, and nothing is halted for it. A pod that no node takes makes way.
+func TestVersionOfAnImageThatIsFetched(t *testing.T) {
+	for name, node := range map[string]string{"on its node": "a", "on none": ""} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, twoOSDs)
+			b.serve()
+			b.change(twoOSDs + newImage)
+			in := b.replacement(b.survey())
+			b.says = ""
+			go func() { // what a scheduler and a kubelet say of it
+				for b.Context().Err() == nil {
+					if x, err := b.typed.Tracker().Get(podsResource, namespace, "version-of-"+in.Template); err == nil {
+						p := x.(*corev1.Pod).DeepCopy()
+						p.Spec.NodeName = node
+						p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+						_ = b.typed.Tracker().Update(podsResource, p, namespace)
+						return
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			out, err := b.fleets.Rehearse(ctx, in)
+			require.NoError(t, err)
+			require.Contains(t, out.Waits, "ErrImagePull")
+			left := 0
+			for _, p := range b.pods() {
+				if p.Labels[osdpod.VersionLabel] != "" {
+					left++
+				}
+			}
+			require.Equal(t, map[string]int{"a": 1, "": 0}[node], left)
+		})
+	}
+}

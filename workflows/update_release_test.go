@@ -1,0 +1,76 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// This file is about rollouts that bring another release of Ceph.
+
+// TestReleaseByRelease: mons first, no release skipped, and no OSD stops before its successor may start.
+func TestReleaseByRelease(t *testing.T) {
+	play(t, osdsBy("Zone", nil), func(s *scene) {
+		s.settleOSDs()
+		s.SetImage("ceph:20.2.4")
+		u := s.awaitUpdate("waiting for the mons", 2*time.Minute, holdsFor(activities.HoldRelease))
+		require.Contains(s, u.WaitsFor, "not all monitors are of release 20 yet")
+		require.Equal(s, "AwaitingRelease", s.CephOSD().Status.Reason)
+		time.Sleep(time.Hour)
+		require.Empty(s, s.Stopped())
+		require.Empty(s, s.Leftovers(), "nobody has to wait for it")
+		s.UpgradeMons(20)
+		s.awaitImage("ceph:20.2.4", 20*time.Minute)
+		s.awaitWhole()
+
+		s.SetImage("ceph:21.1.0") // all OSDs are of 20, and nobody has told Ceph
+		s.UpgradeMons(21)
+		u = s.awaitUpdate("waiting for the flag", 6*time.Minute, holdsFor(activities.HoldRelease))
+		require.Contains(s, u.WaitsFor, "require_osd_release")
+		s.RequireRelease()
+		s.awaitImage("ceph:21.1.0", 20*time.Minute)
+		s.awaitWhole()
+	})
+}
+
+// TestWrongRelease: what can never be these OSDs' is refused by field, and costs none.
+func TestWrongRelease(t *testing.T) {
+	for image, why := range map[string]string{"ceph:21.1.0": "more than 2 releases newer", "ceph:18.1.9": "cannot go back to 18.1.9"} {
+		t.Run(image, func(t *testing.T) {
+			play(t, osdsBy("Zone", nil), func(s *scene) {
+				s.settleOSDs()
+				s.UpgradeMons(21)
+				s.SetImage(image)
+				u := s.awaitUpdate("refused", 2*time.Minute, func(u workflows.UpdateStatus) bool { return len(u.Refused) > 0 })
+				require.Equal(s, "spec.podTemplate.spec.containers[0].image", u.Refused[0].Field)
+				require.Equal(s, image, u.Refused[0].Value)
+				require.Contains(s, u.Refused[0].Allowed, why)
+				time.Sleep(time.Hour)
+				require.Empty(s, s.Stopped())
+				s.SetImage("ceph:20.2.4")
+				s.awaitImage("ceph:20.2.4", 20*time.Minute)
+				s.awaitWhole()
+			})
+		})
+	}
+}
+
+// TestEvictedInTheMiddleOfAnUpgrade: a pod that is made anew has the new image, too, and waits for the mons as others do.
+func TestEvictedInTheMiddleOfAnUpgrade(t *testing.T) {
+	play(t, osdsBy("Zone", nil), func(s *scene) {
+		s.settleOSDs()
+		s.SetImage("ceph:20.2.4")
+		s.awaitUpdate("waiting for the mons", 2*time.Minute, holdsFor(activities.HoldRelease))
+		s.DeletePod("osd.0")
+		time.Sleep(5 * time.Minute)
+		require.Zero(s, s.Images()["ceph:20.2.4"])
+		require.Contains(s, s.updateStatus(updateID).WaitsFor, "to get a pod: not all monitors are of release 20")
+		s.UpgradeMons(20)
+		s.awaitImage("ceph:20.2.4", 20*time.Minute)
+		s.awaitWhole()
+	})
+}
