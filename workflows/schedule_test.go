@@ -195,16 +195,31 @@ var changes = map[string]bool{
 	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true,
 }
 
-// standstill is how long a schedule may take, of the time on the wall; a second or two is usual. A workflow that never lets go of its task
-// stops the time of its world, and everybody in it, for ever.
+// standstill is how long a schedule may take, of the time in which this process runs; a second or two is usual. A workflow that never lets
+// go of its task stops the time of its world, and everybody in it, for ever.
 const standstill = 5 * time.Minute
+
+// watchStandstill counts in steps: a process that was stopped for an hour and goes on has lost one of them.
+func (s schedule) watchStandstill() (stop func()) {
+	const step = 5 * time.Second
+	ended := make(chan struct{})
+	go func() {
+		for range standstill / step {
+			select {
+			case <-ended:
+				return
+			case <-time.After(step):
+			}
+		}
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("schedule %d stands still (make sim N=1 SEED=%d)", s.Seed, s.Seed))
+	}()
+	return func() { close(ended) }
+}
 
 // play plays a schedule and tells what went wrong.
 func (s schedule) play(t *testing.T) (o outcome) {
-	defer time.AfterFunc(standstill, func() {
-		debug.SetTraceback("all")
-		panic(fmt.Sprintf("schedule %d stands still (make sim N=1 SEED=%d)", s.Seed, s.Seed))
-	}).Stop()
+	defer s.watchStandstill()()
 	defer func() {
 		if r := recover(); r != nil {
 			o.stuck = append(o.stuck, fmt.Sprintf("panic: %v", r))

@@ -48,6 +48,9 @@ func TestSimulation(t *testing.T) {
 						return
 					}
 					seed := *simSeed + n - 1
+					if *simReport && n%500 == 0 {
+						fmt.Fprintf(os.Stderr, "%d of %d schedules, %d failed, %s\n", n, *simSchedules, violations.Load()+stuck.Load(), time.Since(began).Round(time.Second))
+					}
 					s := drawSchedule(seed)
 					o := s.play(t)
 					if !o.failed() {
