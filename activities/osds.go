@@ -80,6 +80,8 @@ type Survey struct {
 	Counted bool `json:"counted,omitempty"`
 	// CanaryLife is another one each time the canary starts; "" as long as it does not serve.
 	CanaryLife string `json:"canaryLife,omitempty"`
+	// CanaryTrouble is what the storage cluster has against the canary although it serves; "": nothing.
+	CanaryTrouble string `json:"canaryTrouble,omitempty"`
 	// Skipped are OSDs that a person excused from the present template in an earlier run, as the status remembers them.
 	Skipped []string `json:"skipped,omitempty"`
 	// Excused are OSDs, "osd.3", that do not serve, and for which nobody waits, because a person said so.

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,35 @@ func TestCanaryThatStartsAnew(t *testing.T) {
 		s.awaitImage("ceph:2", 10*time.Minute)
 		s.awaitWhole()
 	})
+}
+
+// TestCanaryWithSlowOperations serves, and is not well: the others wait until it is, or a person says so.
+func TestCanaryWithSlowOperations(t *testing.T) {
+	for _, approved := range []bool{false, true} {
+		t.Run(fmt.Sprintf("approved %t", approved), func(t *testing.T) {
+			play(t, osdsBy("Zone", soaking("5m", false)), func(s *scene) {
+				s.settleOSDs()
+				s.SetImage("ceph:2")
+				u := s.awaitUpdate("soaking", time.Minute, holdsFor(activities.HoldSoak))
+				s.SlowOperations(u.Canary.OSD)
+				u = s.awaitUpdate("mistrusted", 10*time.Minute, func(u workflows.UpdateStatus) bool { return strings.Contains(u.WaitsFor, "has slow operations") })
+				require.Nil(s, u.Halted)
+				u = s.awaitUpdate("halted", 20*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil })
+				require.Contains(s, u.Halted.Reason, "has not been well since")
+				require.Equal(s, 1, s.Images()["ceph:2"])
+				if approved {
+					s.tellRollout(workflows.SignalApprove, nil)
+					s.awaitImage("ceph:2", 4*time.Minute)
+				} else {
+					s.SlowOperations("")
+					u = s.awaitUpdate("soaking once more", 2*time.Minute, func(u workflows.UpdateStatus) bool { return strings.Contains(u.WaitsFor, "to have served until") })
+					require.Nil(s, u.Halted)
+					s.awaitImage("ceph:2", 10*time.Minute)
+				}
+				s.awaitWhole()
+			})
+		})
+	}
 }
 
 // TestCanaryThatDoesNotCome is not approved, whoever says so; if a person excuses it, another one is the canary.

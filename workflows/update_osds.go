@@ -69,7 +69,8 @@ type Canary struct {
 	Whole    time.Time `json:"whole,omitzero"`     // since when it serves and the data is whole
 	Restarts int       `json:"restarts,omitempty"` // while it soaked
 	Approved bool      `json:"approved,omitempty"`
-	Judged   bool      `json:"judged,omitempty"` // nothing holds the others back any more
+	Troubled time.Time `json:"troubled,omitzero"` // since when the storage cluster has something against it
+	Judged   bool      `json:"judged,omitempty"`  // nothing holds the others back any more
 }
 
 // UpdateOSDsResult is how a rollout ended.

@@ -164,6 +164,12 @@ func (u *update) judge(ctx workflow.Context, s activities.Survey) (held bool, er
 		}
 		c.Life, c.Whole, c.Approved = s.CanaryLife, workflow.Now(ctx), false
 	}
+	if s.CanaryTrouble != "" {
+		held, err = u.mistrust(ctx, s)
+		c.Judged = !held && err == nil
+		return held, err
+	}
+	c.Troubled = time.Time{}
 	soaked, again := c.Whole.Add(s.Rules.Soak), ""
 	if c.Restarts > 0 {
 		again = fmt.Sprintf("; it has started anew %d times", c.Restarts)
@@ -182,6 +188,26 @@ func (u *update) judge(ctx workflow.Context, s activities.Survey) (held bool, er
 	}
 	c.Judged = true
 	return false, nil
+}
+
+// mistrust waits for what the storage cluster has against the canary to be over, unless a person approves of it all the same. Its time
+// begins anew, and who approved it before did not know. When that takes too long the rollout halts: a person has to look at it.
+func (u *update) mistrust(ctx workflow.Context, s activities.Survey) (mistrusted bool, err error) {
+	c, now := &u.state.Canary, workflow.Now(ctx)
+	if c.Troubled.IsZero() {
+		c.Troubled, c.Approved = now, false
+	}
+	if c.Approved {
+		return false, nil
+	}
+	c.Whole = now
+	if late := c.Troubled.Add(s.Rules.ProgressDeadline); !now.Before(late) {
+		u.state.Halted = &activities.Halt{Since: late, Reason: fmt.Sprintf("the canary has not been well since %s: %s", clock(c.Troubled), s.CanaryTrouble)}
+	}
+	return true, u.rest(ctx, wait{
+		phase: PhaseJudge, holds: activities.HoldSoak, first: 10 * time.Second, most: time.Minute,
+		what: fmt.Sprintf("the canary %s to be well: %s; `lockkeeper approve %s` says that it is", c.OSD, s.CanaryTrouble, u.name()),
+	}, false)
 }
 
 // clock is a time for people. Nobody knows where they are, so it says that it is in UTC.

@@ -1,6 +1,10 @@
 package ceph
 
-import "context"
+import (
+	"context"
+	"regexp"
+	"strconv"
+)
 
 // Status is the answer to "status". By itself it proves nothing: a monitor without a quorum answers it at once, with
 // what it last knew, and says HEALTH_OK. See Reader.
@@ -10,7 +14,8 @@ type Status struct {
 	ElectionEpoch int64    `json:"election_epoch"`
 	QuorumNames   []string `json:"quorum_names"`
 	Health        struct {
-		Status string `json:"status"` // HEALTH_OK, HEALTH_WARN, HEALTH_ERR
+		Status string                 `json:"status"` // HEALTH_OK, HEALTH_WARN, HEALTH_ERR
+		Checks map[string]HealthCheck `json:"checks"` // that found something, by their names: SLOW_OPS, …
 	} `json:"health"`
 	OSDMap struct {
 		Epoch int64 `json:"epoch"`
@@ -24,6 +29,27 @@ type Status struct {
 		// Available turns false only mon_mgr_beacon_grace (30 s) after the last manager died.
 		Available bool `json:"available"`
 	} `json:"mgrmap"`
+}
+
+// HealthCheck is what one of Ceph's health checks found.
+type HealthCheck struct {
+	Summary struct {
+		Message string `json:"message"`
+	} `json:"summary"`
+}
+
+var osdNamed = regexp.MustCompile(`\bosd\.(\d+)\b`)
+
+// SlowOSDs are those that the health check SLOW_OPS names: "3 slow ops, oldest one blocked for 33 sec, daemons [osd.0,osd.1] have slow
+// ops." Of many it names a few.
+func (s Status) SlowOSDs() map[int]bool {
+	out := map[int]bool{}
+	for _, m := range osdNamed.FindAllStringSubmatch(s.Health.Checks["SLOW_OPS"].Summary.Message, -1) {
+		if id, err := strconv.Atoi(m[1]); err == nil {
+			out[id] = true
+		}
+	}
+	return out
 }
 
 // PGSummary counts the placement groups, as the active manager last told the monitors. It lags behind the OSD map by

@@ -23,6 +23,8 @@ type OSD struct {
 	// Pod, Host and Data are what it said of itself when it last started: its pod, its node (or its pod, where nobody told it
 	// the node), and the path of its store.
 	Pod, Host, Data string
+	// Slow: Ceph's health says that it has slow operations.
+	Slow bool
 }
 
 // OSDs is all OSDs of a Ceph cluster, as of one epoch.
@@ -64,11 +66,12 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 		}
 	}
 	out := OSDs{DomainType: smallest.Type, ChangeEpoch: reading.Map.ChangeEpoch(), Types: tree.Types()}
+	slow := reading.Status.SlowOSDs()
 	for i := range reading.Map.OSDs {
 		o := &reading.Map.OSDs[i]
 		out.OSDs = append(out.OSDs, OSD{
 			ID: o.ID, Up: bool(o.Up), UpFrom: o.UpFrom, Serving: o.Serving(), Location: tree.Location(o.ID), Domain: tree.Find(o.ID, smallest.Type),
-			Pod: said[o.ID].PodName, Host: said[o.ID].Hostname, Data: said[o.ID].Data,
+			Pod: said[o.ID].PodName, Host: said[o.ID].Hostname, Data: said[o.ID].Data, Slow: slow[o.ID],
 		})
 	}
 	return out, nil

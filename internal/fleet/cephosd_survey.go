@@ -58,6 +58,9 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 	if len(out.Refused) > 0 {
 		return out, nil
 	}
+	if out.CanaryTrouble, err = c.troubleOf(ctx, s, in.Canary); err != nil {
+		return activities.Survey{}, err
+	}
 	return out, c.judgeSuperfluous(ctx, s, &out)
 }
 

@@ -182,3 +182,24 @@ func TestVersionOfAnImageThatIsFetched(t *testing.T) {
 		})
 	}
 }
+
+// TestTroubleOfTheCanary: what Ceph has against an OSD that serves.
+func TestTroubleOfTheCanary(t *testing.T) {
+	b := newBed(t, twoOSDs)
+	b.serve()
+	ask := func(canary string) string {
+		s, err := b.fleets.Survey(t.Context(), activities.SurveyInput{Fleet: b.ref, Canary: canary})
+		require.NoError(t, err)
+		return s.CanaryTrouble
+	}
+	require.Empty(t, ask("a:/x"))
+	b.ceph.osds[0].Slow = true
+	require.Equal(t, "osd.0 has slow operations", ask("a:/x"))
+	require.Empty(t, ask("a:/y"), "of another one")
+	require.Empty(t, ask(""), "nobody asked")
+	b.ceph.osds[0].Slow = false
+	b.fleets.programs.remember(namespace+"/"+b.set().Hash, upgrade.Version{Release: 18, Minor: 2, Patch: 7})
+	require.Equal(t, "osd.0 runs Ceph 18.2.4, and ceph:1 has 18.2.7", ask("a:/x"))
+	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 18, Minor: 2, Patch: 7}
+	require.Empty(t, ask("a:/x"))
+}

@@ -133,6 +133,11 @@ func (w *World) managerAvailable() bool {
 
 func (w *World) status() ceph.Status {
 	s := ceph.Status{FSID: w.fsid, ElectionEpoch: w.election, QuorumNames: w.quorumNames()}
+	if w.slow != "" {
+		check := ceph.HealthCheck{}
+		check.Summary.Message = "1 slow ops, oldest one blocked for 31 sec, " + w.slow + " has slow ops"
+		s.Health.Checks = map[string]ceph.HealthCheck{"SLOW_OPS": check}
+	}
 	s.Health.Status = "HEALTH_OK" // whatever happens
 	s.OSDMap.Epoch = w.epoch
 	s.MgrMap.Available = w.managerAvailable()

@@ -489,3 +489,11 @@ func (w *World) tamper(d time.Duration) {
 		w.tampered = until
 	}
 }
+
+// SlowOperations makes an OSD slow, as a disk does that is about to fail; "": none is.
+func (w *World) SlowOperations(osd string) {
+	w.happens(func() {
+		w.tell("slow operations: %q", osd)
+		w.slow = osd
+	})
+}

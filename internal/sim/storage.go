@@ -29,6 +29,7 @@ type cephCluster struct {
 
 	flags   []string // of the cluster, as persons set them
 	flushes int      // how often OSDs were told to report
+	slow    string   // the OSD that has slow operations; "": none
 
 	quorum
 	manager manager
