@@ -41,6 +41,12 @@ test: ## everything: lint, unit tests, end-to-end tests in the lab
 
 ##@ Tests
 
+.PHONY: test-all
+test-all: ## every scenario, on Ceph 16, 18 and 20, beside all of `make test`: hours
+	@hack/step.sh lint $(MAKE) lint
+	@hack/step.sh "unit tests" $(MAKE) test-unit
+	@for release in 20 18 16; do hack/step.sh "end-to-end tests on Ceph $$release" $(MAKE) test-e2e ALL=1 CEPH=$$release || exit 1; done
+
 .PHONY: test-times
 test-times: build ## all of `make test`, and where its time went: by stage, package, test, and step of each scenario
 	@$(MAKE) test TESTFLAGS=-json 2>&1 | $(GO) run ./hack/testtimes
@@ -52,8 +58,8 @@ test-unit: build ## unit and workflow tests of both modules
 	cd lab && $(GO) test $(TESTFLAGS) $(LAB_CGO)
 
 .PHONY: test-e2e
-test-e2e: build ## scenarios in the real lab: RUN=TestScenarios//name for one, CEPH=20 for another release than 16
-	$(if $(CEPH),LAB_CEPH=$(CEPH)) $(GO) test $(TESTFLAGS) ./test/... -count=1 -timeout 60m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=20
+	@hack/share.sh $(if $(CEPH),LAB_CEPH=$(CEPH)) $(if $(ALL)$(RUN),TEST_ALL=1) $(GO) test $(TESTFLAGS) ./test/... -count=1 -timeout 90m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
 # Labs that run side by side. Each fills a core when its Ceph starts; with more of them than cores what takes seconds takes minutes.
 LABS ?= 2

@@ -46,7 +46,7 @@ func TestCrashes(t *testing.T) {
 	t.Parallel()
 	t.Run("drain", func(t *testing.T) {
 		t.Parallel()
-		c := &crashes{world: &world{name: "crash-" + fmt.Sprint(os.Getpid())}}
+		c := &crashes{name: "drain", world: &world{name: "crash-" + fmt.Sprint(os.Getpid())}}
 		c.job = c.drainAndBack
 		few := map[string]int{}
 		for _, v := range victims {
@@ -56,7 +56,7 @@ func TestCrashes(t *testing.T) {
 	})
 	t.Run("rollout", func(t *testing.T) {
 		t.Parallel()
-		c := &crashes{world: &world{name: "crash-r-" + fmt.Sprint(os.Getpid())}}
+		c := &crashes{name: "rollout", world: &world{name: "crash-r-" + fmt.Sprint(os.Getpid())}}
 		c.job = c.rollOut
 		few := map[string]int{}
 		for _, v := range victims {
@@ -69,6 +69,10 @@ func TestCrashes(t *testing.T) {
 // test does the job in a lab of its own, first in peace, and then with each victim; few says how many moments are a few.
 func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
 	w := c.world
+	dies := c.dies(few)
+	if len(dies) == 0 {
+		return
+	}
 	socket := filepath.Join(t.TempDir(), "moments")
 	l, err := listen(socket, c.hear)
 	if err != nil {
@@ -85,10 +89,10 @@ func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
 	}
 	t.Logf("it has %d moments, and takes %s", len(moments), took.Round(time.Millisecond))
 	for _, v := range victims {
-		if *crashVictim != "" && *crashVictim != v.name {
-			continue
-		}
-		for _, at := range when(len(moments), few[v.name], *crashEvery) {
+		for i, at := range when(len(moments), few[v.name], *crashEvery) {
+			if !dies[death{v.name, i}] && !dies[death{v.name, always}] {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/%d", v.name, at), func(t *testing.T) {
 				seen, took, err := c.once(at, v.kill)
 				switch {
@@ -106,6 +110,33 @@ func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
 			}
 		}
 	}
+}
+
+// death is that of a victim at the first, second, … of a few moments, or at each of all.
+type death struct {
+	victim string
+	moment int
+}
+
+const always = -1
+
+// dies says who dies this time: at a few moments it takes turns.
+func (c *crashes) dies(few map[string]int) map[death]bool {
+	out := map[death]bool{}
+	for _, v := range victims {
+		if *crashVictim != "" && *crashVictim != v.name {
+			continue
+		}
+		if *crashEvery > 0 {
+			out[death{v.name, always}] = true
+		}
+		for i := range few[v.name] {
+			if *crashEvery == 0 && hasTurn(fmt.Sprintf("crash of %s in a %s, %d", v.name, c.name, i+1), often) {
+				out[death{v.name, i}] = true
+			}
+		}
+	}
+	return out
 }
 
 func describeMoment(seen []moment, at int) string {
@@ -132,6 +163,7 @@ func when(moments, few, every int) []int {
 
 // crashes has somebody die at a moment of a job.
 type crashes struct {
+	name  string
 	world *world
 	job   func() error // from its beginning until all is whole again
 	done  int          // jobs

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -22,49 +23,77 @@ var (
 // twoNodesPerZone is the world of test/scenarios/README.md.
 var twoNodesPerZone = []string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"}
 
-// shapes are what clusters scenarios run in, and which scenarios.
+// shapes are what clusters scenarios run in, and which scenarios. What takes longest begins first.
 var shapes = []struct {
 	name  string
 	flags []string
 	files []string
-	labs  int // that share the scenarios, side by side
+	labs  int // that share the scenarios, at most
 }{
-	{"two-nodes-per-zone", twoNodesPerZone, []string{"testdata/two-nodes-per-zone/*.txtar", "../scenarios/*.txtar"}, 3},
-	{
-		"two-osds-on-one-node",
-		[]string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
-		[]string{"testdata/two-osds-on-one-node/*.txtar"},
-		1,
-	},
 	{
 		"rollouts",
 		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "2", "--osd-pods", "none"},
 		[]string{"testdata/rollouts/*.txtar"},
 		2,
 	},
+	{"two-nodes-per-zone", twoNodesPerZone, []string{"testdata/two-nodes-per-zone/*.txtar", toldInWords + "/*.txtar"}, 3},
+	{
+		"two-osds-on-one-node",
+		[]string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
+		[]string{"testdata/two-osds-on-one-node/*.txtar"},
+		1,
+	},
+}
+
+// toldInWords is the folder of those that every commit plays in the simulation. In the lab they take turns, as do those that say that they
+// are long.
+const toldInWords = "../scenarios"
+
+// worthALab is for how many scenarios more a lab more is made, which takes as long as one of them.
+const worthALab = 10
+
+// long begins a scenario that takes turns.
+const long = "# long"
+
+// played are the files of a shape that have their turn, in their order.
+func played(t *testing.T, patterns []string) (files []string, complete bool) {
+	complete = true
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.FromSlash(pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no scenarios in %s: %v", pattern, err)
+		}
+		for _, file := range found {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			takesTurns := strings.HasPrefix(pattern, toldInWords) || strings.HasPrefix(string(text), long)
+			if takesTurns && !hasTurn(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), often) {
+				complete = false
+				continue
+			}
+			files = append(files, file)
+		}
+	}
+	return files, complete
 }
 
 // TestScenarios plays all scenarios. As many labs run side by side as -parallel says.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	all := 0
+	planned, complete := 0, true
 	t.Cleanup(func() { // after all labs have ended
-		compareRights(t, used.scenarios == all && !t.Failed())
+		compareRights(t, complete && used.scenarios == planned && !t.Failed())
 	})
 	for _, shape := range shapes {
-		var files []string
-		for _, pattern := range shape.files {
-			found, err := filepath.Glob(filepath.FromSlash(pattern))
-			if err != nil || len(found) == 0 {
-				t.Fatalf("no scenarios in %s: %v", pattern, err)
-			}
-			files = append(files, found...)
-		}
-		all += len(files)
-		for lab := range shape.labs {
+		files, whole := played(t, shape.files)
+		planned, complete = planned+len(files), complete && whole
+		labs := min(shape.labs, 1+len(files)/worthALab)
+		for lab := range labs {
 			var share []string
 			for i, file := range files {
-				if i%shape.labs == lab {
+				if i%labs == lab {
 					share = append(share, file)
 				}
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
-var hammerAll = flag.Bool("hammer-all", false, "hammer in every way there is, and not only in those that fit into make test")
+var hammerAll = flag.Bool("hammer-all", false, "hammer in every way there is, and not only in those that have their turn")
 
 // clients of the hammer.
 const clients = 4
@@ -35,7 +35,9 @@ func TestHammer(t *testing.T) {
 		"deployments": {twoNodesPerZone, situations},
 		"bare-pods":   {append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), situationsOfBarePods},
 	} {
-		played := slices.DeleteFunc(slices.Clone(of.situations), func(s situation) bool { return !s.short && !*hammerAll })
+		played := slices.DeleteFunc(slices.Clone(of.situations), func(s situation) bool {
+			return !s.always && !*hammerAll && !hasTurn("hammer, "+name+": "+s.name, seldom)
+		})
 		if len(played) == 0 {
 			continue
 		}
@@ -96,7 +98,7 @@ func hammered(t *testing.T, w *world, flags []string, situations []situation) {
 // situation is what goes on while everything is evicted.
 type situation struct {
 	name    string
-	short   bool // part of make test
+	always  bool // and not in turns with the others
 	lasting time.Duration
 	most    int                  // evictions that may be granted; -1: as many as the open zone bears
 	least   bool                 // at least one is expected
@@ -168,16 +170,16 @@ func faults(args ...string) func(context.Context, *world) error {
 }
 
 var situations = []situation{
-	{name: "nobody watches", short: true, lasting: 20 * time.Second, most: 1, least: true, do: func(_ context.Context, w *world) error {
+	{name: "nobody watches", always: true, lasting: 20 * time.Second, most: 1, least: true, do: func(_ context.Context, w *world) error {
 		if err := w.stop("worker", syscall.SIGKILL); err != nil {
 			return err
 		}
 		return w.stop("watch", syscall.SIGKILL)
 	}},
-	{name: "at rest", short: true, lasting: 15 * time.Second, most: -1, least: true, do: nothing},
+	{name: "at rest", lasting: 15 * time.Second, most: -1, least: true, do: nothing},
 	{name: "at rest, killed", lasting: 20 * time.Second, most: -1, least: true, do: killing(nothing)},
 	{name: "a drain", lasting: 20 * time.Second, most: -1, least: true, do: drainsOf("node-a"), after: ended("upgrade", "node-a")},
-	{name: "a drain, killed", short: true, lasting: 20 * time.Second, most: -1, do: killing(drainsOf("node-b")), after: ended("upgrade", "node-b")},
+	{name: "a drain, killed", lasting: 20 * time.Second, most: -1, do: killing(drainsOf("node-b")), after: ended("upgrade", "node-b")},
 	{name: "six drains", lasting: 25 * time.Second, most: -1, least: true, do: drainsOf(allNodes...), after: ended("upgrade", allNodes...)},
 	{name: "six drains, killed", lasting: 25 * time.Second, most: -1, do: killing(drainsOf(allNodes...)), after: ended("upgrade", allNodes...)},
 	{name: "Temporal is away", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "temporal", "--down", "12s")},
