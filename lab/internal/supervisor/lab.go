@@ -116,7 +116,12 @@ func (l *lab) useImage(ctx context.Context, progress func(string)) error {
 	if err := os.Symlink(root, l.ImageLink()); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return l.wrap("ceph")
+	for _, program := range []string{"ceph", "rados"} { // the machine's cannot read the keys of a new cluster of 20
+		if err := l.wrap(program); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wrap makes one of the image's programs a program of the lab. Without its folder, it would find itself.
