@@ -141,6 +141,8 @@ mgr_disabled_modules = alerts,cephadm,dashboard,diskprediction_local,influx,insi
 // disks (fs.aio-max-nr), of which an OSD takes twice what it is told (bdev_aio_max_queue_depth): with the stock 1,024 the
 // machine's 33rd would not start.
 //
+// The queue of operations is that of 16 in every release: the later one's ignores each of the sleeps here, and in tests.
+//
 // A stopping OSD tells the monitors instead of leaving it to its peers' broken connections, so that the last one on a
 // machine is noticed as fast as the first; it waits for their answer no longer than a second.
 const osdConfig = `[osd]
@@ -151,6 +153,7 @@ bluestore_cache_autotune = false
 bluestore_cache_size = 33554432
 bluestore_rocksdb_options_annex = write_buffer_size=8388608,max_write_buffer_number=2,max_total_wal_size=33554432
 osd_memory_target = 939524096
+osd_op_queue = wpq
 osd_op_num_shards = 2
 osd_op_num_threads_per_shard = 1
 osd_crush_update_on_start = true
