@@ -51,16 +51,20 @@ func (c cephOSD) create(ctx context.Context, keys []string) (out activities.Crea
 	}
 	wanted := setOf(keys)
 	missing := slices.DeleteFunc(slices.Clone(s.Missing), func(o osdpod.OSD) bool { return !wanted[o.Key()] || !s.MayGetPod(o, s.nodes) })
-	judged, err := c.mayStart(ctx, s, missing)
-	switch {
-	case err != nil || judged.Refused != nil:
-		return activities.Created{Refused: judged.Refused}, err
-	case judged.Waits != "":
-		for _, o := range missing {
-			out.Hindered = append(out.Hindered, activities.Superfluous{Key: o.Key(), Why: judged.Waits})
-		}
-		return out, nil
+	gate, against, err := c.gate(ctx, s, missing)
+	if err != nil || against.Refused != nil {
+		return activities.Created{Refused: against.Refused}, err
 	}
+	missing = slices.DeleteFunc(missing, func(o osdpod.OSD) bool {
+		why := against.Waits
+		if why == "" {
+			why = gate.mayReturn(o)
+		}
+		if why != "" {
+			out.Hindered = append(out.Hindered, activities.Superfluous{Key: o.Key(), Why: why})
+		}
+		return why != ""
+	})
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -160,7 +164,11 @@ func (c cephOSD) rehearse(ctx context.Context, in activities.Replacement) (out a
 	if out.Refused, err = c.dryRun(ctx, s, batch[0]); out.Refused != nil || err != nil {
 		return out, err
 	}
-	return c.mayStart(ctx, s, batch)
+	gate, against, err := c.gate(ctx, s, batch)
+	if err != nil || against != (activities.Rehearsal{}) {
+		return against, err
+	}
+	return gate.mayReplace(batch), nil
 }
 
 // dryRun lets the API server judge the pod of an OSD, which it does before it notices that there is one of that name.

@@ -45,32 +45,56 @@ func (p *programs) remember(template string, version upgrade.Version) {
 	p.known[template] = version
 }
 
-// mayStart tells whether these OSDs may be started as the template says.
-func (c cephOSD) mayStart(ctx context.Context, s *state, osds []osdpod.OSD) (out activities.Rehearsal, err error) {
+// gate is what decides whether OSDs may be started as a template says; nil: it changes no image, and they may.
+type gate struct {
+	*state
+	seen cephcluster.Versions
+	next upgrade.Version
+}
+
+// gate learns what has to be known about these OSDs. What speaks against any of them, whichever it is, it says itself.
+func (c cephOSD) gate(ctx context.Context, s *state, osds []osdpod.OSD) (g *gate, against activities.Rehearsal, err error) {
 	image := s.image()
 	if image == "" || len(osds) == 0 || !s.changesImage(osds, image) {
-		return out, nil
+		return nil, against, nil
 	}
-	seen, err := c.ceph.Versions(ctx, s.cluster)
-	if err != nil {
-		return out, err
+	g = &gate{state: s}
+	if g.seen, err = c.ceph.Versions(ctx, s.cluster); err != nil {
+		return nil, against, err
 	}
-	if seen.Unavailable != "" {
-		return activities.Rehearsal{Waits: seen.Unavailable}, nil
+	if against.Waits = g.seen.Unavailable; against.Waits != "" {
+		return nil, against, nil
 	}
-	if out.Refused, err = c.dryRun(ctx, s, osds[0]); out.Refused != nil || err != nil {
-		return out, err // before its program is asked
+	if against.Refused, err = c.dryRun(ctx, s, osds[0]); against.Refused != nil || err != nil {
+		return nil, against, err // before its program is asked
 	}
-	next, waits, err := c.version(ctx, s, seen, osds[0])
-	if err != nil || waits != "" {
-		return activities.Rehearsal{Waits: waits}, err
+	g.next, against.Waits, err = c.version(ctx, s, g.seen, osds[0])
+	return g, against, err
+}
+
+// mayReplace judges OSDs that run, and that nobody has to stop now.
+func (g *gate) mayReplace(osds []osdpod.OSD) (out activities.Rehearsal) {
+	if g == nil {
+		return out
 	}
-	verdict := upgrade.Judge(s.versions(seen, osds), next)
+	verdict := upgrade.Judge(g.versions(g.seen, osds), g.next)
 	if verdict.Refused != "" {
-		out.Refused = s.wrongImage(verdict.Refused)
+		out.Refused = g.wrongImage(verdict.Refused)
 	}
 	out.Waits = verdict.Waits
-	return out, nil
+	return out
+}
+
+// mayReturn says why an OSD that is down must not be started; "": it may. Its data is missed, so that it waits for nothing but what would
+// harm it: another one's verdict and somebody else's upgrade keep it from nothing.
+func (g *gate) mayReturn(o osdpod.OSD) string {
+	if g == nil {
+		return ""
+	}
+	about := g.versions(g.seen, []osdpod.OSD{o})
+	about.Elsewhere = ""
+	verdict := upgrade.Judge(about, g.next)
+	return cmp.Or(verdict.Refused, verdict.Waits)
 }
 
 // image is that of the OSD's own container: the one that Rook calls "osd", or the first.
@@ -116,7 +140,10 @@ func (s *state) all() []osdpod.Pod {
 // versions are those of the cluster, for a batch.
 func (s *state) versions(seen cephcluster.Versions, osds []osdpod.OSD) upgrade.Cluster {
 	out := upgrade.Cluster{Mons: seen.Mons, RequiredOfOSDs: seen.Required, Elsewhere: seen.Elsewhere, OSDs: map[string]upgrade.Version{}}
-	for _, v := range seen.OSDs {
+	for id, v := range seen.OSDs {
+		if !s.byID[id].Up {
+			continue // it may have died long ago
+		}
 		if out.Oldest == (upgrade.Version{}) || v.Compare(out.Oldest) < 0 {
 			out.Oldest = v
 		}

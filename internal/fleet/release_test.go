@@ -113,6 +113,25 @@ func TestMissingPodsAreGatedToo(t *testing.T) {
 	require.Equal(t, []string{"ask ceph:2", "make a:/x"}, b.log)
 }
 
+// TestWhoIsDownWaitsForNobodyElse: neither another one's version nor somebody else's upgrade keeps an OSD down.
+func TestWhoIsDownWaitsForNobodyElse(t *testing.T) {
+	b := newBed(t, twoOSDs)
+	b.serve()
+	b.ceph.osds[0].Host, b.ceph.osds[0].Data = "a", "/x"
+	b.lose("a:/x")
+	b.lose("a:/y")
+	b.change(twoOSDs + newImage)
+	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 18, Minor: 2, Patch: 9} // and the image has 18.2.7
+	b.ceph.versions.Elsewhere = "cephadm is at it"
+	made, err := b.fleets.Create(t.Context(), b.ref, []string{"a:/x", "a:/y"})
+	require.NoError(t, err)
+	require.Nil(t, made.Refused)
+	require.Len(t, made.Hindered, 1)
+	require.Equal(t, "a:/x", made.Hindered[0].Key)
+	require.Contains(t, made.Hindered[0].Why, "cannot go back to 18.2.7")
+	require.Equal(t, []string{"ask ceph:2", "make a:/y"}, b.log)
+}
+
 // TestAskingPodHasNothingOfTheOSD: two programs on one device destroy it.
 func TestAskingPodHasNothingOfTheOSD(t *testing.T) {
 	b := newBed(t, twoOSDs+`podTemplate:
