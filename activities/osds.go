@@ -44,9 +44,9 @@ const DefaultProgressDeadline = 10 * time.Minute
 type SurveyInput struct {
 	Fleet FleetRef `json:"fleet"`
 	Skip  []string `json:"skip,omitempty"`
-	// CanaryOf is the template whose canary has been judged already.
+	// CanaryOf is the template whose canary went already.
 	CanaryOf string `json:"canaryOf,omitempty"`
-	// Canary is the key of the OSD that went first, and whose life is asked for; "" for none.
+	// Canary is the key of the OSD that went first and is still to be judged, so that its life and its troubles are asked for; "" for none.
 	Canary string `json:"canary,omitempty"`
 }
 

@@ -38,7 +38,10 @@ func (u *update) run(ctx workflow.Context) error {
 func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	u.job.enter(ctx, PhaseSurvey)
 	u.changed = false
-	in := activities.SurveyInput{Fleet: u.fleet, Skip: u.state.Skip, CanaryOf: u.state.Canary.Template, Canary: u.state.Canary.Key}
+	in := activities.SurveyInput{Fleet: u.fleet, Skip: u.state.Skip, CanaryOf: u.state.Canary.Template}
+	if !u.state.Canary.Judged { // or else nothing about it is worth a question
+		in.Canary = u.state.Canary.Key
+	}
 	// Of all that a rollout asks for this may take longest: for as long as the API server is away, or the mons elect.
 	var s activities.Survey
 	lookCtx, stop := workflow.WithCancel(ctx)

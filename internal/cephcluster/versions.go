@@ -66,11 +66,10 @@ func underWay(s ceph.Status) string {
 
 // mixedImages: somebody is replacing the mons one by one, as Rook's operator does.
 func mixedImages(mons []osdview.MonPod) string {
-	first := slices.IndexFunc(mons, func(m osdview.MonPod) bool { return len(m.Images) > 0 })
+	first := slices.IndexFunc(mons, func(m osdview.MonPod) bool { return m.Image != "" })
 	for _, m := range mons[max(first, 0):] {
-		if len(m.Images) > 0 && !slices.Equal(m.Images, mons[first].Images) {
-			return fmt.Sprintf("the upgrade of the mons is under way: mon.%s runs %s and mon.%s %s",
-				mons[first].Mon, strings.Join(mons[first].Images, ", "), m.Mon, strings.Join(m.Images, ", "))
+		if m.Image != "" && m.Image != mons[first].Image {
+			return fmt.Sprintf("the upgrade of the mons is under way: mon.%s runs %s and mon.%s %s", mons[first].Mon, mons[first].Image, m.Mon, m.Image)
 		}
 	}
 	return ""

@@ -96,6 +96,14 @@ func (b *bed) change(spec string) {
 	require.NoError(b, b.api.Update(b.Context(), u))
 }
 
+// annotate is what a person writes on the CephOSD.
+func (b *bed) annotate(key, value string) {
+	u := b.cephOSD(twoOSDs)
+	require.NoError(b, b.api.Get(b.Context(), client.ObjectKeyFromObject(u), u))
+	u.SetAnnotations(map[string]string{key: value})
+	require.NoError(b, b.api.Update(b.Context(), u))
+}
+
 func (b *bed) set() osdpod.Set {
 	set, found, err := cephOSD{Fleets: b.fleets, ref: b.ref}.spec(b.Context())
 	require.NoError(b, err)

@@ -127,11 +127,22 @@ func (c cephOSD) discard(ctx context.Context, names []string) error {
 	}
 	desired, _ := set.Desired()
 	s := &state{Classified: set.Classify(desired, pods)}
-	wanted := setOf(names)
 	may, _ := s.discardable(time.Now())
+	var gone []*corev1.Pod
 	for _, p := range s.Invalid {
-		if wanted[p.Name] && slices.Contains(may, p.Name) {
-			if err := c.delete(ctx, p.Pod); err != nil {
+		if slices.Contains(may, p.Name) {
+			gone = append(gone, p.Pod)
+		}
+	}
+	s.Set = set
+	asked, err := c.askedInVain(ctx, s)
+	if err != nil {
+		return err
+	}
+	wanted := setOf(names)
+	for _, p := range append(gone, asked...) {
+		if wanted[p.Name] {
+			if err := c.delete(ctx, p); err != nil {
 				return err
 			}
 		}

@@ -58,6 +58,13 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 	if len(out.Refused) > 0 {
 		return out, nil
 	}
+	asked, err := c.askedInVain(ctx, s)
+	if err != nil {
+		return activities.Survey{}, err
+	}
+	for _, p := range asked {
+		out.Discard = append(out.Discard, p.Name)
+	}
 	if out.CanaryTrouble, err = c.troubleOf(ctx, s, in.Canary); err != nil {
 		return activities.Survey{}, err
 	}

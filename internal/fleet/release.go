@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -167,7 +168,13 @@ func (c cephOSD) version(ctx context.Context, s *state, seen cephcluster.Version
 		c.programs.remember(template, v)
 		return v, "", nil
 	}
+	if v, said, _ := s.said(); said {
+		return v, "", nil // not remembered: who said it may take it back
+	}
 	v, waits, err = c.askProgram(ctx, s, o)
+	if waits != "" {
+		waits += fmt.Sprintf("; whoever knows its version may say it: kubectl -n %s annotate cephosd %s %s=18.2.7", s.Namespace, s.Name, s.versionAnnotation())
+	}
 	if err == nil && waits == "" {
 		c.programs.remember(template, v)
 	}
@@ -184,6 +191,21 @@ func (s *state) runs(seen cephcluster.Versions) (upgrade.Version, bool) {
 		}
 	}
 	return upgrade.Version{}, false
+}
+
+func (s *state) versionAnnotation() string { return osdpod.VersionAnnotation + s.Hash }
+
+// said is what a person says of the template's image.
+func (s *state) said() (v upgrade.Version, said bool, wrong *input.Error) {
+	text, said := s.Annotations[s.versionAnnotation()]
+	if !said {
+		return v, false, nil
+	}
+	v, err := upgrade.ParseVersion(text)
+	if err != nil {
+		return v, false, input.Wrong("metadata.annotations["+s.versionAnnotation()+"]", text, "the version of Ceph that the template's image has, such as 18.2.7")
+	}
+	return v, true, nil
 }
 
 // askFor is how long the program may take; an image that has to be fetched takes minutes.
@@ -248,13 +270,40 @@ func (s *state) asking(o osdpod.OSD) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name: program.Name, Image: program.Image, ImagePullPolicy: program.ImagePullPolicy, SecurityContext: program.SecurityContext,
-				Command: []string{"sh", "-c", "ceph-osd --version >/dev/termination-log 2>&1"},
+				Command:   []string{"sh", "-c", "ceph-osd --version >/dev/termination-log 2>&1"},
+				Resources: askingTakes(),
 			}},
 			RestartPolicy: corev1.RestartPolicyNever, Affinity: spec.Affinity, NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
 			ImagePullSecrets: spec.ImagePullSecrets, ServiceAccountName: spec.ServiceAccountName, AutomountServiceAccountToken: new(bool),
 			SecurityContext: spec.SecurityContext, RuntimeClassName: spec.RuntimeClassName, PriorityClassName: spec.PriorityClassName, EnableServiceLinks: new(bool),
 		},
 	}
+}
+
+// askingTakes is little, and said, since a namespace's quota may reject pods that say nothing.
+func askingTakes() corev1.ResourceRequirements {
+	of := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	return corev1.ResourceRequirements{Requests: of("10m", "64Mi"), Limits: of("500m", "512Mi")}
+}
+
+// askedInVain are the pods that ask for a version which nobody has to know any more: the template is another one by now, or something
+// else told.
+func (c cephOSD) askedInVain(ctx context.Context, s *state) (pods []*corev1.Pod, err error) {
+	list, err := c.typed.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.VersionLabel})
+	if err != nil {
+		return nil, err
+	}
+	_, known := c.programs.of(s.Namespace + "/" + s.Hash)
+	_, said, _ := s.said()
+	for i := range list.Items {
+		p := &list.Items[i]
+		if metav1.IsControlledBy(p, s.CephOSD) && (known || said || p.Labels[osdpod.VersionLabel] != s.Hash) {
+			pods = append(pods, p)
+		}
+	}
+	return pods, nil
 }
 
 // troubleOf is what Ceph has against an OSD that went first: slow operations, or a version that is not its image's.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
@@ -56,9 +57,7 @@ func TestVersionsBeforeABatch(t *testing.T) {
 			if name != "not a word" {
 				require.Equal(t, c.log, b.log)
 			}
-			for _, p := range b.pods() {
-				require.Empty(t, p.Labels[osdpod.VersionLabel], "it is left behind")
-			}
+			require.Empty(t, b.asking(), "none is left behind")
 		})
 	}
 }
@@ -163,6 +162,8 @@ func TestAskingPodHasNothingOfTheOSD(t *testing.T) {
 	require.NotContains(t, p.Labels, osdpod.IDLabel)
 	require.Equal(t, []corev1.Toleration{{Key: "storage"}}, p.Spec.Tolerations)
 	require.Equal(t, corev1.RestartPolicyNever, p.Spec.RestartPolicy)
+	require.NotEmpty(t, c.Resources.Requests, "a quota may demand them")
+	require.NotEmpty(t, c.Resources.Limits)
 }
 
 // TestVersionOfAnImageThatIsFetched: that may take minutes, and nothing is halted for it. A pod that no node takes makes way.
@@ -191,13 +192,7 @@ func TestVersionOfAnImageThatIsFetched(t *testing.T) {
 			out, err := b.fleets.Rehearse(ctx, in)
 			require.NoError(t, err)
 			require.Contains(t, out.Waits, "ErrImagePull")
-			left := 0
-			for _, p := range b.pods() {
-				if p.Labels[osdpod.VersionLabel] != "" {
-					left++
-				}
-			}
-			require.Equal(t, map[string]int{"a": 1, "": 0}[node], left)
+			require.Len(t, b.asking(), map[string]int{"a": 1, "": 0}[node])
 		})
 	}
 }
@@ -221,4 +216,84 @@ func TestTroubleOfTheCanary(t *testing.T) {
 	require.Equal(t, "osd.0 runs Ceph 18.2.4, and ceph:1 has 18.2.7", ask("a:/x"))
 	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 18, Minor: 2, Patch: 7}
 	require.Empty(t, ask("a:/x"))
+}
+
+// asking are the pods that ask for a version.
+func (b *bed) asking() (names []string) {
+	for _, p := range b.pods() {
+		if p.Labels[osdpod.VersionLabel] != "" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// never is a rehearsal of a new template whose image never comes.
+func never(t *testing.T) (b *bed, in activities.Replacement) {
+	b = newBed(t, twoOSDs)
+	b.serve()
+	b.change(twoOSDs + newImage)
+	in = b.replacement(b.survey())
+	p := (&state{Set: b.set()}).asking(osdpod.OSD{Host: "a", Data: "/x"})
+	b.add(p, func(p *corev1.Pod) {
+		p.Spec.NodeName = "a"
+		p.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
+		}}
+	})
+	require.Equal(t, []string{"version-of-" + in.Template}, b.asking())
+	return b, in
+}
+
+// TestNobodyAsksInVain: a pod whose image never comes goes as soon as nobody needs its answer.
+func TestNobodyAsksInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*bed)
+		stays  bool
+	}{
+		"its answer is needed": {change: func(*bed) {}, stays: true},
+		"the old image again":  {change: func(b *bed) { b.change(twoOSDs) }},
+		"a person says it":     {change: func(b *bed) { b.annotate(osdpod.VersionAnnotation+b.set().Hash, "18.2.7") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := never(t)
+			c.change(b)
+			asked := b.asking()
+			discard := b.survey().Discard
+			if c.stays {
+				require.Empty(t, discard)
+			} else {
+				require.Equal(t, asked, discard)
+			}
+			require.NoError(t, b.fleets.Discard(t.Context(), b.ref, asked), "which judges anew")
+			require.Equal(t, c.stays, len(b.asking()) > 0)
+		})
+	}
+}
+
+// TestAPersonSaysTheVersion where the program cannot be asked.
+func TestAPersonSaysTheVersion(t *testing.T) {
+	b, in := never(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	out, err := b.fleets.Rehearse(ctx, in)
+	require.NoError(t, err)
+	annotation := osdpod.VersionAnnotation + in.Template
+	require.Contains(t, out.Waits, "annotate cephosd osds "+annotation+"=18.2.7", "it says how")
+
+	b.annotate(annotation, "the newest")
+	require.Equal(t, []input.Error{{
+		Field: "metadata.annotations[" + annotation + "]", Value: "the newest", Allowed: "the version of Ceph that the template's image has, such as 18.2.7",
+	}}, b.survey().Refused)
+
+	b.annotate(annotation, "19.2.3")
+	out, err = b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, out.Waits, "not all monitors are of release 19 yet")
+
+	b.annotate(annotation, "18.2.7") // which takes it back
+	out, err = b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, activities.Rehearsal{}, out)
+	require.Empty(t, b.log, "no pod asked")
 }

@@ -22,8 +22,8 @@ type MonPod struct {
 	Node  string // as Pod.Node
 	// Managed: a controller stands behind it.
 	Managed bool
-	// Images are those of its containers.
-	Images []string
+	// Image is that of the mon's own container.
+	Image string
 }
 
 // mixed tells whether some pods have a controller and some have none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -129,6 +130,11 @@ func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.Po
 		for _, p := range a.server.pods {
 			if matches(p.labels(), fields.Set{"spec.nodeName": p.boundTo(), metav1.ObjectNameField: p.name}) {
 				out.Items = append(out.Items, p.object())
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(a.server.versions.asking)) {
+			if p := a.server.versions.asking[name].object(); matches(p.Labels, fields.Set{"spec.nodeName": p.Spec.NodeName, metav1.ObjectNameField: name}) {
+				out.Items = append(out.Items, *p)
 			}
 		}
 		return nil
