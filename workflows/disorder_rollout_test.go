@@ -58,11 +58,13 @@ func (d *disorder) rollout(kind string, which int) bool {
 		}
 		image := d.newImage(which)
 		if kind == "bad rollout" {
-			d.Crashes(image, true)
+			d.Crashes(image, which%2 == 0)
+			d.Withhold(image, which%2 == 1)
 		}
 		d.SetImage(image)
 	case "mend rollout":
 		d.Crashes(d.image(), false)
+		d.Withhold(d.image(), false)
 	case "pause rollout":
 		d.signal(d.rolls(), workflows.SignalPause, nil)
 	case "resume rollout":
@@ -172,6 +174,7 @@ func (d *disorder) edit(field string, value any) {
 func (d *disorder) mendRollouts() {
 	for _, image := range d.images {
 		d.Crashes(image, false)
+		d.Withhold(image, false)
 	}
 	if d.fleet == "" {
 		return

@@ -74,3 +74,28 @@ func TestEvictedInTheMiddleOfAnUpgrade(t *testing.T) {
 		s.awaitWhole()
 	})
 }
+
+// TestImageThatNeverComes costs no OSD, and leaves nothing behind when it is taken back.
+func TestImageThatNeverComes(t *testing.T) {
+	play(t, osdsBy("Zone", nil), func(s *scene) {
+		s.settleOSDs()
+		s.Withhold("ceph:18.2.9", true)
+		before := s.CephOSD().Spec.PodTemplate.Spec.Containers[0].Image
+		s.SetImage("ceph:18.2.9")
+		u := s.awaitUpdate("waiting for the image", 2*time.Minute, holdsFor(activities.HoldRelease))
+		require.Contains(s, u.WaitsFor, "ErrImagePull")
+		time.Sleep(time.Hour)
+		require.Empty(s, s.Stopped())
+		require.Len(s, s.Asking(), 1)
+		s.SetImage(before)
+		require.True(s, s.Await(6*time.Minute, func() bool { return len(s.Asking()) == 0 }))
+		s.awaitWhole()
+
+		s.SetImage("ceph:18.2.9")
+		s.awaitUpdate("waiting for the image once more", 2*time.Minute, holdsFor(activities.HoldRelease))
+		s.Withhold("ceph:18.2.9", false)
+		s.awaitImage("ceph:18.2.9", 30*time.Minute)
+		s.awaitWhole()
+		require.Empty(s, s.Asking())
+	})
+}

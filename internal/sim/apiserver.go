@@ -133,7 +133,8 @@ func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.Po
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(a.server.versions.asking)) {
-			if p := a.server.versions.asking[name].object(); matches(p.Labels, fields.Set{"spec.nodeName": p.Spec.NodeName, metav1.ObjectNameField: name}) {
+			p := a.server.asks(name)
+			if matches(p.Labels, fields.Set{"spec.nodeName": p.Spec.NodeName, metav1.ObjectNameField: name}) {
 				out.Items = append(out.Items, *p)
 			}
 		}
@@ -144,8 +145,7 @@ func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.Po
 
 func (a podsAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *corev1.Pod, err error) {
 	err = a.server.ask(ctx, "read pod", func() error {
-		if asks := a.server.versions.asking[name]; asks != nil {
-			out = asks.object()
+		if out = a.server.asks(name); out != nil {
 			return nil
 		}
 		for _, p := range a.server.pods {

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ type versions struct {
 	mons     int // the oldest release that a mon may have
 	required int // the release that every OSD has at least
 	asking   map[string]*asking
+	withheld map[string]bool // images that no node gets
 }
 
 // asking is a pod that asks its program for its version.
@@ -33,7 +36,7 @@ type asking struct {
 const answersAfter = time.Second
 
 func (w *World) initVersions() {
-	w.versions = versions{mons: FirstVersion.Release, required: FirstVersion.Release, asking: map[string]*asking{}}
+	w.versions = versions{mons: FirstVersion.Release, required: FirstVersion.Release, asking: map[string]*asking{}, withheld: map[string]bool{}}
 }
 
 func versionOf(image string) upgrade.Version {
@@ -68,6 +71,23 @@ func (w *World) RequireRelease() {
 	})
 }
 
+// Withhold keeps an image from every node, or no longer: somebody misspelt it, or its registry is away.
+func (w *World) Withhold(image string, withheld bool) {
+	w.happens(func() {
+		if w.versions.withheld[image] != withheld {
+			w.tell("image %s is withheld: %t", image, withheld)
+			w.versions.withheld[image] = withheld
+		}
+	})
+}
+
+// Asking are the names of the pods that ask for a version.
+func (w *World) Asking() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.versions.asking))
+}
+
 // RequiredRelease is what every OSD has at least, as Ceph was told.
 func (w *World) RequiredRelease() int {
 	w.mu.Lock()
@@ -92,16 +112,25 @@ func (w *World) makeAsking(made *corev1.Pod) (*corev1.Pod, bool) {
 	return made, true
 }
 
-// object is the pod as the API server tells of it.
-func (a *asking) object() *corev1.Pod {
-	out := a.made.DeepCopy()
-	out.Status.Phase = corev1.PodPending
-	if time.Since(a.since) >= answersAfter {
-		out.Status.Phase = corev1.PodSucceeded
-		out.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			Message: fmt.Sprintf("ceph version %s (0123abcd) (stable)\n", versionOf(out.Spec.Containers[0].Image)),
-		}}}}
+// asks is a pod that asks for a version, as the API server tells of it; nil: there is none of that name.
+func (w *World) asks(name string) *corev1.Pod {
+	a := w.versions.asking[name]
+	if a == nil {
+		return nil
 	}
+	out := a.made.DeepCopy()
+	image, is := out.Spec.Containers[0].Image, corev1.ContainerState{}
+	out.Status.Phase, out.Spec.NodeName = corev1.PodPending, w.osds[0].host // some node
+	switch {
+	case w.versions.withheld[image]:
+		is.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+	case time.Since(a.since) < answersAfter:
+		return out
+	default:
+		out.Status.Phase = corev1.PodSucceeded
+		is.Terminated = &corev1.ContainerStateTerminated{Message: fmt.Sprintf("ceph version %s (0123abcd) (stable)\n", versionOf(image))}
+	}
+	out.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: out.Spec.Containers[0].Name, State: is}}
 	return out
 }
 
@@ -109,6 +138,8 @@ func (a *asking) object() *corev1.Pod {
 func (w *World) judgeVersion(o *osd, image string) {
 	next := versionOf(image)
 	switch {
+	case w.versions.withheld[image]:
+		w.violate("%s gets image %s, which no node has", o.name(), image)
 	case next.Compare(o.version) < 0:
 		w.violate("versions: %s goes back from %s to %s", o.name(), o.version, next)
 	case next.Release > w.versions.mons:
