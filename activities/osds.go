@@ -46,7 +46,8 @@ type SurveyInput struct {
 	Skip  []string `json:"skip,omitempty"`
 	// CanaryOf is the template whose canary went already.
 	CanaryOf string `json:"canaryOf,omitempty"`
-	// Canary is the key of the OSD that went first and is still to be judged, so that its life and its troubles are asked for; "" for none.
+	// Canary is the key of the OSD that went first and is still to be judged: its life and its troubles are asked for. ""
+	// for none.
 	Canary string `json:"canary,omitempty"`
 }
 

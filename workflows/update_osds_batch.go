@@ -46,7 +46,8 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		return u.rest(ctx, toBeMended(*r), u.keeps(step))
 	case rehearsed.Waits != "":
 		return u.rest(ctx, wait{
-			phase: PhaseRest, holds: activities.HoldRelease, first: 10 * time.Second, most: 5 * time.Minute, what: "the go-ahead for another image: " + rehearsed.Waits,
+			phase: PhaseRest, holds: activities.HoldRelease, first: 10 * time.Second, most: 5 * time.Minute,
+			what: "the go-ahead for another image: " + rehearsed.Waits,
 		}, u.keeps(step))
 	}
 	if len(rehearsed.OSDs) > 0 {

@@ -69,7 +69,8 @@ func mixedImages(mons []osdview.MonPod) string {
 	first := slices.IndexFunc(mons, func(m osdview.MonPod) bool { return m.Image != "" })
 	for _, m := range mons[max(first, 0):] {
 		if m.Image != "" && m.Image != mons[first].Image {
-			return fmt.Sprintf("the upgrade of the mons is under way: mon.%s runs %s and mon.%s %s", mons[first].Mon, mons[first].Image, m.Mon, m.Image)
+			return fmt.Sprintf("the upgrade of the mons is under way: mon.%s runs %s and mon.%s %s",
+				mons[first].Mon, mons[first].Image, m.Mon, m.Image)
 		}
 	}
 	return ""

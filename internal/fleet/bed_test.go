@@ -216,7 +216,9 @@ func (b *bed) create(a ktesting.Action) (bool, runtime.Object, error) {
 		b.log = append(b.log, "ask "+p.Spec.Containers[0].Image)
 		if b.says != "" {
 			p.Status.Phase = corev1.PodSucceeded
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: b.says}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: b.says}},
+			}}
 		}
 		return false, nil, nil
 	}

@@ -81,9 +81,6 @@ func (c cephOSD) lookAtKubernetes(ctx context.Context, set osdpod.Set, out *acti
 	if wrong != nil {
 		s.refused = append(s.refused, wrong)
 	}
-	if _, _, wrong := s.said(); wrong != nil {
-		s.refused = append(s.refused, wrong)
-	}
 	out.Cluster, s.cluster = cluster, cluster
 	if s.nodes, err = c.nodes(ctx); err != nil {
 		return nil, err

@@ -159,7 +159,7 @@ func (c cephOSD) delete(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-// rehearse lets the API server judge first: a pod that it rejects needs no version.
+// rehearse lets the API server judge the new pods, and asks whether the storage cluster takes their version.
 func (c cephOSD) rehearse(ctx context.Context, in activities.Replacement) (out activities.Rehearsal, err error) {
 	s, err := c.now(ctx)
 	if errors.Is(err, errMoved) || err == nil && s.Hash != in.Template {
@@ -172,12 +172,13 @@ func (c cephOSD) rehearse(ctx context.Context, in activities.Replacement) (out a
 	if len(batch) == 0 {
 		return out, nil
 	}
-	if out.Refused, err = c.dryRun(ctx, s, batch[0]); out.Refused != nil || err != nil {
-		return out, err
-	}
 	gate, against, err := c.gate(ctx, s, batch)
-	if err != nil || against != (activities.Rehearsal{}) {
+	switch {
+	case err != nil || against != (activities.Rehearsal{}):
 		return against, err
+	case gate == nil:
+		out.Refused, err = c.dryRun(ctx, s, batch[0])
+		return out, err
 	}
 	return gate.mayReplace(batch), nil
 }

@@ -59,6 +59,9 @@ func (c cephOSD) gate(ctx context.Context, s *state, osds []osdpod.OSD) (g *gate
 	if image == "" || len(osds) == 0 || !s.changesImage(osds, image) {
 		return nil, against, nil
 	}
+	if against.Refused, err = c.dryRun(ctx, s, osds[0]); against.Refused != nil || err != nil {
+		return nil, against, err // a pod that the API server rejects needs no version
+	}
 	g = &gate{state: s}
 	if g.seen, err = c.ceph.Versions(ctx, s.cluster); err != nil {
 		return nil, against, err
@@ -66,10 +69,7 @@ func (c cephOSD) gate(ctx context.Context, s *state, osds []osdpod.OSD) (g *gate
 	if against.Waits = g.seen.Unavailable; against.Waits != "" {
 		return nil, against, nil
 	}
-	if against.Refused, err = c.dryRun(ctx, s, osds[0]); against.Refused != nil || err != nil {
-		return nil, against, err // before its program is asked
-	}
-	g.next, against.Waits, err = c.version(ctx, s, g.seen, osds[0])
+	g.next, against, err = c.version(ctx, s, g.seen, osds[0])
 	return g, against, err
 }
 
@@ -158,27 +158,42 @@ func (s *state) versions(seen cephcluster.Versions, osds []osdpod.OSD) upgrade.C
 	return out
 }
 
-// version is that of the template's image, or why it is not known yet.
-func (c cephOSD) version(ctx context.Context, s *state, seen cephcluster.Versions, o osdpod.OSD) (v upgrade.Version, waits string, err error) {
+// version is that of the template's image, or what speaks against it that it is not known.
+func (c cephOSD) version(
+	ctx context.Context, s *state, seen cephcluster.Versions, o osdpod.OSD,
+) (v upgrade.Version, against activities.Rehearsal, err error) {
 	template := c.ref.Namespace + "/" + s.Hash
 	if v, known := c.programs.of(template); known {
-		return v, "", nil
+		return v, against, nil
 	}
 	if v, known := s.runs(seen); known {
 		c.programs.remember(template, v)
-		return v, "", nil
+		return v, against, nil
 	}
-	if v, said, _ := s.said(); said {
-		return v, "", nil // not remembered: who said it may take it back
+	if s.said() != "" { // not remembered: who said it may take it back
+		if v, err = upgrade.ParseVersion(s.said()); err != nil {
+			allowed := "the version of Ceph that the template's image has, such as 18.2.7"
+			against.Refused = input.Wrong("metadata.annotations["+s.saidIn()+"]", s.said(), allowed)
+		}
+		return v, against, nil
 	}
-	v, waits, err = c.askProgram(ctx, s, o)
-	if waits != "" {
-		waits += fmt.Sprintf("; whoever knows its version may say it: kubectl -n %s annotate cephosd %s %s=18.2.7", s.Namespace, s.Name, s.versionAnnotation())
-	}
-	if err == nil && waits == "" {
+	v, against.Waits, err = c.askProgram(ctx, s, o)
+	if err == nil && against.Waits == "" {
 		c.programs.remember(template, v)
 	}
-	return v, waits, err
+	return v, against, err
+}
+
+// said is what a person says of the template's image, and saidIn the annotation where they say it.
+func (s *state) said() string { return s.Annotations[s.saidIn()] }
+
+func (s *state) saidIn() string { return osdpod.VersionAnnotation + s.Hash }
+
+// orSay tells a person what else they can do. Only where the image may well be good: one that never comes would take an OSD
+// down.
+func (s *state) orSay() string {
+	const how = "; who knows its version can say so: kubectl -n %s annotate cephosd %s %s=18.2.7"
+	return fmt.Sprintf(how, s.Namespace, s.Name, s.saidIn())
 }
 
 // runs is the version of an OSD that serves with this very template.
@@ -193,21 +208,6 @@ func (s *state) runs(seen cephcluster.Versions) (upgrade.Version, bool) {
 	return upgrade.Version{}, false
 }
 
-func (s *state) versionAnnotation() string { return osdpod.VersionAnnotation + s.Hash }
-
-// said is what a person says of the template's image.
-func (s *state) said() (v upgrade.Version, said bool, wrong *input.Error) {
-	text, said := s.Annotations[s.versionAnnotation()]
-	if !said {
-		return v, false, nil
-	}
-	v, err := upgrade.ParseVersion(text)
-	if err != nil {
-		return v, false, input.Wrong("metadata.annotations["+s.versionAnnotation()+"]", text, "the version of Ceph that the template's image has, such as 18.2.7")
-	}
-	return v, true, nil
-}
-
 // askFor is how long the program may take; an image that has to be fetched takes minutes.
 const askFor = 20 * time.Second
 
@@ -215,10 +215,12 @@ const askFor = 20 * time.Second
 // image is being fetched the answer is why it waits; then the next one finds the pod.
 func (c cephOSD) askProgram(ctx context.Context, s *state, o osdpod.OSD) (v upgrade.Version, waits string, err error) {
 	pods, pod := c.typed.CoreV1().Pods(c.ref.Namespace), s.asking(o)
+	program := pod.Spec.Containers[0].Name
+	asks := fmt.Sprintf("pod %s, which asks %s for its version: ", pod.Name, s.image())
 	if rejected, err := judgement(c.make(ctx, pod)); err != nil {
 		return v, "", fmt.Errorf("make pod %s, to learn which version of Ceph the image has: %w", pod.Name, err)
 	} else if rejected != nil {
-		return v, fmt.Sprintf("pod %s, which asks %s for its version: %s", pod.Name, s.image(), rejected.Allowed), nil
+		return v, asks + clipTo(rejected.Allowed, 150) + s.orSay(), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
@@ -228,33 +230,41 @@ func (c cephOSD) askProgram(ctx context.Context, s *state, o osdpod.OSD) (v upgr
 		if err == nil {
 			is = now
 		}
-		return err == nil && (is.Status.Phase == corev1.PodSucceeded || is.Status.Phase == corev1.PodFailed), err
+		return err == nil && (is.Status.Phase == corev1.PodFailed || lastWords(is, program) != nil), err
 	})
 	switch {
 	case is == nil || err != nil && ctx.Err() == nil:
 		return v, "", err
 	case err != nil:
+		waits = asks + cmp.Or(osdpod.Trouble(is), "it has not ended yet")
 		if is.Spec.NodeName == "" { // the next batch may be on a node that takes it
-			err = c.delete(context.WithoutCancel(ctx), is)
-		} else {
-			err = nil
+			return v, waits + s.orSay(), c.delete(context.WithoutCancel(ctx), is)
 		}
-		return v, fmt.Sprintf("pod %s, which asks %s for its version: %s", pod.Name, s.image(), cmp.Or(osdpod.Trouble(is), "it has not ended yet")), err
+		return v, waits, nil
 	}
 	said := ""
-	for i := range is.Status.ContainerStatuses {
-		if ended := is.Status.ContainerStatuses[i].State.Terminated; ended != nil {
-			said = ended.Message
-		}
+	if last := lastWords(is, program); last != nil {
+		said = last.Message
 	}
 	// It is asked anew the next time, since what it says may have been mended: an entrypoint, a node.
 	if err := c.delete(context.WithoutCancel(ctx), is); err != nil {
 		return v, "", err
 	}
 	if v, err = upgrade.ParseVersion(said); err != nil {
-		return v, fmt.Sprintf("%s to say which version it is: `ceph-osd --version` says %q", s.image(), clipTo(said, 120)), nil
+		waits = fmt.Sprintf("%s to say which version it is: `ceph-osd --version` says %q", s.image(), clipTo(said, 120))
+		return v, waits + s.orSay(), nil
 	}
 	return v, "", nil
+}
+
+// lastWords are those of the program; nil: it has not ended. A container that somebody else put into the pod may never
+// end.
+func lastWords(asking *corev1.Pod, program string) *corev1.ContainerStateTerminated {
+	statuses := asking.Status.ContainerStatuses
+	if i := slices.IndexFunc(statuses, func(c corev1.ContainerStatus) bool { return c.Name == program }); i >= 0 {
+		return statuses[i].State.Terminated
+	}
+	return nil
 }
 
 // asking is a pod that ends with the version of the OSD's program as its last word. It runs where the OSD is to run, as it may have to be
@@ -283,23 +293,24 @@ func (s *state) asking(o osdpod.OSD) *corev1.Pod {
 // askingTakes is little, and said, since a namespace's quota may reject pods that say nothing.
 func askingTakes() corev1.ResourceRequirements {
 	of := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		return corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		}
 	}
 	return corev1.ResourceRequirements{Requests: of("10m", "64Mi"), Limits: of("500m", "512Mi")}
 }
 
-// askedInVain are the pods that ask for a version which nobody has to know any more: the template is another one by now, or something
-// else told.
+// askedInVain are the pods that ask for a version which nobody has to know any more: the template is another one by now,
+// or the version is known otherwise.
 func (c cephOSD) askedInVain(ctx context.Context, s *state) (pods []*corev1.Pod, err error) {
 	list, err := c.typed.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.VersionLabel})
 	if err != nil {
 		return nil, err
 	}
 	_, known := c.programs.of(s.Namespace + "/" + s.Hash)
-	_, said, _ := s.said()
 	for i := range list.Items {
 		p := &list.Items[i]
-		if metav1.IsControlledBy(p, s.CephOSD) && (known || said || p.Labels[osdpod.VersionLabel] != s.Hash) {
+		if metav1.IsControlledBy(p, s.CephOSD) && (known || s.said() != "" || p.Labels[osdpod.VersionLabel] != s.Hash) {
 			pods = append(pods, p)
 		}
 	}

@@ -2,11 +2,15 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
@@ -279,12 +283,22 @@ func TestAPersonSaysTheVersion(t *testing.T) {
 	out, err := b.fleets.Rehearse(ctx, in)
 	require.NoError(t, err)
 	annotation := osdpod.VersionAnnotation + in.Template
-	require.Contains(t, out.Waits, "annotate cephosd osds "+annotation+"=18.2.7", "it says how")
+	require.NotContains(t, out.Waits, "annotate", "an image that does not come would take an OSD down")
 
 	b.annotate(annotation, "the newest")
-	require.Equal(t, []input.Error{{
+	out, err = b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, &input.Error{
 		Field: "metadata.annotations[" + annotation + "]", Value: "the newest", Allowed: "the version of Ceph that the template's image has, such as 18.2.7",
-	}}, b.survey().Refused)
+	}, out.Refused)
+	b.lose("a:/x")
+	b.change(twoOSDs)
+	b.annotate(osdpod.VersionAnnotation+b.set().Hash, "the newest")
+	made, err := b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	require.NoError(t, err)
+	require.Empty(t, made)
+	require.Equal(t, []string{"make a:/x"}, b.log, "what nobody has to know may say what it likes")
+	b.change(twoOSDs + newImage)
 
 	b.annotate(annotation, "19.2.3")
 	out, err = b.fleets.Rehearse(t.Context(), in)
@@ -295,5 +309,47 @@ func TestAPersonSaysTheVersion(t *testing.T) {
 	out, err = b.fleets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, activities.Rehearsal{}, out)
-	require.Empty(t, b.log, "no pod asked")
+	require.Equal(t, []string{"make a:/x"}, b.log, "no pod asked")
+}
+
+// TestWhoeverCannotBeAskedIsToldHow: the pod is rejected, has no node, or says nothing that makes sense.
+func TestWhoeverCannotBeAskedIsToldHow(t *testing.T) {
+	b := newBed(t, twoOSDs)
+	b.serve()
+	b.change(twoOSDs + newImage)
+	b.says = "sh: ceph-osd: not found"
+	in := b.replacement(b.survey())
+	out, err := b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, out.Waits, "kubectl -n "+namespace+" annotate cephosd osds "+osdpod.VersionAnnotation+in.Template+"=18.2.7")
+
+	b.typed.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
+		p := a.(ktesting.CreateAction).GetObject().(*corev1.Pod)
+		return p.Labels[osdpod.VersionLabel] != "", nil, apierrors.NewForbidden(podsResource.GroupResource(), p.Name, errors.New("exceeded quota"))
+	})
+	out, err = b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, out.Waits, "exceeded quota")
+	require.Contains(t, out.Waits, "annotate cephosd")
+}
+
+// TestAForeignContainerSaysNothing: one that somebody's webhook puts into every pod may never end.
+func TestAForeignContainerSaysNothing(t *testing.T) {
+	b := newBed(t, twoOSDs)
+	b.serve()
+	b.change(twoOSDs + newImage)
+	in := b.replacement(b.survey())
+	p := (&state{Set: b.set()}).asking(osdpod.OSD{Host: "a", Data: "/x"})
+	b.add(p, func(p *corev1.Pod) {
+		p.Spec.NodeName = "a"
+		p.Spec.Containers = append([]corev1.Container{{Name: "proxy"}}, p.Spec.Containers...)
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "osd", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: b.says}}},
+			{Name: "proxy", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}}
+	})
+	out, err := b.fleets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, activities.Rehearsal{}, out)
+	require.Empty(t, b.asking())
 }

@@ -166,7 +166,7 @@ func phrase(r activities.FleetReport) string {
 	if r.Message == "" {
 		return r.Phase
 	}
-	return clip("waits for " + r.Message)
+	return clipTo("waits for "+r.Message, 500) // which may end with a command to copy
 }
 
 // ended says that nobody works on it any more, and how to begin anew.

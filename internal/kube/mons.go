@@ -53,13 +53,15 @@ func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels["mon_canary"] != "" {
 			continue // ended, or Rook's placeholder that only tries where a mon could run
 		}
-		out = append(out, osdview.MonPod{Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil, Image: monImage(pod)})
+		out = append(out, osdview.MonPod{
+			Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil, Image: monImage(pod),
+		})
 	}
 	return out, nil
 }
 
-// monImage is that of the mon's own container: the one that Rook calls "mon", or the first. Others, which somebody may have put into some
-// of the pods only, say nothing of a mon.
+// monImage is that of the mon's own container: the one that Rook calls "mon", or the first. Others, which somebody may
+// have put into some of the pods only, say nothing of a mon.
 func monImage(pod *corev1.Pod) string {
 	if len(pod.Spec.Containers) == 0 {
 		return ""
