@@ -12,8 +12,8 @@ import (
 // VersionLabel is on pods that do nothing but ask an OSD's program for its version. Its value is the hash of the template.
 const VersionLabel = "lockkeeper.io/version-of"
 
-// VersionAnnotation, with the hash of a template, is where a person says on a CephOSD which version of Ceph the template's
-// image has, if its program cannot be asked.
+// VersionAnnotation is followed by the hash of a template. There a person says on a CephOSD which version of Ceph the
+// template's image has, if its program cannot be asked.
 const VersionAnnotation = VersionLabel + "-"
 
 // OwnerLabel says to which CephOSD a pod belongs: Owner is its value.
