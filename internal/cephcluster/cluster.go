@@ -34,6 +34,7 @@ type connected struct {
 	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials again.
 	broken atomic.Bool
 
+	digested atomic.Pointer[digests] // of the last map that was looked at
 	departed departures
 	refused  refusal // to tell OSDs to report
 
@@ -105,7 +106,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	if note := c.flushNote(); note != "" {
 		seen.View.Notes = append(seen.View.Notes, note)
 	}
-	seen.View.Placement, seen.View.Silent = placement(reading.Map), reading.Silent.UTC()
+	seen.View.Placement, seen.View.Silent = c.digests(reading.Map).placement, reading.Silent.UTC()
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains), in.Nodes)
 	return seen, nil

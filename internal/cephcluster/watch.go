@@ -98,8 +98,9 @@ func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watch
 	by.hurry(ctx, c, health.Clean)
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {
-		w.Health.Placement = placement(reading.Map)
-		w.Quorum, w.Fingerprint = quorumOf(reading), fingerprint(reading.Map)
+		of := c.digests(reading.Map)
+		w.Health.Placement = of.placement
+		w.Quorum, w.Fingerprint = quorumOf(reading), of.fingerprint
 		if since, lasts := by.tracker.Lived(); !since.IsZero() {
 			w.Lived, w.LivedFor, w.ReportPeriod = time.Since(since), lasts, by.tracker.Period()
 		}
@@ -163,6 +164,22 @@ func news(last, now activities.Watched) bool {
 func progressed(last, now activities.Watched) bool {
 	a, b := last.Health, now.Health
 	return a.PGs != b.PGs || a.PGsClean != b.PGsClean || a.Reason != b.Reason
+}
+
+// digests are what stands for an OSD map.
+type digests struct {
+	of                     *ceph.OSDMap
+	placement, fingerprint string
+}
+
+// digests takes them once: the watch looks at the same map for as long as nothing changes, and one of thousands of OSDs is long.
+func (c *connected) digests(m *ceph.OSDMap) *digests {
+	if last := c.digested.Load(); last != nil && last.of == m {
+		return last
+	}
+	now := &digests{of: m, placement: placement(m), fingerprint: fingerprint(m)}
+	c.digested.Store(now)
+	return now
 }
 
 // placement stands for what decides where data is. A noout flag does not: it decides what happens to an OSD that stays down, and

@@ -119,7 +119,9 @@ type pod struct {
 	marked   map[string]string // the labels with that mark
 	restarts int               // of its container
 
-	made     *corev1.Pod // by whom no controller stands behind; nil: by that of its Deployment
+	made     *corev1.Pod // by whom no controller stands behind; nil: by that of its Deployment. Whoever changes it puts another one here
+	read     *corev1.Pod // the made that said was taken from
+	said     string      // all of it that changes
 	revision int64       // of its Deployment's template
 
 	// Of one without a controller: what its daemon opens on its node, when it was made, whether by lockkeeper, and the
@@ -148,10 +150,10 @@ func (p *pod) labels() map[string]string {
 // version stands for all of a pod that changes. Its spec never does.
 func (p *pod) version() string {
 	v := p.name + " " + string(p.state) + " " + strconv.FormatBool(p.bound) + " " + strconv.FormatBool(p.ready) + " " + strconv.Itoa(p.restarts) + " " + p.mark
-	if p.made != nil {
-		v += fmt.Sprint(p.made.UID, p.made.Labels, p.made.Annotations, p.made.OwnerReferences)
+	if p.made != p.read {
+		p.said, p.read = fmt.Sprint(p.made.UID, p.made.Labels, p.made.Annotations, p.made.OwnerReferences), p.made
 	}
-	return v
+	return v + p.said
 }
 
 func (p *pod) boundTo() string {

@@ -41,8 +41,8 @@ type command struct {
 
 // MonCommand implements ceph.Commander.
 func (m monitor) MonCommand(ctx context.Context, text []byte) (output []byte, status string, err error) {
-	var c command
-	if err := json.Unmarshal(text, &c); err != nil {
+	c, err := m.w.commandOf(text)
+	if err != nil {
 		return nil, "", err
 	}
 	if err := m.blocks(ctx, c); err != nil {
@@ -62,6 +62,17 @@ func (m monitor) MonCommand(ctx context.Context, text []byte) (output []byte, st
 		return err
 	})
 	return output, "", err
+}
+
+// commandOf reads a command. The same few are asked over and over.
+func (w *World) commandOf(text []byte) (c command, err error) {
+	if known, ok := w.commands.Load(string(text)); ok {
+		return known.(command), nil
+	}
+	if err = json.Unmarshal(text, &c); err == nil {
+		w.commands.Store(string(text), c)
+	}
+	return c, err
 }
 
 // blocks waits until a command is answered, as librados does, at most for its timeout.

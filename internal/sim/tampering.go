@@ -121,6 +121,7 @@ func (w *World) DeleteCephOSD() {
 		w.shelved, w.cr, w.edits.at = w.cr, nil, time.Now()
 		for _, p := range w.pods {
 			if p.made != nil {
+				p.made = p.made.DeepCopy()
 				p.made.OwnerReferences = nil
 			}
 		}

@@ -128,6 +128,7 @@ type World struct {
 	fsid      string                      // of the Ceph cluster that answers now
 	version   int                         // of the last object that was written
 	selectors map[string]labels.Selector  // parsed
+	commands  sync.Map                    // to Ceph, parsed, by their texts
 
 	cephCluster
 	cephOSD
