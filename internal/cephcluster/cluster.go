@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -103,6 +104,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	q := quorumOf(reading)
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
 	seen := activities.Seen{View: osdview.Build(view), ID: reading.Status.FSID}
+	if release := reading.Quorum.MonMap.MinRelease; release > 0 {
+		seen.View.Version = strconv.Itoa(release)
+	}
 	if note := c.flushNote(); note != "" {
 		seen.View.Notes = append(seen.View.Notes, note)
 	}

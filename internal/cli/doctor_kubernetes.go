@@ -24,6 +24,8 @@ const (
 	testedTemporal   = "1.29"
 )
 
+var testedCeph = []string{"16", "18", "20"}
+
 func (d *Doctor) kubernetes(ctx context.Context) {
 	v, err := d.Installation.ServerVersion(ctx)
 	switch {

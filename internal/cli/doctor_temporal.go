@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -104,15 +105,30 @@ func (d *Doctor) storage(ctx context.Context) {
 		case k.Decision.Reason == "":
 			d.found(FoundUnknown, name+": its keeper has just begun", "ask again in a moment")
 		default:
-			d.ok("%s: %s", name, describeStorage(&k))
+			d.ok("%s: %s%s", name, d.cephVersion(name, k.View.Version), describeStorage(&k))
 			d.reports(p, name, &k)
 		}
 	})
 }
 
+// cephVersion puts into words which release of Ceph the mons are of, "" if that is not known, and warns of one that nobody has tried:
+// from release to release Ceph answers differently.
+func (d *Doctor) cephVersion(name, is string) string {
+	if is == "" {
+		return ""
+	}
+	if !slices.Contains(testedCeph, is) {
+		d.found(FoundWarning, fmt.Sprintf("%s: its mons are of Ceph %s, which nobody has tried; tested are %s", name, is, strings.Join(testedCeph, ", ")),
+			"drain a node of a test cluster of that release first; what differs between releases is in docs/ceph-releases.md")
+	}
+	return "Ceph " + is + ", "
+}
+
 // reach says how to make a storage cluster answer, by what its silence says.
 func (d *Doctor) reach(p *v1alpha1.MaintenancePolicy, why string) string {
 	switch {
+	case strings.Contains(why, "use librados"): // before the others: it names the key, and it is not the key's fault
+		return "run a worker whose image has that librados: the Dockerfile makes no other. The key is as it should be"
 	case strings.Contains(why, "is forbidden"):
 		return "name the object in deploy/rbac.yaml and apply it: the worker may read only what is named there"
 	case strings.Contains(why, "credentials"):

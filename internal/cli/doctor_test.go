@@ -183,7 +183,13 @@ func TestDoctor(t *testing.T) {
 		"Ceph's rights": {func(i *installation) {
 			i.keeper.View = storage.View{Unavailable: "the Ceph user lacks a right: osd dump: access denied"}
 		}, []string{"storage clusters"}, "lacks a right", "deploy/ceph-caps.txt"},
-		"odd labels": {func(i *installation) { i.keeper.View.Problems = []string{"pod x has no label y"} }, []string{"storage clusters"}, "pod x has no label y", "why-is-it-closed"},
+		"librados too old": {func(i *installation) {
+			i.keeper.View = storage.View{Unavailable: "connect to Ceph: the key of client.lockkeeper is of type AES256K, and this program runs with librados 18.2.7, which cannot read it: use librados 20.2.4 or newer"}
+			i.keeper.Decision.Reason = "StorageUnavailable"
+		}, []string{"storage clusters"}, "librados 18.2.7, which cannot read it", "run a worker whose image has that librados"},
+		"Ceph of an untried release": {func(i *installation) { i.keeper.View.Version = "19" }, nil, "rook-ceph/rook-ceph: its mons are of Ceph 19, which nobody has tried; tested are 16, 18, 20", "docs/ceph-releases.md"},
+		"Ceph of a tried release":    {func(i *installation) { i.keeper.View.Version = "18" }, nil, "", ""},
+		"odd labels":                 {func(i *installation) { i.keeper.View.Problems = []string{"pod x has no label y"} }, []string{"storage clusters"}, "pod x has no label y", "why-is-it-closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newInstallation()

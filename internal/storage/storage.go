@@ -238,6 +238,9 @@ type View struct {
 	// who went down meanwhile; zero: never. By the clock of the worker that looked.
 	Silent time.Time `json:"silent,omitzero"`
 
+	// Version is of the storage cluster's software, as all of its governors have it at least: "18". "": whoever looked did not ask.
+	Version string `json:"version,omitempty"`
+
 	FailureDomainType string `json:"failureDomainType"` // the smallest one that any pool relies on
 	LabelKey          string `json:"labelKey"`          // the pod label that carries it
 	// Compromise says why no pool relies on that type: the types that the pools rely on cut across each other. "": a pool does.
