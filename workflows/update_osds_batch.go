@@ -288,7 +288,7 @@ func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
 func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	u.job.enter(ctx, PhaseArrive)
 	u.holds = ""
-	names := strings.Join(keysOrNames(osds), ", ")
+	names := strings.Join(keysOrNames(late(osds)), ", ")
 	u.job.waitFor(ctx, names+" to serve")
 	now := workflow.Now(ctx)
 	deadline, here := u.deadline(ctx, osds)
@@ -333,6 +333,16 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	}
 	u.lease.finishing = true // the keeper hears of it together with what is next
 	return nil
+}
+
+// late are those that kept the others waiting when somebody last looked: a batch halts for them alone. If all serve, it only has not been
+// noted yet of any.
+func late(osds []rollout.OSD) []rollout.OSD {
+	away := slices.DeleteFunc(slices.Clone(osds), func(o rollout.OSD) bool { return o.Serves })
+	if len(away) == 0 {
+		return osds
+	}
+	return away
 }
 
 // deadline notes since when OSDs are awaited, and says until when they have time: from the one that is late first. Those whose

@@ -1,8 +1,11 @@
 package osdpod
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +93,7 @@ func Trouble(pod *corev1.Pod) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if w := statuses[i].State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" {
-				return fmt.Sprintf("its container %s waits: %s", statuses[i].Name, w.Reason)
+				return fmt.Sprintf("its container %s waits: %s%s", statuses[i].Name, w.Reason, failure(&statuses[i]))
 			}
 		}
 	}
@@ -99,18 +102,57 @@ func Trouble(pod *corev1.Pod) string {
 			return "it has no node: " + c.Message
 		}
 	}
-	for _, s := range pod.Status.ContainerStatuses {
-		switch {
+	for i := range pod.Status.ContainerStatuses {
+		switch s := &pod.Status.ContainerStatuses[i]; {
 		case s.State.Running == nil:
-			return fmt.Sprintf("its container %s does not run", s.Name)
+			return fmt.Sprintf("its container %s does not run%s", s.Name, failure(s))
 		case !s.Ready:
-			return fmt.Sprintf("its container %s runs and does not serve yet", s.Name)
+			return fmt.Sprintf("its container %s runs and does not serve yet%s", s.Name, failure(s))
 		}
 	}
 	if len(pod.Status.ContainerStatuses) > 0 {
 		return "its containers are ready, and the kubelet has not said so of the pod"
 	}
 	return "its containers do not run yet"
+}
+
+// failure says how a container last failed, in its own words where its spec lets it have some; "": it has not.
+func failure(s *corev1.ContainerStatus) string {
+	last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+	switch {
+	case last == nil || last.ExitCode == 0:
+		return ""
+	case strings.TrimSpace(last.Message) != "":
+		return fmt.Sprintf("; it ended with %d: %s", last.ExitCode, lastWords(last.Message))
+	case last.ExitCode == refusedKey:
+		return fmt.Sprintf("; it ended with %d, its log says why: after a rotation of keys it may have an old one", last.ExitCode)
+	}
+	return fmt.Sprintf("; it ended with %d, its log says why", last.ExitCode)
+}
+
+// refusedKey is with what an OSD ends, among other reasons, whose key the monitors refuse.
+const refusedKey = 1
+
+// logged is with what Ceph begins each line of a log: a word where Rook wants one, a time, a thread, a level.
+var logged = regexp.MustCompile(`^(debug ?)?\d{4}-\d\d-\d\dT\S+ [0-9a-f]+ +-?\d+ `)
+
+// lastWords are the last lines of a message, as many as a status has room for, and no times, which would make it another one each time.
+func lastWords(message string) (said string) {
+	const most = 300
+	lines := strings.Split(strings.TrimSpace(message), "\n")
+	for _, line := range slices.Backward(lines) {
+		line = strings.TrimSpace(logged.ReplaceAllString(line, ""))
+		switch {
+		case line == "" || strings.HasPrefix(said, line+"; ") || said == line: // it is said again and again
+		case said == "":
+			said = line[max(0, len(line)-most):]
+		case len(line)+len("; ")+len(said) > most:
+			return said
+		default:
+			said = line + "; " + said
+		}
+	}
+	return said
 }
 
 // Differs tells how a live pod differs from what Render makes of the present spec, in what people can write; "" if it does

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -65,6 +66,20 @@ func (w *world) rolloutWords() map[string]func(*testscript.TestScript, bool, []s
 				return setUpdate(container, args[0])
 			}))
 		},
+		// last-words: a pod of which the OSD fails says how its log ends, from the next template on.
+		"last-words": func(ts *testscript.TestScript, _ bool, _ []string) {
+			ts.Check(w.changeTemplate(func(container map[string]any) error {
+				container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+				return nil
+			}))
+		},
+		// rotate-keys: Ceph has a new key for each OSD, of which only Ceph knows. bring-keys OSD…: a person writes them to the OSDs' disks.
+		"rotate-keys": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.rotateKeys()) },
+		"bring-keys": func(ts *testscript.TestScript, _ bool, args []string) {
+			for _, osd := range args {
+				ts.Check(w.bringKey(osd))
+			}
+		},
 		// cephosd FIELD VALUE: sets a field of the spec; VALUE is JSON.
 		"cephosd": func(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Check(w.patchCephOSD(map[string]any{args[0]: json.RawMessage(args[1])}))
@@ -79,6 +94,41 @@ func (w *world) rolloutWords() map[string]func(*testscript.TestScript, bool, []s
 		},
 		"updated": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.awaitUpdated()) },
 	}
+}
+
+// rotateKeys gives each OSD a new key in Ceph, with the same rights. Before Ceph 20 a person has to do it in two steps.
+func (w *world) rotateKeys() error {
+	for osd := range 12 {
+		name := fmt.Sprintf("osd.%d", osd)
+		if err := w.run("ceph", "auth", "rotate", name); err != nil {
+			rights := []string{"mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"}
+			if err := w.run("ceph", "auth", "del", name); err != nil {
+				return err
+			}
+			if err := w.run("ceph", append([]string{"auth", "get-or-create", name}, rights...)...); err != nil {
+				return err
+			}
+		}
+		keyring, err := w.command("ceph", "auth", "get", name).Output()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(w.newKeyring(name), keyring, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) newKeyring(osd string) string { return filepath.Join(w.dir, osd+".keyring") }
+
+func (w *world) bringKey(osd string) error {
+	keyring, err := os.ReadFile(w.newKeyring(osd))
+	if err != nil {
+		return err
+	}
+	disk := filepath.Join(w.env["LAB_HOME"], w.env["LAB_NAME"], "ceph", "osd-"+strings.TrimPrefix(osd, "osd."))
+	return os.WriteFile(filepath.Join(disk, "keyring"), keyring, 0o600)
 }
 
 func setUpdate(container map[string]any, word string) error {

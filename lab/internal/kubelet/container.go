@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,7 +178,7 @@ func (c *container) attempt(ctx context.Context, cmd *exec.Cmd) int {
 	c.sandbox.Kill() // what it left behind dies with it, as in a container
 	close(ended)
 	t := exitState(cmd.ProcessState)
-	t.Message = c.lastWord()
+	t.Message = cmp.Or(c.lastWord(), c.endOfLog(t.ExitCode))
 	t.StartedAt, t.FinishedAt = began, metav1.Now()
 	c.terminated(t)
 	return int(t.ExitCode)
@@ -202,6 +203,22 @@ func (c *container) lastWord() string {
 		return ""
 	}
 	return string(said[:min(len(said), most)])
+}
+
+// endOfLog is what a container that failed wrote last, if its spec asks for it, as much of it as a kubelet takes.
+func (c *container) endOfLog(exitCode int32) string {
+	const most = 2048
+	if exitCode == 0 || c.spec.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
+		return ""
+	}
+	c.pod.mu.Lock()
+	restarts := c.state.restarts
+	c.pod.mu.Unlock()
+	wrote, err := os.ReadFile(c.logFile(restarts))
+	if err != nil {
+		return ""
+	}
+	return string(wrote[max(0, len(wrote)-most):])
 }
 
 func exitState(state *os.ProcessState) corev1.ContainerStateTerminated {
