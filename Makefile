@@ -42,18 +42,19 @@ test: ## everything: lint, unit tests, end-to-end tests in the lab
 ##@ Tests
 
 .PHONY: test-all
-test-all: ## every scenario, on Ceph 16, 18 and 20, beside all of `make test`: hours
+test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all of `make test`: hours
 	@hack/step.sh lint $(MAKE) lint
-	@hack/step.sh "unit tests" $(MAKE) test-unit
+	@hack/step.sh "unit tests" $(MAKE) test-unit ALL=1
 	@for release in 20 18 16; do hack/step.sh "end-to-end tests on Ceph $$release" $(MAKE) test-e2e ALL=1 CEPH=$$release || exit 1; done
+	@hack/step.sh "upgrade from Ceph 16 to 20" $(MAKE) demo-upgrade
 
 .PHONY: test-times
 test-times: build ## all of `make test`, and where its time went: by stage, package, test, and step of each scenario
 	@$(MAKE) test TESTFLAGS=-json 2>&1 | $(GO) run ./hack/testtimes
 
 .PHONY: test-unit
-test-unit: build ## unit and workflow tests of both modules
-	$(GO) test $(TESTFLAGS) -timeout 40m $$($(GO) list ./... | grep -v '/lockkeeper/test/')
+test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
+	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO) test $(TESTFLAGS) -timeout 60m $$($(GO) list ./... | grep -v '/lockkeeper/test/')
 	cd lab && $(LAB_ENV) $(GO) test $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
 	cd lab && $(GO) test $(TESTFLAGS) $(LAB_CGO)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# share.sh [NAME=VALUE…] COMMAND…: runs end-to-end tests. What takes long takes turns with the commit (TEST_COMMIT, by default that of the
+# share.sh [NAME=VALUE…] COMMAND…: runs tests. What takes long takes turns with the commit (TEST_COMMIT, by default that of the
 # repository); what was left out is said in the end.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -10,7 +10,7 @@ trap 'rm -f "$TEST_LEFT_OUT"' EXIT
 rc=0
 env "$@" || rc=$?
 if [ -s "$TEST_LEFT_OUT" ]; then
-  echo "left out at commit ${TEST_COMMIT:0:7}, $(wc -l <"$TEST_LEFT_OUT") of what takes long (make test-e2e ALL=1 plays all):"
+  echo "left out at commit ${TEST_COMMIT:0:7}, $(wc -l <"$TEST_LEFT_OUT") of what takes long (ALL=1 plays all):"
   paste -sd '|' "$TEST_LEFT_OUT" | sed 's/|/, /g' | fold -s -w 140 | sed 's/^/  /'
 fi
 exit $rc

@@ -160,7 +160,7 @@ func (m mutant) play(ctx context.Context, dir string, schedules int) (how string
 	}
 	//nolint:gosec // the test that was just built
 	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first", fmt.Sprintf("-sim.rollouts=%d", m.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
-	c.Dir = "workflows"
+	c.Dir, c.Env = "workflows", append(os.Environ(), "TEST_ALL=1")
 	out, err := c.CombinedOutput()
 	var failed *exec.ExitError
 	switch {

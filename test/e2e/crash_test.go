@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
 var (
@@ -131,7 +133,7 @@ func (c *crashes) dies(few map[string]int) map[death]bool {
 			out[death{v.name, always}] = true
 		}
 		for i := range few[v.name] {
-			if *crashEvery == 0 && hasTurn(fmt.Sprintf("crash of %s in a %s, %d", v.name, c.name, i+1), often) {
+			if *crashEvery == 0 && turns.Has(fmt.Sprintf("crash of %s in a %s, %d", v.name, c.name, i+1), often) {
 				out[death{v.name, i}] = true
 			}
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
 var (
@@ -69,7 +71,7 @@ func played(t *testing.T, patterns []string) (files []string, complete bool) {
 				t.Fatal(err)
 			}
 			takesTurns := strings.HasPrefix(pattern, toldInWords) || strings.HasPrefix(string(text), long)
-			if takesTurns && !hasTurn(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), often) {
+			if takesTurns && !turns.Has(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), often) {
 				complete = false
 				continue
 			}

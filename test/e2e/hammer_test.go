@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/test/hammer"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
 var hammerAll = flag.Bool("hammer-all", false, "hammer in every way there is, and not only in those that have their turn")
@@ -36,7 +37,7 @@ func TestHammer(t *testing.T) {
 		"bare-pods":   {append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), situationsOfBarePods},
 	} {
 		played := slices.DeleteFunc(slices.Clone(of.situations), func(s situation) bool {
-			return !s.always && !*hammerAll && !hasTurn("hammer, "+name+": "+s.name, seldom)
+			return !s.always && !*hammerAll && !turns.Has("hammer, "+name+": "+s.name, seldom)
 		})
 		if len(played) == 0 {
 			continue

@@ -26,6 +26,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/fleet"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
 
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	code := m.Run()
-	if err := tellLeftOut(); err != nil {
+	if err := turns.TellLeftOut(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

@@ -26,6 +26,8 @@ type world struct {
 	// procs are lockkeeper's own processes, by name: worker, watch.
 	procs map[string]*exec.Cmd
 	older string // the checkout of an older version that is installed; "": this one is
+	// ownLibrados: the worker uses the machine's librados, of whatever release Ceph is.
+	ownLibrados bool
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
 	moments      string
 	soundCommand any // of the OSDs, before a scenario broke it
@@ -45,6 +47,12 @@ const (
 
 // up makes the lab, installs lockkeeper in it and starts it. All of it ends with t.
 func (w *world) up(t *testing.T, flags []string) {
+	t.Helper()
+	w.makeLab(t, flags)
+	w.install(t)
+}
+
+func (w *world) makeLab(t *testing.T, flags []string) {
 	t.Helper()
 	abs, err := filepath.Abs(*root)
 	if err != nil {
@@ -85,7 +93,6 @@ func (w *world) up(t *testing.T, flags []string) {
 	w.env["PATH"] = filepath.Join(abs, "bin") + ":" + filepath.Dir(lab) + ":" + w.env["PATH"]
 	w.env["HOME"] = w.dir
 	t.Logf("lab %s is up after %s", w.name, time.Since(began).Round(time.Millisecond))
-	w.install(t)
 }
 
 // install sets lockkeeper up as its README says: CRDs, rights, a Ceph user that may do no more than it must, a policy.
@@ -160,6 +167,9 @@ func (w *world) start(name string) error {
 	switch name {
 	case "worker":
 		c = w.command("lab", "in-image", "--name", w.name, w.command("lockkeeper-worker").Path)
+		if w.ownLibrados {
+			c = w.command("lockkeeper-worker")
+		}
 		if w.moments != "" {
 			c = w.command("lab", "in-image", "--name", w.name, os.Args[0])
 			c.Env = append(c.Env, momentsEnv+"="+w.moments)

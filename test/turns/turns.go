@@ -1,0 +1,77 @@
+// Package turns lets what takes long take turns: of it each commit plays a share, and over a few commits all of it is played.
+// `make test-all` plays all. The Makefile says which commit it is by environment, since many packages are tested by one command.
+package turns
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// All tells whether everything is to be played.
+func All() bool { return os.Getenv("TEST_ALL") != "" }
+
+func commit() string { return os.Getenv("TEST_COMMIT") }
+
+// Has tells whether something that takes long is played this time: in one of so many commits, on average.
+func Has(what string, shares uint32) bool {
+	if All() || draw(what, commit())%shares == 0 {
+		return true
+	}
+	leaveOut(what)
+	return false
+}
+
+// Steps tells at which steps of many something happens this time: at the first, and then at every so manieth: at each that is often
+// steps on, or, when all is played, at each that is closely steps on. The first moves with the commit. What is "TEST: VARIANT".
+func Steps(what string, often, closely int) (first, every int) {
+	every = often
+	if All() {
+		every = closely
+	}
+	if every > 1 {
+		test, _, _ := strings.Cut(what, ":") // all of its variants are one line
+		leaveOut(fmt.Sprintf("%d of %d steps of %s", every-1, every, test))
+	}
+	return int(draw(what, commit()) % uint32(every)), every //nolint:gosec // few
+}
+
+// draw leaves it to chance, so that what was added or removed elsewhere moves nothing; but the same commit has the same share.
+func draw(what, commit string) uint32 {
+	h := fnv.New32a()
+	fmt.Fprintln(h, what, commit)
+	return h.Sum32()
+}
+
+// others is what was left out.
+var others struct {
+	sync.Mutex
+	names []string
+}
+
+func leaveOut(what string) {
+	others.Lock()
+	defer others.Unlock()
+	others.names = append(others.names, what)
+}
+
+// TellLeftOut adds what was left out to the file that the environment names, if it does, after all of a package has been played.
+func TellLeftOut() error {
+	others.Lock()
+	defer others.Unlock()
+	path := os.Getenv("TEST_LEFT_OUT")
+	if path == "" || len(others.names) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	slices.Sort(others.names)
+	_, err = f.WriteString(strings.Join(append(slices.Compact(others.names), ""), "\n"))
+	return err
+}
