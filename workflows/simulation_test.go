@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	simSchedules = flag.Int("sim.n", 150, "how many schedules TestSimulation plays")
+	simSchedules = flag.Int("sim.n", 100, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
 	simHosts     = flag.Int("sim.hosts", 7, "people rename and remove CRUSH hosts, too, in every such schedule; 0: in none")

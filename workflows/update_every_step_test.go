@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-var everyStep = flag.Int("rollout.every", 15, "at every how manieth step of a rollout something happens in TestEveryStepOfARollout; 1: at all, which takes minutes")
+var everyStep = flag.Int("rollout.every", 40, "at every how manieth step of a rollout something happens in TestEveryStepOfARollout; 5 at most when all is played. 1: at each, which takes long")
 
 // updateMishaps are what happens at a step of a rollout.
 var updateMishaps = map[string]mishap{
@@ -47,7 +47,7 @@ func TestEveryStepOfARollout(t *testing.T) {
 				t.Parallel()
 				at, every := turns.Steps("TestEveryStepOfARollout: "+domain+", "+name, *everyStep, min(*everyStep, 5))
 				for more := true; more && !t.Failed(); at += every {
-					require.Less(t, at, 400)
+					require.Less(t, at, 600)
 					t.Run(fmt.Sprint(at), func(t *testing.T) {
 						play(t, world, func(s *scene) { more = m.inRollout(s, at) })
 					})
