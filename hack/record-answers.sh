@@ -12,6 +12,9 @@ record() { # record SITUATION COMMAND…
   if [ $code != 0 ]; then echo "$name $code" >>"$out/exit-codes"; fi
 }
 
+# without_machine: OSDs tell of the machine that they run on, which is nobody's business.
+without_machine() { sed -i -E 's/"(arch|cpu|distro[a-z_]*|kernel_[a-z]*|mem_[a-z_]*|os)":"[^"]*",//g' "$out/$1.osd-metadata.json"; }
+
 everything() { # everything SITUATION
   record "$1" status
   record "$1" quorum_status
@@ -23,6 +26,7 @@ everything() { # everything SITUATION
   record "$1" osd ok-to-stop 0 3
   record "$1" osd ok-to-stop 0 1 2
   record "$1" osd safe-to-destroy 0 1
+  record "$1" osd metadata; without_machine "$1"
   record "$1" versions
 }
 

@@ -32,6 +32,7 @@ func TestEveryRelease(t *testing.T) {
 					r.osdMap(down)
 					r.crush()
 					r.questions(down)
+					r.metadata()
 				})
 			}
 		})
@@ -67,6 +68,19 @@ func exitCode(t testing.TB, dir, command string) int {
 		}
 	}
 	return 0
+}
+
+// metadata of an OSD that is down stays what it was when it started.
+func (r recorded) metadata() {
+	all, err := r.client("osd metadata").OSDMetadata(context.Background())
+	require.NoError(r, err)
+	require.Len(r, all, 6)
+	for i, o := range all {
+		require.Equal(r, i, o.ID)
+		require.Regexp(r, "^node-[a-f]$", o.Hostname)
+		require.Regexp(r, `^`+r.release+`\.2\.[0-9]+$`, o.Version)
+		require.Equal(r, fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.ID), o.Data)
+	}
 }
 
 func (r recorded) status(down bool) {
