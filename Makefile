@@ -46,6 +46,7 @@ test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all
 	@hack/step.sh lint $(MAKE) lint
 	@hack/step.sh "unit tests" $(MAKE) test-unit ALL=1
 	@for release in 20 18 16; do hack/step.sh "end-to-end tests on Ceph $$release" $(MAKE) test-e2e ALL=1 CEPH=$$release || exit 1; done
+	@hack/step.sh "adapter on Ceph 16, 18 and 20" $(MAKE) test-adapter
 	@hack/step.sh "upgrade from Ceph 16 to 20" $(MAKE) demo-upgrade
 
 .PHONY: test-times
@@ -61,6 +62,10 @@ test-unit: build ## unit and workflow tests of both modules, of the longest this
 .PHONY: test-e2e
 test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=20
 	@hack/share.sh $(if $(CEPH),LAB_CEPH=$(CEPH)) $(if $(ALL)$(RUN),TEST_ALL=1) $(GO) test $(TESTFLAGS) ./test/... -count=1 -timeout 90m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+
+.PHONY: test-adapter
+test-adapter: build ## what unit tests take for granted about Ceph, asked of real clusters of 16, 18 and 20
+	@hack/test-adapter.sh
 
 # Labs that run side by side. Each fills a core when its Ceph starts; with more of them than cores what takes seconds takes minutes.
 LABS ?= 2
