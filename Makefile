@@ -90,6 +90,10 @@ mutants: ## prove that the simulation finds bugs: NAME=one for one
 bench: build ## numbers as lines "name value unit": ARGS=--quick for few of each
 	@./hack/bench.sh $(ARGS)
 
+.PHONY: bench-late
+bench-late: build ## how late Ceph's word is, on Ceph 16, 18 and 20
+	@RUN='^TestLate$$' hack/test-adapter.sh
+
 .PHONY: bench-osds
 bench-osds: build ## numbers of rollouts, of 24 OSDs and at Ceph's default periods: ARGS=--quick for few
 	@./hack/bench-osds.sh $(ARGS)
