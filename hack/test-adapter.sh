@@ -7,7 +7,8 @@ source "$(dirname "$0")/world.sh"
 
 cd "$top/internal/ceph/rados"
 go test -c -tags lab -o "$work/rados.test" .
-for release in ${@:-16 18 20}; do
+releases=${*:-16 18 20}
+for release in $releases; do
   enter_world "adapter-$release" --temporal=false --ceph "$release"
   # Within the image its own programs are meant, and not the lab's, which would enter it again.
   echo "Ceph $release:"
