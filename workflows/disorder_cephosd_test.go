@@ -14,6 +14,7 @@ import (
 // TestCephOSDInDisorder is each thing that people do to a CephOSD in the middle of a rollout, once, on a day on which nothing
 // else happens. The World judges; in the end every OSD is what its spec says, and has one pod.
 func TestCephOSDInDisorder(t *testing.T) {
+	t.Parallel()
 	const long = 30 * time.Minute
 	set := func(field string, value any) func(*scene) {
 		return func(s *scene) { (&disorder{scene: s}).edit(field, value) }

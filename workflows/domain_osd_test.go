@@ -24,6 +24,7 @@ const (
 // TestDrainOneOSDAfterTheOther: Ceph does not let the OSDs of the node stop at once. So the first goes without noout, its data moves,
 // and then the second goes. The last one is as the only one of a node: it goes with noout.
 func TestDrainOneOSDAfterTheOther(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 3, ByOSD: neighbours}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 17 must stay", time.Minute)
@@ -50,6 +51,7 @@ func TestDrainOneOSDAfterTheOther(t *testing.T) {
 
 // TestDrainOSDsTogether: Ceph lets both OSDs of the node stop, so they go together, under noout.
 func TestDrainOSDsTogether(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2, ByOSD: scattered}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
@@ -68,6 +70,7 @@ func TestDrainOSDsTogether(t *testing.T) {
 
 // TestDrainOneByOneIsRemembered: the keeper is terminated between two OSDs, and the drain is aborted later.
 func TestDrainOneByOneIsRemembered(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 3, ByOSD: neighbours}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 17 must stay", time.Minute)
@@ -86,6 +89,7 @@ func TestDrainOneByOneIsRemembered(t *testing.T) {
 
 // TestKubectlDrainsOSDs: the same holds for who drains from outside.
 func TestKubectlDrainsOSDs(t *testing.T) {
+	t.Parallel()
 	for what, apart := range map[string]int{"one after the other": neighbours, "together": scattered} {
 		t.Run(what, func(t *testing.T) {
 			play(t, sim.Options{OSDsPerNode: 2, ByOSD: apart}, func(s *scene) {
@@ -108,6 +112,7 @@ func TestKubectlDrainsOSDs(t *testing.T) {
 
 // TestDrainsOfNodesWithSeveralDomains: all at once, and every one of them ends.
 func TestDrainsOfNodesWithSeveralDomains(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
@@ -137,6 +142,7 @@ func TestDrainsOfNodesWithSeveralDomains(t *testing.T) {
 // TestACordonOpensOneOSDAfterTheOther: nobody but a cordon speaks for the node, since the watcher was away when its first OSD went, and
 // nothing may go at rest.
 func TestACordonOpensOneOSDAfterTheOther(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours}, func(s *scene) {
 		s.ChangePolicy("atRest: None", func(c *v1alpha1.CephSpec) { c.AtRest = string(storage.AtRestNone) })
 		s.startKeeper()
@@ -157,6 +163,7 @@ func TestACordonOpensOneOSDAfterTheOther(t *testing.T) {
 // TestANodeOfSeveralDomainsReturns: the OSDs of a node went one after the other and are back. What was said of the last one alone says nothing
 // of both, and whoever evicts both takes two copies.
 func TestANodeOfSeveralDomainsReturns(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours, Latency: func() time.Duration { return 200 * time.Millisecond }}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)

@@ -24,6 +24,7 @@ const (
 func drainOf(node string) workflows.DrainNodeInput { return workflows.DrainNodeInput{Node: node} }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	for name, back := range map[string]func(*scene){
 		"a person uncordons":            func(s *scene) { s.Reboot("node-a"); time.Sleep(5 * time.Second); s.PersonCordons("node-a", false) },
 		"a person says that it is done": func(s *scene) { s.tellDrain("node-a", workflows.SignalDone) },
@@ -53,6 +54,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestDrainUncordonsAfterReboot(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(workflows.DrainNodeInput{Node: "node-a", UncordonAfterReboot: true})
@@ -65,6 +67,7 @@ func TestDrainUncordonsAfterReboot(t *testing.T) {
 }
 
 func TestDrainOfANodeThatIsDeleted(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(drainOf("node-d"))
@@ -79,6 +82,7 @@ func TestDrainOfANodeThatIsDeleted(t *testing.T) {
 }
 
 func TestDrainLeavesThePersonsCordonAlone(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.PersonCordons("node-a", true)
@@ -92,6 +96,7 @@ func TestDrainLeavesThePersonsCordonAlone(t *testing.T) {
 }
 
 func TestDrainLeavesThePersonsNooutAlone(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.PersonSetsNoout("node-a", true)
@@ -104,6 +109,7 @@ func TestDrainLeavesThePersonsNooutAlone(t *testing.T) {
 }
 
 func TestInvalidDrains(t *testing.T) {
+	t.Parallel()
 	seconds := -1
 	for name, in := range map[string]workflows.DrainNodeInput{
 		"no node":        {},
@@ -129,6 +135,7 @@ func TestInvalidDrains(t *testing.T) {
 
 // TestDrainFromOutside: kubectl drains, the watcher starts a drain that observes.
 func TestDrainFromOutside(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
@@ -148,6 +155,7 @@ func TestDrainFromOutside(t *testing.T) {
 
 // TestUpgrade drains, reboots and uncordons all nodes, one after the other or all at once (rook/rook 14730).
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	upgrade := func(s *scene, node string) bool {
 		select {
 		case err := <-s.KubectlDrain(node):
@@ -193,6 +201,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 func TestTwoDrainsOfTwoZonesQueue(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		first := s.drain(drainOf("node-a"))
@@ -214,6 +223,7 @@ func TestTwoDrainsOfTwoZonesQueue(t *testing.T) {
 }
 
 func TestTwoDrainsOfOneZoneShareIt(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		first, second := s.drain(drainOf("node-a")), s.drain(drainOf("node-d"))
@@ -229,6 +239,7 @@ func TestTwoDrainsOfOneZoneShareIt(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		first := s.drain(drainOf("node-b"))
@@ -255,6 +266,7 @@ func TestPauseAndResume(t *testing.T) {
 
 // TestPauseWhileEvicting stops between two pods.
 func TestPauseWhileEvicting(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
@@ -277,6 +289,7 @@ func TestPauseWhileEvicting(t *testing.T) {
 // TestBackBeforeCephKnows: the leading mon goes together with an OSD, so that the OSD map stands still while the mons elect.
 // An OSD that is back meanwhile is up in the map, in its former life, and its data is not whole.
 func TestBackBeforeCephKnows(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(drainOf("node-a"))
@@ -290,6 +303,7 @@ func TestBackBeforeCephKnows(t *testing.T) {
 
 // TestAbort in every phase, and whatever was changed is changed back.
 func TestAbort(t *testing.T) {
+	t.Parallel()
 	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {
 		t.Run(phase, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
@@ -326,6 +340,7 @@ func TestAbort(t *testing.T) {
 // TestNooutExpires: the node (one without a mon) stays away for longer than osdMaintenanceTimeout; its data heals elsewhere, and nobody is
 // held back any more. When it comes back all the same, the drain ends well.
 func TestNooutExpires(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(drainOf("node-d"))
@@ -349,6 +364,7 @@ func TestNooutExpires(t *testing.T) {
 
 // TestDrainTerminated: a holder that ends in any way loses the lease by itself. Its cordon stays: nobody is left who knows.
 func TestDrainTerminated(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.drain(drainOf("node-a"))
@@ -364,6 +380,7 @@ func TestDrainTerminated(t *testing.T) {
 // TestSilentMons: a node fails and takes the quorum with it, so nobody could report its OSD. When the mons are back their map
 // still calls it up, and the zone that is open must not lose more until it is known better.
 func TestSilentMons(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.drain(drainOf("node-a")) // mon.a with it
@@ -386,6 +403,7 @@ func TestSilentMons(t *testing.T) {
 // TestCopiesMovedByHand: one PG has two copies in zone x, against its rule, and all is clean. When the OSD with one of them is
 // evicted at rest, that with the other must stay, though nothing but zone x was touched since the data was whole.
 func TestCopiesMovedByHand(t *testing.T) {
+	t.Parallel()
 	moved := func(s *scene) {
 		s.settle()
 		s.MoveCopy(0, 2, 3)
@@ -428,6 +446,7 @@ func TestCopiesMovedByHand(t *testing.T) {
 
 // TestCopiesThatMayMeet: a rule of two blocks may put two copies into one zone, which the pool does not bear.
 func TestCopiesThatMayMeet(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{Hybrid: true}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("closed", 10*time.Second)
@@ -448,6 +467,7 @@ func TestCopiesThatMayMeet(t *testing.T) {
 
 // TestPolicyDeletedInMidDrain: nothing is guarded any more, and nothing of ours is left.
 func TestPolicyDeletedInMidDrain(t *testing.T) {
+	t.Parallel()
 	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {
 		t.Run(phase, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
@@ -492,6 +512,7 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 
 // TestKeeperTerminatedInMidDrain: the next keeper takes up lease and noout, and the drain does not notice.
 func TestKeeperTerminatedInMidDrain(t *testing.T) {
+	t.Parallel()
 	for _, phase := range []string{acquiringLease, awaitingNode, healing} {
 		t.Run(phase, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {

@@ -88,6 +88,7 @@ var mishaps = map[string]mishap{
 // TestEveryStep plays each course again and again, and each time something happens at another attempt of an activity, the
 // drain's or the keeper's, until there is none left: of four steps one, the next commit another. Whatever it is, the drain ends, and nothing of ours is left behind.
 func TestEveryStep(t *testing.T) {
+	t.Parallel()
 	for courseName, c := range courses {
 		for mishapName, m := range mishaps {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {

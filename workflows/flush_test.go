@@ -27,6 +27,7 @@ func opensAfter(s *scene) time.Duration {
 // TestFlush: with OSDs that are told to report nobody waits for their period; without the right, or the wish, it is waited for, and
 // a refusal is told.
 func TestFlush(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		wanted, may bool
 		atLeast     time.Duration
@@ -54,6 +55,7 @@ func TestFlush(t *testing.T) {
 
 // TestFlushDoesNotHideWhoHangs: an OSD that hangs answers nobody, and the others' answers do not stand for its own.
 func TestFlushDoesNotHideWhoHangs(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{ReportPeriod: slowReports, MayFlush: true, Spec: &v1alpha1.CephSpec{FlushPGStats: true}}, func(s *scene) {
 		s.settle()
 		time.Sleep(2 * slowReports)
@@ -69,6 +71,7 @@ func TestFlushDoesNotHideWhoHangs(t *testing.T) {
 
 // TestBlindingFlagsClose: with these flags nobody hears of a death, so that nothing opens as long as they are set, and the flag is named.
 func TestBlindingFlagsClose(t *testing.T) {
+	t.Parallel()
 	for _, flag := range []string{"nodown", "noup", "pauserd"} {
 		t.Run(flag, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {

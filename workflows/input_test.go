@@ -25,6 +25,7 @@ const drainFields = "node, policy, reason, observe, uncordonAfterReboot, evictio
 // TestBadInputIsRefused: a workflow that makes no sense fails at its first step, and says which field, which value, and
 // what is allowed. No activity is registered, so it cannot have done anything.
 func TestBadInputIsRefused(t *testing.T) {
+	t.Parallel()
 	const drain, keeper = workflows.DrainNodeType, workflows.KeeperType
 	for name, c := range map[string]struct{ workflow, id, input, want string }{
 		"misspelt field":       {drain, "drain/a", `{"nod": "a"}`, `nod: "\"a\"": no such field; allowed are ` + drainFields},
@@ -85,6 +86,7 @@ func execute(workflowType, id string, args ...any) error {
 
 // TestInputThatIsNoJSON: what cannot be decoded at all fails the workflow, too, instead of being tried for ever.
 func TestInputThatIsNoJSON(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{"drain/a", "keeper/a/b"} {
 		workflowType := map[bool]string{true: workflows.DrainNodeType, false: workflows.KeeperType}[strings.HasPrefix(id, "drain")]
 		require.ErrorContains(t, execute(workflowType, id, []byte("\x00\xff")), "unable to decode")
@@ -94,6 +96,7 @@ func TestInputThatIsNoJSON(t *testing.T) {
 
 // TestInputsSurviveTheWire: what a client sends is what the workflow gets.
 func TestInputsSurviveTheWire(t *testing.T) {
+	t.Parallel()
 	grace := 30
 	in := workflows.DrainNodeInput{
 		Node: "a", Policy: "b/c", Reason: "d", Observe: true, UncordonAfterReboot: true,
@@ -139,6 +142,7 @@ func FuzzInputs(f *testing.F) {
 
 // TestOddSignals: whatever a person sends to a job or to its keeper, known by name or not, readable or not, both go on.
 func TestOddSignals(t *testing.T) {
+	t.Parallel()
 	odd := []any{
 		nil,
 		map[string]any{"state": "Revoked"},
@@ -194,6 +198,7 @@ func TestOddSignals(t *testing.T) {
 
 // TestOddNoticeThenAbort: a job that waits in the queue, and was told something that nobody can read, still hears `abort`.
 func TestOddNoticeThenAbort(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		first := s.drain(drainOf("node-a"))

@@ -14,6 +14,7 @@ import (
 // TestAnAlarmBetweenLookAndOpening is written on the budgets by a watcher that does not lead, so that no signal tells the keeper. The
 // opening that was decided before it is refused, and what was proved before it does not count for the next one either.
 func TestAnAlarmBetweenLookAndOpening(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	var writes atomic.Int32
 	var raise func()

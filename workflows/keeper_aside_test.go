@@ -21,6 +21,7 @@ func ofThis(node string) workflows.DrainNodeInput {
 // TestSecondPolicy: a keeper whose storage cluster another policy looks after manages nothing, says so, and takes over when
 // the other one is gone.
 func TestSecondPolicy(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.AnotherPolicy(true)
 		s.startKeeper()
@@ -50,6 +51,7 @@ func TestSecondPolicy(t *testing.T) {
 // TestBecomesSecond: a policy was edited in the middle of a drain, so that the older one means the same cluster. All that
 // is this one's goes, and no drain believes that it is guarded.
 func TestBecomesSecond(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(ofThis("node-a"))

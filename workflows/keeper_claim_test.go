@@ -15,6 +15,7 @@ const anotherFSID = "11111111-0000-4000-8000-000000000000"
 
 // TestClaimsBeforeItOpens: before anything opens, the policy's status says which Ceph cluster its keeper looks after.
 func TestClaimsBeforeItOpens(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		require.Equal(s, "none", s.Claim())
 		s.settle()
@@ -29,6 +30,7 @@ func TestClaimsBeforeItOpens(t *testing.T) {
 // TestOlderPolicyElsewhere: a keeper whose Ceph cluster an older policy of another namespace looks after keeps everything closed,
 // says why, and takes over when the other one is gone, or means another Ceph.
 func TestOlderPolicyElsewhere(t *testing.T) {
+	t.Parallel()
 	older := &sim.Elsewhere{Older: true, FSID: sim.FSID, Claimed: true}
 	play(t, sim.Options{}, func(s *scene) {
 		s.PolicyElsewhere(older)
@@ -56,6 +58,7 @@ func TestOlderPolicyElsewhere(t *testing.T) {
 // TestBecomesSecondElsewhere: an older policy of another namespace was edited in the middle of a drain, and means the same Ceph cluster
 // now. The claim goes when all that was done is taken back, and not before.
 func TestBecomesSecondElsewhere(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(ofThis("node-a"))
@@ -85,6 +88,7 @@ func TestBecomesSecondElsewhere(t *testing.T) {
 
 // TestYoungerPolicyElsewhere: the younger policy came to its keeper first. Nothing opens until it has taken back what it did.
 func TestYoungerPolicyElsewhere(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.PolicyElsewhere(&sim.Elsewhere{FSID: sim.FSID, Claimed: true})
 		s.startKeeper()
@@ -108,6 +112,7 @@ func TestYoungerPolicyElsewhere(t *testing.T) {
 // TestMeansAnotherCeph: the policy was edited in the middle of a drain and means another Ceph cluster. What was done for the first one is
 // taken back before the other one is claimed, and flags in the other one are not touched.
 func TestMeansAnotherCeph(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(ofThis("node-a"))

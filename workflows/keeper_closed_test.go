@@ -15,6 +15,7 @@ import (
 
 // TestTheStatusIsClosedInEveryWayInWhichTheKeeperIs: what was decided is not said for as long as something else is in force.
 func TestTheStatusIsClosedInEveryWayInWhichTheKeeperIs(t *testing.T) {
+	t.Parallel()
 	var failing atomic.Pointer[string]
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if ops := failing.Load(); ops != nil && strings.Contains(*ops, op) {

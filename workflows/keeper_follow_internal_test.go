@@ -51,6 +51,7 @@ func (e endsBut) AwaitEnd(ctx context.Context, workflowID, runID string) (string
 
 // TestOneThatCannotBeFollowed keeps nobody from hearing of the end of another.
 func TestOneThatCannotBeFollowed(t *testing.T) {
+	t.Parallel()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	keeping := &activities.Keeper{Jobs: endsBut{ends{"drain/node-b": 100 * time.Millisecond}, "drain/node-a"}}
@@ -65,6 +66,7 @@ func TestOneThatCannotBeFollowed(t *testing.T) {
 
 // TestFollowMany: hundreds of jobs are followed by a few activities. One that ends loses its claim, and the others are followed on.
 func TestFollowMany(t *testing.T) {
+	t.Parallel()
 	const jobs = 3*followedTogether + 1
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()

@@ -21,6 +21,7 @@ const disownedWithin = 30 * time.Second
 
 // TestAStatusThatNobodyKeepsSaysSo within 30 s, and soon after the keeper is back it is the keeper's word again.
 func TestAStatusThatNobodyKeepsSaysSo(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(*scene, bool){
 		"the worker is dead": (*scene).crashWorker,
 		"Temporal is away":   (*scene).partTemporal,
@@ -51,6 +52,7 @@ func TestAStatusThatNobodyKeepsSaysSo(t *testing.T) {
 
 // TestABlindKeeperIsNoKeeper: one that runs and cannot look says nothing that is true as of now.
 func TestABlindKeeperIsNoKeeper(t *testing.T) {
+	t.Parallel()
 	var blind atomic.Bool
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if blind.Load() && (op == "read policy" || op == "list policies") {
@@ -72,6 +74,7 @@ func TestABlindKeeperIsNoKeeper(t *testing.T) {
 
 // TestWithoutAWatcherTheAgeTells: a status is confirmed every five minutes, and by nobody when the worker is dead.
 func TestWithoutAWatcherTheAgeTells(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.blindfold(true)
@@ -90,6 +93,7 @@ func TestWithoutAWatcherTheAgeTells(t *testing.T) {
 
 // TestAWatcherThatBeginsWhileNobodyKeeps finds out by itself, and goes by what the status says of its own age.
 func TestAWatcherThatBeginsWhileNobodyKeeps(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.blindfold(true)
@@ -106,6 +110,7 @@ func TestAWatcherThatBeginsWhileNobodyKeeps(t *testing.T) {
 
 // TestAKeeperAtWorkIsNotDoubted: a worker that is replaced by another one is away for a moment, and a keeper that continues as new, too.
 func TestAKeeperAtWorkIsNotDoubted(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		disowned := false

@@ -15,6 +15,7 @@ import (
 // TestALateOpening: the second of the writes that open a failure domain gets no answer, and is carried out seconds later. By then OSDs
 // of two others are down, and everything is closed.
 func TestALateOpening(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	var writes atomic.Int32
 	const late = 4 * time.Second

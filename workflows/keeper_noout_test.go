@@ -30,6 +30,7 @@ func (s *scene) told(reason string) bool {
 // TestHostOfOurNooutIsRemoved: Ceph refuses every command about a host that it no longer knows. The keeper goes on all the same: the
 // flag of the other host goes, the drains end, and the status says what is.
 func TestHostOfOurNooutIsRemoved(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		first := s.drain(drainOf("node-d"))
@@ -53,6 +54,7 @@ func TestHostOfOurNooutIsRemoved(t *testing.T) {
 
 // TestHostIsRemovedBeforeItsNooutIsUnset: it goes between the look and the command, at each of which it was right.
 func TestHostIsRemovedBeforeItsNooutIsUnset(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what    string
 		command string
@@ -89,6 +91,7 @@ func TestHostIsRemovedBeforeItsNooutIsUnset(t *testing.T) {
 
 // TestHostOfOurNooutIsRenamed: the flag goes along under the new name, and it is still the drain's.
 func TestHostOfOurNooutIsRenamed(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		run := s.drain(drainOf("node-d"))
@@ -109,6 +112,7 @@ func TestHostOfOurNooutIsRenamed(t *testing.T) {
 
 // TestNooutThatLandsLate: a set got no answer, the drain is aborted and its noout unset, and then the set is carried out.
 func TestNooutThatLandsLate(t *testing.T) {
+	t.Parallel()
 	sets := 0
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if op != "ceph osd set-group" {
@@ -140,6 +144,7 @@ func TestNooutThatLandsLate(t *testing.T) {
 // TestNooutOfAJobThatLeft: a drain is aborted while its grant is being written down, and another one asks, so that the keeper hears of
 // both at once. Nobody wants the flag any more, and it is not set.
 func TestNooutOfAJobThatLeft(t *testing.T) {
+	t.Parallel()
 	var slow atomic.Bool
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if op == "report status" && slow.Load() {
@@ -167,6 +172,7 @@ func TestNooutOfAJobThatLeft(t *testing.T) {
 
 // TestNooutOfAPersonInTheSameSeconds: Ceph has one flag and no owner for it. It is taken for lockkeeper's, and the person is told.
 func TestNooutOfAPersonInTheSameSeconds(t *testing.T) {
+	t.Parallel()
 	answers := false
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if op == "ceph osd set-group" && !answers {
@@ -192,6 +198,7 @@ func TestNooutOfAPersonInTheSameSeconds(t *testing.T) {
 
 // TestSilenceIsSaid: what cannot be set because Ceph does not answer closes the budget, and both the status and the job say so.
 func TestSilenceIsSaid(t *testing.T) {
+	t.Parallel()
 	silent := true
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if op == "ceph osd set-group" && silent {
@@ -224,6 +231,7 @@ func TestSilenceIsSaid(t *testing.T) {
 // TestRenamedBeforeAndAfterNooutIsSet: a claim names a CRUSH host as it was called when it came. Noout goes to the host as it is called
 // now, and is found again when that changes, too.
 func TestRenamedBeforeAndAfterNooutIsSet(t *testing.T) {
+	t.Parallel()
 	opts := sim.Options{Latency: func() time.Duration { return 200 * time.Millisecond }}
 	play(t, opts, func(s *scene) {
 		s.settle()
@@ -248,6 +256,7 @@ func TestRenamedBeforeAndAfterNooutIsSet(t *testing.T) {
 // TestRenamedRightAfterNooutIsSet: a flag is found again by its host's ID. A look that was not asked about the host does not tell it, so
 // nothing is granted to a claim that comes while the keeper is looking.
 func TestRenamedRightAfterNooutIsSet(t *testing.T) {
+	t.Parallel()
 	var slow atomic.Bool
 	opts := sim.Options{Latency: func() time.Duration { return 100 * time.Millisecond }, Fail: func(_ context.Context, op string) sim.Failure {
 		if op == "list nodes" && slow.CompareAndSwap(true, false) {

@@ -18,6 +18,7 @@ import (
 
 // TestNotifyMany: hundreds of jobs hear together why they wait, and not one after the other.
 func TestNotifyMany(t *testing.T) {
+	t.Parallel()
 	const jobs, each = 500, 20 * time.Millisecond
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -47,6 +48,7 @@ func TestNotifyMany(t *testing.T) {
 // TestManyWaitForAnotherReason: hundreds of jobs that wait hear of another reason a few at a time, each of them in the end, and a grant
 // waits for none of them.
 func TestManyWaitForAnotherReason(t *testing.T) {
+	t.Parallel()
 	const jobs = 3*rewordedAtOnce + 1
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -93,6 +95,7 @@ func TestManyWaitForAnotherReason(t *testing.T) {
 
 // TestNextBatch: what is said to one job keeps its order.
 func TestNextBatch(t *testing.T) {
+	t.Parallel()
 	to := func(names ...string) (all []outgoing) {
 		for _, n := range names {
 			all = append(all, outgoing{claim: lease.Claim{WorkflowID: n}})

@@ -33,6 +33,7 @@ func (s *scene) keeperEnds(within time.Duration) bool {
 // TestDeletionSaysWhatItWaitsFor: Ceph does not answer, so the noout cannot be unset. The policy, the keeper and the jobs say so, until
 // Ceph is back or a person lets it go.
 func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
 	for name, wayOut := range map[string]func(*scene){
 		"Ceph is back":            func(s *scene) { s.LoseQuorum(false) },
 		"a person lets it go":     func(s *scene) { s.AnnotatePolicy(kube.LeaveBehind, "true") },
@@ -73,6 +74,7 @@ func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 
 // TestDeletionTakesBackWhatLandsLate: the policy stays until a command without an answer can no longer be carried out.
 func TestDeletionTakesBackWhatLandsLate(t *testing.T) {
+	t.Parallel()
 	sets := 0
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if op != "ceph osd set-group" {
@@ -95,6 +97,7 @@ func TestDeletionTakesBackWhatLandsLate(t *testing.T) {
 
 // TestNamespaceIsDeleted: with it go the rights, the Secret and Ceph itself, in any order. The policy goes, and what is left is told.
 func TestNamespaceIsDeleted(t *testing.T) {
+	t.Parallel()
 	secrets, rights, budgets := []string{"read Secret", "read ConfigMap"}, []string{"list Deployments", "list pods"}, []string{"list budgets", "update budget", "create budget", "delete budget"}
 	for name, c := range map[string]struct {
 		first, then []string // requests that are forbidden

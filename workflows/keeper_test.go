@@ -18,6 +18,7 @@ import (
 
 // TestKeeperAtRestDoesNothing but to confirm its status every five minutes, in one request.
 func TestKeeperAtRestDoesNothing(t *testing.T) {
+	t.Parallel()
 	var requests, confirmed atomic.Int64
 	count := func(_ context.Context, op string) sim.Failure {
 		switch {
@@ -43,6 +44,7 @@ func TestKeeperAtRestDoesNothing(t *testing.T) {
 
 // TestAKeeperAtRestContinuesAsNew although nothing but its own confirmations makes its history grow.
 func TestAKeeperAtRestContinuesAsNew(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.post(func() { s.suggestContinueAsNew(true) })
@@ -54,6 +56,7 @@ func TestAKeeperAtRestContinuesAsNew(t *testing.T) {
 }
 
 func TestOSDDownOpensItsZone(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.KillOSD(0)
@@ -64,6 +67,7 @@ func TestOSDDownOpensItsZone(t *testing.T) {
 }
 
 func TestTheOpeningMovesOn(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		done := s.KubectlDrain("node-d")
@@ -79,6 +83,7 @@ func TestTheOpeningMovesOn(t *testing.T) {
 }
 
 func TestNoQuorumCloses(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.LoseQuorum(true)
@@ -92,6 +97,7 @@ func TestNoQuorumCloses(t *testing.T) {
 
 // TestDeadManager: with no manager all PGs are said to be clean for ever.
 func TestDeadManager(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.KillOSD(0)
@@ -106,6 +112,7 @@ func TestDeadManager(t *testing.T) {
 
 // TestDeadDiskBlocksNobody: rook/rook 15341 and 15408.
 func TestDeadDiskBlocksNobody(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
@@ -126,6 +133,7 @@ func TestDeadDiskBlocksNobody(t *testing.T) {
 }
 
 func TestCordonIsAnAnnouncement(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.PersonCordons("node-b", true)
@@ -139,6 +147,7 @@ func TestCordonIsAnAnnouncement(t *testing.T) {
 }
 
 func TestUnmanaged(t *testing.T) {
+	t.Parallel()
 	off := false
 	play(t, sim.Options{Spec: &v1alpha1.CephSpec{ManagePodBudgets: &off}}, func(s *scene) {
 		s.startKeeper()
@@ -149,6 +158,7 @@ func TestUnmanaged(t *testing.T) {
 }
 
 func TestPGHealthTimeout(t *testing.T) {
+	t.Parallel()
 	spec := &v1alpha1.CephSpec{PGHealthCheckTimeout: &metav1.Duration{Duration: 5 * time.Minute}}
 	play(t, sim.Options{Spec: spec}, func(s *scene) {
 		s.settle()
@@ -164,6 +174,7 @@ func TestPGHealthTimeout(t *testing.T) {
 }
 
 func TestPolicyDeletedAtRest(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.DeletePolicy()
@@ -175,6 +186,7 @@ func TestPolicyDeletedAtRest(t *testing.T) {
 
 // TestKeeperOfNoPolicy ends without having changed anything.
 func TestKeeperOfNoPolicy(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.DeletePolicy()
 		s.startKeeper()
@@ -185,6 +197,7 @@ func TestKeeperOfNoPolicy(t *testing.T) {
 
 // TestKeeperTerminated: the last budget stays, and the next keeper goes on.
 func TestKeeperTerminated(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.killKeeper()
@@ -197,6 +210,7 @@ func TestKeeperTerminated(t *testing.T) {
 
 // TestKeeperContinuesAsNew with all that it knows: no drain notices, nothing opens or closes.
 func TestKeeperContinuesAsNew(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		first := s.drain(drainOf("node-d"))

@@ -15,6 +15,7 @@ import (
 
 // TestNothingOpensWhileOSDsHang: what Ceph says is from before. The zone opens when those that hang report again.
 func TestNothingOpensWhileOSDsHang(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		hang []string
 		ago  time.Duration
@@ -47,6 +48,7 @@ func TestNothingOpensWhileOSDsHang(t *testing.T) {
 
 // TestWhoHangsIsNamed, and until it reports again nobody may go who would be the second.
 func TestWhoHangsIsNamed(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		time.Sleep(3 * time.Second)
@@ -62,6 +64,7 @@ func TestWhoHangsIsNamed(t *testing.T) {
 
 // TestWhoHangsInsideHoldsNobodyUp: the OSDs of the domain that is to open need not live.
 func TestWhoHangsInsideHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.Hang(true, "osd.0")
@@ -73,6 +76,7 @@ func TestWhoHangsInsideHoldsNobodyUp(t *testing.T) {
 
 // TestTheNextZoneOpensSoonAfterHealing: at once if the proof of whole data was made right then, and after one question otherwise.
 func TestTheNextZoneOpensSoonAfterHealing(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.KubectlDrain("node-d") // it has no mon: nothing else happens
@@ -87,6 +91,7 @@ func TestTheNextZoneOpensSoonAfterHealing(t *testing.T) {
 
 // TestQuestionsCostNothingAtRest: nobody asks for reports while nothing is to open, and one question is asked for one opening.
 func TestQuestionsCostNothingAtRest(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	count := func(_ context.Context, op string) sim.Failure {
 		if op == "ceph osd last-stat-seq" {
@@ -113,6 +118,7 @@ func TestQuestionsCostNothingAtRest(t *testing.T) {
 // TestAnOpenZoneWithoutPodsStaysOpen: nobody makes a bare pod on a cordoned node, so a zone of one node is without pods while the node is
 // drained. A budget that left nothing out meanwhile would be opened when they are back, and then nobody has asked who lives.
 func TestAnOpenZoneWithoutPodsStaysOpen(t *testing.T) {
+	t.Parallel()
 	opts := osdsBy("Zone")
 	opts.OSDsPerNode, opts.NodesPerZone = 1, 1
 	play(t, opts, func(s *scene) {

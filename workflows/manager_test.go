@@ -13,6 +13,7 @@ import (
 // TestOneManagerAndAllNodesDrained: all nodes are drained at once, and there is one manager. Without it nobody knows whether the data is
 // whole. It stays until its own node is next, and a node that was emptied before can take it.
 func TestOneManagerAndAllNodesDrained(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		done := map[string]<-chan error{}
@@ -52,6 +53,7 @@ func TestOneManagerAndAllNodesDrained(t *testing.T) {
 
 // TestOneManagerMovesOn: a node is drained that has the only manager, and another node can take it.
 func TestOneManagerMovesOn(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		require.Error(s, s.MayGo("mgr.a"), "nobody has said that its node is to go")

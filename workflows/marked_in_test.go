@@ -12,6 +12,7 @@ import (
 // TestADeadOSDIsMarkedIn: nobody misses an OSD whose disk died and whose data has moved. Somebody marks it in, and before anything can be
 // heard of the data, an OSD of another failure domain goes.
 func TestADeadOSDIsMarkedIn(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)

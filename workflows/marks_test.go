@@ -13,6 +13,7 @@ import (
 // TestHammeredWhileMarksAreWritten: every mark takes its time, and all the while somebody evicts whatever may go. Pods without a mark
 // stay; those that are about to lose theirs are not counted as if they kept it.
 func TestHammeredWhileMarksAreWritten(t *testing.T) {
+	t.Parallel()
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
 		if op == "annotate pod" {
 			time.Sleep(3 * time.Second)
@@ -36,6 +37,7 @@ func TestHammeredWhileMarksAreWritten(t *testing.T) {
 
 // TestMarkOfAnotherPod is taken away while everything is closed, people hear of it, and the pod gets its own.
 func TestMarkOfAnotherPod(t *testing.T) {
+	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.CopyMark("osd.0", "osd.1")

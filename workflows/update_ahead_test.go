@@ -15,6 +15,7 @@ import (
 // This file is about the lease that goes from one batch to the next without being asked for again.
 
 func TestLeaseIsHandedOn(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
 		s.settleOSDs()
 		began, batches, asked := s.attempts, 0, 0
@@ -51,6 +52,7 @@ func (s *scene) healingRollout() (before int) {
 
 // TestPausedWhileTheNextIsAskedFor: the lease comes unasked, and must neither be used nor kept.
 func TestPausedWhileTheNextIsAskedFor(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
 		done := s.healingRollout()
 		s.tellRollout(workflows.SignalPause, nil)
@@ -66,6 +68,7 @@ func TestPausedWhileTheNextIsAskedFor(t *testing.T) {
 
 // TestSkippedWhileTheNextIsAskedFor: the lease that comes is of an OSD that a person has just excused.
 func TestSkippedWhileTheNextIsAskedFor(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
 		s.healingRollout()
 		next := s.keeperStatus().Lease.Holders[0].Next.Daemons[0]
@@ -79,6 +82,7 @@ func TestSkippedWhileTheNextIsAskedFor(t *testing.T) {
 // TestKeeperForgetsWhatIsNext: one that was terminated and came back knows the lease from the policy's status, and not what was
 // to follow it.
 func TestKeeperForgetsWhatIsNext(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
 		s.healingRollout()
 		s.killKeeper()
@@ -89,6 +93,7 @@ func TestKeeperForgetsWhatIsNext(t *testing.T) {
 
 // TestDrainGoesFirst: whoever waits when a batch is whole has his turn before the batch that was asked for ahead.
 func TestDrainGoesFirst(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
 		done := s.healingRollout()
 		s.drain(workflows.DrainNodeInput{Node: "node-f", Policy: sim.Key.String()})
@@ -103,6 +108,7 @@ func TestDrainGoesFirst(t *testing.T) {
 // TestBatchIsDoneInSilence: the mons fall silent when a batch has just come back. The keeper hears that it is done all the same, and
 // not only when the next look of the rollout succeeds.
 func TestBatchIsDoneInSilence(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		served, silent := false, false

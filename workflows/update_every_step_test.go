@@ -39,6 +39,7 @@ var updateMishaps = map[string]mishap{
 // attempt of an activity, until there is none left. Whatever it is, in the end every OSD is what its template says, and nothing of
 // ours is left behind.
 func TestEveryStepOfARollout(t *testing.T) {
+	t.Parallel()
 	byOSD := osdsBy("OSD")
 	byOSD.OSDsPerNode = 1
 	for domain, world := range map[string]sim.Options{"Zone": osdsBy("Zone"), "OSD": byOSD} {

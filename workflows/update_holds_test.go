@@ -26,6 +26,7 @@ func nightly(duration string) map[string]any {
 }
 
 func TestWindow(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host", nightly("1h")), func(s *scene) { // it is midnight
 		s.settleOSDs()
 		s.SetImage("ceph:2")
@@ -43,6 +44,7 @@ func TestWindow(t *testing.T) {
 
 // TestWindowClosesWhileItWaits: whoever holds the lease may take longer than the window is open.
 func TestWindowClosesWhileItWaits(t *testing.T) {
+	t.Parallel()
 	twice := map[string]any{"windows": []any{map[string]any{"schedule": "0 3,5 * * *", "duration": "10m"}}}
 	play(t, osdsBy("Host", twice), func(s *scene) {
 		s.settleOSDs()
@@ -75,6 +77,7 @@ func (s *scene) sleepUntil(hour, minute int) {
 }
 
 func TestBrokenOSDsAreReplacedOutsideOfWindows(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.Crashes("ceph:2", true)
@@ -94,6 +97,7 @@ func TestBrokenOSDsAreReplacedOutsideOfWindows(t *testing.T) {
 
 // TestSpecPaused: no batch begins, not even of what is broken; and what is away keeps its lease and noout as long as that lasts.
 func TestSpecPaused(t *testing.T) {
+	t.Parallel()
 	paused := func(is bool) func(map[string]any) { return func(spec map[string]any) { spec["paused"] = is } }
 	play(t, osdsBy("Host", map[string]any{"paused": true}), func(s *scene) {
 		s.settleOSDs()
@@ -122,6 +126,7 @@ func TestSpecPaused(t *testing.T) {
 }
 
 func TestPauseBetweenAndMaxParallel(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone", map[string]any{"pauseBetween": "30m", "maxParallel": int64(3)}), func(s *scene) {
 		s.settleOSDs()
 		began := time.Now()
@@ -144,6 +149,7 @@ func soaking(soak string, approval bool) map[string]any {
 
 // TestCanaryIsRememberedOverContinueAsNew: neither its soak nor a person's word is lost with a history.
 func TestCanaryIsRememberedOverContinueAsNew(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone", soaking("5m", true)), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
@@ -165,6 +171,7 @@ func TestCanaryIsRememberedOverContinueAsNew(t *testing.T) {
 
 // TestCanaryThatStartsAnew has to serve for its whole time once more, and to be approved once more.
 func TestCanaryThatStartsAnew(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone", soaking("10m", true)), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
@@ -185,6 +192,7 @@ func TestCanaryThatStartsAnew(t *testing.T) {
 
 // TestCanaryWithSlowOperations serves, and is not well: the others wait until it is, or a person says so.
 func TestCanaryWithSlowOperations(t *testing.T) {
+	t.Parallel()
 	for _, approved := range []bool{false, true} {
 		t.Run(fmt.Sprintf("approved %t", approved), func(t *testing.T) {
 			play(t, osdsBy("Zone", soaking("5m", false)), func(s *scene) {
@@ -214,6 +222,7 @@ func TestCanaryWithSlowOperations(t *testing.T) {
 
 // TestCanaryThatDoesNotCome is not approved, whoever says so; if a person excuses it, another one is the canary.
 func TestCanaryThatDoesNotCome(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("OSD", soaking("1m", false)), func(s *scene) {
 		s.settleOSDs()
 		s.BreakDisk(0)
@@ -236,6 +245,7 @@ func TestCanaryThatDoesNotCome(t *testing.T) {
 // TestLeaseIsKeptInMidBatch: while OSDs are away neither a storage cluster that does not answer nor a spec that makes no sense
 // takes the noout from them.
 func TestLeaseIsKeptInMidBatch(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone"), func(s *scene) {
 		s.settleOSDs()
 		s.Crashes("ceph:2", true)
@@ -265,6 +275,7 @@ func TestLeaseIsKeptInMidBatch(t *testing.T) {
 
 // TestNodeThatIsCordonedInMidBatch is no fault of the template: the rollout waits for the node and does not halt.
 func TestNodeThatIsCordonedInMidBatch(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.Crashes("ceph:2", true)
@@ -287,6 +298,7 @@ func TestNodeThatIsCordonedInMidBatch(t *testing.T) {
 
 // TestSince: to look again, and to find nothing new, does not begin another wait.
 func TestSince(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.LoseQuorum(true)
@@ -303,6 +315,7 @@ func TestSince(t *testing.T) {
 // TestExcusedInMidBatch: an OSD of the batch in work that a person excuses is waited for by nobody. Its noout goes, so that its
 // data can move, and the rollout with it.
 func TestExcusedInMidBatch(t *testing.T) {
+	t.Parallel()
 	for name, excuse := range map[string]func(*scene){
 		"overridden": func(s *scene) { s.Annotate("osd.0", osdpod.StateAnnotation, "") },
 		"skipped":    func(s *scene) { s.tellRollout(workflows.SignalSkip, "osd.0") },
@@ -328,6 +341,7 @@ func TestExcusedInMidBatch(t *testing.T) {
 
 // TestPausedWhileItRests: a person who pauses it reads that it is paused, and not what it waited for before.
 func TestPausedWhileItRests(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host", map[string]any{"pauseBetween": "10h"}), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")

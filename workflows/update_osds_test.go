@@ -23,6 +23,7 @@ func osdsBy(domain string, more ...map[string]any) sim.Options {
 }
 
 func TestUpdateOSDs(t *testing.T) {
+	t.Parallel()
 	for domain, batches := range map[string]int{"OSD": 12, "Host": 6, "Zone": 3} {
 		t.Run(domain, func(t *testing.T) {
 			play(t, osdsBy(domain), func(s *scene) {
@@ -51,6 +52,7 @@ func TestUpdateOSDs(t *testing.T) {
 }
 
 func TestRestartOSDs(t *testing.T) {
+	t.Parallel()
 	for domain, batches := range map[string]int{"OSD": 12, "Host": 6, "Zone": 3} {
 		t.Run(domain, func(t *testing.T) {
 			play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
@@ -71,6 +73,7 @@ func TestRestartOSDs(t *testing.T) {
 }
 
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone", map[string]any{"canary": map[string]any{"soak": "5m", "approval": true}}), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
@@ -99,6 +102,7 @@ func TestCanary(t *testing.T) {
 func judging(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseJudge }
 
 func TestPauseAndSkip(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
@@ -121,6 +125,7 @@ func TestPauseAndSkip(t *testing.T) {
 }
 
 func TestAbortedRollout(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
@@ -144,6 +149,7 @@ func TestAbortedRollout(t *testing.T) {
 // TestHalt is a template that makes OSDs crash: one batch is lost, and nothing further goes down until a person has mended it
 // in one of three ways.
 func TestHalt(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		mend  func(*scene)
 		image string
@@ -187,6 +193,7 @@ func only1(images map[string]int) map[string]int {
 
 // TestHaltIsOverridden: a person says of one OSD that is down not to wait for it.
 func TestHaltIsOverridden(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
 		s.settleOSDs()
 		s.BreakDisk(0)
@@ -204,6 +211,7 @@ func TestHaltIsOverridden(t *testing.T) {
 }
 
 func TestTemplateChangesInMidRollout(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
@@ -216,6 +224,7 @@ func TestTemplateChangesInMidRollout(t *testing.T) {
 
 // TestDrainInMidRollout: the lease decides who goes first, and both end.
 func TestDrainInMidRollout(t *testing.T) {
+	t.Parallel()
 	for name, node := range map[string]string{"same zone": "node-d", "another zone": "node-b", "the very node": "node-a"} {
 		for domain := range map[string]bool{"OSD": true, "Zone": true} {
 			t.Run(domain+"/"+name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 // TestReleaseByRelease: mons first, no release skipped, and no OSD stops before its successor may start.
 func TestReleaseByRelease(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone", nil), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:20.2.4")
@@ -39,6 +40,7 @@ func TestReleaseByRelease(t *testing.T) {
 
 // TestWrongRelease: what can never be these OSDs' is refused by field, and costs none.
 func TestWrongRelease(t *testing.T) {
+	t.Parallel()
 	for image, why := range map[string]string{"ceph:21.1.0": "more than 2 releases newer", "ceph:18.1.9": "cannot go back to 18.1.9"} {
 		t.Run(image, func(t *testing.T) {
 			play(t, osdsBy("Zone", nil), func(s *scene) {
@@ -61,6 +63,7 @@ func TestWrongRelease(t *testing.T) {
 
 // TestEvictedInTheMiddleOfAnUpgrade: a pod that is made anew has the new image, too, and waits for the mons as others do.
 func TestEvictedInTheMiddleOfAnUpgrade(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone", nil), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:20.2.4")
@@ -77,6 +80,7 @@ func TestEvictedInTheMiddleOfAnUpgrade(t *testing.T) {
 
 // TestImageThatNeverComes costs no OSD, and leaves nothing behind when it is taken back.
 func TestImageThatNeverComes(t *testing.T) {
+	t.Parallel()
 	play(t, osdsBy("Zone", nil), func(s *scene) {
 		s.settleOSDs()
 		s.Withhold("ceph:18.2.9", true)

@@ -89,6 +89,7 @@ func (s *stubborn) told(is func(activities.FleetReport) bool) (out []activities.
 
 // TestOSDThatIsNeverSpared halts the rollout, which asks more and more seldom, and goes on by itself.
 func TestOSDThatIsNeverSpared(t *testing.T) {
+	t.Parallel()
 	s := newStubborn()
 	s.spare = 12
 	result := s.play(t)
@@ -108,6 +109,7 @@ func TestOSDThatIsNeverSpared(t *testing.T) {
 // TestPodThatCannotBeMade: the API server rejects it, or somebody else's has its name. Neither is tried without a pause, nor kept
 // from whoever has to mend it.
 func TestPodThatCannotBeMade(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		refuses *input.Error
 		says    string
@@ -135,6 +137,7 @@ func TestPodThatCannotBeMade(t *testing.T) {
 
 // TestOSDThatLeftTheSpec is looked at until it may go, and not before: nobody in Kubernetes tells when Ceph needs it no more.
 func TestOSDThatLeftTheSpec(t *testing.T) {
+	t.Parallel()
 	s := newStubborn()
 	s.many.osds[0].State = rollout.UpToDate
 	s.done, s.superfluous = 1, 10

@@ -64,6 +64,7 @@ func (b *blocked) set(op string, on bool) {
 // TestDrainContinuesAsNewAtEveryWait: a drain that waits for days leaves each of its waits for a new history, twice, and has
 // forgotten nothing.
 func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
+	t.Parallel()
 	opts, blocked := blockable(sim.Options{})
 	play(t, opts, func(s *scene) {
 		again := func() {
@@ -118,6 +119,7 @@ func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
 
 // TestSignalsAtContinueAsNew: what is said at the very moment is not lost.
 func TestSignalsAtContinueAsNew(t *testing.T) {
+	t.Parallel()
 	id := workflows.DrainID("node-a")
 	for signal, want := range map[string]string{workflows.SignalAbort: workflows.OutcomeAborted, workflows.SignalDone: workflows.OutcomeDone} {
 		t.Run(signal, func(t *testing.T) {
@@ -142,6 +144,7 @@ func TestSignalsAtContinueAsNew(t *testing.T) {
 
 // TestDoneBeforeTheNodeIsAwaited: a person says so while the drain is paused, and it continues as new before it comes to that.
 func TestDoneBeforeTheNodeIsAwaited(t *testing.T) {
+	t.Parallel()
 	opts, blocked := blockable(sim.Options{})
 	blocked.set("evict", true)
 	play(t, opts, func(s *scene) {
@@ -159,6 +162,7 @@ func TestDoneBeforeTheNodeIsAwaited(t *testing.T) {
 
 // TestRolloutContinuesAsNewAtEveryWait: the same for a rollout, which holds the lease meanwhile, or waits for it.
 func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
+	t.Parallel()
 	opts, blocked := blockable(osdsBy("Host"))
 	play(t, opts, func(s *scene) {
 		status := func() workflows.JobStatus { return s.updateStatus(updateID).JobStatus }
