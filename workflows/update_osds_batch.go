@@ -206,9 +206,11 @@ func (u *update) awaitProgress(ctx workflow.Context, deadline time.Time, cond fu
 
 // halt: what is waited for takes too long. Nothing further goes down before it is there, or a person excused it.
 func (u *update) halt(ctx workflow.Context) {
-	if u.state.Halted == nil {
-		u.state.Halted = &activities.Halt{Since: workflow.Now(ctx), Reason: fmt.Sprintf("%s took longer than %s", u.job.WaitsFor, u.seen.Rules.ProgressDeadline)}
+	since := workflow.Now(ctx)
+	if u.state.Halted != nil { // for others perhaps, which are back by now
+		since = u.state.Halted.Since
 	}
+	u.state.Halted = &activities.Halt{Since: since, Reason: fmt.Sprintf("%s took longer than %s", u.job.WaitsFor, u.seen.Rules.ProgressDeadline)}
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
 }
 
@@ -283,6 +285,9 @@ func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
 	return u.arrive(ctx, own)
 }
 
+// lookWhileHalted is how often a rollout that has halted looks whom it waits for: others may be late, too, by now.
+const lookWhileHalted = 10 * time.Minute
+
 // arrive waits until OSDs serve and takes note of it. Those that take longer than their deadline halt the rollout, which goes
 // on by itself as soon as they serve, or their spec is another one.
 func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
@@ -298,7 +303,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 		u.state.Halted, deadline = nil, now.Add(time.Hour)
 	case !now.Before(deadline):
 		u.halt(ctx)
-		deadline = now.Add(time.Hour)
+		deadline = now.Add(lookWhileHalted)
 	default:
 		u.state.Halted = nil
 		u.job.NextTimer, u.job.NextTimerDoes = deadline, "halt"

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -184,6 +185,26 @@ func TestHalt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHaltNamesThoseThatAreLate, and not the rest of their batch, which serves; nor does it go on to name those alone that were late first.
+func TestHaltNamesThoseThatAreLate(t *testing.T) {
+	t.Parallel()
+	play(t, osdsBy("Host"), func(s *scene) {
+		s.settleOSDs()
+		s.SetImage("ceph:2")
+		s.awaitUpdate("awaiting", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
+		s.BreakDisk(0)
+		says := func(reason string) func(workflows.UpdateStatus) bool {
+			return func(u workflows.UpdateStatus) bool { return u.Halted != nil && strings.HasPrefix(u.Halted.Reason, reason) }
+		}
+		u := s.awaitUpdate("halted", 20*time.Minute, says(""))
+		require.Regexp(s, `^osd\.0 to serve took longer than `, u.Halted.Reason)
+		s.BreakDisk(1)
+		again := s.awaitUpdate("halted for both", 20*time.Minute, says("osd.0, osd.1 to serve took longer than "))
+		require.Equal(s, u.Halted.Since, again.Halted.Since)
+		s.tellRollout(workflows.SignalAbort, nil)
+	})
 }
 
 // only1 leaves out the images of the batch in work.
