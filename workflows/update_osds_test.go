@@ -196,7 +196,9 @@ func TestHaltNamesThoseThatAreLate(t *testing.T) {
 		s.awaitUpdate("awaiting", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
 		s.BreakDisk(0)
 		says := func(reason string) func(workflows.UpdateStatus) bool {
-			return func(u workflows.UpdateStatus) bool { return u.Halted != nil && strings.HasPrefix(u.Halted.Reason, reason) }
+			return func(u workflows.UpdateStatus) bool {
+				return u.Halted != nil && strings.HasPrefix(u.Halted.Reason, reason)
+			}
 		}
 		u := s.awaitUpdate("halted", 20*time.Minute, says(""))
 		require.Regexp(s, `^osd\.0 to serve took longer than `, u.Halted.Reason)
