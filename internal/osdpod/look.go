@@ -119,33 +119,41 @@ func Trouble(pod *corev1.Pod) string {
 // failure says how a container last failed, in its own words where its spec lets it have some; "": it has not.
 func failure(s *corev1.ContainerStatus) string {
 	last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
-	switch {
-	case last == nil || last.ExitCode == 0:
+	if last == nil || last.ExitCode == 0 {
 		return ""
-	case strings.TrimSpace(last.Message) != "":
-		return fmt.Sprintf("; it ended with %d: %s", last.ExitCode, lastWords(last.Message))
-	case last.ExitCode == refusedKey:
-		return fmt.Sprintf("; it ended with %d, its log says why: after a rotation of keys it may have an old one", last.ExitCode)
 	}
-	return fmt.Sprintf("; it ended with %d, its log says why", last.ExitCode)
+	how := fmt.Sprintf("; it ended with %d", last.ExitCode)
+	if s.State.Running != nil {
+		how = fmt.Sprintf("; before this start it ended with %d", last.ExitCode)
+	}
+	switch {
+	case last.Reason != "" && last.Reason != "Error": // OOMKilled, say, of which its log knows nothing
+		return how + " (" + last.Reason + ")"
+	case strings.TrimSpace(last.Message) != "":
+		return how + ": " + lastLines(last.Message)
+	case last.ExitCode == refusedKey:
+		return how + ", its log says why: after a rotation of keys it may have an old one"
+	}
+	return how + ", its log says why"
 }
 
 // refusedKey is with what an OSD ends, among other reasons, whose key the monitors refuse.
 const refusedKey = 1
 
-// logged is with what Ceph begins each line of a log: a word where Rook wants one, a time, a thread, a level.
+// logged is what Ceph writes before each line of a log: the word "debug" (in Rook's pods), a time, a thread, a level.
 var logged = regexp.MustCompile(`^(debug ?)?\d{4}-\d\d-\d\dT\S+ [0-9a-f]+ +-?\d+ `)
 
-// lastWords are the last lines of a message, as many as a status has room for, and no times, which would make it another one each time.
-func lastWords(message string) (said string) {
+// lastLines are the last lines of a message, as many as a status has room for. Times are left out: with them it would change at each
+// restart.
+func lastLines(message string) (said string) {
 	const most = 300
 	lines := strings.Split(strings.TrimSpace(message), "\n")
 	for _, line := range slices.Backward(lines) {
 		line = strings.TrimSpace(logged.ReplaceAllString(line, ""))
 		switch {
-		case line == "" || strings.HasPrefix(said, line+"; ") || said == line: // it is said again and again
+		case line == "" || strings.HasPrefix(said, line+"; ") || said == line: // the same line again
 		case said == "":
-			said = line[max(0, len(line)-most):]
+			said = strings.ToValidUTF8(line[max(0, len(line)-most):], "")
 		case len(line)+len("; ")+len(said) > most:
 			return said
 		default:

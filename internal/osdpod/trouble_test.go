@@ -37,7 +37,22 @@ func TestTrouble(t *testing.T) {
 		"crashes": {
 			last(1, ""), "its container osd waits: CrashLoopBackOff; it ended with 1, its log says why: after a rotation of keys it may have an old one",
 		},
-		"is killed": {last(137, ""), "its container osd waits: CrashLoopBackOff; it ended with 137, its log says why"},
+		"crashed, and is back": {
+			func() corev1.PodStatus {
+				s := last(2, "")
+				s.ContainerStatuses[0].State = runs
+				return s
+			}(), "its container osd runs and does not serve yet; before this start it ended with 2, its log says why",
+		},
+		"has too little memory": {
+			func() corev1.PodStatus {
+				s := last(137, "")
+				s.ContainerStatuses[0].LastTerminationState.Terminated.Reason = "OOMKilled"
+				return s
+			}(), "its container osd waits: CrashLoopBackOff; it ended with 137 (OOMKilled)",
+		},
+		"says much in another script": {last(2, strings.Repeat("ж", 200)+"x"), "its container osd waits: CrashLoopBackOff; it ended with 2: " + strings.Repeat("ж", 149) + "x"},
+		"is killed":                   {last(137, ""), "its container osd waits: CrashLoopBackOff; it ended with 137, its log says why"},
 		"crashes, and says why": {
 			last(1, "debug2026-11-24T00:31:46.513+0000 7f1c2b7fe640 -1 monclient(hunting): handle_auth_bad_method server allowed_methods [2]\n"+
 				"2026-11-24T00:31:46.514+0000 7f1c2b7fe640 -1 monclient(hunting): handle_auth_bad_method server allowed_methods [2]\nfailed to fetch mon config\n"),

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -218,7 +219,7 @@ func (c *container) endOfLog(exitCode int32) string {
 	if err != nil {
 		return ""
 	}
-	return string(wrote[max(0, len(wrote)-most):])
+	return strings.ToValidUTF8(string(wrote[max(0, len(wrote)-most):]), "")
 }
 
 func exitState(state *os.ProcessState) corev1.ContainerStateTerminated {
