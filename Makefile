@@ -92,7 +92,7 @@ bench: build ## numbers as lines "name value unit": ARGS=--quick for few of each
 
 .PHONY: bench-late
 bench-late: build ## how late Ceph's word is, on Ceph 16, 18 and 20
-	@RUN='^TestLate$$' hack/test-adapter.sh
+	@RUN='^TestLate$$' hack/test-adapter.sh | grep -E '^(Ceph|late_|---|FAIL)'
 
 .PHONY: bench-osds
 bench-osds: build ## numbers of rollouts, of 24 OSDs and at Ceph's default periods: ARGS=--quick for few

@@ -14,7 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-var everyStep = flag.Int("rollout.every", 40, "at every how manieth step of a rollout something happens in TestEveryStepOfARollout; 5 at most when all is played. 1: at each, which takes long")
+var everyStep = flag.Int("rollout.every", 40, "in TestEveryStepOfARollout something happens at one step in so many, in 5 at most when all is played; 1: at each, which takes long")
 
 // updateMishaps are what happens at a step of a rollout.
 var updateMishaps = map[string]mishap{

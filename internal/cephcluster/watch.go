@@ -172,7 +172,8 @@ type digests struct {
 	placement, fingerprint string
 }
 
-// digests takes them once: the watch looks at the same map for as long as nothing changes, and one of thousands of OSDs is long.
+// digests takes them once for each map: the watch looks at the same one for as long as nothing changes, and that of thousands of OSDs
+// is long.
 func (c *connected) digests(m *ceph.OSDMap) *digests {
 	if last := c.digested.Load(); last != nil && last.of == m {
 		return last

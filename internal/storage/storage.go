@@ -238,7 +238,7 @@ type View struct {
 	// who went down meanwhile; zero: never. By the clock of the worker that looked.
 	Silent time.Time `json:"silent,omitzero"`
 
-	// Version is of the storage cluster's software, as all of its governors have it at least: "18". "": whoever looked did not ask.
+	// Version is that of the storage cluster's software, the oldest that a governor has: "18". "": whoever looked did not ask.
 	Version string `json:"version,omitempty"`
 
 	FailureDomainType string `json:"failureDomainType"` // the smallest one that any pool relies on
