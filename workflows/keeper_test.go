@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -228,6 +229,7 @@ func TestKeeperContinuesAsNew(t *testing.T) {
 		require.Equal(s, before.Since, after.Since)
 		require.Equal(s, before.Lease, after.Lease)
 		require.Equal(s, before.Noout, after.Noout)
+		require.Equal(s, strconv.Itoa(sim.FirstVersion.Release), after.View.Version, "the doctor asks for it")
 		require.Equal(s, only("x"), s.Budget())
 		require.Equal(s, "lockkeeper", s.Noout("node-d"))
 		s.tellDrain("node-d", workflows.SignalDone)
