@@ -715,12 +715,10 @@ type patient struct {
 func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	o := workflow.GetActivityOptions(ctx)
 	o.StartToCloseTimeout = forever
-	// The test environment lets the heartbeat's time run on from one attempt to the next, and retries none that was silent for too long.
-	switch {
-	case thorough[name]:
-		o.HeartbeatTimeout = 2 * time.Minute
-	case name == "AwaitOSDs", name == "AwaitNode":
-		o.HeartbeatTimeout = forever // a worker may be away for minutes
+	// The test environment lets the heartbeat's time run on from one attempt to the next, and retries none that was silent for too long,
+	// as while a worker is away for minutes. faultyActivity sees to it.
+	if thorough[name] || name == "AwaitOSDs" || name == "AwaitNode" {
+		o.HeartbeatTimeout = forever
 	}
 	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {
 		unlimited := *o.RetryPolicy // and not ten times, as the test environment has it
