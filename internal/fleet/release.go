@@ -5,11 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -21,30 +18,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
-// This file keeps an OSD from being started with a version of Ceph that its cluster cannot take. Which version an image has its program
-// says: in an OSD that serves with it, or else in a pod that does nothing but ask it.
-
-// programs remembers what the programs of a template said.
-type programs struct {
-	mu    sync.Mutex
-	known map[string]upgrade.Version // by namespace and hash of the template
-}
-
-func (p *programs) of(template string) (upgrade.Version, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	version, known := p.known[template]
-	return version, known
-}
-
-func (p *programs) remember(template string, version upgrade.Version) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.known == nil {
-		p.known = map[string]upgrade.Version{}
-	}
-	p.known[template] = version
-}
+// This file keeps an OSD from being started with a version of Ceph that its cluster cannot take. Which version an image has is what an
+// OSD runs that serves with it, or else what its program says (program.go).
 
 // gate is what decides whether OSDs may be started as a template says; nil: it changes no image, and they may.
 type gate struct {
@@ -99,22 +74,7 @@ func (g *gate) mayReturn(o osdpod.OSD) string {
 }
 
 // image is that of the OSD's own container: the one that Rook calls "osd", or the first.
-func (s *state) image() string { return imageOf(&s.Spec.PodTemplate.Spec) }
-
-func imageOf(spec *corev1.PodSpec) string {
-	if c := osdContainer(spec); c != nil {
-		return c.Image
-	}
-	return ""
-}
-
-func osdContainer(spec *corev1.PodSpec) *corev1.Container {
-	if len(spec.Containers) == 0 {
-		return nil
-	}
-	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "osd" })
-	return &spec.Containers[max(i, 0)]
-}
+func (s *state) image() string { return kube.OSDImage(&s.Spec.PodTemplate.Spec) }
 
 // changesImage tells whether any of these OSDs was last started with another image. Of one without a pod nobody knows; when all others
 // run with this image, and one of them serves, it is no other.
@@ -122,7 +82,7 @@ func (s *state) changesImage(osds []osdpod.OSD, image string) bool {
 	others, serves := false, false
 	last := map[string]string{}
 	for _, p := range s.all() {
-		is := imageOf(&p.Pod.Spec)
+		is := kube.OSDImage(&p.Pod.Spec)
 		last[p.OSD.Key()] = is
 		others = others || is != image
 		serves = serves || is == image && p.Ready
@@ -140,22 +100,13 @@ func (s *state) all() []osdpod.Pod {
 
 // versions are those of the cluster, for a batch.
 func (s *state) versions(seen cephcluster.Versions, osds []osdpod.OSD) upgrade.Cluster {
-	out := upgrade.Cluster{Mons: seen.Mons, RequiredOfOSDs: seen.Required, Elsewhere: seen.Elsewhere, OSDs: map[string]upgrade.Version{}}
-	for id, v := range seen.OSDs {
-		if !s.byID[id].Up {
-			continue // it may have died long ago
-		}
-		if out.Oldest == (upgrade.Version{}) || v.Compare(out.Oldest) < 0 {
-			out.Oldest = v
-		}
-	}
+	var ids []int
 	for _, o := range osds {
-		id, known := s.ids[o.Key()]
-		if v, said := seen.OSDs[id]; known && said {
-			out.OSDs[osdName(id)] = v
+		if id, known := s.ids[o.Key()]; known {
+			ids = append(ids, id)
 		}
 	}
-	return out
+	return about(seen, func(id int) bool { return s.byID[id].Up }, ids)
 }
 
 // version is that of the template's image, or what speaks against it that it is not known.
@@ -177,7 +128,7 @@ func (c cephOSD) version(
 		}
 		return v, against, nil
 	}
-	v, against.Waits, err = c.askProgram(ctx, s, o)
+	v, against.Waits, err = c.ask(ctx, question{pod: s.asking(o), image: s.image(), orSay: s.orSay()})
 	if err == nil && against.Waits == "" {
 		c.programs.remember(template, v)
 	}
@@ -189,8 +140,7 @@ func (s *state) said() string { return s.Annotations[s.saidIn()] }
 
 func (s *state) saidIn() string { return osdpod.VersionAnnotation + s.Hash }
 
-// orSay tells a person what else they can do. Only where the image may well be good: one that never comes would take an OSD
-// down.
+// orSay tells a person what else they can do.
 func (s *state) orSay() string {
 	const how = "; who knows its version can say so: kubectl -n %s annotate cephosd %s %s=18.2.7"
 	return fmt.Sprintf(how, s.Namespace, s.Name, s.saidIn())
@@ -208,96 +158,10 @@ func (s *state) runs(seen cephcluster.Versions) (upgrade.Version, bool) {
 	return upgrade.Version{}, false
 }
 
-// askFor is how long the program may take; an image that has to be fetched takes minutes.
-const askFor = 20 * time.Second
-
-// askProgram asks the OSD's program itself, in a pod that has nothing of the OSD's: no volume, no device, no label of its budget. While its
-// image is being fetched the answer is why it waits; then the next one finds the pod.
-func (c cephOSD) askProgram(ctx context.Context, s *state, o osdpod.OSD) (v upgrade.Version, waits string, err error) {
-	pods, pod := c.typed.CoreV1().Pods(c.ref.Namespace), s.asking(o)
-	program := pod.Spec.Containers[0].Name
-	asks := fmt.Sprintf("pod %s, which asks %s for its version: ", pod.Name, s.image())
-	if rejected, err := judgement(c.make(ctx, pod)); err != nil {
-		return v, "", fmt.Errorf("make pod %s, to learn which version of Ceph the image has: %w", pod.Name, err)
-	} else if rejected != nil {
-		return v, asks + clipTo(rejected.Allowed, 150) + s.orSay(), nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, askFor)
-	defer cancel()
-	var is *corev1.Pod
-	err = poll(ctx, func() (bool, error) {
-		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
-		if err == nil {
-			is = now
-		}
-		return err == nil && (is.Status.Phase == corev1.PodFailed || lastWords(is, program) != nil), err
-	})
-	switch {
-	case is == nil || err != nil && ctx.Err() == nil:
-		return v, "", err
-	case err != nil:
-		waits = asks + cmp.Or(osdpod.Trouble(is), "it has not ended yet")
-		if is.Spec.NodeName == "" { // the next batch may be on a node that takes it
-			return v, waits + s.orSay(), c.delete(context.WithoutCancel(ctx), is)
-		}
-		return v, waits, nil
-	}
-	said := ""
-	if last := lastWords(is, program); last != nil {
-		said = last.Message
-	}
-	// It is asked anew the next time, since what it says may have been mended: an entrypoint, a node.
-	if err := c.delete(context.WithoutCancel(ctx), is); err != nil {
-		return v, "", err
-	}
-	if v, err = upgrade.ParseVersion(said); err != nil {
-		waits = fmt.Sprintf("%s to say which version it is: `ceph-osd --version` says %q", s.image(), clipTo(said, 120))
-		return v, waits + s.orSay(), nil
-	}
-	return v, "", nil
-}
-
-// lastWords are those of the program; nil: it has not ended. A container that somebody else put into the pod may never
-// end.
-func lastWords(asking *corev1.Pod, program string) *corev1.ContainerStateTerminated {
-	statuses := asking.Status.ContainerStatuses
-	if i := slices.IndexFunc(statuses, func(c corev1.ContainerStatus) bool { return c.Name == program }); i >= 0 {
-		return statuses[i].State.Terminated
-	}
-	return nil
-}
-
-// asking is a pod that ends with the version of the OSD's program as its last word. It runs where the OSD is to run, as it may have to be
-// allowed there, and the image may be there already.
+// asking is a pod that asks the template's image for its version.
 func (s *state) asking(o osdpod.OSD) *corev1.Pod {
-	spec := s.rendered(o).Spec
-	program := osdContainer(&spec).DeepCopy()
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "version-of-" + s.Hash, Namespace: s.Namespace, Labels: map[string]string{osdpod.VersionLabel: s.Hash, kube.LabelManagedBy: kube.FieldOwner},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))},
-		},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{
-				Name: program.Name, Image: program.Image, ImagePullPolicy: program.ImagePullPolicy, SecurityContext: program.SecurityContext,
-				Command:   []string{"sh", "-c", "ceph-osd --version >/dev/termination-log 2>&1"},
-				Resources: askingTakes(),
-			}},
-			RestartPolicy: corev1.RestartPolicyNever, Affinity: spec.Affinity, NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations,
-			ImagePullSecrets: spec.ImagePullSecrets, ServiceAccountName: spec.ServiceAccountName, AutomountServiceAccountToken: new(bool),
-			SecurityContext: spec.SecurityContext, RuntimeClassName: spec.RuntimeClassName, PriorityClassName: spec.PriorityClassName, EnableServiceLinks: new(bool),
-		},
-	}
-}
-
-// askingTakes is little, and said, since a namespace's quota may reject pods that say nothing.
-func askingTakes() corev1.ResourceRequirements {
-	of := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		}
-	}
-	return corev1.ResourceRequirements{Requests: of("10m", "64Mi"), Limits: of("500m", "512Mi")}
+	owner := metav1.NewControllerRef(s.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))
+	return askingPod(s.Namespace, s.Hash, &s.rendered(o).Spec, *owner)
 }
 
 // askedInVain are the pods that ask for a version which nobody has to know any more: the template is another one by now,

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -124,4 +125,21 @@ func OSDOf(d *appsv1.Deployment, p *v1alpha1.MaintenancePolicy) (id int, wrong s
 func OSDAvailable(d *appsv1.Deployment) bool {
 	s := d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1 && s.Replicas == 1
+}
+
+// OSDContainer is the container of a pod that runs the OSD: the one that Rook calls "osd", or the first; nil: there is none.
+func OSDContainer(spec *corev1.PodSpec) *corev1.Container {
+	if len(spec.Containers) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "osd" })
+	return &spec.Containers[max(i, 0)]
+}
+
+// OSDImage is the image of an OSD's own container.
+func OSDImage(spec *corev1.PodSpec) string {
+	if c := OSDContainer(spec); c != nil {
+		return c.Image
+	}
+	return ""
 }
