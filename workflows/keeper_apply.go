@@ -145,6 +145,11 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 	if err != nil {
 		return err
 	}
+	if r.Moved != "" && r.Conflict != "" { // one is missing that cannot be made: the others stay closed
+		k.state.Conflict = r.Conflict
+		k.sayClosed(r.Conflict)
+		return nil
+	}
 	if r.Moved != "" { // an alarm was raised since the look, or somebody else wrote: look again
 		k.again = true
 		return nil

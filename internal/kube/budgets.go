@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -64,6 +65,11 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (
 		return activities.BudgetResult{}, err
 	}
 	existing := read{budgets: list.Items, before: in.Before, fence: in.Fence}
+	if existing.before != nil {
+		if out, err := c.makeMissing(ctx, p, existing, specs); out.Moved != "" || err != nil {
+			return out, err
+		}
+	}
 	out, err := c.applyOSDBudgets(ctx, p, existing, specs)
 	if err != nil || out.Moved != "" {
 		return out, err
@@ -116,6 +122,37 @@ func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (budg
 		if b := &list.Items[i]; Decided(b.Labels[LabelDaemon]) {
 			out[b.Labels[LabelDaemon]] = written(b)
 		}
+	}
+	return out, nil
+}
+
+// makeMissing makes each budget that is missing although somebody is to be let go, and lets nobody go: whoever raised an alarm since the
+// look had no budget to write it on, so that only one that is read before the next look may open. As long as one cannot be made the
+// others stay as they are, too, since its pods are under none.
+func (c *Cluster) makeMissing(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, existing read, specs budget.Specs,
+) (out activities.BudgetResult, err error) {
+	closed := budget.Spec{MinAvailable: budget.Everything}
+	wanted := []*policyv1.PodDisruptionBudget{
+		newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(OSDSelector(p), true), closed),
+		newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(OSDSelector(p), false), closed),
+	}
+	if specs.Mons != nil {
+		wanted = append(wanted, newBudget(p, MonBudgetName(p.Name), DaemonMon, MonSelector(p), closed))
+	}
+	for _, want := range wanted {
+		if _, has := find(existing.budgets, want.Name); has {
+			continue
+		}
+		covers := OSDSelector(p)
+		if want.Labels[LabelDaemon] == DaemonMon {
+			covers = MonSelector(p)
+		}
+		r, err := c.applyBudget(ctx, read{budgets: existing.budgets}, want, covers)
+		if err != nil {
+			return out, err
+		}
+		out.Moved, out.Conflict, out.Changed = want.Name, cmp.Or(out.Conflict, r.Conflict), out.Changed || r.Changed
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +181,66 @@ func TestNothingOpensOverAnAlarm(t *testing.T) {
 	}
 }
 
+// TestAMissingBudgetIsMadeClosed: whoever raises an alarm while somebody has deleted a budget cannot write it there. What was decided
+// before must not let anybody go through the one that is made instead.
+func TestAMissingBudgetIsMadeClosed(t *testing.T) {
+	w := newBudgetWorld(t, "missing")
+	left := budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}}
+	open := budget.Specs{Daemons: left, Unproved: &left, Mons: &left}
+	apply := func(specs budget.Specs, before budget.Book) activities.BudgetResult {
+		r, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: specs, Before: before})
+		require.NoError(t, err)
+		return r
+	}
+	book := func() budget.Book {
+		b, err := w.cluster.ReadBudgets(t.Context(), w.key)
+		require.NoError(t, err)
+		return b
+	}
+	opens := func() (names []string) {
+		for _, b := range w.budgets() {
+			if selector := metav1.FormatLabelSelector(b.Spec.Selector); strings.Contains(selector, "notin") {
+				names = append(names, b.Name)
+			}
+		}
+		return names
+	}
+	remove := func(name string) {
+		require.NoError(t, server.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: name}}))
+	}
+	all := budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed}
+	apply(all, nil)
+	for _, name := range []string{kube.ProvedBudgetName("rook-ceph"), kube.DaemonBudgetName("rook-ceph"), kube.MonBudgetName("rook-ceph")} {
+		remove(name)
+		before := book()
+		require.NoError(t, w.cluster.Close(t.Context(), w.policy, kube.WatcherOwner, time.Now(), "osd.1 is not ready"))
+		r := apply(open, before)
+		require.Equal(t, name, r.Moved, "look again")
+		require.Empty(t, opens())
+		require.Len(t, w.budgets(), 3)
+		w.covered()
+		require.Empty(t, apply(open, book()).Moved)
+		require.Len(t, opens(), 3)
+		apply(all, nil)
+	}
+
+	remove(kube.ProvedBudgetName("rook-ceph"))
+	theirs := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "theirs"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}}},
+	}
+	create(t, theirs)
+	r := apply(open, book())
+	require.NotEmpty(t, r.Moved)
+	require.Contains(t, r.Conflict, "theirs")
+	require.Empty(t, opens(), "marked pods are under theirs alone, and when that goes, under none")
+	remove("theirs")
+	apply(open, book())
+	require.Empty(t, opens())
+	apply(open, book())
+	require.Len(t, opens(), 3)
+}
+
 // held keeps back what is written, as a network does that gives no answer.
 type held struct {
 	http.RoundTripper
@@ -244,7 +305,7 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	apply(t, *root+"/deploy/rbac.yaml", "")
 	apply(t, *root+"/deploy/admission.yaml", "")
 	apply(t, *root+"/deploy/storage-namespace.yaml", w.key.Namespace)
-	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: atRest, Before: budget.Book{}})
+	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: atRest})
 	require.NoError(t, err)
 	as := func(who string) client.Client {
 		cfg := asAccount(config, who)
