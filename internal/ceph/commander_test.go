@@ -16,7 +16,8 @@ import (
 type monitors struct {
 	mu      sync.Mutex
 	answers map[string]reply
-	sent    []string // the commands, in JSON
+	sent    []string            // the commands, in JSON
+	before  func(prefix string) // each is answered; nil: nothing happens
 }
 
 type reply struct {
@@ -37,6 +38,9 @@ func (m *monitors) MonCommand(ctx context.Context, command []byte) ([]byte, stri
 	}
 	if err := json.Unmarshal(command, &c); err != nil {
 		return nil, "", err
+	}
+	if m.before != nil {
+		m.before(c.Prefix)
 	}
 	r, known := m.answers[c.Prefix]
 	if !known {

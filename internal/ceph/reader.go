@@ -2,6 +2,7 @@ package ceph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -51,6 +52,9 @@ func (r *Reader) Read(ctx context.Context) (Reading, error) {
 	reading, err := r.read(ctx)
 	if err != nil && ctx.Err() == nil && IsTimeout(err) {
 		reading, err = Reading{Unavailable: fmt.Sprintf("no quorum answers: %v", err)}, nil
+	}
+	if errors.Is(err, errChanging) {
+		reading, err = Reading{Unavailable: err.Error()}, nil
 	}
 	reading.Silent = r.heard.since()
 	return reading, err
@@ -120,19 +124,46 @@ func (r *Reader) maps(ctx context.Context, epoch int64) (maps, error) {
 	return now, nil
 }
 
-// fetch reads the OSD map, and the CRUSH map if last has another one.
+// mostFetches is how often the maps are read until they belong together.
+const mostFetches = 4
+
+// errChanging: somebody changes the CRUSH map all the time.
+var errChanging = errors.New("the CRUSH map changes faster than it can be read")
+
+// fetch reads the OSD map, and the CRUSH map if last has another one. Ceph gives them one after the other, and somebody may rename or
+// move a bucket in between: flags and places would then be of other moments than the names. So it sees that the CRUSH map was no other
+// one before than after.
 func (r *Reader) fetch(ctx context.Context, last maps) (now maps, err error) {
 	if now.osd, err = r.client.OSDDump(ctx); err != nil {
 		return maps{}, err
 	}
-	if last.crush != nil && last.osd.CrushVersion == now.osd.CrushVersion {
-		now.crush = last.crush
-		now.osd.CrushDigest = now.crush.Digest
-		return now, nil
+	for range mostFetches {
+		if last.crush != nil && last.osd.CrushVersion == now.osd.CrushVersion {
+			return now.with(last.crush), nil
+		}
+		crush, err := r.client.CrushDump(ctx)
+		if err != nil {
+			return maps{}, err
+		}
+		epoch, err := asking(ctx, &r.heard, r.client.OSDEpoch)
+		if err != nil {
+			return maps{}, err
+		}
+		before := now.osd
+		if epoch == before.Epoch {
+			return now.with(crush), nil
+		}
+		if now.osd, err = r.client.OSDDump(ctx); err != nil {
+			return maps{}, err
+		}
+		if now.osd.CrushVersion == before.CrushVersion {
+			return now.with(crush), nil
+		}
 	}
-	if now.crush, err = r.client.CrushDump(ctx); err != nil {
-		return maps{}, err
-	}
-	now.osd.CrushDigest = now.crush.Digest
-	return now, nil
+	return maps{}, errChanging
+}
+
+func (m maps) with(crush *CrushMap) maps {
+	m.crush, m.osd.CrushDigest = crush, crush.Digest
+	return m
 }

@@ -2,6 +2,7 @@ package ceph_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,7 +55,7 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.Empty(t, first.Unavailable)
 	require.Equal(t, int64(27), first.Map.Epoch)
 	require.Len(t, first.Crush.Rules, 2)
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "quorum_status"}, mons.asked())
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"}, mons.asked())
 
 	again, err := reader.Read(ctx)
 	require.NoError(t, err)
@@ -78,7 +79,53 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(29), moved.Map.Epoch)
 	require.NotSame(t, first.Crush, moved.Crush)
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "quorum_status"}, mons.asked())
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"}, mons.asked())
+}
+
+// TestMapsBelongTogether: a bucket that is renamed between the two dumps has its flags under a name that the CRUSH map does not know.
+func TestMapsBelongTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes int  // while the CRUSH map is being read, before it is given out
+		crush   bool // it is the CRUSH map that changes
+		asks    []string
+		fails   bool
+	}{
+		"no change":                {asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat"}},
+		"another OSD map":          {changes: 1, asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat", "osd dump"}},
+		"another CRUSH map":        {changes: 1, crush: true, asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat", "osd dump", "osd crush dump", "osd stat"}},
+		"another one all the time": {changes: 99, crush: true, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mons := healthy(t)
+			epoch := 27
+			mons.before = func(prefix string) {
+				if prefix != "osd crush dump" || c.changes == 0 {
+					return
+				}
+				c.changes--
+				next := func(prefix, key string, is int) {
+					mons.change(prefix, fmt.Sprintf("%s%d", key, is), fmt.Sprintf("%s%d", key, is+1))
+				}
+				next("osd dump", `"epoch": `, epoch)
+				next("osd stat", `"epoch":`, epoch)
+				if c.crush {
+					next("osd dump", `"crush_version": `, epoch-18)
+				}
+				epoch++
+			}
+			reading, err := ceph.NewReader(ceph.Client{Commander: mons}).Read(t.Context())
+			require.NoError(t, err)
+			if c.fails {
+				require.Contains(t, reading.Unavailable, "changes faster than it can be read")
+				require.Nil(t, reading.Map)
+				return
+			}
+			require.Empty(t, reading.Unavailable)
+			require.Equal(t, int64(epoch), reading.Map.Epoch)
+			asked := mons.asked()
+			require.Equal(t, c.asks, asked[1:len(asked)-1])
+		})
+	}
 }
 
 // TestReadDoesNotBelieve has the ways in which monitors answer although they should not.
