@@ -150,6 +150,9 @@ func (w *World) MarkOut(osd string, out bool) {
 		w.tell("a person marks %s %s", osd, map[bool]string{true: "out", false: "in"}[out])
 		w.epoch++
 		o.in, w.lastInOut, w.hurt = !out, time.Now(), time.Now()
+		if !out {
+			o.backIn = time.Now()
+		}
 		if !out && !o.up {
 			w.later(downOutAfter, func() { w.markOut(o) })
 		}

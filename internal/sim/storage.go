@@ -46,6 +46,7 @@ type osd struct {
 	since      time.Time // of up
 	reports    uint32    // in its present life
 	evicted    bool      // its present absence was granted by the eviction API
+	backIn     time.Time // when a person last marked it in
 	device     string    // of its data
 	pod        string    // in which it last started
 	dead       bool      // its disk

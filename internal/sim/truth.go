@@ -97,7 +97,9 @@ func (w *World) judgeOSD(o *osd) {
 		return
 	}
 	for _, other := range w.osds {
-		if w.domainOf(other) != w.domainOf(o) && other.evicted && (!other.running || !other.up) && w.missed(other) {
+		// One that was out, and that nobody missed, comes as a surprise when a person marks it in.
+		known := time.Since(other.backIn) >= w.opts.Reaction
+		if w.domainOf(other) != w.domainOf(o) && other.evicted && (!other.running || !other.up) && w.missed(other) && known {
 			w.violate("I10: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), w.domainOf(o), other.name(), w.domainOf(other))
 		}
 	}
