@@ -30,8 +30,8 @@ demo: build ## drain a storage node under write load in a real small world, and 
 	@./hack/demo.sh
 
 .PHONY: demo-upgrade
-demo-upgrade: build ## Ceph 16, then 18, then 20, on the same data and under write load
-	@./hack/demo-upgrade.sh
+demo-upgrade: build ## Ceph 16, then 18, then 20, on the same data and under write load: ARGS=--deployments for Rook-shaped OSDs
+	@./hack/demo-upgrade.sh $(ARGS)
 
 .PHONY: test
 test: ## everything: lint, unit tests, end-to-end tests in the lab
@@ -48,6 +48,7 @@ test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all
 	@for release in 20 18 16; do hack/step.sh "end-to-end tests on Ceph $$release" $(MAKE) test-e2e ALL=1 CEPH=$$release || exit 1; done
 	@hack/step.sh "adapter on Ceph 16, 18 and 20" $(MAKE) test-adapter
 	@hack/step.sh "upgrade from Ceph 16 to 20" $(MAKE) demo-upgrade
+	@hack/step.sh "upgrade of Deployments" $(MAKE) demo-upgrade ARGS=--deployments
 
 .PHONY: test-times
 test-times: build ## all of `make test`, and where its time went: by stage, package, test, and step of each scenario

@@ -35,6 +35,10 @@ type FleetRef struct {
 	UpdateDomain     string        `json:"updateDomain,omitempty"`
 	MaxParallel      int           `json:"maxParallel,omitempty"`
 	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"` // 0: DefaultProgressDeadline
+	// Image is what the OSDs of a restart are to run; "": the one that they have.
+	Image string `json:"image,omitempty"`
+	// CephVersion is what a person says of the image; "": it is asked.
+	CephVersion string `json:"cephVersion,omitempty"`
 }
 
 // DefaultProgressDeadline is how long OSDs may take to serve again where nobody says how long.

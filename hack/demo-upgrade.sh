@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# demo-upgrade.sh: Ceph 16, then 18, then 20, on the same data, while a writer writes all the time. A person changes the images of the mons
-# and of the manager, one after the other, as an operator would, and allows the new release's features between the hops; lockkeeper
-# brings the OSDs of a CephOSD along, zone by zone. Everything it starts it also stops; KEEP=1 leaves the world running.
+# demo-upgrade.sh [--deployments]: Ceph 16, then 18, then 20, on the same data, while a writer writes all the time. A person changes the
+# images of the mons and of the manager, one after the other, as an operator would, and allows the new release's features between the hops;
+# lockkeeper brings the OSDs of a CephOSD along, zone by zone, or those that Deployments run, as Rook's. Everything it starts it also
+# stops; KEEP=1 leaves the world running.
 set -euo pipefail
+case ${1-} in
+  '') shape=cephosd; flags=(--osd-pods none) ;;
+  --deployments) shape=deployments; flags=() ;;
+  *) echo "demo-upgrade.sh: $1: allowed is --deployments, or nothing" >&2; exit 2 ;;
+esac
 # shellcheck source=hack/story.sh
 . "$(dirname "${BASH_SOURCE[0]}")/story.sh"
 
@@ -15,11 +21,13 @@ versions() { # versions KIND: how many daemons of a kind run which release, as "
 }
 of_release() { kubectl -n rook-ceph get pods -l "ceph_daemon_type=$1,ceph_daemon_id=$2" -o 'jsonpath={range .items[*]}{.spec.containers[0].image} {.status.phase} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}'; }
 
+mon_may_stop() { if ceph mon ok-to-stop "$1" >/dev/null 2>&1; then echo yes; fi; }
+
 upgrade_mons() { # upgrade_mons RELEASE: one at a time, and only when all are in quorum
   local id
   for id in a b c; do
     until_says 60 '"a","b","c"' quorum
-    ceph mon ok-to-stop "$id" >/dev/null 2>&1
+    until_says 60 '^yes$' mon_may_stop "$id" # not while the others still elect
     kubectl -n rook-ceph set image "deployment/rook-ceph-mon-$id" "mon=lab/ceph:$1" | sed 's/^/  /'
     until_says 60 "^lab/ceph:$1 Running True$" of_release mon "$id"
   done
@@ -36,39 +44,60 @@ upgrade_manager() {
   fi
 }
 
-want_osds() { # want_osds RELEASE: the CephOSD's template has that image
+# What follows is done to a CephOSD, and to Deployments:
+# want_osds_SHAPE RELEASE asks for OSDs of that image, and osds_wait_for_SHAPE says what keeps them from it; upgrade_osds_SHAPE RELEASE
+# sees it through.
+want_osds_cephosd() {
   kubectl -n rook-ceph patch cephosd ceph-osds --type=json -p "[
     {\"op\": \"replace\", \"path\": \"/spec/podTemplate/spec/containers/0/image\", \"value\": \"lab/ceph:$1\"},
     {\"op\": \"replace\", \"path\": \"/spec/updateDomain\", \"value\": \"Zone\"}]" | sed 's/^/  /'
 }
-osds_wait_for() { kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.message}'; }
+osds_wait_for_cephosd() { kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.message}'; }
+upgrade_osds_cephosd() {
+  want_osds_cephosd "$1"
+  lockkeeper update-osds rook-ceph/ceph-osds --wait --follow --timeout 10m 2>&1 | sed -u 's/^/  | /'
+}
+job_cephosd=rook-ceph/ceph-osds
+
+# What can never be is refused at once, and the command fails.
+want_osds_deployments() { show lockkeeper restart-osds -n rook-ceph --update-domain Zone --image "lab/ceph:$1" || true; }
+osds_wait_for_deployments() { lockkeeper status restart-osds/rook-ceph; }
+upgrade_osds_deployments() {
+  # One that was asked for before the mons were ready goes on by itself.
+  if [[ $(osds_wait_for_deployments) != *"runs since"* ]]; then want_osds_deployments "$1"; fi
+  timeout 10m lockkeeper status restart-osds/rook-ceph -w 2>&1 | sed -u 's/^/  | /'
+}
+job_deployments=restart-osds/rook-ceph
 
 # give_up RELEASE: whoever began with the OSDs stops after the first zone, as an operator does that waits for HEALTH_OK
 give_up() {
-  want_osds "$1"
+  "want_osds_$shape" "$1"
   until_says 120 "2 × $1\." versions osd
-  show lockkeeper abort rook-ceph/ceph-osds
+  job=job_$shape
+  show lockkeeper abort "${!job}"
   show ceph versions
 }
 
 upgrade_osds() {
-  want_osds "$1"
-  lockkeeper update-osds rook-ceph/ceph-osds --wait --follow --timeout 10m 2>&1 | sed -u 's/^/  | /'
+  "upgrade_osds_$shape" "$1"
   until_says 60 "^6 × $1\.[0-9.]*$" versions osd
 }
 
-say "A small world of Ceph 16: 3 zones, 6 nodes, 3 mons, 6 OSDs of a CephOSD"
-enter_world "${DEMO_NAME:-demo-upgrade}" --ceph 16 --osd-pods none
+say "A small world of Ceph 16: 3 zones, 6 nodes, 3 mons, 6 OSDs ($shape)"
+enter_world "${DEMO_NAME:-demo-upgrade}" --ceph 16 "${flags[@]}"
 say "lockkeeper moves in, and a writer writes"
 move_in
+if [ $shape = deployments ]; then # so that it may ask an image for its version
+  show kubectl -n rook-ceph apply -f "$top/deploy/storage-namespace-cephosd.yaml"
+fi
 show ceph versions
 say "A person is in a hurry, and wants OSDs of 20 at once, which skips a release too many"
-want_osds 20
-until_says 60 'more than 2 releases newer' osds_wait_for
+"want_osds_$shape" 20
+until_says 60 'more than 2 releases newer' "osds_wait_for_$shape"
 show lockkeeper status
 say "Then of 18, before the mons: lockkeeper waits, and no OSD stops"
-want_osds 18
-until_says 60 'not all monitors are of release 18' osds_wait_for
+"want_osds_$shape" 18
+until_says 60 'not all monitors are of release 18' "osds_wait_for_$shape"
 show lockkeeper status
 show ceph versions
 upgrading=$SECONDS

@@ -51,17 +51,10 @@ func (d *disorder) rollout(kind string, which int) bool {
 	switch kind {
 	case "rollout", "bad rollout":
 		if d.fleet == "" {
-			domain := []string{"OSD", "Host", "Zone"}[which%3]
-			d.Tell("a person restarts all OSDs by %s", domain)
-			d.start(restartID, workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: domain})
+			d.restart(kind == "bad rollout", which)
 			break
 		}
-		image := d.newImage(which)
-		if kind == "bad rollout" {
-			d.Crashes(image, which%2 == 0)
-			d.Withhold(image, which%2 == 1)
-		}
-		d.SetImage(image)
+		d.SetImage(d.drawImage(kind == "bad rollout", which))
 	case "mend rollout":
 		d.Crashes(d.image(), false)
 		d.Withhold(d.image(), false)
@@ -87,6 +80,29 @@ func (d *disorder) rollout(kind string, which int) bool {
 		return d.fleet == "" && ofCephOSD[kind] || d.tamper(kind, osd, which)
 	}
 	return true
+}
+
+// drawImage is a new image, with which no OSD comes up if it is bad.
+func (d *disorder) drawImage(bad bool, which int) string {
+	image := d.newImage(which)
+	if bad {
+		d.Crashes(image, which%2 == 0)
+		d.Withhold(image, which%2 == 1)
+	}
+	return image
+}
+
+// restart is a person who restarts all OSDs, or gives them another image.
+func (d *disorder) restart(bad bool, which int) {
+	in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: []string{"OSD", "Host", "Zone"}[which%3]}
+	if d.runs(restartID) {
+		return
+	}
+	if bad || which%2 == 1 {
+		in.Image = d.drawImage(bad, which)
+	}
+	d.Tell("a person restarts all OSDs by %s %s", in.UpdateDomain, in.Image)
+	d.start(restartID, workflows.RestartOSDsType, in)
 }
 
 // ofCephOSD are the events that there are only with a CephOSD.
@@ -176,11 +192,11 @@ func (d *disorder) mendRollouts() {
 		d.Crashes(image, false)
 		d.Withhold(image, false)
 	}
+	d.finishUpgrade()
 	if d.fleet == "" {
 		return
 	}
 	d.RestoreCephOSD()
-	d.finishUpgrade()
 	if may := d.RequiredRelease() + 2 - sim.FirstVersion.Release; d.releases > may {
 		d.releases = may
 		d.SetImage(d.newImage(0))

@@ -32,7 +32,11 @@ type RestartOSDsInput struct {
 	// ProgressDeadline is how long an OSD may take to serve again before nothing further is restarted; 0: 10 minutes.
 	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"`
 	Reason           string        `json:"reason,omitempty"` // is shown to everybody who has to wait
-	State            *UpdateState  `json:"state,omitempty"`
+	// Image is what the OSDs are to run; those that run it are left as they are. "": all are restarted as they are.
+	Image string `json:"image,omitempty"`
+	// CephVersion is that of the image, "18.2.7"; "": the image is asked for it.
+	CephVersion string       `json:"cephVersion,omitempty"`
+	State       *UpdateState `json:"state,omitempty"`
 
 	invalid *input.Error // found while decoding
 }
@@ -111,7 +115,8 @@ func UpdateOSDs(ctx workflow.Context, in UpdateOSDsInput) (UpdateOSDsResult, err
 	return u.do(ctx)
 }
 
-// RestartOSDs restarts OSDs that Deployments run, with the same care as UpdateOSDs.
+// RestartOSDs restarts OSDs that Deployments run, with the same care as UpdateOSDs. With an image it restarts those that have another one:
+// first one alone, unless others serve with it.
 //
 //	temporal workflow start --type RestartOSDs --task-queue lockkeeper --workflow-id restart-osds/rook-ceph --input '{"namespace":"rook-ceph"}'
 func RestartOSDs(ctx workflow.Context, in RestartOSDsInput) (UpdateOSDsResult, error) {

@@ -41,6 +41,8 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	switch r := rehearsed.Refused; {
 	case (r != nil || rehearsed.Waits != "") && healing:
 		return u.heal(ctx)
+	case r != nil && u.fleet.Kind == activities.FleetDeployments:
+		return refuse(r) // nobody can mend the input of a restart
 	case r != nil:
 		u.seen.Refused = append(u.seen.Refused, *r)
 		return u.rest(ctx, toBeMended(*r), u.keeps(step))

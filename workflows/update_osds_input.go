@@ -37,11 +37,13 @@ func (in *RestartOSDsInput) UnmarshalJSON(data []byte) error {
 		Policy           string          `json:"policy,omitempty"`
 		ProgressDeadline time.Duration   `json:"progressDeadline,omitempty"`
 		Reason           string          `json:"reason,omitempty"`
+		Image            string          `json:"image,omitempty"`
+		CephVersion      string          `json:"cephVersion,omitempty"`
 		State            json.RawMessage `json:"state,omitempty"`
 	}
 	*in = RestartOSDsInput{invalid: input.Strict(data, &p)}
 	in.Namespace, in.Selector, in.UpdateDomain, in.MaxParallel, in.Reason = p.Namespace, p.Selector, p.UpdateDomain, p.MaxParallel, p.Reason
-	in.Policy, in.ProgressDeadline = p.Policy, p.ProgressDeadline
+	in.Policy, in.ProgressDeadline, in.Image, in.CephVersion = p.Policy, p.ProgressDeadline, p.Image, p.CephVersion
 	if in.invalid == nil {
 		in.State, in.invalid = readUpdateState(p.State)
 	}
@@ -89,6 +91,8 @@ func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef,
 		input.PodSelector("selector", in.Selector),
 		updateDomain("updateDomain", in.UpdateDomain),
 		input.Text("reason", in.Reason),
+		input.Image("image", in.Image),
+		input.VersionOfImage("cephVersion", in.CephVersion, in.Image),
 		theOne(ctx, RestartOSDsID(in.Namespace), "there is one restart of a namespace's OSDs at a time, under this ID"),
 	}
 	if in.MaxParallel < 0 || in.MaxParallel > maxParallel {
@@ -102,7 +106,7 @@ func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef,
 	}
 	return activities.FleetRef{
 		Kind: activities.FleetDeployments, Namespace: in.Namespace, Selector: in.Selector, UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel,
-		Policy: in.Policy, ProgressDeadline: in.ProgressDeadline,
+		Policy: in.Policy, ProgressDeadline: in.ProgressDeadline, Image: in.Image, CephVersion: in.CephVersion,
 	}, first(checks)
 }
 

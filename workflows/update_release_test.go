@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -101,5 +102,58 @@ func TestImageThatNeverComes(t *testing.T) {
 		s.awaitImage("ceph:18.2.9", 30*time.Minute)
 		s.awaitWhole()
 		require.Empty(s, s.Asking())
+	})
+}
+
+// TestRestartWithAnImage: OSDs that Deployments run get another release as those of a CephOSD do.
+func TestRestartWithAnImage(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		restart := func(image string) string {
+			in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone", Image: image}
+			return s.start(restartID, workflows.RestartOSDsType, in)
+		}
+		run := restart("ceph:20.2.4")
+		waits := func() bool { return holdsFor(activities.HoldRelease)(s.updateStatus(restartID)) }
+		require.True(s, s.Await(2*time.Minute, waits))
+		require.Contains(s, s.updateStatus(restartID).WaitsFor, "not all monitors are of release 20 yet")
+		time.Sleep(10 * time.Minute)
+		require.Empty(s, s.Stopped())
+		require.Empty(s, s.Leftovers(), "nobody has to wait for it")
+		s.UpgradeMons(20)
+		e := s.awaitRollout(restartID, run, 20*time.Minute)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.rollout.Outcome)
+		require.Equal(s, map[string]int{"ceph:20.2.4": 6}, s.Images())
+		require.Equal(s, 4, e.rollout.Batches, "one alone, the other of its zone, and two zones")
+		s.awaitWhole()
+
+		e = s.awaitRollout(restartID, restart("ceph:20.2.4"), 2*time.Minute)
+		require.NoError(s, e.err)
+		require.Zero(s, e.rollout.Replaced, "they run it")
+		e = s.awaitRollout(restartID, restart("ceph:18.2.7"), 2*time.Minute)
+		require.ErrorContains(s, e.err, "cannot go back to 18.2.7")
+		require.Equal(s, 6, s.Restarts())
+		require.Empty(s, s.Asking())
+		s.awaitWhole()
+	})
+}
+
+// TestRestartWithAnImageThatCrashes costs one OSD.
+func TestRestartWithAnImageThatCrashes(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.Crashes("ceph:18.2.9", true)
+		in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone", Image: "ceph:18.2.9", ProgressDeadline: time.Minute}
+		run := s.start(restartID, workflows.RestartOSDsType, in)
+		require.True(s, s.Await(20*time.Minute, func() bool { return s.updateStatus(restartID).Halted != nil }))
+		require.Equal(s, map[string]int{sim.FirstImage: 5}, s.Images())
+		s.Crashes("ceph:18.2.9", false)
+		e := s.awaitRollout(restartID, run, 20*time.Minute)
+		require.NoError(s, e.err)
+		require.Equal(s, map[string]int{"ceph:18.2.9": 6}, s.Images())
+		s.awaitWhole()
 	})
 }

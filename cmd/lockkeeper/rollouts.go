@@ -72,10 +72,16 @@ Each is restarted as by kubectl rollout restart, with the same care as update-os
 Ceph's word that it can spare them, and whole data before the next batch. It is a Temporal workflow,
 restart-osds/NAMESPACE, and goes on whatever becomes of this command.
 
+With --image those are restarted that have another image, and get this one: the mons have to run its release already. First goes
+one alone, unless others serve with it. Which version of Ceph the image has is asked in a pod of its own, which takes
+deploy/storage-namespace-cephosd.yaml; without that right say it with --ceph-version. Where Rook's operator runs, change its
+CephCluster instead: it would take the image back.
+
 ` + standsHelp,
 		Example: `  lockkeeper restart-osds -n rook-ceph --plan
   lockkeeper restart-osds -n rook-ceph --update-domain Zone --reason 'new certificate' --follow
-  lockkeeper restart-osds -n rook-ceph -l app=rook-ceph-osd,topology-location-host=node-a`,
+  lockkeeper restart-osds -n rook-ceph -l app=rook-ceph-osd,topology-location-host=node-a
+  lockkeeper restart-osds -n rook-ceph --update-domain Zone --image ceph/ceph:v20.2.4 --plan`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -105,6 +111,8 @@ restart-osds/NAMESPACE, and goes on whatever becomes of this command.
 	flags.StringVar(&in.UpdateDomain, "update-domain", "OSD", "where the OSDs of one batch may come from: OSD, Host, or a type of failure domain such as Zone")
 	flags.IntVar(&in.MaxParallel, "max-parallel", 0, "OSDs in a batch at most; 0: as many of its update domain as Ceph lets go")
 	flags.StringVar(&in.Reason, "reason", "", "shown to everybody who has to wait for this restart")
+	flags.StringVar(&in.Image, "image", "", "what the OSDs are to run; those that run it already stay as they are")
+	flags.StringVar(&in.CephVersion, "ceph-version", "", "the version of Ceph that --image has, such as 18.2.7 (default: the image is asked)")
 	flags.StringVar(&in.Policy, "policy", "", "name of the MaintenancePolicy, in the same namespace (default: the only one there)")
 	flags.DurationVar(&in.ProgressDeadline, "progress-deadline", 0, "how long the OSDs of a batch may take to serve again; then the restart halts. 0: 10m")
 	return cmd

@@ -89,7 +89,10 @@ func checkRestart(in workflows.RestartOSDsInput) error {
 	if _, refused := input.PolicyKey("", in.Namespace+"/"+in.Policy); in.Policy != "" && refused != nil {
 		return wrong("--policy", in.Policy, "must be the name of a MaintenancePolicy in namespace "+in.Namespace)
 	}
-	for _, err := range []*inputError{input.PodSelector("--selector", in.Selector), input.Text("--reason", in.Reason)} {
+	for _, err := range []*inputError{
+		input.PodSelector("--selector", in.Selector), input.Text("--reason", in.Reason),
+		input.Image("--image", in.Image), input.VersionOfImage("--ceph-version", in.CephVersion, in.Image),
+	} {
 		if err != nil {
 			return err
 		}

@@ -72,6 +72,7 @@ type deploymentFleet struct {
 	nodes  osdpod.Nodes
 	policy *v1alpha1.MaintenancePolicy
 	list   []appsv1.Deployment
+	image  string // that they are to have; "": the one that they have
 }
 
 func (f deploymentFleet) osds() (out []rollout.OSD) {
@@ -90,10 +91,24 @@ func (f deploymentFleet) osds() (out []rollout.OSD) {
 		if !o.Serves {
 			o.Away = f.nodes[host]
 		}
+		f.judge(&o, kube.OSDImage(&d.Spec.Template.Spec))
 		f.plan.place(&o, f.location(d))
 		out = append(out, o)
 	}
 	return out
+}
+
+// judge leaves an OSD as it is that has the image already, and says of the others which one they have.
+func (f deploymentFleet) judge(o *rollout.OSD, has string) {
+	switch {
+	case f.image == "":
+	case has != f.image:
+		f.plan.outOfDate("image "+has, o.Name)
+	case o.Serves:
+		o.State = rollout.UpToDate
+	default:
+		o.State = rollout.Unready
+	}
 }
 
 // location is where an OSD is, by CRUSH type, as the policy's label has it.

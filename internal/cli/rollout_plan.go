@@ -172,8 +172,14 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 	if policy == nil {
 		policy = &v1alpha1.MaintenancePolicy{} // Rook's labels
 	}
-	fleet := deploymentFleet{plan: &p, nodes: hosts, policy: policy, list: list}
-	p.decide(rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel})
+	fleet := deploymentFleet{plan: &p, nodes: hosts, policy: policy, list: list, image: in.Image}
+	plan := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel}
+	if in.Image != "" {
+		p.Of += ", to the image " + in.Image
+		plan.Canary = !slices.ContainsFunc(plan.OSDs, func(o rollout.OSD) bool { return o.State == rollout.UpToDate })
+		p.Unknown = append(p.Unknown, "whether the storage cluster takes this version of Ceph: it is asked before the first batch")
+	}
+	p.decide(plan)
 	return p, nil
 }
 
@@ -237,25 +243,25 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 
 // sort says why OSDs are to be replaced, by reason, and which pods go at once.
 func (p *RolloutPlan) sort(c osdpod.Classified) {
-	at := map[string]int{}
-	add := func(pod osdpod.Pod) {
-		i, known := at[pod.Why]
-		if !known {
-			i = len(p.OutOfDate)
-			at[pod.Why], p.OutOfDate = i, append(p.OutOfDate, OutOfDate{Why: pod.Why})
-		}
-		p.OutOfDate[i].OSDs = append(p.OutOfDate[i].OSDs, calledBy(pod))
-	}
 	for _, pod := range c.OutOfDate {
-		add(pod)
+		p.outOfDate(pod.Why, calledBy(pod))
 	}
 	for _, pod := range c.Invalid {
 		if pod.Serving {
-			add(pod)
+			p.outOfDate(pod.Why, calledBy(pod))
 		} else {
 			p.Discarded = append(p.Discarded, fmt.Sprintf("%s (%s)", pod.Name, pod.Why))
 		}
 	}
+}
+
+// outOfDate notes an OSD beside those that are to be replaced for the same reason.
+func (p *RolloutPlan) outOfDate(why, osd string) {
+	i := slices.IndexFunc(p.OutOfDate, func(o OutOfDate) bool { return o.Why == why })
+	if i < 0 {
+		i, p.OutOfDate = len(p.OutOfDate), append(p.OutOfDate, OutOfDate{Why: why})
+	}
+	p.OutOfDate[i].OSDs = append(p.OutOfDate[i].OSDs, osd)
 }
 
 // calledBy is what people call the OSD of a pod.

@@ -150,6 +150,18 @@ func TestPlanOfARestart(t *testing.T) {
 		"a-policy": func(_ *world, in *workflows.RestartOSDsInput) {
 			in.Policy, in.ProgressDeadline = "rook-ceph", 20*time.Minute
 		},
+		"image": func(w *world, in *workflows.RestartOSDsInput) {
+			in.Image = "ceph/ceph:v20.2.4"
+			for i := range w.osdSets {
+				w.osdSets[i].Spec.Template.Spec.Containers = []corev1.Container{{Name: "osd", Image: "ceph/ceph:v18.2.7"}}
+			}
+		},
+		"image-half-done": func(w *world, in *workflows.RestartOSDsInput) {
+			in.Image = "ceph/ceph:v20.2.4"
+			for i := range w.osdSets {
+				w.osdSets[i].Spec.Template.Spec.Containers = []corev1.Container{{Name: "osd", Image: []string{in.Image, "ceph/ceph:v18.2.7"}[i%2]}}
+			}
+		},
 		"scaled": func(w *world, _ *workflows.RestartOSDsInput) {
 			zero := int32(0)
 			w.osdSets[0].Spec.Replicas = &zero

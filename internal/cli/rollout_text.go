@@ -37,6 +37,9 @@ func (s Status) writeRollout(w io.Writer) {
 	if st.Counts.Total > 0 {
 		row("OSDs", "%s", describeCounts(st.Counts.Counts))
 	}
+	if image := st.Fleet.Image; image != "" {
+		row("Image", "%s", image)
+	}
 	row("Replaced", "%s in %s", osds(st.Result.Replaced), batches(st.Result.Batches))
 	if b := st.Batch; b != nil {
 		row("Batch", "%s, since %s", r.Batch(), when(b.Since, s.At))

@@ -27,7 +27,8 @@ import (
 )
 
 // deployments is the fleet of OSDs that Deployments run, one each, as Rook makes them. To restart one is to annotate its
-// pod template, as `kubectl rollout restart` does; which restart it was is written there, too.
+// pod template, as `kubectl rollout restart` does; which restart it was is written there, too. With an image (deployments_image.go) those
+// are restarted that have another one.
 type deployments struct {
 	*Fleets
 	ref activities.FleetRef
@@ -87,6 +88,9 @@ func (d deployments) list(ctx context.Context, r *restarting) error {
 			refuse(wrong)
 		}
 		r.ids[r.list[i].Name] = id
+		if d.takenBack(&r.list[i]) {
+			r.refuse = append(r.refuse, d.somebodyElse(&r.list[i]))
+		}
 	}
 	return nil
 }
@@ -113,8 +117,12 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 	}
 	osds := d.osds(r, seen)
 	decision := rollout.Input{OSDs: osds, DomainType: seen.DomainType, MaxParallel: d.ref.MaxParallel, Skip: in.Skip}
+	decision.Canary = in.CanaryOf != d.ref.Name && d.isNew(r, osds)
 	out.Next, out.Counts.Counts, out.Counted, out.Excused = rollout.Next(decision), rollout.Count(decision), true, rollout.Excused(decision)
-	out.CanaryLife, err = d.life(ctx, r, seen, osds, in.Canary)
+	if out.CanaryLife, err = d.life(ctx, r, seen, osds, in.Canary); err != nil {
+		return out, err
+	}
+	out.CanaryTrouble, err = d.troubleOf(ctx, r, seen, in.Canary)
 	return out, err
 }
 
@@ -168,11 +176,10 @@ func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.O
 		o := rollout.OSD{Key: x.Name, Name: osdName(id), Host: hostOf(x), Domain: in.Domain}
 		o.Unit = rollout.UnitOf(d.ref.UpdateDomain, d.ref.MaxParallel, o, in.Location)
 		o.Serves = kube.OSDAvailable(x) && in.Up
-		restarted := x.Spec.Template.Annotations[restartAnnotation] == d.ref.Name
 		switch {
-		case !restarted:
+		case !d.done(x):
 			o.State = rollout.OutOfDate
-		case x.Annotations[confirmedAnnotation] == d.ref.Name:
+		case x.Annotations[confirmedAnnotation] == d.ref.Name, !d.restarted(x) && o.Serves:
 			o.State = rollout.UpToDate
 		default:
 			o.Serves = o.Serves && in.UpFrom > epochOf(x)
@@ -188,6 +195,19 @@ func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.O
 	return out
 }
 
+// restarted tells whether this restart changed the Deployment, and done whether it is as this restart wants it: somebody else may have
+// given it the image.
+func (d deployments) restarted(x *appsv1.Deployment) bool {
+	return x.Spec.Template.Annotations[restartAnnotation] == d.ref.Name
+}
+
+func (d deployments) done(x *appsv1.Deployment) bool {
+	if d.ref.Image != "" {
+		return kube.OSDImage(&x.Spec.Template.Spec) == d.ref.Image
+	}
+	return d.restarted(x)
+}
+
 func epochOf(x *appsv1.Deployment) int64 {
 	epoch, err := strconv.ParseInt(x.Annotations[UpFromAnnotation], 10, 64)
 	if err != nil {
@@ -201,11 +221,6 @@ func hostOf(x *appsv1.Deployment) string {
 	return kube.PodNode(&corev1.Pod{Spec: x.Spec.Template.Spec})
 }
 
-// rehearse: an annotation is all that changes, so the API server has nothing to judge but our right to write it.
-func (d deployments) rehearse(context.Context, activities.Replacement) (activities.Rehearsal, error) {
-	return activities.Rehearsal{}, nil
-}
-
 func (d deployments) running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error) {
 	r, err := d.look(ctx)
 	if err != nil {
@@ -216,7 +231,7 @@ func (d deployments) running(ctx context.Context, in activities.Replacement) (st
 	}
 	old := map[string]bool{}
 	for i := range r.list {
-		old[r.list[i].Name] = r.list[i].Spec.Template.Annotations[restartAnnotation] != d.ref.Name
+		old[r.list[i].Name] = !d.done(&r.list[i])
 	}
 	var out []rollout.OSD
 	for _, o := range in.OSDs {
@@ -241,30 +256,71 @@ func (d deployments) replace(ctx context.Context, in activities.Replacement) err
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if err != nil || x.Spec.Template.Annotations[restartAnnotation] == d.ref.Name {
+		if err != nil || d.done(x) {
 			continue
 		}
-		if err := d.annotate(ctx, x, map[string]string{UpFromAnnotation: strconv.FormatInt(upFrom[o.Name], 10)}, map[string]string{restartAnnotation: d.ref.Name}); err != nil {
+		before := map[string]string{UpFromAnnotation: strconv.FormatInt(upFrom[o.Name], 10)}
+		if err := unlessAnother(d.write(ctx, x, before, d.change(x), metav1.PatchOptions{})); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d deployments) annotate(ctx context.Context, x *appsv1.Deployment, own, template map[string]string) error {
+// change is that of a Deployment's template: it lets its pod go, and another one come.
+func (d deployments) change(x *appsv1.Deployment) *corev1.PodTemplateSpec {
+	out := &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{restartAnnotation: d.ref.Name}}}
+	if d.ref.Image != "" {
+		out.Spec = withImage(&x.Spec.Template.Spec, d.ref.Image)
+	}
+	return out
+}
+
+// write changes a Deployment's own annotations, and its template; nil: not that.
+func (d deployments) write(
+	ctx context.Context, x *appsv1.Deployment, own map[string]string, template *corev1.PodTemplateSpec, o metav1.PatchOptions,
+) error {
 	patch := map[string]any{"metadata": map[string]any{"uid": x.UID, "annotations": own}}
 	if template != nil {
-		patch["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": template}}}
+		patch["spec"] = map[string]any{"template": fields(template)}
 	}
 	text, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
-	_, err = d.typed.AppsV1().Deployments(x.Namespace).Patch(ctx, x.Name, types.StrategicMergePatchType, text, metav1.PatchOptions{FieldManager: kube.FieldOwner})
-	if isGone(err) || apierrors.IsInvalid(err) { // a Deployment of that name with another UID is another one
+	o.FieldManager = kube.FieldOwner
+	_, err = d.typed.AppsV1().Deployments(x.Namespace).Patch(ctx, x.Name, types.StrategicMergePatchType, text, o)
+	return err
+}
+
+// unlessAnother forgives that there is no such Deployment any more: one of that name with another UID is another one.
+func unlessAnother(err error) error {
+	if isGone(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
 	return err
+}
+
+// fields are those of a template that are to be changed.
+func fields(t *corev1.PodTemplateSpec) map[string]any {
+	named := func(containers []corev1.Container) []map[string]string {
+		var out []map[string]string
+		for i := range containers {
+			out = append(out, map[string]string{"name": containers[i].Name, "image": containers[i].Image})
+		}
+		return out
+	}
+	out := map[string]any{"metadata": map[string]any{"annotations": t.Annotations}}
+	spec := map[string]any{}
+	for field, containers := range map[string][]corev1.Container{"initContainers": t.Spec.InitContainers, "containers": t.Spec.Containers} {
+		if len(containers) > 0 {
+			spec[field] = named(containers)
+		}
+	}
+	if len(spec) > 0 {
+		out["spec"] = spec
+	}
+	return out
 }
 
 func (d deployments) confirm(ctx context.Context, in activities.AwaitInput) error {
@@ -274,10 +330,11 @@ func (d deployments) confirm(ctx context.Context, in activities.AwaitInput) erro
 	}
 	for i := range r.list {
 		x := &r.list[i]
-		if !slices.Contains(in.Keys, x.Name) || x.Spec.Template.Annotations[restartAnnotation] != d.ref.Name {
+		if !slices.Contains(in.Keys, x.Name) || !d.restarted(x) {
 			continue
 		}
-		if err := d.annotate(ctx, x, map[string]string{confirmedAnnotation: d.ref.Name}, nil); err != nil {
+		served := map[string]string{confirmedAnnotation: d.ref.Name}
+		if err := unlessAnother(d.write(ctx, x, served, nil, metav1.PatchOptions{})); err != nil {
 			return err
 		}
 	}

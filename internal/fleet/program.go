@@ -15,6 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
@@ -158,4 +159,25 @@ func about(seen cephcluster.Versions, up func(osd int) bool, osds []int) upgrade
 		}
 	}
 	return out
+}
+
+// hasAgainst is what Ceph has against an OSD that went first: slow operations, or a version that is not its image's, which is zero where nobody
+// knows it.
+func (f *Fleets) hasAgainst(
+	ctx context.Context, cluster storage.ClusterKey, o cephcluster.OSD, image string, has upgrade.Version,
+) (string, error) {
+	switch {
+	case o.Slow:
+		return osdName(o.ID) + " has slow operations", nil
+	case has == upgrade.Version{}:
+		return "", nil
+	}
+	seen, err := f.ceph.Versions(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	if runs, said := seen.OSDs[o.ID]; said && runs != has {
+		return fmt.Sprintf("%s runs Ceph %s, and %s has %s", osdName(o.ID), runs, image, has), nil
+	}
+	return "", nil
 }

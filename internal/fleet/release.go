@@ -181,27 +181,14 @@ func (c cephOSD) askedInVain(ctx context.Context, s *state) (pods []*corev1.Pod,
 	return pods, nil
 }
 
-// troubleOf is what Ceph has against an OSD that went first: slow operations, or a version that is not its image's.
+// troubleOf is what Ceph has against an OSD that went first.
 func (c cephOSD) troubleOf(ctx context.Context, s *state, key string) (string, error) {
 	id, known := s.ids[key]
 	if key == "" || !known {
 		return "", nil
 	}
-	if s.byID[id].Slow {
-		return osdName(id) + " has slow operations", nil
-	}
-	image, known := c.programs.of(c.ref.Namespace + "/" + s.Hash)
-	if !known {
-		return "", nil
-	}
-	seen, err := c.ceph.Versions(ctx, s.cluster)
-	if err != nil {
-		return "", err
-	}
-	if runs, said := seen.OSDs[id]; said && runs != image {
-		return fmt.Sprintf("%s runs Ceph %s, and %s has %s", osdName(id), runs, s.image(), image), nil
-	}
-	return "", nil
+	has, _ := c.programs.of(c.ref.Namespace + "/" + s.Hash)
+	return c.hasAgainst(ctx, s.cluster, s.byID[id], s.image(), has)
 }
 
 // wrongImage says why the template's image can never be these OSDs'.

@@ -27,7 +27,8 @@ func (r *reader) startedRollout(e *historypb.HistoryEvent, a *historypb.Workflow
 			r.goesOn(in.State)
 			return
 		}
-		r.say(e, "the restart of the OSDs in "+in.Namespace+" was asked for", prefixed("why: ", in.Reason), prefixed("which: ", in.Selector), prefixed("update domain: ", in.UpdateDomain), by(a.GetIdentity()))
+		r.say(e, "the restart of the OSDs in "+in.Namespace+" was asked for", prefixed("why: ", in.Reason), prefixed("image: ", in.Image),
+			prefixed("which: ", in.Selector), prefixed("update domain: ", in.UpdateDomain), by(a.GetIdentity()))
 		return
 	}
 	in := read[workflows.UpdateOSDsInput](a.GetInput())

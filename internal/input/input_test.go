@@ -111,6 +111,25 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
+func TestImage(t *testing.T) {
+	for image, ok := range map[string]bool{
+		"": true, "ceph": true, "lab/ceph:18": true, "registry.example.com:5000/ceph/ceph:v20.2.4": true,
+		"ceph@sha256:" + strings.Repeat("0a", 32): true,
+		"Ceph:18": false, "ceph:": false, "a b": false, "ceph@sha256:12": false, "ceph/": false,
+	} {
+		err := input.Image("image", image)
+		assert.Equal(t, ok, err == nil, "%q: %v", image, err)
+		if err != nil {
+			assert.Equal(t, image, err.Value)
+		}
+	}
+	for version, ok := range map[string]bool{"": true, "18.2.7": true, "ceph version 18.2.7 (1)": true, "18": false, "the newest": false} {
+		assert.Equal(t, ok, input.VersionOfImage("cephVersion", version, "ceph") == nil, version)
+	}
+	assert.Nil(t, input.VersionOfImage("cephVersion", "", ""))
+	assert.Contains(t, input.VersionOfImage("cephVersion", "18.2.7", "").Allowed, "none is given")
+}
+
 func TestPolicyOf(t *testing.T) {
 	many := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	for name, c := range map[string]struct {

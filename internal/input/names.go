@@ -6,10 +6,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/distribution/reference"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
 const nameRule = "lower-case letters, digits, '-' and '.', at most 253 of them"
@@ -93,6 +95,31 @@ const MostText = 500
 func Text(field, text string) *Error {
 	if n := utf8.RuneCountInString(text); n > MostText {
 		return Wrong(field, text, fmt.Sprintf("must be at most %d characters, not %d", MostText, n))
+	}
+	return nil
+}
+
+// Image checks what a container's image may be called; "" is nothing to be checked.
+func Image(field, image string) *Error {
+	if image == "" {
+		return nil
+	}
+	if _, err := reference.ParseNormalizedNamed(image); err != nil {
+		return Wrong(field, image, "must be the name of a container image, such as ceph/ceph:v20.2.4: "+err.Error())
+	}
+	return nil
+}
+
+// VersionOfImage checks what a person says an image's version of Ceph is; "" says nothing.
+func VersionOfImage(field, version, image string) *Error {
+	if version == "" {
+		return nil
+	}
+	if image == "" {
+		return Wrong(field, version, "is the version of an image, and none is given")
+	}
+	if _, err := upgrade.ParseVersion(version); err != nil {
+		return Wrong(field, version, "must be a version of Ceph, such as 18.2.7")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,8 +59,8 @@ func (a deploymentsAPI) Get(ctx context.Context, name string, _ metav1.GetOption
 	return out, err
 }
 
-// Patch knows changes of annotations, of the Deployment and of its pods.
-func (a deploymentsAPI) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*appsv1.Deployment, error) {
+// Patch knows changes of annotations, of the Deployment and of its pods, and of their image.
+func (a deploymentsAPI) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, o metav1.PatchOptions, _ ...string) (*appsv1.Deployment, error) {
 	var patch struct {
 		Metadata struct {
 			UID         string            `json:"uid"`
@@ -70,6 +71,9 @@ func (a deploymentsAPI) Patch(ctx context.Context, name string, _ types.PatchTyp
 				Metadata struct {
 					Annotations map[string]string `json:"annotations"`
 				} `json:"metadata"`
+				Spec struct {
+					Containers []corev1.Container `json:"containers"`
+				} `json:"spec"`
 			} `json:"template"`
 		} `json:"spec"`
 	}
@@ -83,10 +87,19 @@ func (a deploymentsAPI) Patch(ctx context.Context, name string, _ types.PatchTyp
 			return notFound("deployments", name)
 		case patch.Metadata.UID != "" && patch.Metadata.UID != d.name():
 			return conflict("deployments", name)
+		case len(o.DryRun) > 0:
+			return nil
 		}
 		d.annotations = with(d.annotations, patch.Metadata.Annotations)
 		if patch.Spec != nil {
-			a.server.restart(d, patch.Spec.Template.Metadata.Annotations)
+			image := d.image
+			for _, c := range patch.Spec.Template.Spec.Containers {
+				image = c.Image
+			}
+			if image != d.image && a.server.user == byUs {
+				a.server.judgeVersion(a.server.osdOf(d), image)
+			}
+			a.server.restart(d, patch.Spec.Template.Metadata.Annotations, image)
 		}
 		a.server.tellWatcher()
 		return nil
@@ -104,13 +117,16 @@ func with(m, more map[string]string) map[string]string {
 	return out
 }
 
-// restart changes the annotations of a Deployment's pods, so that it makes another one.
-func (w *World) restart(d *workload, annotations map[string]string) {
+// restart changes the annotations and the image of a Deployment's pods, so that it makes another one.
+func (w *World) restart(d *workload, annotations map[string]string, image string) {
 	next := with(d.template, annotations)
-	if maps.Equal(next, d.template) {
+	if maps.Equal(next, d.template) && image == d.image {
 		return
 	}
-	d.template = next
+	if image != d.image {
+		w.tell("%s gets image %s", d.name(), image)
+	}
+	d.template, d.image = next, image
 	d.generation++
 	this := d.generation
 	w.tell("%s is restarted", d.name())

@@ -24,7 +24,7 @@ import (
 // CephOSDName is the name of a World's CephOSD, in the namespace of Key.
 const CephOSDName = "osds"
 
-// FirstImage is what all of its pods run in the beginning.
+// FirstImage is what all pods run in the beginning.
 const FirstImage = "ceph:1"
 
 // cephOSD is the CephOSD, and what is told of its rollout.
@@ -142,10 +142,10 @@ func (w *World) create(made *corev1.Pod, ours bool) (*pod, error) {
 	return p, nil
 }
 
-// image is what a pod of a CephOSD runs.
+// image is what a pod runs.
 func (p *pod) image() string {
 	if p.made == nil {
-		return ""
+		return p.has
 	}
 	return p.made.Spec.Containers[0].Image
 }
@@ -269,7 +269,7 @@ func (w *World) Images() map[string]int {
 	defer w.mu.Unlock()
 	out := map[string]int{}
 	for _, p := range w.pods {
-		if p.made != nil && p.runs && !p.leaving() {
+		if p.of.kind == "osd" && p.runs && !p.leaving() {
 			out[p.image()]++
 		}
 	}

@@ -66,8 +66,9 @@ type workload struct {
 	labels   map[string]string
 	bare     bool // an OSD without a Deployment: its pods are a CephOSD's, and nobody but lockkeeper makes them
 
-	// Of a Deployment: its annotations, those of its pods, and how often those changed.
+	// Of a Deployment: its annotations, those of its pods and their image, and how often those changed.
 	annotations, template map[string]string
+	image                 string
 	generation, observed  int64
 }
 
@@ -98,7 +99,8 @@ func (d *workload) object() appsv1.Deployment {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: d.labels, Annotations: maps.Clone(d.template)}, Spec: corev1.PodSpec{NodeSelector: d.nodeSelector()},
+				ObjectMeta: metav1.ObjectMeta{Labels: d.labels, Annotations: maps.Clone(d.template)},
+				Spec:       corev1.PodSpec{NodeSelector: d.nodeSelector(), Containers: []corev1.Container{{Name: d.kind, Image: d.image}}},
 			},
 		},
 	}
@@ -123,6 +125,7 @@ type pod struct {
 	read     *corev1.Pod // the made that said was taken from
 	said     string      // all of it that changes
 	revision int64       // of its Deployment's template
+	has      string      // the image of that
 
 	// Of one without a controller: what its daemon opens on its node, when it was made, whether by lockkeeper, and the
 	// annotations and labels that somebody else wrote last.
@@ -267,7 +270,7 @@ func (w *World) replace(d *workload) {
 	if d.replicas == 0 || w.podOf(d) != nil {
 		return
 	}
-	p := &pod{name: fmt.Sprintf("%s-%d", d.name(), time.Since(w.started).Milliseconds()), of: d, node: d.pinned, state: storage.PodPending, revision: d.generation}
+	p := &pod{name: fmt.Sprintf("%s-%d", d.name(), time.Since(w.started).Milliseconds()), of: d, node: d.pinned, state: storage.PodPending, revision: d.generation, has: d.image}
 	w.pods = append(w.pods, p)
 	w.kubeChanged()
 	w.schedule()

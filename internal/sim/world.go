@@ -196,9 +196,9 @@ func (w *World) populate() {
 // deploy starts a workload, long ago.
 func (w *World) deploy(d *workload, n *node) {
 	d.label()
-	d.generation, d.observed = 1, 1
+	d.generation, d.observed, d.image = 1, 1, FirstImage
 	w.workloads = append(w.workloads, d)
-	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady, runs: true, began: true, revision: 1})
+	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady, runs: true, began: true, revision: 1, has: d.image})
 }
 
 // Close ends the World: whoever waits for something in it gets an error.
