@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestAMissingBudgetIsMadeClosed: somebody deletes the budget of the marked pods, and somebody else's budget keeps it from being made anew.
-// When that goes, a pod of another failure domain is evicted before ours is there again: nobody could write an alarm on it.
+// TestAMissingBudgetIsMadeClosed: somebody deletes the budget of the marked pods, and somebody else's budget keeps it from
+// being made anew. When that goes, a pod of another failure domain is evicted before ours is there again: nobody could write
+// an alarm on it.
 func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Bool
@@ -44,5 +47,29 @@ func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 		slow.Store(false)
 		s.PersonCordons("node-b", false)
 		s.awaitNothingLeft(2 * time.Minute)
+	})
+}
+
+// TestNothingIsGrantedWhileABudgetIsMissing: no budget keeps a rollout from what it was told that it may, and the pods whose
+// budget is missing may go at any moment.
+func TestNothingIsGrantedWhileABudgetIsMissing(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.Foreign(true)
+		s.TamperWithBudget(true)
+		time.Sleep(10 * time.Second)
+		in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone"}
+		run := s.start(restartID, workflows.RestartOSDsType, in)
+		require.True(s, s.Await(30*time.Second, func() bool {
+			return strings.Contains(s.updateStatus(restartID).WaitsFor, "foreign, which is not lockkeeper's")
+		}), "%s", s.updateStatus(restartID).WaitsFor)
+		time.Sleep(5 * time.Minute)
+		require.Zero(s, s.Restarts())
+		s.Foreign(false)
+		e := s.awaitRollout(restartID, run, 10*time.Minute)
+		require.NoError(s, e.err)
+		require.Equal(s, 6, e.rollout.Replaced)
+		s.awaitWhole()
 	})
 }

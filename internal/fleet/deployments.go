@@ -27,8 +27,8 @@ import (
 )
 
 // deployments is the fleet of OSDs that Deployments run, one each, as Rook makes them. To restart one is to annotate its
-// pod template, as `kubectl rollout restart` does; which restart it was is written there, too. With an image (deployments_image.go) those
-// are restarted that have another one.
+// pod template, as `kubectl rollout restart` does; which restart it was is written there, too. With an image
+// (deployments_image.go) those are restarted that have another one.
 type deployments struct {
 	*Fleets
 	ref activities.FleetRef
@@ -195,12 +195,12 @@ func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.O
 	return out
 }
 
-// restarted tells whether this restart changed the Deployment, and done whether it is as this restart wants it: somebody else may have
-// given it the image.
+// restarted tells whether this restart changed the Deployment.
 func (d deployments) restarted(x *appsv1.Deployment) bool {
 	return x.Spec.Template.Annotations[restartAnnotation] == d.ref.Name
 }
 
+// done tells whether the Deployment is as this restart wants it. Somebody else may have given it the image.
 func (d deployments) done(x *appsv1.Deployment) bool {
 	if d.ref.Image != "" {
 		return kube.OSDImage(&x.Spec.Template.Spec) == d.ref.Image
@@ -269,7 +269,8 @@ func (d deployments) replace(ctx context.Context, in activities.Replacement) err
 
 // change is that of a Deployment's template: it lets its pod go, and another one come.
 func (d deployments) change(x *appsv1.Deployment) *corev1.PodTemplateSpec {
-	out := &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{restartAnnotation: d.ref.Name}}}
+	out := &corev1.PodTemplateSpec{}
+	out.Annotations = map[string]string{restartAnnotation: d.ref.Name}
 	if d.ref.Image != "" {
 		out.Spec = withImage(&x.Spec.Template.Spec, d.ref.Image)
 	}
@@ -278,9 +279,14 @@ func (d deployments) change(x *appsv1.Deployment) *corev1.PodTemplateSpec {
 
 // write changes a Deployment's own annotations, and its template; nil: not that.
 func (d deployments) write(
-	ctx context.Context, x *appsv1.Deployment, own map[string]string, template *corev1.PodTemplateSpec, o metav1.PatchOptions,
+	ctx context.Context, x *appsv1.Deployment, own map[string]string, template *corev1.PodTemplateSpec,
+	o metav1.PatchOptions,
 ) error {
-	patch := map[string]any{"metadata": map[string]any{"uid": x.UID, "annotations": own}}
+	metadata := map[string]any{"uid": x.UID}
+	if own != nil { // null would take all annotations away
+		metadata["annotations"] = own
+	}
+	patch := map[string]any{"metadata": metadata}
 	if template != nil {
 		patch["spec"] = map[string]any{"template": fields(template)}
 	}
@@ -312,7 +318,9 @@ func fields(t *corev1.PodTemplateSpec) map[string]any {
 	}
 	out := map[string]any{"metadata": map[string]any{"annotations": t.Annotations}}
 	spec := map[string]any{}
-	for field, containers := range map[string][]corev1.Container{"initContainers": t.Spec.InitContainers, "containers": t.Spec.Containers} {
+	for field, containers := range map[string][]corev1.Container{
+		"initContainers": t.Spec.InitContainers, "containers": t.Spec.Containers,
+	} {
 		if len(containers) > 0 {
 			spec[field] = named(containers)
 		}

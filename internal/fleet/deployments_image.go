@@ -19,10 +19,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
-// This file gives OSDs that Deployments run another image, where no operator does so. What has to be known before is the same as of a
-// CephOSD (release.go).
+// This file gives OSDs that Deployments run another image, where no operator does so. What has to be known before is the
+// same as of a CephOSD (release.go).
 
-// withImage is what of a pod has the OSD's own image, and gets another one: Rook's has init containers that are the OSD's program, too.
+// withImage has those containers of a pod that have the OSD's own image, each with another image. Rook's init containers
+// run the OSD's program, too.
 func withImage(spec *corev1.PodSpec, image string) (out corev1.PodSpec) {
 	is := kube.OSDImage(spec)
 	change := func(all []corev1.Container) (out []corev1.Container) {
@@ -37,16 +38,16 @@ func withImage(spec *corev1.PodSpec, image string) (out corev1.PodSpec) {
 	return out
 }
 
-// takenBack tells whether somebody undid the image that this restart gave a Deployment. Whoever it is would do so again, and each time an
-// OSD would stop.
+// takenBack tells whether somebody changed the image that this restart gave a Deployment. Whoever it is would do so again,
+// and each time an OSD would stop.
 func (d deployments) takenBack(x *appsv1.Deployment) bool {
 	return d.ref.Image != "" && d.restarted(x) && !d.done(x)
 }
 
 func (d deployments) somebodyElse(x *appsv1.Deployment) *input.Error {
-	return input.Wrong("image", d.ref.Image, fmt.Sprintf(
-		"must be given by one alone: Deployment %s had it from this restart, and somebody gave it %s again; where that is Rook's operator, "+
-			"set spec.cephVersion.image of its CephCluster instead", x.Name, kube.OSDImage(&x.Spec.Template.Spec)))
+	const why = "somebody else sets the image, too: this restart gave it to Deployment %s, which has %s now. " +
+		"If that is Rook's operator, change spec.cephVersion.image of its CephCluster instead"
+	return input.Wrong("image", d.ref.Image, fmt.Sprintf(why, x.Name, kube.OSDImage(&x.Spec.Template.Spec)))
 }
 
 // isNew tells whether no OSD serves yet with the image: then one of them goes first, alone.
@@ -56,7 +57,8 @@ func (d deployments) isNew(r *restarting, osds []rollout.OSD) bool {
 	})
 }
 
-// rehearse: without an image an annotation is all that changes, so that the API server has nothing to judge but our right to write it.
+// rehearse asks what speaks against the image. Without one only an annotation changes, and the API server has nothing to
+// judge but our right to write it.
 func (d deployments) rehearse(ctx context.Context, in activities.Replacement) (out activities.Rehearsal, err error) {
 	if d.ref.Image == "" {
 		return out, nil
@@ -78,8 +80,8 @@ func (d deployments) rehearse(ctx context.Context, in activities.Replacement) (o
 	}
 	err = d.write(ctx, batch[0], nil, d.change(batch[0]), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	rejected, err := judgement(err)
-	if rejected != nil {
-		out.Refused = input.Wrong("image", d.ref.Image, fmt.Sprintf("in Deployment %s: %s", batch[0].Name, rejected.Allowed))
+	if rejected != nil { // by a webhook, say, which may think otherwise the next time: that ends no restart of hours
+		out.Waits = fmt.Sprintf("the API server does not take %s in Deployment %s: %s", d.ref.Image, batch[0].Name, rejected.Allowed)
 	}
 	if err != nil || rejected != nil {
 		return out, err
@@ -97,7 +99,7 @@ func (d deployments) rehearse(ctx context.Context, in activities.Replacement) (o
 		up[o.ID] = o.Up
 	}
 	isUp := func(id int) bool { return up[id] }
-	next, out, err := d.version(ctx, r, seen, isUp, batch[0])
+	next, out, err := d.version(ctx, batch[0])
 	if err != nil || out != (activities.Rehearsal{}) {
 		return out, err
 	}
@@ -110,24 +112,20 @@ func (d deployments) rehearse(ctx context.Context, in activities.Replacement) (o
 }
 
 // version is that of the image, or what speaks against it that it is not known.
+// What an OSD that has the image said when it started does not count: it may have been an older one of that number, which
+// Ceph has not missed yet.
 func (d deployments) version(
-	ctx context.Context, r *restarting, seen cephcluster.Versions, up func(int) bool, x *appsv1.Deployment,
+	ctx context.Context, x *appsv1.Deployment,
 ) (v upgrade.Version, against activities.Rehearsal, err error) {
 	if d.ref.CephVersion != "" {
 		if v, err = upgrade.ParseVersion(d.ref.CephVersion); err != nil {
-			against.Refused = input.Wrong("cephVersion", d.ref.CephVersion, "must be the version of Ceph that the image has, such as 18.2.7")
+			const allowed = "must be the version of Ceph that the image has, such as 18.2.7"
+			against.Refused = input.Wrong("cephVersion", d.ref.CephVersion, allowed)
 		}
 		return v, against, nil
 	}
 	if v, known := d.programs.of(d.imageKey()); known {
 		return v, against, nil
-	}
-	for i := range r.list {
-		id := r.ids[r.list[i].Name]
-		if v, said := seen.OSDs[id]; said && up(id) && d.done(&r.list[i]) && kube.OSDAvailable(&r.list[i]) {
-			d.programs.remember(d.imageKey(), v)
-			return v, against, nil
-		}
 	}
 	v, against.Waits, err = d.ask(ctx, question{pod: d.asking(x), image: d.ref.Image, orSay: d.orSay()})
 	if err == nil && against.Waits == "" {
@@ -147,7 +145,8 @@ func imageHash(image string) string {
 
 // orSay tells a person what else they can do.
 func (d deployments) orSay() string {
-	const how = "; who knows its version can say so: lockkeeper abort restart-osds/%s, and then begin anew with --ceph-version, such as 18.2.7"
+	const how = "; who knows its version can say so: `lockkeeper abort restart-osds/%s`, " +
+		"and then restart-osds with --ceph-version, such as 18.2.7"
 	return fmt.Sprintf(how, d.ref.Namespace)
 }
 
@@ -159,7 +158,9 @@ func (d deployments) asking(x *appsv1.Deployment) *corev1.Pod {
 	spec := x.Spec.Template.Spec.DeepCopy()
 	kube.OSDContainer(spec).Image = d.ref.Image
 	// As one that is managed it is in nobody's way who drains the node.
-	owner := metav1.OwnerReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: x.Name, UID: x.UID, Controller: new(true)}
+	owner := metav1.OwnerReference{
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: x.Name, UID: x.UID, Controller: new(true),
+	}
 	pod := askingPod(x.Namespace, imageHash(d.ref.Image), spec, owner)
 	pod.Spec.ActiveDeadlineSeconds = new(int64(askedForAtMost))
 	return pod

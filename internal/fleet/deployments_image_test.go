@@ -49,6 +49,7 @@ func newRookBed(t *testing.T) *bed {
 	b.typed.PrependReactor("patch", "deployments", func(a ktesting.Action) (bool, runtime.Object, error) {
 		action := a.(ktesting.PatchActionImpl)
 		dry := len(action.PatchOptions.DryRun) > 0
+		require.NotContains(b, string(action.GetPatch()), "null", "which would take away what is there")
 		b.log = append(b.log, map[bool]string{true: "try ", false: "change "}[dry]+action.GetName())
 		return dry, &appsv1.Deployment{}, nil
 	})
@@ -127,8 +128,8 @@ func TestDeploymentsWithTheImageStay(t *testing.T) {
 	require.Equal(t, 1, s.Counts.UpToDate)
 	out, err := b.fleets.Rehearse(t.Context(), b.replacement(s))
 	require.NoError(t, err)
-	require.Contains(t, out.Waits, "not all monitors are of release 20", "of the version that the other one runs with it")
-	require.Equal(t, []string{"try osd-1"}, b.log, "no pod asked")
+	require.Equal(t, activities.Rehearsal{}, out, "osd.0 said 20.2.4, and the image says 18.2.7")
+	require.Equal(t, []string{"try osd-1", "ask ceph:2"}, b.log, "what osd.0 said may be of before it had the image")
 
 	b.deployment(0, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 0 })
 	require.Equal(t, rollout.DoAwait, b.survey().Next.Do, "whoever does not come back with it keeps the others waiting")
@@ -143,7 +144,7 @@ func TestVersionsBeforeDeploymentsChange(t *testing.T) {
 		"a patch":              {},
 		"mons are older":       {change: func(b *bed) { b.says = "ceph version 20.2.4 (2c) tentacle (stable)" }, waits: "not all monitors are of release 20 yet"},
 		"back":                 {change: func(b *bed) { b.says = "ceph version 18.2.2 (1) reef (stable)" }, refused: "osd.0 runs Ceph 18.2.4, and an OSD cannot go back to 18.2.2"},
-		"not a word":           {change: func(b *bed) { b.says = "sh: ceph-osd: not found" }, waits: "begin anew with --ceph-version"},
+		"not a word":           {change: func(b *bed) { b.says = "sh: ceph-osd: not found" }, waits: "restart-osds with --ceph-version"},
 		"a person says it":     {change: func(b *bed) { b.says, b.ref.CephVersion = "sh: ceph-osd: not found", "19.2.3" }, waits: "not all monitors are of release 19 yet"},
 		"cephadm is at it":     {change: func(b *bed) { b.ceph.versions.Elsewhere = "cephadm is at it: Upgrade to 18.2.7" }, waits: "cephadm is at it"},
 		"Ceph does not answer": {change: func(b *bed) { b.ceph.versions.Unavailable = "no quorum" }, waits: "no quorum"},
@@ -151,12 +152,12 @@ func TestVersionsBeforeDeploymentsChange(t *testing.T) {
 			b.typed.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewForbidden(podsResource.GroupResource(), "", fmt.Errorf("cannot create resource"))
 			})
-		}, waits: "cannot create resource; who knows its version can say so: lockkeeper abort restart-osds/" + namespace},
+		}, waits: "cannot create resource; who knows its version can say so: `lockkeeper abort restart-osds/" + namespace},
 		"rejected": {change: func(b *bed) {
 			b.typed.PrependReactor("patch", "deployments", func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewForbidden(deploymentsResource.GroupResource(), "osd-0", fmt.Errorf("images of strangers are not allowed"))
 			})
-		}, refused: "images of strangers are not allowed"},
+		}, waits: "the API server does not take ceph:2 in Deployment osd-0: the API server rejects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newRookBed(t)
@@ -188,7 +189,7 @@ func TestWhoTakesTheImageBack(t *testing.T) {
 	refused := b.survey().Refused
 	require.Len(t, refused, 1)
 	require.Equal(t, "image", refused[0].Field)
-	require.Contains(t, refused[0].Allowed, "Deployment osd-0 had it from this restart, and somebody gave it ceph:1 again")
+	require.Contains(t, refused[0].Allowed, "this restart gave it to Deployment osd-0, which has ceph:1 now")
 }
 
 // TestAskingForDeployments: the pod has nothing of the OSD's, and is in nobody's way.
