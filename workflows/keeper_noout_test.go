@@ -170,6 +170,22 @@ func TestNooutOfAJobThatLeft(t *testing.T) {
 	})
 }
 
+// TestNooutOfAnAdministratorStays: it was there before the drain, and is there after it.
+func TestNooutOfAnAdministratorStays(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		s.PersonSetsNoout("node-d", true)
+		theirs := s.Noout("node-d")
+		run := s.drain(drainOf("node-d"))
+		s.awaitPhase("node-d", awaitingNode, 30*time.Second)
+		require.Empty(s, s.records())
+		s.tellDrain("node-d", workflows.SignalDone)
+		s.awaitEnd("node-d", run, 2*time.Minute)
+		require.Equal(s, theirs, s.Noout("node-d"))
+	})
+}
+
 // TestNooutOfAPersonInTheSameSeconds: Ceph has one flag and no owner for it. It is taken for lockkeeper's, and the person is told.
 func TestNooutOfAPersonInTheSameSeconds(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,22 @@ func TestNothingOpensWhileOSDsHang(t *testing.T) {
 	}
 }
 
+// TestWhoeverIsLeavingCountsAsDown: an OSD whose pod ends serves, and reports, until its time is over.
+func TestWhoeverIsLeavingCountsAsDown(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{NodesPerZone: 2, Grace: 20 * time.Second}, func(s *scene) {
+		s.settle()
+		require.True(s, s.EvictAny("osd.1"))
+		s.PersonCordons("node-a", true)
+		for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			require.Equal(s, 6, s.Up())
+			require.NotEqual(s, only("x"), s.Budget())
+		}
+		s.awaitBudget(only("x"), time.Minute)
+		s.PersonCordons("node-a", false)
+	})
+}
+
 // TestWhoHangsIsNamed, and until it reports again nobody may go who would be the second.
 func TestWhoHangsIsNamed(t *testing.T) {
 	t.Parallel()

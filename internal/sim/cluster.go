@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -248,6 +249,9 @@ func (w *World) remove(p *pod) {
 	grace := podGrace
 	if p.made != nil {
 		grace = bareGrace
+	}
+	if p.of.kind == "osd" {
+		grace = cmp.Or(w.opts.Grace, grace)
 	}
 	if !p.bound {
 		grace = 0

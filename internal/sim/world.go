@@ -52,6 +52,8 @@ type Options struct {
 	Latency func() time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced; 0: two seconds.
 	Reaction time.Duration
+	// Grace is how long the pod of an OSD takes to end, while its daemon serves; 0: a moment. Kubernetes gives it half a minute.
+	Grace time.Duration
 	// Fail may make a request fail.
 	Fail func(ctx context.Context, op string) Failure
 }
