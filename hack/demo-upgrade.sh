@@ -87,7 +87,14 @@ say "A small world of Ceph 16: 3 zones, 6 nodes, 3 mons, 6 OSDs ($shape)"
 enter_world "${DEMO_NAME:-demo-upgrade}" --ceph 16 "${flags[@]}"
 say "lockkeeper moves in, and a writer writes"
 move_in
-if [ $shape = deployments ]; then # so that it may ask an image for its version
+if [ $shape = deployments ]; then
+  say "lockkeeper may not make pods here, and so cannot ask an image for its version: a person may say it"
+  want_osds_deployments 18
+  until_says 60 'who knows its version can say so' osds_wait_for_deployments
+  show lockkeeper status restart-osds/rook-ceph
+  show lockkeeper abort restart-osds/rook-ceph
+  until_says 60 'ended .*Aborted' osds_wait_for_deployments
+  say "Or it gets that right"
   show kubectl -n rook-ceph apply -f "$top/deploy/storage-namespace-cephosd.yaml"
 fi
 show ceph versions

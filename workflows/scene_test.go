@@ -715,8 +715,8 @@ type patient struct {
 func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	o := workflow.GetActivityOptions(ctx)
 	o.StartToCloseTimeout = forever
-	// The test environment lets the heartbeat's time run on from one attempt to the next, and retries none that was silent for too long,
-	// as while a worker is away for minutes. faultyActivity sees to it.
+	// The test environment lets the heartbeat's time run on from one attempt to the next, and never tries again after a
+	// silence, such as that of a worker which is away for minutes. faultyActivity sees to it.
 	if thorough[name] || name == "AwaitOSDs" || name == "AwaitNode" {
 		o.HeartbeatTimeout = forever
 	}

@@ -31,7 +31,8 @@ type schedule struct {
 	Events      []event
 	Hosts       bool // people rename and remove CRUSH hosts, and commands about noout are lost, too
 	Hammers     []hammer
-	ByOSD       int // as in sim.Options
+	ByOSD       int           // as in sim.Options
+	Grace       time.Duration // as in sim.Options
 }
 
 // hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is listed for.
@@ -70,6 +71,9 @@ func drawSchedule(seed int) schedule {
 	if n := *simByOSD; n > 0 && seed%n == 0 {
 		s.ByOSD = 1 + seed/n%2
 		s.DBs = false // OSDs that never stop together must not exchange theirs, so a person who does is refused for good
+	}
+	if n := *simSlow; n > 0 && seed%n == 0 {
+		s.Grace = 10 * time.Second
 	}
 	if n := *simHosts; n > 0 && seed%n == 0 {
 		s.Hosts = true
@@ -153,7 +157,7 @@ func (c *chance) is(p float64) bool {
 
 // options of the world that a schedule is played in.
 func (s schedule) options(c *chance) sim.Options {
-	opts := sim.Options{OSDsPerNode: s.OSDsPerNode, ByOSD: s.ByOSD}
+	opts := sim.Options{OSDsPerNode: s.OSDsPerNode, ByOSD: s.ByOSD, Grace: s.Grace}
 	if s.Fleet != "" {
 		opts.CephOSD, opts.DBs = map[string]any{"updateDomain": s.Fleet, "progressDeadline": "1m"}, s.DBs
 		opts.JudgeCanary = !without()["judge canary"]

@@ -18,6 +18,7 @@ var (
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
 	simHosts     = flag.Int("sim.hosts", 7, "people rename and remove CRUSH hosts, too, in every such schedule; 0: in none")
 	simByOSD     = flag.Int("sim.byosd", 5, "OSDs are the failure domains in every such schedule; 0: in none")
+	simSlow      = flag.Int("sim.slow", 11, "OSDs take 10 s to end in every such schedule; 0: in none")
 	simWithout   = flag.String("sim.without", "", "events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
 	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
@@ -92,6 +93,9 @@ func tale(s schedule, o outcome) string {
 	}
 	if s.ByOSD > 0 {
 		fmt.Fprintf(&b, "  OSDs are the failure domains, copies are %d apart\n", s.ByOSD)
+	}
+	if s.Grace > 0 {
+		fmt.Fprintf(&b, "  OSDs take %s to end\n", s.Grace)
 	}
 	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n", s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)
 	fmt.Fprintf(&b, "  %v\n", s.Events)
