@@ -9,108 +9,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
-
-// KeeperInput starts the keeper of one storage cluster, or goes on with its state after continue-as-new.
-type KeeperInput struct {
-	Cluster storage.ClusterKey `json:"cluster"`
-	State   *KeeperState       `json:"state,omitempty"`
-	// Protocol is how the keeper shares the pods between its budgets: see keeperProtocol. Workers that do not know the field refuse the
-	// input, so that no keeper of version 0.1 goes on where a newer one has marked pods.
-	Protocol int `json:"protocol,omitempty"`
-
-	invalid *input.Error // found while decoding
-}
-
-// keeperProtocol 2: two budgets over the storage daemons, split by the marks on their pods. Version 0.1 had one budget.
-const keeperProtocol = 2
-
-// NewKeeperInput is how to start the keeper of a storage cluster.
-func NewKeeperInput(cluster storage.ClusterKey) KeeperInput {
-	return KeeperInput{Cluster: cluster, Protocol: keeperProtocol}
-}
-
-// KeeperState is what a keeper knows. Lease and noout are also in the policy's status, so that a keeper that was
-// terminated is followed by one that still knows them; the rest it can find out again.
-type KeeperState struct {
-	Memory       activities.Memory              `json:"memory"`
-	Watched      activities.Watched             `json:"watched"`
-	Proof        *storage.CleanProof            `json:"proof,omitempty"`
-	Announced    map[string]budget.Announcement `json:"announced,omitempty"`
-	HealingSince time.Time                      `json:"healingSince,omitzero"`
-	LastChange   int64                          `json:"lastChange,omitempty"` // ChangeEpoch of the last View
-	Departed     storage.Departed               `json:"departed,omitempty"`   // the last View's
-	Decision     budget.Decision                `json:"decision"`
-	Since        time.Time                      `json:"since"` // of Decision
-	Conflict     string                         `json:"conflict,omitempty"`
-	// Applied is the decision that the budget says now; nil when that is not known.
-	Applied *budget.Decision `json:"applied,omitempty"`
-	// Settled: nothing that lets pods go is on its way to the API server. Of a keeper before this one nobody knows that.
-	Settled bool `json:"settled,omitempty"`
-	// Generations of the budgets of the storage daemons and the mons, after the last write.
-	AppliedGeneration       int64 `json:"appliedGeneration,omitempty"`
-	AppliedProvedGeneration int64 `json:"appliedProvedGeneration,omitempty"`
-	AppliedMonGeneration    int64 `json:"appliedMonGeneration,omitempty"`
-	// AnsweredAlarms are the alarms on the budgets that were answered. Alarm and Tampered: what this run heard of and the next must answer.
-	AnsweredAlarms string `json:"answeredAlarms,omitempty"`
-	Alarm          bool   `json:"alarm,omitempty"`
-	Tampered       bool   `json:"tampered,omitempty"`
-	// Doubted is the last alarm. Of it Ceph may not have heard when it said that all is well.
-	Doubted time.Time `json:"doubted,omitzero"`
-	// Silent is the last silence of the storage cluster's governors that was noticed; Unheard: nobody has proved since that
-	// all who were said to serve were alive.
-	Silent  time.Time `json:"silent,omitzero"`
-	Unheard bool      `json:"unheard,omitempty"`
-	// Life is the last answer to the question who lives, and Answered when it came; nil: none that counts. Asked is the failure
-	// domain that was to open.
-	Life     *storage.Life `json:"life,omitempty"`
-	Answered time.Time     `json:"answered,omitzero"`
-	// Lived is when every OSD was last known to live because of a proof of PG health, and for how long that counts.
-	Lived    time.Time     `json:"lived,omitzero"`
-	LivedFor time.Duration `json:"livedFor,omitempty"`
-	// ReportPeriod is the time between two reports of a daemon, as last learned.
-	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
-	// Unseen is the last View's.
-	Unseen int `json:"unseen,omitempty"`
-	// Reported is the last report that was written, Released who has to be told of a release.
-	Reported activities.Report `json:"reported"`
-	Released []lease.Claim     `json:"released,omitempty"`
-	// RememberedAsReported: Reported.Memory is the same as Memory, and left out.
-	RememberedAsReported bool `json:"rememberedAsReported,omitempty"`
-	// Told is the last notice to each claim, by the first run of its job.
-	Told map[string]Told `json:"told,omitempty"`
-}
-
-// KeeperStatus answers the query "status".
-type KeeperStatus struct {
-	Cluster  storage.ClusterKey `json:"cluster"`
-	Decision budget.Decision    `json:"decision"`
-	Since    time.Time          `json:"since"`
-	Lease    lease.State        `json:"lease"`
-	Noout    []budget.Noout     `json:"noout,omitempty"`
-	View     storage.View       `json:"view"`
-	Health   storage.Health     `json:"health"`
-	Clean    bool               `json:"clean"`
-	// Known is what else the keeper judges by; nil: its worker is too old to tell.
-	Known *budget.Known `json:"known,omitempty"`
-	// Trouble is what the keeper could not do at its last attempt, and will try again.
-	Trouble   string    `json:"trouble,omitempty"`
-	NextTimer time.Time `json:"nextTimer,omitzero"`
-	Conflict  string    `json:"conflict,omitempty"`
-	// ReportPeriod is the time between two reports of a daemon, and LivedFor for how long one counts as a sign of life; 0: not known.
-	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
-	LivedFor     time.Duration `json:"livedFor,omitempty"`
-}
-
-// KeeperResult is what a keeper leaves when its policy is gone.
-type KeeperResult struct {
-	// Left is what could not be undone, and LeftBecause why that was given up.
-	Left        []string `json:"left,omitempty"`
-	LeftBecause string   `json:"leftBecause,omitempty"`
-}
 
 // Keeper guards one storage cluster: it is the only writer of its budgets, its noout flags and its lease, and runs for as
 // long as the MaintenancePolicy exists.
@@ -410,11 +311,6 @@ const mostClaimsSeen = 64
 
 // input is all that a decision depends on: no more than the query "status" tells.
 func (k *keeper) input(ctx workflow.Context) budget.Input { return k.status().Input(workflow.Now(ctx)) }
-
-// Input is what the keeper judges by, as of now.
-func (s KeeperStatus) Input(now time.Time) budget.Input {
-	return s.Known.Input(now, s.View, s.Health, s.Lease)
-}
 
 // known is what the keeper judges by beside the last look.
 func (k *keeper) known() *budget.Known {

@@ -71,9 +71,6 @@ func ifRefused(l look) look {
 	}
 }
 
-// worthKnowing does not keep a drain from beginning.
-var worthKnowing = []look{lookTrouble, lookClosed, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving, lookCompromise, lookUnknown}
-
 // Explain judges. A keeper's own decision has the last word: if it would not grant the lease although nothing else was
 // found to be in the way, then its reason is.
 func Explain(f Facts) Explanation {
@@ -184,16 +181,6 @@ func lookIntolerant(f Facts) []Obstacle {
 		})
 	}
 	return out
-}
-
-func lookCompromise(f Facts) []Obstacle {
-	if f.Now == nil || f.Now.View.Compromise == "" {
-		return nil
-	}
-	return []Obstacle{{
-		Name: obstacleCompromise, What: fmt.Sprintf("the failure domain is the %s because %s", f.Now.View.FailureDomainType, f.Now.View.Compromise),
-		Change: "nothing has to: less may go at a time. CRUSH rules that agree on one type would let more go",
-	}}
 }
 
 func lookConflict(f Facts) []Obstacle {
@@ -381,90 +368,6 @@ func lookRunning(f Facts) []Obstacle {
 		return nil
 	}
 	return []Obstacle{{Name: obstacleDrained, Since: f.Running.Started, What: f.Running.Describe(f.At), Change: "follow it: `lockkeeper status " + f.Input.Node + " -w`"}}
-}
-
-func lookTrouble(f Facts) []Obstacle {
-	if f.Now == nil || f.Now.Trouble == "" {
-		return nil
-	}
-	return []Obstacle{{Name: obstacleTrouble, What: "the keeper could not do all that it wanted: " + f.Now.Trouble, Change: "it tries again by itself, at least every 30 s"}}
-}
-
-// lookClosed: the keeper is closed for a moment although nothing is in the way of a grant. A drain gets the lease, and its evictions wait.
-func lookClosed(f Facts) []Obstacle {
-	if f.Now == nil || !f.Lease.OK || f.Now.Decision.Mode != budget.ModeClosed {
-		return nil
-	}
-	return []Obstacle{{
-		Name: obstacleClosed, Since: f.Now.Since, What: "evictions are refused now: " + f.Now.Decision.Message,
-		Change: "a drain would get the lease all the same; its domain opens after a look. docs/runbooks/why-is-it-closed.md tells of each reason",
-	}}
-}
-
-func lookWatcher(f Facts) []Obstacle {
-	if f.Watcher == nil || f.Watcher.Running(f.At) {
-		return nil
-	}
-	return []Obstacle{{
-		Name: obstacleNoWatcher, Since: f.Watcher.Renewed, What: "no `lockkeeper watch` is at work: nobody would notice a cordon by `kubectl drain`, and the keeper hears of changed pods late",
-		Change: "start `lockkeeper watch`; `lockkeeper drain` works without it",
-	}}
-}
-
-func lookNoout(f Facts) []Obstacle {
-	if f.Now == nil {
-		return nil
-	}
-	var out []Obstacle
-	for _, n := range f.Now.Noout {
-		if n.Withdrawn || !f.At.Before(n.Expires) {
-			out = append(out, Obstacle{
-				Name: obstacleNooutExpired, Since: n.Expires, What: fmt.Sprintf("noout on %s, for %s, has ended: its OSDs are marked out, and their data is copied elsewhere", n.Host, n.Owner),
-				Change: "bring " + n.Host + " back, or wait until the data is whole without it",
-			})
-		}
-	}
-	return out
-}
-
-func lookNotes(f Facts) []Obstacle {
-	if f.Now == nil {
-		return nil
-	}
-	var out []Obstacle
-	for _, note := range f.Now.View.Notes {
-		if flushRefused([]string{note}) != "" {
-			out = append(out, Obstacle{Name: obstacleFlag, What: note, Change: flushRemedy})
-			continue
-		}
-		out = append(out, Obstacle{Name: obstacleFlag, What: note, Change: "unset it when whoever set it is done: the PGs decide, and they may not become clean meanwhile"})
-	}
-	return out
-}
-
-func lookUnmanaged(f Facts) []Obstacle {
-	if f.Now == nil || f.Now.Decision.Reason != budget.ReasonUnmanaged {
-		return nil
-	}
-	return []Obstacle{{Name: budget.ReasonUnmanaged, What: "spec.ceph.managePodBudgets is false: no budget of lockkeeper keeps anybody from draining another node at the same time", Change: "set it to true"}}
-}
-
-func lookLeaving(f Facts) []Obstacle {
-	if f.Running != nil || !f.Node.Cordoned && f.Node.Tainted == "" {
-		return nil
-	}
-	return []Obstacle{{Name: "Cordoned", What: f.Input.Node + " is " + strings.TrimPrefix(describeNode(f.Node), "Ready, ") + " already; a drain leaves that as it is afterwards", Change: "`kubectl uncordon " + f.Input.Node + "` when the work is done"}}
-}
-
-func lookUnknown(f Facts) []Obstacle {
-	var out []Obstacle
-	for _, u := range f.Unknown {
-		if f.Now == nil && strings.HasPrefix(u, "what the keeper says now") {
-			continue // that is in the way, and was said
-		}
-		out = append(out, Obstacle{Name: obstacleUnknown, What: "could not find out " + u, Change: "ask again"})
-	}
-	return out
 }
 
 // since is when the keeper's present decision began, if it is for one of these reasons; otherwise that is not known.

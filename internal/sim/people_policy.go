@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+)
+
+// This file is what persons do to policies, and to what policies name.
+
+// ChangePolicy changes the policy's spec.
+func (w *World) ChangePolicy(what string, change func(*v1alpha1.CephSpec)) {
+	w.happens(func() {
+		if w.policy == nil {
+			return
+		}
+		w.tell("a person changes the policy: %s", what)
+		next := w.policy.DeepCopy()
+		change(next.Spec.Ceph)
+		if m := next.Spec.Ceph.ManagePodBudgets; m != nil && !*m {
+			w.guarding = time.Time{}
+		}
+		w.putPolicy(next)
+		w.tellWatcher()
+	})
+}
+
+// Manage switches managePodBudgets.
+func (w *World) Manage(on bool) {
+	w.ChangePolicy(fmt.Sprintf("managePodBudgets: %t", on), func(s *v1alpha1.CephSpec) { s.ManagePodBudgets = &on })
+}
+
+// AnotherPolicy creates a policy of the same storage cluster that counts as the older one, or deletes it. Its keeper is not
+// simulated: whatever it guards, it guards well.
+func (w *World) AnotherPolicy(exists bool) {
+	w.happens(func() {
+		w.tell("another policy: %t", exists)
+		w.older, w.guarding = nil, time.Time{}
+		if exists {
+			w.older = w.policy.DeepCopy()
+			w.older.Name, w.older.UID, w.older.Status, w.older.Finalizers = "a-first", "older", v1alpha1.MaintenancePolicyStatus{}, nil
+		}
+		w.tellWatcher()
+	})
+}
+
+// Elsewhere is a policy of another namespace, as its keeper last reported. The keeper is not simulated.
+type Elsewhere struct {
+	Older   bool // than the World's own policy
+	FSID    string
+	Claimed bool
+}
+
+// PolicyElsewhere creates or changes the policy of another namespace; nil deletes it.
+func (w *World) PolicyElsewhere(e *Elsewhere) {
+	w.happens(func() {
+		w.elsewhere = nil
+		if e == nil {
+			w.tell("the policy of another namespace is gone")
+		} else {
+			w.tell("a policy of another namespace: older %t, Ceph %s, claimed %t", e.Older, e.FSID, e.Claimed)
+			p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "zoo", Name: "ceph", UID: "elsewhere"}}
+			p.CreationTimestamp = w.policy.CreationTimestamp
+			if e.Older {
+				p.Namespace = "a-zoo" // both of the same second
+			}
+			p.Spec.Ceph = &v1alpha1.CephSpec{}
+			if e.FSID != "" {
+				p.Status.Ceph = &v1alpha1.CephClusterStatus{FSID: e.FSID, Claimed: e.Claimed}
+			}
+			w.elsewhere = p
+		}
+		w.tellWatcher()
+	})
+}
+
+// AnotherCeph makes the mons that the policy names those of another Ceph cluster, which looks the same.
+func (w *World) AnotherCeph(fsid string) {
+	w.happens(func() {
+		w.tell("the mons are those of another Ceph cluster: %s", fsid)
+		w.fsid = fsid
+		for host := range w.noout {
+			w.noout[host] = byPerson // whoever set it there, it was not lockkeeper
+		}
+		w.tellWatcher()
+	})
+}
+
+// Claim is what the policy's status says of its Ceph cluster: "9c0a…, claimed".
+func (w *World) Claim() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.policy == nil || w.policy.Status.Ceph == nil:
+		return "none"
+	case w.policy.Status.Ceph.Claimed:
+		return w.policy.Status.Ceph.FSID + ", claimed"
+	default:
+		return w.policy.Status.Ceph.FSID
+	}
+}
+
+// LoseClaim takes the claim out of the policy's status, as a worker of an older version does.
+func (w *World) LoseClaim() {
+	w.happens(func() {
+		w.tell("the claim is taken out of the status")
+		w.policy.Status.Ceph = nil
+		w.versioned()
+		w.tellWatcher()
+	})
+}
+
+// DeletePolicy begins the deletion of the policy; the keeper's finalizer may hold it up.
+func (w *World) DeletePolicy() {
+	w.happens(func() {
+		if w.policy == nil || w.policy.DeletionTimestamp != nil {
+			return
+		}
+		w.tell("a person deletes the policy")
+		at := now()
+		w.policy.DeletionTimestamp, w.retiring = &at, time.Now()
+		w.versioned()
+		w.guarding = time.Time{}
+		w.dropPolicy()
+		w.tellWatcher()
+	})
+}
+
+// DeleteNamespace begins the deletion of the storage cluster's namespace. Of what is in it only the policy is simulated.
+func (w *World) DeleteNamespace() {
+	w.happens(func() {
+		w.tell("a person deletes the namespace")
+		w.ending = time.Now()
+	})
+	w.DeletePolicy()
+}
+
+// AnnotatePolicy sets an annotation of the policy.
+func (w *World) AnnotatePolicy(key, value string) {
+	w.happens(func() {
+		if w.policy == nil {
+			return
+		}
+		w.tell("a person annotates the policy: %s=%s", key, value)
+		next := w.policy.DeepCopy()
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, value)
+		w.putPolicy(next)
+		w.tellWatcher()
+	})
+}
+
+// TakeFinalizer is a person who lets the policy go by hand.
+func (w *World) TakeFinalizer() {
+	w.happens(func() {
+		w.tell("a person takes the finalizer off the policy")
+		next := w.policy.DeepCopy()
+		next.Finalizers = nil
+		w.putPolicy(next)
+		w.tellWatcher()
+	})
+}
+
+// RestorePolicy creates the policy anew, if it is gone.
+func (w *World) RestorePolicy() {
+	w.happens(func() {
+		if w.policy != nil {
+			return
+		}
+		w.tell("a person creates the policy")
+		w.createPolicy(v1alpha1.CephSpec{})
+		w.tellWatcher()
+	})
+}
