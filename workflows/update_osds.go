@@ -115,8 +115,8 @@ func UpdateOSDs(ctx workflow.Context, in UpdateOSDsInput) (UpdateOSDsResult, err
 	return u.do(ctx)
 }
 
-// RestartOSDs restarts OSDs that Deployments run, with the same care as UpdateOSDs. With an image it restarts those that have
-// another one: first one alone, unless others serve with it.
+// RestartOSDs restarts OSDs that Deployments run, with the same care as UpdateOSDs. With an image it restarts those
+// that have another one: first one alone, unless others serve with it.
 //
 //	temporal workflow start --type RestartOSDs --task-queue lockkeeper --workflow-id restart-osds/rook-ceph --input '{"namespace":"rook-ceph"}'
 func RestartOSDs(ctx workflow.Context, in RestartOSDsInput) (UpdateOSDsResult, error) {

@@ -72,10 +72,11 @@ Each is restarted as by kubectl rollout restart, with the same care as update-os
 Ceph's word that it can spare them, and whole data before the next batch. It is a Temporal workflow,
 restart-osds/NAMESPACE, and goes on whatever becomes of this command.
 
---image gives the OSDs another image, and restarts those that do not have it yet. The mons must run that release of Ceph
-already. The first OSD goes alone, unless others serve with the image. lockkeeper asks the image for its version in a pod;
-for that it needs deploy/storage-namespace-cephosd.yaml. Without it, give --ceph-version. Where Rook's operator runs, change
-its CephCluster instead: the operator would set the image back.
+--image gives the OSDs another image, and restarts those that do not have it yet. The mons must run that
+release of Ceph already. The first OSD goes alone, unless others serve with the image. lockkeeper asks
+the image for its version in a pod; for that it needs deploy/storage-namespace-cephosd.yaml. Without it,
+give --ceph-version. Where Rook's operator runs, change its CephCluster instead: the operator would set
+the image back.
 
 ` + standsHelp,
 		Example: `  lockkeeper restart-osds -n rook-ceph --plan
@@ -112,7 +113,8 @@ its CephCluster instead: the operator would set the image back.
 	flags.IntVar(&in.MaxParallel, "max-parallel", 0, "OSDs in a batch at most; 0: as many of its update domain as Ceph lets go")
 	flags.StringVar(&in.Reason, "reason", "", "shown to everybody who has to wait for this restart")
 	flags.StringVar(&in.Image, "image", "", "what the OSDs are to run; those that run it already stay as they are")
-	flags.StringVar(&in.CephVersion, "ceph-version", "", "the version of Ceph in --image, such as 18.2.7 (default: the image is asked)")
+	flags.StringVar(&in.CephVersion, "ceph-version", "",
+		"the version of Ceph in --image, such as 18.2.7 (default: the image is asked)")
 	flags.StringVar(&in.Policy, "policy", "", "name of the MaintenancePolicy, in the same namespace (default: the only one there)")
 	flags.DurationVar(&in.ProgressDeadline, "progress-deadline", 0, "how long the OSDs of a batch may take to serve again; then the restart halts. 0: 10m")
 	return cmd

@@ -99,8 +99,9 @@ func PlanNoout(in NooutInput) NooutPlan {
 		}
 		switch {
 		case late && is:
-			plan.tell(ReasonNooutLate, "noout is on host %s after it was unset: a command that got no answer, of lockkeeper for %s, "+
-				"was carried out late. It is unset again. If a person set it: set it again after %s",
+			plan.tell(ReasonNooutLate,
+				"noout is on host %s after it was unset: a command that got no answer, of lockkeeper for %s, "+
+					"was carried out late. It is unset again. If a person set it: set it again after %s",
 				r.Host, r.Owner, r.Until.UTC().Format(time.RFC3339))
 			plan.Unset = append(plan.Unset, r.Host)
 		case late:

@@ -130,9 +130,9 @@ const mostFetches = 4
 // errChanging: somebody changes the CRUSH map all the time.
 var errChanging = errors.New("the CRUSH map changes faster than it can be read")
 
-// fetch reads the OSD map, and the CRUSH map if last has another one. Ceph gives them one after the other, and somebody may
-// rename or move a bucket in between: then the flags are of one moment, and the names of another. So the CRUSH map counts
-// only if it is the same before and after it was read.
+// fetch reads the OSD map, and the CRUSH map if last has another one. Ceph gives them one after the other, and
+// somebody may rename or move a bucket in between: then the flags are of one moment, and the names of another. So the
+// CRUSH map counts only if it is the same before and after it was read.
 func (r *Reader) fetch(ctx context.Context, last maps) (now maps, err error) {
 	if now.osd, err = r.client.OSDDump(ctx); err != nil {
 		return maps{}, err

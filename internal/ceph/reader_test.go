@@ -82,8 +82,8 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"}, mons.asked())
 }
 
-// TestMapsBelongTogether: a bucket that is renamed between the two dumps has its flags under a name that the CRUSH map does
-// not know.
+// TestMapsBelongTogether: a bucket that is renamed between the two dumps has its flags under a name that the CRUSH map
+// does not know.
 func TestMapsBelongTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes int  // while the CRUSH map is being read, before it is given out

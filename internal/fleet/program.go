@@ -53,9 +53,10 @@ type question struct {
 // askFor is how long the program may take; an image that has to be fetched takes minutes.
 const askFor = 20 * time.Second
 
-// ask asks an OSD's program itself, in a pod that has nothing of the OSD's: no volume, no device, no label of its budget. While
-// its image is being fetched the answer is why it waits; the next call finds the pod. That a person can say the answer is told
-// only where the image may well be good: with one that never comes an OSD would stop for nothing.
+// ask asks an OSD's program itself, in a pod that has nothing of the OSD's: no volume, no device, no label of its
+// budget. While its image is being fetched the answer is why it waits; the next call finds the pod. That a person can
+// say the answer is told only where the image may well be good: with one that never comes an OSD would stop for
+// nothing.
 func (f *Fleets) ask(ctx context.Context, q question) (v upgrade.Version, waits string, err error) {
 	pods, pod := f.typed.CoreV1().Pods(q.pod.Namespace), q.pod
 	program := pod.Spec.Containers[0].Name
@@ -110,8 +111,8 @@ func lastWords(asking *corev1.Pod, program string) *corev1.ContainerStateTermina
 	return nil
 }
 
-// askingPod ends with the version of the OSD's program as its last word. It runs where the OSD is to run: it may have to be
-// allowed there, and the image may be there already. It goes with its owner at the latest.
+// askingPod ends with the version of the OSD's program as its last word. It runs where the OSD is to run: it may have
+// to be allowed there, and the image may be there already. It goes with its owner at the latest.
 func askingPod(namespace, hash string, osd *corev1.PodSpec, owner metav1.OwnerReference) *corev1.Pod {
 	program := kube.OSDContainer(osd).DeepCopy()
 	return &corev1.Pod{
@@ -161,8 +162,8 @@ func about(seen cephcluster.Versions, up func(osd int) bool, osds []int) upgrade
 	return out
 }
 
-// hasAgainst is what Ceph has against an OSD that went first: slow operations, or another version than its image has. A version
-// of zero is not known.
+// hasAgainst is what Ceph has against an OSD that went first: slow operations, or another version than its image has.
+// A version of zero is not known.
 func (f *Fleets) hasAgainst(
 	ctx context.Context, cluster storage.ClusterKey, o cephcluster.OSD, image string, has upgrade.Version,
 ) (string, error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
-// This file keeps an OSD from being started with a version of Ceph that its cluster cannot take. Which version an image has is
-// what an OSD runs that serves with it, or else what its program says (program.go).
+// This file keeps an OSD from being started with a version of Ceph that its cluster cannot take. Which version an
+// image has is what an OSD runs that serves with it, or else what its program says (program.go).
 
 // gate is what decides whether OSDs may be started as a template says; nil: it changes no image, and they may.
 type gate struct {

@@ -126,9 +126,9 @@ func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (budg
 	return out, nil
 }
 
-// makeMissing makes each budget that is missing, closed, although something was to open. Whoever raised an alarm since the look
-// had no budget to write it on, so nothing opens before the next look, which reads the new budget first. As long as a budget
-// cannot be made, the others do not open either, since its pods are under none of ours.
+// makeMissing makes each budget that is missing, closed, although something was to open. Whoever raised an alarm since
+// the look had no budget to write it on, so nothing opens before the next look, which reads the new budget first. As
+// long as a budget cannot be made, the others do not open either, since its pods are under none of ours.
 func (c *Cluster) makeMissing(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, existing read, specs budget.Specs,
 ) (out activities.BudgetResult, err error) {
