@@ -475,6 +475,10 @@ func (s *scene) settle() {
 	s.startKeeper()
 	s.awaitBudget(atRest, time.Minute)
 	s.awaitNothingLeft(time.Minute)
+	// The budget's number is written before the pods are marked, and until then nobody may go.
+	if !s.Await(time.Minute, func() bool { return s.MayGo("osd.1") == nil }) {
+		s.Errorf("at rest osd.1 might go: %v", s.MayGo("osd.1"))
+	}
 }
 
 // RequestLease implements activities.Keepers as the worker does: by an update that starts the keeper if need be.
