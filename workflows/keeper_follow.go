@@ -61,12 +61,18 @@ func (k *keeper) follow(ctx workflow.Context, claims []lease.Claim, together boo
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for len(f.claims) > 0 {
 			ended, err := awaitEnd(ctx, f.claims, together)
-			if err != nil || ctx.Err() != nil {
+			if ctx.Err() != nil {
 				return
+			}
+			if err != nil {
+				// A claim that nobody follows would outlast its job: another activity follows these.
+				workflow.GetLogger(ctx).Error("cannot wait for the end of jobs", "error", err)
+				k.forget(f, func(lease.Claim) bool { return true })
 			}
 			for _, job := range ended {
 				k.state.Memory.Lease = k.state.Memory.Lease.Release(job.WorkflowID, job.RunID)
-				f.claims = slices.DeleteFunc(f.claims, func(c lease.Claim) bool { return c.WorkflowID == job.WorkflowID && c.RunID == job.RunID })
+				// A request of this job may still be under way. The claim that it makes is followed anew, and ends at once.
+				k.forget(f, func(c lease.Claim) bool { return c.WorkflowID == job.WorkflowID && c.RunID == job.RunID })
 			}
 			k.wakeUp()
 			if !together {
@@ -76,11 +82,20 @@ func (k *keeper) follow(ctx workflow.Context, claims []lease.Claim, together boo
 	})
 }
 
+// forget takes claims from those that f follows.
+func (k *keeper) forget(f *following, which func(lease.Claim) bool) {
+	for _, c := range f.claims {
+		if id := claimID(c); which(c) && k.jobs[id] == f {
+			delete(k.jobs, id)
+		}
+	}
+	f.claims = slices.DeleteFunc(f.claims, which)
+}
+
 // unfollow ends the watch over a job, whose claim is no more. The activity goes on as long as another job of it has one.
 func (k *keeper) unfollow(id string) {
 	f := k.jobs[id]
-	delete(k.jobs, id)
-	f.claims = slices.DeleteFunc(f.claims, func(c lease.Claim) bool { return claimID(c) == id })
+	k.forget(f, func(c lease.Claim) bool { return claimID(c) == id })
 	if len(f.claims) == 0 {
 		f.cancel()
 	}

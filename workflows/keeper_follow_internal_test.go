@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -113,4 +114,41 @@ func TestFollowMany(t *testing.T) {
 	assert.Equal(t, []string{"drain/node-0", "drain/node-3"}, left)
 	assert.Equal(t, []int{followedTogether, followedTogether, followedTogether, followedTogether - 1}, followed[:4],
 		"the one that gave up was alone, and nobody was asked about it any more")
+}
+
+// TestWhoAsksAfterItsEnd: a request that was under way when its job ended makes a claim that nobody releases but the keeper, though it
+// has not noticed yet that the job's claim of before is gone. So it is when the wait for the job's end fails.
+func TestWhoAsksAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, failing := range map[string]bool{"the job has ended": false, "the wait for its end fails": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const job = "drain/node-a"
+			claim := lease.Claim{WorkflowID: job, RunID: "1", Domain: storage.FailureDomain{Type: "zone", Name: "x"}}
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestWorkflowEnvironment()
+			env.SetTestTimeout(time.Minute)
+			waits := 0
+			env.RegisterActivityWithOptions(func(_ context.Context, in activities.JobsInput) (activities.JobsEnded, error) {
+				if waits++; failing && waits == 1 {
+					return activities.JobsEnded{}, temporal.NewNonRetryableApplicationError("on purpose", "OnPurpose", nil)
+				}
+				return activities.JobsEnded{Ended: in.Jobs}, nil
+			}, activity.RegisterOptions{Name: "AwaitJobsEnd"})
+			env.ExecuteWorkflow(func(ctx workflow.Context) error {
+				k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
+				for range 2 {
+					k.state.Memory.Lease = k.state.Memory.Lease.Request(claim)
+					k.followJobs(ctx)
+					k.wake.Receive(ctx, nil)
+				}
+				if left := k.state.Memory.Lease.Queue; len(left) > 0 {
+					return fmt.Errorf("left: %+v", left)
+				}
+				return nil
+			})
+			require.True(t, env.IsWorkflowCompleted(), "the claim is followed by nobody")
+			require.NoError(t, env.GetWorkflowError())
+		})
+	}
 }
