@@ -31,6 +31,7 @@ type DrainState struct {
 	Cordoned  bool                   `json:"cordoned,omitempty"` // by us
 	Released  bool                   `json:"released,omitempty"`
 	Stops     lease.Stops            `json:"stops,omitempty"`
+	Unread    []LeaseNotice          `json:"unread,omitempty"` // what the keeper said while the drain had no ear for it
 }
 
 // continueAsNew goes on with the present wait in a new history. Everything that was heard is taken in before, and `abort` ends
@@ -45,7 +46,7 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 		Started: d.job.Started, Wait: wait, Target: d.target, Claim: d.claim, Token: d.token, Asked: d.asked, Reminders: d.reminders, Result: d.result, Returned: d.returned,
 		Paused: d.job.Paused, Done: d.job.done.Len() > 0, Observing: d.observing, Returning: d.returning, Guarded: d.guarded, Unguarded: d.unguarded,
 		Cordoned: d.cordoned, Released: d.released,
-		Stops: d.stops,
+		Stops: d.stops, Unread: d.notices.all(),
 	}
 	return workflow.NewContinueAsNewError(ctx, DrainNode, in)
 }
@@ -54,6 +55,7 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 func (d *drain) goOn(s DrainState) {
 	d.target, d.claim, d.token, d.asked, d.reminders, d.result, d.returned = s.Target, s.Claim, s.Token, s.Asked, s.Reminders, s.Result, s.Returned
 	d.observing, d.returning, d.guarded, d.unguarded, d.cordoned, d.released, d.stops = s.Observing, s.Returning, s.Guarded, s.Unguarded, s.Cordoned, s.Released, s.Stops
+	d.notices.unread = s.Unread
 	d.job.Started, d.job.Paused, d.job.goesOn = s.Started, s.Paused, s.Wait
 	if s.Done {
 		d.job.done.SendAsync(struct{}{})

@@ -12,6 +12,35 @@ import (
 // This file is a drain's talk with the keeper: it asks for the lease, hears what becomes of its claim, and says when its
 // work is done.
 
+// inbox is what the keeper has said and the drain has not read: it reads only where it waits for a word.
+type inbox struct {
+	unread []LeaseNotice // by the run before
+	comes  workflow.ReceiveChannel
+}
+
+func (b *inbox) len() int { return len(b.unread) + b.comes.Len() }
+
+// next is the oldest word. readable is false when there is none, or one that nobody can read.
+func (b *inbox) next() (n LeaseNotice, readable bool) {
+	if len(b.unread) == 0 {
+		return n, b.comes.ReceiveAsync(&n)
+	}
+	n, b.unread = b.unread[0], b.unread[1:]
+	return n, true
+}
+
+// all empties it, for the next run to read.
+func (b *inbox) all() []LeaseNotice {
+	unread := b.unread
+	for b.comes.Len() > 0 {
+		var n LeaseNotice
+		if b.comes.ReceiveAsync(&n) {
+			unread = append(unread, n)
+		}
+	}
+	return unread
+}
+
 // acquireLease waits until the keeper grants the node's failure domain. By then noout is set on the node and the domain
 // is open for eviction.
 func (d *drain) acquireLease(ctx workflow.Context) error {
@@ -109,10 +138,11 @@ func (d *drain) notice(ctx workflow.Context, enough func() bool) (n LeaseNotice,
 	over := func() bool { return late.IsReady() || enough() }
 	unreadable := false
 	err = workflow.Await(ctx, func() bool {
-		for !ok && !unreadable && d.notices.Len() > 0 {
-			n = LeaseNotice{}
-			unreadable = !d.notices.ReceiveAsync(&n)
-			ok = !unreadable && n.RunID == workflow.GetInfo(ctx).FirstRunID
+		for !ok && !unreadable && d.notices.len() > 0 {
+			var readable bool
+			n, readable = d.notices.next()
+			unreadable = !readable
+			ok = readable && n.RunID == workflow.GetInfo(ctx).FirstRunID
 		}
 		return ok || unreadable || over() || full(ctx)
 	})

@@ -99,7 +99,7 @@ type drain struct {
 	released  bool
 	stops     lease.Stops // how its OSDs go, if they are failure domains of their own; as of the grant
 	result    DrainNodeResult
-	notices   workflow.ReceiveChannel
+	notices   inbox
 }
 
 var draining *activities.Drain
@@ -120,7 +120,7 @@ func newDrain(ctx workflow.Context, in DrainNodeInput) (*drain, error) {
 	if err := in.validate(ctx); err != nil {
 		return nil, err
 	}
-	d := &drain{in: in, notices: workflow.GetSignalChannel(ctx, SignalLease)}
+	d := &drain{in: in, notices: inbox{comes: workflow.GetSignalChannel(ctx, SignalLease)}}
 	d.job = newJob(ctx, drainPhases)
 	if in.State != nil {
 		d.goOn(*in.State)
@@ -296,7 +296,7 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 	}
 	d.job.waitFor(ctx, waits+d.meanwhile())
 	for returned := false; !returned; {
-		err := workflow.Await(ctx, func() bool { return d.back.IsReady() || d.job.done.Len() > 0 || d.notices.Len() > 0 || full(ctx) })
+		err := workflow.Await(ctx, func() bool { return d.back.IsReady() || d.job.done.Len() > 0 || d.notices.len() > 0 || full(ctx) })
 		switch {
 		case err != nil:
 			return back, err
@@ -304,9 +304,9 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 			returned, err = true, d.back.Get(ctx, &back)
 		case d.job.done.Len() > 0:
 			returned = d.job.done.Receive(ctx, nil)
-		case d.notices.Len() > 0:
-			var n LeaseNotice
-			if !d.notices.ReceiveAsync(&n) || n.RunID != workflow.GetInfo(ctx).FirstRunID {
+		case d.notices.len() > 0:
+			n, readable := d.notices.next()
+			if !readable || n.RunID != workflow.GetInfo(ctx).FirstRunID {
 				continue
 			}
 			switch n.State {
