@@ -2,6 +2,7 @@ package osdview
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -38,7 +39,7 @@ func TestDeparted(t *testing.T) {
 // has not begun, takes nothing from the one that runs: nobody would ever see its OSD come back in a later life.
 func TestDepartedInSilence(t *testing.T) {
 	for what, c := range map[string]struct {
-		pods   []storage.PodState
+		pods   []storage.PodState // the older ones first
 		leaves bool
 	}{
 		"in service":                        {pods: []storage.PodState{storage.PodReady}},
@@ -46,10 +47,14 @@ func TestDepartedInSilence(t *testing.T) {
 		"its successor waits":               {pods: []storage.PodState{storage.PodTerminating, storage.PodPending}, leaves: true},
 		"its successor is ready in no time": {pods: []storage.PodState{storage.PodTerminating, storage.PodReady}, leaves: true},
 		"a copy that cannot begin":          {pods: []storage.PodState{storage.PodReady, storage.PodPending}},
+		"a copy that ends":                  {pods: []storage.PodState{storage.PodReady, storage.PodTerminating}},
+		"a copy of one that hangs ends":     {pods: []storage.PodState{storage.PodNotReady, storage.PodTerminating}},
+		"its copy runs, and ends":           {pods: []storage.PodState{storage.PodPending, storage.PodTerminating}, leaves: true},
+		"both end":                          {pods: []storage.PodState{storage.PodTerminating, storage.PodTerminating}, leaves: true},
 	} {
 		var pods []Pod
-		for _, s := range c.pods {
-			pods = append(pods, Pod{OSD: 3, State: s})
+		for i, s := range c.pods {
+			pods = append(pods, Pod{OSD: 3, State: s, Created: time.Unix(int64(1000+i), 0)})
 		}
 		_, leaves := Departed(pods, nil, 40)["osd.3"]
 		if leaves != c.leaves {

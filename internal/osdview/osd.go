@@ -46,9 +46,9 @@ func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]
 		}
 	}
 	for id, all := range podsOf {
-		ends := slices.ContainsFunc(all, func(p *Pod) bool { return p.State == storage.PodTerminating })
+		ends := slices.ContainsFunc(all, func(p *Pod) bool { return p.State == storage.PodTerminating && !isCopy(p, all) })
 		if !bestState(all).Leaving() && !ends {
-			continue // one pod runs, and one that has not begun is a copy of it
+			continue // one pod runs, and another one that has not begun, or that ends, is a copy of it
 		}
 		if out == nil {
 			out = map[string]int64{}
@@ -56,6 +56,14 @@ func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]
 		out[ceph.OSDName(id)] = max(out[ceph.OSDName(id)], lastChange)
 	}
 	return out
+}
+
+// isCopy tells whether an older pod of the same OSD runs. Whoever takes over from a pod was made after it, and only one of them can have
+// the OSD's device: so this pod never had it, and its end is not the end of a daemon.
+func isCopy(p *Pod, all []*Pod) bool {
+	return slices.ContainsFunc(all, func(other *Pod) bool {
+		return other.Created.Before(p.Created) && (other.State == storage.PodReady || other.State == storage.PodNotReady)
+	})
 }
 
 // depart remembers when the OSD's pod was last seen leaving. A process that started since then has a later life in the map.
