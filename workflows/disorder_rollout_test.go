@@ -226,7 +226,8 @@ func (d *disorder) resumeRollouts() {
 	}
 	d.signal(d.rolls(), workflows.SignalResume, nil)
 	d.approve()
-	if d.fleet != "" && d.aborted && len(d.notRolledOut()) > 0 {
+	// An OSD that is without a pod because of the abort keeps its failure domain from healing, whatever disk is broken elsewhere.
+	if left := slices.Concat(d.notRolledOut(), d.Strays()); d.fleet != "" && d.aborted && len(left) > 0 {
 		d.rollOut()
 	}
 }

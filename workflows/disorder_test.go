@@ -19,6 +19,7 @@ type disorder struct {
 	*scene
 	managerDown, noQuorum, noWatcher, noWorker bool
 	deleted, broken, unmanaged, foreign        bool
+	second                                     bool // another policy of the namespace is the older one
 	// outwitted: somebody took our budgets away. Drains that went on meanwhile may have stopped so much that none of them may
 	// go on, and somebody has to give up.
 	outwitted bool
@@ -65,7 +66,9 @@ func (d *disorder) play(events []event) (stuck []string) {
 var meddles = map[string]bool{"uncordon": true, "done": true, "abort": true, "kill drain": true, "cancel drain": true}
 
 // outwits are events after which nobody guards the storage for a while.
-var outwits = map[string]bool{"tamper": true, "delete budget": true, "manage": true, "delete policy": true, "foreign": true}
+var outwits = map[string]bool{
+	"tamper": true, "delete budget": true, "manage": true, "delete policy": true, "foreign": true, "second policy": true, "policy elsewhere": true,
+}
 
 func (d *disorder) happen(e event) {
 	if d.without[e.Kind] {
@@ -137,11 +140,22 @@ func (d *disorder) happen(e event) {
 		} else {
 			d.RestorePolicy()
 		}
+	case "second policy":
+		d.second = !d.second
+		d.AnotherPolicy(d.second)
+	case "policy elsewhere":
+		d.PolicyElsewhere(elsewhere[e.Which%len(elsewhere)])
 	default:
 		if !d.rollout(e.Kind, e.Which) {
 			d.fail(e.Kind, job)
 		}
 	}
+}
+
+// elsewhere is what a policy of another namespace may be to ours: none, the one that was first, one that means another Ceph cluster, a
+// younger one that came first to its keeper, and that one when it has given way.
+var elsewhere = []*sim.Elsewhere{
+	nil, {Older: true, FSID: sim.FSID, Claimed: true}, {Older: true, FSID: anotherFSID, Claimed: true}, {FSID: sim.FSID, Claimed: true}, {FSID: sim.FSID},
 }
 
 // fail is what happens to lockkeeper and to Ceph's own governors.
@@ -269,6 +283,8 @@ func (d *disorder) rest() (stuck []string) {
 	d.LoseQuorum(false)
 	d.Foreign(false)
 	d.Manage(true)
+	d.AnotherPolicy(false)
+	d.PolicyElsewhere(nil)
 	d.Hang(false, d.hung...)
 	d.untaint()
 	d.mendRollouts()

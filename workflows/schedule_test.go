@@ -77,17 +77,28 @@ func drawSchedule(seed int) schedule {
 	}
 	if n := *simHosts; n > 0 && seed%n == 0 {
 		s.Hosts = true
-		r := rand.New(rand.NewPCG(s.Seed, 2)) //nolint:gosec // not a secret
-		for range 1 + r.IntN(4) {
-			e := event{After: time.Duration(r.IntN(4000)) * time.Millisecond, Kind: hosts[r.IntN(len(hosts))], Which: r.IntN(12)}
-			s.Events = slices.Insert(s.Events, r.IntN(len(s.Events)+1), e)
-		}
+		s.insert(hosts, 2)
+	}
+	if n := *simPolicies; n > 0 && seed%n == 0 {
+		s.insert(policies, 3)
 	}
 	return s
 }
 
+// insert has a few more things happen, anywhere in between. stream tells them from other insertions into the same schedule.
+func (s *schedule) insert(kinds []string, stream uint64) {
+	r := rand.New(rand.NewPCG(s.Seed, stream)) //nolint:gosec // not a secret
+	for range 1 + r.IntN(4) {
+		e := event{After: time.Duration(r.IntN(4000)) * time.Millisecond, Kind: kinds[r.IntN(len(kinds))], Which: r.IntN(12)}
+		s.Events = slices.Insert(s.Events, r.IntN(len(s.Events)+1), e)
+	}
+}
+
 // hosts are what may happen beside everything else in every -sim.hosts-th schedule.
 var hosts = []string{"rename host", "rename host", "replace host"}
+
+// policies are what may happen beside everything else in every -sim.policies-th schedule.
+var policies = []string{"second policy", "policy elsewhere", "policy elsewhere", "policy elsewhere"}
 
 var (
 	schedulesOfDrains     = schedules(false)

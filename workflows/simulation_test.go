@@ -19,6 +19,7 @@ var (
 	simHosts     = flag.Int("sim.hosts", 7, "people rename and remove CRUSH hosts, too, in every such schedule; 0: in none")
 	simByOSD     = flag.Int("sim.byosd", 5, "OSDs are the failure domains in every such schedule; 0: in none")
 	simSlow      = flag.Int("sim.slow", 11, "OSDs take 10 s to end in every such schedule; 0: in none")
+	simPolicies  = flag.Int("sim.policies", 13, "other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
 	simWithout   = flag.String("sim.without", "", "events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
 	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")

@@ -98,6 +98,9 @@ func (a podsAPI) Patch(ctx context.Context, name string, kind types.PatchType, d
 		if next.UID != had.UID {
 			return conflict("pods", name)
 		}
+		if !maps.Equal(next.Labels, had.Labels) || !maps.Equal(next.Annotations, had.Annotations) {
+			p.writes++
+		}
 		a.server.judgeMark(p, next.Labels[osdview.MarkLabel], a.server.user)
 		if p.made == nil {
 			p.mark = next.Labels[osdview.MarkLabel]

@@ -118,6 +118,7 @@ type pod struct {
 	runs  bool // its process
 	began bool // its container was started: until the pod is gone, it may be again at any moment
 
+	writes   int               // to the object: what is written, taken back and written again is another version each time
 	mark     string            // the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
 	marked   map[string]string // the labels with that mark
 	restarts int               // of its container
@@ -153,7 +154,7 @@ func (p *pod) labels() map[string]string {
 
 // version stands for all of a pod that changes. Its spec never does.
 func (p *pod) version() string {
-	v := p.name + " " + string(p.state) + " " + strconv.FormatBool(p.bound) + " " + strconv.FormatBool(p.ready) + " " + strconv.Itoa(p.restarts) + " " + p.mark
+	v := p.name + " " + string(p.state) + " " + strconv.FormatBool(p.bound) + " " + strconv.FormatBool(p.ready) + " " + strconv.Itoa(p.restarts) + " " + p.mark + " " + strconv.Itoa(p.writes)
 	if p.made != p.read {
 		p.said, p.read = fmt.Sprint(p.made.UID, p.made.Labels, p.made.Annotations, p.made.OwnerReferences), p.made
 	}

@@ -37,9 +37,12 @@ func (w *World) Manage(on bool) {
 // simulated: whatever it guards, it guards well.
 func (w *World) AnotherPolicy(exists bool) {
 	w.happens(func() {
+		if !exists && w.older == nil {
+			return
+		}
 		w.tell("another policy: %t", exists)
 		w.older, w.guarding = nil, time.Time{}
-		if exists {
+		if exists && w.policy != nil {
 			w.older = w.policy.DeepCopy()
 			w.older.Name, w.older.UID, w.older.Status, w.older.Finalizers = "a-first", "older", v1alpha1.MaintenancePolicyStatus{}, nil
 		}
@@ -57,13 +60,18 @@ type Elsewhere struct {
 // PolicyElsewhere creates or changes the policy of another namespace; nil deletes it.
 func (w *World) PolicyElsewhere(e *Elsewhere) {
 	w.happens(func() {
+		if e == nil && w.elsewhere == nil {
+			return
+		}
 		w.elsewhere = nil
 		if e == nil {
 			w.tell("the policy of another namespace is gone")
 		} else {
 			w.tell("a policy of another namespace: older %t, Ceph %s, claimed %t", e.Older, e.FSID, e.Claimed)
 			p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "zoo", Name: "ceph", UID: "elsewhere"}}
-			p.CreationTimestamp = w.policy.CreationTimestamp
+			if w.policy != nil {
+				p.CreationTimestamp = w.policy.CreationTimestamp
+			}
 			if e.Older {
 				p.Namespace = "a-zoo" // both of the same second
 			}

@@ -308,7 +308,7 @@ func (w *World) CopyMark(from, to string) {
 		}
 		mark := source.labels()[osdview.MarkLabel]
 		if p.made == nil {
-			p.mark = mark
+			p.mark, p.writes = mark, p.writes+1
 		} else {
 			p.made = p.made.DeepCopy()
 			p.made.Labels[osdview.MarkLabel] = mark
