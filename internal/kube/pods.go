@@ -75,7 +75,7 @@ func StoragePod(pod *corev1.Pod, idLabel string) osdview.Pod {
 	_, replacing := pod.Annotations[osdview.ReplacementKey]
 	return osdview.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion, Restarts: Restarts(pod), OSD: id, State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels,
-		Created: pod.CreationTimestamp.Time, Managed: metav1.GetControllerOf(pod) != nil, Replacing: replacing,
+		Managed: metav1.GetControllerOf(pod) != nil, Replacing: replacing,
 	}
 }
 

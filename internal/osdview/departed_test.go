@@ -2,7 +2,6 @@ package osdview
 
 import (
 	"testing"
-	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -35,26 +34,25 @@ func TestDeparted(t *testing.T) {
 	}
 }
 
-// TestDepartedInSilence: while Ceph does not answer the pods alone tell who is leaving. A copy that somebody made of a pod, and that
-// has not begun, takes nothing from the one that runs: nobody would ever see its OSD come back in a later life.
+// TestDepartedInSilence: while Ceph does not answer the pods alone tell who is leaving. One that ends, or has not begun, beside one that is
+// ready takes nothing from that one: nobody would ever see its OSD come back in a later life.
 func TestDepartedInSilence(t *testing.T) {
 	for what, c := range map[string]struct {
-		pods   []storage.PodState // the older ones first
+		pods   []storage.PodState
 		leaves bool
 	}{
-		"in service":                        {pods: []storage.PodState{storage.PodReady}},
-		"leaving":                           {pods: []storage.PodState{storage.PodTerminating}, leaves: true},
-		"its successor waits":               {pods: []storage.PodState{storage.PodTerminating, storage.PodPending}, leaves: true},
-		"its successor is ready in no time": {pods: []storage.PodState{storage.PodTerminating, storage.PodReady}, leaves: true},
-		"a copy that cannot begin":          {pods: []storage.PodState{storage.PodReady, storage.PodPending}},
-		"a copy that ends":                  {pods: []storage.PodState{storage.PodReady, storage.PodTerminating}},
-		"a copy of one that hangs ends":     {pods: []storage.PodState{storage.PodNotReady, storage.PodTerminating}},
-		"its copy runs, and ends":           {pods: []storage.PodState{storage.PodPending, storage.PodTerminating}, leaves: true},
-		"both end":                          {pods: []storage.PodState{storage.PodTerminating, storage.PodTerminating}, leaves: true},
+		"in service":               {pods: []storage.PodState{storage.PodReady}},
+		"leaving":                  {pods: []storage.PodState{storage.PodTerminating}, leaves: true},
+		"its successor waits":      {pods: []storage.PodState{storage.PodTerminating, storage.PodPending}, leaves: true},
+		"its successor serves":     {pods: []storage.PodState{storage.PodTerminating, storage.PodReady}},
+		"its successor hangs":      {pods: []storage.PodState{storage.PodTerminating, storage.PodNotReady}},
+		"a copy that cannot begin": {pods: []storage.PodState{storage.PodReady, storage.PodPending}},
+		"a copy that ends":         {pods: []storage.PodState{storage.PodReady, storage.PodTerminating}},
+		"both end":                 {pods: []storage.PodState{storage.PodTerminating, storage.PodTerminating}, leaves: true},
 	} {
 		var pods []Pod
-		for i, s := range c.pods {
-			pods = append(pods, Pod{OSD: 3, State: s, Created: time.Unix(int64(1000+i), 0)})
+		for _, s := range c.pods {
+			pods = append(pods, Pod{OSD: 3, State: s})
 		}
 		_, leaves := Departed(pods, nil, 40)["osd.3"]
 		if leaves != c.leaves {

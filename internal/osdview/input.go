@@ -53,8 +53,6 @@ type Pod struct {
 	// UID and Restarts, of all its containers, tell this very pod and its processes from any other.
 	UID      string
 	Restarts int
-	// Created is when the API server took it, to the second.
-	Created time.Time
 	// Managed: a controller stands behind it.
 	Managed bool
 	// Replacing: the pod or its Deployment carries ReplacementKey as an annotation, or the Deployment as a label.

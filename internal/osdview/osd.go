@@ -36,7 +36,9 @@ func (o *osd) troubled() bool {
 }
 
 // Departed is View.Departed when Ceph does not answer: the pods tell all the same who is leaving. lastChange is the
-// ChangeEpoch of the last View.
+// ChangeEpoch of the last View. A pod that ends beside one that is ready is nobody's departure here either: it may be a copy, or linger
+// long after its daemon has come back in the other one, and then nobody would ever see that daemon in a later life. If its daemon ends
+// with it all the same, nothing opens before the one in the other pod has given a sign of life: everybody has to after a silence.
 func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]int64 {
 	out := maps.Clone(before)
 	podsOf := map[int][]*Pod{}
@@ -46,9 +48,8 @@ func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]
 		}
 	}
 	for id, all := range podsOf {
-		ends := slices.ContainsFunc(all, func(p *Pod) bool { return p.State == storage.PodTerminating && !isCopy(p, all) })
-		if !bestState(all).Leaving() && !ends {
-			continue // one pod runs, and another one that has not begun, or that ends, is a copy of it
+		if !bestState(all).Leaving() {
+			continue
 		}
 		if out == nil {
 			out = map[string]int64{}
@@ -56,14 +57,6 @@ func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]
 		out[ceph.OSDName(id)] = max(out[ceph.OSDName(id)], lastChange)
 	}
 	return out
-}
-
-// isCopy tells whether an older pod of the same OSD runs. Whoever takes over from a pod was made after it, and only one of them can have
-// the OSD's device: so this pod never had it, and its end is not the end of a daemon.
-func isCopy(p *Pod, all []*Pod) bool {
-	return slices.ContainsFunc(all, func(other *Pod) bool {
-		return other.Created.Before(p.Created) && (other.State == storage.PodReady || other.State == storage.PodNotReady)
-	})
 }
 
 // depart remembers when the OSD's pod was last seen leaving. A process that started since then has a later life in the map.
