@@ -36,8 +36,8 @@ demo-upgrade: build ## Ceph 16, then 18, then 20, on the same data and under wri
 .PHONY: test
 test: ## everything: lint, unit tests, end-to-end tests in the lab
 	@hack/step.sh lint $(MAKE) lint
-	@hack/step.sh "unit tests" $(MAKE) test-unit
-	@hack/step.sh "end-to-end tests" $(MAKE) test-e2e
+	@$(MAKE) build
+	@hack/beside.sh "unit tests" "$(MAKE) test-unit" "end-to-end tests" $(MAKE) test-e2e
 
 ##@ Tests
 
