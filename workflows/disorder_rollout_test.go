@@ -218,8 +218,11 @@ func (d *disorder) mendRollouts() {
 // resumeRollouts ends pauses, and starts what was aborted once more. Whoever skipped an OSD whose device another one waits for
 // does as the rollout says: a new template ends it.
 func (d *disorder) resumeRollouts() {
-	if d.runs(updateID) && strings.Contains(d.updateStatus(updateID).WaitsFor, "was skipped until the template changes") {
-		d.SetImage(d.newImage(0))
+	if d.runs(updateID) {
+		status := d.updateStatus(updateID)
+		if strings.Contains(fmt.Sprint(status.WaitsFor, status.Warned), "was skipped until the template changes") {
+			d.SetImage(d.newImage(0))
+		}
 	}
 	if d.fleet != "" || d.runs(restartID) {
 		d.RestorePolicy() // without one nothing is rolled out

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -62,7 +63,10 @@ type batches struct {
 	begun map[string]bool      // by the token of their lease
 	last  map[string]time.Time // when an OSD was stopped, by run
 	seen  map[string]bool      // templates that were rolled out once
-	first time.Time            // when a pod of the present template first ran that lockkeeper had made
+	// canary is the first OSD that a batch stopped for the present template, and first when it ran with that. A pod that was made anew
+	// because a drain took it is no canary, although it has the present template, too.
+	canary string
+	first  time.Time
 	// approved is when a person last said that a canary is fine.
 	approved time.Time
 }
@@ -75,6 +79,7 @@ func (w *World) slack() time.Duration { return 10*time.Second + 3*w.opts.Reactio
 // was a moment ago, or the canary has not been judged; and none is larger than it may be. One that has begun goes on. OSDs that
 // had only just come up were broken when that was decided.
 func (w *World) judgeBatch(o *osd, claim *lockkeeper.LeaseClaim) {
+	w.batches.canary = cmp.Or(w.batches.canary, o.name())
 	if time.Since(o.since) < w.slack() || time.Now().Before(w.unguarded) {
 		return
 	}
@@ -116,7 +121,7 @@ func (w *World) judgeCanary(o *osd, claim *lockkeeper.LeaseClaim, canary *v1alph
 	switch first := w.batches.first; {
 	case first.IsZero() && len(claim.Daemons) > 1:
 		w.violate("a rollout begins with %v, and not with a canary", claim.Daemons)
-	case first.IsZero():
+	case first.IsZero(), o.name() == w.batches.canary:
 	case canary.Soak != nil && time.Since(first) < canary.Soak.Duration:
 		w.violate("a batch begins with %s %s after the canary", o.name(), time.Since(first))
 	case canary.Approval && w.batches.approved.Before(w.edits.template):
@@ -126,7 +131,7 @@ func (w *World) judgeCanary(o *osd, claim *lockkeeper.LeaseClaim, canary *v1alph
 
 // ran notes that the process of a pod has begun.
 func (w *World) ran(p *pod) {
-	if w.cr != nil && p.ours && w.batches.first.IsZero() && p.made.Annotations[osdpod.HashAnnotation] == w.set().Hash {
+	if w.cr != nil && p.ours && w.batches.first.IsZero() && p.of.daemon() == w.batches.canary && p.made.Annotations[osdpod.HashAnnotation] == w.set().Hash {
 		w.batches.first = time.Now()
 	}
 }

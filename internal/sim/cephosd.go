@@ -178,7 +178,7 @@ func (w *World) editCephOSD(edit func(spec map[string]any)) {
 		w.excused()
 	}
 	if w.set().Hash != hash {
-		w.batches.seen[hash], w.batches.first = true, time.Time{}
+		w.batches.seen[hash], w.batches.canary, w.batches.first = true, "", time.Time{}
 	}
 	w.tellWatcher()
 }
