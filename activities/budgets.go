@@ -17,8 +17,8 @@ type BudgetInput struct {
 	Fence bool `json:"fence,omitempty"`
 }
 
-// ApplyBudget makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
-func (k *Keeper) ApplyBudget(ctx context.Context, in BudgetInput) (BudgetResult, error) {
+// GuardPods makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
+func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, error) {
 	r, err := k.Budgets.ApplyBudgets(ctx, in)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the PodDisruptionBudgets", err)
@@ -40,27 +40,11 @@ type StaticBudgetsInput struct {
 	LeavingNodes
 }
 
-// ApplyStaticBudgets makes the budgets of the other daemons follow their replicas.
-func (k *Keeper) ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
+// GuardOthers makes the budgets of the other daemons follow their replicas.
+func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
 	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.LeavingNodes)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
 	}
 	return r, nil
-}
-
-// RemoveBudgets deletes every budget of ours for this policy.
-func (k *Keeper) RemoveBudgets(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
-	return k.ReleasePods(ctx, key)
-}
-
-// GuardPods makes the budgets say what was decided, each by a single update. It is ApplyBudget for keepers that split the daemons'
-// pods by their marks; a worker of version 0.1, which knows one budget only, does not know this name.
-func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, error) {
-	return k.ApplyBudget(ctx, in)
-}
-
-// GuardOthers is ApplyStaticBudgets. A worker of version 0.1 would take the budget of the marked pods for one of yesterday.
-func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
-	return k.ApplyStaticBudgets(ctx, in)
 }

@@ -290,18 +290,9 @@ func (k *Keeper) Recall(ctx context.Context, key storage.ClusterKey) (Memory, er
 type NooutInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	Hosts   []string           `json:"hosts,omitempty"`
-	Host    string             `json:"host,omitempty"` // the only one, in histories of v0.1
 	On      bool               `json:"on"`
 	// IDs are those hosts whose ID is known, so that one that was renamed is found.
 	IDs map[string]int `json:"ids,omitempty"`
-}
-
-// All are the hosts.
-func (in NooutInput) All() []string {
-	if in.Host != "" {
-		return append([]string{in.Host}, in.Hosts...)
-	}
-	return in.Hosts
 }
 
 // NooutResult is what became of a SwitchNoout that the storage cluster answered.
@@ -317,17 +308,17 @@ func (k *Keeper) SwitchNoout(ctx context.Context, in NooutInput) (out NooutResul
 	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
 	if err == nil {
 		if in.On {
-			out.Refused, err = c.SetNoout(ctx, in.All()...)
+			out.Refused, err = c.SetNoout(ctx, in.Hosts...)
 		} else {
 			var hosts []storage.Host
-			for _, name := range in.All() {
+			for _, name := range in.Hosts {
 				hosts = append(hosts, storage.Host{Name: name, ID: in.IDs[name]})
 			}
 			out.Refused, err = c.UnsetNoout(ctx, hosts...)
 		}
 	}
 	if err != nil {
-		return NooutResult{}, Unavailable("switch noout on "+strings.Join(in.All(), ", "), err)
+		return NooutResult{}, Unavailable("switch noout on "+strings.Join(in.Hosts, ", "), err)
 	}
 	out.Unsure = activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1
 	return out, nil

@@ -90,18 +90,6 @@ type JobInput struct {
 	RunID      string `json:"runID"`
 }
 
-// AwaitJobEnd returns when the job has ended in any way: completed, failed, cancelled, terminated, timed out.
-func (k *Keeper) AwaitJobEnd(ctx context.Context, in JobInput) (string, error) {
-	ctx, stop := untilWorkerStops(ctx)
-	defer stop()
-	go beat(ctx)
-	how, err := k.Jobs.AwaitEnd(ctx, in.WorkflowID, in.RunID)
-	if err != nil {
-		return "", Unavailable("wait for the end of "+in.WorkflowID, err)
-	}
-	return how, nil
-}
-
 // JobsInput names jobs of which any may end.
 type JobsInput struct {
 	Jobs []JobInput `json:"jobs"`

@@ -2,7 +2,7 @@
 # record-histories.sh VERSION: plays drains and rollouts in labs of its own, one after the other, and keeps their histories, and
 # the keeper's, as workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
 set -euo pipefail
-version=${1:?usage: record-histories.sh VERSION, for instance v0.1}
+version=${1:?usage: record-histories.sh VERSION, for instance v0.2}
 # shellcheck source=hack/world.sh
 . "$(dirname "${BASH_SOURCE[0]}")/world.sh"
 
@@ -18,10 +18,7 @@ keep() {
 }
 
 if [ "${2:-}" = rollouts ]; then
-  install=(--cephosd ceph-osds)
   enter_world "${RECORD_NAME:-record}" --osd-pods=none
-  "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
-  kubectl apply -f "$CEPHOSD" >/dev/null
   move_in
   # shellcheck disable=SC2317 # until_says calls it
   updated() { kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.progress} {.status.reason}'; }

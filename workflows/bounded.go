@@ -18,18 +18,10 @@ const (
 	mostBytes  = 3 << 20
 )
 
-// changeBounded is the change since which a job continues as new at every wait.
-const changeBounded = "continue-as-new-at-every-wait"
-
-// full tells whether the history is so long that the job should go on in a new one. A run that an older version left in the
-// middle of a wait with a history that was longer already does not: it has to replay as it went.
+// full tells whether the history is so long that the job should go on in a new one.
 func full(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	if !info.GetContinueAsNewSuggested() && info.GetCurrentHistoryLength() < mostEvents && info.GetCurrentHistorySize() < mostBytes {
-		return false
-	}
-	// Asked for only now, so that a run that an older version began is bounded, too.
-	return workflow.GetVersion(ctx, changeBounded, workflow.DefaultVersion, 1) >= 1
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= mostEvents || info.GetCurrentHistorySize() >= mostBytes
 }
 
 // Wait is the wait in which a run ended that continued as new.

@@ -213,7 +213,7 @@ func (d *drain) cordon(ctx workflow.Context) error {
 		return err
 	}
 	// Cordoned by us before the lease was lost: to look now would be to take our own cordon for somebody else's.
-	if d.cordoned && workflow.GetVersion(ctx, "keeps-its-cordon", workflow.DefaultVersion, 1) >= 1 {
+	if d.cordoned {
 		return nil
 	}
 	// Somebody may have cordoned it while we waited for the lease. What was before is asked for by itself: an attempt to

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -31,18 +30,13 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and would be
 	// overwritten.
-	early := in.State != nil && workflow.GetVersion(ctx, "state-before-claims", workflow.DefaultVersion, 1) >= 1
-	if early {
+	if in.State != nil {
 		k.takeUp(*in.State)
 	}
 	if err := k.answer(ctx); err != nil {
 		return KeeperResult{}, err
 	}
-	switch {
-	case early:
-	case in.State != nil:
-		k.takeUp(*in.State)
-	default:
+	if in.State == nil {
 		if err := k.recall(ctx); err != nil {
 			return KeeperResult{}, err
 		}
@@ -98,20 +92,14 @@ type keeper struct {
 	// marking: pods are being marked; stopMarking asks for an end of that.
 	marking     bool
 	stopMarking workflow.CancelFunc
-	// legacy: this run began under version 0.1, with one budget over all storage daemons. It ends with the next pass.
-	legacy bool
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
 	// unwritten is why the status could not be written at the last attempt.
 	unwritten string
-	// renews: this run confirms the status that it has reported.
-	renews  bool
-	revoked []lease.Claim // to be told
-	// together: notices go out side by side, from the outbox.
-	together bool
-	outbox   []outgoing
+	revoked   []lease.Claim // to be told
+	outbox    []outgoing
 	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of the last
 	// switch may still be carried out.
 	refused map[string]string
@@ -144,15 +132,8 @@ func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue, k.budgetDue = true, true
 	k.alarm, k.tampered = k.alarm || k.state.Alarm, k.tampered || k.state.Tampered
 	k.state.Alarm, k.state.Tampered = false, false
-	k.legacy = workflow.GetVersion(ctx, changeProved, workflow.DefaultVersion, 1) == workflow.DefaultVersion
-	if k.renews = !k.legacy && workflow.GetVersion(ctx, changeRenewed, workflow.DefaultVersion, 1) >= 1; k.renews {
-		workflow.Go(ctx, k.renew)
-	}
-	for pass := 1; ; pass++ {
-		// What a run of version 0.1 did is replayed as it was; what comes after is for a run of this version.
-		if k.legacy && workflow.GetVersion(ctx, fmt.Sprintf("%s-%d", changeProved, pass), workflow.DefaultVersion, 1) != workflow.DefaultVersion {
-			return k.continueAsNew(ctx)
-		}
+	workflow.Go(ctx, k.renew)
+	for {
 		k.trouble, k.again, k.untold = "", false, time.Time{}
 		k.answerAlarm(ctx)
 		k.answerTampering(ctx)
@@ -188,9 +169,6 @@ func (k *keeper) run(ctx workflow.Context) error {
 	}
 }
 
-// changeProved names the change that brought marks and a second budget.
-const changeProved = "proved-pods"
-
 // continueAsNew hands everything over to the next run.
 func (k *keeper) continueAsNew(ctx workflow.Context) error {
 	// Every pass begins a report, so to look whether one is under way would be to wait for ever.
@@ -207,9 +185,6 @@ func (k *keeper) continueAsNew(ctx workflow.Context) error {
 	k.drainHints(ctx)
 	k.state.Alarm, k.state.Tampered = k.alarm, k.tampered
 	k.doubt(ctx)
-	if k.legacy {
-		k.state.Applied = nil // what the one budget says is nothing that the two could begin with
-	}
 	k.keepTold()
 	return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: k.handOn(), Protocol: keeperProtocol})
 }

@@ -21,7 +21,7 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	k.state.Memory.Noout = plan.Records
 	k.tellPeople(ctx, plan.News)
 	k.refused = nil
-	before := k.askNoout(ctx, plan)
+	before := k.askNoout(plan)
 	if len(k.news) > 0 || !sameMemory(k.state.Memory, k.state.Reported.Memory) {
 		if err := k.report(ctx); err != nil {
 			return err
@@ -33,12 +33,12 @@ func (k *keeper) apply(ctx workflow.Context) error {
 			failures = append(failures, err)
 		}
 	}
-	plan.Set = k.stillHeld(ctx, plan.Set, before)
+	plan.Set = k.stillHeld(plan.Set, before)
 	if err := k.switchNoout(ctx, plan.Set, true); err != nil {
 		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
 		return k.silent(ctx, "noout could not be set", err)
 	}
-	k.answered(ctx, plan, before)
+	k.answered(plan, before)
 	if err := k.applyBudget(ctx); err != nil {
 		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
 		fail(err)
@@ -105,12 +105,10 @@ func (k *keeper) sayClosed(why string) {
 	k.closed = &closed
 }
 
-// admitClosed is sayClosed where an older version said what was decided all the same.
+// admitClosed is sayClosed, and writes the status.
 func (k *keeper) admitClosed(ctx workflow.Context, why string) {
-	if k.renews {
-		k.sayClosed(why)
-		k.reportLater(ctx)
-	}
+	k.sayClosed(why)
+	k.reportLater(ctx)
 }
 
 // says tells whether the budgets are known to say what a decision wants.
@@ -118,10 +116,10 @@ func (k *keeper) says(d budget.Decision) bool {
 	return k.state.Applied != nil && reflect.DeepEqual(k.specs(*k.state.Applied), k.specs(d))
 }
 
-// specs are a decision's. In a run of this version there are always two budgets over the storage daemons.
+// specs are a decision's. There are always two budgets over the storage daemons.
 func (k *keeper) specs(d budget.Decision) budget.Specs {
 	s := d.Specs()
-	if !k.legacy && s.Unproved == nil {
+	if s.Unproved == nil {
 		s.Unproved = &budget.Spec{MinAvailable: budget.Everything, Key: s.Daemons.Key, Except: s.Daemons.Except}
 	}
 	return s
@@ -163,20 +161,16 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 // changed, nor when the answer was lost.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
 	k.state.Applied = nil
-	activity := keeping.GuardPods
-	if k.legacy {
-		activity = keeping.ApplyBudget
-	}
 	in := activities.BudgetInput{Cluster: k.cluster, Specs: k.specs(d)}
 	in.Fence = !k.state.Settled && !in.LetsGo()
-	if !k.legacy && in.LetsGo() {
+	if in.LetsGo() {
 		in.Before = k.observed.Book
 		if in.Before == nil {
 			in.Before = budget.Book{}
 		}
 	}
 	k.state.Settled = k.state.Settled && !in.LetsGo()
-	r, err := call(ctx, activity, in)
+	r, err := call(ctx, keeping.GuardPods, in)
 	k.state.Settled = k.state.Settled || err == nil && r.Moved == ""
 	return r, err
 }
@@ -188,17 +182,13 @@ func (k *keeper) applied(d budget.Decision, r activities.BudgetResult) {
 }
 
 func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
-	leaving := activities.LeavingNodes{Emptying: budget.Emptying(k.input(ctx), k.state.Decision)}
-	activity := keeping.ApplyStaticBudgets
-	if !k.legacy {
-		activity, leaving.Granted = keeping.GuardOthers, budget.GrantedNodes(k.state.Memory.Lease)
-	}
+	leaving := activities.LeavingNodes{Emptying: budget.Emptying(k.input(ctx), k.state.Decision), Granted: budget.GrantedNodes(k.state.Memory.Lease)}
 	same := slices.Equal(leaving.Emptying, k.leaving.Emptying) && slices.Equal(leaving.Granted, k.leaving.Granted)
 	if !k.observed.Settings.ManagePodBudgets || (!k.daemonsDue && same) {
 		return nil
 	}
 	in := activities.StaticBudgetsInput{Cluster: k.cluster, LeavingNodes: leaving}
-	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), activity, in)
+	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.GuardOthers, in)
 	if err == nil {
 		k.daemonsDue, k.leaving = false, leaving
 	}

@@ -55,12 +55,13 @@ func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	for _, c := range claims {
 		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: d.Message, Since: now})
 	}
+	k.sendAll(ctx)
 	return nil
 }
 
 // letGo takes away the budgets and the noout flags that are this policy's own.
 func (k *keeper) letGo(ctx workflow.Context) error {
-	keepClosed := !k.legacy && k.observed.Settings.ManagePodBudgets && (k.observed.SecondElsewhere || k.movedOn())
+	keepClosed := k.observed.Settings.ManagePodBudgets && (k.observed.SecondElsewhere || k.movedOn())
 	if k.aside && !k.budgetDue && k.keptClosed == keepClosed {
 		return nil
 	}

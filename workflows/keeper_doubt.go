@@ -67,9 +67,6 @@ func (k *keeper) noticeVanished(ctx workflow.Context) {
 // noticeBook compares what the budgets are with what was last written. An alarm that somebody wrote on them counts as one that was
 // told: a signal may be late, or Temporal away. And a budget that is not as it was left is one of which nobody knows what it says.
 func (k *keeper) noticeBook(ctx workflow.Context) {
-	if k.legacy {
-		return
-	}
 	book := k.observed.Book
 	if alarms := book.Alarms(); alarms != k.state.AnsweredAlarms {
 		// Whatever the budgets say now: an opening that the alarm refused leaves them closed, and the proof that it stood on.

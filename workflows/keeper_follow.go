@@ -36,12 +36,8 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 		claimed[id] = true
 	}
 	if len(fresh) > 0 {
-		together := followedTogether
-		if workflow.GetVersion(ctx, "jobs-followed-together", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-			together = 1
-		}
-		for some := range slices.Chunk(fresh, together) {
-			k.follow(ctx, some, together > 1)
+		for some := range slices.Chunk(fresh, followedTogether) {
+			k.follow(ctx, some)
 		}
 	}
 	for _, id := range sortedKeys(k.jobs) {
@@ -52,7 +48,7 @@ func (k *keeper) followJobs(ctx workflow.Context) {
 }
 
 // follow watches some jobs until all of them have ended or given up their claims.
-func (k *keeper) follow(ctx workflow.Context, claims []lease.Claim, together bool) {
+func (k *keeper) follow(ctx workflow.Context, claims []lease.Claim) {
 	f := &following{claims: claims}
 	ctx, f.cancel = workflow.WithCancel(ctx)
 	for _, c := range claims {
@@ -60,7 +56,7 @@ func (k *keeper) follow(ctx workflow.Context, claims []lease.Claim, together boo
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for len(f.claims) > 0 {
-			ended, err := awaitEnd(ctx, f.claims, together)
+			ended, err := awaitEnd(ctx, f.claims)
 			if ctx.Err() != nil {
 				return
 			}
@@ -75,9 +71,6 @@ func (k *keeper) follow(ctx workflow.Context, claims []lease.Claim, together boo
 				k.forget(f, func(c lease.Claim) bool { return c.WorkflowID == job.WorkflowID && c.RunID == job.RunID })
 			}
 			k.wakeUp()
-			if !together {
-				return
-			}
 		}
 	})
 }
@@ -102,14 +95,10 @@ func (k *keeper) unfollow(id string) {
 }
 
 // awaitEnd returns the jobs that have ended, at least one.
-func awaitEnd(ctx workflow.Context, claims []lease.Claim, together bool) ([]activities.JobInput, error) {
+func awaitEnd(ctx workflow.Context, claims []lease.Claim) ([]activities.JobInput, error) {
 	jobs := make([]activities.JobInput, len(claims))
 	for i, c := range claims {
 		jobs[i] = activities.JobInput{WorkflowID: c.WorkflowID, RunID: c.RunID}
-	}
-	if !together {
-		_, err := call(watching(ctx, "the claim lasts until "+jobs[0].WorkflowID+" ends"), keeping.AwaitJobEnd, jobs[0])
-		return jobs, err
 	}
 	summary := "the claim lasts until " + jobs[0].WorkflowID + " ends"
 	if len(jobs) > 1 {

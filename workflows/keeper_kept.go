@@ -23,9 +23,6 @@ type Kept struct {
 // renewEvery is how old a status may become before the keeper confirms it. It is the one cost of a cluster at rest.
 const renewEvery = 5 * time.Minute
 
-// changeRenewed is the version of a keeper that confirms its status.
-const changeRenewed = "renewed-status"
-
 // kept says whether the status is true as of now: the keeper sees what it speaks of, and has written what it saw.
 func (k *keeper) kept() Kept {
 	switch {

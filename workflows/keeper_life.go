@@ -18,9 +18,6 @@ import (
 // slow. It is of no use to another opening.
 const lifeLasts = 10 * time.Second
 
-// changeLife is the version of a keeper that asks for signs of life.
-const changeLife = "signs-of-life"
-
 // seekLife adds to the input what is known of who lives, and asks if something is to open and nothing is known.
 func (k *keeper) seekLife(ctx workflow.Context, in *budget.Input) {
 	if in.View.Unavailable != "" {
@@ -36,8 +33,6 @@ func (k *keeper) seekLife(ctx workflow.Context, in *budget.Input) {
 		k.state.Life = nil
 	case !wanted:
 		k.ask(ctx, k.state.Life.Outside) // until they report, or the storage cluster calls them down
-	case workflow.GetVersion(ctx, changeLife, workflow.DefaultVersion, 1) == workflow.DefaultVersion:
-		k.state.Life = &storage.Life{}
 	case k.state.Life.Covers(d) && workflow.Now(ctx).Sub(k.state.Answered) <= lifeLasts:
 	case workflow.Now(ctx).Sub(k.state.Lived) <= k.state.LivedFor:
 		k.stopAsking()

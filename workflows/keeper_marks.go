@@ -45,25 +45,19 @@ func (k *keeper) unmark(ctx workflow.Context, all bool) error {
 	if err := k.endMarking(ctx); err != nil {
 		return err
 	}
-	if k.renews {
-		slow, done := workflow.WithCancel(ctx)
-		defer done()
-		workflow.Go(slow, func(slow workflow.Context) {
-			if workflow.Sleep(slow, unmarkUnsaid) == nil {
-				k.admitClosed(ctx, "marks of pods have to go first")
-			}
-		})
-	}
+	slow, done := workflow.WithCancel(ctx)
+	defer done()
+	workflow.Go(slow, func(slow workflow.Context) {
+		if workflow.Sleep(slow, unmarkUnsaid) == nil {
+			k.admitClosed(ctx, "marks of pods have to go first")
+		}
+	})
 	_, err := call(marking(ctx, "take marks away"), keeping.UnmarkPods, activities.UnmarkInput{Cluster: k.cluster, All: all})
 	return err
 }
 
 // releasePods takes away all marks, and then all budgets of ours.
 func (k *keeper) releasePods(ctx workflow.Context) error {
-	if k.legacy {
-		_, err := call(quick(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster)
-		return err
-	}
 	if err := k.endMarking(ctx); err != nil {
 		return err
 	}

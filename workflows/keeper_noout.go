@@ -52,21 +52,15 @@ func (k *keeper) nooutHosts() (hosts []storage.Host) {
 // askedAbout tells whether the last look was asked about all hosts of a claim. Of another host the topology's ID is not known, and
 // noout that is set there would be lost when somebody renames it.
 func (k *keeper) askedAbout(c lease.Claim) bool {
-	return k.legacy || !slices.ContainsFunc(c.NooutHosts, func(host string) bool {
+	return !slices.ContainsFunc(c.NooutHosts, func(host string) bool {
 		return !slices.ContainsFunc(k.asked, func(h storage.Host) bool { return h.Name == host })
 	})
 }
 
-// nooutByHost tells whether this run of the workflow treats each host by itself. One that was recorded before it did goes on as it
-// began.
-func (k *keeper) nooutByHost(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "noout-by-host", workflow.DefaultVersion, 1) >= 1
-}
-
 // askNoout writes down what is about to be set, of which nothing is known until there is an answer. before is of what that was true
 // already.
-func (k *keeper) askNoout(ctx workflow.Context, plan budget.NooutPlan) (before []string) {
-	if len(plan.Set) > 0 && k.nooutByHost(ctx) {
+func (k *keeper) askNoout(plan budget.NooutPlan) (before []string) {
+	if len(plan.Set) > 0 {
 		k.state.Memory.Noout, before = budget.Asked(k.state.Memory.Noout, plan.Set)
 	}
 	return before
@@ -74,20 +68,17 @@ func (k *keeper) askNoout(ctx workflow.Context, plan budget.NooutPlan) (before [
 
 // stillHeld leaves out the hosts of jobs that gave their lease back while the record was being written. The next pass forgets their
 // records.
-func (k *keeper) stillHeld(ctx workflow.Context, hosts, before []string) []string {
+func (k *keeper) stillHeld(hosts, before []string) []string {
 	held := budget.StillHeld(hosts, k.state.Memory.Noout, k.state.Memory.Lease.Holders)
-	if len(held) == len(hosts) || workflow.GetVersion(ctx, "noout-still-held", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return hosts
-	}
 	left := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return slices.Contains(held, host) })
 	k.state.Memory.Noout = budget.NotAsked(k.state.Memory.Noout, left, before)
 	return held
 }
 
 // answered takes note that there is an answer about what was asked. A refusal is an answer, too, but nothing was set then.
-func (k *keeper) answered(ctx workflow.Context, plan budget.NooutPlan, before []string) {
+func (k *keeper) answered(plan budget.NooutPlan, before []string) {
 	set := slices.DeleteFunc(slices.Clone(plan.Set), func(host string) bool { return k.refused[host] != "" })
-	if len(set) > 0 && k.nooutByHost(ctx) {
+	if len(set) > 0 {
 		k.state.Memory.Noout = budget.Answered(k.state.Memory.Noout, set, before, k.unsure)
 	}
 }
@@ -113,9 +104,6 @@ func (k *keeper) switchNoout(ctx workflow.Context, hosts []string, on bool) erro
 			k.refused = map[string]string{}
 		}
 		k.refused[x.Host] = strings.TrimSpace(what) + " " + x.Host + ": " + x.Reason
-	}
-	if len(r.Refused) > 0 && !k.nooutByHost(ctx) {
-		return k.refusal()
 	}
 	return nil
 }
@@ -153,9 +141,6 @@ func (k *keeper) refusedFor(hosts []string) string {
 // must not take what was decided for what is.
 func (k *keeper) silent(ctx workflow.Context, what string, err error) error {
 	k.closeFirst(ctx, what)
-	if !k.nooutByHost(ctx) {
-		return err
-	}
 	closed := budget.CloseFirst(k.state.Decision, what+": "+message(err))
 	k.closed = &closed
 	k.reportLater(ctx)

@@ -36,15 +36,6 @@ func (k *keeper) withhold(until time.Time) {
 	}
 }
 
-// noticesTogether tells whether notices go out side by side. To a single job it makes no difference.
-func (k *keeper) noticesTogether(ctx workflow.Context) bool {
-	l := k.state.Memory.Lease
-	if len(l.Holders)+len(l.Queue)+len(k.state.Released)+len(k.revoked) < 2 {
-		return false
-	}
-	return workflow.GetVersion(ctx, "notices-together", workflow.DefaultVersion, 1) >= 1
-}
-
 // sendAll empties the outbox.
 func (k *keeper) sendAll(ctx workflow.Context) {
 	for len(k.outbox) > 0 {

@@ -52,7 +52,7 @@ func (k *keeper) write(ctx workflow.Context) error {
 	// When a View was taken says nothing about what it saw.
 	r.View.At, r.AsOf = k.state.Reported.View.At, k.state.Reported.AsOf
 	if len(k.news) == 0 && reflect.DeepEqual(r, k.state.Reported) {
-		if !k.renews || k.renewal(ctx) > 0 {
+		if k.renewal(ctx) > 0 {
 			return nil
 		}
 		if confirmed, err := k.confirm(ctx); confirmed || err != nil {

@@ -17,9 +17,6 @@ import (
 // retire undoes everything that this keeper did, and lets the policy go. What it cannot undo it tries again, and says so, until a
 // person lets it go, or it can never be undone.
 func (k *keeper) retire(ctx workflow.Context) (KeeperResult, error) {
-	if workflow.GetVersion(ctx, "retire-says-what-it-waits-for", workflow.DefaultVersion, 1) < 1 {
-		return KeeperResult{}, k.retireUntold(ctx)
-	}
 	var out KeeperResult
 	began := workflow.Now(ctx)
 	for k.failures = 0; ; k.failures++ {
@@ -151,6 +148,7 @@ func (k *keeper) dismiss(ctx workflow.Context) (told bool) {
 	for _, c := range claims {
 		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
 	}
+	k.sendAll(ctx)
 	return len(claims) > 0
 }
 
@@ -162,31 +160,4 @@ func (k *keeper) dismissAll(ctx workflow.Context) error {
 		}
 	}
 	return nil
-}
-
-// retireUntold is how a keeper ended that was recorded before it said what it waits for.
-func (k *keeper) retireUntold(ctx workflow.Context) error {
-	if ours := k.flagged(); len(ours) > 0 {
-		what := clip("unset noout on " + strings.Join(ours, ", "))
-		if _, err := call(persistent(ctx, what), keeping.SwitchNoout, activities.NooutInput{Cluster: k.cluster, Hosts: ours}); err != nil {
-			return err
-		}
-	}
-	if _, err := call(persistent(ctx, "remove our budgets"), keeping.RemoveBudgets, k.cluster); err != nil {
-		return err
-	}
-	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
-		return err
-	}
-	for {
-		l := k.state.Memory.Lease
-		claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
-		if len(claims) == 0 && workflow.AllHandlersFinished(ctx) {
-			return nil
-		}
-		k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
-		for _, c := range claims {
-			k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
-		}
-	}
 }

@@ -228,7 +228,7 @@ func (k *keeper) startWatch(ctx workflow.Context) {
 	k.watchOf = k.observed.Generation
 	k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{
 		Cluster: k.cluster, Watching: activities.Watching{Last: k.state.Watched, Doubted: k.state.Doubted},
-		CloseBudgets: !k.legacy && k.observed.Settings.ManagePodBudgets && k.state.Conflict == "",
+		CloseBudgets: k.observed.Settings.ManagePodBudgets && k.state.Conflict == "",
 	})
 }
 
@@ -258,7 +258,7 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {
 // notify tells every job what has changed about its claim.
 func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
-	k.together, k.reworded = k.noticesTogether(ctx), 0
+	k.reworded = 0
 	for _, c := range k.state.Memory.Lease.Holders {
 		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted, Stops: c.Stops}
 		last := k.state.Told[c.RunID]
@@ -299,11 +299,10 @@ func (k *keeper) notify(ctx workflow.Context) {
 		delete(k.state.Told, c.RunID)
 	}
 	k.state.Released, k.revoked = nil, nil
-	k.together = false
 	k.sendAll(ctx)
 }
 
-// tell sends a notice if it says anything new. A job that cannot be told has ended: its claim goes.
+// tell puts a notice into the outbox if it says anything new.
 func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 	id, now := c.RunID, workflow.Now(ctx)
 	n.WaitsFor = storage.Clip(n.WaitsFor, mostReason)
@@ -313,7 +312,7 @@ func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 		if last.Words == to.Words {
 			return
 		}
-		if next := k.mayTellAgain(ctx, last); now.Before(next) {
+		if next := last.next(); now.Before(next) {
 			k.withhold(next)
 			return
 		}
@@ -325,27 +324,7 @@ func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
 	}
 	// Without a run ID: a job that continued as new has another one by now. The notice says whose claim it is about.
 	n.RunID, n.Ask = c.RunID, c.Ask
-	if k.together {
-		k.outbox = append(k.outbox, outgoing{claim: c, notice: n, told: to})
-		return
-	}
-	if err := workflow.SignalExternalWorkflow(ctx, c.WorkflowID, "", SignalLease, n).Get(ctx, nil); err != nil {
-		k.state.Memory.Lease = k.state.Memory.Lease.Release(c.WorkflowID, c.RunID)
-		delete(k.state.Told, id)
-		k.wakeUp()
-		return
-	}
-	to.At = workflow.Now(ctx)
-	k.state.Told[id] = to
-}
-
-// mayTellAgain is when a job may hear of another wording. A run that an older version began replays at the pace of that.
-func (k *keeper) mayTellAgain(ctx workflow.Context, last Told) time.Time {
-	next, early := last.next(), last.At.Add(noticeEvery)
-	if next.After(early) && workflow.GetVersion(ctx, "slower-notices", workflow.DefaultVersion, 1) < 1 {
-		return early
-	}
-	return next
+	k.outbox = append(k.outbox, outgoing{claim: c, notice: n, told: to})
 }
 
 func claimID(c lease.Claim) string { return c.WorkflowID + "@" + c.RunID }

@@ -684,7 +684,7 @@ func (f *faulty) InterceptActivity(_ context.Context, next interceptor.ActivityI
 }
 
 // lasting are the activities that may take days.
-var lasting = map[string]bool{"WatchStorage": true, "AskLife": true, "AwaitJobEnd": true, "AwaitJobsEnd": true, "EvictPods": true, "AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true}
+var lasting = map[string]bool{"WatchStorage": true, "AskLife": true, "AwaitJobsEnd": true, "EvictPods": true, "AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true}
 
 // thorough are those that heartbeat, and may take minutes.
 var thorough = map[string]bool{

@@ -101,7 +101,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 			return false, refuse(&r)
 		}
 		return false, u.rest(ctx, toBeMended(r), u.underWay())
-	case s.Unavailable != "" && u.healing() && workflow.GetVersion(ctx, "heals-in-silence", workflow.DefaultVersion, 1) >= 1:
+	case s.Unavailable != "" && u.healing():
 		// The batch is done, which the keeper does not know yet. It waits for the storage cluster as well as we could.
 		return false, u.heal(ctx)
 	case s.Unavailable != "":
@@ -172,7 +172,7 @@ func (u *update) create(ctx workflow.Context, step rollout.Step) error {
 	switch {
 	case err != nil:
 		return err
-	case made.Refused != nil && u.underWay() && retriesSoon(ctx):
+	case made.Refused != nil && u.underWay():
 		return u.rest(ctx, refusedNow(step, *made.Refused), true)
 	case made.Refused != nil:
 		u.seen.Refused = append(u.seen.Refused, *made.Refused)

@@ -49,17 +49,12 @@ const (
 )
 
 // hurries bounds a wait for something that failed while OSDs are down for us.
-func (u *update) hurries(ctx workflow.Context, w wait) wait {
+func (u *update) hurries(w wait) wait {
 	failed := w.holds == "" || w.holds == activities.HoldStorage
-	if u.underWay() && failed && retriesSoon(ctx) {
+	if u.underWay() && failed {
 		w.first, w.most = min(w.first, soonest), min(w.most, latest)
 	}
 	return w
-}
-
-// retriesSoon tells whether this run of the workflow hurries. One that was recorded before it did goes on as it began.
-func retriesSoon(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "retries-soon-while-down", workflow.DefaultVersion, 1) >= 1
 }
 
 // underWay: OSDs that were stopped under the lease have not come back.
@@ -72,7 +67,7 @@ func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 	if !keep {
 		u.letGo(ctx)
 	}
-	w = u.hurries(ctx, w)
+	w = u.hurries(w)
 	u.job.enter(ctx, w.phase)
 	u.job.waitFor(ctx, w.what)
 	if u.rested.Phase == w.phase && u.rested.Holds == w.holds && u.rested.Times > 0 {

@@ -24,7 +24,7 @@ func remembered(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
 	w.records = map[string][]history.Run{}
-	for id, file := range map[string]string{"drain/node-a": "v0.1-drain-node-a", "drain/node-c": "v0.1-drain-node-c", keeperID: "v0.1-keeper-rook-ceph-rook-ceph"} {
+	for id, file := range map[string]string{"drain/node-a": "v0.2-drain-node-a", "drain/node-c": "v0.2-drain-node-c", keeperID: "v0.2-keeper-rook-ceph-rook-ceph"} {
 		f, err := os.Open(filepath.Join("../../workflows/testdata", file+".json.gz"))
 		require.NoError(t, err)
 		z, err := gzip.NewReader(f)

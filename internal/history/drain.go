@@ -69,7 +69,7 @@ func (r *reader) scheduled(e *historypb.HistoryEvent, a activity) {
 	case "EvictPods":
 		in := read[activities.EvictInput](a.input)
 		r.say(e, "begins to evict the pods of "+in.Node, fmt.Sprintf("under token %d of the lease", in.Token))
-	case "ApplyBudget":
+	case "GuardPods":
 		r.decided(e, read[activities.BudgetInput](a.input))
 	case "ReportStatus":
 		r.reported(e, read[activities.ReportInput](a.input))

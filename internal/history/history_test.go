@@ -72,8 +72,8 @@ func TestRecorded(t *testing.T) {
 // TestStory: whatever was recorded, a drain's history tells the story in its order, and the keeper's tells the same from
 // its side.
 func TestStory(t *testing.T) {
-	job := recording(t, filepath.Join(recorded, "v0.1-drain-node-a.json.gz"))
-	keeper := recording(t, filepath.Join(recorded, "v0.1-keeper-rook-ceph-rook-ceph.json.gz"))
+	job := recording(t, filepath.Join(recorded, "v0.2-drain-node-a.json.gz"))
+	keeper := recording(t, filepath.Join(recorded, "v0.2-keeper-rook-ceph-rook-ceph.json.gz"))
 	cluster, ok := history.Cluster(job)
 	require.True(t, ok)
 	assert.Equal(t, "rook-ceph/rook-ceph", cluster.String())
@@ -85,7 +85,7 @@ func TestStory(t *testing.T) {
 		"set noout on node-a", "the budget: only zone-x is open: drain/node-a holds the lease", "drain/node-a  has the lease, with token 1",
 		"drain/node-a  cordoned node-a", "begins to evict the pods of node-a", "evicted the pods of node-a", "somebody paused it", "somebody resumed it",
 		"uncordoned node-a", "told keeper/rook-ceph/rook-ceph that its work is done", "the lease of zone zone-x is no longer with drain/node-a",
-		"the budget: at rest, 5 must stay", "unset noout on node-a", "ended: Done",
+		"unset noout on node-a", "the budget: at rest, 5 must stay", "ended: Done",
 	} {
 		i := strings.Index(told[at:], next)
 		require.GreaterOrEqual(t, i, 0, "%q is missing after\n%s", next, told[:at])
@@ -97,7 +97,7 @@ func TestStory(t *testing.T) {
 
 // TestEveryEventMayBeMissing: a record that is cut off, or of another version, is told as far as it goes.
 func TestEveryEventMayBeMissing(t *testing.T) {
-	for _, file := range []string{"v0.1-drain-node-a.json.gz", "v0.1-keeper-rook-ceph-rook-ceph.json.gz"} {
+	for _, file := range []string{"v0.2-drain-node-a.json.gz", "v0.2-keeper-rook-ceph-rook-ceph.json.gz"} {
 		run := recording(t, filepath.Join(recorded, file))
 		for i := range min(len(run.Events), 200) {
 			part := history.Run{WorkflowID: run.WorkflowID, Events: append(append([]*historypb.HistoryEvent{}, run.Events[:i]...), run.Events[i+1:min(len(run.Events), 300)]...)}
@@ -118,7 +118,7 @@ func FuzzPayloads(f *testing.F) {
 			f.Add([]byte(s), name)
 		}
 	}
-	run := recording(f, filepath.Join(recorded, "v0.1-keeper-rook-ceph-rook-ceph.json.gz"))
+	run := recording(f, filepath.Join(recorded, "v0.2-keeper-rook-ceph-rook-ceph.json.gz"))
 	events := run.Events[:min(60, len(run.Events))]
 	f.Fuzz(func(_ *testing.T, data []byte, name string) {
 		p := &commonpb.Payloads{Payloads: []*commonpb.Payload{{Data: data}}}

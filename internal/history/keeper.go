@@ -177,20 +177,17 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 		if in.On {
 			what = "set noout on "
 		}
-		r.say(e, what+strings.Join(in.All(), ", "), a.tries())
-	case "ApplyBudget":
+		r.say(e, what+strings.Join(in.Hosts, ", "), a.tries())
+	case "GuardPods":
 		if res := read[activities.BudgetResult](result); res.Conflict != "" {
 			r.say(e, "the budget was not written: "+res.Conflict)
 		}
-	case "RemoveBudgets":
+	case "ReleasePods":
 		r.say(e, "removed our budgets", a.tries())
 	case "GuardPolicy":
 		if in := read[activities.GuardInput](a.input); !in.On {
 			r.say(e, "let the policy go")
 		}
-	case "AwaitJobEnd":
-		in := read[activities.JobInput](a.input)
-		r.say(e, fmt.Sprintf("%s has ended: %s", in.WorkflowID, read[string](result)))
 	case "AwaitJobsEnd":
 		ended := read[activities.JobsEnded](result)
 		for _, job := range ended.Ended {
