@@ -6,7 +6,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
 // DrainState is what a drain hands on to its next run.
@@ -14,12 +13,9 @@ type DrainState struct {
 	Started time.Time         `json:"started"`
 	Wait    Wait              `json:"wait"` // in which the run before ended, and where this one goes on
 	Target  activities.Target `json:"target"`
-	Claim   lease.Claim       `json:"claim"`
-	Token   int64             `json:"token,omitempty"`
+	Lease   ClaimState        `json:"lease"`
 	Asked   time.Time         `json:"asked,omitzero"` // since when the lease is waited for
-	// Reminders in a row that brought no word of the keeper.
-	Reminders int             `json:"reminders,omitempty"`
-	Result    DrainNodeResult `json:"result"`
+	Result  DrainNodeResult   `json:"result"`
 	// Returned is how the node came back; nil as long as it has not.
 	Returned  *activities.NodeReturn `json:"returned,omitempty"`
 	Paused    bool                   `json:"paused,omitempty"`
@@ -30,8 +26,6 @@ type DrainState struct {
 	Unguarded bool                   `json:"unguarded,omitempty"`
 	Cordoned  bool                   `json:"cordoned,omitempty"` // by us
 	Released  bool                   `json:"released,omitempty"`
-	Stops     lease.Stops            `json:"stops,omitempty"`
-	Unread    []LeaseNotice          `json:"unread,omitempty"` // what the keeper said while the drain had no ear for it
 }
 
 // continueAsNew goes on with the present wait in a new history. Everything that was heard is taken in before, and `abort` ends
@@ -43,19 +37,17 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 	}
 	in := d.in
 	in.State = &DrainState{
-		Started: d.job.Started, Wait: wait, Target: d.target, Claim: d.claim, Token: d.token, Asked: d.asked, Reminders: d.reminders, Result: d.result, Returned: d.returned,
+		Started: d.job.Started, Wait: wait, Target: d.target, Lease: d.lease.state(), Asked: d.asked, Result: d.result, Returned: d.returned,
 		Paused: d.job.Paused, Done: d.job.done.Len() > 0, Observing: d.observing, Returning: d.returning, Guarded: d.guarded, Unguarded: d.unguarded,
 		Cordoned: d.cordoned, Released: d.released,
-		Stops: d.stops, Unread: d.notices.all(),
 	}
 	return workflow.NewContinueAsNewError(ctx, DrainNode, in)
 }
 
 // goOn takes up what the run before left.
 func (d *drain) goOn(s DrainState) {
-	d.target, d.claim, d.token, d.asked, d.reminders, d.result, d.returned = s.Target, s.Claim, s.Token, s.Asked, s.Reminders, s.Result, s.Returned
-	d.observing, d.returning, d.guarded, d.unguarded, d.cordoned, d.released, d.stops = s.Observing, s.Returning, s.Guarded, s.Unguarded, s.Cordoned, s.Released, s.Stops
-	d.notices.unread = s.Unread
+	d.target, d.asked, d.result, d.returned = s.Target, s.Asked, s.Result, s.Returned
+	d.observing, d.returning, d.guarded, d.unguarded, d.cordoned, d.released = s.Observing, s.Returning, s.Guarded, s.Unguarded, s.Cordoned, s.Released
 	d.job.Started, d.job.Paused, d.job.goesOn = s.Started, s.Paused, s.Wait
 	if s.Done {
 		d.job.done.SendAsync(struct{}{})

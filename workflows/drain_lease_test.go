@@ -34,7 +34,11 @@ func TestBackWithoutTheLease(t *testing.T) {
 	domain := storage.FailureDomain{Type: "zone", Name: "x"}
 	target := activities.Target{Cluster: sim.Key, Domain: domain, Node: "node-a", UID: "1"}
 	env.OnActivity("ResolveNode", mock.Anything, mock.Anything).Return(target, nil)
-	env.OnActivity("RequestLease", mock.Anything, mock.Anything).Return(struct{}{}, nil)
+	var ask int64
+	env.OnActivity("RequestLease", mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.LeaseInput) (struct{}, error) {
+		ask = in.Claim.Ask
+		return struct{}{}, nil
+	})
 	var waits []byte
 	env.OnActivity("AwaitNode", mock.Anything, mock.Anything).Return(func(ctx context.Context, _ activities.AwaitNodeInput) (activities.NodeReturn, error) {
 		waits = activity.GetInfo(ctx).TaskToken
@@ -52,7 +56,7 @@ func TestBackWithoutTheLease(t *testing.T) {
 
 	says := func(after time.Duration, state workflows.LeaseState) {
 		env.RegisterDelayedCallback(func() {
-			env.SignalWorkflow(workflows.SignalLease, workflows.LeaseNotice{State: state, Token: 7})
+			env.SignalWorkflow(workflows.SignalLease, workflows.LeaseNotice{State: state, Ask: ask, Token: 7})
 		}, after)
 	}
 	says(time.Second, workflows.LeaseGranted)

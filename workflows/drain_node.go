@@ -81,25 +81,20 @@ type drain struct {
 	in     DrainNodeInput
 	job    *job
 	target activities.Target
-	claim  lease.Claim
+	lease  *claimant
 	// observing: the node's pods are gone, whoever evicted them, so the disruption goes on with or without the lease.
 	observing bool
-	token     int64
 	guarded   bool // once: a lease was granted
 	// unguarded: the policy went while the node was away. We stay with the node all the same, to uncordon it when it is back.
 	unguarded bool
 	// returning: the node's return is waited for, whatever becomes of the lease meanwhile.
 	returning bool
-	asked     time.Time // since when the lease is waited for
-	// reminders in a row that brought no word of the keeper
-	reminders int
+	asked     time.Time              // since when the lease is waited for
 	back      workflow.Future        // the node's return, once somebody waits for it
 	returned  *activities.NodeReturn // how the node came back
 	cordoned  bool                   // by us
 	released  bool
-	stops     lease.Stops // how its OSDs go, if they are failure domains of their own; as of the grant
 	result    DrainNodeResult
-	notices   inbox
 }
 
 var draining *activities.Drain
@@ -120,10 +115,12 @@ func newDrain(ctx workflow.Context, in DrainNodeInput) (*drain, error) {
 	if err := in.validate(ctx); err != nil {
 		return nil, err
 	}
-	d := &drain{in: in, notices: inbox{comes: workflow.GetSignalChannel(ctx, SignalLease)}}
-	d.job = newJob(ctx, drainPhases)
+	d := &drain{in: in, job: newJob(ctx, drainPhases)}
 	if in.State != nil {
 		d.goOn(*in.State)
+		d.lease = newClaimant(ctx, in.State.Lease)
+	} else {
+		d.lease = newClaimant(ctx, ClaimState{})
 	}
 	return d, workflow.SetQueryHandler(ctx, QueryStatus, func() (DrainStatus, error) { return d.status(), nil })
 }
@@ -139,7 +136,7 @@ type DrainStatus struct {
 }
 
 func (d *drain) status() DrainStatus {
-	return DrainStatus{JobStatus: d.job.JobStatus, Target: d.target, Observe: d.in.Observe, Reason: d.in.Reason, Token: d.token, Result: d.result}
+	return DrainStatus{JobStatus: d.job.JobStatus, Target: d.target, Observe: d.in.Observe, Reason: d.in.Reason, Token: d.lease.Token, Result: d.result}
 }
 
 func (d *drain) run(ctx workflow.Context) (err error) {
@@ -203,7 +200,7 @@ func (d *drain) resolve(ctx workflow.Context) error {
 	if err != nil {
 		return err // the target that we know already is what has to be cleaned up
 	}
-	d.target = target
+	d.target, d.lease.Cluster = target, target.Cluster
 	return nil
 }
 
@@ -233,14 +230,14 @@ func (d *drain) evict(ctx workflow.Context) error {
 	info := workflow.GetInfo(ctx)
 	in := activities.EvictInput{
 		Cluster: d.target.Cluster, Node: d.target.Node, UID: d.target.UID, Options: d.in.Eviction,
-		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: d.token,
+		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: d.lease.Token,
 	}
 	for {
 		if err := d.gate(ctx); err != nil {
 			return err
 		}
 		waits := "the pods of " + d.target.Node + " to be evicted"
-		if d.stops == lease.StopOneByOne {
+		if d.lease.Stops == lease.StopOneByOne {
 			waits += "; its OSDs go one after the other, each when the data is whole without those before"
 		}
 		d.job.waitFor(ctx, waits)
@@ -296,7 +293,7 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 	}
 	d.job.waitFor(ctx, waits+d.meanwhile())
 	for returned := false; !returned; {
-		err := workflow.Await(ctx, func() bool { return d.back.IsReady() || d.job.done.Len() > 0 || d.notices.len() > 0 || full(ctx) })
+		err := workflow.Await(ctx, func() bool { return d.back.IsReady() || d.job.done.Len() > 0 || d.withoutLease() || full(ctx) })
 		switch {
 		case err != nil:
 			return back, err
@@ -304,19 +301,11 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 			returned, err = true, d.back.Get(ctx, &back)
 		case d.job.done.Len() > 0:
 			returned = d.job.done.Receive(ctx, nil)
-		case d.notices.len() > 0:
-			n, readable := d.notices.next()
-			if !readable || n.RunID != workflow.GetInfo(ctx).FirstRunID {
-				continue
-			}
-			switch n.State {
-			case LeaseParked:
-				d.released = true
-				d.job.waitFor(ctx, waits+d.meanwhile())
-			case LeaseRevoked:
-				err = d.regain(ctx, waits, d.reacquire)
-			case LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased:
-			}
+		case d.withoutLease() && d.lease.Ended == LeaseParked:
+			d.released = true
+			d.job.waitFor(ctx, waits+d.meanwhile())
+		case d.withoutLease():
+			err = d.regain(ctx, waits, d.reacquire)
 		default:
 			err = d.continueAsNew(ctx)
 		}
@@ -336,21 +325,6 @@ func (d *drain) meanwhile() string {
 		return "; noout has expired and the data is whole without it, so nobody is held back"
 	}
 	return ""
-}
-
-// regain gets the lease back that was revoked while the node is away.
-func (d *drain) regain(ctx workflow.Context, waits string, again func(workflow.Context) error) error {
-	err := again(ctx)
-	if workflow.IsContinueAsNewError(err) {
-		return err
-	}
-	d.job.enter(ctx, PhaseReturn)
-	if isType(err, activities.InvalidInput) {
-		// Nobody looks after its storage any more. To uncordon a node that somebody works on would be worse than to wait.
-		d.unguarded, d.released, err = true, true, nil
-	}
-	d.job.waitFor(ctx, waits+d.meanwhile())
-	return err
 }
 
 // heal uncordons what we cordoned, and waits until the keeper has seen the storage whole and taken the lease back.
@@ -374,26 +348,19 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 	wait := "the storage in " + d.target.Domain.String() + " to be whole again"
 	d.job.waitFor(ctx, wait)
 	since := d.job.Since
-	for !d.released {
-		if err := d.finish(ctx, back.Gone); err != nil {
+	for d.lease.NodeGone = back.Gone; !d.released; {
+		whole, err := d.lease.healed(ctx, func() bool { return full(ctx) }, func(why string) {
+			d.job.elaborate(ctx, because(wait, why), since)
+		})
+		switch {
+		case err != nil:
 			return err
+		case !whole && full(ctx):
+			return d.continueAsNew(ctx)
+		case whole && d.lease.Ended == LeaseRevoked:
+			d.result.Outcome = OutcomeRevoked
 		}
-		for heard := true; heard && !d.released; {
-			n, ok, err := d.notice(ctx, func() bool { return false })
-			if err != nil {
-				return err
-			}
-			heard = ok
-			switch n.State {
-			case LeaseReleased, LeaseParked:
-				d.released = true
-			case LeaseRevoked:
-				d.released, d.result.Outcome = true, OutcomeRevoked
-			case LeaseHealing:
-				d.job.elaborate(ctx, because(wait, n.WaitsFor), since)
-			case LeaseWaiting, LeaseGranted: // sent before the keeper heard that we are done
-			}
-		}
+		d.released = whole
 	}
 	d.job.waitFor(ctx, "")
 	return nil
@@ -414,19 +381,11 @@ func (d *drain) uncordon(ctx workflow.Context) error {
 func (d *drain) cleanUp(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	log := workflow.GetLogger(ctx)
 	// A drain that was parked has no lease any more, but its cordon.
 	if err := d.uncordon(ctx); err != nil {
-		log.Error("cannot uncordon", "node", d.target.Node, "error", err)
+		workflow.GetLogger(ctx).Error("cannot uncordon", "node", d.target.Node, "error", err)
 	}
-	if d.released {
-		return
-	}
-	info := workflow.GetInfo(ctx)
-	ref := LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}
-	if err := workflow.SignalExternalWorkflow(ctx, KeeperID(d.target.Cluster), "", SignalReleaseLease, ref).Get(ctx, nil); err != nil {
-		log.Error("cannot release the lease; the keeper takes it back when this job has ended", "error", err)
-	}
+	d.lease.release(ctx)
 }
 
 // because adds a reason, if there is one.

@@ -206,7 +206,7 @@ type UpdateStatus struct {
 func (u *update) status() UpdateStatus {
 	s := UpdateStatus{
 		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted, Canary: u.state.Canary,
-		Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned, Superfluous: u.seen.Superfluous, Holds: u.holds, Template: u.seen.Template, Token: u.lease.token, Result: u.state.Result,
+		Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned, Superfluous: u.seen.Superfluous, Holds: u.holds, Template: u.seen.Template, Token: u.lease.Token, Result: u.state.Result,
 	}
 	s.Done, s.Of = u.seen.Counts.Progress()
 	return s

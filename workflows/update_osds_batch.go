@@ -64,7 +64,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		return err
 	}
 	ref := u.lease.ref(ctx)
-	in.WorkflowID, in.RunID, in.Token, in.Epoch, in.Alive = ref.WorkflowID, ref.RunID, u.lease.token, u.lease.epoch, u.lease.alive
+	in.WorkflowID, in.RunID, in.Token, in.Epoch, in.Alive = ref.WorkflowID, ref.RunID, u.lease.Token, u.lease.Epoch, u.lease.Alive
 	return u.carryOut(ctx, step, in)
 }
 
@@ -93,7 +93,7 @@ func (u *update) carryOut(ctx workflow.Context, step rollout.Step, in activities
 }
 
 // healing: a batch is done, and the keeper has not taken its lease back yet.
-func (u *update) healing() bool { return u.lease.asked && u.lease.finishing }
+func (u *update) healing() bool { return u.lease.finished() }
 
 // mayAskAhead tells whether the lease of the next batch may be asked for while the storage heals from the one before: if all
 // that is left to wait for is the storage. A batch of several has to wait until the data is whole, because only then the storage
@@ -115,8 +115,8 @@ func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
 // keeps tells whether the lease is held for OSDs of a broken batch, which have to be replaced once more: as long as they are
 // away their noout has to stay.
 func (u *update) keeps(step rollout.Step) bool {
-	return step.Broken && u.lease.token != 0 && !u.lease.finishing && slices.ContainsFunc(step.OSDs, func(o rollout.OSD) bool {
-		return slices.Contains(u.lease.claim.Daemons, o.Name)
+	return step.Broken && u.lease.held() && slices.ContainsFunc(step.OSDs, func(o rollout.OSD) bool {
+		return slices.Contains(u.lease.Claim.Daemons, o.Name)
 	})
 }
 
@@ -236,7 +236,7 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 // window closes: whoever holds the lease may take hours.
 func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.Survey) (bool, error) {
 	want := u.claim(step)
-	if u.lease.holds(want) && !u.lease.lost() {
+	if u.lease.listen(); u.lease.covers(want) {
 		return true, nil
 	}
 	if !u.lease.waitsFor(want) {
@@ -272,12 +272,12 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 // await waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that broke
 // elsewhere may take days to be replaced, and others wait for the lease.
 func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
-	if !u.lease.asked {
+	if u.lease.Stage == claimFree {
 		return u.arrive(ctx, osds)
 	}
 	var own []rollout.OSD
 	for _, o := range osds {
-		if slices.Contains(u.lease.claim.Daemons, o.Name) {
+		if slices.Contains(u.lease.Claim.Daemons, o.Name) {
 			own = append(own, o)
 		}
 	}
@@ -313,14 +313,14 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	if again := u.seen.LookAgain; again > 0 && now.Add(again).Before(deadline) {
 		deadline = now.Add(again)
 	}
-	in := activities.AwaitInput{Fleet: u.fleet, Cluster: u.lease.cluster, Template: u.seen.Template, Keys: keys(osds)}
+	in := activities.AwaitInput{Fleet: u.fleet, Cluster: u.lease.Cluster, Template: u.seen.Template, Keys: keys(osds)}
 	awaitCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	arrival := begin(watching(awaitCtx, "wait for the OSDs"), rolling.AwaitOSDs, in)
 	u.report(ctx, "") // that people read of it must not cost time
 	// Before it halts it looks: a node that was cordoned meanwhile is the reason, and not the template.
 	_, err := awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", func() bool {
-		u.lease.lost() // its noout had its time, say; what is broken stays broken
+		u.lease.listen() // its noout had its time, say; what is broken stays broken
 		return arrival.IsReady() || u.changed || full(ctx)
 	})
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
@@ -335,10 +335,10 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 		return err
 	}
 	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, append(u.seen.Excused, a.Excused...)
-	if !u.lease.asked || u.excuses() {
+	if u.lease.Stage == claimFree || u.excuses() {
 		return u.heal(ctx)
 	}
-	u.lease.finishing = true // the keeper hears of it together with what is next
+	u.lease.Stage = claimDone // the keeper hears of it together with what is next
 	return nil
 }
 
@@ -386,13 +386,13 @@ func (u *update) letGo(ctx workflow.Context) {
 // heal gives the lease back when the storage is whole. With an OSD that a person excused, and that does not serve, it will not be
 // before its data has moved, which is what the noout of the lease prevents.
 func (u *update) heal(ctx workflow.Context) error {
-	if u.lease.asked && u.excuses() {
+	if u.lease.Stage != claimFree && u.excuses() {
 		u.letGo(ctx)
 		return nil
 	}
-	if u.lease.asked {
+	if u.lease.Stage != claimFree {
 		u.job.enter(ctx, PhaseHeal)
-		wait := "the storage in " + u.lease.claim.Domain.String() + " to be whole again"
+		wait := "the storage in " + u.lease.Claim.Domain.String() + " to be whole again"
 		u.job.waitFor(ctx, wait)
 		since, told := u.job.Since, false
 		// One that is healing may be hurt again: its pod is evicted by a drain, say, and somebody has to make it anew.
@@ -425,5 +425,5 @@ func (u *update) healFor(ctx workflow.Context, next rollout.Step) error {
 
 // excuses: the lease is held for an OSD for which nobody waits any more.
 func (u *update) excuses() bool {
-	return slices.ContainsFunc(u.lease.claim.Daemons, func(osd string) bool { return slices.Contains(u.seen.Excused, osd) })
+	return slices.ContainsFunc(u.lease.Claim.Daemons, func(osd string) bool { return slices.Contains(u.seen.Excused, osd) })
 }

@@ -29,7 +29,7 @@ func (u *update) run(ctx workflow.Context) error {
 			return err
 		}
 		// Every wait of a step is left when the history is long, and goes on in the next run.
-		if full(ctx) || !u.lease.asked && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		if full(ctx) || u.lease.Stage == claimFree && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return u.continueAsNew(ctx)
 		}
 	}
@@ -54,7 +54,7 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 		return s, err
 	}
 	if s.Cluster.Name != "" {
-		u.lease.cluster = s.Cluster
+		u.lease.Cluster = s.Cluster
 	}
 	if s.Template != "" && s.Template != u.state.SkipOf {
 		if u.state.SkipOf != "" && len(u.state.Skip) > 0 { // who excused an OSD from another template did not know this one
@@ -130,7 +130,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	if err := u.heal(ctx); err != nil {
 		return false, err
 	}
-	if err := letSignalsIn(ctx); err != nil || u.changed || u.lease.asked {
+	if err := letSignalsIn(ctx); err != nil || u.changed || u.lease.Stage != claimFree {
 		return false, err
 	}
 	if !s.Counts.Settled() && s.LookAgain > 0 {

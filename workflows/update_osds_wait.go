@@ -59,7 +59,7 @@ func (u *update) hurries(w wait) wait {
 
 // underWay: OSDs that were stopped under the lease have not come back.
 func (u *update) underWay() bool {
-	return u.lease.token != 0 && !u.lease.finishing && u.state.Batch != nil
+	return u.lease.held() && u.state.Batch != nil
 }
 
 // rest waits. Unless it has to keep it, it gives the lease back before, since others may be waiting for it.

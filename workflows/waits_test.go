@@ -89,8 +89,9 @@ func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
 		s.awaitPhase("node-b", evicting, 2*time.Minute)
 		time.Sleep(10 * time.Second)
 		// Whoever asked twice is told twice, and nobody reads that here.
+		held, _, _ := s.keeperStatus().Lease.Find(workflows.DrainID("node-b"), run)
 		s.signal(workflows.DrainID("node-b"), workflows.SignalLease,
-			workflows.LeaseNotice{State: workflows.LeaseGranted, RunID: run, Token: s.drainStatus("node-b").Token})
+			workflows.LeaseNotice{State: workflows.LeaseGranted, RunID: run, Ask: held.Ask, Token: held.Token})
 		again()
 		s.tellDrain("node-b", workflows.SignalPause)
 		time.Sleep(time.Second)

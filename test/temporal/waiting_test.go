@@ -18,14 +18,15 @@ import (
 
 // storm tells a job again and again, each time in other words, why it waits: as in days. It comes in gusts, since a server lets
 // no workflow continue as new that has not seen all of its signals.
-func (s *stage) storm(run client.WorkflowRun, state workflows.LeaseState, ask int64, notices int) {
+func (s *stage) storm(run client.WorkflowRun, state workflows.LeaseState, notices int) {
 	s.Helper()
+	claim, _, _ := s.claimOf(run)
 	for i := range notices {
 		if i%10 == 9 {
 			time.Sleep(100 * time.Millisecond)
 		}
 		s.signal(run.GetID(), workflows.SignalLease, workflows.LeaseNotice{
-			State: state, RunID: run.GetRunID(), Ask: ask, WaitsFor: fmt.Sprintf("%d of 4096 PGs are clean", i), Since: time.Now(),
+			State: state, RunID: run.GetRunID(), Ask: claim.Ask, Token: claim.Token, WaitsFor: fmt.Sprintf("%d of 4096 PGs are clean", i), Since: time.Now(),
 		})
 	}
 }
@@ -67,7 +68,7 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	claim, _, _ := s.claimOf(waits)
 	since := s.job(waits.GetID()).Since
 
-	s.storm(waits, workflows.LeaseWaiting, 0, storm)
+	s.storm(waits, workflows.LeaseWaiting, storm)
 	s.bounded(waits.GetID(), 4)
 	is, _, ok := s.claimOf(waits)
 	require.True(t, ok, "it keeps its claim")
@@ -81,9 +82,9 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	require.NoError(t, err)
 
 	// Paused, and aborted, in the middle of a storm.
-	s.storm(aborted, workflows.LeaseWaiting, 0, storm/2)
+	s.storm(aborted, workflows.LeaseWaiting, storm/2)
 	s.signal(aborted.GetID(), workflows.SignalPause, nil)
-	s.storm(aborted, workflows.LeaseWaiting, 0, storm/2)
+	s.storm(aborted, workflows.LeaseWaiting, storm/2)
 	s.await("it is paused", func() bool { return s.job(aborted.GetID()).Paused })
 	s.signal(aborted.GetID(), workflows.SignalAbort, nil)
 	var result workflows.DrainNodeResult
@@ -107,7 +108,7 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	s.result(first, &result)
 	s.phase(waits, workflows.PhaseReturn)
 	token := s.keeper().Lease.Token
-	s.storm(waits, workflows.LeaseGranted, 0, storm)
+	s.storm(waits, workflows.LeaseGranted, storm)
 	s.signal(waits.GetID(), workflows.SignalDone, nil)
 	s.result(waits, &result)
 	require.Equal(t, workflows.OutcomeDone, result.Outcome)
@@ -130,10 +131,10 @@ func TestRolloutThatWaitsForDays(t *testing.T) {
 	// It waits for the OSD that is away, and holds no lease.
 	run := s.start(workflows.RestartOSDsID(sim.Key.Namespace), workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone"})
 	s.phase(run, workflows.PhaseArrive)
-	s.storm(run, workflows.LeaseWaiting, 0, storm)
+	s.storm(run, workflows.LeaseWaiting, storm)
 	s.bounded(run.GetID(), 4)
 	s.signal(run.GetID(), workflows.SignalPause, nil)
-	s.storm(run, workflows.LeaseWaiting, 0, storm)
+	s.storm(run, workflows.LeaseWaiting, storm)
 	s.bounded(run.GetID(), 5)
 	require.True(t, s.job(run.GetID()).Paused)
 	s.signal(run.GetID(), workflows.SignalResume, nil)
