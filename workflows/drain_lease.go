@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -59,7 +60,7 @@ func (d *drain) acquireLease(ctx workflow.Context) error {
 	info := workflow.GetInfo(ctx)
 	d.claim = lease.Claim{
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Domain: d.target.Domain, Node: d.target.Node,
-		Reason: reason, Priority: lease.PriorityDrain, Observing: d.observing, NooutHosts: d.target.Hosts,
+		Reason: reason, Priority: jobs.DrainNode.Priority, Observing: d.observing, NooutHosts: d.target.Hosts,
 	}
 	if d.target.Gone {
 		d.claim.NooutHosts = nil // nobody comes back to what noout would preserve

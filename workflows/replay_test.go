@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -25,10 +26,10 @@ func TestReplay(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			r, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DisableDeadlockDetection: true})
 			require.NoError(t, err)
-			r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: workflows.KeeperType})
-			r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: workflows.DrainNodeType})
-			r.RegisterWorkflowWithOptions(workflows.UpdateOSDs, workflow.RegisterOptions{Name: workflows.UpdateOSDsType})
-			r.RegisterWorkflowWithOptions(workflows.RestartOSDs, workflow.RegisterOptions{Name: workflows.RestartOSDsType})
+			r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: jobs.Keeper.Type})
+			r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: jobs.DrainNode.Type})
+			r.RegisterWorkflowWithOptions(workflows.UpdateOSDs, workflow.RegisterOptions{Name: jobs.UpdateOSDs.Type})
+			r.RegisterWorkflowWithOptions(workflows.RestartOSDs, workflow.RegisterOptions{Name: jobs.RestartOSDs.Type})
 			h := history(t, file)
 			id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
 			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id}}))

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/internal/cli"
-	"github.com/lockkeeper/lockkeeper/workflows"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 func statusCommand(connections *cli.Connections) *cobra.Command {
@@ -50,7 +50,9 @@ and rollouts last reported, and says so.`,
 				if err != nil {
 					return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 				}
-				if gather, follow = ofNode(command, id); isRollout(id) {
+				if _, target, _ := jobs.Parse(id); target.Node != "" {
+					gather, follow = ofNode(command, target.Node)
+				} else {
 					gather, follow = ofRollout(command, id)
 				}
 			}
@@ -84,11 +86,6 @@ type (
 	following = func(context.Context) (ran bool, err error)
 )
 
-func isRollout(id string) bool {
-	_, _, ok := workflows.RolledOut(id)
-	return ok
-}
-
 func ofRollout(c *cli.Command, id string) (gathering, following) {
 	return func(ctx context.Context) (cli.Status, error) { return c.RolloutStatus(ctx, id) },
 		func(ctx context.Context) (bool, error) {
@@ -99,8 +96,7 @@ func ofRollout(c *cli.Command, id string) (gathering, following) {
 		}
 }
 
-func ofNode(c *cli.Command, id string) (gathering, following) {
-	node, _ := workflows.DrainedNode(id)
+func ofNode(c *cli.Command, node string) (gathering, following) {
 	return func(ctx context.Context) (cli.Status, error) { return c.NodeStatus(ctx, node) },
 		func(ctx context.Context) (bool, error) {
 			if !c.Drains(ctx, node) {

@@ -13,11 +13,11 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // installation is a world as the doctor sees it.
@@ -151,7 +151,7 @@ func TestDoctor(t *testing.T) {
 			}
 		}, []string{"rights for OSDs"}, "ceph: the OSDs of its CephOSDs cannot be made or replaced: lockkeeper's worker may not create pods in ceph, delete pods in ceph", "kubectl -n ceph apply -f deploy/storage-namespace-cephosd.yaml"},
 		"restart without rights": {func(i *installation) {
-			i.rollouts = map[string][]Rollout{workflows.RestartOSDsID("rook-ceph"): {rollingOut()}}
+			i.rollouts = map[string][]Rollout{jobs.RestartOSDs.ID("rook-ceph"): {rollingOut()}}
 			i.mayNot = func(who kube.Account, r kube.Right) bool {
 				return who.Name == workerAccount && r.Resource == "deployments" && r.Verb == "patch"
 			}

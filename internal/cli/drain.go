@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -36,7 +37,7 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Stay
 	} else if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "%s started\n", workflows.DrainID(in.Node))
+	fmt.Fprintf(c.Out, "%s started\n", jobs.DrainNode.ID(in.Node))
 	if o.Follow || o.Wait {
 		return c.stayWithDrain(ctx, in.Node, o)
 	}
@@ -127,7 +128,7 @@ func policyKey(policy string) (storage.ClusterKey, error) {
 func (c *Command) runsAlready(ctx context.Context, node string) error {
 	job, err := c.Temporal.Drain(ctx, node)
 	if err != nil {
-		return fmt.Errorf("%s runs already; more cannot be said: %w", workflows.DrainID(node), err)
+		return fmt.Errorf("%s runs already; more cannot be said: %w", jobs.DrainNode.ID(node), err)
 	}
 	what := job.Describe(c.Now())
 	if job.Status != nil && job.Status.Observe {

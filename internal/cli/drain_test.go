@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -212,11 +213,11 @@ func TestSignals(t *testing.T) {
 		after  Job
 		says   string
 	}{
-		"pause":   {workflows.SignalPause, paused, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6, paused, waits for the signal `resume`: somebody paused this job\n"},
-		"resume":  {workflows.SignalResume, running("node-a", "Evicting", 4, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\n"},
-		"abort":   {workflows.SignalAbort, aborting, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\nit is cleaning up; `lockkeeper status node-a -w` follows it\n"},
-		"aborted": {workflows.SignalAbort, ended("node-a", workflows.OutcomeAborted), "drain/node-a ended 02:59:00 (60s): Aborted\n"},
-		"done":    {workflows.SignalDone, running("node-a", "Healing", 6, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Healing 6/6\n"},
+		"pause":   {jobs.SignalPause, paused, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6, paused, waits for the signal `resume`: somebody paused this job\n"},
+		"resume":  {jobs.SignalResume, running("node-a", "Evicting", 4, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\n"},
+		"abort":   {jobs.SignalAbort, aborting, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\nit is cleaning up; `lockkeeper status node-a -w` follows it\n"},
+		"aborted": {jobs.SignalAbort, ended("node-a", workflows.OutcomeAborted), "drain/node-a ended 02:59:00 (60s): Aborted\n"},
+		"done":    {jobs.SignalDone, running("node-a", "Healing", 6, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Healing 6/6\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -234,14 +235,14 @@ func TestSignals(t *testing.T) {
 func TestSignalsToNobody(t *testing.T) {
 	w := drained()
 	c, _, _ := w.command()
-	err := c.Signal(t.Context(), "node-q", workflows.SignalAbort)
+	err := c.Signal(t.Context(), "node-q", jobs.SignalAbort)
 	require.Error(t, err)
 	golden(t, "no-such-job.txt", err.Error()+"\n")
 
 	w = newWorld()
 	w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, _ = w.command()
-	assert.EqualError(t, c.Signal(t.Context(), "node-a", workflows.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
+	assert.EqualError(t, c.Signal(t.Context(), "node-a", jobs.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
 	assert.Empty(t, w.signals)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -111,11 +112,12 @@ func (c *Command) askHolders(ctx context.Context, f *Facts) {
 }
 
 func (c *Command) ask(ctx context.Context, workflowID string) (job execution, runs bool, err error) {
-	if node, ok := workflows.DrainedNode(workflowID); ok {
-		j, err := c.Temporal.Drain(ctx, node)
+	_, target, ok := jobs.Parse(workflowID)
+	if target.Node != "" {
+		j, err := c.Temporal.Drain(ctx, target.Node)
 		return j, j.State == Running, err
 	}
-	if isRollout(workflowID) {
+	if ok {
 		r, err := c.Temporal.Rollout(ctx, workflowID)
 		return r, r.State == Running, err
 	}

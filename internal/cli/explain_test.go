@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -74,7 +75,7 @@ func TestExplain(t *testing.T) {
 		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
 		"others-before": {edit(func(w *world) {
 			w.keeper.Decision.Reason = budget.ReasonClean
-			w.keeper.Lease.Queue = []lease.Claim{{WorkflowID: "drain/node-z", RunID: "1", Node: "node-z", Domain: storage.FailureDomain{Type: "zone", Name: "zone-z"}, Requested: ago(time.Minute), Priority: lease.PriorityDrain}}
+			w.keeper.Lease.Queue = []lease.Claim{{WorkflowID: "drain/node-z", RunID: "1", Node: "node-z", Domain: storage.FailureDomain{Type: "zone", Name: "zone-z"}, Requested: ago(time.Minute), Priority: jobs.DrainNode.Priority}}
 		}), "node-a", []string{"OthersBefore"}, nil},
 		"pgs-unclean": {func() *world {
 			return unclean(storage.Health{Fresh: true, PGsClean: 12, Reason: "21 of 33 PGs are not clean: active+undersized+degraded"})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -23,7 +24,7 @@ func (c *Command) Follow(ctx context.Context, node string) error {
 func (c *Command) stayWithDrain(ctx context.Context, node string, o StayOptions) error {
 	var f follower
 	return stay(ctx, c, o.Timeout, staying[Job]{
-		id:   workflows.DrainID(node),
+		id:   jobs.DrainNode.ID(node),
 		look: func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) },
 		news: func(j Job) {
 			if o.Follow {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
@@ -85,7 +86,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	case err == nil && job.State == Running:
 		p.Running = &job
 	case err != nil && !errors.Is(err, ErrNoJob):
-		unknown("whether "+workflows.DrainID(in.Node)+" runs already", err)
+		unknown("whether "+jobs.DrainNode.ID(in.Node)+" runs already", err)
 	}
 	pods, err := c.Kubernetes.StoragePods(ctx, policy)
 	if err != nil {
@@ -142,8 +143,8 @@ func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []osdview.Pod) {
 // askForLease asks the keeper's own decision, by all that the keeper judges by and last saw, what it would answer.
 func (p *Plan) askForLease() storage.Answer {
 	claim := lease.Claim{
-		WorkflowID: workflows.DrainID(p.Input.Node), RunID: "plan", Domain: p.Domain, Node: p.Input.Node,
-		Reason: p.Input.Reason, Priority: lease.PriorityDrain, Requested: p.At,
+		WorkflowID: jobs.DrainNode.ID(p.Input.Node), RunID: "plan", Domain: p.Domain, Node: p.Input.Node,
+		Reason: p.Input.Reason, Priority: jobs.DrainNode.Priority, Requested: p.At,
 	}
 	in := p.Now.Input(p.At)
 	if in.View.Others == nil { // or this domain may be one of those for which there was no name

@@ -11,6 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -28,7 +29,7 @@ func (c *Command) UpdateOSDs(ctx context.Context, cephOSD string, o StayOptions)
 	case err != nil:
 		fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
 	}
-	id := workflows.UpdateOSDsID(key.Namespace, key.Name)
+	id := jobs.UpdateOSDs.ID(key.Namespace, key.Name)
 	// What it has halted for already is no news: it is told to look again.
 	before, err := c.Temporal.Rollout(ctx, id)
 	if err != nil && !errors.Is(err, ErrNoJob) {
@@ -59,7 +60,7 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 			fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
 		}
 	}
-	id := workflows.RestartOSDsID(in.Namespace)
+	id := jobs.RestartOSDs.ID(in.Namespace)
 	if err := c.Temporal.StartRestart(ctx, in); errors.Is(err, ErrRuns) {
 		r, err := c.Temporal.Rollout(ctx, id)
 		if err != nil {
@@ -76,7 +77,7 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 // checkRestart finds what is wrong while the person is still looking. The job checks it again.
 func checkRestart(in workflows.RestartOSDsInput) error {
 	switch {
-	case !isNamespace(in.Namespace):
+	case in.Namespace == "" || !mayExist(jobs.Target{Namespace: in.Namespace}):
 		return wrong("--namespace", in.Namespace, "must be the name of a namespace")
 	case in.MaxParallel < 0 || in.MaxParallel > mostParallel:
 		return wrong("--max-parallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", mostParallel))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -110,18 +111,18 @@ func (r Rollout) looksAs(before Rollout) bool {
 
 // waysOut says what a person can do about a rollout that stands.
 func (r Rollout) waysOut() []string {
-	namespace, name, _ := workflows.RolledOut(r.WorkflowID)
+	_, target, _ := jobs.Parse(r.WorkflowID)
 	var ways []string
 	halted := r.Status != nil && r.Status.Halted != nil
 	unspared := halted && r.Status.Holds == activities.HoldStorage
 	switch {
 	case unspared:
 		ways = append(ways, "- the storage cluster can spare them:  ceph osd ok-to-stop N, and ceph -s say what it lacks")
-	case name == "":
+	case target.Name == "":
 	case halted:
-		ways = append(ways, fmt.Sprintf("- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s", namespace, name))
+		ways = append(ways, fmt.Sprintf("- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s", target.Namespace, target.Name))
 	default:
-		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s", namespace, name))
+		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s", target.Namespace, target.Name))
 	}
 	if halted && !unspared {
 		ways = append(ways, "- the cause is mended, so that they serve")
@@ -139,7 +140,7 @@ func (r Rollout) awaitsApproval() bool {
 }
 
 func howToApprove(id string) string {
-	return fmt.Sprintf("if it is fine:  lockkeeper %s %s", workflows.SignalApprove, id)
+	return fmt.Sprintf("if it is fine:  lockkeeper %s %s", jobs.SignalApprove, id)
 }
 
 // waitsFor says what keeps it from going on, in its own words.

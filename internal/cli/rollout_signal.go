@@ -9,14 +9,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/lockkeeper/lockkeeper/workflows"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // Approve says that the canary of a rollout is fine.
 func (c *Command) Approve(ctx context.Context, job string) error {
-	id, err := rolloutOnly(job)
+	id, err := taker(job, jobs.SignalApprove)
 	if err != nil {
-		return err
+		return &ExitError{ExitUsage, err}
 	}
 	r, err := c.Temporal.Rollout(ctx, id)
 	switch s := r.Status; {
@@ -26,14 +26,14 @@ func (c *Command) Approve(ctx context.Context, job string) error {
 	case s.Canary.Judged:
 		return fmt.Errorf("nothing to approve: the canary %s was judged already; %s", s.Canary.OSD, r.Describe(c.Now()))
 	}
-	return c.signalRollout(ctx, id, workflows.SignalApprove, "")
+	return c.signalRollout(ctx, id, jobs.SignalApprove, "")
 }
 
 // Skip says that a rollout is not to replace an OSD, nor to wait for it.
 func (c *Command) Skip(ctx context.Context, job, osd string) error {
-	id, err := rolloutOnly(job)
+	id, err := taker(job, jobs.SignalSkip)
 	if err != nil {
-		return err
+		return &ExitError{ExitUsage, err}
 	}
 	if osd, err = osdNamed(osd); err != nil {
 		return &ExitError{ExitUsage, err}
@@ -41,18 +41,7 @@ func (c *Command) Skip(ctx context.Context, job, osd string) error {
 	if err := c.checkOSD(ctx, id, osd); err != nil {
 		return err
 	}
-	return c.signalRollout(ctx, id, workflows.SignalSkip, osd)
-}
-
-func rolloutOnly(job string) (string, error) {
-	id, ok, err := rolloutID(job)
-	if err == nil && !ok {
-		err = wrong("JOB", job, "must be a rollout: NAMESPACE/NAME of a CephOSD, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE]")
-	}
-	if err != nil {
-		return "", &ExitError{ExitUsage, err}
-	}
-	return id, nil
+	return c.signalRollout(ctx, id, jobs.SignalSkip, osd)
 }
 
 var osdNumber = regexp.MustCompile(`^(osd\.)?(0|[1-9][0-9]{0,8})$`)
@@ -100,15 +89,15 @@ func rolloutHeard(now Rollout, signal, osd string) bool {
 		return false
 	}
 	switch signal {
-	case workflows.SignalPause:
+	case jobs.SignalPause:
 		return s.Paused
-	case workflows.SignalResume:
+	case jobs.SignalResume:
 		return !s.Paused
-	case workflows.SignalAbort:
+	case jobs.SignalAbort:
 		return s.Aborted
-	case workflows.SignalApprove:
+	case jobs.SignalApprove:
 		return s.Canary.Approved || s.Canary.Judged
-	case workflows.SignalSkip:
+	case jobs.SignalSkip:
 		return slices.Contains(s.Skip, osd)
 	default:
 		return true

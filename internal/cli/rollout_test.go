@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -416,7 +417,7 @@ func TestSignalsInJSON(t *testing.T) {
 	w := rollingWorld(rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Paused = true }))
 	c, out, _ := w.command()
 	c.Output = "json"
-	require.NoError(t, c.Signal(t.Context(), "ceph/osds", workflows.SignalPause))
+	require.NoError(t, c.Signal(t.Context(), "ceph/osds", jobs.SignalPause))
 	var r Rollout
 	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
 	assert.Equal(t, updateID, r.WorkflowID)
@@ -428,7 +429,7 @@ func TestSignalsInJSON(t *testing.T) {
 	w.jobs["node-a"] = []Job{aborting}
 	c, out, _ = w.command()
 	c.Output = "json"
-	require.NoError(t, c.Signal(t.Context(), "node-a", workflows.SignalAbort))
+	require.NoError(t, c.Signal(t.Context(), "node-a", jobs.SignalAbort))
 	var j Job
 	require.NoError(t, json.Unmarshal(out.Bytes(), &j))
 	assert.Equal(t, "drain/node-a", j.WorkflowID)

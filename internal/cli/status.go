@@ -12,9 +12,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // Status is the state of all storage clusters, or of what concerns one node. Its field names are stable: scripts rely
@@ -101,7 +101,7 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 		return s, nil //nolint:nilerr // the problem is part of the answer
 	}
 	for _, r := range rollouts {
-		if ns, _, _ := workflows.RolledOut(r.WorkflowID); namespace == "" || ns == namespace {
+		if _, target, _ := jobs.Parse(r.WorkflowID); namespace == "" || target.Namespace == namespace {
 			s.Rollouts = append(s.Rollouts, r)
 		}
 	}
@@ -113,7 +113,8 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 // Temporal forgets what has ended; the CephOSD does not.
 func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
 	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}, detailed: true, asked: id}
-	namespace, name, _ := workflows.RolledOut(id)
+	_, target, _ := jobs.Parse(id)
+	namespace, name := target.Namespace, target.Name
 	r, err := c.Temporal.Rollout(ctx, id)
 	switch {
 	case err == nil:

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -42,7 +43,7 @@ type temporalClient struct {
 
 // StartDrain implements Temporal.
 func (t *temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
-	return t.start(ctx, workflows.DrainID(in.Node), "drain of "+in.Node, workflows.DrainNodeType, in)
+	return t.start(ctx, jobs.DrainNode.ID(in.Node), "drain of "+in.Node, jobs.DrainNode.Type, in)
 }
 
 // start starts a job of which there is only one at a time.
@@ -69,7 +70,7 @@ func options(id, summary string) client.StartWorkflowOptions {
 func (t *temporalClient) Drain(ctx context.Context, node string) (Job, error) {
 	job := Job{Node: node}
 	var err error
-	job.Execution, job.Status, job.Result, err = ask[workflows.DrainStatus, DrainResult](ctx, t, workflows.DrainID(node))
+	job.Execution, job.Status, job.Result, err = ask[workflows.DrainStatus, DrainResult](ctx, t, jobs.DrainNode.ID(node))
 	return job, err
 }
 
@@ -117,15 +118,15 @@ func (t *temporalClient) outcome(ctx context.Context, id, run string, result any
 
 // Drains implements Temporal.
 func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
-	ids, err := t.runningIDs(ctx, workflows.DrainNodeType)
+	ids, err := t.runningIDs(ctx, jobs.DrainNode.Type)
 	if err != nil {
 		return nil, err
 	}
 	var nodes []string
 	for _, id := range ids {
 		// A drain under another ID is not one of ours to speak of.
-		if node, ok := workflows.DrainedNode(id); ok {
-			nodes = append(nodes, node)
+		if target, ok := jobs.DrainNode.Target(id); ok {
+			nodes = append(nodes, target.Node)
 		}
 	}
 	return thatRun(ctx, nodes, t.Drain)
@@ -178,7 +179,7 @@ func (t *temporalClient) listRunning(ctx context.Context, types []string, page [
 
 // Signal implements Temporal.
 func (t *temporalClient) Signal(ctx context.Context, node, signal string) error {
-	return t.signal(ctx, workflows.DrainID(node), signal, nil)
+	return t.signal(ctx, jobs.DrainNode.ID(node), signal, nil)
 }
 
 func (t *temporalClient) signal(ctx context.Context, id, signal string, arg any) error {

@@ -6,6 +6,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -13,17 +14,17 @@ import (
 func (t *temporalClient) StartUpdate(ctx context.Context, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	id := workflows.UpdateOSDsID(namespace, name)
+	id := jobs.UpdateOSDs.ID(namespace, name)
 	o := options(id, "rollout of "+namespace+"/"+name)
 	o.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
 	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
-	_, err := t.client.SignalWithStartWorkflow(ctx, id, workflows.SignalOSDsChanged, "somebody asked for it", o, workflows.UpdateOSDsType, in)
+	_, err := t.client.SignalWithStartWorkflow(ctx, id, workflows.SignalOSDsChanged, "somebody asked for it", o, jobs.UpdateOSDs.Type, in)
 	return t.failed("start "+id, err)
 }
 
 // StartRestart implements Temporal.
 func (t *temporalClient) StartRestart(ctx context.Context, in workflows.RestartOSDsInput) error {
-	return t.start(ctx, workflows.RestartOSDsID(in.Namespace), "restart of the OSDs in "+in.Namespace, workflows.RestartOSDsType, in)
+	return t.start(ctx, jobs.RestartOSDs.ID(in.Namespace), "restart of the OSDs in "+in.Namespace, jobs.RestartOSDs.Type, in)
 }
 
 // Rollout implements Temporal.
@@ -39,12 +40,12 @@ func (t *temporalClient) Rollout(ctx context.Context, id string) (Rollout, error
 
 // Rollouts implements Temporal.
 func (t *temporalClient) Rollouts(ctx context.Context) ([]Rollout, error) {
-	ids, err := t.runningIDs(ctx, workflows.UpdateOSDsType, workflows.RestartOSDsType)
+	ids, err := t.runningIDs(ctx, jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type)
 	if err != nil {
 		return nil, err
 	}
 	ids = slices.DeleteFunc(ids, func(id string) bool {
-		_, _, ok := workflows.RolledOut(id)
+		_, _, ok := jobs.Parse(id)
 		return !ok
 	})
 	return thatRun(ctx, ids, t.Rollout)

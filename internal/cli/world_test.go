@@ -24,6 +24,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/history"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
@@ -244,7 +245,7 @@ func (w *world) StartUpdate(_ context.Context, namespace, name string) error {
 }
 
 func (w *world) StartRestart(_ context.Context, in workflows.RestartOSDsInput) error {
-	if r := w.rollouts[workflows.RestartOSDsID(in.Namespace)]; len(r) > 0 && len(w.restarts) == 0 && r[0].Status != nil {
+	if r := w.rollouts[jobs.RestartOSDs.ID(in.Namespace)]; len(r) > 0 && len(w.restarts) == 0 && r[0].Status != nil {
 		return ErrRuns
 	}
 	w.restarts = append(w.restarts, in)

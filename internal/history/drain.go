@@ -9,6 +9,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -19,8 +20,8 @@ import (
 func (r *reader) started(e *historypb.HistoryEvent) {
 	a := e.GetWorkflowExecutionStartedEventAttributes()
 	switch a.GetWorkflowType().GetName() {
-	case workflows.DrainNodeType:
-	case workflows.UpdateOSDsType, workflows.RestartOSDsType:
+	case jobs.DrainNode.Type:
+	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type:
 		r.startedRollout(e, a)
 		return
 	default:
@@ -128,15 +129,15 @@ func (r *reader) failed(e *historypb.HistoryEvent, a activity, why string) {
 
 // persons are the signals that people send.
 var persons = map[string]string{
-	workflows.SignalPause: "somebody paused it", workflows.SignalResume: "somebody resumed it",
-	workflows.SignalAbort: "somebody aborted it", workflows.SignalApprove: "somebody said that the canary is fine", workflows.SignalDone: "somebody said that the work on the node is done",
+	jobs.SignalPause: "somebody paused it", jobs.SignalResume: "somebody resumed it",
+	jobs.SignalAbort: "somebody aborted it", jobs.SignalApprove: "somebody said that the canary is fine", jobs.SignalDone: "somebody said that the work on the node is done",
 }
 
 func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string) {
 	switch what := persons[name]; {
 	case what != "":
 		r.say(e, what, by(identity))
-	case name == workflows.SignalSkip:
+	case name == jobs.SignalSkip:
 		r.say(e, "somebody said to leave "+read[string](input)+" as it is", by(identity))
 	case name == workflows.SignalOSDsChanged:
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))

@@ -8,6 +8,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -21,7 +22,7 @@ type rolloutMemory struct {
 
 func (r *reader) startedRollout(e *historypb.HistoryEvent, a *historypb.WorkflowExecutionStartedEventAttributes) {
 	r.rollout.is = true
-	if a.GetWorkflowType().GetName() == workflows.RestartOSDsType {
+	if a.GetWorkflowType().GetName() == jobs.RestartOSDs.Type {
 		in := read[workflows.RestartOSDsInput](a.GetInput())
 		if in.State != nil {
 			r.goesOn(in.State)
