@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -33,10 +32,9 @@ type Registry interface {
 
 // Register makes all workflows and activities known.
 func Register(r Registry, a Adapters, t Temporal) {
-	r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: jobs.Keeper.Type})
-	r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: jobs.DrainNode.Type})
-	r.RegisterWorkflowWithOptions(workflows.UpdateOSDs, workflow.RegisterOptions{Name: jobs.UpdateOSDs.Type})
-	r.RegisterWorkflowWithOptions(workflows.RestartOSDs, workflow.RegisterOptions{Name: jobs.RestartOSDs.Type})
+	for name, w := range workflows.ByType {
+		r.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
+	}
 	r.RegisterActivityWithOptions(&activities.Keeper{Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters, Jobs: t}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Drain{Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Keepers: t}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.OSDs{Fleets: a.Fleets, Policies: a.Policies}, activity.RegisterOptions{})

@@ -18,5 +18,11 @@ const TaskQueue = "lockkeeper"
 // processors for longer than the SDK's second.
 const DeadlockTimeout = 5 * time.Second
 
+// ByType has each workflow under its type.
+var ByType = map[string]any{
+	jobs.Keeper.Type: Keeper, jobs.DrainNode.Type: DrainNode,
+	jobs.UpdateOSDs.Type: UpdateOSDs, jobs.RestartOSDs.Type: RestartOSDs,
+}
+
 // KeeperID is the ID of the one keeper of a storage cluster.
 func KeeperID(k storage.ClusterKey) string { return jobs.Keeper.ID(k.Namespace, k.Name) }
