@@ -13,6 +13,8 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
+
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // Entry is one decision, or one thing that happened to a job.
@@ -56,7 +58,7 @@ var ends = map[enumspb.EventType]bool{
 // Read tells what a run's events mean. A record that it does not understand, of another version, say, it passes over:
 // what the rest says is still true.
 func Read(run Run) []Entry {
-	r := &reader{run: run, activities: map[int64]activity{}}
+	r := &reader{run: run, kind: kinds[jobs.Keeper.Type], activities: map[int64]activity{}}
 	for _, e := range run.Events {
 		r.event(e)
 	}
@@ -73,6 +75,7 @@ func Merge(all ...[]Entry) []Entry {
 // reader goes through one run's events.
 type reader struct {
 	run        Run
+	kind       kind
 	activities map[int64]activity // by the event that scheduled them
 	keeper     keeperMemory
 	rollout    rolloutMemory
@@ -147,7 +150,7 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 func (r *reader) ended(e *historypb.HistoryEvent) {
 	switch e.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-		r.succeeded(e, e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
+		r.kind.ended(r, e, e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
 		r.say(e, "failed: "+cause(e.GetWorkflowExecutionFailedEventAttributes().GetFailure()))
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
