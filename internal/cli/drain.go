@@ -139,8 +139,8 @@ func (c *Command) runsAlready(ctx context.Context, node string) error {
 
 // firstSteps waits until the job has resolved its node, and reports one that failed to.
 func (c *Command) firstSteps(ctx context.Context, node string) error {
-	look := func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) }
-	job, _, err := begin(ctx, look, func(j Job) bool { return j.Status != nil && j.Status.Step > 1 })
+	look := func(ctx context.Context) (Drain, error) { return c.Temporal.Drain(ctx, node) }
+	job, _, err := begin(ctx, look, func(j Drain) bool { return j.Status != nil && j.Status.Step > 1 })
 	switch {
 	case err != nil:
 		return err

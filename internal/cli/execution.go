@@ -28,7 +28,7 @@ type Execution struct {
 func (e Execution) execution() Execution { return e }
 
 // execution is a job of any kind: a drain or a rollout.
-type execution interface {
+type Job interface {
 	execution() Execution
 	// Describe is one sentence about it.
 	Describe(now time.Time) string
@@ -40,7 +40,7 @@ type execution interface {
 }
 
 // looking asks for the last run of one job.
-type looking[J execution] func(context.Context) (J, error)
+type looking[J Job] func(context.Context) (J, error)
 
 // StayOptions say whether to remain with a job that was started.
 type StayOptions struct {
@@ -54,7 +54,7 @@ type StayOptions struct {
 const followEvery = 250 * time.Millisecond
 
 // staying is what one does with the looks at a job.
-type staying[J execution] struct {
+type staying[J Job] struct {
 	id   string
 	look looking[J]
 	// news tells what is new.
@@ -65,7 +65,7 @@ type staying[J execution] struct {
 }
 
 // stay remains with a job until it ends or goes no further, and reports how.
-func stay[J execution](ctx context.Context, c *Command, timeout time.Duration, s staying[J]) error {
+func stay[J Job](ctx context.Context, c *Command, timeout time.Duration, s staying[J]) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
@@ -109,7 +109,7 @@ const (
 
 // begin looks after a new job until it is under way, and reports one that failed at once. The job that comes back is as it was
 // last seen; seen is false if it was not.
-func begin[J execution](ctx context.Context, look looking[J], underWay func(J) bool) (last J, seen bool, err error) {
+func begin[J Job](ctx context.Context, look looking[J], underWay func(J) bool) (last J, seen bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	tick := time.NewTicker(firstLookEvery)
@@ -136,7 +136,7 @@ const (
 )
 
 // signalling is one signal to one job.
-type signalling[J execution] struct {
+type signalling[J Job] struct {
 	id, signal string
 	look       looking[J]
 	send       func(context.Context) error
@@ -148,7 +148,7 @@ type signalling[J execution] struct {
 }
 
 // signal sends a signal, and waits until the job shows that it heard it. known is false if it did not in time, which is a warning.
-func signal[J execution](ctx context.Context, c *Command, s signalling[J]) (job J, known bool, err error) {
+func signal[J Job](ctx context.Context, c *Command, s signalling[J]) (job J, known bool, err error) {
 	before, err := s.look(ctx)
 	if err == nil && before.execution().State != Running {
 		err = ErrNoJob
@@ -171,7 +171,7 @@ func signal[J execution](ctx context.Context, c *Command, s signalling[J]) (job 
 }
 
 // confirm waits for the job to show the effect of a signal.
-func confirm[J execution](ctx context.Context, look looking[J], heard func(J) bool) (job J, err error) {
+func confirm[J Job](ctx context.Context, look looking[J], heard func(J) bool) (job J, err error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
 	tick := time.NewTicker(confirmEvery)

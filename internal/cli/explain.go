@@ -49,7 +49,7 @@ type Facts struct {
 	// Unguarded says why no policy cares for the node.
 	Unguarded string
 	// Holders are the jobs that hold the lease or are before this node in the queue, by workflow ID, as far as they answered.
-	Holders map[string]execution
+	Holders map[string]Job
 	// Watcher is nil when the Lease could not be read; that it cannot is no news about the watcher.
 	Watcher *kube.Watcher
 }
@@ -67,7 +67,7 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 	if err := input.NodeName("NODE", node); err != nil {
 		return Facts{}, &ExitError{ExitUsage, err}
 	}
-	f := Facts{Plan: Plan{At: c.Now(), Input: workflows.DrainNodeInput{Node: node}}, Holders: map[string]execution{}}
+	f := Facts{Plan: Plan{At: c.Now(), Input: workflows.DrainNodeInput{Node: node}}, Holders: map[string]Job{}}
 	var err error
 	if f.Node, err = c.Kubernetes.Node(ctx, node); err != nil {
 		return Facts{}, fmt.Errorf("node %s: %w", node, err)
@@ -111,7 +111,7 @@ func (c *Command) askHolders(ctx context.Context, f *Facts) {
 	}
 }
 
-func (c *Command) ask(ctx context.Context, workflowID string) (job execution, runs bool, err error) {
+func (c *Command) ask(ctx context.Context, workflowID string) (job Job, runs bool, err error) {
 	_, target, ok := jobs.Parse(workflowID)
 	if target.Node != "" {
 		j, err := c.Temporal.Drain(ctx, target.Node)

@@ -379,13 +379,6 @@ func (f Facts) since(reasons ...string) time.Time {
 	return time.Time{}
 }
 
-func (j Job) waitsSince() time.Time {
-	if j.Status == nil {
-		return j.Started
-	}
-	return j.Status.Since
-}
-
 func workflowsOf(claims []lease.Claim) []string {
 	out := make([]string, len(claims))
 	for i := range claims {

@@ -23,21 +23,21 @@ func (c *Command) Follow(ctx context.Context, node string) error {
 
 func (c *Command) stayWithDrain(ctx context.Context, node string, o StayOptions) error {
 	var f follower
-	return stay(ctx, c, o.Timeout, staying[Job]{
+	return stay(ctx, c, o.Timeout, staying[Drain]{
 		id:   jobs.DrainNode.ID(node),
-		look: func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) },
-		news: func(j Job) {
+		look: func(ctx context.Context) (Drain, error) { return c.Temporal.Drain(ctx, node) },
+		news: func(j Drain) {
 			if o.Follow {
 				c.print(f.news(c.Now(), j, c.askKeeper(ctx, j)))
 			}
 		},
-		stands: func(Job) error { return nil }, // whatever it waits for may still come
+		stands: func(Drain) error { return nil }, // whatever it waits for may still come
 		ended:  c.ended,
 	})
 }
 
 // askKeeper returns nil when the keeper does not answer: the job's own words must do then.
-func (c *Command) askKeeper(ctx context.Context, job Job) *workflows.KeeperStatus {
+func (c *Command) askKeeper(ctx context.Context, job Drain) *workflows.KeeperStatus {
 	if job.State != Running || job.Status == nil || job.Status.Target.Cluster.Name == "" {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (c *Command) print(lines []string) {
 	}
 }
 
-func (c *Command) ended(job Job) error {
+func (c *Command) ended(job Drain) error {
 	if !job.Succeeded() {
 		return &ExitError{ExitNotDone, errors.New(job.Describe(c.Now()))}
 	}
@@ -78,7 +78,7 @@ type follower struct {
 // storageEvery bounds how often the count of clean PGs is printed while it changes all the time.
 const storageEvery = 2 * time.Second
 
-func (f *follower) news(now time.Time, job Job, keeper *workflows.KeeperStatus) []string {
+func (f *follower) news(now time.Time, job Drain, keeper *workflows.KeeperStatus) []string {
 	var out []string
 	say := func(format string, args ...any) {
 		out = append(out, clock(now)+"  "+fmt.Sprintf(format, args...))

@@ -42,7 +42,7 @@ type Plan struct {
 	flush         bool                             // spec.ceph.flushPGStats
 	keeperProblem error                            // why it does not
 	// Running is a drain of this node that runs already.
-	Running *Job `json:"running,omitempty"`
+	Running *Drain `json:"running,omitempty"`
 	// Lease is what the keeper would answer to the request for the lease, unless LeaseUnknown says why nobody knows.
 	Lease        storage.Answer `json:"lease"`
 	LeaseUnknown string         `json:"leaseUnknown,omitempty"`

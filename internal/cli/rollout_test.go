@@ -426,11 +426,11 @@ func TestSignalsInJSON(t *testing.T) {
 	w = drained()
 	aborting := running("node-a", "Evicting", 4, "", 0)
 	aborting.Status.Aborted = true
-	w.jobs["node-a"] = []Job{aborting}
+	w.jobs["node-a"] = []Drain{aborting}
 	c, out, _ = w.command()
 	c.Output = "json"
 	require.NoError(t, c.Signal(t.Context(), "node-a", jobs.SignalAbort))
-	var j Job
+	var j Drain
 	require.NoError(t, json.Unmarshal(out.Bytes(), &j))
 	assert.Equal(t, "drain/node-a", j.WorkflowID)
 }

@@ -21,11 +21,11 @@ func (c *Command) Signal(ctx context.Context, job, signal string) error {
 }
 
 func (c *Command) signalDrain(ctx context.Context, node, name string) error {
-	job, known, err := signal(ctx, c, signalling[Job]{
+	job, known, err := signal(ctx, c, signalling[Drain]{
 		id: jobs.DrainNode.ID(node), signal: name, none: fmt.Sprintf("no drain of %q runs", node), kind: "drain", list: c.Temporal.Drains,
-		look:  func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) },
+		look:  func(ctx context.Context) (Drain, error) { return c.Temporal.Drain(ctx, node) },
 		send:  func(ctx context.Context) error { return c.Temporal.Signal(ctx, node, name) },
-		heard: func(before, now Job) bool { return heard(before, now, name) },
+		heard: func(before, now Drain) bool { return heard(before, now, name) },
 	})
 	if err != nil || !known {
 		return err
@@ -39,7 +39,7 @@ func (c *Command) signalDrain(ctx context.Context, node, name string) error {
 	return nil
 }
 
-func heard(before, now Job, signal string) bool {
+func heard(before, now Drain, signal string) bool {
 	if now.State != Running || now.RunID != before.RunID {
 		return true
 	}
@@ -61,7 +61,7 @@ func heard(before, now Job, signal string) bool {
 }
 
 // tell prints the job as it is now.
-func (c *Command) tell(job execution) error {
+func (c *Command) tell(job Job) error {
 	if c.Output != "" {
 		return Encode(c.Out, job, c.Output)
 	}

@@ -23,7 +23,7 @@ type Status struct {
 	At       time.Time      `json:"at"`
 	Node     *NodeStatus    `json:"node,omitempty"`
 	Policies []PolicyStatus `json:"policies"`
-	Drains   []Job          `json:"drains"` // those that run; of one node also the last one that has ended
+	Drains   []Drain        `json:"drains"` // those that run; of one node also the last one that has ended
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
 	Rollouts []Rollout `json:"rollouts"`
 	// CephOSD is the one whose rollout was asked for, with what the rollout last wrote into its status.
@@ -80,7 +80,7 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 		}
 		return Status{}, fmt.Errorf("list the policies: %w", err)
 	}
-	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}}
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}}
 	for i := range policies {
 		s.Policies = append(s.Policies, policyStatus(&policies[i], s.At))
 	}
@@ -112,7 +112,7 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 // RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its namespace.
 // Temporal forgets what has ended; the CephOSD does not.
 func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
-	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}, detailed: true, asked: id}
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}, detailed: true, asked: id}
 	_, target, _ := jobs.Parse(id)
 	namespace, name := target.Namespace, target.Name
 	r, err := c.Temporal.Rollout(ctx, id)
@@ -157,7 +157,7 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("node %s: %w", node, err)
 	}
-	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}}
+	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}}
 	job, err := c.Temporal.Drain(ctx, node)
 	switch {
 	case err == nil:
@@ -197,7 +197,7 @@ func policyStatus(p *v1alpha1.MaintenancePolicy, at time.Time) PolicyStatus {
 }
 
 // concerns tells whether a drain is about one of the policies. One that has not found its policy yet concerns all.
-func (s Status) concerns(d Job) bool {
+func (s Status) concerns(d Drain) bool {
 	if d.Status == nil || d.Status.Target.Cluster.Name == "" {
 		return true
 	}

@@ -67,8 +67,8 @@ func options(id, summary string) client.StartWorkflowOptions {
 }
 
 // Drain implements Temporal.
-func (t *temporalClient) Drain(ctx context.Context, node string) (Job, error) {
-	job := Job{Node: node}
+func (t *temporalClient) Drain(ctx context.Context, node string) (Drain, error) {
+	job := Drain{Node: node}
 	var err error
 	job.Execution, job.Status, job.Result, err = ask[workflows.DrainStatus, DrainResult](ctx, t, jobs.DrainNode.ID(node))
 	return job, err
@@ -117,7 +117,7 @@ func (t *temporalClient) outcome(ctx context.Context, id, run string, result any
 }
 
 // Drains implements Temporal.
-func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
+func (t *temporalClient) Drains(ctx context.Context) ([]Drain, error) {
 	ids, err := t.runningIDs(ctx, jobs.DrainNode.Type)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
 }
 
 // thatRun asks for some jobs, and returns those that run: the list of them may lag behind.
-func thatRun[J execution](ctx context.Context, names []string, one func(context.Context, string) (J, error)) ([]J, error) {
+func thatRun[J Job](ctx context.Context, names []string, one func(context.Context, string) (J, error)) ([]J, error) {
 	slices.Sort(names)
 	jobs := make([]J, len(names))
 	g, ctx := errgroup.WithContext(ctx)

@@ -56,7 +56,7 @@ type world struct {
 	policiesAway error // these alone
 	mayNot       func(who kube.Account, r kube.Right) bool
 
-	jobs         map[string][]Job // by node: what Temporal says at the first look, at the second, …; the last one stays
+	jobs         map[string][]Drain // by node: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
 	keeperAway   error
 	version      string // of Temporal
@@ -98,7 +98,7 @@ func newWorld() *world {
 			{Name: "rook-ceph-osd-1-x", OSD: 1, Node: "node-b", State: storage.PodReady, Labels: map[string]string{"topology-location-zone": "zone-y"}},
 		},
 		outlook: kube.Outlook{Evict: []string{"default/web-1", "rook-ceph/rook-ceph-osd-0-x"}},
-		jobs:    map[string][]Job{},
+		jobs:    map[string][]Drain{},
 		version: "1.29.1", workers: 2,
 		watcher: kube.Watcher{Found: true, Holder: "watcher-1", Renewed: ago(time.Second), Lasts: 8 * time.Second},
 		keeper: &workflows.KeeperStatus{
@@ -138,13 +138,13 @@ func drained() *world {
 	s.Lease = v1alpha1.LeaseStatus{Token: 7, Holders: []v1alpha1.LeaseClaim{claim(held, 3*time.Minute)}, Queue: []v1alpha1.LeaseClaim{claim(waits, time.Minute)}}
 	s.Noout = []v1alpha1.NooutStatus{{Host: "node-a", Owner: "drain/node-a", Since: agoMeta(3 * time.Minute), Expires: agoMeta(-27 * time.Minute), Confirmed: true}}
 
-	w.jobs["node-a"] = []Job{running("node-a", "AwaitingNode", 5, "node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
-	w.jobs["node-b"] = []Job{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor, time.Minute)}
+	w.jobs["node-a"] = []Drain{running("node-a", "AwaitingNode", 5, "node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
+	w.jobs["node-b"] = []Drain{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor, time.Minute)}
 	return w
 }
 
-func running(node, phase string, step int, waits string, since time.Duration) Job {
-	return Job{
+func running(node, phase string, step int, waits string, since time.Duration) Drain {
+	return Drain{
 		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: Running, Started: ago(since + time.Minute)},
 		Status: &workflows.DrainStatus{
 			JobStatus: workflows.JobStatus{Phase: phase, Step: step, Steps: 6, WaitsFor: waits, Since: ago(since), Started: ago(since + time.Minute)},
@@ -153,8 +153,8 @@ func running(node, phase string, step int, waits string, since time.Duration) Jo
 	}
 }
 
-func ended(node, outcome string) Job {
-	return Job{
+func ended(node, outcome string) Drain {
+	return Drain{
 		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: "Completed", Started: ago(5 * time.Minute), Ended: ago(time.Minute)},
 		Result: &DrainResult{workflows.DrainNodeResult{Outcome: outcome, Evicted: 3, Took: 4 * time.Minute, Waited: 12 * time.Second}},
 	}
@@ -209,13 +209,13 @@ func (w *world) StartDrain(_ context.Context, in workflows.DrainNodeInput) error
 	return w.temporalAway
 }
 
-func (w *world) Drain(_ context.Context, node string) (Job, error) {
+func (w *world) Drain(_ context.Context, node string) (Drain, error) {
 	jobs := w.jobs[node]
 	if len(jobs) == 0 && w.temporalAway == nil {
-		return Job{}, ErrNoJob
+		return Drain{}, ErrNoJob
 	}
 	if w.temporalAway != nil {
-		return Job{}, w.temporalAway
+		return Drain{}, w.temporalAway
 	}
 	if len(jobs) > 1 {
 		w.jobs[node] = jobs[1:]
@@ -223,14 +223,14 @@ func (w *world) Drain(_ context.Context, node string) (Job, error) {
 	return jobs[0], nil
 }
 
-func (w *world) Drains(context.Context) ([]Job, error) {
-	var out []Job
+func (w *world) Drains(context.Context) ([]Drain, error) {
+	var out []Drain
 	for _, jobs := range w.jobs {
 		if jobs[0].State == Running {
 			out = append(out, jobs[0])
 		}
 	}
-	slices.SortFunc(out, func(a, b Job) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b Drain) int { return strings.Compare(a.Node, b.Node) })
 	return out, w.temporalAway
 }
 
