@@ -89,7 +89,7 @@ type (
 func ofRollout(c *cli.Command, id string) (gathering, following) {
 	return func(ctx context.Context) (cli.Status, error) { return c.RolloutStatus(ctx, id) },
 		func(ctx context.Context) (bool, error) {
-			if !c.RolloutRuns(ctx, id) {
+			if !c.Runs(ctx, id) {
 				return false, nil
 			}
 			return true, c.FollowRollout(ctx, id)
@@ -99,7 +99,7 @@ func ofRollout(c *cli.Command, id string) (gathering, following) {
 func ofNode(c *cli.Command, node string) (gathering, following) {
 	return func(ctx context.Context) (cli.Status, error) { return c.NodeStatus(ctx, node) },
 		func(ctx context.Context) (bool, error) {
-			if !c.Drains(ctx, node) {
+			if !c.Runs(ctx, jobs.DrainNode.ID(node)) {
 				return false, nil
 			}
 			return true, c.Follow(ctx, node)

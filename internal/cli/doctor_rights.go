@@ -24,7 +24,7 @@ func (d *Doctor) rightsForOSDs(ctx context.Context) {
 	}
 	for i := range d.policies {
 		if ns := d.policies[i].Namespace; !d.noTalk && !slices.Contains(restarting, ns) {
-			if r, err := d.Temporal.Rollout(ctx, jobs.RestartOSDs.ID(ns)); err == nil && r.State == Running {
+			if runs(ctx, d.Temporal, jobs.RestartOSDs.ID(ns)) {
 				restarting = append(restarting, ns)
 			}
 		}

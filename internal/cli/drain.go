@@ -33,7 +33,7 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Stay
 		return err
 	}
 	if err := c.Temporal.StartDrain(ctx, in); errors.Is(err, ErrRuns) {
-		return c.runsAlready(ctx, in.Node)
+		return c.runsAlready(ctx, jobs.DrainNode.ID(in.Node), in.Node)
 	} else if err != nil {
 		return err
 	}
@@ -125,21 +125,22 @@ func policyKey(policy string) (storage.ClusterKey, error) {
 	return key, nil
 }
 
-func (c *Command) runsAlready(ctx context.Context, node string) error {
-	job, err := c.Temporal.Drain(ctx, node)
+// runsAlready says how a job is that cannot be started; name is what people call it.
+func (c *Command) runsAlready(ctx context.Context, id, name string) error {
+	job, err := c.Temporal.Job(ctx, id)
 	if err != nil {
-		return fmt.Errorf("%s runs already; more cannot be said: %w", jobs.DrainNode.ID(node), err)
+		return fmt.Errorf("%s runs already; more cannot be said: %w", id, err)
 	}
 	what := job.Describe(c.Now())
-	if job.Status != nil && job.Status.Observe {
+	if d, _ := job.(Drain); d.Status != nil && d.Status.Observe {
 		what += "\nit only observes: somebody drains the node from outside, and lockkeeper guards it"
 	}
-	return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", what, node)
+	return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", what, name)
 }
 
 // firstSteps waits until the job has resolved its node, and reports one that failed to.
 func (c *Command) firstSteps(ctx context.Context, node string) error {
-	look := func(ctx context.Context) (Drain, error) { return c.Temporal.Drain(ctx, node) }
+	look := func(ctx context.Context) (Drain, error) { return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node)) }
 	job, _, err := begin(ctx, look, func(j Drain) bool { return j.Status != nil && j.Status.Step > 1 })
 	switch {
 	case err != nil:

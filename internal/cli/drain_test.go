@@ -73,7 +73,7 @@ func TestPlanText(t *testing.T) {
 				node = "node-a"
 			}
 			if name == "another-zone" {
-				delete(w.jobs, "node-b")
+				delete(w.jobs, "drain/node-b")
 				w.keeper.Lease.Queue = nil
 			}
 			p, err := c.Plan(t.Context(), workflows.DrainNodeInput{Node: node, Reason: "new kernel"})
@@ -105,7 +105,7 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.nodes["node-c"] = activities.NodeState{Found: true}
-			w.jobs["node-a"] = []Drain{running("node-a", "Resolving", 1, "", 0), running("node-a", "Evicting", 4, "", 0)}
+			w.jobs["drain/node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "Evicting", 4, "", 0)}
 			c, _, _ := w.command()
 			err := c.Drain(t.Context(), test.in, StayOptions{})
 			assert.Equal(t, test.code, ExitCode(err))
@@ -119,7 +119,7 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 
 func TestDrainStarts(t *testing.T) {
 	w := newWorld()
-	w.jobs["node-a"] = []Drain{running("node-a", "Resolving", 1, "", 0), running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0)}
+	w.jobs["drain/node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0)}
 	c, out, errOut := w.command()
 	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{}))
 	assert.Equal(t, []workflows.DrainNodeInput{{Node: "node-a", Policy: "rook-ceph/rook-ceph"}}, w.started)
@@ -131,7 +131,7 @@ func TestDrainFailsAtOnce(t *testing.T) {
 	w := newWorld()
 	failed := ended("node-a", "")
 	failed.State, failed.Result, failed.Failure = "Failed", nil, `policy: "a/b": no such MaintenancePolicy`
-	w.jobs["node-a"] = []Drain{failed}
+	w.jobs["drain/node-a"] = []Job{failed}
 	c, _, _ := w.command()
 	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{})
 	assert.EqualError(t, err, `drain/node-a ended 02:59:00 (60s): Failed: policy: "a/b": no such MaintenancePolicy`)
@@ -139,7 +139,7 @@ func TestDrainFailsAtOnce(t *testing.T) {
 
 func TestDrainRunsAlready(t *testing.T) {
 	w := drained()
-	w.jobs["node-a"][0].Status.Observe = true
+	w.jobs["drain/node-a"][0].(Drain).Status.Observe = true
 	c, _, _ := w.command()
 	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{})
 	assert.EqualError(t, err, "drain/node-a runs since 02:57:00 (3m), phase AwaitingNode 5/6, observing, waits for node-a to be Ready and uncordoned, to be deleted, or for the signal `done`\n"+
@@ -149,7 +149,7 @@ func TestDrainRunsAlready(t *testing.T) {
 func TestDrainWithoutKubernetes(t *testing.T) {
 	w := newWorld()
 	w.kubeAway = errors.New("connection refused")
-	w.jobs["node-a"] = []Drain{ended("node-a", workflows.OutcomeDone)}
+	w.jobs["drain/node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, errOut := w.command()
 	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{}))
 	assert.Equal(t, "warning: not checked beforehand: node node-a: connection refused\n", errOut.String())
@@ -166,7 +166,7 @@ func TestFollow(t *testing.T) {
 	paused := running("node-a", "Evicting", 4, "the signal `resume`: somebody paused this job", 0)
 	paused.Status.Paused = true
 	w := drained()
-	w.jobs["node-a"] = []Drain{
+	w.jobs["drain/node-a"] = []Job{
 		running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0),
 		running("node-a", "AcquiringLease", 2, "the lease of zone zone-x: zone zone-y is disrupted", 0),
 		running("node-a", "Evicting", 4, "the pods of node-a to be evicted", 0),
@@ -182,20 +182,20 @@ func TestFollow(t *testing.T) {
 
 func TestHowWaitingEnds(t *testing.T) {
 	tests := map[string]struct {
-		jobs []Drain
+		jobs []Job
 		code int
 	}{
-		"done":    {[]Drain{ended("node-a", workflows.OutcomeDone)}, ExitOK},
-		"gone":    {[]Drain{ended("node-a", workflows.OutcomeGone)}, ExitOK},
-		"aborted": {[]Drain{ended("node-a", workflows.OutcomeAborted)}, ExitNotDone},
-		"revoked": {[]Drain{ended("node-a", workflows.OutcomeRevoked)}, ExitNotDone},
-		"killed":  {[]Drain{{Node: "node-a", Execution: Execution{WorkflowID: "drain/node-a", State: "Terminated", Ended: night, Failure: "terminated"}}}, ExitNotDone},
-		"late":    {[]Drain{running("node-a", "Resolving", 1, "", 0)}, ExitStillRuns},
+		"done":    {[]Job{ended("node-a", workflows.OutcomeDone)}, ExitOK},
+		"gone":    {[]Job{ended("node-a", workflows.OutcomeGone)}, ExitOK},
+		"aborted": {[]Job{ended("node-a", workflows.OutcomeAborted)}, ExitNotDone},
+		"revoked": {[]Job{ended("node-a", workflows.OutcomeRevoked)}, ExitNotDone},
+		"killed":  {[]Job{Drain{Node: "node-a", Execution: Execution{WorkflowID: "drain/node-a", State: "Terminated", Ended: night, Failure: "terminated"}}}, ExitNotDone},
+		"late":    {[]Job{running("node-a", "Resolving", 1, "", 0)}, ExitStillRuns},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.jobs["node-a"] = test.jobs
+			w.jobs["drain/node-a"] = test.jobs
 			c, _, _ := w.command()
 			err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{Wait: true, Timeout: 20 * time.Millisecond})
 			assert.Equal(t, test.code, ExitCode(err), "%v", err)
@@ -222,10 +222,10 @@ func TestSignals(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := drained()
-			w.jobs["node-a"] = append(w.jobs["node-a"], test.after)
+			w.jobs["drain/node-a"] = append(w.jobs["drain/node-a"], test.after)
 			c, out, errOut := w.command()
 			require.NoError(t, c.Signal(t.Context(), "node-a", test.signal))
-			assert.Equal(t, []string{test.signal + " node-a"}, w.signals)
+			assert.Equal(t, []string{test.signal + " drain/node-a"}, w.signals)
 			assert.Equal(t, test.says, out.String())
 			assert.Empty(t, errOut.String())
 		})
@@ -240,7 +240,7 @@ func TestSignalsToNobody(t *testing.T) {
 	golden(t, "no-such-job.txt", err.Error()+"\n")
 
 	w = newWorld()
-	w.jobs["node-a"] = []Drain{ended("node-a", workflows.OutcomeDone)}
+	w.jobs["drain/node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, _ = w.command()
 	assert.EqualError(t, c.Signal(t.Context(), "node-a", jobs.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
 	assert.Empty(t, w.signals)

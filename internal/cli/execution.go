@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // Running is the State of a job that has not ended.
@@ -142,9 +145,8 @@ type signalling[J Job] struct {
 	send       func(context.Context) error
 	// heard tells whether the job shows the effect.
 	heard func(before, now J) bool
-	// none says that the job does not run, and list which others of its kind do.
+	// none says that the job does not run; kind is what it is called, and others like it.
 	none, kind string
-	list       func(context.Context) ([]J, error)
 }
 
 // signal sends a signal, and waits until the job shows that it heard it. known is false if it did not in time, which is a warning.
@@ -157,7 +159,7 @@ func signal[J Job](ctx context.Context, c *Command, s signalling[J]) (job J, kno
 		err = s.send(ctx)
 	}
 	if errors.Is(err, ErrNoJob) {
-		return job, false, s.nobody(ctx, before, c.Now())
+		return job, false, s.nobody(ctx, c, before)
 	}
 	if err != nil {
 		return job, false, err
@@ -196,15 +198,19 @@ func confirm[J Job](ctx context.Context, look looking[J], heard func(J) bool) (j
 }
 
 // nobody says what there is instead of the job that was asked for.
-func (s signalling[J]) nobody(ctx context.Context, last J, now time.Time) error {
-	what := s.none
+func (s signalling[J]) nobody(ctx context.Context, c *Command, last J) error {
+	now, what := c.Now(), s.none
 	if last.execution().State != "" {
 		what += ": " + last.Describe(now)
 	}
-	running, err := s.list(ctx)
+	running, err := c.Temporal.Running(ctx)
 	if err != nil {
 		return fmt.Errorf("%s; the running ones cannot be listed: %w", what, err)
 	}
+	running = slices.DeleteFunc(running, func(j Job) bool {
+		other, _, _ := jobs.Parse(j.execution().WorkflowID)
+		return other == nil || other.Noun != s.kind
+	})
 	if len(running) == 0 {
 		return fmt.Errorf("%s, nor any other %s", what, s.kind)
 	}

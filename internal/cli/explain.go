@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -101,25 +100,12 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 // askHolders asks those who are in the way what they wait for themselves. Who does not answer says nothing.
 func (c *Command) askHolders(ctx context.Context, f *Facts) {
 	for _, claim := range append(append([]string{}, workflowsOf(f.Now.Lease.Holders)...), workflowsOf(f.Now.Lease.Queue)...) {
-		job, runs, err := c.ask(ctx, claim)
+		job, err := c.Temporal.Job(ctx, claim)
 		switch {
-		case err == nil && runs:
+		case err == nil && job.execution().State == Running:
 			f.Holders[claim] = job
 		case err != nil && !errors.Is(err, ErrNoJob):
 			return // Temporal does not answer, and would not the next time either
 		}
 	}
-}
-
-func (c *Command) ask(ctx context.Context, workflowID string) (job Job, runs bool, err error) {
-	_, target, ok := jobs.Parse(workflowID)
-	if target.Node != "" {
-		j, err := c.Temporal.Drain(ctx, target.Node)
-		return j, j.State == Running, err
-	}
-	if ok {
-		r, err := c.Temporal.Rollout(ctx, workflowID)
-		return r, r.State == Running, err
-	}
-	return nil, false, nil
 }

@@ -10,10 +10,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// Drains tells whether a drain of the node runs, as far as Temporal can be asked.
-func (c *Command) Drains(ctx context.Context, node string) bool {
-	job, err := c.Temporal.Drain(ctx, node)
-	return err == nil && job.State == Running
+// Runs tells whether a job runs, as far as Temporal can be asked.
+func (c *Command) Runs(ctx context.Context, id string) bool { return runs(ctx, c.Temporal, id) }
+
+func runs(ctx context.Context, t Temporal, id string) bool {
+	job, err := t.Job(ctx, id)
+	return err == nil && job.execution().State == Running
 }
 
 // Follow prints what happens to the drain of a node until it ends.
@@ -25,7 +27,7 @@ func (c *Command) stayWithDrain(ctx context.Context, node string, o StayOptions)
 	var f follower
 	return stay(ctx, c, o.Timeout, staying[Drain]{
 		id:   jobs.DrainNode.ID(node),
-		look: func(ctx context.Context) (Drain, error) { return c.Temporal.Drain(ctx, node) },
+		look: func(ctx context.Context) (Drain, error) { return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node)) },
 		news: func(j Drain) {
 			if o.Follow {
 				c.print(f.news(c.Now(), j, c.askKeeper(ctx, j)))

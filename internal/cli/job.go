@@ -27,22 +27,16 @@ var (
 type Temporal interface {
 	// StartDrain starts the drain of a node. It returns ErrRuns when one runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
-	// Drain tells about the last drain of a node, running or not. It returns ErrNoJob when there never was one.
-	Drain(ctx context.Context, node string) (Drain, error)
-	// Drains lists the drains that run.
-	Drains(ctx context.Context) ([]Drain, error)
-	// Signal sends a signal to the running drain of a node. It returns ErrNoJob when none runs.
-	Signal(ctx context.Context, node, signal string) error
 	// StartUpdate makes the rollout of a CephOSD look, and starts it first if it does not run.
 	StartUpdate(ctx context.Context, namespace, name string) error
 	// StartRestart starts the restart of a namespace's OSDs. It returns ErrRuns when one runs.
 	StartRestart(ctx context.Context, in workflows.RestartOSDsInput) error
-	// Rollout tells about the last rollout of this ID, running or not. It returns ErrNoJob when there never was one.
-	Rollout(ctx context.Context, workflowID string) (Rollout, error)
-	// Rollouts lists the rollouts that run.
-	Rollouts(ctx context.Context) ([]Rollout, error)
-	// SignalRollout sends a signal to a running rollout. It returns ErrNoJob when none runs.
-	SignalRollout(ctx context.Context, workflowID, signal string, arg any) error
+	// Job tells about the last job with this ID, running or not. It returns ErrNoJob, and no job, when there never was one.
+	Job(ctx context.Context, workflowID string) (Job, error)
+	// Running lists the jobs that run, in the order of their IDs.
+	Running(ctx context.Context) ([]Job, error)
+	// Signal sends a signal to a running job. It returns ErrNoJob when it does not run.
+	Signal(ctx context.Context, workflowID, signal string, arg any) error
 	// Version is the server's.
 	Version(ctx context.Context) (string, error)
 	// Pollers counts the workers that poll lockkeeper's task queue, for workflows and for activities.

@@ -82,7 +82,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	} else {
 		p.Now = &now
 	}
-	switch job, err := c.Temporal.Drain(ctx, in.Node); {
+	switch job, err := lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(in.Node)); {
 	case err == nil && job.State == Running:
 		p.Running = &job
 	case err != nil && !errors.Is(err, ErrNoJob):

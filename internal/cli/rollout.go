@@ -31,7 +31,7 @@ func (c *Command) UpdateOSDs(ctx context.Context, cephOSD string, o StayOptions)
 	}
 	id := jobs.UpdateOSDs.ID(key.Namespace, key.Name)
 	// What it has halted for already is no news: it is told to look again.
-	before, err := c.Temporal.Rollout(ctx, id)
+	before, err := lookUp[Rollout](ctx, c.Temporal, id)
 	if err != nil && !errors.Is(err, ErrNoJob) {
 		return err
 	}
@@ -62,11 +62,7 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 	}
 	id := jobs.RestartOSDs.ID(in.Namespace)
 	if err := c.Temporal.StartRestart(ctx, in); errors.Is(err, ErrRuns) {
-		r, err := c.Temporal.Rollout(ctx, id)
-		if err != nil {
-			return fmt.Errorf("%s runs already; more cannot be said: %w", id, err)
-		}
-		return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", r.Describe(c.Now()), id)
+		return c.runsAlready(ctx, id, id)
 	} else if err != nil {
 		return err
 	}
@@ -114,7 +110,7 @@ func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOp
 	if o.Follow || o.Wait {
 		return c.stayWithRollout(ctx, id, o, func(r Rollout) error { return c.standstill(before, r, o) })
 	}
-	look := func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) }
+	look := func(ctx context.Context) (Rollout, error) { return lookUp[Rollout](ctx, c.Temporal, id) }
 	r, seen, err := begin(ctx, look, func(r Rollout) bool {
 		return r.Status != nil && r.Status.Phase != "" && r.Status.Phase != workflows.PhaseSurvey && !r.looksAs(before)
 	})
@@ -134,12 +130,6 @@ func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOp
 	return nil
 }
 
-// RolloutRuns tells whether a rollout runs, as far as Temporal can be asked.
-func (c *Command) RolloutRuns(ctx context.Context, id string) bool {
-	r, err := c.Temporal.Rollout(ctx, id)
-	return err == nil && r.State == Running
-}
-
 // FollowRollout prints what happens to a rollout until it ends, and stays with one that has halted, too: who watches wants to
 // see it go on.
 func (c *Command) FollowRollout(ctx context.Context, id string) error {
@@ -151,7 +141,7 @@ func (c *Command) stayWithRollout(ctx context.Context, id string, o StayOptions,
 	approval := false
 	return stay(ctx, c, o.Timeout, staying[Rollout]{
 		id:   id,
-		look: func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) },
+		look: func(ctx context.Context) (Rollout, error) { return lookUp[Rollout](ctx, c.Temporal, id) },
 		news: func(r Rollout) {
 			if o.Follow {
 				c.print(f.news(c.Now(), r))

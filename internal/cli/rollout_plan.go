@@ -201,7 +201,7 @@ func (p *RolloutPlan) status() *workflows.UpdateStatus {
 
 // surroundings finds the policy, the type of its failure domains, what the keeper says, and whether the job runs already.
 func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, name string) *v1alpha1.MaintenancePolicy {
-	switch r, err := c.Temporal.Rollout(ctx, p.Job); {
+	switch r, err := lookUp[Rollout](ctx, c.Temporal, p.Job); {
 	case err == nil && r.State == Running:
 		p.Running = &r
 	case err != nil && !errors.Is(err, ErrNoJob):

@@ -18,7 +18,7 @@ func (c *Command) Approve(ctx context.Context, job string) error {
 	if err != nil {
 		return &ExitError{ExitUsage, err}
 	}
-	r, err := c.Temporal.Rollout(ctx, id)
+	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch s := r.Status; {
 	case err != nil || r.State != Running || s == nil: // that is for the signal to say
 	case s.Canary.Template == "" || s.Canary.Template != s.Template:
@@ -61,9 +61,9 @@ func osdNamed(osd string) (string, error) {
 
 func (c *Command) signalRollout(ctx context.Context, id, name, osd string) error {
 	r, known, err := signal(ctx, c, signalling[Rollout]{
-		id: id, signal: name, none: id + " does not run", kind: "rollout", list: c.Temporal.Rollouts,
-		look:  func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) },
-		send:  func(ctx context.Context) error { return c.Temporal.SignalRollout(ctx, id, name, argument(osd)) },
+		id: id, signal: name, none: id + " does not run", kind: "rollout",
+		look:  func(ctx context.Context) (Rollout, error) { return lookUp[Rollout](ctx, c.Temporal, id) },
+		send:  func(ctx context.Context) error { return c.Temporal.Signal(ctx, id, name, argument(osd)) },
 		heard: func(_, now Rollout) bool { return rolloutHeard(now, name, osd) },
 	})
 	if err != nil || !known {

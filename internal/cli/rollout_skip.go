@@ -90,7 +90,7 @@ func (c *Command) cephOSDNames(ctx context.Context, namespace, name string) (fle
 // deploymentNames are the Deployments that the restart was told to restart.
 func (c *Command) deploymentNames(ctx context.Context, id, namespace string) (fleetNames, error) {
 	out := fleetNames{of: "the Deployments of " + id, whole: true}
-	r, err := c.Temporal.Rollout(ctx, id)
+	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch {
 	case errors.Is(err, ErrNoJob) || err == nil && r.State != Running:
 		return out, activities.ErrNotFound

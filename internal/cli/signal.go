@@ -22,9 +22,11 @@ func (c *Command) Signal(ctx context.Context, job, signal string) error {
 
 func (c *Command) signalDrain(ctx context.Context, node, name string) error {
 	job, known, err := signal(ctx, c, signalling[Drain]{
-		id: jobs.DrainNode.ID(node), signal: name, none: fmt.Sprintf("no drain of %q runs", node), kind: "drain", list: c.Temporal.Drains,
-		look:  func(ctx context.Context) (Drain, error) { return c.Temporal.Drain(ctx, node) },
-		send:  func(ctx context.Context) error { return c.Temporal.Signal(ctx, node, name) },
+		id: jobs.DrainNode.ID(node), signal: name, none: fmt.Sprintf("no drain of %q runs", node), kind: "drain",
+		look: func(ctx context.Context) (Drain, error) {
+			return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
+		},
+		send:  func(ctx context.Context) error { return c.Temporal.Signal(ctx, jobs.DrainNode.ID(node), name, nil) },
 		heard: func(before, now Drain) bool { return heard(before, now, name) },
 	})
 	if err != nil || !known {

@@ -84,25 +84,22 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 	for i := range policies {
 		s.Policies = append(s.Policies, policyStatus(&policies[i], s.At))
 	}
-	drains, err := c.Temporal.Drains(ctx)
+	running, err := c.Temporal.Running(ctx)
 	if err != nil {
 		s.TemporalProblem = err.Error()
 		s.notKept("Temporal does not answer")
 		return s, nil //nolint:nilerr // the problem is part of the answer
 	}
-	for _, d := range drains {
-		if s.concerns(d) {
-			s.Drains = append(s.Drains, d)
-		}
-	}
-	rollouts, err := c.Temporal.Rollouts(ctx)
-	if err != nil {
-		s.TemporalProblem = err.Error()
-		return s, nil //nolint:nilerr // the problem is part of the answer
-	}
-	for _, r := range rollouts {
-		if _, target, _ := jobs.Parse(r.WorkflowID); namespace == "" || target.Namespace == namespace {
-			s.Rollouts = append(s.Rollouts, r)
+	for _, job := range running {
+		switch job := job.(type) {
+		case Drain:
+			if s.concerns(job) {
+				s.Drains = append(s.Drains, job)
+			}
+		case Rollout:
+			if _, target, _ := jobs.Parse(job.WorkflowID); namespace == "" || target.Namespace == namespace {
+				s.Rollouts = append(s.Rollouts, job)
+			}
 		}
 	}
 	c.askKeepers(ctx, &s)
@@ -115,7 +112,7 @@ func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) 
 	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}, detailed: true, asked: id}
 	_, target, _ := jobs.Parse(id)
 	namespace, name := target.Namespace, target.Name
-	r, err := c.Temporal.Rollout(ctx, id)
+	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch {
 	case err == nil:
 		s.Rollouts = append(s.Rollouts, r)
@@ -158,7 +155,7 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 		return Status{}, fmt.Errorf("node %s: %w", node, err)
 	}
 	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}}
-	job, err := c.Temporal.Drain(ctx, node)
+	job, err := lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
 	switch {
 	case err == nil:
 		s.Drains = append(s.Drains, job)

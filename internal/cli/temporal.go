@@ -66,12 +66,64 @@ func options(id, summary string) client.StartWorkflowOptions {
 	}
 }
 
-// Drain implements Temporal.
-func (t *temporalClient) Drain(ctx context.Context, node string) (Drain, error) {
-	job := Drain{Node: node}
-	var err error
-	job.Execution, job.Status, job.Result, err = ask[workflows.DrainStatus, DrainResult](ctx, t, jobs.DrainNode.ID(node))
-	return job, err
+// StartUpdate implements Temporal. To be told that it should look does a running rollout no harm.
+func (t *temporalClient) StartUpdate(ctx context.Context, namespace, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	id := jobs.UpdateOSDs.ID(namespace, name)
+	o := options(id, "rollout of "+namespace+"/"+name)
+	o.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
+	_, err := t.client.SignalWithStartWorkflow(ctx, id, workflows.SignalOSDsChanged, "somebody asked for it", o, jobs.UpdateOSDs.Type, in)
+	return t.failed("start "+id, err)
+}
+
+// StartRestart implements Temporal.
+func (t *temporalClient) StartRestart(ctx context.Context, in workflows.RestartOSDsInput) error {
+	return t.start(ctx, jobs.RestartOSDs.ID(in.Namespace), "restart of the OSDs in "+in.Namespace, jobs.RestartOSDs.Type, in)
+}
+
+// answers has for each type of job what asks one, and decodes what it says.
+var answers = map[string]func(*temporalClient, context.Context, string) (Job, error){
+	jobs.DrainNode.Type:   (*temporalClient).drain,
+	jobs.UpdateOSDs.Type:  (*temporalClient).rollout,
+	jobs.RestartOSDs.Type: (*temporalClient).rollout,
+}
+
+// Job implements Temporal.
+func (t *temporalClient) Job(ctx context.Context, id string) (Job, error) {
+	j, _, ok := jobs.Parse(id)
+	if !ok {
+		return nil, ErrNoJob
+	}
+	return answers[j.Type](t, ctx, id)
+}
+
+func (t *temporalClient) drain(ctx context.Context, id string) (Job, error) {
+	e, status, result, err := ask[workflows.DrainStatus, DrainResult](ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	target, _ := jobs.DrainNode.Target(id)
+	return Drain{Node: target.Node, Execution: e, Status: status, Result: result}, nil
+}
+
+func (t *temporalClient) rollout(ctx context.Context, id string) (Job, error) {
+	e, status, result, err := ask[workflows.UpdateStatus, RolloutResult](ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	if status != nil {
+		e.Started = status.Started // of the first run, if it went on in another one
+	}
+	return Rollout{Execution: e, Status: status, Result: result}, nil
+}
+
+// lookUp asks for a job of a kind that is known. If there is none, or with an error, it is an empty one.
+func lookUp[J Job](ctx context.Context, t Temporal, id string) (J, error) {
+	job, err := t.Job(ctx, id)
+	out, _ := job.(J)
+	return out, err
 }
 
 // ask looks up the last run of a job, and has it say how it is, or how it ended.
@@ -116,32 +168,20 @@ func (t *temporalClient) outcome(ctx context.Context, id, run string, result any
 	return ""
 }
 
-// Drains implements Temporal.
-func (t *temporalClient) Drains(ctx context.Context) ([]Drain, error) {
-	ids, err := t.runningIDs(ctx, jobs.DrainNode.Type)
+// Running implements Temporal. The list of running workflows may lag behind: each is asked for by itself.
+func (t *temporalClient) Running(ctx context.Context) ([]Job, error) {
+	ids, err := t.runningIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var nodes []string
-	for _, id := range ids {
-		// A drain under another ID is not one of ours to speak of.
-		if target, ok := jobs.DrainNode.Target(id); ok {
-			nodes = append(nodes, target.Node)
-		}
-	}
-	return thatRun(ctx, nodes, t.Drain)
-}
-
-// thatRun asks for some jobs, and returns those that run: the list of them may lag behind.
-func thatRun[J Job](ctx context.Context, names []string, one func(context.Context, string) (J, error)) ([]J, error) {
-	slices.Sort(names)
-	jobs := make([]J, len(names))
+	slices.Sort(ids)
+	found := make([]Job, len(ids))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for i, name := range names {
+	for i, id := range ids {
 		g.Go(func() (err error) {
-			if jobs[i], err = one(ctx, name); errors.Is(err, ErrNoJob) {
-				return nil
+			if found[i], err = t.Job(ctx, id); errors.Is(err, ErrNoJob) {
+				return nil // or it is under an ID that no job of ours has
 			}
 			return err
 		})
@@ -149,13 +189,13 @@ func thatRun[J Job](ctx context.Context, names []string, one func(context.Contex
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(jobs, func(j J) bool { return j.execution().State != Running }), nil
+	return slices.DeleteFunc(found, func(j Job) bool { return j == nil || j.execution().State != Running }), nil
 }
 
-// runningIDs lists the IDs of the running workflows of some types.
-func (t *temporalClient) runningIDs(ctx context.Context, types ...string) (ids []string, err error) {
+// runningIDs lists the workflow IDs of the running jobs.
+func (t *temporalClient) runningIDs(ctx context.Context) (ids []string, err error) {
 	for page := []byte(nil); ; {
-		list, err := t.listRunning(ctx, types, page)
+		list, err := t.listRunning(ctx, page)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +208,11 @@ func (t *temporalClient) runningIDs(ctx context.Context, types ...string) (ids [
 	}
 }
 
-func (t *temporalClient) listRunning(ctx context.Context, types []string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (t *temporalClient) listRunning(ctx context.Context, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	var types []string
+	for _, j := range jobs.All {
+		types = append(types, j.Type)
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
@@ -178,11 +222,7 @@ func (t *temporalClient) listRunning(ctx context.Context, types []string, page [
 }
 
 // Signal implements Temporal.
-func (t *temporalClient) Signal(ctx context.Context, node, signal string) error {
-	return t.signal(ctx, jobs.DrainNode.ID(node), signal, nil)
-}
-
-func (t *temporalClient) signal(ctx context.Context, id, signal string, arg any) error {
+func (t *temporalClient) Signal(ctx context.Context, id, signal string, arg any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := t.client.SignalWorkflow(ctx, id, "", signal, arg)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +55,7 @@ type world struct {
 	policiesAway error // these alone
 	mayNot       func(who kube.Account, r kube.Right) bool
 
-	jobs         map[string][]Drain // by node: what Temporal says at the first look, at the second, …; the last one stays
+	jobs         map[string][]Job // by ID: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
 	keeperAway   error
 	version      string // of Temporal
@@ -70,7 +69,6 @@ type world struct {
 	started      []workflows.DrainNodeInput
 	signals      []string
 
-	rollouts map[string][]Rollout // by ID, as jobs
 	updates  []string             // that were started, or told to look
 	restarts []workflows.RestartOSDsInput
 	cephOSD  osdpod.Set
@@ -98,7 +96,7 @@ func newWorld() *world {
 			{Name: "rook-ceph-osd-1-x", OSD: 1, Node: "node-b", State: storage.PodReady, Labels: map[string]string{"topology-location-zone": "zone-y"}},
 		},
 		outlook: kube.Outlook{Evict: []string{"default/web-1", "rook-ceph/rook-ceph-osd-0-x"}},
-		jobs:    map[string][]Drain{},
+		jobs:    map[string][]Job{},
 		version: "1.29.1", workers: 2,
 		watcher: kube.Watcher{Found: true, Holder: "watcher-1", Renewed: ago(time.Second), Lasts: 8 * time.Second},
 		keeper: &workflows.KeeperStatus{
@@ -138,8 +136,8 @@ func drained() *world {
 	s.Lease = v1alpha1.LeaseStatus{Token: 7, Holders: []v1alpha1.LeaseClaim{claim(held, 3*time.Minute)}, Queue: []v1alpha1.LeaseClaim{claim(waits, time.Minute)}}
 	s.Noout = []v1alpha1.NooutStatus{{Host: "node-a", Owner: "drain/node-a", Since: agoMeta(3 * time.Minute), Expires: agoMeta(-27 * time.Minute), Confirmed: true}}
 
-	w.jobs["node-a"] = []Drain{running("node-a", "AwaitingNode", 5, "node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
-	w.jobs["node-b"] = []Drain{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor, time.Minute)}
+	w.jobs["drain/node-a"] = []Job{running("node-a", "AwaitingNode", 5, "node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
+	w.jobs["drain/node-b"] = []Job{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor, time.Minute)}
 	return w
 }
 
@@ -202,40 +200,44 @@ func (w *world) Watcher(context.Context, string) (kube.Watcher, error) {
 }
 
 func (w *world) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {
-	if jobs := w.jobs[in.Node]; len(jobs) > 0 && len(w.started) == 0 && jobs[0].State == Running && jobs[0].Status != nil && jobs[0].Status.Step > 1 {
-		return ErrRuns
+	if runs := w.jobs[jobs.DrainNode.ID(in.Node)]; len(runs) > 0 && len(w.started) == 0 {
+		if d := runs[0].(Drain); d.State == Running && d.Status != nil && d.Status.Step > 1 {
+			return ErrRuns
+		}
 	}
 	w.started = append(w.started, in)
 	return w.temporalAway
 }
 
-func (w *world) Drain(_ context.Context, node string) (Drain, error) {
-	jobs := w.jobs[node]
-	if len(jobs) == 0 && w.temporalAway == nil {
-		return Drain{}, ErrNoJob
+func (w *world) Job(_ context.Context, id string) (Job, error) {
+	looks := w.jobs[id]
+	switch {
+	case w.temporalAway != nil:
+		return nil, w.temporalAway
+	case len(looks) == 0:
+		return nil, ErrNoJob
+	case len(looks) > 1:
+		w.jobs[id] = looks[1:]
 	}
-	if w.temporalAway != nil {
-		return Drain{}, w.temporalAway
-	}
-	if len(jobs) > 1 {
-		w.jobs[node] = jobs[1:]
-	}
-	return jobs[0], nil
+	return looks[0], nil
 }
 
-func (w *world) Drains(context.Context) ([]Drain, error) {
-	var out []Drain
-	for _, jobs := range w.jobs {
-		if jobs[0].State == Running {
-			out = append(out, jobs[0])
+func (w *world) Running(context.Context) ([]Job, error) {
+	var out []Job
+	for _, id := range slices.Sorted(maps.Keys(w.jobs)) {
+		if j := w.jobs[id][0]; j.execution().State == Running {
+			out = append(out, j)
 		}
 	}
-	slices.SortFunc(out, func(a, b Drain) int { return strings.Compare(a.Node, b.Node) })
 	return out, w.temporalAway
 }
 
-func (w *world) Signal(_ context.Context, node, signal string) error {
-	w.signals = append(w.signals, signal+" "+node)
+func (w *world) Signal(_ context.Context, id, signal string, arg any) error {
+	said := signal + " " + id
+	if arg != nil {
+		said += fmt.Sprint(" ", arg)
+	}
+	w.signals = append(w.signals, said)
 	return w.temporalAway
 }
 
@@ -245,42 +247,10 @@ func (w *world) StartUpdate(_ context.Context, namespace, name string) error {
 }
 
 func (w *world) StartRestart(_ context.Context, in workflows.RestartOSDsInput) error {
-	if r := w.rollouts[jobs.RestartOSDs.ID(in.Namespace)]; len(r) > 0 && len(w.restarts) == 0 && r[0].Status != nil {
+	if r := w.jobs[jobs.RestartOSDs.ID(in.Namespace)]; len(r) > 0 && len(w.restarts) == 0 && r[0].(Rollout).Status != nil {
 		return ErrRuns
 	}
 	w.restarts = append(w.restarts, in)
-	return w.temporalAway
-}
-
-func (w *world) Rollout(_ context.Context, id string) (Rollout, error) {
-	looks := w.rollouts[id]
-	switch {
-	case w.temporalAway != nil:
-		return Rollout{}, w.temporalAway
-	case len(looks) == 0:
-		return Rollout{}, ErrNoJob
-	case len(looks) > 1:
-		w.rollouts[id] = looks[1:]
-	}
-	return looks[0], nil
-}
-
-func (w *world) Rollouts(context.Context) ([]Rollout, error) {
-	var out []Rollout
-	for _, id := range slices.Sorted(maps.Keys(w.rollouts)) {
-		if r := w.rollouts[id][0]; r.State == Running {
-			out = append(out, r)
-		}
-	}
-	return out, w.temporalAway
-}
-
-func (w *world) SignalRollout(_ context.Context, id, signal string, arg any) error {
-	said := signal + " " + id
-	if arg != nil {
-		said += fmt.Sprint(" ", arg)
-	}
-	w.signals = append(w.signals, said)
 	return w.temporalAway
 }
 
