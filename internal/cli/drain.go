@@ -140,7 +140,9 @@ func (c *Command) runsAlready(ctx context.Context, id, name string) error {
 
 // firstSteps waits until the job has resolved its node, and reports one that failed to.
 func (c *Command) firstSteps(ctx context.Context, node string) error {
-	look := func(ctx context.Context) (Drain, error) { return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node)) }
+	look := func(ctx context.Context) (Drain, error) {
+		return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
+	}
 	job, _, err := begin(ctx, look, func(j Drain) bool { return j.Status != nil && j.Status.Step > 1 })
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -65,6 +66,20 @@ func (j Drain) waitsSince() time.Time {
 		return j.Started
 	}
 	return j.Status.Since
+}
+
+func (j Drain) heard(before Job, signal, _ string) bool {
+	switch {
+	case j.State != Running || j.RunID != before.execution().RunID:
+		return true
+	case j.Status == nil:
+		return false
+	case signal == jobs.SignalDone:
+		// It is kept until the job waits for the node; before that there is nothing to see.
+		return j.Status.Phase != workflows.PhaseReturn
+	default:
+		return shows(j.Status.JobStatus, signal)
+	}
 }
 
 // Describe is one sentence about a drain.

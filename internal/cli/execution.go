@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // Running is the State of a job that has not ended.
@@ -40,6 +37,8 @@ type Job interface {
 	// WaitsFor says what keeps it from going on, and waitsSince since when; "" when nothing does.
 	WaitsFor() string
 	waitsSince() time.Time
+	// heard tells whether it shows the effect of a signal; osd is the argument of `skip`, before the job until then.
+	heard(before Job, signal, osd string) bool
 }
 
 // looking asks for the last run of one job.
@@ -130,93 +129,4 @@ func begin[J Job](ctx context.Context, look looking[J], underWay func(J) bool) (
 		case <-tick.C:
 		}
 	}
-}
-
-// How long to wait for a job's own word that it heard a signal.
-const (
-	confirmWithin = 5 * time.Second
-	confirmEvery  = 100 * time.Millisecond
-)
-
-// signalling is one signal to one job.
-type signalling[J Job] struct {
-	id, signal string
-	look       looking[J]
-	send       func(context.Context) error
-	// heard tells whether the job shows the effect.
-	heard func(before, now J) bool
-	// none says that the job does not run; kind is what it is called, and others like it.
-	none, kind string
-}
-
-// signal sends a signal, and waits until the job shows that it heard it. known is false if it did not in time, which is a warning.
-func signal[J Job](ctx context.Context, c *Command, s signalling[J]) (job J, known bool, err error) {
-	before, err := s.look(ctx)
-	if err == nil && before.execution().State != Running {
-		err = ErrNoJob
-	}
-	if err == nil {
-		err = s.send(ctx)
-	}
-	if errors.Is(err, ErrNoJob) {
-		return job, false, s.nobody(ctx, c, before)
-	}
-	if err != nil {
-		return job, false, err
-	}
-	job, err = confirm(ctx, s.look, func(now J) bool { return s.heard(before, now) })
-	if err != nil {
-		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n", s.id, s.signal, err)
-		return job, false, nil
-	}
-	return job, true, nil
-}
-
-// confirm waits for the job to show the effect of a signal.
-func confirm[J Job](ctx context.Context, look looking[J], heard func(J) bool) (job J, err error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
-	defer cancel()
-	tick := time.NewTicker(confirmEvery)
-	defer tick.Stop()
-	silent := "no word from it"
-	for {
-		now, err := look(ctx)
-		switch {
-		case err != nil:
-			silent = err.Error()
-		case heard(now):
-			return now, nil
-		case now.execution().Silent != "":
-			silent = now.execution().Silent
-		}
-		select {
-		case <-ctx.Done():
-			return job, errors.New(silent)
-		case <-tick.C:
-		}
-	}
-}
-
-// nobody says what there is instead of the job that was asked for.
-func (s signalling[J]) nobody(ctx context.Context, c *Command, last J) error {
-	now, what := c.Now(), s.none
-	if last.execution().State != "" {
-		what += ": " + last.Describe(now)
-	}
-	running, err := c.Temporal.Running(ctx)
-	if err != nil {
-		return fmt.Errorf("%s; the running ones cannot be listed: %w", what, err)
-	}
-	running = slices.DeleteFunc(running, func(j Job) bool {
-		other, _, _ := jobs.Parse(j.execution().WorkflowID)
-		return other == nil || other.Noun != s.kind
-	})
-	if len(running) == 0 {
-		return fmt.Errorf("%s, nor any other %s", what, s.kind)
-	}
-	what += "; running:"
-	for _, j := range running {
-		what += "\n  " + j.Describe(now)
-	}
-	return errors.New(what)
 }

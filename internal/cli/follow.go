@@ -26,8 +26,10 @@ func (c *Command) Follow(ctx context.Context, node string) error {
 func (c *Command) stayWithDrain(ctx context.Context, node string, o StayOptions) error {
 	var f follower
 	return stay(ctx, c, o.Timeout, staying[Drain]{
-		id:   jobs.DrainNode.ID(node),
-		look: func(ctx context.Context) (Drain, error) { return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node)) },
+		id: jobs.DrainNode.ID(node),
+		look: func(ctx context.Context) (Drain, error) {
+			return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
+		},
 		news: func(j Drain) {
 			if o.Follow {
 				c.print(f.news(c.Now(), j, c.askKeeper(ctx, j)))

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,6 +172,22 @@ func (r Rollout) waitsSince() time.Time {
 		return r.Status.Halted.Since
 	}
 	return r.Status.Since
+}
+
+// heard tells whether it shows the effect of a signal. One that goes on in another run takes along what was said.
+func (r Rollout) heard(_ Job, signal, osd string) bool {
+	switch {
+	case r.State != Running:
+		return true
+	case r.Status == nil:
+		return false
+	case signal == jobs.SignalApprove:
+		return r.Status.Canary.Approved || r.Status.Canary.Judged
+	case signal == jobs.SignalSkip:
+		return slices.Contains(r.Status.Skip, osd)
+	default:
+		return shows(r.Status.JobStatus, signal)
+	}
 }
 
 // Describe is one sentence about a rollout.

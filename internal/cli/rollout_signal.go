@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,7 +25,7 @@ func (c *Command) Approve(ctx context.Context, job string) error {
 	case s.Canary.Judged:
 		return fmt.Errorf("nothing to approve: the canary %s was judged already; %s", s.Canary.OSD, r.Describe(c.Now()))
 	}
-	return c.signalRollout(ctx, id, jobs.SignalApprove, "")
+	return c.signal(ctx, id, jobs.SignalApprove, "")
 }
 
 // Skip says that a rollout is not to replace an OSD, nor to wait for it.
@@ -41,7 +40,7 @@ func (c *Command) Skip(ctx context.Context, job, osd string) error {
 	if err := c.checkOSD(ctx, id, osd); err != nil {
 		return err
 	}
-	return c.signalRollout(ctx, id, jobs.SignalSkip, osd)
+	return c.signal(ctx, id, jobs.SignalSkip, osd)
 }
 
 var osdNumber = regexp.MustCompile(`^(osd\.)?(0|[1-9][0-9]{0,8})$`)
@@ -57,49 +56,4 @@ func osdNamed(osd string) (string, error) {
 		return osd, nil
 	}
 	return "", wrong("OSD", osd, "must be osd.3, HOST:DEVICE as in spec.storage, or the name of a Deployment")
-}
-
-func (c *Command) signalRollout(ctx context.Context, id, name, osd string) error {
-	r, known, err := signal(ctx, c, signalling[Rollout]{
-		id: id, signal: name, none: id + " does not run", kind: "rollout",
-		look:  func(ctx context.Context) (Rollout, error) { return lookUp[Rollout](ctx, c.Temporal, id) },
-		send:  func(ctx context.Context) error { return c.Temporal.Signal(ctx, id, name, argument(osd)) },
-		heard: func(_, now Rollout) bool { return rolloutHeard(now, name, osd) },
-	})
-	if err != nil || !known {
-		return err
-	}
-	return c.tell(r)
-}
-
-func argument(osd string) any {
-	if osd == "" {
-		return nil
-	}
-	return osd
-}
-
-// rolloutHeard tells whether a rollout shows the effect of a signal. One that goes on in another run takes along what was said.
-func rolloutHeard(now Rollout, signal, osd string) bool {
-	s := now.Status
-	switch {
-	case now.State != Running:
-		return true
-	case s == nil:
-		return false
-	}
-	switch signal {
-	case jobs.SignalPause:
-		return s.Paused
-	case jobs.SignalResume:
-		return !s.Paused
-	case jobs.SignalAbort:
-		return s.Aborted
-	case jobs.SignalApprove:
-		return s.Canary.Approved || s.Canary.Judged
-	case jobs.SignalSkip:
-		return slices.Contains(s.Skip, osd)
-	default:
-		return true
-	}
 }

@@ -2,53 +2,94 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// Signal sends one of the signals that every job takes, and waits until the job shows that it heard it.
+// How long to wait until a job shows that it heard a signal.
+const (
+	confirmWithin = 5 * time.Second
+	confirmEvery  = 100 * time.Millisecond
+)
+
+// Signal sends a signal without an argument to a job that takes it, and waits until the job shows that it heard it.
 func (c *Command) Signal(ctx context.Context, job, signal string) error {
 	id, err := taker(job, signal)
 	if err != nil {
 		return &ExitError{ExitUsage, err}
 	}
-	if target, isDrain := jobs.DrainNode.Target(id); isDrain {
-		return c.signalDrain(ctx, target.Node, signal)
-	}
-	return c.signalRollout(ctx, id, signal, "")
+	return c.signal(ctx, id, signal, "")
 }
 
-func (c *Command) signalDrain(ctx context.Context, node, name string) error {
-	job, known, err := signal(ctx, c, signalling[Drain]{
-		id: jobs.DrainNode.ID(node), signal: name, none: fmt.Sprintf("no drain of %q runs", node), kind: "drain",
-		look: func(ctx context.Context) (Drain, error) {
-			return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
-		},
-		send:  func(ctx context.Context) error { return c.Temporal.Signal(ctx, jobs.DrainNode.ID(node), name, nil) },
-		heard: func(before, now Drain) bool { return heard(before, now, name) },
-	})
-	if err != nil || !known {
+// signal sends a signal, and prints the job when it shows that it heard it. If it does not in time, that is a warning.
+func (c *Command) signal(ctx context.Context, id, signal, osd string) error {
+	before, err := c.Temporal.Job(ctx, id)
+	if err == nil && before.execution().State != Running {
+		err = ErrNoJob
+	}
+	if err == nil {
+		err = c.Temporal.Signal(ctx, id, signal, argument(osd))
+	}
+	if errors.Is(err, ErrNoJob) {
+		return c.doesNotRun(ctx, id, before)
+	}
+	if err != nil {
 		return err
 	}
-	if err := c.tell(job); err != nil {
-		return err
+	now, err := c.confirm(ctx, id, func(now Job) bool { return now.heard(before, signal, osd) })
+	if err != nil {
+		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n", id, signal, err)
+		return nil
 	}
-	if name == jobs.SignalAbort && job.State == Running && c.Output == "" {
-		fmt.Fprintf(c.Out, "it is cleaning up; `lockkeeper status %s -w` follows it\n", node)
+	if c.Output != "" {
+		return Encode(c.Out, now, c.Output)
+	}
+	fmt.Fprintln(c.Out, now.Describe(c.Now()))
+	if d, _ := now.(Drain); d.State == Running && signal == jobs.SignalAbort {
+		fmt.Fprintf(c.Out, "it is cleaning up; `lockkeeper status %s -w` follows it\n", d.Node)
 	}
 	return nil
 }
 
-func heard(before, now Drain, signal string) bool {
-	if now.State != Running || now.RunID != before.RunID {
-		return true
+func argument(osd string) any {
+	if osd == "" {
+		return nil
 	}
-	s := now.Status
-	if s == nil {
-		return false
+	return osd
+}
+
+// confirm waits for the job to show the effect of a signal.
+func (c *Command) confirm(ctx context.Context, id string, heard func(Job) bool) (Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	tick := time.NewTicker(confirmEvery)
+	defer tick.Stop()
+	silent := "no word from it"
+	for {
+		now, err := c.Temporal.Job(ctx, id)
+		switch {
+		case err != nil:
+			silent = err.Error()
+		case heard(now):
+			return now, nil
+		case now.execution().Silent != "":
+			silent = now.execution().Silent
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.New(silent)
+		case <-tick.C:
+		}
 	}
+}
+
+// shows tells whether a status shows the effect of a signal that every job takes; of others it does not know.
+func shows(s workflows.JobStatus, signal string) bool {
 	switch signal {
 	case jobs.SignalPause:
 		return s.Paused
@@ -57,16 +98,34 @@ func heard(before, now Drain, signal string) bool {
 	case jobs.SignalAbort:
 		return s.Aborted
 	default:
-		// `done` is kept until the job waits for the node; before that there is nothing to see.
-		return s.Phase != workflows.PhaseReturn
+		return true
 	}
 }
 
-// tell prints the job as it is now.
-func (c *Command) tell(job Job) error {
-	if c.Output != "" {
-		return Encode(c.Out, job, c.Output)
+// doesNotRun says which jobs run instead of the one that was asked for; last is its last run, if there was one.
+func (c *Command) doesNotRun(ctx context.Context, id string, last Job) error {
+	j, target, _ := jobs.Parse(id)
+	what := id + " does not run"
+	if target.Node != "" {
+		what = fmt.Sprintf("no %s of %q runs", j.Noun, target.Node)
 	}
-	fmt.Fprintln(c.Out, job.Describe(c.Now()))
-	return nil
+	if last != nil {
+		what += ": " + last.Describe(c.Now())
+	}
+	running, err := c.Temporal.Running(ctx)
+	if err != nil {
+		return fmt.Errorf("%s; the running ones cannot be listed: %w", what, err)
+	}
+	running = slices.DeleteFunc(running, func(other Job) bool {
+		o, _, _ := jobs.Parse(other.execution().WorkflowID)
+		return o == nil || o.Noun != j.Noun
+	})
+	if len(running) == 0 {
+		return fmt.Errorf("%s, nor any other %s", what, j.Noun)
+	}
+	what += "; running:"
+	for _, j := range running {
+		what += "\n  " + j.Describe(c.Now())
+	}
+	return errors.New(what)
 }

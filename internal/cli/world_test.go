@@ -69,7 +69,7 @@ type world struct {
 	started      []workflows.DrainNodeInput
 	signals      []string
 
-	updates  []string             // that were started, or told to look
+	updates  []string // that were started, or told to look
 	restarts []workflows.RestartOSDsInput
 	cephOSD  osdpod.Set
 	osdPods  []*corev1.Pod
