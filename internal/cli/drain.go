@@ -39,7 +39,7 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Stay
 	}
 	fmt.Fprintf(c.Out, "%s started\n", jobs.DrainNode.ID(in.Node))
 	if o.Follow || o.Wait {
-		return c.stayWithDrain(ctx, in.Node, o)
+		return c.stay(ctx, jobs.DrainNode.ID(in.Node), o, neverStands)
 	}
 	if err := c.firstSteps(ctx, in.Node); err != nil {
 		return err
@@ -140,10 +140,11 @@ func (c *Command) runsAlready(ctx context.Context, id, name string) error {
 
 // firstSteps waits until the job has resolved its node, and reports one that failed to.
 func (c *Command) firstSteps(ctx context.Context, node string) error {
-	look := func(ctx context.Context) (Drain, error) {
-		return lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
-	}
-	job, _, err := begin(ctx, look, func(j Drain) bool { return j.Status != nil && j.Status.Step > 1 })
+	last, err := c.begin(ctx, jobs.DrainNode.ID(node), func(now Job) bool {
+		d, _ := now.(Drain)
+		return d.Status != nil && d.Status.Step > 1
+	})
+	job, _ := last.(Drain)
 	switch {
 	case err != nil:
 		return err

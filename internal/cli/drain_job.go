@@ -68,6 +68,16 @@ func (j Drain) waitsSince() time.Time {
 	return j.Status.Since
 }
 
+func (j Drain) done() string {
+	r := j.Result
+	return fmt.Sprintf("%s after %s: %s evicted, %s waited for the lease",
+		outcomes[r.Outcome], r.Took.Round(time.Second), pods(r.Evicted), r.Waited.Round(time.Second))
+}
+
+func (j Drain) asks() string { return "" }
+
+func (j Drain) follower() follower { return &drainFollower{} }
+
 func (j Drain) heard(before Job, signal, _ string) bool {
 	switch {
 	case j.State != Running || j.RunID != before.execution().RunID:

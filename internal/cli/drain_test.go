@@ -176,7 +176,7 @@ func TestFollow(t *testing.T) {
 		ended("node-a", workflows.OutcomeDone),
 	}
 	c, out, _ := w.command()
-	require.NoError(t, c.Follow(t.Context(), "node-a"))
+	require.NoError(t, c.Follow(t.Context(), "drain/node-a"))
 	golden(t, "follow.txt", out.String())
 }
 
@@ -252,7 +252,7 @@ func TestFollowGoesOnWithoutTemporal(t *testing.T) {
 	c, _, errOut := w.command()
 	ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
 	defer cancel()
-	err := c.Follow(ctx, "node-a")
+	err := c.Follow(ctx, "drain/node-a")
 	assert.Equal(t, ExitStillRuns, ExitCode(err))
 	assert.Equal(t, 1, bytes.Count(errOut.Bytes(), []byte("trying again")), "said once")
 }

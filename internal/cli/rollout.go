@@ -108,12 +108,13 @@ const (
 // begun tells how a rollout that was started, or told to look again, gets on; before is how it was until then.
 func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOptions) error {
 	if o.Follow || o.Wait {
-		return c.stayWithRollout(ctx, id, o, func(r Rollout) error { return c.standstill(before, r, o) })
+		return c.stay(ctx, id, o, func(now Job) error { return c.standstill(before, now.(Rollout), o) })
 	}
-	look := func(ctx context.Context) (Rollout, error) { return lookUp[Rollout](ctx, c.Temporal, id) }
-	r, seen, err := begin(ctx, look, func(r Rollout) bool {
+	last, err := c.begin(ctx, id, func(now Job) bool {
+		r, _ := now.(Rollout)
 		return r.Status != nil && r.Status.Phase != "" && r.Status.Phase != workflows.PhaseSurvey && !r.looksAs(before)
 	})
+	r, seen := last.(Rollout)
 	switch {
 	case err != nil:
 		return err
@@ -128,32 +129,6 @@ func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOp
 		fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nstop it:    lockkeeper abort %[1]s\n", id)
 	}
 	return nil
-}
-
-// FollowRollout prints what happens to a rollout until it ends, and stays with one that has halted, too: who watches wants to
-// see it go on.
-func (c *Command) FollowRollout(ctx context.Context, id string) error {
-	return c.stayWithRollout(ctx, id, StayOptions{Follow: true}, func(Rollout) error { return nil })
-}
-
-func (c *Command) stayWithRollout(ctx context.Context, id string, o StayOptions, stands func(Rollout) error) error {
-	var f rolloutFollower
-	approval := false
-	return stay(ctx, c, o.Timeout, staying[Rollout]{
-		id:   id,
-		look: func(ctx context.Context) (Rollout, error) { return lookUp[Rollout](ctx, c.Temporal, id) },
-		news: func(r Rollout) {
-			if o.Follow {
-				c.print(f.news(c.Now(), r))
-			} else if asked := r.awaitsApproval(); asked != approval {
-				if approval = asked; asked {
-					fmt.Fprintf(c.Err, "%s  waits for %s: %s\n", clock(c.Now()), r.waitsFor(), howToApprove(id))
-				}
-			}
-		},
-		stands: stands,
-		ended:  c.rolloutEnded,
-	})
 }
 
 // standstill is why a rollout goes no further by itself: it has halted, or its spec makes no sense. Nobody should wait for that
@@ -176,18 +151,12 @@ func (c *Command) standstill(before, now Rollout, o StayOptions) error {
 	return &ExitError{ExitHalted, errors.New(strings.Join(lines, "\n"))}
 }
 
-func (c *Command) rolloutEnded(r Rollout) error {
-	if !r.Succeeded() {
-		return &ExitError{ExitNotDone, errors.New(r.Describe(c.Now()))}
-	}
-	fmt.Fprintf(c.Out, "%s  Done: %s\n", clock(r.Ended), r.described())
-	return nil
-}
-
-// rolloutFollower turns looks at a rollout into lines, one for each thing that is new.
+// rolloutFollower turns looks at a rollout into lines.
 type rolloutFollower struct{ progress, batch, halt, waits, notBack, approval, ways, trouble string }
 
-func (f *rolloutFollower) news(now time.Time, r Rollout) (out []string) {
+func (f *rolloutFollower) news(_ context.Context, c *Command, j Job) (out []string) {
+	r, _ := j.(Rollout)
+	now := c.Now()
 	if r.State != Running {
 		return nil
 	}

@@ -140,6 +140,18 @@ func (r Rollout) awaitsApproval() bool {
 	return r.State == Running && s != nil && s.Holds == activities.HoldApproval && !s.Canary.Approved
 }
 
+// asks names the approval that a person is asked for.
+func (r Rollout) asks() string {
+	if !r.awaitsApproval() {
+		return ""
+	}
+	return fmt.Sprintf("waits for %s: %s", r.waitsFor(), howToApprove(r.WorkflowID))
+}
+
+func (r Rollout) done() string { return "Done: " + r.described() }
+
+func (r Rollout) follower() follower { return &rolloutFollower{} }
+
 func howToApprove(id string) string {
 	return fmt.Sprintf("if it is fine:  lockkeeper %s %s", jobs.SignalApprove, id)
 }

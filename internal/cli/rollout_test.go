@@ -177,7 +177,7 @@ func TestUpdateOSDsFollows(t *testing.T) {
 	golden(t, "follow-rollout.txt", out.String())
 
 	c, out, _ = rollingWorld(looks[1:]...).command()
-	require.NoError(t, c.FollowRollout(t.Context(), updateID), "who watches stays with one that has halted")
+	require.NoError(t, c.Follow(t.Context(), updateID), "who watches stays with one that has halted")
 	assert.Contains(t, out.String(), "HALTED")
 	assert.Contains(t, out.String(), "Done: 12 OSDs replaced")
 

@@ -106,6 +106,14 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 	return s, nil
 }
 
+// JobStatus gathers what concerns one job: its node, or the rollout.
+func (c *Command) JobStatus(ctx context.Context, id string) (Status, error) {
+	if _, target, _ := jobs.Parse(id); target.Node != "" {
+		return c.NodeStatus(ctx, target.Node)
+	}
+	return c.RolloutStatus(ctx, id)
+}
+
 // RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its namespace.
 // Temporal forgets what has ended; the CephOSD does not.
 func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
