@@ -31,7 +31,7 @@ type Temporal interface {
 	StartUpdate(ctx context.Context, namespace, name string) error
 	// StartRestart starts the restart of a namespace's OSDs. It returns ErrRuns when one runs.
 	StartRestart(ctx context.Context, in workflows.RestartOSDsInput) error
-	// Job tells about the last job with this ID, running or not. It returns ErrNoJob, and no job, when there never was one.
+	// Job tells about the last job with this ID, running or not. It returns nil and ErrNoJob when there never was one.
 	Job(ctx context.Context, workflowID string) (Job, error)
 	// Running lists the jobs that run, in the order of their IDs.
 	Running(ctx context.Context) ([]Job, error)

@@ -43,7 +43,8 @@ func (c *Command) signal(ctx context.Context, id, signal, osd string) error {
 	}
 	now, err := c.confirm(ctx, id, func(now Job) bool { return now.heard(before, signal, osd) })
 	if err != nil {
-		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n", id, signal, err)
+		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n",
+			id, signal, err)
 		return nil
 	}
 	if c.Output != "" {

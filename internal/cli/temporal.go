@@ -73,14 +73,16 @@ func (t *temporalClient) StartUpdate(ctx context.Context, namespace, name string
 	id := jobs.UpdateOSDs.ID(namespace, name)
 	o := options(id, "rollout of "+namespace+"/"+name)
 	o.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+	const why = "somebody asked for it"
 	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
-	_, err := t.client.SignalWithStartWorkflow(ctx, id, workflows.SignalOSDsChanged, "somebody asked for it", o, jobs.UpdateOSDs.Type, in)
+	_, err := t.client.SignalWithStartWorkflow(ctx, id, workflows.SignalOSDsChanged, why, o, jobs.UpdateOSDs.Type, in)
 	return t.failed("start "+id, err)
 }
 
 // StartRestart implements Temporal.
 func (t *temporalClient) StartRestart(ctx context.Context, in workflows.RestartOSDsInput) error {
-	return t.start(ctx, jobs.RestartOSDs.ID(in.Namespace), "restart of the OSDs in "+in.Namespace, jobs.RestartOSDs.Type, in)
+	id, summary := jobs.RestartOSDs.ID(in.Namespace), "restart of the OSDs in "+in.Namespace
+	return t.start(ctx, id, summary, jobs.RestartOSDs.Type, in)
 }
 
 // answers has for each type of job what asks one, and decodes what it says.

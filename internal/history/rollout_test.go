@@ -159,3 +159,12 @@ func TestRolloutGoesOn(t *testing.T) {
 	p.start(jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: "rook-ceph", Reason: "new certificate", UpdateDomain: "Zone"})
 	assert.Contains(t, words(history.Read(p.run)), "the restart of the OSDs in rook-ceph was asked for\n        why: new certificate\n        update domain: Zone\n        by the watcher")
 }
+
+// A job whose type nobody knows would be told of as a keeper.
+func TestEveryJobIsKnown(t *testing.T) {
+	for _, j := range jobs.All {
+		p := newTape(t, j.ID("a", "b"))
+		p.start(j.Type, struct{}{})
+		assert.NotContains(t, history.Read(p.run)[0].What, "keeper", j.Type)
+	}
+}

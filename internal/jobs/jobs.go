@@ -1,6 +1,10 @@
 // Package jobs is the registry of lockkeeper's jobs. It has one entry for each: the type of its workflow, the form of
 // its workflow ID, the signals that people send to it, and the priority of its claims. Whatever differs between jobs by
-// name alone is looked up here. What a job does is in package workflows, in a file of its own.
+// name alone is looked up here.
+//
+// What a job does is in package workflows, in a file of its own. The rest is found by its type: its workflow in
+// workflows.ByType, what decodes its status in package cli, and what its record means in package history. Tests fail if
+// a job is missing there.
 package jobs
 
 import (
@@ -33,20 +37,25 @@ const (
 	SignalSkip    = "skip"    // takes the name or the key of an OSD: do not replace it, and do not wait for it
 )
 
+// The signals of drains and of rollouts.
+var (
+	ofDrain   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
+	ofRollout = []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip}
+)
+
 // The jobs.
 var (
 	DrainNode = &Job{
 		Type: "DrainNode", Noun: "drain", Prefix: "drain/", Form: "NODE", Short: "the name of a node",
-		Priority: lease.PriorityDrain, Signals: []string{SignalPause, SignalResume, SignalAbort, SignalDone},
+		Priority: lease.PriorityDrain, Signals: ofDrain,
 	}
 	UpdateOSDs = &Job{
 		Type: "UpdateOSDs", Noun: "rollout", Prefix: "update-osds/", Form: "NAMESPACE/NAME",
-		Short:    "NAMESPACE/NAME of a CephOSD",
-		Priority: lease.PriorityUpdate, Signals: []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip},
+		Short: "NAMESPACE/NAME of a CephOSD", Priority: lease.PriorityUpdate, Signals: ofRollout,
 	}
 	RestartOSDs = &Job{
 		Type: "RestartOSDs", Noun: "rollout", Prefix: "restart-osds/", Form: "NAMESPACE",
-		Priority: lease.PriorityUpdate, Signals: []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip},
+		Priority: lease.PriorityUpdate, Signals: ofRollout,
 	}
 )
 
