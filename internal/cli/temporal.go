@@ -10,7 +10,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/history"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -172,9 +172,18 @@ func (t *temporalClient) outcome(ctx context.Context, id, run string, result any
 
 // Running implements Temporal. The list of running workflows may lag behind: each is asked for by itself.
 func (t *temporalClient) Running(ctx context.Context) ([]Job, error) {
-	ids, err := t.runningIDs(ctx)
+	var types []string
+	for _, j := range jobs.All {
+		types = append(types, j.Type)
+	}
+	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(types, "', '"))
+	listed, err := t.list(ctx, "the running jobs", query)
 	if err != nil {
 		return nil, err
+	}
+	var ids []string
+	for _, info := range listed {
+		ids = append(ids, info.GetExecution().GetWorkflowId())
 	}
 	slices.Sort(ids)
 	found := make([]Job, len(ids))
@@ -194,33 +203,24 @@ func (t *temporalClient) Running(ctx context.Context) ([]Job, error) {
 	return slices.DeleteFunc(found, func(j Job) bool { return j == nil || j.execution().State != Running }), nil
 }
 
-// runningIDs lists the workflow IDs of the running jobs.
-func (t *temporalClient) runningIDs(ctx context.Context) (ids []string, err error) {
+// list asks Temporal for all workflow runs that a query selects; what says what for.
+func (t *temporalClient) list(ctx context.Context, what, query string) (out []*workflowpb.WorkflowExecutionInfo, err error) {
 	for page := []byte(nil); ; {
-		list, err := t.listRunning(ctx, page)
+		list, err := t.listPage(ctx, query, page)
 		if err != nil {
-			return nil, err
+			return nil, t.failed("list "+what, err)
 		}
-		for _, info := range list.GetExecutions() {
-			ids = append(ids, info.GetExecution().GetWorkflowId())
-		}
+		out = append(out, list.GetExecutions()...)
 		if page = list.GetNextPageToken(); len(page) == 0 {
-			return ids, nil
+			return out, nil
 		}
 	}
 }
 
-func (t *temporalClient) listRunning(ctx context.Context, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	var types []string
-	for _, j := range jobs.All {
-		types = append(types, j.Type)
-	}
+func (t *temporalClient) listPage(ctx context.Context, query string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	list, err := t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(types, "', '")), NextPageToken: page,
-	})
-	return list, t.failed("list the running jobs", err)
+	return t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: page})
 }
 
 // Signal implements Temporal.
@@ -288,7 +288,7 @@ func notFound(err error) bool {
 func stepOf(pending []*workflowpb.PendingActivityInfo) *Step {
 	var out *Step
 	for _, a := range pending {
-		s := &Step{Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), LastFailure: cause(a.GetLastFailure())}
+		s := &Step{Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), LastFailure: history.Cause(a.GetLastFailure())}
 		s.progress(a.GetHeartbeatDetails())
 		if s.LastFailure == "" && s.Eviction == nil && s.Arrival == nil {
 			continue
@@ -298,17 +298,6 @@ func stepOf(pending []*workflowpb.PendingActivityInfo) *Step {
 		}
 	}
 	return out
-}
-
-// cause is the message of the failure that began it all, without the layers around it.
-func cause(f *failurepb.Failure) string {
-	if f == nil {
-		return ""
-	}
-	if f.GetApplicationFailureInfo() == nil && f.GetCause() != nil {
-		return cause(f.GetCause())
-	}
-	return f.GetMessage()
 }
 
 // awaitOSDs is the activity that waits for the OSDs of a batch, by the name under which it is registered.

@@ -110,7 +110,7 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_STARTED:
 		a := e.GetActivityTaskStartedEventAttributes()
 		was := r.activities[a.GetScheduledEventId()]
-		was.attempt, was.failure = a.GetAttempt(), cause(a.GetLastFailure())
+		was.attempt, was.failure = a.GetAttempt(), Cause(a.GetLastFailure())
 		r.activities[a.GetScheduledEventId()] = was
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
 		id := e.GetActivityTaskCancelRequestedEventAttributes().GetScheduledEventId()
@@ -122,10 +122,10 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 		r.completed(e, r.take(a.GetScheduledEventId()), a.GetResult())
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED:
 		a := e.GetActivityTaskFailedEventAttributes()
-		r.failed(e, r.take(a.GetScheduledEventId()), cause(a.GetFailure()))
+		r.failed(e, r.take(a.GetScheduledEventId()), Cause(a.GetFailure()))
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		a := e.GetActivityTaskTimedOutEventAttributes()
-		r.failed(e, r.take(a.GetScheduledEventId()), cause(a.GetFailure()))
+		r.failed(e, r.take(a.GetScheduledEventId()), Cause(a.GetFailure()))
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
 		a := e.GetWorkflowExecutionSignaledEventAttributes()
 		r.signalled(e, a.GetSignalName(), a.GetInput(), a.GetIdentity())
@@ -141,7 +141,7 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 		r.say(e, "somebody cancelled it", by(e.GetWorkflowExecutionCancelRequestedEventAttributes().GetIdentity()))
 	case enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED:
 		a := e.GetWorkflowTaskFailedEventAttributes()
-		r.say(e, "a worker could not go on, and it is tried again", a.GetCause().String()+": "+cause(a.GetFailure()))
+		r.say(e, "a worker could not go on, and it is tried again", a.GetCause().String()+": "+Cause(a.GetFailure()))
 	default:
 		r.ended(e)
 	}
@@ -152,7 +152,7 @@ func (r *reader) ended(e *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
 		r.kind.ended(r, e, e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
-		r.say(e, "failed: "+cause(e.GetWorkflowExecutionFailedEventAttributes().GetFailure()))
+		r.say(e, "failed: "+Cause(e.GetWorkflowExecutionFailedEventAttributes().GetFailure()))
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
 		a := e.GetWorkflowExecutionTerminatedEventAttributes()
 		r.say(e, "was terminated", a.GetReason(), by(a.GetIdentity()))
@@ -205,8 +205,8 @@ func summary(e *historypb.HistoryEvent) string {
 	return out
 }
 
-// cause is the message of the failure that began it all, without the layers around it.
-func cause(f *failurepb.Failure) string {
+// Cause is the message of the failure that began it all, without the layers around it.
+func Cause(f *failurepb.Failure) string {
 	for f.GetApplicationFailureInfo() == nil && f.GetCause() != nil {
 		f = f.GetCause()
 	}
