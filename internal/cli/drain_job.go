@@ -54,10 +54,7 @@ func (j Drain) WaitsFor() string {
 	default:
 		out = j.Silent
 	}
-	if j.Step != nil && j.Step.LastFailure != "" {
-		out = join(out, fmt.Sprintf("attempt %d of %s: %s", j.Step.Attempt, j.Step.Name, j.Step.LastFailure))
-	}
-	return out
+	return join(out, j.triesAgain())
 }
 
 // waitsSince is since when it waits for what WaitsFor says.

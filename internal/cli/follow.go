@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,14 @@ type Execution struct {
 }
 
 func (e Execution) execution() Execution { return e }
+
+// triesAgain says which step has failed and is tried again, and why; "": none.
+func (e Execution) triesAgain() string {
+	if e.Step == nil || e.Step.LastFailure == "" {
+		return ""
+	}
+	return fmt.Sprintf("attempt %d of %s: %s", e.Step.Attempt, e.Step.Name, e.Step.LastFailure)
+}
 
 // execution is a job of any kind: a drain or a rollout.
 type Job interface {
@@ -140,27 +149,44 @@ func (c *Command) Follow(ctx context.Context, id string) error {
 	return c.stay(ctx, id, StayOptions{Follow: true}, neverStands)
 }
 
-// How long to look after a new job: long enough to see it fail on bad input, or nobody take it up.
-const (
-	firstLook      = 3 * time.Second
-	firstLookEvery = 100 * time.Millisecond
-)
+// firstLook is how long to look after a new job: long enough to see it fail on bad input, or nobody take it up.
+const firstLook = 3 * time.Second
 
 // begin looks after a new job until it is under way or has ended, and returns it as it was last seen; nil: it was not.
 func (c *Command) begin(ctx context.Context, id string, underWay func(Job) bool) (last Job, err error) {
-	limited, cancel := context.WithTimeout(ctx, firstLook)
+	last, late := c.await(ctx, id, firstLook, func(now Job) bool {
+		return now.execution().State != Running || underWay(now)
+	})
+	if late != nil {
+		err = ctx.Err()
+	}
+	return last, err
+}
+
+// awaitEvery is how often a job is asked that something is awaited of at once.
+const awaitEvery = 100 * time.Millisecond
+
+// await looks at a job until it is as it should be, and returns it as it was last seen. late says, if time is over before,
+// why it last did not tell how it is.
+func (c *Command) await(ctx context.Context, id string, within time.Duration, is func(Job) bool) (last Job, late error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	tick := time.NewTicker(firstLookEvery)
+	tick := time.NewTicker(awaitEvery)
 	defer tick.Stop()
+	silent := "no word from it"
 	for {
-		if now, err := c.Temporal.Job(limited, id); err == nil {
-			if last = now; now.execution().State != Running || underWay(now) {
-				return last, nil
-			}
+		now, err := c.Temporal.Job(ctx, id)
+		switch {
+		case err != nil:
+			silent = err.Error()
+		case is(now):
+			return now, nil
+		default:
+			last, silent = now, cmp.Or(now.execution().Silent, silent)
 		}
 		select {
-		case <-limited.Done():
-			return last, ctx.Err()
+		case <-ctx.Done():
+			return last, errors.New(silent)
 		case <-tick.C:
 		}
 	}

@@ -169,10 +169,7 @@ func (r Rollout) waitsFor() string {
 	default:
 		out = r.Status.WaitsFor
 	}
-	if r.Step != nil && r.Step.LastFailure != "" {
-		out = join(out, fmt.Sprintf("attempt %d of %s: %s", r.Step.Attempt, r.Step.Name, r.Step.LastFailure))
-	}
-	return out
+	return join(out, r.triesAgain())
 }
 
 // waitsSince is since when it waits for what WaitsFor says.

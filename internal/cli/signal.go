@@ -11,11 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// How long to wait until a job shows that it heard a signal.
-const (
-	confirmWithin = 5 * time.Second
-	confirmEvery  = 100 * time.Millisecond
-)
+// confirmWithin is how long to wait until a job shows that it heard a signal.
+const confirmWithin = 5 * time.Second
 
 // Signal sends a signal without an argument to a job that takes it, and waits until the job shows that it heard it.
 func (c *Command) Signal(ctx context.Context, job, signal string) error {
@@ -41,7 +38,7 @@ func (c *Command) signal(ctx context.Context, id, signal, osd string) error {
 	if err != nil {
 		return err
 	}
-	now, err := c.confirm(ctx, id, func(now Job) bool { return now.heard(before, signal, osd) })
+	now, err := c.await(ctx, id, confirmWithin, func(now Job) bool { return now.heard(before, signal, osd) })
 	if err != nil {
 		fmt.Fprintf(c.Err, "warning: %s has the signal %q, but has not shown yet that it heard it: %v\n",
 			id, signal, err)
@@ -62,31 +59,6 @@ func argument(osd string) any {
 		return nil
 	}
 	return osd
-}
-
-// confirm waits for the job to show the effect of a signal.
-func (c *Command) confirm(ctx context.Context, id string, heard func(Job) bool) (Job, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
-	defer cancel()
-	tick := time.NewTicker(confirmEvery)
-	defer tick.Stop()
-	silent := "no word from it"
-	for {
-		now, err := c.Temporal.Job(ctx, id)
-		switch {
-		case err != nil:
-			silent = err.Error()
-		case heard(now):
-			return now, nil
-		case now.execution().Silent != "":
-			silent = now.execution().Silent
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.New(silent)
-		case <-tick.C:
-		}
-	}
 }
 
 // shows tells whether a status shows the effect of a signal that every job takes; of others it does not know.
