@@ -91,29 +91,6 @@ func TestUsage(t *testing.T) {
 	assert.Equal(t, "restart-osds[/NAMESPACE]", jobs.RestartOSDs.Usage())
 }
 
-func TestWithin(t *testing.T) {
-	for id, want := range map[string]string{
-		"restart-osds": "restart-osds/here", "update-osds/osds": "update-osds/here/osds", "keeper/ceph": "keeper/here/ceph",
-	} {
-		var full []string
-		for _, j := range append([]*jobs.Job{jobs.Keeper}, jobs.All...) {
-			if s, ok := j.Within("here", id); ok {
-				full = append(full, s)
-			}
-		}
-		assert.Equal(t, []string{want}, full)
-	}
-	for _, id := range []string{
-		"", "node-a", "drain", "drain/", "drain/node-a", "ceph/osds",
-		"update-osds", "update-osds/", "update-osds/a/b", "restart-osds/", "restart-osds/a",
-	} {
-		for _, j := range jobs.All {
-			_, ok := j.Within("here", id)
-			assert.False(t, ok, "%s: %q", j.Type, id)
-		}
-	}
-}
-
 // Whatever is put together, it is the ID of a job if and only if it has as many parts as the job's form, and none is empty;
 // then it is read as these parts, and printed as the same ID again.
 func TestRoundTrip(t *testing.T) {
