@@ -36,7 +36,7 @@ func (e Execution) triesAgain() string {
 	return fmt.Sprintf("attempt %d of %s: %s", e.Step.Attempt, e.Step.Name, e.Step.LastFailure)
 }
 
-// execution is a job of any kind: a drain or a rollout.
+// Job is a job of any kind: a drain or a rollout.
 type Job interface {
 	execution() Execution
 	// Describe is one sentence about it.
