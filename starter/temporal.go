@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -48,20 +49,20 @@ func (t temporalClient) SignalKeeper(ctx context.Context, cluster storage.Cluste
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	opts := keeperOptions(cluster)
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts, workflows.KeeperType, workflows.NewKeeperInput(cluster)); err != nil {
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts, jobs.Keeper.Type, workflows.NewKeeperInput(cluster)); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil
 }
 
 func (t temporalClient) EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error {
-	return t.start(ctx, keeperOptions(cluster), workflows.KeeperType, workflows.NewKeeperInput(cluster))
+	return t.start(ctx, keeperOptions(cluster), jobs.Keeper.Type, workflows.NewKeeperInput(cluster))
 }
 
 func (t temporalClient) RestartKeeper(ctx context.Context, cluster storage.ClusterKey) error {
 	opts := keeperOptions(cluster)
 	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING
-	return t.start(ctx, opts, workflows.KeeperType, workflows.NewKeeperInput(cluster))
+	return t.start(ctx, opts, jobs.Keeper.Type, workflows.NewKeeperInput(cluster))
 }
 
 // keptWithin bounds the question whether a status is kept. A worker that is replaced by another one costs up to 5 s of it: only
@@ -110,15 +111,15 @@ func (t temporalClient) silent() error {
 }
 
 func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
-	return t.start(ctx, options(workflows.DrainID(in.Node), "observe the drain of "+in.Node), workflows.DrainNodeType, in)
+	return t.start(ctx, options(jobs.DrainNode.ID(in.Node), "observe the drain of "+in.Node), jobs.DrainNode.Type, in)
 }
 
 func (t temporalClient) SignalRollout(ctx context.Context, namespace, name, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	opts := options(workflows.UpdateOSDsID(namespace, name), "rollout of "+namespace+"/"+name)
+	opts := options(jobs.UpdateOSDs.ID(namespace, name), "rollout of "+namespace+"/"+name)
 	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts, workflows.UpdateOSDsType, in); err != nil {
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts, jobs.UpdateOSDs.Type, in); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -59,7 +60,7 @@ func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterK
 	start := t.c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: workflows.KeeperID(cluster), TaskQueue: workflows.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-	}, workflows.KeeperType, workflows.NewKeeperInput(cluster))
+	}, jobs.Keeper.Type, workflows.NewKeeperInput(cluster))
 	h, err := t.c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{

@@ -32,10 +32,9 @@ type Registry interface {
 
 // Register makes all workflows and activities known.
 func Register(r Registry, a Adapters, t Temporal) {
-	r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: workflows.KeeperType})
-	r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: workflows.DrainNodeType})
-	r.RegisterWorkflowWithOptions(workflows.UpdateOSDs, workflow.RegisterOptions{Name: workflows.UpdateOSDsType})
-	r.RegisterWorkflowWithOptions(workflows.RestartOSDs, workflow.RegisterOptions{Name: workflows.RestartOSDsType})
+	for name, w := range workflows.ByType {
+		r.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
+	}
 	r.RegisterActivityWithOptions(&activities.Keeper{Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters, Jobs: t}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Drain{Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Keepers: t}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.OSDs{Fleets: a.Fleets, Policies: a.Policies}, activity.RegisterOptions{})

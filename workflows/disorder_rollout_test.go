@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -59,21 +60,21 @@ func (d *disorder) rollout(kind string, which int) bool {
 		d.Crashes(d.image(), false)
 		d.Withhold(d.image(), false)
 	case "pause rollout":
-		d.signal(d.rolls(), workflows.SignalPause, nil)
+		d.signal(d.rolls(), jobs.SignalPause, nil)
 	case "resume rollout":
-		d.signal(d.rolls(), workflows.SignalResume, nil)
+		d.signal(d.rolls(), jobs.SignalResume, nil)
 	case "approve rollout":
 		d.approve()
 	case "skip osd":
 		d.Tell("a person skips %s", osd)
 		d.skipped[osd] = true
 		d.Excuses()
-		d.signal(d.rolls(), workflows.SignalSkip, osd)
+		d.signal(d.rolls(), jobs.SignalSkip, osd)
 	case "abort rollout":
 		d.Tell("a person aborts the rollout")
 		d.aborted = true
 		d.Excuses()
-		d.signal(d.rolls(), workflows.SignalAbort, nil)
+		d.signal(d.rolls(), jobs.SignalAbort, nil)
 	case "continue rollout":
 		d.continueJob(updateID)
 	default:
@@ -102,7 +103,7 @@ func (d *disorder) restart(bad bool, which int) {
 		in.Image = d.drawImage(bad, which)
 	}
 	d.Tell("a person restarts all OSDs by %s %s", in.UpdateDomain, in.Image)
-	d.start(restartID, workflows.RestartOSDsType, in)
+	d.start(restartID, jobs.RestartOSDs.Type, in)
 }
 
 // ofCephOSD are the events that there are only with a CephOSD.
@@ -118,7 +119,7 @@ func setOf(names []string) map[string]bool {
 
 func (d *disorder) approve() {
 	d.Approves()
-	d.signal(d.rolls(), workflows.SignalApprove, nil)
+	d.signal(d.rolls(), jobs.SignalApprove, nil)
 }
 
 // tamper is what people do to the CephOSD and its pods.
@@ -227,7 +228,7 @@ func (d *disorder) resumeRollouts() {
 	if d.fleet != "" || d.runs(restartID) {
 		d.RestorePolicy() // without one nothing is rolled out
 	}
-	d.signal(d.rolls(), workflows.SignalResume, nil)
+	d.signal(d.rolls(), jobs.SignalResume, nil)
 	d.approve()
 	// An OSD that is without a pod because of the abort keeps its failure domain from healing, whatever disk is broken elsewhere.
 	if left := slices.Concat(d.notRolledOut(), d.Strays()); d.fleet != "" && d.aborted && len(left) > 0 {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -76,7 +77,7 @@ func (d *disorder) happen(e event) {
 	}
 	nodes, daemons := d.Nodes(), d.Daemons()
 	node, daemon, osd := nodes[e.Which%len(nodes)], daemons[e.Which%len(daemons)], e.Which%d.OSDs()
-	job := workflows.DrainID(node)
+	job := jobs.DrainNode.ID(node)
 	d.outwitted = d.outwitted || outwits[e.Kind]
 	d.took = d.took || e.Kind == "delete pod"
 	if meddles[e.Kind] && d.Draining(node) {
@@ -300,9 +301,9 @@ func (d *disorder) rest() (stuck []string) {
 				d.excused.Store(node, true)
 			}
 			d.RestoreNode(node)
-			d.signal(workflows.DrainID(node), workflows.SignalResume, nil)
+			d.signal(jobs.DrainNode.ID(node), jobs.SignalResume, nil)
 			if _, upgrades := d.upgrading.Load(node); !upgrades && !d.Draining(node) || d.isExcused(node) {
-				d.signal(workflows.DrainID(node), workflows.SignalDone, nil)
+				d.signal(jobs.DrainNode.ID(node), jobs.SignalDone, nil)
 				d.PersonCordons(node, false)
 			}
 		}
@@ -346,7 +347,7 @@ func (d *disorder) quiet() bool {
 
 // lives tells whether a drain of ours runs.
 func (d *disorder) lives(node string) bool {
-	id := workflows.DrainID(node)
+	id := jobs.DrainNode.ID(node)
 	return d.runs(id) && !d.dead(id)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -60,7 +61,7 @@ func TestDrainOSDsTogether(t *testing.T) {
 		require.True(s, s.Evicted("node-a"), "and its mon")
 		s.awaitBudget("closed", time.Second) // both are away
 		require.Equal(s, "lockkeeper", s.Noout("node-a"))
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		e := s.awaitEnd("node-a", run, 2*time.Minute)
 		require.NoError(s, e.err)
 		require.Equal(s, 3, e.result.Evicted)
@@ -80,7 +81,7 @@ func TestDrainOneByOneIsRemembered(t *testing.T) {
 		s.startKeeper()
 		require.True(s, s.Await(3*time.Minute, func() bool { return s.Up() == 16 }))
 		require.Empty(s, s.Noout("node-a"))
-		s.tellDrain("node-a", workflows.SignalAbort)
+		s.tellDrain("node-a", jobs.SignalAbort)
 		e := s.awaitEnd("node-a", run, time.Minute)
 		require.Equal(s, workflows.OutcomeAborted, e.result.Outcome)
 		s.awaitNothingLeft(2 * time.Minute)
@@ -125,7 +126,7 @@ func TestDrainsOfNodesWithSeveralDomains(t *testing.T) {
 			next := ""
 			require.True(s, s.Await(10*time.Minute, func() bool {
 				for _, node := range nodes {
-					if s.runs(workflows.DrainID(node)) && s.drainStatus(node).Phase == awaitingNode {
+					if s.runs(jobs.DrainNode.ID(node)) && s.drainStatus(node).Phase == awaitingNode {
 						next = node
 					}
 				}

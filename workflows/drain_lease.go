@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -53,7 +54,7 @@ func (d *drain) wanted() lease.Claim {
 		}
 	}
 	c := lease.Claim{
-		Domain: d.target.Domain, Node: d.target.Node, Reason: reason, Priority: lease.PriorityDrain, Observing: d.observing, NooutHosts: d.target.Hosts,
+		Domain: d.target.Domain, Node: d.target.Node, Reason: reason, Priority: jobs.DrainNode.Priority, Observing: d.observing, NooutHosts: d.target.Hosts,
 	}
 	if d.target.Gone {
 		c.NooutHosts = nil // nobody comes back to what noout would preserve

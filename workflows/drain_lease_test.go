@@ -13,6 +13,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/worker"
@@ -28,7 +29,7 @@ func TestBackWithoutTheLease(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
-	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflows.DrainID("node-a"), TaskQueue: workflows.TaskQueue})
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: jobs.DrainNode.ID("node-a"), TaskQueue: workflows.TaskQueue})
 	worker.Register(env, worker.Adapters{}, nil)
 
 	domain := storage.FailureDomain{Type: "zone", Name: "x"}
@@ -64,7 +65,7 @@ func TestBackWithoutTheLease(t *testing.T) {
 	says(3*time.Second, workflows.LeaseWaiting)
 	says(40*time.Second, workflows.LeaseHealing)
 	says(4*time.Minute, workflows.LeaseReleased)
-	env.ExecuteWorkflow(workflows.DrainNodeType, workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String(), Observe: true})
+	env.ExecuteWorkflow(jobs.DrainNode.Type, workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String(), Observe: true})
 	require.NoError(t, env.GetWorkflowError())
 	var result workflows.DrainNodeResult
 	require.NoError(t, env.GetWorkflowResult(&result))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -27,7 +28,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(*scene){
 		"a person uncordons":            func(s *scene) { s.Reboot("node-a"); time.Sleep(5 * time.Second); s.PersonCordons("node-a", false) },
-		"a person says that it is done": func(s *scene) { s.tellDrain("node-a", workflows.SignalDone) },
+		"a person says that it is done": func(s *scene) { s.tellDrain("node-a", jobs.SignalDone) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
@@ -88,7 +89,7 @@ func TestDrainLeavesThePersonsCordonAlone(t *testing.T) {
 		s.PersonCordons("node-a", true)
 		run := s.drain(drainOf("node-a"))
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
-		s.tellDrain("node-a", workflows.SignalAbort)
+		s.tellDrain("node-a", jobs.SignalAbort)
 		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("node-a", run, time.Minute).result.Outcome)
 		require.True(s, s.Cordoned("node-a"), "it was the person's")
 		require.True(s, s.Await(30*time.Second, func() bool { return s.Noout("node-a") == "" }))
@@ -102,7 +103,7 @@ func TestDrainLeavesThePersonsNooutAlone(t *testing.T) {
 		s.PersonSetsNoout("node-a", true)
 		run := s.drain(drainOf("node-a"))
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		s.awaitEnd("node-a", run, 2*time.Minute)
 		require.Equal(s, "a person", s.Noout("node-a"))
 	})
@@ -121,7 +122,7 @@ func TestInvalidDrains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
 				s.settle()
-				run := s.start("drain/under-test", workflows.DrainNodeType, in)
+				run := s.start("drain/under-test", jobs.DrainNode.Type, in)
 				var e ended
 				require.True(s, s.until(time.Minute, func() (ok bool) { e, ok = s.ended["drain/under-test@"+run]; return ok }))
 				var invalid *temporal.ApplicationError
@@ -147,7 +148,7 @@ func TestDrainFromOutside(t *testing.T) {
 		s.Reboot("node-a")
 		time.Sleep(10 * time.Second)
 		s.PersonCordons("node-a", false)
-		require.True(s, s.Await(time.Minute, func() bool { return !s.runs(workflows.DrainID("node-a")) }))
+		require.True(s, s.Await(time.Minute, func() bool { return !s.runs(jobs.DrainNode.ID("node-a")) }))
 		s.awaitBudget("at rest, 11 must stay", 0)
 		s.awaitNothingLeft(0)
 	})
@@ -212,11 +213,11 @@ func TestTwoDrainsOfTwoZonesQueue(t *testing.T) {
 		require.Contains(s, s.drainStatus("node-b").WaitsFor, "drain/node-a holds zone zone-x")
 		require.False(s, s.Evicted("node-b"))
 		require.False(s, s.Cordoned("node-b"))
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		s.awaitEnd("node-a", first, 2*time.Minute)
 		s.awaitPhase("node-b", awaitingNode, 30*time.Second)
 		require.Equal(s, only("y"), s.Budget())
-		s.tellDrain("node-b", workflows.SignalDone)
+		s.tellDrain("node-b", jobs.SignalDone)
 		s.awaitEnd("node-b", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
@@ -230,8 +231,8 @@ func TestTwoDrainsOfOneZoneShareIt(t *testing.T) {
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
 		s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 		require.Len(s, s.Memory().Lease.Holders, 2)
-		s.tellDrain("node-a", workflows.SignalDone)
-		s.tellDrain("node-d", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
+		s.tellDrain("node-d", jobs.SignalDone)
 		s.awaitEnd("node-a", first, 2*time.Minute)
 		s.awaitEnd("node-d", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
@@ -245,20 +246,20 @@ func TestPauseAndResume(t *testing.T) {
 		first := s.drain(drainOf("node-b"))
 		s.awaitPhase("node-b", awaitingNode, 30*time.Second)
 		second := s.drain(drainOf("node-a"))
-		s.tellDrain("node-a", workflows.SignalPause)
-		s.tellDrain("node-b", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalPause)
+		s.tellDrain("node-b", jobs.SignalDone)
 		s.awaitEnd("node-b", first, 2*time.Minute)
 		time.Sleep(10 * time.Minute)
 		require.False(s, s.Cordoned("node-a"), "paused before it began")
 		require.Equal(s, only("x"), s.Budget(), "it holds the lease all the same")
-		s.tellDrain("node-a", workflows.SignalResume)
+		s.tellDrain("node-a", jobs.SignalResume)
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
-		s.tellDrain("node-a", workflows.SignalPause)
+		s.tellDrain("node-a", jobs.SignalPause)
 		s.Await(time.Minute, func() bool { return s.drainStatus("node-a").Paused })
 		s.PersonCordons("node-a", false)
 		time.Sleep(time.Minute)
-		require.True(s, s.runs(workflows.DrainID("node-a")), "paused before the end")
-		s.tellDrain("node-a", workflows.SignalResume)
+		require.True(s, s.runs(jobs.DrainNode.ID("node-a")), "paused before the end")
+		s.tellDrain("node-a", jobs.SignalResume)
 		s.awaitEnd("node-a", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
@@ -273,14 +274,14 @@ func TestPauseWhileEvicting(t *testing.T) {
 		s.Foreign(true) // somebody's budget over all OSDs: no eviction succeeds
 		run := s.drain(drainOf("node-a"))
 		s.awaitPhase("node-a", evicting, 30*time.Second)
-		s.tellDrain("node-a", workflows.SignalPause)
+		s.tellDrain("node-a", jobs.SignalPause)
 		time.Sleep(time.Minute)
 		s.Foreign(false)
 		time.Sleep(10 * time.Minute)
 		require.False(s, s.Evicted("node-a"))
-		s.tellDrain("node-a", workflows.SignalResume)
+		s.tellDrain("node-a", jobs.SignalResume)
 		s.awaitPhase("node-a", awaitingNode, time.Minute)
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		s.awaitEnd("node-a", run, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
@@ -294,7 +295,7 @@ func TestBackBeforeCephKnows(t *testing.T) {
 		s.settle()
 		run := s.drain(drainOf("node-a"))
 		s.Await(time.Minute, func() bool { return s.Evicted("node-a") })
-		s.tellDrain("node-a", workflows.SignalAbort)
+		s.tellDrain("node-a", jobs.SignalAbort)
 		s.awaitEnd("node-a", run, time.Minute)
 		s.awaitNothingLeft(2 * time.Minute)
 		require.True(s, s.Clean())
@@ -320,11 +321,11 @@ func TestAbort(t *testing.T) {
 				if phase == healing {
 					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 					s.StopManager(true)
-					s.tellDrain("node-d", workflows.SignalDone)
+					s.tellDrain("node-d", jobs.SignalDone)
 				}
 				s.awaitPhase("node-d", phase, 30*time.Second)
 				time.Sleep(5 * time.Second)
-				s.tellDrain("node-d", workflows.SignalAbort)
+				s.tellDrain("node-d", jobs.SignalAbort)
 				e := s.awaitEnd("node-d", run, time.Minute)
 				require.NoError(s, e.err)
 				require.Equal(s, workflows.OutcomeAborted, e.result.Outcome)
@@ -350,13 +351,13 @@ func TestNooutExpires(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.Empty(s, s.Noout("node-d"))
 		s.awaitBudget("at rest, 4 must stay", 5*time.Minute)
-		require.True(s, s.runs(workflows.DrainID("node-d")), "it still waits for its node")
+		require.True(s, s.runs(jobs.DrainNode.ID("node-d")), "it still waits for its node")
 		require.Empty(s, s.Memory().Lease.Holders)
 		other := s.drain(drainOf("node-e")) // no mon there: node-d's is away
 		s.awaitPhase("node-e", awaitingNode, 30*time.Second)
-		s.tellDrain("node-e", workflows.SignalDone)
+		s.tellDrain("node-e", jobs.SignalDone)
 		s.awaitEnd("node-e", other, 2*time.Minute)
-		s.tellDrain("node-d", workflows.SignalDone)
+		s.tellDrain("node-d", jobs.SignalDone)
 		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-d", run, 2*time.Minute).result.Outcome)
 		s.awaitNothingLeft(time.Minute)
 	})
@@ -369,7 +370,7 @@ func TestDrainTerminated(t *testing.T) {
 		s.settle()
 		s.drain(drainOf("node-a"))
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
-		s.kill(workflows.DrainID("node-a"))
+		s.kill(jobs.DrainNode.ID("node-a"))
 		require.True(s, s.Await(10*time.Second, func() bool { return len(s.Memory().Lease.Holders) == 0 && s.Noout("node-a") == "" }), "%v", s.Leftovers())
 		s.awaitBudget(only("x"), 10*time.Second) // its OSDs are still down
 		s.PersonCordons("node-a", false)
@@ -394,7 +395,7 @@ func TestSilentMons(t *testing.T) {
 			s.EvictAny("osd.3") // of the same zone as node-a
 			time.Sleep(5 * time.Millisecond)
 		}
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		s.awaitBudget(atRest, time.Minute)
 		s.awaitNothingLeft(time.Minute)
 	})
@@ -484,7 +485,7 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 				if phase == healing {
 					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 					s.StopManager(true)
-					s.tellDrain("node-d", workflows.SignalDone)
+					s.tellDrain("node-d", jobs.SignalDone)
 				}
 				s.awaitPhase("node-d", phase, 30*time.Second)
 				time.Sleep(5 * time.Second)
@@ -494,7 +495,7 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 					require.True(s, s.Cordoned("node-d"), "somebody works on it")
 					require.Empty(s, s.Noout("node-d"))
 					require.Contains(s, s.drainStatus("node-d").WaitsFor, "nothing guards its storage")
-					s.tellDrain("node-d", workflows.SignalDone)
+					s.tellDrain("node-d", jobs.SignalDone)
 				}
 				e := s.awaitEnd("node-d", run, 10*time.Minute)
 				s.Tell("the drain ended: %+v", e)
@@ -526,7 +527,7 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 				if phase == healing {
 					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
 					s.StopManager(true)
-					s.tellDrain("node-d", workflows.SignalDone)
+					s.tellDrain("node-d", jobs.SignalDone)
 				}
 				s.awaitPhase("node-d", phase, 30*time.Second)
 				time.Sleep(5 * time.Second)
@@ -541,7 +542,7 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 				s.StopManager(false)
 				if phase != healing {
 					s.awaitPhase("node-d", awaitingNode, 5*time.Minute)
-					s.tellDrain("node-d", workflows.SignalDone)
+					s.tellDrain("node-d", jobs.SignalDone)
 				}
 				require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-d", run, 10*time.Minute).result.Outcome)
 				s.awaitNothingLeft(time.Minute)

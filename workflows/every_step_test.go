@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -26,11 +27,11 @@ var courses = map[string]course{
 	"a person's drain": {node: "node-a", outcome: workflows.OutcomeDone, play: func(s *scene, node string) string {
 		run := s.drain(drainOf(node))
 		s.awaitPhaseOrEnd(node, awaitingNode)
-		s.tellDrain(node, workflows.SignalDone)
+		s.tellDrain(node, jobs.SignalDone)
 		return run
 	}},
 	"a drain from outside": {node: "node-a", outcome: workflows.OutcomeDone, play: func(s *scene, node string) string {
-		id := workflows.DrainID(node)
+		id := jobs.DrainNode.ID(node)
 		select {
 		case <-s.KubectlDrain(node):
 		case <-time.After(10 * time.Minute):
@@ -54,7 +55,7 @@ var courses = map[string]course{
 }
 
 func (s *scene) awaitPhaseOrEnd(node, phase string) {
-	id := workflows.DrainID(node)
+	id := jobs.DrainNode.ID(node)
 	s.Await(time.Minute, func() bool { return s.drainStatus(node).Phase == phase || !s.runs(id) || s.dead(id) })
 }
 
@@ -71,11 +72,11 @@ var mishaps = map[string]mishap{
 	"fails, but is done":     {fault: doneAlso, survives: true},
 	"is done, and times out": {fault: hangs, survives: true},
 	"is done twice":          {fault: twice, survives: true},
-	"aborted":                {do: func(s *scene, node string) { s.tellDrain(node, workflows.SignalAbort) }},
-	"cancelled":              {do: func(s *scene, node string) { s.cancel(workflows.DrainID(node)) }},
-	"terminated":             {do: func(s *scene, node string) { s.kill(workflows.DrainID(node)) }},
+	"aborted":                {do: func(s *scene, node string) { s.tellDrain(node, jobs.SignalAbort) }},
+	"cancelled":              {do: func(s *scene, node string) { s.cancel(jobs.DrainNode.ID(node)) }},
+	"terminated":             {do: func(s *scene, node string) { s.kill(jobs.DrainNode.ID(node)) }},
 	"the keeper is replaced": {do: func(s *scene, _ string) { go s.killKeeper() }, survives: true},
-	"continues as new":       {do: func(s *scene, node string) { s.continueJob(workflows.DrainID(node)) }, survives: true},
+	"continues as new":       {do: func(s *scene, node string) { s.continueJob(jobs.DrainNode.ID(node)) }, survives: true},
 	"the worker dies": {do: func(s *scene, _ string) {
 		go func() {
 			s.crashWorker(true)

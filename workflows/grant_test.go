@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -29,7 +30,7 @@ func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
 				gone = s.EvictAny("osd.2")
 			}
 		})
-		s.start(restartID, workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Host"})
+		s.start(restartID, jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Host"})
 		time.Sleep(25 * time.Second) // Ceph takes osd.2 out after 30 s and makes its data whole elsewhere: then nothing speaks against zone x
 		require.True(s, gone, "the eviction was to come in between")
 		require.Equal(s, []string{"osd.2"}, s.Stopped())

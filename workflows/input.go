@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -46,7 +47,7 @@ func (in *DrainNodeInput) validate(ctx workflow.Context) error {
 		input.Text("reason", in.Reason),
 		input.PodSelector("eviction.podSelector", in.Eviction.PodSelector),
 		gracePeriod(in.Eviction.GracePeriodSeconds),
-		theOne(ctx, DrainID(in.Node), "there is one drain of a node at a time, under this ID"),
+		theOne(ctx, jobs.DrainNode.ID(in.Node), "there is one drain of a node at a time, under this ID"),
 	}
 	if in.Policy != "" {
 		_, err := input.PolicyKey("policy", in.Policy)
@@ -127,7 +128,8 @@ func refuse(err *input.Error) error { return activities.Invalid(err.Field, err.V
 // named tells whether a reference to a job can be one at all. Temporal refuses a signal to anything else, and then the
 // whole workflow task with it: the keeper would never get past it.
 func (r LeaseRef) named() bool {
-	return isJob(r.WorkflowID) && len(r.WorkflowID) <= maxID && len(r.RunID) <= maxID
+	_, _, ok := jobs.Parse(r.WorkflowID)
+	return ok && len(r.WorkflowID) <= maxID && len(r.RunID) <= maxID
 }
 
 // maxID is how long an ID may be that Temporal takes everywhere.

@@ -16,6 +16,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -26,7 +27,7 @@ const drainFields = "node, policy, reason, observe, uncordonAfterReboot, evictio
 // what is allowed. No activity is registered, so it cannot have done anything.
 func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
-	const drain, keeper = workflows.DrainNodeType, workflows.KeeperType
+	drain, keeper := jobs.DrainNode.Type, jobs.Keeper.Type
 	for name, c := range map[string]struct{ workflow, id, input, want string }{
 		"misspelt field":       {drain, "drain/a", `{"nod": "a"}`, `nod: "\"a\"": no such field; allowed are ` + drainFields},
 		"another case":         {drain, "drain/a", `{"Node": "a"}`, `Node: "\"a\"": no such field; allowed are ` + drainFields},
@@ -88,7 +89,7 @@ func execute(workflowType, id string, args ...any) error {
 func TestInputThatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"drain/a", "keeper/a/b"} {
-		workflowType := map[bool]string{true: workflows.DrainNodeType, false: workflows.KeeperType}[strings.HasPrefix(id, "drain")]
+		workflowType := map[bool]string{true: jobs.DrainNode.Type, false: jobs.Keeper.Type}[strings.HasPrefix(id, "drain")]
 		require.ErrorContains(t, execute(workflowType, id, []byte("\x00\xff")), "unable to decode")
 		require.ErrorContains(t, execute(workflowType, id), "required", "no input at all")
 	}
@@ -128,7 +129,7 @@ func FuzzInputs(f *testing.F) {
 		if !json.Valid(data) {
 			return
 		}
-		for _, workflowType := range []string{workflows.DrainNodeType, workflows.KeeperType} {
+		for _, workflowType := range []string{jobs.DrainNode.Type, jobs.Keeper.Type} {
 			err := execute(workflowType, id, json.RawMessage(data))
 			var app *temporal.ApplicationError
 			switch {
@@ -179,7 +180,7 @@ func TestOddSignals(t *testing.T) {
 				s.signal(keeper, workflows.SignalReleaseLease, ref)
 			}
 			time.Sleep(time.Second)
-			bother(s, "drain/node-a", "no-such-signal", workflows.SignalResume, workflows.SignalLease) // and nobody says anything sensible after it
+			bother(s, "drain/node-a", "no-such-signal", jobs.SignalResume, workflows.SignalLease) // and nobody says anything sensible after it
 			time.Sleep(time.Second)
 			require.Equal(s, phase, s.drainStatus("node-a").Phase)
 			require.Empty(s, s.keeperStatus().Trouble)
@@ -187,7 +188,7 @@ func TestOddSignals(t *testing.T) {
 			require.Contains(s, []string{only("x"), "closed"}, s.Budget(), "closed while the mons elect, and a manager is missing")
 			if phase == awaitingNode {
 				s.StopManager(true) // so that it never becomes clean
-				s.tellDrain("node-a", workflows.SignalDone)
+				s.tellDrain("node-a", jobs.SignalDone)
 			}
 		}
 		s.StopManager(false)
@@ -208,9 +209,9 @@ func TestOddNoticeThenAbort(t *testing.T) {
 		time.Sleep(time.Second)
 		s.signal("drain/node-c", workflows.SignalLease, "garbage")
 		time.Sleep(time.Second)
-		s.tellDrain("node-c", workflows.SignalAbort)
+		s.tellDrain("node-c", jobs.SignalAbort)
 		require.Equal(s, workflows.OutcomeAborted, s.awaitEnd("node-c", second, 10*time.Second).result.Outcome)
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		s.awaitEnd("node-a", first, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})

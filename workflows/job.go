@@ -7,6 +7,8 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // job is what all jobs have in common: phases, a status, and the signals pause, resume, abort and done.
@@ -30,18 +32,18 @@ func newJob(ctx workflow.Context, phases []string) *job {
 // listen serves the job's signals for as long as the workflow runs. abort cancels the run; its clean-up still happens.
 func (j *job) listen(ctx workflow.Context, cancelRun workflow.CancelFunc) {
 	handle := map[string]func(){
-		SignalPause: func() {
+		jobs.SignalPause: func() {
 			j.Paused = true
 			if j.onPause != nil {
 				j.onPause()
 			}
 		},
-		SignalResume: func() { j.Paused = false },
-		SignalAbort: func() {
+		jobs.SignalResume: func() { j.Paused = false },
+		jobs.SignalAbort: func() {
 			j.Aborted = true
 			cancelRun()
 		},
-		SignalDone: func() { j.done.SendAsync(struct{}{}) },
+		jobs.SignalDone: func() { j.done.SendAsync(struct{}{}) },
 	}
 	for _, name := range sortedKeys(handle) {
 		workflow.Go(ctx, func(ctx workflow.Context) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -64,7 +65,7 @@ func TestBecomesSecond(t *testing.T) {
 		require.Equal(s, "none", s.Budget())
 		require.True(s, s.Await(30*time.Second, func() bool { return s.Noout("node-a") == "" }))
 		require.Equal(s, awaitingNode, s.drainStatus("node-a").Phase, "its node is away all the same, and the drain says that nothing guards it")
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		require.Equal(s, workflows.OutcomeRevoked, s.awaitEnd("node-a", run, time.Minute).result.Outcome)
 		require.False(s, s.Cordoned("node-a"), "the drain uncordons what it cordoned")
 		require.Empty(s, s.keeperStatus().Lease.Holders)

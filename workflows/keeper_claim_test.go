@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -77,7 +78,7 @@ func TestBecomesSecondElsewhere(t *testing.T) {
 		}
 		require.Empty(s, s.Noout("node-a"), "the claim goes last")
 		require.Equal(s, "closed", s.Budget())
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		require.Equal(s, workflows.OutcomeRevoked, s.awaitEnd("node-a", run, time.Minute).result.Outcome)
 		require.Empty(s, s.keeperStatus().Lease.Holders)
 		s.PolicyElsewhere(nil)
@@ -103,7 +104,7 @@ func TestYoungerPolicyElsewhere(t *testing.T) {
 		require.False(s, s.Cordoned("node-a"))
 		s.PolicyElsewhere(&sim.Elsewhere{FSID: sim.FSID})
 		s.awaitPhase("node-a", awaitingNode, time.Minute)
-		s.tellDrain("node-a", workflows.SignalAbort)
+		s.tellDrain("node-a", jobs.SignalAbort)
 		s.awaitBudget(atRest, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})
@@ -125,7 +126,7 @@ func TestMeansAnotherCeph(t *testing.T) {
 		require.Equal(s, "a person", s.Noout("node-a"), "as it was")
 		require.Empty(s, s.keeperStatus().Noout)
 		require.Empty(s, s.keeperStatus().Lease.Holders)
-		s.tellDrain("node-a", workflows.SignalAbort)
+		s.tellDrain("node-a", jobs.SignalAbort)
 		s.awaitEnd("node-a", run, time.Minute)
 		s.PolicyElsewhere(nil)
 		s.awaitBudget(atRest, 2*time.Minute)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -60,7 +61,7 @@ func TestNothingIsGrantedWhileABudgetIsMissing(t *testing.T) {
 		s.TamperWithBudget(true)
 		time.Sleep(10 * time.Second)
 		in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone"}
-		run := s.start(restartID, workflows.RestartOSDsType, in)
+		run := s.start(restartID, jobs.RestartOSDs.Type, in)
 		require.True(s, s.Await(30*time.Second, func() bool {
 			return strings.Contains(s.updateStatus(restartID).WaitsFor, "foreign, which is not lockkeeper's")
 		}), "%s", s.updateStatus(restartID).WaitsFor)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -50,7 +51,7 @@ func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 				require.Contains(s, s.Status().Message, "annotate maintenancepolicy rook-ceph lockkeeper.io/leave-behind=true")
 				require.Contains(s, s.keeperStatus().Trouble, "noout on node-d")
 				require.Equal(s, "no", s.Status().MayDrain)
-				s.tellDrain("node-d", workflows.SignalDone)
+				s.tellDrain("node-d", jobs.SignalDone)
 				require.True(s, s.Await(time.Minute, func() bool { return s.drainStatus("node-d").Phase == "Resolving" }), "nobody waits for a lease that is no more")
 				time.Sleep(30 * time.Minute)
 				require.True(s, s.PolicyExists())

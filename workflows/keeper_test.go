@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -232,10 +233,10 @@ func TestKeeperContinuesAsNew(t *testing.T) {
 		require.Equal(s, strconv.Itoa(sim.FirstVersion.Release), after.View.Version, "the doctor asks for it")
 		require.Equal(s, only("x"), s.Budget())
 		require.Equal(s, "lockkeeper", s.Noout("node-d"))
-		s.tellDrain("node-d", workflows.SignalDone)
+		s.tellDrain("node-d", jobs.SignalDone)
 		s.awaitEnd("node-d", first, 2*time.Minute)
 		s.awaitPhase("node-b", awaitingNode, time.Minute)
-		s.tellDrain("node-b", workflows.SignalDone)
+		s.tellDrain("node-b", jobs.SignalDone)
 		s.awaitEnd("node-b", second, 2*time.Minute)
 		s.awaitNothingLeft(0)
 	})

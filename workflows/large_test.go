@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -43,8 +44,8 @@ func TestLargeClusterInTrouble(t *testing.T) {
 			for i := range queue {
 				node := l.view.Nodes[i]
 				l.memory.Queue = append(l.memory.Queue, lease.Claim{
-					WorkflowID: workflows.DrainID(node.Name), RunID: fmt.Sprintf("%036d", i), Domain: storage.FailureDomain{Type: l.view.FailureDomainType, Name: node.Domain},
-					Node: node.Name, Reason: "drain of " + node.Name, Priority: lease.PriorityDrain, NooutHosts: []string{node.Host}, Requested: time.Unix(0, 0).UTC(),
+					WorkflowID: jobs.DrainNode.ID(node.Name), RunID: fmt.Sprintf("%036d", i), Domain: storage.FailureDomain{Type: l.view.FailureDomainType, Name: node.Domain},
+					Node: node.Name, Reason: "drain of " + node.Name, Priority: jobs.DrainNode.Priority, NooutHosts: []string{node.Host}, Requested: time.Unix(0, 0).UTC(),
 				})
 			}
 			var suite testsuite.WorkflowTestSuite
@@ -65,7 +66,7 @@ func TestLargeClusterInTrouble(t *testing.T) {
 				env.SetContinueAsNewSuggested(true)
 				env.SignalWorkflow(workflows.SignalStorageChanged, workflows.Hint{Reason: "a test"})
 			}, 20*time.Second)
-			env.ExecuteWorkflow(workflows.KeeperType, workflows.KeeperInput{Cluster: sim.Key})
+			env.ExecuteWorkflow(jobs.Keeper.Type, workflows.KeeperInput{Cluster: sim.Key})
 			require.ErrorContains(t, env.GetWorkflowError(), "continue as new")
 			require.Equal(t, budget.ModeClosed, status.Decision.Mode)
 			require.NotEmpty(t, status.Decision.Message)

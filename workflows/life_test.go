@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // TestNothingOpensWhileOSDsHang: what Ceph says is from before. The zone opens when those that hang report again.
@@ -146,7 +146,7 @@ func TestAnOpenZoneWithoutPodsStaysOpen(t *testing.T) {
 			require.Equal(s, only("z"), s.Budget())
 		}
 		s.Hang(true, "osd.0")
-		s.tellDrain("node-c", workflows.SignalDone)
+		s.tellDrain("node-c", jobs.SignalDone)
 		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			require.Equal(s, only("z"), s.Budget())
 		}

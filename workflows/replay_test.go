@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -25,14 +26,20 @@ func TestReplay(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			r, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DisableDeadlockDetection: true})
 			require.NoError(t, err)
-			r.RegisterWorkflowWithOptions(workflows.Keeper, workflow.RegisterOptions{Name: workflows.KeeperType})
-			r.RegisterWorkflowWithOptions(workflows.DrainNode, workflow.RegisterOptions{Name: workflows.DrainNodeType})
-			r.RegisterWorkflowWithOptions(workflows.UpdateOSDs, workflow.RegisterOptions{Name: workflows.UpdateOSDsType})
-			r.RegisterWorkflowWithOptions(workflows.RestartOSDs, workflow.RegisterOptions{Name: workflows.RestartOSDsType})
+			for name, w := range workflows.ByType {
+				r.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
+			}
 			h := history(t, file)
 			id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
 			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id}}))
 		})
+	}
+}
+
+// TestByType: every job that the registry names has its workflow.
+func TestByType(t *testing.T) {
+	for _, j := range append([]*jobs.Job{jobs.Keeper}, jobs.All...) {
+		require.Contains(t, workflows.ByType, j.Type)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // TestScenarios plays the scenarios of test/scenarios, which also run in the real lab, in the simulated world. That they have
@@ -216,12 +216,12 @@ func (w *wording) upgradeNode(node string) <-chan error {
 func (w *wording) jobPhase(node, phase string) error {
 	return w.eventually(func() error {
 		s := w.drainStatus(node)
-		return unless(w.runs(workflows.DrainID(node)) && s.Phase == phase && s.WaitsFor != "", "it is %+v", s.JobStatus)
+		return unless(w.runs(jobs.DrainNode.ID(node)) && s.Phase == phase && s.WaitsFor != "", "it is %+v", s.JobStatus)
 	})
 }
 
 func (w *wording) jobEnded(node, outcome string) error {
-	id := workflows.DrainID(node)
+	id := jobs.DrainNode.ID(node)
 	return w.eventually(func() error {
 		w.mu.Lock()
 		e, ok := w.ended[id+"@"+w.last[id]]
@@ -294,7 +294,7 @@ func (w *wording) policy(field, value string) error {
 func (w *wording) isWhole() error {
 	wrong := slices.Concat(w.Whole(), w.Leftovers(), w.Violations())
 	for _, node := range w.Nodes() {
-		if w.runs(workflows.DrainID(node)) {
+		if w.runs(jobs.DrainNode.ID(node)) {
 			wrong = append(wrong, "the drain of "+node+" still runs")
 		}
 	}

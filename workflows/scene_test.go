@@ -26,6 +26,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -251,9 +252,9 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	var e ended
 	outcome := &e.result.Outcome
 	switch c.workflowType {
-	case workflows.DrainNodeType:
+	case jobs.DrainNode.Type:
 		e.err = f.Get(ctx, &e.result)
-	case workflows.UpdateOSDsType, workflows.RestartOSDsType:
+	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type:
 		outcome, e.err = &e.rollout.Outcome, f.Get(ctx, &e.rollout)
 	default:
 		e.err = f.Get(ctx, nil)
@@ -320,13 +321,13 @@ func (s *scene) start(id, workflowType string, input any) string {
 }
 
 func (s *scene) startKeeper() {
-	s.start(workflows.KeeperID(sim.Key), workflows.KeeperType, workflows.NewKeeperInput(sim.Key))
+	s.start(workflows.KeeperID(sim.Key), jobs.Keeper.Type, workflows.NewKeeperInput(sim.Key))
 }
 
 // drain starts a drain as a person would.
 func (s *scene) drain(in workflows.DrainNodeInput) (run string) {
 	s.Tell("a person drains %s", in.Node)
-	return s.start(workflows.DrainID(in.Node), workflows.DrainNodeType, in)
+	return s.start(jobs.DrainNode.ID(in.Node), jobs.DrainNode.Type, in)
 }
 
 // cancel cancels a workflow, as a person may do in Temporal's UI.
@@ -344,7 +345,7 @@ func (s *scene) signal(id, name string, arg any) {
 // tellDrain sends one of the signals that persons send.
 func (s *scene) tellDrain(node, signal string) {
 	s.Tell("a person tells the drain of %s: %s", node, signal)
-	s.signal(workflows.DrainID(node), signal, nil)
+	s.signal(jobs.DrainNode.ID(node), signal, nil)
 }
 
 // runs tells whether a workflow runs.
@@ -365,7 +366,7 @@ func (s *scene) dead(id string) bool {
 // awaitEnd waits for the end of a drain.
 func (s *scene) awaitEnd(node, run string, within time.Duration) ended {
 	s.Helper()
-	key := workflows.DrainID(node) + "@" + run
+	key := jobs.DrainNode.ID(node) + "@" + run
 	var e ended
 	if !s.until(within, func() (ok bool) { e, ok = s.ended[key]; return ok }) {
 		s.Errorf("the drain of %s has not ended: %+v", node, s.drainStatus(node))
@@ -374,7 +375,7 @@ func (s *scene) awaitEnd(node, run string, within time.Duration) ended {
 }
 
 func (s *scene) drainStatus(node string) (status workflows.DrainStatus) {
-	s.query(workflows.DrainID(node), &status)
+	s.query(jobs.DrainNode.ID(node), &status)
 	return status
 }
 
@@ -567,7 +568,7 @@ func (s *scene) look() {
 	s.startKeeper()
 	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, todo.Hint)
 	for node, why := range todo.Drains {
-		s.start(workflows.DrainID(node), workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
+		s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
 	}
 }
 

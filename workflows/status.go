@@ -13,14 +13,6 @@ import (
 // QueryStatus is the query that every workflow of ours answers: the keeper with a KeeperStatus, a job with a JobStatus.
 const QueryStatus = "status"
 
-// Signals that every job takes.
-const (
-	SignalPause  = "pause"  // go no further; what is under way stays protected
-	SignalResume = "resume" // go on
-	SignalAbort  = "abort"  // undo what can be undone, give the lease back, end
-	SignalDone   = "done"   // the person's part of the work is finished
-)
-
 // JobStatus is where a job stands.
 type JobStatus struct {
 	Phase string `json:"phase"`

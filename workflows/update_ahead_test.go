@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -55,12 +56,12 @@ func TestPausedWhileTheNextIsAskedFor(t *testing.T) {
 	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
 		done := s.healingRollout()
-		s.tellRollout(workflows.SignalPause, nil)
+		s.tellRollout(jobs.SignalPause, nil)
 		time.Sleep(10 * time.Minute)
 		require.Equal(s, done, s.Images()["ceph:2"])
 		require.Empty(s, s.Leftovers())
 		require.Equal(s, activities.HoldPaused, s.updateStatus(updateID).Holds)
-		s.tellRollout(workflows.SignalResume, nil)
+		s.tellRollout(jobs.SignalResume, nil)
 		s.awaitImage("ceph:2", 10*time.Minute)
 		s.awaitWhole()
 	})
@@ -72,7 +73,7 @@ func TestSkippedWhileTheNextIsAskedFor(t *testing.T) {
 	play(t, osdsBy("OSD"), func(s *scene) {
 		s.healingRollout()
 		next := s.keeperStatus().Lease.Holders[0].Next.Daemons[0]
-		s.tellRollout(workflows.SignalSkip, next)
+		s.tellRollout(jobs.SignalSkip, next)
 		require.True(s, s.Await(10*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }), "%v", s.Images())
 		require.NotEqual(s, "ceph:2", s.Image(next))
 		s.awaitWhole()

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/test/turns"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 var everyStep = flag.Int("rollout.every", 40, "in TestEveryStepOfARollout something happens at one step in so many, in 5 at most when all is played; 1: at each, which takes long")
@@ -23,7 +23,7 @@ var updateMishaps = map[string]mishap{
 	"is done, and times out": {fault: hangs},
 	"is done twice":          {fault: twice},
 	"cancelled":              {do: func(s *scene, _ string) { s.cancel(updateID) }},
-	"aborted":                {do: func(s *scene, _ string) { s.tellRollout(workflows.SignalAbort, nil) }},
+	"aborted":                {do: func(s *scene, _ string) { s.tellRollout(jobs.SignalAbort, nil) }},
 	"the keeper is replaced": {do: func(s *scene, _ string) { go s.killKeeper() }},
 	"continues as new":       {do: func(s *scene, _ string) { s.continueJob(updateID) }},
 	"the worker dies": {do: func(s *scene, _ string) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -51,12 +52,12 @@ func TestWindowClosesWhileItWaits(t *testing.T) {
 		s.SetImage("ceph:2")
 		s.awaitUpdate("waiting for its window", time.Minute, holdsFor(activities.HoldWindow))
 		for _, osd := range s.OSDsOn("node-b") {
-			s.tellRollout(workflows.SignalSkip, osd)
+			s.tellRollout(jobs.SignalSkip, osd)
 		}
 		s.sleepUntil(2, 59)
 		require.NoError(s, <-s.KubectlDrain("node-b")) // and nobody brings it back soon
 		s.awaitUpdate("waiting for the drain", 5*time.Minute, func(u workflows.UpdateStatus) bool {
-			return u.Holds == activities.HoldLease && strings.Contains(u.WaitsFor, workflows.DrainID("node-b"))
+			return u.Holds == activities.HoldLease && strings.Contains(u.WaitsFor, jobs.DrainNode.ID("node-b"))
 		})
 		s.sleepUntil(3, 20)
 		require.Equal(s, activities.HoldWindow, s.updateStatus(updateID).Holds)
@@ -162,7 +163,7 @@ func TestCanaryIsRememberedOverContinueAsNew(t *testing.T) {
 		s.awaitUpdate("waiting for approval", 10*time.Minute, holdsFor(activities.HoldApproval))
 		// In one go: a signal that comes with the last word of the history is heard, too.
 		s.continueJob(updateID)
-		s.tellRollout(workflows.SignalApprove, nil)
+		s.tellRollout(jobs.SignalApprove, nil)
 		s.awaitImage("ceph:2", 10*time.Minute)
 		require.Positive(s, s.continued)
 		s.awaitWhole()
@@ -177,14 +178,14 @@ func TestCanaryThatStartsAnew(t *testing.T) {
 		s.SetImage("ceph:2")
 		u := s.awaitUpdate("soaking", time.Minute, holdsFor(activities.HoldSoak))
 		time.Sleep(5 * time.Minute)
-		s.tellRollout(workflows.SignalApprove, nil)
+		s.tellRollout(jobs.SignalApprove, nil)
 		s.Kill(u.Canary.OSD, 2*time.Second)
 		u = s.awaitUpdate("soaking once more", 10*time.Minute, func(u workflows.UpdateStatus) bool { return u.Canary.Restarts == 1 })
 		require.False(s, u.Canary.Approved)
 		require.Contains(s, u.WaitsFor, "started anew 1 times")
 		s.awaitUpdate("waiting for approval", 11*time.Minute, holdsFor(activities.HoldApproval))
 		require.Equal(s, 1, s.Images()["ceph:2"])
-		s.tellRollout(workflows.SignalApprove, nil)
+		s.tellRollout(jobs.SignalApprove, nil)
 		s.awaitImage("ceph:2", 10*time.Minute)
 		s.awaitWhole()
 	})
@@ -206,7 +207,7 @@ func TestCanaryWithSlowOperations(t *testing.T) {
 				require.Contains(s, u.Halted.Reason, "has not been well since")
 				require.Equal(s, 1, s.Images()["ceph:2"])
 				if approved {
-					s.tellRollout(workflows.SignalApprove, nil)
+					s.tellRollout(jobs.SignalApprove, nil)
 					s.awaitImage("ceph:2", 4*time.Minute)
 				} else {
 					s.SlowOperations("")
@@ -230,7 +231,7 @@ func TestCanaryThatDoesNotCome(t *testing.T) {
 		s.SetImage("ceph:2")
 		u := s.awaitUpdate("halted", 10*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil && s.Image("osd.0") == "ceph:2" })
 		require.Zero(s, s.Images()["ceph:2"])
-		s.tellRollout(workflows.SignalApprove, nil)
+		s.tellRollout(jobs.SignalApprove, nil)
 		time.Sleep(time.Minute)
 		require.False(s, s.updateStatus(updateID).Canary.Approved)
 		require.Empty(s, u.Canary.Whole)
@@ -318,7 +319,7 @@ func TestExcusedInMidBatch(t *testing.T) {
 	t.Parallel()
 	for name, excuse := range map[string]func(*scene){
 		"overridden": func(s *scene) { s.Annotate("osd.0", osdpod.StateAnnotation, "") },
-		"skipped":    func(s *scene) { s.tellRollout(workflows.SignalSkip, "osd.0") },
+		"skipped":    func(s *scene) { s.tellRollout(jobs.SignalSkip, "osd.0") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, osdsBy("Zone"), func(s *scene) {
@@ -346,11 +347,11 @@ func TestPausedWhileItRests(t *testing.T) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
 		s.awaitUpdate("pausing", 5*time.Minute, holdsFor(activities.HoldPause))
-		s.tellRollout(workflows.SignalPause, nil)
+		s.tellRollout(jobs.SignalPause, nil)
 		s.awaitUpdate("paused", time.Minute, holdsFor(activities.HoldPaused))
 		time.Sleep(time.Second)
 		require.Equal(s, "Paused", s.CephOSD().Status.Reason)
-		s.tellRollout(workflows.SignalResume, nil)
+		s.tellRollout(jobs.SignalResume, nil)
 		s.awaitUpdate("pausing between batches", time.Minute, holdsFor(activities.HoldPause))
 	})
 }

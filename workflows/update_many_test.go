@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
@@ -109,7 +110,7 @@ func (m *many) run(t *testing.T, in workflows.UpdateOSDsInput, h *tally) (next w
 			}
 			return nil
 		})
-	m.env.ExecuteWorkflow(workflows.UpdateOSDsType, in)
+	m.env.ExecuteWorkflow(jobs.UpdateOSDs.Type, in)
 	require.True(t, m.env.IsWorkflowCompleted())
 	err := m.env.GetWorkflowError()
 	var more *workflow.ContinueAsNewError

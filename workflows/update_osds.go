@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // UpdateOSDsInput starts the rollout of a CephOSD, or goes on with it after continue-as-new.
@@ -86,12 +87,8 @@ type UpdateOSDsResult struct {
 	Skipped  []string      `json:"skipped,omitempty"`
 }
 
-// Signals that a rollout takes beside those of every job.
-const (
-	SignalOSDsChanged = "osds-changed" // the watcher: the spec or the pods are not what they were
-	SignalApprove     = "approve"      // the canary, which serves, is fine
-	SignalSkip        = "skip"         // takes the name or the key of an OSD: do not replace it, and do not wait for it
-)
+// SignalOSDsChanged is what the watcher sends to a rollout: the spec or the pods are not what they were.
+const SignalOSDsChanged = "osds-changed"
 
 // UpdateOSDs brings the pods of a CephOSD to what its template says, batch by batch, and makes the ones that are missing.
 // Before a batch stops it holds the lease of its failure domain; the keeper has set noout on exactly these OSDs by then,
@@ -252,9 +249,9 @@ func (u *update) listen(ctx workflow.Context) {
 	}
 	serve(SignalOSDsChanged, nil, func() { u.changed = true })
 	// Nobody can have judged a canary that has not served yet.
-	serve(SignalApprove, nil, func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
+	serve(jobs.SignalApprove, nil, func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
 	var osd string
-	serve(SignalSkip, &osd, func() {
+	serve(jobs.SignalSkip, &osd, func() {
 		if osd != "" && u.maySkip(osd) {
 			u.state.Skip, u.changed = append(u.state.Skip, osd), true
 		}

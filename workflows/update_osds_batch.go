@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
@@ -222,7 +223,7 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 	if u.fleet.Kind == activities.FleetDeployments {
 		what = "restart of the OSDs" // named after the time when it began, which tells nobody anything
 	}
-	c := lease.Claim{Domain: step.Domain, Reason: because(what+": "+step.Why, u.reason), Priority: lease.PriorityUpdate}
+	c := lease.Claim{Domain: step.Domain, Reason: because(what+": "+step.Why, u.reason), Priority: jobs.UpdateOSDs.Priority}
 	for _, o := range step.OSDs {
 		if o.Name != "" {
 			c.Daemons = append(c.Daemons, o.Name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // UnmarshalJSON decodes an input strictly, but for the state, which is written by the run before and not by people.
@@ -70,7 +71,7 @@ func (in *UpdateOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, 
 		return activities.FleetRef{}, refuse(input.Wrong("cephOSD", in.CephOSD, "must be NAMESPACE/NAME of a CephOSD"))
 	}
 	return activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: key.Namespace, Name: key.Name},
-		first([]*input.Error{theOne(ctx, UpdateOSDsID(key.Namespace, key.Name), "there is one rollout of a CephOSD at a time, under this ID")})
+		first([]*input.Error{theOne(ctx, jobs.UpdateOSDs.ID(key.Namespace, key.Name), "there is one rollout of a CephOSD at a time, under this ID")})
 }
 
 // defaultDeployments is the selector of Rook's OSDs.
@@ -93,7 +94,7 @@ func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef,
 		input.Text("reason", in.Reason),
 		input.Image("image", in.Image),
 		input.VersionOfImage("cephVersion", in.CephVersion, in.Image),
-		theOne(ctx, RestartOSDsID(in.Namespace), "there is one restart of a namespace's OSDs at a time, under this ID"),
+		theOne(ctx, jobs.RestartOSDs.ID(in.Namespace), "there is one restart of a namespace's OSDs at a time, under this ID"),
 	}
 	if in.MaxParallel < 0 || in.MaxParallel > maxParallel {
 		checks = append(checks, input.Wrong("maxParallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", maxParallel)))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -60,7 +61,7 @@ func TestRestartOSDs(t *testing.T) {
 				s.startKeeper()
 				s.awaitBudget("at rest, 11 must stay", time.Minute)
 				in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: domain, Reason: "new kernel module"}
-				run := s.start(restartID, workflows.RestartOSDsType, in)
+				run := s.start(restartID, jobs.RestartOSDs.Type, in)
 				e := s.awaitRollout(restartID, run, 10*time.Minute)
 				require.NoError(s, e.err)
 				require.Equal(s, workflows.OutcomeDone, e.rollout.Outcome)
@@ -81,7 +82,7 @@ func TestCanary(t *testing.T) {
 		s.awaitUpdate("soaking", time.Minute, judging)
 		began := time.Now()
 		require.Equal(s, map[string]int{sim.FirstImage: 11, "ceph:2": 1}, s.Images())
-		s.tellRollout(workflows.SignalApprove, nil)
+		s.tellRollout(jobs.SignalApprove, nil)
 		time.Sleep(4 * time.Minute)
 		require.Equal(s, 1, s.Images()["ceph:2"], "it has to soak, whoever approves")
 		require.Empty(s, s.Leftovers(), "nobody has to wait for it")
@@ -94,7 +95,7 @@ func TestCanary(t *testing.T) {
 		})
 		time.Sleep(3 * time.Hour)
 		require.Equal(s, 1, s.Images()["ceph:3"], "an approval is of one template")
-		s.tellRollout(workflows.SignalApprove, nil)
+		s.tellRollout(jobs.SignalApprove, nil)
 		s.awaitImage("ceph:3", 10*time.Minute)
 		s.awaitWhole()
 	})
@@ -108,15 +109,15 @@ func TestPauseAndSkip(t *testing.T) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
 		s.awaitUpdate("at work", time.Minute, func(u workflows.UpdateStatus) bool { return u.Batch != nil })
-		s.tellRollout(workflows.SignalPause, nil)
-		s.tellRollout(workflows.SignalSkip, "osd.11")
+		s.tellRollout(jobs.SignalPause, nil)
+		s.tellRollout(jobs.SignalSkip, "osd.11")
 		time.Sleep(10 * time.Minute)
 		require.Equal(s, 2, s.Images()["ceph:2"], "the batch that was under way is brought to its end")
 		require.Empty(s, s.Leftovers(), "nobody has to wait for one that is paused")
 		s.mu.Lock()
 		run := s.last[updateID]
 		s.mu.Unlock()
-		s.tellRollout(workflows.SignalResume, nil)
+		s.tellRollout(jobs.SignalResume, nil)
 		e := s.awaitRollout(updateID, run, 10*time.Minute)
 		require.Equal(s, []string{"osd.11"}, e.rollout.Skipped)
 		require.Equal(s, sim.FirstImage, s.Image("osd.11"))
@@ -135,7 +136,7 @@ func TestAbortedRollout(t *testing.T) {
 		run := s.last[updateID]
 		s.mu.Unlock()
 		s.blindfold(true) // it would start the next one
-		s.tellRollout(workflows.SignalAbort, nil)
+		s.tellRollout(jobs.SignalAbort, nil)
 		e := s.awaitRollout(updateID, run, time.Minute)
 		require.NoError(s, e.err)
 		require.Equal(s, workflows.OutcomeAborted, e.rollout.Outcome)
@@ -205,7 +206,7 @@ func TestHaltNamesThoseThatAreLate(t *testing.T) {
 		s.BreakDisk(1)
 		again := s.awaitUpdate("halted for both", 20*time.Minute, says("osd.0, osd.1 to serve took longer than "))
 		require.Equal(s, u.Halted.Since, again.Halted.Since)
-		s.tellRollout(workflows.SignalAbort, nil)
+		s.tellRollout(jobs.SignalAbort, nil)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
@@ -211,7 +212,7 @@ func clock(t time.Time) string { return t.UTC().Truncate(time.Second).Format(tim
 // name is how people call the rollout.
 func (u *update) name() string {
 	if u.fleet.Kind == activities.FleetDeployments {
-		return RestartOSDsID(u.fleet.Namespace)
+		return jobs.RestartOSDs.ID(u.fleet.Namespace)
 	}
 	return u.fleet.Namespace + "/" + u.fleet.Name
 }

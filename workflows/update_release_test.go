@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -112,7 +113,7 @@ func TestRestartWithAnImage(t *testing.T) {
 		s.settle()
 		restart := func(image string) string {
 			in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone", Image: image}
-			return s.start(restartID, workflows.RestartOSDsType, in)
+			return s.start(restartID, jobs.RestartOSDs.Type, in)
 		}
 		run := restart("ceph:20.2.4")
 		waits := func() bool { return holdsFor(activities.HoldRelease)(s.updateStatus(restartID)) }
@@ -147,7 +148,7 @@ func TestRestartWithAnImageThatCrashes(t *testing.T) {
 		s.settle()
 		s.Crashes("ceph:18.2.9", true)
 		in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone", Image: "ceph:18.2.9", ProgressDeadline: time.Minute}
-		run := s.start(restartID, workflows.RestartOSDsType, in)
+		run := s.start(restartID, jobs.RestartOSDs.Type, in)
 		require.True(s, s.Await(20*time.Minute, func() bool { return s.updateStatus(restartID).Halted != nil }))
 		require.Equal(s, map[string]int{sim.FirstImage: 5}, s.Images())
 		s.Crashes("ceph:18.2.9", false)

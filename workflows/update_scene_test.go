@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/starter"
@@ -20,8 +21,8 @@ import (
 // This file is what a scene knows of rollouts.
 
 var (
-	updateID  = workflows.UpdateOSDsID(sim.Key.Namespace, sim.CephOSDName)
-	restartID = workflows.RestartOSDsID(sim.Key.Namespace)
+	updateID  = jobs.UpdateOSDs.ID(sim.Key.Namespace, sim.CephOSDName)
+	restartID = jobs.RestartOSDs.ID(sim.Key.Namespace)
 )
 
 // gathers is how long the watcher of the CephOSD listens on after it has heard of something.
@@ -114,7 +115,7 @@ func (w *osdWatcher) look(after time.Duration) {
 
 // rollOut starts the rollout of the CephOSD unless it is under way.
 func (s *scene) rollOut() (run string) {
-	return s.start(updateID, workflows.UpdateOSDsType, workflows.UpdateOSDsInput{CephOSD: sim.Key.Namespace + "/" + sim.CephOSDName})
+	return s.start(updateID, jobs.UpdateOSDs.Type, workflows.UpdateOSDsInput{CephOSD: sim.Key.Namespace + "/" + sim.CephOSDName})
 }
 
 func (s *scene) updateStatus(id string) (status workflows.UpdateStatus) {

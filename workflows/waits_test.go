@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -36,7 +37,7 @@ func (s *scene) mustContinue(id string, status func() workflows.JobStatus) {
 
 func (s *scene) drainMustContinue(node string) {
 	s.Helper()
-	s.mustContinue(workflows.DrainID(node), func() workflows.JobStatus { return s.drainStatus(node).JobStatus })
+	s.mustContinue(jobs.DrainNode.ID(node), func() workflows.JobStatus { return s.drainStatus(node).JobStatus })
 }
 
 // blockable is a world in which requests of some kinds fail for as long as a test wants.
@@ -85,18 +86,18 @@ func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
 		require.Equal(s, claim, s.keeperStatus().Lease.Queue, "the claim is kept, and its place")
 
 		blocked.set("evict", true)
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		s.awaitPhase("node-b", evicting, 2*time.Minute)
 		time.Sleep(10 * time.Second)
 		// Whoever asked twice is told twice, and nobody reads that here.
-		held, _, _ := s.keeperStatus().Lease.Find(workflows.DrainID("node-b"), run)
-		s.signal(workflows.DrainID("node-b"), workflows.SignalLease,
+		held, _, _ := s.keeperStatus().Lease.Find(jobs.DrainNode.ID("node-b"), run)
+		s.signal(jobs.DrainNode.ID("node-b"), workflows.SignalLease,
 			workflows.LeaseNotice{State: workflows.LeaseGranted, RunID: run, Ask: held.Ask, Token: held.Token})
 		again()
-		s.tellDrain("node-b", workflows.SignalPause)
+		s.tellDrain("node-b", jobs.SignalPause)
 		time.Sleep(time.Second)
 		again()
-		s.tellDrain("node-b", workflows.SignalResume)
+		s.tellDrain("node-b", jobs.SignalResume)
 		time.Sleep(time.Second)
 		blocked.set("evict", false)
 
@@ -107,7 +108,7 @@ func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
 		require.Equal(s, granted[0].Token, s.drainStatus("node-b").Token)
 
 		s.StopManager(true)
-		s.tellDrain("node-b", workflows.SignalDone)
+		s.tellDrain("node-b", jobs.SignalDone)
 		s.awaitPhase("node-b", healing, time.Minute)
 		time.Sleep(10 * time.Second)
 		again()
@@ -124,18 +125,18 @@ func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
 // TestSignalsAtContinueAsNew: what is said at the very moment is not lost.
 func TestSignalsAtContinueAsNew(t *testing.T) {
 	t.Parallel()
-	id := workflows.DrainID("node-a")
-	for signal, want := range map[string]string{workflows.SignalAbort: workflows.OutcomeAborted, workflows.SignalDone: workflows.OutcomeDone} {
+	id := jobs.DrainNode.ID("node-a")
+	for signal, want := range map[string]string{jobs.SignalAbort: workflows.OutcomeAborted, jobs.SignalDone: workflows.OutcomeDone} {
 		t.Run(signal, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
 				s.settle()
 				run := s.drain(drainOf("node-a"))
 				s.awaitPhase("node-a", awaitingNode, 30*time.Second)
-				s.tellDrain("node-a", workflows.SignalPause)
+				s.tellDrain("node-a", jobs.SignalPause)
 				s.continueJob(id)
 				s.tellDrain("node-a", signal)
 				s.continueJob(id)
-				s.tellDrain("node-a", workflows.SignalResume)
+				s.tellDrain("node-a", jobs.SignalResume)
 				e := s.awaitEnd("node-a", run, 2*time.Minute)
 				require.NoError(s, e.err)
 				require.Equal(s, want, e.result.Outcome)
@@ -155,7 +156,7 @@ func TestDoneBeforeTheNodeIsAwaited(t *testing.T) {
 		s.settle()
 		run := s.drain(drainOf("node-a"))
 		s.awaitPhase("node-a", evicting, 30*time.Second)
-		s.tellDrain("node-a", workflows.SignalDone)
+		s.tellDrain("node-a", jobs.SignalDone)
 		time.Sleep(time.Second)
 		s.drainMustContinue("node-a")
 		blocked.set("evict", false)
@@ -188,7 +189,7 @@ func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
 		again()
 		require.Equal(s, claim, s.keeperStatus().Lease.Queue, "the claim is kept, and its place")
 
-		s.tellDrain("node-b", workflows.SignalAbort)
+		s.tellDrain("node-b", jobs.SignalAbort)
 		s.awaitUpdate("replacing", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseReplace })
 		blocked.set("create pod", true) // not before: the rehearsal needs it, too, and the old pods still stop
 		time.Sleep(20 * time.Second)
@@ -210,12 +211,12 @@ func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
 		s.awaitUpdate("healing", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseHeal })
 		time.Sleep(10 * time.Second)
 		again()
-		s.tellRollout(workflows.SignalPause, nil)
+		s.tellRollout(jobs.SignalPause, nil)
 		s.StopManager(false)
 		s.awaitUpdate("paused", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseRest })
 		again()
 		require.Equal(s, 2, s.Images()["ceph:2"], "it is paused")
-		s.tellRollout(workflows.SignalResume, nil)
+		s.tellRollout(jobs.SignalResume, nil)
 		s.awaitImage("ceph:2", 20*time.Minute)
 		s.awaitWhole()
 	})

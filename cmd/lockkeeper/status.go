@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/internal/cli"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 func statusCommand(connections *cli.Connections) *cobra.Command {
@@ -40,23 +39,20 @@ and rollouts last reported, and says so.`,
 			}
 			defer done()
 			gather := func(ctx context.Context) (cli.Status, error) { return command.Status(ctx, connections.Namespace) }
-			follow := func(context.Context) (bool, error) { return false, nil }
+			id := ""
 			if len(names) == 1 {
 				job, err := cli.FullName(names[0], connections.CurrentNamespace)
 				if err != nil {
 					return err
 				}
-				id, err := cli.JobID(job)
-				if err != nil {
+				if id, err = cli.JobID(job); err != nil {
 					return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 				}
-				if gather, follow = ofNode(command, id); isRollout(id) {
-					gather, follow = ofRollout(command, id)
-				}
+				gather = func(ctx context.Context) (cli.Status, error) { return command.JobStatus(ctx, id) }
 			}
 			if watch {
-				if ran, err := follow(cmd.Context()); ran {
-					return err
+				if id != "" && command.Runs(cmd.Context(), id) {
+					return command.Follow(cmd.Context(), id)
 				}
 				changes, err := cli.PolicyChanges(cmd.Context(), cfg, connections.Namespace)
 				if err != nil {
@@ -76,38 +72,6 @@ and rollouts last reported, and says so.`,
 	flags.BoolVarP(&all, "all-namespaces", "A", false, "the policies of all namespaces; the default without --namespace")
 	flags.StringVarP(&output, "output", "o", "", "json or yaml")
 	return cmd
-}
-
-type (
-	gathering = func(context.Context) (cli.Status, error)
-	// following prints what happens to a job until it ends; ran is false if it does not run.
-	following = func(context.Context) (ran bool, err error)
-)
-
-func isRollout(id string) bool {
-	_, _, ok := workflows.RolledOut(id)
-	return ok
-}
-
-func ofRollout(c *cli.Command, id string) (gathering, following) {
-	return func(ctx context.Context) (cli.Status, error) { return c.RolloutStatus(ctx, id) },
-		func(ctx context.Context) (bool, error) {
-			if !c.RolloutRuns(ctx, id) {
-				return false, nil
-			}
-			return true, c.FollowRollout(ctx, id)
-		}
-}
-
-func ofNode(c *cli.Command, id string) (gathering, following) {
-	node, _ := workflows.DrainedNode(id)
-	return func(ctx context.Context) (cli.Status, error) { return c.NodeStatus(ctx, node) },
-		func(ctx context.Context) (bool, error) {
-			if !c.Drains(ctx, node) {
-				return false, nil
-			}
-			return true, c.Follow(ctx, node)
-		}
 }
 
 func checkStatus(watch, all bool, output, namespace string) error {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/workflows"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // reasonRefused is status.reason of a CephOSD of which nothing is touched. With any other one it is only some of it that makes no
@@ -32,7 +32,7 @@ func (d *Doctor) cephOSDs(ctx context.Context) {
 func (d *Doctor) cephOSDOf(ctx context.Context, o *cephv1alpha1.CephOSD) {
 	name, s := o.Namespace+"/"+o.Name, o.Status
 	if s.ObservedGeneration != o.Generation {
-		r, err := d.Temporal.Rollout(ctx, workflows.UpdateOSDsID(o.Namespace, o.Name))
+		r, err := d.Temporal.Job(ctx, jobs.UpdateOSDs.ID(o.Namespace, o.Name))
 		looked := fmt.Sprintf("nobody has looked at its generation %d, only at %d", o.Generation, s.ObservedGeneration)
 		if s.ObservedGeneration == 0 {
 			looked = "nobody has ever looked at it"
@@ -40,7 +40,7 @@ func (d *Doctor) cephOSDOf(ctx context.Context, o *cephv1alpha1.CephOSD) {
 		switch {
 		case err != nil && !errors.Is(err, ErrNoJob):
 			d.unknown(name+": whether its rollout runs", err)
-		case err == nil && r.State == Running:
+		case err == nil && r.execution().State == Running:
 			d.ok("%s: %s", name, r.Describe(d.Now()))
 		default:
 			d.found(FoundBroken, name+": "+looked+", and no rollout runs",

@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // rightsForOSDs looks for rights that not everybody grants: those to make and delete the pods of a CephOSD, where there is one, and those
@@ -24,7 +24,7 @@ func (d *Doctor) rightsForOSDs(ctx context.Context) {
 	}
 	for i := range d.policies {
 		if ns := d.policies[i].Namespace; !d.noTalk && !slices.Contains(restarting, ns) {
-			if r, err := d.Temporal.Rollout(ctx, workflows.RestartOSDsID(ns)); err == nil && r.State == Running {
+			if runs(ctx, d.Temporal, jobs.RestartOSDs.ID(ns)) {
 				restarting = append(restarting, ns)
 			}
 		}

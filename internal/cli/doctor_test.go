@@ -13,11 +13,11 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // installation is a world as the doctor sees it.
@@ -123,7 +123,7 @@ func TestDoctor(t *testing.T) {
 		"CephOSD unseen": {func(i *installation) { i.with(cephv1alpha1.CephOSDStatus{}) }, []string{"CephOSDs"}, "ceph/osds: nobody has ever looked at it, and no rollout runs", "lockkeeper update-osds ceph/osds"},
 		"CephOSD at work": {func(i *installation) {
 			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 3})
-			i.rollouts = map[string][]Rollout{updateID: {rollingOut()}}
+			i.jobs[updateID] = []Job{rollingOut()}
 		}, nil, "", ""},
 		"CephOSD refused": {func(i *installation) {
 			i.with(cephv1alpha1.CephOSDStatus{ObservedGeneration: 4, Reason: "Refused", Refused: []cephv1alpha1.Refusal{{Field: "spec.updateDomain", Value: "Shelf", Message: "must be OSD or Host"}}})
@@ -151,7 +151,7 @@ func TestDoctor(t *testing.T) {
 			}
 		}, []string{"rights for OSDs"}, "ceph: the OSDs of its CephOSDs cannot be made or replaced: lockkeeper's worker may not create pods in ceph, delete pods in ceph", "kubectl -n ceph apply -f deploy/storage-namespace-cephosd.yaml"},
 		"restart without rights": {func(i *installation) {
-			i.rollouts = map[string][]Rollout{workflows.RestartOSDsID("rook-ceph"): {rollingOut()}}
+			i.jobs[jobs.RestartOSDs.ID("rook-ceph")] = []Job{rollingOut()}
 			i.mayNot = func(who kube.Account, r kube.Right) bool {
 				return who.Name == workerAccount && r.Resource == "deployments" && r.Verb == "patch"
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -32,13 +33,13 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Stay
 		return err
 	}
 	if err := c.Temporal.StartDrain(ctx, in); errors.Is(err, ErrRuns) {
-		return c.runsAlready(ctx, in.Node)
+		return c.runsAlready(ctx, jobs.DrainNode.ID(in.Node), in.Node)
 	} else if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "%s started\n", workflows.DrainID(in.Node))
+	fmt.Fprintf(c.Out, "%s started\n", jobs.DrainNode.ID(in.Node))
 	if o.Follow || o.Wait {
-		return c.stayWithDrain(ctx, in.Node, o)
+		return c.stay(ctx, jobs.DrainNode.ID(in.Node), o, neverStands)
 	}
 	if err := c.firstSteps(ctx, in.Node); err != nil {
 		return err
@@ -124,22 +125,26 @@ func policyKey(policy string) (storage.ClusterKey, error) {
 	return key, nil
 }
 
-func (c *Command) runsAlready(ctx context.Context, node string) error {
-	job, err := c.Temporal.Drain(ctx, node)
+// runsAlready says how a job is that cannot be started; name is what people call it.
+func (c *Command) runsAlready(ctx context.Context, id, name string) error {
+	job, err := c.Temporal.Job(ctx, id)
 	if err != nil {
-		return fmt.Errorf("%s runs already; more cannot be said: %w", workflows.DrainID(node), err)
+		return fmt.Errorf("%s runs already; more cannot be said: %w", id, err)
 	}
 	what := job.Describe(c.Now())
-	if job.Status != nil && job.Status.Observe {
+	if d, _ := job.(Drain); d.Status != nil && d.Status.Observe {
 		what += "\nit only observes: somebody drains the node from outside, and lockkeeper guards it"
 	}
-	return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", what, node)
+	return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", what, name)
 }
 
 // firstSteps waits until the job has resolved its node, and reports one that failed to.
 func (c *Command) firstSteps(ctx context.Context, node string) error {
-	look := func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) }
-	job, _, err := begin(ctx, look, func(j Job) bool { return j.Status != nil && j.Status.Step > 1 })
+	last, err := c.begin(ctx, jobs.DrainNode.ID(node), func(now Job) bool {
+		d, _ := now.(Drain)
+		return d.Status != nil && d.Status.Step > 1
+	})
+	job, _ := last.(Drain)
 	switch {
 	case err != nil:
 		return err

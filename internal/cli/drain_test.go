@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -72,7 +73,7 @@ func TestPlanText(t *testing.T) {
 				node = "node-a"
 			}
 			if name == "another-zone" {
-				delete(w.jobs, "node-b")
+				delete(w.jobs, "drain/node-b")
 				w.keeper.Lease.Queue = nil
 			}
 			p, err := c.Plan(t.Context(), workflows.DrainNodeInput{Node: node, Reason: "new kernel"})
@@ -104,7 +105,7 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.nodes["node-c"] = activities.NodeState{Found: true}
-			w.jobs["node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "Evicting", 4, "", 0)}
+			w.jobs["drain/node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "Evicting", 4, "", 0)}
 			c, _, _ := w.command()
 			err := c.Drain(t.Context(), test.in, StayOptions{})
 			assert.Equal(t, test.code, ExitCode(err))
@@ -118,7 +119,7 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 
 func TestDrainStarts(t *testing.T) {
 	w := newWorld()
-	w.jobs["node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0)}
+	w.jobs["drain/node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0)}
 	c, out, errOut := w.command()
 	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{}))
 	assert.Equal(t, []workflows.DrainNodeInput{{Node: "node-a", Policy: "rook-ceph/rook-ceph"}}, w.started)
@@ -130,7 +131,7 @@ func TestDrainFailsAtOnce(t *testing.T) {
 	w := newWorld()
 	failed := ended("node-a", "")
 	failed.State, failed.Result, failed.Failure = "Failed", nil, `policy: "a/b": no such MaintenancePolicy`
-	w.jobs["node-a"] = []Job{failed}
+	w.jobs["drain/node-a"] = []Job{failed}
 	c, _, _ := w.command()
 	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{})
 	assert.EqualError(t, err, `drain/node-a ended 02:59:00 (60s): Failed: policy: "a/b": no such MaintenancePolicy`)
@@ -138,7 +139,7 @@ func TestDrainFailsAtOnce(t *testing.T) {
 
 func TestDrainRunsAlready(t *testing.T) {
 	w := drained()
-	w.jobs["node-a"][0].Status.Observe = true
+	w.jobs["drain/node-a"][0].(Drain).Status.Observe = true
 	c, _, _ := w.command()
 	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{})
 	assert.EqualError(t, err, "drain/node-a runs since 02:57:00 (3m), phase AwaitingNode 5/6, observing, waits for node-a to be Ready and uncordoned, to be deleted, or for the signal `done`\n"+
@@ -148,7 +149,7 @@ func TestDrainRunsAlready(t *testing.T) {
 func TestDrainWithoutKubernetes(t *testing.T) {
 	w := newWorld()
 	w.kubeAway = errors.New("connection refused")
-	w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
+	w.jobs["drain/node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, errOut := w.command()
 	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{}))
 	assert.Equal(t, "warning: not checked beforehand: node node-a: connection refused\n", errOut.String())
@@ -165,7 +166,7 @@ func TestFollow(t *testing.T) {
 	paused := running("node-a", "Evicting", 4, "the signal `resume`: somebody paused this job", 0)
 	paused.Status.Paused = true
 	w := drained()
-	w.jobs["node-a"] = []Job{
+	w.jobs["drain/node-a"] = []Job{
 		running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0),
 		running("node-a", "AcquiringLease", 2, "the lease of zone zone-x: zone zone-y is disrupted", 0),
 		running("node-a", "Evicting", 4, "the pods of node-a to be evicted", 0),
@@ -175,7 +176,7 @@ func TestFollow(t *testing.T) {
 		ended("node-a", workflows.OutcomeDone),
 	}
 	c, out, _ := w.command()
-	require.NoError(t, c.Follow(t.Context(), "node-a"))
+	require.NoError(t, c.Follow(t.Context(), "drain/node-a"))
 	golden(t, "follow.txt", out.String())
 }
 
@@ -188,13 +189,13 @@ func TestHowWaitingEnds(t *testing.T) {
 		"gone":    {[]Job{ended("node-a", workflows.OutcomeGone)}, ExitOK},
 		"aborted": {[]Job{ended("node-a", workflows.OutcomeAborted)}, ExitNotDone},
 		"revoked": {[]Job{ended("node-a", workflows.OutcomeRevoked)}, ExitNotDone},
-		"killed":  {[]Job{{Node: "node-a", Execution: Execution{WorkflowID: "drain/node-a", State: "Terminated", Ended: night, Failure: "terminated"}}}, ExitNotDone},
+		"killed":  {[]Job{Drain{Node: "node-a", Execution: Execution{WorkflowID: "drain/node-a", State: "Terminated", Ended: night, Failure: "terminated"}}}, ExitNotDone},
 		"late":    {[]Job{running("node-a", "Resolving", 1, "", 0)}, ExitStillRuns},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.jobs["node-a"] = test.jobs
+			w.jobs["drain/node-a"] = test.jobs
 			c, _, _ := w.command()
 			err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{Wait: true, Timeout: 20 * time.Millisecond})
 			assert.Equal(t, test.code, ExitCode(err), "%v", err)
@@ -209,22 +210,22 @@ func TestSignals(t *testing.T) {
 	aborting.Status.Aborted = true
 	tests := map[string]struct {
 		signal string
-		after  Job
+		after  Drain
 		says   string
 	}{
-		"pause":   {workflows.SignalPause, paused, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6, paused, waits for the signal `resume`: somebody paused this job\n"},
-		"resume":  {workflows.SignalResume, running("node-a", "Evicting", 4, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\n"},
-		"abort":   {workflows.SignalAbort, aborting, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\nit is cleaning up; `lockkeeper status node-a -w` follows it\n"},
-		"aborted": {workflows.SignalAbort, ended("node-a", workflows.OutcomeAborted), "drain/node-a ended 02:59:00 (60s): Aborted\n"},
-		"done":    {workflows.SignalDone, running("node-a", "Healing", 6, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Healing 6/6\n"},
+		"pause":   {jobs.SignalPause, paused, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6, paused, waits for the signal `resume`: somebody paused this job\n"},
+		"resume":  {jobs.SignalResume, running("node-a", "Evicting", 4, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\n"},
+		"abort":   {jobs.SignalAbort, aborting, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\nit is cleaning up; `lockkeeper status node-a -w` follows it\n"},
+		"aborted": {jobs.SignalAbort, ended("node-a", workflows.OutcomeAborted), "drain/node-a ended 02:59:00 (60s): Aborted\n"},
+		"done":    {jobs.SignalDone, running("node-a", "Healing", 6, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Healing 6/6\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := drained()
-			w.jobs["node-a"] = append(w.jobs["node-a"], test.after)
+			w.jobs["drain/node-a"] = append(w.jobs["drain/node-a"], test.after)
 			c, out, errOut := w.command()
 			require.NoError(t, c.Signal(t.Context(), "node-a", test.signal))
-			assert.Equal(t, []string{test.signal + " node-a"}, w.signals)
+			assert.Equal(t, []string{test.signal + " drain/node-a"}, w.signals)
 			assert.Equal(t, test.says, out.String())
 			assert.Empty(t, errOut.String())
 		})
@@ -234,14 +235,14 @@ func TestSignals(t *testing.T) {
 func TestSignalsToNobody(t *testing.T) {
 	w := drained()
 	c, _, _ := w.command()
-	err := c.Signal(t.Context(), "node-q", workflows.SignalAbort)
+	err := c.Signal(t.Context(), "node-q", jobs.SignalAbort)
 	require.Error(t, err)
 	golden(t, "no-such-job.txt", err.Error()+"\n")
 
 	w = newWorld()
-	w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
+	w.jobs["drain/node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, _ = w.command()
-	assert.EqualError(t, c.Signal(t.Context(), "node-a", workflows.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
+	assert.EqualError(t, c.Signal(t.Context(), "node-a", jobs.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
 	assert.Empty(t, w.signals)
 }
 
@@ -251,7 +252,7 @@ func TestFollowGoesOnWithoutTemporal(t *testing.T) {
 	c, _, errOut := w.command()
 	ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
 	defer cancel()
-	err := c.Follow(ctx, "node-a")
+	err := c.Follow(ctx, "drain/node-a")
 	assert.Equal(t, ExitStillRuns, ExitCode(err))
 	assert.Equal(t, 1, bytes.Count(errOut.Bytes(), []byte("trying again")), "said once")
 }

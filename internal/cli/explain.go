@@ -48,7 +48,7 @@ type Facts struct {
 	// Unguarded says why no policy cares for the node.
 	Unguarded string
 	// Holders are the jobs that hold the lease or are before this node in the queue, by workflow ID, as far as they answered.
-	Holders map[string]execution
+	Holders map[string]Job
 	// Watcher is nil when the Lease could not be read; that it cannot is no news about the watcher.
 	Watcher *kube.Watcher
 }
@@ -66,7 +66,7 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 	if err := input.NodeName("NODE", node); err != nil {
 		return Facts{}, &ExitError{ExitUsage, err}
 	}
-	f := Facts{Plan: Plan{At: c.Now(), Input: workflows.DrainNodeInput{Node: node}}, Holders: map[string]execution{}}
+	f := Facts{Plan: Plan{At: c.Now(), Input: workflows.DrainNodeInput{Node: node}}, Holders: map[string]Job{}}
 	var err error
 	if f.Node, err = c.Kubernetes.Node(ctx, node); err != nil {
 		return Facts{}, fmt.Errorf("node %s: %w", node, err)
@@ -100,24 +100,12 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 // askHolders asks those who are in the way what they wait for themselves. Who does not answer says nothing.
 func (c *Command) askHolders(ctx context.Context, f *Facts) {
 	for _, claim := range append(append([]string{}, workflowsOf(f.Now.Lease.Holders)...), workflowsOf(f.Now.Lease.Queue)...) {
-		job, runs, err := c.ask(ctx, claim)
+		job, err := c.Temporal.Job(ctx, claim)
 		switch {
-		case err == nil && runs:
+		case err == nil && job.execution().State == Running:
 			f.Holders[claim] = job
 		case err != nil && !errors.Is(err, ErrNoJob):
 			return // Temporal does not answer, and would not the next time either
 		}
 	}
-}
-
-func (c *Command) ask(ctx context.Context, workflowID string) (job execution, runs bool, err error) {
-	if node, ok := workflows.DrainedNode(workflowID); ok {
-		j, err := c.Temporal.Drain(ctx, node)
-		return j, j.State == Running, err
-	}
-	if isRollout(workflowID) {
-		r, err := c.Temporal.Rollout(ctx, workflowID)
-		return r, r.State == Running, err
-	}
-	return nil, false, nil
 }

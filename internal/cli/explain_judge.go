@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
@@ -250,7 +251,7 @@ func lookHolders(f Facts) []Obstacle {
 
 // howItEnds says what has to happen for a holder to give the lease back.
 func (f Facts) howItEnds(h lease.Claim) string {
-	if isRollout(h.WorkflowID) {
+	if _, target, ok := jobs.Parse(h.WorkflowID); ok && target.Node == "" {
 		return fmt.Sprintf("its OSDs have to serve again, and the data to be whole; then others have their turn before its next batch. `lockkeeper status %s` says how far it is; `lockkeeper pause %s` holds it after this batch", h.WorkflowID, h.WorkflowID)
 	}
 	for _, n := range f.Now.Noout {
@@ -376,13 +377,6 @@ func (f Facts) since(reasons ...string) time.Time {
 		return f.Now.Since
 	}
 	return time.Time{}
-}
-
-func (j Job) waitsSince() time.Time {
-	if j.Status == nil {
-		return j.Started
-	}
-	return j.Status.Since
 }
 
 func workflowsOf(claims []lease.Claim) []string {

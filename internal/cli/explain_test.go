@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -51,12 +52,12 @@ func TestExplain(t *testing.T) {
 	}{
 		"at-rest":         {newWorld, "node-a", nil, nil},
 		"no-storage":      {edit(func(w *world) { w.nodes["node-c"] = activities.NodeState{Found: true, Ready: true} }), "node-c", nil, []string{"NoStorage"}},
-		"lease-held":      {func() *world { w := drained(); delete(w.jobs, "node-b"); w.keeper.Lease.Queue = nil; return w }, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
+		"lease-held":      {func() *world { w := drained(); delete(w.jobs, "drain/node-b"); w.keeper.Lease.Queue = nil; return w }, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
 		"waits-already":   {drained, "node-b", []string{"LeaseHeld", "NotProvenClean", "AlreadyDrained"}, nil},
 		"drained-already": {drained, "node-a", []string{"AlreadyDrained"}, nil},
 		"noout-expired": {func() *world {
 			w := drained()
-			delete(w.jobs, "node-b")
+			delete(w.jobs, "drain/node-b")
 			w.keeper.Lease.Queue = nil
 			w.keeper.Lease.Holders[0].Granted = ago(time.Hour)
 			w.keeper.Noout[0].Expires, w.keeper.Noout[0].Withdrawn = ago(30*time.Minute), true
@@ -64,8 +65,8 @@ func TestExplain(t *testing.T) {
 		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"NooutExpired", "Cordoned"}},
 		"rollout-holds": {func() *world {
 			w := drained()
-			delete(w.jobs, "node-b")
-			w.rollouts = map[string][]Rollout{updateID: {notBack(rollingOut(), crashes)}}
+			delete(w.jobs, "drain/node-b")
+			w.jobs[updateID] = []Job{notBack(rollingOut(), crashes)}
 			w.keeper.Lease.Queue = nil
 			h := &w.keeper.Lease.Holders[0]
 			h.WorkflowID, h.Node, h.Reason = updateID, "", "rollout of osds: all of node-a in zone zone-x that is out of date"
@@ -74,7 +75,7 @@ func TestExplain(t *testing.T) {
 		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
 		"others-before": {edit(func(w *world) {
 			w.keeper.Decision.Reason = budget.ReasonClean
-			w.keeper.Lease.Queue = []lease.Claim{{WorkflowID: "drain/node-z", RunID: "1", Node: "node-z", Domain: storage.FailureDomain{Type: "zone", Name: "zone-z"}, Requested: ago(time.Minute), Priority: lease.PriorityDrain}}
+			w.keeper.Lease.Queue = []lease.Claim{{WorkflowID: "drain/node-z", RunID: "1", Node: "node-z", Domain: storage.FailureDomain{Type: "zone", Name: "zone-z"}, Requested: ago(time.Minute), Priority: jobs.DrainNode.Priority}}
 		}), "node-a", []string{"OthersBefore"}, nil},
 		"pgs-unclean": {func() *world {
 			return unclean(storage.Health{Fresh: true, PGsClean: 12, Reason: "21 of 33 PGs are not clean: active+undersized+degraded"})

@@ -1,50 +1,132 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// Drains tells whether a drain of the node runs, as far as Temporal can be asked.
-func (c *Command) Drains(ctx context.Context, node string) bool {
-	job, err := c.Temporal.Drain(ctx, node)
-	return err == nil && job.State == Running
+// Running is the State of a job that has not ended.
+const Running = "Running"
+
+// Execution is what Temporal knows of a job of any kind.
+type Execution struct {
+	WorkflowID string    `json:"workflowID"`
+	RunID      string    `json:"runID"`
+	State      string    `json:"state"` // Running, Completed, Failed, Terminated, Canceled, TimedOut
+	Started    time.Time `json:"started"`
+	Ended      time.Time `json:"ended,omitzero"`
+	// Silent is why the job did not say how it is.
+	Silent string `json:"silent,omitempty"`
+	// Step is the step that is under way, if it has something to tell.
+	Step *Step `json:"step,omitempty"`
+	// Failure is why it ended otherwise than by itself.
+	Failure string `json:"failure,omitempty"`
 }
 
-// Follow prints what happens to the drain of a node until it ends.
-func (c *Command) Follow(ctx context.Context, node string) error {
-	return c.stayWithDrain(ctx, node, StayOptions{Follow: true})
+func (e Execution) execution() Execution { return e }
+
+// triesAgain says which step has failed and is tried again, and why; "": none.
+func (e Execution) triesAgain() string {
+	if e.Step == nil || e.Step.LastFailure == "" {
+		return ""
+	}
+	return fmt.Sprintf("attempt %d of %s: %s", e.Step.Attempt, e.Step.Name, e.Step.LastFailure)
 }
 
-func (c *Command) stayWithDrain(ctx context.Context, node string, o StayOptions) error {
+// Job is a job of any kind: a drain or a rollout.
+type Job interface {
+	execution() Execution
+	// Describe is one sentence about it.
+	Describe(now time.Time) string
+	// Succeeded tells whether it ended as it should.
+	Succeeded() bool
+	// WaitsFor says what keeps it from going on, and waitsSince since when; "" when nothing does.
+	WaitsFor() string
+	waitsSince() time.Time
+	// done says what it did, once it has succeeded.
+	done() string
+	// asks says what a person has to do so that it goes on; "": nothing that it can tell.
+	asks() string
+	follower() follower
+	// heard tells whether it shows the effect of a signal; osd is the argument of `skip`, before the job until then.
+	heard(before Job, signal, osd string) bool
+}
+
+// StayOptions say whether to remain with a job that was started.
+type StayOptions struct {
+	Follow bool // print what happens until the job ends
+	Wait   bool // only wait until it ends
+	// Timeout ends following and waiting; the job goes on. 0: never.
+	Timeout time.Duration
+}
+
+// followEvery is how often a job that somebody follows is asked. It asks Temporal only.
+const followEvery = 250 * time.Millisecond
+
+// follower turns looks at one job into lines, one for each thing that is new.
+type follower interface {
+	news(ctx context.Context, c *Command, now Job) []string
+}
+
+// stay remains with a job until it ends, and reports how; or until stands says why it goes no further by itself.
+func (c *Command) stay(ctx context.Context, id string, o StayOptions, stands func(Job) error) error {
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+	}
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	goesOn, trouble, asked := id+" goes on", "", false
 	var f follower
-	return stay(ctx, c, o.Timeout, staying[Job]{
-		id:   workflows.DrainID(node),
-		look: func(ctx context.Context) (Job, error) { return c.Temporal.Drain(ctx, node) },
-		news: func(j Job) {
-			if o.Follow {
-				c.print(f.news(c.Now(), j, c.askKeeper(ctx, j)))
+	for {
+		now, err := c.Temporal.Job(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, ErrNoJob):
+			return fmt.Errorf("%s: %w", id, err)
+		case err != nil && err.Error() != trouble:
+			trouble = err.Error()
+			fmt.Fprintf(c.Err, "%s  %s; trying again\n", clock(c.Now()), trouble)
+		case err == nil:
+			trouble, goesOn = "", now.Describe(c.Now())
+			if f == nil {
+				f = now.follower()
 			}
-		},
-		stands: func(Job) error { return nil }, // whatever it waits for may still come
-		ended:  c.ended,
-	})
+			if o.Follow {
+				c.print(f.news(ctx, c, now))
+			} else if question := now.asks(); (question != "") != asked {
+				if asked = question != ""; asked {
+					fmt.Fprintf(c.Err, "%s  %s\n", clock(c.Now()), question)
+				}
+			}
+			if now.execution().State != Running {
+				return c.ended(now)
+			}
+			if err := stands(now); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return &ExitError{ExitStillRuns, errors.New("no longer waiting; " + goesOn)}
+		case <-tick.C:
+		}
+	}
 }
 
-// askKeeper returns nil when the keeper does not answer: the job's own words must do then.
-func (c *Command) askKeeper(ctx context.Context, job Job) *workflows.KeeperStatus {
-	if job.State != Running || job.Status == nil || job.Status.Target.Cluster.Name == "" {
-		return nil
+// neverStands is for stay: whatever the job waits for may still come.
+func neverStands(Job) error { return nil }
+
+func (c *Command) ended(job Job) error {
+	if !job.Succeeded() {
+		return &ExitError{ExitNotDone, errors.New(job.Describe(c.Now()))}
 	}
-	k, err := c.Temporal.Keeper(ctx, job.Status.Target.Cluster)
-	if err != nil {
-		return nil
-	}
-	return &k
+	fmt.Fprintf(c.Out, "%s  %s\n", clock(job.execution().Ended), job.done())
+	return nil
 }
 
 func (c *Command) print(lines []string) {
@@ -53,98 +135,59 @@ func (c *Command) print(lines []string) {
 	}
 }
 
-func (c *Command) ended(job Job) error {
-	if !job.Succeeded() {
-		return &ExitError{ExitNotDone, errors.New(job.Describe(c.Now()))}
-	}
-	r := job.Result
-	fmt.Fprintf(c.Out, "%s  %s after %s: %s evicted, %s waited for the lease\n", clock(job.Ended), outcomes[r.Outcome],
-		r.Took.Round(time.Second), pods(r.Evicted), r.Waited.Round(time.Second))
-	return nil
+// Runs tells whether a job runs, as far as Temporal can be asked.
+func (c *Command) Runs(ctx context.Context, id string) bool { return runs(ctx, c.Temporal, id) }
+
+func runs(ctx context.Context, t Temporal, id string) bool {
+	job, err := t.Job(ctx, id)
+	return err == nil && job.execution().State == Running
 }
 
-var outcomes = map[string]string{
-	workflows.OutcomeDone: "Done: the node is back and its storage is whole,",
-	workflows.OutcomeGone: "Gone: the node is deleted and the data is whole without it,",
+// Follow prints what happens to a job until it ends, and stays with a rollout that has halted, too: who watches wants to
+// see it go on.
+func (c *Command) Follow(ctx context.Context, id string) error {
+	return c.stay(ctx, id, StayOptions{Follow: true}, neverStands)
 }
 
-// follower turns looks at a drain into lines, one for each thing that is new.
-type follower struct {
-	phase, waits, eviction, storage, trouble string
-	storageAt                                time.Time
+// firstLook is how long to look after a new job: long enough to see it fail on bad input, or nobody take it up.
+const firstLook = 3 * time.Second
+
+// begin looks after a new job until it is under way or has ended, and returns it as it was last seen; nil: it was not.
+func (c *Command) begin(ctx context.Context, id string, underWay func(Job) bool) (last Job, err error) {
+	last, late := c.await(ctx, id, firstLook, func(now Job) bool {
+		return now.execution().State != Running || underWay(now)
+	})
+	if late != nil {
+		err = ctx.Err()
+	}
+	return last, err
 }
 
-// storageEvery bounds how often the count of clean PGs is printed while it changes all the time.
-const storageEvery = 2 * time.Second
+// awaitEvery is how often a job is asked that something is awaited of at once.
+const awaitEvery = 100 * time.Millisecond
 
-func (f *follower) news(now time.Time, job Job, keeper *workflows.KeeperStatus) []string {
-	var out []string
-	say := func(format string, args ...any) {
-		out = append(out, clock(now)+"  "+fmt.Sprintf(format, args...))
-	}
-	if job.State != Running {
-		return nil
-	}
-	if job.Status == nil {
-		if job.Silent != f.trouble {
-			say("%s", job.Silent)
+// await looks at a job until it is as it should be, and returns it as it was last seen. late says, if time is over before,
+// why it last did not tell how it is.
+func (c *Command) await(ctx context.Context, id string, within time.Duration, is func(Job) bool) (last Job, late error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	tick := time.NewTicker(awaitEvery)
+	defer tick.Stop()
+	silent := "no word from it"
+	for {
+		now, err := c.Temporal.Job(ctx, id)
+		switch {
+		case err != nil:
+			silent = err.Error()
+		case is(now):
+			return now, nil
+		default:
+			last, silent = now, cmp.Or(now.execution().Silent, silent)
 		}
-		f.trouble = job.Silent
-		return out
-	}
-	f.trouble = ""
-	phase, waits := job.Phase(), job.Status.WaitsFor
-	switch {
-	case phase != f.phase && waits != "":
-		say("%s: waits for %s", phase, waits)
-	case phase != f.phase:
-		say("%s", phase)
-	case waits != f.waits && waits != "":
-		say("    waits for %s", waits)
-	}
-	f.phase, f.waits = phase, waits
-	if s := describeStep(job.Step); s != f.eviction {
-		if s != "" {
-			say("    %s", s)
+		select {
+		case <-ctx.Done():
+			return last, errors.New(silent)
+		case <-tick.C:
 		}
-		f.eviction = s
-	}
-	if s := describeStorage(keeper); s != "" && s != f.storage && now.Sub(f.storageAt) >= storageEvery {
-		say("    %s", s)
-		f.storage, f.storageAt = s, now
-	}
-	return out
-}
-
-func describeStep(s *Step) string {
-	switch {
-	case s == nil:
-		return ""
-	case s.LastFailure != "":
-		return fmt.Sprintf("trying again, attempt %d of %s: %s", s.Attempt, s.Name, s.LastFailure)
-	case len(s.Eviction.Blocked) > 0:
-		return fmt.Sprintf("%d of %s still there, held up: %s", s.Eviction.Remaining, pods(s.Eviction.Total), some(s.Eviction.Blocked, 3))
-	default:
-		return fmt.Sprintf("%d of %s still there", s.Eviction.Remaining, pods(s.Eviction.Total))
 	}
 }
-
-func describeStorage(k *workflows.KeeperStatus) string {
-	switch {
-	case k == nil:
-		return ""
-	case k.View.Unavailable != "":
-		return "the storage cluster: " + k.View.Unavailable
-	}
-	s := fmt.Sprintf("OSDs %d/%d up, ", k.View.Up, k.View.Daemons)
-	switch {
-	case k.Health.PGs == 0:
-		return s + "PGs not known yet"
-	case !k.Clean && k.Health.PGsClean == k.Health.PGs:
-		return s + fmt.Sprintf("PGs %d/%d clean by the last report, not proven to be fresh", k.Health.PGsClean, k.Health.PGs)
-	default:
-		return s + fmt.Sprintf("PGs %d/%d clean", k.Health.PGsClean, k.Health.PGs)
-	}
-}
-
-func clock(t time.Time) string { return t.Local().Format("15:04:05") }

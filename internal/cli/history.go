@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/history"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -59,7 +60,7 @@ func (c *Command) History(ctx context.Context, job string, o HistoryOptions) (Hi
 	if len(runs) == 0 {
 		return History{}, fmt.Errorf("%s: %w is recorded; Temporal forgets what has ended after its retention period", id, ErrNoJob)
 	}
-	if !strings.HasPrefix(id, keeperWord) {
+	if !strings.HasPrefix(id, jobs.Keeper.Prefix) {
 		return c.jobHistory(ctx, id, runs, o.RunID)
 	}
 	h := History{Job: id, Started: runs[len(runs)-1].Started, Ended: runs[0].Ended}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
@@ -41,7 +42,7 @@ type Plan struct {
 	flush         bool                             // spec.ceph.flushPGStats
 	keeperProblem error                            // why it does not
 	// Running is a drain of this node that runs already.
-	Running *Job `json:"running,omitempty"`
+	Running *Drain `json:"running,omitempty"`
 	// Lease is what the keeper would answer to the request for the lease, unless LeaseUnknown says why nobody knows.
 	Lease        storage.Answer `json:"lease"`
 	LeaseUnknown string         `json:"leaseUnknown,omitempty"`
@@ -81,11 +82,11 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	} else {
 		p.Now = &now
 	}
-	switch job, err := c.Temporal.Drain(ctx, in.Node); {
+	switch job, err := lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(in.Node)); {
 	case err == nil && job.State == Running:
 		p.Running = &job
 	case err != nil && !errors.Is(err, ErrNoJob):
-		unknown("whether "+workflows.DrainID(in.Node)+" runs already", err)
+		unknown("whether "+jobs.DrainNode.ID(in.Node)+" runs already", err)
 	}
 	pods, err := c.Kubernetes.StoragePods(ctx, policy)
 	if err != nil {
@@ -142,8 +143,8 @@ func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []osdview.Pod) {
 // askForLease asks the keeper's own decision, by all that the keeper judges by and last saw, what it would answer.
 func (p *Plan) askForLease() storage.Answer {
 	claim := lease.Claim{
-		WorkflowID: workflows.DrainID(p.Input.Node), RunID: "plan", Domain: p.Domain, Node: p.Input.Node,
-		Reason: p.Input.Reason, Priority: lease.PriorityDrain, Requested: p.At,
+		WorkflowID: jobs.DrainNode.ID(p.Input.Node), RunID: "plan", Domain: p.Domain, Node: p.Input.Node,
+		Reason: p.Input.Reason, Priority: jobs.DrainNode.Priority, Requested: p.At,
 	}
 	in := p.Now.Input(p.At)
 	if in.View.Others == nil { // or this domain may be one of those for which there was no name

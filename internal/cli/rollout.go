@@ -11,6 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -28,9 +29,9 @@ func (c *Command) UpdateOSDs(ctx context.Context, cephOSD string, o StayOptions)
 	case err != nil:
 		fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
 	}
-	id := workflows.UpdateOSDsID(key.Namespace, key.Name)
+	id := jobs.UpdateOSDs.ID(key.Namespace, key.Name)
 	// What it has halted for already is no news: it is told to look again.
-	before, err := c.Temporal.Rollout(ctx, id)
+	before, err := lookUp[Rollout](ctx, c.Temporal, id)
 	if err != nil && !errors.Is(err, ErrNoJob) {
 		return err
 	}
@@ -59,13 +60,9 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 			fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
 		}
 	}
-	id := workflows.RestartOSDsID(in.Namespace)
+	id := jobs.RestartOSDs.ID(in.Namespace)
 	if err := c.Temporal.StartRestart(ctx, in); errors.Is(err, ErrRuns) {
-		r, err := c.Temporal.Rollout(ctx, id)
-		if err != nil {
-			return fmt.Errorf("%s runs already; more cannot be said: %w", id, err)
-		}
-		return fmt.Errorf("%s\nfollow it with `lockkeeper status %s -w`", r.Describe(c.Now()), id)
+		return c.runsAlready(ctx, id, id)
 	} else if err != nil {
 		return err
 	}
@@ -76,7 +73,7 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 // checkRestart finds what is wrong while the person is still looking. The job checks it again.
 func checkRestart(in workflows.RestartOSDsInput) error {
 	switch {
-	case !isNamespace(in.Namespace):
+	case in.Namespace == "" || !mayExist(jobs.Target{Namespace: in.Namespace}):
 		return wrong("--namespace", in.Namespace, "must be the name of a namespace")
 	case in.MaxParallel < 0 || in.MaxParallel > mostParallel:
 		return wrong("--max-parallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", mostParallel))
@@ -111,12 +108,13 @@ const (
 // begun tells how a rollout that was started, or told to look again, gets on; before is how it was until then.
 func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOptions) error {
 	if o.Follow || o.Wait {
-		return c.stayWithRollout(ctx, id, o, func(r Rollout) error { return c.standstill(before, r, o) })
+		return c.stay(ctx, id, o, func(now Job) error { return c.standstill(before, now.(Rollout), o) })
 	}
-	look := func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) }
-	r, seen, err := begin(ctx, look, func(r Rollout) bool {
+	last, err := c.begin(ctx, id, func(now Job) bool {
+		r, _ := now.(Rollout)
 		return r.Status != nil && r.Status.Phase != "" && r.Status.Phase != workflows.PhaseSurvey && !r.looksAs(before)
 	})
+	r, seen := last.(Rollout)
 	switch {
 	case err != nil:
 		return err
@@ -131,38 +129,6 @@ func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOp
 		fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nstop it:    lockkeeper abort %[1]s\n", id)
 	}
 	return nil
-}
-
-// RolloutRuns tells whether a rollout runs, as far as Temporal can be asked.
-func (c *Command) RolloutRuns(ctx context.Context, id string) bool {
-	r, err := c.Temporal.Rollout(ctx, id)
-	return err == nil && r.State == Running
-}
-
-// FollowRollout prints what happens to a rollout until it ends, and stays with one that has halted, too: who watches wants to
-// see it go on.
-func (c *Command) FollowRollout(ctx context.Context, id string) error {
-	return c.stayWithRollout(ctx, id, StayOptions{Follow: true}, func(Rollout) error { return nil })
-}
-
-func (c *Command) stayWithRollout(ctx context.Context, id string, o StayOptions, stands func(Rollout) error) error {
-	var f rolloutFollower
-	approval := false
-	return stay(ctx, c, o.Timeout, staying[Rollout]{
-		id:   id,
-		look: func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) },
-		news: func(r Rollout) {
-			if o.Follow {
-				c.print(f.news(c.Now(), r))
-			} else if asked := r.awaitsApproval(); asked != approval {
-				if approval = asked; asked {
-					fmt.Fprintf(c.Err, "%s  waits for %s: %s\n", clock(c.Now()), r.waitsFor(), howToApprove(id))
-				}
-			}
-		},
-		stands: stands,
-		ended:  c.rolloutEnded,
-	})
 }
 
 // standstill is why a rollout goes no further by itself: it has halted, or its spec makes no sense. Nobody should wait for that
@@ -185,18 +151,12 @@ func (c *Command) standstill(before, now Rollout, o StayOptions) error {
 	return &ExitError{ExitHalted, errors.New(strings.Join(lines, "\n"))}
 }
 
-func (c *Command) rolloutEnded(r Rollout) error {
-	if !r.Succeeded() {
-		return &ExitError{ExitNotDone, errors.New(r.Describe(c.Now()))}
-	}
-	fmt.Fprintf(c.Out, "%s  Done: %s\n", clock(r.Ended), r.described())
-	return nil
-}
-
-// rolloutFollower turns looks at a rollout into lines, one for each thing that is new.
+// rolloutFollower turns looks at a rollout into lines.
 type rolloutFollower struct{ progress, batch, halt, waits, notBack, approval, ways, trouble string }
 
-func (f *rolloutFollower) news(now time.Time, r Rollout) (out []string) {
+func (f *rolloutFollower) news(_ context.Context, c *Command, j Job) (out []string) {
+	r, _ := j.(Rollout)
+	now := c.Now()
 	if r.State != Running {
 		return nil
 	}

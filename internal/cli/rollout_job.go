@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -110,18 +112,18 @@ func (r Rollout) looksAs(before Rollout) bool {
 
 // waysOut says what a person can do about a rollout that stands.
 func (r Rollout) waysOut() []string {
-	namespace, name, _ := workflows.RolledOut(r.WorkflowID)
+	_, target, _ := jobs.Parse(r.WorkflowID)
 	var ways []string
 	halted := r.Status != nil && r.Status.Halted != nil
 	unspared := halted && r.Status.Holds == activities.HoldStorage
 	switch {
 	case unspared:
 		ways = append(ways, "- the storage cluster can spare them:  ceph osd ok-to-stop N, and ceph -s say what it lacks")
-	case name == "":
+	case target.Name == "":
 	case halted:
-		ways = append(ways, fmt.Sprintf("- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s", namespace, name))
+		ways = append(ways, fmt.Sprintf("- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s", target.Namespace, target.Name))
 	default:
-		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s", namespace, name))
+		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s", target.Namespace, target.Name))
 	}
 	if halted && !unspared {
 		ways = append(ways, "- the cause is mended, so that they serve")
@@ -138,8 +140,20 @@ func (r Rollout) awaitsApproval() bool {
 	return r.State == Running && s != nil && s.Holds == activities.HoldApproval && !s.Canary.Approved
 }
 
+// asks names the approval that a person is asked for.
+func (r Rollout) asks() string {
+	if !r.awaitsApproval() {
+		return ""
+	}
+	return fmt.Sprintf("waits for %s: %s", r.waitsFor(), howToApprove(r.WorkflowID))
+}
+
+func (r Rollout) done() string { return "Done: " + r.described() }
+
+func (r Rollout) follower() follower { return &rolloutFollower{} }
+
 func howToApprove(id string) string {
-	return fmt.Sprintf("if it is fine:  lockkeeper %s %s", workflows.SignalApprove, id)
+	return fmt.Sprintf("if it is fine:  lockkeeper %s %s", jobs.SignalApprove, id)
 }
 
 // waitsFor says what keeps it from going on, in its own words.
@@ -155,10 +169,7 @@ func (r Rollout) waitsFor() string {
 	default:
 		out = r.Status.WaitsFor
 	}
-	if r.Step != nil && r.Step.LastFailure != "" {
-		out = join(out, fmt.Sprintf("attempt %d of %s: %s", r.Step.Attempt, r.Step.Name, r.Step.LastFailure))
-	}
-	return out
+	return join(out, r.triesAgain())
 }
 
 // waitsSince is since when it waits for what WaitsFor says.
@@ -170,6 +181,22 @@ func (r Rollout) waitsSince() time.Time {
 		return r.Status.Halted.Since
 	}
 	return r.Status.Since
+}
+
+// heard tells whether it shows the effect of a signal. One that goes on in another run takes along what was said.
+func (r Rollout) heard(_ Job, signal, osd string) bool {
+	switch {
+	case r.State != Running:
+		return true
+	case r.Status == nil:
+		return false
+	case signal == jobs.SignalApprove:
+		return r.Status.Canary.Approved || r.Status.Canary.Judged
+	case signal == jobs.SignalSkip:
+		return slices.Contains(r.Status.Skip, osd)
+	default:
+		return shows(r.Status.JobStatus, signal)
+	}
 }
 
 // Describe is one sentence about a rollout.

@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -91,7 +92,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 		return RolloutPlan{}, fmt.Errorf("CephOSD %s: %w", cephOSD, err)
 	}
 	p := RolloutPlan{
-		At: c.Now(), Job: workflows.UpdateOSDsID(key.Namespace, key.Name), Of: fmt.Sprintf("CephOSD %s, generation %d, template %s", key, set.Generation, set.Hash),
+		At: c.Now(), Job: jobs.UpdateOSDs.ID(key.Namespace, key.Name), Of: fmt.Sprintf("CephOSD %s, generation %d, template %s", key, set.Generation, set.Hash),
 		UpdateDomain: string(set.Domain()), MaxParallel: int(set.Spec.MaxParallel), ProgressDeadline: metav1.Duration{Duration: activities.DefaultProgressDeadline}, Steps: []rollout.Step{},
 	}
 	if d := set.Spec.ProgressDeadline; d != nil {
@@ -152,7 +153,7 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 		return RolloutPlan{}, &ExitError{ExitUsage, err}
 	}
 	p := RolloutPlan{
-		At: c.Now(), Job: workflows.RestartOSDsID(in.Namespace), Of: fmt.Sprintf("Deployments %s in namespace %s", cmp.Or(in.Selector, "of any labels"), in.Namespace),
+		At: c.Now(), Job: jobs.RestartOSDs.ID(in.Namespace), Of: fmt.Sprintf("Deployments %s in namespace %s", cmp.Or(in.Selector, "of any labels"), in.Namespace),
 		UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel, ProgressDeadline: metav1.Duration{Duration: cmp.Or(in.ProgressDeadline, activities.DefaultProgressDeadline)},
 		Steps: []rollout.Step{},
 	}
@@ -200,7 +201,7 @@ func (p *RolloutPlan) status() *workflows.UpdateStatus {
 
 // surroundings finds the policy, the type of its failure domains, what the keeper says, and whether the job runs already.
 func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, name string) *v1alpha1.MaintenancePolicy {
-	switch r, err := c.Temporal.Rollout(ctx, p.Job); {
+	switch r, err := lookUp[Rollout](ctx, c.Temporal, p.Job); {
 	case err == nil && r.State == Running:
 		p.Running = &r
 	case err != nil && !errors.Is(err, ErrNoJob):
@@ -216,7 +217,7 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 		names = append(names, policies[i].Name)
 	}
 	field := "spec.policy"
-	if _, cephOSD, _ := workflows.RolledOut(p.Job); cephOSD == "" {
+	if _, target, _ := jobs.Parse(p.Job); target.Name == "" {
 		field = "--policy"
 	}
 	chosen, refused := input.PolicyOf(field, namespace, name, names)

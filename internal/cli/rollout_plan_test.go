@@ -81,9 +81,9 @@ func TestPlanOfAnUpdate(t *testing.T) {
 		"a-node-is-away": func(w *world) { w.hosts["node-b"] = "node node-b is cordoned"; notReady(w.osdPods[2]) },
 		"canary-judged": func(w *world) {
 			w.cephOSD.Spec.Canary = &cephv1alpha1.Canary{}
-			w.rollouts = map[string][]Rollout{updateID: {rollingOut(func(s *workflows.UpdateStatus) {
+			w.jobs[updateID] = []Job{rollingOut(func(s *workflows.UpdateStatus) {
 				s.Canary, s.Skip = workflows.Canary{Template: "new", OSD: "osd.0", Judged: true}, []string{"osd.1"}
-			})}}
+			})}
 		},
 		"nothing": func(w *world) { w.cephOSD.Hash = "old" },
 		"several-reasons": func(w *world) {

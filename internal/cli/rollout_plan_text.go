@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // Write puts a plan into words.
@@ -125,7 +125,7 @@ func (p RolloutPlan) why(s rollout.Step) string {
 		why += "; it has to serve for " + duration.HumanDuration(p.CanarySoak.Duration)
 	}
 	if s.Canary && p.Approval {
-		why += fmt.Sprintf("; then `lockkeeper %s %s` is waited for", workflows.SignalApprove, p.Job)
+		why += fmt.Sprintf("; then `lockkeeper %s %s` is waited for", jobs.SignalApprove, p.Job)
 	}
 	return why
 }

@@ -4,21 +4,20 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/lockkeeper/lockkeeper/workflows"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // Approve says that the canary of a rollout is fine.
 func (c *Command) Approve(ctx context.Context, job string) error {
-	id, err := rolloutOnly(job)
+	id, err := taker(job, jobs.SignalApprove)
 	if err != nil {
-		return err
+		return &ExitError{ExitUsage, err}
 	}
-	r, err := c.Temporal.Rollout(ctx, id)
+	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch s := r.Status; {
 	case err != nil || r.State != Running || s == nil: // that is for the signal to say
 	case s.Canary.Template == "" || s.Canary.Template != s.Template:
@@ -26,14 +25,14 @@ func (c *Command) Approve(ctx context.Context, job string) error {
 	case s.Canary.Judged:
 		return fmt.Errorf("nothing to approve: the canary %s was judged already; %s", s.Canary.OSD, r.Describe(c.Now()))
 	}
-	return c.signalRollout(ctx, id, workflows.SignalApprove, "")
+	return c.signal(ctx, id, jobs.SignalApprove, "")
 }
 
 // Skip says that a rollout is not to replace an OSD, nor to wait for it.
 func (c *Command) Skip(ctx context.Context, job, osd string) error {
-	id, err := rolloutOnly(job)
+	id, err := taker(job, jobs.SignalSkip)
 	if err != nil {
-		return err
+		return &ExitError{ExitUsage, err}
 	}
 	if osd, err = osdNamed(osd); err != nil {
 		return &ExitError{ExitUsage, err}
@@ -41,18 +40,7 @@ func (c *Command) Skip(ctx context.Context, job, osd string) error {
 	if err := c.checkOSD(ctx, id, osd); err != nil {
 		return err
 	}
-	return c.signalRollout(ctx, id, workflows.SignalSkip, osd)
-}
-
-func rolloutOnly(job string) (string, error) {
-	id, ok, err := rolloutID(job)
-	if err == nil && !ok {
-		err = wrong("JOB", job, "must be a rollout: NAMESPACE/NAME of a CephOSD, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE]")
-	}
-	if err != nil {
-		return "", &ExitError{ExitUsage, err}
-	}
-	return id, nil
+	return c.signal(ctx, id, jobs.SignalSkip, osd)
 }
 
 var osdNumber = regexp.MustCompile(`^(osd\.)?(0|[1-9][0-9]{0,8})$`)
@@ -68,49 +56,4 @@ func osdNamed(osd string) (string, error) {
 		return osd, nil
 	}
 	return "", wrong("OSD", osd, "must be osd.3, HOST:DEVICE as in spec.storage, or the name of a Deployment")
-}
-
-func (c *Command) signalRollout(ctx context.Context, id, name, osd string) error {
-	r, known, err := signal(ctx, c, signalling[Rollout]{
-		id: id, signal: name, none: id + " does not run", kind: "rollout", list: c.Temporal.Rollouts,
-		look:  func(ctx context.Context) (Rollout, error) { return c.Temporal.Rollout(ctx, id) },
-		send:  func(ctx context.Context) error { return c.Temporal.SignalRollout(ctx, id, name, argument(osd)) },
-		heard: func(_, now Rollout) bool { return rolloutHeard(now, name, osd) },
-	})
-	if err != nil || !known {
-		return err
-	}
-	return c.tell(r)
-}
-
-func argument(osd string) any {
-	if osd == "" {
-		return nil
-	}
-	return osd
-}
-
-// rolloutHeard tells whether a rollout shows the effect of a signal. One that goes on in another run takes along what was said.
-func rolloutHeard(now Rollout, signal, osd string) bool {
-	s := now.Status
-	switch {
-	case now.State != Running:
-		return true
-	case s == nil:
-		return false
-	}
-	switch signal {
-	case workflows.SignalPause:
-		return s.Paused
-	case workflows.SignalResume:
-		return !s.Paused
-	case workflows.SignalAbort:
-		return s.Aborted
-	case workflows.SignalApprove:
-		return s.Canary.Approved || s.Canary.Judged
-	case workflows.SignalSkip:
-		return slices.Contains(s.Skip, osd)
-	default:
-		return true
-	}
 }

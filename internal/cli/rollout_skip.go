@@ -10,10 +10,10 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // A rollout takes any name, since it cannot know who will be there later: one with a slip of the pen in it excuses nobody, and
@@ -28,13 +28,13 @@ type fleetNames struct {
 
 // checkOSD refuses a name that no OSD of the rollout has. What cannot be checked is said, and left to the rollout.
 func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
-	namespace, name, _ := workflows.RolledOut(id)
+	_, target, _ := jobs.Parse(id)
 	var fleet fleetNames
 	var err error
-	if name != "" {
-		fleet, err = c.cephOSDNames(ctx, namespace, name)
+	if target.Name != "" {
+		fleet, err = c.cephOSDNames(ctx, target.Namespace, target.Name)
 	} else {
-		fleet, err = c.deploymentNames(ctx, id, namespace)
+		fleet, err = c.deploymentNames(ctx, id, target.Namespace)
 	}
 	switch {
 	case errors.Is(err, activities.ErrNotFound):
@@ -90,7 +90,7 @@ func (c *Command) cephOSDNames(ctx context.Context, namespace, name string) (fle
 // deploymentNames are the Deployments that the restart was told to restart.
 func (c *Command) deploymentNames(ctx context.Context, id, namespace string) (fleetNames, error) {
 	out := fleetNames{of: "the Deployments of " + id, whole: true}
-	r, err := c.Temporal.Rollout(ctx, id)
+	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch {
 	case errors.Is(err, ErrNoJob) || err == nil && r.State != Running:
 		return out, activities.ErrNotFound

@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -66,9 +67,9 @@ func doneRollout() Rollout {
 	}
 }
 
-func rollingWorld(looks ...Rollout) *world {
+func rollingWorld(looks ...Job) *world {
 	w := newWorld()
-	w.rollouts = map[string][]Rollout{updateID: looks}
+	w.jobs[updateID] = looks
 	w.cephOSD = osdpod.Set{CephOSD: cephOSD()}
 	w.cephOSD.Status = cephv1alpha1.CephOSDStatus{
 		ObservedGeneration: 3, Progress: "3/12", Reason: "Halted", Message: "osd.0, osd.1 to serve took longer than its deadline",
@@ -151,13 +152,13 @@ func TestUpdateOSDsStarts(t *testing.T) {
 			assert.Len(t, w.updates, 1)
 		})
 	}
-	w.rollouts[updateID] = []Rollout{rollingOut(), rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Since = ago(time.Second) })}
+	w.jobs[updateID] = []Job{rollingOut(), rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Since = ago(time.Second) })}
 	c, out, _ = w.command()
 	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Contains(t, out.String(), "update-osds/ceph/osds runs since 02:00:00 (60m); told to look again\n")
 	assert.NotContains(t, out.String(), "started")
 
-	w.kubeAway, w.rollouts[updateID] = errors.New("the API server does not answer"), []Rollout{doneRollout()}
+	w.kubeAway, w.jobs[updateID] = errors.New("the API server does not answer"), []Job{doneRollout()}
 	c, _, errOut := w.command()
 	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Contains(t, errOut.String(), "warning: not checked beforehand: the API server does not answer")
@@ -165,7 +166,7 @@ func TestUpdateOSDsStarts(t *testing.T) {
 
 func TestUpdateOSDsFollows(t *testing.T) {
 	approved := rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved, s.WaitsFor = true, "" })
-	looks := []Rollout{
+	looks := []Job{
 		doneRollout(), rollingOut(canary), approved, rollingOut(), notBack(rollingOut(), crashes, "osd.1 is not up"), notBack(rollingOut(halted), crashes),
 		notBack(rollingOut(halted), crashes), doneRollout(),
 	}
@@ -176,7 +177,7 @@ func TestUpdateOSDsFollows(t *testing.T) {
 	golden(t, "follow-rollout.txt", out.String())
 
 	c, out, _ = rollingWorld(looks[1:]...).command()
-	require.NoError(t, c.FollowRollout(t.Context(), updateID), "who watches stays with one that has halted")
+	require.NoError(t, c.Follow(t.Context(), updateID), "who watches stays with one that has halted")
 	assert.Contains(t, out.String(), "HALTED")
 	assert.Contains(t, out.String(), "Done: 12 OSDs replaced")
 
@@ -203,15 +204,15 @@ func TestWaitEndsWhereNothingHappens(t *testing.T) {
 		s.Refused = []input.Error{*input.Wrong("spec.updateDomain", "Shelf", "must be OSD or Host")}
 	}
 	for name, test := range map[string]struct {
-		looks []Rollout
+		looks []Job
 		code  int
 	}{
-		"halts":                  {[]Rollout{rollingOut(), rollingOut(), notBack(rollingOut(halted), crashes, "osd.1 is not up")}, ExitHalted},
-		"halted in a first run":  {[]Rollout{doneRollout(), rollingOut(halted)}, ExitHalted},
-		"is still halted":        {[]Rollout{rollingOut(halted), rollingOut(halted), rollingOut(halted, lookedAgain)}, ExitHalted},
-		"was halted and goes on": {[]Rollout{rollingOut(halted), rollingOut(halted), rollingOut(halted, works), doneRollout()}, ExitOK},
-		"refused":                {[]Rollout{doneRollout(), rollingOut(refused)}, ExitHalted},
-		"to be approved":         {[]Rollout{rollingOut(), rollingOut(canary), rollingOut(canary), doneRollout()}, ExitOK},
+		"halts":                  {[]Job{rollingOut(), rollingOut(), notBack(rollingOut(halted), crashes, "osd.1 is not up")}, ExitHalted},
+		"halted in a first run":  {[]Job{doneRollout(), rollingOut(halted)}, ExitHalted},
+		"is still halted":        {[]Job{rollingOut(halted), rollingOut(halted), rollingOut(halted, lookedAgain)}, ExitHalted},
+		"was halted and goes on": {[]Job{rollingOut(halted), rollingOut(halted), rollingOut(halted, works), doneRollout()}, ExitOK},
+		"refused":                {[]Job{doneRollout(), rollingOut(refused)}, ExitHalted},
+		"to be approved":         {[]Job{rollingOut(), rollingOut(canary), rollingOut(canary), doneRollout()}, ExitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, out, errOut := rollingWorld(test.looks...).command()
@@ -253,7 +254,7 @@ func TestRestartOSDsStarts(t *testing.T) {
 	running := rollingOut()
 	running.WorkflowID = "restart-osds/rook-ceph"
 	w := newWorld()
-	w.rollouts = map[string][]Rollout{"restart-osds/rook-ceph": {running}}
+	w.jobs["restart-osds/rook-ceph"] = []Job{running}
 	c, _, _ := w.command()
 	err := c.RestartOSDs(t.Context(), in, StayOptions{})
 	require.ErrorContains(t, err, "restart-osds/rook-ceph runs since 02:00:00 (60m)")
@@ -261,7 +262,7 @@ func TestRestartOSDsStarts(t *testing.T) {
 
 	silent := running
 	silent.Status = nil
-	w.rollouts = map[string][]Rollout{"restart-osds/rook-ceph": {silent, running}}
+	w.jobs["restart-osds/rook-ceph"] = []Job{silent, running}
 	c, out, _ := w.command()
 	require.NoError(t, c.RestartOSDs(t.Context(), in, StayOptions{}))
 	assert.Equal(t, []workflows.RestartOSDsInput{in}, w.restarts)
@@ -296,56 +297,56 @@ func TestRestartOSDsStarts(t *testing.T) {
 func TestSignalsOfARollout(t *testing.T) {
 	paused := func(s *workflows.UpdateStatus) { s.Paused = true }
 	for name, test := range map[string]struct {
-		looks []Rollout
+		looks []Job
 		send  func(*Command) error
 		sent  []string
 		out   string
 		err   string
 	}{
 		"pause": {
-			looks: []Rollout{rollingOut(), rollingOut(), rollingOut(paused)}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
+			looks: []Job{rollingOut(), rollingOut(), rollingOut(paused)}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
 			sent: []string{"pause " + updateID}, out: "phase AwaitingOSDs, paused, 3/12",
 		},
 		"resume": {
-			looks: []Rollout{rollingOut(paused), rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), updateID, "resume") },
+			looks: []Job{rollingOut(paused), rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), updateID, "resume") },
 			sent: []string{"resume " + updateID}, out: "phase AwaitingOSDs, 3/12",
 		},
 		"abort": {
-			looks: []Rollout{rollingOut(), doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "abort") },
+			looks: []Job{rollingOut(), doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "abort") },
 			sent: []string{"abort " + updateID}, out: "ended 02:59:00 (60s): Done, 12 OSDs replaced in 6 batches, after 59m0s, skipped osd.7",
 		},
 		"approve": {
-			looks: []Rollout{rollingOut(canary), rollingOut(canary), rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved = true })},
+			looks: []Job{rollingOut(canary), rollingOut(canary), rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved = true })},
 			send:  func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") }, sent: []string{"approve " + updateID}, out: "phase JudgingCanary",
 		},
 		"approve nothing": {
-			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
 			err: "nothing to approve: no canary of this template has gone yet; update-osds/ceph/osds runs",
 		},
 		"approve another template's": {
-			looks: []Rollout{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Template = "newer" })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			looks: []Job{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Template = "newer" })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
 			err: "nothing to approve: no canary of this template",
 		},
 		"approve twice": {
-			looks: []Rollout{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Judged = true })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			looks: []Job{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Judged = true })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
 			err: "nothing to approve: the canary osd.0 was judged already",
 		},
 		"skip": {
-			looks: []Rollout{rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{"osd.7"} })}, send: func(c *Command) error { return c.Skip(t.Context(), "ceph/osds", "7") },
+			looks: []Job{rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{"osd.7"} })}, send: func(c *Command) error { return c.Skip(t.Context(), "ceph/osds", "7") },
 			sent: []string{"skip " + updateID + " osd.7"}, out: "3/12",
 		},
 		"skip of a drain": {
-			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Skip(t.Context(), "node-a", "7") }, err: `JOB: "node-a": must be a rollout`,
+			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Skip(t.Context(), "node-a", "7") }, err: `JOB: "node-a": must be a rollout`,
 		},
 		"done": {
-			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "done") }, err: "a rollout sees by itself when it is done",
+			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "done") }, err: "a rollout sees by itself when it is done",
 		},
 		"has ended": {
-			looks: []Rollout{doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
+			looks: []Job{doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
 			err: "update-osds/ceph/osds does not run: update-osds/ceph/osds ended 02:59:00 (60s): Done",
 		},
 		"another one runs": {
-			looks: []Rollout{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/others", "pause") },
+			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/others", "pause") },
 			err: "update-osds/ceph/others does not run; running:\n  update-osds/ceph/osds runs since",
 		},
 	} {
@@ -390,8 +391,8 @@ func TestSkipKnowsTheOSDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := plannedWorld()
-			heard := rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{test.sent} })
-			w.rollouts = map[string][]Rollout{updateID: {heard}, "restart-osds/rook-ceph": {restart(rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{test.sent} }))}}
+			heard := func(s *workflows.UpdateStatus) { s.Skip = []string{test.sent} }
+			w.jobs[updateID], w.jobs["restart-osds/rook-ceph"] = []Job{rollingOut(heard)}, []Job{restart(rollingOut(heard))}
 			if test.edit != nil {
 				test.edit(w)
 			}
@@ -416,7 +417,7 @@ func TestSignalsInJSON(t *testing.T) {
 	w := rollingWorld(rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Paused = true }))
 	c, out, _ := w.command()
 	c.Output = "json"
-	require.NoError(t, c.Signal(t.Context(), "ceph/osds", workflows.SignalPause))
+	require.NoError(t, c.Signal(t.Context(), "ceph/osds", jobs.SignalPause))
 	var r Rollout
 	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
 	assert.Equal(t, updateID, r.WorkflowID)
@@ -425,11 +426,11 @@ func TestSignalsInJSON(t *testing.T) {
 	w = drained()
 	aborting := running("node-a", "Evicting", 4, "", 0)
 	aborting.Status.Aborted = true
-	w.jobs["node-a"] = []Job{aborting}
+	w.jobs["drain/node-a"] = []Job{aborting}
 	c, out, _ = w.command()
 	c.Output = "json"
-	require.NoError(t, c.Signal(t.Context(), "node-a", workflows.SignalAbort))
-	var j Job
+	require.NoError(t, c.Signal(t.Context(), "node-a", jobs.SignalAbort))
+	var j Drain
 	require.NoError(t, json.Unmarshal(out.Bytes(), &j))
 	assert.Equal(t, "drain/node-a", j.WorkflowID)
 }

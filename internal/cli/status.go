@@ -12,9 +12,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
-	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // Status is the state of all storage clusters, or of what concerns one node. Its field names are stable: scripts rely
@@ -23,7 +23,7 @@ type Status struct {
 	At       time.Time      `json:"at"`
 	Node     *NodeStatus    `json:"node,omitempty"`
 	Policies []PolicyStatus `json:"policies"`
-	Drains   []Job          `json:"drains"` // those that run; of one node also the last one that has ended
+	Drains   []Drain        `json:"drains"` // those that run; of one node also the last one that has ended
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
 	Rollouts []Rollout `json:"rollouts"`
 	// CephOSD is the one whose rollout was asked for, with what the rollout last wrote into its status.
@@ -80,41 +80,47 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 		}
 		return Status{}, fmt.Errorf("list the policies: %w", err)
 	}
-	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}}
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}}
 	for i := range policies {
 		s.Policies = append(s.Policies, policyStatus(&policies[i], s.At))
 	}
-	drains, err := c.Temporal.Drains(ctx)
+	running, err := c.Temporal.Running(ctx)
 	if err != nil {
 		s.TemporalProblem = err.Error()
 		s.notKept("Temporal does not answer")
 		return s, nil //nolint:nilerr // the problem is part of the answer
 	}
-	for _, d := range drains {
-		if s.concerns(d) {
-			s.Drains = append(s.Drains, d)
-		}
-	}
-	rollouts, err := c.Temporal.Rollouts(ctx)
-	if err != nil {
-		s.TemporalProblem = err.Error()
-		return s, nil //nolint:nilerr // the problem is part of the answer
-	}
-	for _, r := range rollouts {
-		if ns, _, _ := workflows.RolledOut(r.WorkflowID); namespace == "" || ns == namespace {
-			s.Rollouts = append(s.Rollouts, r)
+	for _, job := range running {
+		switch job := job.(type) {
+		case Drain:
+			if s.concerns(job) {
+				s.Drains = append(s.Drains, job)
+			}
+		case Rollout:
+			if _, target, _ := jobs.Parse(job.WorkflowID); namespace == "" || target.Namespace == namespace {
+				s.Rollouts = append(s.Rollouts, job)
+			}
 		}
 	}
 	c.askKeepers(ctx, &s)
 	return s, nil
 }
 
+// JobStatus gathers what concerns one job: its node, or the rollout.
+func (c *Command) JobStatus(ctx context.Context, id string) (Status, error) {
+	if _, target, _ := jobs.Parse(id); target.Node != "" {
+		return c.NodeStatus(ctx, target.Node)
+	}
+	return c.RolloutStatus(ctx, id)
+}
+
 // RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its namespace.
 // Temporal forgets what has ended; the CephOSD does not.
 func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
-	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}, detailed: true, asked: id}
-	namespace, name, _ := workflows.RolledOut(id)
-	r, err := c.Temporal.Rollout(ctx, id)
+	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}, detailed: true, asked: id}
+	_, target, _ := jobs.Parse(id)
+	namespace, name := target.Namespace, target.Name
+	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch {
 	case err == nil:
 		s.Rollouts = append(s.Rollouts, r)
@@ -156,8 +162,8 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("node %s: %w", node, err)
 	}
-	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Job{}, Rollouts: []Rollout{}}
-	job, err := c.Temporal.Drain(ctx, node)
+	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}}
+	job, err := lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
 	switch {
 	case err == nil:
 		s.Drains = append(s.Drains, job)
@@ -196,7 +202,7 @@ func policyStatus(p *v1alpha1.MaintenancePolicy, at time.Time) PolicyStatus {
 }
 
 // concerns tells whether a drain is about one of the policies. One that has not found its policy yet concerns all.
-func (s Status) concerns(d Job) bool {
+func (s Status) concerns(d Drain) bool {
 	if d.Status == nil || d.Status.Target.Cluster.Name == "" {
 		return true
 	}

@@ -82,7 +82,7 @@ func evicting() *world {
 	b := running("node-b", "AcquiringLease", 2, "the lease of zone zone-y", time.Minute)
 	b.Status.Paused, b.Status.NextTimer, b.Status.NextTimerDoes = true, ago(-5*time.Minute), "noout expires"
 	b.Step = &Step{Name: "RequestLease", Attempt: 4, LastFailure: "ask the keeper for the lease: connection refused"}
-	w.jobs = map[string][]Job{"node-a": {a}, "node-b": {b}}
+	w.jobs = map[string][]Job{"drain/node-a": {a}, "drain/node-b": {b}}
 	return w
 }
 
@@ -94,7 +94,7 @@ func TestNodeStatusText(t *testing.T) {
 		"drained": {drained(), "node-a"},
 		"was": {func() *world {
 			w := newWorld()
-			w.jobs["node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
+			w.jobs["drain/node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 			return w
 		}(), "node-a"},
 		"unguarded": {func() *world { w := newWorld(); w.pods = nil; return w }(), "node-b"},

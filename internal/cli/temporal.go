@@ -10,7 +10,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -20,6 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/history"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -42,7 +43,7 @@ type temporalClient struct {
 
 // StartDrain implements Temporal.
 func (t *temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
-	return t.start(ctx, workflows.DrainID(in.Node), "drain of "+in.Node, workflows.DrainNodeType, in)
+	return t.start(ctx, jobs.DrainNode.ID(in.Node), "drain of "+in.Node, jobs.DrainNode.Type, in)
 }
 
 // start starts a job of which there is only one at a time.
@@ -65,12 +66,66 @@ func options(id, summary string) client.StartWorkflowOptions {
 	}
 }
 
-// Drain implements Temporal.
-func (t *temporalClient) Drain(ctx context.Context, node string) (Job, error) {
-	job := Job{Node: node}
-	var err error
-	job.Execution, job.Status, job.Result, err = ask[workflows.DrainStatus, DrainResult](ctx, t, workflows.DrainID(node))
-	return job, err
+// StartUpdate implements Temporal. To be told that it should look does a running rollout no harm.
+func (t *temporalClient) StartUpdate(ctx context.Context, namespace, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	id := jobs.UpdateOSDs.ID(namespace, name)
+	o := options(id, "rollout of "+namespace+"/"+name)
+	o.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+	const why = "somebody asked for it"
+	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
+	_, err := t.client.SignalWithStartWorkflow(ctx, id, workflows.SignalOSDsChanged, why, o, jobs.UpdateOSDs.Type, in)
+	return t.failed("start "+id, err)
+}
+
+// StartRestart implements Temporal.
+func (t *temporalClient) StartRestart(ctx context.Context, in workflows.RestartOSDsInput) error {
+	id, summary := jobs.RestartOSDs.ID(in.Namespace), "restart of the OSDs in "+in.Namespace
+	return t.start(ctx, id, summary, jobs.RestartOSDs.Type, in)
+}
+
+// answers has for each type of job what asks one, and decodes what it says.
+var answers = map[string]func(*temporalClient, context.Context, string) (Job, error){
+	jobs.DrainNode.Type:   (*temporalClient).drain,
+	jobs.UpdateOSDs.Type:  (*temporalClient).rollout,
+	jobs.RestartOSDs.Type: (*temporalClient).rollout,
+}
+
+// Job implements Temporal.
+func (t *temporalClient) Job(ctx context.Context, id string) (Job, error) {
+	j, _, ok := jobs.Parse(id)
+	if !ok {
+		return nil, ErrNoJob
+	}
+	return answers[j.Type](t, ctx, id)
+}
+
+func (t *temporalClient) drain(ctx context.Context, id string) (Job, error) {
+	e, status, result, err := ask[workflows.DrainStatus, DrainResult](ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	target, _ := jobs.DrainNode.Target(id)
+	return Drain{Node: target.Node, Execution: e, Status: status, Result: result}, nil
+}
+
+func (t *temporalClient) rollout(ctx context.Context, id string) (Job, error) {
+	e, status, result, err := ask[workflows.UpdateStatus, RolloutResult](ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	if status != nil {
+		e.Started = status.Started // of the first run, if it went on in another one
+	}
+	return Rollout{Execution: e, Status: status, Result: result}, nil
+}
+
+// lookUp asks for a job of a kind that is known. If there is none, or with an error, it is an empty one.
+func lookUp[J Job](ctx context.Context, t Temporal, id string) (J, error) {
+	job, err := t.Job(ctx, id)
+	out, _ := job.(J)
+	return out, err
 }
 
 // ask looks up the last run of a job, and has it say how it is, or how it ended.
@@ -115,32 +170,29 @@ func (t *temporalClient) outcome(ctx context.Context, id, run string, result any
 	return ""
 }
 
-// Drains implements Temporal.
-func (t *temporalClient) Drains(ctx context.Context) ([]Job, error) {
-	ids, err := t.runningIDs(ctx, workflows.DrainNodeType)
+// Running implements Temporal. The list of running workflows may lag behind: each is asked for by itself.
+func (t *temporalClient) Running(ctx context.Context) ([]Job, error) {
+	var types []string
+	for _, j := range jobs.All {
+		types = append(types, j.Type)
+	}
+	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(types, "', '"))
+	listed, err := t.list(ctx, "the running jobs", query)
 	if err != nil {
 		return nil, err
 	}
-	var nodes []string
-	for _, id := range ids {
-		// A drain under another ID is not one of ours to speak of.
-		if node, ok := workflows.DrainedNode(id); ok {
-			nodes = append(nodes, node)
-		}
+	var ids []string
+	for _, info := range listed {
+		ids = append(ids, info.GetExecution().GetWorkflowId())
 	}
-	return thatRun(ctx, nodes, t.Drain)
-}
-
-// thatRun asks for some jobs, and returns those that run: the list of them may lag behind.
-func thatRun[J execution](ctx context.Context, names []string, one func(context.Context, string) (J, error)) ([]J, error) {
-	slices.Sort(names)
-	jobs := make([]J, len(names))
+	slices.Sort(ids)
+	found := make([]Job, len(ids))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for i, name := range names {
+	for i, id := range ids {
 		g.Go(func() (err error) {
-			if jobs[i], err = one(ctx, name); errors.Is(err, ErrNoJob) {
-				return nil
+			if found[i], err = t.Job(ctx, id); errors.Is(err, ErrNoJob) {
+				return nil // or it is under an ID that no job of ours has
 			}
 			return err
 		})
@@ -148,40 +200,31 @@ func thatRun[J execution](ctx context.Context, names []string, one func(context.
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(jobs, func(j J) bool { return j.execution().State != Running }), nil
+	return slices.DeleteFunc(found, func(j Job) bool { return j == nil || j.execution().State != Running }), nil
 }
 
-// runningIDs lists the IDs of the running workflows of some types.
-func (t *temporalClient) runningIDs(ctx context.Context, types ...string) (ids []string, err error) {
+// list asks Temporal for all workflow runs that a query selects; what says what for.
+func (t *temporalClient) list(ctx context.Context, what, query string) (out []*workflowpb.WorkflowExecutionInfo, err error) {
 	for page := []byte(nil); ; {
-		list, err := t.listRunning(ctx, types, page)
+		list, err := t.listPage(ctx, query, page)
 		if err != nil {
-			return nil, err
+			return nil, t.failed("list "+what, err)
 		}
-		for _, info := range list.GetExecutions() {
-			ids = append(ids, info.GetExecution().GetWorkflowId())
-		}
+		out = append(out, list.GetExecutions()...)
 		if page = list.GetNextPageToken(); len(page) == 0 {
-			return ids, nil
+			return out, nil
 		}
 	}
 }
 
-func (t *temporalClient) listRunning(ctx context.Context, types []string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (t *temporalClient) listPage(ctx context.Context, query string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	list, err := t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(types, "', '")), NextPageToken: page,
-	})
-	return list, t.failed("list the running jobs", err)
+	return t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: page})
 }
 
 // Signal implements Temporal.
-func (t *temporalClient) Signal(ctx context.Context, node, signal string) error {
-	return t.signal(ctx, workflows.DrainID(node), signal, nil)
-}
-
-func (t *temporalClient) signal(ctx context.Context, id, signal string, arg any) error {
+func (t *temporalClient) Signal(ctx context.Context, id, signal string, arg any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := t.client.SignalWorkflow(ctx, id, "", signal, arg)
@@ -245,7 +288,7 @@ func notFound(err error) bool {
 func stepOf(pending []*workflowpb.PendingActivityInfo) *Step {
 	var out *Step
 	for _, a := range pending {
-		s := &Step{Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), LastFailure: cause(a.GetLastFailure())}
+		s := &Step{Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), LastFailure: history.Cause(a.GetLastFailure())}
 		s.progress(a.GetHeartbeatDetails())
 		if s.LastFailure == "" && s.Eviction == nil && s.Arrival == nil {
 			continue
@@ -255,17 +298,6 @@ func stepOf(pending []*workflowpb.PendingActivityInfo) *Step {
 		}
 	}
 	return out
-}
-
-// cause is the message of the failure that began it all, without the layers around it.
-func cause(f *failurepb.Failure) string {
-	if f == nil {
-		return ""
-	}
-	if f.GetApplicationFailureInfo() == nil && f.GetCause() != nil {
-		return cause(f.GetCause())
-	}
-	return f.GetMessage()
 }
 
 // awaitOSDs is the activity that waits for the OSDs of a batch, by the name under which it is registered.

@@ -8,7 +8,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/lockkeeper/lockkeeper/internal/history"
 )
@@ -33,29 +32,15 @@ func (t *temporalClient) Runs(ctx context.Context, workflowID string) ([]RunInfo
 		return nil, err
 	}
 	add(described.GetWorkflowExecutionInfo())
-	for page := []byte(nil); ; {
-		list, err := t.listRuns(ctx, workflowID, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, info := range list.GetExecutions() {
-			add(info)
-		}
-		if page = list.GetNextPageToken(); len(page) == 0 {
-			break
-		}
+	runs, err := t.list(ctx, "the runs of "+workflowID, fmt.Sprintf("WorkflowId = '%s'", workflowID))
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range runs {
+		add(info)
 	}
 	slices.SortFunc(out, func(a, b RunInfo) int { return b.Started.Compare(a.Started) })
 	return out, nil
-}
-
-func (t *temporalClient) listRuns(ctx context.Context, workflowID string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	list, err := t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowId = '%s'", workflowID), NextPageToken: page,
-	})
-	return list, t.failed("list the runs of "+workflowID, err)
 }
 
 // Record implements Temporal.

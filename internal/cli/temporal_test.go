@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 func pending(t *testing.T, name string, beat any) *workflowpb.PendingActivityInfo {
@@ -52,4 +53,11 @@ func TestStepOf(t *testing.T) {
 func TestAwaitOSDsIsAnActivity(t *testing.T) {
 	_, is := reflect.TypeFor[*activities.OSDs]().MethodByName(awaitOSDs)
 	assert.True(t, is)
+}
+
+// TestAnswers: every job that the registry names can be asked.
+func TestAnswers(t *testing.T) {
+	for _, j := range jobs.All {
+		assert.Contains(t, answers, j.Type)
+	}
 }

@@ -58,3 +58,10 @@ func pods(n int) string {
 	}
 	return fmt.Sprintf("%d pods", n)
 }
+
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/history"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
@@ -55,7 +55,7 @@ type world struct {
 	policiesAway error // these alone
 	mayNot       func(who kube.Account, r kube.Right) bool
 
-	jobs         map[string][]Job // by node: what Temporal says at the first look, at the second, …; the last one stays
+	jobs         map[string][]Job // by ID: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
 	keeperAway   error
 	version      string // of Temporal
@@ -69,8 +69,7 @@ type world struct {
 	started      []workflows.DrainNodeInput
 	signals      []string
 
-	rollouts map[string][]Rollout // by ID, as jobs
-	updates  []string             // that were started, or told to look
+	updates  []string // that were started, or told to look
 	restarts []workflows.RestartOSDsInput
 	cephOSD  osdpod.Set
 	osdPods  []*corev1.Pod
@@ -137,13 +136,13 @@ func drained() *world {
 	s.Lease = v1alpha1.LeaseStatus{Token: 7, Holders: []v1alpha1.LeaseClaim{claim(held, 3*time.Minute)}, Queue: []v1alpha1.LeaseClaim{claim(waits, time.Minute)}}
 	s.Noout = []v1alpha1.NooutStatus{{Host: "node-a", Owner: "drain/node-a", Since: agoMeta(3 * time.Minute), Expires: agoMeta(-27 * time.Minute), Confirmed: true}}
 
-	w.jobs["node-a"] = []Job{running("node-a", "AwaitingNode", 5, "node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
-	w.jobs["node-b"] = []Job{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor, time.Minute)}
+	w.jobs["drain/node-a"] = []Job{running("node-a", "AwaitingNode", 5, "node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
+	w.jobs["drain/node-b"] = []Job{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor, time.Minute)}
 	return w
 }
 
-func running(node, phase string, step int, waits string, since time.Duration) Job {
-	return Job{
+func running(node, phase string, step int, waits string, since time.Duration) Drain {
+	return Drain{
 		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: Running, Started: ago(since + time.Minute)},
 		Status: &workflows.DrainStatus{
 			JobStatus: workflows.JobStatus{Phase: phase, Step: step, Steps: 6, WaitsFor: waits, Since: ago(since), Started: ago(since + time.Minute)},
@@ -152,8 +151,8 @@ func running(node, phase string, step int, waits string, since time.Duration) Jo
 	}
 }
 
-func ended(node, outcome string) Job {
-	return Job{
+func ended(node, outcome string) Drain {
+	return Drain{
 		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: "Completed", Started: ago(5 * time.Minute), Ended: ago(time.Minute)},
 		Result: &DrainResult{workflows.DrainNodeResult{Outcome: outcome, Evicted: 3, Took: 4 * time.Minute, Waited: 12 * time.Second}},
 	}
@@ -201,40 +200,44 @@ func (w *world) Watcher(context.Context, string) (kube.Watcher, error) {
 }
 
 func (w *world) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {
-	if jobs := w.jobs[in.Node]; len(jobs) > 0 && len(w.started) == 0 && jobs[0].State == Running && jobs[0].Status != nil && jobs[0].Status.Step > 1 {
-		return ErrRuns
+	if runs := w.jobs[jobs.DrainNode.ID(in.Node)]; len(runs) > 0 && len(w.started) == 0 {
+		if d := runs[0].(Drain); d.State == Running && d.Status != nil && d.Status.Step > 1 {
+			return ErrRuns
+		}
 	}
 	w.started = append(w.started, in)
 	return w.temporalAway
 }
 
-func (w *world) Drain(_ context.Context, node string) (Job, error) {
-	jobs := w.jobs[node]
-	if len(jobs) == 0 && w.temporalAway == nil {
-		return Job{}, ErrNoJob
+func (w *world) Job(_ context.Context, id string) (Job, error) {
+	looks := w.jobs[id]
+	switch {
+	case w.temporalAway != nil:
+		return nil, w.temporalAway
+	case len(looks) == 0:
+		return nil, ErrNoJob
+	case len(looks) > 1:
+		w.jobs[id] = looks[1:]
 	}
-	if w.temporalAway != nil {
-		return Job{}, w.temporalAway
-	}
-	if len(jobs) > 1 {
-		w.jobs[node] = jobs[1:]
-	}
-	return jobs[0], nil
+	return looks[0], nil
 }
 
-func (w *world) Drains(context.Context) ([]Job, error) {
+func (w *world) Running(context.Context) ([]Job, error) {
 	var out []Job
-	for _, jobs := range w.jobs {
-		if jobs[0].State == Running {
-			out = append(out, jobs[0])
+	for _, id := range slices.Sorted(maps.Keys(w.jobs)) {
+		if j := w.jobs[id][0]; j.execution().State == Running {
+			out = append(out, j)
 		}
 	}
-	slices.SortFunc(out, func(a, b Job) int { return strings.Compare(a.Node, b.Node) })
 	return out, w.temporalAway
 }
 
-func (w *world) Signal(_ context.Context, node, signal string) error {
-	w.signals = append(w.signals, signal+" "+node)
+func (w *world) Signal(_ context.Context, id, signal string, arg any) error {
+	said := signal + " " + id
+	if arg != nil {
+		said += fmt.Sprint(" ", arg)
+	}
+	w.signals = append(w.signals, said)
 	return w.temporalAway
 }
 
@@ -244,42 +247,10 @@ func (w *world) StartUpdate(_ context.Context, namespace, name string) error {
 }
 
 func (w *world) StartRestart(_ context.Context, in workflows.RestartOSDsInput) error {
-	if r := w.rollouts[workflows.RestartOSDsID(in.Namespace)]; len(r) > 0 && len(w.restarts) == 0 && r[0].Status != nil {
+	if r := w.jobs[jobs.RestartOSDs.ID(in.Namespace)]; len(r) > 0 && len(w.restarts) == 0 && r[0].(Rollout).Status != nil {
 		return ErrRuns
 	}
 	w.restarts = append(w.restarts, in)
-	return w.temporalAway
-}
-
-func (w *world) Rollout(_ context.Context, id string) (Rollout, error) {
-	looks := w.rollouts[id]
-	switch {
-	case w.temporalAway != nil:
-		return Rollout{}, w.temporalAway
-	case len(looks) == 0:
-		return Rollout{}, ErrNoJob
-	case len(looks) > 1:
-		w.rollouts[id] = looks[1:]
-	}
-	return looks[0], nil
-}
-
-func (w *world) Rollouts(context.Context) ([]Rollout, error) {
-	var out []Rollout
-	for _, id := range slices.Sorted(maps.Keys(w.rollouts)) {
-		if r := w.rollouts[id][0]; r.State == Running {
-			out = append(out, r)
-		}
-	}
-	return out, w.temporalAway
-}
-
-func (w *world) SignalRollout(_ context.Context, id, signal string, arg any) error {
-	said := signal + " " + id
-	if arg != nil {
-		said += fmt.Sprint(" ", arg)
-	}
-	w.signals = append(w.signals, said)
 	return w.temporalAway
 }
 

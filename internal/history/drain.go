@@ -9,6 +9,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -16,17 +17,30 @@ import (
 // This file knows what the record of a drain means, rollout.go that of a rollout, and keeper.go that of a keeper. A record
 // says only once which of them it is of, at its beginning; their activities and signals have different names.
 
+type startedAttributes = historypb.WorkflowExecutionStartedEventAttributes
+
+// kind is what the first and the last event of a workflow of one type mean.
+type kind struct {
+	started func(*reader, *historypb.HistoryEvent, *startedAttributes)
+	ended   func(*reader, *historypb.HistoryEvent, *commonpb.Payloads)
+}
+
+var kinds = map[string]kind{
+	jobs.Keeper.Type:      {(*reader).startedKeeper, (*reader).endedKeeper},
+	jobs.DrainNode.Type:   {(*reader).startedDrain, (*reader).endedDrain},
+	jobs.UpdateOSDs.Type:  {(*reader).startedUpdate, (*reader).endedRollout},
+	jobs.RestartOSDs.Type: {(*reader).startedRestart, (*reader).endedRollout},
+}
+
 func (r *reader) started(e *historypb.HistoryEvent) {
 	a := e.GetWorkflowExecutionStartedEventAttributes()
-	switch a.GetWorkflowType().GetName() {
-	case workflows.DrainNodeType:
-	case workflows.UpdateOSDsType, workflows.RestartOSDsType:
-		r.startedRollout(e, a)
-		return
-	default:
-		r.startedKeeper(e, a)
-		return
+	if k, known := kinds[a.GetWorkflowType().GetName()]; known {
+		r.kind = k
 	}
+	r.kind.started(r, e, a)
+}
+
+func (r *reader) startedDrain(e *historypb.HistoryEvent, a *startedAttributes) {
 	in := read[workflows.DrainNodeInput](a.GetInput())
 	what := "the drain of " + in.Node + " was asked for"
 	if in.Observe {
@@ -128,15 +142,15 @@ func (r *reader) failed(e *historypb.HistoryEvent, a activity, why string) {
 
 // persons are the signals that people send.
 var persons = map[string]string{
-	workflows.SignalPause: "somebody paused it", workflows.SignalResume: "somebody resumed it",
-	workflows.SignalAbort: "somebody aborted it", workflows.SignalApprove: "somebody said that the canary is fine", workflows.SignalDone: "somebody said that the work on the node is done",
+	jobs.SignalPause: "somebody paused it", jobs.SignalResume: "somebody resumed it",
+	jobs.SignalAbort: "somebody aborted it", jobs.SignalApprove: "somebody said that the canary is fine", jobs.SignalDone: "somebody said that the work on the node is done",
 }
 
 func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string) {
 	switch what := persons[name]; {
 	case what != "":
 		r.say(e, what, by(identity))
-	case name == workflows.SignalSkip:
+	case name == jobs.SignalSkip:
 		r.say(e, "somebody said to leave "+read[string](input)+" as it is", by(identity))
 	case name == workflows.SignalOSDsChanged:
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
@@ -188,16 +202,7 @@ func (r *reader) signals(e *historypb.HistoryEvent, to, name string, input *comm
 	}
 }
 
-func (r *reader) succeeded(e *historypb.HistoryEvent, result *commonpb.Payloads) {
-	if r.rollout.is {
-		u := read[workflows.UpdateOSDsResult](result)
-		r.say(e, "ended: "+u.Outcome, fmt.Sprintf("%d OSDs replaced in %d batches, after %s", u.Replaced, u.Batches, u.Took.Round(time.Millisecond)), prefixed("skipped: ", strings.Join(u.Skipped, ", ")))
-		return
-	}
+func (r *reader) endedDrain(e *historypb.HistoryEvent, result *commonpb.Payloads) {
 	d := read[workflows.DrainNodeResult](result)
-	if d.Outcome == "" {
-		r.say(e, "ended: the policy is deleted, and all that was done for it is undone")
-		return
-	}
 	r.say(e, "ended: "+d.Outcome, fmt.Sprintf("%d pods evicted, after %s, of which %s waiting for the lease", d.Evicted, d.Took.Round(time.Millisecond), d.Waited.Round(time.Millisecond)))
 }

@@ -13,6 +13,8 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
+
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // Entry is one decision, or one thing that happened to a job.
@@ -56,7 +58,7 @@ var ends = map[enumspb.EventType]bool{
 // Read tells what a run's events mean. A record that it does not understand, of another version, say, it passes over:
 // what the rest says is still true.
 func Read(run Run) []Entry {
-	r := &reader{run: run, activities: map[int64]activity{}}
+	r := &reader{run: run, kind: kinds[jobs.Keeper.Type], activities: map[int64]activity{}}
 	for _, e := range run.Events {
 		r.event(e)
 	}
@@ -73,6 +75,7 @@ func Merge(all ...[]Entry) []Entry {
 // reader goes through one run's events.
 type reader struct {
 	run        Run
+	kind       kind
 	activities map[int64]activity // by the event that scheduled them
 	keeper     keeperMemory
 	rollout    rolloutMemory
@@ -107,7 +110,7 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_STARTED:
 		a := e.GetActivityTaskStartedEventAttributes()
 		was := r.activities[a.GetScheduledEventId()]
-		was.attempt, was.failure = a.GetAttempt(), cause(a.GetLastFailure())
+		was.attempt, was.failure = a.GetAttempt(), Cause(a.GetLastFailure())
 		r.activities[a.GetScheduledEventId()] = was
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
 		id := e.GetActivityTaskCancelRequestedEventAttributes().GetScheduledEventId()
@@ -119,10 +122,10 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 		r.completed(e, r.take(a.GetScheduledEventId()), a.GetResult())
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED:
 		a := e.GetActivityTaskFailedEventAttributes()
-		r.failed(e, r.take(a.GetScheduledEventId()), cause(a.GetFailure()))
+		r.failed(e, r.take(a.GetScheduledEventId()), Cause(a.GetFailure()))
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		a := e.GetActivityTaskTimedOutEventAttributes()
-		r.failed(e, r.take(a.GetScheduledEventId()), cause(a.GetFailure()))
+		r.failed(e, r.take(a.GetScheduledEventId()), Cause(a.GetFailure()))
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
 		a := e.GetWorkflowExecutionSignaledEventAttributes()
 		r.signalled(e, a.GetSignalName(), a.GetInput(), a.GetIdentity())
@@ -138,7 +141,7 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 		r.say(e, "somebody cancelled it", by(e.GetWorkflowExecutionCancelRequestedEventAttributes().GetIdentity()))
 	case enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED:
 		a := e.GetWorkflowTaskFailedEventAttributes()
-		r.say(e, "a worker could not go on, and it is tried again", a.GetCause().String()+": "+cause(a.GetFailure()))
+		r.say(e, "a worker could not go on, and it is tried again", a.GetCause().String()+": "+Cause(a.GetFailure()))
 	default:
 		r.ended(e)
 	}
@@ -147,9 +150,9 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 func (r *reader) ended(e *historypb.HistoryEvent) {
 	switch e.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-		r.succeeded(e, e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
+		r.kind.ended(r, e, e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
-		r.say(e, "failed: "+cause(e.GetWorkflowExecutionFailedEventAttributes().GetFailure()))
+		r.say(e, "failed: "+Cause(e.GetWorkflowExecutionFailedEventAttributes().GetFailure()))
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
 		a := e.GetWorkflowExecutionTerminatedEventAttributes()
 		r.say(e, "was terminated", a.GetReason(), by(a.GetIdentity()))
@@ -202,8 +205,8 @@ func summary(e *historypb.HistoryEvent) string {
 	return out
 }
 
-// cause is the message of the failure that began it all, without the layers around it.
-func cause(f *failurepb.Failure) string {
+// Cause is the message of the failure that began it all, without the layers around it.
+func Cause(f *failurepb.Failure) string {
 	for f.GetApplicationFailureInfo() == nil && f.GetCause() != nil {
 		f = f.GetCause()
 	}

@@ -24,13 +24,17 @@ type keeperMemory struct {
 	report  activities.Report
 }
 
-func (r *reader) startedKeeper(e *historypb.HistoryEvent, a *historypb.WorkflowExecutionStartedEventAttributes) {
+func (r *reader) startedKeeper(e *historypb.HistoryEvent, a *startedAttributes) {
 	in := read[workflows.KeeperInput](a.GetInput())
 	if in.State != nil {
 		r.keeper.watched, r.keeper.report = in.State.Watched, in.State.Reported
 		return // it goes on; that was said
 	}
 	r.say(e, "the keeper of "+in.Cluster.String()+" begins", by(a.GetIdentity()))
+}
+
+func (r *reader) endedKeeper(e *historypb.HistoryEvent, _ *commonpb.Payloads) {
+	r.say(e, "ended: the policy is deleted, and all that was done for it is undone")
 }
 
 func (r *reader) signalledKeeper(e *historypb.HistoryEvent, name string, input *commonpb.Payloads) {

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -14,29 +15,34 @@ import (
 
 // rolloutMemory is what was told of a rollout already: it looks again and again, and most looks find what the last one did.
 type rolloutMemory struct {
-	is     bool // the record is that of a rollout
 	found  string
 	halted bool
 }
 
-func (r *reader) startedRollout(e *historypb.HistoryEvent, a *historypb.WorkflowExecutionStartedEventAttributes) {
-	r.rollout.is = true
-	if a.GetWorkflowType().GetName() == workflows.RestartOSDsType {
-		in := read[workflows.RestartOSDsInput](a.GetInput())
-		if in.State != nil {
-			r.goesOn(in.State)
-			return
-		}
-		r.say(e, "the restart of the OSDs in "+in.Namespace+" was asked for", prefixed("why: ", in.Reason), prefixed("image: ", in.Image),
-			prefixed("which: ", in.Selector), prefixed("update domain: ", in.UpdateDomain), by(a.GetIdentity()))
+func (r *reader) startedRestart(e *historypb.HistoryEvent, a *startedAttributes) {
+	in := read[workflows.RestartOSDsInput](a.GetInput())
+	if in.State != nil {
+		r.goesOn(in.State)
 		return
 	}
+	r.say(e, "the restart of the OSDs in "+in.Namespace+" was asked for", prefixed("why: ", in.Reason),
+		prefixed("image: ", in.Image), prefixed("which: ", in.Selector), prefixed("update domain: ", in.UpdateDomain),
+		by(a.GetIdentity()))
+}
+
+func (r *reader) startedUpdate(e *historypb.HistoryEvent, a *startedAttributes) {
 	in := read[workflows.UpdateOSDsInput](a.GetInput())
 	if in.State != nil {
 		r.goesOn(in.State)
 		return
 	}
 	r.say(e, "the rollout of "+in.CephOSD+" begins", by(a.GetIdentity()))
+}
+
+func (r *reader) endedRollout(e *historypb.HistoryEvent, result *commonpb.Payloads) {
+	u := read[workflows.UpdateOSDsResult](result)
+	did := fmt.Sprintf("%d OSDs replaced in %d batches, after %s", u.Replaced, u.Batches, u.Took.Round(time.Millisecond))
+	r.say(e, "ended: "+u.Outcome, did, prefixed("skipped: ", strings.Join(u.Skipped, ", ")))
 }
 
 // goesOn takes over what the run before has told already.

@@ -15,6 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/history"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -86,7 +87,7 @@ func TestRollout(t *testing.T) {
 	p := newTape(t, "update-osds/ceph/osds")
 	replace := rollout.Step{Do: rollout.DoReplace, OSDs: batch, Why: "all of node-a that is out of date"}
 	await := activities.AwaitInput{Fleet: fleet, Keys: []string{"node-a:/dev/sda", "node-a:/dev/sdb"}}
-	p.start(workflows.UpdateOSDsType, workflows.UpdateOSDsInput{CephOSD: "ceph/osds"})
+	p.start(jobs.UpdateOSDs.Type, workflows.UpdateOSDsInput{CephOSD: "ceph/osds"})
 	p.signal(workflows.SignalOSDsChanged, "the spec changed")
 	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(replace, 0))
 	p.activity("NotePods", fleet, struct{}{})
@@ -98,10 +99,10 @@ func TestRollout(t *testing.T) {
 	halt := &activities.Halt{Reason: "osd.0 to serve took longer than its deadline"}
 	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet, Halted: halt}, struct{}{})
 	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet, Halted: halt, Message: "osd.0"}, struct{}{})
-	p.signal(workflows.SignalSkip, "osd.0")
+	p.signal(jobs.SignalSkip, "osd.0")
 	p.activity("AwaitOSDs", await, activities.Arrival{Moved: true})
 	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet}, struct{}{})
-	p.signal(workflows.SignalApprove, nil)
+	p.signal(jobs.SignalApprove, nil)
 	p.activity("CreatePods", activities.KeysInput{Fleet: fleet, Names: []string{"node-b:/dev/sda"}}, struct{}{})
 	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Replaced{Refused: "2 PGs would become inactive"})
 	p.activity("AwaitOSDs", await, activities.Arrival{})
@@ -149,12 +150,21 @@ func TestRollout(t *testing.T) {
 func TestRolloutGoesOn(t *testing.T) {
 	p := newTape(t, "restart-osds/rook-ceph")
 	halt := &activities.Halt{Reason: "osd.0"}
-	p.start(workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: "rook-ceph", State: &workflows.UpdateState{Halted: halt}})
+	p.start(jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: "rook-ceph", State: &workflows.UpdateState{Halted: halt}})
 	p.activity("ReportOSDs", activities.FleetReport{Halted: halt}, struct{}{})
 	p.activity("SurveyOSDs", activities.SurveyInput{}, activities.Survey{Found: true, Unavailable: "no quorum"})
 	assert.Equal(t, "cannot judge: the storage cluster: no quorum", history.Read(p.run)[0].What)
 
 	p = newTape(t, "restart-osds/rook-ceph")
-	p.start(workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: "rook-ceph", Reason: "new certificate", UpdateDomain: "Zone"})
+	p.start(jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: "rook-ceph", Reason: "new certificate", UpdateDomain: "Zone"})
 	assert.Contains(t, words(history.Read(p.run)), "the restart of the OSDs in rook-ceph was asked for\n        why: new certificate\n        update domain: Zone\n        by the watcher")
+}
+
+// A job whose type nobody knows would be told of as a keeper.
+func TestEveryJobIsKnown(t *testing.T) {
+	for _, j := range jobs.All {
+		p := newTape(t, j.ID("a", "b"))
+		p.start(j.Type, struct{}{})
+		assert.NotContains(t, history.Read(p.run)[0].What, "keeper", j.Type)
+	}
 }

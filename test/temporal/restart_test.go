@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/starter"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -24,7 +25,7 @@ func TestKeeperOfAnotherVersion(t *testing.T) {
 	another := sdkworker.New(s.client, workflows.TaskQueue, sdkworker.Options{})
 	another.RegisterWorkflowWithOptions(func(ctx workflow.Context, _ workflows.KeeperInput) error {
 		return workflow.Sleep(ctx, time.Hour)
-	}, workflow.RegisterOptions{Name: workflows.KeeperType})
+	}, workflow.RegisterOptions{Name: jobs.Keeper.Type})
 	require.NoError(t, another.Start())
 	temporal := starter.NewTemporal(s.client)
 	require.NoError(t, temporal.RestartKeeper(t.Context(), sim.Key)) // under the other version

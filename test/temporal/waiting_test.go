@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -55,7 +56,7 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })
 	drain := func(node string) client.WorkflowRun {
-		return s.start(workflows.DrainID(node), workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String()})
+		return s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String()})
 	}
 	const storm = mostEvents / 3 // notices, of four events each
 
@@ -83,10 +84,10 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 
 	// Paused, and aborted, in the middle of a storm.
 	s.storm(aborted, workflows.LeaseWaiting, storm/2)
-	s.signal(aborted.GetID(), workflows.SignalPause, nil)
+	s.signal(aborted.GetID(), jobs.SignalPause, nil)
 	s.storm(aborted, workflows.LeaseWaiting, storm/2)
 	s.await("it is paused", func() bool { return s.job(aborted.GetID()).Paused })
-	s.signal(aborted.GetID(), workflows.SignalAbort, nil)
+	s.signal(aborted.GetID(), jobs.SignalAbort, nil)
 	var result workflows.DrainNodeResult
 	s.result(aborted, &result)
 	require.Equal(t, workflows.OutcomeAborted, result.Outcome)
@@ -104,12 +105,12 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	_, _, ok = s.claimOf(waits)
 	require.True(t, ok, "it still runs, so it keeps its claim")
 
-	s.signal(first.GetID(), workflows.SignalDone, nil)
+	s.signal(first.GetID(), jobs.SignalDone, nil)
 	s.result(first, &result)
 	s.phase(waits, workflows.PhaseReturn)
 	token := s.keeper().Lease.Token
 	s.storm(waits, workflows.LeaseGranted, storm)
-	s.signal(waits.GetID(), workflows.SignalDone, nil)
+	s.signal(waits.GetID(), jobs.SignalDone, nil)
 	s.result(waits, &result)
 	require.Equal(t, workflows.OutcomeDone, result.Outcome)
 	require.Equal(t, token, s.keeper().Lease.Token, "it was granted once")
@@ -124,22 +125,22 @@ func TestRolloutThatWaitsForDays(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })
-	first := s.start(workflows.DrainID("node-a"), workflows.DrainNodeType, workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String()})
+	first := s.start(jobs.DrainNode.ID("node-a"), jobs.DrainNode.Type, workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String()})
 	s.phase(first, workflows.PhaseReturn)
 	const storm = mostEvents / 3
 
 	// It waits for the OSD that is away, and holds no lease.
-	run := s.start(workflows.RestartOSDsID(sim.Key.Namespace), workflows.RestartOSDsType, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone"})
+	run := s.start(jobs.RestartOSDs.ID(sim.Key.Namespace), jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone"})
 	s.phase(run, workflows.PhaseArrive)
 	s.storm(run, workflows.LeaseWaiting, storm)
 	s.bounded(run.GetID(), 4)
-	s.signal(run.GetID(), workflows.SignalPause, nil)
+	s.signal(run.GetID(), jobs.SignalPause, nil)
 	s.storm(run, workflows.LeaseWaiting, storm)
 	s.bounded(run.GetID(), 5)
 	require.True(t, s.job(run.GetID()).Paused)
-	s.signal(run.GetID(), workflows.SignalResume, nil)
+	s.signal(run.GetID(), jobs.SignalResume, nil)
 
-	s.signal(first.GetID(), workflows.SignalDone, nil)
+	s.signal(first.GetID(), jobs.SignalDone, nil)
 	var drained workflows.DrainNodeResult
 	s.result(first, &drained)
 	var result workflows.UpdateOSDsResult

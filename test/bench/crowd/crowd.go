@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -149,12 +150,12 @@ func (c *Crowd) job(ctx workflow.Context) error {
 
 // begin starts a job, which does not ask by itself.
 func (c *Crowd) begin(ctx context.Context, name string, domain storage.FailureDomain) (lease.Claim, error) {
-	id := workflows.DrainID(name)
+	id := jobs.DrainNode.ID(name)
 	run, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: jobQueue}, jobType)
 	if err != nil {
 		return lease.Claim{}, err
 	}
-	return lease.Claim{WorkflowID: id, RunID: run.GetRunID(), Domain: domain, Reason: "bench", Priority: lease.PriorityDrain}, nil
+	return lease.Claim{WorkflowID: id, RunID: run.GetRunID(), Domain: domain, Reason: "bench", Priority: jobs.DrainNode.Priority}, nil
 }
 
 // ask asks until the keeper has heard: while it continues as new it may not, and the activity of a real job would ask again, too.

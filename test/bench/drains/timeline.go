@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/bench/keeperlog"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -53,8 +54,8 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 		return timeline{}, err
 	}
 	asked := time.Now()
-	job, err := w.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: workflows.DrainID(node), TaskQueue: workflows.TaskQueue},
-		workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Reason: "bench"})
+	job, err := w.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: jobs.DrainNode.ID(node), TaskQueue: workflows.TaskQueue},
+		jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Reason: "bench"})
 	if err != nil {
 		return timeline{}, err
 	}

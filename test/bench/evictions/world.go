@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
@@ -117,8 +118,8 @@ type drain struct {
 
 // beginDrain drains a node, and reboots and uncordons it as soon as it is empty.
 func (w *world) beginDrain(ctx context.Context, node string) (drain, error) {
-	run, err := w.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: workflows.DrainID(node), TaskQueue: workflows.TaskQueue},
-		workflows.DrainNodeType, workflows.DrainNodeInput{Node: node, Reason: "bench"})
+	run, err := w.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: jobs.DrainNode.ID(node), TaskQueue: workflows.TaskQueue},
+		jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Reason: "bench"})
 	if err != nil {
 		return drain{}, err
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -236,7 +237,7 @@ func (w *world) events(ctx context.Context, since time.Time) (n int64, err error
 	return n, nil
 }
 
-func (w *world) rolloutID() string { return workflows.UpdateOSDsID(w.namespace, w.cephOSD) }
+func (w *world) rolloutID() string { return jobs.UpdateOSDs.ID(w.namespace, w.cephOSD) }
 
 func (w *world) until(ctx context.Context, what string, done func() (bool, error)) error {
 	return lab.Until(ctx, patience, 20*time.Millisecond, what, done)

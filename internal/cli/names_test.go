@@ -47,7 +47,10 @@ func TestNamesWithoutANamespace(t *testing.T) {
 	assert.Equal(t, 5, asked)
 
 	none := func() (string, error) { return "", errors.New("no kubeconfig") }
-	for _, job := range []string{"node-a", "drain/node-a", "ceph/osds", "update-osds/ceph/osds", "restart-osds/ceph", "keeper/a/b", "", "keeper/", "update-osds/"} {
+	for _, job := range []string{
+		"", "node-a", "drain", "drain/", "drain/node-a", "ceph/osds", "keeper/", "keeper/a/b",
+		"update-osds", "update-osds/", "update-osds/ceph/osds", "restart-osds/", "restart-osds/ceph",
+	} {
 		got, err := FullName(job, none)
 		require.NoError(t, err, "nobody has to be asked")
 		assert.Equal(t, job, got)
