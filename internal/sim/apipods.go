@@ -171,13 +171,13 @@ func (w *World) podsLike(matches func(map[string]string, fields.Set) bool) map[s
 
 // changesOf are the events that lead from one look at pods to the next.
 func changesOf(had, now map[string]corev1.Pod) (events []watch.Event, next map[string]corev1.Pod) {
-	for _, name := range sortedKeys(had) {
+	for _, name := range slices.Sorted(maps.Keys(had)) {
 		if _, is := now[name]; !is {
 			p := had[name]
 			events = append(events, watch.Event{Type: watch.Deleted, Object: &p})
 		}
 	}
-	for _, name := range sortedKeys(now) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
 		p, before := now[name], corev1.Pod{}
 		if was, is := had[name]; is {
 			before = was
