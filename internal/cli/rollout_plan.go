@@ -136,7 +136,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 			p.Warned = append(p.Warned, host.Error())
 		}
 	}
-	fleet := cephOSDFleet{plan: &p, nodes: hosts, set: set, desired: desired, classified: set.Classify(desired, pods)}
+	fleet := cephOSDFleet{plan: &p, nodes: hosts, desired: desired, classified: set.Classify(desired, pods)}
 	in := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel, Canary: set.Spec.Canary != nil}
 	p.sort(fleet.classified)
 	if s := p.status(); s != nil {

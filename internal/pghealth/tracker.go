@@ -96,10 +96,7 @@ func (t *Tracker) Base(at time.Time, e Evidence) {
 	}
 }
 
-// NeedsSeqs tells whether the next sample should have evidence. A cluster at rest needs none.
-func (t *Tracker) NeedsSeqs() bool { return len(t.Asks()) > 0 }
-
-// Asks lists, in order, the OSDs whose last report the next sample should have evidence of.
+// Asks lists, in order, the OSDs whose last report the next sample should have evidence of. A cluster at rest needs none.
 func (t *Tracker) Asks() []int {
 	if t.round == nil {
 		return nil

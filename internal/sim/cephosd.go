@@ -302,7 +302,7 @@ func (w *World) NooutOSDs() (out []string) {
 func (w *World) osdMetadata() []ceph.OSDMetadata {
 	out := make([]ceph.OSDMetadata, 0, len(w.osds))
 	for _, o := range w.osds {
-		out = append(out, ceph.OSDMetadata{ID: o.id, Hostname: o.host, PodName: o.pod, PodNamespace: Key.Namespace, Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id), Version: o.version.String()})
+		out = append(out, ceph.OSDMetadata{ID: o.id, Hostname: o.host, PodName: o.pod, Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id), Version: o.version.String()})
 	}
 	return out
 }
