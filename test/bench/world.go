@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	cephrados "github.com/ceph/go-ceph/rados"
@@ -279,28 +277,11 @@ func (w *world) firstCleanReport(ctx context.Context) (r result) {
 		p       proof
 	)
 	for ctx.Err() == nil && (r.clean.IsZero() || r.proved.IsZero()) {
-		out, _, err := w.ceph.MonCommand([]byte(`{"prefix":"status","format":"json"}`))
-		now := time.Now()
+		var s lab.Status
+		err := lab.Ask(w.ceph, "status", &s)
+		now, clean := time.Now(), s.Clean()
 		if err != nil {
 			return result{err: err}
-		}
-		var s struct {
-			OSDMap struct {
-				Total int `json:"num_osds"`
-				Up    int `json:"num_up_osds"`
-			} `json:"osdmap"`
-			PGMap struct {
-				States []struct {
-					Name string `json:"state_name"`
-				} `json:"pgs_by_state"`
-			} `json:"pgmap"`
-		}
-		if err := json.Unmarshal(out, &s); err != nil {
-			return result{err: err}
-		}
-		clean := true
-		for _, x := range s.PGMap.States {
-			clean = clean && strings.HasPrefix(x.Name, "active+clean")
 		}
 		unclean = unclean || !clean
 		back := unclean && s.OSDMap.Up == s.OSDMap.Total

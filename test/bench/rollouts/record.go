@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 )
 
 // askCephEvery is how exactly what Ceph says is dated.
@@ -174,7 +173,7 @@ func (w *world) lives() (map[int]int64, error) {
 			UpFrom int64 `json:"up_from"`
 		} `json:"osds"`
 	}
-	if err := w.ask("osd dump", &m); err != nil {
+	if err := lab.Ask(w.ceph, "osd dump", &m); err != nil {
 		return nil, err
 	}
 	out := map[int]int64{}
@@ -188,35 +187,7 @@ func (w *world) lives() (map[int]int64, error) {
 
 // clean tells whether all placement groups are, as the manager last reported to the monitors.
 func (w *world) clean() (bool, error) {
-	var s struct {
-		PGMap struct {
-			States []struct {
-				Name string `json:"state_name"`
-			} `json:"pgs_by_state"`
-		} `json:"pgmap"`
-	}
-	if err := w.ask("status", &s); err != nil {
-		return false, err
-	}
-	for _, x := range s.PGMap.States {
-		if !strings.HasPrefix(x.Name, "active+clean") {
-			return false, nil
-		}
-	}
-	return len(s.PGMap.States) > 0, nil
-}
-
-func (w *world) ask(command string, answer any) error {
-	request, err := json.Marshal(map[string]string{"prefix": command, "format": "json"})
-	if err != nil {
-		return err
-	}
-	out, _, err := w.ceph.MonCommand(request)
-	if err != nil {
-		return fmt.Errorf("ceph %s: %w", command, err)
-	}
-	if err := json.Unmarshal(out, answer); err != nil {
-		return fmt.Errorf("ceph %s: %w", command, err)
-	}
-	return nil
+	var s lab.Status
+	err := lab.Ask(w.ceph, "status", &s)
+	return s.Clean() && len(s.PGMap.States) > 0, err
 }
