@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Running is the State of a job that has not ended.
@@ -110,23 +112,18 @@ const (
 // begin looks after a new job until it is under way, and reports one that failed at once. The job that comes back is as it was
 // last seen; seen is false if it was not.
 func begin[J execution](ctx context.Context, look looking[J], underWay func(J) bool) (last J, seen bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, firstLook)
-	defer cancel()
-	tick := time.NewTicker(firstLookEvery)
-	defer tick.Stop()
-	for {
-		if now, err := look(limited); err == nil {
-			last, seen = now, true
-			if e := now.execution(); e.State != Running || underWay(now) {
-				return last, true, nil
-			}
+	late := wait.PollUntilContextTimeout(ctx, firstLookEvery, firstLook, true, func(ctx context.Context) (bool, error) {
+		now, err := look(ctx)
+		if err != nil {
+			return false, nil //nolint:nilerr // the next look may be answered
 		}
-		select {
-		case <-limited.Done():
-			return last, seen, ctx.Err()
-		case <-tick.C:
-		}
+		last, seen = now, true
+		return now.execution().State != Running || underWay(now), nil
+	})
+	if late != nil {
+		err = ctx.Err()
 	}
+	return last, seen, err
 }
 
 // How long to wait for a job's own word that it heard a signal.
@@ -172,27 +169,24 @@ func signal[J execution](ctx context.Context, c *Command, s signalling[J]) (job 
 
 // confirm waits for the job to show the effect of a signal.
 func confirm[J execution](ctx context.Context, look looking[J], heard func(J) bool) (job J, err error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
-	defer cancel()
-	tick := time.NewTicker(confirmEvery)
-	defer tick.Stop()
 	silent := "no word from it"
-	for {
+	late := wait.PollUntilContextTimeout(ctx, confirmEvery, confirmWithin, true, func(ctx context.Context) (bool, error) {
 		now, err := look(ctx)
 		switch {
 		case err != nil:
 			silent = err.Error()
 		case heard(now):
-			return now, nil
+			job = now
+			return true, nil
 		case now.execution().Silent != "":
 			silent = now.execution().Silent
 		}
-		select {
-		case <-ctx.Done():
-			return job, errors.New(silent)
-		case <-tick.C:
-		}
+		return false, nil
+	})
+	if late != nil {
+		return job, errors.New(silent)
 	}
+	return job, nil
 }
 
 // nobody says what there is instead of the job that was asked for.
