@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
@@ -112,7 +113,7 @@ func (r *recorder) watchPods(ctx context.Context, changes watch.Interface, pods 
 			if was != stopping {
 				tell(stopping)
 			}
-		} else if was == made && isReady(pod) {
+		} else if was == made && podutils.IsPodReady(pod) {
 			tell(ready)
 		}
 		if e.Type == watch.Deleted {
@@ -122,15 +123,6 @@ func (r *recorder) watchPods(ctx context.Context, changes watch.Interface, pods 
 	if ctx.Err() == nil {
 		r.fail(errors.New("the watch of the pods ended early"))
 	}
-}
-
-func isReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // watchCeph writes down each new life of an OSD, and each change of the manager's mind.
