@@ -148,16 +148,16 @@ func (a podsAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 			}
 		}
 	}()
-	return podWatch{events: out, stop: cancel}, nil
+	return watching{events: out, stop: cancel}, nil
 }
 
-type podWatch struct {
+type watching struct {
 	events chan watch.Event
 	stop   context.CancelFunc
 }
 
-func (p podWatch) Stop()                          { p.stop() }
-func (p podWatch) ResultChan() <-chan watch.Event { return p.events }
+func (w watching) Stop()                          { w.stop() }
+func (w watching) ResultChan() <-chan watch.Event { return w.events }
 
 func (w *World) podsLike(matches func(map[string]string, fields.Set) bool) map[string]corev1.Pod {
 	out := map[string]corev1.Pod{}

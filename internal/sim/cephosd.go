@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,10 +52,7 @@ func (w *World) initCephOSD() {
 	if w.opts.CephOSD == nil {
 		return
 	}
-	spec := map[string]any{}
-	for k, v := range w.opts.CephOSD {
-		spec[k] = v
-	}
+	spec := maps.Clone(w.opts.CephOSD)
 	var hosts, osds []any
 	for i := range w.opts.NodesPerZone * len(Zones) {
 		hosts = append(hosts, "node-"+string(rune('a'+i)))

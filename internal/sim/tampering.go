@@ -35,9 +35,7 @@ func editStorage(spec map[string]any, edit func(byHost map[string][]map[string]a
 			for _, o := range osds {
 				devices, _ := o.(map[string]any)
 				own := map[string]any{}
-				for use, device := range devices {
-					own[use] = device
-				}
+				maps.Copy(own, devices)
 				byHost[host] = append(byHost[host], own)
 			}
 		}
