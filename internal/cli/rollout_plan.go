@@ -229,7 +229,7 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 	p.Policy, p.FailureDomainType = key.String(), policy.Status.Storage.FailureDomainType
 	k, err := c.Temporal.Keeper(ctx, key)
 	if err != nil {
-		p.unknown("what the keeper says now", err)
+		p.unknown(keeperNow, err)
 		return policy
 	}
 	p.FailureDomainType = cmp.Or(k.View.FailureDomainType, p.FailureDomainType)
