@@ -223,7 +223,6 @@ type Observation struct {
 	// Claim is what the policy's status said before the look; nil: the worker that looked did not know of claims.
 	Claim *precedence.Claim `json:"claim,omitempty"`
 	Seen  Seen              `json:"seen"`
-	At    time.Time         `json:"at"`
 	// Book is what was read of the budgets before the look.
 	Book budget.Book `json:"book,omitempty"`
 }

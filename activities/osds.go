@@ -136,7 +136,6 @@ type FleetCounts struct {
 // FleetRules is how a rollout is to go.
 type FleetRules struct {
 	Paused           bool          `json:"paused,omitempty"`
-	Canary           bool          `json:"canary,omitempty"`
 	Soak             time.Duration `json:"soak,omitempty"`     // how long the canary is watched
 	Approval         bool          `json:"approval,omitempty"` // a person must say that the canary is fine
 	PauseBetween     time.Duration `json:"pauseBetween,omitempty"`

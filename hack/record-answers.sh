@@ -20,7 +20,6 @@ everything() { # everything SITUATION
   record "$1" quorum_status
   record "$1" osd dump
   record "$1" osd crush dump
-  record "$1" pg stat
   record "$1" mgr stat
   record "$1" osd ok-to-stop 1
   record "$1" osd ok-to-stop 0 3

@@ -52,12 +52,3 @@ func templates(before []string, now Snapshot) []string {
 	}
 	return []string{fmt.Sprintf("the pod template of %s has a mark: remove the label there", strings.Join(now.MarkedTemplates, ", "))}
 }
-
-// firstOf is the first few of many reasons.
-func firstOf(why []string) string {
-	const most = 3
-	if len(why) > most {
-		return fmt.Sprintf("%s, and %d more", strings.Join(why[:most], ", "), len(why)-most)
-	}
-	return strings.Join(why, ", ")
-}

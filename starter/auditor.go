@@ -38,16 +38,8 @@ type Auditor struct {
 
 // Run audits until ctx ends.
 func (a *Auditor) Run(ctx context.Context) error {
-	tick := time.NewTicker(askEvery)
-	defer tick.Stop()
-	for {
-		a.Audit(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, a.Audit, askEvery)
+	return nil
 }
 
 // mostAsked is how many keepers are asked side by side: while nobody answers, each takes as long as it may.

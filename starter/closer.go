@@ -28,8 +28,7 @@ type Closer struct {
 	Budgets Budgets
 	Log     logr.Logger
 
-	mu       sync.Mutex
-	clusters map[storage.ClusterKey]*watched
+	clusters sync.Map // of *watched by storage.ClusterKey
 }
 
 // watched is what the closer remembers of one storage cluster.
@@ -53,7 +52,8 @@ func (c *Closer) First(ctx context.Context, req reconcile.Request) {
 // Reconcile compares what is with what was, and raises the alarm if there is one, again and again until it lands.
 func (c *Closer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := storage.ClusterKey{Namespace: req.Namespace, Name: req.Name}
-	w := c.remembered(key)
+	known, _ := c.clusters.LoadOrStore(key, &watched{turn: make(chan struct{}, 1)})
+	w := known.(*watched)
 	select {
 	case w.turn <- struct{}{}:
 		defer func() { <-w.turn }()
@@ -62,9 +62,7 @@ func (c *Closer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	objects, err := gather(ctx, c.Objects, req)
 	if apierrors.IsNotFound(err) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.clusters, key)
+		c.clusters.Delete(key)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -85,16 +83,4 @@ func (c *Closer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	c.Log.Info("closed the budgets", "policy", key.String(), "reason", w.why)
 	w.why = ""
 	return reconcile.Result{}, nil
-}
-
-func (c *Closer) remembered(key storage.ClusterKey) *watched {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.clusters == nil {
-		c.clusters = map[storage.ClusterKey]*watched{}
-	}
-	if c.clusters[key] == nil {
-		c.clusters[key] = &watched{turn: make(chan struct{}, 1)}
-	}
-	return c.clusters[key]
 }

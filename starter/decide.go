@@ -34,7 +34,7 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 		return Actions{} // the keeper removes its budgets; that is no news to it
 	}
 	c := changes(*before, now)
-	hint := workflows.Hint{Reason: c.reason(), Daemons: c.daemons, Alarm: c.alarm, Tampered: c.tampered}
+	hint := workflows.Hint{Reason: firstOf(c.reasons), Daemons: c.daemons, Alarm: c.alarm, Tampered: c.tampered}
 	if len(c.reasons) == c.echoes {
 		hint.Echo, hint.ProvedEcho, hint.MonEcho = c.echo, c.provedEcho, c.monEcho
 	}
@@ -51,13 +51,8 @@ func newDrains(before, now Snapshot) map[string]string {
 		before = Snapshot{} // what went on under the other policy is news to this one
 	}
 	were, are := drained(before), drained(now)
-	out := map[string]string{}
-	for node, why := range are {
-		if _, was := were[node]; !was {
-			out[node] = why
-		}
-	}
-	return out
+	maps.DeleteFunc(are, func(node, _ string) bool { _, was := were[node]; return was })
+	return are
 }
 
 // drained lists the nodes that are leaving and already miss an OSD, and says why they count as drained.
@@ -95,13 +90,13 @@ func (c *change) add(format string, args ...any) {
 	c.reasons = append(c.reasons, fmt.Sprintf(format, args...))
 }
 
-// reason is short: the keeper looks for itself, and a node with twenty OSDs needs no twenty reasons.
-func (c *change) reason() string {
+// firstOf cuts reasons short: the keeper looks for itself, and a node with twenty OSDs needs no twenty reasons.
+func firstOf(reasons []string) string {
 	const most = 3
-	if len(c.reasons) <= most {
-		return strings.Join(c.reasons, ", ")
+	if len(reasons) <= most {
+		return strings.Join(reasons, ", ")
 	}
-	return fmt.Sprintf("%s, and %d more", strings.Join(c.reasons[:most], ", "), len(c.reasons)-most)
+	return fmt.Sprintf("%s, and %d more", strings.Join(reasons[:most], ", "), len(reasons)-most)
 }
 
 // changes goes from the urgent to what can wait, so that a reason that is cut short names what matters most.
@@ -286,13 +281,12 @@ func (c *change) otherDaemons(before, now map[string]Daemon) {
 
 // sortedKeys are the keys of all maps, so that one state is always told in the same words.
 func sortedKeys[V any](ms ...map[string]V) []string {
-	all := map[string]struct{}{}
+	var all []string
 	for _, m := range ms {
-		for k := range m {
-			all[k] = struct{}{}
-		}
+		all = slices.AppendSeq(all, maps.Keys(m))
 	}
-	return slices.Sorted(maps.Keys(all))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // changedOSDs are the names of the OSDs that differ. Of ten thousand it is rarely more than one, so only these are sorted.

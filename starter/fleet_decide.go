@@ -14,7 +14,7 @@ func DecideFleet(before *FleetSnapshot, now FleetSnapshot) (reason string) {
 	c := &change{}
 	if before == nil || before.UID != now.UID {
 		c.fleetNotWatched(now)
-		return c.reason()
+		return firstOf(c.reasons)
 	}
 	if now.Generation != before.Generation {
 		c.add("the spec changed")
@@ -25,7 +25,7 @@ func DecideFleet(before *FleetSnapshot, now FleetSnapshot) (reason string) {
 	c.hosts(before.Away, now.Away)
 	c.losses(before.Lost, now.Lost)
 	c.fleetPods(before.Pods, now.Pods)
-	return c.reason()
+	return firstOf(c.reasons)
 }
 
 // fleetNotWatched: something may have happened while nobody watched.

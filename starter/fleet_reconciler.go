@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -25,8 +24,7 @@ type FleetReconciler struct {
 	Log      logr.Logger
 	Now      func() time.Time
 
-	mu     sync.Mutex
-	fleets map[types.NamespacedName]*fleet
+	fleets sync.Map // of *fleet by types.NamespacedName
 }
 
 // fleet is what the watcher remembers of one CephOSD. Its key is reconciled by one goroutine at a time.
@@ -40,13 +38,14 @@ type fleet struct {
 func (r *FleetReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	objects, err := r.gather(ctx, req)
 	if apierrors.IsNotFound(err) {
-		r.forget(req.NamespacedName)
+		r.fleets.Delete(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	f := r.remembered(req.NamespacedName)
+	known, _ := r.fleets.LoadOrStore(req.NamespacedName, &fleet{})
+	f := known.(*fleet)
 	now := TakeFleet(objects, f.seen, r.Now())
 	f.pending = joinReasons(f.pending, DecideFleet(f.seen, now))
 	if f.seen = &now; now.Deleting {
@@ -85,22 +84,4 @@ func (r *FleetReconciler) gather(ctx context.Context, req reconcile.Request) (Fl
 	}
 	o.Pods, o.Nodes, o.Policies = pods.Items, nodes.Items, policies.Items
 	return o, nil
-}
-
-func (r *FleetReconciler) remembered(key types.NamespacedName) *fleet {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.fleets == nil {
-		r.fleets = map[types.NamespacedName]*fleet{}
-	}
-	if r.fleets[key] == nil {
-		r.fleets[key] = &fleet{}
-	}
-	return r.fleets[key]
-}
-
-func (r *FleetReconciler) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.fleets, key)
 }

@@ -112,7 +112,8 @@ func TestACephOSDThatGoesIsLeftAlone(t *testing.T) {
 	assert.Empty(t, w.reconcile(), "what could not be told is void")
 	w.cephOSD(func(cr *cephv1alpha1.CephOSD) { cr.Finalizers = nil })
 	assert.Empty(t, w.reconcile())
-	assert.Empty(t, w.watcher.fleets)
+	_, remembered := w.watcher.fleets.Load(fleetRequest.NamespacedName)
+	assert.False(t, remembered)
 }
 
 // A burst of events is one look, a moment later.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,8 +31,7 @@ type Reconciler struct {
 	Log      logr.Logger
 	Closer   *Closer // closes before anybody is told of an alarm; nil: nobody does
 
-	mu       sync.Mutex
-	clusters map[storage.ClusterKey]*cluster
+	clusters sync.Map // of *cluster by storage.ClusterKey
 }
 
 // cluster is what the watcher remembers of one storage cluster. Its key is reconciled by one goroutine at a time.
@@ -51,7 +51,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	c := r.remembered(key)
+	known, _ := r.clusters.LoadOrStore(key, &cluster{})
+	c := known.(*cluster)
 	now := Take(objects, c.seen)
 	r.complain(objects.Policy, c.seen, now)
 	c.pending = c.pending.then(Decide(c.seen, now), now)
@@ -94,35 +95,19 @@ func gather(ctx context.Context, from client.Reader, req reconcile.Request) (Obj
 	return o, nil
 }
 
-func (r *Reconciler) remembered(key storage.ClusterKey) *cluster {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.clusters == nil {
-		r.clusters = map[storage.ClusterKey]*cluster{}
-	}
-	if r.clusters[key] == nil {
-		r.clusters[key] = &cluster{}
-	}
-	return r.clusters[key]
-}
-
 // forget ends the care for a policy that is gone. If it went without waiting for its keeper, the keeper has to hear of it.
 func (r *Reconciler) forget(ctx context.Context, key storage.ClusterKey) error {
-	r.mu.Lock()
-	c := r.clusters[key]
-	r.mu.Unlock()
-	if c == nil {
+	known, ok := r.clusters.Load(key)
+	if !ok {
 		return nil
 	}
-	if c.seen != nil && !c.seen.Deleting {
+	if seen := known.(*cluster).seen; seen != nil && !seen.Deleting {
 		last := Actions{Hint: workflows.Hint{Reason: "the policy is deleted"}}
 		if err := r.deliver(ctx, key, &last); err != nil {
 			return err
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.clusters, key)
+	r.clusters.Delete(key)
 	return nil
 }
 
@@ -163,23 +148,16 @@ const ensureEvery = time.Minute
 
 // EnsureKeepers starts the keepers that do not run, again and again until ctx ends. It asks Temporal only.
 func (r *Reconciler) EnsureKeepers(ctx context.Context) error {
-	tick := time.NewTicker(ensureEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			r.ensureAll(ctx)
-		}
-	}
+	_ = wait.PollUntilContextCancel(ctx, ensureEvery, false, func(ctx context.Context) (bool, error) {
+		r.ensureAll(ctx)
+		return false, nil
+	})
+	return nil
 }
 
 func (r *Reconciler) ensureAll(ctx context.Context) {
-	r.mu.Lock()
-	keys := slices.Collect(maps.Keys(r.clusters))
-	r.mu.Unlock()
-	for _, key := range keys {
+	for known := range r.clusters.Range {
+		key := known.(storage.ClusterKey)
 		if err := r.Temporal.EnsureKeeper(ctx, key); err != nil && ctx.Err() == nil {
 			r.Log.Error(err, "cannot make sure that the keeper runs, trying again in a minute", "policy", key.String())
 		}

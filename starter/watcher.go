@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -128,10 +129,7 @@ func managerOptions(o Options) manager.Options {
 		LeaderElection: o.LeaderElection, LeaderElectionNamespace: o.LeaderElectionNamespace, LeaderElectionID: LeaseName,
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &deadline, RetryPeriod: &retry,
 		Controller:             config.Controller{SkipNameValidation: new(true)}, // several watchers in one process are one in its metrics
-		HealthProbeBindAddress: o.HealthAddress, Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
-	}
-	if o.MetricsAddress == "" {
-		out.Metrics.BindAddress = "0"
+		HealthProbeBindAddress: o.HealthAddress, Metrics: metricsserver.Options{BindAddress: cmp.Or(o.MetricsAddress, "0")},
 	}
 	if o.Namespace != "" {
 		out.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -122,7 +123,8 @@ func PlanNoout(in NooutInput) NooutPlan {
 		plan.Records = append(plan.Records, r)
 		delete(wanted, r.Host)
 	}
-	for _, host := range sortedKeys(wanted) {
+	left := slices.Sorted(maps.Keys(wanted)) //workflowcheck:ignore sorted before anybody sees the order
+	for _, host := range left {
 		r := in.record(host, wanted[host], false)
 		if !in.Now.Before(r.Expires) || slices.Contains(in.Present, host) {
 			continue
@@ -302,15 +304,5 @@ func Withdraw(now time.Time, records []Noout, host string, holders []lease.Claim
 		}
 		out = append(out, r)
 	}
-	return out
-}
-
-func sortedKeys(m map[string]want) []string {
-	out := make([]string, 0, len(m))
-	//workflowcheck:ignore sorted below
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
 	return out
 }

@@ -25,7 +25,6 @@ func osdStatCommand() plainCommand     { return plainCommand{Prefix: "osd stat",
 func osdDumpCommand() plainCommand     { return plainCommand{Prefix: "osd dump", Format: "json"} }
 func crushDumpCommand() plainCommand   { return plainCommand{Prefix: "osd crush dump", Format: "json"} }
 func mgrStatCommand() plainCommand     { return plainCommand{Prefix: "mgr stat", Format: "json"} }
-func pgStatCommand() plainCommand      { return plainCommand{Prefix: "pg stat", Format: "json"} }
 
 // okToStopCommand asks whether OSDs may stop together. Ceph types the ids as a list of OSD names: strings.
 type okToStopCommand struct {

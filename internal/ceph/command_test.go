@@ -29,7 +29,6 @@ func TestCommandsAreExactly(t *testing.T) {
 		"OSDEpoch":              func(c ceph.Client) { c.OSDEpoch(ctx) },
 		"CrushDump":             func(c ceph.Client) { c.CrushDump(ctx) },
 		"Manager":               func(c ceph.Client) { c.Manager(ctx) },
-		"PGStat":                func(c ceph.Client) { c.PGStat(ctx) },
 		"OKToStop(0)":           func(c ceph.Client) { c.OKToStop(ctx, []int{0}) },
 		"OKToStop(0,12)":        func(c ceph.Client) { c.OKToStop(ctx, []int{0, 12}) },
 		"LastReports(7)":        func(c ceph.Client) { c.LastReports(ctx, []int{7}) },

@@ -7,9 +7,8 @@ type OSDMetadata struct {
 	ID int `json:"id"`
 	// Hostname is that of its machine, or of its pod; the environment variable NODE_NAME overrides both.
 	Hostname string `json:"hostname"`
-	// PodName and PodNamespace are the environment variables POD_NAME and POD_NAMESPACE.
-	PodName      string `json:"pod_name"`
-	PodNamespace string `json:"pod_namespace"`
+	// PodName is the environment variable POD_NAME.
+	PodName string `json:"pod_name"`
 	// Data is where its store is: --osd-data, which is a folder.
 	Data string `json:"osd_data"`
 	// Version is that of its program: "18.2.7".

@@ -44,10 +44,9 @@ func (c Client) SafeToDestroy(ctx context.Context, osds []int) (map[int]storage.
 
 // safeToDestroyReport is the answer to "osd safe-to-destroy": in which of the lists an OSD is.
 type safeToDestroyReport struct {
-	Safe    []int `json:"safe_to_destroy"`
-	Active  []int `json:"active"`
-	Missing []int `json:"missing_stats"`
-	Stored  []int `json:"stored_pgs"`
+	Safe   []int `json:"safe_to_destroy"`
+	Active []int `json:"active"`
+	Stored []int `json:"stored_pgs"`
 }
 
 // reason says why an OSD is not safe to destroy; "" if it is.

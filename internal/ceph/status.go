@@ -77,7 +77,6 @@ type QuorumStatus struct {
 	ElectionEpoch int64    `json:"election_epoch"`
 	QuorumNames   []string `json:"quorum_names"`
 	MonMap        struct {
-		Epoch int64 `json:"epoch"`
 		// MinRelease is the oldest release that a mon may have. It rises by itself when every mon is newer.
 		MinRelease int   `json:"min_mon_release"`
 		Mons       []Mon `json:"mons"`
@@ -86,7 +85,6 @@ type QuorumStatus struct {
 
 // Mon is one monitor of the monmap.
 type Mon struct {
-	Rank int    `json:"rank"`
 	Name string `json:"name"`
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 
@@ -53,9 +54,7 @@ func (c Connections) Temporal(logger *slog.Logger) (client.Client, string, error
 	if err != nil {
 		return nil, "", fmt.Errorf("Temporal configuration: %w", err)
 	}
-	if options.HostPort == "" {
-		options.HostPort = client.DefaultHostPort
-	}
+	options.HostPort = cmp.Or(options.HostPort, client.DefaultHostPort)
 	options.Logger = log.NewStructuredLogger(logger)
 	t, err := client.NewLazyClient(options)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -120,7 +121,7 @@ func (d *Doctor) lookPolicies(ctx context.Context) {
 	var err error
 	d.policies, err = d.Kubernetes.MaintenancePolicies(ctx, d.Namespace)
 	switch {
-	case err != nil && strings.Contains(err.Error(), "no matches for kind"):
+	case meta.IsNoMatchError(err):
 		d.found(FoundUnknown, "the API is not installed", "")
 	case err != nil:
 		d.unknown("which policies there are", err)

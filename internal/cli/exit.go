@@ -32,8 +32,7 @@ func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
 	}
-	var exit *ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code
 	}
 	return ExitFailed

@@ -95,10 +95,13 @@ func lookLeaving(f Facts) []Obstacle {
 	return []Obstacle{{Name: "Cordoned", What: f.Input.Node + " is " + strings.TrimPrefix(describeNode(f.Node), "Ready, ") + " already; a drain leaves that as it is afterwards", Change: "`kubectl uncordon " + f.Input.Node + "` when the work is done"}}
 }
 
+// keeperNow is what could not be found out when the keeper did not answer.
+const keeperNow = "what the keeper says now"
+
 func lookUnknown(f Facts) []Obstacle {
 	var out []Obstacle
 	for _, u := range f.Unknown {
-		if f.Now == nil && strings.HasPrefix(u, "what the keeper says now") {
+		if f.Now == nil && strings.HasPrefix(u, keeperNow) {
 			continue // that is in the way, and was said
 		}
 		out = append(out, Obstacle{Name: obstacleUnknown, What: "could not find out " + u, Change: "ask again"})

@@ -77,7 +77,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 		unknown("the pods to evict", err)
 	}
 	if now, err := c.Temporal.Keeper(ctx, key); err != nil {
-		unknown("what the keeper says now", err)
+		unknown(keeperNow, err)
 		p.keeperProblem = err
 	} else {
 		p.Now = &now

@@ -23,7 +23,6 @@ import (
 type cephOSDFleet struct {
 	plan       *RolloutPlan
 	nodes      osdpod.Nodes
-	set        osdpod.Set
 	desired    []osdpod.OSD
 	classified osdpod.Classified
 }

@@ -137,7 +137,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 			p.Warned = append(p.Warned, host.Error())
 		}
 	}
-	fleet := cephOSDFleet{plan: &p, nodes: hosts, set: set, desired: desired, classified: set.Classify(desired, pods)}
+	fleet := cephOSDFleet{plan: &p, nodes: hosts, desired: desired, classified: set.Classify(desired, pods)}
 	in := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel, Canary: set.Spec.Canary != nil}
 	p.sort(fleet.classified)
 	if s := p.status(); s != nil {
@@ -230,7 +230,7 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 	p.Policy, p.FailureDomainType = key.String(), policy.Status.Storage.FailureDomainType
 	k, err := c.Temporal.Keeper(ctx, key)
 	if err != nil {
-		p.unknown("what the keeper says now", err)
+		p.unknown(keeperNow, err)
 		return policy
 	}
 	p.FailureDomainType = cmp.Or(k.View.FailureDomainType, p.FailureDomainType)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/lockkeeper/lockkeeper/internal/brief"
 )
 
 // when tells a moment the way one asks at night: by the clock on the wall, and how long ago.
@@ -44,12 +46,7 @@ func table(w io.Writer, header []string, rows [][]string) {
 }
 
 // some lists a few and counts the rest.
-func some(names []string, most int) string {
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
+func some(names []string, most int) string { return brief.List(names, most) }
 
 // pods counts them: "1 pod", "3 pods".
 func pods(n int) string {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -140,10 +141,10 @@ func (c cephOSD) arrival(ctx context.Context, s *state, in activities.AwaitInput
 	}
 	now.identify(all)
 	var a activities.Arrival
-	wanted := setOf(in.Keys)
+	wanted := sets.New(in.Keys...)
 	for _, o := range now.osds() {
 		switch {
-		case !wanted[o.Key] || o.Serves:
+		case !wanted.Has(o.Key) || o.Serves:
 		case o.Excused:
 			a.Excused = append(a.Excused, o.Name)
 		case len(a.Waiting) < progressWaited:
@@ -160,11 +161,11 @@ func (c cephOSD) readyInKubernetes(s *state, in activities.AwaitInput) (a activi
 			pods[group[i].OSD.Key()] = &group[i]
 		}
 	}
-	wanted := setOf(in.Keys)
+	wanted := sets.New(in.Keys...)
 	for _, o := range s.desired {
 		p := pods[o.Key()]
 		switch {
-		case !wanted[o.Key()] || len(a.Waiting) == progressWaited:
+		case !wanted.Has(o.Key()) || len(a.Waiting) == progressWaited:
 		case p == nil:
 			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: cmp.Or(s.Hindered(o, s.nodes), s.ending(o), "it has no pod")})
 		case !p.Ready && !p.Overridden:

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -119,9 +120,7 @@ func (b *bed) serve() {
 		at := map[string]string{"host": o.Host, "zone": "x"}
 		b.ceph.osds = append(b.ceph.osds, cephcluster.OSD{ID: i, Up: true, UpFrom: 10, Serving: true, Domain: "x", Location: at})
 		p := set.Render(o, osdpod.Knowledge{ID: &i, FailureDomains: at})
-		for k, v := range osdpod.Release(time.Now()) {
-			p.Annotations[k] = v
-		}
+		maps.Copy(p.Annotations, osdpod.Release(time.Now()))
 		b.add(p)
 	}
 }
@@ -333,9 +332,7 @@ func (f *fakeCeph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds [
 func (b *bed) arrives(key string) {
 	b.edit(key, func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
-		for k, v := range osdpod.Release(time.Now()) {
-			p.Annotations[k] = v
-		}
+		maps.Copy(p.Annotations, osdpod.Release(time.Now()))
 		for i := range b.ceph.osds {
 			if id := osdpod.Known(p).ID; *id == b.ceph.osds[i].ID {
 				b.ceph.osds[i].Up = true

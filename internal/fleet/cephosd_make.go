@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -49,8 +50,8 @@ func (c cephOSD) create(ctx context.Context, keys []string) (out activities.Crea
 	if err != nil {
 		return out, err
 	}
-	wanted := setOf(keys)
-	missing := slices.DeleteFunc(slices.Clone(s.Missing), func(o osdpod.OSD) bool { return !wanted[o.Key()] || !s.MayGetPod(o, s.nodes) })
+	wanted := sets.New(keys...)
+	missing := slices.DeleteFunc(slices.Clone(s.Missing), func(o osdpod.OSD) bool { return !wanted.Has(o.Key()) || !s.MayGetPod(o, s.nodes) })
 	gate, against, err := c.gate(ctx, s, missing)
 	if err != nil || against.Refused != nil {
 		return activities.Created{Refused: against.Refused}, err
@@ -139,9 +140,9 @@ func (c cephOSD) discard(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	wanted := setOf(names)
+	wanted := sets.New(names...)
 	for _, p := range append(gone, asked...) {
-		if wanted[p.Name] {
+		if wanted.Has(p.Name) {
 			if err := c.delete(ctx, p); err != nil {
 				return err
 			}

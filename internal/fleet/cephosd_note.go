@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -25,7 +26,7 @@ func (c cephOSD) confirm(ctx context.Context, in activities.AwaitInput) error {
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, s.released(setOf(in.Keys), time.Now()))
+	return c.write(ctx, s.released(sets.New(in.Keys...), time.Now()))
 }
 
 // note writes on the pods what is known of them: state, number, failure domains. Who owns them is known without Ceph, and comes
@@ -62,10 +63,10 @@ type note struct {
 }
 
 // released are the notes for OSDs that serve.
-func (s *state) released(keys map[string]bool, at time.Time) (notes []note) {
+func (s *state) released(keys sets.Set[string], at time.Time) (notes []note) {
 	for _, pods := range [][]osdpod.Pod{s.Ready, s.UpToDate} {
 		for i := range pods {
-			if p := &pods[i]; keys[p.OSD.Key()] && s.osd(p.OSD, p).Serves {
+			if p := &pods[i]; keys.Has(p.OSD.Key()) && s.osd(p.OSD, p).Serves {
 				notes = append(notes, note{pod: p.Pod, annotations: osdpod.Release(at), labels: s.missingLabels(p)})
 			}
 		}
@@ -145,12 +146,4 @@ func (n note) patch() ([]byte, error) {
 		}
 	}
 	return json.Marshal(map[string]any{"metadata": metadata})
-}
-
-func setOf(names []string) map[string]bool {
-	out := map[string]bool{}
-	for _, n := range names {
-		out[n] = true
-	}
-	return out
 }

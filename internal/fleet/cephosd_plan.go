@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -134,11 +136,11 @@ func (s *state) plan(in rollout.Input) (p plan) {
 // groups sorts out who waits for a device: alone is what is left to decide on without them; urgent are those for whom an OSD
 // without a pod waits, and last those that go together when nobody else is left.
 func (s *state) groups(in rollout.Input, osds map[string]rollout.OSD, p *plan) (alone rollout.Input, urgent, last [][]string) {
-	left, missing := setOf(in.Skip), map[string]bool{}
-	skipped := func(key string) bool { return left[key] || left[osds[key].Name] }
+	left, missing := sets.New(in.Skip...), sets.New[string]()
+	skipped := func(key string) bool { return left.Has(key) || left.Has(osds[key].Name) }
 	h := s.holding(skipped)
 	for _, o := range s.Missing {
-		missing[o.Key()] = true
+		missing.Insert(o.Key())
 	}
 	alone = in
 	alone.Skip = slices.Clone(in.Skip)
@@ -150,11 +152,11 @@ func (s *state) groups(in rollout.Input, osds map[string]rollout.OSD, p *plan) (
 			alone.Skip = append(alone.Skip, o.Key)
 		}
 		group, stuck := h.with(o.Key)
-		first := h.first(slices.DeleteFunc(slices.Clone(group), func(key string) bool { return missing[key] }))
+		first := h.first(slices.DeleteFunc(slices.Clone(group), missing.Has))
 		switch known := func(g []string) bool { return slices.Equal(g, first) }; {
 		case stuck != "":
 			p.waiting = append(p.waiting, input.Wrong(s.FieldOf(o.Host, strings.TrimPrefix(o.Key, o.Host+":")), o.Key, "cannot be started yet: "+stuck))
-		case missing[o.Key] && s.nodes.Away(o.Host) == "":
+		case missing.Has(o.Key) && s.nodes.Away(o.Host) == "":
 			urgent = append(urgent, first)
 		case o.State == rollout.OutOfDate && len(first) > 1 && !slices.ContainsFunc(last, known):
 			last = append(last, first)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
@@ -78,9 +81,7 @@ func (c cephOSD) safe(ctx context.Context, cluster storage.ClusterKey, s *state,
 		if err != nil {
 			return nil, err
 		}
-		for id, a := range answers {
-			out[id] = a
-		}
+		maps.Copy(out, answers)
 	}
 	return out, nil
 }
@@ -97,8 +98,8 @@ func (c cephOSD) remove(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	wanted := setOf(names)
-	pods := slices.DeleteFunc(slices.Clone(s.Superfluous), func(p osdpod.Pod) bool { return !wanted[p.Name] })
+	wanted := sets.New(names...)
+	pods := slices.DeleteFunc(slices.Clone(s.Superfluous), func(p osdpod.Pod) bool { return !wanted.Has(p.Name) })
 	safe, err := c.safe(ctx, cluster, s, pods)
 	if err != nil {
 		return err

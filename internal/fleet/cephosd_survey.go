@@ -201,7 +201,7 @@ func rulesOf(set osdpod.Set) activities.FleetRules {
 		r.PauseBetween = d.Duration
 	}
 	if c := set.Spec.Canary; c != nil {
-		r.Canary, r.Approval = true, c.Approval
+		r.Approval = c.Approval
 		if c.Soak != nil {
 			r.Soak = c.Soak.Duration
 		}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,11 +25,7 @@ func (s suspect) String() string {
 
 // excuse is the command with which a person says not to wait for it.
 func (s suspect) excuse(workflow string) string {
-	osd := s.osd
-	if osd == "" {
-		osd = "OSD"
-	}
-	return fmt.Sprintf("lockkeeper skip %s %s", workflow, osd)
+	return fmt.Sprintf("lockkeeper skip %s %s", workflow, cmp.Or(s.osd, "OSD"))
 }
 
 // cause looks for the first OSD that is not back. A CephOSD that is gone has none.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/lockkeeper/lockkeeper/internal/brief"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
@@ -51,6 +52,8 @@ func Cluster(field string, k storage.ClusterKey) *Error {
 	return nil
 }
 
+const mostPolicies = 8 // that an error names
+
 // PolicyOf is which of the MaintenancePolicies of a namespace is meant by a name, or by none: then the only one. field is where
 // the name stands.
 func PolicyOf(field, namespace, name string, all []string) (string, *Error) {
@@ -60,20 +63,11 @@ func PolicyOf(field, namespace, name string, all []string) (string, *Error) {
 	case slices.Contains(all, name):
 		return name, nil
 	case name != "":
-		return "", Wrong(field, name, "must be a MaintenancePolicy of namespace "+namespace+": "+few(all))
+		return "", Wrong(field, name, "must be a MaintenancePolicy of namespace "+namespace+": "+brief.List(all, mostPolicies))
 	case len(all) > 1:
-		return "", Wrong(field, name, "must name one of several: "+few(all))
+		return "", Wrong(field, name, "must name one of several: "+brief.List(all, mostPolicies))
 	}
 	return all[0], nil
-}
-
-// few names some: nobody reads hundreds.
-func few(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // PodSelector checks a label selector; "" selects everything. The parser keeps sets in maps, but sorts them before anybody

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
@@ -95,13 +96,11 @@ func PodState(pod *corev1.Pod) storage.PodState {
 		return storage.PodTerminating
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodPending:
 		return storage.PodPending
+	case podutils.IsPodReady(pod):
+		return storage.PodReady
+	default:
+		return storage.PodNotReady
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return storage.PodReady
-		}
-	}
-	return storage.PodNotReady
 }
 
 // PodNode is the node that a pod runs on, or the only one that it could run on.

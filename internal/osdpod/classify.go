@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
@@ -60,7 +61,7 @@ func (s Set) Classify(desired []OSD, pods []*corev1.Pod) Classified {
 		if !known {
 			o = osdOf(pod)
 		}
-		c.judge(Pod{Pod: pod, OSD: o, Ready: ready(pod)})
+		c.judge(Pod{Pod: pod, OSD: o, Ready: podutils.IsPodReady(pod)})
 	}
 	for key, rivals := range c.rivals {
 		c.decide(c.wanted[key], rivals)

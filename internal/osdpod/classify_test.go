@@ -83,9 +83,7 @@ func older(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-tim
 
 // released is what we write onto a pod that was seen ready and up.
 func released(p *corev1.Pod) {
-	for k, v := range osdpod.Release(now) {
-		p.Annotations[k] = v
-	}
+	maps.Copy(p.Annotations, osdpod.Release(now))
 }
 
 // original makes it a pod of the original operator, which released it.
@@ -281,9 +279,7 @@ func TestAnnotations(t *testing.T) {
 			first.Up = pod.Labels["up"] != ""
 			got := first.Annotations(now)
 			assert.Equal(t, c.want, got)
-			for k, v := range got {
-				pod.Annotations[k] = v
-			}
+			maps.Copy(pod.Annotations, got)
 			second := only(t, set.Classify(desired, []*corev1.Pod{pod}))
 			assert.Equal(t, first.State, second.State)
 			assert.Equal(t, first.Overridden && (!first.Up || !first.Ready), second.Overridden, "a word lasts until the OSD has served")

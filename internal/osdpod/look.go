@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
@@ -87,7 +88,7 @@ func (s Set) outdated(o OSD, p Pod) string {
 
 // Trouble says why a pod is not ready, as far as Kubernetes tells; "" for one that is.
 func Trouble(pod *corev1.Pod) string {
-	if ready(pod) {
+	if podutils.IsPodReady(pod) {
 		return ""
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

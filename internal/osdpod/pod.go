@@ -126,15 +126,6 @@ func osdOf(pod *corev1.Pod) OSD {
 // known tells whether the pod says which OSD it is.
 func (p Pod) known() bool { return p.OSD.Host != "" && p.OSD.Data != "" }
 
-func ready(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // ended tells whether nothing runs in the pod any more, nor ever will: it was evicted by its node, say.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded

@@ -3,6 +3,7 @@ package osdview
 import (
 	"slices"
 
+	"github.com/lockkeeper/lockkeeper/internal/brief"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
@@ -27,7 +28,7 @@ func notes(m *ceph.OSDMap) []string {
 	var out []string
 	for _, flag := range slowing {
 		if where := m.Flagged(flag); len(where) > 0 {
-			out = append(out, "the flag "+flag+" may keep data from becoming whole; it is set on "+examples(where))
+			out = append(out, "the flag "+flag+" may keep data from becoming whole; it is set on "+brief.List(where, maxExamples))
 		}
 	}
 	slices.Sort(out)

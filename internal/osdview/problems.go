@@ -3,7 +3,8 @@ package osdview
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/brief"
 )
 
 // A View is small whatever the cluster: so many problems are told, each with so many examples.
@@ -38,7 +39,7 @@ func (p *problems) list() []string {
 	for _, head := range p.heads {
 		subjects := p.subjects[head]
 		slices.Sort(subjects)
-		texts = append(texts, head+examples(slices.Compact(subjects)))
+		texts = append(texts, head+brief.List(slices.Compact(subjects), maxExamples))
 	}
 	slices.Sort(texts)
 	if len(texts) > maxProblems {
@@ -46,11 +47,4 @@ func (p *problems) list() []string {
 		texts = append(texts[:maxProblems], fmt.Sprintf("and %d problems more", more))
 	}
 	return texts
-}
-
-func examples(subjects []string) string {
-	if len(subjects) > maxExamples {
-		return fmt.Sprintf("%s and %d more", strings.Join(subjects[:maxExamples], ", "), len(subjects)-maxExamples)
-	}
-	return strings.Join(subjects, ", ")
 }

@@ -100,7 +100,7 @@ func (c *cluster) settle(t *testing.T) {
 		c.period()
 	}
 	require.True(t, c.look().Fresh)
-	require.False(t, c.tracker.NeedsSeqs())
+	require.Empty(t, c.tracker.Asks())
 	c.asked = 0
 }
 
@@ -172,8 +172,8 @@ func TestLieDeadManager(t *testing.T) {
 	c.manager = ceph.Manager{Epoch: 5}
 	h := c.look()
 	require.False(t, h.Fresh)
-	require.Contains(t, h.Reason, "no manager is active")
-	require.False(t, c.tracker.NeedsSeqs(), "there is nobody to hear of")
+	require.Contains(t, h.Reason, pghealth.NoManager)
+	require.Empty(t, c.tracker.Asks(), "there is nobody to hear of")
 
 	c.manager, c.frozen = ceph.Manager{Epoch: 6, Available: true, Name: "y"}, false
 	require.False(t, c.look().Fresh, "the new manager has to prove itself")

@@ -187,7 +187,7 @@ func TestNeverCleanOnOldKnowledge(t *testing.T) {
 		}
 		up := slices.ContainsFunc(m.osds, func(o modelOSD) bool { return bool(o.Up) })
 		require.Equal(t, up, h.Fresh, h.Reason)
-		require.False(t, tracker.NeedsSeqs())
+		require.Empty(t, tracker.Asks())
 	})
 	require.Positive(t, clean, "the test never got to see a clean cluster")
 }

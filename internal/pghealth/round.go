@@ -131,12 +131,6 @@ func (r *Round) Answered(at time.Time, reports map[int]ceph.Report) {
 // Silent lists, in order, the OSDs that have not made a report since the round began, as far as is known.
 func (r *Round) Silent() []int { return slices.Sorted(maps.Keys(r.osds)) }
 
-// Period is the time between two reports of an OSD, as far as this round has shown; 0: it has not.
-func (r *Round) Period() time.Duration {
-	c := cadence{intervals: r.intervals}
-	return c.period()
-}
-
 // Seen is when the last report was seen of the OSD of which that is the longest ago; zero: of none yet.
 func (r *Round) Seen() (first time.Time) {
 	for _, o := range r.made {

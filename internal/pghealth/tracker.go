@@ -54,6 +54,9 @@ type Tracker struct {
 // New makes a Tracker that knows nothing.
 func New(policy Policy) *Tracker { return &Tracker{policy: policy, cadence: &cadence{}} }
 
+// NoManager begins the reason of a judgement without an active manager. It is in histories: programs look for it.
+const NoManager = "no manager is active"
+
 // Observe takes in a sample and says what is known now.
 func (t *Tracker) Observe(s Sample) storage.Health {
 	switch {
@@ -62,7 +65,7 @@ func (t *Tracker) Observe(s Sample) storage.Health {
 		return storage.Health{Reason: s.Reading.Unavailable}
 	case !s.Reading.Status.MgrMap.Available:
 		t.forget()
-		return t.judge(s.Reading, "no manager is active, so nobody knows the placement groups")
+		return t.judge(s.Reading, NoManager+", so nobody knows the placement groups")
 	}
 	if t.moved(s.Reading.Map) {
 		// Evidence belongs to the placement before, and the summary may, too.
@@ -96,10 +99,7 @@ func (t *Tracker) Base(at time.Time, e Evidence) {
 	}
 }
 
-// NeedsSeqs tells whether the next sample should have evidence. A cluster at rest needs none.
-func (t *Tracker) NeedsSeqs() bool { return len(t.Asks()) > 0 }
-
-// Asks lists, in order, the OSDs whose last report the next sample should have evidence of.
+// Asks lists, in order, the OSDs whose last report the next sample should have evidence of. A cluster at rest needs none.
 func (t *Tracker) Asks() []int {
 	if t.round == nil {
 		return nil

@@ -3,8 +3,8 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/lockkeeper/lockkeeper/internal/brief"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -161,17 +161,12 @@ func awaiting(osds []OSD) string {
 
 // describe names a few, with their verb.
 func describe(osds []OSD) string {
-	const most = 4
-	var names []string
-	for _, o := range osds[:min(len(osds), most)] {
-		names = append(names, o.String())
+	if len(osds) == 1 {
+		return osds[0].String() + " is"
 	}
-	s := strings.Join(names, ", ")
-	switch more := len(osds) - most; {
-	case more > 0:
-		return fmt.Sprintf("%s and %d more are", s, more)
-	case len(osds) == 1:
-		return s + " is"
+	names := make([]string, len(osds))
+	for i, o := range osds {
+		names[i] = o.String()
 	}
-	return s + " are"
+	return brief.List(names, 4) + " are"
 }

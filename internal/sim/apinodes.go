@@ -107,16 +107,8 @@ func (a nodesAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 			}
 		}
 	}()
-	return nodeWatch{events: out, stop: cancel}, nil
+	return watching{events: out, stop: cancel}, nil
 }
-
-type nodeWatch struct {
-	events chan watch.Event
-	stop   context.CancelFunc
-}
-
-func (n nodeWatch) Stop()                          { n.stop() }
-func (n nodeWatch) ResultChan() <-chan watch.Event { return n.events }
 
 func (w *World) nodeState(name string) activities.NodeState {
 	n := w.nodes[name]

@@ -148,16 +148,16 @@ func (a podsAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 			}
 		}
 	}()
-	return podWatch{events: out, stop: cancel}, nil
+	return watching{events: out, stop: cancel}, nil
 }
 
-type podWatch struct {
+type watching struct {
 	events chan watch.Event
 	stop   context.CancelFunc
 }
 
-func (p podWatch) Stop()                          { p.stop() }
-func (p podWatch) ResultChan() <-chan watch.Event { return p.events }
+func (w watching) Stop()                          { w.stop() }
+func (w watching) ResultChan() <-chan watch.Event { return w.events }
 
 func (w *World) podsLike(matches func(map[string]string, fields.Set) bool) map[string]corev1.Pod {
 	out := map[string]corev1.Pod{}
@@ -171,13 +171,13 @@ func (w *World) podsLike(matches func(map[string]string, fields.Set) bool) map[s
 
 // changesOf are the events that lead from one look at pods to the next.
 func changesOf(had, now map[string]corev1.Pod) (events []watch.Event, next map[string]corev1.Pod) {
-	for _, name := range sortedKeys(had) {
+	for _, name := range slices.Sorted(maps.Keys(had)) {
 		if _, is := now[name]; !is {
 			p := had[name]
 			events = append(events, watch.Event{Type: watch.Deleted, Object: &p})
 		}
 	}
-	for _, name := range sortedKeys(now) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
 		p, before := now[name], corev1.Pod{}
 		if was, is := had[name]; is {
 			before = was

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,7 +125,7 @@ func (w *World) dropPolicy() {
 		return
 	}
 	w.tell("the policy is gone")
-	for _, name := range sortedKeys(w.budgets) {
+	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
 		for _, o := range w.budgets[name].OwnerReferences {
 			if o.UID == w.policy.UID {
 				w.dropBudget(name, "the garbage collector")

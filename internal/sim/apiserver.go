@@ -284,7 +284,7 @@ func (a budgetsAPI) List(ctx context.Context, o metav1.ListOptions) (*policyv1.P
 		if err != nil {
 			return err
 		}
-		for _, name := range sortedKeys(a.server.budgets) {
+		for _, name := range slices.Sorted(maps.Keys(a.server.budgets)) {
 			if b := a.server.budgets[name]; matches(b.Labels, nil) {
 				out.Items = append(out.Items, *b.DeepCopy())
 			}

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,10 +52,7 @@ func (w *World) initCephOSD() {
 	if w.opts.CephOSD == nil {
 		return
 	}
-	spec := map[string]any{}
-	for k, v := range w.opts.CephOSD {
-		spec[k] = v
-	}
+	spec := maps.Clone(w.opts.CephOSD)
 	var hosts, osds []any
 	for i := range w.opts.NodesPerZone * len(Zones) {
 		hosts = append(hosts, "node-"+string(rune('a'+i)))
@@ -302,7 +300,7 @@ func (w *World) NooutOSDs() (out []string) {
 func (w *World) osdMetadata() []ceph.OSDMetadata {
 	out := make([]ceph.OSDMetadata, 0, len(w.osds))
 	for _, o := range w.osds {
-		out = append(out, ceph.OSDMetadata{ID: o.id, Hostname: o.host, PodName: o.pod, PodNamespace: Key.Namespace, Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id), Version: o.version.String()})
+		out = append(out, ceph.OSDMetadata{ID: o.id, Hostname: o.host, PodName: o.pod, Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id), Version: o.version.String()})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func twoBudgets() error {
 // over lists the budgets that cover a pod.
 func (w *World) over(p *pod) []*policyv1.PodDisruptionBudget {
 	var out []*policyv1.PodDisruptionBudget
-	for _, name := range sortedKeys(w.budgets) {
+	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
 		if w.covering[name].Matches(labels.Set(p.labels())) {
 			out = append(out, w.budgets[name])
 		}
@@ -100,7 +101,7 @@ func (w *World) computeBudgets() {
 	w.computing = true
 	w.later(budgetComputed, func() {
 		w.computing = false
-		for _, name := range sortedKeys(w.budgets) {
+		for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
 			w.compute(w.budgets[name])
 		}
 	})

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -123,7 +124,7 @@ func (w *World) Whole() []string {
 			out = append(out, name+" is not in service")
 		}
 	}
-	for _, host := range sortedKeys(w.noout) {
+	for _, host := range slices.Sorted(maps.Keys(w.noout)) {
 		out = append(out, "noout on "+host)
 	}
 	return out
@@ -171,7 +172,7 @@ func (w *World) Leftovers() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
-	for _, host := range sortedKeys(w.noout) {
+	for _, host := range slices.Sorted(maps.Keys(w.noout)) {
 		if w.noout[host] == byUs {
 			out = append(out, "noout on "+host)
 		}
@@ -182,7 +183,7 @@ func (w *World) Leftovers() []string {
 		}
 	}
 	if w.policy == nil {
-		for _, name := range sortedKeys(w.budgets) {
+		for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
 			if w.budgets[name].Labels[kube.LabelManagedBy] == kube.FieldOwner {
 				out = append(out, "a budget without a policy: "+name)
 			}
@@ -229,7 +230,7 @@ func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists b
 			o.Deployments = append(o.Deployments, d.object())
 		}
 	}
-	for _, name := range sortedKeys(w.budgets) {
+	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
 		o.Budgets = append(o.Budgets, policyv1.PodDisruptionBudget{ObjectMeta: w.budgets[name].ObjectMeta, Spec: w.budgets[name].Spec})
 	}
 	return starter.Take(o, before), true

@@ -163,8 +163,8 @@ func (w *World) status() ceph.Status {
 func (w *World) quorumStatus() ceph.QuorumStatus {
 	q := ceph.QuorumStatus{ElectionEpoch: w.election, QuorumNames: w.quorumNames()}
 	q.MonMap.MinRelease = w.versions.mons
-	for i, m := range w.mons {
-		q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Rank: i, Name: m.name})
+	for _, m := range w.mons {
+		q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Name: m.name})
 	}
 	return q
 }

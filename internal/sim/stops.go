@@ -163,7 +163,7 @@ func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 			w.violate("the progress of %s goes back from %d to %d of %d", s.TemplateHash, w.done[key], done, of)
 			break
 		}
-		delete(w.disturbeds, sortedKeys(w.disturbeds)[0])
+		delete(w.disturbeds, slices.Sorted(maps.Keys(w.disturbeds))[0])
 	}
 	w.done[key] = done
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,16 +35,14 @@ func editStorage(spec map[string]any, edit func(byHost map[string][]map[string]a
 			for _, o := range osds {
 				devices, _ := o.(map[string]any)
 				own := map[string]any{}
-				for use, device := range devices {
-					own[use] = device
-				}
+				maps.Copy(own, devices)
 				byHost[host] = append(byHost[host], own)
 			}
 		}
 	}
 	edit(byHost)
 	var out []any
-	for _, host := range sortedKeys(byHost) {
+	for _, host := range slices.Sorted(maps.Keys(byHost)) {
 		var osds []any
 		for _, devices := range byHost[host] {
 			osds = append(osds, devices)
@@ -108,7 +107,7 @@ func (w *World) Leave(daemon string, leave bool) {
 func (w *World) Left() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return sortedKeys(w.left)
+	return slices.Sorted(maps.Keys(w.left))
 }
 
 // DeleteCephOSD is a person who deletes the CephOSD and leaves its pods: `kubectl delete --cascade=orphan`.

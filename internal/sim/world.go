@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -349,5 +348,3 @@ func (w *World) request(ctx context.Context, op string, do func() error) error {
 }
 
 func now() metav1.Time { return metav1.NewTime(time.Now()) }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

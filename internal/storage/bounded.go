@@ -3,7 +3,6 @@ package storage
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -325,6 +324,3 @@ func numbered(name string) (prefix string, id int, ok bool) {
 	id, err := strconv.Atoi(name[at:])
 	return name[:at], id, err == nil && id >= 0 && name[at:] == strconv.Itoa(id)
 }
-
-// Clone is a copy of its own.
-func (d Departed) Clone() Departed { return maps.Clone(d) }

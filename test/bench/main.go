@@ -16,13 +16,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"slices"
-	"syscall"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/bench/figures"
 )
 
-// rest is the pause before each event.
+// rest is the pause before each event: what the last one still has to do must not count twice.
 const rest = 1500 * time.Millisecond
 
 type options struct {
@@ -38,13 +37,7 @@ func main() {
 	flag.IntVar(&o.jobs, "jobs", 500, "how many jobs wait for the lease then")
 	flag.StringVar(&o.namespace, "namespace", "rook-ceph", "of the OSD pods")
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	figures.Main("bench", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {
@@ -69,25 +62,15 @@ func run(ctx context.Context, o options) error {
 	if len(life) == 0 {
 		return fmt.Errorf("of %d openings none asked for signs of life", o.openings)
 	}
-	print2("sign_of_life_ms", life)
+	figures.Print("sign_of_life_ms", life)
 	fmt.Printf("signs_of_life %d count\n", len(life))
 	return stopAllBusy(ctx, w, o)
-}
-
-// pause lets the world come to rest: what the last event still has to do must not count twice.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func stopAll(ctx context.Context, w *world, o options) error {
 	var reaction, reopen, reports []time.Duration
 	for i := range o.events {
-		if err := pause(ctx, rest); err != nil {
+		if err := figures.Pause(ctx, rest); err != nil {
 			return err
 		}
 		e, err := w.stopOne(ctx, i)
@@ -104,16 +87,16 @@ func stopAll(ctx context.Context, w *world, o options) error {
 			reopen, reports = append(reopen, e.reopen), append(reports, e.reports)
 		}
 	}
-	print2("reaction_ms", reaction)
-	print2("reopen_ms", reopen)
-	print2("reopen_report_wait_ms", reports)
+	figures.Print("reaction_ms", reaction)
+	figures.Print("reopen_ms", reopen)
+	figures.Print("reopen_report_wait_ms", reports)
 	fmt.Printf("events %d count\n", o.events)
 	return nil
 }
 
 func openAll(ctx context.Context, w *world, o options) error {
 	for i := range o.openings {
-		if err := pause(ctx, proofLasts); err != nil {
+		if err := figures.Pause(ctx, proofLasts); err != nil {
 			return err
 		}
 		node, took, err := w.openOne(ctx, i)
@@ -152,21 +135,9 @@ func stopAllBusy(ctx context.Context, w *world, o options) error {
 		}
 		reaction = append(reaction, e.reaction)
 	}
-	print2("reaction_busy_ms", reaction)
+	figures.Print("reaction_busy_ms", reaction)
 	fmt.Printf("busy_events %d count\n", o.busy)
 	return nil
 }
 
 func ms(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-
-func print2(name string, d []time.Duration) {
-	if len(d) == 0 {
-		return
-	}
-	slices.Sort(d)
-	for _, p := range []int{50, 99} {
-		// The nearest rank: of fifty, p99 is the worst.
-		i := (len(d)*p + 99) / 100
-		fmt.Printf("%s_p%d %.1f ms\n", name, p, float64(d[i-1].Microseconds())/1000)
-	}
-}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	cephrados "github.com/ceph/go-ceph/rados"
@@ -13,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -109,7 +108,7 @@ func (w *world) stopOSD(ctx context.Context, osd appsv1.Deployment, ready func()
 	}
 	if s.down, err = first(ctx, podWatch, "the pod is not ready", func(e watch.Event) bool {
 		p, ok := e.Object.(*corev1.Pod)
-		return e.Type == watch.Deleted || (ok && (p.DeletionTimestamp != nil || !isReady(p)))
+		return e.Type == watch.Deleted || (ok && (p.DeletionTimestamp != nil || !podutils.IsPodReady(p)))
 	}); err != nil {
 		return stop{}, err
 	}
@@ -224,10 +223,10 @@ func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) 
 		var running []*corev1.Pod
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			if p.DeletionTimestamp == nil && isReady(p) {
+			if p.DeletionTimestamp == nil && podutils.IsPodReady(p) {
 				running = append(running, p)
 			}
-			seen = append(seen, fmt.Sprintf("%s on %q: %s, ready %t, deleted %v", p.Name, p.Spec.NodeName, p.Status.Phase, isReady(p), p.DeletionTimestamp))
+			seen = append(seen, fmt.Sprintf("%s on %q: %s, ready %t, deleted %v", p.Name, p.Spec.NodeName, p.Status.Phase, podutils.IsPodReady(p), p.DeletionTimestamp))
 		}
 		if len(running) == 1 {
 			return pods, running[0], nil
@@ -235,15 +234,6 @@ func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) 
 		time.Sleep(20 * time.Millisecond)
 	}
 	return nil, nil, fmt.Errorf("in vain for one ready pod: %q: %w", seen, ctx.Err())
-}
-
-func isReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // first returns when an event was received that matches.
@@ -279,28 +269,11 @@ func (w *world) firstCleanReport(ctx context.Context) (r result) {
 		p       proof
 	)
 	for ctx.Err() == nil && (r.clean.IsZero() || r.proved.IsZero()) {
-		out, _, err := w.ceph.MonCommand([]byte(`{"prefix":"status","format":"json"}`))
-		now := time.Now()
+		var s lab.Status
+		err := lab.Ask(w.ceph, "status", &s)
+		now, clean := time.Now(), s.Clean()
 		if err != nil {
 			return result{err: err}
-		}
-		var s struct {
-			OSDMap struct {
-				Total int `json:"num_osds"`
-				Up    int `json:"num_up_osds"`
-			} `json:"osdmap"`
-			PGMap struct {
-				States []struct {
-					Name string `json:"state_name"`
-				} `json:"pgs_by_state"`
-			} `json:"pgmap"`
-		}
-		if err := json.Unmarshal(out, &s); err != nil {
-			return result{err: err}
-		}
-		clean := true
-		for _, x := range s.PGMap.States {
-			clean = clean && strings.HasPrefix(x.Name, "active+clean")
 		}
 		unclean = unclean || !clean
 		back := unclean && s.OSDMap.Up == s.OSDMap.Total

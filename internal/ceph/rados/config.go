@@ -1,6 +1,7 @@
 package rados
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -78,8 +79,5 @@ func (c Config) options() [][2]string {
 
 // seconds rounds up: 0 would mean for ever.
 func seconds(d, otherwise time.Duration) string {
-	if d == 0 {
-		d = otherwise
-	}
-	return strconv.Itoa(int(math.Ceil(d.Seconds())))
+	return strconv.Itoa(int(math.Ceil(cmp.Or(d, otherwise).Seconds())))
 }

@@ -110,7 +110,7 @@ func TestLabHealth(t *testing.T) {
 		t.Logf("fresh %v, clean %v: %s", h.Fresh, h.Clean, h.Reason)
 		return h.Fresh && h.Clean
 	}, 30*time.Second, 200*time.Millisecond)
-	require.False(t, tracker.NeedsSeqs())
+	require.Empty(t, tracker.Asks())
 }
 
 // TestLabSignOfLife: a round of reports of all OSDs takes no longer than two of the periods in which they report, and two ticks.
@@ -134,7 +134,7 @@ func TestLabSignOfLife(t *testing.T) {
 			round.Weigh(time.Now(), reports)
 			return len(round.Silent()) == 0
 		}, 30*time.Second, 100*time.Millisecond)
-		t.Logf("all %d OSDs live after %s, period %s", len(up), time.Since(began).Round(10*time.Millisecond), round.Period().Round(10*time.Millisecond))
+		t.Logf("all %d OSDs live after %s", len(up), time.Since(began).Round(10*time.Millisecond))
 		time.Sleep(370 * time.Millisecond) // another phase
 	}
 }
@@ -145,9 +145,6 @@ func TestLabManager(t *testing.T) {
 	manager, err := client.Manager(ctx)
 	require.NoError(t, err)
 	require.True(t, manager.Available)
-	pgs, err := client.PGStat(ctx)
-	require.NoError(t, err)
-	require.Positive(t, pgs.NumPGs)
 	answer, err := client.OKToStop(ctx, []int{0})
 	require.NoError(t, err)
 	require.True(t, answer.OK, answer.Reason)

@@ -2,6 +2,7 @@
 package instance
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,11 +57,7 @@ func Home() string {
 	if home := os.Getenv("LAB_HOME"); home != "" {
 		return home
 	}
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	if base == "" {
-		base = "/tmp"
-	}
-	return filepath.Join(base, "lockkeeper-lab-"+strconv.Itoa(os.Getuid()))
+	return filepath.Join(cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), "/tmp"), "lockkeeper-lab-"+strconv.Itoa(os.Getuid()))
 }
 
 // Locate gives the instance of that name without its ports, whether or not it exists.

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,12 +125,7 @@ func (k *Kubelet) node(name string) *node {
 func (k *Kubelet) allNodes() []*node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var all []*node
-	for _, n := range k.nodes {
-		all = append(all, n)
-	}
-	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(a.name, b.name) })
-	return all
+	return slices.SortedFunc(maps.Values(k.nodes), func(a, b *node) int { return strings.Compare(a.name, b.name) })
 }
 
 // bound are the pods that the API server has bound to a node.

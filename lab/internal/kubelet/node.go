@@ -3,7 +3,9 @@ package kubelet
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -63,11 +65,7 @@ func (n *node) pod(uid types.UID) *pod {
 func (n *node) allPods() []*pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []*pod
-	for _, p := range n.pods {
-		all = append(all, p)
-	}
-	return all
+	return slices.Collect(maps.Values(n.pods))
 }
 
 // sync makes the node do what the object of a pod asks for.

@@ -77,9 +77,6 @@ func (c *Crowd) Fill(ctx context.Context, jobs int, domains []storage.FailureDom
 	return c.AskAgain(ctx)
 }
 
-// Heard is how many notices the jobs have heard, all together.
-func (c *Crowd) Heard() int64 { return c.heard.Load() }
-
 // Silence waits until nobody has heard anything for a while.
 func (c *Crowd) Silence(ctx context.Context) error {
 	for last := int64(-1); last != c.heard.Load(); {

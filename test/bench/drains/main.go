@@ -14,10 +14,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/bench/figures"
 )
 
 func main() {
@@ -28,13 +28,7 @@ func main() {
 	flag.StringVar(&o.lab, "lab", "", "name of the lab, whose nodes are rebooted (required)")
 	flag.StringVar(&o.namespace, "namespace", "rook-ceph", "of the policy and the storage pods")
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "drains:", err)
-		os.Exit(1)
-	}
+	figures.Main("drains", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 type options struct {
@@ -124,10 +118,8 @@ func run(ctx context.Context, o options) error {
 
 // idle tells what lockkeeper does at rest.
 func (w *world) idle(ctx context.Context, d time.Duration) (cost, error) {
-	select { // what a drain still has to write must not count
-	case <-time.After(10 * time.Second):
-	case <-ctx.Done():
-		return cost{}, ctx.Err()
+	if err := figures.Pause(ctx, 10*time.Second); err != nil { // what a drain still has to write must not count
+		return cost{}, err
 	}
 	fmt.Fprintf(os.Stderr, "at rest for %s\n", d)
 	before, err := w.spent(ctx)
@@ -135,10 +127,8 @@ func (w *world) idle(ctx context.Context, d time.Duration) (cost, error) {
 		return cost{}, err
 	}
 	said := w.proxy.words()
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-		return cost{}, ctx.Err()
+	if err := figures.Pause(ctx, d); err != nil {
+		return cost{}, err
 	}
 	after, err := w.spent(ctx)
 	if err != nil {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	cephrados "github.com/ceph/go-ceph/rados"
@@ -144,31 +142,10 @@ func (w *world) until(ctx context.Context, what string, done func() (bool, error
 
 // cephIsWhole: the mons hold that all OSDs are up, all mons in quorum, and, as the manager last reported, all data clean.
 func (w *world) cephIsWhole() (whole, clean bool, err error) {
-	out, _, err := w.ceph.MonCommand([]byte(`{"prefix":"status","format":"json"}`))
-	if err != nil {
+	var s lab.Status
+	if err := lab.Ask(w.ceph, "status", &s); err != nil {
 		return false, false, nil //nolint:nilerr // an election is on; it is not whole then
 	}
-	var s struct {
-		Quorum []string `json:"quorum_names"`
-		MonMap struct {
-			Mons int `json:"num_mons"`
-		} `json:"monmap"`
-		OSDMap struct {
-			Total int `json:"num_osds"`
-			Up    int `json:"num_up_osds"`
-		} `json:"osdmap"`
-		PGMap struct {
-			States []struct {
-				Name string `json:"state_name"`
-			} `json:"pgs_by_state"`
-		} `json:"pgmap"`
-	}
-	if err := json.Unmarshal(out, &s); err != nil {
-		return false, false, err
-	}
-	clean = true
-	for _, x := range s.PGMap.States {
-		clean = clean && strings.HasPrefix(x.Name, "active+clean")
-	}
+	clean = s.Clean()
 	return clean && s.OSDMap.Up == s.OSDMap.Total && len(s.Quorum) == s.MonMap.Mons, clean, nil
 }

@@ -12,11 +12,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/test/bench/figures"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 	"github.com/lockkeeper/lockkeeper/test/hammer"
 )
@@ -35,13 +34,7 @@ func main() {
 	flag.StringVar(&o.lab, "lab", "", "name of the lab (required)")
 	flag.StringVar(&o.namespace, "namespace", "rook-ceph", "of the policy and the storage pods")
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "evictions:", err)
-		os.Exit(1)
-	}
+	figures.Main("evictions", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 // most is how long the hammer goes on over a drain, which it may hold up.
@@ -172,14 +165,7 @@ func (w *world) unwatched(ctx context.Context) (hammer.Verdict, error) {
 		return hammer.Verdict{}, err
 	}
 	w.lockkeeper.Kill()
-	during := func(ctx context.Context) error {
-		select {
-		case <-time.After(w.during):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	during := func(ctx context.Context) error { return figures.Pause(ctx, w.during) }
 	return w.hammer(ctx, "nobody watches", during, func() error {
 		if err := w.start(); err != nil {
 			return err

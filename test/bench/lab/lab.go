@@ -3,15 +3,12 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
 
-	cephrados "github.com/ceph/go-ceph/rados"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
@@ -46,19 +43,6 @@ func Connect(ctx context.Context) (l Lab, err error) {
 		return Lab{}, err
 	}
 	return l, nil
-}
-
-// Ceph connects to the lab's Ceph as its administrator.
-func Ceph() (*cephrados.Conn, error) {
-	conn, err := cephrados.NewConn()
-	if err != nil {
-		return nil, err
-	}
-	conf := os.Getenv("CEPH_CONF")
-	if err := errors.Join(conn.ReadConfigFile(conf), conn.SetConfigOption("rados_mon_op_timeout", "5"), conn.Connect()); err != nil {
-		return nil, fmt.Errorf("CEPH_CONF=%q: %w", conf, err)
-	}
-	return conn, nil
 }
 
 // Until waits until something is done, and asks every so often. After patience it is in vain.

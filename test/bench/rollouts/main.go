@@ -16,11 +16,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/bench/figures"
 )
 
 func main() {
@@ -29,13 +28,7 @@ func main() {
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
 	flag.StringVar(&o.cephOSD, "cephosd", "ceph-osds", "CephOSD whose template changes")
 	flag.StringVar(&o.overhead, "overhead", "", "measure only the overhead of batches of one OSD, under this name")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "rollouts:", err)
-		os.Exit(1)
-	}
+	figures.Main("rollouts", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 type options struct{ namespace, policy, cephOSD, overhead string }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 )
 
 // askCephEvery is how exactly what Ceph says is dated.
@@ -113,7 +113,7 @@ func (r *recorder) watchPods(ctx context.Context, changes watch.Interface, pods 
 			if was != stopping {
 				tell(stopping)
 			}
-		} else if was == made && isReady(pod) {
+		} else if was == made && podutils.IsPodReady(pod) {
 			tell(ready)
 		}
 		if e.Type == watch.Deleted {
@@ -123,15 +123,6 @@ func (r *recorder) watchPods(ctx context.Context, changes watch.Interface, pods 
 	if ctx.Err() == nil {
 		r.fail(errors.New("the watch of the pods ended early"))
 	}
-}
-
-func isReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // watchCeph writes down each new life of an OSD, and each change of the manager's mind.
@@ -174,7 +165,7 @@ func (w *world) lives() (map[int]int64, error) {
 			UpFrom int64 `json:"up_from"`
 		} `json:"osds"`
 	}
-	if err := w.ask("osd dump", &m); err != nil {
+	if err := lab.Ask(w.ceph, "osd dump", &m); err != nil {
 		return nil, err
 	}
 	out := map[int]int64{}
@@ -188,35 +179,7 @@ func (w *world) lives() (map[int]int64, error) {
 
 // clean tells whether all placement groups are, as the manager last reported to the monitors.
 func (w *world) clean() (bool, error) {
-	var s struct {
-		PGMap struct {
-			States []struct {
-				Name string `json:"state_name"`
-			} `json:"pgs_by_state"`
-		} `json:"pgmap"`
-	}
-	if err := w.ask("status", &s); err != nil {
-		return false, err
-	}
-	for _, x := range s.PGMap.States {
-		if !strings.HasPrefix(x.Name, "active+clean") {
-			return false, nil
-		}
-	}
-	return len(s.PGMap.States) > 0, nil
-}
-
-func (w *world) ask(command string, answer any) error {
-	request, err := json.Marshal(map[string]string{"prefix": command, "format": "json"})
-	if err != nil {
-		return err
-	}
-	out, _, err := w.ceph.MonCommand(request)
-	if err != nil {
-		return fmt.Errorf("ceph %s: %w", command, err)
-	}
-	if err := json.Unmarshal(out, answer); err != nil {
-		return fmt.Errorf("ceph %s: %w", command, err)
-	}
-	return nil
+	var s lab.Status
+	err := lab.Ask(w.ceph, "status", &s)
+	return s.Clean() && len(s.PGMap.States) > 0, err
 }

@@ -133,8 +133,7 @@ func (w *world) changeTemplate(ctx context.Context, since time.Time) (client.Wor
 	var run client.WorkflowRun
 	err := w.until(ctx, "the rollout to begin", func() (bool, error) {
 		d, err := w.Temporal.DescribeWorkflowExecution(ctx, w.rolloutID(), "")
-		var notFound *serviceerror.NotFound
-		if errors.As(err, &notFound) {
+		if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 			return false, nil
 		}
 		if err != nil || d.WorkflowExecutionInfo.StartTime.AsTime().Before(since) {

@@ -120,8 +120,8 @@ func (c *simulatedCeph) MonCommand(_ context.Context, text []byte) ([]byte, stri
 		return c.crush, "", nil
 	case "quorum_status":
 		q := ceph.QuorumStatus{ElectionEpoch: 6, QuorumNames: []string{"a", "b", "c"}}
-		for i, name := range q.QuorumNames {
-			q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Rank: i, Name: name})
+		for _, name := range q.QuorumNames {
+			q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Name: name})
 		}
 		answer = q
 	case "mgr stat":

@@ -16,10 +16,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"slices"
-	"syscall"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/bench/figures"
 )
 
 func main() {
@@ -28,13 +27,7 @@ func main() {
 	events := flag.Int("events", 25, "how many OSDs to stop, one after the other")
 	busy := flag.Int("busy", 10, "how many OSDs to stop while the keeper is busy")
 	jobs := flag.Int("jobs", 500, "how many jobs wait for the lease then")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *domains, *osds, *events, *busy, *jobs); err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
+	figures.Main("scale", func(ctx context.Context) error { return run(ctx, *domains, *osds, *events, *busy, *jobs) })
 }
 
 func run(ctx context.Context, domains, perDomain, events, busy, jobs int) error {
@@ -62,7 +55,7 @@ func run(ctx context.Context, domains, perDomain, events, busy, jobs int) error 
 		fmt.Fprintf(os.Stderr, "%3d/%d osd.%d: reaction %s, %d requests\n", i+1, events, osd, took.Round(time.Millisecond), w.requests.Load()-before)
 		reaction = append(reaction, took)
 	}
-	print2(fmt.Sprintf("reaction_%d_ms", domains*perDomain), reaction)
+	figures.Print(fmt.Sprintf("reaction_%d_ms", domains*perDomain), reaction)
 	fmt.Printf("requests_per_event_%d %.1f count\n", domains*perDomain, float64(requests)/float64(events))
 	if busy == 0 {
 		return nil
@@ -70,14 +63,6 @@ func run(ctx context.Context, domains, perDomain, events, busy, jobs int) error 
 	if reaction, err = w.stopAllBusy(ctx, domains, jobs, busy); err != nil {
 		return err
 	}
-	print2(fmt.Sprintf("reaction_busy_%d_ms", domains*perDomain), reaction)
+	figures.Print(fmt.Sprintf("reaction_busy_%d_ms", domains*perDomain), reaction)
 	return nil
-}
-
-func print2(name string, d []time.Duration) {
-	slices.Sort(d)
-	for _, p := range []int{50, 99} {
-		at := (len(d)*p + 99) / 100 // the nearest rank: of twenty-five, p99 is the worst
-		fmt.Printf("%s_p%d %.1f ms\n", name, p, float64(d[at-1].Microseconds())/1000)
-	}
 }

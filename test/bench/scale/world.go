@@ -61,8 +61,8 @@ type world struct {
 func (w *world) later(f func()) { w.undo = append(w.undo, f) }
 
 func (w *world) close() {
-	for i := len(w.undo) - 1; i >= 0; i-- {
-		w.undo[i]()
+	for _, undo := range slices.Backward(w.undo) {
+		undo()
 	}
 }
 
