@@ -120,10 +120,10 @@ func (w *world) awaitEmpty(ctx context.Context, job client.WorkflowRun) error {
 func (w *world) awaitWhole(ctx context.Context, at *time.Time) error {
 	unclean := false
 	return w.until(ctx, "the storage to be whole", func() (bool, error) {
-		whole, clean, err := w.cephIsWhole()
+		whole, clean := w.cephIsWhole()
 		unclean = unclean || !clean
 		*at = time.Now()
-		return whole && unclean, err
+		return whole && unclean, nil
 	})
 }
 

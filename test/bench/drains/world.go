@@ -141,11 +141,11 @@ func (w *world) until(ctx context.Context, what string, done func() (bool, error
 }
 
 // cephIsWhole: the mons hold that all OSDs are up, all mons in quorum, and, as the manager last reported, all data clean.
-func (w *world) cephIsWhole() (whole, clean bool, err error) {
+func (w *world) cephIsWhole() (whole, clean bool) {
 	var s lab.Status
-	if err := lab.Ask(w.ceph, "status", &s); err != nil {
-		return false, false, nil //nolint:nilerr // an election is on; it is not whole then
+	if lab.Ask(w.ceph, "status", &s) != nil {
+		return false, false // an election is on; it is not whole then
 	}
 	clean = s.Clean()
-	return clean && s.OSDMap.Up == s.OSDMap.Total && len(s.Quorum) == s.MonMap.Mons, clean, nil
+	return clean && s.OSDMap.Up == s.OSDMap.Total && len(s.Quorum) == s.MonMap.Mons, clean
 }
