@@ -18,13 +18,13 @@ esac
 # roll_out NODES ARGUMENTS FLAG…: in a lab with so many nodes a zone and these flags, the bench with these arguments. In a shell of its
 # own, so that its lab ends with it.
 roll_out() (
-  local nodes=$1 arguments=$2; shift 2
+  local per_zone=$1 arguments=$2; shift 2
   # shellcheck source=hack/world.sh
   . "$(dirname "${BASH_SOURCE[0]}")/world.sh"
   go -C "$top" build -o "$work/rollouts" ./test/bench/rollouts
   if [ -n "${FLUSH:-}" ]; then install+=(--flush); fi
   {
-    enter_world "${BENCH_NAME:-bench-osds}" --zones 3 --nodes-per-zone "$nodes" --osds-per-node 2 --osd-pods none "$@"
+    enter_world "${BENCH_NAME:-bench-osds}" --zones 3 --nodes-per-zone "$per_zone" --osds-per-node 2 --osd-pods none "$@"
     move_in
   } >&2
   # shellcheck disable=SC2086 # several words

@@ -11,6 +11,7 @@ log=$(mktemp)
 # that this session is worth less, nice is all there is.
 setsid nice -n 10 bash -c 'echo 10 2>/dev/null >/proc/self/autogroup; exec "$@"' - hack/step.sh "$name" bash -c "$background" >"$log" 2>&1 &
 behind=$!
+# shellcheck disable=SC2317 # called by the trap
 finish() {
   kill -- -"$behind" 2>/dev/null
   rm -f "$log"

@@ -57,6 +57,7 @@ upgrade_osds_cephosd() {
   want_osds_cephosd "$1"
   lockkeeper update-osds rook-ceph/ceph-osds --wait --follow --timeout 10m 2>&1 | sed -u 's/^/  | /'
 }
+# shellcheck disable=SC2034 # read as job_$shape
 job_cephosd=rook-ceph/ceph-osds
 
 # What can never be is refused at once, and the command fails.
@@ -67,6 +68,7 @@ upgrade_osds_deployments() {
   if [[ $(osds_wait_for_deployments) != *"runs since"* ]]; then want_osds_deployments "$1"; fi
   timeout 10m lockkeeper status restart-osds/rook-ceph -w 2>&1 | sed -u 's/^/  | /'
 }
+# shellcheck disable=SC2034 # read as job_$shape
 job_deployments=restart-osds/rook-ceph
 
 # give_up RELEASE: whoever began with the OSDs stops after the first zone, as an operator does that waits for HEALTH_OK

@@ -5,7 +5,7 @@
 # from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. With --flush it may have OSDs report at once, which
 # takes all rights over them. May be repeated.
 set -euo pipefail
-osds= flush= osdcaps=() moncaps=
+osds='' flush='' osdcaps=() moncaps=''
 if [ "${1:-}" = --flush ]; then
   flush='flushPGStats: true' osdcaps=(osd 'allow *') moncaps=', allow service mon r, allow service osd r'
   shift
