@@ -43,8 +43,8 @@ type EvictionOptions struct {
 	PodSelector        string `json:"podSelector,omitempty"`
 	DeleteEmptyDirData bool   `json:"deleteEmptyDirData,omitempty"`
 	Force              bool   `json:"force,omitempty"`
-	// StorageNamespace is where the storage daemons run. Their emptyDirs hold sockets and scratch files, never data, so that
-	// DeleteEmptyDirData is about everybody else's. It is filled in by the job.
+	// StorageNamespace is where the storage daemons run. Their emptyDirs hold sockets and scratch files, never data, so
+	// that DeleteEmptyDirData is about everybody else's. It is filled in by the job.
 	StorageNamespace string `json:"storageNamespace,omitempty"`
 }
 
@@ -52,9 +52,9 @@ type EvictionOptions struct {
 type Eviction struct {
 	Node    string
 	Options EvictionOptions
-	// Daemons, Mons and Managers are label selectors, in Options.StorageNamespace. Mons and managers stay until the storage daemons of
-	// their node have stopped. That those are down is for the mons to agree on, and while they elect a leader instead, clients wait.
-	// And without a manager nobody says whether they may stop. "": none.
+	// Daemons, Mons and Managers are label selectors, in Options.StorageNamespace. Mons and managers stay until the
+	// storage daemons of their node have stopped. That those are down is for the mons to agree on, and while they elect a
+	// leader instead, clients wait. And without a manager nobody says whether they may stop. "": none.
 	Daemons, Mons, Managers string
 }
 

@@ -29,8 +29,8 @@ type Policy struct {
 	Memory     Memory
 	// Daemons, Mons and Managers are the label selectors of their pods, in the policy's namespace.
 	Daemons, Mons, Managers string
-	// Second says which other policy was first to look after the same storage cluster, by what the two say of it; "" for none. What
-	// the storage cluster says of itself comes on top: Standing.
+	// Second says which other policy was first to look after the same storage cluster, by what the two say of it; "" for
+	// none. What the storage cluster says of itself comes on top: Standing.
 	Second string
 	// Listed are all policies, this one included, as they were read together.
 	Listed []precedence.Policy
@@ -75,11 +75,12 @@ type Policies interface {
 type Budgets interface {
 	// ReadBudgets reads the budgets that follow the keeper's decisions.
 	ReadBudgets(ctx context.Context, key storage.ClusterKey) (budget.Book, error)
-	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets anybody go, nothing is
-	// written when they have changed since in.Before was read. It returns a reason when a budget that is not ours already covers the same
-	// pods, and then changes nothing there.
+	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets
+	// anybody go, nothing is written when they have changed since in.Before was read. It returns a reason when a budget
+	// that is not ours already covers the same pods, and then changes nothing there.
 	ApplyBudgets(ctx context.Context, in BudgetInput) (BudgetResult, error)
-	// RaiseAlarm closes all of these budgets and writes the alarm on each, whatever they say: no decision from before it opens any.
+	// RaiseAlarm closes all of these budgets and writes the alarm on each, whatever they say: no decision from before it
+	// opens any.
 	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
 	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
 	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, leaving LeavingNodes) (BudgetResult, error)
@@ -90,7 +91,8 @@ type Budgets interface {
 // BudgetResult says what happened to a budget.
 type BudgetResult struct {
 	Changed bool `json:"changed,omitempty"`
-	// Generation of the budget of the daemons without a mark after the write; the API server raises it with every change of the spec.
+	// Generation of the budget of the daemons without a mark after the write; the API server raises it with every change
+	// of the spec.
 	Generation int64 `json:"generation,omitempty"`
 	// ProvedGeneration is that of the budget of the daemons with one, MonGeneration that of the mons'.
 	ProvedGeneration int64 `json:"provedGeneration,omitempty"`
@@ -113,15 +115,16 @@ type StorageCluster interface {
 	Observe(ctx context.Context, in Look) (Seen, error)
 	// Watch looks again and again, and returns when Health or Quorum differ from in.Last, or the daemons do.
 	Watch(ctx context.Context, in Watching, beat func(Watched)) (Watched, error)
-	// Mark marks the pods of daemons that are proved to serve while all data is whole, and takes as long as the proof does.
+	// Mark marks the pods of daemons that are proved to serve while all data is whole, and takes as long as the proof
+	// does.
 	Mark(ctx context.Context, in Marking, beat func(Marked)) (Marked, error)
 	// Unmark takes away the marks that have to go, or all.
 	Unmark(ctx context.Context, all bool, beat func(Marked)) (Marked, error)
-	// Life asks who lives, and returns when everybody does whom the question is about, or when who does not is another answer
-	// than in.Known. beat is called at every look.
+	// Life asks who lives, and returns when everybody does whom the question is about, or when who does not is another
+	// answer than in.Known. beat is called at every look.
 	Life(ctx context.Context, in Asking, beat func()) (storage.Life, error)
-	// SetNoout and UnsetNoout return the hosts that the storage cluster refuses, which it does not know by this name. All others are
-	// switched then. An error means that it did not answer, and that nothing is known of any of them.
+	// SetNoout and UnsetNoout return the hosts that the storage cluster refuses, which it does not know by this name. All
+	// others are switched then. An error means that it did not answer, and that nothing is known of any of them.
 	SetNoout(ctx context.Context, hosts ...string) ([]NooutRefusal, error)
 	UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]NooutRefusal, error)
 }
@@ -142,8 +145,8 @@ type Look struct {
 	Proof   *storage.CleanProof `json:"proof,omitempty"`
 	Domains []string            `json:"domains,omitempty"` // wanted in the View, with an answer to ok-to-stop
 	Nodes   []string            `json:"nodes,omitempty"`
-	// Daemons and Hosts are what must have a name in the View, as have the domains and the nodes, the most important first. Hosts are
-	// also wanted in View.Hosts or View.Gone.
+	// Daemons and Hosts are what must have a name in the View, as have the domains and the nodes, the most important
+	// first. Hosts are also wanted in View.Hosts or View.Gone.
 	Daemons []string       `json:"daemons,omitempty"`
 	Hosts   []storage.Host `json:"hosts,omitempty"`
 	// Bounded: the asker can do with a View that names only so many, and counts the others.
@@ -167,8 +170,9 @@ type Watched struct {
 	Unavailable string         `json:"unavailable,omitempty"`
 	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
 	Fingerprint string `json:"fingerprint"`
-	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the time between
-	// two reports. ReportPeriod 0: neither is known. LivedFor is for how long that counts; 0, of an older worker: a period and a quarter.
+	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the
+	// time between two reports. ReportPeriod 0: neither is known. LivedFor is for how long that counts; 0, of an older
+	// worker: a period and a quarter.
 	Lived        time.Duration `json:"lived,omitempty"`
 	LivedFor     time.Duration `json:"livedFor,omitempty"`
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`

@@ -24,7 +24,8 @@ type Marked struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ReleasePods takes away every mark and every budget of ours for this policy, in this order. Ten thousand marks take a minute.
+// ReleasePods takes away every mark and every budget of ours for this policy, in this order. Ten thousand marks take a
+// minute.
 func (k *Keeper) ReleasePods(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
 	ctx, stop := busy(ctx)
 	defer stop()

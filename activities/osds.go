@@ -74,7 +74,8 @@ type Survey struct {
 	Discard []string `json:"discard,omitempty"`
 	// Unnoted is how many pods do not say yet what is known of them.
 	Unnoted int `json:"unnoted,omitempty"`
-	// Removable are pods of OSDs that are no longer in the spec, and whose data nobody needs; Superfluous OSDs that somebody does.
+	// Removable are pods of OSDs that are no longer in the spec, and whose data nobody needs; Superfluous OSDs that
+	// somebody does.
 	Removable   []string      `json:"removable,omitempty"`
 	Superfluous []Superfluous `json:"superfluous,omitempty"`
 	// Foreign are pods that carry our label and are not ours.
@@ -203,7 +204,8 @@ type Fleets interface {
 	Alive(ctx context.Context, in Replacement) (storage.Answer, error)
 	// Rehearse lets the API server and the storage cluster judge the successors of a batch.
 	Rehearse(ctx context.Context, in Replacement) (Rehearsal, error)
-	// Spare asks the storage cluster which OSDs of a batch may stop together now. The answer names at least one, or says why none.
+	// Spare asks the storage cluster which OSDs of a batch may stop together now. The answer names at least one, or says
+	// why none.
 	Spare(ctx context.Context, in Replacement) ([]rollout.OSD, storage.Answer, error)
 	// Replace stops the OSDs, sees their pods gone, and makes their successors. Done again it goes on where it was.
 	Replace(ctx context.Context, in Replacement) error
@@ -320,8 +322,8 @@ func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
 	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.Fleet.Name, o.Fleets.Remove(ctx, in.Fleet, in.Names))
 }
 
-// RehearseBatch lets the API server judge the successors of a batch, and the storage cluster which of them it could spare now,
-// before the lease is asked for: the lease, and noout, are then of those alone. It changes nothing.
+// RehearseBatch lets the API server judge the successors of a batch, and the storage cluster which of them it could
+// spare now, before the lease is asked for: the lease, and noout, are then of those alone. It changes nothing.
 func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
@@ -342,9 +344,9 @@ func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, er
 	return r, nil
 }
 
-// ReplaceBatch stops the OSDs of a batch, sees them gone, and makes their successors. Right before the first one stops it
-// makes sure that the lease is still the one it was given, and that the storage cluster can spare them now. An attempt that
-// follows another one goes on with what that one stopped: a pod that is missing comes back in any case.
+// ReplaceBatch stops the OSDs of a batch, sees them gone, and makes their successors. Right before the first one stops
+// it makes sure that the lease is still the one it was given, and that the storage cluster can spare them now. An
+// attempt that follows another one goes on with what that one stopped: a pod that is missing comes back in any case.
 func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, error) {
 	now := serverClock(ctx)
 	ctx, stop := busy(ctx)

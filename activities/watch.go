@@ -59,8 +59,8 @@ type LifeAnswer struct {
 	At time.Time `json:"at"`
 }
 
-// AskLife finds out whether every daemon that the storage cluster calls up makes a report after the question was asked. While nobody
-// asks, nobody looks at the reports.
+// AskLife finds out whether every daemon that the storage cluster calls up makes a report after the question was asked.
+// While nobody asks, nobody looks at the reports.
 func (k *Keeper) AskLife(ctx context.Context, in LifeInput) (LifeAnswer, error) {
 	now := serverClock(ctx)
 	ctx, stop := untilWorkerStops(ctx)
@@ -77,8 +77,8 @@ func (k *Keeper) AskLife(ctx context.Context, in LifeInput) (LifeAnswer, error) 
 	return LifeAnswer{Life: l, At: now()}, nil
 }
 
-// serverClock tells the time as Temporal's server has it, by which workflows go: it gave the time at which this attempt began. What
-// an activity saw may reach its workflow much later, when there was no worker for it in between.
+// serverClock tells the time as Temporal's server has it, by which workflows go: it gave the time at which this attempt
+// began. What an activity saw may reach its workflow much later, when there was no worker for it in between.
 func serverClock(ctx context.Context) (now func() time.Time) {
 	began, here := activity.GetInfo(ctx).StartedTime, time.Now()
 	return func() time.Time { return began.Add(time.Since(here)) }
@@ -101,8 +101,9 @@ type JobsEnded struct {
 	How   map[string]string `json:"how"` // by workflow ID
 }
 
-// AwaitJobsEnd returns when one of the jobs has ended in any way, with all that have ended by then. Whoever cannot be asked about is asked
-// about again, and keeps nobody from hearing of the others: the error is that of an activity that is told to end.
+// AwaitJobsEnd returns when one of the jobs has ended in any way, with all that have ended by then. Whoever cannot be
+// asked about is asked about again, and keeps nobody from hearing of the others: the error is that of an activity that
+// is told to end.
 func (k *Keeper) AwaitJobsEnd(ctx context.Context, in JobsInput) (JobsEnded, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
@@ -161,8 +162,8 @@ func (k *Keeper) untilEnd(ctx context.Context, job JobInput) (string, error) {
 	}
 }
 
-// untilWorkerStops ends a long activity when its worker is told to stop, so that it fails at once, is retried at once by
-// another worker, and a rollout of workers costs nobody a heartbeat timeout.
+// untilWorkerStops ends a long activity when its worker is told to stop, so that it fails at once, is retried at once
+// by another worker, and a rollout of workers costs nobody a heartbeat timeout.
 func untilWorkerStops(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

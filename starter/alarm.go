@@ -8,8 +8,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// Alarm says why everything has to close at once, before anybody looks; "" for no reason. before is nil when the watcher has just
-// started: then it goes by the marks, which tell of pods that were proved and are no longer there as they were.
+// Alarm says why everything has to close at once, before anybody looks; "" for no reason. before is nil when the
+// watcher has just started: then it goes by the marks, which tell of pods that were proved and are no longer there as
+// they were.
 //
 // Pods of the failure domain that is open come and go; they raise no alarm.
 func Alarm(before *Snapshot, now Snapshot) string {

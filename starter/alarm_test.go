@@ -93,8 +93,8 @@ func TestAlarmClosesBeforeAnybodyLooks(t *testing.T) {
 	}
 }
 
-// TestTheKeeperHearsOfEveryAlarm: whoever closes by itself may be another watcher than the one that tells the keeper. What the latter
-// tells makes the keeper look, and so find the alarm on the budgets.
+// TestTheKeeperHearsOfEveryAlarm: whoever closes by itself may be another watcher than the one that tells the keeper.
+// What the latter tells makes the keeper look, and so find the alarm on the budgets.
 func TestTheKeeperHearsOfEveryAlarm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, now := drawLives(t), drawLives(t)

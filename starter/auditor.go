@@ -24,8 +24,8 @@ type Statuses interface {
 	Disown(ctx context.Context, p *v1alpha1.MaintenancePolicy, since time.Time, why string) error
 }
 
-// Auditor sees to it that a policy's status which nobody keeps up to date says so. It asks the keepers, by way of Temporal, and leaves
-// no trace there; the API server hears of it only when something is to be written.
+// Auditor sees to it that a policy's status which nobody keeps up to date says so. It asks the keepers, by way of
+// Temporal, and leaves no trace there; the API server hears of it only when something is to be written.
 type Auditor struct {
 	Objects  client.Reader // a cache
 	Temporal Temporal

@@ -40,8 +40,8 @@ func (r *refusing) Disown(context.Context, *v1alpha1.MaintenancePolicy, time.Tim
 	return nil
 }
 
-// TestDisownsInOneAudit: a write that fails is tried again at once, since the next audit may be ten seconds away. Where somebody else has
-// written the status, the next audit looks at what it says now.
+// TestDisownsInOneAudit: a write that fails is tried again at once, since the next audit may be ten seconds away. Where
+// somebody else has written the status, the next audit looks at what it says now.
 func TestDisownsInOneAudit(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "maintenancepolicies"}, "p", nil)
 	for name, c := range map[string]struct {

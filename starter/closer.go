@@ -21,8 +21,8 @@ type Budgets interface {
 	Close(ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string) error
 }
 
-// Closer closes by itself. Every watcher does, whoever leads: closing is always safe, and neither a busy keeper nor a Temporal that
-// is away may delay it. Only the keeper opens.
+// Closer closes by itself. Every watcher does, whoever leads: closing is always safe, and neither a busy keeper nor a
+// Temporal that is away may delay it. Only the keeper opens.
 type Closer struct {
 	Objects client.Reader // a cache
 	Budgets Budgets
@@ -41,8 +41,9 @@ type watched struct {
 // firstWithin bounds how long a signal waits for the budgets to be closed.
 const firstWithin = 500 * time.Millisecond
 
-// First closes now, if there is a reason, or waits until it is done. Whoever hears of an alarm asks the API server and Ceph a lot at
-// once, and the closing would have to share with that. What fails is tried again by the closer itself, which hears of the same change.
+// First closes now, if there is a reason, or waits until it is done. Whoever hears of an alarm asks the API server and
+// Ceph a lot at once, and the closing would have to share with that. What fails is tried again by the closer itself,
+// which hears of the same change.
 func (c *Closer) First(ctx context.Context, req reconcile.Request) {
 	ctx, cancel := context.WithTimeout(ctx, firstWithin)
 	defer cancel()

@@ -64,7 +64,8 @@ func TestTheCloserClosesOnceForEachAlarm(t *testing.T) {
 	assert.Empty(t, budgets.take(), "the same one")
 }
 
-// TestAnAlarmIsRaisedUntilItLands, even if what it is about has passed in the meantime: the budgets may still be as they were.
+// TestAnAlarmIsRaisedUntilItLands, even if what it is about has passed in the meantime: the budgets may still be as
+// they were.
 func TestAnAlarmIsRaisedUntilItLands(t *testing.T) {
 	w := newWorld(t)
 	closer, budgets := newCloser(w)
@@ -139,7 +140,8 @@ func (f firmly) Close(ctx context.Context, p *v1alpha1.MaintenancePolicy, _ stri
 	}
 }
 
-// TestClosedBeforeItIsTold: whoever hears of an alarm keeps the API server busy, and the closing would have to share with that.
+// TestClosedBeforeItIsTold: whoever hears of an alarm keeps the API server busy, and the closing would have to share
+// with that.
 func TestClosedBeforeItIsTold(t *testing.T) {
 	w := newWorld(t)
 	at := make(chan struct{})
@@ -154,8 +156,8 @@ func TestClosedBeforeItIsTold(t *testing.T) {
 	assert.Empty(t, w.temporal.take(), "its own queue comes to the same change later")
 }
 
-// TestToldThoughItCannotBeClosed: an API server that does not answer keeps nobody from the keeper for long, and the closer's own queue
-// tries again.
+// TestToldThoughItCannotBeClosed: an API server that does not answer keeps nobody from the keeper for long, and the
+// closer's own queue tries again.
 func TestToldThoughItCannotBeClosed(t *testing.T) {
 	w := newWorld(t)
 	answers := make(chan struct{})

@@ -24,8 +24,8 @@ type Actions struct {
 // IsZero tells whether there is nothing to do.
 func (a Actions) IsZero() bool { return a.Hint.Reason == "" && len(a.Drains) == 0 }
 
-// Decide compares two snapshots of one storage cluster. before is nil when the watcher has just started: then the keeper
-// is signalled once, and every node that is being drained counts as news.
+// Decide compares two snapshots of one storage cluster. before is nil when the watcher has just started: then the
+// keeper is signalled once, and every node that is being drained counts as news.
 func Decide(before *Snapshot, now Snapshot) Actions {
 	if before == nil {
 		return Actions{Hint: workflows.Hint{Reason: "the watcher started", Daemons: true}, Drains: newDrains(Snapshot{}, now)}
@@ -289,7 +289,8 @@ func sortedKeys[V any](ms ...map[string]V) []string {
 	return slices.Compact(all)
 }
 
-// changedOSDs are the names of the OSDs that differ. Of ten thousand it is rarely more than one, so only these are sorted.
+// changedOSDs are the names of the OSDs that differ. Of ten thousand it is rarely more than one, so only these are
+// sorted.
 func changedOSDs(before, now map[string]OSD) []string {
 	var out []string
 	for name, is := range now {

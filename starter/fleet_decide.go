@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// DecideFleet compares two snapshots of a CephOSD, and says why its rollout has to look at it, or "" when there is nothing
-// that it would not see by itself. before is nil for one that was not watched until now.
+// DecideFleet compares two snapshots of a CephOSD, and says why its rollout has to look at it, or "" when there is
+// nothing that it would not see by itself. before is nil for one that was not watched until now.
 func DecideFleet(before *FleetSnapshot, now FleetSnapshot) (reason string) {
 	if now.Deleting {
 		return "" // whether its pods stay is written on them already
@@ -36,13 +36,14 @@ func (c *change) fleetNotWatched(now FleetSnapshot) {
 	case !now.Settled:
 		c.add("the watcher started, and not every OSD is up to date")
 	default:
-		// One look, which finds nothing as a rule, and tells what a person wrote on a pod meanwhile from what was there before.
+		// One look, which finds nothing as a rule, and tells what a person wrote on a pod meanwhile from what was there
+		// before.
 		c.add("the watcher started")
 	}
 }
 
-// hosts that are back can run their OSDs again. That one went away is no news: nothing can be done for it, and what is at
-// work sees it.
+// hosts that are back can run their OSDs again. That one went away is no news: nothing can be done for it, and what is
+// at work sees it.
 func (c *change) hosts(before, now map[string]Node) {
 	for _, host := range sortedKeys(before) {
 		was, is := before[host], now[host]

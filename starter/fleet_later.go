@@ -19,7 +19,8 @@ import (
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
-// fleetsLater watches CephOSDs from when the API server knows them. Rook's users never install them, others after lockkeeper.
+// fleetsLater watches CephOSDs from when the API server knows them. Rook's users never install them, others after
+// lockkeeper.
 type fleetsLater struct {
 	mgr   manager.Manager
 	fleet *FleetReconciler

@@ -33,8 +33,8 @@ type fleet struct {
 	pending string // why its rollout has to be told, and was not yet
 }
 
-// Reconcile takes a snapshot and tells the rollout what has changed. What could not be told is kept, and the error makes the
-// queue come back to it.
+// Reconcile takes a snapshot and tells the rollout what has changed. What could not be told is kept, and the error
+// makes the queue come back to it.
 func (r *FleetReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	objects, err := r.gather(ctx, req)
 	if apierrors.IsNotFound(err) {

@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
-// FleetSnapshot is what matters to the rollout of a CephOSD of everything that Kubernetes knows. How its pods are is not in
-// it: the rollout watches them itself, for as long as it waits for them.
+// FleetSnapshot is what matters to the rollout of a CephOSD of everything that Kubernetes knows. How its pods are is
+// not in it: the rollout watches them itself, for as long as it waits for them.
 type FleetSnapshot struct {
 	UID        types.UID
 	Generation int64
@@ -41,8 +41,8 @@ type FleetPod struct {
 	Remove string // a person's word that the OSD may go
 }
 
-// Note is what is written on a pod, and whether lockkeeper wrote it. To remove a note is to write "", and lockkeeper never
-// removes one.
+// Note is what is written on a pod, and whether lockkeeper wrote it. To remove a note is to write "", and lockkeeper
+// never removes one.
 type Note struct {
 	Value string
 	Ours  bool
@@ -51,8 +51,8 @@ type Note struct {
 // Loss is an OSD whose pod is gone.
 type Loss struct {
 	Since time.Time
-	// Due: the rollout has to hear of it. It deletes pods itself and makes their successors a moment later, so that while it
-	// is at work only a pod that stays away is news.
+	// Due: the rollout has to hear of it. It deletes pods itself and makes their successors a moment later, so that while
+	// it is at work only a pod that stays away is news.
 	Due bool
 }
 

@@ -26,12 +26,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
-// gatherFor is how long the watcher listens on after it has heard of something, so that a node whose twenty pods go is one
-// signal. A rollout takes minutes, and what protects the storage does not wait for it.
+// gatherFor is how long the watcher listens on after it has heard of something, so that a node whose twenty pods go is
+// one signal. A rollout takes minutes, and what protects the storage does not wait for it.
 const gatherFor = 200 * time.Millisecond
 
-// knowsCephOSDs tells whether the API server serves CephOSDs. Where Rook or somebody else makes the pods of all OSDs it need
-// not, and a watch for it would keep everything else waiting.
+// knowsCephOSDs tells whether the API server serves CephOSDs. Where Rook or somebody else makes the pods of all OSDs it
+// need not, and a watch for it would keep everything else waiting.
 func knowsCephOSDs(mapper meta.RESTMapper) (bool, error) {
 	_, err := mapper.RESTMapping(schema.GroupKind{Group: cephv1alpha1.GroupVersion.Group, Kind: cephv1alpha1.Kind}, cephv1alpha1.GroupVersion.Version)
 	switch {
@@ -116,7 +116,8 @@ func fleetsOf(ctx context.Context, cached client.Reader, namespace string) []typ
 	return out
 }
 
-// mattersToFleet tells whether an update may change a snapshot of a CephOSD. How a pod is does not, unless it has ended.
+// mattersToFleet tells whether an update may change a snapshot of a CephOSD. How a pod is does not, unless it has
+// ended.
 func mattersToFleet(before, now client.Object) bool {
 	was, isPod := before.(*corev1.Pod)
 	if !isPod {

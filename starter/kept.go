@@ -9,11 +9,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// This file decides when a policy's status is said to be kept by nobody, and when its keeper is asked to write it anew. It is pure: the
-// Auditor asks and acts.
+// This file decides when a policy's status is said to be kept by nobody, and when its keeper is asked to write it anew.
+// It is pure: the Auditor asks and acts.
 
-// A status is disowned when its keeper has not said for notKeptFor that it keeps it, which takes longer than a worker that is replaced
-// by another one is away. The keeper is asked every askEvery.
+// A status is disowned when its keeper has not said for notKeptFor that it keeps it, which takes longer than a worker
+// that is replaced by another one is away. The keeper is asked every askEvery.
 const (
 	askEvery   = 5 * time.Second
 	notKeptFor = 15 * time.Second
@@ -38,7 +38,8 @@ type Keeping struct {
 	Recalls  int
 }
 
-// Heard is what is known after the keeper was asked. asked is when that began: what is true then may not be true when the answer comes.
+// Heard is what is known after the keeper was asked. asked is when that began: what is true then may not be true when
+// the answer comes.
 func (k Keeping) Heard(asked time.Time, answer workflows.Kept, err error) Keeping {
 	k.Stuck = errors.Is(err, ErrCannotGoOn)
 	switch {

@@ -65,8 +65,8 @@ func TestSinceWhen(t *testing.T) {
 	assert.Equal(t, noon.Add(time.Second), k.Since(v1alpha1.MaintenancePolicyStatus{AsOf: &asOf}))
 }
 
-// TestKeepingProperty: however answers come and go, a status is disowned only after notKeptFor without a good one, within that and two
-// questions of the last good one, and recalled only when the last answer was good.
+// TestKeepingProperty: however answers come and go, a status is disowned only after notKeptFor without a good one,
+// within that and two questions of the last good one, and recalled only when the last answer was good.
 func TestKeepingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var k Keeping

@@ -10,7 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 )
 
-// TestTakePrecedence: a snapshot names the policy of any namespace that stands in the way of this one, so that its end wakes the keeper.
+// TestTakePrecedence: a snapshot names the policy of any namespace that stands in the way of this one, so that its end
+// wakes the keeper.
 func TestTakePrecedence(t *testing.T) {
 	of := func(namespace, name string, age time.Duration, fsid string, claimed bool) v1alpha1.MaintenancePolicy {
 		p := v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1_000_000, 0).Add(-age))}}

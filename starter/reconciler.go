@@ -95,7 +95,8 @@ func gather(ctx context.Context, from client.Reader, req reconcile.Request) (Obj
 	return o, nil
 }
 
-// forget ends the care for a policy that is gone. If it went without waiting for its keeper, the keeper has to hear of it.
+// forget ends the care for a policy that is gone. If it went without waiting for its keeper, the keeper has to hear of
+// it.
 func (r *Reconciler) forget(ctx context.Context, key storage.ClusterKey) error {
 	known, ok := r.clusters.Load(key)
 	if !ok {

@@ -298,7 +298,8 @@ func TestThePolicyGoesWithoutItsKeeper(t *testing.T) {
 	assert.Empty(t, w.reconcile())
 }
 
-// TestTwoPolicies: the younger keeper hears that it is the second, and when the older policy is gone, that it is in charge.
+// TestTwoPolicies: the younger keeper hears that it is the second, and when the older policy is gone, that it is in
+// charge.
 func TestTwoPolicies(t *testing.T) {
 	w := newWorld(t)
 	older := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "a-first"}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}

@@ -5,8 +5,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// Snapshot is what matters to a keeper of everything that Kubernetes knows about its storage cluster. Two equal ones call
-// for nothing.
+// Snapshot is what matters to a keeper of everything that Kubernetes knows about its storage cluster. Two equal ones
+// call for nothing.
 type Snapshot struct {
 	Generation int64 // of the policy's spec
 	Deleting   bool  // the policy waits for its keeper to let it go

@@ -74,7 +74,8 @@ func stripPodMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-// stripCephOSD keeps which OSDs there should be, and whether they are. That a template has changed its generation tells.
+// stripCephOSD keeps which OSDs there should be, and whether they are. That a template has changed its generation
+// tells.
 func stripCephOSD(o *cephv1alpha1.CephOSD) *cephv1alpha1.CephOSD {
 	meta := stripMeta(o.ObjectMeta)
 	meta.Generation = o.Generation

@@ -17,8 +17,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// Objects are the cached objects that a snapshot is taken of: a policy, all nodes, and the rest of the policy's namespace.
-// They are shared with the cache and only read.
+// Objects are the cached objects that a snapshot is taken of: a policy, all nodes, and the rest of the policy's
+// namespace. They are shared with the cache and only read.
 type Objects struct {
 	Policy       *v1alpha1.MaintenancePolicy
 	Policies     []v1alpha1.MaintenancePolicy // all that there are
@@ -29,7 +29,8 @@ type Objects struct {
 	StatefulSets []appsv1.StatefulSet
 }
 
-// Take makes a snapshot. before, if any, remembers on which node an OSD was whose new pod does not say where it could run.
+// Take makes a snapshot. before, if any, remembers on which node an OSD was whose new pod does not say where it could
+// run.
 func Take(o Objects, before *Snapshot) Snapshot {
 	s := Snapshot{Generation: o.Policy.Generation, Deleting: !o.Policy.DeletionTimestamp.IsZero()}
 	if o.Policy.Status.Ceph != nil {
@@ -50,8 +51,8 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	return s
 }
 
-// second names the policy that is in charge instead of this one, and rival the one that has to stand aside before this one may open
-// anything.
+// second names the policy that is in charge instead of this one, and rival the one that has to stand aside before this
+// one may open anything.
 func second(o Objects) (second, rival string) {
 	if len(o.Policies) < 2 {
 		return "", ""
@@ -174,8 +175,8 @@ func markedTemplates(o Objects, selector labels.Selector) (out []string) {
 	return out
 }
 
-// rememberNodes keeps an OSD where it was last seen if its new pod could run anywhere, or is pinned to the hostname of a
-// node that is deleted: no node is left to tell its name.
+// rememberNodes keeps an OSD where it was last seen if its new pod could run anywhere, or is pinned to the hostname of
+// a node that is deleted: no node is left to tell its name.
 func rememberNodes(now, before map[string]OSD, nodes nodeNames) {
 	for name, osd := range now {
 		was := before[name].Node

@@ -10,7 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 )
 
-// TestTakeASecondPod: a pod beside the ready one is seen to come and to go, whatever becomes of it. A pod that ended is nobody's.
+// TestTakeASecondPod: a pod beside the ready one is seen to come and to go, whatever becomes of it. A pod that ended is
+// nobody's.
 func TestTakeASecondPod(t *testing.T) {
 	pod := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) corev1.Pod {
 		return corev1.Pod{

@@ -24,8 +24,8 @@ type Temporal interface {
 	EnsureKeeper(ctx context.Context, cluster storage.ClusterKey) error
 	// RestartKeeper ends a keeper, wherever it is, and starts another one.
 	RestartKeeper(ctx context.Context, cluster storage.ClusterKey) error
-	// Kept asks the keeper whether it keeps the policy's status up to date. That it does not run is an answer; an error means that
-	// nobody answered, ErrCannotGoOn that the worker cannot carry on with what the keeper has done so far.
+	// Kept asks the keeper whether it keeps the policy's status up to date. That it does not run is an answer; an error
+	// means that nobody answered, ErrCannotGoOn that the worker cannot carry on with what the keeper has done so far.
 	Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error)
 	// StartDrain starts the drain of a node, unless it runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
@@ -36,8 +36,8 @@ type Temporal interface {
 // callTimeout bounds one call. The SDK retries within it, so an outage shorter than this goes unnoticed.
 const callTimeout = 10 * time.Second
 
-// ErrCannotGoOn means that a worker has failed three times or more at the keeper's next step. It is of another version than the worker
-// that took the steps before, and would have taken others; or it has a bug, or died each time.
+// ErrCannotGoOn means that a worker has failed three times or more at the keeper's next step. It is of another version
+// than the worker that took the steps before, and would have taken others; or it has a bug, or died each time.
 var ErrCannotGoOn = errors.New("the worker cannot carry on with what the keeper has done so far")
 
 type temporalClient struct{ client client.Client }
@@ -65,8 +65,8 @@ func (t temporalClient) RestartKeeper(ctx context.Context, cluster storage.Clust
 	return t.start(ctx, opts, jobs.Keeper.Type, workflows.NewKeeperInput(cluster))
 }
 
-// keptWithin bounds the question whether a status is kept. A worker that is replaced by another one costs up to 5 s of it: only
-// then does Temporal ask the other one.
+// keptWithin bounds the question whether a status is kept. A worker that is replaced by another one costs up to 5 s of
+// it: only then does Temporal ask the other one.
 const keptWithin = 8 * time.Second
 
 func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error) {

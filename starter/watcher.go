@@ -65,9 +65,9 @@ const (
 // concurrency is how many storage clusters are looked at side by side: one whose signal hangs must not hold up others.
 const concurrency = 8
 
-// Run watches until ctx ends. It waits for its caches and, with leader election, for its turn. One that loses the Lease, since the
-// API server did not answer for a while, stands for it again: to end would be to leave it to the kubelet, which waits the longer
-// the more often that happens, when it comes back.
+// Run watches until ctx ends. It waits for its caches and, with leader election, for its turn. One that loses the
+// Lease, since the API server did not answer for a while, stands for it again: to end would be to leave it to the
+// kubelet, which waits the longer the more often that happens, when it comes back.
 func Run(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options) error {
 	for {
 		err := runOnce(ctx, cfg, temporal, opts)

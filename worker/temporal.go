@@ -20,8 +20,8 @@ type temporalJobs struct{ c client.Client }
 // NewTemporal answers the activities' questions about workflows by a client.
 func NewTemporal(c client.Client) Temporal { return temporalJobs{c} }
 
-// AwaitEnd implements activities.Jobs by Temporal's long poll for a workflow's result. It follows the chain from its present run:
-// the first one is forgotten when its retention has passed, which may be while the job still waits.
+// AwaitEnd implements activities.Jobs by Temporal's long poll for a workflow's result. It follows the chain from its
+// present run: the first one is forgotten when its retention has passed, which may be while the job still waits.
 func (t temporalJobs) AwaitEnd(ctx context.Context, workflowID, runID string) (string, error) {
 	now, err := t.c.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {
@@ -55,7 +55,8 @@ func how(err error) (string, error) {
 	}
 }
 
-// RequestLease implements activities.Keepers. Update-with-start: a keeper that is not running is started with the claim.
+// RequestLease implements activities.Keepers. Update-with-start: a keeper that is not running is started with the
+// claim.
 func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error {
 	start := t.c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: workflows.KeeperID(cluster), TaskQueue: workflows.TaskQueue,

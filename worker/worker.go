@@ -49,7 +49,8 @@ type Temporal interface {
 // StopTimeout is how long a stopping worker lets activities finish. The pod's grace period must be longer.
 const StopTimeout = 30 * time.Second
 
-// New makes a worker on lockkeeper's task queue. Interceptors are for tests that want to be there when something begins or ends.
+// New makes a worker on lockkeeper's task queue. Interceptors are for tests that want to be there when something begins
+// or ends.
 func New(c client.Client, a Adapters, interceptors ...interceptor.WorkerInterceptor) worker.Worker {
 	w := worker.New(c, workflows.TaskQueue, worker.Options{
 		WorkerStopTimeout: StopTimeout,

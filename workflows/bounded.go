@@ -7,12 +7,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// This file keeps histories short. A server ends a workflow whose history has 51,200 events or 50 MiB, and nobody hears of it
-// before. So a job that waits leaves its wait when its history has become long, and goes on waiting in a new run: with the same
-// claim, since the keeper knows a job by the first run of its chain; with every signal taken in; and since the same time.
+// This file keeps histories short. A server ends a workflow whose history has 51,200 events or 50 MiB, and nobody hears
+// of it before. So a job that waits leaves its wait when its history has become long, and goes on waiting in a new run:
+// with the same claim, since the keeper knows a job by the first run of its chain; with every signal taken in; and
+// since the same time.
 
-// A server suggests to continue as new at 4,096 events or 4 MiB, unless it is configured otherwise or is too old to suggest
-// anything. A job does not rely on that.
+// A server suggests to continue as new at 4,096 events or 4 MiB, unless it is configured otherwise or is too old to
+// suggest anything. A job does not rely on that.
 const (
 	mostEvents = 3000
 	mostBytes  = 3 << 20
@@ -39,8 +40,8 @@ func (w Wait) is(phase, what string) bool {
 // wait is the present one.
 func (j *job) wait() Wait { return Wait{Phase: j.Phase, What: j.WaitsFor, Since: j.Since} }
 
-// letSignalsIn lets everybody who serves a signal serve those that have come already: they wait for their turn behind us, and
-// would be lost with this run.
+// letSignalsIn lets everybody who serves a signal serve those that have come already: they wait for their turn behind
+// us, and would be lost with this run.
 func letSignalsIn(ctx workflow.Context) error {
 	served := false
 	workflow.Go(ctx, func(workflow.Context) { served = true })

@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is what a job knows of its claim to the lease, and what each word of the keeper makes of that. It is pure: the talk itself is
-// in claimant.go.
+// This file is what a job knows of its claim to the lease, and what each word of the keeper makes of that. It is pure:
+// the talk itself is in claimant.go.
 
 // claimStage is where a claim stands, as far as its job knows.
 type claimStage string
@@ -34,8 +34,8 @@ type ClaimState struct {
 	Stops   lease.Stops        `json:"stops,omitempty"` // how the daemons of the node go, as of the grant
 	// NodeGone: the node will not come back, so that noout must not keep its data from moving.
 	NodeGone bool `json:"nodeGone,omitempty"`
-	// Next is what the keeper was told to take for the claim when it takes this one back. It is never changed: nobody could tell whether it
-	// has become the claim already.
+	// Next is what the keeper was told to take for the claim when it takes this one back. It is never changed: nobody
+	// could tell whether it has become the claim already.
 	Next *lease.Claim `json:"next,omitempty"`
 	// Ended is how the claim before ended, if there is none.
 	Ended LeaseState `json:"ended,omitempty"`
@@ -75,8 +75,9 @@ func (c *ClaimState) end(how LeaseState) {
 // finish: the work is done, and the keeper is told.
 func (c *ClaimState) finish() { c.Stage = claimTold }
 
-// take takes in what the keeper said, and tells whether it is about this claim or about the next one, which then is the claim. What it
-// said of a claim before may come late; to take that grant for this one's would be to act under a token that does not count any more.
+// take takes in what the keeper said, and tells whether it is about this claim or about the next one, which then is the
+// claim. What it said of a claim before may come late; to take that grant for this one's would be to act under a token
+// that does not count any more.
 func (c *ClaimState) take(n LeaseNotice) bool {
 	switch {
 	case c.Stage == claimFree || n.RunID != c.Claim.RunID:

@@ -28,7 +28,8 @@ func claimIn(stage claimStage, next bool) ClaimState {
 	return c
 }
 
-// TestEveryWordInEveryStage: what each word of the keeper makes of a claim, by its stage, and which claim it is then about.
+// TestEveryWordInEveryStage: what each word of the keeper makes of a claim, by its stage, and which claim it is then
+// about.
 func TestEveryWordInEveryStage(t *testing.T) {
 	t.Parallel()
 	words := []LeaseState{LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased, LeaseParked, LeaseRevoked}
@@ -62,7 +63,8 @@ func TestEveryWordInEveryStage(t *testing.T) {
 	}
 }
 
-// TestTheNextClaim: what follows a claim becomes the claim when the keeper speaks of it, and when it ends the claim before.
+// TestTheNextClaim: what follows a claim becomes the claim when the keeper speaks of it, and when it ends the claim
+// before.
 func TestTheNextClaim(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
-// claimant is a job's side of its talk with the keeper. One claim is made at a time; what follows it may be asked for while the storage
-// heals.
+// claimant is a job's side of its talk with the keeper. One claim is made at a time; what follows it may be asked for
+// while the storage heals.
 type claimant struct {
 	ClaimState
 	notices workflow.ReceiveChannel
@@ -34,14 +34,16 @@ func (c *claimant) ref(ctx workflow.Context) LeaseRef {
 const (
 	// tellAfter is how long a claim may take before anybody is told that it is waited for: mostly it is granted at once.
 	tellAfter = 2 * time.Second
-	// A job that hears nothing from the keeper for this long asks again, then after twice as long, and so on. A keeper that was terminated
-	// in the wrong moment has forgotten what it had not written down yet; that is rare, and history is finite.
+	// A job that hears nothing from the keeper for this long asks again, then after twice as long, and so on. A keeper
+	// that was terminated in the wrong moment has forgotten what it had not written down yet; that is rare, and history is
+	// finite.
 	remindAfter    = 2 * time.Minute
 	remindAfterMax = 2 * time.Hour
 )
 
-// acquire asks for the lease, if that was not done, and waits until it is granted, until stop says that it is not wanted any
-// more, or until the context ends. waits hears why it is not granted; and "", if that takes a while and the keeper says nothing.
+// acquire asks for the lease, if that was not done, and waits until it is granted, until stop says that it is not
+// wanted any more, or until the context ends. waits hears why it is not granted; and "", if that takes a while and the
+// keeper says nothing.
 func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
 	if c.listen(); c.covers(want) {
 		return true, nil
@@ -106,8 +108,8 @@ func (c *claimant) word(ctx workflow.Context, patient bool, stop func() bool) (n
 	return n, heard, err
 }
 
-// notice receives the keeper's next word about our claim, or about the next one, which then is ours. heard is false when none
-// came for long, or stop came true.
+// notice receives the keeper's next word about our claim, or about the next one, which then is ours. heard is false
+// when none came for long, or stop came true.
 func (c *claimant) notice(ctx workflow.Context, long time.Duration, then string, stop func() bool) (n LeaseNotice, heard bool, err error) {
 	_, err = awaitAtMost(ctx, long, then, func() bool {
 		for c.notices.Len() > 0 {
@@ -151,8 +153,8 @@ func (c *claimant) finishFor(ctx workflow.Context, want lease.Claim) error {
 	return c.tellDone(ctx)
 }
 
-// healed waits until the keeper has taken the lease back, or has gone on to the next claim, until stop says that there is more
-// to do, or until nothing was heard for long.
+// healed waits until the keeper has taken the lease back, or has gone on to the next claim, until stop says that there
+// is more to do, or until nothing was heard for long.
 func (c *claimant) healed(ctx workflow.Context, stop func() bool, waits func(string)) (over bool, err error) {
 	if c.Stage != claimTold || c.Reminders > 0 {
 		if err := c.tellDone(ctx); err != nil {
@@ -171,7 +173,8 @@ func (c *claimant) healed(ctx workflow.Context, stop func() bool, waits func(str
 	return true, nil
 }
 
-// release gives the lease, or the place in the queue, back at once. The keeper takes it back anyway when the job has ended.
+// release gives the lease, or the place in the queue, back at once. The keeper takes it back anyway when the job has
+// ended.
 func (c *claimant) release(ctx workflow.Context) {
 	if c.Stage == claimFree {
 		return

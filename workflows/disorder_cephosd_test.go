@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestCephOSDInDisorder is each thing that people do to a CephOSD in the middle of a rollout, once, on a day on which nothing
-// else happens. The World judges; in the end every OSD is what its spec says, and has one pod.
+// TestCephOSDInDisorder is each thing that people do to a CephOSD in the middle of a rollout, once, on a day on which
+// nothing else happens. The World judges; in the end every OSD is what its spec says, and has one pod.
 func TestCephOSDInDisorder(t *testing.T) {
 	t.Parallel()
 	const long = 30 * time.Minute

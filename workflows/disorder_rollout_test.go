@@ -20,8 +20,8 @@ func (d *disorder) image() string {
 	return d.images[len(d.images)-1]
 }
 
-// newImage is one of a version that no OSD has had: now and then of another release, which may be one that skips too many. The mons
-// get there when somebody thinks of it, and the flag that says what OSDs have.
+// newImage is one of a version that no OSD has had: now and then of another release, which may be one that skips too
+// many. The mons get there when somebody thinks of it, and the flag that says what OSDs have.
 func (d *disorder) newImage(which int) string {
 	switch which % 5 {
 	case 3:
@@ -186,8 +186,8 @@ func (d *disorder) edit(field string, value any) {
 	})
 }
 
-// mendRollouts makes every image work, so that no rollout is halted for good but by a disk, and takes back what keeps one from
-// going on, and who left.
+// mendRollouts makes every image work, so that no rollout is halted for good but by a disk, and takes back what keeps
+// one from going on, and who left.
 func (d *disorder) mendRollouts() {
 	for _, image := range d.images {
 		d.Crashes(image, false)
@@ -216,8 +216,8 @@ func (d *disorder) mendRollouts() {
 	d.ForeignPod(false)
 }
 
-// resumeRollouts ends pauses, and starts what was aborted once more. Whoever skipped an OSD whose device another one waits for
-// does as the rollout says: a new template ends it.
+// resumeRollouts ends pauses, and starts what was aborted once more. Whoever skipped an OSD whose device another one
+// waits for does as the rollout says: a new template ends it.
 func (d *disorder) resumeRollouts() {
 	if d.runs(updateID) {
 		status := d.updateStatus(updateID)
@@ -230,14 +230,15 @@ func (d *disorder) resumeRollouts() {
 	}
 	d.signal(d.rolls(), jobs.SignalResume, nil)
 	d.approve()
-	// An OSD that is without a pod because of the abort keeps its failure domain from healing, whatever disk is broken elsewhere.
+	// An OSD that is without a pod because of the abort keeps its failure domain from healing, whatever disk is broken
+	// elsewhere.
 	if left := slices.Concat(d.notRolledOut(), d.Strays()); d.fleet != "" && d.aborted && len(left) > 0 {
 		d.rollOut()
 	}
 }
 
-// notRolledOut says which OSDs are not what the template says, but for those that wait for a broken disk, or were skipped;
-// and which have no pod, or several.
+// notRolledOut says which OSDs are not what the template says, but for those that wait for a broken disk, or were
+// skipped; and which have no pod, or several.
 func (d *disorder) notRolledOut() []string {
 	if d.fleet == "" || d.broken {
 		return nil

@@ -21,11 +21,11 @@ type disorder struct {
 	managerDown, noQuorum, noWatcher, noWorker bool
 	deleted, broken, unmanaged, foreign        bool
 	second                                     bool // another policy of the namespace is the older one
-	// outwitted: somebody took our budgets away. Drains that went on meanwhile may have stopped so much that none of them may
-	// go on, and somebody has to give up.
+	// outwitted: somebody took our budgets away. Drains that went on meanwhile may have stopped so much that none of them
+	// may go on, and somebody has to give up.
 	outwitted bool
-	// took: somebody deleted an OSD's pod. On a cordoned node it has no way back, nor has an OSD whose disk is broken: if they
-	// are of two failure domains, each of their nodes waits for the other.
+	// took: somebody deleted an OSD's pod. On a cordoned node it has no way back, nor has an OSD whose disk is broken: if
+	// they are of two failure domains, each of their nodes waits for the other.
 	took     bool
 	tainted  string
 	hung     []string
@@ -38,8 +38,8 @@ type disorder struct {
 	out      []string        // OSDs that a person gave up
 	aborted  bool            // a rollout was
 	stranger bool            // somebody else's pod with our label is there
-	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl drain:
-	// that one may then wait for a mon in vain until the node is uncordoned.
+	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl
+	// drain: that one may then wait for a mon in vain until the node is uncordoned.
 	excused   sync.Map
 	upgrading sync.Map
 }
@@ -153,8 +153,8 @@ func (d *disorder) happen(e event) {
 	}
 }
 
-// elsewhere is what a policy of another namespace may be to ours: none, the one that was first, one that means another Ceph cluster, a
-// younger one that came first to its keeper, and that one when it has given way.
+// elsewhere is what a policy of another namespace may be to ours: none, the one that was first, one that means another
+// Ceph cluster, a younger one that came first to its keeper, and that one when it has given way.
 var elsewhere = []*sim.Elsewhere{
 	nil, {Older: true, FSID: sim.FSID, Claimed: true}, {Older: true, FSID: anotherFSID, Claimed: true}, {FSID: sim.FSID, Claimed: true}, {FSID: sim.FSID},
 }
@@ -205,7 +205,8 @@ func (d *disorder) fail(kind, job string) {
 	}
 }
 
-// upgrade drains, reboots and uncordons a node, as upgrade tools do. It does not wait for anything in between but the drain.
+// upgrade drains, reboots and uncordons a node, as upgrade tools do. It does not wait for anything in between but the
+// drain.
 func (d *disorder) upgrade(node string) {
 	done := d.KubectlDrain(node)
 	d.upgrading.Store(node, true)
@@ -235,7 +236,8 @@ func (d *disorder) untaint() {
 	}
 }
 
-// toggleHang stops all daemons on a node, or all OSDs of it and of the next two, which are in other zones; or lets them go on.
+// toggleHang stops all daemons on a node, or all OSDs of it and of the next two, which are in other zones; or lets them
+// go on.
 func (d *disorder) toggleHang(nodes []string, which int) {
 	if len(d.hung) > 0 {
 		d.Hang(false, d.hung...)

@@ -15,15 +15,16 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// These tests are about clusters whose failure domain is the OSD, with several OSDs on each node: a node is several failure domains.
+// These tests are about clusters whose failure domain is the OSD, with several OSDs on each node: a node is several
+// failure domains.
 
 const (
 	neighbours = 1 // some placement groups have two copies on a node
 	scattered  = 2 // none has
 )
 
-// TestDrainOneOSDAfterTheOther: Ceph does not let the OSDs of the node stop at once. So the first goes without noout, its data moves,
-// and then the second goes. The last one is as the only one of a node: it goes with noout.
+// TestDrainOneOSDAfterTheOther: Ceph does not let the OSDs of the node stop at once. So the first goes without noout,
+// its data moves, and then the second goes. The last one is as the only one of a node: it goes with noout.
 func TestDrainOneOSDAfterTheOther(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 3, ByOSD: neighbours}, func(s *scene) {
@@ -140,8 +141,8 @@ func TestDrainsOfNodesWithSeveralDomains(t *testing.T) {
 	})
 }
 
-// TestACordonOpensOneOSDAfterTheOther: nobody but a cordon speaks for the node, since the watcher was away when its first OSD went, and
-// nothing may go at rest.
+// TestACordonOpensOneOSDAfterTheOther: nobody but a cordon speaks for the node, since the watcher was away when its
+// first OSD went, and nothing may go at rest.
 func TestACordonOpensOneOSDAfterTheOther(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours}, func(s *scene) {
@@ -161,8 +162,8 @@ func TestACordonOpensOneOSDAfterTheOther(t *testing.T) {
 	})
 }
 
-// TestANodeOfSeveralDomainsReturns: the OSDs of a node went one after the other and are back. What was said of the last one alone says nothing
-// of both, and whoever evicts both takes two copies.
+// TestANodeOfSeveralDomainsReturns: the OSDs of a node went one after the other and are back. What was said of the last
+// one alone says nothing of both, and whoever evicts both takes two copies.
 func TestANodeOfSeveralDomainsReturns(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours, Latency: func() time.Duration { return 200 * time.Millisecond }}, func(s *scene) {

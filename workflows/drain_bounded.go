@@ -28,8 +28,8 @@ type DrainState struct {
 	Released  bool                   `json:"released,omitempty"`
 }
 
-// continueAsNew goes on with the present wait in a new history. Everything that was heard is taken in before, and `abort` ends
-// the drain here.
+// continueAsNew goes on with the present wait in a new history. Everything that was heard is taken in before, and
+// `abort` ends the drain here.
 func (d *drain) continueAsNew(ctx workflow.Context) error {
 	wait := d.job.wait()
 	if err := letSignalsIn(ctx); err != nil {

@@ -70,8 +70,8 @@ func (d *drain) reacquire(ctx workflow.Context) error {
 	return d.acquireLease(ctx)
 }
 
-// resolveAgain finds out where the drain is, since its lease was taken away: the node may belong to another failure domain now, or to
-// none that is looked after, which is then the reason why the drain ends.
+// resolveAgain finds out where the drain is, since its lease was taken away: the node may belong to another failure
+// domain now, or to none that is looked after, which is then the reason why the drain ends.
 func (d *drain) resolveAgain(ctx workflow.Context) error {
 	d.lease.end(LeaseRevoked) // a token that does not count any more, perhaps
 	before := d.target

@@ -20,8 +20,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestBackWithoutTheLease: the lease of a drain from outside is taken away, and the node is back before it has another one, while the
-// keeper has other things to do. Being done is told once, and once again when nothing is heard for long.
+// TestBackWithoutTheLease: the lease of a drain from outside is taken away, and the node is back before it has another
+// one, while the keeper has other things to do. Being done is told once, and once again when nothing is heard for long.
 func TestBackWithoutTheLease(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite

@@ -85,7 +85,8 @@ type drain struct {
 	// observing: the node's pods are gone, whoever evicted them, so the disruption goes on with or without the lease.
 	observing bool
 	guarded   bool // once: a lease was granted
-	// unguarded: the policy went while the node was away. We stay with the node all the same, to uncordon it when it is back.
+	// unguarded: the policy went while the node was away. We stay with the node all the same, to uncordon it when it is
+	// back.
 	unguarded bool
 	// returning: the node's return is waited for, whatever becomes of the lease meanwhile.
 	returning bool

@@ -287,8 +287,8 @@ func TestPauseWhileEvicting(t *testing.T) {
 	})
 }
 
-// TestBackBeforeCephKnows: the leading mon goes together with an OSD, so that the OSD map stands still while the mons elect.
-// An OSD that is back meanwhile is up in the map, in its former life, and its data is not whole.
+// TestBackBeforeCephKnows: the leading mon goes together with an OSD, so that the OSD map stands still while the mons
+// elect. An OSD that is back meanwhile is up in the map, in its former life, and its data is not whole.
 func TestBackBeforeCephKnows(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -338,8 +338,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestNooutExpires: the node (one without a mon) stays away for longer than osdMaintenanceTimeout; its data heals elsewhere, and nobody is
-// held back any more. When it comes back all the same, the drain ends well.
+// TestNooutExpires: the node (one without a mon) stays away for longer than osdMaintenanceTimeout; its data heals
+// elsewhere, and nobody is held back any more. When it comes back all the same, the drain ends well.
 func TestNooutExpires(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -363,7 +363,8 @@ func TestNooutExpires(t *testing.T) {
 	})
 }
 
-// TestDrainTerminated: a holder that ends in any way loses the lease by itself. Its cordon stays: nobody is left who knows.
+// TestDrainTerminated: a holder that ends in any way loses the lease by itself. Its cordon stays: nobody is left who
+// knows.
 func TestDrainTerminated(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -378,8 +379,8 @@ func TestDrainTerminated(t *testing.T) {
 	})
 }
 
-// TestSilentMons: a node fails and takes the quorum with it, so nobody could report its OSD. When the mons are back their map
-// still calls it up, and the zone that is open must not lose more until it is known better.
+// TestSilentMons: a node fails and takes the quorum with it, so nobody could report its OSD. When the mons are back
+// their map still calls it up, and the zone that is open must not lose more until it is known better.
 func TestSilentMons(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -401,8 +402,9 @@ func TestSilentMons(t *testing.T) {
 	})
 }
 
-// TestCopiesMovedByHand: one PG has two copies in zone x, against its rule, and all is clean. When the OSD with one of them is
-// evicted at rest, that with the other must stay, though nothing but zone x was touched since the data was whole.
+// TestCopiesMovedByHand: one PG has two copies in zone x, against its rule, and all is clean. When the OSD with one of
+// them is evicted at rest, that with the other must stay, though nothing but zone x was touched since the data was
+// whole.
 func TestCopiesMovedByHand(t *testing.T) {
 	t.Parallel()
 	moved := func(s *scene) {

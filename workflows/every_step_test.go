@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// A course is one way in which a drain goes from its beginning to its end. It must go on whatever has happened on the way,
-// and returns the run of the drain; "" if none was ever started.
+// A course is one way in which a drain goes from its beginning to its end. It must go on whatever has happened on the
+// way, and returns the run of the drain; "" if none was ever started.
 type course struct {
 	node string
 	play func(s *scene, node string) (run string)
@@ -86,8 +86,9 @@ var mishaps = map[string]mishap{
 	}, survives: true},
 }
 
-// TestEveryStep plays each course again and again, and each time something happens at another attempt of an activity, the
-// drain's or the keeper's, until there is none left: of four steps one, the next commit another. Whatever it is, the drain ends, and nothing of ours is left behind.
+// TestEveryStep plays each course again and again, and each time something happens at another attempt of an activity,
+// the drain's or the keeper's, until there is none left: of four steps one, the next commit another. Whatever it is,
+// the drain ends, and nothing of ours is left behind.
 func TestEveryStep(t *testing.T) {
 	t.Parallel()
 	for courseName, c := range courses {

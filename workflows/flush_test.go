@@ -24,8 +24,8 @@ func opensAfter(s *scene) time.Duration {
 	return time.Since(began)
 }
 
-// TestFlush: with OSDs that are told to report nobody waits for their period; without the right, or the wish, it is waited for, and
-// a refusal is told.
+// TestFlush: with OSDs that are told to report nobody waits for their period; without the right, or the wish, it is
+// waited for, and a refusal is told.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -69,7 +69,8 @@ func TestFlushDoesNotHideWhoHangs(t *testing.T) {
 	})
 }
 
-// TestBlindingFlagsClose: with these flags nobody hears of a death, so that nothing opens as long as they are set, and the flag is named.
+// TestBlindingFlagsClose: with these flags nobody hears of a death, so that nothing opens as long as they are set, and
+// the flag is named.
 func TestBlindingFlagsClose(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"nodown", "noup", "pauserd"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestOSDGoesBetweenGrantAndTelling: the lease of zone x is granted, and before the rollout hears of it an OSD of zone y is
-// evicted and does not come back. No budget keeps a rollout from deleting pods, so it must not hear of it.
+// TestOSDGoesBetweenGrantAndTelling: the lease of zone x is granted, and before the rollout hears of it an OSD of zone
+// y is evicted and does not come back. No budget keeps a rollout from deleting pods, so it must not hear of it.
 func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
@@ -42,8 +42,8 @@ func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
 	})
 }
 
-// TestLastWordIsTold: why a job waits changes twice within a moment, and then not for long. A job hears only every few seconds that
-// just the wording has changed, but it does hear what is true in the end.
+// TestLastWordIsTold: why a job waits changes twice within a moment, and then not for long. A job hears only every few
+// seconds that just the wording has changed, but it does hear what is true in the end.
 func TestLastWordIsTold(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {

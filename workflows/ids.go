@@ -13,9 +13,9 @@ import (
 // TaskQueue is where all workflows and activities run.
 const TaskQueue = "lockkeeper"
 
-// DeadlockTimeout is how long a step of a workflow may take before it is given up as one that hangs. It is far more than any step
-// needs, since a step that is given up is tried again 10 s later, and a machine with too much to do keeps a worker from its
-// processors for longer than the SDK's second.
+// DeadlockTimeout is how long a step of a workflow may take before it is given up as one that hangs. It is far more
+// than any step needs, since a step that is given up is tried again 10 s later, and a machine with too much to do keeps
+// a worker from its processors for longer than the SDK's second.
 const DeadlockTimeout = 5 * time.Second
 
 // ByType has each workflow under its type.

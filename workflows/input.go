@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file refuses inputs that make no sense, before anything is done. Whoever starts a workflow with Temporal's own CLI
-// gets the same words as from lockkeeper's.
+// This file refuses inputs that make no sense, before anything is done. Whoever starts a workflow with Temporal's own
+// CLI gets the same words as from lockkeeper's.
 //
 // Unknown fields are refused as well: a misspelt one would otherwise do nothing, in silence. So a field of an input is
 // never removed as long as a history with it may have to be replayed, and a client with a new field needs workers that

@@ -116,7 +116,8 @@ func TestInputsSurviveTheWire(t *testing.T) {
 	assert.Equal(t, "c", keeper.State.Conflict)
 }
 
-// FuzzInputs: whatever a workflow is started with, it ends at once and says what is wrong, or comes to its first activity.
+// FuzzInputs: whatever a workflow is started with, it ends at once and says what is wrong, or comes to its first
+// activity.
 func FuzzInputs(f *testing.F) {
 	for _, s := range []string{
 		`{"node":"a"}`, `{"node":"a","policy":"b/c","eviction":{"gracePeriodSeconds":5,"podSelector":"a=b"}}`, `{"nod":1}`, `{"":""}`, `{"cluster":{"namespace":"a","name":"b"}}`,
@@ -197,7 +198,8 @@ func TestOddSignals(t *testing.T) {
 	})
 }
 
-// TestOddNoticeThenAbort: a job that waits in the queue, and was told something that nobody can read, still hears `abort`.
+// TestOddNoticeThenAbort: a job that waits in the queue, and was told something that nobody can read, still hears
+// `abort`.
 func TestOddNoticeThenAbort(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {

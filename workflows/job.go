@@ -111,8 +111,8 @@ func applicationErrorType(err error) string {
 	return ""
 }
 
-// awaitAtMost waits until cond holds, at most for the given time, and tells whether it does. Unlike the SDK's own it leaves no
-// timer behind, which would fire into the history long after anybody wanted to know.
+// awaitAtMost waits until cond holds, at most for the given time, and tells whether it does. Unlike the SDK's own it
+// leaves no timer behind, which would fire into the history long after anybody wanted to know.
 func awaitAtMost(ctx workflow.Context, most time.Duration, summary string, cond func() bool) (bool, error) {
 	if cond() {
 		return true, nil

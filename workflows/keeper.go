@@ -12,12 +12,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// Keeper guards one storage cluster: it is the only writer of its budgets, its noout flags and its lease, and runs for as
-// long as the MaintenancePolicy exists.
+// Keeper guards one storage cluster: it is the only writer of its budgets, its noout flags and its lease, and runs for
+// as long as the MaintenancePolicy exists.
 //
 // It rests until somebody tells it to look: the watcher (Kubernetes changed), its own activity that watches the storage
-// cluster, a job, or a timer. Then it observes, decides, and applies, in this order. What it could not do it tries again
-// later; meanwhile the last budgets stay, and those never allow more than what was safe when they were set.
+// cluster, a job, or a timer. Then it observes, decides, and applies, in this order. What it could not do it tries
+// again later; meanwhile the last budgets stay, and those never allow more than what was safe when they were set.
 //
 // The watcher starts it for every policy. By hand:
 //
@@ -28,8 +28,8 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 		return KeeperResult{}, err
 	}
 	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
-	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and would be
-	// overwritten.
+	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
+	// would be overwritten.
 	if in.State != nil {
 		k.takeUp(*in.State)
 	}
@@ -100,8 +100,8 @@ type keeper struct {
 	unwritten string
 	revoked   []lease.Claim // to be told
 	outbox    []outgoing
-	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of the last
-	// switch may still be carried out.
+	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of
+	// the last switch may still be carried out.
 	refused map[string]string
 	unsure  bool
 	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
@@ -250,7 +250,8 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	return false, err
 }
 
-// look names what must be in the View although it may be in perfect order, or although it is so large that not all is named.
+// look names what must be in the View although it may be in perfect order, or although it is so large that not all is
+// named.
 func (k *keeper) look() activities.ObserveInput {
 	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed, Hosts: k.nooutHosts(), Bounded: true}
 	add := func(d storage.FailureDomain, node string) {
@@ -296,8 +297,8 @@ func (k *keeper) known() *budget.Known {
 	}
 }
 
-// revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one. Their
-// jobs find out anew where they are, and ask again.
+// revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one.
+// Their jobs find out anew where they are, and ask again.
 func (k *keeper) revokeForeign(in *budget.Input) {
 	for _, c := range budget.Foreign(*in) {
 		in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
@@ -328,8 +329,8 @@ func (k *keeper) grant(in *budget.Input) {
 	in.Lease = l
 }
 
-// mostReason is how long what a job waits for may be, and mostMessage a decision's message, in bytes. Both are kept, sent and written
-// down many times.
+// mostReason is how long what a job waits for may be, and mostMessage a decision's message, in bytes. Both are kept,
+// sent and written down many times.
 const (
 	mostReason  = 400
 	mostMessage = 1000

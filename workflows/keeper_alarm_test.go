@@ -11,8 +11,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 )
 
-// TestAnAlarmBetweenLookAndOpening is written on the budgets by a watcher that does not lead, so that no signal tells the keeper. The
-// opening that was decided before it is refused, and what was proved before it does not count for the next one either.
+// TestAnAlarmBetweenLookAndOpening is written on the budgets by a watcher that does not lead, so that no signal tells
+// the keeper. The opening that was decided before it is refused, and what was proved before it does not count for the
+// next one either.
 func TestAnAlarmBetweenLookAndOpening(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool

@@ -95,8 +95,8 @@ func (k *keeper) applyBudget(ctx workflow.Context) error {
 	return nil
 }
 
-// sayClosed has the status say that nobody may go although something else was decided: what the budgets say is something else, or is not
-// known.
+// sayClosed has the status say that nobody may go although something else was decided: what the budgets say is
+// something else, or is not known.
 func (k *keeper) sayClosed(why string) {
 	if k.state.Decision.Mode == budget.ModeClosed {
 		return
@@ -157,8 +157,8 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 	return nil
 }
 
-// guardPods is the activity that writes the budgets of the storage daemons and the mons. What is applied is not known while it is being
-// changed, nor when the answer was lost.
+// guardPods is the activity that writes the budgets of the storage daemons and the mons. What is applied is not known
+// while it is being changed, nor when the answer was lost.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
 	k.state.Applied = nil
 	in := activities.BudgetInput{Cluster: k.cluster, Specs: k.specs(d)}

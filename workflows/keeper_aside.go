@@ -17,8 +17,8 @@ import (
 // nothing, says so, and waits until the other policy is gone or means another cluster: the watcher tells.
 //
 // A keeper that was in charge until a policy was edited first takes away what is its own, so that no pod remains under
-// two budgets, and no job believes that it holds a lease that means something. Its claim goes last: until then the other
-// keeper opens nothing.
+// two budgets, and no job believes that it holds a lease that means something. Its claim goes last: until then the
+// other keeper opens nothing.
 func (k *keeper) standAside(ctx workflow.Context) error {
 	if err := k.retreat(ctx, budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy, Message: k.observed.Second}); err != nil {
 		return err
@@ -79,8 +79,9 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	return nil
 }
 
-// letPodsGo takes the budgets away, since the other policy's cover the same pods. Where they do not, because the other policy is of
-// another namespace, the budgets stay, closed: nothing else would protect the storage daemons of this namespace.
+// letPodsGo takes the budgets away, since the other policy's cover the same pods. Where they do not, because the other
+// policy is of another namespace, the budgets stay, closed: nothing else would protect the storage daemons of this
+// namespace.
 func (k *keeper) letPodsGo(ctx workflow.Context, keepClosed bool) error {
 	if !keepClosed {
 		return k.releasePods(ctx)

@@ -14,13 +14,14 @@ import (
 
 const wasFirst = "MaintenancePolicy rook-ceph/a-first was first"
 
-// ofThis is a drain that names the policy. One that does not would go on under the other, whose keeper is not simulated.
+// ofThis is a drain that names the policy. One that does not would go on under the other, whose keeper is not
+// simulated.
 func ofThis(node string) workflows.DrainNodeInput {
 	return workflows.DrainNodeInput{Node: node, Policy: sim.Key.String()}
 }
 
-// TestSecondPolicy: a keeper whose storage cluster another policy looks after manages nothing, says so, and takes over when
-// the other one is gone.
+// TestSecondPolicy: a keeper whose storage cluster another policy looks after manages nothing, says so, and takes over
+// when the other one is gone.
 func TestSecondPolicy(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -49,8 +50,8 @@ func TestSecondPolicy(t *testing.T) {
 	})
 }
 
-// TestBecomesSecond: a policy was edited in the middle of a drain, so that the older one means the same cluster. All that
-// is this one's goes, and no drain believes that it is guarded.
+// TestBecomesSecond: a policy was edited in the middle of a drain, so that the older one means the same cluster. All
+// that is this one's goes, and no drain believes that it is guarded.
 func TestBecomesSecond(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {

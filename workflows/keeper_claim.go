@@ -12,11 +12,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/precedence"
 )
 
-// This file is the keeper's claim to its storage cluster, by which policies of different namespaces that mean the same one are told
-// apart. The order of the steps is in package precedence. Observations of older workers say nothing of claims: then nothing is claimed.
+// This file is the keeper's claim to its storage cluster, by which policies of different namespaces that mean the same
+// one are told apart. The order of the steps is in package precedence. Observations of older workers say nothing of
+// claims: then nothing is claimed.
 
-// claim makes this policy's claim that of the storage cluster that was seen. apply writes it down before it does anything else, and
-// nothing opens before a look has found it there. written tells that this look must follow at once.
+// claim makes this policy's claim that of the storage cluster that was seen. apply writes it down before it does
+// anything else, and nothing opens before a look has found it there. written tells that this look must follow at once.
 func (k *keeper) claim() (written bool) {
 	o := &k.observed
 	if o.Claim == nil || o.Seen.ID == "" {
@@ -41,8 +42,8 @@ func (k *keeper) movedOn() bool {
 	return k.observed.Claim != nil && c.Held && k.observed.Seen.ID != "" && k.observed.Seen.ID != c.ID
 }
 
-// leaveOldCluster takes back what was done for the storage cluster that the policy meant before. The claim to the new one comes after
-// that.
+// leaveOldCluster takes back what was done for the storage cluster that the policy meant before. The claim to the new
+// one comes after that.
 func (k *keeper) leaveOldCluster(ctx workflow.Context) error {
 	d := budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNotInCharge, Message: fmt.Sprintf(
 		"the policy now means the storage cluster with the ID %s, and meant %s before; what was done for that one is taken back first", k.observed.Seen.ID, k.state.Memory.Claim.ID)}
@@ -53,8 +54,8 @@ func (k *keeper) leaveOldCluster(ctx workflow.Context) error {
 	return k.report(ctx)
 }
 
-// abandonNoout forgets noout flags on a storage cluster that can no longer be reached under this policy, and tells people. To unset them
-// where the policy points now would be to touch flags of somebody else.
+// abandonNoout forgets noout flags on a storage cluster that can no longer be reached under this policy, and tells
+// people. To unset them where the policy points now would be to touch flags of somebody else.
 func (k *keeper) abandonNoout(ctx workflow.Context) {
 	if hosts := k.flagged(); len(hosts) > 0 {
 		k.news = append(k.news, activities.Event{Reason: ReasonLeftBehind, Warning: true, At: workflow.Now(ctx), Message: clipTo(fmt.Sprintf(
@@ -64,8 +65,8 @@ func (k *keeper) abandonNoout(ctx workflow.Context) {
 	k.state.Memory.Noout = nil
 }
 
-// contestedEvery is how soon a keeper looks again that another policy stands in the way of. The watcher tells sooner; but one that is
-// restricted to a namespace sees no policy of another.
+// contestedEvery is how soon a keeper looks again that another policy stands in the way of. The watcher tells sooner;
+// but one that is restricted to a namespace sees no policy of another.
 const contestedEvery = time.Minute
 
 // lookAgain sets the timer of a keeper that another policy stands in the way of.

@@ -28,8 +28,8 @@ func TestClaimsBeforeItOpens(t *testing.T) {
 	})
 }
 
-// TestOlderPolicyElsewhere: a keeper whose Ceph cluster an older policy of another namespace looks after keeps everything closed,
-// says why, and takes over when the other one is gone, or means another Ceph.
+// TestOlderPolicyElsewhere: a keeper whose Ceph cluster an older policy of another namespace looks after keeps
+// everything closed, says why, and takes over when the other one is gone, or means another Ceph.
 func TestOlderPolicyElsewhere(t *testing.T) {
 	t.Parallel()
 	older := &sim.Elsewhere{Older: true, FSID: sim.FSID, Claimed: true}
@@ -56,8 +56,8 @@ func TestOlderPolicyElsewhere(t *testing.T) {
 	})
 }
 
-// TestBecomesSecondElsewhere: an older policy of another namespace was edited in the middle of a drain, and means the same Ceph cluster
-// now. The claim goes when all that was done is taken back, and not before.
+// TestBecomesSecondElsewhere: an older policy of another namespace was edited in the middle of a drain, and means the
+// same Ceph cluster now. The claim goes when all that was done is taken back, and not before.
 func TestBecomesSecondElsewhere(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -87,7 +87,8 @@ func TestBecomesSecondElsewhere(t *testing.T) {
 	})
 }
 
-// TestYoungerPolicyElsewhere: the younger policy came to its keeper first. Nothing opens until it has taken back what it did.
+// TestYoungerPolicyElsewhere: the younger policy came to its keeper first. Nothing opens until it has taken back what
+// it did.
 func TestYoungerPolicyElsewhere(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -110,8 +111,8 @@ func TestYoungerPolicyElsewhere(t *testing.T) {
 	})
 }
 
-// TestMeansAnotherCeph: the policy was edited in the middle of a drain and means another Ceph cluster. What was done for the first one is
-// taken back before the other one is claimed, and flags in the other one are not touched.
+// TestMeansAnotherCeph: the policy was edited in the middle of a drain and means another Ceph cluster. What was done
+// for the first one is taken back before the other one is claimed, and flags in the other one are not touched.
 func TestMeansAnotherCeph(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {

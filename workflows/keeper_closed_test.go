@@ -13,7 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 )
 
-// TestTheStatusIsClosedInEveryWayInWhichTheKeeperIs: what was decided is not said for as long as something else is in force.
+// TestTheStatusIsClosedInEveryWayInWhichTheKeeperIs: what was decided is not said for as long as something else is in
+// force.
 func TestTheStatusIsClosedInEveryWayInWhichTheKeeperIs(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Pointer[string]

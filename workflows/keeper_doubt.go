@@ -20,9 +20,10 @@ func (k *keeper) doubt(ctx workflow.Context) bool {
 	return alarm
 }
 
-// answerAlarm: a daemon's pod stopped serving. It may be replaced and ready again before Ceph has noticed that its daemon was
-// away, so what was proved of the data before does not count any more. And at rest nobody else may go until somebody has
-// looked: it may have been the one that may go anywhere, and if its domain is to open, that begins from a closed budget anyway.
+// answerAlarm: a daemon's pod stopped serving. It may be replaced and ready again before Ceph has noticed that its
+// daemon was away, so what was proved of the data before does not count any more. And at rest nobody else may go until
+// somebody has looked: it may have been the one that may go anywhere, and if its domain is to open, that begins from a
+// closed budget anyway.
 func (k *keeper) answerAlarm(ctx workflow.Context) {
 	if !k.doubt(ctx) {
 		return
@@ -49,8 +50,8 @@ func (k *keeper) noticeSilence(ctx workflow.Context) {
 	k.restartWatch()
 }
 
-// noticeVanished: a daemon has no pod any more, and nobody saw it leave. A pod that no controller looks after leaves nothing
-// behind; whether its daemon is gone with it, only a sign of life can tell.
+// noticeVanished: a daemon has no pod any more, and nobody saw it leave. A pod that no controller looks after leaves
+// nothing behind; whether its daemon is gone with it, only a sign of life can tell.
 func (k *keeper) noticeVanished(ctx workflow.Context) {
 	v := k.observed.Seen.View
 	if v.Unavailable != "" {
@@ -64,8 +65,9 @@ func (k *keeper) noticeVanished(ctx workflow.Context) {
 	k.state.Unseen = v.Unseen
 }
 
-// noticeBook compares what the budgets are with what was last written. An alarm that somebody wrote on them counts as one that was
-// told: a signal may be late, or Temporal away. And a budget that is not as it was left is one of which nobody knows what it says.
+// noticeBook compares what the budgets are with what was last written. An alarm that somebody wrote on them counts as
+// one that was told: a signal may be late, or Temporal away. And a budget that is not as it was left is one of which
+// nobody knows what it says.
 func (k *keeper) noticeBook(ctx workflow.Context) {
 	book := k.observed.Book
 	if alarms := book.Alarms(); alarms != k.state.AnsweredAlarms {
@@ -89,7 +91,8 @@ func (k *keeper) noticeBook(ctx workflow.Context) {
 	}
 }
 
-// answerTampering mends the budgets before it looks: while Ceph has no quorum a look takes seconds, in which anybody could go.
+// answerTampering mends the budgets before it looks: while Ceph has no quorum a look takes seconds, in which anybody
+// could go.
 func (k *keeper) answerTampering(ctx workflow.Context) {
 	tampered := k.tampered
 	k.tampered = false

@@ -12,12 +12,12 @@ import (
 
 // This file follows the jobs that hold or want the lease, so that one that ends in whatever way loses its claim.
 
-// followedTogether is how many jobs one activity follows at most. One activity for each would be hundreds of them where hundreds wait,
-// each with heartbeats of its own, and all of them begun anew whenever the keeper continues as new.
+// followedTogether is how many jobs one activity follows at most. One activity for each would be hundreds of them where
+// hundreds wait, each with heartbeats of its own, and all of them begun anew whenever the keeper continues as new.
 const followedTogether = 50
 
-// following is what follows some jobs. Jobs never join it: it would have to begin anew for every one that comes. When the keeper
-// continues as new they are divided up again.
+// following is what follows some jobs. Jobs never join it: it would have to begin anew for every one that comes. When
+// the keeper continues as new they are divided up again.
 type following struct {
 	claims []lease.Claim
 	cancel workflow.CancelFunc
@@ -85,7 +85,8 @@ func (k *keeper) forget(f *following, which func(lease.Claim) bool) {
 	f.claims = slices.DeleteFunc(f.claims, which)
 }
 
-// unfollow ends the watch over a job, whose claim is no more. The activity goes on as long as another job of it has one.
+// unfollow ends the watch over a job, whose claim is no more. The activity goes on as long as another job of it has
+// one.
 func (k *keeper) unfollow(id string) {
 	f := k.jobs[id]
 	k.forget(f, func(c lease.Claim) bool { return claimID(c) == id })

@@ -65,7 +65,8 @@ func TestOneThatCannotBeFollowed(t *testing.T) {
 	assert.Equal(t, jobs[1:], ended.Ended)
 }
 
-// TestFollowMany: hundreds of jobs are followed by a few activities. One that ends loses its claim, and the others are followed on.
+// TestFollowMany: hundreds of jobs are followed by a few activities. One that ends loses its claim, and the others are
+// followed on.
 func TestFollowMany(t *testing.T) {
 	t.Parallel()
 	const jobs = 3*followedTogether + 1
@@ -116,8 +117,9 @@ func TestFollowMany(t *testing.T) {
 		"the one that gave up was alone, and nobody was asked about it any more")
 }
 
-// TestWhoAsksAfterItsEnd: a request that was under way when its job ended makes a claim that nobody releases but the keeper, though it
-// has not noticed yet that the job's claim of before is gone. So it is when the wait for the job's end fails.
+// TestWhoAsksAfterItsEnd: a request that was under way when its job ended makes a claim that nobody releases but the
+// keeper, though it has not noticed yet that the job's claim of before is gone. So it is when the wait for the job's
+// end fails.
 func TestWhoAsksAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, failing := range map[string]bool{"the job has ended": false, "the wait for its end fails": true} {

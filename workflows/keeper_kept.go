@@ -10,8 +10,8 @@ import (
 
 // This file is about whether the policy's status is true now, and how whoever reads it can tell.
 
-// QueryKept is the query by which the watcher asks a keeper whether it keeps the policy's status up to date. A query leaves no
-// trace in the history, and only a worker can answer it.
+// QueryKept is the query by which the watcher asks a keeper whether it keeps the policy's status up to date. A query
+// leaves no trace in the history, and only a worker can answer it.
 const QueryKept = "kept"
 
 // Kept answers the query "kept".
@@ -37,7 +37,8 @@ func (k *keeper) kept() Kept {
 	}
 }
 
-// renew confirms the status whenever it has not been written for a while. It is not a part of rest, where every pass would cost a timer.
+// renew confirms the status whenever it has not been written for a while. It is not a part of rest, where every pass
+// would cost a timer.
 func (k *keeper) renew(ctx workflow.Context) {
 	wait := k.renewal(ctx)
 	for {
@@ -63,7 +64,8 @@ func (k *keeper) renewal(ctx workflow.Context) time.Duration {
 	return k.state.Reported.AsOf.Add(renewEvery).Sub(workflow.Now(ctx))
 }
 
-// confirm tells that the status as it was reported is true as of now. When it says something else, it is to be written anew.
+// confirm tells that the status as it was reported is true as of now. When it says something else, it is to be written
+// anew.
 func (k *keeper) confirm(ctx workflow.Context) (confirmed bool, err error) {
 	in := activities.RenewInput{Cluster: k.cluster, Renewal: activities.Renewal{MayDrain: k.state.Reported.MayDrain, AsOf: workflow.Now(ctx)}}
 	r, err := call(quick(ctx, "confirm the status"), keeping.RenewStatus, in)

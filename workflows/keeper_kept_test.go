@@ -108,7 +108,8 @@ func TestAWatcherThatBeginsWhileNobodyKeeps(t *testing.T) {
 	})
 }
 
-// TestAKeeperAtWorkIsNotDoubted: a worker that is replaced by another one is away for a moment, and a keeper that continues as new, too.
+// TestAKeeperAtWorkIsNotDoubted: a worker that is replaced by another one is away for a moment, and a keeper that
+// continues as new, too.
 func TestAKeeperAtWorkIsNotDoubted(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {

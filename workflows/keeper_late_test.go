@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 )
 
-// TestALateOpening: the second of the writes that open a failure domain gets no answer, and is carried out seconds later. By then OSDs
-// of two others are down, and everything is closed.
+// TestALateOpening: the second of the writes that open a failure domain gets no answer, and is carried out seconds
+// later. By then OSDs of two others are down, and everything is closed.
 func TestALateOpening(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool

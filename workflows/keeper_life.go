@@ -11,11 +11,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file asks for signs of life. A storage daemon that hangs is up in the storage cluster's map, and the PGs are clean by its last
-// word, so before anything opens every daemon elsewhere has to report once more.
+// This file asks for signs of life. A storage daemon that hangs is up in the storage cluster's map, and the PGs are
+// clean by its last word, so before anything opens every daemon elsewhere has to report once more.
 
-// lifeLasts is how long after the answer something may open because of it: a pass that closes and one that opens, when requests are
-// slow. It is of no use to another opening.
+// lifeLasts is how long after the answer something may open because of it: a pass that closes and one that opens, when
+// requests are slow. It is of no use to another opening.
 const lifeLasts = 10 * time.Second
 
 // seekLife adds to the input what is known of who lives, and asks if something is to open and nothing is known.
@@ -77,8 +77,8 @@ func (k *keeper) hearLife(ctx workflow.Context) {
 	k.life = nil
 }
 
-// noteLived takes in that the proof of PG health is one of life, too. It counts for as long as it takes until the next report of the
-// same daemon is heard of: what opens right afterwards needs no question of its own.
+// noteLived takes in that the proof of PG health is one of life, too. It counts for as long as it takes until the next
+// report of the same daemon is heard of: what opens right afterwards needs no question of its own.
 func (k *keeper) noteLived(w activities.Watched) {
 	if w.ReportPeriod > 0 && w.Health.Fresh {
 		k.state.ReportPeriod = w.ReportPeriod
@@ -95,8 +95,8 @@ func (k *keeper) forgetLife() {
 	}
 }
 
-// opened is the failure domain that the budgets leave open, as far as is known, and the label values that they leave out for it. Where
-// lockkeeper has no budgets, what was decided is what is in force.
+// opened is the failure domain that the budgets leave open, as far as is known, and the label values that they leave
+// out for it. Where lockkeeper has no budgets, what was decided is what is in force.
 func (k *keeper) opened() (storage.FailureDomain, []string) {
 	d := k.state.Applied
 	if !k.observed.Settings.ManagePodBudgets {

@@ -10,7 +10,8 @@ import (
 
 // This file sets the marks on the storage daemons' pods and takes them away (internal/budget/marks.go decides).
 
-// mark marks pods while the keeper goes on: at rest the budget lets fewer go until it is through, and nothing else waits for it.
+// mark marks pods while the keeper goes on: at rest the budget lets fewer go until it is through, and nothing else
+// waits for it.
 func (k *keeper) mark(ctx workflow.Context, unclean bool) {
 	if k.marking {
 		return
@@ -37,7 +38,8 @@ func (k *keeper) endMarking(ctx workflow.Context) error {
 	return workflow.Await(ctx, func() bool { return !k.marking })
 }
 
-// unmarkUnsaid is how long marks may be taken away before the status says that everything is closed meanwhile. Mostly it is one mark.
+// unmarkUnsaid is how long marks may be taken away before the status says that everything is closed meanwhile. Mostly
+// it is one mark.
 const unmarkUnsaid = 2 * time.Second
 
 // unmark takes marks away, while both budgets are closed.

@@ -15,9 +15,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestAMissingBudgetIsMadeClosed: somebody deletes the budget of the marked pods, and somebody else's budget keeps it from
-// being made anew. When that goes, a pod of another failure domain is evicted before ours is there again: nobody could write
-// an alarm on it.
+// TestAMissingBudgetIsMadeClosed: somebody deletes the budget of the marked pods, and somebody else's budget keeps it
+// from being made anew. When that goes, a pod of another failure domain is evicted before ours is there again: nobody
+// could write an alarm on it.
 func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Bool
@@ -51,8 +51,8 @@ func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 	})
 }
 
-// TestNothingIsGrantedWhileABudgetIsMissing: no budget keeps a rollout from what it was told that it may, and the pods whose
-// budget is missing may go at any moment.
+// TestNothingIsGrantedWhileABudgetIsMissing: no budget keeps a rollout from what it was told that it may, and the pods
+// whose budget is missing may go at any moment.
 func TestNothingIsGrantedWhileABudgetIsMissing(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {

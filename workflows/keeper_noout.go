@@ -49,16 +49,16 @@ func (k *keeper) nooutHosts() (hosts []storage.Host) {
 	return hosts
 }
 
-// askedAbout tells whether the last look was asked about all hosts of a claim. Of another host the topology's ID is not known, and
-// noout that is set there would be lost when somebody renames it.
+// askedAbout tells whether the last look was asked about all hosts of a claim. Of another host the topology's ID is not
+// known, and noout that is set there would be lost when somebody renames it.
 func (k *keeper) askedAbout(c lease.Claim) bool {
 	return !slices.ContainsFunc(c.NooutHosts, func(host string) bool {
 		return !slices.ContainsFunc(k.asked, func(h storage.Host) bool { return h.Name == host })
 	})
 }
 
-// askNoout writes down what is about to be set, of which nothing is known until there is an answer. before is of what that was true
-// already.
+// askNoout writes down what is about to be set, of which nothing is known until there is an answer. before is of what
+// that was true already.
 func (k *keeper) askNoout(plan budget.NooutPlan) (before []string) {
 	if len(plan.Set) > 0 {
 		k.state.Memory.Noout, before = budget.Asked(k.state.Memory.Noout, plan.Set)
@@ -66,8 +66,8 @@ func (k *keeper) askNoout(plan budget.NooutPlan) (before []string) {
 	return before
 }
 
-// stillHeld leaves out the hosts of jobs that gave their lease back while the record was being written. The next pass forgets their
-// records.
+// stillHeld leaves out the hosts of jobs that gave their lease back while the record was being written. The next pass
+// forgets their records.
 func (k *keeper) stillHeld(hosts, before []string) []string {
 	held := budget.StillHeld(hosts, k.state.Memory.Noout, k.state.Memory.Lease.Holders)
 	left := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return slices.Contains(held, host) })
@@ -75,7 +75,8 @@ func (k *keeper) stillHeld(hosts, before []string) []string {
 	return held
 }
 
-// answered takes note that there is an answer about what was asked. A refusal is an answer, too, but nothing was set then.
+// answered takes note that there is an answer about what was asked. A refusal is an answer, too, but nothing was set
+// then.
 func (k *keeper) answered(plan budget.NooutPlan, before []string) {
 	set := slices.DeleteFunc(slices.Clone(plan.Set), func(host string) bool { return k.refused[host] != "" })
 	if len(set) > 0 {
@@ -83,8 +84,8 @@ func (k *keeper) answered(plan budget.NooutPlan, before []string) {
 	}
 }
 
-// switchNoout switches all at once: for each by itself the storage cluster would take its time. Hosts that the storage cluster
-// refuses are in k.refused; an error means that it did not answer.
+// switchNoout switches all at once: for each by itself the storage cluster would take its time. Hosts that the storage
+// cluster refuses are in k.refused; an error means that it did not answer.
 func (k *keeper) switchNoout(ctx workflow.Context, hosts []string, on bool) error {
 	if len(hosts) == 0 {
 		return nil
@@ -118,7 +119,8 @@ func (k *keeper) hostIDs(hosts []string) map[string]int {
 	return ids
 }
 
-// refusal is what the storage cluster refused in this pass; nil: nothing. The next look tells whether the host is there at all.
+// refusal is what the storage cluster refused in this pass; nil: nothing. The next look tells whether the host is there
+// at all.
 func (k *keeper) refusal() error {
 	if len(k.refused) == 0 {
 		return nil
@@ -137,8 +139,8 @@ func (k *keeper) refusedFor(hosts []string) string {
 	return ""
 }
 
-// silent closes, since the storage cluster does not answer. Everybody hears of that all the same: the report, and the jobs, which
-// must not take what was decided for what is.
+// silent closes, since the storage cluster does not answer. Everybody hears of that all the same: the report, and the
+// jobs, which must not take what was decided for what is.
 func (k *keeper) silent(ctx workflow.Context, what string, err error) error {
 	k.closeFirst(ctx, what)
 	closed := budget.CloseFirst(k.state.Decision, what+": "+message(err))

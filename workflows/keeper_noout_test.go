@@ -28,8 +28,8 @@ func (s *scene) told(reason string) bool {
 	return slices.ContainsFunc(s.Story(), func(line string) bool { return strings.Contains(line, "event "+reason) })
 }
 
-// TestHostOfOurNooutIsRemoved: Ceph refuses every command about a host that it no longer knows. The keeper goes on all the same: the
-// flag of the other host goes, the drains end, and the status says what is.
+// TestHostOfOurNooutIsRemoved: Ceph refuses every command about a host that it no longer knows. The keeper goes on all
+// the same: the flag of the other host goes, the drains end, and the status says what is.
 func TestHostOfOurNooutIsRemoved(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -111,7 +111,8 @@ func TestHostOfOurNooutIsRenamed(t *testing.T) {
 	})
 }
 
-// TestNooutThatLandsLate: a set got no answer, the drain is aborted and its noout unset, and then the set is carried out.
+// TestNooutThatLandsLate: a set got no answer, the drain is aborted and its noout unset, and then the set is carried
+// out.
 func TestNooutThatLandsLate(t *testing.T) {
 	t.Parallel()
 	sets := 0
@@ -142,8 +143,8 @@ func TestNooutThatLandsLate(t *testing.T) {
 	})
 }
 
-// TestNooutOfAJobThatLeft: a drain is aborted while its grant is being written down, and another one asks, so that the keeper hears of
-// both at once. Nobody wants the flag any more, and it is not set.
+// TestNooutOfAJobThatLeft: a drain is aborted while its grant is being written down, and another one asks, so that the
+// keeper hears of both at once. Nobody wants the flag any more, and it is not set.
 func TestNooutOfAJobThatLeft(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Bool
@@ -187,7 +188,8 @@ func TestNooutOfAnAdministratorStays(t *testing.T) {
 	})
 }
 
-// TestNooutOfAPersonInTheSameSeconds: Ceph has one flag and no owner for it. It is taken for lockkeeper's, and the person is told.
+// TestNooutOfAPersonInTheSameSeconds: Ceph has one flag and no owner for it. It is taken for lockkeeper's, and the
+// person is told.
 func TestNooutOfAPersonInTheSameSeconds(t *testing.T) {
 	t.Parallel()
 	answers := false
@@ -213,7 +215,8 @@ func TestNooutOfAPersonInTheSameSeconds(t *testing.T) {
 	})
 }
 
-// TestSilenceIsSaid: what cannot be set because Ceph does not answer closes the budget, and both the status and the job say so.
+// TestSilenceIsSaid: what cannot be set because Ceph does not answer closes the budget, and both the status and the job
+// say so.
 func TestSilenceIsSaid(t *testing.T) {
 	t.Parallel()
 	silent := true
@@ -245,8 +248,8 @@ func TestSilenceIsSaid(t *testing.T) {
 	})
 }
 
-// TestRenamedBeforeAndAfterNooutIsSet: a claim names a CRUSH host as it was called when it came. Noout goes to the host as it is called
-// now, and is found again when that changes, too.
+// TestRenamedBeforeAndAfterNooutIsSet: a claim names a CRUSH host as it was called when it came. Noout goes to the host
+// as it is called now, and is found again when that changes, too.
 func TestRenamedBeforeAndAfterNooutIsSet(t *testing.T) {
 	t.Parallel()
 	opts := sim.Options{Latency: func() time.Duration { return 200 * time.Millisecond }}
@@ -270,8 +273,8 @@ func TestRenamedBeforeAndAfterNooutIsSet(t *testing.T) {
 	})
 }
 
-// TestRenamedRightAfterNooutIsSet: a flag is found again by its host's ID. A look that was not asked about the host does not tell it, so
-// nothing is granted to a claim that comes while the keeper is looking.
+// TestRenamedRightAfterNooutIsSet: a flag is found again by its host's ID. A look that was not asked about the host
+// does not tell it, so nothing is granted to a claim that comes while the keeper is looking.
 func TestRenamedRightAfterNooutIsSet(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Bool

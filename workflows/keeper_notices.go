@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
-// This file sends notices to many jobs. One after the other, each would cost the keeper a round through Temporal, and what is to open
-// would wait until hundreds of jobs have heard why they wait.
+// This file sends notices to many jobs. One after the other, each would cost the keeper a round through Temporal, and
+// what is to open would wait until hundreds of jobs have heard why they wait.
 
 // outgoing is a notice that is to be sent.
 type outgoing struct {
@@ -22,8 +22,8 @@ type outgoing struct {
 // noticesAtOnce bounds what is under way: Temporal takes 2,000 at a time.
 const noticesAtOnce = 100
 
-// Who waits and hears that it is for another reason is in no hurry, but every notice wakes a job. Hundreds of them at once keep the
-// processors from whoever has to close in that moment. So they go out a few at a time.
+// Who waits and hears that it is for another reason is in no hurry, but every notice wakes a job. Hundreds of them at
+// once keep the processors from whoever has to close in that moment. So they go out a few at a time.
 const (
 	rewordedAtOnce = 50
 	rewordedEvery  = 500 * time.Millisecond
@@ -53,7 +53,8 @@ func (k *keeper) sendAll(ctx workflow.Context) {
 	k.outbox = nil
 }
 
-// nextBatch is how many of the notices go out next. Two to the same job do not go side by side: the later one could come first.
+// nextBatch is how many of the notices go out next. Two to the same job do not go side by side: the later one could
+// come first.
 func nextBatch(all []outgoing) int {
 	most := min(len(all), noticesAtOnce)
 	for n := range most {

@@ -45,8 +45,8 @@ func TestNotifyMany(t *testing.T) {
 	assert.Less(t, took, jobs*each/10)
 }
 
-// TestManyWaitForAnotherReason: hundreds of jobs that wait hear of another reason a few at a time, each of them in the end, and a grant
-// waits for none of them.
+// TestManyWaitForAnotherReason: hundreds of jobs that wait hear of another reason a few at a time, each of them in the
+// end, and a grant waits for none of them.
 func TestManyWaitForAnotherReason(t *testing.T) {
 	t.Parallel()
 	const jobs = 3*rewordedAtOnce + 1

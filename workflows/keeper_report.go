@@ -33,8 +33,8 @@ func (k *keeper) reportLater(ctx workflow.Context) {
 	})
 }
 
-// report writes the status before the keeper goes on: it is the memory that outlives this workflow, and what must not be
-// forgotten is written down before it is done. One that is being written comes first, or the older would win.
+// report writes the status before the keeper goes on: it is the memory that outlives this workflow, and what must not
+// be forgotten is written down before it is done. One that is being written comes first, or the older would win.
 func (k *keeper) report(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return !k.reporting }); err != nil {
 		return err

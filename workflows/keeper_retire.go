@@ -14,8 +14,8 @@ import (
 
 // This file is the end of a keeper.
 
-// retire undoes everything that this keeper did, and lets the policy go. What it cannot undo it tries again, and says so, until a
-// person lets it go, or it can never be undone.
+// retire undoes everything that this keeper did, and lets the policy go. What it cannot undo it tries again, and says
+// so, until a person lets it go, or it can never be undone.
 func (k *keeper) retire(ctx workflow.Context) (KeeperResult, error) {
 	var out KeeperResult
 	began := workflow.Now(ctx)
@@ -47,8 +47,9 @@ func (k *keeper) retire(ctx workflow.Context) (KeeperResult, error) {
 	return out, k.dismissAll(ctx)
 }
 
-// undo tries to undo everything once, and returns what could not be undone. The budgets stay as long as noout does: they are what
-// protects the storage meanwhile. Where the namespace goes, its budgets go with it, whether or not the right to delete them is still there.
+// undo tries to undo everything once, and returns what could not be undone. The budgets stay as long as noout does:
+// they are what protects the storage meanwhile. Where the namespace goes, its budgets go with it, whether or not the
+// right to delete them is still there.
 func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []string) {
 	ending, err := call(quick(ctx, "how the policy ends"), keeping.PolicyEnding, k.cluster)
 	if err != nil {
@@ -69,7 +70,8 @@ func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []strin
 	return ending, waits
 }
 
-// forgetNoout forgets what was unset. What was refused, or may still be set by a command without an answer, stays, and is returned.
+// forgetNoout forgets what was unset. What was refused, or may still be set by a command without an answer, stays, and
+// is returned.
 func (k *keeper) forgetNoout(ctx workflow.Context) (waits []string) {
 	now := workflow.Now(ctx)
 	for _, host := range k.flagged() {
@@ -90,8 +92,8 @@ func (k *keeper) forgetNoout(ctx workflow.Context) (waits []string) {
 	return waits
 }
 
-// await says what the deletion waits for, to whoever looks at the policy, at the keeper, or at a job that waits for the lease. The
-// budgets are closed: nobody guards the storage any more.
+// await says what the deletion waits for, to whoever looks at the policy, at the keeper, or at a job that waits for the
+// lease. The budgets are closed: nobody guards the storage any more.
 func (k *keeper) await(ctx workflow.Context, waits []string) {
 	k.trouble = "the deletion waits for " + strings.Join(waits, "; ")
 	if k.failures == 0 {
@@ -106,8 +108,8 @@ func (k *keeper) await(ctx workflow.Context, waits []string) {
 	workflow.SetCurrentDetails(ctx, k.details())
 }
 
-// farewell says what is left behind to whoever may look for it: in the events about the namespace, which are kept in "default", in the
-// worker's log, and in the result.
+// farewell says what is left behind to whoever may look for it: in the events about the namespace, which are kept in
+// "default", in the worker's log, and in the result.
 func (k *keeper) farewell(ctx workflow.Context, out KeeperResult) {
 	var hosts []string
 	for _, n := range k.state.Memory.Noout {

@@ -31,8 +31,8 @@ func (s *scene) keeperEnds(within time.Duration) bool {
 	return s.Await(within, func() bool { return !s.runs(workflows.KeeperID(sim.Key)) && !s.PolicyExists() })
 }
 
-// TestDeletionSaysWhatItWaitsFor: Ceph does not answer, so the noout cannot be unset. The policy, the keeper and the jobs say so, until
-// Ceph is back or a person lets it go.
+// TestDeletionSaysWhatItWaitsFor: Ceph does not answer, so the noout cannot be unset. The policy, the keeper and the
+// jobs say so, until Ceph is back or a person lets it go.
 func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	for name, wayOut := range map[string]func(*scene){
@@ -96,7 +96,8 @@ func TestDeletionTakesBackWhatLandsLate(t *testing.T) {
 	})
 }
 
-// TestNamespaceIsDeleted: with it go the rights, the Secret and Ceph itself, in any order. The policy goes, and what is left is told.
+// TestNamespaceIsDeleted: with it go the rights, the Secret and Ceph itself, in any order. The policy goes, and what is
+// left is told.
 func TestNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
 	secrets, rights, budgets := []string{"read Secret", "read ConfigMap"}, []string{"list Deployments", "list pods"}, []string{"list budgets", "update budget", "create budget", "delete budget"}

@@ -23,9 +23,9 @@ const (
 	retryAfterMax = 30 * time.Second
 )
 
-// Every notice costs a job's history six events. So a job hears at once that its claim stands elsewhere, but ever more seldom
-// that only the wording of what it waits for has changed: after 5 s, 10 s, 20 s, and in the end every 5 minutes. The last word is
-// not lost: it is told when its time has come.
+// Every notice costs a job's history six events. So a job hears at once that its claim stands elsewhere, but ever more
+// seldom that only the wording of what it waits for has changed: after 5 s, 10 s, 20 s, and in the end every 5 minutes.
+// The last word is not lost: it is told when its time has come.
 const (
 	noticeEvery    = 5 * time.Second
 	noticeEveryMax = 5 * time.Minute
@@ -163,8 +163,8 @@ func (k *keeper) untilNext(ctx workflow.Context) (time.Duration, string) {
 	return max(k.next.Sub(workflow.Now(ctx)), time.Millisecond), "next expiry"
 }
 
-// drainHints takes in every signal that has come, so that none is lost by continue-as-new and a burst costs one pass. It
-// tells whether any of them is a reason to look.
+// drainHints takes in every signal that has come, so that none is lost by continue-as-new and a burst costs one pass.
+// It tells whether any of them is a reason to look.
 func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	hints := workflow.GetSignalChannel(ctx, SignalStorageChanged)
 	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
@@ -214,8 +214,8 @@ func (k *keeper) finish(ctx workflow.Context, r LeaseRef) {
 	delete(k.state.Told, r.RunID)
 }
 
-// startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy may
-// mean another connection, or another idea of what is clean, so what the old watcher said no longer counts.
+// startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy
+// may mean another connection, or another idea of what is clean, so what the old watcher said no longer counts.
 func (k *keeper) startWatch(ctx workflow.Context) {
 	if k.watch != nil && k.watchOf != k.observed.Generation {
 		k.restartWatch()

@@ -16,8 +16,8 @@ import (
 type KeeperInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	State   *KeeperState       `json:"state,omitempty"`
-	// Protocol is how the keeper shares the pods between its budgets: see keeperProtocol. Workers that do not know the field refuse the
-	// input, so that no keeper of version 0.1 goes on where a newer one has marked pods.
+	// Protocol is how the keeper shares the pods between its budgets: see keeperProtocol. Workers that do not know the
+	// field refuse the input, so that no keeper of version 0.1 goes on where a newer one has marked pods.
 	Protocol int `json:"protocol,omitempty"`
 
 	invalid *input.Error // found while decoding
@@ -52,18 +52,19 @@ type KeeperState struct {
 	AppliedGeneration       int64 `json:"appliedGeneration,omitempty"`
 	AppliedProvedGeneration int64 `json:"appliedProvedGeneration,omitempty"`
 	AppliedMonGeneration    int64 `json:"appliedMonGeneration,omitempty"`
-	// AnsweredAlarms are the alarms on the budgets that were answered. Alarm and Tampered: what this run heard of and the next must answer.
+	// AnsweredAlarms are the alarms on the budgets that were answered. Alarm and Tampered: what this run heard of and the
+	// next must answer.
 	AnsweredAlarms string `json:"answeredAlarms,omitempty"`
 	Alarm          bool   `json:"alarm,omitempty"`
 	Tampered       bool   `json:"tampered,omitempty"`
 	// Doubted is the last alarm. Of it Ceph may not have heard when it said that all is well.
 	Doubted time.Time `json:"doubted,omitzero"`
-	// Silent is the last silence of the storage cluster's governors that was noticed; Unheard: nobody has proved since that
-	// all who were said to serve were alive.
+	// Silent is the last silence of the storage cluster's governors that was noticed; Unheard: nobody has proved since
+	// that all who were said to serve were alive.
 	Silent  time.Time `json:"silent,omitzero"`
 	Unheard bool      `json:"unheard,omitempty"`
-	// Life is the last answer to the question who lives, and Answered when it came; nil: none that counts. Asked is the failure
-	// domain that was to open.
+	// Life is the last answer to the question who lives, and Answered when it came; nil: none that counts. Asked is the
+	// failure domain that was to open.
 	Life     *storage.Life `json:"life,omitempty"`
 	Answered time.Time     `json:"answered,omitzero"`
 	// Lived is when every OSD was last known to live because of a proof of PG health, and for how long that counts.
@@ -98,7 +99,8 @@ type KeeperStatus struct {
 	Trouble   string    `json:"trouble,omitempty"`
 	NextTimer time.Time `json:"nextTimer,omitzero"`
 	Conflict  string    `json:"conflict,omitempty"`
-	// ReportPeriod is the time between two reports of a daemon, and LivedFor for how long one counts as a sign of life; 0: not known.
+	// ReportPeriod is the time between two reports of a daemon, and LivedFor for how long one counts as a sign of life; 0:
+	// not known.
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
 	LivedFor     time.Duration `json:"livedFor,omitempty"`
 }

@@ -103,7 +103,8 @@ func (s *scene) judgeStatus() {
 	}
 }
 
-// partTemporal takes Temporal away from everybody, or gives it back: no attempt of an activity begins or ends, and no signal arrives.
+// partTemporal takes Temporal away from everybody, or gives it back: no attempt of an activity begins or ends, and no
+// signal arrives.
 func (s *scene) partTemporal(away bool) {
 	s.crashWorker(away)
 	s.update(func() { s.away = away })

@@ -29,8 +29,9 @@ const (
 	largeQueue = 600 // jobs that wait
 )
 
-// TestLargeClusterInTrouble: 20,000 OSDs are down, in 1,000 failure domains or in as many as there are OSDs, on nodes with names
-// of 200 characters, while 600 nodes wait for the lease. Everything that the keeper is told, tells and hands on stays small.
+// TestLargeClusterInTrouble: 20,000 OSDs are down, in 1,000 failure domains or in as many as there are OSDs, on nodes
+// with names of 200 characters, while 600 nodes wait for the lease. Everything that the keeper is told, tells and hands
+// on stays small.
 func TestLargeClusterInTrouble(t *testing.T) {
 	t.Parallel()
 	for what, domains := range map[string]int{"1,000 failure domains": 1000, "failure domain osd": largeOSDs, "3 zones": 3} {

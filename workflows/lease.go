@@ -69,7 +69,8 @@ type LeaseRef struct {
 	Ask        int64  `json:"ask,omitempty"`
 	// NodeGone: the node will not come back, so noout must not keep the data from healing elsewhere.
 	NodeGone bool `json:"nodeGone,omitempty"`
-	// Next is what the job claims as soon as the claim that this names is given back, or at once if it has been; for SignalFinishLease.
+	// Next is what the job claims as soon as the claim that this names is given back, or at once if it has been; for
+	// SignalFinishLease.
 	Next *lease.Claim `json:"next,omitempty"`
 }
 
@@ -93,9 +94,9 @@ type Hint struct {
 	Tampered bool `json:"tampered,omitempty"`
 	// Disowned: the policy's status says that nobody keeps it up to date, and has to be written anew.
 	Disowned bool `json:"disowned,omitempty"`
-	// Echo, ProvedEcho and MonEcho are the generations of the budgets of the storage daemons without a mark, of those with one, and of
-	// the mons when all that changed is that lockkeeper wrote them. The keeper knows of its own writes; it is told all the same, since one that was believed
-	// lost may still have arrived.
+	// Echo, ProvedEcho and MonEcho are the generations of the budgets of the storage daemons without a mark, of those with
+	// one, and of the mons when all that changed is that lockkeeper wrote them. The keeper knows of its own writes; it is
+	// told all the same, since one that was believed lost may still have arrived.
 	Echo       int64 `json:"echo,omitempty"`
 	ProvedEcho int64 `json:"provedEcho,omitempty"`
 	MonEcho    int64 `json:"monEcho,omitempty"`

@@ -90,7 +90,8 @@ func TestWhoHangsInsideHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// TestTheNextZoneOpensSoonAfterHealing: at once if the proof of whole data was made right then, and after one question otherwise.
+// TestTheNextZoneOpensSoonAfterHealing: at once if the proof of whole data was made right then, and after one question
+// otherwise.
 func TestTheNextZoneOpensSoonAfterHealing(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
@@ -105,7 +106,8 @@ func TestTheNextZoneOpensSoonAfterHealing(t *testing.T) {
 	})
 }
 
-// TestQuestionsCostNothingAtRest: nobody asks for reports while nothing is to open, and one question is asked for one opening.
+// TestQuestionsCostNothingAtRest: nobody asks for reports while nothing is to open, and one question is asked for one
+// opening.
 func TestQuestionsCostNothingAtRest(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -131,8 +133,9 @@ func TestQuestionsCostNothingAtRest(t *testing.T) {
 	})
 }
 
-// TestAnOpenZoneWithoutPodsStaysOpen: nobody makes a bare pod on a cordoned node, so a zone of one node is without pods while the node is
-// drained. A budget that left nothing out meanwhile would be opened when they are back, and then nobody has asked who lives.
+// TestAnOpenZoneWithoutPodsStaysOpen: nobody makes a bare pod on a cordoned node, so a zone of one node is without pods
+// while the node is drained. A budget that left nothing out meanwhile would be opened when they are back, and then
+// nobody has asked who lives.
 func TestAnOpenZoneWithoutPodsStaysOpen(t *testing.T) {
 	t.Parallel()
 	opts := osdsBy("Zone")

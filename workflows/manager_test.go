@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestOneManagerAndAllNodesDrained: all nodes are drained at once, and there is one manager. Without it nobody knows whether the data is
-// whole. It stays until its own node is next, and a node that was emptied before can take it.
+// TestOneManagerAndAllNodesDrained: all nodes are drained at once, and there is one manager. Without it nobody knows
+// whether the data is whole. It stays until its own node is next, and a node that was emptied before can take it.
 func TestOneManagerAndAllNodesDrained(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 )
 
-// TestADeadOSDIsMarkedIn: nobody misses an OSD whose disk died and whose data has moved. Somebody marks it in, and before anything can be
-// heard of the data, an OSD of another failure domain goes.
+// TestADeadOSDIsMarkedIn: nobody misses an OSD whose disk died and whose data has moved. Somebody marks it in, and
+// before anything can be heard of the data, an OSD of another failure domain goes.
 func TestADeadOSDIsMarkedIn(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {

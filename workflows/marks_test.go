@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 )
 
-// TestHammeredWhileMarksAreWritten: every mark takes its time, and all the while somebody evicts whatever may go. Pods without a mark
-// stay; those that are about to lose theirs are not counted as if they kept it.
+// TestHammeredWhileMarksAreWritten: every mark takes its time, and all the while somebody evicts whatever may go. Pods
+// without a mark stay; those that are about to lose theirs are not counted as if they kept it.
 func TestHammeredWhileMarksAreWritten(t *testing.T) {
 	t.Parallel()
 	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {

@@ -20,8 +20,8 @@ func quick(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// prompt is quick for a change that is right only for as long as the look that it rests on is recent: a worker that comes
-// back must not carry out what was decided before it went.
+// prompt is quick for a change that is right only for as long as the look that it rests on is recent: a worker that
+// comes back must not carry out what was decided before it went.
 func prompt(ctx workflow.Context, within time.Duration, summary string) workflow.Context {
 	return workflow.WithScheduleToCloseTimeout(quick(ctx, summary), within)
 }
@@ -29,8 +29,8 @@ func prompt(ctx workflow.Context, within time.Duration, summary string) workflow
 // staleAfter is how long after a look a budget may still be opened because of it.
 const staleAfter = 6 * time.Second
 
-// nooutWithin is how long a storage cluster may take to set a flag, which is as long as it proposes and agrees. Without a
-// quorum it takes for ever, and what is open must not stay so meanwhile.
+// nooutWithin is how long a storage cluster may take to set a flag, which is as long as it proposes and agrees. Without
+// a quorum it takes for ever, and what is open must not stay so meanwhile.
 const nooutWithin = 2500 * time.Millisecond
 
 // persistent is for one look or one change that the job cannot go on without: retried until the job is aborted.
@@ -44,7 +44,8 @@ func persistent(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// thorough is persistent for what is many requests. While it is at it, it says so, and a worker that died is noticed all the same.
+// thorough is persistent for what is many requests. While it is at it, it says so, and a worker that died is noticed
+// all the same.
 func thorough(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Minute,
@@ -55,8 +56,8 @@ func thorough(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// marking is for writing marks: one request for each pod, and first a proof. It says how far it is, and gives up soon: the next
-// pass knows better what is left.
+// marking is for writing marks: one request for each pod, and first a proof. It says how far it is, and gives up soon:
+// the next pass knows better what is left.
 func marking(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Minute,
@@ -68,7 +69,8 @@ func marking(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// stopping is watching for what takes daemons down. When the job is aborted it has to be over before the lease is given back.
+// stopping is watching for what takes daemons down. When the job is aborted it has to be over before the lease is given
+// back.
 func stopping(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithWaitForCancellation(watching(ctx, summary), true)
 }

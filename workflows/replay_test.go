@@ -16,8 +16,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestReplay replays every history in testdata, each recorded in the lab by hack/record-histories.sh. A change of a workflow
-// that cannot go on with what an older one began fails here, before it is released. Histories of released versions stay.
+// TestReplay replays every history in testdata, each recorded in the lab by hack/record-histories.sh. A change of a
+// workflow that cannot go on with what an older one began fails here, before it is released. Histories of released
+// versions stay.
 func TestReplay(t *testing.T) {
 	histories, err := filepath.Glob(filepath.Join("testdata", "*.json.gz"))
 	require.NoError(t, err)

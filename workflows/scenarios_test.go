@@ -18,8 +18,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 )
 
-// TestScenarios plays the scenarios of test/scenarios, which also run in the real lab, in the simulated world. That they have
-// the same outcome in both is what makes the simulation worth believing.
+// TestScenarios plays the scenarios of test/scenarios, which also run in the real lab, in the simulated world. That
+// they have the same outcome in both is what makes the simulation worth believing.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "test", "scenarios", "*.txtar"))
@@ -41,7 +41,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// teller is what testscript needs to run inside of a bubble, where there are no subtests: it runs the one script right here.
+// teller is what testscript needs to run inside of a bubble, where there are no subtests: it runs the one script right
+// here.
 type teller struct {
 	*testing.T
 	scene *scene

@@ -39,8 +39,8 @@ import (
 // and for the watcher, too.
 //
 // The SDK's test environment runs one workflow; that one (host) starts the others as its children, under their own IDs,
-// so that they can signal each other. It lives in a bubble of testing/synctest: activities block and sleep as they do in
-// earnest, and an hour passes as soon as everybody waits.
+// so that they can signal each other. It lives in a bubble of testing/synctest: activities block and sleep as they do
+// in earnest, and an hour passes as soon as everybody waits.
 type scene struct {
 	*testing.T
 	*sim.World
@@ -300,8 +300,8 @@ func (s *scene) untilDone(ctx context.Context, within time.Duration, cond func()
 	}
 }
 
-// post runs f where the test environment wants to be called, and after whatever has just begun has run for a first time:
-// before, the environment cannot bear a word to it.
+// post runs f where the test environment wants to be called, and after whatever has just begun has run for a first
+// time: before, the environment cannot bear a word to it.
 func (s *scene) post(f func()) { s.env.RegisterDelayedCallback(f, time.Millisecond) }
 
 // start starts a workflow unless one with this ID runs, and waits until it does.
@@ -524,8 +524,8 @@ func (s *scene) AwaitEnd(ctx context.Context, id, run string) (string, error) {
 	return fmt.Sprint(e.err), nil
 }
 
-// look is the watcher: it compares what it sees with what it saw, and tells the keeper, or starts a drain that observes.
-// Changes that it has not looked at yet are one look.
+// look is the watcher: it compares what it sees with what it saw, and tells the keeper, or starts a drain that
+// observes. Changes that it has not looked at yet are one look.
 func (s *scene) look() {
 	s.mu.Lock()
 	due := s.due
@@ -619,8 +619,8 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 	}
 }
 
-// keeper runs the keeper until it ends, or is terminated. When it continues as new, it goes on here: the test environment
-// would begin a child anew, but never quite end the old one.
+// keeper runs the keeper until it ends, or is terminated. When it continues as new, it goes on here: the test
+// environment would begin a child anew, but never quite end the old one.
 func (s *scene) keeper(ctx workflow.Context, keeper func(workflow.Context, workflows.KeeperInput) (workflows.KeeperResult, error), in workflows.KeeperInput) (result workflows.KeeperResult, err error) {
 	info := workflow.GetInfo(ctx)
 	info.FirstRunID = info.WorkflowExecution.RunID
@@ -656,8 +656,8 @@ func (s *scene) keeper(ctx workflow.Context, keeper func(workflow.Context, workf
 	}
 }
 
-// suggestContinueAsNew tells the keeper whether its history is long enough. The test environment can tell that to the host
-// only; what it told the host is passed on. It must be called where workflows run.
+// suggestContinueAsNew tells the keeper whether its history is long enough. The test environment can tell that to the
+// host only; what it told the host is passed on. It must be called where workflows run.
 func (s *scene) suggestContinueAsNew(suggest bool) { s.suggestTo(s.keepers, suggest) }
 
 func (s *scene) suggestTo(info *workflow.Info, suggest bool) {
@@ -693,8 +693,8 @@ var thorough = map[string]bool{
 	"SurveyOSDs": true, "RehearseBatch": true, "CreatePods": true, "DiscardPods": true, "NotePods": true, "RemoveOSDs": true, "ConfirmOSDs": true,
 }
 
-// attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts together,
-// and retries none that takes longer, so it is told of none (patient), and faultyActivity sees to it.
+// attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts
+// together, and retries none that takes longer, so it is told of none (patient), and faultyActivity sees to it.
 const attemptTimeout = 10 * time.Second
 
 func (f *faulty) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {

@@ -35,7 +35,8 @@ type schedule struct {
 	Grace       time.Duration // as in sim.Options
 }
 
-// hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is listed for.
+// hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is
+// listed for.
 type hammer struct {
 	Event          int
 	Lasting, Every time.Duration
@@ -85,7 +86,8 @@ func drawSchedule(seed int) schedule {
 	return s
 }
 
-// insert has a few more things happen, anywhere in between. stream tells them from other insertions into the same schedule.
+// insert has a few more things happen, anywhere in between. stream tells them from other insertions into the same
+// schedule.
 func (s *schedule) insert(kinds []string, stream uint64) {
 	r := rand.New(rand.NewPCG(s.Seed, stream)) //nolint:gosec // not a secret
 	for range 1 + r.IntN(4) {
@@ -210,8 +212,8 @@ var changes = map[string]bool{
 	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true,
 }
 
-// standstill is how long a schedule may take, of the time in which this process runs; a second or two is usual. A workflow that never lets
-// go of its task stops the time of its world, and everybody in it, for ever.
+// standstill is how long a schedule may take, of the time in which this process runs; a second or two is usual. A
+// workflow that never lets go of its task stops the time of its world, and everybody in it, for ever.
 const standstill = 5 * time.Minute
 
 // watchStandstill counts in steps: a process that was stopped for an hour and goes on has lost one of them.

@@ -28,9 +28,9 @@ var (
 
 func without() map[string]bool { return setOf(strings.Split(*simWithout, ",")) }
 
-// TestSimulation lets people, upgrade tools, bad luck and crashes loose on a cluster, and then lets it come to rest. The
-// World checks the invariants after each of its steps (I1 to I5, I9); in the end every drain has ended, nothing of ours is
-// left over and all data is whole (I8). A schedule that fails is told as a story, as short as could be found.
+// TestSimulation lets people, upgrade tools, bad luck and crashes loose on a cluster, and then lets it come to rest.
+// The World checks the invariants after each of its steps (I1 to I5, I9); in the end every drain has ended, nothing of
+// ours is left over and all data is whole (I8). A schedule that fails is told as a story, as short as could be found.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	var (

@@ -80,8 +80,8 @@ func TestSkippedWhileTheNextIsAskedFor(t *testing.T) {
 	})
 }
 
-// TestKeeperForgetsWhatIsNext: one that was terminated and came back knows the lease from the policy's status, and not what was
-// to follow it.
+// TestKeeperForgetsWhatIsNext: one that was terminated and came back knows the lease from the policy's status, and not
+// what was to follow it.
 func TestKeeperForgetsWhatIsNext(t *testing.T) {
 	t.Parallel()
 	play(t, osdsBy("OSD"), func(s *scene) {
@@ -106,8 +106,8 @@ func TestDrainGoesFirst(t *testing.T) {
 	})
 }
 
-// TestBatchIsDoneInSilence: the mons fall silent when a batch has just come back. The keeper hears that it is done all the same, and
-// not only when the next look of the rollout succeeds.
+// TestBatchIsDoneInSilence: the mons fall silent when a batch has just come back. The keeper hears that it is done all
+// the same, and not only when the next look of the rollout succeeds.
 func TestBatchIsDoneInSilence(t *testing.T) {
 	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {

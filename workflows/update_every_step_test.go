@@ -35,9 +35,9 @@ var updateMishaps = map[string]mishap{
 	}},
 }
 
-// TestEveryStepOfARollout plays a rollout again and again, by zones and by single OSDs, and each time something happens at another
-// attempt of an activity, until there is none left. Whatever it is, in the end every OSD is what its template says, and nothing of
-// ours is left behind.
+// TestEveryStepOfARollout plays a rollout again and again, by zones and by single OSDs, and each time something happens
+// at another attempt of an activity, until there is none left. Whatever it is, in the end every OSD is what its
+// template says, and nothing of ours is left behind.
 func TestEveryStepOfARollout(t *testing.T) {
 	t.Parallel()
 	byOSD := osdsBy("OSD")

@@ -96,7 +96,8 @@ func TestBrokenOSDsAreReplacedOutsideOfWindows(t *testing.T) {
 	})
 }
 
-// TestSpecPaused: no batch begins, not even of what is broken; and what is away keeps its lease and noout as long as that lasts.
+// TestSpecPaused: no batch begins, not even of what is broken; and what is away keeps its lease and noout as long as
+// that lasts.
 func TestSpecPaused(t *testing.T) {
 	t.Parallel()
 	paused := func(is bool) func(map[string]any) { return func(spec map[string]any) { spec["paused"] = is } }
@@ -243,8 +244,8 @@ func TestCanaryThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// TestLeaseIsKeptInMidBatch: while OSDs are away neither a storage cluster that does not answer nor a spec that makes no sense
-// takes the noout from them.
+// TestLeaseIsKeptInMidBatch: while OSDs are away neither a storage cluster that does not answer nor a spec that makes
+// no sense takes the noout from them.
 func TestLeaseIsKeptInMidBatch(t *testing.T) {
 	t.Parallel()
 	play(t, osdsBy("Zone"), func(s *scene) {
@@ -313,8 +314,8 @@ func TestSince(t *testing.T) {
 	})
 }
 
-// TestExcusedInMidBatch: an OSD of the batch in work that a person excuses is waited for by nobody. Its noout goes, so that its
-// data can move, and the rollout with it.
+// TestExcusedInMidBatch: an OSD of the batch in work that a person excuses is waited for by nobody. Its noout goes, so
+// that its data can move, and the rollout with it.
 func TestExcusedInMidBatch(t *testing.T) {
 	t.Parallel()
 	for name, excuse := range map[string]func(*scene){

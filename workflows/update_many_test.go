@@ -36,8 +36,8 @@ var (
 // suggestAt is when a server suggests to continue as new: limit.historyCount.suggestContinueAsNew.
 const suggestAt = 4096
 
-// TestManyOSDs rolls out so many OSDs, one after the other, that no single history could hold it: the rollout continues as
-// new, forgets nothing, and no history grows past what a server suggests by more than one batch.
+// TestManyOSDs rolls out so many OSDs, one after the other, that no single history could hold it: the rollout continues
+// as new, forgets nothing, and no history grows past what a server suggests by more than one batch.
 func TestManyOSDs(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -68,8 +68,8 @@ func TestManyOSDs(t *testing.T) {
 	}
 }
 
-// many is a fleet of many OSDs, the policy of their cluster, and its keeper, who grants everything at once. OSDs are replaced
-// in order, so that a look at the first few of those that are left is enough to decide.
+// many is a fleet of many OSDs, the policy of their cluster, and its keeper, who grants everything at once. OSDs are
+// replaced in order, so that a look at the first few of those that are left is enough to decide.
 type many struct {
 	activities.Policies
 	osds  []rollout.OSD
@@ -193,8 +193,8 @@ func (m *many) Remove(context.Context, activities.FleetRef, []string) error  { r
 func (m *many) Confirm(context.Context, activities.AwaitInput) error         { return nil }
 func (m *many) Report(context.Context, activities.FleetReport) error         { return nil }
 
-// tally counts the events that a server would write into a history, or a few more: it takes every answer for a workflow task
-// of its own, though several may come together.
+// tally counts the events that a server would write into a history, or a few more: it takes every answer for a workflow
+// task of its own, though several may come together.
 type tally struct {
 	interceptor.WorkerInterceptorBase
 	events int

@@ -90,14 +90,15 @@ type UpdateOSDsResult struct {
 // SignalOSDsChanged is what the watcher sends to a rollout: the spec or the pods are not what they were.
 const SignalOSDsChanged = "osds-changed"
 
-// UpdateOSDs brings the pods of a CephOSD to what its template says, batch by batch, and makes the ones that are missing.
-// Before a batch stops it holds the lease of its failure domain; the keeper has set noout on exactly these OSDs by then,
-// and the storage cluster has said, at that moment, that it can spare them. The next batch begins when this one serves, in
-// Kubernetes and in Ceph, and the data is whole.
+// UpdateOSDs brings the pods of a CephOSD to what its template says, batch by batch, and makes the ones that are
+// missing. Before a batch stops it holds the lease of its failure domain; the keeper has set noout on exactly these
+// OSDs by then, and the storage cluster has said, at that moment, that it can spare them. The next batch begins when
+// this one serves, in Kubernetes and in Ceph, and the data is whole.
 //
-// An OSD that does not come back halts it: nothing further goes down, and it goes on by itself when that OSD serves, when the
-// template is mended (then with what is broken first), or when a person excuses the OSD: `skip`, or its annotation. It ends
-// when nothing is left to do; the watcher starts it again. `abort` gives the lease back and leaves every pod as it is.
+// An OSD that does not come back halts it: nothing further goes down, and it goes on by itself when that OSD serves,
+// when the template is mended (then with what is broken first), or when a person excuses the OSD: `skip`, or its
+// annotation. It ends when nothing is left to do; the watcher starts it again. `abort` gives the lease back and leaves
+// every pod as it is.
 //
 //	temporal workflow start --type UpdateOSDs --task-queue lockkeeper --workflow-id update-osds/ceph/osds --input '{"cephOSD":"ceph/osds"}'
 func UpdateOSDs(ctx workflow.Context, in UpdateOSDsInput) (UpdateOSDsResult, error) {

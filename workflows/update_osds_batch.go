@@ -96,9 +96,9 @@ func (u *update) carryOut(ctx workflow.Context, step rollout.Step, in activities
 // healing: a batch is done, and the keeper has not taken its lease back yet.
 func (u *update) healing() bool { return u.lease.finished() }
 
-// mayAskAhead tells whether the lease of the next batch may be asked for while the storage heals from the one before: if all
-// that is left to wait for is the storage. A batch of several has to wait until the data is whole, because only then the storage
-// cluster can say which of them it could spare together.
+// mayAskAhead tells whether the lease of the next batch may be asked for while the storage heals from the one before:
+// if all that is left to wait for is the storage. A batch of several has to wait until the data is whole, because only
+// then the storage cluster can say which of them it could spare together.
 func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
 	step, rules := s.Next, s.Rules
 	switch {
@@ -113,16 +113,16 @@ func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
 	return !workflow.GetInfo(ctx).GetContinueAsNewSuggested() || full(ctx)
 }
 
-// keeps tells whether the lease is held for OSDs of a broken batch, which have to be replaced once more: as long as they are
-// away their noout has to stay.
+// keeps tells whether the lease is held for OSDs of a broken batch, which have to be replaced once more: as long as
+// they are away their noout has to stay.
 func (u *update) keeps(step rollout.Step) bool {
 	return step.Broken && u.lease.held() && slices.ContainsFunc(step.OSDs, func(o rollout.OSD) bool {
 		return slices.Contains(u.lease.Claim.Daemons, o.Name)
 	})
 }
 
-// unspared waits until the storage cluster can do without the batch. One that it never lets go halts the rollout: a person has
-// to do something about it.
+// unspared waits until the storage cluster can do without the batch. One that it never lets go halts the rollout: a
+// person has to do something about it.
 func (u *update) unspared(ctx workflow.Context, step rollout.Step, why string) error {
 	keep := u.keeps(step)
 	if !keep {
@@ -141,8 +141,9 @@ func (u *update) unspared(ctx workflow.Context, step rollout.Step, why string) e
 	}, keep)
 }
 
-// finishBy is how long an abort waits for a batch that is being replaced: what is deleted should be made again, and the lease must
-// not go while there is more to delete. A pod on a dead node never ends, and must not keep the job from ending.
+// finishBy is how long an abort waits for a batch that is being replaced: what is deleted should be made again, and the
+// lease must not go while there is more to delete. A pod on a dead node never ends, and must not keep the job from
+// ending.
 const finishBy = time.Minute
 
 // Stopping is a batch that is being replaced.
@@ -151,9 +152,9 @@ type Stopping struct {
 	Batch activities.Replacement `json:"batch"`
 }
 
-// stop replaces the pods. An abort waits for it, but not for ever. One that takes longer than its deadline halts the rollout:
-// a pod may end for ever, and only a person can say that its node is dead. When the history is long the next run goes on with
-// the very same batch, as another attempt does: an OSD that was deleted comes back in any case.
+// stop replaces the pods. An abort waits for it, but not for ever. One that takes longer than its deadline halts the
+// rollout: a pod may end for ever, and only a person can say that its node is dead. When the history is long the next
+// run goes on with the very same batch, as another attempt does: an OSD that was deleted comes back in any case.
 func (u *update) stop(ctx workflow.Context, step rollout.Step, in activities.Replacement) (r activities.Replaced, err error) {
 	u.job.enter(ctx, PhaseReplace)
 	if u.state.Stopping == nil {
@@ -233,8 +234,8 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 	return c
 }
 
-// acquire makes sure that the lease is held for a batch. OSDs that are in no failure domain need none. It gives up when the
-// window closes: whoever holds the lease may take hours.
+// acquire makes sure that the lease is held for a batch. OSDs that are in no failure domain need none. It gives up when
+// the window closes: whoever holds the lease may take hours.
 func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.Survey) (bool, error) {
 	want := u.claim(step)
 	if u.lease.listen(); u.lease.covers(want) {
@@ -270,8 +271,8 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 	return granted, err
 }
 
-// await waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that broke
-// elsewhere may take days to be replaced, and others wait for the lease.
+// await waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that
+// broke elsewhere may take days to be replaced, and others wait for the lease.
 func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
 	if u.lease.Stage == claimFree {
 		return u.arrive(ctx, osds)
@@ -291,8 +292,8 @@ func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
 // lookWhileHalted is how often a rollout that has halted looks whom it waits for: others may be late, too, by now.
 const lookWhileHalted = 10 * time.Minute
 
-// arrive waits until OSDs serve and takes note of it. Those that take longer than their deadline halt the rollout, which goes
-// on by itself as soon as they serve, or their spec is another one.
+// arrive waits until OSDs serve and takes note of it. Those that take longer than their deadline halt the rollout,
+// which goes on by itself as soon as they serve, or their spec is another one.
 func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	u.job.enter(ctx, PhaseArrive)
 	u.holds = ""
@@ -343,8 +344,8 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	return nil
 }
 
-// late are those that kept the others waiting when somebody last looked: a batch halts for them alone. If all serve, it only has not been
-// noted yet of any.
+// late are those that kept the others waiting when somebody last looked: a batch halts for them alone. If all serve, it
+// only has not been noted yet of any.
 func late(osds []rollout.OSD) []rollout.OSD {
 	away := slices.DeleteFunc(slices.Clone(osds), func(o rollout.OSD) bool { return o.Serves })
 	if len(away) == 0 {
@@ -353,8 +354,8 @@ func late(osds []rollout.OSD) []rollout.OSD {
 	return away
 }
 
-// deadline notes since when OSDs are awaited, and says until when they have time: from the one that is late first. Those whose
-// node somebody took away do not count as long as it is away; here is false if that is true of all.
+// deadline notes since when OSDs are awaited, and says until when they have time: from the one that is late first.
+// Those whose node somebody took away do not count as long as it is away; here is false if that is true of all.
 func (u *update) deadline(ctx workflow.Context, osds []rollout.OSD) (at time.Time, here bool) {
 	now := workflow.Now(ctx)
 	awaited := map[string]time.Time{}
@@ -384,8 +385,8 @@ func (u *update) letGo(ctx workflow.Context) {
 	}
 }
 
-// heal gives the lease back when the storage is whole. With an OSD that a person excused, and that does not serve, it will not be
-// before its data has moved, which is what the noout of the lease prevents.
+// heal gives the lease back when the storage is whole. With an OSD that a person excused, and that does not serve, it
+// will not be before its data has moved, which is what the noout of the lease prevents.
 func (u *update) heal(ctx workflow.Context) error {
 	if u.lease.Stage != claimFree && u.excuses() {
 		u.letGo(ctx)

@@ -148,8 +148,8 @@ func TestAbortedRollout(t *testing.T) {
 	})
 }
 
-// TestHalt is a template that makes OSDs crash: one batch is lost, and nothing further goes down until a person has mended it
-// in one of three ways.
+// TestHalt is a template that makes OSDs crash: one batch is lost, and nothing further goes down until a person has
+// mended it in one of three ways.
 func TestHalt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -188,7 +188,8 @@ func TestHalt(t *testing.T) {
 	}
 }
 
-// TestHaltNamesThoseThatAreLate, and not the rest of their batch, which serves; nor does it go on to name those alone that were late first.
+// TestHaltNamesThoseThatAreLate, and not the rest of their batch, which serves; nor does it go on to name those alone
+// that were late first.
 func TestHaltNamesThoseThatAreLate(t *testing.T) {
 	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {

@@ -15,8 +15,8 @@ import (
 
 // This file is what a rollout waits for between two batches, and what it tells of itself.
 
-// wait is a wait between two looks. If nobody tells of a change it is over after first, and when nothing has changed then the
-// next one of its kind takes twice as long, at most most.
+// wait is a wait between two looks. If nobody tells of a change it is over after first, and when nothing has changed
+// then the next one of its kind takes twice as long, at most most.
 type wait struct {
 	phase       string
 	holds       string // one of activities.HoldPaused, …, or ""
@@ -37,8 +37,8 @@ func toBeMended(r input.Error) wait {
 	return wait{phase: PhaseRest, first: time.Minute, most: time.Hour, what: fmt.Sprintf("the spec to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed)}
 }
 
-// refusedNow is for a pod that the API server refuses although it accepted the rehearsal of the batch. The spec is not to blame: an
-// admission webhook answers differently each time, say, or a quota is used up for a moment.
+// refusedNow is for a pod that the API server refuses although it accepted the rehearsal of the batch. The spec is not
+// to blame: an admission webhook answers differently each time, say, or a quota is used up for a moment.
 func refusedNow(step rollout.Step, r input.Error) wait {
 	return wait{phase: PhaseRest, first: soonest, most: latest, what: fmt.Sprintf("%s to get a pod, which is refused now and was not when it was rehearsed: %s", step.OSDs[0], r.Allowed)}
 }
@@ -91,8 +91,8 @@ func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 	return err
 }
 
-// pause keeps the next batch from beginning. What is under way goes on: OSDs that are away come back, and the lease, which others
-// may wait for, is given back when their data is whole.
+// pause keeps the next batch from beginning. What is under way goes on: OSDs that are away come back, and the lease,
+// which others may wait for, is given back when their data is whole.
 func (u *update) pause(ctx workflow.Context, keep bool) error {
 	if !keep {
 		u.letGo(ctx)
@@ -104,8 +104,9 @@ func (u *update) pause(ctx workflow.Context, keep bool) error {
 	return workflow.Await(ctx, func() bool { return !u.job.Paused || u.changed || full(ctx) })
 }
 
-// heldBack waits for whatever keeps the next batch from beginning although nothing is wrong. What is broken anyway is replaced
-// in spite of windows, pauses and canaries: it takes nothing away, and the data is the safer the sooner it is back.
+// heldBack waits for whatever keeps the next batch from beginning although nothing is wrong. What is broken anyway is
+// replaced in spite of windows, pauses and canaries: it takes nothing away, and the data is the safer the sooner it is
+// back.
 func (u *update) heldBack(ctx workflow.Context, s activities.Survey) (held bool, err error) {
 	keep := u.keeps(s.Next)
 	if u.job.Paused {
@@ -145,8 +146,8 @@ func (u *update) windowIsOver(ctx workflow.Context, s activities.Survey) bool {
 	return !s.Rules.Shut && !s.Rules.WindowChanges.IsZero() && !workflow.Now(ctx).Before(s.Rules.WindowChanges)
 }
 
-// judge gives the canary its time, and a person the last word if that is wanted. A daemon that starts anew meanwhile has not
-// proved anything: its time begins anew, and who approved it did not know.
+// judge gives the canary its time, and a person the last word if that is wanted. A daemon that starts anew meanwhile
+// has not proved anything: its time begins anew, and who approved it did not know.
 func (u *update) judge(ctx workflow.Context, s activities.Survey) (held bool, err error) {
 	c := &u.state.Canary
 	if s.CanaryLife == "" {
@@ -186,8 +187,9 @@ func (u *update) judge(ctx workflow.Context, s activities.Survey) (held bool, er
 	return false, nil
 }
 
-// mistrust waits for what the storage cluster has against the canary to be over, unless a person approves of it all the same. Its time
-// begins anew, and who approved it before did not know. When that takes too long the rollout halts: a person has to look at it.
+// mistrust waits for what the storage cluster has against the canary to be over, unless a person approves of it all the
+// same. Its time begins anew, and who approved it before did not know. When that takes too long the rollout halts: a
+// person has to look at it.
 func (u *update) mistrust(ctx workflow.Context, s activities.Survey) (mistrusted bool, err error) {
 	c, now := &u.state.Canary, workflow.Now(ctx)
 	if c.Troubled.IsZero() {

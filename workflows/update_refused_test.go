@@ -14,8 +14,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestRefusedWhileItIsDown: an admission webhook lets the rehearsal pass, and refuses the pod that is to replace the one that was
-// stopped. An OSD is down meanwhile, so that the next try comes soon; and the spec, which was rehearsed, is not said to be wrong.
+// TestRefusedWhileItIsDown: an admission webhook lets the rehearsal pass, and refuses the pod that is to replace the
+// one that was stopped. An OSD is down meanwhile, so that the next try comes soon; and the spec, which was rehearsed,
+// is not said to be wrong.
 func TestRefusedWhileItIsDown(t *testing.T) {
 	t.Parallel()
 	var (

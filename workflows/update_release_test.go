@@ -63,7 +63,8 @@ func TestWrongRelease(t *testing.T) {
 	}
 }
 
-// TestEvictedInTheMiddleOfAnUpgrade: a pod that is made anew has the new image, too, and waits for the mons as others do.
+// TestEvictedInTheMiddleOfAnUpgrade: a pod that is made anew has the new image, too, and waits for the mons as others
+// do.
 func TestEvictedInTheMiddleOfAnUpgrade(t *testing.T) {
 	t.Parallel()
 	play(t, osdsBy("Zone", nil), func(s *scene) {

@@ -106,8 +106,8 @@ func TestOSDThatIsNeverSpared(t *testing.T) {
 	require.Equal(t, workflows.OutcomeDone, last.Outcome)
 }
 
-// TestPodThatCannotBeMade: the API server rejects it, or somebody else's has its name. Neither is tried without a pause, nor kept
-// from whoever has to mend it.
+// TestPodThatCannotBeMade: the API server rejects it, or somebody else's has its name. Neither is tried without a
+// pause, nor kept from whoever has to mend it.
 func TestPodThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -135,7 +135,8 @@ func TestPodThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// TestOSDThatLeftTheSpec is looked at until it may go, and not before: nobody in Kubernetes tells when Ceph needs it no more.
+// TestOSDThatLeftTheSpec is looked at until it may go, and not before: nobody in Kubernetes tells when Ceph needs it no
+// more.
 func TestOSDThatLeftTheSpec(t *testing.T) {
 	t.Parallel()
 	s := newStubborn()

@@ -14,7 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// mustContinue has a job continue as new out of the wait that it is in, and makes sure that it is in the same one afterwards.
+// mustContinue has a job continue as new out of the wait that it is in, and makes sure that it is in the same one
+// afterwards.
 func (s *scene) mustContinue(id string, status func() workflows.JobStatus) {
 	s.Helper()
 	s.mu.Lock()
@@ -62,8 +63,8 @@ func (b *blocked) set(op string, on bool) {
 	}
 }
 
-// TestDrainContinuesAsNewAtEveryWait: a drain that waits for days leaves each of its waits for a new history, twice, and has
-// forgotten nothing.
+// TestDrainContinuesAsNewAtEveryWait: a drain that waits for days leaves each of its waits for a new history, twice,
+// and has forgotten nothing.
 func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
 	t.Parallel()
 	opts, blocked := blockable(sim.Options{})
@@ -147,7 +148,8 @@ func TestSignalsAtContinueAsNew(t *testing.T) {
 	}
 }
 
-// TestDoneBeforeTheNodeIsAwaited: a person says so while the drain is paused, and it continues as new before it comes to that.
+// TestDoneBeforeTheNodeIsAwaited: a person says so while the drain is paused, and it continues as new before it comes
+// to that.
 func TestDoneBeforeTheNodeIsAwaited(t *testing.T) {
 	t.Parallel()
 	opts, blocked := blockable(sim.Options{})

@@ -1,5 +1,5 @@
-// lockkeeper lets maintenance through one failure domain of a storage cluster at a time. This binary is its command line
-// and its watcher; it talks to Kubernetes and Temporal only. `lockkeeper --help` says what it can do.
+// lockkeeper lets maintenance through one failure domain of a storage cluster at a time. This binary is its command
+// line and its watcher; it talks to Kubernetes and Temporal only. `lockkeeper --help` says what it can do.
 package main
 
 import (

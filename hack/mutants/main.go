@@ -1,11 +1,11 @@
-// mutants proves that the simulation finds bugs. Each *.txtar beside this file is one: a decision or an order that is wrong
-// on purpose. For each in turn the tests of the workflows are built with it in place of the right one, without a file of
-// the repository being changed, and the mutant is caught if they fail.
+// mutants proves that the simulation finds bugs. Each *.txtar beside this file is one: a decision or an order that is
+// wrong on purpose. For each in turn the tests of the workflows are built with it in place of the right one, without a
+// file of the repository being changed, and the mutant is caught if they fail.
 //
 // A mutant begins with lines "breaks: …", "invariant: …", "run: …" (the tests that have to catch it; TestSimulation by
-// default) and "rollouts: …" (in every how manieth schedule of TestSimulation people roll out OSDs, too; none by default). A
-// section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The lines must be found
-// exactly once: a mutant that no longer applies is an error.
+// default) and "rollouts: …" (in every how manieth schedule of TestSimulation people roll out OSDs, too; none by
+// default). A section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The
+// lines must be found exactly once: a mutant that no longer applies is an error.
 //
 //	go run ./hack/mutants [name…]
 package main

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestApply: whoever changes what a mutant breaks hears of it at once, and not on the day on which the mutants are played.
+// TestApply: whoever changes what a mutant breaks hears of it at once, and not on the day on which the mutants are
+// played.
 func TestApply(t *testing.T) {
 	t.Chdir("../..")
 	all, err := read("hack/mutants")

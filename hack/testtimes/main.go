@@ -1,5 +1,6 @@
-// testtimes reads what `make test TESTFLAGS=-json` prints and tells where the time went: by stage, package and test, and by step of each
-// scenario, a step being what follows a comment in its script. What tests that failed said is printed as it comes.
+// testtimes reads what `make test TESTFLAGS=-json` prints and tells where the time went: by stage, package and test,
+// and by step of each scenario, a step being what follows a comment in its script. What tests that failed said is
+// printed as it comes.
 package main
 
 import (

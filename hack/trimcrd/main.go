@@ -1,10 +1,11 @@
 // trimcrd makes a CRD that can take the place of the original operator's, and whose templates are what people wrote.
 //
-// It writes preserveUnknownFields: false, although that is the default. A CRD that was made from a v1beta1 manifest has it
-// true, `kubectl apply` leaves alone what a manifest does not name, and the API server then refuses every schema with defaults.
+// It writes preserveUnknownFields: false, although that is the default. A CRD that was made from a v1beta1 manifest has
+// it true, `kubectl apply` leaves alone what a manifest does not name, and the API server then refuses every schema
+// with defaults.
 //
-// And it takes out what Kubernetes' own types bring along and a template of a pod must not have. Below every field named
-// podTemplate it removes
+// And it takes out what Kubernetes' own types bring along and a template of a pod must not have. Below every field
+// named podTemplate it removes
 //
 //   - defaults: a template's hash is taken of what was written, and a default that the API server added would make every
 //     pod look out of date;
@@ -81,8 +82,8 @@ func trimTemplates(node any) (found int) {
 	return found
 }
 
-// trim trims what a schema consists of: schemas of properties, of items, and of the values of maps. It goes by the names of
-// keywords, and so must not look for them among the names of properties.
+// trim trims what a schema consists of: schemas of properties, of items, and of the values of maps. It goes by the
+// names of keywords, and so must not look for them among the names of properties.
 func trim(schema map[string]any) {
 	for keyword, value := range schema {
 		switch {

@@ -128,8 +128,8 @@ func TestBoundedView(t *testing.T) {
 	}
 }
 
-// TestTakenTogether: failure domains that are too many to be named are judged together. An OSD that was down before the proof is not
-// missed, also when another of these domains was touched since.
+// TestTakenTogether: failure domains that are too many to be named are judged together. An OSD that was down before the
+// proof is not missed, also when another of these domains was touched since.
 func TestTakenTogether(t *testing.T) {
 	for _, c := range []struct {
 		name    string

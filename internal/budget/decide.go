@@ -1,11 +1,13 @@
 // Package budget decides how much voluntary disruption a storage cluster can bear right now, and where. It is pure: the
 // keeper feeds it what was seen and applies what it answers.
 //
-// There are three answers. Default: one daemon, anywhere. Open: any daemon of one failure domain, none elsewhere. Closed: none.
+// There are three answers. Default: one daemon, anywhere. Open: any daemon of one failure domain, none elsewhere.
+// Closed: none.
 //
-// Two PodDisruptionBudgets say it. A mark, which is a label on pods that were proved whole, splits the pods between them: a pod
-// is under one of the two whatever happens, and never under both. Only marked pods may go at rest. The replacement of a pod has
-// no mark, so the budget stays used up until lockkeeper has proved the replacement, too: safe with nobody watching.
+// Two PodDisruptionBudgets say it. A mark, which is a label on pods that were proved whole, splits the pods between
+// them: a pod is under one of the two whatever happens, and never under both. Only marked pods may go at rest. The
+// replacement of a pod has no mark, so the budget stays used up until lockkeeper has proved the replacement, too: safe
+// with nobody watching.
 package budget
 
 import (
@@ -74,8 +76,8 @@ func unproved(in Input, d Decision) *Spec {
 	return &s
 }
 
-// nobody keeps every pod at rest. Where only some of the pods have a controller the disruption controller does not know how many
-// there should be: the others would lend evictions.
+// nobody keeps every pod at rest. Where only some of the pods have a controller the disruption controller does not know
+// how many there should be: the others would lend evictions.
 func nobody(mixed bool) Spec {
 	if mixed {
 		return Spec{MinAvailable: Everything}
@@ -172,8 +174,9 @@ func countMissed(in Input, d storage.Domain) int {
 	}
 }
 
-// missed lists the daemons of a domain that are down and were not at the last proof that the data was whole. One that was
-// is not missed while something else goes down either, or a disk that died weeks ago would stop every drain half-way.
+// missed lists the daemons of a domain that are down and were not at the last proof that the data was whole. One that
+// was is not missed while something else goes down either, or a disk that died weeks ago would stop every drain
+// half-way.
 func missed(in Input, d storage.Domain) []storage.Daemon {
 	if proofHolds(in) && !d.Touched {
 		return unsettled(d)
@@ -238,9 +241,9 @@ func (in Input) domain(name string) storage.FailureDomain {
 // mostAnnounced is how many announcements are remembered. Who is not announced can be drained all the same.
 const mostAnnounced = 128
 
-// nextAnnounced returns the leaving node whose domain is to open in advance: one that has lost a mon before any other, since
-// nobody else's mon can go until it is empty and back; then one that is open already; then the first by name whose
-// announcement still has time. While somebody waits for the lease only the first kind counts.
+// nextAnnounced returns the leaving node whose domain is to open in advance: one that has lost a mon before any other,
+// since nobody else's mon can go until it is empty and back; then one that is open already; then the first by name
+// whose announcement still has time. While somebody waits for the lease only the first kind counts.
 func nextAnnounced(in Input) (storage.Node, bool) {
 	const begun, opened, fresh = 0, 1, 2
 	best, rank := storage.Node{}, fresh+1
@@ -291,9 +294,10 @@ func closed(reason, message string) Decision {
 	return Decision{Mode: ModeClosed, Reason: reason, Message: message, Budget: Spec{MinAvailable: Everything}}
 }
 
-// atRest allows one daemon among those whose pods are marked, or will be before anything else: the budget counts them first. A
-// pod that loses its mark, or never gets it, is the one that is missing. A daemon that is down and not missed has no mark, or
-// would lend an eviction when its pod is ready for a moment; a mark that has to go keeps the budget closed (see PlanMarks).
+// atRest allows one daemon among those whose pods are marked, or will be before anything else: the budget counts them
+// first. A pod that loses its mark, or never gets it, is the one that is missing. A daemon that is down and not missed
+// has no mark, or would lend an eviction when its pod is ready for a moment; a mark that has to go keeps the budget
+// closed (see PlanMarks).
 func atRest(in Input, reason, message string) Decision {
 	d := Decision{Mode: ModeDefault, Reason: reason, Message: message}
 	switch m := in.View.Marks; {

@@ -42,8 +42,8 @@ type Decision struct {
 	With    []string `json:"with,omitempty"`
 	Reason  string   `json:"reason"`
 	Message string   `json:"message"`
-	// Budget is what the PodDisruptionBudget of the storage daemons' marked pods must say, Unproved that of the others, Mons that
-	// of the mons; nil: none. Keepers of version 0.1 have no Unproved: Budget is for all pods.
+	// Budget is what the PodDisruptionBudget of the storage daemons' marked pods must say, Unproved that of the others,
+	// Mons that of the mons; nil: none. Keepers of version 0.1 have no Unproved: Budget is for all pods.
 	Budget   Spec  `json:"budget"`
 	Unproved *Spec `json:"unproved,omitempty"`
 	Mons     *Spec `json:"mons,omitempty"`
@@ -72,16 +72,17 @@ type Spec struct {
 	// MinAvailable is an integer and never a maxUnavailable: a budget that derives its expectation from the pods that
 	// exist shrinks with every eviction, and for some milliseconds allows one more (facts: 13 ms).
 	MinAvailable int `json:"minAvailable"`
-	// Quiet: none may go, and the budget says so as maxUnavailable: 0. With MinAvailable it would have to say a number that no
-	// pods satisfy, and alerts take that for pods that are missing. For rest only: while a workload is being scaled to 0, it
-	// lends an eviction for as long as the workload's pod is there (some milliseconds), if another pod is under the same budget.
+	// Quiet: none may go, and the budget says so as maxUnavailable: 0. With MinAvailable it would have to say a number
+	// that no pods satisfy, and alerts take that for pods that are missing. For rest only: while a workload is being
+	// scaled to 0, it lends an eviction for as long as the workload's pod is there (some milliseconds), if another pod is
+	// under the same budget.
 	Quiet bool `json:"quiet,omitempty"`
 	// The budget leaves out pods whose label Key has one of Except. A pod without the label stays protected.
 	Key    string   `json:"key,omitempty"`
 	Except []string `json:"except,omitempty"`
 }
 
-// Everything is a MinAvailable that no number of pods satisfies, so that nobody may go. The number of daemons would not do:
-// it is not known when the storage cluster does not answer, and a pod too many (a new daemon's, a second one while one is
-// replaced) would lend one eviction.
+// Everything is a MinAvailable that no number of pods satisfies, so that nobody may go. The number of daemons would not
+// do: it is not known when the storage cluster does not answer, and a pod too many (a new daemon's, a second one while
+// one is replaced) would lend one eviction.
 const Everything = 1_000_000

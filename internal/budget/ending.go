@@ -8,12 +8,13 @@ type Ending struct {
 	Gone bool `json:"gone,omitempty"`
 	// Leave: a person says, by an annotation, that what cannot be undone is to be left behind.
 	Leave bool `json:"leave,omitempty"`
-	// NamespaceGoes: the namespace is deleted as well. Rights, Secrets and the mons' pods in it go in any order, and none comes back.
+	// NamespaceGoes: the namespace is deleted as well. Rights, Secrets and the mons' pods in it go in any order, and none
+	// comes back.
 	NamespaceGoes bool `json:"namespaceGoes,omitempty"`
 }
 
-// namespacePatience is how long what is to be undone is tried after the deletion of its namespace was seen. The connection to Ceph
-// is often still there when its Secret is gone.
+// namespacePatience is how long what is to be undone is tried after the deletion of its namespace was seen. The
+// connection to Ceph is often still there when its Secret is gone.
 const namespacePatience = time.Minute
 
 // GivesUp says why what could not be undone until now is left behind; "" when it is to be tried again.

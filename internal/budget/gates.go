@@ -84,8 +84,8 @@ func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
 	return "", "", false
 }
 
-// gateReachable lets a domain open only when no node elsewhere is lost to Kubernetes while its daemons are up in the storage cluster's
-// map: the map may be about to follow.
+// gateReachable lets a domain open only when no node elsewhere is lost to Kubernetes while its daemons are up in the
+// storage cluster's map: the map may be about to follow.
 func gateReachable(in Input, d storage.FailureDomain) (string, string, bool) {
 	message := lostNode(in, d)
 	return ReasonNodeNotReady, message, message != ""
@@ -134,12 +134,13 @@ func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
 	return "", "", false
 }
 
-// refused tells whether a no counts although the data was proved whole before. That proof tells that all copies were there, and the
-// rules how many of them a domain may hold; where the copies are only the storage cluster knows. People move them by hand
-// (pg-upmap), which Ceph does not check against every rule: a zone may have two copies of a group whose rule wants one in each.
+// refused tells whether a no counts although the data was proved whole before. That proof tells that all copies were
+// there, and the rules how many of them a domain may hold; where the copies are only the storage cluster knows. People
+// move them by hand (pg-upmap), which Ceph does not check against every rule: a zone may have two copies of a group
+// whose rule wants one in each.
 //
-// What is down in this domain already is no reason for a no. Ceph is asked about what still runs in it, and counts the copies
-// that would remain, those outside of the domain. By the proof they were all there.
+// What is down in this domain already is no reason for a no. Ceph is asked about what still runs in it, and counts the
+// copies that would remain, those outside of the domain. By the proof they were all there.
 //
 //   - "Data would become unavailable" counts, fresh or not. The manager never knows less than it knew at the proof, and nothing
 //     outside of the domain has changed since; so if too few copies would remain, then because too few are outside. To wait for
@@ -157,9 +158,9 @@ func refused(in Input, a *storage.Answer) bool {
 	return a.Refusal == storage.RefusalHarm || a.Refusal == storage.RefusalAlready && fresh(in)
 }
 
-// gateAlive lets a domain open only when every daemon that is up outside of it has just shown that it lives. The storage cluster's
-// map calls a daemon that hangs up for as long as its peers have patience, and without peers for ever. A domain that is open
-// stays open without another question.
+// gateAlive lets a domain open only when every daemon that is up outside of it has just shown that it lives. The
+// storage cluster's map calls a daemon that hangs up for as long as its peers have patience, and without peers for
+// ever. A domain that is open stays open without another question.
 func gateAlive(in Input, d storage.FailureDomain) (string, string, bool) {
 	if in.stands(d) {
 		return "", "", false

@@ -12,7 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestHealed: the claim is drain/a's on x, for the node a with osd.0. It was granted a minute ago unless told otherwise.
+// TestHealed: the claim is drain/a's on x, for the node a with osd.0. It was granted a minute ago unless told
+// otherwise.
 func TestHealed(t *testing.T) {
 	for _, c := range []struct {
 		name, state, want string
@@ -128,8 +129,8 @@ func TestAnnouncementIsSpentWhenItsOSDGoes(t *testing.T) {
 	require.False(t, budget.NextAnnounced(in, budget.Decide(in))["a"].Spent, "nobody knows who is cordoned")
 }
 
-// TestAnnouncementOfSeveralDomains: a cordoned node in several failure domains opens one after the other, each when the data is whole
-// without those before, and each has its time.
+// TestAnnouncementOfSeveralDomains: a cordoned node in several failure domains opens one after the other, each when the
+// data is whole without those before, and each has its time.
 func TestAnnouncementOfSeveralDomains(t *testing.T) {
 	announced := map[string]budget.Announcement{}
 	at := now

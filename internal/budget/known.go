@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is what the keeper and whoever explains it have in common: from what is known to an Input, and what a pass makes of the
-// lease. Who asks why something waits must not judge by less than the keeper does.
+// This file is what the keeper and whoever explains it have in common: from what is known to an Input, and what a pass
+// makes of the lease. Who asks why something waits must not judge by less than the keeper does.
 
 // Known is what a keeper judges by beside what its last look saw, the health of the data and the lease.
 type Known struct {
@@ -61,7 +61,8 @@ func TakeBack(in Input) (l lease.State, released []lease.Claim) {
 	return l, released
 }
 
-// Grant returns the lease with the grants to who may have it now. seen tells whether the look was asked about all that a claim speaks of.
+// Grant returns the lease with the grants to who may have it now. seen tells whether the look was asked about all that
+// a claim speaks of.
 func Grant(in Input, seen func(lease.Claim) bool) (lease.State, []lease.Claim) {
 	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer {
 		if !seen(c) { // it came during the look, so the next pass follows at once
@@ -74,8 +75,8 @@ func Grant(in Input, seen func(lease.Claim) bool) (lease.State, []lease.Claim) {
 
 func anyClaim(lease.Claim) bool { return true }
 
-// WouldGrant is what the keeper would answer to a claim that is made now. Whether everybody lives it would ask first, within a report period
-// or two; that everybody does is supposed, unless somebody is known to be silent.
+// WouldGrant is what the keeper would answer to a claim that is made now. Whether everybody lives it would ask first,
+// within a report period or two; that everybody does is supposed, unless somebody is known to be silent.
 func WouldGrant(in Input, c lease.Claim) storage.Answer {
 	for _, f := range Foreign(in) {
 		in.Lease = in.Lease.Release(f.WorkflowID, f.RunID)

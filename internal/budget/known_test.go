@@ -20,7 +20,8 @@ type told struct {
 	Lease  lease.State
 }
 
-// TestWhoeverIsToldJudgesAsTheKeeper: what the keeper tells is enough to decide as it decides and to grant as it grants, whatever its state.
+// TestWhoeverIsToldJudgesAsTheKeeper: what the keeper tells is enough to decide as it decides and to grant as it
+// grants, whatever its state.
 func TestWhoeverIsToldJudgesAsTheKeeper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -62,8 +63,9 @@ func TestWhoeverIsToldJudgesAsTheKeeper(t *testing.T) {
 	})
 }
 
-// keeperGrants plays the keeper's passes in the order in which the keeper has them: the claim comes in, foreign claims are revoked, what is healed is
-// taken back, whoever has to is asked for a sign of life and gives one unless somebody is known to be silent, and then there are grants.
+// keeperGrants plays the keeper's passes in the order in which the keeper has them: the claim comes in, foreign claims
+// are revoked, what is healed is taken back, whoever has to is asked for a sign of life and gives one unless somebody
+// is known to be silent, and then there are grants.
 func keeperGrants(in budget.Input, c lease.Claim) bool {
 	in.Lease = in.Lease.Request(c)
 	for range 3 {

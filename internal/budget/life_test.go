@@ -10,9 +10,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestAnOpenDomainWithoutPods: between the eviction of all pods of a failure domain and their replacement the budget goes on to leave out
-// what it left out. Closed meanwhile, it would open without a question when they are back. If it never left anything out, that is an
-// opening, and everybody else has to give a sign of life first.
+// TestAnOpenDomainWithoutPods: between the eviction of all pods of a failure domain and their replacement the budget
+// goes on to leave out what it left out. Closed meanwhile, it would open without a question when they are back. If it
+// never left anything out, that is an opening, and everybody else has to give a sign of life first.
 func TestAnOpenDomainWithoutPods(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods, leftOut []string

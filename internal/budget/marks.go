@@ -7,8 +7,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file decides about the marks. Their order with the budgets is the safety: a budget that counts marks is raised before a
-// pod is marked, and both budgets are closed before a mark is taken away, since a budget's status may be older than the mark.
+// This file decides about the marks. Their order with the budgets is the safety: a budget that counts marks is raised
+// before a pod is marked, and both budgets are closed before a mark is taken away, since a budget's status may be older
+// than the mark.
 
 // MarkPlan is what to do about the marks when a decision is carried out.
 type MarkPlan struct {
@@ -18,8 +19,8 @@ type MarkPlan struct {
 	Unset, UnsetAll bool
 }
 
-// PlanMarks says what to do about the marks. Only at rest do they count: while a failure domain is open, or nothing is, a mark
-// changes nothing, and a drain would have to write one for each pod.
+// PlanMarks says what to do about the marks. Only at rest do they count: while a failure domain is open, or nothing is,
+// a mark changes nothing, and a drain would have to write one for each pod.
 func PlanMarks(in Input, d Decision) MarkPlan {
 	m := in.View.Marks
 	if m == nil || d.Mode != ModeDefault {

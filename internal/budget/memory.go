@@ -24,8 +24,8 @@ func NextProof(in Input) *storage.CleanProof {
 	return in.Proof
 }
 
-// contradicted: nothing went up or down since the proof, and yet the data is known not to be clean. So something else is
-// wrong with it, and that all copies are there outside of the touched domain cannot be relied on.
+// contradicted: nothing went up or down since the proof, and yet the data is known not to be clean. So something else
+// is wrong with it, and that all copies are there outside of the touched domain cannot be relied on.
 func contradicted(in Input) bool {
 	current := in.Health.ChangeEpoch >= in.View.ChangeEpoch && in.View.Unavailable == ""
 	return current && in.Health.Fresh && !in.Health.Clean && in.View.ChangeEpoch == in.Proof.ChangeEpoch
@@ -86,7 +86,8 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	in = in.asOne(c)
 	domain := in.View.Domain(c.Domain.Name)
 	down, rest := domain.Down(), domain.Rest.Down
-	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected back.
+	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected
+	// back.
 	if len(c.NooutHosts) > 0 && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
 		for _, x := range down {
 			if c.Concerns(x) && !slices.Contains(c.DownBefore, x.Name) {
@@ -115,8 +116,8 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	return storage.Answer{Reason: notClean(in)}
 }
 
-// DownBefore lists the daemons of a claim's node that are down although nobody has touched the node yet: a dead disk, say.
-// Whether those that are down on a node which somebody else drains were down before cannot be told.
+// DownBefore lists the daemons of a claim's node that are down although nobody has touched the node yet: a dead disk,
+// say. Whether those that are down on a node which somebody else drains were down before cannot be told.
 func DownBefore(in Input, c lease.Claim) []string {
 	if c.Observing {
 		return nil
@@ -130,8 +131,8 @@ func DownBefore(in Input, c lease.Claim) []string {
 	return out
 }
 
-// Parked answers whether a job whose node stays away longer than its noout lasts has nothing left to hold the lease for:
-// the data has healed without the node. Otherwise a node that never comes back would hold everybody back for ever.
+// Parked answers whether a job whose node stays away longer than its noout lasts has nothing left to hold the lease
+// for: the data has healed without the node. Otherwise a node that never comes back would hold everybody back for ever.
 func Parked(in Input, c lease.Claim) bool {
 	domain := in.asOne(c).View.Domain(c.Domain.Name)
 	if c.Stops == lease.StopOneByOne && domain.Tally().Down < domain.Daemons {
@@ -141,11 +142,12 @@ func Parked(in Input, c lease.Claim) bool {
 		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && domain.Tally().Down > 0
 }
 
-// askAgain is when a question is asked again that nobody answered, or whose answer holds up what has begun. A manager that comes back is noticed earlier.
+// askAgain is when a question is asked again that nobody answered, or whose answer holds up what has begun. A manager
+// that comes back is noticed earlier.
 const askAgain = 30 * time.Second
 
-// mayChangeItsMind: the storage cluster's answer about a domain may become another one, and nothing else tells that it has. Where
-// nothing is down a no has a cause that shows when it goes.
+// mayChangeItsMind: the storage cluster's answer about a domain may become another one, and nothing else tells that it
+// has. Where nothing is down a no has a cause that shows when it goes.
 func mayChangeItsMind(in Input, d storage.Domain) bool {
 	a := d.OKToStop
 	return a != nil && (a.Silence || a.Refusal != "" && len(missed(in, d)) > 0)

@@ -172,8 +172,8 @@ func mayBeOpen(t *rapid.T, w *world, k known, d budget.Decision) {
 	}
 }
 
-// TestProgress: while OSDs are down in one zone alone and the data was whole before, that zone is open (I8), whoever holds
-// the lease and whoever else is cordoned. So the one who took them down can go on.
+// TestProgress: while OSDs are down in one zone alone and the data was whole before, that zone is open (I8), whoever
+// holds the lease and whoever else is cordoned. So the one who took them down can go on.
 func TestProgress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := atRest()
@@ -208,7 +208,8 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// TestGrantedMeansOpen: who gets the lease while nobody has it finds the domain open, or will when what is down is back.
+// TestGrantedMeansOpen: who gets the lease while nobody has it finds the domain open, or will when what is down is
+// back.
 func TestGrantedMeansOpen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)

@@ -9,13 +9,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file decides which mons may go. Mons are under the same lock as the storage daemons: one goes only in the failure
-// domain that is open, and only while a majority of the monmap stays in quorum without it. With a lock of their own, two
-// drains could each hold what the other needs: one the last mon that may go, the other the open domain.
+// This file decides which mons may go. Mons are under the same lock as the storage daemons: one goes only in the
+// failure domain that is open, and only while a majority of the monmap stays in quorum without it. With a lock of their
+// own, two drains could each hold what the other needs: one the last mon that may go, the other the open domain.
 //
 // A mon on a node without storage daemons is under no such lock, since its node needs nothing else of us; it may go as
-// soon as its node is leaving. So may one on a leaving node whose storage daemons are all down, as long as nothing is missed anywhere
-// and no failure domain is open: nobody will ever evict anything there that would open its domain.
+// soon as its node is leaving. So may one on a leaving node whose storage daemons are all down, as long as nothing is
+// missed anywhere and no failure domain is open: nobody will ever evict anything there that would open its domain.
 
 // monBudget is what the budget of the mons must say; nil for none.
 func monBudget(in Input, d Decision) *Spec {
@@ -50,9 +50,9 @@ func lossAllowed(in Input) bool {
 	return in.Settings.AllowMonQuorumLoss && len(in.View.Mons) > 0 && len(in.View.Mons) <= 2
 }
 
-// mayGo lists the mons that may be evicted: in the open domain, or on a leaving node without storage. Those that are out of
-// quorum cost nothing. Of the others as many as quorum can spare, and the most wanted first, always in the same order, so
-// that it is not one mon now and another one at the next look.
+// mayGo lists the mons that may be evicted: in the open domain, or on a leaving node without storage. Those that are
+// out of quorum cost nothing. Of the others as many as quorum can spare, and the most wanted first, always in the same
+// order, so that it is not one mon now and another one at the next look.
 func mayGo(in Input, d Decision) []storage.Mon {
 	var out, wanted []storage.Mon
 	can := spare(in.View.Mons)
@@ -79,8 +79,8 @@ func mayGo(in Input, d Decision) []storage.Mon {
 	return append(out, wanted[:min(can, len(wanted))]...)
 }
 
-// urgency is smaller for a mon that somebody waits for: the lease's holder, in its order; then who is in the open domain
-// at all, since that domain holds up all others; then who is on a leaving node.
+// urgency is smaller for a mon that somebody waits for: the lease's holder, in its order; then who is in the open
+// domain at all, since that domain holds up all others; then who is on a leaving node.
 func urgency(in Input, m storage.Mon) []int {
 	holder := slices.IndexFunc(in.Lease.Holders, func(c lease.Claim) bool { return c.Node != "" && c.Node == m.Node })
 	if holder < 0 {
@@ -107,8 +107,9 @@ func spare(mons []storage.Mon) int {
 	return standing - majority(len(mons))
 }
 
-// monsShort: a mon is out, and all that stand are needed. Until it is back, no node with a mon can become empty, so none
-// should begin to. The reason is "" when mons are no obstacle; clusters of one or two are always short, and always so.
+// monsShort: a mon is out, and all that stand are needed. Until it is back, no node with a mon can become empty, so
+// none should begin to. The reason is "" when mons are no obstacle; clusters of one or two are always short, and always
+// so.
 func monsShort(in Input) string {
 	if in.View.MonKey == "" || lossAllowed(in) || spare(in.View.Mons) > 0 {
 		return ""
@@ -130,8 +131,8 @@ func hostsStandingMon(in Input, node string) bool {
 	return slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && m.Standing() })
 }
 
-// monLeft tells whether a mon of this node has gone already: somebody has begun to empty the node, and the mon comes back
-// only after that has ended.
+// monLeft tells whether a mon of this node has gone already: somebody has begun to empty the node, and the mon comes
+// back only after that has ended.
 func monLeft(in Input, node string) bool {
 	return slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && m.Leaving && !m.Standing() })
 }

@@ -65,7 +65,8 @@ func TestMonIsKeptWhenQuorumCannotSpareIt(t *testing.T) {
 	require.True(t, budget.LeaseGate(in, lease.Claim{Node: "b", Domain: zone("x")}).OK, "b has no mon, so it can become empty")
 }
 
-// TestNodeThatLostItsMonGoesFirst: nobody else's mon can go before it is back, so whoever else waits would wait for ever.
+// TestNodeThatLostItsMonGoesFirst: nobody else's mon can go before it is back, so whoever else waits would wait for
+// ever.
 func TestNodeThatLostItsMonGoesFirst(t *testing.T) {
 	w := atRest()
 	w.say("cordoned=a,c")
@@ -108,7 +109,8 @@ func TestUnnamedMonsKeepAMajority(t *testing.T) {
 	require.Equal(t, &budget.Spec{MinAvailable: 3}, budget.Decide(in).Mons)
 }
 
-// monWorld is a cluster whose mons somebody evicts whenever the budget lets him, above all between a look and what follows.
+// monWorld is a cluster whose mons somebody evicts whenever the budget lets him, above all between a look and what
+// follows.
 type monWorld struct {
 	in      budget.Input
 	applied *budget.Decision
@@ -137,8 +139,8 @@ func (w *monWorld) mayGo(name string) bool {
 	return w.applied != nil && w.applied.Mons != nil && slices.Contains(w.applied.Mons.Except, name)
 }
 
-// keep looks, decides and applies. Before what was decided is in place, somebody uses what was in place before, unless it
-// is quiet.
+// keep looks, decides and applies. Before what was decided is in place, somebody uses what was in place before, unless
+// it is quiet.
 func (w *monWorld) keep(t *rapid.T, quiet bool) {
 	for more := true; more; {
 		look := w.in
@@ -155,8 +157,8 @@ func (w *monWorld) keep(t *rapid.T, quiet bool) {
 	}
 }
 
-// TestQuorumIsKept (I5): whatever happens in whatever order, no eviction leaves less than a majority. A mon that fails by
-// itself is seen before the next eviction; nobody can answer for what fails in the same instant.
+// TestQuorumIsKept (I5): whatever happens in whatever order, no eviction leaves less than a majority. A mon that fails
+// by itself is seen before the next eviction; nobody can answer for what fails in the same instant.
 func TestQuorumIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &monWorld{in: atRest().input()}
@@ -210,8 +212,8 @@ func TestStepFromTheUnknown(t *testing.T) {
 	require.Equal(t, []string{"a"}, step.Mons.Except)
 }
 
-// TestMonOfANodeWithoutOSDs: a node whose daemons are all down and missed by nobody needs no open domain any more. Its mon may go at rest,
-// as one on a node without any, however long the node has been cordoned.
+// TestMonOfANodeWithoutOSDs: a node whose daemons are all down and missed by nobody needs no open domain any more. Its
+// mon may go at rest, as one on a node without any, however long the node has been cordoned.
 func TestMonOfANodeWithoutOSDs(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string

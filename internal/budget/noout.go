@@ -30,12 +30,13 @@ type Noout struct {
 	Unsure bool `json:"unsure,omitempty"`
 	// Answered: a command that sets it was answered, so that what is seen on the host is ours.
 	Answered bool `json:"answered,omitempty"`
-	// Until is when a command without an answer is given up. Until then the host is unset again whenever noout is seen there.
+	// Until is when a command without an answer is given up. Until then the host is unset again whenever noout is seen
+	// there.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// lateFor is how long after an unset a set that got no answer may still be carried out. A mon outside of quorum holds commands back,
-// and hands them on when it is back; elections take seconds.
+// lateFor is how long after an unset a set that got no answer may still be carried out. A mon outside of quorum holds
+// commands back, and hands them on when it is back; elections take seconds.
 const lateFor = time.Minute
 
 // NooutInput is what PlanNoout decides from.
@@ -71,10 +72,10 @@ const (
 
 // PlanNoout compares what the holders of the lease want with what is recorded and what is there.
 //
-// A host that carries noout without a record of ours was flagged by a person: it is left alone, now and at the end. Flags have no
-// owner, so there is one exception. After a set that got no answer, a flag on that host may be that set's or a person's, who set it
-// in the same seconds. It is taken for ours: a flag that is left keeps Ceph from healing after the next failure, for ever; one that
-// is unset too early costs a copy of data. The person is told.
+// A host that carries noout without a record of ours was flagged by a person: it is left alone, now and at the end.
+// Flags have no owner, so there is one exception. After a set that got no answer, a flag on that host may be that set's
+// or a person's, who set it in the same seconds. It is taken for ours: a flag that is left keeps Ceph from healing
+// after the next failure, for ever; one that is unset too early costs a copy of data. The person is told.
 func PlanNoout(in NooutInput) NooutPlan {
 	var plan NooutPlan
 	records := in.follow(&plan)
@@ -135,8 +136,8 @@ func PlanNoout(in NooutInput) NooutPlan {
 	return plan
 }
 
-// follow returns the records under the names that their hosts have now, without those whose hosts the topology no longer has. Gone
-// is what the topology lacks: that a command is refused proves nothing.
+// follow returns the records under the names that their hosts have now, without those whose hosts the topology no
+// longer has. Gone is what the topology lacks: that a command is refused proves nothing.
 func (in NooutInput) follow(plan *NooutPlan) []Noout {
 	var out []Noout
 	for _, r := range in.Records {
@@ -178,8 +179,8 @@ type want struct {
 	claimed string // the name of the host in the claim, if it has another one now
 }
 
-// wanted are the hosts that a holder wants noout on, as they are called now. Of a name that the topology lacks the record knows where
-// it went; without a record, the hosts that the claim's node has now stand for it.
+// wanted are the hosts that a holder wants noout on, as they are called now. Of a name that the topology lacks the
+// record knows where it went; without a record, the hosts that the claim's node has now stand for it.
 func (in NooutInput) wanted(records []Noout) map[string]want {
 	wanted := map[string]want{}
 	add := func(host string, w want) {
@@ -245,8 +246,8 @@ func StillHeld(hosts []string, records []Noout, holders []lease.Claim) []string 
 	})
 }
 
-// Asked takes note that noout is about to be set on hosts. From now on, and until an answer comes, nobody knows whether it is.
-// before are those of which that was not known before either.
+// Asked takes note that noout is about to be set on hosts. From now on, and until an answer comes, nobody knows whether
+// it is. before are those of which that was not known before either.
 func Asked(records []Noout, hosts []string) (out []Noout, before []string) {
 	out = slices.Clone(records)
 	for i := range out {
@@ -271,8 +272,8 @@ func NotAsked(records []Noout, hosts, before []string) []Noout {
 	return out
 }
 
-// Answered takes note that what was Asked got an answer. An answer to a later attempt, which leaves it unsure, says nothing about the
-// first one, which may still be carried out.
+// Answered takes note that what was Asked got an answer. An answer to a later attempt, which leaves it unsure, says
+// nothing about the first one, which may still be carried out.
 func Answered(records []Noout, hosts, before []string, unsure bool) []Noout {
 	out := slices.Clone(records)
 	for i := range out {
@@ -284,9 +285,9 @@ func Answered(records []Noout, hosts, before []string, unsure bool) []Noout {
 	return out
 }
 
-// Withdraw takes note that the flag of a host is unset. Only then may its record be forgotten, and it is, unless a holder
-// still wants the flag: then the record says that it had its time. While a set without an answer may still be carried out the record
-// stays as well.
+// Withdraw takes note that the flag of a host is unset. Only then may its record be forgotten, and it is, unless a
+// holder still wants the flag: then the record says that it had its time. While a set without an answer may still be
+// carried out the record stays as well.
 func Withdraw(now time.Time, records []Noout, host string, holders []lease.Claim) []Noout {
 	var out []Noout
 	for _, r := range records {

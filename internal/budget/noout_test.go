@@ -18,7 +18,8 @@ func planNoout(now time.Time, timeout time.Duration, holders []lease.Claim, reco
 	return budget.PlanNoout(budget.NooutInput{Now: now, Timeout: timeout, Holders: holders, Records: records, Present: present})
 }
 
-// TestNoout plays a keeper with a bad memory for answers against a storage cluster and a person who sets and unsets flags.
+// TestNoout plays a keeper with a bad memory for answers against a storage cluster and a person who sets and unsets
+// flags.
 func TestNoout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &nooutCluster{now: now, flags: map[string]bool{}, persons: map[string]bool{}}

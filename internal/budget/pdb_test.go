@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// pdbs are the disruption controller and the eviction API for the two PodDisruptionBudgets of the OSDs, with a controller that
-// is never late.
+// pdbs are the disruption controller and the eviction API for the two PodDisruptionBudgets of the OSDs, with a
+// controller that is never late.
 type pdbs struct {
 	proved, unproved budget.Spec
 	pods             []*pod
@@ -82,8 +82,8 @@ func podsOf(w *world) []*pod {
 	return out
 }
 
-// carryOut has the keeper do what a decision calls for: the marks that have to go go first, and those that were proved come last.
-// Where it stops is drawn, as if it died there.
+// carryOut has the keeper do what a decision calls for: the marks that have to go go first, and those that were proved
+// come last. Where it stops is drawn, as if it died there.
 func carryOut(t *rapid.T, w *world, d budget.Decision) *pdbs {
 	b := &pdbs{proved: d.Budget, unproved: budget.Spec{MinAvailable: budget.Everything}, pods: podsOf(w)}
 	if d.Unproved != nil {
@@ -101,8 +101,9 @@ func carryOut(t *rapid.T, w *world, d budget.Decision) *pdbs {
 	return b
 }
 
-// TestWhatABudgetLetsGo has a crowd of clients evict whatever they can under one decision, while the keeper sleeps. Pods that
-// went are replaced and ready before anybody looks, and new ones appear: none of them lends anybody an eviction.
+// TestWhatABudgetLetsGo has a crowd of clients evict whatever they can under one decision, while the keeper sleeps.
+// Pods that went are replaced and ready before anybody looks, and new ones appear: none of them lends anybody an
+// eviction.
 func TestWhatABudgetLetsGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -181,8 +182,8 @@ func TestOpenHoldsNobodyBack(t *testing.T) {
 	})
 }
 
-// TestGroupsDoNotHoldDrainsUp: three nodes are drained at once. One gateway has gone and finds no node; the other is all that
-// keeps the first node from being empty.
+// TestGroupsDoNotHoldDrainsUp: three nodes are drained at once. One gateway has gone and finds no node; the other is
+// all that keeps the first node from being empty.
 func TestGroupsDoNotHoldDrainsUp(t *testing.T) {
 	w := atRest()
 	w.say("cordoned=a,c,e")

@@ -8,11 +8,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is about nodes with daemons in several failure domains. There are such nodes where each daemon is a failure domain of its
-// own. The claim of a job that empties a node names the first of them, and stands for all.
+// This file is about nodes with daemons in several failure domains. There are such nodes where each daemon is a failure
+// domain of its own. The claim of a job that empties a node names the first of them, and stands for all.
 //
-// If the storage cluster says that all daemons of the node may stop at once, they are one failure domain for as long as the claim holds
-// the lease. Otherwise they go one by one: a domain opens only when the data is whole without those that went before.
+// If the storage cluster says that all daemons of the node may stop at once, they are one failure domain for as long as
+// the claim holds the lease. Otherwise they go one by one: a domain opens only when the data is whole without those
+// that went before.
 
 // severalDomains returns the node of a claim if the claim stands for several failure domains.
 func (in Input) severalDomains(c lease.Claim) (storage.Node, bool) {
@@ -24,8 +25,8 @@ func (in Input) severalDomains(c lease.Claim) (storage.Node, bool) {
 	return n, ok && n.OKToStop != nil && len(n.Domains) > 1 && slices.Contains(n.Domains, c.Domain.Name)
 }
 
-// Stops answers how the daemons of a claim's node may stop. It is asked at the grant, and again while the claim holds the lease:
-// data moves, and with the last daemon left there is nothing that could stop beside it.
+// Stops answers how the daemons of a claim's node may stop. It is asked at the grant, and again while the claim holds
+// the lease: data moves, and with the last daemon left there is nothing that could stop beside it.
 func Stops(in Input, c lease.Claim) lease.Stops {
 	n, several := in.severalDomains(c)
 	switch a := n.OKToStop; {
@@ -66,7 +67,8 @@ func (in Input) asOne(c lease.Claim) Input {
 		return in // what a View is too large to name cannot be left out of a budget
 	}
 	if one.Returned && (!fresh(in) || in.Health.Placement != in.View.Placement || !n.OKToStop.OK) {
-		// That they may stop together was said of what was placed on them then. No rule of a pool says it, as it does of a zone.
+		// That they may stop together was said of what was placed on them then. No rule of a pool says it, as it does of a
+		// zone.
 		one.OKToStop = &storage.Answer{
 			Refusal: storage.RefusalHarm,
 			Reason:  "an OSD of " + n.Name + " is back, and Ceph has not said since then that they may stop together",
@@ -89,8 +91,8 @@ func (in Input) asOne(c lease.Claim) Input {
 	return in
 }
 
-// away tells whether all daemons of a failure domain have gone. What Ceph said of them together it said of those that went: when they
-// are back, budgets that nobody has changed since must keep all but one.
+// away tells whether all daemons of a failure domain have gone. What Ceph said of them together it said of those that
+// went: when they are back, budgets that nobody has changed since must keep all but one.
 func away(d storage.Domain) bool {
 	gone := 0
 	for _, x := range d.Troubled {
@@ -109,8 +111,8 @@ func (in Input) asHeld() Input {
 	return in
 }
 
-// turn is the failure domain that a claim is about now: of those that go one by one, the one that the data misses; otherwise the first
-// that still serves. When all are down it is the claim's own.
+// turn is the failure domain that a claim is about now: of those that go one by one, the one that the data misses;
+// otherwise the first that still serves. When all are down it is the claim's own.
 func (in Input) turn(c lease.Claim) storage.FailureDomain {
 	n, several := in.severalDomains(c)
 	if !several || c.Stops == lease.StopTogether {

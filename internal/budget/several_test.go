@@ -17,8 +17,8 @@ func osd(id int) storage.FailureDomain {
 	return storage.FailureDomain{Type: "osd", Name: fmt.Sprintf("osd.%d", id)}
 }
 
-// byOSD is a clean cluster of four nodes with three OSDs each, which are failure domains of their own. Node a, with osd.0 to osd.2, is
-// cordoned, and a job that empties it holds the lease.
+// byOSD is a clean cluster of four nodes with three OSDs each, which are failure domains of their own. Node a, with
+// osd.0 to osd.2, is cordoned, and a job that empties it holds the lease.
 func byOSD(stops lease.Stops, mayStop bool, down ...int) budget.Input {
 	v := storage.View{FailureDomainType: "osd", LabelKey: "id", Daemons: 12, Up: 12 - len(down), ChangeEpoch: 7, Placement: "p", Shape: "s", Marks: &storage.Marks{Proved: 12}}
 	node := storage.Node{Name: "a", Domain: "osd.0", Host: "a", Cordoned: true, OKToStop: &storage.Answer{OK: mayStop}}
@@ -141,8 +141,8 @@ func TestWhoeverWaitsForLifeAsks(t *testing.T) {
 	})
 }
 
-// TestSeveralDomainsAreConfined: whatever is down, and however the node stops, what opens is on the node, and it is one failure domain
-// unless Ceph lets all go.
+// TestSeveralDomainsAreConfined: whatever is down, and however the node stops, what opens is on the node, and it is one
+// failure domain unless Ceph lets all go.
 func TestSeveralDomainsAreConfined(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var down []int

@@ -7,14 +7,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// GroupMinAvailable is how many of a group of interchangeable daemons (mgr, mds, rgw, rbd-mirror) must stay: all but one.
-// A single one has no budget: it could never be drained, and it comes back elsewhere by itself. The manager is another matter, see
-// SoleMinAvailable.
+// GroupMinAvailable is how many of a group of interchangeable daemons (mgr, mds, rgw, rbd-mirror) must stay: all but
+// one. A single one has no budget: it could never be drained, and it comes back elsewhere by itself. The manager is
+// another matter, see SoleMinAvailable.
 //
-// homeless daemons have nowhere to run: every node that could take them is leaving, too. They come back when one of those
-// nodes has been emptied. So as long as it is one of their own group that keeps such a node from becoming empty, they do not
-// count: a gateway that is away for the time of a reboot is better than two drains that wait for each other for ever. No
-// data depends on these daemons.
+// homeless daemons have nowhere to run: every node that could take them is leaving, too. They come back when one of
+// those nodes has been emptied. So as long as it is one of their own group that keeps such a node from becoming empty,
+// they do not count: a gateway that is away for the time of a reboot is better than two drains that wait for each other
+// for ever. No data depends on these daemons.
 func GroupMinAvailable(replicas, homeless int) (minAvailable int, ok bool) {
 	if replicas < 2 {
 		return 0, false
@@ -33,10 +33,10 @@ const (
 	HomeOnlyThere  Home = "OnlyOneNode" // its node is leaving, and no other one could ever take it
 )
 
-// SoleMinAvailable is how many of one manager must stay. Without it nobody knows whether the data is whole, so nothing opens. If all
-// nodes are leaving and it goes first, it comes back on none, and no node becomes empty. So it stays until another node can take it,
-// or until it alone keeps its own node from becoming empty. It also stays as long as its node does: who drains all nodes at
-// once cordons and evicts faster than anybody can look.
+// SoleMinAvailable is how many of one manager must stay. Without it nobody knows whether the data is whole, so nothing
+// opens. If all nodes are leaving and it goes first, it comes back on none, and no node becomes empty. So it stays
+// until another node can take it, or until it alone keeps its own node from becoming empty. It also stays as long as
+// its node does: who drains all nodes at once cordons and evicts faster than anybody can look.
 func SoleMinAvailable(home Home, emptied bool) int {
 	if emptied || home == HomeElsewhere || home == HomeOnlyThere {
 		return 0
@@ -44,8 +44,8 @@ func SoleMinAvailable(home Home, emptied bool) int {
 	return 1
 }
 
-// GrantedNodes are those that jobs were allowed to empty and have not finished with. Their other daemons need not wait for a cordon.
-// A job that takes named daemons down empties no node.
+// GrantedNodes are those that jobs were allowed to empty and have not finished with. Their other daemons need not wait
+// for a cordon. A job that takes named daemons down empties no node.
 func GrantedNodes(l lease.State) (out []string) {
 	for _, c := range l.Holders {
 		if c.Node != "" && len(c.Daemons) == 0 && !c.Finishing {
@@ -56,8 +56,8 @@ func GrantedNodes(l lease.State) (out []string) {
 	return slices.Compact(out)
 }
 
-// Emptying lists the leaving nodes of the open domain whose storage daemons are all gone, so that nothing but other pods
-// keeps them, and with them everybody else, from going on.
+// Emptying lists the leaving nodes of the open domain whose storage daemons are all gone, so that nothing but other
+// pods keeps them, and with them everybody else, from going on.
 func Emptying(in Input, d Decision) []string {
 	if d.Mode != ModeOpen {
 		return nil

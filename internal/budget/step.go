@@ -2,9 +2,9 @@ package budget
 
 import "slices"
 
-// This file holds the way from what the budgets say to what they should say. Between the look that a decision rests on and
-// the update that carries it out, the old budgets still let somebody go. So whatever opens something new does so from a
-// state in which nobody could go just before, after one more look, in which whoever went before that is seen.
+// This file holds the way from what the budgets say to what they should say. Between the look that a decision rests on
+// and the update that carries it out, the old budgets still let somebody go. So whatever opens something new does so
+// from a state in which nobody could go just before, after one more look, in which whoever went before that is seen.
 
 // Step is the next thing that the budgets should say on the way to next; more tells that it is not next itself yet, and
 // that another look has to follow at once. applied is nil when it is not known what the budgets say.
@@ -19,7 +19,8 @@ func Step(applied *Decision, next Decision) (step Decision, more bool) {
 	return next, false
 }
 
-// opensAnother: the budget of the storage daemons lets somebody go now whom the next one does not, and the other way round.
+// opensAnother: the budget of the storage daemons lets somebody go now whom the next one does not, and the other way
+// round.
 func opensAnother(applied *Decision, next Decision) bool {
 	if next.Mode != ModeOpen {
 		return false
@@ -27,9 +28,9 @@ func opensAnother(applied *Decision, next Decision) bool {
 	return applied == nil || (applied.Mode != ModeClosed && (applied.Mode != ModeOpen || applied.Open != next.Open || !slices.Equal(applied.With, next.With)))
 }
 
-// comesToRest: a failure domain may be open now. Whoever goes there at the last moment may still be counted by the budget at
-// rest, which the disruption controller computes from what it has heard of the pods. So the way to rest leads through a look
-// that is taken while everything is closed.
+// comesToRest: a failure domain may be open now. Whoever goes there at the last moment may still be counted by the
+// budget at rest, which the disruption controller computes from what it has heard of the pods. So the way to rest leads
+// through a look that is taken while everything is closed.
 func comesToRest(applied *Decision, next Decision) bool {
 	return next.Mode == ModeDefault && next.Unproved != nil && (applied == nil || applied.Mode == ModeOpen)
 }
@@ -69,8 +70,8 @@ func closedMons(next *Spec) *Spec {
 	return &Spec{MinAvailable: Everything}
 }
 
-// swapsMons: some mon may go now that may not go afterwards, and another one the other way round. Quorum can spare either,
-// but perhaps not both. The budget in between is of those that may go in both.
+// swapsMons: some mon may go now that may not go afterwards, and another one the other way round. Quorum can spare
+// either, but perhaps not both. The budget in between is of those that may go in both.
 func swapsMons(applied *Decision, next Decision) (between *Spec, swaps bool) {
 	if next.Mons == nil || len(next.Mons.Except) == 0 {
 		return nil, false

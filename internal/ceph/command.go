@@ -1,8 +1,8 @@
 package ceph
 
 // The commands, exactly as the monitors want them. A field of the wrong JSON type, {"ids":"0"} instead of {"ids":["0"]}
-// or {"id":"0"} instead of {"id":0}, does not get an error back: it aborts the monitor, then the next one that the client
-// turns to, until the quorum is gone. So nothing here is a map or an any, and the tests pin the JSON of each.
+// or {"id":"0"} instead of {"id":0}, does not get an error back: it aborts the monitor, then the next one that the
+// client turns to, until the quorum is gone. So nothing here is a map or an any, and the tests pin the JSON of each.
 
 // command is one of the types below.
 type command interface {
@@ -44,8 +44,8 @@ type safeToDestroyCommand struct {
 
 func (c safeToDestroyCommand) name() string { return c.Prefix }
 
-// lastStatSeqCommand asks for the sequence number of an OSD's last report. Ceph types this id as a number. The format must
-// be plain: in JSON, Ceph 16 answers nothing at all.
+// lastStatSeqCommand asks for the sequence number of an OSD's last report. Ceph types this id as a number. The format
+// must be plain: in JSON, Ceph 16 answers nothing at all.
 type lastStatSeqCommand struct {
 	Prefix string `json:"prefix"`
 	ID     int    `json:"id"`

@@ -22,16 +22,16 @@ type CrushDevice struct {
 	ID int `json:"id"`
 }
 
-// CrushType is a kind of bucket. Type 0 is that of the devices. The other ids are names and no order: by default datacenter is
-// 8 and zone is 9, people add types of their own with any id, and Ceph lets them put any bucket into any other. Which type is
-// the smaller one only the tree tells.
+// CrushType is a kind of bucket. Type 0 is that of the devices. The other ids are names and no order: by default
+// datacenter is 8 and zone is 9, people add types of their own with any id, and Ceph lets them put any bucket into any
+// other. Which type is the smaller one only the tree tells.
 type CrushType struct {
 	ID   int    `json:"type_id"`
 	Name string `json:"name"`
 }
 
-// CrushBucket is an inner node of the tree; its id is negative. A name with "~" ("node-a~ssd") is the shadow of the bucket
-// before the "~", with the devices of one class alone.
+// CrushBucket is an inner node of the tree; its id is negative. A name with "~" ("node-a~ssd") is the shadow of the
+// bucket before the "~", with the devices of one class alone.
 type CrushBucket struct {
 	ID     int    `json:"id"`
 	Name   string `json:"name"`
@@ -54,7 +54,8 @@ type CrushStep struct {
 	Item int    `json:"item"` // of take: a bucket's id
 	Num  int    `json:"num"`  // of choose…: 0 means as many as the pool wants, −n that many less n
 	Type string `json:"type"` // of choose…: the name of a CrushType
-	// Opcode is there instead of Op for steps that Ceph has no word for in its dump: most of set_…, and those of a newer release.
+	// Opcode is there instead of Op for steps that Ceph has no word for in its dump: most of set_…, and those of a newer
+	// release.
 	Opcode int `json:"opcode"`
 }
 

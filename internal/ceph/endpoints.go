@@ -25,11 +25,12 @@ const maxMonEndpoints = 64
 const allowedEndpoints = `a comma-separated list of monitors, each with or without its name, such as ` +
 	`"a=10.0.0.1:6789", "10.0.0.2:3300", "[fd00::1]:3300", "mon.example.org" or "c=[v2:10.0.0.3:3300/0,v1:10.0.0.3:6789/0]"`
 
-// ParseMonEndpoints turns the monitors' addresses into the value of Ceph's option mon_host: "10.0.0.1:6789,[v2:…,v1:…]".
+// ParseMonEndpoints turns the monitors' addresses into the value of Ceph's option mon_host:
+// "10.0.0.1:6789,[v2:…,v1:…]".
 //
-// It takes what Rook keeps in its ConfigMap ("a=10.0.0.1:6789,b=…") and what mon_host itself may be. An address without a
-// port, and one without v1: or v2:, is left to librados, which tries both protocols. Errors are *InvalidError and name
-// field.
+// It takes what Rook keeps in its ConfigMap ("a=10.0.0.1:6789,b=…") and what mon_host itself may be. An address without
+// a port, and one without v1: or v2:, is left to librados, which tries both protocols. Errors are *InvalidError and
+// name field.
 func ParseMonEndpoints(field, value string) (string, error) {
 	var hosts []string
 	for _, entry := range splitOutsideBrackets(value) {
@@ -93,8 +94,8 @@ func addressVector(address string) (string, bool) {
 	return inner, open && closed && (strings.HasPrefix(inner, "v1:") || strings.HasPrefix(inner, "v2:"))
 }
 
-// validSingleAddress takes "[v1:|v2:]host[:port][/nonce]", where host is an IPv4 address, an IPv6 address in brackets, or a
-// DNS name without v1: or v2:.
+// validSingleAddress takes "[v1:|v2:]host[:port][/nonce]", where host is an IPv4 address, an IPv6 address in brackets,
+// or a DNS name without v1: or v2:.
 func validSingleAddress(address string) bool {
 	rest, isV1 := strings.CutPrefix(address, "v1:")
 	rest, isV2 := strings.CutPrefix(rest, "v2:")

@@ -17,8 +17,9 @@ type OSDCommander interface {
 	OSDCommand(ctx context.Context, osd int, command []byte) (output []byte, status string, err error)
 }
 
-// FlushOSDCaps and FlushMonCaps are what FlushPGStats takes beside the rights to read. Ceph knows no capability for this command alone,
-// and refuses it to whoever may not do all with OSDs. A client that may not read the monitors' and OSDs' maps does not find the OSDs.
+// FlushOSDCaps and FlushMonCaps are what FlushPGStats takes beside the rights to read. Ceph knows no capability for
+// this command alone, and refuses it to whoever may not do all with OSDs. A client that may not read the monitors' and
+// OSDs' maps does not find the OSDs.
 const (
 	FlushOSDCaps = "allow *"
 	FlushMonCaps = "allow service mon r, allow service osd r"
@@ -26,9 +27,9 @@ const (
 
 var errNoOSDCommands = errors.New("this connection does not reach OSDs")
 
-// FlushPGStats has OSDs report to the manager now instead of at the end of their period. It returns the numbers of those reports, by
-// OSD; an OSD that answers lives. The user needs FlushOSDCaps and FlushMonCaps.
-// An OSD that gives no answer is missing in the map. err is why, of one of them.
+// FlushPGStats has OSDs report to the manager now instead of at the end of their period. It returns the numbers of
+// those reports, by OSD; an OSD that answers lives. The user needs FlushOSDCaps and FlushMonCaps. An OSD that gives no
+// answer is missing in the map. err is why, of one of them.
 func (c Client) FlushPGStats(ctx context.Context, osds []int) (flushed map[int]Report, err error) {
 	commander, reaches := c.Commander.(OSDCommander)
 	if !reaches {

@@ -2,7 +2,8 @@ package ceph
 
 import "context"
 
-// OSDMetadata is what an OSD told of itself when it last started. All of it is text, and what it did not know is missing.
+// OSDMetadata is what an OSD told of itself when it last started. All of it is text, and what it did not know is
+// missing.
 type OSDMetadata struct {
 	ID int `json:"id"`
 	// Hostname is that of its machine, or of its pod; the environment variable NODE_NAME overrides both.
@@ -15,7 +16,8 @@ type OSDMetadata struct {
 	Version string `json:"ceph_version_short"`
 }
 
-// OSDMetadata asks the monitors what every OSD told of itself. About 3 kB of JSON for each. It is as old as the OSD's last start.
+// OSDMetadata asks the monitors what every OSD told of itself. About 3 kB of JSON for each. It is as old as the OSD's
+// last start.
 func (c Client) OSDMetadata(ctx context.Context) ([]OSDMetadata, error) {
 	var all []OSDMetadata
 	err := c.run(ctx, osdMetadataCommand(), &all)

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// OKToStop asks whether these OSDs may all stop now without any placement group becoming unavailable. No OSDs: yes. The groups
-// of tolerated pools (their ids) may become so.
+// OKToStop asks whether these OSDs may all stop now without any placement group becoming unavailable. No OSDs: yes. The
+// groups of tolerated pools (their ids) may become so.
 //
 // The manager answers from the placement groups' state as it knows it, which lags behind the OSD map by seconds: the
 // answer counts only with knowledge that was proved to be fresh. "No" and "not known yet" are answers; an error means
@@ -65,8 +65,8 @@ func (r okToStopReport) covers(osds []int) bool {
 	return true
 }
 
-// answer leaves out the groups of tolerated pools. Ceph lists all groups in the way; one that it counts and does not name is
-// nobody's to tolerate.
+// answer leaves out the groups of tolerated pools. Ceph lists all groups in the way; one that it counts and does not
+// name is nobody's to tolerate.
 func (r okToStopReport) answer(tolerated []int) storage.Answer {
 	if r.OK {
 		return storage.Answer{OK: true}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// patience is how long monitors may take for a short answer. Who takes longer counts as silent: closing must not wait for
-// the end of an election. One that loses nobody takes less.
+// patience is how long monitors may take for a short answer. Who takes longer counts as silent: closing must not wait
+// for the end of an election. One that loses nobody takes less.
 const patience = 1500 * time.Millisecond
 
 // hearing notes when the monitors did not answer for longer than patience. What happened to OSDs meanwhile could not be

@@ -23,8 +23,8 @@ type Reading struct {
 	Crush *CrushMap
 }
 
-// Reader takes readings. It keeps the last OSD map and CRUSH map, which are megabytes in a big cluster, and fetches them
-// again only after their epochs moved on. It is safe for concurrent use.
+// Reader takes readings. It keeps the last OSD map and CRUSH map, which are megabytes in a big cluster, and fetches
+// them again only after their epochs moved on. It is safe for concurrent use.
 type Reader struct {
 	client Client
 	heard  hearing
@@ -42,8 +42,8 @@ type maps struct {
 // NewReader makes a Reader that has not read anything.
 func NewReader(client Client) *Reader { return &Reader{client: client} }
 
-// Read takes a reading. An unavailable cluster (no quorum, no answer in time) is a reading with a reason; an error is an
-// answer that makes no sense, a right that the user lacks, or a context that ended.
+// Read takes a reading. An unavailable cluster (no quorum, no answer in time) is a reading with a reason; an error is
+// an answer that makes no sense, a right that the user lacks, or a context that ended.
 //
 // A monitor that lost its quorum answers "status" from memory for as long as it lives. So what it says counts only when
 // (a) the OSD map answered, which takes a valid lease from the quorum, after the status was read, (b) the quorum is a
@@ -97,8 +97,8 @@ func contradiction(status Status, quorum QuorumStatus, osdMap *OSDMap) string {
 	}
 }
 
-// maps returns the OSD map of at least the given epoch and the CRUSH map that it goes with. Either way it asks something
-// that only a quorum answers.
+// maps returns the OSD map of at least the given epoch and the CRUSH map that it goes with. Either way it asks
+// something that only a quorum answers.
 func (r *Reader) maps(ctx context.Context, epoch int64) (maps, error) {
 	r.mu.Lock()
 	last := r.last

@@ -15,8 +15,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestEveryRelease: what the adapter understands of the answers of real clusters is the same whichever release gave them. The clusters
-// have three zones of two nodes with an OSD each, and a pool with a copy in every zone; hack/record-answers.sh asked them.
+// TestEveryRelease: what the adapter understands of the answers of real clusters is the same whichever release gave
+// them. The clusters have three zones of two nodes with an OSD each, and a pool with a copy in every zone;
+// hack/record-answers.sh asked them.
 func TestEveryRelease(t *testing.T) {
 	for release, poolOfTheManager := range map[string]bool{"16": false, "18": false, "20": true} {
 		t.Run(release, func(t *testing.T) {

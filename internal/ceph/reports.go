@@ -19,18 +19,20 @@ type Report struct {
 	Count  uint32 // reports sent in that life, this one included
 }
 
-// reportOf takes a sequence number apart. Ceph keeps the life in its upper half, so numbers of two lives do not compare.
+// reportOf takes a sequence number apart. Ceph keeps the life in its upper half, so numbers of two lives do not
+// compare.
 func reportOf(seq uint64) Report { return Report{UpFrom: int64(seq >> 32), Count: uint32(seq)} }
 
-// reportStreams is how many requests LastReports has under way at a time. A monitor answers about three thousand a second.
+// reportStreams is how many requests LastReports has under way at a time. A monitor answers about three thousand a
+// second.
 const reportStreams = 16
 
-// LastReports asks the monitors for the last report of each of these OSDs that went into the PGSummary they hold. An OSD
-// that has not reported yet has the zero Report.
+// LastReports asks the monitors for the last report of each of these OSDs that went into the PGSummary they hold. An
+// OSD that has not reported yet has the zero Report.
 //
 // The manager hands the monitors both in one piece, so a Status that is read afterwards includes these reports. The
-// monitors answer from what a quorum agreed on: without a quorum, or with a dead manager, the numbers stand still. And no
-// manager is asked, so that a dead one delays nobody.
+// monitors answer from what a quorum agreed on: without a quorum, or with a dead manager, the numbers stand still. And
+// no manager is asked, so that a dead one delays nobody.
 func (c Client) LastReports(ctx context.Context, osds []int) (map[int]Report, error) {
 	var (
 		mu      sync.Mutex // guards reports

@@ -9,9 +9,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// SafeToDestroy asks of each of these OSDs whether it holds no data that is needed: all of it has its copies elsewhere. Those
-// of which that is true may all go together, since none of them has any. With JSON the command succeeds whatever it finds, so
-// the lists in its answer are what counts. As with OKToStop the manager answers.
+// SafeToDestroy asks of each of these OSDs whether it holds no data that is needed: all of it has its copies elsewhere.
+// Those of which that is true may all go together, since none of them has any. With JSON the command succeeds whatever
+// it finds, so the lists in its answer are what counts. As with OKToStop the manager answers.
 func (c Client) SafeToDestroy(ctx context.Context, osds []int) (map[int]storage.Answer, error) {
 	answers := make(map[int]storage.Answer, len(osds))
 	if len(osds) == 0 {

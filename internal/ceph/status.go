@@ -40,8 +40,8 @@ type HealthCheck struct {
 
 var osdNamed = regexp.MustCompile(`\bosd\.(\d+)\b`)
 
-// SlowOSDs are those that the health check SLOW_OPS names: "3 slow ops, oldest one blocked for 33 sec, daemons [osd.0,osd.1] have slow
-// ops." Of many it names a few.
+// SlowOSDs are those that the health check SLOW_OPS names: "3 slow ops, oldest one blocked for 33 sec, daemons
+// [osd.0,osd.1] have slow ops." Of many it names a few.
 func (s Status) SlowOSDs() map[int]bool {
 	out := map[int]bool{}
 	for _, m := range osdNamed.FindAllStringSubmatch(s.Health.Checks["SLOW_OPS"].Summary.Message, -1) {

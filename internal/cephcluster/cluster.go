@@ -32,7 +32,8 @@ type connected struct {
 	conn       Conn
 	client     ceph.Client
 	reader     *ceph.Reader
-	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials again.
+	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials
+	// again.
 	broken atomic.Bool
 
 	digested atomic.Pointer[digests] // of the last map that was looked at
@@ -134,9 +135,9 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 	return ceph.Reading{}, err
 }
 
-// mayOpen lists the failure domains that a decision could open: those that were asked for, and a few more, since a decision takes one at
-// a time: those that lost something since the proof, those of leaving nodes, and those in which something is down for long. Nothing
-// opens for the last, unless there is no proof that holds.
+// mayOpen lists the failure domains that a decision could open: those that were asked for, and a few more, since a
+// decision takes one at a time: those that lost something since the proof, those of leaving nodes, and those in which
+// something is down for long. Nothing opens for the last, unless there is no proof that holds.
 func mayOpen(v storage.View, asked []string) []string {
 	const most = 8
 	out := slices.Clone(asked)
@@ -165,13 +166,13 @@ func mayOpen(v storage.View, asked []string) []string {
 	return out
 }
 
-// questionsAtOnce are how many answers the manager is asked for at the same time. It works them off one after the other, but the way
-// there and back counts once.
+// questionsAtOnce are how many answers the manager is asked for at the same time. It works them off one after the
+// other, but the way there and back counts once.
 const questionsAtOnce = 8
 
-// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop, and the same for each node
-// that was asked for and is in several failure domains. All have okToStopWithin together, and after the first that finds no answer
-// nothing more is asked: closing must not wait once for each domain.
+// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop, and the
+// same for each node that was asked for and is in several failure domains. All have okToStopWithin together, and after
+// the first that finds no answer nothing more is asked: closing must not wait once for each domain.
 func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted, nodes []string) {
 	ctx, cancel := context.WithTimeout(ctx, okToStopWithin)
 	defer cancel()
@@ -222,8 +223,8 @@ func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failur
 	_ = g.Wait() // an answer that is missing is said in its place
 }
 
-// toleratedPools are the ids of the pools that may become unavailable while one failure domain is down. Ceph knows nothing of
-// that: asked about a domain with a copy of theirs it says no for ever.
+// toleratedPools are the ids of the pools that may become unavailable while one failure domain is down. Ceph knows
+// nothing of that: asked about a domain with a copy of theirs it says no for ever.
 func (c *cluster) toleratedPools(m *ceph.OSDMap) []int {
 	var ids []int
 	for _, p := range m.Pools {
@@ -239,8 +240,8 @@ func (c *cluster) SetNoout(ctx context.Context, hosts ...string) ([]activities.N
 	return eachHost(hosts, func(hosts ...string) error { return c.client.SetNoout(ctx, hosts...) })
 }
 
-// UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses the CRUSH map tells whether it is gone, which leaves
-// nothing to unset, or what it is called now: the caller's look at it may be older than the command.
+// UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses the CRUSH map tells whether it is gone,
+// which leaves nothing to unset, or what it is called now: the caller's look at it may be older than the command.
 func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]activities.NooutRefusal, error) {
 	ids := map[string]int{}
 	var names []string
@@ -271,8 +272,8 @@ func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]acti
 	return still, nil
 }
 
-// eachHost switches all hosts by one command. When Ceph refuses it, because it does not know a name, each host gets a command of
-// its own, so that one of which Ceph does not know holds up no other.
+// eachHost switches all hosts by one command. When Ceph refuses it, because it does not know a name, each host gets a
+// command of its own, so that one of which Ceph does not know holds up no other.
 func eachHost(hosts []string, do func(hosts ...string) error) (refused []activities.NooutRefusal, err error) {
 	if err = do(hosts...); err == nil || !ceph.IsInvalid(err) {
 		return nil, err

@@ -1,5 +1,6 @@
 // Package cephcluster is the Ceph kind of a storage cluster: one Ceph cluster over a kept connection, together with the
-// pods and nodes that run it. It satisfies activities.StorageCluster; what it sees is joined and judged by pure packages.
+// pods and nodes that run it. It satisfies activities.StorageCluster; what it sees is joined and judged by pure
+// packages.
 package cephcluster
 
 import (
@@ -72,8 +73,8 @@ func (c *Clusters) Close() {
 	}
 }
 
-// StorageCluster implements activities.StorageClusters. A connection lives for as long as the policy says the same about
-// how to connect; librados itself follows the mons when they move.
+// StorageCluster implements activities.StorageClusters. A connection lives for as long as the policy says the same
+// about how to connect; librados itself follows the mons when they move.
 func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (activities.StorageCluster, error) {
 	p, err := c.kube.MaintenancePolicy(ctx, key)
 	if err != nil {

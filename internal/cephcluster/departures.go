@@ -26,8 +26,8 @@ func (d *departures) with(asked map[string]int64) map[string]int64 {
 	return out
 }
 
-// become takes note of what has become of those that were known before a look: who is not among those after it is back. It
-// returns after. What another look found meanwhile stays.
+// become takes note of what has become of those that were known before a look: who is not among those after it is back.
+// It returns after. What another look found meanwhile stays.
 func (d *departures) become(before, after map[string]int64) map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

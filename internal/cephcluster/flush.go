@@ -9,16 +9,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// This file has OSDs report at once, where the policy allows that and the Ceph user may. It only saves time: what counts is still
-// the number of a report and the summary that came with it, and without an answer reports are waited for.
+// This file has OSDs report at once, where the policy allows that and the Ceph user may. It only saves time: what
+// counts is still the number of a report and the summary that came with it, and without an answer reports are waited
+// for.
 
 const (
-	// flushSettles is how long after a change of placement was seen OSDs have had the time to take it in. What they flush before may
-	// be of the time before.
+	// flushSettles is how long after a change of placement was seen OSDs have had the time to take it in. What they flush
+	// before may be of the time before.
 	flushSettles = time.Second
-	// flushAgain is how long after a flush the next one may begin, for OSDs that have not answered, or whose data was not whole yet.
+	// flushAgain is how long after a flush the next one may begin, for OSDs that have not answered, or whose data was not
+	// whole yet.
 	flushAgain = 2 * time.Second
-	// flushHealing is for how long after a proof OSDs are told to report that their data is whole. Who heals for longer can wait for a report.
+	// flushHealing is for how long after a proof OSDs are told to report that their data is whole. Who heals for longer
+	// can wait for a report.
 	flushHealing = 20 * time.Second
 	// flushWithin bounds one flush. An OSD that hangs answers nobody.
 	flushWithin = 3 * time.Second

@@ -21,15 +21,17 @@ const (
 	lookForSilent = time.Second
 )
 
-// nobodyReports is after what time all OSDs count as silent when no report at all arrives: with a manager that is dead, say.
+// nobodyReports is after what time all OSDs count as silent when no report at all arrives: with a manager that is dead,
+// say.
 const nobodyReports = 20 * time.Second
 
-// managerless is how long no manager may be active before the mons' word has to do. Without a manager no report arrives anywhere,
-// and it may be waiting for just the node that waits for the answer. By then peers have told the mons
-// of an OSD that hangs: osd_heartbeat_grace is 20 s.
+// managerless is how long no manager may be active before the mons' word has to do. Without a manager no report arrives
+// anywhere, and it may be waiting for just the node that waits for the answer. By then peers have told the mons of an
+// OSD that hangs: osd_heartbeat_grace is 20 s.
 const managerless = 45 * time.Second
 
-// Life implements activities.StorageCluster. It asks Ceph only, and keeps nothing: what one question found out answers no other.
+// Life implements activities.StorageCluster. It asks Ceph only, and keeps nothing: what one question found out answers
+// no other.
 func (c *cluster) Life(ctx context.Context, in activities.Asking, beat func()) (storage.Life, error) {
 	outside := func(tree *failuredomain.Tree, id int) bool {
 		return in.Outside.IsZero() || tree.Find(id, in.Outside.Type) != in.Outside.Name
@@ -56,7 +58,8 @@ func (c *cluster) Life(ctx context.Context, in activities.Asking, beat func()) (
 	}
 }
 
-// Life asks whether every OSD that is up lives, but for some. It waits until all do, or until some have missed their turn.
+// Life asks whether every OSD that is up lives, but for some. It waits until all do, or until some have missed their
+// turn.
 func (c *Clusters) Life(ctx context.Context, key storage.ClusterKey, except []int) (storage.Life, error) {
 	x, err := c.cluster(ctx, key)
 	if err != nil {

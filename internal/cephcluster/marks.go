@@ -13,8 +13,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/pghealth"
 )
 
-// witness is a tracker together with the pods that there were before its proof began. What it proves it proves of these pods: an OSD
-// that reported after its pod was seen, and in the life that the map tells of, runs in that pod and in no earlier one.
+// witness is a tracker together with the pods that there were before its proof began. What it proves it proves of these
+// pods: an OSD that reported after its pod was seen, and in the life that the map tells of, runs in that pod and in no
+// earlier one.
 type witness struct {
 	tracker *pghealth.Tracker
 	proof   int            // which of the tracker's proofs the pods belong to
@@ -23,8 +24,8 @@ type witness struct {
 	flushing
 }
 
-// base asks for the numbers of reports as soon as a proof has begun, and not only in the next look: a digest of the manager that arrives
-// in between would not count, and the next one is a whole period away.
+// base asks for the numbers of reports as soon as a proof has begun, and not only in the next look: a digest of the
+// manager that arrives in between would not count, and the next one is a whole period away.
 func (w *witness) base(ctx context.Context, c *cluster) {
 	if w.based == w.tracker.Proofs() {
 		return
@@ -71,8 +72,8 @@ func (w *witness) proved() map[int]string {
 // proofWithin bounds how long Mark waits for reports. At Ceph's default periods two take ten seconds.
 const proofWithin = 30 * time.Second
 
-// Mark implements activities.StorageCluster. The proof that the watch made serves if it is of the pods that there are; for pods
-// that came later a proof of its own is made.
+// Mark implements activities.StorageCluster. The proof that the watch made serves if it is of the pods that there are;
+// for pods that came later a proof of its own is made.
 func (c *cluster) Mark(ctx context.Context, in activities.Marking, beat func(activities.Marked)) (activities.Marked, error) {
 	var out activities.Marked
 	own := &witness{}

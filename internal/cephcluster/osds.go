@@ -20,8 +20,8 @@ type OSD struct {
 	// Location names the buckets above it, by type: zone → zone-x. Of the pools' failure domain it is in Domain.
 	Location map[string]string
 	Domain   string
-	// Pod, Host and Data are what it said of itself when it last started: its pod, its node (or its pod, where nobody told it
-	// the node), and the path of its store.
+	// Pod, Host and Data are what it said of itself when it last started: its pod, its node (or its pod, where nobody told
+	// it the node), and the path of its store.
 	Pod, Host, Data string
 	// Slow: Ceph's health says that it has slow operations.
 	Slow bool
@@ -37,7 +37,8 @@ type OSDs struct {
 	OSDs  []OSD
 }
 
-// OSDs looks at the OSDs of a policy's Ceph cluster. metadata asks for what they said of themselves, which is much more to send.
+// OSDs looks at the OSDs of a policy's Ceph cluster. metadata asks for what they said of themselves, which is much more
+// to send.
 func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (OSDs, error) {
 	x, err := c.cluster(ctx, key)
 	if err != nil {
@@ -77,8 +78,8 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 	return out, nil
 }
 
-// OKToStop asks which of these OSDs may stop together now: all of them, or else as many as can be found that Ceph can spare.
-// When it can spare none the answer is why not all of them.
+// OKToStop asks which of these OSDs may stop together now: all of them, or else as many as can be found that Ceph can
+// spare. When it can spare none the answer is why not all of them.
 func (c *Clusters) OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error) {
 	x, err := c.cluster(ctx, key)
 	if err != nil {
@@ -105,8 +106,8 @@ func spare(osds []int, ask func([]int) (storage.Answer, error)) ([]int, storage.
 	return set, storage.Answer{OK: true}, nil
 }
 
-// grow adds those of the candidates that may stop together with the set: all at once if that is fine, and otherwise by halves,
-// so that one which has to stay keeps none of the others, wherever it is in the list.
+// grow adds those of the candidates that may stop together with the set: all at once if that is fine, and otherwise by
+// halves, so that one which has to stay keeps none of the others, wherever it is in the list.
 func grow(set, candidates []int, ask func([]int) (storage.Answer, error)) ([]int, error) {
 	if len(candidates) == 0 {
 		return set, nil

@@ -54,7 +54,8 @@ func (c *Clusters) Versions(ctx context.Context, key storage.ClusterKey) (Versio
 	return out, nil
 }
 
-// underWay is what cephadm says of its upgrade: the manager shows it as "Upgrade to 18.2.7", or "Upgrade of osd daemons to …".
+// underWay is what cephadm says of its upgrade: the manager shows it as "Upgrade to 18.2.7", or "Upgrade of osd daemons
+// to …".
 func underWay(s ceph.Status) string {
 	for _, id := range slices.Sorted(maps.Keys(s.Progress)) {
 		if m := s.Progress[id].Message; strings.HasPrefix(m, "Upgrade") {

@@ -16,9 +16,10 @@ import (
 // DefaultHealthyRegex says which PG states count as clean when the policy does not: the same as in the API's schema.
 const DefaultHealthyRegex = `^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_wait))+$`
 
-// How often a watcher looks. A look costs the mons less than a millisecond. At rest it is what an OSD's crash waits for that
-// nobody announced; while something is out of order others wait for it to end. The watch begins anew with each pass of the keeper, so
-// just after something happened: an OSD that boots then should be seen before the manager's next digest, or its proof takes one more.
+// How often a watcher looks. A look costs the mons less than a millisecond. At rest it is what an OSD's crash waits for
+// that nobody announced; while something is out of order others wait for it to end. The watch begins anew with each
+// pass of the keeper, so just after something happened: an OSD that boots then should be seen before the manager's next
+// digest, or its proof takes one more.
 const (
 	lookAtRest   = 250 * time.Millisecond
 	lookUnsettle = 100 * time.Millisecond
@@ -135,8 +136,8 @@ func (c *cluster) newTracker() (*pghealth.Tracker, error) {
 	return pghealth.New(pghealth.Policy{Healthy: re, ToleratedPools: c.policy.Spec.Ceph.ToleratedPools}), nil
 }
 
-// evidence asks which of these OSDs have reported to the manager, if any. No evidence proves nothing, so an error here is
-// simply none.
+// evidence asks which of these OSDs have reported to the manager, if any. No evidence proves nothing, so an error here
+// is simply none.
 func (c *cluster) evidence(ctx context.Context, asks []int) *pghealth.Evidence {
 	if len(asks) == 0 {
 		return nil
@@ -172,8 +173,8 @@ type digests struct {
 	placement, fingerprint string
 }
 
-// digests takes them once for each map: the watch looks at the same one for as long as nothing changes, and that of thousands of OSDs
-// is long.
+// digests takes them once for each map: the watch looks at the same one for as long as nothing changes, and that of
+// thousands of OSDs is long.
 func (c *connected) digests(m *ceph.OSDMap) *digests {
 	if last := c.digested.Load(); last != nil && last.of == m {
 		return last
@@ -183,8 +184,9 @@ func (c *connected) digests(m *ceph.OSDMap) *digests {
 	return now
 }
 
-// placement stands for what decides where data is. A noout flag does not: it decides what happens to an OSD that stays down, and
-// it is there while everything is whole, too. To take it for a change would be to doubt the data after each flag of our own.
+// placement stands for what decides where data is. A noout flag does not: it decides what happens to an OSD that stays
+// down, and it is there while everything is whole, too. To take it for a change would be to doubt the data after each
+// flag of our own.
 func placement(m *ceph.OSDMap) string {
 	h := fnv.New64a()
 	for i := range m.OSDs {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// TestNooutMovesNoData: a rollout flags its OSDs and takes the flags away again with every batch. That is worth another look, since
-// a person may have done it, but what is known of the data stays known.
+// TestNooutMovesNoData: a rollout flags its OSDs and takes the flags away again with every batch. That is worth another
+// look, since a person may have done it, but what is known of the data stays known.
 func TestNooutMovesNoData(t *testing.T) {
 	of := func(state ...string) *ceph.OSDMap {
 		return &ceph.OSDMap{OSDs: []ceph.OSD{{ID: 0, Up: true, In: true, Weight: 1, UpFrom: 5, State: append([]string{"exists", "up"}, state...)}}}

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
-// reasonRefused is status.reason of a CephOSD of which nothing is touched. With any other one it is only some of it that makes no
-// sense.
+// reasonRefused is status.reason of a CephOSD of which nothing is touched. With any other one it is only some of it
+// that makes no sense.
 const reasonRefused = "Refused"
 
 // cephOSDs looks for those whose rollout does not go on by itself.

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// rightsForOSDs looks for rights that not everybody grants: those to make and delete the pods of a CephOSD, where there is one, and those
-// to restart the OSDs of Deployments, where somebody asked for that.
+// rightsForOSDs looks for rights that not everybody grants: those to make and delete the pods of a CephOSD, where there
+// is one, and those to restart the OSDs of Deployments, where somebody asked for that.
 func (d *Doctor) rightsForOSDs(ctx context.Context) {
 	all, err := d.Installation.CephOSDs(ctx, d.Namespace)
 	if err != nil {

@@ -111,8 +111,8 @@ func (d *Doctor) storage(ctx context.Context) {
 	})
 }
 
-// cephVersion puts into words which release of Ceph the mons are of, "" if that is not known, and warns of one that nobody has tried:
-// from release to release Ceph answers differently.
+// cephVersion puts into words which release of Ceph the mons are of, "" if that is not known, and warns of one that
+// nobody has tried: from release to release Ceph answers differently.
 func (d *Doctor) cephVersion(name, is string) string {
 	if is == "" {
 		return ""

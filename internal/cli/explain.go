@@ -47,7 +47,8 @@ type Facts struct {
 	Plan
 	// Unguarded says why no policy cares for the node.
 	Unguarded string
-	// Holders are the jobs that hold the lease or are before this node in the queue, by workflow ID, as far as they answered.
+	// Holders are the jobs that hold the lease or are before this node in the queue, by workflow ID, as far as they
+	// answered.
 	Holders map[string]Job
 	// Watcher is nil when the Lease could not be read; that it cannot is no news about the watcher.
 	Watcher *kube.Watcher

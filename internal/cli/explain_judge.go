@@ -43,8 +43,8 @@ var noUseWaiting = []string{obstacleDrained, obstacleTemporal, obstacleNoWorker,
 // A look is for one kind of thing that may be in the way.
 type look func(Facts) []Obstacle
 
-// inTheWay are looked for in this order: first what makes all else unknown, then what has to be mended before time alone
-// helps, then what others are doing, and what only passes with time comes last.
+// inTheWay are looked for in this order: first what makes all else unknown, then what has to be mended before time
+// alone helps, then what others are doing, and what only passes with time comes last.
 var inTheWay = []look{
 	lookKeeper, // nobody there who could grant anything
 	lookSecond, // another policy is in charge
@@ -63,7 +63,8 @@ var inTheWay = []look{
 	lookRunning,
 }
 
-// ifRefused looks for what may be why the keeper would not grant the lease. If it would, then whatever is found is not in the way.
+// ifRefused looks for what may be why the keeper would not grant the lease. If it would, then whatever is found is not
+// in the way.
 func ifRefused(l look) look {
 	return func(f Facts) []Obstacle {
 		if f.Lease.OK {

@@ -29,7 +29,8 @@ func lookTrouble(f Facts) []Obstacle {
 	return []Obstacle{{Name: obstacleTrouble, What: "the keeper could not do all that it wanted: " + f.Now.Trouble, Change: "it tries again by itself, at least every 30 s"}}
 }
 
-// lookClosed: the keeper is closed for a moment although nothing is in the way of a grant. A drain gets the lease, and its evictions wait.
+// lookClosed: the keeper is closed for a moment although nothing is in the way of a grant. A drain gets the lease, and
+// its evictions wait.
 func lookClosed(f Facts) []Obstacle {
 	if f.Now == nil || !f.Lease.OK || f.Now.Decision.Mode != budget.ModeClosed {
 		return nil

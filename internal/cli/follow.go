@@ -143,8 +143,8 @@ func runs(ctx context.Context, t Temporal, id string) bool {
 	return err == nil && job.execution().State == Running
 }
 
-// Follow prints what happens to a job until it ends, and stays with a rollout that has halted, too: who watches wants to
-// see it go on.
+// Follow prints what happens to a job until it ends, and stays with a rollout that has halted, too: who watches wants
+// to see it go on.
 func (c *Command) Follow(ctx context.Context, id string) error {
 	return c.stay(ctx, id, StayOptions{Follow: true}, neverStands)
 }
@@ -166,8 +166,8 @@ func (c *Command) begin(ctx context.Context, id string, underWay func(Job) bool)
 // awaitEvery is how often a job is asked that something is awaited of at once.
 const awaitEvery = 100 * time.Millisecond
 
-// await looks at a job until it is as it should be, and returns it as it was last seen. late says, if time is over before,
-// why it last did not tell how it is.
+// await looks at a job until it is as it should be, and returns it as it was last seen. late says, if time is over
+// before, why it last did not tell how it is.
 func (c *Command) await(ctx context.Context, id string, within time.Duration, is func(Job) bool) (last Job, late error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -19,7 +19,8 @@ import (
 
 const keeperID = "keeper/rook-ceph/rook-ceph"
 
-// remembered is a world whose Temporal remembers what was recorded in the lab. The keeper continued as new in the middle.
+// remembered is a world whose Temporal remembers what was recorded in the lab. The keeper continued as new in the
+// middle.
 func remembered(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()

@@ -99,8 +99,8 @@ func FullName(job string, namespace func() (string, error)) (string, error) {
 	return job, nil
 }
 
-// CephOSDName is "namespace/name" of the CephOSD that somebody means by its name, with or without a namespace, or by the
-// ID of its rollout.
+// CephOSDName is "namespace/name" of the CephOSD that somebody means by its name, with or without a namespace, or by
+// the ID of its rollout.
 func CephOSDName(name string, namespace func() (string, error)) (string, error) {
 	id, err := FullName(jobs.UpdateOSDs.ID(strings.TrimPrefix(name, jobs.UpdateOSDs.Prefix)), namespace)
 	return strings.TrimPrefix(id, jobs.UpdateOSDs.Prefix), err

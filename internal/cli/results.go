@@ -8,7 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// DrainResult is how a drain ended. People and scripts read its durations as in "4m0s"; between workflows they are numbers.
+// DrainResult is how a drain ended. People and scripts read its durations as in "4m0s"; between workflows they are
+// numbers.
 type DrainResult struct{ workflows.DrainNodeResult }
 
 // MarshalJSON writes durations as Kubernetes does.

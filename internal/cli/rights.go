@@ -38,8 +38,8 @@ var ownRights = []kube.Right{
 	{Verb: "list", Group: "apps", Resource: "deployments"}, // restart-osds --plan
 }
 
-// neededRights are all that deploy/rbac.yaml grants, as installed in the namespace system and for these policies. What a
-// policy names by itself (its ConfigMap, its Secret) is asked for by that name, whatever rbac.yaml says.
+// neededRights are all that deploy/rbac.yaml grants, as installed in the namespace system and for these policies. What
+// a policy names by itself (its ConfigMap, its Secret) is asked for by that name, whatever rbac.yaml says.
 func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need, error) {
 	roles, bindings, err := kube.ReadRBAC(deploy.RBAC)
 	if err != nil {

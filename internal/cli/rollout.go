@@ -131,8 +131,8 @@ func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOp
 	return nil
 }
 
-// standstill is why a rollout goes no further by itself: it has halted, or its spec makes no sense. Nobody should wait for that
-// without knowing. What it stood at before it was told to look again counts only after it has looked.
+// standstill is why a rollout goes no further by itself: it has halted, or its spec makes no sense. Nobody should wait
+// for that without knowing. What it stood at before it was told to look again counts only after it has looked.
 func (c *Command) standstill(before, now Rollout, o StayOptions) error {
 	if !now.stands() || now.looksAs(before) {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
-// This file makes of pods and Deployments the OSDs that a plan decides about. What the rollout asks Ceph (the number of an
-// OSD, where it is, whether it is up) the labels and the readiness of its pod have to tell.
+// This file makes of pods and Deployments the OSDs that a plan decides about. What the rollout asks Ceph (the number of
+// an OSD, where it is, whether it is up) the labels and the readiness of its pod have to tell.
 
 // cephOSDFleet are the OSDs of a CephOSD.
 type cephOSDFleet struct {

@@ -81,7 +81,8 @@ func (r Rollout) WaitsFor() string {
 // mostTroubles is how many OSDs with their troubles go into one line.
 const mostTroubles = 3
 
-// NotBack are the OSDs of the batch that do not serve yet, each with its reason, as the step that waits for them last said.
+// NotBack are the OSDs of the batch that do not serve yet, each with its reason, as the step that waits for them last
+// said.
 func (r Rollout) NotBack() (out []string) {
 	if r.State != Running || r.Step == nil || r.Step.Arrival == nil {
 		return nil
@@ -92,7 +93,8 @@ func (r Rollout) NotBack() (out []string) {
 	return out
 }
 
-// stands tells whether it goes no further before somebody mends something. While it works it may be on the way out of a halt.
+// stands tells whether it goes no further before somebody mends something. While it works it may be on the way out of a
+// halt.
 func (r Rollout) stands() bool {
 	s := r.Status
 	switch {

@@ -199,7 +199,8 @@ func (p *RolloutPlan) status() *workflows.UpdateStatus {
 	return p.Running.Status
 }
 
-// surroundings finds the policy, the type of its failure domains, what the keeper says, and whether the job runs already.
+// surroundings finds the policy, the type of its failure domains, what the keeper says, and whether the job runs
+// already.
 func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, name string) *v1alpha1.MaintenancePolicy {
 	switch r, err := lookUp[Rollout](ctx, c.Temporal, p.Job); {
 	case err == nil && r.State == Running:

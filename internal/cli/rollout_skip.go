@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// A rollout takes any name, since it cannot know who will be there later: one with a slip of the pen in it excuses nobody, and
-// nobody hears of that. So the name is held against the OSDs that there are.
+// A rollout takes any name, since it cannot know who will be there later: one with a slip of the pen in it excuses
+// nobody, and nobody hears of that. So the name is held against the OSDs that there are.
 
 // fleetNames are the names of the OSDs of a rollout.
 type fleetNames struct {

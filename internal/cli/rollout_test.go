@@ -194,8 +194,8 @@ func TestUpdateOSDsFollows(t *testing.T) {
 	assert.Equal(t, ExitStillRuns, ExitCode(err))
 }
 
-// Whoever waits hears of what does not end by itself: a halt, a spec that makes no sense, a canary to be approved. What a
-// rollout stood at before it was told to look again is no news.
+// Whoever waits hears of what does not end by itself: a halt, a spec that makes no sense, a canary to be approved. What
+// a rollout stood at before it was told to look again is no news.
 func TestWaitEndsWhereNothingHappens(t *testing.T) {
 	lookedAgain := func(s *workflows.UpdateStatus) { s.Since = ago(time.Second) }
 	works := func(s *workflows.UpdateStatus) { s.Phase = workflows.PhaseReplace }

@@ -68,7 +68,8 @@ type PolicyStatus struct {
 	asked   time.Time
 }
 
-// oldAfter is the age from which on a status counts as one that nobody keeps: the keeper confirms it every five minutes.
+// oldAfter is the age from which on a status counts as one that nobody keeps: the keeper confirms it every five
+// minutes.
 const oldAfter = 6 * time.Minute
 
 // Status gathers the state of the policies of a namespace ("": of all, as far as they may be read) and of all drains.
@@ -114,8 +115,8 @@ func (c *Command) JobStatus(ctx context.Context, id string) (Status, error) {
 	return c.RolloutStatus(ctx, id)
 }
 
-// RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its namespace.
-// Temporal forgets what has ended; the CephOSD does not.
+// RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its
+// namespace. Temporal forgets what has ended; the CephOSD does not.
 func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
 	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}, detailed: true, asked: id}
 	_, target, _ := jobs.Parse(id)

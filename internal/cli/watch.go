@@ -87,8 +87,8 @@ func (c *Command) Watch(ctx context.Context, changes <-chan struct{}, gather fun
 	}
 }
 
-// redraw replaces the screen of a terminal. Into a file or a pipe it appends, and only what is new: the times in a status
-// grow by themselves and are no news.
+// redraw replaces the screen of a terminal. Into a file or a pipe it appends, and only what is new: the times in a
+// status grow by themselves and are no news.
 func (c *Command) redraw(s Status, last *string) {
 	var text, news bytes.Buffer
 	s.Write(&text)

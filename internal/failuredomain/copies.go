@@ -2,14 +2,15 @@ package failuredomain
 
 import "slices"
 
-// copies tells for each failure domain of a type how many copies of the same data a rule may put there at most. Copies are
-// replicas, or shards of an erasure code.
+// copies tells for each failure domain of a type how many copies of the same data a rule may put there at most. Copies
+// are replicas, or shards of an erasure code.
 //
-// It follows what CRUSH does. Each choose step chooses, in each bucket that the step before has chosen, so many different
-// buckets of its type, and never looks at what was chosen elsewhere; "chooseleaf" goes on to one OSD in each. So the most
-// that one failure domain can get is the sum over the buckets where it gets most, as many of them as the step chooses: "2
-// datacenters, 2 hosts in each" may put 2 copies into a datacenter, and one into a host. Blocks know nothing of each other,
-// so what they may put there adds up. Which OSD CRUSH chooses is chance: weights play no part here.
+// It follows what CRUSH does. Each choose step chooses, in each bucket that the step before has chosen, so many
+// different buckets of its type, and never looks at what was chosen elsewhere; "chooseleaf" goes on to one OSD in each.
+// So the most that one failure domain can get is the sum over the buckets where it gets most, as many of them as the
+// step chooses: "2 datacenters, 2 hosts in each" may put 2 copies into a datacenter, and one into a host. Blocks know
+// nothing of each other, so what they may put there adds up. Which OSD CRUSH chooses is chance: weights play no part
+// here.
 type copies struct {
 	tree   *Tree
 	size   int
@@ -27,8 +28,8 @@ func (t *Tree) copiesIn(blocks []block, size, typeID int) map[int]int {
 		for domain, n := range c.below(b.take, 0) {
 			total[domain] = min(total[domain]+min(n, left), size)
 		}
-		// An indep step takes all its places, found or not, so that later blocks have only the others. A firstn step that finds
-		// too few leaves its places to them. So may the second of several steps, where the first left a hole.
+		// An indep step takes all its places, found or not, so that later blocks have only the others. A firstn step that
+		// finds too few leaves its places to them. So may the second of several steps, where the first left a hole.
 		if len(b.chooses) == 1 && b.chooses[0].indep {
 			left = max(left-b.chooses[0].count(size), 0)
 		}

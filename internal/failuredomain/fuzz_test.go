@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 )
 
-// FuzzCrush: whatever a CRUSH map says, with loops, without parents, with rules about nothing, all questions have an answer,
-// and all the answers fit together.
+// FuzzCrush: whatever a CRUSH map says, with loops, without parents, with rules about nothing, all questions have an
+// answer, and all the answers fit together.
 func FuzzCrush(f *testing.F) {
 	whole, err := os.ReadFile("../ceph/testdata/answers/clean.osd-crush-dump.json")
 	require.NoError(f, err)

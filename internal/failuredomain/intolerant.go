@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// Intolerant names, with the reason, the pools whose data would become unavailable with the loss of one failure domain of
-// the given type, which Smallest found. Pools in tolerated are left out: somebody decided that this is fine.
+// Intolerant names, with the reason, the pools whose data would become unavailable with the loss of one failure domain
+// of the given type, which Smallest found. Pools in tolerated are left out: somebody decided that this is fine.
 func (t *Tree) Intolerant(pools []ceph.Pool, typeName string, tolerated []string) []string {
 	var reasons []string
 	known := map[[2]int]int{} // by rule and size, which many pools have in common
@@ -38,8 +38,8 @@ func (t *Tree) Intolerant(pools []ceph.Pool, typeName string, tolerated []string
 	return reasons
 }
 
-// mostCopies is how many copies of the same data one failure domain of a type may hold. It is one at least: a pool that can
-// place nothing now may be able to tomorrow.
+// mostCopies is how many copies of the same data one failure domain of a type may hold. It is one at least: a pool that
+// can place nothing now may be able to tomorrow.
 func (t *Tree) mostCopies(pool ceph.Pool, typeName string) (int, error) {
 	rule, err := t.rule(pool)
 	if err != nil {

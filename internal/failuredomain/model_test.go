@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 )
 
-// This file compares what is said of pools with a slow model that places PGs: it goes through a rule step by step as CRUSH
-// does, and wherever CRUSH asks chance, it takes every answer.
+// This file compares what is said of pools with a slow model that places PGs: it goes through a rule step by step as
+// CRUSH does, and wherever CRUSH asks chance, it takes every answer.
 
 // hole is the place of a copy that an indep step did not find.
 const hole = 1 << 20
@@ -249,8 +249,8 @@ func (d drawn) String() string {
 	return b.String()
 }
 
-// drawCluster draws a small cluster: a tree of types with random numbers, uneven, with a device class, now and then with a
-// second root whose PDUs cut across the first.
+// drawCluster draws a small cluster: a tree of types with random numbers, uneven, with a device class, now and then
+// with a second root whose PDUs cut across the first.
 func drawCluster(t *rapid.T) drawn {
 	levels := []string{"host", "rack", "zone", "datacenter"}
 	numbers := rapid.Permutation([]int{1, 2, 3, 5, 8, 9, 11, 40}).Draw(t, "numbers")
@@ -372,8 +372,8 @@ func checkOften(t *testing.T, property func(*rapid.T)) {
 	}
 }
 
-// TestWhatOpensIsBorne: whatever the tree and the rules, to lose all OSDs of any failure domain of the type that is found
-// leaves min_size copies of every PG that was whole, or the pool is named.
+// TestWhatOpensIsBorne: whatever the tree and the rules, to lose all OSDs of any failure domain of the type that is
+// found leaves min_size copies of every PG that was whole, or the pool is named.
 func TestWhatOpensIsBorne(t *testing.T) {
 	opened, refused := 0, 0
 	checkOften(t, func(t *rapid.T) {
@@ -407,16 +407,16 @@ func TestWhatOpensIsBorne(t *testing.T) {
 	require.Greater(t, refused, 100)
 }
 
-// TestCopiesAreCounted: a pool is named for a type exactly if its rule can put so many copies into one failure domain of
-// that type that too few are left. There are three cases in which more care is taken than that:
+// TestCopiesAreCounted: a pool is named for a type exactly if its rule can put so many copies into one failure domain
+// of that type that too few are left. There are three cases in which more care is taken than that:
 //   - A place in which copies are missing counts, too. No PG that is placed so is clean, but another PG may need them all.
 //   - A pool counts as if it had a copy in every failure domain, though its rule may find no OSD today: one more OSD changes that.
 //   - After another step, an indep step takes all its places in each bucket, also those for which the bucket has nothing. What
 //     that takes from the other buckets, and from the blocks after it, is not counted. It matters where a PG is never clean
 //     (a host with one OSD, of which a rule wants two), and for blocks of several steps before others.
 //
-// Where buckets are linked into several others only the safe direction holds: the sum over buckets that share an OSD counts
-// it for each.
+// Where buckets are linked into several others only the safe direction holds: the sum over buckets that share an OSD
+// counts it for each.
 func TestCopiesAreCounted(t *testing.T) {
 	checkOften(t, func(t *rapid.T) {
 		d := drawCluster(t)
@@ -485,8 +485,8 @@ func (p placer) tooFew(typeName string, step ceph.CrushStep) bool {
 	})
 }
 
-// TestSmallestIsWithinAll: the type that is found lies within each type that a rule chooses; there is a compromise only if no
-// such type lies within all the others; and the numbers of the types play no part.
+// TestSmallestIsWithinAll: the type that is found lies within each type that a rule chooses; there is a compromise only
+// if no such type lies within all the others; and the numbers of the types play no part.
 func TestSmallestIsWithinAll(t *testing.T) {
 	compromises := 0
 	checkOften(t, func(t *rapid.T) {

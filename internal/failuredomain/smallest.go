@@ -10,19 +10,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// Smallest is the failure domain that is taken down at a time. It is the smallest that any pool relies on, where there is a
-// smallest: every pool bears the loss of one of these, but maybe not of anything bigger.
+// Smallest is the failure domain that is taken down at a time. It is the smallest that any pool relies on, where there
+// is a smallest: every pool bears the loss of one of these, but maybe not of anything bigger.
 type Smallest struct {
 	Type string // "zone"
 	// Because says which pool and rule it comes from, for people.
 	Because string
-	// Compromise: no pool relies on this type. Pools rely on types of which neither is within the other, as racks and the PDUs
-	// that feed some of each, and this is the largest type that is within all of them.
+	// Compromise: no pool relies on this type. Pools rely on types of which neither is within the other, as racks and the
+	// PDUs that feed some of each, and this is the largest type that is within all of them.
 	Compromise bool
 }
 
-// Smallest goes through the rules of all pools. Without pools it is the host, which is what Ceph's default rule would use for
-// the first one. An error means that a pool's rule cannot be understood, and nothing may be taken down.
+// Smallest goes through the rules of all pools. Without pools it is the host, which is what Ceph's default rule would
+// use for the first one. An error means that a pool's rule cannot be understood, and nothing may be taken down.
 //
 // Which of two types is the smaller is a matter of the tree, never of the types' numbers: see within.
 func (t *Tree) Smallest(pools []ceph.Pool) (Smallest, error) {
@@ -79,8 +79,8 @@ func (t *Tree) spreadsOver(rule ceph.CrushRule) ([]int, error) {
 	return types, nil
 }
 
-// layers is how the located OSDs are divided by each type of bucket. OSDs that are in one bucket alone, the same one, are
-// everywhere together, so that bucket stands for them. An OSD in several buckets stands for itself.
+// layers is how the located OSDs are divided by each type of bucket. OSDs that are in one bucket alone, the same one,
+// are everywhere together, so that bucket stands for them. An OSD in several buckets stands for itself.
 type layers struct {
 	names   map[int]string        // by type id
 	domains map[int]map[int][]int // type → OSD or what stands for it → its buckets of that type; not of OSDs
@@ -138,8 +138,9 @@ func (l layers) empty(typeID int) bool {
 	return len(l.domains[typeID]) == 0
 }
 
-// within tells whether the loss of one bucket of type a is never the loss of more than one of type b: every OSD that is in
-// a bucket of type b is in exactly one of type a, and no bucket of type a has OSDs from two of type b. b is not the OSD.
+// within tells whether the loss of one bucket of type a is never the loss of more than one of type b: every OSD that is
+// in a bucket of type b is in exactly one of type a, and no bucket of type a has OSDs from two of type b. b is not the
+// OSD.
 func (l layers) within(a, b int) bool {
 	of := map[int]int{} // bucket of type a → the one of type b that it has OSDs of
 	for place, bs := range l.domains[b] {
@@ -183,8 +184,8 @@ func (l layers) smallest(types []int) (int, bool) {
 	return slices.MinFunc(found, l.deeper), true
 }
 
-// largestWithin finds the type that is within all of these, and divides the OSDs least. It is the OSD where no bucket is. Where
-// several divide them alike it is the host, as that is what people drain.
+// largestWithin finds the type that is within all of these, and divides the OSDs least. It is the OSD where no bucket
+// is. Where several divide them alike it is the host, as that is what people drain.
 func (l layers) largestWithin(types []int, host int) int {
 	used := slices.DeleteFunc(slices.Clone(types), l.empty)
 	best := 0
@@ -213,8 +214,8 @@ func (l layers) count(typeID int) int {
 	return len(seen)
 }
 
-// deeper puts the type that is further down in the tree first. It decides where two types divide the OSDs alike (racks with
-// one host each): the next host in such a rack is one more host, and no new rack.
+// deeper puts the type that is further down in the tree first. It decides where two types divide the OSDs alike (racks
+// with one host each): the next host in such a rack is one more host, and no new rack.
 func (l layers) deeper(a, b int) int {
 	return cmp.Or(cmp.Compare(l.depth[b], l.depth[a]), cmp.Compare(l.names[a], l.names[b]))
 }

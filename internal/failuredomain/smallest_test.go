@@ -67,8 +67,8 @@ func twoByTwo(outer, inner string) ceph.CrushRule {
 	}}
 }
 
-// TestSmallerIsWhatIsInside: by its number datacenter is smaller than zone, and rack smaller than PDU; by the tree it is as
-// people built it.
+// TestSmallerIsWhatIsInside: by its number datacenter is smaller than zone, and rack smaller than PDU; by the tree it
+// is as people built it.
 func TestSmallerIsWhatIsInside(t *testing.T) {
 	const rack, pdu, datacenter, zone = 3, 5, 8, 9
 	for _, c := range []struct {
@@ -94,8 +94,8 @@ func TestSmallerIsWhatIsInside(t *testing.T) {
 	}
 }
 
-// TestTwoByTwo: two copies in each of two datacenters. With min_size 3 a datacenter is not borne, a zone in it is; whatever
-// their numbers.
+// TestTwoByTwo: two copies in each of two datacenters. With min_size 3 a datacenter is not borne, a zone in it is;
+// whatever their numbers.
 func TestTwoByTwo(t *testing.T) {
 	const datacenter, zone = 8, 9
 	m := twice(datacenter, zone)
@@ -135,8 +135,8 @@ func cutAcross() *ceph.CrushMap {
 	return m
 }
 
-// TestCutAcross: a rack has hosts of two PDUs, and a PDU feeds hosts of two racks, so neither may go where one pool relies on
-// the one and one on the other. A host may.
+// TestCutAcross: a rack has hosts of two PDUs, and a PDU feeds hosts of two racks, so neither may go where one pool
+// relies on the one and one on the other. A host may.
 func TestCutAcross(t *testing.T) {
 	pools := []ceph.Pool{{Name: "a", Size: 2, MinSize: 1, Rule: 0}, {Name: "b", Size: 2, MinSize: 1, Rule: 1}}
 	tree := failuredomain.NewTree(cutAcross())
@@ -190,8 +190,8 @@ func TestSeparateRoots(t *testing.T) {
 	require.True(t, smallest.Compromise)
 }
 
-// TestEqualsAreToldByTheirDepth: each rack has one host yet, so that the two divide the OSDs alike. The next host in a rack
-// must not change what the failure domain is.
+// TestEqualsAreToldByTheirDepth: each rack has one host yet, so that the two divide the OSDs alike. The next host in a
+// rack must not change what the failure domain is.
 func TestEqualsAreToldByTheirDepth(t *testing.T) {
 	m := &ceph.CrushMap{Types: crushTypes}
 	h := hosts(m, 3)

@@ -14,8 +14,8 @@ import (
 // OSDType is the CRUSH type of the leaves. It is the smallest failure domain of all.
 const OSDType = "osd"
 
-// Tree is the CRUSH map turned upside down: from each OSD to the buckets above it. Make one per version of the CRUSH map;
-// it is not changed afterwards and safe for concurrent use.
+// Tree is the CRUSH map turned upside down: from each OSD to the buckets above it. Make one per version of the CRUSH
+// map; it is not changed afterwards and safe for concurrent use.
 type Tree struct {
 	typeNames map[int]string // by type id
 	typeIDs   map[string]int
@@ -66,8 +66,8 @@ func NewTree(crush *ceph.CrushMap) *Tree {
 	return t
 }
 
-// isShadow tells whether a bucket's name is that of a shadow, the part of a bucket that has one device class: Ceph allows no
-// "~" in other names.
+// isShadow tells whether a bucket's name is that of a shadow, the part of a bucket that has one device class: Ceph
+// allows no "~" in other names.
 func isShadow(name string) bool { return strings.Contains(name, "~") }
 
 // withoutClass is the name of the bucket that a shadow is a part of.
@@ -76,8 +76,8 @@ func withoutClass(name string) string {
 	return name
 }
 
-// findRooted marks every bucket below a root: one that a rule takes, so that data can be placed there, or one at the top of
-// everything. Other trees hold devices that were set aside.
+// findRooted marks every bucket below a root: one that a rule takes, so that data can be placed there, or one at the
+// top of everything. Other trees hold devices that were set aside.
 func (t *Tree) findRooted() {
 	taken := map[int]bool{}
 	for _, rule := range t.rules {
@@ -98,8 +98,8 @@ func (t *Tree) findRooted() {
 	}
 }
 
-// topTypes are the types of roots: no bucket of such a type is in another one, and a rule takes one of them or something in
-// one of them. Without such a rule the first will do.
+// topTypes are the types of roots: no bucket of such a type is in another one, and a rule takes one of them or
+// something in one of them. Without such a rule the first will do.
 func (t *Tree) topTypes(taken map[int]bool) map[int]bool {
 	top := map[int]bool{}
 	for _, bucket := range t.buckets {
@@ -146,7 +146,8 @@ func (t *Tree) markRooted(id int) {
 	}
 }
 
-// Located tells whether an OSD is somewhere under a root. One that is not holds no data, or holds some nobody knows where.
+// Located tells whether an OSD is somewhere under a root. One that is not holds no data, or holds some nobody knows
+// where.
 func (t *Tree) Located(osd int) bool {
 	return slices.ContainsFunc(t.parents[osd], func(parent int) bool { return t.rooted[parent] })
 }
@@ -195,8 +196,8 @@ func (t *Tree) domains(osd, typeID int) []int {
 	return out
 }
 
-// Find returns the name of the failure domain of the given type that an OSD is in: Find(3, "zone") is "zone-x", Find(3, "osd")
-// is "osd.3". "": it is in none, or in several.
+// Find returns the name of the failure domain of the given type that an OSD is in: Find(3, "zone") is "zone-x", Find(3,
+// "osd") is "osd.3". "": it is in none, or in several.
 func (t *Tree) Find(osd int, typeName string) string {
 	wanted, known := t.typeIDs[typeName]
 	if known && wanted == 0 {
@@ -215,8 +216,9 @@ func (t *Tree) Find(osd int, typeName string) string {
 	return found
 }
 
-// FindAll returns the names of all failure domains of a type that an OSD is in, the nearest first. There are several where
-// buckets of one type are in each other, or where somebody linked a bucket into a second one (ceph osd crush link).
+// FindAll returns the names of all failure domains of a type that an OSD is in, the nearest first. There are several
+// where buckets of one type are in each other, or where somebody linked a bucket into a second one (ceph osd crush
+// link).
 func (t *Tree) FindAll(osd int, typeName string) []string {
 	wanted, known := t.typeIDs[typeName]
 	if !known {
@@ -232,8 +234,8 @@ func (t *Tree) FindAll(osd int, typeName string) []string {
 	return names
 }
 
-// Location is where an OSD is: the name of the bucket above it for each type ({"host": "node-a", "zone": "zone-x"}). A type of
-// which it is in several buckets is left out.
+// Location is where an OSD is: the name of the bucket above it for each type ({"host": "node-a", "zone": "zone-x"}). A
+// type of which it is in several buckets is left out.
 func (t *Tree) Location(osd int) map[string]string {
 	location := map[string]string{}
 	several := map[string]bool{}
@@ -262,7 +264,8 @@ func (t *Tree) BucketName(id int) string {
 	return ""
 }
 
-// BucketID is the id of a bucket, which is negative and stays when the bucket is renamed; 0 if there is none of this name.
+// BucketID is the id of a bucket, which is negative and stays when the bucket is renamed; 0 if there is none of this
+// name.
 func (t *Tree) BucketID(name string) int {
 	for id, b := range t.buckets {
 		if b.Name == name && !isShadow(name) {

@@ -24,8 +24,8 @@ func bucket(m *ceph.CrushMap, id int, name string, typeID int, items ...int) {
 	m.Buckets = append(m.Buckets, b)
 }
 
-// threeZones is a CRUSH map of 3 zones × 2 hosts × 2 OSDs: the even ones are hdd, the odd ones ssd. It has the shadow trees
-// of both classes, as Ceph has them.
+// threeZones is a CRUSH map of 3 zones × 2 hosts × 2 OSDs: the even ones are hdd, the odd ones ssd. It has the shadow
+// trees of both classes, as Ceph has them.
 func threeZones() *ceph.CrushMap {
 	m := &ceph.CrushMap{Types: []ceph.CrushType{
 		{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 2, Name: "shelf"}, {ID: 3, Name: "rack"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"},

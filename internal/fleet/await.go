@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
-// How often Ceph is asked whether the OSDs are up: often as long as they are expected, seldom once they are late. Pods are
-// watched, not asked for, but looked at anew now and then: a watch may end, and then one begins with a list.
+// How often Ceph is asked whether the OSDs are up: often as long as they are expected, seldom once they are late. Pods
+// are watched, not asked for, but looked at anew now and then: a watch may end, and then one begins with a list.
 const (
 	askCephAtFirst = 300 * time.Millisecond
 	askCephAtLeast = 5 * time.Second
@@ -105,7 +105,8 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 	}
 }
 
-// needsAHand tells whether there is more to do than to wait: a pod has to be made, or one that has ended to be taken away.
+// needsAHand tells whether there is more to do than to wait: a pod has to be made, or one that has ended to be taken
+// away.
 func (s *state) needsAHand() bool {
 	discard, _ := s.discardable(time.Now())
 	return len(discard) > 0 || slices.ContainsFunc(s.osds(), func(o rollout.OSD) bool { return o.State == rollout.Missing })

@@ -37,8 +37,9 @@ const namespace = "ceph"
 
 var podsResource = corev1.SchemeGroupVersion.WithResource("pods")
 
-// bed is a small cluster in which a fleet is tested: an API server that keeps objects, in which a deleted pod ends after it
-// was looked at a few times, and a Ceph that says what a test lets it say. It notices two daemons on one device.
+// bed is a small cluster in which a fleet is tested: an API server that keeps objects, in which a deleted pod ends
+// after it was looked at a few times, and a Ceph that says what a test lets it say. It notices two daemons on one
+// device.
 type bed struct {
 	*testing.T
 	typed  *typedfake.Clientset
@@ -112,7 +113,8 @@ func (b *bed) set() osdpod.Set {
 	return set
 }
 
-// serve gives every OSD of the present spec a pod that was released and serves, in the order of their keys: osd.0, osd.1, …
+// serve gives every OSD of the present spec a pod that was released and serves, in the order of their keys: osd.0,
+// osd.1, …
 func (b *bed) serve() {
 	set := b.set()
 	desired, _ := set.Desired()

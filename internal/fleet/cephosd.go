@@ -25,7 +25,8 @@ type cephOSD struct {
 	ref activities.FleetRef
 }
 
-// object reads the CephOSD. Unstructured, since its template's hash is over what people wrote. found is false if there is none.
+// object reads the CephOSD. Unstructured, since its template's hash is over what people wrote. found is false if there
+// is none.
 func (c cephOSD) object(ctx context.Context) (u *unstructured.Unstructured, found bool, err error) {
 	u = &unstructured.Unstructured{}
 	u.SetGroupVersionKind(cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind))
@@ -165,8 +166,8 @@ func (s *state) identify(pods []*corev1.Pod) {
 	}
 }
 
-// adopted is the OSD that last started in a pod of the original operator's which is gone, so that its successor has a number
-// before it starts. Until every pod has one no budget can say which failure domain may go.
+// adopted is the OSD that last started in a pod of the original operator's which is gone, so that its successor has a
+// number before it starts. Until every pod has one no budget can say which failure domain may go.
 func (s *state) adopted(o osdpod.OSD) (id int, known bool) {
 	for _, x := range s.ceph.OSDs {
 		if x.Pod != "" && x.Host == o.Host && osdpod.MayBeNamed(x.Pod, o) {
@@ -201,8 +202,8 @@ func (c cephOSD) now(ctx context.Context) (*state, error) {
 	return s, nil
 }
 
-// UpFromAnnotation on a pod is the epoch since which its OSD was up before the pod was made: the OSD is up again when Ceph
-// tells of a later one. Without it a map that has not noticed yet would be taken for a start.
+// UpFromAnnotation on a pod is the epoch since which its OSD was up before the pod was made: the OSD is up again when
+// Ceph tells of a later one. Without it a map that has not noticed yet would be taken for a start.
 const UpFromAnnotation = "lockkeeper.io/up-from-before"
 
 func upFromBefore(p *corev1.Pod) int64 {

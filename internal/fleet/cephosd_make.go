@@ -96,8 +96,8 @@ func (f *Fleets) make(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// hinders says who has the name of a pod that could not be made since there is one of that name. One of this CephOSD's is the
-// same OSD's, and whoever made it was faster: the next look judges it.
+// hinders says who has the name of a pod that could not be made since there is one of that name. One of this CephOSD's
+// is the same OSD's, and whoever made it was faster: the next look judges it.
 func (c cephOSD) hinders(ctx context.Context, pod *corev1.Pod, err error) (string, error) {
 	if !apierrors.IsAlreadyExists(err) {
 		return "", err

@@ -29,8 +29,8 @@ func (c cephOSD) confirm(ctx context.Context, in activities.AwaitInput) error {
 	return c.write(ctx, s.released(sets.New(in.Keys...), time.Now()))
 }
 
-// note writes on the pods what is known of them: state, number, failure domains. Who owns them is known without Ceph, and comes
-// first: until it is written, Kubernetes may delete them together with the CephOSD.
+// note writes on the pods what is known of them: state, number, failure domains. Who owns them is known without Ceph,
+// and comes first: until it is written, Kubernetes may delete them together with the CephOSD.
 func (c cephOSD) note(ctx context.Context) error {
 	set, found, err := c.spec(ctx)
 	if err != nil || !found {
@@ -96,7 +96,8 @@ func (s *state) unnoted(at time.Time) (notes []note) {
 	return notes
 }
 
-// missingLabels are those that the pod should have and has not. The OSD that it was before it moved keeps nobody from a budget.
+// missingLabels are those that the pod should have and has not. The OSD that it was before it moved keeps nobody from a
+// budget.
 func (s *state) missingLabels(p *osdpod.Pod) map[string]string {
 	id, known := s.ids[p.OSD.Key()]
 	if !known {
@@ -130,7 +131,8 @@ func (c cephOSD) write(ctx context.Context, notes []note) error {
 	return g.Wait()
 }
 
-// patch is the note as a merge patch. A field that is null in one is removed as a whole, so what is empty must not be in it.
+// patch is the note as a merge patch. A field that is null in one is removed as a whole, so what is empty must not be
+// in it.
 func (n note) patch() ([]byte, error) {
 	metadata := map[string]any{"uid": n.pod.UID}
 	if len(n.labels) > 0 {

@@ -13,12 +13,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is about devices that change their OSD: a DB that moves from one to another, or two that are exchanged. The rule is
+// This file is about devices that change their OSD: a DB that moves from one to another, or two that are exchanged. The
+// rule is
 //
 //	An OSD may be in a batch only when every other pod that has one of its devices goes in the same batch.
 //
-// So nobody ever waits for what no one gives back, and none starts with a device that another one has. Whoever waits for others
-// comes after them, and those that wait for each other go together, in a batch of their own, when nobody else is left.
+// So nobody ever waits for what no one gives back, and none starts with a device that another one has. Whoever waits
+// for others comes after them, and those that wait for each other go together, in a batch of their own, when nobody
+// else is left.
 
 // holding says who waits for whom.
 type holding struct {
@@ -47,7 +49,8 @@ func (s *state) holding(skipped func(key string) bool) holding {
 	return h
 }
 
-// with is an OSD together with all whose pods have to go so that it can start, sorted; or why it cannot start whoever goes.
+// with is an OSD together with all whose pods have to go so that it can start, sorted; or why it cannot start whoever
+// goes.
 func (h holding) with(key string) (group []string, stuck string) {
 	group = []string{key}
 	for i := 0; i < len(group); i++ {
@@ -133,8 +136,8 @@ func (s *state) plan(in rollout.Input) (p plan) {
 	return p
 }
 
-// groups sorts out who waits for a device: alone is what is left to decide on without them; urgent are those for whom an OSD
-// without a pod waits, and last those that go together when nobody else is left.
+// groups sorts out who waits for a device: alone is what is left to decide on without them; urgent are those for whom
+// an OSD without a pod waits, and last those that go together when nobody else is left.
 func (s *state) groups(in rollout.Input, osds map[string]rollout.OSD, p *plan) (alone rollout.Input, urgent, last [][]string) {
 	left, missing := sets.New(in.Skip...), sets.New[string]()
 	skipped := func(key string) bool { return left.Has(key) || left.Has(osds[key].Name) }

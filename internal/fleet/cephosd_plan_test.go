@@ -17,8 +17,8 @@ const (
 	fromGone = `storage: [{hosts: [a], osds: [{data: /x, db: /2}, {data: /z, db: /3}]}]`
 )
 
-// TestDevicesThatMove plays a change of the DBs of three OSDs to its end, batch by batch. The bed fails it when a pod is made
-// while another one has one of its devices.
+// TestDevicesThatMove plays a change of the DBs of three OSDs to its end, batch by batch. The bed fails it when a pod
+// is made while another one has one of its devices.
 func TestDevicesThatMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		by, spec string
@@ -65,8 +65,8 @@ func TestDevicesThatMove(t *testing.T) {
 	}
 }
 
-// TestOneOfThoseThatExchangeIsGone: the pod of one is lost while the other one still has its device. To wait for it would be to
-// wait for ever.
+// TestOneOfThoseThatExchangeIsGone: the pod of one is lost while the other one still has its device. To wait for it
+// would be to wait for ever.
 func TestOneOfThoseThatExchangeIsGone(t *testing.T) {
 	for name, spec := range map[string]string{"two are exchanged": swapped, "one moves": chained} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,8 @@ func TestNeverTogether(t *testing.T) {
 	})
 }
 
-// TestDeviceOfASuperfluousOSD: nobody replaces the pod that has the device, so the others go first, and a person hears of it.
+// TestDeviceOfASuperfluousOSD: nobody replaces the pod that has the device, so the others go first, and a person hears
+// of it.
 func TestDeviceOfASuperfluousOSD(t *testing.T) {
 	b := newBed(t, ownDBs)
 	b.serve()

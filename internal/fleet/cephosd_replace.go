@@ -56,8 +56,8 @@ type successor struct {
 	pod *corev1.Pod
 }
 
-// replace deletes the old pods, sees each gone, and makes its successor: two daemons on one device destroy it. An OSD that waits
-// for a device which is not given back in this batch is left as it is.
+// replace deletes the old pods, sees each gone, and makes its successor: two daemons on one device destroy it. An OSD
+// that waits for a device which is not given back in this batch is left as it is.
 func (c cephOSD) replace(ctx context.Context, in activities.Replacement) error {
 	s, err := c.now(ctx)
 	if errors.Is(err, errMoved) || err == nil && s.Hash != in.Template {
@@ -107,15 +107,15 @@ func (c cephOSD) deleteAll(ctx context.Context, pods []*corev1.Pod) error {
 	return g.Wait()
 }
 
-// succeed makes each successor when nobody has any of its OSD's devices any more, data, DB or WAL: the old pod may have been
-// evicted by somebody else just before, and still be ending, and two OSDs may exchange their DBs. On a node that is being
-// emptied it is not made at all; it comes back with the node.
+// succeed makes each successor when nobody has any of its OSD's devices any more, data, DB or WAL: the old pod may have
+// been evicted by somebody else just before, and still be ending, and two OSDs may exchange their DBs. On a node that
+// is being emptied it is not made at all; it comes back with the node.
 func (c cephOSD) succeed(ctx context.Context, s *state, comes map[string]successor) error {
 	const listAnew = 16
 	still, since := map[string]types.UID{}, 0
 	return poll(ctx, func() (bool, error) {
-		// A list of all pods is much to ask for, so it is asked for when one of those that were waited for has gone, and seldom
-		// otherwise: one may let go of a device in another way, too.
+		// A list of all pods is much to ask for, so it is asked for when one of those that were waited for has gone, and
+		// seldom otherwise: one may let go of a device in another way, too.
 		if since++; since < listAnew {
 			if gone, err := c.anyGone(ctx, still); err != nil || !gone {
 				return false, err
@@ -190,8 +190,8 @@ func hasEnded(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded)
 }
 
-// makeAll makes successors. One that the API server rejects, or whose name somebody else has, is missing from now on: the next look
-// finds it, and says why.
+// makeAll makes successors. One that the API server rejects, or whose name somebody else has, is missing from now on:
+// the next look finds it, and says why.
 func (c cephOSD) makeAll(ctx context.Context, s *state, free []successor) error {
 	if len(free) == 0 {
 		return nil

@@ -17,8 +17,8 @@ import (
 // RemoveAnnotation on a pod says that it may go although its OSD's data is needed: a person's word.
 const RemoveAnnotation = osdpod.RemoveAnnotation
 
-// Bounds of a message, and of a question to Ceph. Every superfluous OSD is asked about at every look, so that none which has to
-// stay keeps another from its turn; of those that may go, what does not fit goes next time.
+// Bounds of a message, and of a question to Ceph. Every superfluous OSD is asked about at every look, so that none
+// which has to stay keeps another from its turn; of those that may go, what does not fit goes next time.
 const (
 	mostSuperfluous = 16
 	mostRemovable   = 256

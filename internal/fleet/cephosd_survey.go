@@ -103,7 +103,8 @@ func (s *state) decide(in activities.SurveyInput, out *activities.Survey) {
 	}
 }
 
-// When another look may find more to do although nobody tells of a change: Ceph tells nobody when the last data has left an OSD.
+// When another look may find more to do although nobody tells of a change: Ceph tells nobody when the last data has
+// left an OSD.
 const lookAgainLate = time.Minute
 
 func lookAgain(out *activities.Survey, after time.Duration) {

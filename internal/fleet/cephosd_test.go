@@ -34,8 +34,8 @@ func lacking(annotations ...string) func(*corev1.Pod) {
 
 func evicted(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"} }
 
-// TestLostAnnotation: a pod that has lost an annotation goes as its OSD goes, with the lease, and nothing starts before it has
-// ended.
+// TestLostAnnotation: a pod that has lost an annotation goes as its OSD goes, with the lease, and nothing starts before
+// it has ended.
 func TestLostAnnotation(t *testing.T) {
 	for _, lost := range []string{osdpod.DataAnnotation, osdpod.HostAnnotation, osdpod.HashAnnotation} {
 		t.Run(lost, func(t *testing.T) {
@@ -293,8 +293,8 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestOwnersWithoutCeph: whether Kubernetes deletes pods together with their CephOSD must not depend on Ceph, or on the rest of
-// the spec.
+// TestOwnersWithoutCeph: whether Kubernetes deletes pods together with their CephOSD must not depend on Ceph, or on the
+// rest of the spec.
 func TestOwnersWithoutCeph(t *testing.T) {
 	yes := true
 	owner := metav1.OwnerReference{APIVersion: "ceph.elemental.net/v1alpha1", Kind: "CephOSD", Name: "osds", UID: "uid-of-osds", Controller: &yes}

@@ -26,16 +26,16 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// deployments is the fleet of OSDs that Deployments run, one each, as Rook makes them. To restart one is to annotate its
-// pod template, as `kubectl rollout restart` does; which restart it was is written there, too. With an image
+// deployments is the fleet of OSDs that Deployments run, one each, as Rook makes them. To restart one is to annotate
+// its pod template, as `kubectl rollout restart` does; which restart it was is written there, too. With an image
 // (deployments_image.go) those are restarted that have another one.
 type deployments struct {
 	*Fleets
 	ref activities.FleetRef
 }
 
-// Annotations of a restart: on the pod template, which of the restarts it was; on the Deployment, the one after which its
-// OSD was seen to serve, and since when that was up before.
+// Annotations of a restart: on the pod template, which of the restarts it was; on the Deployment, the one after which
+// its OSD was seen to serve, and since when that was up before.
 const (
 	restartAnnotation   = "lockkeeper.io/restarted-at"
 	confirmedAnnotation = "lockkeeper.io/restart-confirmed"

@@ -12,9 +12,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
-// await waits for restarted OSDs to serve. The Deployments are asked for often at first and seldom once they are late; nodes
-// and the policy, which hardly ever change, as seldom as a CephOSD is looked at anew; and Ceph only about what Kubernetes calls
-// available.
+// await waits for restarted OSDs to serve. The Deployments are asked for often at first and seldom once they are late;
+// nodes and the policy, which hardly ever change, as seldom as a CephOSD is looked at anew; and Ceph only about what
+// Kubernetes calls available.
 func (d deployments) await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
 	var r *restarting
 	var looked time.Time

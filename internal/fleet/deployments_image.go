@@ -19,11 +19,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
-// This file gives OSDs that Deployments run another image, where no operator does so. What has to be known before is the
-// same as of a CephOSD (release.go).
+// This file gives OSDs that Deployments run another image, where no operator does so. What has to be known before is
+// the same as of a CephOSD (release.go).
 
-// withImage has those containers of a pod that have the OSD's own image, each with another image. Rook's init containers
-// run the OSD's program, too.
+// withImage has those containers of a pod that have the OSD's own image, each with another image. Rook's init
+// containers run the OSD's program, too.
 func withImage(spec *corev1.PodSpec, image string) (out corev1.PodSpec) {
 	is := kube.OSDImage(spec)
 	change := func(all []corev1.Container) (out []corev1.Container) {
@@ -38,8 +38,8 @@ func withImage(spec *corev1.PodSpec, image string) (out corev1.PodSpec) {
 	return out
 }
 
-// takenBack tells whether somebody changed the image that this restart gave a Deployment. Whoever it is would do so again,
-// and each time an OSD would stop.
+// takenBack tells whether somebody changed the image that this restart gave a Deployment. Whoever it is would do so
+// again, and each time an OSD would stop.
 func (d deployments) takenBack(x *appsv1.Deployment) bool {
 	return d.ref.Image != "" && d.restarted(x) && !d.done(x)
 }
@@ -57,8 +57,8 @@ func (d deployments) isNew(r *restarting, osds []rollout.OSD) bool {
 	})
 }
 
-// rehearse asks what speaks against the image. Without one only an annotation changes, and the API server has nothing to
-// judge but our right to write it.
+// rehearse asks what speaks against the image. Without one only an annotation changes, and the API server has nothing
+// to judge but our right to write it.
 func (d deployments) rehearse(ctx context.Context, in activities.Replacement) (out activities.Rehearsal, err error) {
 	if d.ref.Image == "" {
 		return out, nil
@@ -112,8 +112,8 @@ func (d deployments) rehearse(ctx context.Context, in activities.Replacement) (o
 }
 
 // version is that of the image, or what speaks against it that it is not known.
-// What an OSD that has the image said when it started does not count: it may have been an older one of that number, which
-// Ceph has not missed yet.
+// What an OSD that has the image said when it started does not count: it may have been an older one of that number,
+// which Ceph has not missed yet.
 func (d deployments) version(
 	ctx context.Context, x *appsv1.Deployment,
 ) (v upgrade.Version, against activities.Rehearsal, err error) {

@@ -121,7 +121,8 @@ func (f *Fleets) Confirm(ctx context.Context, in activities.AwaitInput) error {
 	return f.of(in.Fleet).confirm(ctx, in)
 }
 
-// Report implements activities.Fleets. Only a CephOSD has a status; of a restart Temporal and `lockkeeper status` tell how it goes.
+// Report implements activities.Fleets. Only a CephOSD has a status; of a restart Temporal and `lockkeeper status` tell
+// how it goes.
 func (f *Fleets) Report(ctx context.Context, in activities.FleetReport) error {
 	return cephOSD{Fleets: f, ref: in.Fleet}.report(ctx, in)
 }

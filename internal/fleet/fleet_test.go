@@ -14,7 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
-// TestPatchLeavesTheRestAlone: null in a merge patch removes the whole field, with the annotations that say whose OSD a pod is.
+// TestPatchLeavesTheRestAlone: null in a merge patch removes the whole field, with the annotations that say whose OSD a
+// pod is.
 func TestPatchLeavesTheRestAlone(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "osd", UID: "u"}}
 	for name, c := range map[string]struct {

@@ -61,8 +61,8 @@ func (g *gate) mayReplace(osds []osdpod.OSD) (out activities.Rehearsal) {
 	return out
 }
 
-// mayReturn says why an OSD that is down must not be started; "": it may. Its data is missed, so that it waits for nothing but what would
-// harm it: another one's verdict and somebody else's upgrade keep it from nothing.
+// mayReturn says why an OSD that is down must not be started; "": it may. Its data is missed, so that it waits for
+// nothing but what would harm it: another one's verdict and somebody else's upgrade keep it from nothing.
 func (g *gate) mayReturn(o osdpod.OSD) string {
 	if g == nil {
 		return ""
@@ -76,8 +76,8 @@ func (g *gate) mayReturn(o osdpod.OSD) string {
 // image is that of the OSD's own container: the one that Rook calls "osd", or the first.
 func (s *state) image() string { return kube.OSDImage(&s.Spec.PodTemplate.Spec) }
 
-// changesImage tells whether any of these OSDs was last started with another image. Of one without a pod nobody knows; when all others
-// run with this image, and one of them serves, it is no other.
+// changesImage tells whether any of these OSDs was last started with another image. Of one without a pod nobody knows;
+// when all others run with this image, and one of them serves, it is no other.
 func (s *state) changesImage(osds []osdpod.OSD, image string) bool {
 	others, serves := false, false
 	last := map[string]string{}
@@ -164,8 +164,8 @@ func (s *state) asking(o osdpod.OSD) *corev1.Pod {
 	return askingPod(s.Namespace, s.Hash, &s.rendered(o).Spec, *owner)
 }
 
-// askedInVain are the pods that ask for a version which nobody has to know any more: the template is another one by now,
-// or the version is known otherwise.
+// askedInVain are the pods that ask for a version which nobody has to know any more: the template is another one by
+// now, or the version is known otherwise.
 func (c cephOSD) askedInVain(ctx context.Context, s *state) (pods []*corev1.Pod, err error) {
 	list, err := c.typed.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.VersionLabel})
 	if err != nil {

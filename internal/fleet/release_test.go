@@ -89,7 +89,8 @@ func TestVersionIsAskedOfAnOSD(t *testing.T) {
 	require.Empty(t, b.log, "no pod asked")
 }
 
-// TestMissingPodsAreGatedToo: an OSD whose pod was evicted in the middle of a rollout would come back with the new image.
+// TestMissingPodsAreGatedToo: an OSD whose pod was evicted in the middle of a rollout would come back with the new
+// image.
 func TestMissingPodsAreGatedToo(t *testing.T) {
 	b := newBed(t, twoOSDs)
 	b.serve()
@@ -170,7 +171,8 @@ func TestAskingPodHasNothingOfTheOSD(t *testing.T) {
 	require.NotEmpty(t, c.Resources.Limits)
 }
 
-// TestVersionOfAnImageThatIsFetched: that may take minutes, and nothing is halted for it. A pod that no node takes makes way.
+// TestVersionOfAnImageThatIsFetched: that may take minutes, and nothing is halted for it. A pod that no node takes
+// makes way.
 func TestVersionOfAnImageThatIsFetched(t *testing.T) {
 	for name, node := range map[string]string{"on its node": "a", "on none": ""} {
 		t.Run(name, func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// report writes the status, and tells of what is news in it. The events go first, under names that follow from what they
-// tell: whoever repeats this makes none twice, and one that died in between leaves none out.
+// report writes the status, and tells of what is news in it. The events go first, under names that follow from what
+// they tell: whoever repeats this makes none twice, and one that died in between leaves none out.
 func (c cephOSD) report(ctx context.Context, r activities.FleetReport) error {
 	if r.Since.IsZero() {
 		r.Since = time.Now()
@@ -56,15 +56,17 @@ func (c cephOSD) report(ctx context.Context, r activities.FleetReport) error {
 // news is worth an event.
 type news struct {
 	kind, reason, message string
-	// id tells it from others of the same moment. The message does not: its wording may be another one when it is told again.
+	// id tells it from others of the same moment. The message does not: its wording may be another one when it is told
+	// again.
 	id string
 }
 
 // mostRefusalsTold bounds the events of one report; the status has all.
 const mostRefusalsTold = 16
 
-// newsOf is what somebody who knows the one status should hear of the other. A warning is what a person has to do something
-// about: one for each field that makes no sense, and one for each halt. A wait that is worded anew is no news.
+// newsOf is what somebody who knows the one status should hear of the other. A warning is what a person has to do
+// something about: one for each field that makes no sense, and one for each halt. A wait that is worded anew is no
+// news.
 func newsOf(had, now cephv1alpha1.CephOSDStatus) (out []news) {
 	var refused []cephv1alpha1.Refusal
 	for _, e := range now.Refused {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// This file tells a rollout that lacks a right which file grants it. Without that the API server's refusals would look like one more
-// reason to try again.
+// This file tells a rollout that lacks a right which file grants it. Without that the API server's refusals would look
+// like one more reason to try again.
 
 // May tells whether an account may do something; the zero account is whoever asks.
 type May func(ctx context.Context, who kube.Account, r kube.Right) (bool, error)
@@ -61,7 +61,8 @@ func (r *rights) missing(ctx context.Context, ref activities.FleetRef) (*input.E
 	return nil, nil
 }
 
-// Missing says what an account may not do although a rollout takes it, and which file grants it; "": nothing is missing.
+// Missing says what an account may not do although a rollout takes it, and which file grants it; "": nothing is
+// missing.
 func Missing(ctx context.Context, may May, who kube.Account, kind activities.FleetKind, namespace string) (string, error) {
 	file, grants := "storage-namespace-cephosd.yaml", deploy.CephOSD
 	if kind == activities.FleetDeployments {

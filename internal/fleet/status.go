@@ -13,7 +13,8 @@ import (
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
-// Reasons, as they appear in status, conditions and events, beside those for which a rollout holds back (activities.Hold…).
+// Reasons, as they appear in status, conditions and events, beside those for which a rollout holds back
+// (activities.Hold…).
 const (
 	reasonHalted   = "Halted"
 	reasonRefused  = "Refused"
@@ -94,8 +95,8 @@ func settled(r activities.FleetReport) bool {
 	return r.Counted && r.Counts.Settled() && r.Batch == nil && len(r.Refused) == 0 && r.Halted == nil
 }
 
-// goesOn tells for which reasons a rollout goes on by itself. A lease does: it would be strange if every batch began with no
-// progress, and whoever is in the queue has his turn. A storage cluster that does not answer may need a person.
+// goesOn tells for which reasons a rollout goes on by itself. A lease does: it would be strange if every batch began
+// with no progress, and whoever is in the queue has his turn. A storage cluster that does not answer may need a person.
 func goesOn(reason string) bool {
 	switch reason {
 	case reasonRolling, activities.HoldLease, activities.HoldPause, activities.HoldSoak:

@@ -60,8 +60,8 @@ func blame(p osdpod.Pod, why string) candidate {
 	return c
 }
 
-// suspectOf takes the first OSD of the batch that has no pod that serves; if it cannot be told which are of the batch, the
-// first at all. When all pods of the batch are ready it is Ceph that misses one of them.
+// suspectOf takes the first OSD of the batch that has no pod that serves; if it cannot be told which are of the batch,
+// the first at all. When all pods of the batch are ready it is Ceph that misses one of them.
 func suspectOf(c osdpod.Classified, batch []string) suspect {
 	var away, back []candidate
 	for _, p := range c.NotReady {

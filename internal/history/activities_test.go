@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 )
 
-// TestEveryActivityThatIsToldOfExists: a record names activities, and so does this package, in switches on `a.name`. One that was renamed
-// would no longer be told of, and nobody would miss it.
+// TestEveryActivityThatIsToldOfExists: a record names activities, and so does this package, in switches on `a.name`.
+// One that was renamed would no longer be told of, and nobody would miss it.
 func TestEveryActivityThatIsToldOfExists(t *testing.T) {
 	exist := map[string]bool{}
 	for _, all := range []any{&activities.Keeper{}, &activities.Drain{}, &activities.OSDs{}} {

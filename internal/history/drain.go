@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// This file knows what the record of a drain means, rollout.go that of a rollout, and keeper.go that of a keeper. A record
-// says only once which of them it is of, at its beginning; their activities and signals have different names.
+// This file knows what the record of a drain means, rollout.go that of a rollout, and keeper.go that of a keeper. A
+// record says only once which of them it is of, at its beginning; their activities and signals have different names.
 
 type startedAttributes = historypb.WorkflowExecutionStartedEventAttributes
 

@@ -1,5 +1,5 @@
-// Package history tells from Temporal's record of a workflow what was decided, on which facts, and when. It asks nobody:
-// the record alone has to be enough, since it is what is left when all else is over.
+// Package history tells from Temporal's record of a workflow what was decided, on which facts, and when. It asks
+// nobody: the record alone has to be enough, since it is what is left when all else is over.
 package history
 
 import (

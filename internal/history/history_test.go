@@ -47,8 +47,8 @@ func words(entries []history.Entry) string {
 	return b.String()
 }
 
-// TestRecorded: what is told of the histories that were recorded in the lab. A change of the words is seen here; when the
-// histories are recorded anew, so are these (-update).
+// TestRecorded: what is told of the histories that were recorded in the lab. A change of the words is seen here; when
+// the histories are recorded anew, so are these (-update).
 func TestRecorded(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(recorded, "*.json.gz"))
 	require.NoError(t, err)
@@ -69,8 +69,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// TestStory: whatever was recorded, a drain's history tells the story in its order, and the keeper's tells the same from
-// its side.
+// TestStory: whatever was recorded, a drain's history tells the story in its order, and the keeper's tells the same
+// from its side.
 func TestStory(t *testing.T) {
 	job := recording(t, filepath.Join(recorded, "v0.2-drain-node-a.json.gz"))
 	keeper := recording(t, filepath.Join(recorded, "v0.2-keeper-rook-ceph-rook-ceph.json.gz"))

@@ -13,7 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// rolloutMemory is what was told of a rollout already: it looks again and again, and most looks find what the last one did.
+// rolloutMemory is what was told of a rollout already: it looks again and again, and most looks find what the last one
+// did.
 type rolloutMemory struct {
 	found  string
 	halted bool

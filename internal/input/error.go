@@ -1,6 +1,6 @@
-// Package input reads what people write: the JSON that starts a workflow, names, selectors, durations. It refuses at once
-// what makes no sense, and says which field has which value and what is allowed. Everything here is a pure function, so
-// that the command line, the workflows and the activities refuse the same things with the same words.
+// Package input reads what people write: the JSON that starts a workflow, names, selectors, durations. It refuses at
+// once what makes no sense, and says which field has which value and what is allowed. Everything here is a pure
+// function, so that the command line, the workflows and the activities refuse the same things with the same words.
 package input
 
 import "fmt"

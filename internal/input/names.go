@@ -54,8 +54,8 @@ func Cluster(field string, k storage.ClusterKey) *Error {
 
 const mostPolicies = 8 // that an error names
 
-// PolicyOf is which of the MaintenancePolicies of a namespace is meant by a name, or by none: then the only one. field is where
-// the name stands.
+// PolicyOf is which of the MaintenancePolicies of a namespace is meant by a name, or by none: then the only one. field
+// is where the name stands.
 func PolicyOf(field, namespace, name string, all []string) (string, *Error) {
 	switch {
 	case len(all) == 0:
@@ -70,8 +70,8 @@ func PolicyOf(field, namespace, name string, all []string) (string, *Error) {
 	return all[0], nil
 }
 
-// PodSelector checks a label selector; "" selects everything. The parser keeps sets in maps, but sorts them before anybody
-// sees the order, so that a workflow may call it.
+// PodSelector checks a label selector; "" selects everything. The parser keeps sets in maps, but sorts them before
+// anybody sees the order, so that a workflow may call it.
 //
 //workflowcheck:ignore
 func PodSelector(field, selector string) *Error {

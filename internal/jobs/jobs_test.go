@@ -91,8 +91,8 @@ func TestUsage(t *testing.T) {
 	assert.Equal(t, "restart-osds[/NAMESPACE]", jobs.RestartOSDs.Usage())
 }
 
-// Whatever is put together, it is the ID of a job if and only if it has as many parts as the job's form, and none is empty;
-// then it is read as these parts, and printed as the same ID again.
+// Whatever is put together, it is the ID of a job if and only if it has as many parts as the job's form, and none is
+// empty; then it is read as these parts, and printed as the same ID again.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SampledFrom(jobs.All).Draw(t, "job")

@@ -37,9 +37,10 @@ func (c *Cluster) RaiseAlarm(ctx context.Context, key storage.ClusterKey, why st
 // alarmTime sorts as it is written.
 const alarmTime = "2006-01-02T15:04:05.000000000Z"
 
-// Close closes our budgets of a policy's storage daemons and mons, and writes the alarm on each. All that it tests is that they are
-// the same objects: closing is always safe, and must not fail because somebody else is writing. A budget that is not there is for the
-// keeper to make. No request before the writes, and all of them at once: whoever closes is in a hurry.
+// Close closes our budgets of a policy's storage daemons and mons, and writes the alarm on each. All that it tests is
+// that they are the same objects: closing is always safe, and must not fail because somebody else is writing. A budget
+// that is not there is for the keeper to make. No request before the writes, and all of them at once: whoever closes is
+// in a hurry.
 func (c *Cluster) Close(ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string) error {
 	alarm := at.UTC().Format(alarmTime) + " " + clipped(why)
 	closed := budget.Spec{MinAvailable: budget.Everything}

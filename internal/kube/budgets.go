@@ -31,29 +31,33 @@ const (
 	LabelDaemon    = "lockkeeper.io/daemon"
 )
 
-// AlarmAnnotation is the last alarm, on each of our budgets that follow decisions: the time, in an order of letters, and why.
+// AlarmAnnotation is the last alarm, on each of our budgets that follow decisions: the time, in an order of letters,
+// and why.
 const AlarmAnnotation = "lockkeeper.io/alarm"
 
-// DaemonBudgetName is the name of the budget over a policy's storage daemons whose pods carry no mark. Version 0.1 had no other.
+// DaemonBudgetName is the name of the budget over a policy's storage daemons whose pods carry no mark. Version 0.1 had
+// no other.
 func DaemonBudgetName(policy string) string { return "lockkeeper-" + policy + "-osd" }
 
 // ProvedBudgetName is the name of the budget over a policy's storage daemons whose pods are marked as proved.
 func ProvedBudgetName(policy string) string { return DaemonBudgetName(policy) + "-proved" }
 
-// Values of LabelDaemon on the budgets that follow the keeper's decisions. Those of the others are names of DaemonKinds.
+// Values of LabelDaemon on the budgets that follow the keeper's decisions. Those of the others are names of
+// DaemonKinds.
 const (
 	DaemonOSD       = budget.Unmarked
 	DaemonOSDProved = budget.Marked
 	DaemonMon       = budget.OfMons
 )
 
-// Decided tells whether a budget with this value of LabelDaemon says what the keeper decided, and not what follows from replicas.
+// Decided tells whether a budget with this value of LabelDaemon says what the keeper decided, and not what follows from
+// replicas.
 func Decided(daemon string) bool {
 	return daemon == DaemonOSD || daemon == DaemonOSDProved || daemon == DaemonMon
 }
 
-// ApplyBudgets implements activities.Budgets: one list, and one write for each budget that differs. A write is a create or
-// a whole update of one object, so that there is no instant between the old and the new state.
+// ApplyBudgets implements activities.Budgets: one list, and one write for each budget that differs. A write is a create
+// or a whole update of one object, so that there is no instant between the old and the new state.
 func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (activities.BudgetResult, error) {
 	key, specs := in.Cluster, in.Specs
 	p, err := c.MaintenancePolicy(ctx, key)
@@ -86,8 +90,8 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (
 	return out, err
 }
 
-// read is what was read of a namespace's budgets: just now, and before the look that a decision rests on (nil: nothing is to be
-// compared). fence: each is written even if it says already what it should.
+// read is what was read of a namespace's budgets: just now, and before the look that a decision rests on (nil: nothing
+// is to be compared). fence: each is written even if it says already what it should.
 type read struct {
 	budgets []policyv1.PodDisruptionBudget
 	before  budget.Book
@@ -157,8 +161,9 @@ func (c *Cluster) makeMissing(
 	return out, nil
 }
 
-// applyOSDBudgets writes the two budgets of the OSDs. Their selectors never overlap, in any state, so each write is safe by
-// itself. The one that lets pods go at rest, that of the marked pods, comes last if it is to let them go, and first otherwise.
+// applyOSDBudgets writes the two budgets of the OSDs. Their selectors never overlap, in any state, so each write is
+// safe by itself. The one that lets pods go at rest, that of the marked pods, comes last if it is to let them go, and
+// first otherwise.
 func (c *Cluster) applyOSDBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, existing read, specs budget.Specs) (activities.BudgetResult, error) {
 	if specs.Unproved == nil {
 		if _, split := find(existing.budgets, ProvedBudgetName(p.Name)); split {
@@ -198,9 +203,9 @@ func (c *Cluster) applyOSDBudgets(ctx context.Context, p *v1alpha1.MaintenancePo
 	return out, nil
 }
 
-// split makes two budgets of the one that version 0.1 had, with no pod under none or under both at any instant: the budget of the
-// marked pods is created while no pod is marked, so that it covers none; from then on each pod's own label moves it.
-// The budget that was there leaves out marked pods with the write that follows.
+// split makes two budgets of the one that version 0.1 had, with no pod under none or under both at any instant: the
+// budget of the marked pods is created while no pod is marked, so that it covers none; from then on each pod's own
+// label moves it. The budget that was there leaves out marked pods with the write that follows.
 func (c *Cluster) split(ctx context.Context, p *v1alpha1.MaintenancePolicy, existing []policyv1.PodDisruptionBudget) error {
 	old, had := find(existing, DaemonBudgetName(p.Name))
 	if _, split := find(existing, ProvedBudgetName(p.Name)); split || !had || !ours(old) || splitsByMark(old) {
@@ -262,7 +267,8 @@ func (c *Cluster) removeBudget(ctx context.Context, existing []policyv1.PodDisru
 }
 
 func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, spec budget.Spec) *policyv1.PodDisruptionBudget {
-	// IfHealthyBudget: an unready pod may go only while the budget is met. AlwaysAllow would also let go of unready pods whose daemon still serves.
+	// IfHealthyBudget: an unready pod may go only while the budget is met. AlwaysAllow would also let go of unready pods
+	// whose daemon still serves.
 	unhealthy := policyv1.IfHealthyBudget
 	out := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
@@ -324,8 +330,8 @@ func (c *Cluster) applyBudget(ctx context.Context, existing read, want *policyv1
 }
 
 // replaceSpec is a patch that replaces the whole spec of one budget. Not an update: that one fails when the disruption
-// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry. If it lets pods
-// go, only if nobody has changed the spec, or raised an alarm, since have was read.
+// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry.
+// If it lets pods go, only if nobody has changed the spec, or raised an alarm, since have was read.
 func replaceSpec(have, want *policyv1.PodDisruptionBudget, existing read) ([]byte, error) {
 	patch := []operation{{"test", "/metadata/uid", have.UID}}
 	alarm, has := have.Annotations[AlarmAnnotation]
@@ -351,8 +357,9 @@ func escaped(name string) string { return strings.ReplaceAll(name, "/", "~1") }
 
 func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy] == FieldOwner }
 
-// conflict names a foreign budget that covers pods which ours covers, too: somebody else's, or that of another policy, whose
-// keeper takes it away when it notices that this one was first. Pods are looked at only when a foreign budget exists at all.
+// conflict names a foreign budget that covers pods which ours covers, too: somebody else's, or that of another policy,
+// whose keeper takes it away when it notices that this one was first. Pods are looked at only when a foreign budget
+// exists at all.
 func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (string, error) {
 	namespace := want.Namespace
 	var foreign []*policyv1.PodDisruptionBudget
@@ -391,8 +398,9 @@ func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptio
 	return "", nil
 }
 
-// RemoveBudgets implements activities.Budgets. Those of the OSDs close first, then every mark goes, which moves the pods from one
-// budget to the other, and only then both are deleted: no pod is under none of them, or under both, before that.
+// RemoveBudgets implements activities.Budgets. Those of the OSDs close first, then every mark goes, which moves the
+// pods from one budget to the other, and only then both are deleted: no pod is under none of them, or under both,
+// before that.
 func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error {
 	mine := labels.SelectorFromSet(labels.Set{LabelManagedBy: FieldOwner, LabelPolicy: key.Name}).String()
 	budgets := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace)
@@ -417,8 +425,8 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, pro
 	return nil
 }
 
-// closeForGood has a budget let none go but whom it leaves out already. If somebody wrote it meanwhile, an alarm say, it fails: what it
-// left out before must not come back.
+// closeForGood has a budget let none go but whom it leaves out already. If somebody wrote it meanwhile, an alarm say,
+// it fails: what it left out before must not come back.
 func (c *Cluster) closeForGood(ctx context.Context, have *policyv1.PodDisruptionBudget) error {
 	want := have.DeepCopy()
 	everything := intstr.FromInt32(budget.Everything)

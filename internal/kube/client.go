@@ -1,5 +1,5 @@
-// Package kube is lockkeeper's hand in Kubernetes: policies and their status, budgets, nodes, evictions. It satisfies the
-// small interfaces of package activities and decides nothing.
+// Package kube is lockkeeper's hand in Kubernetes: policies and their status, budgets, nodes, evictions. It satisfies
+// the small interfaces of package activities and decides nothing.
 package kube
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 )
 
-// TestCloseForGoodUndoesNoAlarm: between the reading and the writing of a budget that is about to go somebody raised an alarm and closed
-// it. What it left out before does not come back.
+// TestCloseForGoodUndoesNoAlarm: between the reading and the writing of a budget that is about to go somebody raised an
+// alarm and closed it. What it left out before does not come back.
 func TestCloseForGoodUndoesNoAlarm(t *testing.T) {
 	open := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "b", UID: "u", Generation: 1, Annotations: map[string]string{AlarmAnnotation: budget.NoAlarm}},

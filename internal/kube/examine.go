@@ -45,8 +45,8 @@ const (
 	CephOSDCRD CRD = "cephosds.ceph.elemental.net"
 )
 
-// CRD answers whether the API server knows a kind as this program does; the reason says what is missing. found is false if it
-// does not know it at all.
+// CRD answers whether the API server knows a kind as this program does; the reason says what is missing. found is false
+// if it does not know it at all.
 func (c *Cluster) CRD(ctx context.Context, name CRD) (found bool, answer storage.Answer, err error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})

@@ -23,8 +23,8 @@ import (
 
 // This file reads what a rollout, and a plan of one, is made of.
 
-// CephOSD reads a CephOSD, or returns activities.ErrNotFound. It reads it as people wrote it: that is what its template's
-// hash is over.
+// CephOSD reads a CephOSD, or returns activities.ErrNotFound. It reads it as people wrote it: that is what its
+// template's hash is over.
 func (c *Cluster) CephOSD(ctx context.Context, namespace, name string) (osdpod.Set, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind))
@@ -127,7 +127,8 @@ func OSDAvailable(d *appsv1.Deployment) bool {
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1 && s.Replicas == 1
 }
 
-// OSDContainer is the container of a pod that runs the OSD: the one that Rook calls "osd", or the first; nil: there is none.
+// OSDContainer is the container of a pod that runs the OSD: the one that Rook calls "osd", or the first; nil: there is
+// none.
 func OSDContainer(spec *corev1.PodSpec) *corev1.Container {
 	if len(spec.Containers) == 0 {
 		return nil

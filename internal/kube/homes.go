@@ -13,12 +13,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// SoleKind is the kind of daemon whose only replica has a budget: without a manager nobody knows whether the data is whole.
+// SoleKind is the kind of daemon whose only replica has a budget: without a manager nobody knows whether the data is
+// whole.
 const SoleKind = "mgr"
 
-// HomeOf tells where else the only pod of a group could run. granted are nodes that a job was allowed to empty, whether or not it has
-// begun. It goes by node selector, required node affinity and taints. What it does
-// not know (room, spreading) only matters to who hopes for another node: the pod may wait.
+// HomeOf tells where else the only pod of a group could run. granted are nodes that a job was allowed to empty, whether
+// or not it has begun. It goes by node selector, required node affinity and taints. What it does not know (room,
+// spreading) only matters to who hopes for another node: the pod may wait.
 func HomeOf(pods []*corev1.Pod, nodes []corev1.Node, granted []string) budget.Home {
 	at := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && PodState(p) != storage.PodTerminating })
 	if at < 0 {

@@ -17,7 +17,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is about whether a policy's status is kept up to date, and who says so: the keeper confirms it, the watcher disowns it.
+// This file is about whether a policy's status is kept up to date, and who says so: the keeper confirms it, the watcher
+// disowns it.
 
 // NotKept is what MayDrain says, and ReasonNotKept the reason, of a status that nobody keeps up to date.
 const (
@@ -30,7 +31,8 @@ func Disowned(s v1alpha1.MaintenancePolicyStatus) bool {
 	return s.MayDrain == NotKept || meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionKept)
 }
 
-// RenewStatus implements activities.Policies. One request; the test is for what the watcher may have written since the report.
+// RenewStatus implements activities.Policies. One request; the test is for what the watcher may have written since the
+// report.
 func (c *Cluster) RenewStatus(ctx context.Context, key storage.ClusterKey, r activities.Renewal) (differs bool, err error) {
 	patch, err := json.Marshal([]operation{
 		{"test", "/status/mayDrain", r.MayDrain},
@@ -51,8 +53,9 @@ func (c *Cluster) RenewStatus(ctx context.Context, key storage.ClusterKey, r act
 	}
 }
 
-// Disown writes into a policy's status that nobody has kept it up to date since some moment, and why. It changes p as it was read, or
-// nothing: if anybody wrote since, the error is a conflict. What else the status says stays; it is the keeper's memory.
+// Disown writes into a policy's status that nobody has kept it up to date since some moment, and why. It changes p as
+// it was read, or nothing: if anybody wrote since, the error is a conflict. What else the status says stays; it is the
+// keeper's memory.
 func (c *Cluster) Disown(ctx context.Context, p *v1alpha1.MaintenancePolicy, since time.Time, why string) error {
 	at := metav1.NewTime(since.Truncate(time.Second))
 	message := fmt.Sprintf("nobody has kept this up to date since %s: %s", at.UTC().Format(time.RFC3339), clipped(why))

@@ -17,8 +17,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
-// This file sets marks on pods and takes them away. One write each, and each may be repeated: whoever comes back from a crash goes
-// on where it was, since a pod that has its mark needs no other.
+// This file sets marks on pods and takes them away. One write each, and each may be repeated: whoever comes back from a
+// crash goes on where it was, since a pod that has its mark needs no other.
 
 // How fast marks are written: a cluster that is adopted has ten thousand pods, and the API server has other users.
 const (
@@ -26,8 +26,8 @@ const (
 	marksPerSecond = 200
 )
 
-// MarkPods marks pods that were proved, if they still are what they were when they were looked at. It returns how many it marked;
-// a pod that has changed or is gone is none of them, and no error.
+// MarkPods marks pods that were proved, if they still are what they were when they were looked at. It returns how many
+// it marked; a pod that has changed or is gone is none of them, and no error.
 func (c *Cluster) MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error) {
 	return c.eachPod(ctx, pods, progress, func(pod osdview.Pod) (bool, error) {
 		return c.patchLabel(ctx, p.Namespace, pod, operation{"add", markPath, pod.Mark()})
@@ -109,8 +109,8 @@ type operation struct {
 
 var markPath = "/metadata/labels/" + escaped(osdview.MarkLabel)
 
-// patchLabel changes a pod that is exactly the one that was seen: bare pods reuse their names, and a pod whose status has changed may
-// have restarted. ok is false when it is another one by now.
+// patchLabel changes a pod that is exactly the one that was seen: bare pods reuse their names, and a pod whose status
+// has changed may have restarted. ok is false when it is another one by now.
 func (c *Cluster) patchLabel(ctx context.Context, namespace string, pod osdview.Pod, change ...operation) (ok bool, err error) {
 	patch, err := json.Marshal(append([]operation{{"test", "/metadata/uid", pod.UID}, {"test", "/metadata/resourceVersion", pod.Version}}, change...))
 	if err != nil {

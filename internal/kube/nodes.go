@@ -156,7 +156,8 @@ func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activi
 	h := c.drainHelper(ctx, in.Options)
 	list, errs := h.GetPodsForDeletion(in.Node)
 	if len(errs) > 0 {
-		// Pods that may not be evicted as things stand (bare, or with local data): a person has to choose, nothing is lost by waiting.
+		// Pods that may not be evicted as things stand (bare, or with local data): a person has to choose, nothing is lost by
+		// waiting.
 		return activities.EvictionProgress{Total: 1, Remaining: 1, Blocked: []string{errors.Join(errs...).Error()}}, nil
 	}
 	version, err := drain.CheckEvictionSupport(c.typed)
@@ -225,8 +226,8 @@ func lastToGo(pods []corev1.Pod, in activities.Eviction) (func(*corev1.Pod) bool
 	}, nil
 }
 
-// drainHelper is kubectl's, with its filters: DaemonSets stay, bare pods need Force. What it says about emptyDirs it says of
-// all pods alike, so that one filter is ours.
+// drainHelper is kubectl's, with its filters: DaemonSets stay, bare pods need Force. What it says about emptyDirs it
+// says of all pods alike, so that one filter is ours.
 func (c *Cluster) drainHelper(ctx context.Context, opts activities.EvictionOptions) *drain.Helper {
 	h := &drain.Helper{
 		Ctx: ctx, Client: c.typed, Force: opts.Force, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,

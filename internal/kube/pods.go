@@ -80,7 +80,8 @@ func StoragePod(pod *corev1.Pod, idLabel string) osdview.Pod {
 	}
 }
 
-// Restarts counts how often containers of a pod were started again. A pod and this number name one life of its processes.
+// Restarts counts how often containers of a pod were started again. A pod and this number name one life of its
+// processes.
 func Restarts(pod *corev1.Pod) int {
 	n := 0
 	for i := range pod.Status.ContainerStatuses {

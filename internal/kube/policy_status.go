@@ -48,7 +48,8 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 	return s
 }
 
-// claimStatusOf writes a claim. A report without one is of a keeper that has not looked yet, or comes late: it withdraws nothing.
+// claimStatusOf writes a claim. A report without one is of a keeper that has not looked yet, or comes late: it
+// withdraws nothing.
 func claimStatusOf(c precedence.Claim, before *v1alpha1.CephClusterStatus) *v1alpha1.CephClusterStatus {
 	if c == (precedence.Claim{}) {
 		return before

@@ -17,12 +17,12 @@ import (
 // This file settles which of two policies looks after a storage cluster when both mean the same one: the older. Two
 // keepers would each open a failure domain, and put each pod under two budgets.
 
-// Precedence answers whether a policy is the one in charge of its storage cluster; if not, the reason names the policy that
-// was first, and says why the two mean the same cluster. others may be any policies, the policy itself included; pods are
-// the labels of the pods in the policy's namespace.
+// Precedence answers whether a policy is the one in charge of its storage cluster; if not, the reason names the policy
+// that was first, and says why the two mean the same cluster. others may be any policies, the policy itself included;
+// pods are the labels of the pods in the policy's namespace.
 //
-// Policies of one namespace are compared by what they say: where the mons are, and which pods are OSDs. Any two are compared by the
-// ID that their storage cluster told, which stands in their status: see package precedence.
+// Policies of one namespace are compared by what they say: where the mons are, and which pods are OSDs. Any two are
+// compared by the ID that their storage cluster told, which stands in their status: see package precedence.
 func Precedence(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy, pods []labels.Set) (storage.Answer, storage.ClusterKey) {
 	rivals := rivalsOf(p, others)
 	slices.SortFunc(rivals, byAge)
@@ -102,8 +102,9 @@ func monEndpoints(p *v1alpha1.MaintenancePolicy) v1alpha1.KeyReference {
 	return v1alpha1.KeyReference{Name: "rook-ceph-mon-endpoints", Key: "data"}
 }
 
-// Policy implements activities.Policies: one request for all policies, and one more only if an older one is in the same namespace.
-// The list is as of now and no cache's: that it holds this policy's claim and nobody else's is what lets its keeper open anything.
+// Policy implements activities.Policies: one request for all policies, and one more only if an older one is in the same
+// namespace. The list is as of now and no cache's: that it holds this policy's claim and nobody else's is what lets its
+// keeper open anything.
 func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activities.Policy, error) {
 	var list v1alpha1.MaintenancePolicyList
 	if err := c.api.List(ctx, &list); err != nil {
@@ -126,8 +127,8 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 	}, nil
 }
 
-// byConfiguration is Precedence by what the policies say alone: what a status tells of its storage cluster may be out of date, and its
-// keeper is about to look.
+// byConfiguration is Precedence by what the policies say alone: what a status tells of its storage cluster may be out
+// of date, and its keeper is about to look.
 func (c *Cluster) byConfiguration(ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) (storage.Answer, error) {
 	if len(rivalsOf(p, others)) == 0 {
 		return storage.Answer{OK: true}, nil

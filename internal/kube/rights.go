@@ -15,7 +15,8 @@ import (
 
 // This file reads what manifests grant.
 
-// Binding gives an account a role; Namespace "": in the whole cluster, or where the file leaves that to whoever applies it.
+// Binding gives an account a role; Namespace "": in the whole cluster, or where the file leaves that to whoever applies
+// it.
 type Binding struct{ Role, Account, Namespace string }
 
 // ReadRBAC reads roles by their name, and who is bound to them where ("": in the whole cluster).

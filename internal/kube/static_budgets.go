@@ -34,8 +34,8 @@ func orRook(s *metav1.LabelSelector, app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-// DaemonKinds are the daemons with a budget beside the OSDs. That of the mons depends on quorum and on what is open, the
-// others on their replicas alone.
+// DaemonKinds are the daemons with a budget beside the OSDs. That of the mons depends on quorum and on what is open,
+// the others on their replicas alone.
 var DaemonKinds = []DaemonKind{
 	{Name: monKind, Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mon, "rook-ceph-mon") }},
 	{Name: "mgr", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mgr, "rook-ceph-mgr") }},
@@ -118,8 +118,8 @@ func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePoli
 			if least, err = c.soleMinAvailable(ctx, pods[group], leaving); err != nil {
 				return nil, err
 			}
-			// No budget instead of one that asks for nobody: the disruption controller takes a while to count the pods of a budget that
-			// was changed, and whoever is refused meanwhile (kubectl's drain) asks again only after five seconds.
+			// No budget instead of one that asks for nobody: the disruption controller takes a while to count the pods of a
+			// budget that was changed, and whoever is refused meanwhile (kubectl's drain) asks again only after five seconds.
 			ok = least > 0
 		}
 		if !ok {

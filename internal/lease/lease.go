@@ -52,7 +52,8 @@ type Stops string
 const (
 	// StopTogether: the storage cluster says that all of them may stop at once.
 	StopTogether Stops = "Together"
-	// StopOneByOne: each goes when the data is whole without those that went before. noout would keep the data from moving.
+	// StopOneByOne: each goes when the data is whole without those that went before. noout would keep the data from
+	// moving.
 	StopOneByOne Stops = "OneByOne"
 )
 
@@ -60,7 +61,8 @@ const (
 type Claim struct {
 	WorkflowID string `json:"workflowID"`
 	RunID      string `json:"runID"` // the first run of its chain: a job that continues as new keeps its claim
-	// Ask tells the claims of one job apart, which holds one after the other; it rises. 0: the job makes one claim in its life.
+	// Ask tells the claims of one job apart, which holds one after the other; it rises. 0: the job makes one claim in its
+	// life.
 	Ask    int64                 `json:"ask,omitempty"`
 	Domain storage.FailureDomain `json:"domain"`
 	Node   string                `json:"node,omitempty"`
@@ -70,12 +72,14 @@ type Claim struct {
 	Priority Priority `json:"priority"`
 	// Observing: the disruption is somebody else's and goes on whether granted or not; the job only accompanies it.
 	Observing bool `json:"observing,omitempty"`
-	// NooutHosts asks for noout on these hosts while the lease is held, at most for the policy's maintenance timeout. A node has
-	// several in the topology when its daemons' volumes can move between nodes.
+	// NooutHosts asks for noout on these hosts while the lease is held, at most for the policy's maintenance timeout. A
+	// node has several in the topology when its daemons' volumes can move between nodes.
 	NooutHosts []string `json:"nooutHosts,omitempty"`
-	// DownBefore are daemons of the node, or among Daemons, that were down already when the lease was granted. The job need not wait for them.
+	// DownBefore are daemons of the node, or among Daemons, that were down already when the lease was granted. The job
+	// need not wait for them.
 	DownBefore []string `json:"downBefore,omitempty"`
-	// Stops is how the daemons of the node go, if they are in several failure domains. It is decided at the grant, and may change.
+	// Stops is how the daemons of the node go, if they are in several failure domains. It is decided at the grant, and may
+	// change.
 	Stops Stops `json:"stops,omitempty"`
 
 	Requested time.Time `json:"requested"`
@@ -86,8 +90,8 @@ type Claim struct {
 	Finishing bool `json:"finishing,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted.
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Next is what the job claims as soon as this claim is given back: it stands behind whoever waits then, and need not be asked
-	// for once more. Only a job that is Finishing has one.
+	// Next is what the job claims as soon as this claim is given back: it stands behind whoever waits then, and need not
+	// be asked for once more. Only a job that is Finishing has one.
 	Next *Claim `json:"next,omitempty"`
 }
 
@@ -131,8 +135,8 @@ func (s State) Find(workflowID, runID string) (claim Claim, holds, ok bool) {
 	return Claim{}, false, false
 }
 
-// Request puts a claim into the queue. Asking twice changes nothing, so a retried request keeps its place. A later claim of
-// the same job takes the place of one that it has given up.
+// Request puts a claim into the queue. Asking twice changes nothing, so a retried request keeps its place. A later
+// claim of the same job takes the place of one that it has given up.
 func (s State) Request(c Claim) State {
 	if had, _, ok := s.Find(c.WorkflowID, c.RunID); ok && had.Ask >= c.Ask {
 		return s
@@ -157,8 +161,9 @@ func (s State) Release(workflowID, runID string) State {
 	return s
 }
 
-// Finish marks a holder as done with its work. Its claim goes when the domain has healed. A node that will not come back
-// must not keep its noout: the data has to heal without it. next is what the job wants then; nil does not change what it said before.
+// Finish marks a holder as done with its work. Its claim goes when the domain has healed. A node that will not come
+// back must not keep its noout: the data has to heal without it. next is what the job wants then; nil does not change
+// what it said before.
 func (s State) Finish(workflowID, runID string, nodeGone bool, next *Claim) State {
 	s.Holders = slices.Clone(s.Holders)
 	for i, c := range s.Holders {
@@ -175,7 +180,8 @@ func (s State) Finish(workflowID, runID string, nodeGone bool, next *Claim) Stat
 	return s
 }
 
-// Return takes a claim back whose domain has healed, and lets its job ask for what it wants next. handedOn tells whether it does.
+// Return takes a claim back whose domain has healed, and lets its job ask for what it wants next. handedOn tells
+// whether it does.
 func (s State) Return(workflowID, runID string, now time.Time) (next State, handedOn bool) {
 	c, _, ok := s.Find(workflowID, runID)
 	s = s.Release(workflowID, runID)

@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// This file keeps the lease small on its way: hundreds of jobs may wait for it, and Temporal refuses a payload of 2 MiB. No claim
-// can be left out, since there is no other record of it. But claims repeat each other's words and their own names.
+// This file keeps the lease small on its way: hundreds of jobs may wait for it, and Temporal refuses a payload of 2
+// MiB. No claim can be left out, since there is no other record of it. But claims repeat each other's words and their
+// own names.
 
 // plainClaims is up to how many claims the state is written in plain JSON.
 const plainClaims = 64

@@ -12,7 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
-// Classified is every pod of a CephOSD in the one list where it belongs, sorted by OSD and name, and the OSDs that have none.
+// Classified is every pod of a CephOSD in the one list where it belongs, sorted by OSD and name, and the OSDs that have
+// none.
 type Classified struct {
 	// One pod for each of their OSDs, all of which the spec wants.
 	UpToDate, OutOfDate, Ready, Unready []Pod
@@ -28,8 +29,8 @@ type Classified struct {
 	// Disowned are those of our pods whose owner references are not what the deletion policy asks for.
 	Disowned []Pod
 	// Busy are OSDs, by key, of whose devices another OSD's pod still has one, and why: their own must not start before
-	// that one is gone. A DB that moves from one OSD to another has two users while only one of them was updated. Holders are
-	// those pods, all of them.
+	// that one is gone. A DB that moves from one OSD to another has two users while only one of them was updated. Holders
+	// are those pods, all of them.
 	Busy    map[string]string
 	Holders map[string][]Holder
 	// Identified says, by the name of a pod, which OSD it is.

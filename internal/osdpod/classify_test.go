@@ -100,8 +100,8 @@ func ofReplicaSet(p *corev1.Pod) {
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "osd-a-sdb-x7k2p", Controller: &yes}}
 }
 
-// tell says in lines what was found: the state and name of each pod with what is remarkable, and the OSDs without any. Names
-// that follow from the OSD are left out.
+// tell says in lines what was found: the state and name of each pod with what is remarkable, and the OSDs without any.
+// Names that follow from the OSD are left out.
 func tell(c osdpod.Classified) []string {
 	out := []string{}
 	for _, list := range [][]osdpod.Pod{c.UpToDate, c.OutOfDate, c.Ready, c.Unready, c.Invalid, c.Superfluous, c.Terminating, c.Foreign} {
@@ -134,8 +134,8 @@ func tell(c osdpod.Classified) []string {
 	return out
 }
 
-// The states and their logic, one after the other as Classify's comment says. The second OSD, a:/dev/sdc, has a good pod
-// unless a case gives it another.
+// The states and their logic, one after the other as Classify's comment says. The second OSD, a:/dev/sdc, has a good
+// pod unless a case gives it another.
 func TestClassify(t *testing.T) {
 	type pods [][]change
 	const sdb, sdc = "a:/dev/sdb", "a:/dev/sdc"
@@ -354,8 +354,8 @@ func TestEveryCephOSDIsAnOwner(t *testing.T) {
 	assert.Empty(t, set.Classify(desired, []*corev1.Pod{pod}).Disowned)
 }
 
-// Whatever pods there are: every OSD that is wanted has at most one pod that counts, none is missing that has one, no pod is
-// in two lists, and of the pods of an OSD a ready one is not given up for one that is not.
+// Whatever pods there are: every OSD that is wanted has at most one pod that counts, none is missing that has one, no
+// pod is in two lists, and of the pods of an OSD a ready one is not given up for one that is not.
 func TestClassifyAlways(t *testing.T) {
 	set, desired := twoOSDs(t)
 	changes := []change{

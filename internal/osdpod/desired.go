@@ -126,9 +126,9 @@ func (s Set) FieldOf(host, device string) string {
 	return "spec.storage"
 }
 
-// UnknownHosts are the hosts of the spec that are no nodes, given the values of the nodes' labels kubernetes.io/hostname.
-// Unlike what Desired refuses they concern nobody else: the node may have been deleted since, and the OSDs of other hosts
-// still want their pods.
+// UnknownHosts are the hosts of the spec that are no nodes, given the values of the nodes' labels
+// kubernetes.io/hostname. Unlike what Desired refuses they concern nobody else: the node may have been deleted since,
+// and the OSDs of other hosts still want their pods.
 func (s Set) UnknownHosts(nodes sets.Set[string]) (refused []*input.Error) {
 	for i, storage := range s.Spec.Storage {
 		for j, host := range storage.Hosts {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
-// FuzzClassify: whatever people write into the name, labels and annotations of a pod, it is in one list, only a known state
-// is ever written back, and the OSD whose device it claims gets no second pod.
+// FuzzClassify: whatever people write into the name, labels and annotations of a pod, it is in one list, only a known
+// state is ever written back, and the OSD whose device it claims gets no second pod.
 func FuzzClassify(f *testing.F) {
 	f.Add("osd-a-sdb-x7k2p", "a", "/dev/sdb", "/dev/nvme0n1p1", "0123456789abcdef", "wait-for-ready", "7", true)
 	f.Add("mine", "", "", "", "", "", "osd.7", false)

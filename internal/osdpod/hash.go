@@ -12,16 +12,16 @@ import (
 	"unicode/utf16"
 )
 
-// TemplateHash is by which template a pod was made: the first 16 hexadecimal digits of the SHA-512 of spec.podTemplate, as
-// it is in the API server, in JSON. It is byte for byte that of the original operator as long as it made pods and not
-// ReplicaSets, so that its pods are recognised. That was written in Python, and takes
+// TemplateHash is by which template a pod was made: the first 16 hexadecimal digits of the SHA-512 of spec.podTemplate,
+// as it is in the API server, in JSON. It is byte for byte that of the original operator as long as it made pods and
+// not ReplicaSets, so that its pods are recognised. That was written in Python, and takes
 //
 //	json.dumps(template, separators=(',', ':'), sort_keys=True)
 //
 // which sorts keys by code point and writes everything that is not printable ASCII as \uXXXX.
 //
-// The template has to come straight from the API server, as an unstructured object: what Go's types add to it, or do not
-// know, would change the hash.
+// The template has to come straight from the API server, as an unstructured object: what Go's types add to it, or do
+// not know, would change the hash.
 func TemplateHash(template any) (string, error) {
 	var b strings.Builder
 	if err := writePython(&b, template); err != nil {
@@ -109,8 +109,8 @@ func writePythonString(b *strings.Builder, s string) {
 	b.WriteByte('"')
 }
 
-// pythonFloat writes a number that is not whole as Python does. No field of a pod takes one; what an older CRD let through
-// should still have the same hash.
+// pythonFloat writes a number that is not whole as Python does. No field of a pod takes one; what an older CRD let
+// through should still have the same hash.
 func pythonFloat(f float64) string {
 	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
 		return strconv.FormatFloat(f, 'e', -1, 64)

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Identify says, by the names of pods, which OSD each is. That is what its annotations say. One that has lost some of them is
-// known by its name, or by the number that it has as a label: a daemon does not let go of its device because somebody has
-// removed an annotation. Who is not in the answer may be any OSD.
+// Identify says, by the names of pods, which OSD each is. That is what its annotations say. One that has lost some of
+// them is known by its name, or by the number that it has as a label: a daemon does not let go of its device because
+// somebody has removed an annotation. Who is not in the answer may be any OSD.
 func Identify(desired []OSD, pods []*corev1.Pod) map[string]OSD {
 	out, byName, byNumber := make(map[string]OSD, len(pods)), map[string]OSD{}, map[int]OSD{}
 	var doubtful []*corev1.Pod
@@ -74,8 +74,8 @@ type Holder struct {
 	Why string
 }
 
-// Holders are, for OSDs by key, the pods of others that have one of their devices, or may have it: a pod of which nobody knows
-// which OSD it is may be any of its host. A pod that has ended has none.
+// Holders are, for OSDs by key, the pods of others that have one of their devices, or may have it: a pod of which
+// nobody knows which OSD it is may be any of its host. A pod that has ended has none.
 func Holders(wanted []OSD, identified map[string]OSD, pods []*corev1.Pod) map[string][]Holder {
 	type place struct{ host, device string }
 	users, strays := map[place][]*corev1.Pod{}, map[string][]*corev1.Pod{}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Knowledge is what Ceph knows of an OSD, and its pod has as labels. The spec knows a device, and not which number Ceph gave
-// to it; once that was found out, it is remembered on the pod, and on the pod that comes after it.
+// Knowledge is what Ceph knows of an OSD, and its pod has as labels. The spec knows a device, and not which number Ceph
+// gave to it; once that was found out, it is remembered on the pod, and on the pod that comes after it.
 type Knowledge struct {
 	// ID is the OSD's number; nil: not known.
 	ID *int
@@ -31,8 +31,8 @@ func Known(pod *corev1.Pod) Knowledge {
 	return k
 }
 
-// Labels are those that say it. A bucket whose name cannot be the value of a label is left out, rather than that the OSD
-// had no pod.
+// Labels are those that say it. A bucket whose name cannot be the value of a label is left out, rather than that the
+// OSD had no pod.
 func (k Knowledge) Labels() map[string]string {
 	labels := map[string]string{}
 	if k.ID != nil {

@@ -29,13 +29,14 @@ func lacking(pod *corev1.Pod) (names []string) {
 }
 
 // madeForReplicaSet tells whether the pod was made by the original operator at a time when it put a ReplicaSet between
-// itself and the pod, and the ReplicaSet is gone. Such a pod says which OSD it is, but not from which template it was made:
-// the label template-hash there is that of a ReplicaSet.
+// itself and the pod, and the ReplicaSet is gone. Such a pod says which OSD it is, but not from which template it was
+// made: the label template-hash there is that of a ReplicaSet.
 func madeForReplicaSet(p Pod) bool { return p.known() && p.Labels[replicaSetHashLabel] != "" }
 
 const replicaSetHashLabel = "ceph.elemental.net/template-hash"
 
-// controlledByOther is who looks after the pod, if that is no CephOSD: whoever deletes the pod gets another one from there.
+// controlledByOther is who looks after the pod, if that is no CephOSD: whoever deletes the pod gets another one from
+// there.
 func controlledByOther(pod *corev1.Pod, kind string) *metav1.OwnerReference {
 	if ref := metav1.GetControllerOf(pod); ref != nil && ref.Kind != kind {
 		return ref
@@ -56,16 +57,16 @@ func (s Set) owns(pod *corev1.Pod) bool {
 // isCephOSD: Kubernetes deletes a pod together with any owner that it has, whether that controls it or not.
 func isCephOSD(ref metav1.OwnerReference) bool { return ref.Kind == v1alpha1.Kind }
 
-// OwnersOf are the owner references that one of our pods should have: those that the deletion policy asks for, and those of
-// its own that are no CephOSD's.
+// OwnersOf are the owner references that one of our pods should have: those that the deletion policy asks for, and
+// those of its own that are no CephOSD's.
 func (s Set) OwnersOf(pod *corev1.Pod) []metav1.OwnerReference {
 	others := slices.DeleteFunc(slices.Clone(pod.OwnerReferences), isCephOSD)
 	return append(others, s.OwnerReferences()...)
 }
 
-// outdated says why a pod of the OSD has to be made anew; "": it need not. How it was rendered does not count: a pod of the
-// original operator, or of an older lockkeeper, stays as long as what people wrote is the same. That is the template and,
-// since its hash does not know the devices, DB and WAL.
+// outdated says why a pod of the OSD has to be made anew; "": it need not. How it was rendered does not count: a pod of
+// the original operator, or of an older lockkeeper, stays as long as what people wrote is the same. That is the
+// template and, since its hash does not know the devices, DB and WAL.
 func (s Set) outdated(o OSD, p Pod) string {
 	hash, of := p.Pod.Annotations[HashAnnotation], func(device string) string {
 		if device == "" {
@@ -144,8 +145,8 @@ const refusedKey = 1
 // logged is what Ceph writes before each line of a log: the word "debug" (in Rook's pods), a time, a thread, a level.
 var logged = regexp.MustCompile(`^(debug ?)?\d{4}-\d\d-\d\dT\S+ [0-9a-f]+ +-?\d+ `)
 
-// lastLines are the last lines of a message, as many as a status has room for. Times are left out: with them it would change at each
-// restart.
+// lastLines are the last lines of a message, as many as a status has room for. Times are left out: with them it would
+// change at each restart.
 func lastLines(message string) (said string) {
 	const most = 300
 	lines := strings.Split(strings.TrimSpace(message), "\n")
@@ -164,8 +165,8 @@ func lastLines(message string) (said string) {
 	return said
 }
 
-// Differs tells how a live pod differs from what Render makes of the present spec, in what people can write; "" if it does
-// not. It is outdated for whoever has two pods in hand and no Set.
+// Differs tells how a live pod differs from what Render makes of the present spec, in what people can write; "" if it
+// does not. It is outdated for whoever has two pods in hand and no Set.
 func Differs(live, rendered *corev1.Pod) string {
 	want := osdOf(rendered)
 	if osdOf(live).Key() != want.Key() {
@@ -175,8 +176,8 @@ func Differs(live, rendered *corev1.Pod) string {
 	return set.outdated(want, Pod{Pod: live, OSD: osdOf(live)})
 }
 
-// youngUntil is how old a pod that has ended must be before it is made anew. One that its kubelet rejects at once, for lack of
-// space, say, is rejected again as long as the cause lasts.
+// youngUntil is how old a pod that has ended must be before it is made anew. One that its kubelet rejects at once, for
+// lack of space, say, is rejected again as long as the cause lasts.
 const youngUntil = 30 * time.Second
 
 // MayGoAt is when a pod that has ended may be deleted, so that its successor is made; zero: at any time.

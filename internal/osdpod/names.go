@@ -9,7 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
-// VersionLabel is on pods that do nothing but ask an OSD's program for its version. Its value is the hash of the template.
+// VersionLabel is on pods that do nothing but ask an OSD's program for its version. Its value is the hash of the
+// template.
 const VersionLabel = "lockkeeper.io/version-of"
 
 // VersionAnnotation is followed by the hash of a template. There a person says on a CephOSD which version of Ceph the
@@ -47,9 +48,9 @@ func Owner(name string) string { return v1alpha1.Kind + "-" + name }
 // longestOwner is how long the name of a CephOSD may be, so that Owner is the value of a label.
 const longestOwner = 63 - len(v1alpha1.Kind+"-")
 
-// PodName is the name of an OSD's pod: osd-<host>-<device>-<hash of the key>. The same OSD always has the same, different
-// OSDs have different ones, and it is a label of DNS, at most 63 characters. The CephOSD's name is not in it: if two of them
-// ask for the same device, only one gets a pod.
+// PodName is the name of an OSD's pod: osd-<host>-<device>-<hash of the key>. The same OSD always has the same,
+// different OSDs have different ones, and it is a label of DNS, at most 63 characters. The CephOSD's name is not in it:
+// if two of them ask for the same device, only one gets a pod.
 func PodName(o OSD) string {
 	const host, device = 22, 25 // with "osd-", two hyphens and the hash: 63 at most
 	short, _, _ := strings.Cut(o.Host, ".")
@@ -100,8 +101,8 @@ var (
 	notWord     = regexp.MustCompile(`[^\p{L}\p{N}_]`)
 )
 
-// originalPrefix is how the original operator begins the names of an OSD's pods; at random it adds five letters or digits,
-// and when a ReplicaSet stands in between, that adds some more.
+// originalPrefix is how the original operator begins the names of an OSD's pods; at random it adds five letters or
+// digits, and when a ReplicaSet stands in between, that adds some more.
 func originalPrefix(o OSD) string {
 	device := notWord.ReplaceAllString(lastElement.ReplaceAllString(o.Data, "$1"), "-")
 	prefix := []rune("osd-" + firstLabel.ReplaceAllString(o.Host, "$1") + "-" + device + "-")

@@ -42,15 +42,15 @@ type Pod struct {
 	Ready bool
 	// Up: Ceph says that its OSD is up, in this pod. Whoever asks Ceph writes it here; Classify does not know.
 	Up bool
-	// Overridden: a person has said not to wait for it, by removing the state from its annotations or by writing up-to-date
-	// there, and it has not served since, ready and up.
+	// Overridden: a person has said not to wait for it, by removing the state from its annotations or by writing
+	// up-to-date there, and it has not served since, ready and up.
 	Overridden bool
 	// Serving: to delete it takes down the one daemon of an OSD that the spec wants.
 	Serving bool
 }
 
-// Annotations are those that have to be written so that the pod says what it is worth; nil: it does already. An override
-// stays as the person left it until the OSD serves: a pod that is ready proves nothing yet.
+// Annotations are those that have to be written so that the pod says what it is worth; nil: it does already. An
+// override stays as the person left it until the OSD serves: a pod that is ready proves nothing yet.
 func (p Pod) Annotations(at time.Time) map[string]string {
 	switch p.State {
 	case UpToDate:
@@ -87,16 +87,16 @@ func (p Pod) released() bool { return p.Pod.Annotations[ReleasedAnnotation] != "
 // ours tells whether lockkeeper made it.
 func (p Pod) ours() bool { return p.Name == PodName(p.OSD) }
 
-// fell tells whether the pod was released, and is known to serve no more since: it is up to date, and whoever waits for it waits
-// for the OSD.
+// fell tells whether the pod was released, and is known to serve no more since: it is up to date, and whoever waits for
+// it waits for the OSD.
 func (p Pod) fell() bool {
 	_, takenBack := p.Pod.Annotations[ReleasedAnnotation]
 	return p.annotated() == Unready && takenBack && !p.released()
 }
 
-// waits tells whether a pod of the present template still has to be released. The original operator wrote wait-for-ready,
-// and its documents say waiting; what nobody can have meant is no release. One of ours that was called out-of-date before
-// its template came back had not been released then.
+// waits tells whether a pod of the present template still has to be released. The original operator wrote
+// wait-for-ready, and its documents say waiting; what nobody can have meant is no release. One of ours that was called
+// out-of-date before its template came back had not been released then.
 func (p Pod) waits() bool {
 	if p.fell() {
 		return false

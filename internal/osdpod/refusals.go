@@ -13,8 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/windows"
 )
 
-// refusals is what makes no sense in all but the storage. The CRD refuses most of it as well; an object may be older than
-// the CRD. Which update domains there are only the storage cluster knows.
+// refusals is what makes no sense in all but the storage. The CRD refuses most of it as well; an object may be older
+// than the CRD. Which update domains there are only the storage cluster knows.
 func (s Set) refusals() (refused []*input.Error) {
 	refuse := func(field, value, allowed string) { refused = append(refused, input.Wrong(field, value, allowed)) }
 	spec := &s.Spec

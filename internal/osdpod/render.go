@@ -14,8 +14,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
-// Render is the pod of an OSD: the template, with what makes it this OSD's. Labels and annotations of ours win over those of
-// the template, everything else in it stays. The pod is made unready.
+// Render is the pod of an OSD: the template, with what makes it this OSD's. Labels and annotations of ours win over
+// those of the template, everything else in it stays. The pod is made unready.
 func (s Set) Render(o OSD, k Knowledge) *corev1.Pod {
 	template := s.Spec.PodTemplate.DeepCopy()
 	pod := &corev1.Pod{
@@ -67,8 +67,8 @@ func (s Set) annotations(o OSD) map[string]string {
 	return out
 }
 
-// OwnerReferences are those that a pod of this CephOSD has. With one, Kubernetes deletes the pod together with it; without,
-// the pod stays. The original operator always wrote one, so that an adopted pod may have to lose it.
+// OwnerReferences are those that a pod of this CephOSD has. With one, Kubernetes deletes the pod together with it;
+// without, the pod stays. The original operator always wrote one, so that an adopted pod may have to lose it.
 func (s Set) OwnerReferences() []metav1.OwnerReference {
 	if s.Spec.DeletionPolicy != v1alpha1.DeleteOSDs {
 		return nil
@@ -76,16 +76,16 @@ func (s Set) OwnerReferences() []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(s.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))}
 }
 
-// deviceVariables tell the containers the OSD's devices. They refer to annotations, as the original's do: one that is not
-// there is an empty variable.
+// deviceVariables tell the containers the OSD's devices. They refer to annotations, as the original's do: one that is
+// not there is an empty variable.
 var deviceVariables = []deviceVariable{
 	{"OSD_DEVICE", DataAnnotation}, {"OSD_DB_DEVICE", DBAnnotation}, {"OSD_WAL_DEVICE", WALAnnotation},
 }
 
 type deviceVariable struct{ name, annotation string }
 
-// withDevices puts the variables first, so that others can refer to them: a variable sees only those before it. Others of
-// the same names are left out; the last of two would win.
+// withDevices puts the variables first, so that others can refer to them: a variable sees only those before it. Others
+// of the same names are left out; the last of two would win.
 func withDevices(env []corev1.EnvVar) []corev1.EnvVar {
 	out := make([]corev1.EnvVar, 0, len(env)+len(deviceVariables))
 	for _, v := range deviceVariables {
@@ -98,8 +98,8 @@ func withDevices(env []corev1.EnvVar) []corev1.EnvVar {
 
 var envField = regexp.MustCompile(`^spec\.(initContainers|containers)\[(\d+)\]\.env\[(\d+)\](.*)$`)
 
-// TemplateField is where in the template a field of a rendered pod comes from: variables have moved there. One that is ours
-// is the container's.
+// TemplateField is where in the template a field of a rendered pod comes from: variables have moved there. One that is
+// ours is the container's.
 func (s Set) TemplateField(field string) string {
 	m := envField.FindStringSubmatch(field)
 	if m == nil {
@@ -131,8 +131,8 @@ func isDeviceVariable(name string) bool {
 	return slices.ContainsFunc(deviceVariables, func(v deviceVariable) bool { return v.name == name })
 }
 
-// bind lets the pod run on its host alone. Terms of a node selector are alternatives, so that every one of them gets the
-// host. One without any requirement matches no node, and would match the host if it got one: it stays as it is.
+// bind lets the pod run on its host alone. Terms of a node selector are alternatives, so that every one of them gets
+// the host. One without any requirement matches no node, and would match the host if it got one: it stays as it is.
 func bind(spec *corev1.PodSpec, host string) {
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}

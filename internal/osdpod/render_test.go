@@ -112,8 +112,8 @@ func TestKnowledgeIsHandedOn(t *testing.T) {
 	assert.Nil(t, osdpod.Known(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{osdpod.IDLabel: "osd.1"}}}).ID)
 }
 
-// matches tells whether a node with these labels matches a node selector, as the scheduler would: one of the terms, with all
-// of its expressions, and a term without any matches nothing. Operators other than In do not occur here.
+// matches tells whether a node with these labels matches a node selector, as the scheduler would: one of the terms,
+// with all of its expressions, and a term without any matches nothing. Operators other than In do not occur here.
 func matches(s *corev1.NodeSelector, node map[string]string) bool {
 	return s == nil || slices.ContainsFunc(s.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
 		return len(term.MatchExpressions) > 0 && !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
@@ -166,8 +166,8 @@ func TestRenderKeepsTheTermsOfTheTemplate(t *testing.T) {
 	})
 }
 
-// Rendering neither changes the CephOSD nor shares anything with it; no variable is there twice, and none of the template's
-// is lost or changes places with another.
+// Rendering neither changes the CephOSD nor shares anything with it; no variable is there twice, and none of the
+// template's is lost or changes places with another.
 func TestRenderIsACopy(t *testing.T) {
 	variable := rapid.Custom(func(t *rapid.T) corev1.EnvVar {
 		return corev1.EnvVar{Name: rapid.SampledFrom([]string{"OSD_DEVICE", "OSD_DB_DEVICE", "OSD_WAL_DEVICE", "A", "B", "C"}).Draw(t, "name"), Value: "theirs"}

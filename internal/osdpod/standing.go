@@ -12,7 +12,8 @@ import (
 // Missing is the state of an OSD without any pod, which may get one now. No pod can say so.
 const Missing State = "missing"
 
-// Nodes says of every node, by its hostname, why its OSDs may not serve; "" if it is in service. nil: nothing is known of nodes.
+// Nodes says of every node, by its hostname, why its OSDs may not serve; "" if it is in service. nil: nothing is known
+// of nodes.
 type Nodes map[string]string
 
 // Away says why the OSDs of a host may not serve; "" if nothing speaks against it.
@@ -31,8 +32,8 @@ type Standing struct {
 	State State
 	// Pod is the one that stands for it; nil: it has none, or none that is any good.
 	Pod *Pod
-	// Away says why it has no Pod and will have none before somebody or something else has moved. "" also when its pod is just on
-	// its way.
+	// Away says why it has no Pod and will have none before somebody or something else has moved. "" also when its pod is
+	// just on its way.
 	Away string
 }
 
@@ -69,14 +70,14 @@ func (c *Classified) Standings(desired []OSD, nodes Nodes) (out []Standing) {
 	return out
 }
 
-// MayGetPod tells whether a pod for a missing OSD may be made now. Not on a node that somebody empties: a pod that tolerates the
-// cordon, as those of OSDs do, would start there at once, and the drain would never end.
+// MayGetPod tells whether a pod for a missing OSD may be made now. Not on a node that somebody empties: a pod that
+// tolerates the cordon, as those of OSDs do, would start there at once, and the drain would never end.
 func (c *Classified) MayGetPod(o OSD, nodes Nodes) bool {
 	return nodes.Away(o.Host) == "" && c.Busy[o.Key()] == ""
 }
 
-// Hindered says why an OSD has no pod, and will have none before somebody or something else has moved; "" when its pod is just
-// on its way.
+// Hindered says why an OSD has no pod, and will have none before somebody or something else has moved; "" when its pod
+// is just on its way.
 func (c *Classified) Hindered(o OSD, nodes Nodes) string {
 	for i := range c.Foreign {
 		if p := &c.Foreign[i]; p.OSD.Key() == o.Key() {

@@ -349,8 +349,8 @@ func TestIntolerantAndNoout(t *testing.T) {
 	require.Empty(t, w.view().Intolerant)
 }
 
-// TestCutAcross: PDUs that feed hosts of several zones, beside a pool that relies on zones. Hosts may go, and the reason names
-// both pools.
+// TestCutAcross: PDUs that feed hosts of several zones, beside a pool that relies on zones. Hosts may go, and the
+// reason names both pools.
 func TestCutAcross(t *testing.T) {
 	w := newWorld(sixNodes)
 	w.crush.Types = append(w.crush.Types, ceph.CrushType{ID: 5, Name: "pdu"})

@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestDeparted: an OSD whose pod left is back when Ceph's map tells of a life that began later. While the mons elect, the
-// map stands still: the pod may be ready again although the map still shows the OSD up in its former life.
+// TestDeparted: an OSD whose pod left is back when Ceph's map tells of a life that began later. While the mons elect,
+// the map stands still: the pod may be ready again although the map still shows the OSD up in its former life.
 func TestDeparted(t *testing.T) {
 	for _, c := range []struct {
 		what           string
@@ -34,8 +34,8 @@ func TestDeparted(t *testing.T) {
 	}
 }
 
-// TestDepartedInSilence: while Ceph does not answer the pods alone tell who is leaving. One that ends, or has not begun, beside one that is
-// ready takes nothing from that one: nobody would ever see its OSD come back in a later life.
+// TestDepartedInSilence: while Ceph does not answer the pods alone tell who is leaving. One that ends, or has not
+// begun, beside one that is ready takes nothing from that one: nobody would ever see its OSD come back in a later life.
 func TestDepartedInSilence(t *testing.T) {
 	for what, c := range map[string]struct {
 		pods   []storage.PodState

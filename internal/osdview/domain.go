@@ -68,8 +68,8 @@ func domains(in Input, osds []*osd, label labelling, problems *problems) []stora
 	return described
 }
 
-// returned tells whether data may be placed on an OSD now and was not, or not surely, when it was proved whole. One that is down for
-// long is missed from the moment that it is marked in, which leaves no epoch in the map.
+// returned tells whether data may be placed on an OSD now and was not, or not surely, when it was proved whole. One
+// that is down for long is missed from the moment that it is marked in, which leaves no epoch in the map.
 func returned(o *osd, proof *storage.CleanProof) bool {
 	return o.UpFrom > proof.ChangeEpoch || awaited(o) && o.DownAt <= proof.ChangeEpoch && !slices.Contains(proof.Awaited, o.Name())
 }
@@ -77,8 +77,8 @@ func returned(o *osd, proof *storage.CleanProof) bool {
 // awaited tells whether data may be placed on an OSD that is down.
 func awaited(o *osd) bool { return o.expected && !bool(o.Up) && bool(o.In) }
 
-// checkLabels compares the pods' labels with CRUSH. To open a failure domain a budget leaves out the pods with its label
-// values, so a wrong value would open, or keep, the wrong pods.
+// checkLabels compares the pods' labels with CRUSH. To open a failure domain a budget leaves out the pods with its
+// label values, so a wrong value would open, or keep, the wrong pods.
 func checkLabels(osds []*osd, label labelling, problems *problems) {
 	if label.domainType == osdType {
 		return // the label is the one that the pod was found by

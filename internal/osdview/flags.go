@@ -7,11 +7,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// blinding are the flags with which Ceph's map does not follow what happens: an OSD that dies stays up, one that starts stays down,
-// or no OSD serves anybody whatever the map says. Of such a map nothing follows.
+// blinding are the flags with which Ceph's map does not follow what happens: an OSD that dies stays up, one that starts
+// stays down, or no OSD serves anybody whatever the map says. Of such a map nothing follows.
 var blinding = []string{"nodown", "noup", "pause", "pauserd", "pausewr"}
 
-// slowing are the flags that keep data from becoming whole. What they do shows in the PGs, so that people only have to know.
+// slowing are the flags that keep data from becoming whole. What they do shows in the PGs, so that people only have to
+// know.
 var slowing = []string{"norecover", "nobackfill", "norebalance", "noin"}
 
 // checkFlags finds flags that make a death invisible.

@@ -13,8 +13,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// FuzzBuild: whatever Ceph's maps and the pods' labels say, and however little they fit together, there is a View. No daemon
-// is in it twice, and one whose pod contradicts the map is a problem, which keeps all closed, or in the domain of the map.
+// FuzzBuild: whatever Ceph's maps and the pods' labels say, and however little they fit together, there is a View. No
+// daemon is in it twice, and one whose pod contradicts the map is a problem, which keeps all closed, or in the domain
+// of the map.
 func FuzzBuild(f *testing.F) {
 	read := func(name string) []byte {
 		text, err := os.ReadFile("../ceph/testdata/answers/" + name + ".json")

@@ -8,7 +8,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// FindHosts tells which hosts the tree has, under the names that they have now, and which it lacks. A tree without any bucket is no answer: nothing is gone then.
+// FindHosts tells which hosts the tree has, under the names that they have now, and which it lacks. A tree without any
+// bucket is no answer: nothing is gone then.
 //
 // A name that a record has with another ID than the tree is that of another bucket. The one of the record is gone.
 func FindHosts(tree *failuredomain.Tree, asked []storage.Host) (found, gone []storage.Host) {

@@ -1,6 +1,6 @@
 // Package osdview joins what Ceph says of its OSDs with what Kubernetes says of their pods and nodes into one
-// storage.View. The two are not read atomically, so the join takes the union of their bad news: an OSD counts as down when
-// either says so, and what does not fit together is a problem that keeps everything closed. It is pure.
+// storage.View. The two are not read atomically, so the join takes the union of their bad news: an OSD counts as down
+// when either says so, and what does not fit together is a problem that keeps everything closed. It is pure.
 package osdview
 
 import (
@@ -69,7 +69,8 @@ type Node struct {
 	Name          string
 	Hostname      string // its label kubernetes.io/hostname; "": the same as its name
 	Unschedulable bool
-	// RemovalTaint is the taint with which an autoscaler announces its removal: ToBeDeletedByClusterAutoscaler, karpenter.sh/disrupted.
+	// RemovalTaint is the taint with which an autoscaler announces its removal: ToBeDeletedByClusterAutoscaler,
+	// karpenter.sh/disrupted.
 	RemovalTaint string
 	NotReady     bool
 }

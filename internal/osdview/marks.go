@@ -29,8 +29,8 @@ func (p Pod) Proved() bool { return p.Labels[MarkLabel] == p.Mark() }
 // foreign tells whether the mark names another pod, and not an earlier life of this one.
 func (p Pod) foreign() bool { return p.Marked() && !strings.HasPrefix(p.Labels[MarkLabel], p.UID+".") }
 
-// Markable lists the pods that may carry a mark: each is ready and the only pod of a daemon that serves. The others have to be
-// without one before a budget counts the marks.
+// Markable lists the pods that may carry a mark: each is ready and the only pod of a daemon that serves. The others
+// have to be without one before a budget counts the marks.
 func Markable(in Input) []*Pod {
 	osds, _ := join(in, "", &problems{})
 	var out []*Pod

@@ -62,8 +62,8 @@ func newNodes(input []Node) *nodes {
 // crushName is a name as Rook writes it in CRUSH and in its labels: without dots.
 func crushName(name string) string { return strings.ReplaceAll(name, ".", "-") }
 
-// place puts each OSD on its node. First go the OSDs whose pods tell; they show which node is which CRUSH host, and that
-// and the names place the rest.
+// place puts each OSD on its node. First go the OSDs whose pods tell; they show which node is which CRUSH host, and
+// that and the names place the rest.
 func (ns *nodes) place(osds []*osd) {
 	for _, o := range osds {
 		if name := nodeName(o); name != "" {

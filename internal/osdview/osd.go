@@ -36,9 +36,10 @@ func (o *osd) troubled() bool {
 }
 
 // Departed is View.Departed when Ceph does not answer: the pods tell all the same who is leaving. lastChange is the
-// ChangeEpoch of the last View. A pod that ends beside one that is ready is nobody's departure here either: it may be a copy, or linger
-// long after its daemon has come back in the other one, and then nobody would ever see that daemon in a later life. If its daemon ends
-// with it all the same, nothing opens before the one in the other pod has given a sign of life: everybody has to after a silence.
+// ChangeEpoch of the last View. A pod that ends beside one that is ready is nobody's departure here either: it may be a
+// copy, or linger long after its daemon has come back in the other one, and then nobody would ever see that daemon in a
+// later life. If its daemon ends with it all the same, nothing opens before the one in the other pod has given a sign
+// of life: everybody has to after a silence.
 func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]int64 {
 	out := maps.Clone(before)
 	podsOf := map[int][]*Pod{}
@@ -59,8 +60,8 @@ func Departed(pods []Pod, before map[string]int64, lastChange int64) map[string]
 	return out
 }
 
-// depart remembers when the OSD's pod was last seen leaving. A process that started since then has a later life in the map.
-// The time is that of the View before: the map of this one was read beside the pods, and may know more than they.
+// depart remembers when the OSD's pod was last seen leaving. A process that started since then has a later life in the
+// map. The time is that of the View before: the map of this one was read beside the pods, and may know more than they.
 func (o *osd) depart(before, lastChange int64) {
 	switch {
 	case o.pod.Leaving():
@@ -70,13 +71,14 @@ func (o *osd) depart(before, lastChange int64) {
 	}
 }
 
-// restarting: its pod left, and is gone or there again, but the map does not know of either. A bare pod leaves nothing behind
-// that would be pending. One whose pod nobody saw leave is judged by Ceph alone.
+// restarting: its pod left, and is gone or there again, but the map does not know of either. A bare pod leaves nothing
+// behind that would be pending. One whose pod nobody saw leave is judged by Ceph alone.
 func (o *osd) restarting() bool {
 	return bool(o.Up) && o.departed > 0 && !o.pod.Leaving()
 }
 
-// join finds for each OSD of the map its pods, its failure domain and its node. The OSDs are in the order of their numbers.
+// join finds for each OSD of the map its pods, its failure domain and its node. The OSDs are in the order of their
+// numbers.
 func join(in Input, domainType string, problems *problems) ([]*osd, *nodes) {
 	podsOf := make(map[int][]*Pod, len(in.Pods))
 	for i := range in.Pods {
@@ -124,8 +126,8 @@ func bestState(pods []*Pod) storage.PodState {
 	return storage.PodNone
 }
 
-// expected tells whether an OSD is one that the cluster relies on. A new one that never came up is not, nor one whose disk
-// was destroyed, nor one under replacement, unless that still serves in full.
+// expected tells whether an OSD is one that the cluster relies on. A new one that never came up is not, nor one whose
+// disk was destroyed, nor one under replacement, unless that still serves in full.
 func expected(o *osd) bool {
 	if !o.Serving() {
 		return false

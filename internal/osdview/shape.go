@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// shape is a short hash of what a proof that the data is clean relies on besides the OSDs' ups and downs: the pools, how
-// they are spread, and which OSDs there are. 12 hexadecimal digits.
+// shape is a short hash of what a proof that the data is clean relies on besides the OSDs' ups and downs: the pools,
+// how they are spread, and which OSDs there are. 12 hexadecimal digits.
 func shape(m *ceph.OSDMap, domainType string) string {
 	h := sha256.New()
 	// Any change of the CRUSH map may have moved an OSD to another failure domain.

@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// world is a cluster of zones × hosts × OSDs in which all is well, for a test to break. OSD numbers go host by host: with
-// two OSDs on a host, osd.0 and osd.1 are on node-0 in zone-0.
+// world is a cluster of zones × hosts × OSDs in which all is well, for a test to break. OSD numbers go host by host:
+// with two OSDs on a host, osd.0 and osd.1 are on node-0 in zone-0.
 type world struct {
 	crush *ceph.CrushMap
 	input osdview.Input

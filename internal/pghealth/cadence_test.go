@@ -13,7 +13,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/pghealth"
 )
 
-// clockwork is a cluster that reports by the clock: OSDs to the manager, the manager to the monitors, the monitors to whoever looks.
+// clockwork is a cluster that reports by the clock: OSDs to the manager, the manager to the monitors, the monitors to
+// whoever looks.
 type clockwork struct {
 	report, tick, agree time.Duration
 	now                 time.Duration
@@ -119,9 +120,10 @@ const (
 	acts      = 200 * time.Millisecond // from the proof to what opens because of it
 )
 
-// TestProofServesTheNextOpening: whatever the phases of OSDs and manager are, the proof of PG health after an OSD came back comes
-// within a tick, a period and a tick, and the signs of life in it are fresh enough for what opens next, so that nobody has
-// to ask for reports once more. And the period that is learned is that of the reports, not of the ticks.
+// TestProofServesTheNextOpening: whatever the phases of OSDs and manager are, the proof of PG health after an OSD came
+// back comes within a tick, a period and a tick, and the signs of life in it are fresh enough for what opens next, so
+// that nobody has to ask for reports once more. And the period that is learned is that of the reports, not of the
+// ticks.
 func TestProofServesTheNextOpening(t *testing.T) {
 	for name, p := range cephPeriods {
 		t.Run(name, func(t *testing.T) {

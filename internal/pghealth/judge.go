@@ -9,7 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// judge puts a look's summary of the placement groups in words. doubt says why it is not known to be fresh; "" if it is.
+// judge puts a look's summary of the placement groups in words. doubt says why it is not known to be fresh; "" if it
+// is.
 func (t *Tracker) judge(reading ceph.Reading, doubt string) storage.Health {
 	summary := reading.Status.PGMap
 	h := storage.Health{Fresh: doubt == "", Reason: doubt, ChangeEpoch: reading.Map.ChangeEpoch(), PGs: summary.NumPGs}
@@ -44,9 +45,10 @@ func (t *Tracker) judge(reading ceph.Reading, doubt string) storage.Health {
 	return h
 }
 
-// expectable are the parts of a placement group's state that the loss of one failure domain, and its return, explain: the
-// group has fewer copies, agrees on who has them, and makes new ones. What is not here needs another explanation, such as
-// a bad disk (inconsistent, failed_repair), a second loss (incomplete, down, recovery_unfound) or a full one (…_toofull).
+// expectable are the parts of a placement group's state that the loss of one failure domain, and its return, explain:
+// the group has fewer copies, agrees on who has them, and makes new ones. What is not here needs another explanation,
+// such as a bad disk (inconsistent, failed_repair), a second loss (incomplete, down, recovery_unfound) or a full one
+// (…_toofull).
 var expectable = map[string]bool{
 	"active": true, "clean": true, "undersized": true, "degraded": true, "remapped": true,
 	"peering": true, "activating": true, "wait": true, "laggy": true,

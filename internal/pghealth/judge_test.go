@@ -46,7 +46,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestPassingStates: for moments after a change groups are stale or unknown, which counts only once it is known to be true.
+// TestPassingStates: for moments after a change groups are stale or unknown, which counts only once it is known to be
+// true.
 func TestPassingStates(t *testing.T) {
 	c := newCluster()
 	c.settle(t)

@@ -136,8 +136,8 @@ func TestLieStaleClean(t *testing.T) {
 	}
 }
 
-// TestLieStaleOKToStop: ok-to-stop is as stale as the summary. A zone is down, and until its neighbours have reported the
-// tracker says that nothing is known.
+// TestLieStaleOKToStop: ok-to-stop is as stale as the summary. A zone is down, and until its neighbours have reported
+// the tracker says that nothing is known.
 func TestLieStaleOKToStop(t *testing.T) {
 	c := newCluster()
 	c.settle(t)

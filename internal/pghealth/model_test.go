@@ -107,8 +107,8 @@ func (m *model) tick() {
 	}
 }
 
-// look reads what the monitors know, bit by bit, and anything may happen between. It returns what the tracker made of it,
-// and whether that was right to be called clean.
+// look reads what the monitors know, bit by bit, and anything may happen between. It returns what the tracker made of
+// it, and whether that was right to be called clean.
 func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Health, right bool) {
 	evidence := m.evidence(tracker, between)
 	between()
@@ -153,8 +153,9 @@ func (m *model) evidence(tracker *pghealth.Tracker, between func()) *pghealth.Ev
 	return e
 }
 
-// TestNeverCleanOnOldKnowledge: whatever happens in whatever order, "clean" is said only of a summary that every OSD that is
-// up had a hand in after it knew of the newest change; and once nothing changes any more, the tracker comes to rest.
+// TestNeverCleanOnOldKnowledge: whatever happens in whatever order, "clean" is said only of a summary that every OSD
+// that is up had a hand in after it knew of the newest change; and once nothing changes any more, the tracker comes to
+// rest.
 func TestNeverCleanOnOldKnowledge(t *testing.T) {
 	clean := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -192,8 +193,8 @@ func TestNeverCleanOnOldKnowledge(t *testing.T) {
 	require.Positive(t, clean, "the test never got to see a clean cluster")
 }
 
-// TestBaseSavesADigest: with the numbers from when the proof began the first digest afterwards is known to be new, and the second makes
-// the proof. Without them the first is only where counting begins.
+// TestBaseSavesADigest: with the numbers from when the proof began the first digest afterwards is known to be new, and
+// the second makes the proof. Without them the first is only where counting begins.
 func TestBaseSavesADigest(t *testing.T) {
 	for based, digests := range map[bool]int{true: 2, false: 3} {
 		m := newModel(3)

@@ -10,8 +10,8 @@ import (
 
 // placement is what decides where data is: when it changes, what was known of the placement groups is out of date.
 //
-// OSDs that go up or down leave an epoch in the OSD map. In and out, weights, pools and the CRUSH map leave none, so two
-// placements are compared field by field. Left out is what moves data without taking copies away: upmaps, which the
+// OSDs that go up or down leave an epoch in the OSD map. In and out, weights, pools and the CRUSH map leave none, so
+// two placements are compared field by field. Left out is what moves data without taking copies away: upmaps, which the
 // balancer changes all the time, and temporary placements; their old copies serve until the new ones are whole.
 type placement struct {
 	changeEpoch  int64

@@ -10,10 +10,11 @@ import (
 
 // Round finds out which OSDs make a report after the round began. Use NewRound. It is not safe for concurrent use.
 //
-// The monitors learn of reports in digests of the manager, so the first new number of an OSD may be that of a report from before
-// the round. What is new after a digest that was itself new was made after that digest, and so after the round began: it
-// does not matter whose report told of that digest. The numbers of several OSDs are not read in one piece, so an OSD whose number
-// did not rise in the look that told of the digest may rise in the next one for the same reason, and only what follows counts.
+// The monitors learn of reports in digests of the manager, so the first new number of an OSD may be that of a report
+// from before the round. What is new after a digest that was itself new was made after that digest, and so after the
+// round began: it does not matter whose report told of that digest. The numbers of several OSDs are not read in one
+// piece, so an OSD whose number did not rise in the look that told of the digest may rise in the next one for the same
+// reason, and only what follows counts.
 type Round struct {
 	osds map[int]*reporter // OSDs of which no new report is known
 	made map[int]*reporter // those that have reported, with what was last seen of them
@@ -39,8 +40,8 @@ type reporter struct {
 	flushed uint32
 }
 
-// NewRound begins a round of OSDs: by number, since which epoch they are up. Any report counts of those that born names: their
-// present life began with what the round is about.
+// NewRound begins a round of OSDs: by number, since which epoch they are up. Any report counts of those that born
+// names: their present life began with what the round is about.
 func NewRound(up map[int]int64, born func(osd int) bool) *Round {
 	r := &Round{osds: make(map[int]*reporter, len(up)), made: map[int]*reporter{}}
 	for id, life := range up {
@@ -49,8 +50,8 @@ func NewRound(up map[int]int64, born func(osd int) bool) *Round {
 	return r
 }
 
-// Update takes in which OSDs are up now. One that went down since the round began is not waited for. One that came up since
-// has shown that it lives.
+// Update takes in which OSDs are up now. One that went down since the round began is not waited for. One that came up
+// since has shown that it lives.
 func (r *Round) Update(up map[int]int64) {
 	for id, o := range r.osds {
 		if life, is := up[id]; !is || life != o.life {
@@ -102,8 +103,8 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 	r.last = at
 }
 
-// Flushed takes in that OSDs reported when they were told to, after the round began, and when they were told. Each counts once the
-// monitors have its report.
+// Flushed takes in that OSDs reported when they were told to, after the round began, and when they were told. Each
+// counts once the monitors have its report.
 func (r *Round) Flushed(at time.Time, reports map[int]ceph.Report) {
 	for id, report := range reports {
 		r.flushed = true
@@ -116,8 +117,8 @@ func (r *Round) Flushed(at time.Time, reports map[int]ceph.Report) {
 	}
 }
 
-// Answered takes in that OSDs answered a question that was put to them after the round began: they live, whatever has become
-// of their reports.
+// Answered takes in that OSDs answered a question that was put to them after the round began: they live, whatever has
+// become of their reports.
 func (r *Round) Answered(at time.Time, reports map[int]ceph.Report) {
 	r.Flushed(at, reports)
 	for id, report := range reports {
@@ -141,8 +142,9 @@ func (r *Round) Seen() (first time.Time) {
 	return first
 }
 
-// Due lists, in order, the OSDs that have reported so long ago that they will have done so again. Who reported first, because its
-// life began with the round, say, would otherwise be the one whose sign of life is old by the time when the last has reported.
+// Due lists, in order, the OSDs that have reported so long ago that they will have done so again. Who reported first,
+// because its life began with the round, say, would otherwise be the one whose sign of life is old by the time when the
+// last has reported.
 func (r *Round) Due(period time.Duration) []int {
 	var due []int
 	for id, o := range r.made {

@@ -64,8 +64,8 @@ func TestRoundGoesWithTheMap(t *testing.T) {
 	require.Equal(t, []int{0}, r.Silent())
 }
 
-// TestFlushedOSDsCountWithTheirReport: an OSD that reported when it was told to counts once the monitors have that report, and not before; a
-// number of another life does not count, and neither does the answer of another OSD.
+// TestFlushedOSDsCountWithTheirReport: an OSD that reported when it was told to counts once the monitors have that
+// report, and not before; a number of another life does not count, and neither does the answer of another OSD.
 func TestFlushedOSDsCountWithTheirReport(t *testing.T) {
 	r := pghealth.NewRound(upSince10(3), nil)
 	r.Weigh(time.Time{}, reports(5, 5, 5))
@@ -108,8 +108,9 @@ func TestRoundOfALargeClusterAsksOfFew(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 50}, r.Asks())
 }
 
-// TestNobodyLivesByOldReports: whatever is reported and told on in whatever order, an OSD is said to live only if it made a report
-// after the round began; and those that live are found after two reports and two ticks of the manager at the latest.
+// TestNobodyLivesByOldReports: whatever is reported and told on in whatever order, an OSD is said to live only if it
+// made a report after the round began; and those that live are found after two reports and two ticks of the manager at
+// the latest.
 func TestNobodyLivesByOldReports(t *testing.T) {
 	lived := 0
 	rapid.Check(t, func(t *rapid.T) {

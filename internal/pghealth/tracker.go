@@ -91,15 +91,16 @@ func (t *Tracker) moved(m *ceph.OSDMap) bool {
 	return true
 }
 
-// Base takes in the numbers of reports as they are right after a proof was begun: whatever is new in the next look counts. Without it
-// the next look is the base, and a digest that arrives in between proves nothing.
+// Base takes in the numbers of reports as they are right after a proof was begun: whatever is new in the next look
+// counts. Without it the next look is the base, and a digest that arrives in between proves nothing.
 func (t *Tracker) Base(at time.Time, e Evidence) {
 	if !t.proved && t.round != nil && t.round.looks == 0 {
 		t.weigh(at, e)
 	}
 }
 
-// Asks lists, in order, the OSDs whose last report the next sample should have evidence of. A cluster at rest needs none.
+// Asks lists, in order, the OSDs whose last report the next sample should have evidence of. A cluster at rest needs
+// none.
 func (t *Tracker) Asks() []int {
 	if t.round == nil {
 		return nil
@@ -113,8 +114,9 @@ func (t *Tracker) Asks() []int {
 	return asks
 }
 
-// Lived tells since when it is known of every OSD that is up, as of the proof, that it lived: no longer ago than this the
-// monitors told of a report of it that they had not told of before, and for how long from then on that counts. Zero: not known.
+// Lived tells since when it is known of every OSD that is up, as of the proof, that it lived: no longer ago than this
+// the monitors told of a report of it that they had not told of before, and for how long from then on that counts.
+// Zero: not known.
 func (t *Tracker) Lived() (since time.Time, lasts time.Duration) {
 	if !t.proved || t.round == nil {
 		return time.Time{}, 0
@@ -128,22 +130,24 @@ func (t *Tracker) Period() time.Duration { return t.cadence.period() }
 // Up lists, in order, the OSDs that are up.
 func (t *Tracker) Up() []int { return slices.Sorted(maps.Keys(t.placement.up)) }
 
-// Doubt drops what was proved: something happened of which the map does not tell yet, so that the proof has to begin anew.
+// Doubt drops what was proved: something happened of which the map does not tell yet, so that the proof has to begin
+// anew.
 func (t *Tracker) Doubt() { t.forget() }
 
 // forget drops what was known, so that the next look that counts starts anew.
 func (t *Tracker) forget() { *t = Tracker{policy: t.policy, cadence: t.cadence, proofs: t.proofs + 1} }
 
-// Flushed takes in that OSDs reported when they were told to, and when they were told. proof is the one of Proofs for which that was
-// done: what was flushed for an earlier one may have been made without knowledge of the change that this one is about.
+// Flushed takes in that OSDs reported when they were told to, and when they were told. proof is the one of Proofs for
+// which that was done: what was flushed for an earlier one may have been made without knowledge of the change that this
+// one is about.
 func (t *Tracker) Flushed(proof int, at time.Time, reports map[int]ceph.Report) {
 	if t.round != nil && proof == t.proofs && !t.proved {
 		t.round.Flushed(at, reports)
 	}
 }
 
-// Proved tells whether the proof for the placement that is known is made; Proofs counts those that were begun, so that somebody
-// who keeps something beside a proof can tell it from the next.
+// Proved tells whether the proof for the placement that is known is made; Proofs counts those that were begun, so that
+// somebody who keeps something beside a proof can tell it from the next.
 func (t *Tracker) Proved() bool { return t.last != nil && t.proved }
 
 // Proofs counts the proofs that were begun.

@@ -1,15 +1,16 @@
-// Package precedence decides which of several policies looks after a storage cluster when they mean the same one: the oldest. Two
-// keepers would each open a failure domain.
+// Package precedence decides which of several policies looks after a storage cluster when they mean the same one: the
+// oldest. Two keepers would each open a failure domain.
 //
-// A storage cluster is known by its own ID (Ceph's fsid), which only the storage cluster itself can tell. So each keeper writes a
-// claim into the status of its policy, in this order:
+// A storage cluster is known by its own ID (Ceph's fsid), which only the storage cluster itself can tell. So each
+// keeper writes a claim into the status of its policy, in this order:
 //
 //  1. It learns the ID, and writes a claim to it that is held. Nothing is open yet.
 //  2. It lists all policies. Only when that list has its own claim, and nobody else's held claim to the same ID, may it open anything.
 //  3. When the list has a held claim of an older policy, it closes and takes back all that it did. Then it writes that its claim is no
 //     longer held. Until then the older policy, which sees it, opens nothing.
 //
-// The API server puts the writes and the lists in one order. Of two keepers that each wrote and then listed, at least one sees the other.
+// The API server puts the writes and the lists in one order. Of two keepers that each wrote and then listed, at least
+// one sees the other.
 package precedence
 
 import (
@@ -36,8 +37,8 @@ type Policy struct {
 	Claim   Claim
 }
 
-// Compare orders policies: the first is in charge if they mean the same storage cluster. Everybody comes to the same answer, since
-// policies of the same second go by namespace and name.
+// Compare orders policies: the first is in charge if they mean the same storage cluster. Everybody comes to the same
+// answer, since policies of the same second go by namespace and name.
 func Compare(a, b Policy) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 }
@@ -52,8 +53,8 @@ type Standing struct {
 	Key storage.ClusterKey
 }
 
-// Judge tells where a policy stands. me is as it was listed together with all; all may include it. seen is the ID that the storage
-// cluster told after the list was read; "": it told none, and the last one counts.
+// Judge tells where a policy stands. me is as it was listed together with all; all may include it. seen is the ID that
+// the storage cluster told after the list was read; "": it told none, and the last one counts.
 func Judge(me Policy, seen string, all []Policy) Standing {
 	id := cmp.Or(seen, me.Claim.ID)
 	if id == "" {

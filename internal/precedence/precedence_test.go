@@ -58,7 +58,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// keeper is one keeper as far as precedence concerns it: what the API server has of its policy, and what the keeper did last.
+// keeper is one keeper as far as precedence concerns it: what the API server has of its policy, and what the keeper did
+// last.
 type keeper struct {
 	precedence.Policy
 	exists bool
@@ -69,8 +70,9 @@ type keeper struct {
 	me     precedence.Policy // as it was listed
 }
 
-// TestNeverTwo: keepers that list, look, write claims, open, stand aside and are killed between any two steps, while policies are made,
-// edited and deleted. What is open in one storage cluster is always one policy's, and in the end the oldest policy has it.
+// TestNeverTwo: keepers that list, look, write claims, open, stand aside and are killed between any two steps, while
+// policies are made, edited and deleted. What is open in one storage cluster is always one policy's, and in the end the
+// oldest policy has it.
 func TestNeverTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []*keeper

@@ -257,8 +257,8 @@ func checkStep(t *rapid.T, in rollout.Input, s rollout.Step) {
 	}
 }
 
-// checkEnds: whatever the state, if from now on everything that is replaced, created or awaited serves, the rollout ends, and
-// its progress never goes back.
+// checkEnds: whatever the state, if from now on everything that is replaced, created or awaited serves, the rollout
+// ends, and its progress never goes back.
 func checkEnds(t *rapid.T, in rollout.Input) {
 	last := -1
 	for range 100 {

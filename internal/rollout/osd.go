@@ -30,22 +30,24 @@ type OSD struct {
 	Key  string `json:"key"`            // "node-a:/dev/sdb", or the name of its Deployment
 	Name string `json:"name,omitempty"` // "osd.3"; "" as long as the storage cluster does not know it
 	Host string `json:"host"`
-	// Domain is its failure domain, of the type that the pools rely on; "" as long as it is in none, so that nobody misses it.
+	// Domain is its failure domain, of the type that the pools rely on; "" as long as it is in none, so that nobody misses
+	// it.
 	Domain string `json:"domain,omitempty"`
 	// Unit is what may be replaced together with it: its host, its zone, … "" when it is replaced alone.
 	Unit  string `json:"unit,omitempty"`
 	State State  `json:"state"`
 	// Serves: its pod is ready, and the storage cluster says that it is up.
 	Serves bool `json:"serves,omitempty"`
-	// Away says why it cannot serve where it is: its node is cordoned, not ready, or gone. Whoever took the node brings it back.
+	// Away says why it cannot serve where it is: its node is cordoned, not ready, or gone. Whoever took the node brings it
+	// back.
 	Away string `json:"away,omitempty"`
 	// Excused: a person said not to wait for it.
 	Excused bool `json:"excused,omitempty"`
 }
 
-// UnitOf is what may be replaced together with an OSD, whose host and failure domain are known, by the update domain: OSD (or ""),
-// host, or any type of CRUSH's, in any case. location is where the OSD is, by those types. Of OSDs that go one at a time several
-// go together if a person said so.
+// UnitOf is what may be replaced together with an OSD, whose host and failure domain are known, by the update domain:
+// OSD (or ""), host, or any type of CRUSH's, in any case. location is where the OSD is, by those types. Of OSDs that go
+// one at a time several go together if a person said so.
 func UnitOf(updateDomain string, maxParallel int, o OSD, location map[string]string) string {
 	switch strings.ToLower(updateDomain) {
 	case "", "osd":
@@ -102,7 +104,8 @@ type Counts struct {
 	Ready     int `json:"ready"`
 	Unready   int `json:"unready"`
 	Missing   int `json:"missing"`
-	// Skipped are out of date, or were replaced and do not serve, and stay so because a person said so. They are counted there, too.
+	// Skipped are out of date, or were replaced and do not serve, and stay so because a person said so. They are counted
+	// there, too.
 	Skipped int `json:"skipped,omitempty"`
 	// Down are up to date, do not serve, and nobody said not to wait for them.
 	Down int `json:"down,omitempty"`

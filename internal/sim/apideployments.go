@@ -15,8 +15,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is what the API server and the Deployments' controller do when somebody restarts a Deployment. Its strategy is
-// Recreate: the old pod is gone before the next one starts.
+// This file is what the API server and the Deployments' controller do when somebody restarts a Deployment. Its strategy
+// is Recreate: the old pod is gone before the next one starts.
 
 // deploymentSeen is how long the controller takes to notice a change.
 const deploymentSeen = 20 * time.Millisecond

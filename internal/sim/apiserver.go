@@ -27,8 +27,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// server is the API server as one user sees it. It is as much of client-go's interface as lockkeeper and kubectl ask for;
-// anything else is a nil pointer, at once, so that nobody takes silence for an answer.
+// server is the API server as one user sees it. It is as much of client-go's interface as lockkeeper and kubectl ask
+// for; anything else is a nil pointer, at once, so that nobody takes silence for an answer.
 type server struct {
 	kubernetes.Interface
 	*World

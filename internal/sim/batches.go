@@ -63,21 +63,21 @@ type batches struct {
 	begun map[string]bool      // by the token of their lease
 	last  map[string]time.Time // when an OSD was stopped, by run
 	seen  map[string]bool      // templates that were rolled out once
-	// canary is the first OSD that a batch stopped for the present template, and first when it ran with that. A pod that was made anew
-	// because a drain took it is no canary, although it has the present template, too.
+	// canary is the first OSD that a batch stopped for the present template, and first when it ran with that. A pod that
+	// was made anew because a drain took it is no canary, although it has the present template, too.
 	canary string
 	first  time.Time
 	// approved is when a person last said that a canary is fine.
 	approved time.Time
 }
 
-// slack is how long it may take from a look at the CephOSD until what was decided then is carried out: some requests, one
-// after the other, and some of them again.
+// slack is how long it may take from a look at the CephOSD until what was decided then is carried out: some requests,
+// one after the other, and some of them again.
 func (w *World) slack() time.Duration { return 10*time.Second + 3*w.opts.Reaction }
 
-// judgeBatch: no batch of OSDs that serve begins while the CephOSD is paused, no maintenance window is open, the batch before
-// was a moment ago, or the canary has not been judged; and none is larger than it may be. One that has begun goes on. OSDs that
-// had only just come up were broken when that was decided.
+// judgeBatch: no batch of OSDs that serve begins while the CephOSD is paused, no maintenance window is open, the batch
+// before was a moment ago, or the canary has not been judged; and none is larger than it may be. One that has begun
+// goes on. OSDs that had only just come up were broken when that was decided.
 func (w *World) judgeBatch(o *osd, claim *lockkeeper.LeaseClaim) {
 	w.batches.canary = cmp.Or(w.batches.canary, o.name())
 	if time.Since(o.since) < w.slack() || time.Now().Before(w.unguarded) {
@@ -112,8 +112,8 @@ func (w *World) judgeBatch(o *osd, claim *lockkeeper.LeaseClaim) {
 	w.judgeCanary(o, claim, spec.Canary)
 }
 
-// judgeCanary: the first OSD of a template goes alone, has to serve for a while, and somebody may have to approve it. That is
-// judged of a template that is new, and was set when the canary was wanted already.
+// judgeCanary: the first OSD of a template goes alone, has to serve for a while, and somebody may have to approve it.
+// That is judged of a template that is new, and was set when the canary was wanted already.
 func (w *World) judgeCanary(o *osd, claim *lockkeeper.LeaseClaim, canary *v1alpha1.Canary) {
 	if canary == nil || !w.opts.JudgeCanary || w.edits.template.Before(w.edits.canary) || time.Since(w.edits.template) < w.slack() || w.batches.seen[w.set().Hash] {
 		return

@@ -20,7 +20,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
-// This file is the CephOSD of a World, and what persons do to it. Its pods are bare: whoever deletes one has to make the next.
+// This file is the CephOSD of a World, and what persons do to it. Its pods are bare: whoever deletes one has to make
+// the next.
 
 // CephOSDName is the name of a World's CephOSD, in the namespace of Key.
 const CephOSDName = "osds"
@@ -38,8 +39,8 @@ type cephOSD struct {
 	left    map[string]map[string]any // OSDs that a person took out of the spec, by name, and their devices there
 	batches batches
 
-	// done is the progress that was last reported, by template, storage and number of OSDs. It may go back by one for each OSD
-	// that somebody else than lockkeeper has disturbed since, once.
+	// done is the progress that was last reported, by template, storage and number of OSDs. It may go back by one for each
+	// OSD that somebody else than lockkeeper has disturbed since, once.
 	done       map[string]int
 	disturbeds map[int]time.Time // OSDs, when last
 }

@@ -1,6 +1,6 @@
-// Package sim is a storage cluster and the Kubernetes that runs it, in memory, for tests. It satisfies what activities and
-// the Ceph adapter need from outside, so that all of lockkeeper's own code is the real one: the monitors answer in JSON,
-// the manager lags behind, the disruption controller counts pods, and a person does what persons do.
+// Package sim is a storage cluster and the Kubernetes that runs it, in memory, for tests. It satisfies what activities
+// and the Ceph adapter need from outside, so that all of lockkeeper's own code is the real one: the monitors answer in
+// JSON, the manager lags behind, the disruption controller counts pods, and a person does what persons do.
 //
 // It tells the time by package time. Run it in a bubble of testing/synctest, where hours cost milliseconds.
 //

@@ -201,7 +201,8 @@ func daemonOf(b *policyv1.PodDisruptionBudget) string {
 	return b.Name
 }
 
-// budgets are our two budgets of the OSDs: that of those without a mark, and that of those with one; nil: there is none.
+// budgets are our two budgets of the OSDs: that of those without a mark, and that of those with one; nil: there is
+// none.
 func (w *World) osdBudgets() (unproved, proved *policyv1.PodDisruptionBudget) {
 	return w.budgets[kube.DaemonBudgetName(Key.Name)], w.budgets[kube.ProvedBudgetName(Key.Name)]
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 )
 
-// This file is the hosts of the CRUSH map: buckets, which people rename and remove, as they do with those of nodes that get another
-// name or another place.
+// This file is the hosts of the CRUSH map: buckets, which people rename and remove, as they do with those of nodes that
+// get another name or another place.
 
 // crushHosts are the buckets of type host. Every node with OSDs has one.
 type crushHosts struct {
@@ -45,8 +45,8 @@ func (w *World) hostName(node string) string {
 	return node
 }
 
-// group applies a command about CRUSH nodes. As Ceph does, it refuses when it knows none of the names, and passes over single ones
-// that it does not know.
+// group applies a command about CRUSH nodes. As Ceph does, it refuses when it knows none of the names, and passes over
+// single ones that it does not know.
 func (w *World) group(who []string, apply func(string)) error {
 	known := false
 	for _, name := range who {
@@ -67,8 +67,8 @@ func (w *World) group(who []string, apply func(string)) error {
 	return nil
 }
 
-// recordOn is what lockkeeper has written down about noout on a host: under its name, or under the one that it had when it was
-// written down.
+// recordOn is what lockkeeper has written down about noout on a host: under its name, or under the one that it had when
+// it was written down.
 func (w *World) recordOn(host string) *v1alpha1.NooutStatus {
 	records := w.records()
 	h := w.hosts.byNode[host]
@@ -98,15 +98,15 @@ func (w *World) noteClaimed(message string) {
 // lookTakes is how long a look of lockkeeper may take, at whose end it writes down what it is about to set.
 const lookTakes = 10 * time.Second
 
-// shared tells whether a person set noout on a host when lockkeeper had looked and was about to set it, too. Ceph keeps one flag,
-// without an owner, and nobody can tell the two apart. Then it is enough to have told.
+// shared tells whether a person set noout on a host when lockkeeper had looked and was about to set it, too. Ceph keeps
+// one flag, without an owner, and nobody can tell the two apart. Then it is enough to have told.
 func (w *World) shared(host string) bool {
 	r := w.recordOn(host)
 	return r != nil && w.hosts.claimed[host] && w.hosts.flagged[host].After(r.Since.Add(-lookTakes))
 }
 
-// RenameHost is a person who gives a node's host in the CRUSH map another name, or the one back that it had: rename-bucket. The
-// flag goes along.
+// RenameHost is a person who gives a node's host in the CRUSH map another name, or the one back that it had:
+// rename-bucket. The flag goes along.
 func (w *World) RenameHost(node string) {
 	w.happens(func() {
 		h := w.hosts.byNode[node]
@@ -119,8 +119,8 @@ func (w *World) RenameHost(node string) {
 	})
 }
 
-// ReplaceHost is a person who moves the OSDs of a node to another bucket and removes the one that they were in, and with it its
-// flag.
+// ReplaceHost is a person who moves the OSDs of a node to another bucket and removes the one that they were in, and
+// with it its flag.
 func (w *World) ReplaceHost(node string) {
 	w.happens(func() {
 		w.hosts.last--

@@ -9,7 +9,8 @@ import (
 // saidWithin is how soon the policy's status has to say that nobody keeps it up to date.
 const saidWithin = 30 * time.Second
 
-// JudgeStatus judges what the policy's status says while nobody has been able to keep it for so long, and a watcher lives.
+// JudgeStatus judges what the policy's status says while nobody has been able to keep it for so long, and a watcher
+// lives.
 func (w *World) JudgeStatus(unkept time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,8 +33,8 @@ func (w *World) Await(within time.Duration, cond func() bool) bool {
 	}
 }
 
-// Budget says what lockkeeper's budget of the OSDs allows: "closed", "only zone [zone-x] is open", "at rest, 5 must stay",
-// or "none".
+// Budget says what lockkeeper's budget of the OSDs allows: "closed", "only zone [zone-x] is open", "at rest, 5 must
+// stay", or "none".
 func (w *World) Budget() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

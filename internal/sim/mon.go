@@ -81,8 +81,8 @@ func (w *World) quorumNames() []string {
 	return out
 }
 
-// elect makes a quorum of the mons that run, if they are enough. It takes a while; for the first part of it what is known is
-// told all the same.
+// elect makes a quorum of the mons that run, if they are enough. It takes a while; for the first part of it what is
+// known is told all the same.
 func (w *World) elect(takes, readable time.Duration) {
 	if w.quorate() {
 		w.friends = w.quorumNames()

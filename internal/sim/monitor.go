@@ -206,8 +206,8 @@ func (w *World) osdMap() *ceph.OSDMap {
 	return m
 }
 
-// crushMap is a root with two datacenters, their zones, hosts and OSDs, and a rule that puts a copy in each zone. A datacenter has
-// more than one zone, though the number of its type is the smaller one.
+// crushMap is a root with two datacenters, their zones, hosts and OSDs, and a rule that puts a copy in each zone. A
+// datacenter has more than one zone, though the number of its type is the smaller one.
 func (w *World) crushMap() *ceph.CrushMap {
 	type item = struct {
 		ID int `json:"id"`

@@ -44,8 +44,8 @@ func (w *World) markDown(o *osd) {
 	w.later(downOutAfter, func() { w.markOut(o) })
 }
 
-// hang stops an OSD in its tracks, or lets it go on. The others notice when their heartbeats fail, and the mons believe them
-// when those on two other hosts say so; otherwise they wait until they miss it themselves.
+// hang stops an OSD in its tracks, or lets it go on. The others notice when their heartbeats fail, and the mons believe
+// them when those on two other hosts say so; otherwise they wait until they miss it themselves.
 func (w *World) hang(o *osd, on bool) {
 	if o.hung == on {
 		return

@@ -26,8 +26,8 @@ func (w *World) PersonCordons(name string, on bool) {
 // kubectlRetries is the pause after a refused eviction.
 const kubectlRetries = 5 * time.Second
 
-// KubectlDrain is `kubectl drain`, by kubectl's own code: it cordons the node, evicts what was there at the beginning, tries
-// again every 5 s, and gives up at a 500. It returns at once; the channel gets how it ended.
+// KubectlDrain is `kubectl drain`, by kubectl's own code: it cordons the node, evicts what was there at the beginning,
+// tries again every 5 s, and gives up at a 500. It returns at once; the channel gets how it ended.
 func (w *World) KubectlDrain(name string) <-chan error {
 	done := make(chan error, 1)
 	w.Tell("kubectl drain %s", name)
@@ -199,7 +199,8 @@ func (w *World) RestoreNode(name string) {
 	})
 }
 
-// Kill stops a daemon's process. It comes back after a while by itself, as its container is restarted; 0: not before Start.
+// Kill stops a daemon's process. It comes back after a while by itself, as its container is restarted; 0: not before
+// Start.
 func (w *World) Kill(daemon string, back time.Duration) {
 	w.happens(func() {
 		d := w.find(daemon)
@@ -238,7 +239,8 @@ func (w *World) BreakDisk(id int) {
 	w.Kill(fmt.Sprintf("osd.%d", id), 0)
 }
 
-// MoveCopy moves a copy of a PG to another OSD, as `ceph osd pg-upmap-items` does. It may be one of a zone that has a copy already.
+// MoveCopy moves a copy of a PG to another OSD, as `ceph osd pg-upmap-items` does. It may be one of a zone that has a
+// copy already.
 func (w *World) MoveCopy(pg, from, to int) {
 	w.happens(func() {
 		w.tell("a person moves the copy of PG 1.%x from osd.%d to osd.%d", pg, from, to)
@@ -302,8 +304,8 @@ func (w *World) Hammer(lasting, every time.Duration) {
 	}()
 }
 
-// Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top. That they keep
-// evictions apart nobody has to react for.
+// Unguarded says that nobody reacts for a while: the budgets stay as they are, and bad luck may come on top. That they
+// keep evictions apart nobody has to react for.
 func (w *World) Unguarded(d time.Duration) { w.happens(func() { w.unguard(d) }) }
 
 // Guarded ends that, after a while.

@@ -33,8 +33,8 @@ func (w *World) Manage(on bool) {
 	w.ChangePolicy(fmt.Sprintf("managePodBudgets: %t", on), func(s *v1alpha1.CephSpec) { s.ManagePodBudgets = &on })
 }
 
-// AnotherPolicy creates a policy of the same storage cluster that counts as the older one, or deletes it. Its keeper is not
-// simulated: whatever it guards, it guards well.
+// AnotherPolicy creates a policy of the same storage cluster that counts as the older one, or deletes it. Its keeper is
+// not simulated: whatever it guards, it guards well.
 func (w *World) AnotherPolicy(exists bool) {
 	w.happens(func() {
 		if !exists && w.older == nil {
@@ -137,7 +137,8 @@ func (w *World) DeletePolicy() {
 	})
 }
 
-// DeleteNamespace begins the deletion of the storage cluster's namespace. Of what is in it only the policy is simulated.
+// DeleteNamespace begins the deletion of the storage cluster's namespace. Of what is in it only the policy is
+// simulated.
 func (w *World) DeleteNamespace() {
 	w.happens(func() {
 		w.tell("a person deletes the namespace")

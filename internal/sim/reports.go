@@ -61,8 +61,8 @@ func (w *World) reportOf(o *osd) {
 	}
 }
 
-// leaderOf is the OSD that reports a PG: the first with a whole copy, and where none is left the first that should have one; -1: none is
-// up.
+// leaderOf is the OSD that reports a PG: the first with a whole copy, and where none is left the first that should have
+// one; -1: none is up.
 func (w *World) leaderOf(p *pg, live []int) int {
 	if len(live) > 0 {
 		return live[0]

@@ -16,11 +16,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file holds the invariants of rollouts. Nobody grants what lockkeeper deletes itself, so it is judged more strictly than
-// an eviction: whoever stops an OSD must know.
+// This file holds the invariants of rollouts. Nobody grants what lockkeeper deletes itself, so it is judged more
+// strictly than an eviction: whoever stops an OSD must know.
 
-// judgeStop tells whether an OSD's pod may be stopped by lockkeeper: it holds the lease of its failure domain, noout is set
-// on it, no other failure domain is away, and no placement group becomes unavailable.
+// judgeStop tells whether an OSD's pod may be stopped by lockkeeper: it holds the lease of its failure domain, noout is
+// set on it, no other failure domain is away, and no placement group becomes unavailable.
 func (w *World) judgeStop(p *pod) {
 	if p.of.kind != "osd" {
 		w.violate("I9: lockkeeper stops %s", p.of.daemon())
@@ -80,9 +80,9 @@ func (w *World) claimOn(o *osd) *lockkeeper.LeaseClaim {
 	return nil
 }
 
-// judgeStart: never two daemons on one device, whichever of the devices of an OSD it is. As long as a pod whose container began
-// is there, it may begin again, whether or not it runs at this moment. For what a person put there nobody else is to blame
-// who could not know of it.
+// judgeStart: never two daemons on one device, whichever of the devices of an OSD it is. As long as a pod whose
+// container began is there, it may begin again, whether or not it runs at this moment. For what a person put there
+// nobody else is to blame who could not know of it.
 func (w *World) judgeStart(p *pod) {
 	if p.of.kind != "osd" || p.persons() {
 		return
@@ -125,8 +125,8 @@ func (w *World) judgeNoout(who string) {
 	w.violate("I4: noout is set on %s, which no holder of the lease takes down: %+v", who, w.policy.Status.Lease.Holders)
 }
 
-// judgeProgress: what a rollout reports never goes back, as long as the template and the OSDs are the same, and what is not
-// known does not read as nothing. Whatever somebody else does to an OSD may cost one, once.
+// judgeProgress: what a rollout reports never goes back, as long as the template and the OSDs are the same, and what is
+// not known does not read as nothing. Whatever somebody else does to an OSD may cost one, once.
 func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 	if w.belated || time.Since(w.edits.at) < w.slack() && w.cr.GetGeneration() == 1 {
 		return // of the one before, which had the same name

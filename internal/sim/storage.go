@@ -106,7 +106,8 @@ func (w *World) settleCeph() {
 	w.publish()
 }
 
-// domainOf is where no two OSDs may be away that are not stopped together: the zone, or the node where OSDs are the failure domains.
+// domainOf is where no two OSDs may be away that are not stopped together: the zone, or the node where OSDs are the
+// failure domains.
 func (w *World) domainOf(o *osd) string {
 	if w.opts.ByOSD > 0 {
 		return o.host

@@ -18,7 +18,8 @@ import (
 
 // This file is what persons do to a CephOSD and its pods beside changing the template.
 
-// EditStorage is a person who changes which OSDs there are: edit gets those of each host, and what it leaves of them stays.
+// EditStorage is a person who changes which OSDs there are: edit gets those of each host, and what it leaves of them
+// stays.
 func (w *World) EditStorage(what string, edit func(byHost map[string][]map[string]any)) {
 	w.EditCephOSD(what, func(spec map[string]any) { editStorage(spec, edit) })
 }
@@ -54,8 +55,8 @@ func editStorage(spec map[string]any, edit func(byHost map[string][]map[string]a
 	spec["storage"] = out
 }
 
-// MoveDB is a person who gives an OSD another DB: that of the other OSD of its host, which gets its own, or one that nobody
-// has.
+// MoveDB is a person who gives an OSD another DB: that of the other OSD of its host, which gets its own, or one that
+// nobody has.
 func (w *World) MoveDB(daemon string) {
 	o := w.osdNamed(daemon)
 	w.EditStorage("another DB for "+daemon, func(byHost map[string][]map[string]any) {
@@ -74,7 +75,8 @@ func (w *World) MoveDB(daemon string) {
 	})
 }
 
-// Leave is a person who takes an OSD out of the spec, or puts it back as it was, but with another DB if its own was given away.
+// Leave is a person who takes an OSD out of the spec, or puts it back as it was, but with another DB if its own was
+// given away.
 func (w *World) Leave(daemon string, leave bool) {
 	o := w.osdNamed(daemon)
 	devices, has := w.left[daemon]
@@ -273,7 +275,8 @@ func (w *World) shares(p, x *pod) string {
 	return ""
 }
 
-// locked tells whether another daemon runs on a device that this one would open. An OSD locks its devices, on the same node.
+// locked tells whether another daemon runs on a device that this one would open. An OSD locks its devices, on the same
+// node.
 func (w *World) locked(p *pod) bool {
 	return slices.ContainsFunc(w.pods, func(x *pod) bool { return x.runs && w.shares(p, x) != "" })
 }

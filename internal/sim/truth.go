@@ -13,9 +13,9 @@ import (
 )
 
 // This file holds the invariants. What somebody could not have known yet is not held against anybody: a budget is as of
-// the last look, so what nobody announced is excused until it could show in the budget (Options.Reaction). What was evicted is
-// announced: two OSDs of different zones that are away because of evictions are excused by nothing but a person who changed
-// the budgets, whoever is dead or slow (I10).
+// the last look, so what nobody announced is excused until it could show in the budget (Options.Reaction). What was
+// evicted is announced: two OSDs of different zones that are away because of evictions are excused by nothing but a
+// person who changed the budgets, whoever is dead or slow (I10).
 
 // judge tells whether an eviction that was granted should have been (I1, I5).
 func (w *World) judge(p *pod) {
@@ -32,8 +32,9 @@ func (w *World) judge(p *pod) {
 	}
 }
 
-// judgeManager: the only manager goes when another node can take it, or when it alone keeps its node from becoming empty (I8). Without
-// a manager nobody knows whether the data is whole, so nothing opens, and the node that it waits for is not emptied.
+// judgeManager: the only manager goes when another node can take it, or when it alone keeps its node from becoming
+// empty (I8). Without a manager nobody knows whether the data is whole, so nothing opens, and the node that it waits
+// for is not emptied.
 func (w *World) judgeManager(p *pod) {
 	n := w.nodes[p.node]
 	if !writer(w.daemonBudget()).ours() || time.Since(w.guarding) < w.opts.Reaction || time.Now().Before(w.tampered) || time.Now().Before(w.unguarded) {
@@ -148,15 +149,15 @@ func (w *World) hangsUnseen() bool {
 	return slices.ContainsFunc(w.osds, func(o *osd) bool { return o.hung && o.up })
 }
 
-// signOfLife is for how long an OSD may have been hanging when something opens: it reported right before, and the question was asked
-// right before that. From the answer to the opening it takes a look, a pass that closes, and one that looks again and opens: three times
-// as many requests as a reaction.
+// signOfLife is for how long an OSD may have been hanging when something opens: it reported right before, and the
+// question was asked right before that. From the answer to the opening it takes a look, a pass that closes, and one
+// that looks again and opens: three times as many requests as a reaction.
 func (w *World) signOfLife() time.Duration {
 	return 2*w.reportPeriod() + 3*(w.opts.Reaction-defaultReaction)
 }
 
-// lifeless finds an OSD outside a zone that has been hanging for longer than that: somebody who asked would know. Without a manager
-// nobody can ask.
+// lifeless finds an OSD outside a zone that has been hanging for longer than that: somebody who asked would know.
+// Without a manager nobody can ask.
 func (w *World) lifeless(zone string, longer time.Duration) *osd {
 	for _, o := range w.osds {
 		if w.domainOf(o) != zone && o.hung && o.up && time.Since(o.hungAt) > longer && w.missed(o) && w.manager.alive {
@@ -303,7 +304,8 @@ func (w *World) checkCover() {
 	}
 }
 
-// judgeMark: a mark names the very pod, the pod's OSD serves and all data is whole, and a budget that counts it was there before.
+// judgeMark: a mark names the very pod, the pod's OSD serves and all data is whole, and a budget that counts it was
+// there before.
 func (w *World) judgeMark(p *pod, mark string, who owner) {
 	x := p.object()
 	had := x.Labels[osdview.MarkLabel]

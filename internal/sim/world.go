@@ -25,14 +25,14 @@ var Key = storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
 // FSID is the ID of the World's Ceph.
 const FSID = "9c0a5a1e-0000-4000-8000-000000000000"
 
-// Options of a World. The zero value is three zones of two nodes with one OSD each, a mon on the first node of each zone,
-// one mgr, and adapters that answer at once.
+// Options of a World. The zero value is three zones of two nodes with one OSD each, a mon on the first node of each
+// zone, one mgr, and adapters that answer at once.
 type Options struct {
 	NodesPerZone, OSDsPerNode int
 	// Spec of the policy; nil: all defaults.
 	Spec *v1alpha1.CephSpec
-	// CephOSD, if set, is the spec of a CephOSD that all OSDs are of, as people write it, but for storage and podTemplate. Without
-	// it each OSD has a Deployment, as Rook's have.
+	// CephOSD, if set, is the spec of a CephOSD that all OSDs are of, as people write it, but for storage and podTemplate.
+	// Without it each OSD has a Deployment, as Rook's have.
 	CephOSD map[string]any
 	// ReportPeriod is the time between two reports of an OSD; 0: a second. Ceph's default is 5 s.
 	ReportPeriod time.Duration
@@ -40,8 +40,9 @@ type Options struct {
 	MayFlush bool
 	// DBs gives each OSD of the CephOSD a device of its own for RocksDB.
 	DBs bool
-	// ByOSD: the pool's rule puts each copy on another OSD, wherever that is, so that OSDs are the failure domains. Copies are so many
-	// OSDs apart: with two OSDs on a node, 1 puts two copies on some nodes, and 2 on none as long as all OSDs are in. 0: by zone.
+	// ByOSD: the pool's rule puts each copy on another OSD, wherever that is, so that OSDs are the failure domains. Copies
+	// are so many OSDs apart: with two OSDs on a node, 1 puts two copies on some nodes, and 2 on none as long as all OSDs
+	// are in. 0: by zone.
 	ByOSD int
 	// Hybrid adds a pool whose rule may put two copies into one zone, without data.
 	Hybrid bool
@@ -51,7 +52,8 @@ type Options struct {
 	Latency func() time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced; 0: two seconds.
 	Reaction time.Duration
-	// Grace is how long the pod of an OSD takes to end, while its daemon serves; 0: a moment. Kubernetes gives it half a minute.
+	// Grace is how long the pod of an OSD takes to end, while its daemon serves; 0: a moment. Kubernetes gives it half a
+	// minute.
 	Grace time.Duration
 	// Fail may make a request fail.
 	Fail func(ctx context.Context, op string) Failure
@@ -97,7 +99,8 @@ const (
 	hangMissed     = 30 * time.Second        // with fewer reporters, until the mons miss the OSD's beacon
 )
 
-// World is a storage cluster and its Kubernetes. All methods may be called at any time from any goroutine of the bubble.
+// World is a storage cluster and its Kubernetes. All methods may be called at any time from any goroutine of the
+// bubble.
 type World struct {
 	opts    Options
 	started time.Time

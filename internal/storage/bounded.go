@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// This file keeps a View small whatever is wrong with the storage cluster: Temporal refuses a payload of 2 MiB, and a keeper that
-// cannot be told what was seen decides nothing any more. What is left out is counted, so that every decision that rests on counts
-// stays the same; one that needs names stays on the closed side.
+// This file keeps a View small whatever is wrong with the storage cluster: Temporal refuses a payload of 2 MiB, and a
+// keeper that cannot be told what was seen decides nothing any more. What is left out is counted, so that every
+// decision that rests on counts stays the same; one that needs names stays on the closed side.
 
 // A View names at most so many.
 const (
@@ -33,8 +33,8 @@ type Rest struct {
 	Unsettled int `json:"unsettled,omitempty"`
 	Uncounted int `json:"uncounted,omitempty"` // down, and their pods are not ready: no budget counts them
 	Podless   int `json:"podless,omitempty"`   // without any pod
-	// DownBefore: down, and down already at the clean proof that the observer was given. Set for View.Others only: for a domain that is
-	// named, Domain.Touched says the same.
+	// DownBefore: down, and down already at the clean proof that the observer was given. Set for View.Others only: for a
+	// domain that is named, Domain.Touched says the same.
 	DownBefore int `json:"downBefore,omitempty"`
 }
 
@@ -248,11 +248,12 @@ func Clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }
 
-// Departed remembers, by daemon, a ChangeEpoch. In JSON the daemons of a kind that are numbered are written in short when they
-// are many.
+// Departed remembers, by daemon, a ChangeEpoch. In JSON the daemons of a kind that are numbered are written in short
+// when they are many.
 type Departed map[string]int64
 
-// departedShort is the field of the short form: for each epoch the daemons' numbers, each as the distance from the one before.
+// departedShort is the field of the short form: for each epoch the daemons' numbers, each as the distance from the one
+// before.
 const departedShort = "short"
 
 // MarshalJSON implements json.Marshaler.

@@ -21,7 +21,8 @@ type ClusterKey struct {
 
 func (k ClusterKey) String() string { return k.Namespace + "/" + k.Name }
 
-// FailureDomain is a unit of the storage cluster's topology that may be lost as a whole: {zone, zone-x}, {host, node-a}.
+// FailureDomain is a unit of the storage cluster's topology that may be lost as a whole: {zone, zone-x}, {host,
+// node-a}.
 type FailureDomain struct {
 	Type string `json:"type"`
 	Name string `json:"name"`
@@ -59,7 +60,8 @@ type Daemon struct {
 	Node string   `json:"node,omitempty"`
 	Up   bool     `json:"up"` // by the storage cluster's own word
 	Pod  PodState `json:"pod"`
-	// Restarting: its pod was seen leaving, and is gone or there again, but the storage cluster's map still tells of its former life.
+	// Restarting: its pod was seen leaving, and is gone or there again, but the storage cluster's map still tells of its
+	// former life.
 	Restarting bool `json:"restarting,omitempty"`
 	// Planned: its node is cordoned, tainted for removal, or gone. Otherwise somebody's disk failed, not somebody's drain.
 	Planned bool `json:"planned,omitempty"`
@@ -68,7 +70,8 @@ type Daemon struct {
 // Down tells whether the daemon does not serve, or is about to stop serving.
 func (d Daemon) Down() bool { return !d.Up || d.Unsettled() }
 
-// Unsettled tells whether the storage cluster's map says that it is up, and does not know yet that it stops, or stopped.
+// Unsettled tells whether the storage cluster's map says that it is up, and does not know yet that it stops, or
+// stopped.
 func (d Daemon) Unsettled() bool { return d.Up && (d.Pod.Leaving() || d.Restarting) }
 
 func (d Daemon) String() string {
@@ -151,8 +154,8 @@ type Node struct {
 	Tainted  string   `json:"tainted,omitempty"`  // the autoscaler's taint that announces its removal
 	Gone     bool     `json:"gone,omitempty"`     // the Node object is deleted
 	NotReady bool     `json:"notReady,omitempty"`
-	// OKToStop is the storage cluster's answer to "may all daemons of this node that still run stop now?". It is asked of nodes that
-	// are in several failure domains and that a job is about; nil: not asked.
+	// OKToStop is the storage cluster's answer to "may all daemons of this node that still run stop now?". It is asked of
+	// nodes that are in several failure domains and that a job is about; nil: not asked.
 	OKToStop *Answer `json:"okToStop,omitempty"`
 	// Lost are how many of its daemons the storage cluster's map calls up although Kubernetes has lost the node.
 	Lost    int      `json:"lost,omitempty"`
@@ -171,13 +174,14 @@ func (n Node) CrushHosts() []string {
 	return []string{n.Host}
 }
 
-// In tells whether the node has daemons in a failure domain. Of a node in several only the first counts if nobody asked about the node.
+// In tells whether the node has daemons in a failure domain. Of a node in several only the first counts if nobody asked
+// about the node.
 func (n Node) In(domain string) bool {
 	return n.Domain == domain || n.OKToStop != nil && slices.Contains(n.Domains, domain)
 }
 
-// NextDomain is the failure domain of the node that goes next: the first in which a daemon of it is not down or leaving. Of a node in
-// several failure domains each has the name of its only daemon. When all are down it is Domain.
+// NextDomain is the failure domain of the node that goes next: the first in which a daemon of it is not down or
+// leaving. Of a node in several failure domains each has the name of its only daemon. When all are down it is Domain.
 func (n Node) NextDomain() string {
 	for _, name := range n.Domains {
 		if !slices.Contains(n.Down, name) {
@@ -195,7 +199,8 @@ func (n Node) Counts() (daemons, down int) {
 // Leaving tells whether somebody announced, or already carried out, the disruption of this node.
 func (n Node) Leaving() bool { return n.Cordoned || n.Tainted != "" || n.Gone }
 
-// Mon is one member of the storage cluster's own quorum, and its pod. Without a majority of them the cluster answers nobody.
+// Mon is one member of the storage cluster's own quorum, and its pod. Without a majority of them the cluster answers
+// nobody.
 type Mon struct {
 	Name string `json:"name"`
 	// Node is where its pod runs, or the only one where it could; "" when that is not known, or it has no pod.
@@ -231,19 +236,21 @@ type View struct {
 	At time.Time `json:"at"`
 	// Unavailable says why the storage cluster gave no answer that counts (no quorum, a timeout). Then all else is empty.
 	Unavailable string `json:"unavailable,omitempty"`
-	// NotInCharge says why nothing may open although all may be well: it is not settled yet that no other policy looks after the same
-	// storage cluster.
+	// NotInCharge says why nothing may open although all may be well: it is not settled yet that no other policy looks
+	// after the same storage cluster.
 	NotInCharge string `json:"notInCharge,omitempty"`
-	// Silent is when the storage cluster's governors last were silent for so long that, for a while, their map may not tell
-	// who went down meanwhile; zero: never. By the clock of the worker that looked.
+	// Silent is when the storage cluster's governors last were silent for so long that, for a while, their map may not
+	// tell who went down meanwhile; zero: never. By the clock of the worker that looked.
 	Silent time.Time `json:"silent,omitzero"`
 
-	// Version is that of the storage cluster's software, the oldest that a governor has: "18". "": whoever looked did not ask.
+	// Version is that of the storage cluster's software, the oldest that a governor has: "18". "": whoever looked did not
+	// ask.
 	Version string `json:"version,omitempty"`
 
 	FailureDomainType string `json:"failureDomainType"` // the smallest one that any pool relies on
 	LabelKey          string `json:"labelKey"`          // the pod label that carries it
-	// Compromise says why no pool relies on that type: the types that the pools rely on cut across each other. "": a pool does.
+	// Compromise says why no pool relies on that type: the types that the pools rely on cut across each other. "": a pool
+	// does.
 	Compromise string `json:"compromise,omitempty"`
 	Daemons    int    `json:"daemons"` // expected to serve: exist, were up once, are not under replacement
 	Up         int    `json:"up"`
@@ -251,18 +258,20 @@ type View struct {
 	Podless int `json:"podless,omitempty"`
 	// Unseen are those of them of whom nobody saw a pod leave. A bare pod may have come and gone between two looks.
 	Unseen int `json:"unseen,omitempty"`
-	// ChangeEpoch is the epoch of the storage cluster's map at which a daemon last went up or down or was marked in or out.
+	// ChangeEpoch is the epoch of the storage cluster's map at which a daemon last went up or down or was marked in or
+	// out.
 	ChangeEpoch int64 `json:"changeEpoch"`
-	// Awaited are daemons that are down though data may be placed on them, MostAwaited at most. In a cluster whose data is whole
-	// there are hardly any: nothing is placed on them for another reason.
+	// Awaited are daemons that are down though data may be placed on them, MostAwaited at most. In a cluster whose data is
+	// whole there are hardly any: nothing is placed on them for another reason.
 	Awaited []string `json:"awaited,omitempty"`
-	// Placement stands for everything that decides where data is: who is up, in, with which weight, pools, topology. Health
-	// speaks of this View only when it has the same.
+	// Placement stands for everything that decides where data is: who is up, in, with which weight, pools, topology.
+	// Health speaks of this View only when it has the same.
 	Placement string `json:"placement,omitempty"`
-	// Departed remembers daemons whose pods were seen leaving, with the ChangeEpoch before that: they are back when the map
-	// tells of a life that began later. While the mons elect, the map stands still, and a pod may be back before that.
+	// Departed remembers daemons whose pods were seen leaving, with the ChangeEpoch before that: they are back when the
+	// map tells of a life that began later. While the mons elect, the map stands still, and a pod may be back before that.
 	Departed Departed `json:"departed,omitempty"`
-	// Shape changes when pools, their rules or the set of daemons change, so that an older proof no longer speaks of this cluster.
+	// Shape changes when pools, their rules or the set of daemons change, so that an older proof no longer speaks of this
+	// cluster.
 	Shape   string   `json:"shape"`
 	Domains []Domain `json:"domains,omitempty"` // the troubled ones and those that were asked for
 	Others  *Domain  `json:"others,omitempty"`  // further troubled ones, taken together; nil: none
@@ -283,10 +292,11 @@ type View struct {
 	Problems []string `json:"problems,omitempty"`
 	// Notes are for people: what is unusual, and no reason to stay closed.
 	Notes []string `json:"notes,omitempty"`
-	// ForeignNoout lists topology nodes that carry a noout which lockkeeper may not own; the keeper tells them apart by its records.
+	// ForeignNoout lists topology nodes that carry a noout which lockkeeper may not own; the keeper tells them apart by
+	// its records.
 	Noout []string `json:"noout,omitempty"`
-	// Hosts are those that were asked for and that the topology has, under the names that they have now; Gone are those that it
-	// lacks. A host is in neither when nobody asked for it, or nobody answered: then nothing is known of it.
+	// Hosts are those that were asked for and that the topology has, under the names that they have now; Gone are those
+	// that it lacks. A host is in neither when nobody asked for it, or nobody answered: then nothing is known of it.
 	Hosts []Host `json:"hosts,omitempty"`
 	Gone  []Host `json:"gone,omitempty"`
 }
@@ -334,7 +344,8 @@ type Health struct {
 	Unexplained []string `json:"unexplained,omitempty"`
 }
 
-// Life is the answer to the question which daemons give a sign of life: of those that the storage cluster's map calls up.
+// Life is the answer to the question which daemons give a sign of life: of those that the storage cluster's map calls
+// up.
 type Life struct {
 	// Outside is the failure domain whose daemons do not matter to the question; zero: all matter.
 	Outside FailureDomain `json:"outside,omitzero"`
@@ -370,17 +381,19 @@ type CleanProof struct {
 	Awaited     []string  `json:"awaited,omitempty"` // as in View: the data was whole without them
 }
 
-// Marks is what one look found of the marks on the storage daemons' pods. A mark is a label that lockkeeper alone sets, on a
-// pod whose daemon was proved to serve while all data was whole. It names that very pod, so that no later pod can have it.
-// Two budgets split the pods by it: those without a mark stay, whatever happens.
+// Marks is what one look found of the marks on the storage daemons' pods. A mark is a label that lockkeeper alone sets,
+// on a pod whose daemon was proved to serve while all data was whole. It names that very pod, so that no later pod can
+// have it. Two budgets split the pods by it: those without a mark stay, whatever happens.
 type Marks struct {
 	// Proved are ready pods of daemons that serve, with a mark that names the pod.
 	Proved int `json:"proved,omitempty"`
 	// Unproved are ready pods of daemons that serve, without such a mark. They are marked when the data is proved whole.
 	Unproved int `json:"unproved,omitempty"`
-	// Stale are pods with a mark that has to go before a budget counts them: they are not ready, or their daemon does not serve.
+	// Stale are pods with a mark that has to go before a budget counts them: they are not ready, or their daemon does not
+	// serve.
 	Stale int `json:"stale,omitempty"`
-	// Foreign are a few of the pods whose mark names another pod: somebody copied it, or it is in the template of their workload.
+	// Foreign are a few of the pods whose mark names another pod: somebody copied it, or it is in the template of their
+	// workload.
 	Foreign []string `json:"foreign,omitempty"`
 	// Mixed: some pods have a controller and some have none.
 	Mixed bool `json:"mixed,omitempty"`

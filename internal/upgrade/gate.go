@@ -15,7 +15,8 @@ type Cluster struct {
 	Mons int
 	// RequiredOfOSDs names the release that every OSD has at least, "pacific", and that a person raises.
 	RequiredOfOSDs string
-	// OSDs are the versions of those that are to be replaced, by name: "osd.3". One that never said its version is missing.
+	// OSDs are the versions of those that are to be replaced, by name: "osd.3". One that never said its version is
+	// missing.
 	OSDs map[string]Version
 	// Oldest is the oldest version of any OSD; zero: not known.
 	Oldest Version

@@ -92,8 +92,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestCephsRulesHold: whatever people do between batches, no OSD is ever started against a rule of Ceph's, and who keeps to the
-// rules gets to the end.
+// TestCephsRulesHold: whatever people do between batches, no OSD is ever started against a rule of Ceph's, and who
+// keeps to the rules gets to the end.
 func TestCephsRulesHold(t *testing.T) {
 	names := map[int]string{16: "pacific", 17: "quincy", 18: "reef", 19: "squid", 20: "tentacle"}
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,5 +1,5 @@
-// Package upgrade decides whether an OSD may be started with another version of Ceph. Ceph's rules: monitors first; an OSD is at most
-// two releases newer than what all OSDs are required to have; none goes back.
+// Package upgrade decides whether an OSD may be started with another version of Ceph. Ceph's rules: monitors first; an
+// OSD is at most two releases newer than what all OSDs are required to have; none goes back.
 package upgrade
 
 import (
@@ -37,7 +37,8 @@ func (v Version) Compare(other Version) int {
 	return cmp.Or(cmp.Compare(v.Release, other.Release), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch))
 }
 
-// ReleaseNamed is the release that Ceph calls by a name: 16 for "pacific". They are named along the alphabet. 0: that is no name.
+// ReleaseNamed is the release that Ceph calls by a name: 16 for "pacific". They are named along the alphabet. 0: that
+// is no name.
 func ReleaseNamed(name string) int {
 	if name == "" || name[0] < 'a' || name[0] > 'z' {
 		return 0

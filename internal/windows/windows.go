@@ -1,5 +1,5 @@
-// Package windows tells whether now is one of the times in which people want work to begin. It is pure: the time comes in as
-// an argument, and the zones are those that Go brings along where the machine has none.
+// Package windows tells whether now is one of the times in which people want work to begin. It is pure: the time comes
+// in as an argument, and the zones are those that Go brings along where the machine has none.
 package windows
 
 import (
@@ -18,10 +18,11 @@ const (
 	Longest  = 7 * 24 * time.Hour
 )
 
-// Window is a time that comes again and again: it opens as its schedule says, in its zone, and stays open for a duration.
+// Window is a time that comes again and again: it opens as its schedule says, in its zone, and stays open for a
+// duration.
 //
-// When clocks are put forward, an opening in the hour that does not exist is left out that day. When they are put back, a
-// window that opens in the hour that comes twice may open twice. Its duration is real time, on such days too.
+// When clocks are put forward, an opening in the hour that does not exist is left out that day. When they are put back,
+// a window that opens in the hour that comes twice may open twice. Its duration is real time, on such days too.
 type Window struct {
 	schedule cron.Schedule
 	duration time.Duration
@@ -59,8 +60,8 @@ func Parse(field, schedule string, duration time.Duration, zone string) (Window,
 // horizon is how far Open looks for the end of windows that follow each other without a gap.
 const horizon = Longest
 
-// Open tells whether any window is open, and when that changes: until when one is open, or when the next one opens. A time
-// of zero: never, as far as anybody can see. Without windows it is always open.
+// Open tells whether any window is open, and when that changes: until when one is open, or when the next one opens. A
+// time of zero: never, as far as anybody can see. Without windows it is always open.
 func Open(windows []Window, now time.Time) (open bool, change time.Time) {
 	if len(windows) == 0 {
 		return true, time.Time{}

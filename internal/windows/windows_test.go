@@ -101,7 +101,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenAgainstMinutes compares with a dumb model: go through the minutes, and note what each schedule's openings cover.
+// TestOpenAgainstMinutes compares with a dumb model: go through the minutes, and note what each schedule's openings
+// cover.
 func TestOpenAgainstMinutes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type daily struct{ hour, minute, minutes int }

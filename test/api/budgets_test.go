@@ -91,7 +91,8 @@ var (
 
 func noProgress(int) {}
 
-// TestMarksNameThePod: a pod that changed since it was looked at is not marked, and a second pod of the same name neither.
+// TestMarksNameThePod: a pod that changed since it was looked at is not marked, and a second pod of the same name
+// neither.
 func TestMarksNameThePod(t *testing.T) {
 	w := newBudgetWorld(t, "marks")
 	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
@@ -181,8 +182,8 @@ func TestNothingOpensOverAnAlarm(t *testing.T) {
 	}
 }
 
-// TestAMissingBudgetIsMadeClosed: whoever raises an alarm while somebody has deleted a budget cannot write it there. What was decided
-// before must not let anybody go through the one that is made instead.
+// TestAMissingBudgetIsMadeClosed: whoever raises an alarm while somebody has deleted a budget cannot write it there.
+// What was decided before must not let anybody go through the one that is made instead.
 func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 	w := newBudgetWorld(t, "missing")
 	left := budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}}
@@ -261,8 +262,8 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, context.DeadlineExceeded
 }
 
-// TestALateOpeningOpensNothing: who opened has heard nothing, so it closes, and finds everything closed. What it wrote before arrives
-// after that.
+// TestALateOpeningOpensNothing: who opened has heard nothing, so it closes, and finds everything closed. What it wrote
+// before arrives after that.
 func TestALateOpeningOpensNothing(t *testing.T) {
 	w := newBudgetWorld(t, "late")
 	allClosed := activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}}

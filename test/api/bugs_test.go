@@ -31,7 +31,8 @@ func threeHosts(t *testing.T, ns string) (f *osdFleet, osds []osdpod.OSD, pods [
 	return f, osds, pods
 }
 
-// TestBugsOfTheOriginal is what the operator that made the first CephOSDs does wrong, one by one, and that lockkeeper does not.
+// TestBugsOfTheOriginal is what the operator that made the first CephOSDs does wrong, one by one, and that lockkeeper
+// does not.
 func TestBugsOfTheOriginal(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"a-changed-db-or-wal-never-rolls-out":            aChangedDBRollsOut,
@@ -77,8 +78,8 @@ func aChangedDBRollsOut(t *testing.T) {
 	}
 }
 
-// rollsOut does what is to be done, one after the other, as the workflow does, on a cluster where everything goes well, until
-// nothing is left. It tells in which order OSDs went down.
+// rollsOut does what is to be done, one after the other, as the workflow does, on a cluster where everything goes well,
+// until nothing is left. It tells in which order OSDs went down.
 func (f *osdFleet) rollsOut() (order []string) {
 	f.t.Helper()
 	serve := func() {
@@ -143,7 +144,8 @@ func oneDaemonOnADevice(t *testing.T) {
 	assert.Equal(t, []string{osdpod.PodName(a)}, f.names())
 }
 
-// A pod that does not get ready is deleted, by a person, a drain or the node's end; the halt must not be forgotten by that.
+// A pod that does not get ready is deleted, by a person, a drain or the node's end; the halt must not be forgotten by
+// that.
 func aDeletedPodIsAwaited(t *testing.T) {
 	f, osds, pods := threeHosts(t, "bug-forgotten-halt")
 	f.image("ceph:17")
@@ -263,7 +265,8 @@ func removalAsksCeph(t *testing.T) {
 	f.same(pods[1])
 }
 
-// "The administrator can delete the annotation or set it to up-to-date": it looks for another annotation than it writes.
+// "The administrator can delete the annotation or set it to up-to-date": it looks for another annotation than it
+// writes.
 func theOverrideWorks(t *testing.T) {
 	f, osds, _ := threeHosts(t, "bug-override")
 	f.image("ceph:17")
@@ -276,7 +279,8 @@ func theOverrideWorks(t *testing.T) {
 	assert.Zero(t, f.survey().Counts.Down, "a person answers for the first")
 }
 
-// All that it has no test for, in one life of a fleet: from nothing, through an update that halts, its fix, and a duplicate.
+// All that it has no test for, in one life of a fleet: from nothing, through an update that halts, its fix, and a
+// duplicate.
 func anUpdateFromEndToEnd(t *testing.T) {
 	f := newFleet(t, "bug-untested", threeOSDs, "a", "b", "c")
 	assert.Empty(t, f.rollsOut(), "nothing goes down where nothing is")

@@ -82,8 +82,9 @@ func keepInEtcd(ctx context.Context, key string, object map[string]any) error {
 	return nil
 }
 
-// The original has its CRD as v1beta1, too. One that was made from that has no schema that prunes, in a way that today's API
-// server lets nobody write any more, but keeps for ever. Ours takes its place, and no object loses what it says.
+// The original has its CRD as v1beta1, too. One that was made from that has no schema that prunes, in a way that
+// today's API server lets nobody write any more, but keeps for ever. Ours takes its place, and no object loses what it
+// says.
 func TestTheCRDTakesThePlaceOfOneFromV1beta1(t *testing.T) {
 	ours := ourCRD(t)
 	t.Cleanup(func() { assert.NoError(t, applyCRD(context.Background(), ours)) }) // the other tests', too

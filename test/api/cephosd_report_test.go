@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
-// What a rollout reports is in the status and in the events, for whoever only has kubectl: which field makes no sense, and
-// what is the matter with the OSD that does not come back. Reported again it says nothing new.
+// What a rollout reports is in the status and in the events, for whoever only has kubectl: which field makes no sense,
+// and what is the matter with the OSD that does not come back. Reported again it says nothing new.
 func TestReportsOfARollout(t *testing.T) {
 	p := newOSDPods(t, "reports")
 	p.make()

@@ -80,7 +80,8 @@ func TestPodsAreMade(t *testing.T) {
 	assert.Len(t, f.names(), 4)
 }
 
-// Only what was asked for, only where it may be: not on a node that is being emptied or gone, nor beside a pod that ends.
+// Only what was asked for, only where it may be: not on a node that is being emptied or gone, nor beside a pod that
+// ends.
 func TestPodsAreNotMadeEverywhere(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "spared", `{storage: [{hosts: [$a, $b, $nobody], osds: [{data: /dev/sdb}]}]}`, "a", "b")

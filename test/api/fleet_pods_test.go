@@ -219,8 +219,8 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// The original operator made every pod the CephOSD's own, so that deleting the CephOSD deletes all OSDs. There is no garbage
-// collector here; what it goes by are the owner references.
+// The original operator made every pod the CephOSD's own, so that deleting the CephOSD deletes all OSDs. There is no
+// garbage collector here; what it goes by are the owner references.
 func TestAdoptedPodsAreDisowned(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "disowned", oneOSD, "a")

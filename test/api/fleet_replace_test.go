@@ -50,8 +50,8 @@ func TestReplace(t *testing.T) {
 	assert.Len(t, f.wire.said(http.MethodDelete), 1)
 }
 
-// Between the look and the deletion somebody else replaced the pod: the new one has the same name, and is not the one that
-// was judged.
+// Between the look and the deletion somebody else replaced the pod: the new one has the same name, and is not the one
+// that was judged.
 func TestReplaceSparesANamesake(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "namesake", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
@@ -73,8 +73,8 @@ func TestReplaceSparesANamesake(t *testing.T) {
 	f.same(fresh)
 }
 
-// As long as the old process may write, nobody else gets its device, whatever the names: pods of the original operator have
-// others than ours.
+// As long as the old process may write, nobody else gets its device, whatever the names: pods of the original operator
+// have others than ours.
 func TestNoSuccessorBesideATerminatingPod(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "terminating", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
@@ -135,8 +135,8 @@ func TestReplaceGoesOnWhereItWas(t *testing.T) {
 	assert.Equal(t, "ceph:17", f.pod(a).Spec.Containers[0].Image)
 }
 
-// Somebody empties the node while the old pod terminates: a successor that tolerates the cordon would start there at once,
-// and the drain would never end.
+// Somebody empties the node while the old pod terminates: a successor that tolerates the cordon would start there at
+// once, and the drain would never end.
 func TestNoSuccessorOnACordonedNode(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "cordoned", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
@@ -241,7 +241,8 @@ func TestSwappedDBs(t *testing.T) {
 	assert.Equal(t, "/dev/nvme0n1p1", f.pod(c).Annotations[osdpod.DBAnnotation])
 }
 
-// One at a time neither can go first: its successor would wait for the other for ever. So neither goes, and the spec is refused.
+// One at a time neither can go first: its successor would wait for the other for ever. So neither goes, and the spec is
+// refused.
 func TestSwappedDBsOneByOne(t *testing.T) {
 	t.Parallel()
 	f, first, second := swap(t, "swapped-one-by-one")

@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
-// The documented state machine of the original operator, case by case as it lists them, as a survey counts the pods of the
-// real API server. Where ours is stricter it says so.
+// The documented state machine of the original operator, case by case as it lists them, as a survey counts the pods of
+// the real API server. Where ours is stricter it says so.
 func TestStateLogic(t *testing.T) {
 	ready, unready := corev1.ConditionTrue, corev1.ConditionFalse
 	waiting := annotated(osdpod.StateAnnotation, "waiting")
@@ -115,8 +115,8 @@ func withPods(c rollout.Counts, invalid, terminating int) activities.FleetCounts
 	return activities.FleetCounts{Counts: c, Invalid: invalid, Terminating: terminating}
 }
 
-// A pod that has ended, evicted by its kubelet say, runs nothing, and is made anew. Not at once: what ended it as soon as it
-// began would end the next one, too.
+// A pod that has ended, evicted by its kubelet say, runs nothing, and is made anew. Not at once: what ended it as soon
+// as it began would end the next one, too.
 func TestAnEndedPod(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "ended", oneOSD, "a")

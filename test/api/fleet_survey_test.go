@@ -67,7 +67,8 @@ func TestAFleetNeedsItsPolicy(t *testing.T) {
 	assert.Contains(t, refused(), "there is no MaintenancePolicy")
 }
 
-// Somebody put the owner label on a pod that has the name of an OSD's. It is not touched, and the rollout says whom it waits for.
+// Somebody put the owner label on a pod that has the name of an OSD's. It is not touched, and the rollout says whom it
+// waits for.
 func TestALabelledStrangerHinders(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "stranger", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")

@@ -32,8 +32,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// osdFleet is the fleet of one CephOSD in a namespace of its own, in the real API server, with a Ceph that says what a test
-// wants. There is no kubelet: the test says what its pods do.
+// osdFleet is the fleet of one CephOSD in a namespace of its own, in the real API server, with a Ceph that says what a
+// test wants. There is no kubelet: the test says what its pods do.
 type osdFleet struct {
 	*fleet.Fleets
 	t    *testing.T
@@ -43,8 +43,8 @@ type osdFleet struct {
 	wire *wire
 }
 
-// newFleet makes a CephOSD named osds, its MaintenancePolicy, and its nodes. In the spec $a stands for the host a: hosts have
-// the namespace in their names, since nodes are everybody's.
+// newFleet makes a CephOSD named osds, its MaintenancePolicy, and its nodes. In the spec $a stands for the host a:
+// hosts have the namespace in their names, since nodes are everybody's.
 func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
 	t.Helper()
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
@@ -326,7 +326,8 @@ func (f *osdFleet) replacing(osds ...osdpod.OSD) (ended func() error) {
 	}
 }
 
-// looksAgain waits until the fleet has asked for its pods several times more: whatever it does about what it sees, it has done.
+// looksAgain waits until the fleet has asked for its pods several times more: whatever it does about what it sees, it
+// has done.
 func (f *osdFleet) looksAgain() {
 	f.t.Helper()
 	seen := f.wire.looks()

@@ -25,8 +25,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestAStatusThatNobodyKeeps: the keeper confirms, the watcher disowns, the keeper overwrites; with the rights and the admission policy
-// that are shipped, and as kubectl prints it.
+// TestAStatusThatNobodyKeeps: the keeper confirms, the watcher disowns, the keeper overwrites; with the rights and the
+// admission policy that are shipped, and as kubectl prints it.
 func TestAStatusThatNobodyKeeps(t *testing.T) {
 	w := newBudgetWorld(t, "kept")
 	apply(t, *root+"/deploy/rbac.yaml", "")

@@ -27,8 +27,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestDeletedNamespaceEnds: `kubectl delete namespace` deletes what is in a namespace in any order. Whatever the worker may no longer
-// do, the policy's finalizer goes, and what is left in Ceph is told outside of the namespace.
+// TestDeletedNamespaceEnds: `kubectl delete namespace` deletes what is in a namespace in any order. Whatever the worker
+// may no longer do, the policy's finalizer goes, and what is left in Ceph is told outside of the namespace.
 func TestDeletedNamespaceEnds(t *testing.T) {
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
 	vanish := map[string]func(t *testing.T, ns string){

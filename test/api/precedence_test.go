@@ -15,8 +15,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestOneOfTwoPoliciesIsInCharge as the API server tells it: the older, and when it is gone, the other. A node whose storage
-// both select belongs to the one that is in charge.
+// TestOneOfTwoPoliciesIsInCharge as the API server tells it: the older, and when it is gone, the other. A node whose
+// storage both select belongs to the one that is in charge.
 func TestOneOfTwoPoliciesIsInCharge(t *testing.T) {
 	const ns = "two-policies"
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
@@ -51,8 +51,8 @@ func TestOneOfTwoPoliciesIsInCharge(t *testing.T) {
 	assert.Empty(t, p.Second)
 }
 
-// TestOneOfTwoNamespacesIsInCharge: the claims of keepers in different namespaces go through the API server, whose list of all policies
-// decides. The list that a keeper goes by has its own claim.
+// TestOneOfTwoNamespacesIsInCharge: the claims of keepers in different namespaces go through the API server, whose list
+// of all policies decides. The list that a keeper goes by has its own claim.
 func TestOneOfTwoNamespacesIsInCharge(t *testing.T) {
 	cluster, err := kube.New(config)
 	require.NoError(t, err)

@@ -25,8 +25,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// TestRightsAreWhatIsNeeded asks the API server's own RBAC. The scenarios in the lab run with these accounts, so that what
-// is missing shows there; here is what must not be allowed.
+// TestRightsAreWhatIsNeeded asks the API server's own RBAC. The scenarios in the lab run with these accounts, so that
+// what is missing shows there; here is what must not be allowed.
 func TestRightsAreWhatIsNeeded(t *testing.T) {
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
@@ -117,7 +117,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// TestARolloutSaysWhatItLacks: a worker without the rights for a rollout refuses it and names the file that grants them.
+// TestARolloutSaysWhatItLacks: a worker without the rights for a rollout refuses it and names the file that grants
+// them.
 func TestARolloutSaysWhatItLacks(t *testing.T) {
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
 	for kind, file := range map[activities.FleetKind]string{

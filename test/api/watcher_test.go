@@ -154,8 +154,8 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 	}
 }
 
-// TestTheWatcherTellsEchoes: the keeper knows its own writes by the generations that the API server gave them, and needs no
-// look for these. What somebody else wrote is news.
+// TestTheWatcherTellsEchoes: the keeper knows its own writes by the generations that the API server gave them, and
+// needs no look for these. What somebody else wrote is news.
 func TestTheWatcherTellsEchoes(t *testing.T) {
 	t.Parallel()
 	const ns = "echoes"

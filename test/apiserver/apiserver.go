@@ -1,5 +1,5 @@
-// Package apiserver starts a real API server, and nothing else of Kubernetes, for tests and benchmarks that need no kubelet: the
-// lab's, run by controller-runtime's envtest.
+// Package apiserver starts a real API server, and nothing else of Kubernetes, for tests and benchmarks that need no
+// kubelet: the lab's, run by controller-runtime's envtest.
 package apiserver
 
 import (
@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// startWithin is for machines on which labs start at the same moment; envtest's own 20 s were not enough there, five times in a row.
+// startWithin is for machines on which labs start at the same moment; envtest's own 20 s were not enough there, five
+// times in a row.
 const startWithin = 3 * time.Minute
 
 // Server is a running API server with its etcd.
@@ -25,8 +26,8 @@ type Server struct {
 	assets string
 }
 
-// Start starts an API server that knows the definitions in crds, files or folders. root is the repository, with lab/bin/lab
-// built.
+// Start starts an API server that knows the definitions in crds, files or folders. root is the repository, with
+// lab/bin/lab built.
 func Start(root string, crds ...string) (*Server, error) {
 	assets, err := labAsAssets(root)
 	if err != nil {

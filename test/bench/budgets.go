@@ -67,7 +67,8 @@ func letsNobodyGo(p *policyv1.PodDisruptionBudget) bool {
 	return least != nil && least.IntValue() >= budget.Everything || most != nil && most.IntValue() == 0
 }
 
-// exceptions are the requirements by which a budget leaves out a failure domain. By the mark it leaves out what is under the other.
+// exceptions are the requirements by which a budget leaves out a failure domain. By the mark it leaves out what is
+// under the other.
 func exceptions(p *policyv1.PodDisruptionBudget) (out []metav1.LabelSelectorRequirement) {
 	for _, r := range p.Spec.Selector.MatchExpressions {
 		if r.Key != osdview.MarkLabel {

@@ -16,7 +16,8 @@ func zoneOf(osd appsv1.Deployment) storage.FailureDomain {
 	return storage.FailureDomain{Type: "zone", Name: osd.Spec.Template.Labels[zoneLabel]}
 }
 
-// crowded is a world in which one job holds the lease of a zone, which is open meanwhile, and many others wait for that of another.
+// crowded is a world in which one job holds the lease of a zone, which is open meanwhile, and many others wait for that
+// of another.
 type crowded struct {
 	*world
 	*crowd.Crowd
@@ -64,8 +65,8 @@ type busy struct {
 	before, then int64 // jobs that had been told when the pod was to go, and when the budgets were closed
 }
 
-// stopOneMeanwhile has all jobs ask again, and stops an OSD of another zone than the one that is open once the keeper has begun to
-// tell them.
+// stopOneMeanwhile has all jobs ask again, and stops an OSD of another zone than the one that is open once the keeper
+// has begun to tell them.
 func (c *crowded) stopOneMeanwhile(ctx context.Context, i int) (busy, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*patience) // a keeper that has hundreds to tell opens late
 	defer cancel()

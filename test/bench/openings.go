@@ -14,8 +14,8 @@ import (
 // proofLasts is how long the last proof of PG health may answer for the next question who lives, with a margin.
 const proofLasts = 2 * time.Second
 
-// openOne cordons a node of the i-th OSD, so that its failure domain opens, and takes that back. It returns how long that took from the
-// cordon.
+// openOne cordons a node of the i-th OSD, so that its failure domain opens, and takes that back. It returns how long
+// that took from the cordon.
 func (w *world) openOne(ctx context.Context, i int) (node string, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -56,7 +56,8 @@ func (w *world) cordon(ctx context.Context, node string, is bool) error {
 	return err
 }
 
-// signsOfLife is how long each question for signs of life took that the keeper asked since, from the asking until everybody had given one.
+// signsOfLife is how long each question for signs of life took that the keeper asked since, from the asking until
+// everybody had given one.
 func (w *world) signsOfLife(ctx context.Context, since time.Time) ([]time.Duration, error) {
 	log, err := keeperlog.Read(ctx, w.Temporal, w.keeperID(), since)
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// proof follows the numbers of the OSDs' reports, from when all OSDs are up again, until whoever sees them can know that what the
-// manager says of the placement groups was reported after that: a new digest of the manager has arrived, and then a report of each OSD
-// that was not in it. It is worked out here anew, since what lockkeeper knows is what is measured.
+// proof follows the numbers of the OSDs' reports, from when all OSDs are up again, until whoever sees them can know
+// that what the manager says of the placement groups was reported after that: a new digest of the manager has arrived,
+// and then a report of each OSD that was not in it. It is worked out here anew, since what lockkeeper knows is what is
+// measured.
 type proof struct {
 	first, digest map[int]uint64
 }

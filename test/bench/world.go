@@ -79,8 +79,8 @@ type stop struct {
 	closed  time.Time // when the budgets let nobody go elsewhere
 }
 
-// stopOSD deletes the pod of an OSD, which its Deployment replaces at once, and returns when the budgets are closed elsewhere. The pod
-// goes as soon as ready says so. The budgets are to be stopped being watched afterwards.
+// stopOSD deletes the pod of an OSD, which its Deployment replaces at once, and returns when the budgets are closed
+// elsewhere. The pod goes as soon as ready says so. The budgets are to be stopped being watched afterwards.
 func (w *world) stopOSD(ctx context.Context, osd appsv1.Deployment, ready func() error) (s stop, err error) {
 	pods, pod, err := w.runningPod(ctx, osd.Spec.Selector)
 	if err != nil {
@@ -260,9 +260,9 @@ type result struct {
 	err           error
 }
 
-// firstCleanReport polls what the manager reported to the mons. The first report that says "all clean" after one that said
-// otherwise is the one that counts: before that, "clean" is old. The result has no times when ctx ended and no report said
-// otherwise: the OSD was back before the manager could tell.
+// firstCleanReport polls what the manager reported to the mons. The first report that says "all clean" after one that
+// said otherwise is the one that counts: before that, "clean" is old. The result has no times when ctx ended and no
+// report said otherwise: the OSD was back before the manager could tell.
 func (w *world) firstCleanReport(ctx context.Context) (r result) {
 	var (
 		unclean bool

@@ -34,8 +34,8 @@ type daemonBudget struct {
 	}
 }
 
-// syncFailed: the disruption controller could not reach the API server for a moment, allowed nobody to go, to be safe, and
-// will look again only when a pod or the budget changes. Whoever begins a drain changes the budget.
+// syncFailed: the disruption controller could not reach the API server for a moment, allowed nobody to go, to be safe,
+// and will look again only when a pod or the budget changes. Whoever begins a drain changes the budget.
 func (b daemonBudget) syncFailed() bool {
 	for _, c := range b.Status.Conditions {
 		if c.Reason == "SyncFailed" {
@@ -129,8 +129,8 @@ func (w *world) awaitNoBudget() error {
 	})
 }
 
-// refused asks whether the OSD on a node may be evicted now, and wants the answer to be no at once: an answer that turns
-// to no while one waits was a yes before.
+// refused asks whether the OSD on a node may be evicted now, and wants the answer to be no at once: an answer that
+// turns to no while one waits was a yes before.
 func (w *world) refused(node string) error {
 	return until(patience, func() error {
 		out, err := w.askEviction(node)

@@ -36,14 +36,16 @@ var victims = []struct {
 	{"mgr", 1, 0, func(w *world) error { return w.signalDaemon("pod-kill", "mgr") }},
 }
 
-// The node that is drained has a mon, and so the third one's death leaves no quorum for a while. The other is in another zone.
+// The node that is drained has a mon, and so the third one's death leaves no quorum for a while. The other is in
+// another zone.
 const (
 	crashNode = "node-a"
 	otherNode = "node-e"
 )
 
-// TestCrashes lets something die at a moment of a drain or of a rollout: before or after a call, which was found by counting,
-// not by waiting. The job must end all the same, no two zones may be open at once, and nothing may be left over.
+// TestCrashes lets something die at a moment of a drain or of a rollout: before or after a call, which was found by
+// counting, not by waiting. The job must end all the same, no two zones may be open at once, and nothing may be left
+// over.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	t.Run("drain", func(t *testing.T) {
@@ -68,7 +70,8 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// test does the job in a lab of its own, first in peace, and then with each victim; few says how many moments are a few.
+// test does the job in a lab of its own, first in peace, and then with each victim; few says how many moments are a
+// few.
 func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
 	w := c.world
 	dies := c.dies(few)

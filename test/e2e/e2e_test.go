@@ -1,7 +1,7 @@
-// Package e2e runs lockkeeper in the lab: a real Kubernetes control plane, real Ceph daemons, a real Temporal server, the
-// real binaries, and real `kubectl drain`. Each scenario is a file that reads like a runbook; what every scenario must
-// leave behind is checked after each of them. Those in test/scenarios are told in words that the simulation knows, too;
-// those in testdata need more than that.
+// Package e2e runs lockkeeper in the lab: a real Kubernetes control plane, real Ceph daemons, a real Temporal server,
+// the real binaries, and real `kubectl drain`. Each scenario is a file that reads like a runbook; what every scenario
+// must leave behind is checked after each of them. Those in test/scenarios are told in words that the simulation knows,
+// too; those in testdata need more than that.
 package e2e
 
 import (
@@ -47,8 +47,8 @@ var shapes = []struct {
 	},
 }
 
-// toldInWords is the folder of those that every commit plays in the simulation. In the lab they take turns, as do those that say that they
-// are long.
+// toldInWords is the folder of those that every commit plays in the simulation. In the lab they take turns, as do those
+// that say that they are long.
 const toldInWords = "../scenarios"
 
 // worthALab is for how many scenarios more a lab more is made, which takes as long as one of them.
@@ -108,8 +108,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// play plays scenarios one after the other, since they share a cluster. The cluster is made for the first of them that is
-// to be run at all.
+// play plays scenarios one after the other, since they share a cluster. The cluster is made for the first of them that
+// is to be run at all.
 func play(t *testing.T, name string, flags, files []string) {
 	w := &world{name: name}
 	each := func(scenario *testing.T) {

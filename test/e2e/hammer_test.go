@@ -25,8 +25,9 @@ var hammerAll = flag.Bool("hammer-all", false, "hammer in every way there is, an
 // clients of the hammer.
 const clients = 4
 
-// TestHammer has four clients evict every OSD, all the time, in one situation after the other, with lockkeeper alive and with
-// lockkeeper killed in the midst of it. Whatever they do: never OSDs of two zones at once, no eviction that fails, no lost write.
+// TestHammer has four clients evict every OSD, all the time, in one situation after the other, with lockkeeper alive
+// and with lockkeeper killed in the midst of it. Whatever they do: never OSDs of two zones at once, no eviction that
+// fails, no lost write.
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
@@ -199,8 +200,8 @@ var situationsOfBarePods = []situation{
 	}), after: func(w *world) error { return errors.Join(w.ended("upgrade", "node-a"), w.awaitUpdated()) }},
 }
 
-// makeUnready gives an OSD a probe that fails. Its Deployment deletes the pod for that, whatever the budgets say, so nobody hammers yet; and
-// all is to be whole again but for that pod.
+// makeUnready gives an OSD a probe that fails. Its Deployment deletes the pod for that, whatever the budgets say, so
+// nobody hammers yet; and all is to be whole again but for that pod.
 func makeUnready(w *world) error {
 	err := w.run("kubectl", "-n", cephNamespace, "patch", "deployment", "rook-ceph-osd-1", "--type=json", "-p",
 		`[{"op":"replace","path":"/spec/template/spec/containers/0/readinessProbe","value":{"exec":{"command":["false"]},"periodSeconds":1}}]`)

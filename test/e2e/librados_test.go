@@ -13,8 +13,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-// TestOldLibrados has a worker whose librados is older than the type of key that every new cluster has. It says so wherever somebody looks,
-// keeps everything closed, and another worker, with the cluster's own librados, finds all as it should be.
+// TestOldLibrados has a worker whose librados is older than the type of key that every new cluster has. It says so
+// wherever somebody looks, keeps everything closed, and another worker, with the cluster's own librados, finds all as
+// it should be.
 func TestOldLibrados(t *testing.T) {
 	if !turns.Has("a worker with an old librados", never) {
 		return

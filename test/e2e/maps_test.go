@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// osdMap is one of the maps of its OSDs that Ceph has made. It keeps hundreds, and makes one whenever an OSD goes or comes.
+// osdMap is one of the maps of its OSDs that Ceph has made. It keeps hundreds, and makes one whenever an OSD goes or
+// comes.
 type osdMap struct {
 	Epoch int
 	OSDs  []struct{ OSD, Up, In int } `json:"osds"`
@@ -22,8 +23,8 @@ func (w *world) lastMap() (epoch int, err error) {
 	return m.Epoch, err
 }
 
-// oneZoneAtATime checks, in every map since the scenario began, that no OSDs of two zones were away at once. What was out is
-// not counted: Ceph had made other copies of it.
+// oneZoneAtATime checks, in every map since the scenario began, that no OSDs of two zones were away at once. What was
+// out is not counted: Ceph had made other copies of it.
 func (w *world) oneZoneAtATime() error {
 	zones, err := w.zones()
 	if err != nil {

@@ -31,9 +31,9 @@ import (
 )
 
 // momentsEnv makes this test's binary a worker: the real one, with the real adapters, which says before and after each
-// call what it is about to do, or has done, to whoever listens on the socket that the variable names, and waits for leave
-// to go on. So a test can count the calls of a drain, and have something die between any two of them. lockkeeper-worker
-// itself knows nothing of it.
+// call what it is about to do, or has done, to whoever listens on the socket that the variable names, and waits for
+// leave to go on. So a test can count the calls of a drain, and have something die between any two of them.
+// lockkeeper-worker itself knows nothing of it.
 const momentsEnv = "LOCKKEEPER_TEST_MOMENTS"
 
 func TestMain(m *testing.M) {

@@ -50,7 +50,8 @@ func (w *world) podOf(osd string) (pod, error) {
 	return pods[i], nil
 }
 
-// rename renames a file in the store of an OSD. A neighbour does it, since the OSD's own pod may be the one that does not start.
+// rename renames a file in the store of an OSD. A neighbour does it, since the OSD's own pod may be the one that does
+// not start.
 func (w *world) rename(osd, from, to string) error {
 	own, err := w.podOf(osd)
 	if err != nil {
@@ -70,8 +71,8 @@ func (w *world) rename(osd, from, to string) error {
 	return w.run("kubectl", "-n", cephNamespace, "exec", pods[i].Metadata.Name, "--", "mv", path.Join(store, from), path.Join(store, to))
 }
 
-// asOriginal replaces the pod of an OSD by one that has the name, the annotations, the labels and the owner that the original
-// operator would have given it.
+// asOriginal replaces the pod of an OSD by one that has the name, the annotations, the labels and the owner that the
+// original operator would have given it.
 func (w *world) asOriginal(osd string) error {
 	now, err := w.podOf(osd)
 	if err != nil {

@@ -172,8 +172,8 @@ func granted(t *testing.T) (out []grant) {
 	return out
 }
 
-// notGranted are requests that were refused and that nothing in deploy/ allows. An API server that has just started refuses for a moment
-// what it has not read yet, and scenarios kill it.
+// notGranted are requests that were refused and that nothing in deploy/ allows. An API server that has just started
+// refuses for a moment what it has not read yet, and scenarios kill it.
 func notGranted(all []grant, refused map[grant]bool) (out []string) {
 	for r := range refused {
 		if !slices.ContainsFunc(all, func(g grant) bool {
@@ -207,8 +207,8 @@ func unused(all []grant, requests map[grant]bool) (out []string) {
 	return slices.Compact(out)
 }
 
-// compareRights fails when lockkeeper asked for what it may not, in whatever scenario; and, when all were run, when it may do what it
-// never did.
+// compareRights fails when lockkeeper asked for what it may not, in whatever scenario; and, when all were run, when it
+// may do what it never did.
 func compareRights(t *testing.T, complete bool) {
 	t.Helper()
 	used.Lock()

@@ -73,7 +73,8 @@ func (w *world) rolloutWords() map[string]func(*testscript.TestScript, bool, []s
 				return nil
 			}))
 		},
-		// rotate-keys: Ceph has a new key for each OSD, of which only Ceph knows. bring-keys OSD…: a person writes them to the OSDs' disks.
+		// rotate-keys: Ceph has a new key for each OSD, of which only Ceph knows. bring-keys OSD…: a person writes them to
+		// the OSDs' disks.
 		"rotate-keys": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.rotateKeys()) },
 		"bring-keys": func(ts *testscript.TestScript, _ bool, args []string) {
 			for _, osd := range args {

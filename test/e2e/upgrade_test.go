@@ -17,9 +17,10 @@ import (
 
 var older = flag.String("older", "", "the checkout of an older version with its programs in bin/, to be replaced by this one: make upgrade OLDER=path")
 
-// TestUpgrade replaces an older version by this one: first the objects, then the worker, as a rolling update of its Deployment does, so
-// that for a while both run, and then the watcher. An OSD is down all the time, so its zone is open and all others are closed, and everything is evicted all the time. Whoever writes
-// the budgets, and however many there are: never OSDs of two zones at once, no pod under two budgets, no lost write.
+// TestUpgrade replaces an older version by this one: first the objects, then the worker, as a rolling update of its
+// Deployment does, so that for a while both run, and then the watcher. An OSD is down all the time, so its zone is open
+// and all others are closed, and everything is evicted all the time. Whoever writes the budgets, and however many there
+// are: never OSDs of two zones at once, no pod under two budgets, no lost write.
 func TestUpgrade(t *testing.T) {
 	if *older == "" {
 		t.Skip("no older version is given: make upgrade OLDER=path")

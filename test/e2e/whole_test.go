@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// whole checks what every scenario must leave behind: all nodes in service, all OSDs up and in, all PGs clean, no noout,
-// one budget at rest, no lease, no job; and a writer that saw no failed and no lost write. Where OSDs were replaced, never
-// those of two zones at once.
+// whole checks what every scenario must leave behind: all nodes in service, all OSDs up and in, all PGs clean, no
+// noout, one budget at rest, no lease, no job; and a writer that saw no failed and no lost write. Where OSDs were
+// replaced, never those of two zones at once.
 func (w *world) whole() error {
 	pause := pauses()
 	for deadline := time.Now().Add(90 * time.Second); ; pause() {

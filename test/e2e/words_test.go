@@ -21,8 +21,8 @@ type word struct {
 	do   func(w *world, args []string) error
 }
 
-// words are what the scenarios in test/scenarios are told in, as far as the lab is concerned: everybody's own tools, and
-// nothing that lockkeeper does not ship.
+// words are what the scenarios in test/scenarios are told in, as far as the lab is concerned: everybody's own tools,
+// and nothing that lockkeeper does not ship.
 var words = map[string]word{
 	"drain":       {"NODE", func(w *world, a []string) error { return w.begin("drain", a[0], w.kubectlDrain) }},
 	"drained":     {"NODE", func(w *world, a []string) error { return w.ended("drain", a[0]) }},

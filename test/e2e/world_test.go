@@ -206,8 +206,8 @@ func (w *world) stop(name string, s syscall.Signal) error {
 	return nil
 }
 
-// pauses returns what pauses between two looks, longer each time: a look is a process at least, and the labs that run side by side
-// share few cores.
+// pauses returns what pauses between two looks, longer each time: a look is a process at least, and the labs that run
+// side by side share few cores.
 func pauses() func() {
 	next := 100 * time.Millisecond
 	return func() {
@@ -260,8 +260,8 @@ func (w *world) begins() (err error) {
 	return err
 }
 
-// commands are what scenarios have beside testscript's own: the words that every world knows, and two more for those that
-// need more than words.
+// commands are what scenarios have beside testscript's own: the words that every world knows, and two more for those
+// that need more than words.
 func (w *world) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	commands := w.speak()
 	maps.Copy(commands, w.rolloutWords())

@@ -1,5 +1,6 @@
-// Package hammer evicts everything, all the time, and judges afterwards what came of it. It takes nothing from lockkeeper: it asks
-// the eviction API as anybody may, and reads the API server's audit log, Ceph's own maps and what Ceph says of its data.
+// Package hammer evicts everything, all the time, and judges afterwards what came of it. It takes nothing from
+// lockkeeper: it asks the eviction API as anybody may, and reads the API server's audit log, Ceph's own maps and what
+// Ceph says of its data.
 package hammer
 
 import (

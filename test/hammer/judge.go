@@ -51,8 +51,9 @@ func NewJudge(ctx context.Context, env []string, osds []OSD) (*Judge, error) {
 	return j, j.watchData(ctx)
 }
 
-// dataEvery is how often it is asked whether all data is whole. That may be so for half a second only, from the manager's report that lets
-// the next OSD go until the map says that it has gone; a `ceph` for each question would miss it on a busy machine.
+// dataEvery is how often it is asked whether all data is whole. That may be so for half a second only, from the
+// manager's report that lets the next OSD go until the map says that it has gone; a `ceph` for each question would miss
+// it on a busy machine.
 const dataEvery = 50 * time.Millisecond
 
 // watchData asks all the time whether all data is whole.
@@ -95,8 +96,8 @@ func (j *Judge) Close() {
 	<-j.ended
 }
 
-// Verdict judges what happened so far. A failure domain is disrupted from the granted eviction of one of its OSDs until that OSD
-// is up in a later life and, after that, all data was said to be whole.
+// Verdict judges what happened so far. A failure domain is disrupted from the granted eviction of one of its OSDs until
+// that OSD is up in a later life and, after that, all data was said to be whole.
 func (j *Judge) Verdict(ctx context.Context) (Verdict, error) {
 	evictions, failed, err := j.evictions()
 	if err != nil {

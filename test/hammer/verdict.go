@@ -42,8 +42,9 @@ type eviction struct {
 	who  string
 }
 
-// judge takes the granted evictions, the times at which each OSD came up, and those at which all data was seen to be whole, all of them in
-// order. A failure domain is disrupted from an eviction until that OSD is up in a later life and, after that, the data is whole.
+// judge takes the granted evictions, the times at which each OSD came up, and those at which all data was seen to be
+// whole, all of them in order. A failure domain is disrupted from an eviction until that OSD is up in a later life and,
+// after that, the data is whole.
 func judge(evictions []eviction, ups map[int][]time.Time, whole []time.Time) Verdict {
 	v := Verdict{Evictions: len(evictions), Samples: len(whole)}
 	until := make([]time.Time, len(evictions))

@@ -1,5 +1,5 @@
-// Package temporal plays lockkeeper's real worker against a real Temporal server, with a simulated storage cluster behind it:
-// what depends on the server itself, such as its limits and the chain of a workflow's runs.
+// Package temporal plays lockkeeper's real worker against a real Temporal server, with a simulated storage cluster
+// behind it: what depends on the server itself, such as its limits and the chain of a workflow's runs.
 package temporal
 
 import (
@@ -131,8 +131,8 @@ func (s *stage) signal(id, name string, arg any) {
 	require.NoError(s, s.client.SignalWorkflow(s.Context(), id, "", name, arg))
 }
 
-// query asks a workflow for its status, again until there is an answer: a worker that is busy is no status. A workflow that is
-// not there leaves into as it is.
+// query asks a workflow for its status, again until there is an answer: a worker that is busy is no status. A workflow
+// that is not there leaves into as it is.
 func (s *stage) query(id string, into any) {
 	s.Helper()
 	for end := time.Now().Add(90 * time.Second); ; {
@@ -188,7 +188,8 @@ func (s *stage) runs(id string) (out []*workflowpb.WorkflowExecutionInfo) {
 	return out
 }
 
-// bounded makes sure that a workflow has continued as new at least so often, and that none of its runs was near the limit.
+// bounded makes sure that a workflow has continued as new at least so often, and that none of its runs was near the
+// limit.
 func (s *stage) bounded(id string, least int) {
 	s.Helper()
 	for end := time.Now().Add(20 * time.Second); len(s.runs(id)) < least; time.Sleep(100 * time.Millisecond) {

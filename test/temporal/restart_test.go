@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// TestKeeperOfAnotherVersion: what a worker of another version did cannot be replayed, so the keeper stands still. The watcher learns of it
-// and starts another one, which closes first and then goes on from the policy's status.
+// TestKeeperOfAnotherVersion: what a worker of another version did cannot be replayed, so the keeper stands still. The
+// watcher learns of it and starts another one, which closes first and then goes on from the policy's status.
 func TestKeeperOfAnotherVersion(t *testing.T) {
 	s := newStage(t, sim.Options{})
 	s.await("rest", func() bool { return s.keeper().Decision.Mode == budget.ModeDefault })

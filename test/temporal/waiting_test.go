@@ -17,8 +17,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// storm tells a job again and again, each time in other words, why it waits: as in days. It comes in gusts, since a server lets
-// no workflow continue as new that has not seen all of its signals.
+// storm tells a job again and again, each time in other words, why it waits: as in days. It comes in gusts, since a
+// server lets no workflow continue as new that has not seen all of its signals.
 func (s *stage) storm(run client.WorkflowRun, state workflows.LeaseState, notices int) {
 	s.Helper()
 	claim, _, _ := s.claimOf(run)
@@ -49,8 +49,8 @@ func (s *stage) phase(run client.WorkflowRun, phase string) {
 	s.await(run.GetID()+" is "+phase, func() bool { return s.job(run.GetID()).Phase == phase })
 }
 
-// TestDrainThatWaitsForDays: a drain waits for the lease and for its node under so many notices that no history could hold
-// them. It keeps its claim and its place, hears of everything, and ends as it should.
+// TestDrainThatWaitsForDays: a drain waits for the lease and for its node under so many notices that no history could
+// hold them. It keeps its claim and its place, hears of everything, and ends as it should.
 func TestDrainThatWaitsForDays(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sim.Options{})
@@ -120,7 +120,8 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	require.Empty(t, s.Violations())
 }
 
-// TestRolloutThatWaitsForDays: the same for a rollout, which waits for the lease while somebody drains a node, and is paused meanwhile.
+// TestRolloutThatWaitsForDays: the same for a rollout, which waits for the lease while somebody drains a node, and is
+// paused meanwhile.
 func TestRolloutThatWaitsForDays(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sim.Options{})

@@ -1,5 +1,6 @@
-// Package turns lets what takes long take turns: of it each commit plays a share, and over a few commits all of it is played.
-// `make test-all` plays all. The Makefile says which commit it is by environment, since many packages are tested by one command.
+// Package turns lets what takes long take turns: of it each commit plays a share, and over a few commits all of it is
+// played. `make test-all` plays all. The Makefile says which commit it is by environment, since many packages are
+// tested by one command.
 package turns
 
 import (
@@ -26,8 +27,8 @@ func Has(what string, shares uint32) bool {
 	return false
 }
 
-// Steps tells at which steps of many something happens this time: at the first, and then at one in so many: one in often, or one in
-// closely when all is played. The first moves with the commit. What is "TEST: VARIANT".
+// Steps tells at which steps of many something happens this time: at the first, and then at one in so many: one in
+// often, or one in closely when all is played. The first moves with the commit. What is "TEST: VARIANT".
 func Steps(what string, often, closely int) (first, every int) {
 	every = often
 	if All() {
@@ -40,7 +41,8 @@ func Steps(what string, often, closely int) (first, every int) {
 	return int(draw(what, commit()) % uint32(every)), every //nolint:gosec // few
 }
 
-// draw leaves it to chance, so that what was added or removed elsewhere moves nothing; but the same commit has the same share.
+// draw leaves it to chance, so that what was added or removed elsewhere moves nothing; but the same commit has the same
+// share.
 func draw(what, commit string) uint32 {
 	h := fnv.New32a()
 	fmt.Fprintln(h, what, commit)
@@ -59,11 +61,13 @@ func leaveOut(what string) {
 	others.names = append(others.names, what)
 }
 
-// TellLeftOut adds what was left out to the file that the environment names, if it does, after all of a package has been played.
+// TellLeftOut adds what was left out to the file that the environment names, if it does, after all of a package has
+// been played.
 func TellLeftOut() error {
 	others.Lock()
 	defer others.Unlock()
-	// Not os.Getenv: what that is asked for is part of what a cached result depends on, and this file is another one each time.
+	// Not os.Getenv: what that is asked for is part of what a cached result depends on, and this file is another one each
+	// time.
 	path, _ := syscall.Getenv("TEST_LEFT_OUT")
 	if path == "" || len(others.names) == 0 {
 		return nil

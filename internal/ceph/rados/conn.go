@@ -16,7 +16,8 @@ import (
 // ErrClosed is returned for a command on a connection that was closed.
 var ErrClosed = errors.New("the connection to Ceph is closed")
 
-// commandsAtOnce bounds the commands under way: each holds an operating system thread, and without a quorum they pile up.
+// commandsAtOnce bounds the commands under way: each holds an operating system thread, and without a quorum they pile
+// up.
 const commandsAtOnce = 32
 
 // Conn is a connection to a cluster's monitors. librados finds them again when they move or fail, so it can be kept for
@@ -38,8 +39,8 @@ var (
 	_ ceph.OSDCommander = (*Conn)(nil)
 )
 
-// Connect connects, which takes some 15 ms, or fails within the Config's ConnectTimeout. When ctx ends first, the attempt
-// goes on aside until then, and its connection is closed. Errors are *ceph.CommandError for what Ceph said.
+// Connect connects, which takes some 15 ms, or fails within the Config's ConnectTimeout. When ctx ends first, the
+// attempt goes on aside until then, and its connection is closed. Errors are *ceph.CommandError for what Ceph said.
 func Connect(ctx context.Context, config Config) (*Conn, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("connect to Ceph: %w", err)

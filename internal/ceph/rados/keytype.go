@@ -14,7 +14,8 @@ const (
 	keyAES256K = 2 // since CVE-2025-30156, and the only one in a new cluster
 )
 
-// firstWithAES256K are the first versions that know keys of that type, by release. Those that are newer know them all along.
+// firstWithAES256K are the first versions that know keys of that type, by release. Those that are newer know them all
+// along.
 var firstWithAES256K = map[int][2]int{19: {2, 6}, 20: {2, 4}, 21: {2, 0}}
 
 // keyType is the type of a key; 0: it is no Ceph key.
@@ -35,8 +36,8 @@ func (c Config) readable(version string) string {
 		"use librados 20.2.4 or newer", c.User, version)
 }
 
-// knowsAES256K tells whether a version of Ceph, such as 18.2.7, knows keys of that type. One that cannot be read does: librados itself
-// will say if not.
+// knowsAES256K tells whether a version of Ceph, such as 18.2.7, knows keys of that type. One that cannot be read does:
+// librados itself will say if not.
 func knowsAES256K(version string) bool {
 	var numbers [3]int
 	for i, part := range strings.SplitN(version, ".", 3) {

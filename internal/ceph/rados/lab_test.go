@@ -29,8 +29,8 @@ func leastPrivilege(t *testing.T) string {
 	return strings.TrimSpace(string(caps))
 }
 
-// confPath names the ceph.conf of a cluster in which all is well, with the admin's keyring. These tests change nothing for
-// good: they make a user of their own and set noout on a host, and take both back.
+// confPath names the ceph.conf of a cluster in which all is well, with the admin's keyring. These tests change nothing
+// for good: they make a user of their own and set noout on a host, and take both back.
 func confPath(t *testing.T) string {
 	path := os.Getenv("LOCKKEEPER_TEST_CEPH_CONF")
 	require.NotEmpty(t, path, "set LOCKKEEPER_TEST_CEPH_CONF to the ceph.conf of a test cluster")
@@ -113,7 +113,8 @@ func TestLabHealth(t *testing.T) {
 	require.Empty(t, tracker.Asks())
 }
 
-// TestLabSignOfLife: a round of reports of all OSDs takes no longer than two of the periods in which they report, and two ticks.
+// TestLabSignOfLife: a round of reports of all OSDs takes no longer than two of the periods in which they report, and
+// two ticks.
 func TestLabSignOfLife(t *testing.T) {
 	ctx := context.Background()
 	client := connect(t)
@@ -252,8 +253,9 @@ func TestLabCloseUnderCommands(t *testing.T) {
 	all.Wait()
 }
 
-// TestLabFlush: with the capabilities that are documented for spec.ceph.flushPGStats an OSD reports at once. Without those for the
-// monitors the client never learns where the OSDs are: no command arrives, and none hangs for longer than it may, nor anything else.
+// TestLabFlush: with the capabilities that are documented for spec.ceph.flushPGStats an OSD reports at once. Without
+// those for the monitors the client never learns where the OSDs are: no command arrives, and none hangs for longer than
+// it may, nor anything else.
 func TestLabFlush(t *testing.T) {
 	ctx := context.Background()
 	flush := func(t *testing.T, caps ...string) (map[int]ceph.Report, error) {

@@ -15,8 +15,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 )
 
-// TestLate measures how late Ceph's word is, which is why a summary counts only when it is proved (ADR 2): in a lab of three zones with
-// two OSDs each, and three mons. It prints lines "name value unit". LOCKKEEPER_TEST_KUBECTL is a kubectl of that lab.
+// TestLate measures how late Ceph's word is, which is why a summary counts only when it is proved (ADR 2): in a lab of
+// three zones with two OSDs each, and three mons. It prints lines "name value unit". LOCKKEEPER_TEST_KUBECTL is a
+// kubectl of that lab.
 func TestLate(t *testing.T) {
 	l := &late{T: t, client: connect(t)}
 	l.settled()

@@ -6,8 +6,9 @@ package rados
 #include <dlfcn.h>
 #include <stddef.h>
 
-// librados_release asks the library that librados itself is linked with, since librados' own functions tell its interface's version only,
-// 3.0.0 for years. The name is that of the C++ function ceph_version_to_str(), which every release has.
+// librados_release asks the library that librados itself is linked with, since librados' own functions tell its
+// interface's version only, 3.0.0 for years. The name is that of the C++ function ceph_version_to_str(), which every
+// release has.
 static const char *librados_release(void) {
 	void *common = dlopen("libceph-common.so.2", RTLD_LAZY | RTLD_NOLOAD);
 	if (common == NULL) {
@@ -21,7 +22,8 @@ static const char *librados_release(void) {
 */
 import "C"
 
-// Version is the Ceph release of the librados that this process runs with, such as 16.2.15; "" when that cannot be told.
+// Version is the Ceph release of the librados that this process runs with, such as 16.2.15; "" when that cannot be
+// told.
 func Version() string {
 	answer := C.librados_release()
 	if answer == nil {

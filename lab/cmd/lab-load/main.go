@@ -1,6 +1,6 @@
 // Command lab-load writes to a Ceph pool, reads back and verifies until it is told to stop (SIGTERM or SIGINT), and
-// reports what a user of the storage would have noticed. It is a program of its own because it needs librados, which the
-// lab itself does without.
+// reports what a user of the storage would have noticed. It is a program of its own because it needs librados, which
+// the lab itself does without.
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/load"
 )
 
-// pool is a load.Store on RADOS. librados waits for a placement group that is inactive without end, which is what the load
-// wants: such a wait is a stall.
+// pool is a load.Store on RADOS. librados waits for a placement group that is inactive without end, which is what the
+// load wants: such a wait is a stall.
 type pool struct {
 	io         *rados.IOContext
 	objectSize int

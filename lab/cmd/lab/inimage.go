@@ -11,7 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/runtime"
 )
 
-// newInImage makes a program a client of the lab's Ceph: with the libraries of its release, since an older one may not know its keys.
+// newInImage makes a program a client of the lab's Ceph: with the libraries of its release, since an older one may not
+// know its keys.
 func newInImage() *cobra.Command {
 	name := os.Getenv("LAB_NAME")
 	if name == "" {

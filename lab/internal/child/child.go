@@ -151,8 +151,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Crash ends the program as a fatal bug in it would. It is started again as after any end of its own, but not before it was
-// away for so long.
+// Crash ends the program as a fatal bug in it would. It is started again as after any end of its own, but not before it
+// was away for so long.
 func (p *Process) Crash(away time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

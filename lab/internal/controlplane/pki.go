@@ -109,8 +109,8 @@ const (
 	serviceAccountKeyFile = "service-account.key"
 )
 
-// users are those who get a kubeconfig. The controller manager acts for all its controllers, and one process acts for all
-// kubelets, so both may do everything; real kubelets may not, which no part of lockkeeper depends on.
+// users are those who get a kubeconfig. The controller manager acts for all its controllers, and one process acts for
+// all kubelets, so both may do everything; real kubelets may not, which no part of lockkeeper depends on.
 var users = []struct {
 	file, name string
 	groups     []string
@@ -121,8 +121,8 @@ var users = []struct {
 	{"kubelets", "system:lab-kubelets", []string{"system:masters"}},
 }
 
-// writePKI makes all keys, certificates and kubeconfigs in dir, for an API server at the given URL. It does nothing if they
-// are there already.
+// writePKI makes all keys, certificates and kubeconfigs in dir, for an API server at the given URL. It does nothing if
+// they are there already.
 func writePKI(dir, url string) error {
 	if _, err := os.Stat(filepath.Join(dir, caFile)); err == nil {
 		return nil

@@ -49,7 +49,8 @@ type World interface {
 	KillComponent(name string, down time.Duration) error
 }
 
-// Inject makes it happen, and returns when it has. The context is that of the world: a node that is added lives as long.
+// Inject makes it happen, and returns when it has. The context is that of the world: a node that is added lives as
+// long.
 func Inject(ctx context.Context, w World, f Fault) error {
 	if f.Down < 0 {
 		return fmt.Errorf("--down %s: must not be negative", f.Down)

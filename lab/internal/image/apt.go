@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// apt fetches packages of another suite than the machine's, with lists and a cache of its own. It knows of no installed package, so that
-// it fetches everything that the wanted ones depend on. It needs no rights.
+// apt fetches packages of another suite than the machine's, with lists and a cache of its own. It knows of no installed
+// package, so that it fetches everything that the wanted ones depend on. It needs no rights.
 type apt struct {
 	dir   string
 	suite string

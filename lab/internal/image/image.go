@@ -30,8 +30,8 @@ func Name(release int) string { return repository + ":" + strconv.Itoa(release) 
 // ErrUnknown says that there is no such image.
 var ErrUnknown = errors.New("no such image")
 
-// Release is the Ceph that an image has. A name without a slash, such as none, stands for the machine's own files. The error is
-// ErrUnknown for a name that nobody could pull.
+// Release is the Ceph that an image has. A name without a slash, such as none, stands for the machine's own files. The
+// error is ErrUnknown for a name that nobody could pull.
 func Release(name string) (int, error) {
 	if !strings.Contains(name, "/") {
 		return Machine, nil
@@ -83,8 +83,8 @@ func Cache() (string, error) {
 	return filepath.Join(dir, "lockkeeper-lab", "images"), nil
 }
 
-// Root is the root filesystem of a release, unpacked if that has not been done before; "" stands for the machine's. Several processes
-// may ask at once: one unpacks, the others wait.
+// Root is the root filesystem of a release, unpacked if that has not been done before; "" stands for the machine's.
+// Several processes may ask at once: one unpacks, the others wait.
 func Root(ctx context.Context, release int, progress func(string)) (string, error) {
 	if err := Check(release); err != nil || release == Machine {
 		return "", err

@@ -38,8 +38,8 @@ type manifest struct {
 // needed is what a release takes while it is unpacked: packages of 130 MB, and 600 MB of files.
 const needed = 1 << 30
 
-// packages are what a Ceph daemon, its command line and a lab's scripts need. Nothing is taken for granted, since no package is
-// installed there.
+// packages are what a Ceph daemon, its command line and a lab's scripts need. Nothing is taken for granted, since no
+// package is installed there.
 var packages = []string{
 	"ceph-mon", "ceph-mgr", "ceph-osd", "ceph-common", "librados2", "python3",
 	"bash", "coreutils", "util-linux", "sed", "grep", "hostname", "perl-base", "mawk", "dash", "procps", "findutils", "libc-bin",

@@ -191,8 +191,8 @@ func makeHome(home string) error {
 	return nil
 }
 
-// lockFile opens and locks a file. Whoever holds the lock may remove the file, so the one we got may not be the one that
-// others would lock.
+// lockFile opens and locks a file. Whoever holds the lock may remove the file, so the one we got may not be the one
+// that others would lock.
 func lockFile(path string, how int) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -1,4 +1,5 @@
-// Package instance knows one running lab from another: names, folders, ports, who is alive, and what a crash left behind.
+// Package instance knows one running lab from another: names, folders, ports, who is alive, and what a crash left
+// behind.
 package instance
 
 import (

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// An instance owns a block of ports. Blocks lie below the range from which Linux takes the ports of outgoing connections
-// (32768 and up), because a client of another program could otherwise sit on a port of ours when we start.
+// An instance owns a block of ports. Blocks lie below the range from which Linux takes the ports of outgoing
+// connections (32768 and up), because a client of another program could otherwise sit on a port of ours when we start.
 const (
 	blockSize  = 1000
 	firstBlock = 10000
@@ -47,9 +47,9 @@ func (p Ports) guard() int { return p.Base + 3 }
 // Loopback is the address of a port.
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// claimPorts finds a free block for an instance that has none yet and returns it with its guard. taken holds the blocks of
-// other instances that exist, running or not. The search starts at a place derived from the instance's folder, so that two
-// labs started at the same time rarely look at the same block.
+// claimPorts finds a free block for an instance that has none yet and returns it with its guard. taken holds the blocks
+// of other instances that exist, running or not. The search starts at a place derived from the instance's folder, so
+// that two labs started at the same time rarely look at the same block.
 func claimPorts(dir string, taken map[int]bool) (Ports, net.Listener, error) {
 	count := (lastBlock-firstBlock)/blockSize + 1
 	h := fnv.New32a()

@@ -20,7 +20,8 @@ type Topology struct {
 	OSDPods OSDPods `json:"osdPods"`
 	// CephPeriods says how often Ceph's daemons tell each other what they know.
 	CephPeriods CephPeriods `json:"cephPeriods,omitempty"`
-	// CephRelease is the major version of Ceph that the lab begins with; 0 is a lab that was kept by a version that had only one.
+	// CephRelease is the major version of Ceph that the lab begins with; 0 is a lab that was kept by a version that had
+	// only one.
 	CephRelease int `json:"cephRelease,omitempty"`
 	// CephKeys are the keys of Ceph's users; "": those that a new cluster of the release has.
 	CephKeys CephKeys `json:"cephKeys,omitempty"`
@@ -62,7 +63,8 @@ type CephPeriods string
 const (
 	// CephPeriodsFast is every second, so that nobody waits for them.
 	CephPeriodsFast CephPeriods = "fast"
-	// CephPeriodsDefault is as Ceph has them: OSDs report every 5 s, the manager tells the monitors every 2 s, which agree every second.
+	// CephPeriodsDefault is as Ceph has them: OSDs report every 5 s, the manager tells the monitors every 2 s, which agree
+	// every second.
 	CephPeriodsDefault CephPeriods = "default"
 )
 
@@ -146,7 +148,8 @@ func (t Topology) validateCeph() error {
 	return nil
 }
 
-// Nodes lists the nodes, dealt round robin over the zones, so that the first nodes (which get the mons) are in different ones.
+// Nodes lists the nodes, dealt round robin over the zones, so that the first nodes (which get the mons) are in
+// different ones.
 func (t Topology) Nodes() []Node {
 	nodes := make([]Node, 0, t.Zones*t.NodesPerZone)
 	for i := range cap(nodes) {

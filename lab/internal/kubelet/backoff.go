@@ -2,8 +2,8 @@ package kubelet
 
 import "time"
 
-// A container that ends is started again at once, then after 0.5 s, 1 s, … up to the limit; the real kubelet says 10 s and
-// 5 min. Having run for a while, it starts over.
+// A container that ends is started again at once, then after 0.5 s, 1 s, … up to the limit; the real kubelet says 10 s
+// and 5 min. Having run for a while, it starts over.
 const (
 	firstBackoff = 500 * time.Millisecond
 	maxBackoff   = 10 * time.Second

@@ -185,8 +185,8 @@ func (c *container) attempt(ctx context.Context, cmd *exec.Cmd) int {
 	return int(t.ExitCode)
 }
 
-// hasLastWord tells whether a container may leave a message in its terminationMessagePath. Of daemons nobody expects one, and a file in
-// /dev would cost each of them a folder of its own.
+// hasLastWord tells whether a container may leave a message in its terminationMessagePath. Of daemons nobody expects
+// one, and a file in /dev would cost each of them a folder of its own.
 func (c *container) hasLastWord() bool {
 	return c.spec.TerminationMessagePath != "" && c.pod.state.spec.Spec.RestartPolicy == corev1.RestartPolicyNever
 }

@@ -145,7 +145,8 @@ func (p *pod) initialize(c *container) bool {
 	return true
 }
 
-// prepare gets the address and the volumes, however long that takes, and tells whether it could before the pod was stopped.
+// prepare gets the address and the volumes, however long that takes, and tells whether it could before the pod was
+// stopped.
 func (p *pod) prepare() (volumes map[string]string, ok bool) {
 	spec := p.state.spec
 	ip := hostIP
@@ -225,8 +226,8 @@ func (p *pod) stop(grace time.Duration) {
 	}
 }
 
-// remove stops the pod and then forgets it, with all it left on the node. Until it is removed, a pod that has ended keeps its
-// logs.
+// remove stops the pod and then forgets it, with all it left on the node. Until it is removed, a pod that has ended
+// keeps its logs.
 func (p *pod) remove(grace time.Duration) {
 	p.stop(grace)
 	p.removal.Do(func() {

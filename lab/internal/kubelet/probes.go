@@ -89,9 +89,9 @@ func (c *container) awaitStarted(ctx context.Context) bool {
 // eagerPeriod is how often a container is asked that has not said yes yet. A scenario waits for the daemon, not for us.
 const eagerPeriod = 100 * time.Millisecond
 
-// poll asks until ctx ends or tell says false. tell hears every success, and every failure beyond the threshold. An eager
-// poll asks more often than the period while the answer is no, but counts one failure a period, so that thresholds mean
-// what they say; the longer it takes the less often it asks.
+// poll asks until ctx ends or tell says false. tell hears every success, and every failure beyond the threshold. An
+// eager poll asks more often than the period while the answer is no, but counts one failure a period, so that
+// thresholds mean what they say; the longer it takes the less often it asks.
 func (c *container) poll(ctx context.Context, p *corev1.Probe, eager bool, tell func(error) (again bool)) {
 	period := time.Duration(max(p.PeriodSeconds, 1)) * time.Second
 	wait := time.Duration(p.InitialDelaySeconds) * time.Second

@@ -31,7 +31,8 @@ const (
 	annProvisioned  = "pv.kubernetes.io/provisioned-by"
 )
 
-// startProvisioner makes volumes for claims of our classes once the scheduler has chosen a node, and removes released ones.
+// startProvisioner makes volumes for claims of our classes once the scheduler has chosen a node, and removes released
+// ones.
 func (k *Kubelet) startProvisioner(ctx context.Context) error {
 	for name := range classTopology {
 		if err := k.createClass(ctx, name); err != nil {

@@ -36,8 +36,8 @@ func (p *pod) reportChanges() {
 	}
 }
 
-// report sends the status if it is not what was sent last. A node that is cut off sends nothing; when it is back it calls
-// reportAgain.
+// report sends the status if it is not what was sent last. A node that is cut off sends nothing; when it is back it
+// calls reportAgain.
 func (p *pod) report() error {
 	p.reporting.Lock()
 	defer p.reporting.Unlock()
@@ -78,8 +78,8 @@ func (p *pod) reportAgain() {
 	p.changed(func() {})
 }
 
-// contradict reports again if somebody else says that the pod is ready, or that it is not: the node lifecycle controller
-// does, of all pods of a node whose heartbeats were late.
+// contradict reports again if somebody else says that the pod is ready, or that it is not: the node lifecycle
+// controller does, of all pods of a node whose heartbeats were late.
 func (p *pod) contradict(said corev1.PodStatus) {
 	p.reporting.Lock()
 	sent := p.sent

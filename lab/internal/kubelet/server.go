@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Serve answers what the API server asks kubelets for on behalf of `kubectl logs`, exec and port-forward, until ctx ends.
+// Serve answers what the API server asks kubelets for on behalf of `kubectl logs`, exec and port-forward, until ctx
+// ends.
 func (k *Kubelet) Serve(ctx context.Context, config *tls.Config) error {
 	listener, err := tls.Listen("tcp", net.JoinHostPort(hostIP, strconv.Itoa(k.Port)), config)
 	if err != nil {

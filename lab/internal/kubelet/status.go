@@ -187,7 +187,8 @@ func condition(old []corev1.PodCondition, generation int64, kind corev1.PodCondi
 	return c
 }
 
-// sameStatus compares without the times at which conditions changed, which would never be equal before they are written.
+// sameStatus compares without the times at which conditions changed, which would never be equal before they are
+// written.
 func sameStatus(a, b corev1.PodStatus) bool {
 	a, b = *a.DeepCopy(), *b.DeepCopy()
 	for _, s := range []*corev1.PodStatus{&a, &b} {

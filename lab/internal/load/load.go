@@ -1,8 +1,9 @@
 // Package load writes, reads back and verifies objects for as long as it runs, and keeps count of what went wrong.
 //
-// It answers the one question that matters of a disruption: did somebody who uses the storage notice? A write that takes
-// long, because its OSD was stopped and another took over, is a stall. A write that returns an error has failed. A write that
-// was acknowledged and cannot be read back, with its own content or a newer one, is lost: there must never be one.
+// It answers the one question that matters of a disruption: did somebody who uses the storage notice? A write that
+// takes long, because its OSD was stopped and another took over, is a stall. A write that returns an error has failed.
+// A write that was acknowledged and cannot be read back, with its own content or a newer one, is lost: there must never
+// be one.
 package load
 
 import (
@@ -94,11 +95,12 @@ func Start(ctx context.Context, store Store, o Options) (*Load, error) {
 	return l, nil
 }
 
-// Report tells how it went so far. Operations under way count towards the longest stall with the time they have taken yet.
+// Report tells how it went so far. Operations under way count towards the longest stall with the time they have taken
+// yet.
 func (l *Load) Report() Report { return l.tally.report() }
 
-// Wait returns when all workers have ended and read every object once more, or when the timeout is over: the storage may
-// never answer.
+// Wait returns when all workers have ended and read every object once more, or when the timeout is over: the storage
+// may never answer.
 func (l *Load) Wait(timeout time.Duration) error {
 	select {
 	case <-l.done:
@@ -111,8 +113,9 @@ func (l *Load) Wait(timeout time.Duration) error {
 // object is what a worker knows of an object of its own.
 type object struct {
 	number int
-	// acknowledged is the sequence number of the last write that the storage has confirmed, 0 if none; attempted that of the last
-	// one that was sent. What is read must be between the two: a write that failed may have happened all the same.
+	// acknowledged is the sequence number of the last write that the storage has confirmed, 0 if none; attempted that of
+	// the last one that was sent. What is read must be between the two: a write that failed may have happened all the
+	// same.
 	acknowledged, attempted uint64
 	// lost keeps one lost write from being counted with every further read of it.
 	lost bool

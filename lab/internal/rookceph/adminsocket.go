@@ -13,8 +13,8 @@ import (
 // maxReply is far above any reply that is asked for here.
 const maxReply = 16 << 20
 
-// askDaemon sends a command to a daemon's admin socket and decodes its JSON. It costs a fraction of a millisecond, where
-// the ceph command starts a Python for a quarter of a second; and it needs no quorum.
+// askDaemon sends a command to a daemon's admin socket and decodes its JSON. It costs a fraction of a millisecond,
+// where the ceph command starts a Python for a quarter of a second; and it needs no quorum.
 func askDaemon(ctx context.Context, socket, command string, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -64,7 +64,8 @@ func (c cluster) quorum(ctx context.Context, monID string) ([]int, error) {
 	return status.Quorum, err
 }
 
-// managerActive tells whether the manager that runs on this machine has been given the role: only then it knows the command.
+// managerActive tells whether the manager that runs on this machine has been given the role: only then it knows the
+// command.
 func (c cluster) managerActive(ctx context.Context) bool {
 	var status json.RawMessage
 	return askDaemon(ctx, c.adminSocket("mgr."+mgrName), "mgr_status", &status) == nil

@@ -14,8 +14,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 )
 
-// bootstrap runs the monitors for a moment, outside of Kubernetes, and registers what Rook's operator would: OSDs, their
-// place in the CRUSH map, the pool. Doing it here instead of after Deploy hides it behind the start of the control plane.
+// bootstrap runs the monitors for a moment, outside of Kubernetes, and registers what Rook's operator would: OSDs,
+// their place in the CRUSH map, the pool. Doing it here instead of after Deploy hides it behind the start of the
+// control plane.
 func (c cluster) bootstrap(ctx context.Context, id identity) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	wait, err := c.startBootstrapMons(ctx)
@@ -44,8 +45,9 @@ func (c cluster) bootstrap(ctx context.Context, id identity) error {
 	}
 }
 
-// startBootstrapMons starts the monitors with a short election timeout, which the first election always waits for because
-// they have not met before, and without the pause that gathers changes into one proposal: every command is one. They end with ctx; the returned function waits for that.
+// startBootstrapMons starts the monitors with a short election timeout, which the first election always waits for
+// because they have not met before, and without the pause that gathers changes into one proposal: every command is one.
+// They end with ctx; the returned function waits for that.
 func (c cluster) startBootstrapMons(ctx context.Context) (wait func(), err error) {
 	var started []*exec.Cmd
 	wait = func() {
@@ -116,15 +118,15 @@ func (c cluster) setUpCommands(id identity) []string {
 	}
 	commands = append(commands, fmt.Sprintf("osd crush rule create-replicated %s default zone", Pool))
 	if c.topo.Release() != image.Machine {
-		// The manager makes a pool for itself as soon as it may. By Ceph's default its copies are on three hosts, which may be of one
-		// zone, and then no zone may go. Not in ceph.conf: a monitor does not start with a rule that is not there.
+		// The manager makes a pool for itself as soon as it may. By Ceph's default its copies are on three hosts, which may
+		// be of one zone, and then no zone may go. Not in ceph.conf: a monitor does not start with a rule that is not there.
 		commands = append(commands, "config set global osd_pool_default_crush_rule 1")
 	}
 	// The lab needs none of the manager's modules, and some of them do not get on with it.
 	switch c.topo.Release() {
 	case 18:
-		// Debian's manager loads Python's cryptography for one module, and then for no other ("PyO3 modules do not yet support
-		// subinterpreters").
+		// Debian's manager loads Python's cryptography for one module, and then for no other ("PyO3 modules do not yet
+		// support subinterpreters").
 		commands = append(commands, "health mute MGR_MODULE_DEPENDENCY --sticky")
 	case 20:
 		// Devicehealth wants to write before the pool that the manager makes for it is active, and does not try again.

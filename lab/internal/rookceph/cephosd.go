@@ -72,7 +72,8 @@ func (c cluster) cephOSD() cephOSD {
 	}
 }
 
-// cephOSDPod is one template for all OSDs. It knows nothing of the OSD but the variable OSD_DEVICE that each pod is given.
+// cephOSDPod is one template for all OSDs. It knows nothing of the OSD but the variable OSD_DEVICE that each pod is
+// given.
 func (c cluster) cephOSDPod() corev1.PodSpec {
 	no := false
 	return corev1.PodSpec{

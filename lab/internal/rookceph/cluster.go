@@ -101,8 +101,8 @@ func (c cluster) replicas() int { return min(3, c.topo.Zones) }
 // minReplicas lets one zone be lost, as long as there is another.
 func (c cluster) minReplicas() int { return max(1, c.replicas()-1) }
 
-// placementGroups gives every OSD about sixteen, and never fewer than 32 altogether: enough for every OSD to be primary of
-// some, so that the loss of any one shows.
+// placementGroups gives every OSD about sixteen, and never fewer than 32 altogether: enough for every OSD to be primary
+// of some, so that the loss of any one shows.
 func (c cluster) placementGroups() int {
 	n := 32
 	for n*c.replicas() < 16*len(c.topo.OSDs()) {

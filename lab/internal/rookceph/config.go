@@ -7,7 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// Where daemons find things in a pod. As in Rook's, these are Ceph's own defaults, so that `ceph` in a container just works.
+// Where daemons find things in a pod. As in Rook's, these are Ceph's own defaults, so that `ceph` in a container just
+// works.
 const (
 	podConfigDir  = "/etc/ceph"
 	podKeyringDir = "/etc/ceph/keyring-store"
@@ -126,22 +127,23 @@ mon_memory_autotune = false
 rocksdb_cache_size = 16777216
 `
 
-// A manager imports every Python module it finds before it becomes active, a quarter of a second each on a busy machine. All
-// that it may go without are named here.
+// A manager imports every Python module it finds before it becomes active, a quarter of a second each on a busy
+// machine. All that it may go without are named here.
 const mgrConfig = `[mgr]
 mgr_initial_modules = iostat
 mgr_disabled_modules = alerts,cephadm,dashboard,diskprediction_local,influx,insights,k8sevents,localpool,mirroring,nfs,osd_perf_query,osd_support,prometheus,restful,rook,selftest,snap_schedule,stats,telegraf,test_orchestrator,zabbix
 `
 
-// Every OSD is a process of its own on a machine with few cores, so threads and caches are small, and recovery is not slowed
-// down (osd_recovery_sleep = 0 would mean the value for the device class: the classes are set one by one).
+// Every OSD is a process of its own on a machine with few cores, so threads and caches are small, and recovery is not
+// slowed down (osd_recovery_sleep = 0 would mean the value for the device class: the classes are set one by one).
 //
-// Closing a disk waits for the thread that polls it, and an OSD closes and reopens its disk several times while it starts:
-// with the stock 250 ms that alone takes two seconds (bdev_aio_poll_ms). The kernel has 65,536 places in the queues of all its
-// disks (fs.aio-max-nr), of which an OSD takes twice what it is told (bdev_aio_max_queue_depth): with the stock 1,024 the
-// machine's 33rd would not start.
+// Closing a disk waits for the thread that polls it, and an OSD closes and reopens its disk several times while it
+// starts: with the stock 250 ms that alone takes two seconds (bdev_aio_poll_ms). The kernel has 65,536 places in the
+// queues of all its disks (fs.aio-max-nr), of which an OSD takes twice what it is told (bdev_aio_max_queue_depth): with
+// the stock 1,024 the machine's 33rd would not start.
 //
-// The queue of operations is that of 16 in every release: the later one's ignores each of the sleeps here, and in tests.
+// The queue of operations is that of 16 in every release: the later one's ignores each of the sleeps here, and in
+// tests.
 //
 // A stopping OSD tells the monitors instead of leaving it to its peers' broken connections, so that the last one on a
 // machine is noticed as fast as the first; it waits for their answer no longer than a second.
@@ -171,8 +173,8 @@ osd_fast_shutdown_notify_mon = true
 osd_mon_shutdown_timeout = 1
 `
 
-// fastPeriods shortens how often daemons tell each other what they know, which is what most tests would wait for. Without it these
-// are Ceph's own: 5 s, 5 s, 2 s, 5 s and 1 s.
+// fastPeriods shortens how often daemons tell each other what they know, which is what most tests would wait for.
+// Without it these are Ceph's own: 5 s, 5 s, 2 s, 5 s and 1 s.
 const fastPeriods = `[global]
 osd_mon_report_interval = 1
 mgr_stats_period = 1

@@ -51,7 +51,8 @@ func (c cluster) monDaemon(m mon) daemon {
 	}
 }
 
-// mgrDaemon may run on any node, and leaves an unreachable one after five seconds as Rook has it: nothing of it is local.
+// mgrDaemon may run on any node, and leaves an unreachable one after five seconds as Rook has it: nothing of it is
+// local.
 func (c cluster) mgrDaemon() daemon {
 	seconds := int64(5)
 	return daemon{
@@ -65,7 +66,8 @@ func (c cluster) mgrDaemon() daemon {
 	}
 }
 
-// osdDaemon is bound to its disk's node and has no tolerations: evicted from a cordoned node, its replacement stays Pending.
+// osdDaemon is bound to its disk's node and has no tolerations: evicted from a cordoned node, its replacement stays
+// Pending.
 func (c cluster) osdDaemon(i int) daemon {
 	osd := c.topo.OSDs()[i]
 	id := strconv.Itoa(osd.ID)
@@ -173,8 +175,9 @@ func podEnv() []corev1.EnvVar {
 	}
 }
 
-// awaitPort is a command that waits until nobody answers at a port and then becomes the command that follows it. The pod before
-// may still be ending; an OSD that finds its port taken takes the next ones, where nobody would ask whether it serves.
+// awaitPort is a command that waits until nobody answers at a port and then becomes the command that follows it. The
+// pod before may still be ending; an OSD that finds its port taken takes the next ones, where nobody would ask whether
+// it serves.
 func awaitPort(port int) []string {
 	script := fmt.Sprintf(`while (exec 3<>/dev/tcp/127.0.0.1/%d) 2>/dev/null; do sleep 0.05; done; exec "$0" "$@"`, port)
 	return []string{"/bin/bash", "-c", script}

@@ -16,12 +16,12 @@ import (
 // healthyTimeout is ten times what 24 OSDs need on two busy cores.
 const healthyTimeout = 4 * time.Minute
 
-// WaitHealthy waits for all monitors in quorum, all OSDs up, all placement groups active+clean and HEALTH_OK, and reports
-// every step of the way. After four minutes it gives up; the error says what was still missing. Where nobody runs the OSDs yet
-// it does not wait for more than a manager.
+// WaitHealthy waits for all monitors in quorum, all OSDs up, all placement groups active+clean and HEALTH_OK, and
+// reports every step of the way. After four minutes it gives up; the error says what was still missing. Where nobody
+// runs the OSDs yet it does not wait for more than a manager.
 //
-// The daemons themselves are asked as long as possible. What the monitors say of a cluster that has just been restarted is
-// what they remember of its last life, and that was clean.
+// The daemons themselves are asked as long as possible. What the monitors say of a cluster that has just been restarted
+// is what they remember of its last life, and that was clean.
 func WaitHealthy(ctx context.Context, inst instance.Instance, topo instance.Topology, progress func(string)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, healthyTimeout,
 		fmt.Errorf("not healthy within %s (see kubectl -n %s get pods,events)", healthyTimeout, Namespace))
@@ -94,8 +94,8 @@ func (c cluster) awaitManager(ctx context.Context, say func(string)) error {
 	return nil
 }
 
-// awaitClean asks the manager for the placement groups, which only a manager that is alive and has heard all OSDs answers
-// with pgReady, and then the monitors for the rest.
+// awaitClean asks the manager for the placement groups, which only a manager that is alive and has heard all OSDs
+// answers with pgReady, and then the monitors for the rest.
 func (c cluster) awaitClean(ctx context.Context, say func(string)) error {
 	for {
 		missing, err := c.missing(ctx)
@@ -185,8 +185,8 @@ type health struct {
 	} `json:"checks"`
 }
 
-// missing is what is wrong. Ceph calls keys of the old type an error, from the release on that has new ones; whoever asks for old ones
-// has them.
+// missing is what is wrong. Ceph calls keys of the old type an error, from the release on that has new ones; whoever
+// asks for old ones has them.
 func (h health) missing(oldKeys bool) string {
 	if h.Status == "HEALTH_OK" {
 		return ""

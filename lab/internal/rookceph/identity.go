@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// identity is what makes this cluster itself. It is chosen once, before any daemon runs, so that no key has to be fetched
-// from a running monitor.
+// identity is what makes this cluster itself. It is chosen once, before any daemon runs, so that no key has to be
+// fetched from a running monitor.
 type identity struct {
 	FSID string `json:"fsid"`
 	// Keys are the cephx secrets by entity, such as osd.0.
@@ -64,8 +64,8 @@ func (c cluster) ciphers() string {
 	return "aes,aes256k"
 }
 
-// newKey makes a cephx secret: its type, creation time in seconds and nanoseconds, length, and random bytes, little endian, in base64
-// (src/auth/Crypto.cc, CryptoKey::encode).
+// newKey makes a cephx secret: its type, creation time in seconds and nanoseconds, length, and random bytes, little
+// endian, in base64 (src/auth/Crypto.cc, CryptoKey::encode).
 func newKey(now time.Time, t keyType) string {
 	secret := make([]byte, t.bytes)
 	rand.Read(secret)

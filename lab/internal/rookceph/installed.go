@@ -7,7 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// CheckInstalled says which packages to install if Ceph's programs are missing, and unpacks those of another release than the machine's.
+// CheckInstalled says which packages to install if Ceph's programs are missing, and unpacks those of another release
+// than the machine's.
 func CheckInstalled(ctx context.Context, topo instance.Topology, progress func(string)) error {
 	if topo.Release() == image.Machine {
 		return requirePrograms()

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/runtime"
 )
 
-// usePrograms finds Ceph's programs: the machine's, or those of the cluster's release, unpacked if need be. After it, start can be called;
-// forget lets go of them.
+// usePrograms finds Ceph's programs: the machine's, or those of the cluster's release, unpacked if need be. After it,
+// start can be called; forget lets go of them.
 func (c *cluster) usePrograms(ctx context.Context, progress func(string)) (forget func(), err error) {
 	release := c.topo.Release()
 	if release == image.Machine {

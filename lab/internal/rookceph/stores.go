@@ -12,7 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// releaseName is what Ceph calls a release. A monitor takes only a monmap that is made for it or for one of the two releases before.
+// releaseName is what Ceph calls a release. A monitor takes only a monmap that is made for it or for one of the two
+// releases before.
 var releaseName = map[int]string{16: "pacific", 18: "reef", 20: "tentacle"}
 
 // makeMonStores gives every monitor the same first monmap and all keys.

@@ -19,8 +19,8 @@ type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 }
 
-// Environment resolves the variables of a container: base, overridden by envFrom, overridden by env in which $(NAME) stands
-// for a variable that came before. The pod's status must hold its addresses.
+// Environment resolves the variables of a container: base, overridden by envFrom, overridden by env in which $(NAME)
+// stands for a variable that came before. The pod's status must hold its addresses.
 func Environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, base map[string]string, objects Objects) (map[string]string, error) {
 	env := maps.Clone(base)
 	for _, from := range c.EnvFrom {

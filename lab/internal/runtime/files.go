@@ -134,7 +134,8 @@ func fileMode(own, all *int32) fs.FileMode {
 	return 0o644
 }
 
-// writeFiles makes a folder hold exactly these files. Each is replaced as a whole, so that a reader never sees half of it.
+// writeFiles makes a folder hold exactly these files. Each is replaced as a whole, so that a reader never sees half of
+// it.
 func writeFiles(dir string, files map[string]file) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Become turns this process into another program, which sees an image's programs and libraries instead of the machine's. It returns only
-// if that fails. The calling goroutine must be locked to the main thread. staging is an empty folder, which any number may share.
+// Become turns this process into another program, which sees an image's programs and libraries instead of the
+// machine's. It returns only if that fails. The calling goroutine must be locked to the main thread. staging is an
+// empty folder, which any number may share.
 //
-// An ordinary user needs a user namespace, which a process with several threads cannot enter: then the program is a child of this
-// process, which hands on signals and ends as it does.
+// An ordinary user needs a user namespace, which a process with several threads cannot enter: then the program is a
+// child of this process, which hands on signals and ends as it does.
 func Become(image, staging string, args, env []string) error {
 	if os.Getenv(becomeEnv) == "" && !mayUnshare() {
 		return becomeParent()

@@ -14,8 +14,8 @@ import (
 )
 
 // StartIsolated starts a program as the first process of a PID namespace, with mounts of its own, as root of a user
-// namespace unless we are root already. When that process ends, however it ends, the kernel ends everything that descends
-// from it and forgets its mounts. The program must call Isolated before anything else.
+// namespace unless we are root already. When that process ends, however it ends, the kernel ends everything that
+// descends from it and forgets its mounts. The program must call Isolated before anything else.
 func StartIsolated(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

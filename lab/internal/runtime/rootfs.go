@@ -20,8 +20,9 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// enterRoot makes this thread, and all it starts, see the machine's files with the mounts on top. With an image, programs and libraries
-// are the image's: whatever is in /usr. Nothing is created outside of the calling thread's mount namespace.
+// enterRoot makes this thread, and all it starts, see the machine's files with the mounts on top. With an image,
+// programs and libraries are the image's: whatever is in /usr. Nothing is created outside of the calling thread's mount
+// namespace.
 func enterRoot(staging, image string, mounts []Mount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -41,9 +42,9 @@ func enterRoot(staging, image string, mounts []Mount) error {
 	return pivot(staging)
 }
 
-// rootfs is a root filesystem under construction. It starts as an empty tmpfs with every entry of the machine's root bound
-// into it. A folder of the machine that lacks a mount point is replaced in the same way: by a tmpfs with the same entries,
-// in which the mount point can be made.
+// rootfs is a root filesystem under construction. It starts as an empty tmpfs with every entry of the machine's root
+// bound into it. A folder of the machine that lacks a mount point is replaced in the same way: by a tmpfs with the same
+// entries, in which the mount point can be made.
 type rootfs struct {
 	dir     string
 	image   string   // the folder whose programs and libraries stand for the machine's; "": the machine's own

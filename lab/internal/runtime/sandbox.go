@@ -21,8 +21,8 @@ type Sandbox struct {
 	id       string // as in /proc/PID/ns/mnt
 }
 
-// NewSandbox builds a sandbox. staging is an empty folder that the machine lends for building the root filesystem; image is a folder whose
-// programs and libraries stand for the machine's, or "".
+// NewSandbox builds a sandbox. staging is an empty folder that the machine lends for building the root filesystem;
+// image is a folder whose programs and libraries stand for the machine's, or "".
 func NewSandbox(staging, image, hostname string, mounts []Mount) (*Sandbox, error) {
 	s := &Sandbox{}
 	err := onOwnThread(func() error {

@@ -23,8 +23,8 @@ type VolumeSource interface {
 // Volumes makes the volumes of pods on one node.
 type Volumes struct {
 	Source VolumeSource
-	// Disk stands for the node's own root filesystem: host paths that the machine does not have are made there, so that two
-	// nodes do not share them and nothing is left on the machine.
+	// Disk stands for the node's own root filesystem: host paths that the machine does not have are made there, so that
+	// two nodes do not share them and nothing is left on the machine.
 	Disk string
 	// Lab is the lab's own folder, below which host paths mean what they say.
 	Lab string

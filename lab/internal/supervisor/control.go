@@ -22,7 +22,8 @@ type Status struct {
 	Nodes      []kubelet.NodeState `json:"nodes"`
 }
 
-// serveControl answers on a socket in the lab's folder, which only its owner can enter. life is that of what requests create.
+// serveControl answers on a socket in the lab's folder, which only its owner can enter. life is that of what requests
+// create.
 func (l *lab) serveControl(life context.Context) error {
 	_ = os.Remove(l.ControlSocket()) // of a supervisor that was killed; nobody else has our folder
 	listener, err := net.Listen("unix", l.ControlSocket())

@@ -1,5 +1,5 @@
-// Package supervisor runs one lab: it starts everything in the order in which it needs each other, watches over it, and is
-// the process with which it all ends.
+// Package supervisor runs one lab: it starts everything in the order in which it needs each other, watches over it, and
+// is the process with which it all ends.
 package supervisor
 
 import (
@@ -46,8 +46,8 @@ type Launched struct {
 	lifeline io.Closer
 }
 
-// Launch starts the supervisor of a claimed instance, in namespaces of its own. If foreground, it ends when this process
-// does; otherwise only as long as it is not ready.
+// Launch starts the supervisor of a claimed instance, in namespaces of its own. If foreground, it ends when this
+// process does; otherwise only as long as it is not ready.
 func Launch(claim *instance.Claim, foreground bool) (*Launched, error) {
 	binary, err := os.Executable()
 	if err != nil {

@@ -26,8 +26,8 @@ func UI(inst instance.Instance) string {
 	return "http://" + instance.Loopback(inst.Ports.TemporalUI())
 }
 
-// Child describes the server. Its database is in the instance's folder: with a write-ahead log it survives SIGKILL, and is
-// three times as fast as without.
+// Child describes the server. Its database is in the instance's folder: with a write-ahead log it survives SIGKILL, and
+// is three times as fast as without.
 func Child(inst instance.Instance, binary string) child.Spec {
 	return child.Spec{
 		Name: "temporal",
@@ -50,8 +50,8 @@ func Child(inst instance.Instance, binary string) child.Spec {
 	}
 }
 
-// dynamicConfig takes out the pauses that pay off with many shards and a busy database: with them a task waits up to 50 ms for
-// its turn, a timer up to a second.
+// dynamicConfig takes out the pauses that pay off with many shards and a busy database: with them a task waits up to 50
+// ms for its turn, a timer up to a second.
 func dynamicConfig() []string {
 	var args []string
 	for _, kv := range []string{

@@ -50,7 +50,8 @@ func TestEnsureBinaryBuildsOnlyWhatIsOld(t *testing.T) {
 	}
 }
 
-// TestServer starts two real servers side by side and one of them again after SIGKILL. It needs the program to be built.
+// TestServer starts two real servers side by side and one of them again after SIGKILL. It needs the program to be
+// built.
 func TestServer(t *testing.T) {
 	binary := os.Getenv("LAB_TEMPORAL")
 	if binary == "" {

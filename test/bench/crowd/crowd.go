@@ -20,8 +20,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// A job of the crowd wants the lease as a drain does, hears what becomes of its claim, and does nothing. It runs on a worker of its
-// own, so that lockkeeper's has the keeper's work alone.
+// A job of the crowd wants the lease as a drain does, hears what becomes of its claim, and does nothing. It runs on a
+// worker of its own, so that lockkeeper's has the keeper's work alone.
 const (
 	jobType  = "BenchJob"
 	jobQueue = "lockkeeper-bench"
@@ -90,8 +90,8 @@ func (c *Crowd) Silence(ctx context.Context) error {
 	return nil
 }
 
-// asksPerSecond is about how many jobs lockkeeper tells in a second when many are to hear something new. As fast as they can, the jobs
-// alone would take all processors, and it would be their own load that is measured.
+// asksPerSecond is about how many jobs lockkeeper tells in a second when many are to hear something new. As fast as
+// they can, the jobs alone would take all processors, and it would be their own load that is measured.
 const asksPerSecond = 100
 
 // AskAgain has every job that waits ask again: it keeps its place in the queue, and is told where it stands once more.
@@ -105,8 +105,8 @@ func (c *Crowd) AskAgain(ctx context.Context) error {
 	})
 }
 
-// Busy has every job ask again, and returns when the keeper has begun to tell them; how many it has told since is told by the function
-// that it returns. asked ends when all have asked.
+// Busy has every job ask again, and returns when the keeper has begun to tell them; how many it has told since is told
+// by the function that it returns. asked ends when all have asked.
 func (c *Crowd) Busy(ctx context.Context) (told func() int64, asked <-chan error, err error) {
 	began := c.heard.Load()
 	told = func() int64 { return c.heard.Load() - began }
@@ -155,7 +155,8 @@ func (c *Crowd) begin(ctx context.Context, name string, domain storage.FailureDo
 	return lease.Claim{WorkflowID: id, RunID: run.GetRunID(), Domain: domain, Reason: "bench", Priority: jobs.DrainNode.Priority}, nil
 }
 
-// ask asks until the keeper has heard: while it continues as new it may not, and the activity of a real job would ask again, too.
+// ask asks until the keeper has heard: while it continues as new it may not, and the activity of a real job would ask
+// again, too.
 func (c *Crowd) ask(ctx context.Context, claim lease.Claim) (err error) {
 	for range attempts {
 		if err = c.askOnce(ctx, claim); err == nil || ctx.Err() != nil {

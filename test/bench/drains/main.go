@@ -1,6 +1,6 @@
-// drains measures what drains cost beyond what they have to take, and what lockkeeper costs at rest. It runs the worker and
-// the watcher itself, with a proxy between them and the API server that counts their requests. One line "name value unit"
-// for each figure; all else goes to standard error.
+// drains measures what drains cost beyond what they have to take, and what lockkeeper costs at rest. It runs the worker
+// and the watcher itself, with a proxy between them and the API server that counts their requests. One line "name value
+// unit" for each figure; all else goes to standard error.
 //
 //	drain_overhead_s         what of a drain is neither eviction nor reboot nor recovery nor a wait for reports, see timeline
 //	drain_report_wait_s      the waits for the storage's own reports

@@ -38,8 +38,8 @@ func without(spans, others []span) []span {
 	return spans
 }
 
-// reportWaits is when the keeper waited for the storage's own reports: while it asked who lives, and after the manager had said
-// that all data is clean until there was a proof of it, which takes a report of every OSD.
+// reportWaits is when the keeper waited for the storage's own reports: while it asked who lives, and after the manager
+// had said that all data is clean until there was a proof of it, which takes a report of every OSD.
 func reportWaits(log keeperlog.Log, whole time.Time) (out []span) {
 	for _, q := range log.Questions {
 		out = append(out, span{q.Asked, q.Ended})

@@ -23,12 +23,12 @@ import (
 //
 //	asked ── evictions ──▶ empty ── reboot, uncordon ──▶ back ── recovery ──▶ whole ──▶ ended
 //
-// What it takes without anybody's help is: the time in which at least one of the node's pods is terminating (evicting); from
-// the moment at which the drain says that the node is empty until it is rebooted and uncordoned (away); and from there
-// until all OSDs are up, all mons in quorum, and the manager reports all data clean (recovery). Of the rest it waits for the storage's
-// own periodical reports (reports): while the keeper asks who lives, and from the recovery on until there is a new proof that all data
-// is clean. The overhead is what is left: getting the lease, noout, cordon, pauses between evictions, noticing that the node is empty,
-// looking, and giving the lease back.
+// What it takes without anybody's help is: the time in which at least one of the node's pods is terminating (evicting);
+// from the moment at which the drain says that the node is empty until it is rebooted and uncordoned (away); and from
+// there until all OSDs are up, all mons in quorum, and the manager reports all data clean (recovery). Of the rest it
+// waits for the storage's own periodical reports (reports): while the keeper asks who lives, and from the recovery on
+// until there is a new proof that all data is clean. The overhead is what is left: getting the lease, noout, cordon,
+// pauses between evictions, noticing that the node is empty, looking, and giving the lease back.
 type timeline struct {
 	total                             time.Duration
 	evicting, away, recovery, reports time.Duration

@@ -92,7 +92,8 @@ func (w *world) keeperID() string {
 	return workflows.KeeperID(storage.ClusterKey{Namespace: w.namespace, Name: w.policy})
 }
 
-// awaitRest waits until the keeper says that all is well and nobody holds or wants the lease, and its last words are written.
+// awaitRest waits until the keeper says that all is well and nobody holds or wants the lease, and its last words are
+// written.
 func (w *world) awaitRest(ctx context.Context) error {
 	return w.until(ctx, "rest", func() (bool, error) {
 		v, err := w.Temporal.QueryWorkflow(ctx, w.keeperID(), "", workflows.QueryStatus)
@@ -116,8 +117,8 @@ func (w *world) awaitRest(ctx context.Context) error {
 	})
 }
 
-// spent is what lockkeeper has used since it started. A keeper that continued as new has forgotten how many events it had
-// before, so these are kept here.
+// spent is what lockkeeper has used since it started. A keeper that continued as new has forgotten how many events it
+// had before, so these are kept here.
 func (w *world) spent(ctx context.Context) (cost, error) {
 	d, err := w.Temporal.DescribeWorkflowExecution(ctx, w.keeperID(), "")
 	if err != nil {
@@ -140,7 +141,8 @@ func (w *world) until(ctx context.Context, what string, done func() (bool, error
 	return lab.Until(ctx, patience, 20*time.Millisecond, what, done)
 }
 
-// cephIsWhole: the mons hold that all OSDs are up, all mons in quorum, and, as the manager last reported, all data clean.
+// cephIsWhole: the mons hold that all OSDs are up, all mons in quorum, and, as the manager last reported, all data
+// clean.
 func (w *world) cephIsWhole() (whole, clean bool) {
 	var s lab.Status
 	if lab.Ask(w.ceph, "status", &s) != nil {

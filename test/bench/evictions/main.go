@@ -1,6 +1,6 @@
-// evictions has clients evict every OSD, all the time: over a drain, and while nobody watches, with the worker, the watcher and
-// Temporal dead. What came of it is judged from the API server's audit log and Ceph's own maps, by code that shares nothing with
-// lockkeeper's. One line "name value unit" for each figure; all else goes to standard error.
+// evictions has clients evict every OSD, all the time: over a drain, and while nobody watches, with the worker, the
+// watcher and Temporal dead. What came of it is judged from the API server's audit log and Ceph's own maps, by code
+// that shares nothing with lockkeeper's. One line "name value unit" for each figure; all else goes to standard error.
 //
 //	domains_at_once                  failure domains that were disrupted at the same moment, in all of it
 //	evictions_with_nobody_watching   evictions that were granted in --for; ..._at_rest_none: with atRest: None

@@ -29,7 +29,8 @@ type Log struct {
 	Proved []time.Time
 }
 
-// Read reads the histories of all runs of a keeper that have not ended before since. A question that is still open is left out.
+// Read reads the histories of all runs of a keeper that have not ended before since. A question that is still open is
+// left out.
 func Read(ctx context.Context, c client.Client, keeper string, since time.Time) (Log, error) {
 	var out Log
 	for token := []byte(nil); ; {

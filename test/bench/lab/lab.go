@@ -1,4 +1,5 @@
-// Package lab is what the benchmarks have in common: the way into a running lab, the processes that they start there, and waiting.
+// Package lab is what the benchmarks have in common: the way into a running lab, the processes that they start there,
+// and waiting.
 package lab
 
 import (

@@ -11,9 +11,9 @@ import (
 //
 //	stopping ── the daemons end ──▶ gone ── making ──▶ made ── start ──▶ up ── recovery ──▶ whole ── handing on ──▶ next
 //
-// The daemons take the time to end and to start, the storage cluster that to recover. What is left is lockkeeper's: to see the
-// last pod gone and make its successor, and from the manager's first report that all data is clean until the next batch
-// begins to stop (the lease, noout, the last look), or, after the last one, until the workflow has ended.
+// The daemons take the time to end and to start, the storage cluster that to recover. What is left is lockkeeper's: to
+// see the last pod gone and make its successor, and from the manager's first report that all data is clean until the
+// next batch begins to stop (the lease, noout, the last look), or, after the last one, until the workflow has ended.
 type batch struct {
 	osds                                   []int
 	stopping, gone, made, up, whole, ready time.Time
@@ -22,8 +22,8 @@ type batch struct {
 
 func (b batch) overhead() time.Duration { return b.making() + b.handingOn() }
 
-// A successor may be made before the last pod of its batch is gone, and a batch begin before we have read the report that
-// it rests on: neither takes from what the other cost.
+// A successor may be made before the last pod of its batch is gone, and a batch begin before we have read the report
+// that it rests on: neither takes from what the other cost.
 func (b batch) making() time.Duration    { return max(b.made.Sub(b.gone), 0) }
 func (b batch) handingOn() time.Duration { return max(b.next.Sub(b.whole), 0) }
 
@@ -64,8 +64,8 @@ type record struct {
 	reports []report
 }
 
-// batches takes a record apart. A batch begins with the first pod that is stopped when the data is whole again, or, since
-// the manager may not have had the time to tell that it was not, in another unit than the ones before.
+// batches takes a record apart. A batch begins with the first pod that is stopped when the data is whole again, or,
+// since the manager may not have had the time to tell that it was not, in another unit than the ones before.
 func (r record) batches(unit func(event) string, ended time.Time) ([]batch, error) {
 	var begins []int // indices of events
 	of := ""
@@ -142,8 +142,9 @@ func (r record) batch(events []event, next time.Time) (batch, error) {
 // readLate is how much later than lockkeeper we may read a report.
 const readLate = time.Second
 
-// wholeAfter is the first report after all were up that says "clean". The manager's word counts once it has said otherwise:
-// what it says before is old. If it never did, they were back before it could tell, and nothing is counted as recovery.
+// wholeAfter is the first report after all were up that says "clean". The manager's word counts once it has said
+// otherwise: what it says before is old. If it never did, they were back before it could tell, and nothing is counted
+// as recovery.
 func (r record) wholeAfter(b batch) (at time.Time, known bool) {
 	unclean := false
 	for _, p := range r.reports {

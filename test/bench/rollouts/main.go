@@ -1,6 +1,6 @@
-// rollouts measures how long a new pod template takes to reach every OSD of a CephOSD, one OSD at a time and one zone at a
-// time, and how much of that is neither stopping nor starting nor recovery. It changes the variable UPDATE of the lab's
-// template, and all else is the watcher's and the worker's work. One line "name value unit" for each figure:
+// rollouts measures how long a new pod template takes to reach every OSD of a CephOSD, one OSD at a time and one zone
+// at a time, and how much of that is neither stopping nor starting nor recovery. It changes the variable UPDATE of the
+// lab's template, and all else is the watcher's and the worker's work. One line "name value unit" for each figure:
 //
 //	rollout_24_by_osd_s, rollout_24_by_zone_s   from the change of the template to the end of the workflow, with 24 OSDs
 //	rollout_speedup_zone        how many times faster by zone

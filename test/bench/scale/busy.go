@@ -17,8 +17,8 @@ import (
 // crowdPatience is how long a keeper may take to open again what it has closed, with so many jobs that wait.
 const crowdPatience = 5 * time.Minute
 
-// stopAllBusy has many jobs wait for the lease while one holds that of a failure domain, which is open, and stops OSDs elsewhere while
-// the keeper tells all of them where they stand.
+// stopAllBusy has many jobs wait for the lease while one holds that of a failure domain, which is open, and stops OSDs
+// elsewhere while the keeper tells all of them where they stand.
 func (w *world) stopAllBusy(ctx context.Context, domains, jobs, events int) (reaction []time.Duration, err error) {
 	rack := func(d int) storage.FailureDomain { return storage.FailureDomain{Type: "rack", Name: domainName(d)} }
 	c, err := crowd.Hold(ctx, w.temporal, storage.ClusterKey{Namespace: namespace, Name: policy}, rack(0))

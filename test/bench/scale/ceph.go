@@ -19,8 +19,8 @@ const statsPeriod = time.Second
 // placementGroups is a usual number: about a hundred for each OSD, of three copies.
 const placementGroups = 32768
 
-// simulatedCeph answers as Ceph's monitors do about a cluster in which one OSD at a time is down. What it says of placement
-// groups is as late as a manager's word.
+// simulatedCeph answers as Ceph's monitors do about a cluster in which one OSD at a time is down. What it says of
+// placement groups is as late as a manager's word.
 type simulatedCeph struct {
 	began time.Time
 

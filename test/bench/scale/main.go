@@ -1,6 +1,6 @@
-// scale measures lockkeeper with a storage cluster of a size that no test machine holds: 1,000 OSDs in 100 failure domains by
-// default. Ceph is simulated; the API server, Temporal, the watcher, the worker and all that is in them are real. It prints
-// one line "name value unit" for each figure:
+// scale measures lockkeeper with a storage cluster of a size that no test machine holds: 1,000 OSDs in 100 failure
+// domains by default. Ceph is simulated; the API server, Temporal, the watcher, the worker and all that is in them are
+// real. It prints one line "name value unit" for each figure:
 //
 //	adoption_1000_s          from the start of lockkeeper until every OSD's pod is marked as proved
 //	adoption_requests_1000   requests to the API server until then, of watcher and worker

@@ -66,8 +66,8 @@ func (w *world) close() {
 	}
 }
 
-// newWorld starts everything and returns when the keeper has seen the cluster at rest. The world is to be closed even if it is
-// returned with an error.
+// newWorld starts everything and returns when the keeper has seen the cluster at rest. The world is to be closed even
+// if it is returned with an error.
 func newWorld(ctx context.Context, domains, perDomain int) (*world, error) {
 	ctrl.SetLogger(logr.Discard())
 	w := &world{osds: domains * perDomain, perNode: perDomain}
