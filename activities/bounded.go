@@ -40,7 +40,8 @@ func (s Survey) bounded() Survey {
 func few(errs []input.Error) []input.Error {
 	var out []input.Error
 	for _, e := range errs[:min(len(errs), mostErrors)] {
-		e.Field, e.Value, e.Allowed = storage.Clip(e.Field, mostText), storage.Clip(e.Value, mostText), storage.Clip(e.Allowed, mostText)
+		e.Field, e.Value, e.Allowed = storage.Clip(e.Field, mostText), storage.Clip(e.Value, mostText),
+			storage.Clip(e.Allowed, mostText)
 		out = append(out, e)
 	}
 	return out

@@ -121,7 +121,8 @@ func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error
 	p, err := d.Policies.Policy(ctx, cluster)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return Target{}, Invalid("policy", cluster.String(), "no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
+		return Target{}, Invalid("policy", cluster.String(),
+			"no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
 	case err != nil:
 		return Target{}, Unavailable("read MaintenancePolicy "+cluster.String(), err)
 	case p.Second != "":
@@ -143,10 +144,12 @@ func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error
 	}
 	sn, ok := seen.View.Node(in.Node)
 	if !ok || len(sn.Daemons) == 0 || sn.Domain == "" {
-		return Target{}, Invalid("node", in.Node, fmt.Sprintf("hosts no storage of %s, so nothing has to be guarded; use `kubectl drain`", cluster))
+		return Target{}, Invalid("node", in.Node,
+			fmt.Sprintf("hosts no storage of %s, so nothing has to be guarded; use `kubectl drain`", cluster))
 	}
 	return Target{
-		Cluster: cluster, Node: in.Node, UID: n.UID, BootID: n.BootID, Hosts: hostsOf(sn), Daemons: sn.Daemons, Cordoned: n.Cordoned, Gone: !n.Found,
+		Cluster: cluster, Node: in.Node, UID: n.UID, BootID: n.BootID, Hosts: hostsOf(sn), Daemons: sn.Daemons,
+		Cordoned: n.Cordoned, Gone: !n.Found,
 		Domain: storage.FailureDomain{Type: seen.View.FailureDomainType, Name: sn.Domain},
 	}, nil
 }
@@ -200,7 +203,8 @@ func (d *Drain) Cordon(ctx context.Context, in CordonInput) (struct{}, error) {
 		return struct{}{}, nil
 	}
 	if in.UID != "" && n.UID != in.UID {
-		return struct{}{}, Changed("node %s is another one than when the job began (it was deleted and registered again)", in.Node)
+		return struct{}{}, Changed("node %s is another one than when the job began (it was deleted and registered again)",
+			in.Node)
 	}
 	if n.Cordoned == in.On {
 		return struct{}{}, nil
@@ -272,7 +276,8 @@ func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress,
 	case !n.Found:
 		return EvictionProgress{Ended: "the node is deleted"}, nil
 	case n.UID != in.UID:
-		return EvictionProgress{}, Changed("node %s is another one than when the drain began (it was deleted and registered again)", in.Node)
+		return EvictionProgress{}, Changed(
+			"node %s is another one than when the drain began (it was deleted and registered again)", in.Node)
 	case !n.Cordoned:
 		return EvictionProgress{Ended: "the node was uncordoned"}, nil
 	}
@@ -286,7 +291,10 @@ func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress,
 	if c, holds, _ := p.Memory.Lease.Find(in.WorkflowID, in.RunID); !holds || c.Token != in.Token {
 		return EvictionProgress{}, Lost("the lease of %s with token %d is gone", in.Cluster, in.Token)
 	}
-	out, err := d.Nodes.EvictOnce(ctx, Eviction{Node: in.Node, Options: in.Options, Daemons: p.Daemons, Mons: p.Mons, Managers: p.Managers})
+	out, err := d.Nodes.EvictOnce(ctx, Eviction{
+		Node: in.Node, Options: in.Options, Daemons: p.Daemons, Mons: p.Mons,
+		Managers: p.Managers,
+	})
 	if err != nil {
 		return EvictionProgress{}, Unavailable("evict the pods of "+in.Node, err)
 	}
@@ -320,7 +328,10 @@ func (d *Drain) AwaitNode(ctx context.Context, in AwaitNodeInput) (NodeReturn, e
 		if err != nil {
 			return NodeReturn{}, Unavailable("watch node "+in.Node, err)
 		}
-		r := NodeReturn{Rebooted: n.Ready && n.BootID != in.BootID, Uncordoned: n.Ready && !n.Cordoned && n.Tainted == "", BootID: n.BootID}
+		r := NodeReturn{
+			Rebooted: n.Ready && n.BootID != in.BootID, Uncordoned: n.Ready && !n.Cordoned && n.Tainted == "",
+			BootID: n.BootID,
+		}
 		switch {
 		case !n.Found || (in.UID != "" && n.UID != in.UID):
 			return NodeReturn{Gone: true}, nil

@@ -240,7 +240,10 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	if err != nil {
 		return Observation{}, Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
 	}
-	out := Observation{Found: true, Deleting: p.Deleting, Generation: p.Generation, Settings: p.Settings, Second: p.Second, Claim: &p.Memory.Claim}
+	out := Observation{
+		Found: true, Deleting: p.Deleting, Generation: p.Generation, Settings: p.Settings, Second: p.Second,
+		Claim: &p.Memory.Claim,
+	}
 	if p.Second != "" {
 		out.Seen.View.Unavailable = "not looked at: another policy is in charge"
 		return out, nil

@@ -305,7 +305,8 @@ func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (Created, error) {
 func (o *OSDs) DiscardPods(ctx context.Context, in KeysInput) (struct{}, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	return struct{}{}, unavailableUnlessNil("delete duplicate pods of "+in.Fleet.Name, o.Fleets.Discard(ctx, in.Fleet, in.Names))
+	return struct{}{}, unavailableUnlessNil("delete duplicate pods of "+in.Fleet.Name,
+		o.Fleets.Discard(ctx, in.Fleet, in.Names))
 }
 
 // NotePods writes on the pods what is known of them.
@@ -319,7 +320,8 @@ func (o *OSDs) NotePods(ctx context.Context, fleet FleetRef) (struct{}, error) {
 func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.Fleet.Name, o.Fleets.Remove(ctx, in.Fleet, in.Names))
+	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.Fleet.Name,
+		o.Fleets.Remove(ctx, in.Fleet, in.Names))
 }
 
 // RehearseBatch lets the API server judge the successors of a batch, and the storage cluster which of them it could

@@ -153,7 +153,8 @@ func (k *Keeper) untilEnd(ctx context.Context, job JobInput) (string, error) {
 		if err == nil || ctx.Err() != nil {
 			return how, err
 		}
-		activity.GetLogger(ctx).Warn("cannot wait for the end of a job, asks again", "job", job.WorkflowID, "after", wait, "error", err)
+		activity.GetLogger(ctx).Warn("cannot wait for the end of a job, asks again", "job", job.WorkflowID, "after",
+			wait, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

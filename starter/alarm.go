@@ -40,7 +40,8 @@ func Alarm(before *Snapshot, now Snapshot) string {
 	}
 	for _, name := range sortedKeys(before.Budgets, now.Budgets) {
 		was, is := before.Budgets[name], now.Budgets[name]
-		if was.Ours && was.decided() && is.Spec != was.Spec && is.Writer != kube.FieldOwner && is.Writer != kube.WatcherOwner {
+		if was.Ours && was.decided() && is.Spec != was.Spec && is.Writer != kube.FieldOwner &&
+			is.Writer != kube.WatcherOwner {
 			why = append(why, fmt.Sprintf("budget %s was changed or deleted", name))
 		}
 	}
@@ -51,5 +52,6 @@ func templates(before []string, now Snapshot) []string {
 	if len(now.MarkedTemplates) == 0 || strings.Join(before, " ") == strings.Join(now.MarkedTemplates, " ") {
 		return nil
 	}
-	return []string{fmt.Sprintf("the pod template of %s has a mark: remove the label there", strings.Join(now.MarkedTemplates, ", "))}
+	return []string{fmt.Sprintf("the pod template of %s has a mark: remove the label there",
+		strings.Join(now.MarkedTemplates, ", "))}
 }

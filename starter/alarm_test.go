@@ -44,42 +44,129 @@ func TestAlarmClosesBeforeAnybodyLooks(t *testing.T) {
 		now    Snapshot
 		why    string
 	}{
-		"nothing changed":                        {before: &rest, now: with(marked)},
-		"an OSD is not ready":                    {before: &rest, now: with(marked, osd("osd.3", notReady)), why: "osd.3 on node-b is not ready"},
-		"an OSD is gone":                         {before: &rest, now: with(marked, func(s *Snapshot) { delete(s.OSDs, "osd.3") }), why: "osd.3 is "},
-		"an OSD was away between two snapshots":  {before: &rest, now: with(marked, osd("osd.3", replaced)), why: "osd.3 has another pod, or its containers were started again"},
-		"its containers were started again":      {before: &rest, now: with(marked, osd("osd.3", restarted)), why: "osd.3 has another pod, or its containers were started again"},
-		"many at once":                           {before: &rest, now: with(marked, osd("osd.0", notReady), osd("osd.1", notReady), osd("osd.2", notReady), osd("osd.4", notReady)), why: "osd.0 on node-a is not ready, osd.1 on node-a is not ready, osd.2 on node-b is not ready, and 1 more"},
-		"an OSD is proved":                       {before: new(with(marked, osd("osd.3", replaced))), now: with(marked, osd("osd.3", func(o *OSD) { o.Life, o.Mark = "another-uid.0", "another-uid.0" }))},
-		"an OSD loses its mark":                  {before: &rest, now: with(marked, osd("osd.3", func(o *OSD) { o.Mark = "" }))},
-		"an OSD is back":                         {before: new(with(marked, osd("osd.3", notReady), osd("osd.3", replaced))), now: with(marked, osd("osd.3", replaced))},
-		"an OSD is still not ready":              {before: new(with(marked, osd("osd.3", notReady))), now: with(marked, osd("osd.3", notReady))},
-		"an OSD is new":                          {before: &rest, now: with(marked, func(s *Snapshot) { s.OSDs["osd.11"] = OSD{Pod: storage.PodPending} })},
-		"a mark that is of another pod":          {before: &rest, now: with(marked, osd("osd.3", func(o *OSD) { o.Mark = "osd.4-uid.0" })), why: "osd.3 carries a mark that is not its own"},
-		"a mark on a pod that is not ready":      {before: new(with(marked, osd("osd.3", notReady), osd("osd.3", func(o *OSD) { o.Mark = "" }))), now: with(marked, osd("osd.3", notReady)), why: "osd.3 carries a mark that is not its own"},
-		"a false mark of which it was told":      {before: new(with(marked, osd("osd.3", func(o *OSD) { o.Mark = "x" }))), now: with(marked, osd("osd.3", func(o *OSD) { o.Mark = "x" }))},
-		"a pod of the open domain goes":          {before: new(with(marked, osd("osd.3", open))), now: with(marked, osd("osd.3", open), osd("osd.3", notReady))},
-		"the domain of a lost pod opens":         {before: &rest, now: with(marked, osd("osd.3", open), osd("osd.3", notReady))},
-		"one of another domain goes, too":        {before: new(with(marked, osd("osd.3", open))), now: with(marked, osd("osd.3", open), osd("osd.3", notReady), osd("osd.4", notReady)), why: "osd.4 on node-c is not ready"},
-		"a disk is being replaced":               {before: &rest, now: with(marked, osd("osd.3", notReady), osd("osd.3", func(o *OSD) { o.Replacing = true }))},
-		"a node is cordoned":                     {before: &rest, now: with(marked, node("node-b", Node{Cordoned: true}))},
-		"a stranger changes a budget":            {before: &rest, now: with(marked, closed("kubectl-edit")), why: "budget lockkeeper-osd was changed or deleted"},
-		"a budget is deleted":                    {before: &rest, now: with(marked, func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mon") }), why: "budget lockkeeper-mon was changed or deleted"},
-		"a budget that follows from replicas":    {before: &rest, now: with(marked, func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") })},
-		"the keeper changes a budget":            {before: &rest, now: with(marked, closed(kube.FieldOwner))},
-		"another watcher closed":                 {before: &rest, now: with(marked, closed(kube.WatcherOwner))},
-		"a template has a mark":                  {before: &rest, now: with(marked, template("Deployment a")), why: "the pod template of Deployment a has a mark: remove the label there"},
-		"a template of which it was told":        {before: new(with(marked, template("Deployment a"))), now: with(marked, template("Deployment a"))},
-		"the template is mended":                 {before: new(with(marked, template("Deployment a"))), now: with(marked)},
-		"the policy is going":                    {before: &rest, now: with(marked, osd("osd.3", notReady), func(s *Snapshot) { s.Deleting = true })},
-		"the policy is second":                   {before: &rest, now: with(marked, osd("osd.3", notReady), behind("older"))},
-		"the policy makes no sense":              {before: &rest, now: Snapshot{Generation: 2, Invalid: "spec.ceph: is required"}},
+		"nothing changed": {before: &rest, now: with(marked)},
+		"an OSD is not ready": {
+			before: &rest, now: with(marked, osd("osd.3", notReady)),
+			why: "osd.3 on node-b is not ready",
+		},
+		"an OSD is gone": {
+			before: &rest,
+			now:    with(marked, func(s *Snapshot) { delete(s.OSDs, "osd.3") }), why: "osd.3 is ",
+		},
+		"an OSD was away between two snapshots": {
+			before: &rest, now: with(marked, osd("osd.3", replaced)),
+			why: "osd.3 has another pod, or its containers were started again",
+		},
+		"its containers were started again": {
+			before: &rest, now: with(marked, osd("osd.3", restarted)),
+			why: "osd.3 has another pod, or its containers were started again",
+		},
+		"many at once": {
+			before: &rest,
+			now:    with(marked, osd("osd.0", notReady), osd("osd.1", notReady), osd("osd.2", notReady), osd("osd.4", notReady)),
+			why:    "osd.0 on node-a is not ready, osd.1 on node-a is not ready, osd.2 on node-b is not ready, and 1 more",
+		},
+		"an OSD is proved": {
+			before: new(with(marked, osd("osd.3", replaced))),
+			now:    with(marked, osd("osd.3", func(o *OSD) { o.Life, o.Mark = "another-uid.0", "another-uid.0" })),
+		},
+		"an OSD loses its mark": {
+			before: &rest,
+			now:    with(marked, osd("osd.3", func(o *OSD) { o.Mark = "" })),
+		},
+		"an OSD is back": {
+			before: new(with(marked, osd("osd.3", notReady), osd("osd.3", replaced))),
+			now:    with(marked, osd("osd.3", replaced)),
+		},
+		"an OSD is still not ready": {
+			before: new(with(marked, osd("osd.3", notReady))),
+			now:    with(marked, osd("osd.3", notReady)),
+		},
+		"an OSD is new": {
+			before: &rest,
+			now:    with(marked, func(s *Snapshot) { s.OSDs["osd.11"] = OSD{Pod: storage.PodPending} }),
+		},
+		"a mark that is of another pod": {
+			before: &rest,
+			now:    with(marked, osd("osd.3", func(o *OSD) { o.Mark = "osd.4-uid.0" })),
+			why:    "osd.3 carries a mark that is not its own",
+		},
+		"a mark on a pod that is not ready": {
+			before: new(with(marked, osd("osd.3", notReady), osd("osd.3", func(o *OSD) { o.Mark = "" }))),
+			now:    with(marked, osd("osd.3", notReady)), why: "osd.3 carries a mark that is not its own",
+		},
+		"a false mark of which it was told": {
+			before: new(with(marked, osd("osd.3", func(o *OSD) { o.Mark = "x" }))),
+			now:    with(marked, osd("osd.3", func(o *OSD) { o.Mark = "x" })),
+		},
+		"a pod of the open domain goes": {
+			before: new(with(marked, osd("osd.3", open))),
+			now:    with(marked, osd("osd.3", open), osd("osd.3", notReady)),
+		},
+		"the domain of a lost pod opens": {
+			before: &rest,
+			now:    with(marked, osd("osd.3", open), osd("osd.3", notReady)),
+		},
+		"one of another domain goes, too": {
+			before: new(with(marked, osd("osd.3", open))),
+			now:    with(marked, osd("osd.3", open), osd("osd.3", notReady), osd("osd.4", notReady)),
+			why:    "osd.4 on node-c is not ready",
+		},
+		"a disk is being replaced": {
+			before: &rest,
+			now:    with(marked, osd("osd.3", notReady), osd("osd.3", func(o *OSD) { o.Replacing = true })),
+		},
+		"a node is cordoned": {before: &rest, now: with(marked, node("node-b", Node{Cordoned: true}))},
+		"a stranger changes a budget": {
+			before: &rest, now: with(marked, closed("kubectl-edit")),
+			why: "budget lockkeeper-osd was changed or deleted",
+		},
+		"a budget is deleted": {
+			before: &rest,
+			now:    with(marked, func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mon") }),
+			why:    "budget lockkeeper-mon was changed or deleted",
+		},
+		"a budget that follows from replicas": {
+			before: &rest,
+			now:    with(marked, func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") }),
+		},
+		"the keeper changes a budget": {before: &rest, now: with(marked, closed(kube.FieldOwner))},
+		"another watcher closed":      {before: &rest, now: with(marked, closed(kube.WatcherOwner))},
+		"a template has a mark": {
+			before: &rest, now: with(marked, template("Deployment a")),
+			why: "the pod template of Deployment a has a mark: remove the label there",
+		},
+		"a template of which it was told": {
+			before: new(with(marked, template("Deployment a"))),
+			now:    with(marked, template("Deployment a")),
+		},
+		"the template is mended": {before: new(with(marked, template("Deployment a"))), now: with(marked)},
+		"the policy is going": {
+			before: &rest,
+			now:    with(marked, osd("osd.3", notReady), func(s *Snapshot) { s.Deleting = true }),
+		},
+		"the policy is second": {before: &rest, now: with(marked, osd("osd.3", notReady), behind("older"))},
+		"the policy makes no sense": {
+			before: &rest,
+			now:    Snapshot{Generation: 2, Invalid: "spec.ceph: is required"},
+		},
 		"at start, everybody is what was proved": {now: with(marked)},
-		"at start, an OSD without a mark":        {now: with(marked, osd("osd.3", notReady), osd("osd.3", func(o *OSD) { o.Mark = "" }))},
-		"at start, a marked pod is not ready":    {now: with(marked, osd("osd.3", notReady)), why: "osd.3 is not what was proved"},
-		"at start, it was started again":         {now: with(marked, osd("osd.3", restarted)), why: "osd.3 is not what was proved"},
-		"at start, an open domain":               {now: with(marked, osd("osd.3", open), osd("osd.3", notReady))},
-		"at start, a template has a mark":        {now: with(marked, template("Deployment a")), why: "the pod template of Deployment a has a mark: remove the label there"},
+		"at start, an OSD without a mark": {
+			now: with(marked, osd("osd.3", notReady), osd("osd.3", func(o *OSD) { o.Mark = "" })),
+		},
+		"at start, a marked pod is not ready": {
+			now: with(marked, osd("osd.3", notReady)),
+			why: "osd.3 is not what was proved",
+		},
+		"at start, it was started again": {
+			now: with(marked, osd("osd.3", restarted)),
+			why: "osd.3 is not what was proved",
+		},
+		"at start, an open domain": {now: with(marked, osd("osd.3", open), osd("osd.3", notReady))},
+		"at start, a template has a mark": {
+			now: with(marked, template("Deployment a")),
+			why: "the pod template of Deployment a has a mark: remove the label there",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -86,9 +86,10 @@ func (a *Auditor) audit(ctx context.Context, name client.ObjectKey) {
 	case Leave:
 	case Disown:
 		since := k.Since(p.Status)
-		failed = retry.OnError(disownAgain, func(err error) bool { return ctx.Err() == nil && !apierrors.IsConflict(err) }, func() error {
-			return a.Statuses.Disown(ctx, &p, since, k.Why)
-		})
+		failed = retry.OnError(disownAgain, func(err error) bool { return ctx.Err() == nil && !apierrors.IsConflict(err) },
+			func() error {
+				return a.Statuses.Disown(ctx, &p, since, k.Why)
+			})
 		if failed == nil {
 			log.Info("nobody keeps the policy's status up to date, and it says so now", "since", since, "reason", k.Why)
 		}

@@ -57,7 +57,8 @@ func TestDisownsInOneAudit(t *testing.T) {
 			key := storage.ClusterKey{Namespace: "n", Name: "p"}
 			statuses := &refusing{fails: c.fails}
 			a := Auditor{
-				Objects: fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(p).Build(), Temporal: unkept{}, Statuses: statuses, Log: logr.Discard(),
+				Objects: fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(p).Build(), Temporal: unkept{},
+				Statuses: statuses, Log: logr.Discard(),
 				keeping: map[storage.ClusterKey]Keeping{key: {Good: time.Now().Add(-time.Hour), Ever: true}},
 			}
 			a.Audit(context.Background())

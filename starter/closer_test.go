@@ -151,7 +151,10 @@ func TestClosedBeforeItIsTold(t *testing.T) {
 	assert.Equal(t, []string{started}, w.reconcile())
 
 	edit(w, osdPod(1, "node-b"), fails)
-	assert.Equal(t, []string{"close ceph: osd.1 on node-b is not ready", "signal rook-ceph/ceph: osd.1 on node-b is not ready"}, w.reconcile())
+	assert.Equal(t, []string{
+		"close ceph: osd.1 on node-b is not ready",
+		"signal rook-ceph/ceph: osd.1 on node-b is not ready",
+	}, w.reconcile())
 	reconciles(t, w.watcher.Closer)
 	assert.Empty(t, w.temporal.take(), "its own queue comes to the same change later")
 }

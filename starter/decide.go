@@ -235,9 +235,11 @@ func (c *change) budgets(before, now map[string]Budget) {
 			c.add("budget %s was changed by %s", name, cmp.Or(is.Writer, "somebody"))
 			c.hearEcho(is)
 		}
-		c.tampered = c.tampered || was.Ours && was.decided() && (!has || is.Writer != kube.FieldOwner && is.Writer != kube.WatcherOwner)
+		c.tampered = c.tampered || was.Ours && was.decided() &&
+			(!has || is.Writer != kube.FieldOwner && is.Writer != kube.WatcherOwner)
 		// What the keeper wrote itself it need not write again.
-		c.daemons = c.daemons || !has && !was.decided() || has && !is.decided() && is.Writer != kube.FieldOwner && is.Writer != kube.WatcherOwner
+		c.daemons = c.daemons || !has && !was.decided() || has && !is.decided() && is.Writer != kube.FieldOwner &&
+			is.Writer != kube.WatcherOwner
 	}
 }
 
@@ -316,5 +318,9 @@ func sortOSDs(names []string) {
 		}
 		return n
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(number(a), number(b)), strings.Compare(a, b)) })
+	slices.SortFunc(names, func(a,
+		b string,
+	) int {
+		return cmp.Or(cmp.Compare(number(a), number(b)), strings.Compare(a, b))
+	})
 }

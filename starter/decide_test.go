@@ -79,58 +79,208 @@ func TestDecide(t *testing.T) {
 		daemons     bool
 		drains      map[string]string
 	}{
-		"nothing changed":                 {before: healthy(), now: healthy()},
-		"an OSD is not ready":             {before: healthy(), now: with(pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready"},
-		"an OSD is ready again":           {before: with(pod("osd.3", storage.PodPending)), now: healthy(), reason: "osd.3 is ready"},
-		"another policy was first":        {before: healthy(), now: with(behind("older"), pod("osd.3", storage.PodPending), cordoned), reason: "policy older was first to look after the same storage cluster"},
-		"it is still the other's":         {before: with(behind("older")), now: with(behind("older"), pod("osd.3", storage.PodPending), cordoned)},
-		"the other policy is gone":        {before: with(behind("older"), pod("osd.3", storage.PodPending), cordoned), now: with(pod("osd.3", storage.PodPending), cordoned), reason: "policy older no longer looks after the same storage cluster", daemons: true, drains: drainOfB},
-		"a younger policy is in the way":  {before: healthy(), now: with(rival("zoo/ceph")), reason: "policy zoo/ceph looks after the same storage cluster and has to stand aside"},
-		"it stood aside":                  {before: with(rival("zoo/ceph")), now: healthy(), reason: "policy zoo/ceph stood aside"},
-		"the claim is lost":               {before: with(claims("f")), now: healthy(), reason: "the claim to the storage cluster is gone from the policy's status"},
-		"the claim is written":            {before: healthy(), now: with(claims("f"))},
-		"an OSD is evicted":               {before: healthy(), now: with(pod("osd.3", storage.PodTerminating)), reason: "osd.3 on node-b is terminating"},
-		"its pod was replaced":            {before: with(pod("osd.3", storage.PodTerminating)), now: with(pod("osd.3", storage.PodPending))},
-		"an OSD is scaled to nothing":     {before: healthy(), now: with(pod("osd.3", storage.PodNone)), reason: "osd.3 on node-b has no pod"},
-		"bad news before good, by number": {before: with(pod("osd.0", storage.PodPending)), now: with(pod("osd.10", storage.PodPending), pod("osd.4", storage.PodNotReady)), reason: "osd.4 on node-c is not ready, osd.10 on node-c is pending, osd.0 is ready"},
-		"many at once":                    {before: healthy(), now: with(pod("osd.0", storage.PodPending), pod("osd.1", storage.PodPending), pod("osd.2", storage.PodPending), pod("osd.3", storage.PodPending)), reason: "osd.0 on node-a is pending, osd.1 on node-a is pending, osd.2 on node-b is pending, and 1 more"},
-		"an OSD is new":                   {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.11"] = OSD{Pod: storage.PodPending} }), reason: "osd.11 is new"},
-		"an OSD is removed":               {before: healthy(), now: with(func(s *Snapshot) { delete(s.OSDs, "osd.3") }), reason: "osd.3 has no pod any more"},
-		"an OSD has two pods":             {before: healthy(), now: with(beside), reason: "osd.3 has a second pod"},
-		"an OSD has one pod again":        {before: with(beside), now: healthy(), reason: "osd.3 has no second pod any more"},
-		"an OSD moved":                    {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-c"} }), reason: "osd.3 is on node-c now"},
-		"a disk is being replaced":        {before: healthy(), now: with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-b", Replacing: true} }), reason: "the replacement of osd.3 began"},
-
-		"a cordon announces":           {before: healthy(), now: with(cordoned), reason: "node-b is cordoned"},
-		"an uncordon":                  {before: with(cordoned), now: healthy(), reason: "node-b is uncordoned"},
-		"an autoscaler's taint":        {before: healthy(), now: with(node("node-b", Node{Tainted: "ToBeDeletedByClusterAutoscaler"})), reason: "node-b is tainted ToBeDeletedByClusterAutoscaler"},
-		"the autoscaler gave up":       {before: with(node("node-b", Node{Tainted: "karpenter.sh/disrupted"})), now: healthy(), reason: "node-b is no longer tainted karpenter.sh/disrupted"},
-		"a node is lost":               {before: healthy(), now: with(node("node-b", Node{NotReady: true})), reason: "node-b is not ready"},
-		"a lost node is no drain":      {before: healthy(), now: with(node("node-b", Node{NotReady: true}), pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready, node-b is not ready"},
-		"a deleted node is a drain":    {before: healthy(), now: with(node("node-b", Node{Gone: true}), pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending, node-b is deleted", drains: map[string]string{"node-b": "node-b is deleted, and osd.3 on node-b is pending"}},
-		"a drain begins":               {before: with(cordoned), now: with(cordoned, pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending", drains: drainOfB},
-		"a cordon after the OSD":       {before: with(pod("osd.3", storage.PodPending)), now: with(cordoned, pod("osd.3", storage.PodPending)), reason: "node-b is cordoned", drains: drainOfB},
-		"a drain goes on":              {before: with(cordoned, pod("osd.3", storage.PodPending)), now: with(cordoned, pod("osd.3", storage.PodPending), pod("osd.2", storage.PodPending)), reason: "osd.2 on node-b is pending"},
-		"a crash loop on it":           {before: with(cordoned), now: with(cordoned, pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready", drains: map[string]string{"node-b": "node-b is cordoned, and osd.3 on node-b is not ready"}},
-		"a disk that is replaced":      {before: with(cordoned), now: with(cordoned, func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodPending, Node: "node-b", Replacing: true} }), reason: "osd.3 on node-b is pending"},
-		"another node stays cordoned":  {before: with(node("node-a", Node{Cordoned: true})), now: with(node("node-a", Node{Cordoned: true}), pod("osd.3", storage.PodPending)), reason: "osd.3 on node-b is pending"},
-		"a budget is deleted":          {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") }), reason: "budget lockkeeper-osd is deleted"},
-		"a static budget is deleted":   {before: healthy(), now: with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") }), reason: "budget lockkeeper-mds is deleted", daemons: true},
-		"a budget is edited":           {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonOSD})), reason: "budget lockkeeper-osd was changed by kubectl-edit"},
-		"the keeper's own word echoes": {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD})), reason: "budget lockkeeper-osd was changed by lockkeeper"},
-		"a static budget is edited":    {before: healthy(), now: with(budget("lockkeeper-mds", Budget{Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true, Daemon: "mds"})), reason: "budget lockkeeper-mds was changed by kubectl-edit", daemons: true},
-		"a foreign budget":             {before: healthy(), now: with(budget("rook-ceph-osd", Budget{Spec: `{"maxUnavailable":1}`, Writer: "rook"})), reason: "budget rook-ceph-osd of somebody else appeared", daemons: true},
-		"written without a change":     {before: healthy(), now: with(budget("lockkeeper-osd", Budget{Spec: `{"minAvailable":5}`, Writer: "kubectl-label", Ours: true, Daemon: kube.DaemonOSD}))},
-
-		"mds is scaled":       {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mds myfs"] = Daemon{Replicas: 3} }), reason: "mds myfs: 3 replicas instead of 2", daemons: true},
-		"a mon restarts":      {before: healthy(), now: with(func(s *Snapshot) { s.Daemons["mon"] = Daemon{Replicas: 3, Ready: 2} }), reason: "mon: 2 of 3 ready"},
-		"rgw is gone":         {before: with(func(s *Snapshot) { s.Daemons["rgw store"] = Daemon{Replicas: 2} }), now: healthy(), reason: "rgw store: 0 replicas instead of 2", daemons: true},
-		"the policy changed":  {before: healthy(), now: with(func(s *Snapshot) { s.Generation = 2 }), reason: "the policy changed", daemons: true},
-		"the policy is going": {before: healthy(), now: with(func(s *Snapshot) { s.Deleting, s.Generation = true, 2 }), reason: "the policy is being deleted"},
-		"no news to a keeper that retires": {
-			before: with(func(s *Snapshot) { s.Deleting = true }), now: with(cordoned, pod("osd.3", storage.PodPending), func(s *Snapshot) { s.Deleting, s.Budgets = true, nil }),
+		"nothing changed": {before: healthy(), now: healthy()},
+		"an OSD is not ready": {
+			before: healthy(), now: with(pod("osd.3", storage.PodNotReady)),
+			reason: "osd.3 on node-b is not ready",
 		},
-		"an invalid policy does not look like lost OSDs": {before: healthy(), now: Snapshot{Generation: 2, Invalid: "spec.ceph: is required"}, reason: "the policy changed", daemons: true},
+		"an OSD is ready again": {
+			before: with(pod("osd.3", storage.PodPending)), now: healthy(),
+			reason: "osd.3 is ready",
+		},
+		"another policy was first": {before: healthy(), now: with(behind("older"), pod("osd.3", storage.PodPending),
+			cordoned), reason: "policy older was first to look after the same storage cluster"},
+		"it is still the other's": {
+			before: with(behind("older")),
+			now:    with(behind("older"), pod("osd.3", storage.PodPending), cordoned),
+		},
+		"the other policy is gone": {
+			before: with(behind("older"), pod("osd.3", storage.PodPending), cordoned),
+			now:    with(pod("osd.3", storage.PodPending), cordoned),
+			reason: "policy older no longer looks after the same storage cluster", daemons: true, drains: drainOfB,
+		},
+		"a younger policy is in the way": {
+			before: healthy(), now: with(rival("zoo/ceph")),
+			reason: "policy zoo/ceph looks after the same storage cluster and has to stand aside",
+		},
+		"it stood aside": {
+			before: with(rival("zoo/ceph")), now: healthy(),
+			reason: "policy zoo/ceph stood aside",
+		},
+		"the claim is lost": {
+			before: with(claims("f")), now: healthy(),
+			reason: "the claim to the storage cluster is gone from the policy's status",
+		},
+		"the claim is written": {before: healthy(), now: with(claims("f"))},
+		"an OSD is evicted": {
+			before: healthy(), now: with(pod("osd.3", storage.PodTerminating)),
+			reason: "osd.3 on node-b is terminating",
+		},
+		"its pod was replaced": {
+			before: with(pod("osd.3", storage.PodTerminating)),
+			now:    with(pod("osd.3", storage.PodPending)),
+		},
+		"an OSD is scaled to nothing": {
+			before: healthy(), now: with(pod("osd.3", storage.PodNone)),
+			reason: "osd.3 on node-b has no pod",
+		},
+		"bad news before good, by number": {
+			before: with(pod("osd.0", storage.PodPending)),
+			now:    with(pod("osd.10", storage.PodPending), pod("osd.4", storage.PodNotReady)),
+			reason: "osd.4 on node-c is not ready, osd.10 on node-c is pending, osd.0 is ready",
+		},
+		"many at once": {
+			before: healthy(),
+			now: with(pod("osd.0", storage.PodPending), pod("osd.1", storage.PodPending), pod("osd.2", storage.PodPending),
+				pod("osd.3", storage.PodPending)),
+			reason: "osd.0 on node-a is pending, osd.1 on node-a is pending, osd.2 on node-b is pending, and 1 more",
+		},
+		"an OSD is new": {
+			before: healthy(),
+			now:    with(func(s *Snapshot) { s.OSDs["osd.11"] = OSD{Pod: storage.PodPending} }), reason: "osd.11 is new",
+		},
+		"an OSD is removed": {
+			before: healthy(), now: with(func(s *Snapshot) { delete(s.OSDs, "osd.3") }),
+			reason: "osd.3 has no pod any more",
+		},
+		"an OSD has two pods":      {before: healthy(), now: with(beside), reason: "osd.3 has a second pod"},
+		"an OSD has one pod again": {before: with(beside), now: healthy(), reason: "osd.3 has no second pod any more"},
+		"an OSD moved": {
+			before: healthy(),
+			now:    with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-c"} }),
+			reason: "osd.3 is on node-c now",
+		},
+		"a disk is being replaced": {
+			before: healthy(),
+			now:    with(func(s *Snapshot) { s.OSDs["osd.3"] = OSD{Pod: storage.PodReady, Node: "node-b", Replacing: true} }),
+			reason: "the replacement of osd.3 began",
+		},
+
+		"a cordon announces": {before: healthy(), now: with(cordoned), reason: "node-b is cordoned"},
+		"an uncordon":        {before: with(cordoned), now: healthy(), reason: "node-b is uncordoned"},
+		"an autoscaler's taint": {
+			before: healthy(),
+			now:    with(node("node-b", Node{Tainted: "ToBeDeletedByClusterAutoscaler"})),
+			reason: "node-b is tainted ToBeDeletedByClusterAutoscaler",
+		},
+		"the autoscaler gave up": {
+			before: with(node("node-b", Node{Tainted: "karpenter.sh/disrupted"})),
+			now:    healthy(), reason: "node-b is no longer tainted karpenter.sh/disrupted",
+		},
+		"a node is lost": {
+			before: healthy(), now: with(node("node-b", Node{NotReady: true})),
+			reason: "node-b is not ready",
+		},
+		"a lost node is no drain": {before: healthy(), now: with(node("node-b", Node{NotReady: true}),
+			pod("osd.3", storage.PodNotReady)), reason: "osd.3 on node-b is not ready, node-b is not ready"},
+		"a deleted node is a drain": {
+			before: healthy(),
+			now:    with(node("node-b", Node{Gone: true}), pod("osd.3", storage.PodPending)),
+			reason: "osd.3 on node-b is pending, node-b is deleted",
+			drains: map[string]string{"node-b": "node-b is deleted, and osd.3 on node-b is pending"},
+		},
+		"a drain begins": {
+			before: with(cordoned), now: with(cordoned, pod("osd.3", storage.PodPending)),
+			reason: "osd.3 on node-b is pending", drains: drainOfB,
+		},
+		"a cordon after the OSD": {
+			before: with(pod("osd.3", storage.PodPending)),
+			now:    with(cordoned, pod("osd.3", storage.PodPending)), reason: "node-b is cordoned", drains: drainOfB,
+		},
+		"a drain goes on": {
+			before: with(cordoned, pod("osd.3", storage.PodPending)),
+			now:    with(cordoned, pod("osd.3", storage.PodPending), pod("osd.2", storage.PodPending)),
+			reason: "osd.2 on node-b is pending",
+		},
+		"a crash loop on it": {
+			before: with(cordoned), now: with(cordoned, pod("osd.3", storage.PodNotReady)),
+			reason: "osd.3 on node-b is not ready",
+			drains: map[string]string{"node-b": "node-b is cordoned, and osd.3 on node-b is not ready"},
+		},
+		"a disk that is replaced": {
+			before: with(cordoned),
+			now: with(cordoned, func(s *Snapshot) {
+				s.OSDs["osd.3"] = OSD{
+					Pod: storage.PodPending, Node: "node-b",
+					Replacing: true,
+				}
+			}), reason: "osd.3 on node-b is pending",
+		},
+		"another node stays cordoned": {
+			before: with(node("node-a", Node{Cordoned: true})),
+			now:    with(node("node-a", Node{Cordoned: true}), pod("osd.3", storage.PodPending)),
+			reason: "osd.3 on node-b is pending",
+		},
+		"a budget is deleted": {
+			before: healthy(),
+			now:    with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") }), reason: "budget lockkeeper-osd is deleted",
+		},
+		"a static budget is deleted": {
+			before: healthy(),
+			now:    with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") }), reason: "budget lockkeeper-mds is deleted",
+			daemons: true,
+		},
+		"a budget is edited": {
+			before: healthy(),
+			now: with(budget("lockkeeper-osd", Budget{
+				Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true,
+				Daemon: kube.DaemonOSD,
+			})), reason: "budget lockkeeper-osd was changed by kubectl-edit",
+		},
+		"the keeper's own word echoes": {
+			before: healthy(),
+			now: with(budget("lockkeeper-osd", Budget{
+				Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true,
+				Daemon: kube.DaemonOSD,
+			})), reason: "budget lockkeeper-osd was changed by lockkeeper",
+		},
+		"a static budget is edited": {
+			before: healthy(),
+			now: with(budget("lockkeeper-mds", Budget{
+				Spec: `{"minAvailable":0}`, Writer: "kubectl-edit", Ours: true,
+				Daemon: "mds",
+			})), reason: "budget lockkeeper-mds was changed by kubectl-edit", daemons: true,
+		},
+		"a foreign budget": {
+			before: healthy(),
+			now:    with(budget("rook-ceph-osd", Budget{Spec: `{"maxUnavailable":1}`, Writer: "rook"})),
+			reason: "budget rook-ceph-osd of somebody else appeared", daemons: true,
+		},
+		"written without a change": {
+			before: healthy(),
+			now: with(budget("lockkeeper-osd",
+				Budget{Spec: `{"minAvailable":5}`, Writer: "kubectl-label", Ours: true, Daemon: kube.DaemonOSD})),
+		},
+
+		"mds is scaled": {
+			before: healthy(),
+			now:    with(func(s *Snapshot) { s.Daemons["mds myfs"] = Daemon{Replicas: 3} }),
+			reason: "mds myfs: 3 replicas instead of 2", daemons: true,
+		},
+		"a mon restarts": {
+			before: healthy(),
+			now:    with(func(s *Snapshot) { s.Daemons["mon"] = Daemon{Replicas: 3, Ready: 2} }), reason: "mon: 2 of 3 ready",
+		},
+		"rgw is gone": {
+			before: with(func(s *Snapshot) { s.Daemons["rgw store"] = Daemon{Replicas: 2} }),
+			now:    healthy(), reason: "rgw store: 0 replicas instead of 2", daemons: true,
+		},
+		"the policy changed": {
+			before: healthy(), now: with(func(s *Snapshot) { s.Generation = 2 }),
+			reason: "the policy changed", daemons: true,
+		},
+		"the policy is going": {
+			before: healthy(), now: with(func(s *Snapshot) { s.Deleting, s.Generation = true, 2 }),
+			reason: "the policy is being deleted",
+		},
+		"no news to a keeper that retires": {
+			before: with(func(s *Snapshot) { s.Deleting = true }),
+			now:    with(cordoned, pod("osd.3", storage.PodPending), func(s *Snapshot) { s.Deleting, s.Budgets = true, nil }),
+		},
+		"an invalid policy does not look like lost OSDs": {
+			before: healthy(),
+			now:    Snapshot{Generation: 2, Invalid: "spec.ceph: is required"}, reason: "the policy changed", daemons: true,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +299,10 @@ func TestDecide(t *testing.T) {
 // TestAlarm: a keeper at rest must close at once when a pod stops serving, and only then.
 func TestAlarm(t *testing.T) {
 	before := healthy()
-	for _, state := range []storage.PodState{storage.PodNotReady, storage.PodTerminating, storage.PodPending, storage.PodNone} {
+	for _, state := range []storage.PodState{
+		storage.PodNotReady, storage.PodTerminating, storage.PodPending,
+		storage.PodNone,
+	} {
 		assert.True(t, Decide(&before, with(pod("osd.3", state))).Hint.Alarm, string(state))
 	}
 	away := with(pod("osd.3", storage.PodPending))
@@ -161,29 +314,41 @@ func TestAlarm(t *testing.T) {
 // TestTampered: what somebody else did to a budget that the keeper decides is mended before anybody looks.
 func TestTampered(t *testing.T) {
 	before := healthy()
-	assert.True(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") })).Hint.Tampered, "deleted")
-	assert.True(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonOSD}))).Hint.Tampered, "changed")
-	assert.True(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit"}))).Hint.Tampered, "taken over")
-	assert.False(t, Decide(&before, with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD}))).Hint.Tampered, "our own write")
-	assert.False(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") })).Hint.Tampered, "follows from replicas")
-	assert.False(t, Decide(&before, with(budget("theirs", Budget{Spec: "new", Writer: "helm"}))).Hint.Tampered, "somebody else's")
+	assert.True(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-osd") })).Hint.Tampered,
+		"deleted")
+	assert.True(t, Decide(&before,
+		with(budget("lockkeeper-osd",
+			Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonOSD}))).Hint.Tampered, "changed")
+	assert.True(t, Decide(&before,
+		with(budget("lockkeeper-osd", Budget{Spec: "new", Writer: "kubectl-edit"}))).Hint.Tampered, "taken over")
+	assert.False(t, Decide(&before,
+		with(budget("lockkeeper-osd",
+			Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD}))).Hint.Tampered, "our own write")
+	assert.False(t, Decide(&before, with(func(s *Snapshot) { delete(s.Budgets, "lockkeeper-mds") })).Hint.Tampered,
+		"follows from replicas")
+	assert.False(t, Decide(&before, with(budget("theirs", Budget{Spec: "new", Writer: "helm"}))).Hint.Tampered,
+		"somebody else's")
 }
 
 // TestEcho: what lockkeeper wrote itself is told as such only if nothing else changed with it.
 func TestEcho(t *testing.T) {
 	before := healthy()
-	osds := budget("lockkeeper-osd", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD, Generation: 7})
-	mons := budget("lockkeeper-mon", Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonMon, Generation: 5})
+	osds := budget("lockkeeper-osd",
+		Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD, Generation: 7})
+	mons := budget("lockkeeper-mon",
+		Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonMon, Generation: 5})
 	h := Decide(&before, with(osds, mons)).Hint
 	assert.Equal(t, []int64{7, 5}, []int64{h.Echo, h.MonEcho})
 	h = Decide(&before, with(osds, mons, node("node-b", Node{Cordoned: true}))).Hint
 	assert.Zero(t, h.Echo+h.MonEcho, "a cordon is news")
-	h = Decide(&before, with(budget("lockkeeper-mon", Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonMon, Generation: 5}))).Hint
+	h = Decide(&before, with(budget("lockkeeper-mon",
+		Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonMon, Generation: 5}))).Hint
 	assert.Zero(t, h.MonEcho, "somebody else wrote it")
 }
 
 func TestDecideAtStart(t *testing.T) {
-	got := Decide(nil, with(node("node-b", Node{Cordoned: true}), pod("osd.3", storage.PodPending), node("node-a", Node{Cordoned: true})))
+	got := Decide(nil, with(node("node-b", Node{Cordoned: true}), pod("osd.3", storage.PodPending),
+		node("node-a", Node{Cordoned: true})))
 	assert.Equal(t, "the watcher started", got.Hint.Reason)
 	assert.True(t, got.Hint.Daemons)
 	assert.Equal(t, []string{"node-b"}, sortedKeys(got.Drains), "a cordon alone is no drain yet")
@@ -191,22 +356,37 @@ func TestDecideAtStart(t *testing.T) {
 
 // drawSnapshot makes any state of a small cluster.
 func drawSnapshot(t *rapid.T) Snapshot {
-	states := rapid.SampledFrom([]storage.PodState{storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodTerminating, storage.PodNone})
+	states := rapid.SampledFrom([]storage.PodState{
+		storage.PodReady, storage.PodNotReady, storage.PodPending,
+		storage.PodTerminating, storage.PodNone,
+	})
 	nodes := []string{"node-a", "node-b", "node-c", ""}
-	s := Snapshot{Generation: rapid.Int64Range(1, 2).Draw(t, "generation"), OSDs: map[string]OSD{}, Nodes: map[string]Node{}, Budgets: map[string]Budget{}, Daemons: map[string]Daemon{}}
+	s := Snapshot{
+		Generation: rapid.Int64Range(1, 2).Draw(t, "generation"), OSDs: map[string]OSD{},
+		Nodes: map[string]Node{}, Budgets: map[string]Budget{}, Daemons: map[string]Daemon{},
+	}
 	for _, name := range []string{"osd.0", "osd.1", "osd.2", "osd.10"} {
 		if rapid.Bool().Draw(t, name) {
-			s.OSDs[name] = OSD{Pod: states.Draw(t, "pod"), Node: rapid.SampledFrom(nodes).Draw(t, "on"), Replacing: rapid.IntRange(0, 9).Draw(t, "replacing") == 0}
+			s.OSDs[name] = OSD{
+				Pod: states.Draw(t, "pod"), Node: rapid.SampledFrom(nodes).Draw(t, "on"),
+				Replacing: rapid.IntRange(0, 9).Draw(t, "replacing") == 0,
+			}
 		}
 	}
 	for _, name := range nodes[:3] {
-		n := Node{Cordoned: rapid.Bool().Draw(t, "cordoned"), NotReady: rapid.Bool().Draw(t, "not ready"), Gone: rapid.Bool().Draw(t, "gone")}
+		n := Node{
+			Cordoned: rapid.Bool().Draw(t, "cordoned"), NotReady: rapid.Bool().Draw(t, "not ready"),
+			Gone: rapid.Bool().Draw(t, "gone"),
+		}
 		if n != (Node{}) {
 			s.Nodes[name] = n
 		}
 	}
 	if rapid.Bool().Draw(t, "budget") {
-		s.Budgets["b"] = Budget{Spec: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "spec"), Ours: rapid.Bool().Draw(t, "ours")}
+		s.Budgets["b"] = Budget{
+			Spec: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "spec"),
+			Ours: rapid.Bool().Draw(t, "ours"),
+		}
 	}
 	s.Daemons["mon"] = Daemon{Replicas: rapid.IntRange(1, 3).Draw(t, "mons")}
 	return s
@@ -238,7 +418,8 @@ func alike(a, b Snapshot) bool {
 		}
 		return out
 	}
-	return a.Generation == b.Generation && maps.Equal(plain(a), plain(b)) && maps.Equal(a.Nodes, b.Nodes) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Daemons, b.Daemons)
+	return a.Generation == b.Generation && maps.Equal(plain(a), plain(b)) && maps.Equal(a.Nodes, b.Nodes) &&
+		maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Daemons, b.Daemons)
 }
 
 func TestADrainIsObservedOncePerEpisode(t *testing.T) {

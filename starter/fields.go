@@ -81,7 +81,8 @@ func ours(pod *corev1.Pod) (fields ownedFields) {
 		if fields.Metadata.Annotations == nil {
 			fields.Metadata.Annotations = map[string]json.RawMessage{}
 		}
-		maps.Copy(fields.Metadata.Annotations, owned.Metadata.Annotations) // written by an update and by a patch, they are in two entries
+		// written by an update and by a patch, they are in two entries
+		maps.Copy(fields.Metadata.Annotations, owned.Metadata.Annotations)
 		if owned.Metadata.Labels != nil {
 			fields.Metadata.Labels = owned.Metadata.Labels
 		}

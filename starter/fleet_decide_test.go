@@ -23,10 +23,12 @@ func fleetObjects() FleetObjects {
 		CephOSD: &cephv1alpha1.CephOSD{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ceph", Name: "osds", UID: "1", Generation: 3},
 			Spec: cephv1alpha1.CephOSDSpec{Storage: []cephv1alpha1.Storage{{
-				Hosts: []string{"node-a.local", "node-b.local"}, OSDs: []cephv1alpha1.OSDDevices{{Data: "/dev/sda"}, {Data: "/dev/sdb"}},
+				Hosts: []string{"node-a.local", "node-b.local"},
+				OSDs:  []cephv1alpha1.OSDDevices{{Data: "/dev/sda"}, {Data: "/dev/sdb"}},
 			}}},
 			Status: cephv1alpha1.CephOSDStatus{
-				ObservedGeneration: 3, Conditions: []metav1.Condition{{Type: cephv1alpha1.ConditionUpToDate, Status: metav1.ConditionTrue}},
+				ObservedGeneration: 3,
+				Conditions:         []metav1.Condition{{Type: cephv1alpha1.ConditionUpToDate, Status: metav1.ConditionTrue}},
 			},
 		},
 		Nodes:    []corev1.Node{*readyNode("node-a"), *readyNode("node-b")},
@@ -96,15 +98,23 @@ func TestDecideFleet(t *testing.T) {
 			o.CephOSD.Generation = 4
 		}},
 		"another one of that name": {
-			now: func(o *FleetObjects) { o.CephOSD.UID, o.CephOSD.Generation = "2", 1 }, want: "generation 1 was not looked at yet",
+			now:  func(o *FleetObjects) { o.CephOSD.UID, o.CephOSD.Generation = "2", 1 },
+			want: "generation 1 was not looked at yet",
 		},
 		"a pod is gone": {now: func(o *FleetObjects) { remove(o, 0) }, want: a + " has no pod"},
 		"a host's pods are gone": {
 			now: func(o *FleetObjects) { o.Pods = o.Pods[2:] }, want: a + " has no pod, node-a.local:/dev/sdb has no pod",
 		},
-		"a pod was evicted by its node": {now: func(o *FleetObjects) { o.Pods[0].Status.Phase = corev1.PodFailed }, want: a + " has no pod"},
-		"a pod is terminating":          {now: func(o *FleetObjects) { o.Pods[0].DeletionTimestamp = &metav1.Time{Time: fleetTime} }},
-		"a pod is not ready":            {now: func(o *FleetObjects) { o.Pods[0].Status.Conditions = nil; o.Pods[0].Status.Phase = corev1.PodPending }},
+		"a pod was evicted by its node": {
+			now:  func(o *FleetObjects) { o.Pods[0].Status.Phase = corev1.PodFailed },
+			want: a + " has no pod",
+		},
+		"a pod is terminating": {
+			now: func(o *FleetObjects) { o.Pods[0].DeletionTimestamp = &metav1.Time{Time: fleetTime} },
+		},
+		"a pod is not ready": {
+			now: func(o *FleetObjects) { o.Pods[0].Status.Conditions = nil; o.Pods[0].Status.Phase = corev1.PodPending },
+		},
 		"a duplicate is gone": {
 			before: both(func(o *FleetObjects) {
 				d := fleetPodOf("node-a.local", "/dev/sda")
@@ -113,7 +123,10 @@ func TestDecideFleet(t *testing.T) {
 			}),
 			now: func(o *FleetObjects) { remove(o, 4) },
 		},
-		"a pod that lockkeeper made":                    {before: both(func(o *FleetObjects) { remove(o, 0) }), now: func(o *FleetObjects) { o.Pods = fleetObjects().Pods }},
+		"a pod that lockkeeper made": {
+			before: both(func(o *FleetObjects) { remove(o, 0) }),
+			now:    func(o *FleetObjects) { o.Pods = fleetObjects().Pods },
+		},
 		"a pod that lockkeeper made instead of another": {now: func(o *FleetObjects) { o.Pods[0].UID = "second" }},
 		"a pod that somebody made instead of another": {
 			now:  func(o *FleetObjects) { o.Pods[0].UID, o.Pods[0].ManagedFields = "second", nil },
@@ -160,13 +173,15 @@ func TestDecideFleet(t *testing.T) {
 		"lockkeeper says of which template it is": {
 			now: func(o *FleetObjects) {
 				o.Pods[0].Annotations[osdpod.HashAnnotation] = "abc"
-				o.Pods[0].ManagedFields[0] = wrote(kube.FieldOwner, `{"f:metadata":{"f:annotations":{"f:ceph.elemental.net/pod-template-hash":{},`+
-					`"f:ceph.elemental.net/pod-state":{}},"f:labels":{"f:ceph-osd-id":{}}},"f:spec":{"f:containers":{}}}`)
+				o.Pods[0].ManagedFields[0] = wrote(kube.FieldOwner,
+					`{"f:metadata":{"f:annotations":{"f:ceph.elemental.net/pod-template-hash":{},`+
+						`"f:ceph.elemental.net/pod-state":{}},"f:labels":{"f:ceph-osd-id":{}}},"f:spec":{"f:containers":{}}}`)
 			},
 		},
 		"lockkeeper says which OSD it is": {now: func(o *FleetObjects) { o.Pods[0].Labels[osdpod.IDLabel] = "7" }},
 		"a person lets an OSD go": {
-			now: func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.RemoveAnnotation] = "true" }, want: "pod " + nameOfA + " may be removed",
+			now:  func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.RemoveAnnotation] = "true" },
+			want: "pod " + nameOfA + " may be removed",
 		},
 		"a host is cordoned": {now: func(o *FleetObjects) { o.Nodes[0].Spec.Unschedulable = true }},
 		"a host is uncordoned": {
@@ -188,10 +203,17 @@ func TestDecideFleet(t *testing.T) {
 			now:    func(o *FleetObjects) { o.Nodes = fleetObjects().Nodes; o.Nodes[0].Status.Conditions = nil },
 			want:   "host node-a.local is there",
 		},
-		"a host is deleted":          {now: func(o *FleetObjects) { o.Nodes = o.Nodes[1:] }},
-		"a node that is no host":     {now: func(o *FleetObjects) { o.Nodes = append(o.Nodes, *readyNode("node-c")) }},
-		"the namespace has a policy": {before: both(func(o *FleetObjects) { o.Policies = nil }), now: func(o *FleetObjects) { o.Policies = fleetObjects().Policies }, want: "the policies of its namespace are policy now"},
-		"the namespace has none":     {now: func(o *FleetObjects) { o.Policies = nil }, want: "the policies of its namespace are none now"},
+		"a host is deleted":      {now: func(o *FleetObjects) { o.Nodes = o.Nodes[1:] }},
+		"a node that is no host": {now: func(o *FleetObjects) { o.Nodes = append(o.Nodes, *readyNode("node-c")) }},
+		"the namespace has a policy": {
+			before: both(func(o *FleetObjects) { o.Policies = nil }),
+			now:    func(o *FleetObjects) { o.Policies = fleetObjects().Policies },
+			want:   "the policies of its namespace are policy now",
+		},
+		"the namespace has none": {
+			now:  func(o *FleetObjects) { o.Policies = nil },
+			want: "the policies of its namespace are none now",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := fleetObjects()
@@ -213,12 +235,21 @@ func TestDecideFleetAtTheStart(t *testing.T) {
 		now  func(*FleetObjects)
 		want string
 	}{
-		"at rest":          {now: func(*FleetObjects) {}, want: "the watcher started"},
-		"new":              {now: func(o *FleetObjects) { o.CephOSD.Status, o.Pods = cephv1alpha1.CephOSDStatus{}, nil }, want: "generation 3 was not looked at yet"},
-		"changed":          {now: func(o *FleetObjects) { o.CephOSD.Generation = 4 }, want: "generation 4 was not looked at yet"},
-		"in the middle":    {now: unsettled, want: "the watcher started, and not every OSD is up to date"},
-		"one without pod":  {now: func(o *FleetObjects) { remove(o, 3) }, want: "the watcher started"},
-		"is being deleted": {now: func(o *FleetObjects) { unsettled(o); o.CephOSD.DeletionTimestamp = &metav1.Time{Time: fleetTime} }},
+		"at rest": {now: func(*FleetObjects) {}, want: "the watcher started"},
+		"new": {
+			now:  func(o *FleetObjects) { o.CephOSD.Status, o.Pods = cephv1alpha1.CephOSDStatus{}, nil },
+			want: "generation 3 was not looked at yet",
+		},
+		"changed": {
+			now:  func(o *FleetObjects) { o.CephOSD.Generation = 4 },
+			want: "generation 4 was not looked at yet",
+		},
+		"in the middle":   {now: unsettled, want: "the watcher started, and not every OSD is up to date"},
+		"one without pod": {now: func(o *FleetObjects) { remove(o, 3) }, want: "the watcher started"},
+		"is being deleted": {now: func(o *FleetObjects) {
+			unsettled(o)
+			o.CephOSD.DeletionTimestamp = &metav1.Time{Time: fleetTime}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := fleetObjects()
@@ -258,7 +289,8 @@ func TestALossDuringARollout(t *testing.T) {
 	assert.Empty(t, reason, "once")
 	o := fleetObjects() // settled
 	remove(&o, 0)
-	assert.NotEmpty(t, DecideFleet(&gone, TakeFleet(o, &gone, fleetTime.Add(2*time.Second))), "when the rollout has ended nobody makes one")
+	assert.NotEmpty(t, DecideFleet(&gone, TakeFleet(o, &gone, fleetTime.Add(2*time.Second))),
+		"when the rollout has ended nobody makes one")
 }
 
 // Stripping must take nothing that a snapshot is made of, and what is left must be read again as what it was.
@@ -266,7 +298,8 @@ func TestAFleetSnapshotOfStrippedObjectsIsTheSame(t *testing.T) {
 	whole := fleetObjects()
 	annotate(&whole.Pods[0], "kubectl-annotate", osdpod.UpToDate)
 	whole.Pods[1].Annotations[osdpod.RemoveAnnotation] = "true"
-	whole.Pods[1].ManagedFields = append(whole.Pods[1].ManagedFields, wrote("kubectl", `{`), metav1.ManagedFieldsEntry{Manager: "nobody"})
+	whole.Pods[1].ManagedFields = append(whole.Pods[1].ManagedFields, wrote("kubectl", `{`),
+		metav1.ManagedFieldsEntry{Manager: "nobody"})
 	whole.Nodes[1].Spec.Unschedulable = true
 	whole.CephOSD.Spec.PodTemplate.Spec.Containers = []corev1.Container{{Name: "osd"}}
 	want := TakeFleet(whole, nil, fleetTime)

@@ -35,7 +35,10 @@ func (f *fleetsLater) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	definitions := all.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := all.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	})
 	ours := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, cephOSDs).String()
 	}

@@ -47,7 +47,10 @@ func newFleetWorld(t *testing.T) *fleetWorld {
 	other.Labels = map[string]string{"ceph.elemental.net/owner": "CephOSD-others"}
 	w := &fleetWorld{t: t, temporal: &recorder{}, at: fleetTime}
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(append(objects, &other)...).Build()
-	w.watcher = &FleetReconciler{Objects: w.client, Temporal: w.temporal, Log: logr.Discard(), Now: func() time.Time { return w.at }}
+	w.watcher = &FleetReconciler{
+		Objects: w.client, Temporal: w.temporal, Log: logr.Discard(),
+		Now: func() time.Time { return w.at },
+	}
 	return w
 }
 
@@ -81,7 +84,8 @@ func TestARolloutIsToldOfWhatItCannotSee(t *testing.T) {
 	}
 	assert.Empty(t, w.reconcile(), "the rollout may be at it")
 	w.at = w.at.Add(lossGrace)
-	assert.Equal(t, []string{"roll out ceph/osds: node-a.local:/dev/sda has no pod, node-a.local:/dev/sdb has no pod"}, w.reconcile())
+	assert.Equal(t, []string{"roll out ceph/osds: node-a.local:/dev/sda has no pod, node-a.local:/dev/sdb has no pod"},
+		w.reconcile())
 }
 
 func TestTemporalIsAwayForARollout(t *testing.T) {
@@ -145,7 +149,8 @@ func TestWhomAnEventConcerns(t *testing.T) {
 	assert.Empty(t, fleetsOf(t.Context(), w.client, "rook-ceph"))
 
 	ready := o.Pods[0].DeepCopy()
-	ready.ResourceVersion, ready.Status.Conditions = "2", []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	ready.ResourceVersion, ready.Status.Conditions = "2",
+		[]corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	assert.False(t, mattersToFleet(&o.Pods[0], ready), "how a pod is")
 	ended := ready.DeepCopy()
 	ended.Status.Phase = corev1.PodFailed

@@ -103,7 +103,10 @@ func fleetPod(p *corev1.Pod) FleetPod {
 		Made:   Note{Value: p.Annotations[osdpod.HashAnnotation], Ours: made},
 		Remove: p.Annotations[osdpod.RemoveAnnotation],
 	}
-	if osd := (osdpod.OSD{Host: p.Annotations[osdpod.HostAnnotation], Data: p.Annotations[osdpod.DataAnnotation]}); osd.Host != "" && osd.Data != "" {
+	if osd := (osdpod.OSD{
+		Host: p.Annotations[osdpod.HostAnnotation],
+		Data: p.Annotations[osdpod.DataAnnotation],
+	}); osd.Host != "" && osd.Data != "" {
 		out.Key = osd.Key()
 	}
 	return out

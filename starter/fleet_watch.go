@@ -33,7 +33,8 @@ const gatherFor = 200 * time.Millisecond
 // knowsCephOSDs tells whether the API server serves CephOSDs. Where Rook or somebody else makes the pods of all OSDs it
 // need not, and a watch for it would keep everything else waiting.
 func knowsCephOSDs(mapper meta.RESTMapper) (bool, error) {
-	_, err := mapper.RESTMapping(schema.GroupKind{Group: cephv1alpha1.GroupVersion.Group, Kind: cephv1alpha1.Kind}, cephv1alpha1.GroupVersion.Version)
+	_, err := mapper.RESTMapping(schema.GroupKind{Group: cephv1alpha1.GroupVersion.Group, Kind: cephv1alpha1.Kind},
+		cephv1alpha1.GroupVersion.Version)
 	switch {
 	case meta.IsNoMatchError(err):
 		return false, nil
@@ -64,14 +65,18 @@ func registerFleets(mgr manager.Manager, r *FleetReconciler) error {
 			return []types.NamespacedName{client.ObjectKeyFromObject(o)}
 		})).
 		Watches(&corev1.Pod{}, soon(func(_ context.Context, o client.Object) []types.NamespacedName { return ownerOf(o) })).
-		Watches(&corev1.Node{}, soon(func(ctx context.Context, _ client.Object) []types.NamespacedName { return fleetsOf(ctx, cached, "") })).
+		Watches(&corev1.Node{}, soon(
+			func(ctx context.Context, _ client.Object) []types.NamespacedName { return fleetsOf(ctx, cached, "") })).
 		Watches(&v1alpha1.MaintenancePolicy{}, soon(func(ctx context.Context, o client.Object) []types.NamespacedName {
 			return fleetsOf(ctx, cached, o.GetNamespace())
 		})).
-		WithEventFilter(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return mattersToFleet(e.ObjectOld, e.ObjectNew) }}).
+		WithEventFilter(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool { return mattersToFleet(e.ObjectOld, e.ObjectNew) },
+		}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin, retryAfterMax),
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin,
+				retryAfterMax),
 		}).
 		Complete(r)
 }

@@ -25,8 +25,11 @@ import (
 var (
 	noon     = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	fine     = v1alpha1.MaintenancePolicyStatus{MayDrain: "any node"}
-	disowned = v1alpha1.MaintenancePolicyStatus{MayDrain: kube.NotKept, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionKept, Status: metav1.ConditionFalse}}}
-	errAway  = errors.New("no worker answers")
+	disowned = v1alpha1.MaintenancePolicyStatus{
+		MayDrain:   kube.NotKept,
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionKept, Status: metav1.ConditionFalse}},
+	}
+	errAway = errors.New("no worker answers")
 )
 
 func TestRemedy(t *testing.T) {
@@ -36,16 +39,27 @@ func TestRemedy(t *testing.T) {
 		says    v1alpha1.MaintenancePolicyStatus
 		want    Remedy
 	}{
-		"kept":                                  {Keeping{Good: at(-1)}, fine, Leave},
-		"not kept for a moment":                 {Keeping{Good: at(-14), Why: "?"}, fine, Leave},
-		"not kept":                              {Keeping{Good: at(-15), Why: "?"}, fine, Disown},
-		"not kept, and never reported":          {Keeping{Good: at(-15), Why: "?"}, v1alpha1.MaintenancePolicyStatus{}, Disown},
-		"said already":                          {Keeping{Good: at(-99), Why: "?"}, disowned, Leave},
-		"back":                                  {Keeping{Good: at(0)}, disowned, Recall},
-		"back, and only a condition is left":    {Keeping{Good: at(0)}, v1alpha1.MaintenancePolicyStatus{MayDrain: "no", Conditions: disowned.Conditions}, Recall},
-		"cannot go on, and nobody says so yet":  {Keeping{Good: at(-15), Why: "?", Stuck: true}, fine, Disown},
-		"cannot go on":                          {Keeping{Good: at(-20), Why: "?", Stuck: true}, disowned, Restart},
-		"cannot go on even so":                  {Keeping{Good: at(-20), Why: "?", Stuck: true, Recalled: at(-5), Recalls: 1}, disowned, Leave},
+		"kept":                  {Keeping{Good: at(-1)}, fine, Leave},
+		"not kept for a moment": {Keeping{Good: at(-14), Why: "?"}, fine, Leave},
+		"not kept":              {Keeping{Good: at(-15), Why: "?"}, fine, Disown},
+		"not kept, and never reported": {
+			Keeping{Good: at(-15), Why: "?"},
+			v1alpha1.MaintenancePolicyStatus{},
+			Disown,
+		},
+		"said already": {Keeping{Good: at(-99), Why: "?"}, disowned, Leave},
+		"back":         {Keeping{Good: at(0)}, disowned, Recall},
+		"back, and only a condition is left": {
+			Keeping{Good: at(0)},
+			v1alpha1.MaintenancePolicyStatus{MayDrain: "no", Conditions: disowned.Conditions},
+			Recall,
+		},
+		"cannot go on, and nobody says so yet": {Keeping{Good: at(-15), Why: "?", Stuck: true}, fine, Disown},
+		"cannot go on":                         {Keeping{Good: at(-20), Why: "?", Stuck: true}, disowned, Restart},
+		"cannot go on even so": {
+			Keeping{Good: at(-20), Why: "?", Stuck: true, Recalled: at(-5), Recalls: 1},
+			disowned, Leave,
+		},
 		"recalled just now":                     {Keeping{Good: at(0), Recalled: at(-5), Recalls: 1}, disowned, Leave},
 		"recalled a while ago":                  {Keeping{Good: at(0), Recalled: at(-20), Recalls: 1}, disowned, Recall},
 		"recalled often, and not for long":      {Keeping{Good: at(0), Recalled: at(-299), Recalls: 99}, disowned, Leave},
@@ -153,7 +167,8 @@ func TestAuditor(t *testing.T) {
 	require.NoError(t, w.client.Update(t.Context(), &p))
 	a.Audit(t.Context())
 	a.Audit(t.Context())
-	require.Equal(t, []string{"signal rook-ceph/ceph: the status says unknown: nobody keeps this up to date"}, w.temporal.take(), "once")
+	require.Equal(t, []string{"signal rook-ceph/ceph: the status says unknown: nobody keeps this up to date"},
+		w.temporal.take(), "once")
 	require.True(t, w.temporal.hints[0].Disowned)
 
 	w.temporal.cannot = fmt.Errorf("keeper: %w", ErrCannotGoOn)

@@ -21,10 +21,12 @@ func (a Actions) then(next Actions, now Snapshot) Actions {
 }
 
 func joinHints(a, b workflows.Hint) workflows.Hint {
-	out := workflows.Hint{Reason: joinReasons(a.Reason, b.Reason), Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm || b.Alarm, Tampered: a.Tampered || b.Tampered, Disowned: a.Disowned || b.Disowned}
+	out := workflows.Hint{Reason: joinReasons(a.Reason, b.Reason), Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm ||
+		b.Alarm, Tampered: a.Tampered || b.Tampered, Disowned: a.Disowned || b.Disowned}
 	echo := func(h workflows.Hint) bool { return h.Reason == "" || h.IsEcho() }
 	if echo(a) && echo(b) {
-		out.Echo, out.ProvedEcho, out.MonEcho = max(a.Echo, b.Echo), max(a.ProvedEcho, b.ProvedEcho), max(a.MonEcho, b.MonEcho)
+		out.Echo, out.ProvedEcho, out.MonEcho = max(a.Echo, b.Echo), max(a.ProvedEcho, b.ProvedEcho),
+			max(a.MonEcho, b.MonEcho)
 	}
 	return out
 }

@@ -14,8 +14,13 @@ import (
 // wakes the keeper.
 func TestTakePrecedence(t *testing.T) {
 	of := func(namespace, name string, age time.Duration, fsid string, claimed bool) v1alpha1.MaintenancePolicy {
-		p := v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1_000_000, 0).Add(-age))}}
-		p.Spec.Ceph = &v1alpha1.CephSpec{Connection: v1alpha1.CephConnection{MonEndpoints: v1alpha1.KeyReference{Name: name, Key: "data"}}}
+		p := v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			CreationTimestamp: metav1.NewTime(time.Unix(1_000_000, 0).Add(-age)),
+		}}
+		p.Spec.Ceph = &v1alpha1.CephSpec{
+			Connection: v1alpha1.CephConnection{MonEndpoints: v1alpha1.KeyReference{Name: name, Key: "data"}},
+		}
 		p.Status.Ceph = &v1alpha1.CephClusterStatus{FSID: fsid, Claimed: claimed}
 		return p
 	}

@@ -91,7 +91,8 @@ func gather(ctx context.Context, from client.Reader, req reconcile.Request) (Obj
 		return Objects{}, fmt.Errorf("list nodes in the cache: %w", err)
 	}
 	o.Policies = policies.Items
-	o.Nodes, o.Pods, o.Budgets, o.Deployments, o.StatefulSets = nodes.Items, pods.Items, budgets.Items, deployments.Items, statefulSets.Items
+	o.Nodes, o.Pods, o.Budgets, o.Deployments, o.StatefulSets = nodes.Items, pods.Items, budgets.Items, deployments.Items,
+		statefulSets.Items
 	return o, nil
 }
 
@@ -117,7 +118,8 @@ func (r *Reconciler) complain(p *v1alpha1.MaintenancePolicy, before *Snapshot, n
 	if now.Invalid == "" || before != nil && before.Invalid == now.Invalid {
 		return
 	}
-	r.Log.Info("policy is invalid, its storage cluster is not watched", "policy", p.Namespace+"/"+p.Name, "problem", now.Invalid)
+	r.Log.Info("policy is invalid, its storage cluster is not watched", "policy", p.Namespace+"/"+p.Name,
+		"problem", now.Invalid)
 	if r.Events != nil {
 		r.Events.Eventf(p, nil, corev1.EventTypeWarning, "InvalidSpec", "Watch", "%s", now.Invalid)
 	}
@@ -135,7 +137,8 @@ func (r *Reconciler) deliver(ctx context.Context, key storage.ClusterKey, pendin
 	}
 	for _, node := range slices.Sorted(maps.Keys(pending.Drains)) {
 		why := pending.Drains[node]
-		if err := r.Temporal.StartDrain(ctx, workflows.DrainNodeInput{Node: node, Policy: key.String(), Reason: why, Observe: true}); err != nil {
+		if err := r.Temporal.StartDrain(ctx,
+			workflows.DrainNodeInput{Node: node, Policy: key.String(), Reason: why, Observe: true}); err != nil {
 			return err
 		}
 		log.Info("observing a drain from outside", "node", node, "reason", why)

@@ -88,7 +88,10 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	policy := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph", Generation: 1}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
+	policy := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "rook-ceph", Name: "ceph",
+		Generation: 1,
+	}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
 	w := &world{t: t, temporal: &recorder{}, events: events.NewFakeRecorder(10)}
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(
 		policy, readyNode("node-a"), readyNode("node-b"),
@@ -101,7 +104,9 @@ func newWorld(t *testing.T) *world {
 func readyNode(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name + ".local"}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -117,7 +122,10 @@ func pinned(node string) map[string]string {
 func osdDeployment(id int, node string) *appsv1.Deployment {
 	one := int32(1)
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: fmt.Sprintf("rook-ceph-osd-%d", id), Labels: osdLabels(id)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "rook-ceph", Name: fmt.Sprintf("rook-ceph-osd-%d", id),
+			Labels: osdLabels(id),
+		},
 		Spec: appsv1.DeploymentSpec{Replicas: &one, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: osdLabels(id)}, Spec: corev1.PodSpec{NodeSelector: pinned(node)},
 		}},
@@ -126,9 +134,15 @@ func osdDeployment(id int, node string) *appsv1.Deployment {
 
 func osdPod(id int, node string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: fmt.Sprintf("rook-ceph-osd-%d", id), Labels: osdLabels(id)},
-		Spec:       corev1.PodSpec{NodeName: node, NodeSelector: pinned(node)},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "rook-ceph", Name: fmt.Sprintf("rook-ceph-osd-%d", id),
+			Labels: osdLabels(id),
+		},
+		Spec: corev1.PodSpec{NodeName: node, NodeSelector: pinned(node)},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -154,7 +168,8 @@ func edit[O client.Object](w *world, o O, change func(O)) {
 // reconcile returns what Temporal was asked for.
 func (w *world) reconcile() []string {
 	w.t.Helper()
-	_, err := w.watcher.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "rook-ceph", Name: "ceph"}})
+	_, err := w.watcher.Reconcile(w.t.Context(),
+		reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "rook-ceph", Name: "ceph"}})
 	require.NoError(w.t, err)
 	return w.temporal.take()
 }
@@ -176,7 +191,8 @@ func TestADrainFromOutside(t *testing.T) {
 	}, w.reconcile())
 
 	require.NoError(t, w.client.Delete(t.Context(), osdPod(0, "node-a")))
-	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.0 on node-a has no pod"}, w.reconcile(), "the same episode: no second drain")
+	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.0 on node-a has no pod"}, w.reconcile(),
+		"the same episode: no second drain")
 
 	require.NoError(t, w.client.Create(t.Context(), osdPod(0, "node-a")))
 	edit(w, readyNode("node-a"), func(n *corev1.Node) { n.Spec.Unschedulable = false })
@@ -213,11 +229,13 @@ func TestTemporalIsAway(t *testing.T) {
 	}
 	// node-b comes back before anybody could be told.
 	edit(w, readyNode("node-b"), func(n *corev1.Node) { n.Spec.Unschedulable = false })
-	edit(w, osdPod(1, "node-b"), func(p *corev1.Pod) { p.Spec, p.Status = osdPod(1, "node-b").Spec, osdPod(1, "node-b").Status })
+	edit(w, osdPod(1, "node-b"),
+		func(p *corev1.Pod) { p.Spec, p.Status = osdPod(1, "node-b").Spec, osdPod(1, "node-b").Status })
 
 	w.temporal.away = nil
 	assert.Equal(t, []string{
-		"signal rook-ceph/ceph: osd.0 on node-a is pending, osd.1 on node-b is pending, node-a is cordoned, and 1 more, then osd.1 is ready, node-b is uncordoned",
+		"signal rook-ceph/ceph: osd.0 on node-a is pending, osd.1 on node-b is pending, node-a is cordoned, and 1 more, " +
+			"then osd.1 is ready, node-b is uncordoned",
 		"drain node-a of rook-ceph/ceph, observe true: node-a is cordoned, and osd.0 on node-a is pending",
 	}, w.reconcile(), "both are told, and the drain that is over is not started")
 	assert.Empty(t, w.reconcile())
@@ -230,14 +248,18 @@ func TestAStaticBudgetAndReplicas(t *testing.T) {
 	two := int32(2)
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "rgw", Labels: rgw},
-		Spec:       appsv1.DeploymentSpec{Replicas: &two, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: rgw}}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &two,
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: rgw}},
+		},
 	}
 	require.NoError(t, w.client.Create(t.Context(), d))
 	assert.Equal(t, []string{"signal rook-ceph/ceph: rgw store: 2 replicas instead of 0"}, w.reconcile())
 	assert.True(t, w.temporal.hints[len(w.temporal.hints)-1].Daemons)
 
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "rook-ceph", Name: "lockkeeper-ceph-osd", Labels: map[string]string{kube.LabelManagedBy: kube.FieldOwner, kube.LabelPolicy: "ceph", kube.LabelDaemon: "osd"},
+		Namespace: "rook-ceph", Name: "lockkeeper-ceph-osd",
+		Labels: map[string]string{kube.LabelManagedBy: kube.FieldOwner, kube.LabelPolicy: "ceph", kube.LabelDaemon: "osd"},
 	}}
 	require.NoError(t, w.client.Create(t.Context(), b))
 	assert.Equal(t, []string{"signal rook-ceph/ceph: budget lockkeeper-ceph-osd appeared"}, w.reconcile())
@@ -251,7 +273,8 @@ func TestACordonUnderAMon(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.client.Create(t.Context(), readyNode("node-m")))
 	m := osdPod(0, "node-m")
-	m.Name, m.Labels, m.Spec.NodeSelector = "rook-ceph-mon-a", map[string]string{"app": "rook-ceph-mon", "ceph_daemon_id": "a"}, nil
+	m.Name, m.Labels, m.Spec.NodeSelector = "rook-ceph-mon-a",
+		map[string]string{"app": "rook-ceph-mon", "ceph_daemon_id": "a"}, nil
 	require.NoError(t, w.client.Create(t.Context(), m))
 	w.reconcile()
 	edit(w, readyNode("node-m"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -266,9 +289,12 @@ func TestAnInvalidPolicyIsToldOnce(t *testing.T) {
 	policy := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}}
 	edit(w, policy, func(p *v1alpha1.MaintenancePolicy) {
 		p.Generation = 2
-		p.Spec.Ceph.OSDs.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}
+		p.Spec.Ceph.OSDs.Selector = &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}},
+		}
 	})
-	assert.Equal(t, []string{"signal rook-ceph/ceph: the policy changed"}, w.reconcile(), "the keeper says so in the status")
+	assert.Equal(t, []string{"signal rook-ceph/ceph: the policy changed"}, w.reconcile(),
+		"the keeper says so in the status")
 	assert.Contains(t, <-w.events.Events, `spec.ceph.osds.selector: "Like" is not a valid label selector operator`)
 	assert.Empty(t, w.reconcile())
 	assert.Empty(t, w.events.Events)
@@ -293,7 +319,8 @@ func TestThePolicyGoes(t *testing.T) {
 func TestThePolicyGoesWithoutItsKeeper(t *testing.T) {
 	w := newWorld(t)
 	w.reconcile()
-	require.NoError(t, w.client.Delete(t.Context(), &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}}))
+	require.NoError(t, w.client.Delete(t.Context(),
+		&v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}}))
 	assert.Equal(t, []string{"signal rook-ceph/ceph: the policy is deleted"}, w.reconcile())
 	assert.Empty(t, w.reconcile())
 }
@@ -302,10 +329,15 @@ func TestThePolicyGoesWithoutItsKeeper(t *testing.T) {
 // charge.
 func TestTwoPolicies(t *testing.T) {
 	w := newWorld(t)
-	older := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "a-first"}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
+	older := &v1alpha1.MaintenancePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "a-first"},
+		Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}},
+	}
 	w.reconcile()
 	require.NoError(t, w.client.Create(t.Context(), older))
-	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first was first to look after the same storage cluster"}, w.reconcile())
+	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first was first to look after the same storage cluster"},
+		w.reconcile())
 	require.NoError(t, w.client.Delete(t.Context(), older))
-	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first no longer looks after the same storage cluster"}, w.reconcile())
+	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first no longer looks after the same storage cluster"},
+		w.reconcile())
 }

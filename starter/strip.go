@@ -17,7 +17,10 @@ import (
 func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
-		return &corev1.Pod{ObjectMeta: stripPodMeta(o.ObjectMeta), Spec: stripPodSpec(o.Spec), Status: stripPodStatus(o.Status)}, nil
+		return &corev1.Pod{
+			ObjectMeta: stripPodMeta(o.ObjectMeta), Spec: stripPodSpec(o.Spec),
+			Status: stripPodStatus(o.Status),
+		}, nil
 	case *corev1.Node:
 		return &corev1.Node{
 			ObjectMeta: stripMeta(o.ObjectMeta),
@@ -62,7 +65,10 @@ func stripPodMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	if _, owned := m.Labels[osdpod.OwnerLabel]; !owned {
 		return out
 	}
-	for _, name := range []string{osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.StateAnnotation, osdpod.RemoveAnnotation} {
+	for _, name := range []string{
+		osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.StateAnnotation,
+		osdpod.RemoveAnnotation,
+	} {
 		if v, ok := m.Annotations[name]; ok {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
@@ -80,7 +86,8 @@ func stripCephOSD(o *cephv1alpha1.CephOSD) *cephv1alpha1.CephOSD {
 	meta := stripMeta(o.ObjectMeta)
 	meta.Generation = o.Generation
 	out := &cephv1alpha1.CephOSD{
-		ObjectMeta: meta, Spec: cephv1alpha1.CephOSDSpec{Storage: o.Spec.Storage}, Status: cephv1alpha1.CephOSDStatus{ObservedGeneration: o.Status.ObservedGeneration},
+		ObjectMeta: meta, Spec: cephv1alpha1.CephOSDSpec{Storage: o.Spec.Storage},
+		Status: cephv1alpha1.CephOSDStatus{ObservedGeneration: o.Status.ObservedGeneration},
 	}
 	for _, c := range o.Status.Conditions {
 		if c.Type == cephv1alpha1.ConditionUpToDate {
@@ -102,7 +109,9 @@ func stripPodSpec(s corev1.PodSpec) corev1.PodSpec {
 	}
 	if s.Affinity != nil && s.Affinity.NodeAffinity != nil {
 		if required := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-			out.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+			out.Affinity = &corev1.Affinity{
+				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required},
+			}
 		}
 	}
 	return out

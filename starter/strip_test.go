@@ -26,11 +26,13 @@ func TestASnapshotOfStrippedObjectsIsTheSame(t *testing.T) {
 	pending(&whole.Pods[0])
 	whole.Pods[1].DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	whole.Pods[2].Annotations = map[string]string{"osd.rook.io/replace-in-progress": "true"}
-	whole.Budgets = []policyv1.PodDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 7, ManagedFields: []metav1.ManagedFieldsEntry{
-		{Manager: "lockkeeper", Time: &metav1.Time{Time: time.Unix(1, 0)}},
-		{Manager: "kubectl-edit", Time: &metav1.Time{Time: time.Unix(2, 0)}},
-		{Manager: "kube-controller-manager", Time: &metav1.Time{Time: time.Unix(3, 0)}, Subresource: "status"},
-	}}}}
+	whole.Budgets = []policyv1.PodDisruptionBudget{
+		{ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 7, ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "lockkeeper", Time: &metav1.Time{Time: time.Unix(1, 0)}},
+			{Manager: "kubectl-edit", Time: &metav1.Time{Time: time.Unix(2, 0)}},
+			{Manager: "kube-controller-manager", Time: &metav1.Time{Time: time.Unix(3, 0)}, Subresource: "status"},
+		}}},
+	}
 	want := Take(whole, nil)
 	require.Equal(t, "kubectl-edit", want.Budgets["b"].Writer)
 	require.EqualValues(t, 7, want.Budgets["b"].Generation)
@@ -99,7 +101,10 @@ func heap() int64 {
 
 // cephOf is a Ceph cluster with pods that carry about as much as Rook's do.
 func cephOf(nodes, osdsPerNode int) Objects {
-	o := Objects{Policy: &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}}
+	o := Objects{Policy: &v1alpha1.MaintenancePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"},
+		Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}},
+	}}
 	for n := range nodes {
 		name := fmt.Sprintf("node-%d", n)
 		o.Nodes = append(o.Nodes, *readyNode(name))
@@ -108,7 +113,10 @@ func cephOf(nodes, osdsPerNode int) Objects {
 			pod, d := osdPod(id, name), osdDeployment(id, name)
 			bulk := corev1.Container{Name: "osd"}
 			for e := range 40 {
-				bulk.Env = append(bulk.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", e), Value: fmt.Sprintf("value %d of %d", e, id)})
+				bulk.Env = append(bulk.Env, corev1.EnvVar{
+					Name:  fmt.Sprintf("VARIABLE_%d", e),
+					Value: fmt.Sprintf("value %d of %d", e, id),
+				})
 			}
 			pod.Spec.Containers, d.Spec.Template.Spec.Containers = []corev1.Container{bulk}, []corev1.Container{bulk}
 			for l := range 20 {

@@ -93,7 +93,8 @@ func selectorsOf(p *v1alpha1.MaintenancePolicy) (selectors, error) {
 		return selectors{}, fmt.Errorf("spec.ceph.osds.selector: %w", err)
 	}
 	if out.osds.Empty() {
-		return selectors{}, fmt.Errorf("spec.ceph.osds.selector: is empty, so it would take every pod of the namespace for an OSD")
+		return selectors{}, fmt.Errorf(
+			"spec.ceph.osds.selector: is empty, so it would take every pod of the namespace for an OSD")
 	}
 	for _, kind := range kube.DaemonKinds {
 		if out.daemons[kind.Name], err = metav1.LabelSelectorAsSelector(kind.Selector(p.Spec.Ceph.Daemons)); err != nil {
@@ -113,12 +114,16 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 		d := &o.Deployments[i]
 		if selector.Matches(labels.Set(d.Spec.Template.Labels)) {
 			pinned := kube.PodNode(&corev1.Pod{Spec: d.Spec.Template.Spec})
-			out[osdName(d.Spec.Template.Labels[idLabel], d.Name)] = OSD{Pod: storage.PodNone, Node: nodes.find(pinned), Replacing: replacing(d.Labels, d.Annotations)}
+			out[osdName(d.Spec.Template.Labels[idLabel], d.Name)] = OSD{
+				Pod: storage.PodNone, Node: nodes.find(pinned),
+				Replacing: replacing(d.Labels, d.Annotations),
+			}
 		}
 	}
 	for i := range o.Pods {
 		pod := &o.Pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || !selector.Matches(labels.Set(pod.Labels)) {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+			!selector.Matches(labels.Set(pod.Labels)) {
 			continue // processes that ended are nobody's OSD
 		}
 		name := osdName(pod.Labels[idLabel], pod.Name)
@@ -145,7 +150,8 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 func leftOut(o Objects) func(map[string]string) bool {
 	for i := range o.Budgets {
 		b := &o.Budgets[i]
-		if b.Name != kube.DaemonBudgetName(o.Policy.Name) || b.Labels[kube.LabelManagedBy] != kube.FieldOwner || b.Spec.Selector == nil {
+		if b.Name != kube.DaemonBudgetName(o.Policy.Name) || b.Labels[kube.LabelManagedBy] != kube.FieldOwner ||
+			b.Spec.Selector == nil {
 			continue
 		}
 		own := kube.OSDSelector(o.Policy).MatchExpressions

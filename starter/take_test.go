@@ -17,7 +17,10 @@ func TestTakeASecondPod(t *testing.T) {
 		return corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": "3"}},
 			Spec:       corev1.PodSpec{NodeName: "node-b"},
-			Status:     corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
+			Status: corev1.PodStatus{
+				Phase:      phase,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+			},
 		}
 	}
 	policy := &v1alpha1.MaintenancePolicy{Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
@@ -30,7 +33,10 @@ func TestTakeASecondPod(t *testing.T) {
 		"one waits beside": {[]corev1.Pod{serves, pod("waits", corev1.PodPending, corev1.ConditionFalse)}, true},
 		"in any order":     {[]corev1.Pod{pod("waits", corev1.PodPending, corev1.ConditionFalse), serves}, true},
 		"one has ended":    {[]corev1.Pod{serves, pod("ended", corev1.PodFailed, corev1.ConditionFalse)}, false},
-		"none is ready":    {[]corev1.Pod{pod("waits", corev1.PodPending, corev1.ConditionFalse), pod("too", corev1.PodPending, corev1.ConditionFalse)}, false},
+		"none is ready": {[]corev1.Pod{
+			pod("waits", corev1.PodPending, corev1.ConditionFalse),
+			pod("too", corev1.PodPending, corev1.ConditionFalse),
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Take(Objects{Policy: policy, Pods: c.pods}, nil)

@@ -49,7 +49,8 @@ func (t temporalClient) SignalKeeper(ctx context.Context, cluster storage.Cluste
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	opts := keeperOptions(cluster)
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts, jobs.Keeper.Type, workflows.NewKeeperInput(cluster)); err != nil {
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalStorageChanged, hint, opts,
+		jobs.Keeper.Type, workflows.NewKeeperInput(cluster)); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil
@@ -74,7 +75,8 @@ func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (w
 	defer cancel()
 	id := workflows.KeeperID(cluster)
 	r, err := t.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: id, QueryType: workflows.QueryKept, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // or the past would answer
+		// or the past would answer
+		WorkflowID: id, QueryType: workflows.QueryKept, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
 	var gone *serviceerror.NotFound
 	var refused *serviceerror.QueryFailed
@@ -119,13 +121,16 @@ func (t temporalClient) SignalRollout(ctx context.Context, namespace, name, reas
 	defer cancel()
 	opts := options(jobs.UpdateOSDs.ID(namespace, name), "rollout of "+namespace+"/"+name)
 	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts, jobs.UpdateOSDs.Type, in); err != nil {
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts,
+		jobs.UpdateOSDs.Type, in); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil
 }
 
-func (t temporalClient) start(ctx context.Context, opts client.StartWorkflowOptions, workflowType string, in any) error {
+func (t temporalClient) start(
+	ctx context.Context, opts client.StartWorkflowOptions, workflowType string, in any,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := t.client.ExecuteWorkflow(ctx, opts, workflowType, in); err != nil {

@@ -100,7 +100,10 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
 	closer := &Closer{Objects: mgr.GetCache(), Budgets: budgets, Log: opts.Log}
-	r := &Reconciler{Objects: mgr.GetCache(), Temporal: temporal, Events: mgr.GetEventRecorder("lockkeeper-watcher"), Log: opts.Log, Closer: closer}
+	r := &Reconciler{
+		Objects: mgr.GetCache(), Temporal: temporal, Events: mgr.GetEventRecorder("lockkeeper-watcher"),
+		Log: opts.Log, Closer: closer,
+	}
 	if err := register(mgr, r); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
@@ -109,10 +112,14 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
 	auditor := &Auditor{Objects: mgr.GetCache(), Temporal: temporal, Statuses: budgets, Log: opts.Log}
-	if err := mgr.Add(manager.RunnableFunc(auditor.Run)); err != nil { // runs on the leader only: two might not agree on who answers
+	if err := mgr.Add(manager.RunnableFunc(auditor.Run)); err != nil {
+		// runs on the leader only: two might not agree on who answers
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	if err := watchFleets(mgr, &FleetReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now}); err != nil {
+	if err := watchFleets(mgr, &FleetReconciler{
+		Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log,
+		Now: time.Now,
+	}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -128,7 +135,8 @@ func managerOptions(o Options) manager.Options {
 		Cache:          cache.Options{DefaultTransform: strip},
 		LeaderElection: o.LeaderElection, LeaderElectionNamespace: o.LeaderElectionNamespace, LeaderElectionID: LeaseName,
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &deadline, RetryPeriod: &retry,
-		Controller:             config.Controller{SkipNameValidation: new(true)}, // several watchers in one process are one in its metrics
+		// several watchers in one process are one in its metrics
+		Controller:             config.Controller{SkipNameValidation: new(true)},
 		HealthProbeBindAddress: o.HealthAddress, Metrics: metricsserver.Options{BindAddress: cmp.Or(o.MetricsAddress, "0")},
 	}
 	if o.Namespace != "" {
@@ -145,13 +153,16 @@ func watchStorage(mgr manager.Manager, name string, r reconcile.Reconciler, opts
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&v1alpha1.MaintenancePolicy{}).
-		Watches(&v1alpha1.MaintenancePolicy{}, all). // one may be in charge of another's storage cluster, whatever their namespaces
+		// one may be in charge of another's storage cluster, whatever their namespaces
+		Watches(&v1alpha1.MaintenancePolicy{}, all).
 		Watches(&corev1.Pod{}, ofNamespace).
 		Watches(&policyv1.PodDisruptionBudget{}, ofNamespace).
 		Watches(&appsv1.Deployment{}, ofNamespace).
 		Watches(&appsv1.StatefulSet{}, ofNamespace).
 		Watches(&corev1.Node{}, all).
-		WithEventFilter(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectOld, e.ObjectNew) }}).
+		WithEventFilter(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectOld, e.ObjectNew) },
+		}).
 		WithOptions(opts).
 		Complete(r)
 }
@@ -195,7 +206,8 @@ func policiesOf(cached client.Reader, sameNamespace bool) handler.EventHandler {
 func matters(before, now client.Object) bool {
 	if p, ok := now.(*v1alpha1.MaintenancePolicy); ok {
 		was, is := before.(*v1alpha1.MaintenancePolicy)
-		return p.Generation != before.GetGeneration() || p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero() ||
+		return p.Generation != before.GetGeneration() ||
+			p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero() ||
 			!is || !reflect.DeepEqual(p.Status.Ceph, was.Status.Ceph)
 	}
 	return !reflect.DeepEqual(unversioned(before), unversioned(now))

@@ -65,7 +65,8 @@ func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterK
 	h, err := t.c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{
-			UpdateName: workflows.UpdateRequestLease, Args: []any{workflows.LeaseRequest{Claim: claim}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+			UpdateName: workflows.UpdateRequestLease, Args: []any{workflows.LeaseRequest{Claim: claim}},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})
 	if err != nil {

@@ -35,8 +35,14 @@ func Register(r Registry, a Adapters, t Temporal) {
 	for name, w := range workflows.ByType {
 		r.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
 	}
-	r.RegisterActivityWithOptions(&activities.Keeper{Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters, Jobs: t}, activity.RegisterOptions{})
-	r.RegisterActivityWithOptions(&activities.Drain{Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Keepers: t}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.Keeper{
+		Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters,
+		Jobs: t,
+	}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.Drain{
+		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters,
+		Keepers: t,
+	}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.OSDs{Fleets: a.Fleets, Policies: a.Policies}, activity.RegisterOptions{})
 }
 

@@ -22,7 +22,8 @@ const (
 // full tells whether the history is so long that the job should go on in a new one.
 func full(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= mostEvents || info.GetCurrentHistorySize() >= mostBytes
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= mostEvents ||
+		info.GetCurrentHistorySize() >= mostBytes
 }
 
 // Wait is the wait in which a run ended that continued as new.

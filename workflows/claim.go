@@ -15,12 +15,13 @@ import (
 type claimStage string
 
 const (
-	claimFree   claimStage = ""       // there is no claim
-	claimAsked  claimStage = "Asked"  // the keeper may know of it, and has not granted it
-	claimUnsure claimStage = "Unsure" // it was to follow the claim before, and the keeper has not said that it does: it is asked for again
-	claimHeld   claimStage = "Held"   // it is granted, with a token
-	claimDone   claimStage = "Done"   // the work is done, which the keeper is about to be told
-	claimTold   claimStage = "Told"   // the keeper was told that the work is done, and perhaps what is wanted next
+	claimFree  claimStage = ""      // there is no claim
+	claimAsked claimStage = "Asked" // the keeper may know of it, and has not granted it
+	// it was to follow the claim before, and the keeper has not said that it does: it is asked for again
+	claimUnsure claimStage = "Unsure"
+	claimHeld   claimStage = "Held" // it is granted, with a token
+	claimDone   claimStage = "Done" // the work is done, which the keeper is about to be told
+	claimTold   claimStage = "Told" // the keeper was told that the work is done, and perhaps what is wanted next
 )
 
 // ClaimState is a job's claim. A job hands it on to its next run.
@@ -59,7 +60,8 @@ func (c *ClaimState) covers(want lease.Claim) bool {
 
 // waitsFor tells whether exactly this was asked for, and is not granted yet.
 func (c *ClaimState) waitsFor(want lease.Claim) bool {
-	return (c.Stage == claimAsked || c.Stage == claimUnsure) && c.Claim.Domain == want.Domain && slices.Equal(c.Claim.Daemons, want.Daemons)
+	return (c.Stage == claimAsked || c.Stage == claimUnsure) && c.Claim.Domain == want.Domain &&
+		slices.Equal(c.Claim.Daemons, want.Daemons)
 }
 
 // begin makes a claim that is about to be asked for.

@@ -41,8 +41,9 @@ func TestEveryWordInEveryStage(t *testing.T) {
 		claimAsked:  free(claimAsked),
 		claimUnsure: {claimAsked, claimHeld, claimUnsure, claimFree, claimFree, claimFree},
 		claimHeld:   free(claimHeld),
-		claimDone:   {claimDone, claimDone, claimDone, claimFree, claimFree, claimFree}, // a grant that came late is of no use any more
-		claimTold:   {claimTold, claimTold, claimTold, claimFree, claimFree, claimFree},
+		// a grant that came late is of no use any more
+		claimDone: {claimDone, claimDone, claimDone, claimFree, claimFree, claimFree},
+		claimTold: {claimTold, claimTold, claimTold, claimFree, claimFree, claimFree},
 	} {
 		for i, word := range words {
 			t.Run(fmt.Sprintf("%s/%s", stage, word), func(t *testing.T) {
@@ -93,11 +94,16 @@ func TestTheNextClaim(t *testing.T) {
 func TestWordsOfOthers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		stage := rapid.SampledFrom([]claimStage{claimFree, claimAsked, claimUnsure, claimHeld, claimDone, claimTold}).Draw(t, "stage")
+		stage := rapid.SampledFrom([]claimStage{claimFree, claimAsked, claimUnsure, claimHeld, claimDone, claimTold}).Draw(t,
+			"stage")
 		c := claimIn(stage, rapid.Bool().Draw(t, "next") && (stage == claimDone || stage == claimTold))
 		n := LeaseNotice{
-			State: rapid.SampledFrom([]LeaseState{LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased, LeaseParked, LeaseRevoked}).Draw(t, "word"),
-			RunID: rapid.SampledFrom([]string{run, "another"}).Draw(t, "run"), Ask: rapid.SampledFrom([]int64{0, ask - 1, ask, nextAsk, nextAsk + 1}).Draw(t, "ask"), Token: 7,
+			State: rapid.SampledFrom([]LeaseState{
+				LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased, LeaseParked,
+				LeaseRevoked,
+			}).Draw(t, "word"),
+			RunID: rapid.SampledFrom([]string{run, "another"}).Draw(t, "run"),
+			Ask:   rapid.SampledFrom([]int64{0, ask - 1, ask, nextAsk, nextAsk + 1}).Draw(t, "ask"), Token: 7,
 		}
 		ours := n.RunID == run && (n.Ask == ask || c.Next != nil && n.Ask == nextAsk) && stage != claimFree
 		before := c

@@ -28,7 +28,10 @@ func (c *claimant) state() ClaimState {
 
 func (c *claimant) ref(ctx workflow.Context) LeaseRef {
 	info := workflow.GetInfo(ctx)
-	return LeaseRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Ask: c.Claim.Ask, NodeGone: c.NodeGone, Next: c.Next}
+	return LeaseRef{
+		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Ask: c.Claim.Ask,
+		NodeGone: c.NodeGone, Next: c.Next,
+	}
 }
 
 const (
@@ -44,7 +47,9 @@ const (
 // acquire asks for the lease, if that was not done, and waits until it is granted, until stop says that it is not
 // wanted any more, or until the context ends. waits hears why it is not granted; and "", if that takes a while and the
 // keeper says nothing.
-func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string)) (granted bool, err error) {
+func (c *claimant) acquire(
+	ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string),
+) (granted bool, err error) {
 	if c.listen(); c.covers(want) {
 		return true, nil
 	}
@@ -59,7 +64,8 @@ func (c *claimant) acquire(ctx workflow.Context, want lease.Claim, stop func() b
 	for {
 		if ask {
 			// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
-			if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease, activities.LeaseInput{Cluster: c.Cluster, Claim: c.Claim}); err != nil {
+			if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease,
+				activities.LeaseInput{Cluster: c.Cluster, Claim: c.Claim}); err != nil {
 				return false, err
 			}
 			if c.Stage == claimUnsure {
@@ -110,7 +116,9 @@ func (c *claimant) word(ctx workflow.Context, patient bool, stop func() bool) (n
 
 // notice receives the keeper's next word about our claim, or about the next one, which then is ours. heard is false
 // when none came for long, or stop came true.
-func (c *claimant) notice(ctx workflow.Context, long time.Duration, then string, stop func() bool) (n LeaseNotice, heard bool, err error) {
+func (c *claimant) notice(
+	ctx workflow.Context, long time.Duration, then string, stop func() bool,
+) (n LeaseNotice, heard bool, err error) {
 	_, err = awaitAtMost(ctx, long, then, func() bool {
 		for c.notices.Len() > 0 {
 			var next LeaseNotice
@@ -181,7 +189,8 @@ func (c *claimant) release(ctx workflow.Context) {
 	}
 	c.end(LeaseReleased)
 	if err := c.signal(ctx, SignalReleaseLease); err != nil {
-		workflow.GetLogger(ctx).Error("cannot release the lease; the keeper takes it back when this job has ended", "error", err)
+		workflow.GetLogger(ctx).Error("cannot release the lease; the keeper takes it back when this job has ended", "error",
+			err)
 	}
 }
 
@@ -191,7 +200,8 @@ func (c *claimant) signal(ctx workflow.Context, name string) error {
 	if err == nil || ctx.Err() != nil || name == SignalReleaseLease {
 		return err
 	}
-	if _, err := call(persistent(ctx, "start the keeper again"), draining.RequestLease, activities.LeaseInput{Cluster: c.Cluster, Claim: c.Claim}); err != nil {
+	if _, err := call(persistent(ctx, "start the keeper again"), draining.RequestLease,
+		activities.LeaseInput{Cluster: c.Cluster, Claim: c.Claim}); err != nil {
 		return err
 	}
 	return workflow.SignalExternalWorkflow(ctx, KeeperID(c.Cluster), "", name, c.ref(ctx)).Get(ctx, nil)

@@ -33,22 +33,30 @@ func TestCephOSDInDisorder(t *testing.T) {
 		"pauseBetween": {spec: map[string]any{"pauseBetween": "2m"}},
 		"canary":       {spec: map[string]any{"canary": map[string]any{"soak": "2m"}}},
 		"approval": {
-			spec: map[string]any{"canary": map[string]any{"soak": "10s", "approval": true}}, then: func(s *scene) { (&disorder{scene: s, fleet: "Zone"}).approve() },
+			spec: map[string]any{"canary": map[string]any{"soak": "10s", "approval": true}},
+			then: func(s *scene) { (&disorder{scene: s, fleet: "Zone"}).approve() },
 		},
 		"somebody else's pod": {first: func(s *scene) { s.ForeignPod(true) }, then: func(s *scene) { s.ForeignPod(false) }},
 		"a copy of a pod":     {first: func(s *scene) { s.Duplicate("osd.3") }},
-		"an OSD leaves":       {first: func(s *scene) { s.Leave("osd.3", true) }, then: func(s *scene) { s.Leave("osd.3", false) }},
+		"an OSD leaves": {
+			first: func(s *scene) { s.Leave("osd.3", true) },
+			then:  func(s *scene) { s.Leave("osd.3", false) },
+		},
 		"an OSD leaves for good, and comes back": {
 			first: func(s *scene) {
 				s.Leave("osd.3", true)
 				s.MarkOut("osd.3", true)
-				require.True(s, s.Await(long, func() bool { return s.PodState("osd.3") == storage.PodNone }), "nobody needs its data")
+				require.True(s, s.Await(long, func() bool { return s.PodState("osd.3") == storage.PodNone }),
+					"nobody needs its data")
 			},
 			then: func(s *scene) { s.Leave("osd.3", false) },
 		},
 		"two DBs change places":  {dbs: true, first: func(s *scene) { s.MoveDB("osd.3") }},
 		"a pod without its data": {first: func(s *scene) { s.Annotate("osd.3", osdpod.DataAnnotation, "") }},
-		"no CephOSD":             {first: func(s *scene) { s.DeleteCephOSD() }, then: func(s *scene) { s.RestoreCephOSD() }, stays: true},
+		"no CephOSD": {
+			first: func(s *scene) { s.DeleteCephOSD() }, then: func(s *scene) { s.RestoreCephOSD() },
+			stays: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := osdsBy("Zone", c.spec)

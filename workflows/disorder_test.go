@@ -68,7 +68,8 @@ var meddles = map[string]bool{"uncordon": true, "done": true, "abort": true, "ki
 
 // outwits are events after which nobody guards the storage for a while.
 var outwits = map[string]bool{
-	"tamper": true, "delete budget": true, "manage": true, "delete policy": true, "foreign": true, "second policy": true, "policy elsewhere": true,
+	"tamper": true, "delete budget": true, "manage": true, "delete policy": true, "foreign": true, "second policy": true,
+	"policy elsewhere": true,
 }
 
 func (d *disorder) happen(e event) {
@@ -156,7 +157,11 @@ func (d *disorder) happen(e event) {
 // elsewhere is what a policy of another namespace may be to ours: none, the one that was first, one that means another
 // Ceph cluster, a younger one that came first to its keeper, and that one when it has given way.
 var elsewhere = []*sim.Elsewhere{
-	nil, {Older: true, FSID: sim.FSID, Claimed: true}, {Older: true, FSID: anotherFSID, Claimed: true}, {FSID: sim.FSID, Claimed: true}, {FSID: sim.FSID},
+	nil,
+	{Older: true, FSID: sim.FSID, Claimed: true},
+	{Older: true, FSID: anotherFSID, Claimed: true},
+	{FSID: sim.FSID, Claimed: true},
+	{FSID: sim.FSID},
 }
 
 // fail is what happens to lockkeeper and to Ceph's own governors.
@@ -259,12 +264,18 @@ func (d *disorder) editPolicy(which int) {
 		what   string
 		change func(*v1alpha1.CephSpec)
 	}{
-		{"osdMaintenanceTimeout: 1m", func(s *v1alpha1.CephSpec) { s.OSDMaintenanceTimeout = &metav1.Duration{Duration: time.Minute} }},
+		{
+			"osdMaintenanceTimeout: 1m",
+			func(s *v1alpha1.CephSpec) { s.OSDMaintenanceTimeout = &metav1.Duration{Duration: time.Minute} },
+		},
 		{"osdMaintenanceTimeout: 30m", func(s *v1alpha1.CephSpec) {
 			s.OSDMaintenanceTimeout = &metav1.Duration{Duration: 30 * time.Minute}
 		}},
 		{"announcementTimeout: 0s", func(s *v1alpha1.CephSpec) { s.AnnouncementTimeout = &metav1.Duration{} }},
-		{"announcementTimeout: 10s", func(s *v1alpha1.CephSpec) { s.AnnouncementTimeout = &metav1.Duration{Duration: 10 * time.Second} }},
+		{
+			"announcementTimeout: 10s",
+			func(s *v1alpha1.CephSpec) { s.AnnouncementTimeout = &metav1.Duration{Duration: 10 * time.Second} },
+		},
 		{"pgHealthCheckTimeout: 20s", func(s *v1alpha1.CephSpec) {
 			s.PGHealthCheckTimeout = &metav1.Duration{Duration: 20 * time.Second}
 		}},

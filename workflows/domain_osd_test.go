@@ -166,14 +166,18 @@ func TestACordonOpensOneOSDAfterTheOther(t *testing.T) {
 // one alone says nothing of both, and whoever evicts both takes two copies.
 func TestANodeOfSeveralDomainsReturns(t *testing.T) {
 	t.Parallel()
-	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours, Latency: func() time.Duration { return 200 * time.Millisecond }}, func(s *scene) {
+	play(t, sim.Options{
+		OSDsPerNode: 2, ByOSD: neighbours,
+		Latency: func() time.Duration { return 200 * time.Millisecond },
+	}, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
 		require.NoError(s, <-s.KubectlDrain("node-a"))
 		s.Reboot("node-a")
 		time.Sleep(5 * time.Second)
 		s.PersonCordons("node-a", false)
-		require.True(s, s.Await(time.Minute, func() bool { return s.Up() == 12 && !slices.Contains(s.Whole(), "the data is not whole") }))
+		require.True(s, s.Await(time.Minute,
+			func() bool { return s.Up() == 12 && !slices.Contains(s.Whole(), "the data is not whole") }))
 		require.Equal(s, "closed", s.Budget())
 		s.awaitNothingLeft(5 * time.Minute)
 	})

@@ -37,9 +37,9 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 	}
 	in := d.in
 	in.State = &DrainState{
-		Started: d.job.Started, Wait: wait, Target: d.target, Lease: d.lease.state(), Asked: d.asked, Result: d.result, Returned: d.returned,
-		Paused: d.job.Paused, Done: d.job.done.Len() > 0, Observing: d.observing, Returning: d.returning, Guarded: d.guarded, Unguarded: d.unguarded,
-		Cordoned: d.cordoned, Released: d.released,
+		Started: d.job.Started, Wait: wait, Target: d.target, Lease: d.lease.state(), Asked: d.asked, Result: d.result,
+		Returned: d.returned, Paused: d.job.Paused, Done: d.job.done.Len() > 0, Observing: d.observing,
+		Returning: d.returning, Guarded: d.guarded, Unguarded: d.unguarded, Cordoned: d.cordoned, Released: d.released,
 	}
 	return workflow.NewContinueAsNewError(ctx, DrainNode, in)
 }
@@ -47,7 +47,8 @@ func (d *drain) continueAsNew(ctx workflow.Context) error {
 // goOn takes up what the run before left.
 func (d *drain) goOn(s DrainState) {
 	d.target, d.asked, d.result, d.returned = s.Target, s.Asked, s.Result, s.Returned
-	d.observing, d.returning, d.guarded, d.unguarded, d.cordoned, d.released = s.Observing, s.Returning, s.Guarded, s.Unguarded, s.Cordoned, s.Released
+	d.observing, d.returning, d.guarded, d.unguarded, d.cordoned, d.released = s.Observing, s.Returning, s.Guarded,
+		s.Unguarded, s.Cordoned, s.Released
 	d.job.Started, d.job.Paused, d.job.goesOn = s.Started, s.Paused, s.Wait
 	if s.Done {
 		d.job.done.SendAsync(struct{}{})

@@ -54,7 +54,8 @@ func (d *drain) wanted() lease.Claim {
 		}
 	}
 	c := lease.Claim{
-		Domain: d.target.Domain, Node: d.target.Node, Reason: reason, Priority: jobs.DrainNode.Priority, Observing: d.observing, NooutHosts: d.target.Hosts,
+		Domain: d.target.Domain, Node: d.target.Node, Reason: reason, Priority: jobs.DrainNode.Priority,
+		Observing: d.observing, NooutHosts: d.target.Hosts,
 	}
 	if d.target.Gone {
 		c.NooutHosts = nil // nobody comes back to what noout would preserve

@@ -29,25 +29,32 @@ func TestBackWithoutTheLease(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
-	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: jobs.DrainNode.ID("node-a"), TaskQueue: workflows.TaskQueue})
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{
+		ID:        jobs.DrainNode.ID("node-a"),
+		TaskQueue: workflows.TaskQueue,
+	})
 	worker.Register(env, worker.Adapters{}, nil)
 
 	domain := storage.FailureDomain{Type: "zone", Name: "x"}
 	target := activities.Target{Cluster: sim.Key, Domain: domain, Node: "node-a", UID: "1"}
 	env.OnActivity("ResolveNode", mock.Anything, mock.Anything).Return(target, nil)
 	var ask int64
-	env.OnActivity("RequestLease", mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.LeaseInput) (struct{}, error) {
-		ask = in.Claim.Ask
-		return struct{}{}, nil
-	})
+	env.OnActivity("RequestLease", mock.Anything, mock.Anything).Return(
+		func(_ context.Context, in activities.LeaseInput) (struct{}, error) {
+			ask = in.Claim.Ask
+			return struct{}{}, nil
+		})
 	var waits []byte
-	env.OnActivity("AwaitNode", mock.Anything, mock.Anything).Return(func(ctx context.Context, _ activities.AwaitNodeInput) (activities.NodeReturn, error) {
-		waits = activity.GetInfo(ctx).TaskToken
-		return activities.NodeReturn{}, activity.ErrResultPending
-	})
-	env.RegisterDelayedCallback(func() { require.NoError(t, env.CompleteActivity(waits, activities.NodeReturn{}, nil)) }, 30*time.Second)
+	env.OnActivity("AwaitNode", mock.Anything, mock.Anything).Return(
+		func(ctx context.Context, _ activities.AwaitNodeInput) (activities.NodeReturn, error) {
+			waits = activity.GetInfo(ctx).TaskToken
+			return activities.NodeReturn{}, activity.ErrResultPending
+		})
+	env.RegisterDelayedCallback(func() { require.NoError(t, env.CompleteActivity(waits, activities.NodeReturn{}, nil)) },
+		30*time.Second)
 	told := map[string]int{}
-	env.OnSignalExternalWorkflow(mock.Anything, workflows.KeeperID(sim.Key), mock.Anything, mock.Anything, mock.Anything).Return(
+	env.OnSignalExternalWorkflow(mock.Anything, workflows.KeeperID(sim.Key), mock.Anything, mock.Anything,
+		mock.Anything).Return(
 		func(_, _, _, signal string, _ any) error {
 			if told[signal]++; told[signal] > 100 {
 				panic("the keeper is told " + signal + " without end")
@@ -65,7 +72,8 @@ func TestBackWithoutTheLease(t *testing.T) {
 	says(3*time.Second, workflows.LeaseWaiting)
 	says(40*time.Second, workflows.LeaseHealing)
 	says(4*time.Minute, workflows.LeaseReleased)
-	env.ExecuteWorkflow(jobs.DrainNode.Type, workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String(), Observe: true})
+	env.ExecuteWorkflow(jobs.DrainNode.Type,
+		workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String(), Observe: true})
 	require.NoError(t, env.GetWorkflowError())
 	var result workflows.DrainNodeResult
 	require.NoError(t, env.GetWorkflowResult(&result))

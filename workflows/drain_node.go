@@ -137,7 +137,10 @@ type DrainStatus struct {
 }
 
 func (d *drain) status() DrainStatus {
-	return DrainStatus{JobStatus: d.job.JobStatus, Target: d.target, Observe: d.in.Observe, Reason: d.in.Reason, Token: d.lease.Token, Result: d.result}
+	return DrainStatus{
+		JobStatus: d.job.JobStatus, Target: d.target, Observe: d.in.Observe, Reason: d.in.Reason,
+		Token: d.lease.Token, Result: d.result,
+	}
 }
 
 func (d *drain) run(ctx workflow.Context) (err error) {
@@ -221,7 +224,8 @@ func (d *drain) cordon(ctx workflow.Context) error {
 		return err
 	}
 	d.cordoned = !d.target.Cordoned && !before.Cordoned
-	_, err = call(persistent(ctx, "cordon "+d.target.Node), draining.Cordon, activities.CordonInput{Node: d.target.Node, UID: d.target.UID, On: true})
+	_, err = call(persistent(ctx, "cordon "+d.target.Node), draining.Cordon,
+		activities.CordonInput{Node: d.target.Node, UID: d.target.UID, On: true})
 	return err
 }
 
@@ -294,7 +298,10 @@ func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, e
 	}
 	d.job.waitFor(ctx, waits+d.meanwhile())
 	for returned := false; !returned; {
-		err := workflow.Await(ctx, func() bool { return d.back.IsReady() || d.job.done.Len() > 0 || d.withoutLease() || full(ctx) })
+		err := workflow.Await(ctx, func() bool {
+			return d.back.IsReady() || d.job.done.Len() > 0 ||
+				d.withoutLease() || full(ctx)
+		})
 		switch {
 		case err != nil:
 			return back, err
@@ -371,7 +378,9 @@ func (d *drain) uncordon(ctx workflow.Context) error {
 	if !d.cordoned {
 		return nil
 	}
-	if _, err := call(persistent(ctx, "uncordon "+d.target.Node), draining.Cordon, activities.CordonInput{Node: d.target.Node, UID: d.target.UID}); err != nil && !isType(err, activities.TargetChanged) {
+	if _, err := call(persistent(ctx, "uncordon "+d.target.Node), draining.Cordon,
+		activities.CordonInput{Node: d.target.Node, UID: d.target.UID}); err != nil &&
+		!isType(err, activities.TargetChanged) {
 		return err
 	}
 	d.cordoned = false

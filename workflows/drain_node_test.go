@@ -27,7 +27,11 @@ func drainOf(node string) workflows.DrainNodeInput { return workflows.DrainNodeI
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(*scene){
-		"a person uncordons":            func(s *scene) { s.Reboot("node-a"); time.Sleep(5 * time.Second); s.PersonCordons("node-a", false) },
+		"a person uncordons": func(s *scene) {
+			s.Reboot("node-a")
+			time.Sleep(5 * time.Second)
+			s.PersonCordons("node-a", false)
+		},
 		"a person says that it is done": func(s *scene) { s.tellDrain("node-a", jobs.SignalDone) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,7 +376,8 @@ func TestDrainTerminated(t *testing.T) {
 		s.drain(drainOf("node-a"))
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
 		s.kill(jobs.DrainNode.ID("node-a"))
-		require.True(s, s.Await(10*time.Second, func() bool { return len(s.Memory().Lease.Holders) == 0 && s.Noout("node-a") == "" }), "%v", s.Leftovers())
+		require.True(s, s.Await(10*time.Second,
+			func() bool { return len(s.Memory().Lease.Holders) == 0 && s.Noout("node-a") == "" }), "%v", s.Leftovers())
 		s.awaitBudget(only("x"), 10*time.Second) // its OSDs are still down
 		s.PersonCordons("node-a", false)
 		s.awaitBudget(atRest, time.Minute)

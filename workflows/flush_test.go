@@ -40,15 +40,17 @@ func TestFlush(t *testing.T) {
 		"wanted and granted":         {wanted: true, may: true, atMost: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, sim.Options{ReportPeriod: slowReports, MayFlush: c.may, Spec: &v1alpha1.CephSpec{FlushPGStats: c.wanted}}, func(s *scene) {
-				s.settle()
-				took := opensAfter(s)
-				require.LessOrEqual(s, took, c.atMost)
-				require.GreaterOrEqual(s, took, c.atLeast)
-				require.Equal(s, c.wanted && c.may, s.Flushes() > 0)
-				noted := slices.ContainsFunc(s.keeperStatus().View.Notes, func(n string) bool { return strings.Contains(n, "flushPGStats") })
-				require.Equal(s, c.note, noted)
-			})
+			play(t, sim.Options{ReportPeriod: slowReports, MayFlush: c.may, Spec: &v1alpha1.CephSpec{FlushPGStats: c.wanted}},
+				func(s *scene) {
+					s.settle()
+					took := opensAfter(s)
+					require.LessOrEqual(s, took, c.atMost)
+					require.GreaterOrEqual(s, took, c.atLeast)
+					require.Equal(s, c.wanted && c.may, s.Flushes() > 0)
+					noted := slices.ContainsFunc(s.keeperStatus().View.Notes,
+						func(n string) bool { return strings.Contains(n, "flushPGStats") })
+					require.Equal(s, c.note, noted)
+				})
 		})
 	}
 }
@@ -56,17 +58,18 @@ func TestFlush(t *testing.T) {
 // TestFlushDoesNotHideWhoHangs: an OSD that hangs answers nobody, and the others' answers do not stand for its own.
 func TestFlushDoesNotHideWhoHangs(t *testing.T) {
 	t.Parallel()
-	play(t, sim.Options{ReportPeriod: slowReports, MayFlush: true, Spec: &v1alpha1.CephSpec{FlushPGStats: true}}, func(s *scene) {
-		s.settle()
-		time.Sleep(2 * slowReports)
-		s.Hang(true, "osd.1")
-		s.PersonCordons("node-a", true)
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			require.NotEqual(s, only("x"), s.Budget())
-		}
-		s.Hang(false, "osd.1")
-		s.awaitBudget(only("x"), time.Minute)
-	})
+	play(t, sim.Options{ReportPeriod: slowReports, MayFlush: true, Spec: &v1alpha1.CephSpec{FlushPGStats: true}},
+		func(s *scene) {
+			s.settle()
+			time.Sleep(2 * slowReports)
+			s.Hang(true, "osd.1")
+			s.PersonCordons("node-a", true)
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				require.NotEqual(s, only("x"), s.Budget())
+			}
+			s.Hang(false, "osd.1")
+			s.awaitBudget(only("x"), time.Minute)
+		})
 }
 
 // TestBlindingFlagsClose: with these flags nobody hears of a death, so that nothing opens as long as they are set, and

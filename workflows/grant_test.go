@@ -30,14 +30,17 @@ func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
 				gone = s.EvictAny("osd.2")
 			}
 		})
-		s.start(restartID, jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Host"})
-		time.Sleep(25 * time.Second) // Ceph takes osd.2 out after 30 s and makes its data whole elsewhere: then nothing speaks against zone x
+		s.start(restartID, jobs.RestartOSDs.Type,
+			workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Host"})
+		// Ceph takes osd.2 out after 30 s and makes its data whole elsewhere: then nothing speaks against zone x
+		time.Sleep(25 * time.Second)
 		require.True(s, gone, "the eviction was to come in between")
 		require.Equal(s, []string{"osd.2"}, s.Stopped())
 		require.Zero(s, s.Restarts())
 		require.Equal(s, workflows.PhaseLease, s.updateStatus(restartID).Phase)
 		s.PersonCordons("node-b", false)
-		require.True(s, s.Await(20*time.Minute, func() bool { return s.Restarts() == 12 && !s.runs(restartID) }), "%+v", s.updateStatus(restartID))
+		require.True(s, s.Await(20*time.Minute, func() bool { return s.Restarts() == 12 && !s.runs(restartID) }), "%+v",
+			s.updateStatus(restartID))
 		s.awaitWhole()
 	})
 }

@@ -61,7 +61,8 @@ const maxGracePeriod = 7 * 24 * 60 * 60
 
 func gracePeriod(seconds *int) *input.Error {
 	if seconds != nil && (*seconds < 0 || *seconds > maxGracePeriod) {
-		return input.Wrong("eviction.gracePeriodSeconds", strconv.Itoa(*seconds), "must be between 0 and "+strconv.Itoa(maxGracePeriod)+"; leave it out for each pod's own")
+		return input.Wrong("eviction.gracePeriodSeconds", strconv.Itoa(*seconds),
+			"must be between 0 and "+strconv.Itoa(maxGracePeriod)+"; leave it out for each pod's own")
 	}
 	return nil
 }

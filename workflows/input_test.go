@@ -29,33 +29,96 @@ func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
 	drain, keeper := jobs.DrainNode.Type, jobs.Keeper.Type
 	for name, c := range map[string]struct{ workflow, id, input, want string }{
-		"misspelt field":       {drain, "drain/a", `{"nod": "a"}`, `nod: "\"a\"": no such field; allowed are ` + drainFields},
-		"another case":         {drain, "drain/a", `{"Node": "a"}`, `Node: "\"a\"": no such field; allowed are ` + drainFields},
-		"misspelt deep inside": {drain, "drain/a", `{"node": "a", "eviction": {"forse": true}}`, `eviction.forse: "true": no such field; allowed are gracePeriodSeconds, podSelector, deleteEmptyDirData, force, storageNamespace`},
-		"named twice":          {drain, "drain/a", `{"node": "a", "node": "b"}`, `node: "\"b\"": is named twice`},
-		"number for a name":    {drain, "drain/7", `{"node": 7}`, `node: "7": must be a string, not number`},
-		"word for a switch":    {drain, "drain/a", `{"node": "a", "observe": "yes"}`, `observe: "\"yes\"": must be true or false, not string`},
-		"word for a number":    {drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": "1m"}}`, `eviction.gracePeriodSeconds: "\"1m\"": must be a whole number, not string`},
-		"not an object":        {drain, "drain/a", `"a"`, `input: "\"a\"": must be a JSON object with the fields ` + drainFields},
-		"a list":               {drain, "drain/a", `["a"]`, `input: "[\"a\"]": must be a JSON object with the fields ` + drainFields},
-		"nothing":              {drain, "drain/", `{}`, `node: "": the name of a node is required; ` + "`kubectl get nodes` lists them"},
-		"no name of a node":    {drain, "drain/../secrets", `{"node": "../secrets"}`, `node: "../secrets": must be the name of a node: lower-case letters, digits, '-' and '.', at most 253 of them`},
-		"half a policy":        {drain, "drain/a", `{"node": "a", "policy": "ceph"}`, `policy: "ceph": must be namespace/name of a MaintenancePolicy; ` + "`kubectl get maintenancepolicies -A` lists them"},
-		"too much policy":      {drain, "drain/a", `{"node": "a", "policy": "a/b/c"}`, `policy: "a/b/c": the name must be lower-case letters, digits, '-' and '.', at most 253 of them`},
-		"negative seconds":     {drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": -1}}`, `eviction.gracePeriodSeconds: "-1": must be between 0 and 604800; leave it out for each pod's own`},
-		"absurd seconds":       {drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": 99999999}}`, `eviction.gracePeriodSeconds: "99999999": must be between 0 and 604800; leave it out for each pod's own`},
-		"odd selector":         {drain, "drain/a", `{"node": "a", "eviction": {"podSelector": "a in ("}}`, `eviction.podSelector: "a in (": must be a label selector such as app=web: unable to parse requirement: found '', expected: ',', ')' or identifier`},
-		"a novel":              {drain, "drain/a", `{"node": "a", "reason": "` + strings.Repeat("x", 501) + `"}`, `must be at most 500 characters, not 501`},
-		"another ID":           {drain, "my-drain", `{"node": "a"}`, `workflow ID: "my-drain": must be drain/a: there is one drain of a node at a time, under this ID`},
+		"misspelt field": {drain, "drain/a", `{"nod": "a"}`, `nod: "\"a\"": no such field; allowed are ` + drainFields},
+		"another case": {drain, "drain/a", `{"Node": "a"}`, `Node: "\"a\"": no such field; allowed are ` +
+			drainFields},
+		"misspelt deep inside": {
+			drain, "drain/a", `{"node": "a", "eviction": {"forse": true}}`,
+			`eviction.forse: "true": no such field; allowed are gracePeriodSeconds, podSelector, deleteEmptyDirData, force, storageNamespace`,
+		},
+		"named twice":       {drain, "drain/a", `{"node": "a", "node": "b"}`, `node: "\"b\"": is named twice`},
+		"number for a name": {drain, "drain/7", `{"node": 7}`, `node: "7": must be a string, not number`},
+		"word for a switch": {
+			drain, "drain/a", `{"node": "a", "observe": "yes"}`,
+			`observe: "\"yes\"": must be true or false, not string`,
+		},
+		"word for a number": {
+			drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": "1m"}}`,
+			`eviction.gracePeriodSeconds: "\"1m\"": must be a whole number, not string`,
+		},
+		"not an object": {drain, "drain/a", `"a"`, `input: "\"a\"": must be a JSON object with the fields ` +
+			drainFields},
+		"a list": {drain, "drain/a", `["a"]`, `input: "[\"a\"]": must be a JSON object with the fields ` +
+			drainFields},
+		"nothing": {drain, "drain/", `{}`, `node: "": the name of a node is required; ` +
+			"`kubectl get nodes` lists them"},
+		"no name of a node": {
+			drain, "drain/../secrets", `{"node": "../secrets"}`,
+			`node: "../secrets": must be the name of a node: lower-case letters, digits, '-' and '.', at most 253 of them`,
+		},
+		"half a policy": {
+			drain, "drain/a", `{"node": "a", "policy": "ceph"}`,
+			`policy: "ceph": must be namespace/name of a MaintenancePolicy; ` +
+				"`kubectl get maintenancepolicies -A` lists them",
+		},
+		"too much policy": {
+			drain, "drain/a", `{"node": "a", "policy": "a/b/c"}`,
+			`policy: "a/b/c": the name must be lower-case letters, digits, '-' and '.', at most 253 of them`,
+		},
+		"negative seconds": {
+			drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": -1}}`,
+			`eviction.gracePeriodSeconds: "-1": must be between 0 and 604800; leave it out for each pod's own`,
+		},
+		"absurd seconds": {
+			drain, "drain/a", `{"node": "a", "eviction": {"gracePeriodSeconds": 99999999}}`,
+			`eviction.gracePeriodSeconds: "99999999": must be between 0 and 604800; leave it out for each pod's own`,
+		},
+		"odd selector": {
+			drain, "drain/a", `{"node": "a", "eviction": {"podSelector": "a in ("}}`,
+			`eviction.podSelector: "a in (": must be a label selector such as app=web: unable to parse requirement: found '', expected: ',', ')' or identifier`,
+		},
+		"a novel": {
+			drain, "drain/a", `{"node": "a", "reason": "` + strings.Repeat("x", 501) + `"}`,
+			`must be at most 500 characters, not 501`,
+		},
+		"another ID": {
+			drain, "my-drain", `{"node": "a"}`,
+			`workflow ID: "my-drain": must be drain/a: there is one drain of a node at a time, under this ID`,
+		},
 
-		"keeper, misspelt field":   {keeper, "keeper/a/b", `{"clusters": {}}`, `clusters: "{}": no such field; allowed are cluster, state`},
-		"keeper, misspelt inside":  {keeper, "keeper/a/b", `{"cluster": {"namespace": "a", "nme": "b"}}`, `cluster.nme: "\"b\"": no such field; allowed are namespace, name`},
-		"keeper of a string":       {keeper, "keeper/a/b", `{"cluster": "a/b"}`, `cluster: "\"a/b\"": must be an object with the fields namespace, name, not string`},
-		"keeper of nothing":        {keeper, "keeper/a/b", `{}`, `cluster: "/": namespace and name of a MaintenancePolicy are required`},
-		"keeper of no name":        {keeper, "keeper/A/b", `{"cluster": {"namespace": "A", "name": "b"}}`, `cluster: "A/b": the namespace must be lower-case letters, digits and '-', at most 63 of them`},
-		"keeper with odd state":    {keeper, "keeper/a/b", `{"cluster": {"namespace": "a", "name": "b"}, "state": {"since": 7}}`, `state: "{\"since\":7}": is written by a keeper alone; leave it out: `},
-		"keeper under another ID":  {keeper, "keeper-2", `{"cluster": {"namespace": "a", "name": "b"}}`, `workflow ID: "keeper-2": must be keeper/a/b: there is one keeper of a storage cluster, under this ID`},
-		"keeper with no input":     {keeper, "keeper/a/b", `null`, `input: "null": must be a JSON object with the fields cluster, state`},
+		"keeper, misspelt field": {
+			keeper, "keeper/a/b", `{"clusters": {}}`,
+			`clusters: "{}": no such field; allowed are cluster, state`,
+		},
+		"keeper, misspelt inside": {
+			keeper, "keeper/a/b", `{"cluster": {"namespace": "a", "nme": "b"}}`,
+			`cluster.nme: "\"b\"": no such field; allowed are namespace, name`,
+		},
+		"keeper of a string": {
+			keeper, "keeper/a/b", `{"cluster": "a/b"}`,
+			`cluster: "\"a/b\"": must be an object with the fields namespace, name, not string`,
+		},
+		"keeper of nothing": {
+			keeper, "keeper/a/b", `{}`,
+			`cluster: "/": namespace and name of a MaintenancePolicy are required`,
+		},
+		"keeper of no name": {
+			keeper, "keeper/A/b", `{"cluster": {"namespace": "A", "name": "b"}}`,
+			`cluster: "A/b": the namespace must be lower-case letters, digits and '-', at most 63 of them`,
+		},
+		"keeper with odd state": {
+			keeper, "keeper/a/b",
+			`{"cluster": {"namespace": "a", "name": "b"}, "state": {"since": 7}}`,
+			`state: "{\"since\":7}": is written by a keeper alone; leave it out: `,
+		},
+		"keeper under another ID": {
+			keeper, "keeper-2", `{"cluster": {"namespace": "a", "name": "b"}}`,
+			`workflow ID: "keeper-2": must be keeper/a/b: there is one keeper of a storage cluster, under this ID`,
+		},
+		"keeper with no input": {
+			keeper, "keeper/a/b", `null`,
+			`input: "null": must be a JSON object with the fields cluster, state`,
+		},
 		"drain with a null inside": {drain, "drain/", `{"node": null}`, `node: "": the name of a node is required; `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +164,10 @@ func TestInputsSurviveTheWire(t *testing.T) {
 	grace := 30
 	in := workflows.DrainNodeInput{
 		Node: "a", Policy: "b/c", Reason: "d", Observe: true, UncordonAfterReboot: true,
-		Eviction: activities.EvictionOptions{GracePeriodSeconds: &grace, PodSelector: "e=f", DeleteEmptyDirData: true, Force: true, StorageNamespace: "g"},
+		Eviction: activities.EvictionOptions{
+			GracePeriodSeconds: &grace, PodSelector: "e=f", DeleteEmptyDirData: true,
+			Force: true, StorageNamespace: "g",
+		},
 	}
 	p, err := converter.GetDefaultDataConverter().ToPayload(in)
 	require.NoError(t, err)
@@ -111,7 +177,8 @@ func TestInputsSurviveTheWire(t *testing.T) {
 
 	// A state of a newer version: what it knows more is passed over.
 	var keeper workflows.KeeperInput
-	require.NoError(t, json.Unmarshal([]byte(`{"cluster":{"namespace":"a","name":"b"},"state":{"conflict":"c","ofTheFuture":1}}`), &keeper))
+	require.NoError(t, json.Unmarshal(
+		[]byte(`{"cluster":{"namespace":"a","name":"b"},"state":{"conflict":"c","ofTheFuture":1}}`), &keeper))
 	require.NotNil(t, keeper.State)
 	assert.Equal(t, "c", keeper.State.Conflict)
 }
@@ -120,8 +187,10 @@ func TestInputsSurviveTheWire(t *testing.T) {
 // activity.
 func FuzzInputs(f *testing.F) {
 	for _, s := range []string{
-		`{"node":"a"}`, `{"node":"a","policy":"b/c","eviction":{"gracePeriodSeconds":5,"podSelector":"a=b"}}`, `{"nod":1}`, `{"":""}`, `{"cluster":{"namespace":"a","name":"b"}}`,
-		`{"cluster":{"namespace":"a","name":"b"},"state":{"memory":{"lease":{"holders":[{}]}}}}`, `null`, `[]`, `{"node":"\ud800"}`,
+		`{"node":"a"}`, `{"node":"a","policy":"b/c","eviction":{"gracePeriodSeconds":5,"podSelector":"a=b"}}`, `{"nod":1}`,
+		`{"":""}`, `{"cluster":{"namespace":"a","name":"b"}}`,
+		`{"cluster":{"namespace":"a","name":"b"},"state":{"memory":{"lease":{"holders":[{}]}}}}`, `null`, `[]`,
+		`{"node":"\ud800"}`,
 	} {
 		f.Add([]byte(s), "drain/a")
 		f.Add([]byte(s), "keeper/a/b")
@@ -175,18 +244,21 @@ func TestOddSignals(t *testing.T) {
 		run := s.drain(drainOf("node-a"))
 		for _, phase := range []string{awaitingNode, healing} {
 			s.awaitPhase("node-a", phase, 30*time.Second)
-			bother(s, keeper, workflows.SignalStorageChanged, workflows.SignalFinishLease, workflows.SignalReleaseLease, "no-such-signal")
+			bother(s, keeper, workflows.SignalStorageChanged, workflows.SignalFinishLease, workflows.SignalReleaseLease,
+				"no-such-signal")
 			for _, ref := range refs {
 				s.signal(keeper, workflows.SignalFinishLease, ref)
 				s.signal(keeper, workflows.SignalReleaseLease, ref)
 			}
 			time.Sleep(time.Second)
-			bother(s, "drain/node-a", "no-such-signal", jobs.SignalResume, workflows.SignalLease) // and nobody says anything sensible after it
+			// and nobody says anything sensible after it
+			bother(s, "drain/node-a", "no-such-signal", jobs.SignalResume, workflows.SignalLease)
 			time.Sleep(time.Second)
 			require.Equal(s, phase, s.drainStatus("node-a").Phase)
 			require.Empty(s, s.keeperStatus().Trouble)
 			require.Len(s, s.keeperStatus().Lease.Holders, 1)
-			require.Contains(s, []string{only("x"), "closed"}, s.Budget(), "closed while the mons elect, and a manager is missing")
+			require.Contains(s, []string{only("x"), "closed"}, s.Budget(),
+				"closed while the mons elect, and a manager is missing")
 			if phase == awaitingNode {
 				s.StopManager(true) // so that it never becomes clean
 				s.tellDrain("node-a", jobs.SignalDone)

@@ -123,7 +123,8 @@ func (k *keeper) recall(ctx workflow.Context) error {
 		memory.Lease = memory.Lease.Request(c)
 	}
 	k.state.Memory = memory
-	_, err = call(persistent(ctx, "guard the policy"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: true})
+	_, err = call(persistent(ctx, "guard the policy"), keeping.GuardPolicy,
+		activities.GuardInput{Cluster: k.cluster, On: true})
 	return err
 }
 
@@ -145,7 +146,8 @@ func (k *keeper) run(ctx workflow.Context) error {
 			}
 			k.trouble = storage.Clip(message(err), mostMessage)
 		}
-		if a := k.state.Applied; k.lookFailed && k.observed.Settings.ManagePodBudgets && (a == nil || a.Mode == budget.ModeClosed) {
+		if a := k.state.Applied; k.lookFailed && k.observed.Settings.ManagePodBudgets &&
+			(a == nil || a.Mode == budget.ModeClosed) {
 			k.admitClosed(ctx, "nothing opens before a look, and it fails: "+k.trouble)
 		}
 		if gone {
@@ -186,7 +188,8 @@ func (k *keeper) continueAsNew(ctx workflow.Context) error {
 	k.state.Alarm, k.state.Tampered = k.alarm, k.tampered
 	k.doubt(ctx)
 	k.keepTold()
-	return workflow.NewContinueAsNewError(ctx, Keeper, KeeperInput{Cluster: k.cluster, State: k.handOn(), Protocol: keeperProtocol})
+	return workflow.NewContinueAsNewError(ctx, Keeper,
+		KeeperInput{Cluster: k.cluster, State: k.handOn(), Protocol: keeperProtocol})
 }
 
 // handOn is the state for the next run, without what it holds twice.
@@ -253,7 +256,10 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 // look names what must be in the View although it may be in perfect order, or although it is so large that not all is
 // named.
 func (k *keeper) look() activities.ObserveInput {
-	l := activities.Look{Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed, Hosts: k.nooutHosts(), Bounded: true}
+	l := activities.Look{
+		Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed,
+		Hosts: k.nooutHosts(), Bounded: true,
+	}
 	add := func(d storage.FailureDomain, node string) {
 		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
 			l.Domains = append(l.Domains, d.Name)
@@ -262,7 +268,10 @@ func (k *keeper) look() activities.ObserveInput {
 			l.Nodes = append(l.Nodes, node)
 		}
 	}
-	for _, domain := range budget.Turn(budget.Input{View: k.observed.Seen.View, Lease: k.state.Memory.Lease, Open: k.state.Decision.Open}) {
+	for _, domain := range budget.Turn(budget.Input{
+		View: k.observed.Seen.View, Lease: k.state.Memory.Lease,
+		Open: k.state.Decision.Open,
+	}) {
 		add(storage.FailureDomain{Name: domain}, "")
 	}
 	claims := slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue)

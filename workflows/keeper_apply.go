@@ -178,11 +178,15 @@ func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.
 // applied takes note of what the budgets say now.
 func (k *keeper) applied(d budget.Decision, r activities.BudgetResult) {
 	k.state.Conflict, k.state.Applied = r.Conflict, &d
-	k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration = r.Generation, r.ProvedGeneration, r.MonGeneration
+	k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration = r.Generation,
+		r.ProvedGeneration, r.MonGeneration
 }
 
 func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
-	leaving := activities.LeavingNodes{Emptying: budget.Emptying(k.input(ctx), k.state.Decision), Granted: budget.GrantedNodes(k.state.Memory.Lease)}
+	leaving := activities.LeavingNodes{
+		Emptying: budget.Emptying(k.input(ctx), k.state.Decision),
+		Granted:  budget.GrantedNodes(k.state.Memory.Lease),
+	}
 	same := slices.Equal(leaving.Emptying, k.leaving.Emptying) && slices.Equal(leaving.Granted, k.leaving.Granted)
 	if !k.observed.Settings.ManagePodBudgets || (!k.daemonsDue && same) {
 		return nil

@@ -20,7 +20,10 @@ import (
 // two budgets, and no job believes that it holds a lease that means something. Its claim goes last: until then the
 // other keeper opens nothing.
 func (k *keeper) standAside(ctx workflow.Context) error {
-	if err := k.retreat(ctx, budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy, Message: k.observed.Second}); err != nil {
+	if err := k.retreat(ctx, budget.Decision{
+		Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy,
+		Message: k.observed.Second,
+	}); err != nil {
 		return err
 	}
 	if k.observed.Claim != nil {
@@ -42,7 +45,8 @@ func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	if k.state.Decision.Reason != d.Reason {
 		k.state.Since = now
 	}
-	k.state.Decision, k.state.Watched, k.state.Proof, k.state.Announced, k.state.HealingSince = d, activities.Watched{}, nil, nil, time.Time{}
+	k.state.Decision, k.state.Watched, k.state.Proof, k.state.Announced, k.state.HealingSince = d, activities.Watched{},
+		nil, nil, time.Time{}
 	k.state.Applied, k.state.Conflict, k.clean, k.next, k.closed = nil, "", false, time.Time{}, nil
 	if err := k.letGo(ctx); err != nil {
 		return err

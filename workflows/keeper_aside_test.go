@@ -65,7 +65,8 @@ func TestBecomesSecond(t *testing.T) {
 		require.ErrorContains(s, s.awaitEnd("node-c", waiting, time.Minute).err, wasFirst)
 		require.Equal(s, "none", s.Budget())
 		require.True(s, s.Await(30*time.Second, func() bool { return s.Noout("node-a") == "" }))
-		require.Equal(s, awaitingNode, s.drainStatus("node-a").Phase, "its node is away all the same, and the drain says that nothing guards it")
+		require.Equal(s, awaitingNode, s.drainStatus("node-a").Phase,
+			"its node is away all the same, and the drain says that nothing guards it")
 		s.tellDrain("node-a", jobs.SignalDone)
 		require.Equal(s, workflows.OutcomeRevoked, s.awaitEnd("node-a", run, time.Minute).result.Outcome)
 		require.False(s, s.Cordoned("node-a"), "the drain uncordons what it cordoned")

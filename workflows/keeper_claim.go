@@ -24,13 +24,15 @@ func (k *keeper) claim() (written bool) {
 		return false
 	}
 	want := precedence.Claim{ID: o.Seen.ID, Held: true}
-	k.state.Memory.Claim, k.state.Reported.Memory.Claim = want, *o.Claim // so that one that somebody took away is written again
+	// so that one that somebody took away is written again
+	k.state.Memory.Claim, k.state.Reported.Memory.Claim = want, *o.Claim
 	if *o.Claim == want {
 		k.unclaimed = 0
 		return false
 	}
 	if k.unclaimed++; k.unclaimed > 1 {
-		o.Seen.View.NotInCharge += ", although it was written. Is the CustomResourceDefinition of this version installed (deploy/crds)?"
+		o.Seen.View.NotInCharge += ", although it was written. Is the CustomResourceDefinition of this version installed " +
+			"(deploy/crds)?"
 		return false
 	}
 	return true
@@ -46,7 +48,8 @@ func (k *keeper) movedOn() bool {
 // one comes after that.
 func (k *keeper) leaveOldCluster(ctx workflow.Context) error {
 	d := budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNotInCharge, Message: fmt.Sprintf(
-		"the policy now means the storage cluster with the ID %s, and meant %s before; what was done for that one is taken back first", k.observed.Seen.ID, k.state.Memory.Claim.ID)}
+		"the policy now means the storage cluster with the ID %s, and meant %s before; what was done for that one is taken "+
+			"back first", k.observed.Seen.ID, k.state.Memory.Claim.ID)}
 	if err := k.retreat(ctx, d); err != nil {
 		return err
 	}
@@ -58,9 +61,13 @@ func (k *keeper) leaveOldCluster(ctx workflow.Context) error {
 // people. To unset them where the policy points now would be to touch flags of somebody else.
 func (k *keeper) abandonNoout(ctx workflow.Context) {
 	if hosts := k.flagged(); len(hosts) > 0 {
-		k.news = append(k.news, activities.Event{Reason: ReasonLeftBehind, Warning: true, At: workflow.Now(ctx), Message: clipTo(fmt.Sprintf(
-			"noout may be left in the Ceph cluster with the ID %s, which this policy no longer means. There: ceph osd unset-group noout %s",
-			k.state.Memory.Claim.ID, strings.Join(hosts, " ")), mostEvent)})
+		k.news = append(k.news, activities.Event{
+			Reason: ReasonLeftBehind, Warning: true, At: workflow.Now(ctx),
+			Message: clipTo(fmt.Sprintf(
+				"noout may be left in the Ceph cluster with the ID %s, which this policy no longer means. There: ceph osd "+
+					"unset-group noout %s",
+				k.state.Memory.Claim.ID, strings.Join(hosts, " ")), mostEvent),
+		})
 	}
 	k.state.Memory.Noout = nil
 }

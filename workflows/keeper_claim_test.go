@@ -22,7 +22,8 @@ func TestClaimsBeforeItOpens(t *testing.T) {
 		s.settle()
 		require.Equal(s, sim.FSID+", claimed", s.Claim())
 		s.LoseClaim()
-		require.True(s, s.Await(5*time.Second, func() bool { return s.Claim() == sim.FSID+", claimed" }), "the claim is written again")
+		require.True(s, s.Await(5*time.Second, func() bool { return s.Claim() == sim.FSID+", claimed" }),
+			"the claim is written again")
 		s.awaitBudget(atRest, 5*time.Second)
 		s.awaitNothingLeft(0)
 	})
@@ -42,7 +43,8 @@ func TestOlderPolicyElsewhere(t *testing.T) {
 		require.Contains(s, s.Status().Message, "MaintenancePolicy a-zoo/ceph was first")
 		require.Equal(s, "no", s.Status().MayDrain)
 		require.Equal(s, sim.FSID, s.Claim())
-		require.ErrorContains(s, s.awaitEnd("node-a", s.drain(ofThis("node-a")), time.Minute).err, "MaintenancePolicy a-zoo/ceph was first")
+		require.ErrorContains(s, s.awaitEnd("node-a", s.drain(ofThis("node-a")), time.Minute).err,
+			"MaintenancePolicy a-zoo/ceph was first")
 		require.False(s, s.Cordoned("node-a"), "nothing was changed")
 
 		s.PolicyElsewhere(&sim.Elsewhere{Older: true, FSID: anotherFSID, Claimed: true})

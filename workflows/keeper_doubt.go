@@ -83,7 +83,11 @@ func (k *keeper) noticeBook(ctx workflow.Context) {
 	for _, b := range []struct {
 		daemon     string
 		generation int64
-	}{{budget.Unmarked, k.state.AppliedGeneration}, {budget.Marked, k.state.AppliedProvedGeneration}, {budget.OfMons, k.state.AppliedMonGeneration}} {
+	}{
+		{budget.Unmarked, k.state.AppliedGeneration},
+		{budget.Marked, k.state.AppliedProvedGeneration},
+		{budget.OfMons, k.state.AppliedMonGeneration},
+	} {
 		if b.generation != 0 && book[b.daemon].Generation != b.generation {
 			k.state.Applied = nil
 			return

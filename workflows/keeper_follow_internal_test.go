@@ -75,7 +75,8 @@ func TestFollowMany(t *testing.T) {
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
 	env.RegisterActivity(&activities.Keeper{Jobs: ends{
-		"drain/node-1": 10 * time.Millisecond, "drain/node-2": 300 * time.Millisecond, "drain/node-150": 300 * time.Millisecond,
+		"drain/node-1": 10 * time.Millisecond, "drain/node-2": 300 * time.Millisecond,
+		"drain/node-150": 300 * time.Millisecond,
 	}})
 	var followed []int
 	env.SetOnActivityStartedListener(func(_ *activity.Info, _ context.Context, args converter.EncodedValues) {
@@ -88,7 +89,8 @@ func TestFollowMany(t *testing.T) {
 		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
 		for i := range jobs {
 			name := fmt.Sprintf("drain/node-%d", i)
-			k.state.Memory.Lease = k.state.Memory.Lease.Request(lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
+			k.state.Memory.Lease = k.state.Memory.Lease.Request(
+				lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
 		}
 		k.followJobs(ctx)
 		// The last of all gives up its claim by itself.

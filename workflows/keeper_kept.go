@@ -49,7 +49,8 @@ func (k *keeper) renew(ctx workflow.Context) {
 			}
 			wait = renewEvery
 		}
-		if err := workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{Summary: "confirm the status"}).Get(ctx, nil); err != nil {
+		if err := workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{Summary: "confirm the status"}).Get(ctx,
+			nil); err != nil {
 			return
 		}
 		wait = k.renewal(ctx)
@@ -67,7 +68,10 @@ func (k *keeper) renewal(ctx workflow.Context) time.Duration {
 // confirm tells that the status as it was reported is true as of now. When it says something else, it is to be written
 // anew.
 func (k *keeper) confirm(ctx workflow.Context) (confirmed bool, err error) {
-	in := activities.RenewInput{Cluster: k.cluster, Renewal: activities.Renewal{MayDrain: k.state.Reported.MayDrain, AsOf: workflow.Now(ctx)}}
+	in := activities.RenewInput{
+		Cluster: k.cluster,
+		Renewal: activities.Renewal{MayDrain: k.state.Reported.MayDrain, AsOf: workflow.Now(ctx)},
+	}
 	r, err := call(quick(ctx, "confirm the status"), keeping.RenewStatus, in)
 	if err != nil || r.Differs {
 		return false, err

@@ -32,7 +32,8 @@ func TestAStatusThatNobodyKeepsSaysSo(t *testing.T) {
 				require.Equal(s, "any node", s.Status().MayDrain)
 				lost := time.Now()
 				lose(s, true)
-				require.True(s, s.Await(disownedWithin, func() bool { return s.Status().MayDrain == kube.NotKept }), "%+v", s.Status())
+				require.True(s, s.Await(disownedWithin, func() bool { return s.Status().MayDrain == kube.NotKept }),
+					"%+v", s.Status())
 				status := s.Status()
 				require.True(s, meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionKept))
 				require.WithinDuration(s, lost, status.Since.Time, 7*time.Second)
@@ -42,7 +43,8 @@ func TestAStatusThatNobodyKeepsSaysSo(t *testing.T) {
 				time.Sleep(2 * time.Minute) // less than after which the keeper would confirm its status by itself
 				require.Equal(s, version, s.PolicyVersion(), "said once")
 				lose(s, false)
-				require.True(s, s.Await(disownedWithin, func() bool { return s.Status().MayDrain == "any node" }), "%+v", s.Status())
+				require.True(s, s.Await(disownedWithin, func() bool { return s.Status().MayDrain == "any node" }),
+					"%+v", s.Status())
 				require.True(s, meta.IsStatusConditionTrue(s.Status().Conditions, v1alpha1.ConditionKept))
 				require.NotContains(s, s.Status().Message, "nobody")
 			})
@@ -64,10 +66,12 @@ func TestABlindKeeperIsNoKeeper(t *testing.T) {
 		s.settle()
 		blind.Store(true)
 		s.PersonCordons("node-b", true) // a reason to look
-		require.True(s, s.Await(2*disownedWithin, func() bool { return s.Status().MayDrain == kube.NotKept }), "%+v", s.Status())
+		require.True(s, s.Await(2*disownedWithin, func() bool { return s.Status().MayDrain == kube.NotKept }),
+			"%+v", s.Status())
 		require.Contains(s, s.Status().Message, "the keeper cannot look")
 		blind.Store(false)
-		require.True(s, s.Await(2*disownedWithin, func() bool { return strings.HasPrefix(s.Status().MayDrain, "zone") }), "%+v", s.Status())
+		require.True(s, s.Await(2*disownedWithin, func() bool { return strings.HasPrefix(s.Status().MayDrain, "zone") }),
+			"%+v", s.Status())
 		s.PersonCordons("node-b", false)
 	})
 }
@@ -101,7 +105,8 @@ func TestAWatcherThatBeginsWhileNobodyKeeps(t *testing.T) {
 		asOf := s.Status().AsOf
 		s.crashWorker(true)
 		s.update(func() { s.blind = false }) // without a look: nothing has changed
-		require.True(s, s.Await(disownedWithin, func() bool { return s.Status().MayDrain == kube.NotKept }), "%+v", s.Status())
+		require.True(s, s.Await(disownedWithin, func() bool { return s.Status().MayDrain == kube.NotKept }),
+			"%+v", s.Status())
 		require.Equal(s, asOf.Time, s.Status().Since.Time)
 		s.crashWorker(false)
 		require.True(s, s.Await(disownedWithin, func() bool { return s.Status().MayDrain == "any node" }), "%+v", s.Status())

@@ -54,7 +54,8 @@ func (k *keeper) unmark(ctx workflow.Context, all bool) error {
 			k.admitClosed(ctx, "marks of pods have to go first")
 		}
 	})
-	_, err := call(marking(ctx, "take marks away"), keeping.UnmarkPods, activities.UnmarkInput{Cluster: k.cluster, All: all})
+	_, err := call(marking(ctx, "take marks away"), keeping.UnmarkPods,
+		activities.UnmarkInput{Cluster: k.cluster, All: all})
 	return err
 }
 

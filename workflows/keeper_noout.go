@@ -21,8 +21,8 @@ func (k *keeper) planNoout(ctx workflow.Context) budget.NooutPlan {
 		return budget.NooutPlan{Records: k.state.Memory.Noout}
 	}
 	return budget.PlanNoout(budget.NooutInput{
-		Now: workflow.Now(ctx), Timeout: k.observed.Settings.MaintenanceTimeout, Holders: k.state.Memory.Lease.Holders, Records: k.state.Memory.Noout,
-		Present: view.Noout, Hosts: view.Hosts, Gone: view.Gone, Nodes: view.Nodes,
+		Now: workflow.Now(ctx), Timeout: k.observed.Settings.MaintenanceTimeout, Holders: k.state.Memory.Lease.Holders,
+		Records: k.state.Memory.Noout, Present: view.Noout, Hosts: view.Hosts, Gone: view.Gone, Nodes: view.Nodes,
 	})
 }
 
@@ -162,7 +162,10 @@ func (k *keeper) said() budget.Decision {
 // tellPeople has the next report tell something.
 func (k *keeper) tellPeople(ctx workflow.Context, news []budget.News) {
 	for _, n := range news {
-		k.news = append(k.news, activities.Event{Reason: n.Reason, Message: n.Message, Warning: n.Reason != budget.ReasonNooutRenamed, At: workflow.Now(ctx)})
+		k.news = append(k.news, activities.Event{
+			Reason: n.Reason, Message: n.Message,
+			Warning: n.Reason != budget.ReasonNooutRenamed, At: workflow.Now(ctx),
+		})
 	}
 }
 

@@ -39,7 +39,8 @@ func TestHostOfOurNooutIsRemoved(t *testing.T) {
 		second := s.drain(drainOf("node-a")) // of the same zone
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
 		s.ReplaceHost("node-d")
-		require.True(s, s.Await(10*time.Second, func() bool { return s.Noout("node-d") == "lockkeeper" }), "the drain goes on, and its OSDs are on another host now")
+		require.True(s, s.Await(10*time.Second, func() bool { return s.Noout("node-d") == "lockkeeper" }),
+			"the drain goes on, and its OSDs are on another host now")
 		require.True(s, s.Await(10*time.Second, func() bool { return !slices.Contains(s.records(), "node-d") }))
 		require.True(s, s.told("NooutGone"))
 		s.tellDrain("node-a", jobs.SignalAbort)
@@ -278,12 +279,15 @@ func TestRenamedBeforeAndAfterNooutIsSet(t *testing.T) {
 func TestRenamedRightAfterNooutIsSet(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Bool
-	opts := sim.Options{Latency: func() time.Duration { return 100 * time.Millisecond }, Fail: func(_ context.Context, op string) sim.Failure {
-		if op == "list nodes" && slow.CompareAndSwap(true, false) {
-			time.Sleep(2 * time.Second)
-		}
-		return sim.Failure{}
-	}}
+	opts := sim.Options{
+		Latency: func() time.Duration { return 100 * time.Millisecond },
+		Fail: func(_ context.Context, op string) sim.Failure {
+			if op == "list nodes" && slow.CompareAndSwap(true, false) {
+				time.Sleep(2 * time.Second)
+			}
+			return sim.Failure{}
+		},
+	}
 	play(t, opts, func(s *scene) {
 		s.settle()
 		s.PersonCordons("node-a", true)

@@ -24,13 +24,15 @@ func TestNotifyMany(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
-	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease, mock.Anything).Return(nil).After(each)
+	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease,
+		mock.Anything).Return(nil).After(each)
 	env.ExecuteWorkflow(func(ctx workflow.Context) (time.Duration, error) {
 		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1)}
 		k.state.Told = map[string]Told{}
 		for i := range jobs {
 			name := fmt.Sprintf("drain/node-%d", i)
-			k.state.Memory.Lease = k.state.Memory.Lease.Request(lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
+			k.state.Memory.Lease = k.state.Memory.Lease.Request(
+				lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
 		}
 		began := workflow.Now(ctx)
 		k.notify(ctx)
@@ -73,7 +75,8 @@ func TestManyWaitForAnotherReason(t *testing.T) {
 		}
 		for i := range jobs {
 			name := fmt.Sprintf("drain/node-%d", i)
-			k.state.Memory.Lease = k.state.Memory.Lease.Request(lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
+			k.state.Memory.Lease = k.state.Memory.Lease.Request(
+				lease.Claim{WorkflowID: name, RunID: name, Domain: storage.FailureDomain{Type: "zone", Name: "x"}})
 		}
 		out := []int{say("one")}
 		if err := workflow.Sleep(ctx, time.Hour); err != nil {

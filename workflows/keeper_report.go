@@ -46,8 +46,8 @@ func (k *keeper) report(ctx workflow.Context) error {
 func (k *keeper) write(ctx workflow.Context) error {
 	r := activities.Report{
 		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.said(), Since: k.state.Since,
-		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Conflict: k.state.Conflict, Keeper: KeeperID(k.cluster),
-		MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
+		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Conflict: k.state.Conflict,
+		Keeper: KeeperID(k.cluster), MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
 	}
 	// When a View was taken says nothing about what it saw.
 	r.View.At, r.AsOf = k.state.Reported.View.At, k.state.Reported.AsOf
@@ -64,7 +64,8 @@ func (k *keeper) write(ctx workflow.Context) error {
 	k.news = nil
 	r.Events = append(k.events(ctx, r), news...)
 	r.View.Departed = nil // of no interest to anybody who reads a status
-	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus, activities.ReportInput{Cluster: k.cluster, Report: r}); err != nil {
+	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus,
+		activities.ReportInput{Cluster: k.cluster, Report: r}); err != nil {
 		k.news = append(news, k.news...)
 		return err
 	}
@@ -92,18 +93,27 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 	if r.Conflict != "" && r.Conflict != k.state.Reported.Conflict {
 		out = append(out, activities.Event{Reason: "BudgetConflict", Message: r.Conflict, Warning: true, At: now})
 	}
-	if m, before := r.View.Marks, k.state.Reported.View.Marks; m != nil && len(m.Foreign) > 0 && (before == nil || !slices.Equal(m.Foreign, before.Foreign)) {
-		out = append(out, activities.Event{Reason: "ForeignMark", Warning: true, At: now, Message: "the mark of another pod is on " + strings.Join(m.Foreign, ", ") +
-			": it was copied, or is in the pod template of their workload; take the label lockkeeper.io/proved out there"})
+	if m, before := r.View.Marks, k.state.Reported.View.Marks; m != nil && len(m.Foreign) > 0 &&
+		(before == nil || !slices.Equal(m.Foreign, before.Foreign)) {
+		out = append(out, activities.Event{
+			Reason: "ForeignMark", Warning: true, At: now,
+			Message: "the mark of another pod is on " + strings.Join(m.Foreign, ", ") +
+				": it was copied, or is in the pod template of their workload; take the label lockkeeper.io/proved out there",
+		})
 	}
 	for _, c := range r.Memory.Lease.Queue {
-		if old, _, ok := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" && (!ok || old.WaitsFor == "") {
-			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseWaiting", Message: c.WorkflowID + " waits: " + c.WaitsFor, At: now})
+		if old, _, ok := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" &&
+			(!ok || old.WaitsFor == "") {
+			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseWaiting", Message: c.WorkflowID + " waits: " +
+				c.WaitsFor, At: now})
 		}
 	}
 	for _, c := range r.Memory.Lease.Holders {
 		if _, held, _ := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
-			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseGranted", Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now})
+			out = append(out, activities.Event{
+				Node: c.Node, Reason: "LeaseGranted",
+				Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now,
+			})
 		}
 	}
 	return out[:min(len(out), mostEventsAtOnce)] // the status names them all

@@ -41,7 +41,8 @@ func (k *keeper) retire(ctx workflow.Context) (KeeperResult, error) {
 		}
 	}
 	k.trouble = ""
-	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy, activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
+	if _, err := call(persistent(ctx, "let the policy go"), keeping.GuardPolicy,
+		activities.GuardInput{Cluster: k.cluster, On: false}); err != nil {
 		return out, err
 	}
 	return out, k.dismissAll(ctx)
@@ -86,7 +87,9 @@ func (k *keeper) forgetNoout(ctx workflow.Context) (waits []string) {
 	})
 	for _, n := range k.state.Memory.Noout {
 		if n.Withdrawn {
-			waits = append(waits, fmt.Sprintf("%[2]s: noout on %[1]s is unset, but a command that sets it got no answer and may be carried out until then", n.Host, clock(n.Until)))
+			waits = append(waits, fmt.Sprintf(
+				"%[2]s: noout on %[1]s is unset, but a command that sets it got no answer and may be carried out until then",
+				n.Host, clock(n.Until)))
 		}
 	}
 	return waits
@@ -101,7 +104,9 @@ func (k *keeper) await(ctx workflow.Context, waits []string) {
 	}
 	closed := budget.CloseFirst(k.state.Decision, "")
 	closed.Reason = budget.ReasonDeleting
-	closed.Message = clip(k.trouble) + fmt.Sprintf(". To leave that behind: kubectl -n %s annotate maintenancepolicy %s lockkeeper.io/leave-behind=true", k.cluster.Namespace, k.cluster.Name)
+	closed.Message = clip(k.trouble) +
+		fmt.Sprintf(". To leave that behind: kubectl -n %s annotate maintenancepolicy %s lockkeeper.io/leave-behind=true",
+			k.cluster.Namespace, k.cluster.Name)
 	k.closed = &closed
 	k.dismiss(ctx)
 	k.reportLater(ctx)
@@ -115,15 +120,18 @@ func (k *keeper) farewell(ctx workflow.Context, out KeeperResult) {
 	for _, n := range k.state.Memory.Noout {
 		hosts = append(hosts, n.Host)
 	}
-	what := fmt.Sprintf("MaintenancePolicy %s is gone, and left behind: %s (%s)", k.cluster, strings.Join(out.Left, "; "), out.LeftBecause)
+	what := fmt.Sprintf("MaintenancePolicy %s is gone, and left behind: %s (%s)", k.cluster, strings.Join(out.Left, "; "),
+		out.LeftBecause)
 	if len(hosts) > 0 {
-		what = fmt.Sprintf("MaintenancePolicy %s is gone, and noout may be left in Ceph (%s). If that Ceph lives on: ceph osd unset-group noout %s. %s",
+		what = fmt.Sprintf("MaintenancePolicy %s is gone, and noout may be left in Ceph (%s). If that Ceph lives on: ceph "+
+			"osd unset-group noout %s. %s",
 			k.cluster, out.LeftBecause, strings.Join(hosts, " "), strings.Join(out.Left, "; "))
 	}
 	workflow.GetLogger(ctx).Warn(what)
 	workflow.SetCurrentDetails(ctx, what)
 	e := activities.Event{Reason: ReasonLeftBehind, Message: clipTo(what, mostEvent), Warning: true, At: workflow.Now(ctx)}
-	if _, err := call(quick(ctx, "say what is left behind"), keeping.TellFarewell, activities.FarewellInput{Cluster: k.cluster, Event: e}); err != nil {
+	if _, err := call(quick(ctx, "say what is left behind"), keeping.TellFarewell,
+		activities.FarewellInput{Cluster: k.cluster, Event: e}); err != nil {
 		workflow.GetLogger(ctx).Warn("cannot tell what is left behind", "error", err)
 	}
 }
@@ -148,7 +156,10 @@ func (k *keeper) dismiss(ctx workflow.Context) (told bool) {
 	claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
 	k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
 	for _, c := range claims {
-		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted", Since: workflow.Now(ctx)})
+		k.tell(ctx, c, LeaseNotice{
+			State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted",
+			Since: workflow.Now(ctx),
+		})
 	}
 	k.sendAll(ctx)
 	return len(claims) > 0

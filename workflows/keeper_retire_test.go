@@ -15,7 +15,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-var errForbidden = errors.New(`is forbidden: User "system:serviceaccount:lockkeeper-system:lockkeeper-worker" cannot do that`)
+var errForbidden = errors.New(
+	`is forbidden: User "system:serviceaccount:lockkeeper-system:lockkeeper-worker" cannot do that`)
 
 // flagged plays until a drain has its noout.
 func (s *scene) flaggedDrain(node string) (run string) {
@@ -52,7 +53,8 @@ func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 				require.Contains(s, s.keeperStatus().Trouble, "noout on node-d")
 				require.Equal(s, "no", s.Status().MayDrain)
 				s.tellDrain("node-d", jobs.SignalDone)
-				require.True(s, s.Await(time.Minute, func() bool { return s.drainStatus("node-d").Phase == "Resolving" }), "nobody waits for a lease that is no more")
+				require.True(s, s.Await(time.Minute, func() bool { return s.drainStatus("node-d").Phase == "Resolving" }),
+					"nobody waits for a lease that is no more")
 				time.Sleep(30 * time.Minute)
 				require.True(s, s.PolicyExists())
 				wayOut(s)
@@ -100,7 +102,8 @@ func TestDeletionTakesBackWhatLandsLate(t *testing.T) {
 // left is told.
 func TestNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
-	secrets, rights, budgets := []string{"read Secret", "read ConfigMap"}, []string{"list Deployments", "list pods"}, []string{"list budgets", "update budget", "create budget", "delete budget"}
+	secrets, rights, budgets := []string{"read Secret", "read ConfigMap"}, []string{"list Deployments", "list pods"},
+		[]string{"list budgets", "update budget", "create budget", "delete budget"}
 	for name, c := range map[string]struct {
 		first, then []string // requests that are forbidden
 		quorum      bool     // Ceph answers all the time

@@ -53,41 +53,46 @@ func words(s string) uint64 {
 }
 
 func (k *keeper) answer(ctx workflow.Context) error {
-	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (KeeperStatus, error) { return k.status(), nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, QueryStatus,
+		func() (KeeperStatus, error) { return k.status(), nil }); err != nil {
 		return err
 	}
 	if err := workflow.SetQueryHandler(ctx, QueryKept, func() (Kept, error) { return k.kept(), nil }); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease, func(ctx workflow.Context, r LeaseRequest) (LeaseAnswer, error) {
-		// What the job said before it asked comes first: it may have given the same claim back.
-		if k.drainHints(ctx) {
+	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease,
+		func(ctx workflow.Context, r LeaseRequest) (LeaseAnswer, error) {
+			// What the job said before it asked comes first: it may have given the same claim back.
+			if k.drainHints(ctx) {
+				k.wakeUp()
+			}
+			r.Claim.Requested = workflow.Now(ctx)
+			k.state.Memory.Lease = k.state.Memory.Lease.Request(r.Claim)
 			k.wakeUp()
-		}
-		r.Claim.Requested = workflow.Now(ctx)
-		k.state.Memory.Lease = k.state.Memory.Lease.Request(r.Claim)
-		k.wakeUp()
-		at := slices.IndexFunc(k.state.Memory.Lease.Queue, func(c lease.Claim) bool { return c.WorkflowID == r.Claim.WorkflowID && c.RunID == r.Claim.RunID })
-		delete(k.state.Told, r.Claim.RunID)
-		return LeaseAnswer{Ahead: max(at, 0)}, nil
-	}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
-		switch {
-		case r.Claim.RunID == "" || !(LeaseRef{WorkflowID: r.Claim.WorkflowID, RunID: r.Claim.RunID}).named():
-			return activities.Invalid("claim.workflowID", r.Claim.WorkflowID, "a lease is held by a job: its workflow ID (drain/NODE, update-osds/NAMESPACE/NAME, …) and run ID are required")
-		case r.Claim.Domain.IsZero():
-			return activities.Invalid("claim.domain", "", "the failure domain to disrupt is required")
-		}
-		return nil
-	}})
+			at := slices.IndexFunc(k.state.Memory.Lease.Queue,
+				func(c lease.Claim) bool { return c.WorkflowID == r.Claim.WorkflowID && c.RunID == r.Claim.RunID })
+			delete(k.state.Told, r.Claim.RunID)
+			return LeaseAnswer{Ahead: max(at, 0)}, nil
+		}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
+			switch {
+			case r.Claim.RunID == "" || !(LeaseRef{WorkflowID: r.Claim.WorkflowID, RunID: r.Claim.RunID}).named():
+				return activities.Invalid("claim.workflowID", r.Claim.WorkflowID,
+					"a lease is held by a job: its workflow ID (drain/NODE, update-osds/NAMESPACE/NAME, …) and run ID are required")
+			case r.Claim.Domain.IsZero():
+				return activities.Invalid("claim.domain", "", "the failure domain to disrupt is required")
+			}
+			return nil
+		}})
 }
 
 func (k *keeper) status() KeeperStatus {
 	view := k.observed.Seen.View
 	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
-		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease, Noout: k.state.Memory.Noout,
-		View: view, Health: k.state.Watched.Health, Clean: k.clean, Known: k.known(), Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict,
-		ReportPeriod: k.state.ReportPeriod, LivedFor: k.state.LivedFor,
+		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease,
+		Noout: k.state.Memory.Noout, View: view, Health: k.state.Watched.Health, Clean: k.clean, Known: k.known(),
+		Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict, ReportPeriod: k.state.ReportPeriod,
+		LivedFor: k.state.LivedFor,
 	}
 }
 
@@ -104,7 +109,8 @@ func (k *keeper) rest(ctx workflow.Context) error {
 	}
 	for {
 		if !k.untold.IsZero() && untold == nil {
-			untold = workflow.NewTimerWithOptions(timerCtx, max(k.untold.Sub(workflow.Now(ctx)), time.Millisecond), workflow.TimerOptions{Summary: "tell what was withheld"})
+			untold = workflow.NewTimerWithOptions(timerCtx, max(k.untold.Sub(workflow.Now(ctx)), time.Millisecond),
+				workflow.TimerOptions{Summary: "tell what was withheld"})
 		}
 		reason, err := k.awaitReason(ctx, timer, untold)
 		if err != nil || reason {
@@ -209,7 +215,8 @@ func (k *keeper) finish(ctx workflow.Context, r LeaseRef) {
 	default:
 		// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
-		k.state.Released = append(k.state.Released, lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Ask: r.Ask, Finishing: true})
+		k.state.Released = append(k.state.Released,
+			lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Ask: r.Ask, Finishing: true})
 	}
 	delete(k.state.Told, r.RunID)
 }
@@ -260,7 +267,10 @@ func (k *keeper) notify(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	k.reworded = 0
 	for _, c := range k.state.Memory.Lease.Holders {
-		n := LeaseNotice{State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch, Alive: k.state.Answered, Since: c.Granted, Stops: c.Stops}
+		n := LeaseNotice{
+			State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch,
+			Alive: k.state.Answered, Since: c.Granted, Stops: c.Stops,
+		}
 		last := k.state.Told[c.RunID]
 		switch d, refused := k.said(), k.refusedFor(c.NooutHosts); {
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
@@ -294,7 +304,8 @@ func (k *keeper) notify(ctx workflow.Context) {
 	for _, c := range k.revoked {
 		k.tell(ctx, c, LeaseNotice{
 			State: LeaseRevoked, Since: now,
-			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain, k.observed.Seen.View.FailureDomainType),
+			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain,
+				k.observed.Seen.View.FailureDomainType),
 		})
 		delete(k.state.Told, c.RunID)
 	}

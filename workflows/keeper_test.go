@@ -153,7 +153,8 @@ func TestUnmanaged(t *testing.T) {
 	off := false
 	play(t, sim.Options{Spec: &v1alpha1.CephSpec{ManagePodBudgets: &off}}, func(s *scene) {
 		s.startKeeper()
-		require.True(s, s.Await(time.Minute, func() bool { return meta.IsStatusConditionTrue(s.Status().Conditions, v1alpha1.ConditionDataClean) }))
+		require.True(s, s.Await(time.Minute,
+			func() bool { return meta.IsStatusConditionTrue(s.Status().Conditions, v1alpha1.ConditionDataClean) }))
 		require.Equal(s, "none", s.Budget())
 		require.True(s, meta.IsStatusConditionFalse(s.Status().Conditions, v1alpha1.ConditionProtected))
 	})

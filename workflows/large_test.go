@@ -34,7 +34,10 @@ const (
 // on stays small.
 func TestLargeClusterInTrouble(t *testing.T) {
 	t.Parallel()
-	for what, domains := range map[string]int{"1,000 failure domains": 1000, "failure domain osd": largeOSDs, "3 zones": 3} {
+	for what, domains := range map[string]int{
+		"1,000 failure domains": 1000, "failure domain osd": largeOSDs,
+		"3 zones": 3,
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			l := &large{view: largeView(domains)}
@@ -45,8 +48,10 @@ func TestLargeClusterInTrouble(t *testing.T) {
 			for i := range queue {
 				node := l.view.Nodes[i]
 				l.memory.Queue = append(l.memory.Queue, lease.Claim{
-					WorkflowID: jobs.DrainNode.ID(node.Name), RunID: fmt.Sprintf("%036d", i), Domain: storage.FailureDomain{Type: l.view.FailureDomainType, Name: node.Domain},
-					Node: node.Name, Reason: "drain of " + node.Name, Priority: jobs.DrainNode.Priority, NooutHosts: []string{node.Host}, Requested: time.Unix(0, 0).UTC(),
+					WorkflowID: jobs.DrainNode.ID(node.Name), RunID: fmt.Sprintf("%036d", i),
+					Domain: storage.FailureDomain{Type: l.view.FailureDomainType, Name: node.Domain}, Node: node.Name,
+					Reason: "drain of " + node.Name, Priority: jobs.DrainNode.Priority, NooutHosts: []string{node.Host},
+					Requested: time.Unix(0, 0).UTC(),
 				})
 			}
 			var suite testsuite.WorkflowTestSuite
@@ -56,7 +61,10 @@ func TestLargeClusterInTrouble(t *testing.T) {
 			env.SetDataConverter(payloads)
 			env.SetTestTimeout(5 * time.Minute)
 			env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
-			env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflows.KeeperID(sim.Key), TaskQueue: workflows.TaskQueue})
+			env.SetStartWorkflowOptions(client.StartWorkflowOptions{
+				ID:        workflows.KeeperID(sim.Key),
+				TaskQueue: workflows.TaskQueue,
+			})
 			worker.Register(env, worker.Adapters{Policies: l, Budgets: l, Clusters: l}, l)
 			env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
 			var status workflows.KeeperStatus
@@ -80,8 +88,8 @@ func TestLargeClusterInTrouble(t *testing.T) {
 
 func largeView(domains int) storage.View {
 	v := storage.View{
-		FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: largeOSDs, ChangeEpoch: 1_000_000, Shape: "s", Placement: "p",
-		Departed: storage.Departed{},
+		FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: largeOSDs, ChangeEpoch: 1_000_000, Shape: "s",
+		Placement: "p", Departed: storage.Departed{},
 	}
 	long := func(prefix string, i int) string {
 		name := fmt.Sprintf("%s-%d-", prefix, i)
@@ -90,7 +98,10 @@ func largeView(domains int) storage.View {
 	const nodes = 1000
 	v.Nodes, v.Domains = make([]storage.Node, nodes), make([]storage.Domain, domains)
 	for i := range v.Domains {
-		v.Domains[i] = storage.Domain{Name: long("domain", i), Touched: true, LabelValues: []string{long("domain", i)}, OKToStop: &storage.Answer{OK: true}}
+		v.Domains[i] = storage.Domain{
+			Name: long("domain", i), Touched: true, LabelValues: []string{long("domain", i)},
+			OKToStop: &storage.Answer{OK: true},
+		}
 	}
 	for id := range largeOSDs {
 		node, d := &v.Nodes[id%nodes], &v.Domains[id%domains]
@@ -102,7 +113,8 @@ func largeView(domains int) storage.View {
 		osd := fmt.Sprintf("osd.%d", id)
 		node.Daemons, node.Down = append(node.Daemons, osd), append(node.Down, osd)
 		d.Daemons++
-		d.Troubled = append(d.Troubled, storage.Daemon{Name: osd, Node: node.Name, Pod: storage.PodTerminating, Planned: true})
+		d.Troubled = append(d.Troubled,
+			storage.Daemon{Name: osd, Node: node.Name, Pod: storage.PodTerminating, Planned: true})
 		v.Departed[osd] = int64(999_000 + id%50)
 	}
 	return v
@@ -171,7 +183,9 @@ func (l *large) ApplyBudgets(context.Context, activities.BudgetInput) (activitie
 	return activities.BudgetResult{Changed: true}, nil
 }
 
-func (l *large) ApplyStaticBudgets(context.Context, storage.ClusterKey, activities.LeavingNodes) (activities.BudgetResult, error) {
+func (l *large) ApplyStaticBudgets(
+	context.Context, storage.ClusterKey, activities.LeavingNodes,
+) (activities.BudgetResult, error) {
 	return activities.BudgetResult{}, nil
 }
 func (l *large) RemoveBudgets(context.Context, storage.ClusterKey, func(int)) error { return nil }

@@ -76,7 +76,8 @@ type LeaseRef struct {
 
 // next is the claim that follows the one that r names, if there is one and it makes sense: nobody claims for others.
 func (r LeaseRef) next() *lease.Claim {
-	if r.Next == nil || r.Next.WorkflowID != r.WorkflowID || r.Next.RunID != r.RunID || r.Next.Ask <= r.Ask || r.Next.Domain.IsZero() {
+	if r.Next == nil || r.Next.WorkflowID != r.WorkflowID || r.Next.RunID != r.RunID || r.Next.Ask <= r.Ask ||
+		r.Next.Domain.IsZero() {
 		return nil
 	}
 	return r.Next

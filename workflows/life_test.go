@@ -20,11 +20,17 @@ func TestNothingOpensWhileOSDsHang(t *testing.T) {
 		hang []string
 		ago  time.Duration
 	}{
-		"one of another zone, for a while":       {hang: []string{"osd.1"}, ago: 4500 * time.Millisecond},
-		"one of another zone, a moment ago":      {hang: []string{"osd.1"}, ago: 100 * time.Millisecond},
-		"all of the other zones, a moment ago":   {hang: []string{"osd.1", "osd.2", "osd.4", "osd.5"}, ago: 500 * time.Millisecond},
-		"all of the other zones, at that time":   {hang: []string{"osd.1", "osd.2", "osd.4", "osd.5"}},
-		"all OSDs, those that are to go as well": {hang: []string{"osd.0", "osd.1", "osd.2", "osd.3", "osd.4", "osd.5"}, ago: 500 * time.Millisecond},
+		"one of another zone, for a while":  {hang: []string{"osd.1"}, ago: 4500 * time.Millisecond},
+		"one of another zone, a moment ago": {hang: []string{"osd.1"}, ago: 100 * time.Millisecond},
+		"all of the other zones, a moment ago": {
+			hang: []string{"osd.1", "osd.2", "osd.4", "osd.5"},
+			ago:  500 * time.Millisecond,
+		},
+		"all of the other zones, at that time": {hang: []string{"osd.1", "osd.2", "osd.4", "osd.5"}},
+		"all OSDs, those that are to go as well": {
+			hang: []string{"osd.0", "osd.1", "osd.2", "osd.3", "osd.4", "osd.5"},
+			ago:  500 * time.Millisecond,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for phase := range 4 { // of the reports and of the manager's ticks

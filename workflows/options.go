@@ -37,7 +37,10 @@ const nooutWithin = 2500 * time.Millisecond
 func persistent(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 10 * time.Second,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second},
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2,
+			MaximumInterval: 15 * time.Second,
+		},
 		// A change that is under way when the job is aborted has to be over before the clean-up undoes it.
 		WaitForCancellation: true,
 		Summary:             summary,
@@ -50,7 +53,10 @@ func thorough(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Minute,
 		HeartbeatTimeout:    10 * time.Second,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second},
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2,
+			MaximumInterval: 5 * time.Second,
+		},
 		WaitForCancellation: true,
 		Summary:             summary,
 	})
@@ -62,7 +68,10 @@ func marking(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Minute,
 		HeartbeatTimeout:    10 * time.Second,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second, MaximumAttempts: 3},
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2,
+			MaximumInterval: 5 * time.Second, MaximumAttempts: 3,
+		},
 		// A budget that counts fewer pods must not be written while a mark may still be.
 		WaitForCancellation: true,
 		Summary:             summary,
@@ -83,7 +92,10 @@ func watching(ctx workflow.Context, summary string) workflow.Context {
 		StartToCloseTimeout: 30 * 24 * time.Hour,
 		HeartbeatTimeout:    10 * time.Second,
 		WaitForCancellation: false,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 1.5, MaximumInterval: 5 * time.Second},
-		Summary:             summary,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 1.5,
+			MaximumInterval: 5 * time.Second,
+		},
+		Summary: summary,
 	})
 }

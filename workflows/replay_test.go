@@ -32,7 +32,8 @@ func TestReplay(t *testing.T) {
 			}
 			h := history(t, file)
 			id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
-			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id}}))
+			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, h,
+				worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id}}))
 		})
 	}
 }

@@ -32,7 +32,8 @@ func TestScenarios(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
 				s.settle()
 				w := &wording{scene: s, began: map[string]<-chan error{}}
-				testscript.RunT(teller{T: s.T, scene: s}, testscript.Params{Files: []string{file}, Cmds: w.commands(), RequireExplicitExec: true, RequireUniqueNames: true})
+				testscript.RunT(teller{T: s.T, scene: s},
+					testscript.Params{Files: []string{file}, Cmds: w.commands(), RequireExplicitExec: true, RequireUniqueNames: true})
 				if !w.saidWhole {
 					s.Error("a scenario ends with the word whole")
 				}
@@ -247,14 +248,18 @@ func (w *wording) process(name string, up bool) {
 }
 
 func (w *wording) nooutIs(host string, set bool) error {
-	return w.eventually(func() error { return unless((w.Noout(host) != "") == set, "noout of %s: %q", host, w.Noout(host)) })
+	return w.eventually(func() error {
+		return unless((w.Noout(host) != "") == set, "noout of %s: %q", host,
+			w.Noout(host))
+	})
 }
 
 // allowed waits until the budget and the policy's status both say so.
 func (w *wording) allowed(budget, mayDrain string) error {
 	return w.eventually(func() error {
 		says, status := w.Budget(), w.Status()
-		return unless(strings.HasPrefix(says, budget) && (mayDrain == "" || status.MayDrain == mayDrain), "the budget: %s; the policy: may drain %q: %s", says, status.MayDrain, status.Message)
+		return unless(strings.HasPrefix(says, budget) && (mayDrain == "" || status.MayDrain == mayDrain),
+			"the budget: %s; the policy: may drain %q: %s", says, status.MayDrain, status.Message)
 	})
 }
 

@@ -118,8 +118,9 @@ func play(t *testing.T, opts sim.Options, script func(*scene)) {
 
 func newScene(t *testing.T, opts sim.Options) *scene {
 	s := &scene{
-		T: t, changed: make(chan struct{}), waiting: map[string]childStart{}, running: map[string]string{}, last: map[string]string{}, ended: map[string]ended{}, frozen: map[string]bool{},
-		jobs: map[string]*workflow.Info{}, continues: map[string]int{},
+		T: t, changed: make(chan struct{}), waiting: map[string]childStart{}, running: map[string]string{},
+		last: map[string]string{}, ended: map[string]ended{}, frozen: map[string]bool{}, jobs: map[string]*workflow.Info{},
+		continues: map[string]int{},
 	}
 	fail := opts.Fail
 	opts.Fail = func(ctx context.Context, op string) sim.Failure {
@@ -145,11 +146,14 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	k := s.Kubernetes()
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()
-	worker.Register(registry{s.env, s}, worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: fleet.New(typed, api, clusters)}, s)
+	worker.Register(registry{s.env, s},
+		worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: fleet.New(typed, api, clusters)}, s)
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
-	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
-	s.env.OnRequestCancelExternalWorkflow(mock.Anything, mock.Anything, mock.Anything).Return(errors.New("no such workflow"))
+	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
+		errors.New("no such workflow"))
+	s.env.OnRequestCancelExternalWorkflow(mock.Anything, mock.Anything, mock.Anything).Return(
+		errors.New("no such workflow"))
 	return s
 }
 
@@ -238,7 +242,10 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	c := s.waiting[id]
 	s.mu.Unlock()
 	// Without a run timeout the test environment gives a child's activities no heartbeat timeout.
-	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: id, TaskQueue: workflows.TaskQueue, WorkflowRunTimeout: forever, WaitForCancellation: true})
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: id, TaskQueue: workflows.TaskQueue,
+		WorkflowRunTimeout: forever, WaitForCancellation: true,
+	})
 	f := workflow.ExecuteChildWorkflow(ctx, c.workflowType, c.input)
 	var exec workflow.Execution
 	if err := f.GetChildWorkflowExecution().Get(ctx, &exec); err != nil {
@@ -423,7 +430,10 @@ func (s *scene) continueKeeper() {
 	s.post(func() { s.suggestContinueAsNew(true) })
 	time.Sleep(2 * time.Millisecond)
 	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "a test"})
-	if !s.until(5*time.Minute, func() bool { return s.continued > before || s.running[workflows.KeeperID(sim.Key)] == "" }) {
+	if !s.until(5*time.Minute, func() bool {
+		return s.continued > before ||
+			s.running[workflows.KeeperID(sim.Key)] == ""
+	}) {
 		s.Error("the keeper does not continue as new")
 	}
 }
@@ -568,7 +578,8 @@ func (s *scene) look() {
 	s.startKeeper()
 	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, todo.Hint)
 	for node, why := range todo.Drains {
-		s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
+		s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type,
+			workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
 	}
 }
 
@@ -605,9 +616,10 @@ type registry struct {
 func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions) {
 	switch w := w.(type) {
 	case func(workflow.Context, workflows.KeeperInput) (workflows.KeeperResult, error):
-		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.KeeperInput) (workflows.KeeperResult, error) {
-			return r.scene.keeper(ctx, w, in)
-		}, o)
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(
+			func(ctx workflow.Context, in workflows.KeeperInput) (workflows.KeeperResult, error) {
+				return r.scene.keeper(ctx, w, in)
+			}, o)
 	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):
@@ -678,26 +690,34 @@ type faulty struct {
 	scene *scene
 }
 
-func (f *faulty) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (f *faulty) InterceptActivity(
+	_ context.Context, next interceptor.ActivityInboundInterceptor,
+) interceptor.ActivityInboundInterceptor {
 	a := &faultyActivity{scene: f.scene}
 	a.Next = next
 	return a
 }
 
 // lasting are the activities that may take days.
-var lasting = map[string]bool{"WatchStorage": true, "AskLife": true, "AwaitJobsEnd": true, "EvictPods": true, "AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true}
+var lasting = map[string]bool{
+	"WatchStorage": true, "AskLife": true, "AwaitJobsEnd": true, "EvictPods": true,
+	"AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true,
+}
 
 // thorough are those that heartbeat, and may take minutes.
 var thorough = map[string]bool{
 	"MarkPods": true, "UnmarkPods": true, "ReleasePods": true,
-	"SurveyOSDs": true, "RehearseBatch": true, "CreatePods": true, "DiscardPods": true, "NotePods": true, "RemoveOSDs": true, "ConfirmOSDs": true,
+	"SurveyOSDs": true, "RehearseBatch": true, "CreatePods": true, "DiscardPods": true, "NotePods": true,
+	"RemoveOSDs": true, "ConfirmOSDs": true,
 }
 
 // attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts
 // together, and retries none that takes longer, so it is told of none (patient), and faultyActivity sees to it.
 const attemptTimeout = 10 * time.Second
 
-func (f *faulty) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (f *faulty) InterceptWorkflow(
+	_ workflow.Context, next interceptor.WorkflowInboundInterceptor,
+) interceptor.WorkflowInboundInterceptor {
 	p := &patientInbound{}
 	p.Next = next
 	return p

@@ -51,17 +51,23 @@ type event struct {
 func (e event) String() string { return fmt.Sprintf("%s %d after %s", e.Kind, e.Which, e.After) }
 
 // kinds are what may happen, as often as they are listed.
-var kinds = strings.Split("drain,drain,drain,kubectl drain,kubectl drain,kubectl drain,upgrade,upgrade,uncordon,uncordon,uncordon,done,done,done,"+
-	"reboot,reboot,kill,kill,evict,evict,evict,evict,abort,pause,resume,kill drain,kill keeper,cancel drain,worker,watcher,manager,quorum,noout,"+
-	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete policy,foreign", ",")
+var kinds = strings.Split("drain,drain,drain,kubectl drain,kubectl drain,kubectl "+
+	"drain,upgrade,upgrade,uncordon,uncordon,uncordon,done,done,done,"+
+	"reboot,reboot,kill,kill,evict,evict,evict,evict,abort,pause,resume,kill drain,kill keeper,cancel "+
+	"drain,worker,watcher,manager,quorum,noout,"+
+	"delete node,restore node,break disk,taint,untaint,manage,continue,hang,tamper,delete budget,policy,policy,delete "+
+	"policy,foreign", ",")
 
 // rollouts are what may happen beside them in every -sim.rollouts-th schedule.
-var rollouts = strings.Split("rollout,rollout,rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause rollout,resume rollout,abort rollout,continue rollout,"+
+var rollouts = strings.Split("rollout,rollout,rollout,rollout,rollout,rollout,bad rollout,mend rollout,pause "+
+	"rollout,resume rollout,abort rollout,continue rollout,"+
 	"approve rollout,approve rollout,skip osd", ",")
 
 // cephOSDs are what may happen beside those when the OSDs are a CephOSD's.
-var cephOSDs = strings.Split("delete pod,canary,canary,paused,paused,window,window,parallel,between,override,damage,duplicate,foreign pod,move db,move db,leave,leave,"+
-	"delete CephOSD,delete CephOSD", ",")
+var cephOSDs = strings.Split(
+	"delete pod,canary,canary,paused,paused,window,window,parallel,between,override,damage,duplicate,foreign pod,move "+
+		"db,move db,leave,leave,"+
+		"delete CephOSD,delete CephOSD", ",")
 
 // drawSchedule draws the schedule of a seed.
 func drawSchedule(seed int) schedule {
@@ -126,8 +132,9 @@ func schedules(withRollouts bool) *rapid.Generator[schedule] {
 		}
 		for range rapid.IntRange(3, 20).Draw(t, "events") {
 			s.Events = append(s.Events, event{
-				After: time.Duration(rapid.SampledFrom([]int{0, 10, 50, 200, 500, 1000, 2000, 3000, 10000, 60000}).Draw(t, "after")) * time.Millisecond,
-				Kind:  rapid.SampledFrom(kinds).Draw(t, "kind"), Which: rapid.IntRange(0, 11).Draw(t, "which"),
+				After: time.Duration(rapid.SampledFrom([]int{0, 10, 50, 200, 500, 1000, 2000, 3000, 10000, 60000}).Draw(t,
+					"after")) * time.Millisecond,
+				Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Which: rapid.IntRange(0, 11).Draw(t, "which"),
 			})
 		}
 		// Drawn last, so that the seeds of before mean what they meant.
@@ -208,7 +215,8 @@ var nooutCommands = map[string]bool{"ceph osd set-group": true, "ceph osd unset-
 
 // changes are the requests that change something.
 var changes = map[string]bool{
-	"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true, "report status": true, "patch status": true, "update policy": true,
+	"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true,
+	"report status": true, "patch status": true, "update policy": true,
 	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true,
 }
 

@@ -16,14 +16,17 @@ var (
 	simSchedules = flag.Int("sim.n", 100, "how many schedules TestSimulation plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
-	simHosts     = flag.Int("sim.hosts", 7, "people rename and remove CRUSH hosts, too, in every such schedule; 0: in none")
-	simByOSD     = flag.Int("sim.byosd", 5, "OSDs are the failure domains in every such schedule; 0: in none")
-	simSlow      = flag.Int("sim.slow", 11, "OSDs take 10 s to end in every such schedule; 0: in none")
-	simPolicies  = flag.Int("sim.policies", 13, "other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
-	simWithout   = flag.String("sim.without", "", "events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
-	simReport    = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
-	simFirst     = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
-	simFailures  = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
+	simHosts     = flag.Int("sim.hosts", 7,
+		"people rename and remove CRUSH hosts, too, in every such schedule; 0: in none")
+	simByOSD    = flag.Int("sim.byosd", 5, "OSDs are the failure domains in every such schedule; 0: in none")
+	simSlow     = flag.Int("sim.slow", 11, "OSDs take 10 s to end in every such schedule; 0: in none")
+	simPolicies = flag.Int("sim.policies", 13,
+		"other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
+	simWithout = flag.String("sim.without", "",
+		"events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
+	simReport   = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
+	simFirst    = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
+	simFailures = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
 )
 
 func without() map[string]bool { return setOf(strings.Split(*simWithout, ",")) }
@@ -51,7 +54,8 @@ func TestSimulation(t *testing.T) {
 					}
 					seed := *simSeed + n - 1
 					if *simReport && n%500 == 0 {
-						fmt.Fprintf(os.Stderr, "%d of %d schedules, %d failed, %s\n", n, *simSchedules, violations.Load()+stuck.Load(), time.Since(began).Round(time.Second))
+						fmt.Fprintf(os.Stderr, "%d of %d schedules, %d failed, %s\n", n, *simSchedules, violations.Load()+stuck.Load(),
+							time.Since(began).Round(time.Second))
 					}
 					s := drawSchedule(seed)
 					o := s.play(t)
@@ -98,7 +102,8 @@ func tale(s schedule, o outcome) string {
 	if s.Grace > 0 {
 		fmt.Fprintf(&b, "  OSDs take %s to end\n", s.Grace)
 	}
-	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n", s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)
+	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n",
+		s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)
 	fmt.Fprintf(&b, "  %v\n", s.Events)
 	if len(s.Hammers) > 0 {
 		fmt.Fprintf(&b, "  hammers: %+v\n", s.Hammers)

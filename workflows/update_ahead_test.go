@@ -74,7 +74,8 @@ func TestSkippedWhileTheNextIsAskedFor(t *testing.T) {
 		s.healingRollout()
 		next := s.keeperStatus().Lease.Holders[0].Next.Daemons[0]
 		s.tellRollout(jobs.SignalSkip, next)
-		require.True(s, s.Await(10*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }), "%v", s.Images())
+		require.True(s, s.Await(10*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }),
+			"%v", s.Images())
 		require.NotEqual(s, "ceph:2", s.Image(next))
 		s.awaitWhole()
 	})

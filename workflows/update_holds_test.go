@@ -66,7 +66,8 @@ func TestWindowClosesWhileItWaits(t *testing.T) {
 		s.PersonCordons("node-b", false)
 		time.Sleep(time.Hour)
 		require.Empty(s, s.Stopped(), "the window has closed")
-		require.True(s, s.Await(time.Hour, func() bool { return s.Images()["ceph:2"] >= 10 && !s.runs(updateID) }), "%v %+v", s.Images(), s.updateStatus(updateID))
+		require.True(s, s.Await(time.Hour, func() bool { return s.Images()["ceph:2"] >= 10 && !s.runs(updateID) }), "%v %+v",
+			s.Images(), s.updateStatus(updateID))
 		s.awaitWhole()
 	})
 }
@@ -110,7 +111,8 @@ func TestSpecPaused(t *testing.T) {
 		require.Equal(s, "Paused", s.CephOSD().Status.Reason)
 		s.DeletePod("osd.5")
 		s.Crashes("ceph:3", true)
-		require.True(s, s.Await(2*time.Minute, func() bool { return s.Images()["ceph:2"] == 1 }), "a pod that is missing is made all the same: %v", s.Images())
+		require.True(s, s.Await(2*time.Minute, func() bool { return s.Images()["ceph:2"] == 1 }),
+			"a pod that is missing is made all the same: %v", s.Images())
 
 		s.SetImage("ceph:3")
 		s.EditCephOSD("no pause", paused(false))
@@ -181,7 +183,8 @@ func TestCanaryThatStartsAnew(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		s.tellRollout(jobs.SignalApprove, nil)
 		s.Kill(u.Canary.OSD, 2*time.Second)
-		u = s.awaitUpdate("soaking once more", 10*time.Minute, func(u workflows.UpdateStatus) bool { return u.Canary.Restarts == 1 })
+		u = s.awaitUpdate("soaking once more", 10*time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Canary.Restarts == 1 })
 		require.False(s, u.Canary.Approved)
 		require.Contains(s, u.WaitsFor, "started anew 1 times")
 		s.awaitUpdate("waiting for approval", 11*time.Minute, holdsFor(activities.HoldApproval))
@@ -202,7 +205,8 @@ func TestCanaryWithSlowOperations(t *testing.T) {
 				s.SetImage("ceph:2")
 				u := s.awaitUpdate("soaking", time.Minute, holdsFor(activities.HoldSoak))
 				s.SlowOperations(u.Canary.OSD)
-				u = s.awaitUpdate("mistrusted", 10*time.Minute, func(u workflows.UpdateStatus) bool { return strings.Contains(u.WaitsFor, "has slow operations") })
+				u = s.awaitUpdate("mistrusted", 10*time.Minute,
+					func(u workflows.UpdateStatus) bool { return strings.Contains(u.WaitsFor, "has slow operations") })
 				require.Nil(s, u.Halted)
 				u = s.awaitUpdate("halted", 20*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil })
 				require.Contains(s, u.Halted.Reason, "has not been well since")
@@ -212,7 +216,8 @@ func TestCanaryWithSlowOperations(t *testing.T) {
 					s.awaitImage("ceph:2", 4*time.Minute)
 				} else {
 					s.SlowOperations("")
-					u = s.awaitUpdate("soaking once more", 2*time.Minute, func(u workflows.UpdateStatus) bool { return strings.Contains(u.WaitsFor, "to have served until") })
+					u = s.awaitUpdate("soaking once more", 2*time.Minute,
+						func(u workflows.UpdateStatus) bool { return strings.Contains(u.WaitsFor, "to have served until") })
 					require.Nil(s, u.Halted)
 					s.awaitImage("ceph:2", 10*time.Minute)
 				}
@@ -230,7 +235,8 @@ func TestCanaryThatDoesNotCome(t *testing.T) {
 		s.BreakDisk(0)
 		time.Sleep(2 * time.Minute)
 		s.SetImage("ceph:2")
-		u := s.awaitUpdate("halted", 10*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil && s.Image("osd.0") == "ceph:2" })
+		u := s.awaitUpdate("halted", 10*time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Halted != nil && s.Image("osd.0") == "ceph:2" })
 		require.Zero(s, s.Images()["ceph:2"])
 		s.tellRollout(jobs.SignalApprove, nil)
 		time.Sleep(time.Minute)
@@ -261,7 +267,8 @@ func TestLeaseIsKeptInMidBatch(t *testing.T) {
 		require.NotEqual(s, "UpToDate", s.CephOSD().Status.Reason)
 		time.Sleep(2 * time.Minute)
 		s.LoseQuorum(false)
-		s.awaitUpdate("halted", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil && u.Holds == "" })
+		s.awaitUpdate("halted", 5*time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Halted != nil && u.Holds == "" })
 		require.Equal(s, away, s.NooutOSDs())
 
 		s.EditCephOSD("no hosts", func(spec map[string]any) { spec["updateDomain"] = "Shelf of nobody" })
@@ -282,7 +289,8 @@ func TestNodeThatIsCordonedInMidBatch(t *testing.T) {
 		s.settleOSDs()
 		s.Crashes("ceph:2", true)
 		s.SetImage("ceph:2")
-		u := s.awaitUpdate("waiting for its OSDs", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
+		u := s.awaitUpdate("waiting for its OSDs", time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
 		require.Equal(s, []string{"osd.0", "osd.1"}, u.Batch.OSDs)
 		s.PersonCordons("node-a", true)
 		time.Sleep(10 * time.Minute)
@@ -326,12 +334,14 @@ func TestExcusedInMidBatch(t *testing.T) {
 			play(t, osdsBy("Zone"), func(s *scene) {
 				s.settleOSDs()
 				s.SetImage("ceph:2")
-				s.awaitUpdate("waiting for its OSDs", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
+				s.awaitUpdate("waiting for its OSDs", time.Minute,
+					func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
 				s.BreakDisk(0)
 				s.awaitUpdate("halted", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Halted != nil })
 				require.Contains(s, s.NooutOSDs(), "osd.0")
 				excuse(s)
-				require.True(s, s.Await(20*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }), "%v %+v", s.Images(), s.updateStatus(updateID))
+				require.True(s, s.Await(20*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }),
+					"%v %+v", s.Images(), s.updateStatus(updateID))
 				status := s.CephOSD().Status
 				require.Equal(s, "UpToDate", status.Reason)
 				require.Nil(s, status.Batch)

@@ -44,8 +44,9 @@ func TestManyOSDs(t *testing.T) {
 	m := &many{osds: make([]rollout.OSD, *manyOSDs)}
 	for i := range m.osds {
 		m.osds[i] = rollout.OSD{
-			Key: fmt.Sprintf("node-%04d:/dev/%02d", i/24, i%24), Name: fmt.Sprintf("osd.%d", i), Host: fmt.Sprintf("node-%04d", i/24),
-			Domain: fmt.Sprintf("zone-%d", i*3/len(m.osds)), State: rollout.OutOfDate, Serves: true,
+			Key: fmt.Sprintf("node-%04d:/dev/%02d", i/24, i%24), Name: fmt.Sprintf("osd.%d", i),
+			Host: fmt.Sprintf("node-%04d", i/24), Domain: fmt.Sprintf("zone-%d", i*3/len(m.osds)), State: rollout.OutOfDate,
+			Serves: true,
 		}
 	}
 	var result workflows.UpdateOSDsResult
@@ -63,7 +64,8 @@ func TestManyOSDs(t *testing.T) {
 	require.Less(t, largest, suggestAt+200, "a history does not grow")
 	require.Greater(t, runs, 1)
 	if *manyReport {
-		fmt.Fprintf(os.Stdout, "many_osds %d count\nmany_wall_s %.1f s\nmany_runs %d count\nmany_events %d count\nmany_events_per_osd %.1f count\nmany_largest_history %d count\n",
+		fmt.Fprintf(os.Stdout, "many_osds %d count\nmany_wall_s %.1f s\nmany_runs %d count\nmany_events %d "+
+			"count\nmany_events_per_osd %.1f count\nmany_largest_history %d count\n",
 			len(m.osds), time.Since(began).Seconds(), runs, events, float64(events)/float64(len(m.osds)), largest)
 	}
 }
@@ -81,7 +83,9 @@ type many struct {
 }
 
 // run is one run of the rollout's chain.
-func (m *many) run(t *testing.T, in workflows.UpdateOSDsInput, h *tally) (next workflows.UpdateOSDsInput, result workflows.UpdateOSDsResult, again bool) {
+func (m *many) run(
+	t *testing.T, in workflows.UpdateOSDsInput, h *tally,
+) (next workflows.UpdateOSDsInput, result workflows.UpdateOSDsResult, again bool) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
@@ -142,7 +146,10 @@ func (m *many) AwaitEnd(context.Context, string, string) (string, error) {
 }
 
 func (m *many) Policy(_ context.Context, key storage.ClusterKey) (activities.Policy, error) {
-	return activities.Policy{Key: key, Memory: activities.Memory{Lease: lease.State{Token: m.token, Holders: []lease.Claim{m.claim}}}}, nil
+	return activities.Policy{
+		Key:    key,
+		Memory: activities.Memory{Lease: lease.State{Token: m.token, Holders: []lease.Claim{m.claim}}},
+	}, nil
 }
 
 // window is how many of the OSDs that are left a decision looks at.
@@ -151,8 +158,9 @@ const window = 50
 func (m *many) Survey(_ context.Context, in activities.SurveyInput) (activities.Survey, error) {
 	left := m.osds[m.done:]
 	s := activities.Survey{
-		Found: true, Generation: 1, Template: "2", Cluster: sim.Key, Rules: activities.FleetRules{ProgressDeadline: time.Minute},
-		Next: rollout.Next(rollout.Input{OSDs: left[:min(len(left), window)], DomainType: "zone", Skip: in.Skip}),
+		Found: true, Generation: 1, Template: "2", Cluster: sim.Key,
+		Rules: activities.FleetRules{ProgressDeadline: time.Minute},
+		Next:  rollout.Next(rollout.Input{OSDs: left[:min(len(left), window)], DomainType: "zone", Skip: in.Skip}),
 	}
 	s.Counts.Counts = rollout.Counts{Total: len(m.osds), UpToDate: m.done, OutOfDate: len(left)}
 	return s, nil
@@ -215,7 +223,9 @@ func (h *tally) add(n int) {
 	}
 }
 
-func (h *tally) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (h *tally) InterceptWorkflow(
+	_ workflow.Context, next interceptor.WorkflowInboundInterceptor,
+) interceptor.WorkflowInboundInterceptor {
 	in := &tallyIn{tally: h}
 	in.Next = next
 	return in
@@ -257,7 +267,9 @@ func (o *tallyOut) NewTimer(ctx workflow.Context, d time.Duration) workflow.Futu
 	return o.Next.NewTimer(ctx, d)
 }
 
-func (o *tallyOut) NewTimerWithOptions(ctx workflow.Context, d time.Duration, options workflow.TimerOptions) workflow.Future {
+func (o *tallyOut) NewTimerWithOptions(
+	ctx workflow.Context, d time.Duration, options workflow.TimerOptions,
+) workflow.Future {
 	o.tally.add(ofTimer)
 	return o.Next.NewTimerWithOptions(ctx, d, options)
 }

@@ -191,7 +191,8 @@ type UpdateStatus struct {
 	Canary  Canary                 `json:"canary,omitzero"`
 	Skip    []string               `json:"skip,omitempty"`
 	Refused []input.Error          `json:"refused,omitempty"`
-	Warned  []input.Error          `json:"warned,omitempty"` // what is wrong with the spec, and concerns only a part of the OSDs
+	// what is wrong with the spec, and concerns only a part of the OSDs
+	Warned []input.Error `json:"warned,omitempty"`
 	// Superfluous are OSDs that are no longer in the spec, and why they stay.
 	Superfluous []activities.Superfluous `json:"superfluous,omitempty"`
 	// Holds is why nothing goes on although nothing is wrong: activities.HoldPaused, …
@@ -203,15 +204,18 @@ type UpdateStatus struct {
 
 func (u *update) status() UpdateStatus {
 	s := UpdateStatus{
-		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted, Canary: u.state.Canary,
-		Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned, Superfluous: u.seen.Superfluous, Holds: u.holds, Template: u.seen.Template, Token: u.lease.Token, Result: u.state.Result,
+		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
+		Canary: u.state.Canary, Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned,
+		Superfluous: u.seen.Superfluous, Holds: u.holds, Template: u.seen.Template, Token: u.lease.Token,
+		Result: u.state.Result,
 	}
 	s.Done, s.Of = u.seen.Counts.Progress()
 	return s
 }
 
 func (u *update) do(ctx workflow.Context) (UpdateOSDsResult, error) {
-	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (UpdateStatus, error) { return u.status(), nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, QueryStatus,
+		func() (UpdateStatus, error) { return u.status(), nil }); err != nil {
 		return UpdateOSDsResult{}, err
 	}
 	runCtx, cancel := workflow.WithCancel(ctx)
@@ -250,7 +254,8 @@ func (u *update) listen(ctx workflow.Context) {
 	}
 	serve(SignalOSDsChanged, nil, func() { u.changed = true })
 	// Nobody can have judged a canary that has not served yet.
-	serve(jobs.SignalApprove, nil, func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
+	serve(jobs.SignalApprove, nil,
+		func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
 	var osd string
 	serve(jobs.SignalSkip, &osd, func() {
 		if osd != "" && u.maySkip(osd) {

@@ -65,7 +65,8 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		return err
 	}
 	ref := u.lease.ref(ctx)
-	in.WorkflowID, in.RunID, in.Token, in.Epoch, in.Alive = ref.WorkflowID, ref.RunID, u.lease.Token, u.lease.Epoch, u.lease.Alive
+	in.WorkflowID, in.RunID, in.Token, in.Epoch, in.Alive = ref.WorkflowID, ref.RunID, u.lease.Token,
+		u.lease.Epoch, u.lease.Alive
 	return u.carryOut(ctx, step, in)
 }
 
@@ -104,7 +105,8 @@ func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
 	switch {
 	case len(step.OSDs) != 1 || step.OSDs[0].Name == "" || step.Domain.IsZero() || step.Canary:
 		return false
-	case u.job.Paused || rules.Paused || rules.PauseBetween > 0 || rules.Shut || !rules.WindowChanges.IsZero() || !u.state.Unspared.IsZero():
+	case u.job.Paused || rules.Paused || rules.PauseBetween > 0 || rules.Shut || !rules.WindowChanges.IsZero() ||
+		!u.state.Unspared.IsZero():
 		return false
 	case u.state.Canary.Template == s.Template && !u.state.Canary.Judged:
 		return false
@@ -134,10 +136,15 @@ func (u *update) unspared(ctx workflow.Context, step rollout.Step, why string) e
 	}
 	names := strings.Join(keysOrNames(step.OSDs), ", ")
 	if u.state.Halted == nil && now.Sub(u.state.Unspared) >= u.seen.Rules.ProgressDeadline {
-		u.state.Halted = &activities.Halt{Since: now, Reason: fmt.Sprintf("the storage cluster has not been able to spare %s since %s: %s", names, clock(u.state.Unspared), why)}
+		u.state.Halted = &activities.Halt{
+			Since: now,
+			Reason: fmt.Sprintf("the storage cluster has not been able to spare %s since %s: %s", names,
+				clock(u.state.Unspared), why),
+		}
 	}
 	return u.rest(ctx, wait{
-		phase: PhaseRest, holds: activities.HoldStorage, first: 10 * time.Second, most: 5 * time.Minute, what: "the storage cluster to spare " + names + ": " + why,
+		phase: PhaseRest, holds: activities.HoldStorage, first: 10 * time.Second, most: 5 * time.Minute,
+		what: "the storage cluster to spare " + names + ": " + why,
 	}, keep)
 }
 
@@ -155,7 +162,9 @@ type Stopping struct {
 // stop replaces the pods. An abort waits for it, but not for ever. One that takes longer than its deadline halts the
 // rollout: a pod may end for ever, and only a person can say that its node is dead. When the history is long the next
 // run goes on with the very same batch, as another attempt does: an OSD that was deleted comes back in any case.
-func (u *update) stop(ctx workflow.Context, step rollout.Step, in activities.Replacement) (r activities.Replaced, err error) {
+func (u *update) stop(
+	ctx workflow.Context, step rollout.Step, in activities.Replacement,
+) (r activities.Replaced, err error) {
 	u.job.enter(ctx, PhaseReplace)
 	if u.state.Stopping == nil {
 		u.state.Batch = &activities.FleetBatch{Domain: step.Domain, OSDs: keysOrNames(step.OSDs), Since: workflow.Now(ctx)}
@@ -214,7 +223,10 @@ func (u *update) halt(ctx workflow.Context) {
 	if u.state.Halted != nil { // for others perhaps, which are back by now
 		since = u.state.Halted.Since
 	}
-	u.state.Halted = &activities.Halt{Since: since, Reason: fmt.Sprintf("%s took longer than %s", u.job.WaitsFor, u.seen.Rules.ProgressDeadline)}
+	u.state.Halted = &activities.Halt{
+		Since:  since,
+		Reason: fmt.Sprintf("%s took longer than %s", u.job.WaitsFor, u.seen.Rules.ProgressDeadline),
+	}
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
 }
 
@@ -224,7 +236,10 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 	if u.fleet.Kind == activities.FleetDeployments {
 		what = "restart of the OSDs" // named after the time when it began, which tells nobody anything
 	}
-	c := lease.Claim{Domain: step.Domain, Reason: because(what+": "+step.Why, u.reason), Priority: jobs.UpdateOSDs.Priority}
+	c := lease.Claim{
+		Domain: step.Domain, Reason: because(what+": "+step.Why, u.reason),
+		Priority: jobs.UpdateOSDs.Priority,
+	}
 	for _, o := range step.OSDs {
 		if o.Name != "" {
 			c.Daemons = append(c.Daemons, o.Name)
@@ -252,7 +267,8 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 		timerCtx, cancel := workflow.WithCancel(ctx)
 		defer cancel()
 		left := max(s.Rules.WindowChanges.Sub(workflow.Now(ctx)), time.Millisecond)
-		over = workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: "the maintenance window closes"}).IsReady
+		over = workflow.NewTimerWithOptions(timerCtx, left,
+			workflow.TimerOptions{Summary: "the maintenance window closes"}).IsReady
 	}
 	u.job.enter(ctx, PhaseLease)
 	u.holds = activities.HoldLease
@@ -427,5 +443,6 @@ func (u *update) healFor(ctx workflow.Context, next rollout.Step) error {
 
 // excuses: the lease is held for an OSD for which nobody waits any more.
 func (u *update) excuses() bool {
-	return slices.ContainsFunc(u.lease.Claim.Daemons, func(osd string) bool { return slices.Contains(u.seen.Excused, osd) })
+	return slices.ContainsFunc(u.lease.Claim.Daemons,
+		func(osd string) bool { return slices.Contains(u.seen.Excused, osd) })
 }

@@ -43,7 +43,8 @@ func (in *RestartOSDsInput) UnmarshalJSON(data []byte) error {
 		State            json.RawMessage `json:"state,omitempty"`
 	}
 	*in = RestartOSDsInput{invalid: input.Strict(data, &p)}
-	in.Namespace, in.Selector, in.UpdateDomain, in.MaxParallel, in.Reason = p.Namespace, p.Selector, p.UpdateDomain, p.MaxParallel, p.Reason
+	in.Namespace, in.Selector, in.UpdateDomain, in.MaxParallel, in.Reason = p.Namespace, p.Selector, p.UpdateDomain,
+		p.MaxParallel, p.Reason
 	in.Policy, in.ProgressDeadline, in.Image, in.CephVersion = p.Policy, p.ProgressDeadline, p.Image, p.CephVersion
 	if in.invalid == nil {
 		in.State, in.invalid = readUpdateState(p.State)
@@ -71,7 +72,8 @@ func (in *UpdateOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, 
 		return activities.FleetRef{}, refuse(input.Wrong("cephOSD", in.CephOSD, "must be NAMESPACE/NAME of a CephOSD"))
 	}
 	return activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: key.Namespace, Name: key.Name},
-		first([]*input.Error{theOne(ctx, jobs.UpdateOSDs.ID(key.Namespace, key.Name), "there is one rollout of a CephOSD at a time, under this ID")})
+		first([]*input.Error{theOne(ctx, jobs.UpdateOSDs.ID(key.Namespace, key.Name),
+			"there is one rollout of a CephOSD at a time, under this ID")})
 }
 
 // defaultDeployments is the selector of Rook's OSDs.
@@ -97,17 +99,20 @@ func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef,
 		theOne(ctx, jobs.RestartOSDs.ID(in.Namespace), "there is one restart of a namespace's OSDs at a time, under this ID"),
 	}
 	if in.MaxParallel < 0 || in.MaxParallel > maxParallel {
-		checks = append(checks, input.Wrong("maxParallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", maxParallel)))
+		checks = append(checks, input.Wrong("maxParallel", strconv.Itoa(in.MaxParallel),
+			fmt.Sprintf("must be between 0 (what the update domain has) and %d", maxParallel)))
 	}
 	if _, wrong := input.PolicyKey("policy", in.Namespace+"/"+in.Policy); in.Policy != "" && wrong != nil {
 		checks = append(checks, input.Wrong("policy", in.Policy, "must be the name of a MaintenancePolicy"))
 	}
 	if in.ProgressDeadline != 0 && in.ProgressDeadline < time.Second {
-		checks = append(checks, input.Wrong("progressDeadline", in.ProgressDeadline.String(), "must be 1s or more, in nanoseconds; or 0, for 10m"))
+		checks = append(checks, input.Wrong("progressDeadline", in.ProgressDeadline.String(),
+			"must be 1s or more, in nanoseconds; or 0, for 10m"))
 	}
 	return activities.FleetRef{
-		Kind: activities.FleetDeployments, Namespace: in.Namespace, Selector: in.Selector, UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel,
-		Policy: in.Policy, ProgressDeadline: in.ProgressDeadline, Image: in.Image, CephVersion: in.CephVersion,
+		Kind: activities.FleetDeployments, Namespace: in.Namespace, Selector: in.Selector, UpdateDomain: in.UpdateDomain,
+		MaxParallel: in.MaxParallel, Policy: in.Policy, ProgressDeadline: in.ProgressDeadline, Image: in.Image,
+		CephVersion: in.CephVersion,
 	}, first(checks)
 }
 

@@ -107,11 +107,13 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	case s.Unavailable != "":
 		// In the middle of a batch, too, and mons elect while OSDs are away: the lease, and with it noout, stays.
 		return false, u.rest(ctx, wait{
-			phase: PhaseRest, holds: activities.HoldStorage, first: 10 * time.Second, most: time.Minute, what: "the storage cluster: " + s.Unavailable,
+			phase: PhaseRest, holds: activities.HoldStorage, first: 10 * time.Second, most: time.Minute,
+			what: "the storage cluster: " + s.Unavailable,
 		}, true)
 	case u.stuck.again(ctx, s):
 		return false, u.rest(ctx, wait{
-			phase: PhaseRest, holds: activities.HoldStorage, first: 10 * time.Second, most: 5 * time.Minute, what: "another look, since nothing comes of it: " + s.Next.Why,
+			phase: PhaseRest, holds: activities.HoldStorage, first: 10 * time.Second, most: 5 * time.Minute,
+			what: "another look, since nothing comes of it: " + s.Next.Why,
 		}, u.underWay())
 	}
 	if s.Next.Do != rollout.DoAwait {
@@ -139,7 +141,8 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	if len(s.Superfluous) > 0 {
 		x := s.Superfluous[0]
 		return false, u.rest(ctx, wait{
-			phase: PhaseRest, first: max(s.LookAgain, time.Minute), most: time.Hour, what: fmt.Sprintf("%s, which left the spec, to be safe to destroy: %s", x.Key, x.Why),
+			phase: PhaseRest, first: max(s.LookAgain, time.Minute), most: time.Hour,
+			what: fmt.Sprintf("%s, which left the spec, to be safe to destroy: %s", x.Key, x.Why),
 		}, false)
 	}
 	u.state.Result.Outcome = OutcomeDone
@@ -149,7 +152,8 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 // tidy takes away what takes nothing from anybody.
 func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 	if len(s.Discard) > 0 {
-		if _, err := call(thorough(ctx, "delete duplicate pods"), rolling.DiscardPods, activities.KeysInput{Fleet: u.fleet, Names: s.Discard}); err != nil {
+		if _, err := call(thorough(ctx, "delete duplicate pods"), rolling.DiscardPods,
+			activities.KeysInput{Fleet: u.fleet, Names: s.Discard}); err != nil {
 			return err
 		}
 	}
@@ -159,7 +163,8 @@ func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 		}
 	}
 	if len(s.Removable) > 0 {
-		if _, err := call(thorough(ctx, "delete the pods of OSDs that left the spec"), rolling.RemoveOSDs, activities.KeysInput{Fleet: u.fleet, Names: s.Removable}); err != nil {
+		if _, err := call(thorough(ctx, "delete the pods of OSDs that left the spec"), rolling.RemoveOSDs,
+			activities.KeysInput{Fleet: u.fleet, Names: s.Removable}); err != nil {
 			return err
 		}
 	}
@@ -168,7 +173,8 @@ func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 
 // create makes missing pods. That takes nothing from anybody, so nothing holds it back.
 func (u *update) create(ctx workflow.Context, step rollout.Step) error {
-	made, err := call(thorough(ctx, clip(step.Why)), rolling.CreatePods, activities.KeysInput{Fleet: u.fleet, Names: keys(step.OSDs)})
+	made, err := call(thorough(ctx, clip(step.Why)), rolling.CreatePods,
+		activities.KeysInput{Fleet: u.fleet, Names: keys(step.OSDs)})
 	switch {
 	case err != nil:
 		return err
@@ -179,7 +185,8 @@ func (u *update) create(ctx workflow.Context, step rollout.Step) error {
 		return u.rest(ctx, toBeMended(*made.Refused), u.underWay())
 	case len(made.Hindered) > 0:
 		x := made.Hindered[0]
-		return u.rest(ctx, wait{phase: PhaseRest, first: 10 * time.Second, most: 5 * time.Minute, what: x.Key + " to get a pod: " + x.Why}, u.underWay())
+		return u.rest(ctx, wait{phase: PhaseRest, first: 10 * time.Second, most: 5 * time.Minute, what: x.Key +
+			" to get a pod: " + x.Why}, u.underWay())
 	}
 	return nil
 }

@@ -159,7 +159,8 @@ func TestHalt(t *testing.T) {
 		"the template is mended": {image: "ceph:3", mend: func(s *scene) {
 			before := s.Stopped()
 			s.SetImage("ceph:3")
-			s.awaitUpdate("replacing", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
+			s.awaitUpdate("replacing", time.Minute,
+				func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
 			require.Equal(s, map[string]int{sim.FirstImage: 10}, only1(s.Images()), "broken first")
 			require.Subset(s, before, s.Stopped())
 		}},
@@ -195,7 +196,8 @@ func TestHaltNamesThoseThatAreLate(t *testing.T) {
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
-		s.awaitUpdate("awaiting", 5*time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
+		s.awaitUpdate("awaiting", 5*time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
 		s.BreakDisk(0)
 		says := func(reason string) func(workflows.UpdateStatus) bool {
 			return func(u workflows.UpdateStatus) bool {
@@ -224,11 +226,15 @@ func TestHaltIsOverridden(t *testing.T) {
 		s.BreakDisk(0)
 		time.Sleep(2 * time.Minute) // its data is whole elsewhere
 		s.SetImage("ceph:2")
-		s.awaitUpdate("halted", 5*time.Minute, func(u workflows.UpdateStatus) bool { return s.Image("osd.0") == "ceph:2" && u.Halted != nil })
+		s.awaitUpdate("halted", 5*time.Minute, func(u workflows.UpdateStatus) bool {
+			return s.Image("osd.0") == "ceph:2" &&
+				u.Halted != nil
+		})
 		require.Equal(s, []string{"osd.0"}, s.Stopped())
 		require.Equal(s, 0, s.Images()["ceph:2"])
 		s.Annotate("osd.0", osdpod.StateAnnotation, "")
-		require.True(s, s.Await(10*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }), "%v %+v", s.Images(), s.updateStatus(updateID))
+		require.True(s, s.Await(10*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }),
+			"%v %+v", s.Images(), s.updateStatus(updateID))
 		require.Equal(s, []string{"osd.0"}, s.Stopped())
 		require.True(s, s.Clean())
 		s.awaitNothingLeft(time.Minute)
@@ -240,7 +246,8 @@ func TestTemplateChangesInMidRollout(t *testing.T) {
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
 		s.SetImage("ceph:2")
-		require.True(s, s.Await(5*time.Minute, func() bool { return s.Images()["ceph:2"] == 5 || len(s.Stopped()) > 0 && s.Images()["ceph:2"] == 4 }))
+		require.True(s, s.Await(5*time.Minute,
+			func() bool { return s.Images()["ceph:2"] == 5 || len(s.Stopped()) > 0 && s.Images()["ceph:2"] == 4 }))
 		s.SetImage("ceph:3")
 		s.awaitImage("ceph:3", 10*time.Minute)
 		s.awaitWhole()
@@ -256,7 +263,8 @@ func TestDrainInMidRollout(t *testing.T) {
 				play(t, osdsBy(domain), func(s *scene) {
 					s.settleOSDs()
 					s.SetImage("ceph:2")
-					s.awaitUpdate("at work", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
+					s.awaitUpdate("at work", time.Minute,
+						func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive })
 					drained := s.KubectlDrain(node)
 					select {
 					case err := <-drained:

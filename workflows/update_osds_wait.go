@@ -34,13 +34,20 @@ type rested struct {
 
 func toBeMended(r input.Error) wait {
 	// What is wrong may be elsewhere, too: a PriorityClass that is missing. Nobody tells when that is mended.
-	return wait{phase: PhaseRest, first: time.Minute, most: time.Hour, what: fmt.Sprintf("the spec to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed)}
+	return wait{
+		phase: PhaseRest, first: time.Minute, most: time.Hour,
+		what: fmt.Sprintf("the spec to be mended: %s: %q: %s", r.Field, r.Value, r.Allowed),
+	}
 }
 
 // refusedNow is for a pod that the API server refuses although it accepted the rehearsal of the batch. The spec is not
 // to blame: an admission webhook answers differently each time, say, or a quota is used up for a moment.
 func refusedNow(step rollout.Step, r input.Error) wait {
-	return wait{phase: PhaseRest, first: soonest, most: latest, what: fmt.Sprintf("%s to get a pod, which is refused now and was not when it was rehearsed: %s", step.OSDs[0], r.Allowed)}
+	return wait{
+		phase: PhaseRest, first: soonest, most: latest,
+		what: fmt.Sprintf("%s to get a pod, which is refused now and was not when it was rehearsed: %s",
+			step.OSDs[0], r.Allowed),
+	}
 }
 
 // While OSDs are down for a rollout, what failed is tried again this soon, and at most so much later.
@@ -130,7 +137,8 @@ func (u *update) heldBack(ctx workflow.Context, s activities.Survey) (held bool,
 	case s.Rules.Shut && s.Rules.WindowChanges.IsZero():
 		return true, late(activities.HoldWindow, "a maintenance window: none will ever open")
 	case s.Rules.Shut:
-		return true, until(activities.HoldWindow, s.Rules.WindowChanges, "the maintenance window that opens at "+clock(s.Rules.WindowChanges))
+		return true, until(activities.HoldWindow, s.Rules.WindowChanges,
+			"the maintenance window that opens at "+clock(s.Rules.WindowChanges))
 	case u.windowIsOver(ctx, s):
 		return true, nil // the next look says when it opens again
 	case !u.state.LastBatch.IsZero() && workflow.Now(ctx).Before(next):
@@ -175,12 +183,14 @@ func (u *update) judge(ctx workflow.Context, s activities.Survey) (held bool, er
 	case workflow.Now(ctx).Before(soaked):
 		d := soaked.Sub(workflow.Now(ctx))
 		return true, u.rest(ctx, wait{
-			phase: PhaseJudge, holds: activities.HoldSoak, first: d, most: d, what: fmt.Sprintf("the canary %s to have served until %s%s", c.OSD, clock(soaked), again),
+			phase: PhaseJudge, holds: activities.HoldSoak, first: d, most: d,
+			what: fmt.Sprintf("the canary %s to have served until %s%s", c.OSD, clock(soaked), again),
 		}, false)
 	case s.Rules.Approval && !c.Approved:
 		return true, u.rest(ctx, wait{
 			phase: PhaseJudge, holds: activities.HoldApproval, first: time.Hour, most: time.Hour,
-			what: fmt.Sprintf("a person to approve the canary %s, which serves since %s%s: `lockkeeper approve %s`", c.OSD, clock(c.Whole), again, u.name()),
+			what: fmt.Sprintf("a person to approve the canary %s, which serves since %s%s: `lockkeeper approve %s`", c.OSD,
+				clock(c.Whole), again, u.name()),
 		}, false)
 	}
 	c.Judged = true
@@ -200,11 +210,15 @@ func (u *update) mistrust(ctx workflow.Context, s activities.Survey) (mistrusted
 	}
 	c.Whole = now
 	if late := c.Troubled.Add(s.Rules.ProgressDeadline); !now.Before(late) {
-		u.state.Halted = &activities.Halt{Since: late, Reason: fmt.Sprintf("the canary has not been well since %s: %s", clock(c.Troubled), s.CanaryTrouble)}
+		u.state.Halted = &activities.Halt{
+			Since:  late,
+			Reason: fmt.Sprintf("the canary has not been well since %s: %s", clock(c.Troubled), s.CanaryTrouble),
+		}
 	}
 	return true, u.rest(ctx, wait{
 		phase: PhaseJudge, holds: activities.HoldSoak, first: 10 * time.Second, most: time.Minute,
-		what: fmt.Sprintf("the canary %s to be well: %s; `lockkeeper approve %s` says that it is", c.OSD, s.CanaryTrouble, u.name()),
+		what: fmt.Sprintf("the canary %s to be well: %s; `lockkeeper approve %s` says that it is", c.OSD,
+			s.CanaryTrouble, u.name()),
 	}, false)
 }
 
@@ -225,10 +239,10 @@ func (u *update) report(ctx workflow.Context, outcome string) {
 		return // they have no status: Temporal tells how it goes
 	}
 	r := activities.FleetReport{
-		Fleet: u.fleet, WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Generation: u.seen.Generation, Template: u.seen.Template,
-		Phase: u.job.Phase, Message: u.job.WaitsFor, Since: u.job.Since, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
-		Refused: u.seen.Refused, Warned: u.seen.Warned, Foreign: u.seen.Foreign, Waiting: u.seen.Superfluous, Counted: u.seen.Counted,
-		Holds: u.holds, Outcome: outcome, Skipped: u.state.Skip,
+		Fleet: u.fleet, WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Generation: u.seen.Generation,
+		Template: u.seen.Template, Phase: u.job.Phase, Message: u.job.WaitsFor, Since: u.job.Since, Counts: u.seen.Counts,
+		Batch: u.state.Batch, Halted: u.state.Halted, Refused: u.seen.Refused, Warned: u.seen.Warned, Foreign: u.seen.Foreign,
+		Waiting: u.seen.Superfluous, Counted: u.seen.Counted, Holds: u.holds, Outcome: outcome, Skipped: u.state.Skip,
 	}
 	if outcome != "" {
 		r.Phase, r.Message = outcome, ""

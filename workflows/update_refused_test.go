@@ -29,13 +29,15 @@ func TestRefusedWhileItIsDown(t *testing.T) {
 			return sim.Failure{}
 		}
 		refused = append(refused, time.Now())
-		return sim.Failure{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "osd", errors.New(`admission webhook "policy.example.com" denied the request`))}
+		return sim.Failure{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "osd",
+			errors.New(`admission webhook "policy.example.com" denied the request`))}
 	}
 	play(t, opts, func(s *scene) {
 		s.settleOSDs()
 		world = s.World
 		s.SetImage("ceph:2")
-		u := s.awaitUpdate("refused", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseRest && len(refused) > 0 })
+		u := s.awaitUpdate("refused", time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseRest && len(refused) > 0 })
 		require.Empty(s, u.Refused, "the spec was rehearsed")
 		require.Contains(s, u.WaitsFor, "refused now and was not when it was rehearsed")
 		require.Contains(s, u.WaitsFor, "policy.example.com")

@@ -43,7 +43,10 @@ func TestReleaseByRelease(t *testing.T) {
 // TestWrongRelease: what can never be these OSDs' is refused by field, and costs none.
 func TestWrongRelease(t *testing.T) {
 	t.Parallel()
-	for image, why := range map[string]string{"ceph:21.1.0": "more than 2 releases newer", "ceph:18.1.9": "cannot go back to 18.1.9"} {
+	for image, why := range map[string]string{
+		"ceph:21.1.0": "more than 2 releases newer",
+		"ceph:18.1.9": "cannot go back to 18.1.9",
+	} {
 		t.Run(image, func(t *testing.T) {
 			play(t, osdsBy("Zone", nil), func(s *scene) {
 				s.settleOSDs()
@@ -148,7 +151,10 @@ func TestRestartWithAnImageThatCrashes(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.settle()
 		s.Crashes("ceph:18.2.9", true)
-		in := workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone", Image: "ceph:18.2.9", ProgressDeadline: time.Minute}
+		in := workflows.RestartOSDsInput{
+			Namespace: sim.Key.Namespace, UpdateDomain: "Zone", Image: "ceph:18.2.9",
+			ProgressDeadline: time.Minute,
+		}
 		run := s.start(restartID, jobs.RestartOSDs.Type, in)
 		require.True(s, s.Await(20*time.Minute, func() bool { return s.updateStatus(restartID).Halted != nil }))
 		require.Equal(s, map[string]int{sim.FirstImage: 5}, s.Images())

@@ -115,7 +115,8 @@ func (w *osdWatcher) look(after time.Duration) {
 
 // rollOut starts the rollout of the CephOSD unless it is under way.
 func (s *scene) rollOut() (run string) {
-	return s.start(updateID, jobs.UpdateOSDs.Type, workflows.UpdateOSDsInput{CephOSD: sim.Key.Namespace + "/" + sim.CephOSDName})
+	return s.start(updateID, jobs.UpdateOSDs.Type,
+		workflows.UpdateOSDsInput{CephOSD: sim.Key.Namespace + "/" + sim.CephOSDName})
 }
 
 func (s *scene) updateStatus(id string) (status workflows.UpdateStatus) {
@@ -140,7 +141,9 @@ func (s *scene) awaitImage(image string, within time.Duration) {
 }
 
 // awaitUpdate waits until something is true of the rollout's status.
-func (s *scene) awaitUpdate(what string, within time.Duration, is func(workflows.UpdateStatus) bool) workflows.UpdateStatus {
+func (s *scene) awaitUpdate(
+	what string, within time.Duration, is func(workflows.UpdateStatus) bool,
+) workflows.UpdateStatus {
 	s.Helper()
 	var status workflows.UpdateStatus
 	if !s.Await(within, func() bool { status = s.updateStatus(updateID); return is(status) }) {

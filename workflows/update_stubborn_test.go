@@ -58,7 +58,8 @@ func (s *stubborn) Create(_ context.Context, _ activities.FleetRef, keys []strin
 	case s.refuses != nil:
 		return activities.Created{Refused: s.refuses}, nil //nolint:nilerr // it is the answer
 	default:
-		return activities.Created{Hindered: []activities.Superfluous{{Key: keys[0], Why: "pod osd-a is somebody else's"}}}, nil
+		return activities.Created{Hindered: []activities.Superfluous{{Key: keys[0], Why: "pod osd-a is somebody else's"}}},
+			nil
 	}
 }
 
@@ -70,7 +71,8 @@ func (s *stubborn) Report(_ context.Context, r activities.FleetReport) error {
 // play rolls out to the end, and tells how long it took.
 func (s *stubborn) play(t *testing.T) (result workflows.UpdateOSDsResult) {
 	t.Helper()
-	_, result, again := s.run(t, workflows.UpdateOSDsInput{CephOSD: sim.Key.Namespace + "/" + sim.CephOSDName}, &tally{full: func() {}})
+	_, result, again := s.run(t, workflows.UpdateOSDsInput{CephOSD: sim.Key.Namespace + "/" + sim.CephOSDName},
+		&tally{full: func() {}})
 	require.False(t, again)
 	require.Equal(t, workflows.OutcomeDone, result.Outcome)
 	require.Equal(t, 1, s.done)
@@ -114,7 +116,8 @@ func TestPodThatCannotBeMade(t *testing.T) {
 		refuses *input.Error
 		says    string
 	}{
-		"rejected": {input.Wrong("spec.podTemplate.spec.priorityClassName", "ceph-osd", "no PriorityClass with name ceph-osd was found"), "spec.podTemplate.spec.priorityClassName"},
+		"rejected": {input.Wrong("spec.podTemplate.spec.priorityClassName", "ceph-osd",
+			"no PriorityClass with name ceph-osd was found"), "spec.podTemplate.spec.priorityClassName"},
 		"hindered": {nil, "pod osd-a is somebody else's"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -127,7 +127,10 @@ func TestDrainContinuesAsNewAtEveryWait(t *testing.T) {
 func TestSignalsAtContinueAsNew(t *testing.T) {
 	t.Parallel()
 	id := jobs.DrainNode.ID("node-a")
-	for signal, want := range map[string]string{jobs.SignalAbort: workflows.OutcomeAborted, jobs.SignalDone: workflows.OutcomeDone} {
+	for signal, want := range map[string]string{
+		jobs.SignalAbort: workflows.OutcomeAborted,
+		jobs.SignalDone:  workflows.OutcomeDone,
+	} {
 		t.Run(signal, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
 				s.settle()
@@ -184,7 +187,8 @@ func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
 		s.drain(drainOf("node-b"))
 		s.awaitPhase("node-b", evicting, 30*time.Second)
 		s.SetImage("ceph:2")
-		s.awaitUpdate("waiting for the lease", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseLease })
+		s.awaitUpdate("waiting for the lease", time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseLease })
 		time.Sleep(10 * time.Second)
 		claim := s.keeperStatus().Lease.Queue
 		require.Len(s, claim, 1)
@@ -192,7 +196,8 @@ func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
 		require.Equal(s, claim, s.keeperStatus().Lease.Queue, "the claim is kept, and its place")
 
 		s.tellDrain("node-b", jobs.SignalAbort)
-		s.awaitUpdate("replacing", time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseReplace })
+		s.awaitUpdate("replacing", time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseReplace })
 		blocked.set("create pod", true) // not before: the rehearsal needs it, too, and the old pods still stop
 		time.Sleep(20 * time.Second)
 		batch, granted := s.updateStatus(updateID).Batch, s.keeperStatus().Lease.Holders
@@ -202,7 +207,8 @@ func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
 
 		s.Crashes("ceph:2", true)
 		blocked.set("create pod", false)
-		s.awaitUpdate("halted", 20*time.Minute, func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive && u.Halted != nil })
+		s.awaitUpdate("halted", 20*time.Minute,
+			func(u workflows.UpdateStatus) bool { return u.Phase == workflows.PhaseArrive && u.Halted != nil })
 		time.Sleep(time.Second)
 		halted := s.updateStatus(updateID).Halted
 		s.mustContinue(updateID, status)

@@ -29,7 +29,8 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "path of a kubeconfig; default: $KUBECONFIG, the pod's service account, ~/.kube/config")
+	kubeconfig := flag.String("kubeconfig", "",
+		"path of a kubeconfig; default: $KUBECONFIG, the pod's service account, ~/.kube/config")
 	health := flag.String("health-address", "", "serve /healthz and /readyz on this address, e.g. :8081; empty: nowhere")
 	verbose := flag.Bool("v", false, "log debug messages, too")
 	flag.Parse()
@@ -80,7 +81,8 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	defer clusters.Close()
 	typed, api := cluster.Clients()
 	w := worker.New(temporal, worker.Adapters{
-		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters, Fleets: fleet.New(typed, api, clusters).Asking(cluster.May),
+		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
+		Fleets: fleet.New(typed, api, clusters).Asking(cluster.May),
 	})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)

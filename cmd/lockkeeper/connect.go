@@ -24,7 +24,9 @@ func impatient(cfg *rest.Config) *rest.Config {
 }
 
 // connect makes what the subcommands for people work with. Libraries keep quiet: what they would log, the answer says.
-func connect(cmd *cobra.Command, connections *cli.Connections) (command *cli.Command, cfg *rest.Config, done func(), err error) {
+func connect(
+	cmd *cobra.Command, connections *cli.Connections,
+) (command *cli.Command, cfg *rest.Config, done func(), err error) {
 	if cfg, err = connections.Kubernetes(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -33,7 +35,9 @@ func connect(cmd *cobra.Command, connections *cli.Connections) (command *cli.Com
 }
 
 // examine is connect for whoever asks Kubernetes about more than storage.
-func examine(cmd *cobra.Command, connections *cli.Connections) (command *cli.Command, cluster *kube.Cluster, done func(), err error) {
+func examine(
+	cmd *cobra.Command, connections *cli.Connections,
+) (command *cli.Command, cluster *kube.Cluster, done func(), err error) {
 	ctrl.SetLogger(logr.Discard())
 	cfg, err := connections.Kubernetes()
 	if err != nil {

@@ -44,12 +44,15 @@ becomes of this command.`,
 	}
 	f.add(cmd, "drain", "ends", "print steps and gates, and change nothing")
 	flags := cmd.Flags()
-	flags.StringVar(&f.input.Policy, "policy", "", "MaintenancePolicy, as namespace/name or as a name in --namespace (default: the one whose storage the node hosts)")
+	flags.StringVar(&f.input.Policy, "policy", "",
+		"MaintenancePolicy, as namespace/name or as a name in --namespace (default: the one whose storage the node hosts)")
 	flags.StringVar(&f.input.Reason, "reason", "", "shown to everybody who has to wait for this drain")
-	flags.BoolVar(&f.input.UncordonAfterReboot, "uncordon-after-reboot", false, "uncordon the node once it has rebooted and is Ready")
+	flags.BoolVar(&f.input.UncordonAfterReboot, "uncordon-after-reboot", false,
+		"uncordon the node once it has rebooted and is Ready")
 	flags.IntVar(&f.gracePeriod, "grace-period", -1, "seconds that each pod has to terminate; -1: each pod's own")
 	flags.StringVar(&f.input.Eviction.PodSelector, "pod-selector", "", "evict only pods with these labels")
-	flags.BoolVar(&f.input.Eviction.DeleteEmptyDirData, "delete-emptydir-data", false, "evict pods though they lose the data in an emptyDir")
+	flags.BoolVar(&f.input.Eviction.DeleteEmptyDirData, "delete-emptydir-data", false,
+		"evict pods though they lose the data in an emptyDir")
 	flags.BoolVar(&f.input.Eviction.Force, "force", false, "evict pods though no controller will replace them")
 	return cmd
 }

@@ -59,7 +59,8 @@ Exit codes:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c, err)
 	})
-	cmd.AddCommand(drainCommand(connections), statusCommand(connections), explainCommand(connections), historyCommand(connections), doctorCommand(connections))
+	cmd.AddCommand(drainCommand(connections), statusCommand(connections), explainCommand(connections),
+		historyCommand(connections), doctorCommand(connections))
 	cmd.AddCommand(updateCommand(connections), restartCommand(connections))
 	cmd.AddCommand(signalCommands(connections)...)
 	cmd.AddCommand(watchCommand(connections), versionCommand())
@@ -77,7 +78,8 @@ func oneNode(_ *cobra.Command, names []string) error {
 	case len(names) == 0:
 		return errors.New("NODE: is required; `kubectl get nodes` lists them")
 	case len(names) > 1:
-		return fmt.Errorf("NODE: one at a time, not %d; drains of several nodes wait for each other by themselves", len(names))
+		return fmt.Errorf("NODE: one at a time, not %d; drains of several nodes wait for each other by themselves",
+			len(names))
 	}
 	return nil
 }

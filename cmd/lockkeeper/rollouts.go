@@ -109,14 +109,18 @@ the image back.
 	f.add(cmd, "rollout", "ends, or halts", "print the batches in order, and why; change nothing")
 	flags := cmd.Flags()
 	flags.StringVarP(&in.Selector, "selector", "l", "app=rook-ceph-osd", "labels of the Deployments")
-	flags.StringVar(&in.UpdateDomain, "update-domain", "OSD", "where the OSDs of one batch may come from: OSD, Host, or a type of failure domain such as Zone")
-	flags.IntVar(&in.MaxParallel, "max-parallel", 0, "OSDs in a batch at most; 0: as many of its update domain as Ceph lets go")
+	flags.StringVar(&in.UpdateDomain, "update-domain", "OSD",
+		"where the OSDs of one batch may come from: OSD, Host, or a type of failure domain such as Zone")
+	flags.IntVar(&in.MaxParallel, "max-parallel", 0,
+		"OSDs in a batch at most; 0: as many of its update domain as Ceph lets go")
 	flags.StringVar(&in.Reason, "reason", "", "shown to everybody who has to wait for this restart")
 	flags.StringVar(&in.Image, "image", "", "what the OSDs are to run; those that run it already stay as they are")
 	flags.StringVar(&in.CephVersion, "ceph-version", "",
 		"the version of Ceph in --image, such as 18.2.7 (default: the image is asked)")
-	flags.StringVar(&in.Policy, "policy", "", "name of the MaintenancePolicy, in the same namespace (default: the only one there)")
-	flags.DurationVar(&in.ProgressDeadline, "progress-deadline", 0, "how long the OSDs of a batch may take to serve again; then the restart halts. 0: 10m")
+	flags.StringVar(&in.Policy, "policy", "",
+		"name of the MaintenancePolicy, in the same namespace (default: the only one there)")
+	flags.DurationVar(&in.ProgressDeadline, "progress-deadline", 0,
+		"how long the OSDs of a batch may take to serve again; then the restart halts. 0: 10m")
 	return cmd
 }
 

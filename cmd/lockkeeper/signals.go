@@ -19,7 +19,8 @@ update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE]. Without a namespace it i
 func signalCommands(connections *cli.Connections) []*cobra.Command {
 	one := func(_ *cobra.Command, names []string) error {
 		if len(names) != 1 {
-			return fmt.Errorf("JOB: one at a time, not %d: a node's name, NAMESPACE/NAME of a CephOSD, or a workflow's ID", len(names))
+			return fmt.Errorf("JOB: one at a time, not %d: a node's name, NAMESPACE/NAME of a CephOSD, or a workflow's ID",
+				len(names))
 		}
 		return nil
 	}
@@ -33,25 +34,33 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 	}{
 		{
 			jobs.SignalPause, "JOB", "Hold a drain or a rollout where it is",
-			"What is under way stays protected: the lease, noout and the cordon of a drain\nremain; of a rollout, the batch in work is finished.\n\n" + jobHelp, one, send(jobs.SignalPause),
+			"What is under way stays protected: the lease, noout and the cordon of a drain\nremain; of a rollout, the batch in " +
+				"work is finished.\n\n" + jobHelp, one, send(jobs.SignalPause),
 		},
 		{jobs.SignalResume, "JOB", "Let a paused drain or rollout go on", jobHelp, one, send(jobs.SignalResume)},
 		{
 			jobs.SignalAbort, "JOB", "Undo a drain, or stop a rollout",
-			"The node of a drain is uncordoned if the drain cordoned it, noout is unset, and\nthe lease is given back. A rollout gives the lease back and leaves every pod as it is; the watcher starts it again\nat the next change of its CephOSD or of its pods. What keeps it from replacing anything is spec.paused: true.\n\n" + jobHelp, one, send(jobs.SignalAbort),
+			"The node of a drain is uncordoned if the drain cordoned it, noout is unset, and\nthe lease is given back. A " +
+				"rollout gives the lease back and leaves every pod as it is; the watcher starts it again\nat the next change of " +
+				"its CephOSD or of its pods. What keeps it from replacing anything is spec.paused: true.\n\n" + jobHelp, one,
+			send(jobs.SignalAbort),
 		},
 		{
 			jobs.SignalDone, "NODE", "Say that the work on a node is finished",
-			"The drain uncordons the node if it cordoned it, and ends when the storage is whole again. Not needed after a reboot\nand an uncordon, or when the node is deleted: the drain sees those.", oneNode, send(jobs.SignalDone),
+			"The drain uncordons the node if it cordoned it, and ends when the storage is whole again. Not needed after a " +
+				"reboot\nand an uncordon, or when the node is deleted: the drain sees those.", oneNode, send(jobs.SignalDone),
 		},
 		{
 			jobs.SignalApprove, "JOB", "Say that the canary of a rollout is fine",
-			"It stands for what spec.canary.approval asks for, and does not end the soak: the\nrollout goes on when spec.canary.soak is over, too. It holds for the present template.\n\n" + jobHelp, one,
+			"It stands for what spec.canary.approval asks for, and does not end the soak: the\nrollout goes on when " +
+				"spec.canary.soak is over, too. It holds for the present template.\n\n" + jobHelp, one,
 			func(c *cli.Command, ctx context.Context, names []string) error { return c.Approve(ctx, names[0]) },
 		},
 		{
 			jobs.SignalSkip, "JOB OSD", "Let a rollout leave an OSD as it is",
-			"The rollout does not replace it, and does not wait for it. OSD is osd.3,\nHOST:DEVICE as in the CephOSD, or the name of a Deployment; there has to be one. It lasts until the template changes: the\nCephOSD remembers it in status.skipped. For a restart it lasts until that ends.\n\n" + jobHelp, jobAndOSD,
+			"The rollout does not replace it, and does not wait for it. OSD is osd.3,\nHOST:DEVICE as in the CephOSD, or the " +
+				"name of a Deployment; there has to be one. It lasts until the template changes: the\nCephOSD remembers it in " +
+				"status.skipped. For a restart it lasts until that ends.\n\n" + jobHelp, jobAndOSD,
 			func(c *cli.Command, ctx context.Context, names []string) error {
 				return c.Skip(ctx, names[0], names[1])
 			},
@@ -62,7 +71,8 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 		var output string
 		cmd := &cobra.Command{
 			Use: s.name + " " + s.args, Short: s.short, Args: args(s.check),
-			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s", s.short, s.long, s.name),
+			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s",
+				s.short, s.long, s.name),
 			RunE: func(cmd *cobra.Command, names []string) error {
 				if err := cli.CheckOutput(output); err != nil {
 					return usage(cmd, err)

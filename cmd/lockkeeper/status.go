@@ -79,7 +79,8 @@ func checkStatus(watch, all bool, output, namespace string) error {
 	case all && namespace != "":
 		return errors.New("--all-namespaces: does not go with --namespace")
 	case watch && output != "":
-		return errors.New("--watch: is for people; read changes in JSON with `kubectl get maintenancepolicies,cephosds -w -o json`")
+		return errors.New("--watch: is for people; read changes in JSON with `kubectl get maintenancepolicies,cephosds -w " +
+			"-o json`")
 	}
 	return cli.CheckOutput(output)
 }

@@ -17,7 +17,8 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  args(cobra.NoArgs),
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "lockkeeper %s, %s, %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(cmd.OutOrStdout(), "lockkeeper %s, %s, %s/%s\n", buildVersion(), runtime.Version(),
+				runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }

@@ -54,8 +54,10 @@ namespaces. At rest it makes no requests but the renewal of that Lease.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&options.LeaderElection, "leader-elect", true, "work only while holding the Lease; false: there is never a second watcher")
-	flags.StringVar(&options.LeaderElectionNamespace, "leader-elect-namespace", "", "namespace of the Lease (default: the current one)")
+	flags.BoolVar(&options.LeaderElection, "leader-elect", true,
+		"work only while holding the Lease; false: there is never a second watcher")
+	flags.StringVar(&options.LeaderElectionNamespace, "leader-elect-namespace", "",
+		"namespace of the Lease (default: the current one)")
 	flags.StringVar(&options.HealthAddress, "health-addr", "0", "serve /healthz and /readyz here, e.g. :8081; 0: nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-addr", "0", "serve /metrics here, e.g. :8080; 0: nowhere")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "log debug messages, too")

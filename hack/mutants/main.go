@@ -39,7 +39,8 @@ type mutant struct {
 }
 
 func main() {
-	schedules := flag.Int("n", 400, "how many schedules to play until a mutant counts as survived; without any mutant, none of them fails")
+	schedules := flag.Int("n", 400,
+		"how many schedules to play until a mutant counts as survived; without any mutant, none of them fails")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -155,11 +156,13 @@ func (m mutant) play(ctx context.Context, dir string, schedules int) (how string
 		return "", err
 	}
 	test := filepath.Join(dir, "workflows.test")
-	if out, err := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-c", "-o", test, "./workflows").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-c", "-o", test,
+		"./workflows").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not build: %w\n%s", err, out)
 	}
 	//nolint:gosec // the test that was just built
-	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first", fmt.Sprintf("-sim.rollouts=%d", m.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
+	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first",
+		fmt.Sprintf("-sim.rollouts=%d", m.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
 	c.Dir, c.Env = "workflows", append(os.Environ(), "TEST_ALL=1")
 	out, err := c.CombinedOutput()
 	var failed *exec.ExitError

@@ -23,7 +23,8 @@ func drawLarge(t *rapid.T) (budget.Input, []lease.Claim) {
 	likely := func(label string) float64 {
 		return rapid.SampledFrom([]float64{0, 0, 0.01, 0.3, 1}).Draw(t, label)
 	}
-	down, unready, leaving, touched, cordoned := likely("down"), likely("unready"), likely("leaving"), likely("touched"), likely("cordoned")
+	down, unready, leaving, touched, cordoned := likely("down"), likely("unready"), likely("leaving"), likely("touched"),
+		likely("cordoned")
 	in := budget.Input{
 		Now:    now,
 		View:   storage.View{FailureDomainType: "zone", LabelKey: zoneLabel, ChangeEpoch: 110, Shape: "same"},
@@ -33,7 +34,8 @@ func drawLarge(t *rapid.T) (budget.Input, []lease.Claim) {
 			ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute,
 			PGHealthCheckTimeout: rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "timeout"),
 		},
-		HealingSince: now.Add(-2 * time.Minute), Unheard: rapid.Bool().Draw(t, "unheard"), Announced: map[string]budget.Announcement{},
+		HealingSince: now.Add(-2 * time.Minute), Unheard: rapid.Bool().Draw(t, "unheard"),
+		Announced: map[string]budget.Announcement{},
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "health") {
 	case 0:
@@ -46,16 +48,25 @@ func drawLarge(t *rapid.T) (budget.Input, []lease.Claim) {
 	}
 	var claims []lease.Claim
 	for i := range domains {
-		d := storage.Domain{Name: fmt.Sprintf("zone-%03d", i), Daemons: perDomain, Touched: r.Float64() < touched, LabelValues: []string{fmt.Sprintf("zone-%03d", i)}}
+		d := storage.Domain{
+			Name: fmt.Sprintf("zone-%03d", i), Daemons: perDomain, Touched: r.Float64() < touched,
+			LabelValues: []string{fmt.Sprintf("zone-%03d", i)},
+		}
 		if r.IntN(3) > 0 {
 			d.OKToStop = &storage.Answer{OK: r.IntN(2) == 0, Reason: "no"}
 		}
 		if r.IntN(4) == 0 {
 			d.LabelValues = nil
 		}
-		n := storage.Node{Name: fmt.Sprintf("node-%03d", i), Domain: d.Name, Host: fmt.Sprintf("node-%03d", i), Cordoned: r.Float64() < cordoned}
+		n := storage.Node{
+			Name: fmt.Sprintf("node-%03d", i), Domain: d.Name, Host: fmt.Sprintf("node-%03d", i),
+			Cordoned: r.Float64() < cordoned,
+		}
 		for j := range perDomain {
-			x := storage.Daemon{Name: fmt.Sprintf("osd.%d", i*perDomain+j), Node: n.Name, Up: r.Float64() >= down, Pod: storage.PodReady}
+			x := storage.Daemon{
+				Name: fmt.Sprintf("osd.%d", i*perDomain+j), Node: n.Name, Up: r.Float64() >= down,
+				Pod: storage.PodReady,
+			}
 			switch {
 			case r.Float64() < unready:
 				x.Pod = storage.PodNotReady
@@ -75,8 +86,9 @@ func drawLarge(t *rapid.T) (budget.Input, []lease.Claim) {
 		in.View.Domains, in.View.Nodes = append(in.View.Domains, d), append(in.View.Nodes, n)
 		if r.IntN(20) == 0 {
 			claims = append(claims, lease.Claim{
-				WorkflowID: "drain/" + n.Name, RunID: n.Name, Domain: storage.FailureDomain{Type: "zone", Name: d.Name}, Node: n.Name, NooutHosts: []string{n.Name},
-				Granted: now.Add(-time.Duration(r.IntN(60)) * time.Minute), Observing: r.IntN(2) == 0, Finishing: r.IntN(2) == 0,
+				WorkflowID: "drain/" + n.Name, RunID: n.Name, Domain: storage.FailureDomain{Type: "zone", Name: d.Name},
+				Node: n.Name, NooutHosts: []string{n.Name}, Granted: now.Add(-time.Duration(r.IntN(60)) * time.Minute),
+				Observing: r.IntN(2) == 0, Finishing: r.IntN(2) == 0,
 			})
 		}
 	}
@@ -104,7 +116,8 @@ func TestBoundedView(t *testing.T) {
 		for _, d := range all.View.Domains {
 			troubled += len(d.Troubled)
 		}
-		if len(all.View.Domains) <= storage.MostDomains && len(all.View.Nodes) <= storage.MostNodes && troubled <= storage.MostTroubled {
+		if len(all.View.Domains) <= storage.MostDomains && len(all.View.Nodes) <= storage.MostNodes &&
+			troubled <= storage.MostTroubled {
 			if !reflect.DeepEqual(all.View, few.View) {
 				t.Fatalf("small enough, and yet changed")
 			}
@@ -114,7 +127,8 @@ func TestBoundedView(t *testing.T) {
 		if budget.Clean(all) != budget.Clean(few) || len(budget.Affected(all)) > 0 != (len(budget.Affected(few)) > 0) {
 			t.Fatalf("clean or affected differ")
 		}
-		if !reflect.DeepEqual(budget.NextProof(all), budget.NextProof(few)) || budget.NextUnheard(all) != budget.NextUnheard(few) ||
+		if !reflect.DeepEqual(budget.NextProof(all), budget.NextProof(few)) ||
+			budget.NextUnheard(all) != budget.NextUnheard(few) ||
 			!budget.NextHealingSince(all).Equal(budget.NextHealingSince(few)) {
 			t.Fatalf("what is remembered differs")
 		}
@@ -173,7 +187,8 @@ func asCareful(t *rapid.T, all, few budget.Input) {
 			t.Fatalf("at rest: %+v, but %+v", f, a)
 		}
 	case budget.ModeOpen:
-		if gate := budget.LeaseGate(all, lease.Claim{Domain: f.Open, Observing: true}); f.Open != a.Open && (f.Announcement == "" || !gate.OK) {
+		if gate := budget.LeaseGate(all, lease.Claim{Domain: f.Open, Observing: true}); f.Open != a.Open &&
+			(f.Announcement == "" || !gate.OK) {
 			t.Fatalf("open: %+v, but %+v: %s", f, a, gate.Reason)
 		}
 		if f.Open == a.Open && !reflect.DeepEqual(f.Budget, a.Budget) {

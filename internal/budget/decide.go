@@ -127,8 +127,9 @@ func decide(in Input) Decision {
 		return atRest(in, ReasonClean, rest)
 	}
 	if timedOut(in) {
-		return atRest(in, ReasonPGHealthTimeout, fmt.Sprintf("PG health is ignored: %s for longer than pgHealthCheckTimeout (%s)",
-			notClean(in), in.Settings.PGHealthCheckTimeout))
+		return atRest(in, ReasonPGHealthTimeout,
+			fmt.Sprintf("PG health is ignored: %s for longer than pgHealthCheckTimeout (%s)",
+				notClean(in), in.Settings.PGHealthCheckTimeout))
 	}
 	return closed(ReasonNotProvenClean, notClean(in))
 }
@@ -136,7 +137,8 @@ func decide(in Input) Decision {
 // Clean tells whether the data is known to be whole as of everything that was seen: the health judges the same map, and
 // no daemon is on its way out.
 func Clean(in Input) bool {
-	if in.View.Unavailable != "" || !in.Health.Fresh || !in.Health.Clean || in.Health.ChangeEpoch < in.View.ChangeEpoch || in.Health.Placement != in.View.Placement {
+	if in.View.Unavailable != "" || !in.Health.Fresh || !in.Health.Clean || in.Health.ChangeEpoch < in.View.ChangeEpoch ||
+		in.Health.Placement != in.View.Placement {
 		return false
 	}
 	for _, d := range in.View.AllDomains() {

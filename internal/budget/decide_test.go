@@ -31,7 +31,8 @@ func TestDecisions(t *testing.T) {
 			require.NotEmpty(t, d.Message)
 			switch d.Mode {
 			case budget.ModeOpen:
-				require.Equal(t, budget.Spec{MinAvailable: budget.Everything, Key: zoneLabel, Except: []string{d.Open.Name}}, d.Budget)
+				require.Equal(t, budget.Spec{MinAvailable: budget.Everything, Key: zoneLabel, Except: []string{d.Open.Name}},
+					d.Budget)
 				require.Equal(t, d.Budget, *d.Unproved)
 			case budget.ModeClosed:
 				require.Equal(t, budget.Spec{MinAvailable: budget.Everything}, d.Budget)
@@ -69,7 +70,8 @@ func TestMessagesNameTheCause(t *testing.T) {
 		"health=unclean proof=none": "20 of 32 PGs are clean",
 		"health=stale proof=none":   "the PGs' state is not known to be fresh",
 		"health=behind":             "the PGs' state is not known yet as of the last change of an OSD",
-		"touched=x health=unclean healing=60 timeout=60": "PG health is ignored: 20 of 32 PGs are clean for longer than pgHealthCheckTimeout (1m0s)",
+		"touched=x health=unclean healing=60 timeout=60": "PG health is ignored: 20 of 32 PGs are clean for longer than " +
+			"pgHealthCheckTimeout (1m0s)",
 		"unavailable":           "no quorum",
 		"lease=x":               "drain/a holds the lease: drain of a",
 		"lease=x okToStop=x:no": "zone x: 3 PGs would become unavailable",

@@ -27,11 +27,13 @@ const (
 	ReasonRefusedByStorage   = "NotOKToStop"        // ok-to-stop said no
 	ReasonMonQuorum          = "MonQuorum"          // a mon is out, and all others are needed
 	ReasonNoSignOfLife       = "NoSignOfLife"       // a daemon that is up has not reported since it was asked
-	ReasonNodeNotReady       = "NodeNotReady"       // Kubernetes has lost a node whose daemons are up by the storage cluster's word
-	ReasonUnmanaged          = "Unmanaged"          // the policy switched the budgets off
-	ReasonDeleting           = "Deleting"           // the policy is deleted, and something is not undone yet
-	ReasonNotInCharge        = "NotInCharge"        // another policy may look after the same storage cluster, which is not settled yet
-	ReasonSecondPolicy       = "SecondPolicy"       // another policy looks after the same storage cluster, and was first
+	// Kubernetes has lost a node whose daemons are up by the storage cluster's word
+	ReasonNodeNotReady = "NodeNotReady"
+	ReasonUnmanaged    = "Unmanaged" // the policy switched the budgets off
+	ReasonDeleting     = "Deleting"  // the policy is deleted, and something is not undone yet
+	// another policy may look after the same storage cluster, which is not settled yet
+	ReasonNotInCharge  = "NotInCharge"
+	ReasonSecondPolicy = "SecondPolicy" // another policy looks after the same storage cluster, and was first
 )
 
 // Decision is the wanted state, and why.

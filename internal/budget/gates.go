@@ -40,12 +40,15 @@ func gateNamed(in Input, d storage.FailureDomain) (string, string, bool) {
 	if others == nil || slices.ContainsFunc(in.View.Domains, func(x storage.Domain) bool { return x.Name == d.Name }) {
 		return "", "", false
 	}
-	return ReasonDownElsewhere, fmt.Sprintf("so many failure domains are in trouble that not all were looked at: %d more than %d", others.Merged, len(in.View.Domains)), true
+	return ReasonDownElsewhere, fmt.Sprintf(
+		"so many failure domains are in trouble that not all were looked at: %d more than %d", others.Merged,
+		len(in.View.Domains)), true
 }
 
 func gateDomainType(in Input, d storage.FailureDomain) (string, string, bool) {
 	if d.Type != in.View.FailureDomainType {
-		return ReasonProblem, fmt.Sprintf("the failure domain of the pools is now %q: %s can no longer be opened", in.View.FailureDomainType, d), true
+		return ReasonProblem, fmt.Sprintf("the failure domain of the pools is now %q: %s can no longer be opened",
+			in.View.FailureDomainType, d), true
 	}
 	return "", "", false
 }
@@ -60,7 +63,8 @@ func gateTolerant(in Input, _ storage.FailureDomain) (string, string, bool) {
 func gateSelectable(in Input, d storage.FailureDomain) (string, string, bool) {
 	// Between eviction and replacement a domain may have no pods at all; then there is nothing to leave out.
 	if seen := in.View.Domain(d.Name); len(seen.LabelValues) == 0 && !podless(seen) && in.together != d.Name {
-		return ReasonProblem, fmt.Sprintf("no pod of %s carries the label %q, so a budget cannot leave it out", d, in.View.LabelKey), true
+		return ReasonProblem, fmt.Sprintf("no pod of %s carries the label %q, so a budget cannot leave it out", d,
+			in.View.LabelKey), true
 	}
 	return "", "", false
 }
@@ -95,7 +99,8 @@ func gateReachable(in Input, d storage.FailureDomain) (string, string, bool) {
 func lostNode(in Input, d storage.FailureDomain) string {
 	for _, n := range in.View.Nodes {
 		if n.Lost > 0 && (d.IsZero() || n.Domain != d.Name || len(n.Domains) > 1) {
-			return fmt.Sprintf("node %s is not ready, and %d of its %d OSDs are up in Ceph's map", n.Name, n.Lost, len(n.Daemons))
+			return fmt.Sprintf("node %s is not ready, and %d of its %d OSDs are up in Ceph's map", n.Name,
+				n.Lost, len(n.Daemons))
 		}
 	}
 	return ""

@@ -22,15 +22,30 @@ func TestHealed(t *testing.T) {
 	}{
 		{name: "all is up and clean", want: "healed"},
 		{name: "up, PGs heal", state: "touched=x health=unclean", want: "20 of 32 PGs are clean"},
-		{name: "up, not known", state: "touched=x health=behind", want: "the PGs' state is not known yet as of the last change of an OSD"},
+		{
+			name: "up, not known", state: "touched=x health=behind",
+			want: "the PGs' state is not known yet as of the last change of an OSD",
+		},
 		{name: "PG health has timed out", state: "touched=x health=unclean healing=60 timeout=60", want: "healed"},
 		{name: "still down", state: "osd.0=down/Pending touched=x health=unclean", want: "osd.0 on a is down"},
 		{name: "down, and the data does not miss it", state: "osd.0=down/Pending touched=x", want: "osd.0 on a is down"},
-		{name: "nor after noout has expired", state: "osd.0=down/Pending touched=x", granted: 31 * time.Minute, want: "healed"},
-		{name: "another node of the zone is down", state: "osd.1=down/Pending touched=x health=unclean", want: "osd.1 on b is down"},
+		{
+			name: "nor after noout has expired", state: "osd.0=down/Pending touched=x", granted: 31 * time.Minute,
+			want: "healed",
+		},
+		{
+			name: "another node of the zone is down", state: "osd.1=down/Pending touched=x health=unclean",
+			want: "osd.1 on b is down",
+		},
 		{name: "another zone is down", state: "osd.2=down/Pending touched=x,y health=unclean", want: "healed"},
-		{name: "both are down", state: "osd.0=down/Pending osd.2=down/Pending touched=x,y health=unclean", want: "osd.0 on a is down"},
-		{name: "the node is gone, PGs heal", state: "osd.0=down/Pending touched=x health=unclean", gone: true, want: "osd.0 on a is down"},
+		{
+			name: "both are down", state: "osd.0=down/Pending osd.2=down/Pending touched=x,y health=unclean",
+			want: "osd.0 on a is down",
+		},
+		{
+			name: "the node is gone, PGs heal", state: "osd.0=down/Pending touched=x health=unclean", gone: true,
+			want: "osd.0 on a is down",
+		},
 		{name: "the node is gone, PGs have healed", state: "osd.0=down/Pending touched=x", gone: true, want: "healed"},
 		{name: "no quorum", state: "unavailable", want: "the storage cluster: no quorum"},
 	} {
@@ -42,7 +57,10 @@ func TestHealed(t *testing.T) {
 			if c.granted == 0 {
 				c.granted = time.Minute
 			}
-			claim := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"}, Granted: now.Add(-c.granted), Finishing: true}
+			claim := lease.Claim{
+				WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"},
+				Granted: now.Add(-c.granted), Finishing: true,
+			}
 			if c.gone {
 				claim.NooutHosts = nil
 			}
@@ -76,7 +94,10 @@ func TestParked(t *testing.T) {
 		granted     time.Duration
 		want        bool
 	}{
-		{name: "noout has expired, the data is whole without the node", state: "osd.0=down/Pending touched=x", granted: 30 * time.Minute, want: true},
+		{
+			name: "noout has expired, the data is whole without the node", state: "osd.0=down/Pending touched=x",
+			granted: 30 * time.Minute, want: true,
+		},
 		{name: "noout has not expired", state: "osd.0=down/Pending touched=x", granted: 29 * time.Minute},
 		{name: "the data is not whole", state: "osd.0=down/Pending touched=x health=unclean", granted: time.Hour},
 		{name: "nothing is down", granted: time.Hour},
@@ -86,7 +107,10 @@ func TestParked(t *testing.T) {
 			for _, word := range strings.Fields(c.state) {
 				w.say(word)
 			}
-			claim := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"}, Granted: now.Add(-c.granted)}
+			claim := lease.Claim{
+				WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"},
+				Granted: now.Add(-c.granted),
+			}
 			require.Equal(t, c.want, budget.Parked(w.input(), claim))
 			claim.Finishing = true
 			require.False(t, budget.Parked(w.input(), claim), "one that finishes is released when it is healed")

@@ -27,8 +27,8 @@ type Known struct {
 // Input joins what is known with a look.
 func (k Known) Input(now time.Time, view storage.View, health storage.Health, l lease.State) Input {
 	in := Input{
-		Now: now, View: view, Health: health, Lease: l, Settings: k.Settings, Proof: k.Proof, Announced: k.Announced, HealingSince: k.HealingSince,
-		Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut, Life: k.Life,
+		Now: now, View: view, Health: health, Lease: l, Settings: k.Settings, Proof: k.Proof, Announced: k.Announced,
+		HealingSince: k.HealingSince, Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut, Life: k.Life,
 	}
 	in.HealingSince = NextHealingSince(in)
 	return in

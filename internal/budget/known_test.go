@@ -52,7 +52,10 @@ func TestWhoeverIsToldJudgesAsTheKeeper(t *testing.T) {
 		if a, b := budget.Decide(in), budget.Decide(judged); !sameJSON(a, b) {
 			t.Fatalf("the keeper decides %+v, who was told %+v", a, b)
 		}
-		claim := lease.Claim{WorkflowID: "drain/new", RunID: "1", Domain: zone(rapid.SampledFrom(zones).Draw(t, "wanted")), Node: "a", Priority: lease.PriorityDrain, Requested: in.Now}
+		claim := lease.Claim{
+			WorkflowID: "drain/new", RunID: "1", Domain: zone(rapid.SampledFrom(zones).Draw(t, "wanted")),
+			Node: "a", Priority: lease.PriorityDrain, Requested: in.Now,
+		}
 		explained := budget.WouldGrant(judged, claim)
 		if granted := keeperGrants(in, claim); granted != explained.OK {
 			t.Fatalf("explained %+v, and the keeper grants it: %t", explained, granted)
@@ -96,7 +99,10 @@ func TestWithoutTheProofTheAnswerIsAnother(t *testing.T) {
 		forget func(*budget.Known)
 		ok     bool // by all that is known
 	}{
-		"an OSD of the zone went since the proof": {[]string{"touched=x", "osd.0=down/Pending", "health=stale"}, func(k *budget.Known) { k.Proof = nil }, true},
+		"an OSD of the zone went since the proof": {
+			[]string{"touched=x", "osd.0=down/Pending", "health=stale"},
+			func(k *budget.Known) { k.Proof = nil }, true,
+		},
 		"unclean for longer than the policy waits": {
 			[]string{"health=unclean", "proof=none", "okToStop=x:yes", "timeout=60", "healing=90"},
 			func(k *budget.Known) { k.HealingSince = time.Time{} }, true,

@@ -20,15 +20,19 @@ func TestAnOpenDomainWithoutPods(t *testing.T) {
 		want          []string
 		asks          bool
 	}{
-		"its pods are there":                  {pods: []string{"0"}, leftOut: []string{"0"}, want: []string{"0"}},
-		"its pods are away":                   {leftOut: []string{"0"}, want: []string{"0"}},
-		"they were never there":               {},
-		"the first is there":                  {pods: []string{"0"}, asks: true},
-		"the first is there, all others live": {pods: []string{"0"}, life: &storage.Life{Outside: osd(0)}, want: []string{"0"}, asks: true},
+		"its pods are there":    {pods: []string{"0"}, leftOut: []string{"0"}, want: []string{"0"}},
+		"its pods are away":     {leftOut: []string{"0"}, want: []string{"0"}},
+		"they were never there": {},
+		"the first is there":    {pods: []string{"0"}, asks: true},
+		"the first is there, all others live": {
+			pods: []string{"0"}, life: &storage.Life{Outside: osd(0)},
+			want: []string{"0"}, asks: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := byOSD(lease.StopOneByOne, true, 0)
-			in.Health, in.Proof, in.View.Domains[0].Touched = storage.Health{}, &storage.CleanProof{ChangeEpoch: 6, Shape: "s"}, true
+			in.Health, in.Proof, in.View.Domains[0].Touched = storage.Health{}, &storage.CleanProof{ChangeEpoch: 6, Shape: "s"},
+				true
 			in.View.Domains[0].LabelValues = c.pods
 			if c.pods == nil {
 				in.View.Domains[0].Troubled[0].Pod = storage.PodNone
@@ -50,7 +54,8 @@ func TestAnOpenDomainWithoutPods(t *testing.T) {
 // TestLeftOutIsOfOneKind: after the pools' failure domain has changed, values of the old kind's label mean other pods.
 func TestLeftOutIsOfOneKind(t *testing.T) {
 	in := byOSD(lease.StopOneByOne, true, 0)
-	in.Health, in.Proof, in.View.Domains[0].Touched = storage.Health{}, &storage.CleanProof{ChangeEpoch: 6, Shape: "s"}, true
+	in.Health, in.Proof, in.View.Domains[0].Touched = storage.Health{}, &storage.CleanProof{ChangeEpoch: 6, Shape: "s"},
+		true
 	in.View.Domains[0].LabelValues, in.View.Domains[0].Troubled[0].Pod = nil, storage.PodNone
 	in.Opened, in.LeftOut = storage.FailureDomain{Type: "host", Name: "osd.0"}, []string{"0"}
 	require.Empty(t, budget.Decide(in).Budget.Except)

@@ -69,12 +69,24 @@ func TestLetsGo(t *testing.T) {
 		specs budget.Specs
 		want  bool
 	}{
-		"closed":           {budget.Specs{Daemons: all, Unproved: &all, Mons: &all}, false},
-		"quiet":            {budget.Specs{Daemons: budget.Spec{Quiet: true}, Unproved: &budget.Spec{Quiet: true}, Mons: &budget.Spec{Quiet: true}}, false},
-		"one at rest":      {budget.Specs{Daemons: budget.Spec{MinAvailable: 5}, Unproved: &all, Mons: &all}, true},
-		"a zone is open":   {budget.Specs{Daemons: budget.Spec{MinAvailable: budget.Everything, Except: []string{"x"}}, Unproved: &all}, true},
-		"only the marked":  {budget.Specs{Daemons: all, Unproved: &budget.Spec{MinAvailable: budget.Everything, Except: []string{"x"}}}, true},
-		"a mon may go":     {budget.Specs{Daemons: all, Unproved: &all, Mons: &budget.Spec{MinAvailable: budget.Everything, Except: []string{"a"}}}, true},
+		"closed": {budget.Specs{Daemons: all, Unproved: &all, Mons: &all}, false},
+		"quiet": {budget.Specs{
+			Daemons: budget.Spec{Quiet: true}, Unproved: &budget.Spec{Quiet: true},
+			Mons: &budget.Spec{Quiet: true},
+		}, false},
+		"one at rest": {budget.Specs{Daemons: budget.Spec{MinAvailable: 5}, Unproved: &all, Mons: &all}, true},
+		"a zone is open": {budget.Specs{
+			Daemons:  budget.Spec{MinAvailable: budget.Everything, Except: []string{"x"}},
+			Unproved: &all,
+		}, true},
+		"only the marked": {budget.Specs{
+			Daemons:  all,
+			Unproved: &budget.Spec{MinAvailable: budget.Everything, Except: []string{"x"}},
+		}, true},
+		"a mon may go": {budget.Specs{
+			Daemons: all, Unproved: &all,
+			Mons: &budget.Spec{MinAvailable: budget.Everything, Except: []string{"a"}},
+		}, true},
 		"none of the mons": {budget.Specs{Daemons: all, Unproved: &all}, false},
 	} {
 		require.Equal(t, c.want, c.specs.LetsGo(), name)

@@ -16,7 +16,10 @@ import (
 // voids it.
 func NextProof(in Input) *storage.CleanProof {
 	if Clean(in) && in.View.Unavailable == "" {
-		return &storage.CleanProof{ChangeEpoch: in.View.ChangeEpoch, Shape: in.View.Shape, At: in.Now, Awaited: in.View.Awaited}
+		return &storage.CleanProof{
+			ChangeEpoch: in.View.ChangeEpoch, Shape: in.View.Shape, At: in.Now,
+			Awaited: in.View.Awaited,
+		}
 	}
 	if in.Proof == nil || contradicted(in) {
 		return nil
@@ -108,7 +111,8 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	}
 	affected := Affected(in)
 	if len(affected) > 0 && !contains(affected, c.Domain.Name) {
-		return storage.Answer{OK: true, Reason: fmt.Sprintf("%s serves again; what is unclean is due to %s %s", c.Domain, in.View.FailureDomainType, affected[0].Name)}
+		return storage.Answer{OK: true, Reason: fmt.Sprintf("%s serves again; what is unclean is due to %s %s", c.Domain,
+			in.View.FailureDomainType, affected[0].Name)}
 	}
 	if all := domain.Tally().Down; all > 0 {
 		return storage.Answer{Reason: describe(down, all)}

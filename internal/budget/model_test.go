@@ -18,7 +18,10 @@ func drawWorld(t *rapid.T) *world {
 	w := atRest()
 	often := func(label string) bool { return rapid.IntRange(0, 3).Draw(t, label) == 0 }
 	zoneOf := func(label string) string { return rapid.SampledFrom(zones).Draw(t, label) }
-	states := []storage.PodState{storage.PodReady, storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodTerminating, storage.PodNone}
+	states := []storage.PodState{
+		storage.PodReady, storage.PodReady, storage.PodNotReady, storage.PodPending,
+		storage.PodTerminating, storage.PodNone,
+	}
 	for i := range w.osds {
 		if often("trouble") {
 			w.osds[i].Up = rapid.Bool().Draw(t, "up")
@@ -32,7 +35,8 @@ func drawWorld(t *rapid.T) *world {
 		}
 		if often("announced") {
 			w.in.Announced[w.osds[i].Node] = budget.Announcement{
-				Node: w.osds[i].Node, Opened: now.Add(-time.Duration(rapid.IntRange(0, 90).Draw(t, "ago")) * time.Second), Spent: rapid.Bool().Draw(t, "spent"),
+				Node: w.osds[i].Node, Opened: now.Add(-time.Duration(rapid.IntRange(0, 90).Draw(t, "ago")) * time.Second),
+				Spent: rapid.Bool().Draw(t, "spent"),
 			}
 		}
 	}
@@ -42,7 +46,8 @@ func drawWorld(t *rapid.T) *world {
 			w.okToStop[z] = rapid.SampledFrom([]string{"yes", "yes", "no", "already", "unknown"}).Draw(t, "ok")
 		}
 	}
-	w.say("health=" + rapid.SampledFrom([]string{"clean", "clean", "unclean", "stale", "behind", "broken"}).Draw(t, "health"))
+	w.say("health=" + rapid.SampledFrom([]string{"clean", "clean", "unclean", "stale", "behind", "broken"}).Draw(t,
+		"health"))
 	w.in.Health.Clean = w.in.Health.Clean && (w.in.Health.Fresh || rapid.Bool().Draw(t, "stale clean"))
 	if often("other proof") {
 		w.say("proof=" + rapid.SampledFrom([]string{"none", "other"}).Draw(t, "proof"))
@@ -80,7 +85,8 @@ type known struct {
 func whatIsKnown(w *world) known {
 	in := w.input()
 	proof := provedBefore(in)
-	k := known{clean: in.View.Unavailable == "" && in.Health.Fresh && in.Health.Clean && in.Health.ChangeEpoch >= in.View.ChangeEpoch, hurt: map[string]bool{}}
+	k := known{clean: in.View.Unavailable == "" && in.Health.Fresh && in.Health.Clean &&
+		in.Health.ChangeEpoch >= in.View.ChangeEpoch, hurt: map[string]bool{}}
 	for i, o := range w.osds {
 		leaving := o.Pod == storage.PodPending || o.Pod == storage.PodTerminating
 		if o.Up && leaving {
@@ -103,7 +109,8 @@ func provedBefore(in budget.Input) bool {
 	if in.Proof == nil || in.Proof.Shape != in.View.Shape {
 		return false
 	}
-	badByItself := in.Health.Fresh && !in.Health.Clean && in.Health.ChangeEpoch >= in.View.ChangeEpoch && in.View.ChangeEpoch == in.Proof.ChangeEpoch
+	badByItself := in.Health.Fresh && !in.Health.Clean && in.Health.ChangeEpoch >= in.View.ChangeEpoch &&
+		in.View.ChangeEpoch == in.Proof.ChangeEpoch
 	return !badByItself
 }
 
@@ -167,7 +174,8 @@ func mayBeOpen(t *rapid.T, w *world, k known, d budget.Decision) {
 	if !k.hurt[d.Open.Name] && in.Lease.Domain() != d.Open && announced.Domain != d.Open.Name {
 		t.Fatalf("%s is open for no reason: %+v", d.Open, d)
 	}
-	if a, had := in.Announced[d.Announcement]; d.Announcement != "" && had && (a.Spent || now.Sub(a.Opened) >= in.Settings.AnnouncementTimeout) {
+	if a, had := in.Announced[d.Announcement]; d.Announcement != "" && had &&
+		(a.Spent || now.Sub(a.Opened) >= in.Settings.AnnouncementTimeout) {
 		t.Fatalf("%s is open for an announcement whose time is over", d.Open)
 	}
 }
@@ -181,7 +189,8 @@ func TestProgress(t *testing.T) {
 		w.say("touched=" + zones[at])
 		for i := range rapid.IntRange(1, perZone).Draw(t, "down") {
 			o := &w.osds[at*perZone+i]
-			o.Up, o.Pod = rapid.Bool().Draw(t, "up"), rapid.SampledFrom([]storage.PodState{storage.PodPending, storage.PodTerminating}).Draw(t, "pod")
+			o.Up, o.Pod = rapid.Bool().Draw(t, "up"),
+				rapid.SampledFrom([]storage.PodState{storage.PodPending, storage.PodTerminating}).Draw(t, "pod")
 		}
 		dead := &w.osds[(at+1)%len(zones)*perZone]
 		if rapid.Bool().Draw(t, "one is dead elsewhere") {
@@ -197,7 +206,8 @@ func TestProgress(t *testing.T) {
 				w.say(word + "=" + rapid.SampledFrom(zones).Draw(t, word+" zone"))
 			}
 		}
-		w.cordoned = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), rapid.ID[string]).Draw(t, "cordoned")
+		w.cordoned = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}),
+			rapid.ID[string]).Draw(t, "cordoned")
 		in := w.input()
 		if whatIsKnown(w).clean {
 			return // Ceph does not miss them
@@ -215,7 +225,10 @@ func TestGrantedMeansOpen(t *testing.T) {
 		w := drawWorld(t)
 		in := w.input()
 		in.Lease = lease.State{}
-		c := lease.Claim{WorkflowID: "drain/a", Domain: zone(rapid.SampledFrom(zones).Draw(t, "claim")), Observing: rapid.Bool().Draw(t, "observing"), Granted: now}
+		c := lease.Claim{
+			WorkflowID: "drain/a", Domain: zone(rapid.SampledFrom(zones).Draw(t, "claim")),
+			Observing: rapid.Bool().Draw(t, "observing"), Granted: now,
+		}
 		a := budget.LeaseGate(in, c)
 		if !a.OK {
 			if a.Reason == "" {
@@ -236,7 +249,8 @@ func TestQuestion(t *testing.T) {
 		w := drawWorld(t)
 		in := w.input()
 		if rapid.Bool().Draw(t, "somebody wants the lease") {
-			in.Lease.Queue = append(in.Lease.Queue, lease.Claim{WorkflowID: "drain/w", RunID: "w", Domain: zone(rapid.SampledFrom(zones).Draw(t, "wants"))})
+			in.Lease.Queue = append(in.Lease.Queue,
+				lease.Claim{WorkflowID: "drain/w", RunID: "w", Domain: zone(rapid.SampledFrom(zones).Draw(t, "wants"))})
 		}
 		d, asked := budget.Question(in)
 		decide := func(life *storage.Life) (budget.Decision, int) {

@@ -123,7 +123,8 @@ func monsShort(in Input) string {
 	if len(out) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s, and the other mons are needed for a majority of %d", strings.Join(out, ", "), len(in.View.Mons))
+	return fmt.Sprintf("%s, and the other mons are needed for a majority of %d", strings.Join(out, ", "),
+		len(in.View.Mons))
 }
 
 // hostsStandingMon tells whether a node has a mon that is in quorum, so that it cannot become empty without one less.
@@ -134,5 +135,6 @@ func hostsStandingMon(in Input, node string) bool {
 // monLeft tells whether a mon of this node has gone already: somebody has begun to empty the node, and the mon comes
 // back only after that has ended.
 func monLeft(in Input, node string) bool {
-	return slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && m.Leaving && !m.Standing() })
+	return slices.ContainsFunc(in.View.Mons,
+		func(m storage.Mon) bool { return m.Node == node && m.Leaving && !m.Standing() })
 }

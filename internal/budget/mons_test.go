@@ -22,7 +22,10 @@ func withMons(in budget.Input) budget.Input {
 	in.View.Mons = nil
 	for i, node := range []string{"a", "c", "e"} {
 		n, _ := in.View.Node(node)
-		in.View.Mons = append(in.View.Mons, storage.Mon{Name: node, Node: node, Domain: zones[i], Leaving: n.Leaving(), InQuorum: true, Pod: storage.PodReady})
+		in.View.Mons = append(in.View.Mons, storage.Mon{
+			Name: node, Node: node, Domain: zones[i], Leaving: n.Leaving(),
+			InQuorum: true, Pod: storage.PodReady,
+		})
 	}
 	return in
 }
@@ -62,7 +65,8 @@ func TestMonIsKeptWhenQuorumCannotSpareIt(t *testing.T) {
 	a := budget.LeaseGate(in, lease.Claim{Node: "a", Domain: zone("x")})
 	require.False(t, a.OK)
 	require.Contains(t, a.Reason, "mon.e on e is out of quorum")
-	require.True(t, budget.LeaseGate(in, lease.Claim{Node: "b", Domain: zone("x")}).OK, "b has no mon, so it can become empty")
+	require.True(t, budget.LeaseGate(in, lease.Claim{Node: "b", Domain: zone("x")}).OK,
+		"b has no mon, so it can become empty")
 }
 
 // TestNodeThatLostItsMonGoesFirst: nobody else's mon can go before it is back, so whoever else waits would wait for
@@ -222,7 +226,9 @@ func TestMonOfANodeWithoutOSDs(t *testing.T) {
 		"its OSDs are down and nobody misses them": {"cordoned=a announced=a:500 osd.0=down/None", []string{"a"}},
 		"one of them still serves":                 {"cordoned=a announced=a:500", nil},
 		"the node is in service":                   {"osd.0=down/None", nil},
-		"something is missed elsewhere":            {"cordoned=a announced=a:500 osd.0=down/None osd.2=down/Pending touched=y health=unclean", []string{"c"}},
+		"something is missed elsewhere": {
+			"cordoned=a announced=a:500 osd.0=down/None osd.2=down/Pending touched=y health=unclean", []string{"c"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := atRest()

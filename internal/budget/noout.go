@@ -96,7 +96,9 @@ func PlanNoout(in NooutInput) NooutPlan {
 		}
 		late := in.Now.Before(r.Until)
 		if is && r.Unsure && !r.Answered && !r.Confirmed && !r.Withdrawn {
-			plan.tell(ReasonNooutClaimed, "noout on host %s is taken for lockkeeper's, for %s, and unset when that is over: Ceph gave no answer when lockkeeper set it. If a person set it, too: unset it, wait for 5 s and set it again", r.Host, r.Owner)
+			plan.tell(ReasonNooutClaimed, "noout on host %s is taken for lockkeeper's, for %s, and unset when that is over: "+
+				"Ceph gave no answer when lockkeeper set it. If a person set it, too: unset it, wait for 5 s and set it again",
+				r.Host, r.Owner)
 			r.Confirmed = true
 		}
 		switch {
@@ -145,7 +147,8 @@ func (in NooutInput) follow(plan *NooutPlan) []Noout {
 		switch {
 		case slices.Contains(in.Gone, storage.Host{Name: r.Host, ID: r.ID}):
 			if !r.Withdrawn {
-				plan.tell(ReasonNooutGone, "host %s is no longer in the storage cluster's topology, and its noout, of %s, is gone with it", r.Host, r.Owner)
+				plan.tell(ReasonNooutGone, "host %s is no longer in the storage cluster's topology, and its noout, of %s, is gone "+
+					"with it", r.Host, r.Owner)
 			}
 			continue
 		case now.Name != "" && now.Name != r.Host:
@@ -223,7 +226,10 @@ func (in NooutInput) hostsOf(node string) []string {
 }
 
 func (in NooutInput) record(host string, w want, unsure bool) Noout {
-	r := Noout{Host: host, Owner: w.WorkflowID, Since: in.Now, Expires: w.Granted.Add(in.Timeout), Unsure: unsure, Claimed: w.claimed}
+	r := Noout{
+		Host: host, Owner: w.WorkflowID, Since: in.Now, Expires: w.Granted.Add(in.Timeout), Unsure: unsure,
+		Claimed: w.claimed,
+	}
 	r.ID = in.host(r).ID
 	return r
 }

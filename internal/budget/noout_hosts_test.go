@@ -28,15 +28,25 @@ func TestNooutFollowsItsHost(t *testing.T) {
 		in      budget.NooutInput
 		want    budget.NooutPlan
 	}{
-		"nothing is known of it": {[]lease.Claim{holder}, budget.NooutInput{Present: []string{"a"}}, budget.NooutPlan{Records: []budget.Noout{record}}},
+		"nothing is known of it": {
+			[]lease.Claim{holder},
+			budget.NooutInput{Present: []string{"a"}},
+			budget.NooutPlan{Records: []budget.Noout{record}},
+		},
 		"its ID becomes known": {
 			[]lease.Claim{holder},
-			budget.NooutInput{Records: []budget.Noout{unknown}, Present: []string{"a"}, Hosts: []storage.Host{{Name: "a", ID: -3}}},
+			budget.NooutInput{
+				Records: []budget.Noout{unknown}, Present: []string{"a"},
+				Hosts: []storage.Host{{Name: "a", ID: -3}},
+			},
 			budget.NooutPlan{Records: []budget.Noout{record}},
 		},
 		"renamed": {
 			[]lease.Claim{holder},
-			budget.NooutInput{Present: []string{"b"}, Hosts: []storage.Host{{Name: "b", ID: -3}}, Gone: []storage.Host{{Name: "a"}}},
+			budget.NooutInput{
+				Present: []string{"b"}, Hosts: []storage.Host{{Name: "b", ID: -3}},
+				Gone: []storage.Host{{Name: "a"}},
+			},
 			budget.NooutPlan{Records: []budget.Noout{renamed}},
 		},
 		"renamed, and its time is over": {
@@ -47,7 +57,10 @@ func TestNooutFollowsItsHost(t *testing.T) {
 		"gone": {nil, budget.NooutInput{Gone: []storage.Host{{Name: "a", ID: -3}}}, budget.NooutPlan{}},
 		"another one has its name, and noout of a person": {
 			[]lease.Claim{holder},
-			budget.NooutInput{Present: []string{"a"}, Hosts: []storage.Host{{Name: "a", ID: -9}}, Gone: []storage.Host{{Name: "a", ID: -3}}},
+			budget.NooutInput{
+				Present: []string{"a"}, Hosts: []storage.Host{{Name: "a", ID: -9}},
+				Gone: []storage.Host{{Name: "a", ID: -3}},
+			},
 			budget.NooutPlan{},
 		},
 		"another one has its name": {
@@ -58,7 +71,8 @@ func TestNooutFollowsItsHost(t *testing.T) {
 		"gone, and its OSDs are on another one": {
 			[]lease.Claim{holder},
 			budget.NooutInput{
-				Gone: []storage.Host{{Name: "a", ID: -3}, {Name: "a"}}, Nodes: []storage.Node{{Name: "a", Host: "c"}}, Hosts: []storage.Host{{Name: "c", ID: -9}},
+				Gone: []storage.Host{{Name: "a", ID: -3}, {Name: "a"}}, Nodes: []storage.Node{{Name: "a", Host: "c"}},
+				Hosts: []storage.Host{{Name: "c", ID: -9}},
 			},
 			budget.NooutPlan{Records: []budget.Noout{elsewhere}, Set: []string{"c"}},
 		},

@@ -14,8 +14,13 @@ import (
 
 const timeout = 30 * time.Minute
 
-func planNoout(now time.Time, timeout time.Duration, holders []lease.Claim, records []budget.Noout, present []string) budget.NooutPlan {
-	return budget.PlanNoout(budget.NooutInput{Now: now, Timeout: timeout, Holders: holders, Records: records, Present: present})
+func planNoout(
+	now time.Time, timeout time.Duration, holders []lease.Claim, records []budget.Noout, present []string,
+) budget.NooutPlan {
+	return budget.PlanNoout(budget.NooutInput{
+		Now: now, Timeout: timeout, Holders: holders, Records: records,
+		Present: present,
+	})
 }
 
 // TestNoout plays a keeper with a bad memory for answers against a storage cluster and a person who sets and unsets

@@ -76,7 +76,10 @@ func podsOf(w *world) []*pod {
 	var out []*pod
 	for i, o := range w.osds {
 		if o.Pod != storage.PodNone {
-			out = append(out, &pod{osd: o.Name, zone: zones[i/perZone], marked: !w.unmarked[o.Name], state: o.Pod, serves: o.Up && !o.Pod.Leaving()})
+			out = append(out, &pod{
+				osd: o.Name, zone: zones[i/perZone], marked: !w.unmarked[o.Name], state: o.Pod,
+				serves: o.Up && !o.Pod.Leaving(),
+			})
 		}
 	}
 	return out
@@ -124,7 +127,10 @@ func TestWhatABudgetLetsGo(t *testing.T) {
 					*p = pod{osd: p.osd, zone: p.zone, state: storage.PodReady}
 				}
 			case "appear":
-				b.pods = append(b.pods, &pod{osd: "osd.9", zone: rapid.SampledFrom(append([]string{""}, zones...)).Draw(t, "zone"), state: storage.PodReady, serves: true})
+				b.pods = append(b.pods, &pod{
+					osd: "osd.9", zone: rapid.SampledFrom(append([]string{""}, zones...)).Draw(t, "zone"),
+					state: storage.PodReady, serves: true,
+				})
 			}
 		}
 		switch d.Mode {
@@ -157,7 +163,10 @@ func TestAtRestOneMayGo(t *testing.T) {
 			if rapid.Bool().Draw(t, "dead") {
 				o := &w.osds[i+1]
 				o.Up = false
-				o.Pod = rapid.SampledFrom([]storage.PodState{storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodNone}).Draw(t, "pod")
+				o.Pod = rapid.SampledFrom([]storage.PodState{
+					storage.PodReady, storage.PodNotReady, storage.PodPending,
+					storage.PodNone,
+				}).Draw(t, "pod")
 			}
 		}
 		d := budget.Decide(w.input())

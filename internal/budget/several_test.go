@@ -20,10 +20,16 @@ func osd(id int) storage.FailureDomain {
 // byOSD is a clean cluster of four nodes with three OSDs each, which are failure domains of their own. Node a, with
 // osd.0 to osd.2, is cordoned, and a job that empties it holds the lease.
 func byOSD(stops lease.Stops, mayStop bool, down ...int) budget.Input {
-	v := storage.View{FailureDomainType: "osd", LabelKey: "id", Daemons: 12, Up: 12 - len(down), ChangeEpoch: 7, Placement: "p", Shape: "s", Marks: &storage.Marks{Proved: 12}}
+	v := storage.View{
+		FailureDomainType: "osd", LabelKey: "id", Daemons: 12, Up: 12 - len(down), ChangeEpoch: 7,
+		Placement: "p", Shape: "s", Marks: &storage.Marks{Proved: 12},
+	}
 	node := storage.Node{Name: "a", Domain: "osd.0", Host: "a", Cordoned: true, OKToStop: &storage.Answer{OK: mayStop}}
 	for id := range 3 {
-		d := storage.Domain{Name: osd(id).Name, LabelValues: []string{fmt.Sprint(id)}, Daemons: 1, OKToStop: &storage.Answer{OK: true}}
+		d := storage.Domain{
+			Name: osd(id).Name, LabelValues: []string{fmt.Sprint(id)}, Daemons: 1,
+			OKToStop: &storage.Answer{OK: true},
+		}
 		node.Daemons, node.Domains = append(node.Daemons, d.Name), append(node.Domains, d.Name)
 		if slices.Contains(down, id) {
 			d.Troubled = []storage.Daemon{{Name: d.Name, Node: "a", Pod: storage.PodPending, Planned: true}}
@@ -32,10 +38,14 @@ func byOSD(stops lease.Stops, mayStop bool, down ...int) budget.Input {
 		v.Domains = append(v.Domains, d)
 	}
 	v.Nodes = []storage.Node{node}
-	claim := lease.Claim{WorkflowID: "drain/a", Domain: osd(0), Node: "a", NooutHosts: []string{"a"}, Granted: now, Stops: stops}
+	claim := lease.Claim{
+		WorkflowID: "drain/a", Domain: osd(0), Node: "a", NooutHosts: []string{"a"},
+		Granted: now, Stops: stops,
+	}
 	return budget.Input{
-		Now: now, View: v, Health: storage.Health{Fresh: true, Clean: true, ChangeEpoch: 7, Placement: "p"}, Lease: lease.State{Holders: []lease.Claim{claim}},
-		Life: &storage.Life{}, Settings: storage.Settings{ManagePodBudgets: true},
+		Now: now, View: v, Health: storage.Health{Fresh: true, Clean: true, ChangeEpoch: 7, Placement: "p"},
+		Lease: lease.State{Holders: []lease.Claim{claim}}, Life: &storage.Life{},
+		Settings: storage.Settings{ManagePodBudgets: true},
 	}
 }
 
@@ -46,16 +56,36 @@ func TestHowSeveralDomainsStop(t *testing.T) {
 		change  func(*budget.Input)
 		want    lease.Stops
 	}{
-		"Ceph lets all of them stop":                          {mayStop: true, want: lease.StopTogether},
-		"Ceph does not":                                       {want: lease.StopOneByOne},
-		"what Ceph says is old":                               {mayStop: true, change: func(in *budget.Input) { in.Health.Fresh = false }, want: lease.StopOneByOne},
-		"those that are left may stop together":               {had: lease.StopOneByOne, mayStop: true, want: lease.StopTogether},
-		"data has moved, and they may no longer":              {had: lease.StopTogether, want: lease.StopOneByOne},
-		"some are away, and the rest may stop no longer":      {had: lease.StopTogether, change: func(in *budget.Input) { in.Health.Clean = false }, want: lease.StopTogether},
-		"the manager is silent":                               {had: lease.StopTogether, change: func(in *budget.Input) { in.View.Nodes[0].OKToStop.Silence = true }, want: lease.StopTogether},
-		"an older version looked":                             {change: func(in *budget.Input) { in.View.Nodes[0].OKToStop = nil }},
-		"one of the domains is not named":                     {mayStop: true, change: func(in *budget.Input) { in.View.Domains = in.View.Domains[:2] }, want: lease.StopOneByOne},
-		"the claim is about one OSD of the node, and no more": {mayStop: true, change: func(in *budget.Input) { in.Lease.Holders[0].Daemons = []string{"osd.0"} }},
+		"Ceph lets all of them stop": {mayStop: true, want: lease.StopTogether},
+		"Ceph does not":              {want: lease.StopOneByOne},
+		"what Ceph says is old": {
+			mayStop: true,
+			change:  func(in *budget.Input) { in.Health.Fresh = false }, want: lease.StopOneByOne,
+		},
+		"those that are left may stop together": {
+			had: lease.StopOneByOne, mayStop: true,
+			want: lease.StopTogether,
+		},
+		"data has moved, and they may no longer": {had: lease.StopTogether, want: lease.StopOneByOne},
+		"some are away, and the rest may stop no longer": {
+			had:    lease.StopTogether,
+			change: func(in *budget.Input) { in.Health.Clean = false }, want: lease.StopTogether,
+		},
+		"the manager is silent": {
+			had:    lease.StopTogether,
+			change: func(in *budget.Input) { in.View.Nodes[0].OKToStop.Silence = true }, want: lease.StopTogether,
+		},
+		"an older version looked": {
+			change: func(in *budget.Input) { in.View.Nodes[0].OKToStop = nil },
+		},
+		"one of the domains is not named": {
+			mayStop: true,
+			change:  func(in *budget.Input) { in.View.Domains = in.View.Domains[:2] }, want: lease.StopOneByOne,
+		},
+		"the claim is about one OSD of the node, and no more": {
+			mayStop: true,
+			change:  func(in *budget.Input) { in.Lease.Holders[0].Daemons = []string{"osd.0"} },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := byOSD(c.had, c.mayStop)
@@ -80,9 +110,12 @@ func TestWhichDomainsOpen(t *testing.T) {
 		"together, one is back": {stops: lease.StopTogether, down: []int{1}, unclean: true, change: func(in *budget.Input) {
 			in.View.Domains[0].Returned = true
 		}},
-		"together, one is back, and Ceph lets the rest stop": {stops: lease.StopTogether, down: []int{1}, unclean: true, change: func(in *budget.Input) {
-			in.View.Domains[0].Returned, in.Health.Fresh = true, true
-		}, want: []string{"0", "2"}},
+		"together, one is back, and Ceph lets the rest stop": {
+			stops: lease.StopTogether, down: []int{1}, unclean: true,
+			change: func(in *budget.Input) {
+				in.View.Domains[0].Returned, in.Health.Fresh = true, true
+			}, want: []string{"0", "2"},
+		},
 		"together, all are away":           {stops: lease.StopTogether, down: []int{0, 1, 2}, unclean: true},
 		"one by one, none is away":         {stops: lease.StopOneByOne, want: []string{"0"}},
 		"the first is missed":              {stops: lease.StopOneByOne, down: []int{0}, unclean: true, want: []string{"0"}},
@@ -122,7 +155,8 @@ func TestWhoeverWaitsForLifeAsks(t *testing.T) {
 				down = append(down, id)
 			}
 		}
-		in := byOSD(rapid.SampledFrom([]lease.Stops{"", lease.StopTogether, lease.StopOneByOne}).Draw(t, "stops"), true, down...)
+		in := byOSD(rapid.SampledFrom([]lease.Stops{"", lease.StopTogether, lease.StopOneByOne}).Draw(t, "stops"), true,
+			down...)
 		in.Life = nil
 		for _, id := range down {
 			if rapid.Bool().Draw(t, "its pod is gone") {
@@ -151,7 +185,8 @@ func TestSeveralDomainsAreConfined(t *testing.T) {
 				down = append(down, id)
 			}
 		}
-		in := byOSD(rapid.SampledFrom([]lease.Stops{"", lease.StopTogether, lease.StopOneByOne}).Draw(t, "stops"), rapid.Bool().Draw(t, "may stop"), down...)
+		in := byOSD(rapid.SampledFrom([]lease.Stops{"", lease.StopTogether, lease.StopOneByOne}).Draw(t, "stops"),
+			rapid.Bool().Draw(t, "may stop"), down...)
 		in.Health.Fresh, in.Health.Clean = rapid.Bool().Draw(t, "fresh"), rapid.Bool().Draw(t, "clean")
 		if rapid.Bool().Draw(t, "proof") {
 			in.Proof = &storage.CleanProof{ChangeEpoch: 6, Shape: "s"}
@@ -161,7 +196,10 @@ func TestSeveralDomainsAreConfined(t *testing.T) {
 		}
 		elsewhere := rapid.Bool().Draw(t, "another OSD is down")
 		if elsewhere {
-			in.View.Domains = append(in.View.Domains, storage.Domain{Name: "osd.7", Daemons: 1, Touched: true, Troubled: []storage.Daemon{{Name: "osd.7", Pod: storage.PodReady}}})
+			in.View.Domains = append(in.View.Domains, storage.Domain{
+				Name: "osd.7", Daemons: 1, Touched: true,
+				Troubled: []storage.Daemon{{Name: "osd.7", Pod: storage.PodReady}},
+			})
 		}
 		in.Lease = in.Lease.NoteStops(func(c lease.Claim) lease.Stops { return budget.Stops(in, c) })
 		d := budget.Decide(in)

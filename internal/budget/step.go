@@ -25,7 +25,8 @@ func opensAnother(applied *Decision, next Decision) bool {
 	if next.Mode != ModeOpen {
 		return false
 	}
-	return applied == nil || (applied.Mode != ModeClosed && (applied.Mode != ModeOpen || applied.Open != next.Open || !slices.Equal(applied.With, next.With)))
+	return applied == nil || (applied.Mode != ModeClosed &&
+		(applied.Mode != ModeOpen || applied.Open != next.Open || !slices.Equal(applied.With, next.With)))
 }
 
 // comesToRest: a failure domain may be open now. Whoever goes there at the last moment may still be counted by the

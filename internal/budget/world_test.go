@@ -42,7 +42,10 @@ type world struct {
 func atRest() *world {
 	w := &world{okToStop: map[string]string{}, unmarked: map[string]bool{}}
 	for id := range perZone * len(zones) {
-		w.osds = append(w.osds, storage.Daemon{Name: fmt.Sprintf("osd.%d", id), Node: string(rune('a' + id)), Up: true, Pod: storage.PodReady})
+		w.osds = append(w.osds, storage.Daemon{
+			Name: fmt.Sprintf("osd.%d", id), Node: string(rune('a' + id)), Up: true,
+			Pod: storage.PodReady,
+		})
 	}
 	w.in = budget.Input{
 		Now:    now,
@@ -83,7 +86,10 @@ func (w *world) input() budget.Input {
 	}
 	in.View.Marks = &m
 	for i, name := range zones {
-		d := storage.Domain{Name: name, LabelValues: []string{name}, Daemons: perZone, Touched: slices.Contains(w.touched, name)}
+		d := storage.Domain{
+			Name: name, LabelValues: []string{name}, Daemons: perZone,
+			Touched: slices.Contains(w.touched, name),
+		}
 		if name == w.unlabelled {
 			d.LabelValues = nil
 		}
@@ -115,7 +121,10 @@ func (w *world) input() budget.Input {
 	return in
 }
 
-var refusals = map[string]storage.Refusal{"no": storage.RefusalHarm, "already": storage.RefusalAlready, "unknown": storage.RefusalUnknown}
+var refusals = map[string]storage.Refusal{
+	"no": storage.RefusalHarm, "already": storage.RefusalAlready,
+	"unknown": storage.RefusalUnknown,
+}
 
 // say changes the world by one word of testdata/decisions.txt.
 func (w *world) say(word string) {

@@ -56,7 +56,8 @@ func TestOSDDump(t *testing.T) {
 	require.Equal(t, []ceph.Pool{{ID: 1, Name: "lab", Size: 3, MinSize: 2, Rule: 1, PGNum: 32}}, m.Pools)
 	require.Len(t, m.OSDs, 6)
 	require.Equal(t, ceph.OSD{ID: 0, In: true, Weight: 1, UpFrom: 26, DownAt: 28, State: []string{"exists"}}, m.OSDs[0])
-	require.Equal(t, ceph.OSD{ID: 5, Up: true, In: true, Weight: 1, UpFrom: 13, State: []string{"exists", "up"}}, m.OSDs[5])
+	require.Equal(t, ceph.OSD{ID: 5, Up: true, In: true, Weight: 1, UpFrom: 13, State: []string{"exists", "up"}},
+		m.OSDs[5])
 	require.NotEmpty(t, m.LastInChange)
 	require.Empty(t, m.Noout())
 
@@ -131,15 +132,35 @@ func TestOKToStop(t *testing.T) {
 			kind:   storage.RefusalHarm,
 			reason: "7 PGs would become unavailable, 1.8 among them",
 		},
-		"tolerated":                 {osds: []int{0, 1}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0-1"), code: -int(syscall.EBUSY)}, toler: []int{1}, ok: true},
-		"tolerated, with code 0":    {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":1,"bad_already_inactive":["3.a"],"bad_become_inactive":["3.a"]}`}, toler: []int{3}, ok: true},
-		"tolerated and not":         {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_become_inactive":["3.a","31.a"]}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "1 PGs would become unavailable, 31.a among them"},
-		"tolerated, but not all":    {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":3,"bad_become_inactive":["3.a"]}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "2 PGs would become unavailable"},
-		"a no that names no reason": {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "0 PGs would become unavailable"},
-		"yes":                       {osds: []int{0}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, ok: true},
+		"tolerated": {
+			osds:  []int{0, 1},
+			reply: reply{output: answer(t, "clean.osd-ok-to-stop-0-1"), code: -int(syscall.EBUSY)}, toler: []int{1}, ok: true,
+		},
+		"tolerated, with code 0": {
+			osds:  []int{1},
+			reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":1,"bad_already_inactive":["3.a"],"bad_become_inactive":["3.a"]}`}, toler: []int{3}, ok: true,
+		},
+		"tolerated and not": {
+			osds:  []int{1},
+			reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_become_inactive":["3.a","31.a"]}`},
+			toler: []int{3}, kind: storage.RefusalHarm, reason: "1 PGs would become unavailable, 31.a among them",
+		},
+		"tolerated, but not all": {
+			osds:  []int{1},
+			reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":3,"bad_become_inactive":["3.a"]}`}, toler: []int{3},
+			kind: storage.RefusalHarm, reason: "2 PGs would become unavailable",
+		},
+		"a no that names no reason": {
+			osds: []int{1}, reply: reply{output: `{"ok_to_stop":false}`}, toler: []int{3},
+			kind: storage.RefusalHarm, reason: "0 PGs would become unavailable",
+		},
+		"yes": {osds: []int{0}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, ok: true},
 		"no": {
-			osds:   []int{0, 1},
-			reply:  reply{output: answer(t, "clean.osd-ok-to-stop-0-1"), status: "unsafe to stop osd(s) at this time", code: -int(syscall.EBUSY)},
+			osds: []int{0, 1},
+			reply: reply{
+				output: answer(t, "clean.osd-ok-to-stop-0-1"), status: "unsafe to stop osd(s) at this time",
+				code: -int(syscall.EBUSY),
+			},
 			kind:   storage.RefusalHarm,
 			reason: "7 PGs would become unavailable, 1.8 among them",
 		},
@@ -150,19 +171,43 @@ func TestOKToStop(t *testing.T) {
 			reason: "ceph osd ok-to-stop: unsafe to stop osd(s) at this time (device or resource busy)",
 		},
 		"not known yet": {
-			osds:   []int{1},
-			reply:  reply{status: "3 pgs have unknown state; cannot draw any conclusions", code: -int(syscall.EAGAIN)},
-			kind:   storage.RefusalUnknown,
-			reason: "ceph osd ok-to-stop: 3 pgs have unknown state; cannot draw any conclusions (resource temporarily unavailable)",
+			osds:  []int{1},
+			reply: reply{status: "3 pgs have unknown state; cannot draw any conclusions", code: -int(syscall.EAGAIN)},
+			kind:  storage.RefusalUnknown,
+			reason: "ceph osd ok-to-stop: 3 pgs have unknown state; cannot draw any conclusions (resource temporarily " +
+				"unavailable)",
 		},
-		"no with code 0":                 {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"num_not_ok_pgs":3}`}, kind: storage.RefusalHarm, reason: "3 PGs would become unavailable"},
-		"unavailable already, and more":  {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_already_inactive":["1.2"],"bad_become_inactive":["1.3"]}`}, kind: storage.RefusalHarm, reason: "1 PGs are unavailable already, 1.2 among them"},
-		"unavailable already, and fewer": {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_already_inactive":["3.2"],"bad_become_inactive":["1.3"]}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "1 PGs would become unavailable, 1.3 among them"},
-		"unavailable already":            {osds: []int{1}, reply: reply{output: `{"ok_to_stop":false,"osds":[1],"bad_already_inactive":["1.2"]}`}, kind: storage.RefusalAlready, reason: "1 PGs are unavailable already, 1.2 among them"},
-		"a yes about other OSDs":         {osds: []int{0, 1}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")}, fails: true},
-		"nobody answers":                 {osds: []int{0}, reply: reply{status: "timed out", code: -int(syscall.ETIMEDOUT)}, fails: true},
-		"not allowed to ask":             {osds: []int{0}, reply: reply{status: "access denied", code: -int(syscall.EACCES)}, fails: true},
-		"an answer without a form":       {osds: []int{0}, reply: reply{output: "ok"}, fails: true},
+		"no with code 0": {
+			osds:  []int{1},
+			reply: reply{output: `{"ok_to_stop":false,"osds":[1],"num_not_ok_pgs":3}`}, kind: storage.RefusalHarm,
+			reason: "3 PGs would become unavailable",
+		},
+		"unavailable already, and more": {
+			osds:  []int{1},
+			reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_already_inactive":["1.2"],"bad_become_inactive":["1.3"]}`}, kind: storage.RefusalHarm, reason: "1 PGs are unavailable already, 1.2 among them",
+		},
+		"unavailable already, and fewer": {
+			osds:  []int{1},
+			reply: reply{output: `{"ok_to_stop":false,"num_not_ok_pgs":2,"bad_already_inactive":["3.2"],"bad_become_inactive":["1.3"]}`}, toler: []int{3}, kind: storage.RefusalHarm, reason: "1 PGs would become unavailable, 1.3 among them",
+		},
+		"unavailable already": {
+			osds:  []int{1},
+			reply: reply{output: `{"ok_to_stop":false,"osds":[1],"bad_already_inactive":["1.2"]}`}, kind: storage.RefusalAlready,
+			reason: "1 PGs are unavailable already, 1.2 among them",
+		},
+		"a yes about other OSDs": {
+			osds: []int{0, 1}, reply: reply{output: answer(t, "clean.osd-ok-to-stop-0")},
+			fails: true,
+		},
+		"nobody answers": {
+			osds: []int{0}, reply: reply{status: "timed out", code: -int(syscall.ETIMEDOUT)},
+			fails: true,
+		},
+		"not allowed to ask": {
+			osds: []int{0}, reply: reply{status: "access denied", code: -int(syscall.EACCES)},
+			fails: true,
+		},
+		"an answer without a form": {osds: []int{0}, reply: reply{output: "ok"}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := one("osd ok-to-stop", c.reply).OKToStop(context.Background(), c.osds, c.toler...)
@@ -181,7 +226,8 @@ func TestOKToStop(t *testing.T) {
 
 func TestCommandError(t *testing.T) {
 	for code, is := range map[syscall.Errno]func(error) bool{
-		syscall.ETIMEDOUT: ceph.IsTimeout, syscall.EBUSY: ceph.IsBusy, syscall.EAGAIN: ceph.IsAgain, syscall.EACCES: ceph.IsDenied,
+		syscall.ETIMEDOUT: ceph.IsTimeout, syscall.EBUSY: ceph.IsBusy, syscall.EAGAIN: ceph.IsAgain,
+		syscall.EACCES: ceph.IsDenied,
 	} {
 		_, err := one("osd dump", reply{code: -int(code)}).OSDDump(context.Background())
 		var failed *ceph.CommandError
@@ -191,7 +237,8 @@ func TestCommandError(t *testing.T) {
 		require.True(t, is(err))
 		require.Contains(t, err.Error(), "osd dump")
 		for other, isOther := range map[syscall.Errno]func(error) bool{
-			syscall.ETIMEDOUT: ceph.IsTimeout, syscall.EBUSY: ceph.IsBusy, syscall.EAGAIN: ceph.IsAgain, syscall.EACCES: ceph.IsDenied,
+			syscall.ETIMEDOUT: ceph.IsTimeout, syscall.EBUSY: ceph.IsBusy, syscall.EAGAIN: ceph.IsAgain,
+			syscall.EACCES: ceph.IsDenied,
 		} {
 			require.Equal(t, other == code, isOther(err))
 		}
@@ -209,11 +256,23 @@ func TestSafeToDestroy(t *testing.T) {
 		ok     bool
 		reason string
 	}{
-		"safe":                       {`{"safe_to_destroy":[3],"active":[],"missing_stats":[],"stored_pgs":[]}`, true, ""},
-		"it serves":                  {`{"safe_to_destroy":[],"active":[3],"missing_stats":[],"stored_pgs":[]}`, false, "osd.3 serves placement groups"},
-		"it is down and stores":      {`{"safe_to_destroy":[],"active":[],"missing_stats":[],"stored_pgs":[3]}`, false, "osd.3 stores placement groups"},
-		"nobody knows":               {`{"safe_to_destroy":[],"active":[],"missing_stats":[3],"stored_pgs":[]}`, false, "is not known"},
-		"the answer is about others": {`{"safe_to_destroy":[4],"active":[],"missing_stats":[],"stored_pgs":[]}`, false, "is not known"},
+		"safe": {`{"safe_to_destroy":[3],"active":[],"missing_stats":[],"stored_pgs":[]}`, true, ""},
+		"it serves": {
+			`{"safe_to_destroy":[],"active":[3],"missing_stats":[],"stored_pgs":[]}`, false,
+			"osd.3 serves placement groups",
+		},
+		"it is down and stores": {
+			`{"safe_to_destroy":[],"active":[],"missing_stats":[],"stored_pgs":[3]}`, false,
+			"osd.3 stores placement groups",
+		},
+		"nobody knows": {
+			`{"safe_to_destroy":[],"active":[],"missing_stats":[3],"stored_pgs":[]}`,
+			false, "is not known",
+		},
+		"the answer is about others": {
+			`{"safe_to_destroy":[4],"active":[],"missing_stats":[],"stored_pgs":[]}`,
+			false, "is not known",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answers, err := one("osd safe-to-destroy", reply{output: c.output}).SafeToDestroy(context.Background(), []int{3})
@@ -224,13 +283,18 @@ func TestSafeToDestroy(t *testing.T) {
 	}
 	_, err := one("osd safe-to-destroy", reply{output: "no JSON"}).SafeToDestroy(context.Background(), []int{3})
 	require.Error(t, err)
-	several, err := one("osd safe-to-destroy", reply{output: `{"safe_to_destroy":[3,5],"active":[4],"missing_stats":[],"stored_pgs":[]}`}).SafeToDestroy(context.Background(), []int{3, 4, 5})
+	several, err := one("osd safe-to-destroy",
+		reply{output: `{"safe_to_destroy":[3,5],"active":[4],"missing_stats":[],"stored_pgs":[]}`}).SafeToDestroy(
+		context.Background(), []int{3, 4, 5})
 	require.NoError(t, err)
-	require.Equal(t, map[int]storage.Answer{3: {OK: true}, 4: {Reason: "osd.4 serves placement groups"}, 5: {OK: true}}, several)
+	require.Equal(t, map[int]storage.Answer{3: {OK: true}, 4: {Reason: "osd.4 serves placement groups"}, 5: {OK: true}},
+		several)
 }
 
 func TestOSDMetadata(t *testing.T) {
-	all, err := one("osd metadata", reply{output: `[{"id":3,"hostname":"node-a","pod_name":"osd-x","pod_namespace":"ceph","osd_data":"/dev/lab/osd-0","osd_objectstore":"bluestore"},{"id":4}]`}).OSDMetadata(context.Background())
+	all, err := one("osd metadata",
+		reply{output: `[{"id":3,"hostname":"node-a","pod_name":"osd-x","pod_namespace":"ceph","osd_data":"/dev/lab/osd-0","osd_objectstore":"bluestore"},{"id":4}]`}).OSDMetadata(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, []ceph.OSDMetadata{{ID: 3, Hostname: "node-a", PodName: "osd-x", Data: "/dev/lab/osd-0"}, {ID: 4}}, all)
+	require.Equal(t, []ceph.OSDMetadata{{ID: 3, Hostname: "node-a", PodName: "osd-x", Data: "/dev/lab/osd-0"}, {ID: 4}},
+		all)
 }

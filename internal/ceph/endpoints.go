@@ -130,7 +130,8 @@ func validSingleAddress(address string) bool {
 		return ip.Is4()
 	}
 	// A name with digits and dots only is an IPv4 address with a mistake in it.
-	return !isV1 && !isV2 && dnsName.MatchString(host) && strings.ContainsAny(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz")
+	return !isV1 && !isV2 && dnsName.MatchString(host) &&
+		strings.ContainsAny(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz")
 }
 
 func validNumber(text string, least uint64, bits int) bool {

@@ -68,7 +68,8 @@ func flush(ctx context.Context, commander OSDCommander, osd int) (Report, error)
 	}
 	seq, err := strconv.ParseUint(strings.TrimSpace(string(output)), 10, 64)
 	if err != nil {
-		return Report{}, fmt.Errorf("ceph tell %s flush_pg_stats: the answer is no number: %w", OSDName(osd), errors.Unwrap(err))
+		return Report{}, fmt.Errorf("ceph tell %s flush_pg_stats: the answer is no number: %w", OSDName(osd),
+			errors.Unwrap(err))
 	}
 	return reportOf(seq), nil
 }

@@ -14,9 +14,13 @@ import (
 
 // asks are all questions by the command that they send. Each says whether the answer allows something.
 var asks = map[string]func(ceph.Client) (allowed bool, err error){
-	"status":        func(c ceph.Client) (bool, error) { _, err := c.Status(context.Background()); return false, err },
-	"quorum_status": func(c ceph.Client) (bool, error) { _, err := c.QuorumStatus(context.Background()); return false, err },
-	"osd stat":      func(c ceph.Client) (bool, error) { _, err := c.OSDEpoch(context.Background()); return false, err },
+	"status": func(c ceph.Client) (bool, error) { _, err := c.Status(context.Background()); return false, err },
+	"quorum_status": func(c ceph.Client) (bool, error) {
+		_, err := c.QuorumStatus(context.Background())
+		return false,
+			err
+	},
+	"osd stat": func(c ceph.Client) (bool, error) { _, err := c.OSDEpoch(context.Background()); return false, err },
 	"osd dump": func(c ceph.Client) (bool, error) {
 		m, err := c.OSDDump(context.Background())
 		use(m, err)
@@ -55,7 +59,10 @@ func FuzzAnswers(f *testing.F) {
 		}
 	}
 	for command := range asks {
-		for _, odd := range []string{"", "null", "{}", "[]", "0", `"x"`, "18446744073709551616", "-1", `{"osds":[null]}`, `{"ok_to_stop":{"ok_to_stop":true}}`} {
+		for _, odd := range []string{
+			"", "null", "{}", "[]", "0", `"x"`, "18446744073709551616", "-1", `{"osds":[null]}`,
+			`{"ok_to_stop":{"ok_to_stop":true}}`,
+		} {
 			f.Add(command, odd)
 		}
 	}
@@ -74,7 +81,8 @@ func FuzzAnswers(f *testing.F) {
 // FuzzMonEndpoints: what is accepted can be put into Ceph's configuration without becoming anything else there.
 func FuzzMonEndpoints(f *testing.F) {
 	for _, s := range []string{
-		"a=10.0.0.1:6789", "a=10.0.0.1:6789,b=10.0.0.2:6789", "10.0.0.1:3300", "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]", "[fd00::1]:6789", "mon.example:6789",
+		"a=10.0.0.1:6789", "a=10.0.0.1:6789,b=10.0.0.2:6789", "10.0.0.1:3300", "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]",
+		"[fd00::1]:6789", "mon.example:6789",
 		"a=", ",", "[", "]", "a=[v2:", "10.0.0.1:99999", "a=b=c", "10.0.0.1:6789\nkey = value", "a=10.0.0.1:6789 # x", "",
 	} {
 		f.Add(s)
@@ -96,12 +104,16 @@ func FuzzMonEndpoints(f *testing.F) {
 
 // FuzzUser: what is accepted is one word, with or without its type.
 func FuzzUser(f *testing.F) {
-	for _, s := range []string{"client.lockkeeper", "lockkeeper", "admin", "client.", "", "client.a b", "mon.", "client.client.x", "a\nb", "client.ä"} {
+	for _, s := range []string{
+		"client.lockkeeper", "lockkeeper", "admin", "client.", "", "client.a b", "mon.",
+		"client.client.x", "a\nb", "client.ä",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		user, err := ceph.ParseUser("field", s)
-		if err == nil && (user == "" || strings.ContainsAny(user, " \n\r\t\x00=#;") || strings.HasPrefix(user, "client.client.")) {
+		if err == nil && (user == "" || strings.ContainsAny(user, " \n\r\t\x00=#;") ||
+			strings.HasPrefix(user, "client.client.")) {
 			t.Fatalf("%q became %q", s, user)
 		}
 	})

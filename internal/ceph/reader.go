@@ -87,9 +87,11 @@ func (r *Reader) read(ctx context.Context) (Reading, error) {
 func contradiction(status Status, quorum QuorumStatus, osdMap *OSDMap) string {
 	switch {
 	case !quorum.Majority():
-		return fmt.Sprintf("no quorum: only [%s] of %d monitors", strings.Join(quorum.QuorumNames, " "), len(quorum.MonMap.Mons))
+		return fmt.Sprintf("no quorum: only [%s] of %d monitors", strings.Join(quorum.QuorumNames, " "),
+			len(quorum.MonMap.Mons))
 	case status.ElectionEpoch != quorum.ElectionEpoch:
-		return fmt.Sprintf("the quorum changed while it was read (election %d, then %d)", status.ElectionEpoch, quorum.ElectionEpoch)
+		return fmt.Sprintf("the quorum changed while it was read (election %d, then %d)", status.ElectionEpoch,
+			quorum.ElectionEpoch)
 	case osdMap.Epoch < status.OSDMap.Epoch:
 		return fmt.Sprintf("monitors disagree: OSD map epoch %d, then %d", status.OSDMap.Epoch, osdMap.Epoch)
 	default:

@@ -55,12 +55,14 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.Empty(t, first.Unavailable)
 	require.Equal(t, int64(27), first.Map.Epoch)
 	require.Len(t, first.Crush.Rules, 2)
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"}, mons.asked())
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"},
+		mons.asked())
 
 	again, err := reader.Read(ctx)
 	require.NoError(t, err)
 	require.Same(t, first.Map, again.Map)
-	require.Equal(t, []string{"status", "osd stat", "quorum_status"}, mons.asked(), "an idle cluster costs three small commands")
+	require.Equal(t, []string{"status", "osd stat", "quorum_status"}, mons.asked(),
+		"an idle cluster costs three small commands")
 
 	mons.change("status", `"epoch": 27`, `"epoch": 28`)
 	mons.change("osd dump", `"epoch": 27`, `"epoch": 28`)
@@ -79,7 +81,8 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(29), moved.Map.Epoch)
 	require.NotSame(t, first.Crush, moved.Crush)
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"}, mons.asked())
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"},
+		mons.asked())
 }
 
 // TestMapsBelongTogether: a bucket that is renamed between the two dumps has its flags under a name that the CRUSH map
@@ -91,9 +94,15 @@ func TestMapsBelongTogether(t *testing.T) {
 		asks    []string
 		fails   bool
 	}{
-		"no change":                {asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat"}},
-		"another OSD map":          {changes: 1, asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat", "osd dump"}},
-		"another CRUSH map":        {changes: 1, crush: true, asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat", "osd dump", "osd crush dump", "osd stat"}},
+		"no change": {asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat"}},
+		"another OSD map": {
+			changes: 1,
+			asks:    []string{"osd stat", "osd dump", "osd crush dump", "osd stat", "osd dump"},
+		},
+		"another CRUSH map": {
+			changes: 1, crush: true,
+			asks: []string{"osd stat", "osd dump", "osd crush dump", "osd stat", "osd dump", "osd crush dump", "osd stat"},
+		},
 		"another one all the time": {changes: 99, crush: true, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {

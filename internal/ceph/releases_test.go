@@ -99,7 +99,8 @@ func (r recorded) status(down bool) {
 		states[s.State] = s.Count
 	}
 	if down {
-		require.Equal(r, r.pgs, states["active+clean"]+states["active+undersized"]+states["active+undersized+degraded"], "%v", states)
+		require.Equal(r, r.pgs, states["active+clean"]+states["active+undersized"]+states["active+undersized+degraded"], "%v",
+			states)
 		require.Less(r, states["active+clean"], r.pgs)
 	} else {
 		require.Equal(r, map[string]int{"active+clean": r.pgs}, states)

@@ -20,7 +20,8 @@ func TestSlowOSDs(t *testing.T) {
 		"9 slow ops, oldest one blocked for 40 sec, mon.osd-1 has slow ops":                 {},
 	} {
 		var s ceph.Status
-		require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{"health":{"status":"HEALTH_WARN","checks":{"SLOW_OPS":{"severity":"HEALTH_WARN","summary":{"message":%q,"count":1},"muted":false}}}}`, message), &s))
+		require.NoError(t, json.Unmarshal(
+			fmt.Appendf(nil, `{"health":{"status":"HEALTH_WARN","checks":{"SLOW_OPS":{"severity":"HEALTH_WARN","summary":{"message":%q,"count":1},"muted":false}}}}`, message), &s))
 		require.Equal(t, want, s.SlowOSDs(), message)
 	}
 }

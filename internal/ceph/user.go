@@ -29,7 +29,10 @@ func ParseUser(field, value string) (string, error) {
 		}
 	}
 	if !userID.MatchString(id) {
-		return "", &InvalidError{Field: field, Value: printable(value), Allowed: `the name of a client, such as "client.lockkeeper" or "lockkeeper"`}
+		return "", &InvalidError{
+			Field: field, Value: printable(value),
+			Allowed: `the name of a client, such as "client.lockkeeper" or "lockkeeper"`,
+		}
 	}
 	return id, nil
 }

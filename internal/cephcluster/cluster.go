@@ -40,7 +40,8 @@ type connected struct {
 	departed departures
 	refused  refusal // to tell OSDs to report
 
-	turn      chan struct{} // holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
+	// holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
+	turn      chan struct{}
 	watch     witness
 	whole     bool      // what the last look of the watch found
 	doubted   time.Time // what the tracker proved before does not count
@@ -51,7 +52,8 @@ type connected struct {
 func newCluster(k Kubernetes, conn Conn, p *v1alpha1.MaintenancePolicy) *cluster {
 	client := ceph.Client{Commander: conn}
 	return &cluster{kube: k, policy: p, connected: &connected{
-		connection: p.Spec.Ceph.Connection, conn: conn, client: client, reader: ceph.NewReader(client), turn: make(chan struct{}, 1),
+		connection: p.Spec.Ceph.Connection, conn: conn, client: client, reader: ceph.NewReader(client),
+		turn: make(chan struct{}, 1),
 	}}
 }
 
@@ -68,8 +70,11 @@ const okToStopWithin = time.Second
 // Observe implements activities.StorageCluster: Kubernetes and Ceph at the same time, then joined.
 func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
 	var (
-		departed  = c.departed.with(in.Departed)
-		view      = osdview.Input{IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy), Proof: in.Proof, LastChange: in.LastChange, Departed: departed}
+		departed = c.departed.with(in.Departed)
+		view     = osdview.Input{
+			IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy),
+			Proof: in.Proof, LastChange: in.LastChange, Departed: departed,
+		}
 		replacing map[int]bool
 		reading   ceph.Reading
 	)
@@ -95,7 +100,8 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	if reading.Unavailable != "" {
 		return activities.Seen{View: storage.View{
-			At: time.Now().UTC(), Unavailable: reading.Unavailable, Silent: reading.Silent.UTC(), Departed: c.departed.become(departed, osdview.Departed(view.Pods, departed, in.LastChange)),
+			At: time.Now().UTC(), Unavailable: reading.Unavailable, Silent: reading.Silent.UTC(),
+			Departed: c.departed.become(departed, osdview.Departed(view.Pods, departed, in.LastChange)),
 		}}, nil
 	}
 	for i := range view.Pods {
@@ -173,7 +179,9 @@ const questionsAtOnce = 8
 // askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop, and the
 // same for each node that was asked for and is in several failure domains. All have okToStopWithin together, and after
 // the first that finds no answer nothing more is asked: closing must not wait once for each domain.
-func (c *cluster) askOKToStop(ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted, nodes []string) {
+func (c *cluster) askOKToStop(
+	ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted, nodes []string,
+) {
 	ctx, cancel := context.WithTimeout(ctx, okToStopWithin)
 	defer cancel()
 	var silent atomic.Pointer[error]
@@ -258,7 +266,8 @@ func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]acti
 	}
 	var still []activities.NooutRefusal
 	for _, x := range refused {
-		found, gone := osdview.FindHosts(failuredomain.NewTree(reading.Crush), []storage.Host{{Name: x.Host, ID: ids[x.Host]}})
+		found, gone := osdview.FindHosts(failuredomain.NewTree(reading.Crush),
+			[]storage.Host{{Name: x.Host, ID: ids[x.Host]}})
 		switch {
 		case len(gone) > 0:
 		case len(found) > 0 && found[0].Name != x.Host:

@@ -23,7 +23,8 @@ type Kubernetes interface {
 	MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error)
 	// MarkPods and UnmarkPods change those that still are what was seen of them, and count them.
 	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error)
-	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error)
+	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int,
+		error)
 	ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error)
 	// ConfigMapValue and SecretValue return the value of a key; errors name the object and the key.
 	ConfigMapValue(ctx context.Context, namespace, name, key string) (string, error)
@@ -60,7 +61,10 @@ type Clusters struct {
 
 // New makes Clusters that connect on demand.
 func New(k Kubernetes, d Dialer) *Clusters {
-	return &Clusters{kube: k, dial: d, open: map[storage.ClusterKey]*cluster{}, turns: map[storage.ClusterKey]chan struct{}{}}
+	return &Clusters{
+		kube: k, dial: d, open: map[storage.ClusterKey]*cluster{},
+		turns: map[storage.ClusterKey]chan struct{}{},
+	}
 }
 
 // Close closes all connections.
@@ -81,7 +85,8 @@ func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (
 		return nil, err
 	}
 	if p.Spec.Ceph == nil {
-		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph is missing: Ceph is the only kind of storage this version knows", key)
+		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph is missing: Ceph is the only kind of storage this version "+
+			"knows", key)
 	}
 	if x := c.kept(p, key); x != nil {
 		return x, nil

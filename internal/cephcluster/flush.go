@@ -80,10 +80,12 @@ func (c *cluster) flush(ctx context.Context, proof int, osds []int) <-chan flush
 		reports, err := c.client.FlushPGStats(ctx, osds)
 		switch {
 		case ceph.IsDenied(err):
-			c.refused.set(fmt.Sprintf("the Ceph user lacks the capability osd '%s': %v", ceph.FlushOSDCaps, err), time.Now().Add(refusedFor))
+			c.refused.set(fmt.Sprintf("the Ceph user lacks the capability osd '%s': %v", ceph.FlushOSDCaps, err),
+				time.Now().Add(refusedFor))
 		case ceph.IsTimeout(err) && len(reports) == 0:
 			// A client that may not read the maps waits for them for ever: nobody tells it that it never gets them.
-			c.refused.set(fmt.Sprintf("no OSD answers: %v. Without the capability mon '%s' no command finds its way to an OSD", err, ceph.FlushMonCaps), time.Now().Add(refusedFor))
+			c.refused.set(fmt.Sprintf("no OSD answers: %v. Without the capability mon '%s' no command finds its way to an OSD",
+				err, ceph.FlushMonCaps), time.Now().Add(refusedFor))
 		case err != nil && len(reports) == 0:
 			c.refused.set(err.Error(), time.Time{})
 		case err == nil:

@@ -65,7 +65,10 @@ func (c *Clusters) Life(ctx context.Context, key storage.ClusterKey, except []in
 	if err != nil {
 		return storage.Life{}, err
 	}
-	q := question{cluster: x, about: func(_ *failuredomain.Tree, id int) bool { return !slices.Contains(except, id) }, began: time.Now()}
+	q := question{
+		cluster: x, about: func(_ *failuredomain.Tree, id int) bool { return !slices.Contains(except, id) },
+		began: time.Now(),
+	}
 	for {
 		if err := q.look(ctx); err != nil {
 			return storage.Life{}, err

@@ -74,7 +74,9 @@ const proofWithin = 30 * time.Second
 
 // Mark implements activities.StorageCluster. The proof that the watch made serves if it is of the pods that there are;
 // for pods that came later a proof of its own is made.
-func (c *cluster) Mark(ctx context.Context, in activities.Marking, beat func(activities.Marked)) (activities.Marked, error) {
+func (c *cluster) Mark(
+	ctx context.Context, in activities.Marking, beat func(activities.Marked),
+) (activities.Marked, error) {
 	var out activities.Marked
 	own := &witness{}
 	for end := time.Now().Add(proofWithin); ; {
@@ -98,7 +100,8 @@ func (c *cluster) Mark(ctx context.Context, in activities.Marking, beat func(act
 			}
 		}
 		before := out.Done
-		n, err := c.kube.MarkPods(ctx, c.policy, proved, func(done int) { beat(activities.Marked{Done: before + done, Left: len(proved) - done}) })
+		n, err := c.kube.MarkPods(ctx, c.policy, proved,
+			func(done int) { beat(activities.Marked{Done: before + done, Left: len(proved) - done}) })
 		out.Done += n
 		out.Left += len(proved) - n
 		if err != nil || out.Left == 0 || time.Now().After(end) {
@@ -162,7 +165,10 @@ func (c *cluster) markable(ctx context.Context) ([]*osdview.Pod, ceph.Reading, e
 }
 
 func (c *cluster) podsThenCeph(ctx context.Context) (osdview.Input, ceph.Reading, error) {
-	in := osdview.Input{IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy), Departed: c.departed.with(nil)}
+	in := osdview.Input{
+		IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy),
+		Departed: c.departed.with(nil),
+	}
 	var err error
 	if in.Pods, err = c.kube.StoragePods(ctx, c.policy); err != nil {
 		return in, ceph.Reading{}, fmt.Errorf("list OSD pods: %w", err)
@@ -196,6 +202,7 @@ func (c *cluster) Unmark(ctx context.Context, all bool, beat func(activities.Mar
 			gone = append(gone, *p)
 		}
 	}
-	n, err := c.kube.UnmarkPods(ctx, c.policy, gone, func(done int) { beat(activities.Marked{Done: done, Left: len(gone) - done}) })
+	n, err := c.kube.UnmarkPods(ctx, c.policy, gone,
+		func(done int) { beat(activities.Marked{Done: done, Left: len(gone) - done}) })
 	return activities.Marked{Done: n, Left: len(gone) - n}, err
 }

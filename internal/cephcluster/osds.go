@@ -71,8 +71,9 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 	for i := range reading.Map.OSDs {
 		o := &reading.Map.OSDs[i]
 		out.OSDs = append(out.OSDs, OSD{
-			ID: o.ID, Up: bool(o.Up), UpFrom: o.UpFrom, Serving: o.Serving(), Location: tree.Location(o.ID), Domain: tree.Find(o.ID, smallest.Type),
-			Pod: said[o.ID].PodName, Host: said[o.ID].Hostname, Data: said[o.ID].Data, Slow: slow[o.ID],
+			ID: o.ID, Up: bool(o.Up), UpFrom: o.UpFrom, Serving: o.Serving(), Location: tree.Location(o.ID),
+			Domain: tree.Find(o.ID, smallest.Type), Pod: said[o.ID].PodName, Host: said[o.ID].Hostname, Data: said[o.ID].Data,
+			Slow: slow[o.ID],
 		})
 	}
 	return out, nil
@@ -136,7 +137,9 @@ func halves(osds []int) [2][]int {
 }
 
 // SafeToDestroy asks of each of these OSDs whether nobody needs its data.
-func (c *Clusters) SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (map[int]storage.Answer, error) {
+func (c *Clusters) SafeToDestroy(
+	ctx context.Context, key storage.ClusterKey, osds []int,
+) (map[int]storage.Answer, error) {
 	x, err := c.cluster(ctx, key)
 	if err != nil {
 		return nil, err

@@ -18,14 +18,26 @@ func TestSpare(t *testing.T) {
 		ok   func([]int) bool
 		want []int // nil: none
 	}{
-		"all":                           {[]int{1, 2, 3}, func([]int) bool { return true }, []int{1, 2, 3}},
-		"none":                          {[]int{1, 2, 3}, none, nil},
-		"the only one":                  {[]int{1}, none, nil},
-		"the first has to stay":         {[]int{1, 2, 3, 4}, func(s []int) bool { return !slices.Contains(s, 1) }, []int{2, 3, 4}},
-		"the last has to stay":          {[]int{1, 2, 3, 4, 5}, func(s []int) bool { return !slices.Contains(s, 5) }, []int{1, 2, 3, 4}},
-		"one of several":                {[]int{1, 2, 3, 4}, func(s []int) bool { return len(s) <= 1 }, []int{1}},
-		"two that need each other's PG": {[]int{1, 2, 3, 4}, func(s []int) bool { return !slices.Contains(s, 2) || !slices.Contains(s, 3) }, []int{1, 2, 4}},
-		"only the last one":             {[]int{1, 2, 3}, func(s []int) bool { return slices.Equal(s, []int{3}) }, []int{3}},
+		"all":          {[]int{1, 2, 3}, func([]int) bool { return true }, []int{1, 2, 3}},
+		"none":         {[]int{1, 2, 3}, none, nil},
+		"the only one": {[]int{1}, none, nil},
+		"the first has to stay": {
+			[]int{1, 2, 3, 4},
+			func(s []int) bool { return !slices.Contains(s, 1) },
+			[]int{2, 3, 4},
+		},
+		"the last has to stay": {
+			[]int{1, 2, 3, 4, 5},
+			func(s []int) bool { return !slices.Contains(s, 5) },
+			[]int{1, 2, 3, 4},
+		},
+		"one of several": {[]int{1, 2, 3, 4}, func(s []int) bool { return len(s) <= 1 }, []int{1}},
+		"two that need each other's PG": {
+			[]int{1, 2, 3, 4},
+			func(s []int) bool { return !slices.Contains(s, 2) || !slices.Contains(s, 3) },
+			[]int{1, 2, 4},
+		},
+		"only the last one": {[]int{1, 2, 3}, func(s []int) bool { return slices.Equal(s, []int{3}) }, []int{3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
@@ -60,7 +72,8 @@ func TestSpare(t *testing.T) {
 func TestSpareFindsWhatCannotGrow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		osds := rapid.SliceOfNDistinct(rapid.IntRange(0, 40), 1, 20, rapid.ID[int]).Draw(t, "osds")
-		conflicts := rapid.SliceOfN(rapid.SliceOfNDistinct(rapid.SampledFrom(osds), 1, 3, rapid.ID[int]), 0, 8).Draw(t, "conflicts")
+		conflicts := rapid.SliceOfN(rapid.SliceOfNDistinct(rapid.SampledFrom(osds), 1, 3, rapid.ID[int]), 0,
+			8).Draw(t, "conflicts")
 		ok := func(set []int) bool {
 			return !slices.ContainsFunc(conflicts, func(c []int) bool {
 				return !slices.ContainsFunc(c, func(id int) bool { return !slices.Contains(set, id) })

@@ -42,7 +42,10 @@ func (c *Clusters) Versions(ctx context.Context, key storage.ClusterKey) (Versio
 	if err != nil {
 		return Versions{}, wrap(err, "list mon pods")
 	}
-	out := Versions{Mons: reading.Quorum.MonMap.MinRelease, Required: reading.Map.RequireRelease, OSDs: map[int]upgrade.Version{}}
+	out := Versions{
+		Mons: reading.Quorum.MonMap.MinRelease, Required: reading.Map.RequireRelease,
+		OSDs: map[int]upgrade.Version{},
+	}
 	for _, m := range said {
 		if v, err := upgrade.ParseVersion(m.Version); err == nil {
 			out.OSDs[m.ID] = v

@@ -25,8 +25,14 @@ func TestMixedImages(t *testing.T) {
 		"all alike":       {mons: mons("ceph:1", "ceph:1", "ceph:1")},
 		"one not to tell": {mons: mons("", "ceph:1", "ceph:1")},
 		"none to tell":    {mons: mons("", "")},
-		"one is ahead":    {mons: mons("ceph:1", "ceph:2", "ceph:1"), want: "the upgrade of the mons is under way: mon.a runs ceph:1 and mon.b ceph:2"},
-		"the last one":    {mons: mons("", "ceph:1", "ceph:2"), want: "the upgrade of the mons is under way: mon.b runs ceph:1 and mon.c ceph:2"},
+		"one is ahead": {
+			mons: mons("ceph:1", "ceph:2", "ceph:1"),
+			want: "the upgrade of the mons is under way: mon.a runs ceph:1 and mon.b ceph:2",
+		},
+		"the last one": {
+			mons: mons("", "ceph:1", "ceph:2"),
+			want: "the upgrade of the mons is under way: mon.b runs ceph:1 and mon.c ceph:2",
+		},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, mixedImages(c.mons)) })
 	}
@@ -45,5 +51,6 @@ func TestUpgradeOfCephadm(t *testing.T) {
 	}
 	require.Empty(t, underWay(says()))
 	require.Empty(t, underWay(says("Rebalancing after osd.3 marked out")))
-	require.Equal(t, "cephadm is at it: Upgrade to 18.2.7 (2m)", underWay(says("Global Recovery Event", "Upgrade to 18.2.7 (2m)")))
+	require.Equal(t, "cephadm is at it: Upgrade to 18.2.7 (2m)",
+		underWay(says("Global Recovery Event", "Upgrade to 18.2.7 (2m)")))
 }

@@ -30,7 +30,9 @@ const (
 )
 
 // Watch implements activities.StorageCluster. It asks Ceph only, never the API server.
-func (c *cluster) Watch(ctx context.Context, in activities.Watching, beat func(activities.Watched)) (activities.Watched, error) {
+func (c *cluster) Watch(
+	ctx context.Context, in activities.Watching, beat func(activities.Watched),
+) (activities.Watched, error) {
 	began, last := time.Now(), in.Last
 	for {
 		now, settled, err := c.look(ctx, in.Doubted)
@@ -84,7 +86,8 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 
 // lookWith takes one look for a witness.
 func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watched, settled bool, err error) {
-	evidence := c.evidence(ctx, by.tracker.Asks()) // before the reading: the summary has to be newer than what proves it fresh
+	// before the reading: the summary has to be newer than what proves it fresh
+	evidence := c.evidence(ctx, by.tracker.Asks())
 	now := time.Now()
 	reading, err := c.read(ctx)
 	if err != nil {
@@ -131,7 +134,8 @@ func (c *cluster) healthyRegex() string {
 func (c *cluster) newTracker() (*pghealth.Tracker, error) {
 	re, err := regexp.Compile(c.healthyRegex())
 	if err != nil {
-		return nil, fmt.Errorf("spec.ceph.pgHealthyRegex: %q: must be a regular expression in Go's syntax: %w", c.healthyRegex(), err)
+		return nil, fmt.Errorf("spec.ceph.pgHealthyRegex: %q: must be a regular expression in Go's syntax: %w",
+			c.healthyRegex(), err)
 	}
 	return pghealth.New(pghealth.Policy{Healthy: re, ToleratedPools: c.policy.Spec.Ceph.ToleratedPools}), nil
 }
@@ -157,7 +161,8 @@ func (c *cluster) evidence(ctx context.Context, asks []int) *pghealth.Evidence {
 func news(last, now activities.Watched) bool {
 	a, b := last.Health, now.Health
 	return last.Fingerprint != now.Fingerprint || last.Unavailable != now.Unavailable ||
-		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ChangeEpoch != b.ChangeEpoch || !slices.Equal(a.Unexplained, b.Unexplained) ||
+		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ChangeEpoch != b.ChangeEpoch ||
+		!slices.Equal(a.Unexplained, b.Unexplained) ||
 		!slices.Equal(last.Quorum.Mons, now.Quorum.Mons) || !slices.Equal(last.Quorum.In, now.Quorum.In)
 }
 

@@ -12,7 +12,9 @@ import (
 // look, since a person may have done it, but what is known of the data stays known.
 func TestNooutMovesNoData(t *testing.T) {
 	of := func(state ...string) *ceph.OSDMap {
-		return &ceph.OSDMap{OSDs: []ceph.OSD{{ID: 0, Up: true, In: true, Weight: 1, UpFrom: 5, State: append([]string{"exists", "up"}, state...)}}}
+		return &ceph.OSDMap{OSDs: []ceph.OSD{
+			{ID: 0, Up: true, In: true, Weight: 1, UpFrom: 5, State: append([]string{"exists", "up"}, state...)},
+		}}
 	}
 	whole := of()
 	assert.Equal(t, placement(whole), placement(of("noout")))

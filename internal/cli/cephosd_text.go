@@ -25,7 +25,8 @@ func (s Status) writeCephOSD(w io.Writer) {
 	}
 	n := o.OSDs
 	row("OSDs", "%s", describeCounts(rollout.Counts{
-		Total: int(n.Total), UpToDate: int(n.UpToDate), OutOfDate: int(n.OutOfDate), Ready: int(n.Ready), Unready: int(n.Unready), Missing: int(n.Missing),
+		Total: int(n.Total), UpToDate: int(n.UpToDate), OutOfDate: int(n.OutOfDate), Ready: int(n.Ready),
+		Unready: int(n.Unready), Missing: int(n.Missing),
 	}))
 	row("State", "%s", join(o.Reason, o.Message))
 	if o.Generation != o.ObservedGeneration {

@@ -72,22 +72,29 @@ type check struct {
 
 // checks go from the ground up: what a later one finds may only be a consequence of what an earlier one found.
 var checks = []check{
-	{name: "Kubernetes", look: (*Doctor).kubernetes},                                      // without it little can be said
-	{name: "own rights", look: (*Doctor).ownRights, kubernetes: true},                     // else the rest is guesswork
-	{name: "API", look: (*Doctor).api, kubernetes: true},                                  // the CRDs, as this program knows them
-	{name: "policies", look: (*Doctor).lookPolicies, kubernetes: true},                    // somebody has to say what to look after
-	{name: "daemons", look: (*Doctor).daemons, kubernetes: true},                          // and select what is there
-	{name: "precedence", look: (*Doctor).precedence, kubernetes: true},                    // one policy for each storage cluster
-	{name: "other budgets", look: (*Doctor).otherBudgets, kubernetes: true},               // under two, no eviction succeeds
-	{name: "addresses of the mons", look: (*Doctor).monEndpoints, kubernetes: true},       // where Ceph is
-	{name: "rights of watcher and worker", look: (*Doctor).rights, kubernetes: true},      // all of deploy/rbac.yaml
-	{name: "watcher", look: (*Doctor).watcher, kubernetes: true},                          // tells the keepers what changes
-	{name: "Temporal", look: (*Doctor).temporal},                                          // where the jobs are
-	{name: "worker", look: (*Doctor).worker, temporal: true},                              // does what the jobs say
-	{name: "rights for OSDs", look: (*Doctor).rightsForOSDs, kubernetes: true},            // of those who want lockkeeper to make pods, or to restart them
+	{name: "Kubernetes", look: (*Doctor).kubernetes},                  // without it little can be said
+	{name: "own rights", look: (*Doctor).ownRights, kubernetes: true}, // else the rest is guesswork
+	// the CRDs, as this program knows them
+	{name: "API", look: (*Doctor).api, kubernetes: true},
+	// somebody has to say what to look after
+	{name: "policies", look: (*Doctor).lookPolicies, kubernetes: true},
+	{name: "daemons", look: (*Doctor).daemons, kubernetes: true}, // and select what is there
+	// one policy for each storage cluster
+	{name: "precedence", look: (*Doctor).precedence, kubernetes: true},
+	// under two, no eviction succeeds
+	{name: "other budgets", look: (*Doctor).otherBudgets, kubernetes: true},
+	{name: "addresses of the mons", look: (*Doctor).monEndpoints, kubernetes: true},  // where Ceph is
+	{name: "rights of watcher and worker", look: (*Doctor).rights, kubernetes: true}, // all of deploy/rbac.yaml
+	// tells the keepers what changes
+	{name: "watcher", look: (*Doctor).watcher, kubernetes: true},
+	{name: "Temporal", look: (*Doctor).temporal},             // where the jobs are
+	{name: "worker", look: (*Doctor).worker, temporal: true}, // does what the jobs say
+	// of those who want lockkeeper to make pods, or to restart them
+	{name: "rights for OSDs", look: (*Doctor).rightsForOSDs, kubernetes: true},
 	{name: "keepers", look: (*Doctor).keepers, kubernetes: true, temporal: true},          // one for each policy
 	{name: "storage clusters", look: (*Doctor).storage, kubernetes: true, temporal: true}, // as their keepers see them
-	{name: "CephOSDs", look: (*Doctor).cephOSDs, kubernetes: true, temporal: true},        // whose rollouts somebody has to start, and mend
+	// whose rollouts somebody has to start, and mend
+	{name: "CephOSDs", look: (*Doctor).cephOSDs, kubernetes: true, temporal: true},
 }
 
 // Examine makes all checks.

@@ -44,8 +44,10 @@ func (d *Doctor) cephOSDOf(ctx context.Context, o *cephv1alpha1.CephOSD) {
 			d.ok("%s: %s", name, r.Describe(d.Now()))
 		default:
 			d.found(FoundBroken, name+": "+looked+", and no rollout runs",
-				fmt.Sprintf("the watcher should have started one. Is it older than the CustomResourceDefinition? Its log says whether it watches CephOSDs:\n"+
-					"kubectl -n %[1]s logs deployment/%[2]s; kubectl -n %[1]s rollout restart deployment %[2]s\nwithout it: lockkeeper update-osds %[3]s", d.System, watcherAccount, name))
+				fmt.Sprintf("the watcher should have started one. Is it older than the CustomResourceDefinition? Its log says "+
+					"whether it watches CephOSDs:\n"+
+					"kubectl -n %[1]s logs deployment/%[2]s; kubectl -n %[1]s rollout restart deployment %[2]s\nwithout it: "+
+					"lockkeeper update-osds %[3]s", d.System, watcherAccount, name))
 		}
 		return
 	}
@@ -58,7 +60,8 @@ func (d *Doctor) cephOSDOf(ctx context.Context, o *cephv1alpha1.CephOSD) {
 	case s.Reason == reasonRefused:
 		d.found(FoundBroken, name+" makes no sense, so nothing is touched: "+refused, edit)
 	case s.Halted != nil:
-		d.found(FoundBroken, fmt.Sprintf("%s has halted since %s: %s", name, when(s.Halted.Since.Time, d.Now()), s.Halted.Reason),
+		d.found(FoundBroken, fmt.Sprintf("%s has halted since %s: %s", name, when(s.Halted.Since.Time, d.Now()),
+			s.Halted.Reason),
 			"lockkeeper status "+name+" says which OSDs are not back and why, and what can be done")
 	case refused != "": // a host that is no node, say
 		d.found(FoundWarning, name+": what it says of some OSDs makes no sense, so these are left out: "+refused, edit)

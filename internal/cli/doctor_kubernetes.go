@@ -31,10 +31,12 @@ func (d *Doctor) kubernetes(ctx context.Context) {
 	v, err := d.Installation.ServerVersion(ctx)
 	switch {
 	case apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err):
-		d.found(FoundBroken, "it does not know who asks: "+err.Error(), "log in anew, or check the kubeconfig: `kubectl version` has to answer")
+		d.found(FoundBroken, "it does not know who asks: "+err.Error(),
+			"log in anew, or check the kubeconfig: `kubectl version` has to answer")
 		d.noKube = true
 	case err != nil:
-		d.found(FoundBroken, "does not answer: "+err.Error(), "check --kubeconfig, --context and the network: `kubectl version` has to answer. Until it does, the last budgets stay, which is safe")
+		d.found(FoundBroken, "does not answer: "+err.Error(), "check --kubeconfig, --context and the network: `kubectl "+
+			"version` has to answer. Until it does, the last budgets stay, which is safe")
 		d.noKube = true
 	default:
 		d.version(v, leastKubernetes, testedKubernetes, "budgets need unhealthyPodEvictionPolicy")
@@ -67,7 +69,8 @@ func (d *Doctor) ownRights(ctx context.Context) {
 	case err != nil:
 		d.unknown("what you may do", err)
 	case len(missing) > 0:
-		d.found(FoundWarning, "you may not "+strings.Join(missing, ", "), "drain, explain, status and this command say less without it: ask for it, or name a namespace with --namespace")
+		d.found(FoundWarning, "you may not "+strings.Join(missing, ", "),
+			"drain, explain, status and this command say less without it: ask for it, or name a namespace with --namespace")
 	default:
 		d.ok("you may look at all that this command looks at")
 	}
@@ -126,7 +129,8 @@ func (d *Doctor) lookPolicies(ctx context.Context) {
 	case err != nil:
 		d.unknown("which policies there are", err)
 	case len(d.policies) == 0:
-		d.found(FoundBroken, "there is no MaintenancePolicy, so no storage is guarded", "apply one in the namespace of the OSD pods: deploy/examples/maintenancepolicy.yaml")
+		d.found(FoundBroken, "there is no MaintenancePolicy, so no storage is guarded",
+			"apply one in the namespace of the OSD pods: deploy/examples/maintenancepolicy.yaml")
 	default:
 		var names []string
 		for i := range d.policies {
@@ -163,12 +167,17 @@ func (d *Doctor) daemons(ctx context.Context) {
 		case err != nil:
 			d.unknown(name+": which pods are OSDs", err)
 		case len(pods) == 0:
-			d.found(FoundBroken, name+": spec.ceph.osds.selector matches no pod in "+p.Namespace, "compare it with `kubectl -n "+p.Namespace+" get pods --show-labels`; the policy has to be in the namespace of the OSD pods")
+			d.found(FoundBroken, name+": spec.ceph.osds.selector matches no pod in "+p.Namespace,
+				"compare it with `kubectl -n "+p.Namespace+" get pods --show-labels`; the policy has to be in the namespace of "+
+					"the OSD pods")
 		case len(nameless) > 0:
-			d.found(FoundBroken, fmt.Sprintf("%s: %s carry no OSD's number in the label %q", name, some(nameless, 3), kube.IDLabel(p)), "mend spec.ceph.osds.idLabel, or select OSD pods only")
+			d.found(FoundBroken, fmt.Sprintf("%s: %s carry no OSD's number in the label %q", name, some(nameless, 3),
+				kube.IDLabel(p)), "mend spec.ceph.osds.idLabel, or select OSD pods only")
 		case len(fresh) > 0:
-			d.found(FoundWarning, fmt.Sprintf("%s: %s do not say yet which OSDs they are: no label %q", name, some(fresh, 3), osdpod.IDLabel),
-				fmt.Sprintf("the rollout of their CephOSD labels them. If that says that a number is not known:\nkubectl -n %s label pod POD %s=N", p.Namespace, osdpod.IDLabel))
+			d.found(FoundWarning, fmt.Sprintf("%s: %s do not say yet which OSDs they are: no label %q", name,
+				some(fresh, 3), osdpod.IDLabel),
+				fmt.Sprintf("the rollout of their CephOSD labels them. If that says that a number is not known:\nkubectl -n %s "+
+					"label pod POD %s=N", p.Namespace, osdpod.IDLabel))
 		default:
 			d.ok("%s selects %s", name, pods2(len(pods)))
 		}
@@ -185,7 +194,8 @@ func (d *Doctor) precedence(ctx context.Context) {
 			d.unknown(name+": whether another policy means the same storage cluster", err)
 		case !answer.OK:
 			d.second[name] = true
-			d.found(FoundBroken, name+": "+answer.Reason, "kubectl -n "+p.Namespace+" delete maintenancepolicy "+p.Name+", or the other one; whichever remains is in charge")
+			d.found(FoundBroken, name+": "+answer.Reason,
+				"kubectl -n "+p.Namespace+" delete maintenancepolicy "+p.Name+", or the other one; whichever remains is in charge")
 		}
 	})
 }
@@ -200,7 +210,8 @@ func (d *Doctor) otherBudgets(ctx context.Context) {
 		case err != nil:
 			d.unknown(name+": which other budgets there are", err)
 		case foreign != "":
-			d.found(FoundBroken, name+": "+foreign, "Rook's go by themselves when its CephCluster has spec.disruptionManagement.managePodBudgets: false")
+			d.found(FoundBroken, name+": "+foreign,
+				"Rook's go by themselves when its CephCluster has spec.disruptionManagement.managePodBudgets: false")
 		default:
 			d.ok("%s: no other budget covers the same pods", name)
 		}
@@ -218,7 +229,8 @@ func (d *Doctor) monEndpoints(ctx context.Context) {
 			_, err = ceph.ParseMonEndpoints("spec.ceph.connection.monEndpoints", raw)
 		}
 		if err != nil {
-			d.found(FoundBroken, name+": "+err.Error(), "name the ConfigMap and the key in spec.ceph.connection.monEndpoints; its value is \"a=10.0.0.1:6789,b=…\"")
+			d.found(FoundBroken, name+": "+err.Error(),
+				"name the ConfigMap and the key in spec.ceph.connection.monEndpoints; its value is \"a=10.0.0.1:6789,b=…\"")
 			return
 		}
 		d.ok("%s: ConfigMap %s", name, kube.Endpoints(p))
@@ -252,14 +264,17 @@ func (d *Doctor) grant(account string) string {
 	}
 	remedy += "; a ConfigMap or Secret that a policy names by itself has to be named there, too"
 	if len(d.policies) > 0 {
-		remedy += fmt.Sprintf(". In each namespace with storage:\nkubectl -n %s apply -f deploy/storage-namespace.yaml", d.policies[0].Namespace)
+		remedy += fmt.Sprintf(". In each namespace with storage:\nkubectl -n %s apply -f deploy/storage-namespace.yaml",
+			d.policies[0].Namespace)
 	}
 	return remedy
 }
 
 func (d *Doctor) watcher(ctx context.Context) {
 	w, err := d.Kubernetes.Watcher(ctx, d.System)
-	remedy := "kubectl -n " + d.System + " get pods,deployments; deploy/watcher.yaml, or `lockkeeper watch`. Elsewhere than in " + d.System + "? --system-namespace. Without it nobody hears of a cordon by `kubectl drain`, and no keeper is started"
+	remedy := "kubectl -n " + d.System +
+		" get pods,deployments; deploy/watcher.yaml, or `lockkeeper watch`. Elsewhere than in " + d.System +
+		"? --system-namespace. Without it nobody hears of a cordon by `kubectl drain`, and no keeper is started"
 	switch {
 	case err != nil:
 		d.unknown("whether it runs", err)

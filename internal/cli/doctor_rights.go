@@ -39,7 +39,8 @@ func (d *Doctor) rightsForOSDs(ctx context.Context) {
 		{activities.FleetDeployments, restarting, "restart-osds cannot restart anything"},
 	} {
 		for _, ns := range x.namespaces {
-			missing, err := fleet.Missing(ctx, d.Installation.May, kube.Account{Namespace: d.System, Name: workerAccount}, x.kind, ns)
+			missing, err := fleet.Missing(ctx, d.Installation.May, kube.Account{Namespace: d.System, Name: workerAccount},
+				x.kind, ns)
 			what, how, _ := strings.Cut(missing, ": ")
 			switch {
 			case err != nil:
@@ -61,7 +62,8 @@ func (c *Command) mayRollOut(ctx context.Context, p *RolloutPlan, kind activitie
 	if c.WorkerNamespace == "" {
 		return
 	}
-	switch missing, err := fleet.Missing(ctx, c.Kubernetes.May, kube.Account{Namespace: c.WorkerNamespace, Name: workerAccount}, kind, namespace); {
+	switch missing, err := fleet.Missing(ctx, c.Kubernetes.May,
+		kube.Account{Namespace: c.WorkerNamespace, Name: workerAccount}, kind, namespace); {
 	case err != nil:
 		p.unknown("whether lockkeeper's worker has the rights for it", err)
 	case missing != "":

@@ -40,7 +40,9 @@ func (t *temporalClient) Pollers(ctx context.Context) (forWorkflows, forActiviti
 }
 
 func (d *Doctor) temporal(ctx context.Context) {
-	const remedy = "TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY or TEMPORAL_PROFILE say where it is: `temporal workflow list` has to answer. Until it does, the last budgets stay, which is safe, and nobody is granted anything"
+	const remedy = "TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY or TEMPORAL_PROFILE say where it is: " +
+		"`temporal workflow list` has to answer. Until it does, the last budgets stay, which is safe, and nobody is granted " +
+		"anything"
 	v, err := d.Temporal.Version(ctx)
 	if err != nil {
 		d.found(FoundBroken, err.Error(), remedy)
@@ -76,11 +78,14 @@ func (d *Doctor) keepers(ctx context.Context) {
 			d.found(FoundBroken, err.Error(), "the watcher starts it within a minute; by hand:\n"+
 				fmt.Sprintf(`temporal workflow start --type Keeper --task-queue lockkeeper --workflow-id keeper/%s --input '{"cluster":{"namespace":%q,"name":%q}}'`, name, p.Namespace, p.Name))
 		case errors.Is(err, ErrNoWorker):
-			d.found(FoundBroken, err.Error(), "start lockkeeper-worker. If one runs, its log says why it does not get on, and so does `temporal workflow show --workflow-id keeper/"+name+"`")
+			d.found(FoundBroken, err.Error(), "start lockkeeper-worker. If one runs, its log says why it does not get on, and "+
+				"so does `temporal workflow show --workflow-id keeper/"+name+"`")
 		case err != nil:
 			d.unknown("keeper/"+name, err)
 		case k.Trouble != "":
-			d.found(FoundBroken, "keeper/"+name+" could not do all that it wanted: "+k.Trouble, "it tries again by itself, at least every 30 s; `lockkeeper history keeper/"+name+" --since 10m` tells what it tried")
+			d.found(FoundBroken, "keeper/"+name+" could not do all that it wanted: "+k.Trouble,
+				"it tries again by itself, at least every 30 s; `lockkeeper history keeper/"+name+" --since 10m` tells what it "+
+					"tried")
 		case k.Conflict != "":
 			d.found(FoundBroken, "keeper/"+name+" cannot protect: "+k.Conflict, "delete the other budget")
 		default:
@@ -101,7 +106,8 @@ func (d *Doctor) storage(ctx context.Context) {
 		case k.View.Unavailable != "":
 			d.found(FoundBroken, name+": does not answer: "+k.View.Unavailable, d.reach(p, k.View.Unavailable))
 		case len(k.View.Problems) > 0:
-			d.found(FoundBroken, name+": "+strings.Join(k.View.Problems, "; "), "docs/runbooks/why-is-it-closed.md, Inconsistent")
+			d.found(FoundBroken, name+": "+strings.Join(k.View.Problems, "; "),
+				"docs/runbooks/why-is-it-closed.md, Inconsistent")
 		case k.Decision.Reason == "":
 			d.found(FoundUnknown, name+": its keeper has just begun", "ask again in a moment")
 		default:
@@ -118,7 +124,8 @@ func (d *Doctor) cephVersion(name, is string) string {
 		return ""
 	}
 	if !slices.Contains(testedCeph, is) {
-		d.found(FoundWarning, fmt.Sprintf("%s: its mons are of Ceph %s, which nobody has tried; tested are %s", name, is, strings.Join(testedCeph, ", ")),
+		d.found(FoundWarning, fmt.Sprintf("%s: its mons are of Ceph %s, which nobody has tried; tested are %s", name, is,
+			strings.Join(testedCeph, ", ")),
 			"drain a node of a test cluster of that release first; what differs between releases is in docs/ceph-releases.md")
 	}
 	return "Ceph " + is + ", "
@@ -134,7 +141,8 @@ func (d *Doctor) reach(p *v1alpha1.MaintenancePolicy, why string) string {
 	case strings.Contains(why, "credentials"):
 		return "make the Secret that spec.ceph.connection.credentials names, with those keys: README, Install"
 	case strings.Contains(why, "lacks a right") || strings.Contains(why, "denied") || strings.Contains(why, "ermission"):
-		return "give lockkeeper's Ceph user the rights of deploy/ceph-caps.txt: `ceph auth get client.lockkeeper` shows those that it has"
+		return "give lockkeeper's Ceph user the rights of deploy/ceph-caps.txt: `ceph auth get client.lockkeeper` shows " +
+			"those that it has"
 	case strings.Contains(why, "monEndpoints"):
 		return "spec.ceph.connection.monEndpoints has to name the ConfigMap with the mons' addresses"
 	default:

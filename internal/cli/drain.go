@@ -44,7 +44,8 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Stay
 	if err := c.firstSteps(ctx, in.Node); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nundo it:    lockkeeper abort %[1]s\n", in.Node)
+	fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nundo it:    "+
+		"lockkeeper abort %[1]s\n", in.Node)
 	return nil
 }
 
@@ -52,7 +53,8 @@ func (c *Command) Drain(ctx context.Context, in workflows.DrainNodeInput, o Stay
 // checked from here is said, and left to the job.
 func (c *Command) check(ctx context.Context, in *workflows.DrainNodeInput) error {
 	for _, err := range []*inputError{
-		input.NodeName("NODE", in.Node), input.PodSelector("--pod-selector", in.Eviction.PodSelector), input.Text("--reason", in.Reason),
+		input.NodeName("NODE", in.Node), input.PodSelector("--pod-selector", in.Eviction.PodSelector),
+		input.Text("--reason", in.Reason),
 	} {
 		if err != nil {
 			return &ExitError{ExitUsage, err}
@@ -94,7 +96,9 @@ func (c *Command) policyFor(ctx context.Context, node, policy string) (storage.C
 		return key, nil
 	}
 	if !n.Found {
-		return storage.ClusterKey{}, wrong("node", node, "no such node; `kubectl get nodes` lists them, and one that is deleted can be drained with --policy")
+		return storage.ClusterKey{},
+			wrong("node", node, "no such node; `kubectl get nodes` lists them, and one that is deleted can be drained with "+
+				"--policy")
 	}
 	key, answer, err := c.Kubernetes.PolicyOf(ctx, node)
 	if err != nil {

@@ -82,7 +82,8 @@ func describeStep(s *Step) string {
 	case s.LastFailure != "":
 		return fmt.Sprintf("trying again, attempt %d of %s: %s", s.Attempt, s.Name, s.LastFailure)
 	case len(s.Eviction.Blocked) > 0:
-		return fmt.Sprintf("%d of %s still there, held up: %s", s.Eviction.Remaining, pods(s.Eviction.Total), some(s.Eviction.Blocked, 3))
+		return fmt.Sprintf("%d of %s still there, held up: %s", s.Eviction.Remaining, pods(s.Eviction.Total),
+			some(s.Eviction.Blocked, 3))
 	default:
 		return fmt.Sprintf("%d of %s still there", s.Eviction.Remaining, pods(s.Eviction.Total))
 	}

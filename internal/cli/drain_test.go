@@ -21,14 +21,23 @@ import (
 )
 
 func eviction2of3() *activities.EvictionProgress {
-	return &activities.EvictionProgress{Total: 3, Remaining: 2, Blocked: []string{"default/web-1: Cannot evict pod as it would violate the pod's disruption budget.", "default/web-2 is terminating"}}
+	return &activities.EvictionProgress{
+		Total: 3, Remaining: 2,
+		Blocked: []string{
+			"default/web-1: Cannot evict pod as it would violate the pod's disruption budget.",
+			"default/web-2 is terminating",
+		},
+	}
 }
 
 // byOSD is a cluster whose failure domain is the OSD, with two of them on node-a. mayStop is Ceph's answer about both.
 func byOSD(mayStop *storage.Answer) *world {
 	w := newWorld()
 	w.keeper.View.FailureDomainType = "osd"
-	w.keeper.View.Nodes = []storage.Node{{Name: "node-a", Domain: "osd.0", Domains: []string{"osd.0", "osd.1"}, OKToStop: mayStop}}
+	w.keeper.View.Nodes = []storage.Node{{
+		Name: "node-a", Domain: "osd.0", Domains: []string{"osd.0", "osd.1"},
+		OKToStop: mayStop,
+	}}
 	second := w.pods[0]
 	second.Name, second.OSD = "rook-ceph-osd-1", 1
 	w.pods = append(slices.DeleteFunc(w.pods, func(p osdview.Pod) bool { return p.OSD == 1 }), second)
@@ -49,7 +58,9 @@ func TestPlanText(t *testing.T) {
 		"keeper-away":  func() *world { w := drained(); w.temporalAway = errAway; return w },
 		"in-the-way": func() *world {
 			w := newWorld()
-			w.outlook.Refused = []string{"cannot delete Pods that declare no controller (use --force to override): default/debug"}
+			w.outlook.Refused = []string{
+				"cannot delete Pods that declare no controller (use --force to override): default/debug",
+			}
 			w.outlook.Warnings = []string{"ignoring DaemonSet-managed Pods: kube-system/proxy-1"}
 			return w
 		},
@@ -92,14 +103,34 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 		want string
 		code int
 	}{
-		"unknown node":   {workflows.DrainNodeInput{Node: "node-z"}, "node: \"node-z\": no such node; `kubectl get nodes` lists them, and one that is deleted can be drained with --policy", ExitFailed},
-		"no storage":     {workflows.DrainNodeInput{Node: "node-c"}, "node: \"node-c\": hosts no storage of any of the 1 MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`", ExitFailed},
-		"unknown policy": {workflows.DrainNodeInput{Node: "node-a", Policy: "a/b"}, "--policy: \"a/b\": no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them", ExitFailed},
-		"odd policy":     {workflows.DrainNodeInput{Node: "node-a", Policy: "b"}, `--policy: "b": must be namespace/name, or a name together with --namespace`, ExitUsage},
-		"no policy":      {workflows.DrainNodeInput{Node: "node-a", Policy: "A/b"}, `--policy: "A/b": the namespace must be lower-case letters, digits and '-', at most 63 of them`, ExitUsage},
-		"no node":        {workflows.DrainNodeInput{Node: "node/a"}, `NODE: "node/a": must be the name of a node: lower-case letters, digits, '-' and '.', at most 253 of them`, ExitUsage},
-		"a novel":        {workflows.DrainNodeInput{Node: "node-a", Reason: strings.Repeat("é", 501)}, `--reason: "` + strings.Repeat("é", 100) + `…": must be at most 500 characters, not 501`, ExitUsage},
-		"odd selector":   {workflows.DrainNodeInput{Node: "node-a", Eviction: activities.EvictionOptions{PodSelector: "a in ("}}, "--pod-selector: \"a in (\": must be a label selector such as app=web: unable to parse requirement: found '', expected: ',', ')' or identifier", ExitUsage},
+		"unknown node": {workflows.DrainNodeInput{Node: "node-z"}, "node: \"node-z\": no such node; `kubectl get nodes` " +
+			"lists them, and one that is deleted can be drained with --policy", ExitFailed},
+		"no storage": {workflows.DrainNodeInput{Node: "node-c"}, "node: \"node-c\": hosts no storage of any of the 1 " +
+			"MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`", ExitFailed},
+		"unknown policy": {
+			workflows.DrainNodeInput{Node: "node-a", Policy: "a/b"},
+			"--policy: \"a/b\": no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them", ExitFailed,
+		},
+		"odd policy": {
+			workflows.DrainNodeInput{Node: "node-a", Policy: "b"},
+			`--policy: "b": must be namespace/name, or a name together with --namespace`, ExitUsage,
+		},
+		"no policy": {
+			workflows.DrainNodeInput{Node: "node-a", Policy: "A/b"},
+			`--policy: "A/b": the namespace must be lower-case letters, digits and '-', at most 63 of them`, ExitUsage,
+		},
+		"no node": {
+			workflows.DrainNodeInput{Node: "node/a"},
+			`NODE: "node/a": must be the name of a node: lower-case letters, digits, '-' and '.', at most 253 of them`,
+			ExitUsage,
+		},
+		"a novel": {workflows.DrainNodeInput{Node: "node-a", Reason: strings.Repeat("é", 501)}, `--reason: "` +
+			strings.Repeat("é", 100) + `…": must be at most 500 characters, not 501`, ExitUsage},
+		"odd selector": {workflows.DrainNodeInput{
+			Node:     "node-a",
+			Eviction: activities.EvictionOptions{PodSelector: "a in ("},
+		}, "--pod-selector: \"a in (\": must be a label " +
+			"selector such as app=web: unable to parse requirement: found '', expected: ',', ')' or identifier", ExitUsage},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +150,10 @@ func TestDrainRefusesWhatCannotWork(t *testing.T) {
 
 func TestDrainStarts(t *testing.T) {
 	w := newWorld()
-	w.jobs["drain/node-a"] = []Job{running("node-a", "Resolving", 1, "", 0), running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0)}
+	w.jobs["drain/node-a"] = []Job{
+		running("node-a", "Resolving", 1, "", 0),
+		running("node-a", "AcquiringLease", 2, "the lease of zone zone-x", 0),
+	}
 	c, out, errOut := w.command()
 	require.NoError(t, c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{}))
 	assert.Equal(t, []workflows.DrainNodeInput{{Node: "node-a", Policy: "rook-ceph/rook-ceph"}}, w.started)
@@ -142,8 +176,10 @@ func TestDrainRunsAlready(t *testing.T) {
 	w.jobs["drain/node-a"][0].(Drain).Status.Observe = true
 	c, _, _ := w.command()
 	err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{})
-	assert.EqualError(t, err, "drain/node-a runs since 02:57:00 (3m), phase AwaitingNode 5/6, observing, waits for node-a to be Ready and uncordoned, to be deleted, or for the signal `done`\n"+
-		"it only observes: somebody drains the node from outside, and lockkeeper guards it\nfollow it with `lockkeeper status node-a -w`")
+	assert.EqualError(t, err, "drain/node-a runs since 02:57:00 (3m), phase AwaitingNode 5/6, observing, waits for "+
+		"node-a to be Ready and uncordoned, to be deleted, or for the signal `done`\n"+
+		"it only observes: somebody drains the node from outside, and lockkeeper guards it\nfollow it with `lockkeeper "+
+		"status node-a -w`")
 }
 
 func TestDrainWithoutKubernetes(t *testing.T) {
@@ -189,15 +225,19 @@ func TestHowWaitingEnds(t *testing.T) {
 		"gone":    {[]Job{ended("node-a", workflows.OutcomeGone)}, ExitOK},
 		"aborted": {[]Job{ended("node-a", workflows.OutcomeAborted)}, ExitNotDone},
 		"revoked": {[]Job{ended("node-a", workflows.OutcomeRevoked)}, ExitNotDone},
-		"killed":  {[]Job{Drain{Node: "node-a", Execution: Execution{WorkflowID: "drain/node-a", State: "Terminated", Ended: night, Failure: "terminated"}}}, ExitNotDone},
-		"late":    {[]Job{running("node-a", "Resolving", 1, "", 0)}, ExitStillRuns},
+		"killed": {[]Job{Drain{Node: "node-a", Execution: Execution{
+			WorkflowID: "drain/node-a", State: "Terminated",
+			Ended: night, Failure: "terminated",
+		}}}, ExitNotDone},
+		"late": {[]Job{running("node-a", "Resolving", 1, "", 0)}, ExitStillRuns},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.jobs["drain/node-a"] = test.jobs
 			c, _, _ := w.command()
-			err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"}, StayOptions{Wait: true, Timeout: 20 * time.Millisecond})
+			err := c.Drain(t.Context(), workflows.DrainNodeInput{Node: "node-a"},
+				StayOptions{Wait: true, Timeout: 20 * time.Millisecond})
 			assert.Equal(t, test.code, ExitCode(err), "%v", err)
 		})
 	}
@@ -213,11 +253,22 @@ func TestSignals(t *testing.T) {
 		after  Drain
 		says   string
 	}{
-		"pause":   {jobs.SignalPause, paused, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6, paused, waits for the signal `resume`: somebody paused this job\n"},
-		"resume":  {jobs.SignalResume, running("node-a", "Evicting", 4, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\n"},
-		"abort":   {jobs.SignalAbort, aborting, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\nit is cleaning up; `lockkeeper status node-a -w` follows it\n"},
-		"aborted": {jobs.SignalAbort, ended("node-a", workflows.OutcomeAborted), "drain/node-a ended 02:59:00 (60s): Aborted\n"},
-		"done":    {jobs.SignalDone, running("node-a", "Healing", 6, "", 0), "drain/node-a runs since 02:59:00 (60s), phase Healing 6/6\n"},
+		"pause": {jobs.SignalPause, paused, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6, paused, waits " +
+			"for the signal `resume`: somebody paused this job\n"},
+		"resume": {
+			jobs.SignalResume, running("node-a", "Evicting", 4, "", 0),
+			"drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\n",
+		},
+		"abort": {jobs.SignalAbort, aborting, "drain/node-a runs since 02:59:00 (60s), phase Evicting 4/6\nit is cleaning " +
+			"up; `lockkeeper status node-a -w` follows it\n"},
+		"aborted": {
+			jobs.SignalAbort, ended("node-a", workflows.OutcomeAborted),
+			"drain/node-a ended 02:59:00 (60s): Aborted\n",
+		},
+		"done": {
+			jobs.SignalDone, running("node-a", "Healing", 6, "", 0),
+			"drain/node-a runs since 02:59:00 (60s), phase Healing 6/6\n",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +293,8 @@ func TestSignalsToNobody(t *testing.T) {
 	w = newWorld()
 	w.jobs["drain/node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
 	c, _, _ = w.command()
-	assert.EqualError(t, c.Signal(t.Context(), "node-a", jobs.SignalPause), `no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
+	assert.EqualError(t, c.Signal(t.Context(), "node-a", jobs.SignalPause),
+		`no drain of "node-a" runs: drain/node-a ended 02:59:00 (60s): Done, nor any other drain`)
 	assert.Empty(t, w.signals)
 }
 

@@ -74,7 +74,8 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 	}
 	if policy == "" {
 		if !f.Node.Found {
-			return Facts{}, wrong("NODE", node, "no such node; `kubectl get nodes` lists them, and one that is deleted can be asked for with --policy")
+			return Facts{}, wrong("NODE", node,
+				"no such node; `kubectl get nodes` lists them, and one that is deleted can be asked for with --policy")
 		}
 		key, answer, err := c.Kubernetes.PolicyOf(ctx, node)
 		if err != nil {
@@ -100,7 +101,8 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 
 // askHolders asks those who are in the way what they wait for themselves. Who does not answer says nothing.
 func (c *Command) askHolders(ctx context.Context, f *Facts) {
-	for _, claim := range append(append([]string{}, workflowsOf(f.Now.Lease.Holders)...), workflowsOf(f.Now.Lease.Queue)...) {
+	for _, claim := range append(append([]string{}, workflowsOf(f.Now.Lease.Holders)...),
+		workflowsOf(f.Now.Lease.Queue)...) {
 		job, err := c.Temporal.Job(ctx, claim)
 		switch {
 		case err == nil && job.execution().State == Running:

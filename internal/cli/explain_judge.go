@@ -38,7 +38,10 @@ const (
 )
 
 // noUseWaiting: time alone does not help, or there is nobody to wait with.
-var noUseWaiting = []string{obstacleDrained, obstacleTemporal, obstacleNoWorker, obstacleNoKeeper, obstacleConflict, obstaclePods, budget.ReasonSecondPolicy}
+var noUseWaiting = []string{
+	obstacleDrained, obstacleTemporal, obstacleNoWorker, obstacleNoKeeper, obstacleConflict,
+	obstaclePods, budget.ReasonSecondPolicy,
+}
 
 // A look is for one kind of thing that may be in the way.
 type look func(Facts) []Obstacle
@@ -77,10 +80,16 @@ func ifRefused(l look) look {
 // Explain judges. A keeper's own decision has the last word: if it would not grant the lease although nothing else was
 // found to be in the way, then its reason is.
 func Explain(f Facts) Explanation {
-	e := Explanation{At: f.At, Node: f.Input.Node, State: f.Node, Policy: f.Policy, Domain: f.Domain, Daemons: f.Daemons, InTheWay: []Obstacle{}}
+	e := Explanation{
+		At: f.At, Node: f.Input.Node, State: f.Node, Policy: f.Policy, Domain: f.Domain, Daemons: f.Daemons,
+		InTheWay: []Obstacle{},
+	}
 	if f.Unguarded != "" {
 		e.MayDrain = true
-		e.Beware = []Obstacle{{Name: "NoStorage", What: f.Input.Node + " " + f.Unguarded, Change: "nothing: lockkeeper has no say in it"}}
+		e.Beware = []Obstacle{{
+			Name: "NoStorage", What: f.Input.Node + " " + f.Unguarded,
+			Change: "nothing: lockkeeper has no say in it",
+		}}
 		return e
 	}
 	if f.Now != nil && f.Now.View.Unavailable == "" {
@@ -94,10 +103,12 @@ func Explain(f Facts) Explanation {
 		if f.LeaseUnknown != "" {
 			what = "whether the keeper would grant the lease is not known: " + f.LeaseUnknown
 		}
-		e.InTheWay = append(e.InTheWay, Obstacle{Name: obstacleUnknown, What: what, Change: "see docs/runbooks/why-is-it-closed.md"})
+		e.InTheWay = append(e.InTheWay,
+			Obstacle{Name: obstacleUnknown, What: what, Change: "see docs/runbooks/why-is-it-closed.md"})
 	}
 	e.MayDrain = len(e.InTheWay) == 0
-	e.WouldWait = !e.MayDrain && !slices.ContainsFunc(e.InTheWay, func(o Obstacle) bool { return slices.Contains(noUseWaiting, o.Name) })
+	e.WouldWait = !e.MayDrain &&
+		!slices.ContainsFunc(e.InTheWay, func(o Obstacle) bool { return slices.Contains(noUseWaiting, o.Name) })
 	for _, l := range worthKnowing {
 		e.Beware = append(e.Beware, l(f)...)
 	}
@@ -108,12 +119,15 @@ func lookKeeper(f Facts) []Obstacle {
 	if f.Now != nil {
 		return nil
 	}
-	o := Obstacle{Name: obstacleNoKeeper, What: fmt.Sprint(f.keeperProblem), Change: "the watcher starts a keeper for every policy within a minute: is `lockkeeper watch` running? `lockkeeper doctor` tells"}
+	o := Obstacle{Name: obstacleNoKeeper, What: fmt.Sprint(f.keeperProblem), Change: "the watcher starts a keeper for " +
+		"every policy within a minute: is `lockkeeper watch` running? `lockkeeper doctor` tells"}
 	switch {
 	case errors.Is(f.keeperProblem, ErrAway):
-		o.Name, o.Change = obstacleTemporal, "Temporal has to answer; until then the last budgets stay, and nobody is granted anything"
+		o.Name, o.Change = obstacleTemporal,
+			"Temporal has to answer; until then the last budgets stay, and nobody is granted anything"
 	case errors.Is(f.keeperProblem, ErrNoWorker):
-		o.Name, o.Change = obstacleNoWorker, "start lockkeeper-worker; until then the last budgets stay, and nobody is granted anything"
+		o.Name, o.Change = obstacleNoWorker,
+			"start lockkeeper-worker; until then the last budgets stay, and nobody is granted anything"
 	}
 	o.What += f.lastWord()
 	return []Obstacle{o}
@@ -138,7 +152,10 @@ func lookSecond(f Facts) []Obstacle {
 	if f.Now == nil || f.Now.Decision.Reason != budget.ReasonSecondPolicy {
 		return nil
 	}
-	return []Obstacle{{Name: budget.ReasonSecondPolicy, Since: f.Now.Since, What: f.Now.Decision.Message, Change: "ask with --policy for the one that was first, or delete one of the two"}}
+	return []Obstacle{{
+		Name: budget.ReasonSecondPolicy, Since: f.Now.Since, What: f.Now.Decision.Message,
+		Change: "ask with --policy for the one that was first, or delete one of the two",
+	}}
 }
 
 func lookNotInCharge(f Facts) []Obstacle {
@@ -156,8 +173,10 @@ func lookStorage(f Facts) []Obstacle {
 		return nil
 	}
 	return []Obstacle{{
-		Name: budget.ReasonStorageUnavailable, Since: f.Now.Since, What: "the storage cluster does not answer: " + f.Now.View.Unavailable,
-		Change: "a majority of the mons has to answer: `kubectl -n " + namespaceOf(f.Policy) + " get pods -l app=rook-ceph-mon -o wide`; if it says access denied or forbidden, mend the credentials",
+		Name: budget.ReasonStorageUnavailable, Since: f.Now.Since,
+		What: "the storage cluster does not answer: " + f.Now.View.Unavailable,
+		Change: "a majority of the mons has to answer: `kubectl -n " + namespaceOf(f.Policy) +
+			" get pods -l app=rook-ceph-mon -o wide`; if it says access denied or forbidden, mend the credentials",
 	}}
 }
 
@@ -167,7 +186,10 @@ func lookProblems(f Facts) []Obstacle {
 	}
 	var out []Obstacle
 	for _, p := range f.Now.View.Problems {
-		out = append(out, Obstacle{Name: budget.ReasonProblem, Since: f.since(budget.ReasonProblem), What: p, Change: "mend what it names: a label, spec.ceph.osds, a stray Deployment of a purged OSD"})
+		out = append(out, Obstacle{
+			Name: budget.ReasonProblem, Since: f.since(budget.ReasonProblem), What: p,
+			Change: "mend what it names: a label, spec.ceph.osds, a stray Deployment of a purged OSD",
+		})
 	}
 	return out
 }
@@ -179,7 +201,8 @@ func lookIntolerant(f Facts) []Obstacle {
 	var out []Obstacle
 	for _, p := range f.Now.View.Intolerant {
 		out = append(out, Obstacle{
-			Name: budget.ReasonIntolerant, Since: f.since(budget.ReasonIntolerant), What: p + ": without one failure domain its data would be unavailable",
+			Name: budget.ReasonIntolerant, Since: f.since(budget.ReasonIntolerant),
+			What:   p + ": without one failure domain its data would be unavailable",
 			Change: "raise its size, or add it to spec.ceph.toleratedPools if that is all right",
 		})
 	}
@@ -190,7 +213,10 @@ func lookConflict(f Facts) []Obstacle {
 	if f.Now == nil || f.Now.Conflict == "" {
 		return nil
 	}
-	return []Obstacle{{Name: obstacleConflict, What: f.Now.Conflict, Change: "delete the other budget, or take its pods out of its selector"}}
+	return []Obstacle{{
+		Name: obstacleConflict, What: f.Now.Conflict,
+		Change: "delete the other budget, or take its pods out of its selector",
+	}}
 }
 
 // lookMons: a node whose mon is needed for a majority can begin nothing that it could end.
@@ -216,7 +242,9 @@ func lookMons(f Facts) []Obstacle {
 		return nil
 	}
 	o := Obstacle{
-		Name: budget.ReasonMonQuorum, What: fmt.Sprintf("mon.%s on %s is needed: without it only %d of %d mons are left, and a majority is %d", mine, f.Input.Node, len(standing)-1, all, all/2+1),
+		Name: budget.ReasonMonQuorum,
+		What: fmt.Sprintf("mon.%s on %s is needed: without it only %d of %d mons are left, and a majority is %d", mine,
+			f.Input.Node, len(standing)-1, all, all/2+1),
 		Change: "run at least three mons, or set spec.ceph.allowMonQuorumLoss if Ceph may stop answering meanwhile",
 	}
 	if len(out) > 0 {
@@ -235,7 +263,10 @@ func lookHolders(f Facts) []Obstacle {
 		if h.Domain == f.Domain || h.Node == f.Input.Node {
 			continue
 		}
-		o := Obstacle{Name: budget.ReasonLeaseHeld, Since: h.Granted, What: fmt.Sprintf("%s holds the lease of %s", h.WorkflowID, h.Domain)}
+		o := Obstacle{
+			Name: budget.ReasonLeaseHeld, Since: h.Granted,
+			What: fmt.Sprintf("%s holds the lease of %s", h.WorkflowID, h.Domain),
+		}
 		if h.Reason != "" {
 			o.What += " (" + h.Reason + ")"
 		}
@@ -254,17 +285,23 @@ func lookHolders(f Facts) []Obstacle {
 // howItEnds says what has to happen for a holder to give the lease back.
 func (f Facts) howItEnds(h lease.Claim) string {
 	if _, target, ok := jobs.Parse(h.WorkflowID); ok && target.Node == "" {
-		return fmt.Sprintf("its OSDs have to serve again, and the data to be whole; then others have their turn before its next batch. `lockkeeper status %s` says how far it is; `lockkeeper pause %s` holds it after this batch", h.WorkflowID, h.WorkflowID)
+		return fmt.Sprintf("its OSDs have to serve again, and the data to be whole; then others have their turn before its "+
+			"next batch. `lockkeeper status %s` says how far it is; `lockkeeper pause %s` holds it after this batch",
+			h.WorkflowID, h.WorkflowID)
 	}
 	for _, n := range f.Now.Noout {
 		if n.Owner == h.WorkflowID && !n.Withdrawn && f.At.Before(n.Expires) {
-			return fmt.Sprintf("it ends when %s is back and its storage whole; noout there lasts until %s. `lockkeeper status %s`; if nobody wants it any more: `lockkeeper abort %s`", h.Node, when(n.Expires, f.At), h.Node, h.Node)
+			return fmt.Sprintf("it ends when %s is back and its storage whole; noout there lasts until %s. `lockkeeper status "+
+				"%s`; if nobody wants it any more: `lockkeeper abort %s`", h.Node, when(n.Expires, f.At), h.Node, h.Node)
 		}
 	}
 	if !f.At.Before(h.Granted.Add(f.MaintenanceTimeout.Duration)) {
-		return fmt.Sprintf("it has had noout for %s, all that the policy allows: Ceph makes new copies elsewhere, and when the data is whole without %s, the lease is free. Or bring %s back", duration.HumanDuration(f.MaintenanceTimeout.Duration), h.Node, h.Node)
+		return fmt.Sprintf("it has had noout for %s, all that the policy allows: Ceph makes new copies elsewhere, and when "+
+			"the data is whole without %s, the lease is free. Or bring %s back",
+			duration.HumanDuration(f.MaintenanceTimeout.Duration), h.Node, h.Node)
 	}
-	return fmt.Sprintf("it ends when %s is back and its storage whole. `lockkeeper status %s`; if nobody wants it any more: `lockkeeper abort %s`", h.Node, h.Node, h.Node)
+	return fmt.Sprintf("it ends when %s is back and its storage whole. `lockkeeper status %s`; if nobody wants it any "+
+		"more: `lockkeeper abort %s`", h.Node, h.Node, h.Node)
 }
 
 func lookQueue(f Facts) []Obstacle {
@@ -288,7 +325,11 @@ func lookQueue(f Facts) []Obstacle {
 	if len(names) == 0 {
 		return nil
 	}
-	return []Obstacle{{Name: obstacleQueue, Since: since, What: some(names, mostNames) + " asked before, and waits for the lease", Change: "wait: one failure domain after the other, in the order in which they asked"}}
+	return []Obstacle{{
+		Name: obstacleQueue, Since: since, What: some(names, mostNames) +
+			" asked before, and waits for the lease",
+		Change: "wait: one failure domain after the other, in the order in which they asked",
+	}}
 }
 
 // lookDownElsewhere names OSDs that are down in other failure domains and that the data misses, or may miss.
@@ -307,7 +348,8 @@ func lookDownElsewhere(f Facts) []Obstacle {
 			names = append(names, x.String())
 		}
 		out = append(out, Obstacle{
-			Name: budget.ReasonDownElsewhere, Since: f.since(budget.ReasonDownElsewhere, budget.ReasonDisrupted), What: fmt.Sprintf("in %s %s %s", f.Domain.Type, d.Name, some(names, 3)),
+			Name: budget.ReasonDownElsewhere, Since: f.since(budget.ReasonDownElsewhere, budget.ReasonDisrupted),
+			What:   fmt.Sprintf("in %s %s %s", f.Domain.Type, d.Name, some(names, 3)),
 			Change: "bring them back, or let Ceph make the data whole without them: then they no longer count",
 		})
 	}
@@ -330,15 +372,21 @@ func lookClean(f Facts) []Obstacle {
 		return nil
 	}
 	h := f.Now.Health
-	o := Obstacle{Name: budget.ReasonNotProvenClean, Since: f.since(budget.ReasonNotProvenClean), Change: "wait until Ceph has made the data whole: `ceph -s`; it opens by itself within a second"}
+	o := Obstacle{
+		Name: budget.ReasonNotProvenClean, Since: f.since(budget.ReasonNotProvenClean),
+		Change: "wait until Ceph has made the data whole: `ceph -s`; it opens by itself within a second",
+	}
 	switch {
 	case strings.Contains(h.Reason, pghealth.NoManager):
-		o.Name, o.What, o.Change = obstacleNoManager, h.Reason, "a mgr has to run: `ceph mgr stat`, `kubectl -n "+namespaceOf(f.Policy)+" get pods -l app=rook-ceph-mgr`"
+		o.Name, o.What, o.Change = obstacleNoManager, h.Reason,
+			"a mgr has to run: `ceph mgr stat`, `kubectl -n "+namespaceOf(f.Policy)+" get pods -l app=rook-ceph-mgr`"
 	case !h.Fresh:
 		o.What = "whether the data is whole is not known: " + orDash(h.Reason)
-		o.Change = "wait: after an OSD came or went it takes up to three report periods to know, some 15 s. An OSD that never reports hangs: restart it"
+		o.Change = "wait: after an OSD came or went it takes up to three report periods to know, some 15 s. An OSD that " +
+			"never reports hangs: restart it"
 	case len(h.Unexplained) > 0:
-		o.What, o.Change = fmt.Sprintf("%d of %d PGs are not clean: %s", h.PGs-h.PGsClean, h.PGs, strings.Join(h.Unexplained, ", ")), "that is Ceph's own matter: `ceph health detail`"
+		o.What, o.Change = fmt.Sprintf("%d of %d PGs are not clean: %s", h.PGs-h.PGsClean, h.PGs,
+			strings.Join(h.Unexplained, ", ")), "that is Ceph's own matter: `ceph health detail`"
 	default:
 		o.What = fmt.Sprintf("%d of %d PGs are not clean", h.PGs-h.PGsClean, h.PGs)
 		if h.Reason != "" {
@@ -354,14 +402,18 @@ func lookSilent(f Facts) []Obstacle {
 	}
 	return []Obstacle{{
 		Name: budget.ReasonNoSignOfLife, Since: f.since(budget.ReasonNoSignOfLife), What: f.Now.Known.Life.String(),
-		Change: "look at its process and its disk, and restart it; it opens by itself once it reports, or once Ceph calls it down",
+		Change: "look at its process and its disk, and restart it; it opens by itself once it reports, or once Ceph calls " +
+			"it down",
 	}}
 }
 
 func lookPods(f Facts) []Obstacle {
 	var out []Obstacle
 	for _, r := range f.Outlook.Refused {
-		out = append(out, Obstacle{Name: obstaclePods, What: r, Change: "delete them yourself, or drain with --force or --delete-emptydir-data as it says"})
+		out = append(out, Obstacle{
+			Name: obstaclePods, What: r,
+			Change: "delete them yourself, or drain with --force or --delete-emptydir-data as it says",
+		})
 	}
 	return out
 }
@@ -370,7 +422,10 @@ func lookRunning(f Facts) []Obstacle {
 	if f.Running == nil {
 		return nil
 	}
-	return []Obstacle{{Name: obstacleDrained, Since: f.Running.Started, What: f.Running.Describe(f.At), Change: "follow it: `lockkeeper status " + f.Input.Node + " -w`"}}
+	return []Obstacle{{
+		Name: obstacleDrained, Since: f.Running.Started, What: f.Running.Describe(f.At),
+		Change: "follow it: `lockkeeper status " + f.Input.Node + " -w`",
+	}}
 }
 
 // since is when the keeper's present decision began, if it is for one of these reasons; otherwise that is not known.

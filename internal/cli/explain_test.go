@@ -50,9 +50,18 @@ func TestExplain(t *testing.T) {
 		inTheWay []string
 		beware   []string
 	}{
-		"at-rest":         {newWorld, "node-a", nil, nil},
-		"no-storage":      {edit(func(w *world) { w.nodes["node-c"] = activities.NodeState{Found: true, Ready: true} }), "node-c", nil, []string{"NoStorage"}},
-		"lease-held":      {func() *world { w := drained(); delete(w.jobs, "drain/node-b"); w.keeper.Lease.Queue = nil; return w }, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
+		"at-rest": {newWorld, "node-a", nil, nil},
+		"no-storage": {
+			edit(func(w *world) { w.nodes["node-c"] = activities.NodeState{Found: true, Ready: true} }),
+			"node-c", nil,
+			[]string{"NoStorage"},
+		},
+		"lease-held": {func() *world {
+			w := drained()
+			delete(w.jobs, "drain/node-b")
+			w.keeper.Lease.Queue = nil
+			return w
+		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
 		"waits-already":   {drained, "node-b", []string{"LeaseHeld", "NotProvenClean", "AlreadyDrained"}, nil},
 		"drained-already": {drained, "node-a", []string{"AlreadyDrained"}, nil},
 		"noout-expired": {func() *world {
@@ -75,10 +84,17 @@ func TestExplain(t *testing.T) {
 		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
 		"others-before": {edit(func(w *world) {
 			w.keeper.Decision.Reason = budget.ReasonClean
-			w.keeper.Lease.Queue = []lease.Claim{{WorkflowID: "drain/node-z", RunID: "1", Node: "node-z", Domain: storage.FailureDomain{Type: "zone", Name: "zone-z"}, Requested: ago(time.Minute), Priority: jobs.DrainNode.Priority}}
+			w.keeper.Lease.Queue = []lease.Claim{{
+				WorkflowID: "drain/node-z", RunID: "1", Node: "node-z",
+				Domain: storage.FailureDomain{Type: "zone", Name: "zone-z"}, Requested: ago(time.Minute),
+				Priority: jobs.DrainNode.Priority,
+			}}
 		}), "node-a", []string{"OthersBefore"}, nil},
 		"pgs-unclean": {func() *world {
-			return unclean(storage.Health{Fresh: true, PGsClean: 12, Reason: "21 of 33 PGs are not clean: active+undersized+degraded"})
+			return unclean(storage.Health{
+				Fresh: true, PGsClean: 12,
+				Reason: "21 of 33 PGs are not clean: active+undersized+degraded",
+			})
 		}, "node-a", []string{"NotProvenClean"}, nil},
 		"pgs-not-known": {func() *world {
 			return unclean(storage.Health{PGsClean: 33, Reason: "not yet reported since epoch 10: osd.4"})
@@ -95,64 +111,118 @@ func TestExplain(t *testing.T) {
 			w.keeper.Clean, w.keeper.Since = false, ago(3*time.Minute)
 		}), "node-a", []string{"StorageUnavailable"}, nil},
 		"down-elsewhere": {edit(func(w *world) {
-			w.keeper.Clean, w.keeper.Health = false, storage.Health{Fresh: true, PGs: 33, PGsClean: 20, ChangeEpoch: 10, Reason: "13 of 33 PGs are not clean: active+undersized+degraded"}
-			w.keeper.View.Domains = []storage.Domain{{Name: "zone-z", Daemons: 2, Touched: true, LabelValues: []string{"zone-z"}, Troubled: []storage.Daemon{{Name: "osd.5", Node: "node-z", Pod: storage.PodNotReady}}}}
-			w.keeper.Decision = budget.Decision{Mode: budget.ModeOpen, Reason: budget.ReasonDisrupted, Open: storage.FailureDomain{Type: "zone", Name: "zone-z"}}
+			w.keeper.Clean, w.keeper.Health = false, storage.Health{
+				Fresh: true, PGs: 33, PGsClean: 20, ChangeEpoch: 10,
+				Reason: "13 of 33 PGs are not clean: active+undersized+degraded",
+			}
+			w.keeper.View.Domains = []storage.Domain{{
+				Name: "zone-z", Daemons: 2, Touched: true, LabelValues: []string{"zone-z"},
+				Troubled: []storage.Daemon{{Name: "osd.5", Node: "node-z", Pod: storage.PodNotReady}},
+			}}
+			w.keeper.Decision = budget.Decision{
+				Mode: budget.ModeOpen, Reason: budget.ReasonDisrupted,
+				Open: storage.FailureDomain{Type: "zone", Name: "zone-z"},
+			}
 		}), "node-a", []string{"DownElsewhere", "NotProvenClean"}, nil},
 		"conflict": {edit(func(w *world) {
-			w.keeper.Conflict = "PodDisruptionBudget rook-ceph/rook-ceph-osd, which is not lockkeeper's, also covers pod rook-ceph-osd-0"
+			w.keeper.Conflict = "PodDisruptionBudget rook-ceph/rook-ceph-osd, which is not lockkeeper's, also covers pod " +
+				"rook-ceph-osd-0"
 		}), "node-a", []string{"BudgetConflict"}, nil},
-		"mon-needed": {edit(func(w *world) { w.keeper.View.Mons, w.keeper.View.MonKey = mons("c"), "mon" }), "node-a", []string{"MonQuorum"}, nil},
+		"mon-needed": {
+			edit(func(w *world) { w.keeper.View.Mons, w.keeper.View.MonKey = mons("c"), "mon" }), "node-a",
+			[]string{"MonQuorum"},
+			nil,
+		},
 		"mon-of-one": {edit(func(w *world) {
-			w.keeper.View.Mons, w.keeper.View.MonKey = []storage.Mon{{Name: "a", Node: "node-a", InQuorum: true, Pod: storage.PodReady}}, "mon"
+			w.keeper.View.Mons, w.keeper.View.MonKey = []storage.Mon{
+				{Name: "a", Node: "node-a", InQuorum: true, Pod: storage.PodReady},
+			}, "mon"
 		}), "node-a", []string{"MonQuorum"}, nil},
-		"mon-to-spare": {edit(func(w *world) { w.keeper.View.Mons, w.keeper.View.MonKey = mons(), "mon" }), "node-a", nil, nil},
-		"intolerant":   {edit(func(w *world) { w.keeper.View.Intolerant = []string{`pool "scratch" has size 1`} }), "node-a", []string{"PoolIntolerant"}, nil},
+		"mon-to-spare": {
+			edit(func(w *world) { w.keeper.View.Mons, w.keeper.View.MonKey = mons(), "mon" }),
+			"node-a", nil, nil,
+		},
+		"intolerant": {
+			edit(func(w *world) { w.keeper.View.Intolerant = []string{`pool "scratch" has size 1`} }), "node-a",
+			[]string{"PoolIntolerant"},
+			nil,
+		},
 		"inconsistent": {edit(func(w *world) {
 			w.keeper.View.Problems = []string{`pod rook-ceph-osd-7 has no label "topology-location-zone"`}
 		}), "node-a", []string{"Inconsistent"}, nil},
 		"second-policy": {edit(func(w *world) {
-			w.keeper.Decision = budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy, Message: "MaintenancePolicy rook-ceph/older was first"}
+			w.keeper.Decision = budget.Decision{
+				Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy,
+				Message: "MaintenancePolicy rook-ceph/older was first",
+			}
 			w.keeper.View = storage.View{Unavailable: "not looked at: another policy is in charge"}
 		}), "node-a", []string{"SecondPolicy"}, nil},
 		"pods-refuse": {edit(func(w *world) {
-			w.outlook.Refused = []string{"cannot delete Pods that declare no controller (use --force to override): default/debug"}
+			w.outlook.Refused = []string{
+				"cannot delete Pods that declare no controller (use --force to override): default/debug",
+			}
 		}), "node-a", []string{"PodsRefuse"}, nil},
 		"temporal-away": {edit(func(w *world) {
-			w.temporalAway = fmt.Errorf("ask keeper/rook-ceph/rook-ceph: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)", ErrAway)
+			w.temporalAway = fmt.Errorf("ask keeper/rook-ceph/rook-ceph: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)",
+				ErrAway)
 		}), "node-a", []string{"TemporalAway"}, []string{"NotKnown"}},
 		"no-worker": {edit(func(w *world) {
 			w.keeperAway = fmt.Errorf("%w for keeper/rook-ceph/rook-ceph: is lockkeeper-worker running?", ErrNoWorker)
 		}), "node-a", []string{"NoWorker"}, nil},
-		"no-keeper":       {edit(func(w *world) { w.keeperAway = fmt.Errorf("keeper/rook-ceph/rook-ceph %w", ErrNotRunning) }), "node-a", []string{"KeeperNotRunning"}, nil},
-		"watcher-gone":    {edit(func(w *world) { w.watcher.Renewed = ago(time.Hour) }), "node-a", nil, []string{"WatcherNotRunning"}},
-		"watcher-never":   {edit(func(w *world) { w.watcher = kube.Watcher{} }), "node-a", nil, []string{"WatcherNotRunning"}},
+		"no-keeper": {edit(func(w *world) {
+			w.keeperAway = fmt.Errorf("keeper/rook-ceph/rook-ceph %w",
+				ErrNotRunning)
+		}), "node-a", []string{"KeeperNotRunning"}, nil},
+		"watcher-gone": {
+			edit(func(w *world) { w.watcher.Renewed = ago(time.Hour) }), "node-a", nil,
+			[]string{"WatcherNotRunning"},
+		},
+		"watcher-never": {
+			edit(func(w *world) { w.watcher = kube.Watcher{} }), "node-a", nil,
+			[]string{"WatcherNotRunning"},
+		},
 		"watcher-unknown": {edit(func(w *world) { w.watcherAway = errors.New("leases is forbidden") }), "node-a", nil, nil},
-		"trouble":         {edit(func(w *world) { w.keeper.Trouble = "update the daemons' PodDisruptionBudget: connection refused" }), "node-a", nil, []string{"KeeperInTrouble"}},
-		"proved-before": {edit(func(w *world) { // an OSD of the node's own zone is down, and nothing else has happened since the data was whole
+		"trouble": {edit(func(w *world) {
+			w.keeper.Trouble = "update the daemons' PodDisruptionBudget: connection refused"
+		}), "node-a", nil, []string{"KeeperInTrouble"}},
+		"proved-before": {edit(func(w *world) {
+			// an OSD of the node's own zone is down, and nothing else has happened since the data was whole
 			*w.keeper = *drained().keeper
 			w.keeper.Lease = lease.State{}
 		}), "node-a", nil, nil},
 		"unclean-for-long": {edit(func(w *world) {
-			*w.keeper = *unclean(storage.Health{Fresh: true, PGsClean: 12, Reason: "21 of 33 PGs are not clean: active+undersized+degraded"}).keeper
+			*w.keeper = *unclean(storage.Health{
+				Fresh: true, PGsClean: 12,
+				Reason: "21 of 33 PGs are not clean: active+undersized+degraded",
+			}).keeper
 			w.keeper.Decision = budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonPGHealthTimeout}
 			w.keeper.Known.Settings.PGHealthCheckTimeout, w.keeper.Known.HealingSince = 5*time.Minute, ago(6*time.Minute)
-			w.keeper.View.Domains = []storage.Domain{{Name: "zone-x", LabelValues: []string{"zone-x"}, Daemons: 2, OKToStop: &storage.Answer{OK: true}}}
+			w.keeper.View.Domains = []storage.Domain{{
+				Name: "zone-x", LabelValues: []string{"zone-x"}, Daemons: 2,
+				OKToStop: &storage.Answer{OK: true},
+			}}
 		}), "node-a", nil, nil},
 		"silent": {edit(func(w *world) {
 			w.keeper.Decision = budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNoSignOfLife, Message: "?"}
-			w.keeper.Known.Life = &storage.Life{Outside: storage.FailureDomain{Type: "zone", Name: "zone-x"}, Silent: 1, Examples: []string{"osd.4 in zone-y"}}
+			w.keeper.Known.Life = &storage.Life{
+				Outside: storage.FailureDomain{Type: "zone", Name: "zone-x"}, Silent: 1,
+				Examples: []string{"osd.4 in zone-y"},
+			}
 		}), "node-a", []string{"NoSignOfLife"}, nil},
 		"closed-for-a-moment": {edit(func(w *world) {
 			w.keeper.Decision = budget.CloseFirst(w.keeper.Decision, "the marks that are being written have to be done first")
 		}), "node-a", nil, []string{"ClosedForAMoment"}},
 		"old-worker": {edit(func(w *world) { w.keeper.Known = nil }), "node-a", []string{"NotKnown"}, nil},
 		"temporal-away-for-long": {edit(func(w *world) {
-			w.temporalAway = fmt.Errorf("ask keeper/rook-ceph/rook-ceph: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)", ErrAway)
+			w.temporalAway = fmt.Errorf("ask keeper/rook-ceph/rook-ceph: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)",
+				ErrAway)
 			asOf := agoMeta(12 * time.Minute)
 			w.policy.Status.AsOf = &asOf
 		}), "node-a", []string{"TemporalAway"}, []string{"NotKnown"}},
-		"unmanaged": {edit(func(w *world) { w.keeper.Decision.Reason = budget.ReasonUnmanaged }), "node-a", nil, []string{"Unmanaged"}},
+		"unmanaged": {
+			edit(func(w *world) { w.keeper.Decision.Reason = budget.ReasonUnmanaged }), "node-a", nil,
+			[]string{"Unmanaged"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := c.world()
@@ -188,7 +258,8 @@ func TestExplainRefuses(t *testing.T) {
 		code               int
 		away               error
 	}{
-		"an unknown node":    {"node-q", "", "NODE: \"node-q\": no such node; `kubectl get nodes` lists them, and one that is deleted can be asked for with --policy", ExitFailed, nil},
+		"an unknown node": {"node-q", "", "NODE: \"node-q\": no such node; `kubectl get nodes` lists them, and one that " +
+			"is deleted can be asked for with --policy", ExitFailed, nil},
 		"no name of a node":  {"a/b", "", `NODE: "a/b": must be the name of a node`, ExitUsage, nil},
 		"an unknown policy":  {"node-a", "a/b", `--policy: "a/b": no such MaintenancePolicy`, ExitFailed, nil},
 		"without Kubernetes": {"node-a", "", "node node-a: connection refused", ExitFailed, errors.New("connection refused")},

@@ -13,7 +13,8 @@ func (e Explanation) Write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "May I drain %s now? %s\n", e.Node, answer)
 	if e.Policy != "" {
-		fmt.Fprintf(w, "\n%s: %s; hosts %s in %s of %s.\n", e.Node, describeNode(e.State), orNone(e.Daemons), orUnknown(e.Domain), e.Policy)
+		fmt.Fprintf(w, "\n%s: %s; hosts %s in %s of %s.\n", e.Node, describeNode(e.State), orNone(e.Daemons),
+			orUnknown(e.Domain), e.Policy)
 		if e.Storage != "" {
 			fmt.Fprintf(w, "Storage now: %s.\n", e.Storage)
 		}
@@ -25,7 +26,8 @@ func (e Explanation) Write(w io.Writer) {
 	case e.MayDrain:
 		fmt.Fprintf(w, "\nDo it:  lockkeeper drain %s --follow\n", e.Node)
 	case e.WouldWait:
-		fmt.Fprintf(w, "\n`lockkeeper drain %[1]s` would wait its turn and begin by itself. `kubectl drain %[1]s` is refused by the budgets until then, and goes on trying.\n", e.Node)
+		fmt.Fprintf(w, "\n`lockkeeper drain %[1]s` would wait its turn and begin by itself. `kubectl drain %[1]s` is "+
+			"refused by the budgets until then, and goes on trying.\n", e.Node)
 	}
 }
 

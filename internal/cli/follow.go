@@ -168,7 +168,9 @@ const awaitEvery = 100 * time.Millisecond
 
 // await looks at a job until it is as it should be, and returns it as it was last seen. late says, if time is over
 // before, why it last did not tell how it is.
-func (c *Command) await(ctx context.Context, id string, within time.Duration, is func(Job) bool) (last Job, late error) {
+func (c *Command) await(
+	ctx context.Context, id string, within time.Duration, is func(Job) bool,
+) (last Job, late error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(awaitEvery)

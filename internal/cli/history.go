@@ -58,7 +58,8 @@ func (c *Command) History(ctx context.Context, job string, o HistoryOptions) (Hi
 		return History{}, err
 	}
 	if len(runs) == 0 {
-		return History{}, fmt.Errorf("%s: %w is recorded; Temporal forgets what has ended after its retention period", id, ErrNoJob)
+		return History{}, fmt.Errorf("%s: %w is recorded; Temporal forgets what has ended after its retention period", id,
+			ErrNoJob)
 	}
 	if !strings.HasPrefix(id, jobs.Keeper.Prefix) {
 		return c.jobHistory(ctx, id, runs, o.RunID)

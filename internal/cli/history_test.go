@@ -25,7 +25,10 @@ func remembered(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
 	w.records = map[string][]history.Run{}
-	for id, file := range map[string]string{"drain/node-a": "v0.2-drain-node-a", "drain/node-c": "v0.2-drain-node-c", keeperID: "v0.2-keeper-rook-ceph-rook-ceph"} {
+	for id, file := range map[string]string{
+		"drain/node-a": "v0.2-drain-node-a", "drain/node-c": "v0.2-drain-node-c",
+		keeperID: "v0.2-keeper-rook-ceph-rook-ceph",
+	} {
 		f, err := os.Open(filepath.Join("../../workflows/testdata", file+".json.gz"))
 		require.NoError(t, err)
 		z, err := gzip.NewReader(f)
@@ -49,7 +52,8 @@ func TestHistoryOfADrain(t *testing.T) {
 	h.Write(out)
 	text := out.String()
 	for _, want := range []string{
-		"drain/node-c, from ", "drain   somebody drains node-c from outside; this job guards it", "keeper  drain/node-c asks for the lease of zone zone-z",
+		"drain/node-c, from ", "drain   somebody drains node-c from outside; this job guards it",
+		"keeper  drain/node-c asks for the lease of zone zone-z",
 		"keeper  set noout on node-c", "drain   ended: Done",
 	} {
 		assert.Contains(t, text, want)
@@ -66,12 +70,19 @@ func TestHistoryOfAKeeper(t *testing.T) {
 	w := remembered(t)
 	whole := w.records[keeperID][0].Events
 	half := len(whole) / 2
-	second := append([]*historypb.HistoryEvent{{EventTime: whole[half].GetEventTime(), EventType: whole[0].GetEventType(), Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
-		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
-			OriginalExecutionRunId: "second", WorkflowType: whole[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType(),
+	second := append([]*historypb.HistoryEvent{{
+		EventTime: whole[half].GetEventTime(), EventType: whole[0].GetEventType(),
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+				OriginalExecutionRunId: "second",
+				WorkflowType:           whole[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType(),
+			},
 		},
-	}}}, whole[half:]...)
-	w.records[keeperID] = []history.Run{{WorkflowID: keeperID, Events: whole[:half]}, {WorkflowID: keeperID, Events: second}}
+	}}, whole[half:]...)
+	w.records[keeperID] = []history.Run{
+		{WorkflowID: keeperID, Events: whole[:half]},
+		{WorkflowID: keeperID, Events: second},
+	}
 	c, _, _ := w.command()
 	c.Now = func() time.Time { return whole[len(whole)-1].GetEventTime().AsTime().Add(time.Minute) }
 	h, err := c.History(t.Context(), keeperID, HistoryOptions{})
@@ -105,9 +116,19 @@ func TestHistoryRefuses(t *testing.T) {
 		code           int
 		away           error
 	}{
-		"nothing recorded":   {"node-q", "", "drain/node-q: no such job is recorded; Temporal forgets what has ended after its retention period", ExitFailed, nil},
-		"no such run":        {"node-a", "x", `--run: "x": no such run of drain/node-a; leave it out for the last one`, ExitFailed, nil},
-		"another kind":       {"a/b/c", "", `JOB: "a/b/c": must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE], or keeper/NAMESPACE/POLICY`, ExitUsage, nil},
+		"nothing recorded": {
+			"node-q", "",
+			"drain/node-q: no such job is recorded; Temporal forgets what has ended after its retention period",
+			ExitFailed, nil,
+		},
+		"no such run": {
+			"node-a", "x", `--run: "x": no such run of drain/node-a; leave it out for the last one`,
+			ExitFailed, nil,
+		},
+		"another kind": {
+			"a/b/c", "",
+			`JOB: "a/b/c": must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, update-osds/[NAMESPACE/]NAME or restart-osds[/NAMESPACE], or keeper/NAMESPACE/POLICY`, ExitUsage, nil,
+		},
 		"no rollout":         {"ceph/osds", "", "update-osds/ceph/osds: no such job is recorded", ExitFailed, nil},
 		"half a keeper":      {"keeper/x", "", `JOB: "x": must be namespace/name of a MaintenancePolicy`, ExitUsage, nil},
 		"without a Temporal": {"node-a", "", "Temporal does not answer", ExitFailed, ErrAway},

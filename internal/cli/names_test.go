@@ -12,13 +12,17 @@ import (
 func TestJobID(t *testing.T) {
 	for job, want := range map[string]string{
 		"node-a": "drain/node-a", "drain/node-a": "drain/node-a", "keeper/rook-ceph/rook-ceph": "keeper/rook-ceph/rook-ceph",
-		"ceph/osds": "update-osds/ceph/osds", "update-osds/ceph/osds": "update-osds/ceph/osds", "restart-osds/rook-ceph": "restart-osds/rook-ceph",
+		"ceph/osds": "update-osds/ceph/osds", "update-osds/ceph/osds": "update-osds/ceph/osds",
+		"restart-osds/rook-ceph": "restart-osds/rook-ceph",
 	} {
 		id, err := jobID(job)
 		require.NoError(t, err)
 		assert.Equal(t, want, id)
 	}
-	for _, job := range []string{"", "drain/", "keeper/x", "update-osds/ceph", "restart-osds/", "restart-osds/a/b", "a/b/c", "A/b", "/b", "a/"} {
+	for _, job := range []string{
+		"", "drain/", "keeper/x", "update-osds/ceph", "restart-osds/", "restart-osds/a/b",
+		"a/b/c", "A/b", "/b", "a/",
+	} {
 		_, err := jobID(job)
 		assert.ErrorContains(t, err, "must be ", job)
 	}
@@ -81,7 +85,8 @@ func TestOSDNamed(t *testing.T) {
 // FuzzJob: whatever is asked for, it is the ID of one workflow of ours, or refused.
 func FuzzJob(f *testing.F) {
 	for _, s := range []string{
-		"node-a", "drain/node-a", "keeper/a/b", "drain/", "keeper/", "drain/drain/a", "keeper/a/b' OR 1=1", "", "ceph/osds", "update-osds/a/b", "update-osds/a", "restart-osds/a", "restart-osds/a/b",
+		"node-a", "drain/node-a", "keeper/a/b", "drain/", "keeper/", "drain/drain/a", "keeper/a/b' OR 1=1", "", "ceph/osds",
+		"update-osds/a/b", "update-osds/a", "restart-osds/a", "restart-osds/a/b",
 	} {
 		f.Add(s)
 	}

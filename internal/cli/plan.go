@@ -67,7 +67,8 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	}
 	settings := kube.Settings(&policy.Spec)
 	p.flush = policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats
-	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = metav1.Duration{Duration: settings.MaintenanceTimeout}, settings.AllowMonQuorumLoss, policy.Status
+	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = metav1.Duration{Duration: settings.MaintenanceTimeout},
+		settings.AllowMonQuorumLoss, policy.Status
 	if p.Node, err = c.Kubernetes.Node(ctx, in.Node); err != nil {
 		unknown("the node", err)
 	}
@@ -148,7 +149,8 @@ func (p *Plan) askForLease() storage.Answer {
 	}
 	in := p.Now.Input(p.At)
 	if in.View.Others == nil { // or this domain may be one of those for which there was no name
-		in.View.Domains = withDomain(in.View.Domains, storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
+		in.View.Domains = withDomain(in.View.Domains,
+			storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
 	}
 	return budget.WouldGrant(in, claim)
 }

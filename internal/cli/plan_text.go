@@ -57,7 +57,8 @@ func (p Plan) writeNow(row func(name, format string, args ...any)) {
 	if p.Now == nil {
 		s := p.Reported
 		row("May drain", "%s, by the keeper's last report: %s", orDash(s.MayDrain), orDash(s.Message))
-		row("Storage now", "OSDs %s up, PGs %s clean, by the keeper's last report", orDash(s.Storage.Up), orDash(s.Storage.PGs))
+		row("Storage now", "OSDs %s up, PGs %s clean, by the keeper's last report", orDash(s.Storage.Up),
+			orDash(s.Storage.PGs))
 		return
 	}
 	k := p.Now
@@ -104,7 +105,8 @@ func (p Plan) steps() []string {
 	}
 	back := fmt.Sprintf("wait until %s is Ready and uncordoned, is deleted, or you say `lockkeeper done %s`", node, node)
 	if p.Input.UncordonAfterReboot {
-		back = fmt.Sprintf("wait until %s has rebooted and is Ready, is deleted, or you say `lockkeeper done %s`; then uncordon it", node, node)
+		back = fmt.Sprintf("wait until %s has rebooted and is Ready, is deleted, or you say `lockkeeper done %s`; then "+
+			"uncordon it", node, node)
 	}
 	evict := fmt.Sprintf("evict %s as their budgets allow", pods(len(p.Outlook.Evict)))
 	if p.several() {
@@ -119,11 +121,13 @@ func (p Plan) steps() []string {
 	}
 	return []string{
 		"Resolving: find the storage on " + node,
-		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   %s, and every other failure domain is closed", domain, gate, noout),
+		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   %s, and every other failure domain is closed",
+			domain, gate, noout),
 		"Cordoning: " + cordon,
 		"Evicting: " + evict,
 		"AwaitingNode: " + back,
-		fmt.Sprintf("Healing: wait until the OSDs of %s are up and all PGs are clean; then unset noout and give the lease back", domain),
+		fmt.Sprintf("Healing: wait until the OSDs of %s are up and all PGs are clean; then unset noout and give the lease "+
+			"back", domain),
 	}
 }
 
@@ -134,7 +138,8 @@ func (p Plan) several() bool {
 
 // oneByOne says how the OSDs of a node go that are failure domains of their own.
 func (p Plan) oneByOne() string {
-	const slowly = "they go one after the other, without noout: each when Ceph has marked those before out (mon_osd_down_out_interval) and their data is whole elsewhere"
+	const slowly = "they go one after the other, without noout: each when Ceph has marked those before out " +
+		"(mon_osd_down_out_interval) and their data is whole elsewhere"
 	var may *storage.Answer
 	if p.Now != nil {
 		n, _ := p.Now.View.Node(p.Input.Node)
@@ -142,7 +147,8 @@ func (p Plan) oneByOne() string {
 	}
 	switch all := len(p.Daemons); {
 	case may == nil || may.Silence:
-		return fmt.Sprintf(".\n   If Ceph says that all %d OSDs may stop together, they go together; otherwise %s", all, slowly)
+		return fmt.Sprintf(".\n   If Ceph says that all %d OSDs may stop together, they go together; otherwise %s", all,
+			slowly)
 	case may.OK:
 		return fmt.Sprintf(".\n   Ceph says that all %d OSDs may stop together, so they go together", all)
 	default:

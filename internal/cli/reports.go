@@ -20,7 +20,8 @@ const slowReports = 2 * time.Second
 const fieldFlush = "spec.ceph.flushPGStats"
 
 // flushRemedy is what to do when OSDs cannot be told to report.
-const flushRemedy = "give lockkeeper's Ceph user the capability osd '" + ceph.FlushOSDCaps + "', and add '" + ceph.FlushMonCaps + "' to its capability mon, or set " + fieldFlush + " to false"
+const flushRemedy = "give lockkeeper's Ceph user the capability osd '" + ceph.FlushOSDCaps + "', and add '" +
+	ceph.FlushMonCaps + "' to its capability mon, or set " + fieldFlush + " to false"
 
 // everySecond is how long a proof takes when OSDs report, and the manager speaks, every second.
 const everySecond = 3 * time.Second
@@ -53,7 +54,8 @@ func describeWait(k *workflows.KeeperStatus, flush bool) string {
 	if takes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("about %s until the OSDs, which report every %s, have shown that they live and that the data is whole; Ceph's own time to recover comes on top",
+	return fmt.Sprintf("about %s until the OSDs, which report every %s, have shown that they live and that the data is "+
+		"whole; Ceph's own time to recover comes on top",
 		takes.Round(time.Second/10), k.ReportPeriod.Round(time.Second/10))
 }
 
@@ -68,10 +70,12 @@ func (d *Doctor) reports(p *v1alpha1.MaintenancePolicy, name string, k *workflow
 	switch slow := pghealth.Takes(k.ReportPeriod, k.LivedFor).Round(time.Second / 10); {
 	case k.ReportPeriod < slowReports:
 	case flush && note == "":
-		d.ok("%s: OSDs report every %s, and at once when they are told to: a proof takes about %s", name, period, proofTakes(k, flush).Round(time.Second/10))
+		d.ok("%s: OSDs report every %s, and at once when they are told to: a proof takes about %s", name, period,
+			proofTakes(k, flush).Round(time.Second/10))
 	default:
 		less := func(takes time.Duration) string { return fmt.Sprintf("%s (%s less)", takes, max(slow-takes, 0)) }
-		d.ok("%s: OSDs report every %s, so each batch of a rollout waits for about %s. With mgr_stats_period and mgr_tick_period of 1 s it would be %s, with %s %s",
+		d.ok("%s: OSDs report every %s, so each batch of a rollout waits for about %s. With mgr_stats_period and "+
+			"mgr_tick_period of 1 s it would be %s, with %s %s",
 			name, period, slow, less(everySecond), fieldFlush, less(pghealth.FlushTakes))
 	}
 }

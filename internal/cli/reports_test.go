@@ -12,9 +12,12 @@ import (
 )
 
 func TestWhatIsWaitedFor(t *testing.T) {
-	slow := workflows.KeeperStatus{ReportPeriod: 5 * time.Second, LivedFor: 7250 * time.Millisecond} // ticks of 1 s at least
+	// ticks of 1 s at least
+	slow := workflows.KeeperStatus{ReportPeriod: 5 * time.Second, LivedFor: 7250 * time.Millisecond}
 	refused := slow
-	refused.View = storage.View{Notes: []string{fieldFlush + " has no effect, and reports are waited for: permission denied"}}
+	refused.View = storage.View{
+		Notes: []string{fieldFlush + " has no effect, and reports are waited for: permission denied"},
+	}
 	for name, c := range map[string]struct {
 		keeper *workflows.KeeperStatus
 		flush  bool
@@ -39,12 +42,16 @@ func TestWhatIsWaitedFor(t *testing.T) {
 
 func TestDoctorSaysWhatIsWaitedFor(t *testing.T) {
 	policy := func(flush bool) *v1alpha1.MaintenancePolicy {
-		return &v1alpha1.MaintenancePolicy{Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{FlushPGStats: flush}}}
+		return &v1alpha1.MaintenancePolicy{
+			Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{FlushPGStats: flush}},
+		}
 	}
 	slow := workflows.KeeperStatus{ReportPeriod: 5 * time.Second, LivedFor: 8250 * time.Millisecond} // ticks of 2 s
 	fast := workflows.KeeperStatus{ReportPeriod: time.Second, LivedFor: 1250 * time.Millisecond}
 	refused := slow
-	refused.View = storage.View{Notes: []string{fieldFlush + " has no effect, and reports are waited for: permission denied"}}
+	refused.View = storage.View{
+		Notes: []string{fieldFlush + " has no effect, and reports are waited for: permission denied"},
+	}
 	for name, c := range map[string]struct {
 		keeper  workflows.KeeperStatus
 		flush   bool
@@ -52,9 +59,13 @@ func TestDoctorSaysWhatIsWaitedFor(t *testing.T) {
 		says    string
 	}{
 		"reports every second": {keeper: fast},
-		"Ceph's defaults":      {keeper: slow, results: []string{FoundOK}, says: "about 9s. With mgr_stats_period and mgr_tick_period of 1 s it would be 3s (6s less), with spec.ceph.flushPGStats 3s (6s less)"},
-		"told to report":       {keeper: slow, flush: true, results: []string{FoundOK}, says: "a proof takes about 3s"},
-		"told, and refused":    {keeper: refused, flush: true, results: []string{FoundWarning, FoundOK}, says: "permission denied"},
+		"Ceph's defaults": {keeper: slow, results: []string{FoundOK}, says: "about 9s. With mgr_stats_period and " +
+			"mgr_tick_period of 1 s it would be 3s (6s less), with spec.ceph.flushPGStats 3s (6s less)"},
+		"told to report": {keeper: slow, flush: true, results: []string{FoundOK}, says: "a proof takes about 3s"},
+		"told, and refused": {
+			keeper: refused, flush: true, results: []string{FoundWarning, FoundOK},
+			says: "permission denied",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Doctor{}

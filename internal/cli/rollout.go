@@ -20,7 +20,10 @@ import (
 func (c *Command) UpdateOSDs(ctx context.Context, cephOSD string, o StayOptions) error {
 	key, refused := input.PolicyKey("CEPHOSD", cephOSD)
 	if refused != nil {
-		return &ExitError{ExitUsage, wrong("CEPHOSD", cephOSD, "must be NAMESPACE/NAME of a CephOSD, or a name together with --namespace")}
+		return &ExitError{
+			ExitUsage,
+			wrong("CEPHOSD", cephOSD, "must be NAMESPACE/NAME of a CephOSD, or a name together with --namespace"),
+		}
 	}
 	_, err := c.Kubernetes.CephOSD(ctx, key.Namespace, key.Name)
 	switch {
@@ -55,7 +58,8 @@ func (c *Command) RestartOSDs(ctx context.Context, in workflows.RestartOSDsInput
 		_, err := c.Kubernetes.MaintenancePolicy(ctx, storage.ClusterKey{Namespace: in.Namespace, Name: in.Policy})
 		switch {
 		case errors.Is(err, activities.ErrNotFound):
-			return wrong("--policy", in.Policy, "no such MaintenancePolicy in namespace "+in.Namespace+"; `kubectl get maintenancepolicies -A` lists them")
+			return wrong("--policy", in.Policy,
+				"no such MaintenancePolicy in namespace "+in.Namespace+"; `kubectl get maintenancepolicies -A` lists them")
 		case err != nil:
 			fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
 		}
@@ -76,12 +80,15 @@ func checkRestart(in workflows.RestartOSDsInput) error {
 	case in.Namespace == "" || !mayExist(jobs.Target{Namespace: in.Namespace}):
 		return wrong("--namespace", in.Namespace, "must be the name of a namespace")
 	case in.MaxParallel < 0 || in.MaxParallel > mostParallel:
-		return wrong("--max-parallel", strconv.Itoa(in.MaxParallel), fmt.Sprintf("must be between 0 (what the update domain has) and %d", mostParallel))
+		return wrong("--max-parallel", strconv.Itoa(in.MaxParallel),
+			fmt.Sprintf("must be between 0 (what the update domain has) and %d", mostParallel))
 	case !cephv1alpha1.UpdateDomain(in.UpdateDomain).Valid():
-		return wrong("--update-domain", in.UpdateDomain, "must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone")
+		return wrong("--update-domain", in.UpdateDomain,
+			"must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone")
 	}
 	if d := in.ProgressDeadline; d != 0 && (d < leastDeadline || d > mostDeadline) {
-		return wrong("--progress-deadline", d.String(), fmt.Sprintf("must be between %s and %s, or 0 for %s", leastDeadline, mostDeadline, activities.DefaultProgressDeadline))
+		return wrong("--progress-deadline", d.String(), fmt.Sprintf("must be between %s and %s, or 0 for %s", leastDeadline,
+			mostDeadline, activities.DefaultProgressDeadline))
 	}
 	if _, refused := input.PolicyKey("", in.Namespace+"/"+in.Policy); in.Policy != "" && refused != nil {
 		return wrong("--policy", in.Policy, "must be the name of a MaintenancePolicy in namespace "+in.Namespace)
@@ -126,7 +133,8 @@ func (c *Command) begun(ctx context.Context, before Rollout, id string, o StayOp
 		fmt.Fprintln(c.Out, r.Describe(c.Now()))
 	}
 	if !seen || r.State == Running {
-		fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nstop it:    lockkeeper abort %[1]s\n", id)
+		fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nhold it:    lockkeeper pause %[1]s\nstop it:    "+
+			"lockkeeper abort %[1]s\n", id)
 	}
 	return nil
 }

@@ -35,7 +35,9 @@ func (f cephOSDFleet) osds() (out []rollout.OSD) {
 	}
 	if waiting := slices.Sorted(maps.Keys(f.classified.Holders)); len(waiting) > 0 {
 		first := f.classified.Holders[waiting[0]][0]
-		f.plan.Unknown = append(f.plan.Unknown, fmt.Sprintf("when %s will go: %s. It goes after that one, or together with it", some(waiting, mostTroubles), first.Why))
+		f.plan.Unknown = append(f.plan.Unknown,
+			fmt.Sprintf("when %s will go: %s. It goes after that one, or together with it", some(waiting, mostTroubles),
+				first.Why))
 	}
 	for _, p := range f.classified.Superfluous {
 		f.plan.Superfluous = append(f.plan.Superfluous, p.OSD.Key())
@@ -55,7 +57,9 @@ func (f cephOSDFleet) osd(o osdpod.OSD, pod *osdpod.Pod) rollout.OSD {
 	if k.ID != nil {
 		r.Name = fmt.Sprintf("osd.%d", *k.ID)
 	} else {
-		f.plan.Unknown = appendOnce(f.plan.Unknown, fmt.Sprintf("the number of every OSD: pod %s has no label %s; Ceph tells it when the rollout begins", pod.Name, osdpod.IDLabel))
+		f.plan.Unknown = appendOnce(f.plan.Unknown,
+			fmt.Sprintf("the number of every OSD: pod %s has no label %s; Ceph tells it when the rollout begins",
+				pod.Name, osdpod.IDLabel))
 	}
 	r.Serves, r.Excused = pod.Ready, pod.Overridden
 	f.plan.place(&r, k.FailureDomains)
@@ -86,7 +90,10 @@ func (f deploymentFleet) osds() (out []rollout.OSD) {
 			continue // it stays as it is
 		}
 		host := kube.PodNode(&corev1.Pod{Spec: d.Spec.Template.Spec})
-		o := rollout.OSD{Key: d.Name, Name: fmt.Sprintf("osd.%d", id), Host: host, State: rollout.OutOfDate, Serves: kube.OSDAvailable(d)}
+		o := rollout.OSD{
+			Key: d.Name, Name: fmt.Sprintf("osd.%d", id), Host: host, State: rollout.OutOfDate,
+			Serves: kube.OSDAvailable(d),
+		}
 		if !o.Serves {
 			o.Away = f.nodes[host]
 		}

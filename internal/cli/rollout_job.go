@@ -100,7 +100,8 @@ func (r Rollout) stands() bool {
 	switch {
 	case r.State != Running || s == nil:
 		return false
-	case s.Phase == workflows.PhaseSurvey || s.Phase == workflows.PhaseLease || s.Phase == workflows.PhaseReplace || s.Phase == workflows.PhaseHeal:
+	case s.Phase == workflows.PhaseSurvey || s.Phase == workflows.PhaseLease || s.Phase == workflows.PhaseReplace ||
+		s.Phase == workflows.PhaseHeal:
 		return false
 	default:
 		return s.Halted != nil || len(s.Refused) > 0
@@ -109,7 +110,8 @@ func (r Rollout) stands() bool {
 
 // looksAs tells whether it has not looked at its OSDs again since another look at it.
 func (r Rollout) looksAs(before Rollout) bool {
-	return before.State == Running && before.RunID == r.RunID && before.Status != nil && before.stands() == r.stands() && before.Status.Since.Equal(r.Status.Since)
+	return before.State == Running && before.RunID == r.RunID && before.Status != nil && before.stands() == r.stands() &&
+		before.Status.Since.Equal(r.Status.Since)
 }
 
 // waysOut says what a person can do about a rollout that stands.
@@ -123,9 +125,12 @@ func (r Rollout) waysOut() []string {
 		ways = append(ways, "- the storage cluster can spare them:  ceph osd ok-to-stop N, and ceph -s say what it lacks")
 	case target.Name == "":
 	case halted:
-		ways = append(ways, fmt.Sprintf("- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s", target.Namespace, target.Name))
+		ways = append(ways, fmt.Sprintf(
+			"- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s",
+			target.Namespace, target.Name))
 	default:
-		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s", target.Namespace, target.Name))
+		ways = append(ways, fmt.Sprintf("- the spec is mended:  kubectl -n %s edit cephosd %s",
+			target.Namespace, target.Name))
 	}
 	if halted && !unspared {
 		ways = append(ways, "- the cause is mended, so that they serve")
@@ -237,7 +242,8 @@ func (r Rollout) Describe(now time.Time) string {
 
 // described is what a rollout that has ended did.
 func (r Rollout) described() string {
-	s := fmt.Sprintf("%s replaced in %s, after %s", osds(r.Result.Replaced), batches(r.Result.Batches), r.Result.Took.Round(time.Second))
+	s := fmt.Sprintf("%s replaced in %s, after %s", osds(r.Result.Replaced), batches(r.Result.Batches),
+		r.Result.Took.Round(time.Second))
 	if n := len(r.Result.Skipped); n > 0 {
 		s += ", skipped " + some(r.Result.Skipped, mostNames)
 	}

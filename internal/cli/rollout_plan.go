@@ -83,7 +83,10 @@ func (p *RolloutPlan) unknown(what string, err error) {
 func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, error) {
 	key, refused := input.PolicyKey("CEPHOSD", cephOSD)
 	if refused != nil {
-		return RolloutPlan{}, &ExitError{ExitUsage, wrong("CEPHOSD", cephOSD, "must be NAMESPACE/NAME of a CephOSD, or a name together with --namespace")}
+		return RolloutPlan{}, &ExitError{
+			ExitUsage,
+			wrong("CEPHOSD", cephOSD, "must be NAMESPACE/NAME of a CephOSD, or a name together with --namespace"),
+		}
 	}
 	set, err := c.Kubernetes.CephOSD(ctx, key.Namespace, key.Name)
 	if errors.Is(err, activities.ErrNotFound) {
@@ -92,8 +95,10 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 		return RolloutPlan{}, fmt.Errorf("CephOSD %s: %w", cephOSD, err)
 	}
 	p := RolloutPlan{
-		At: c.Now(), Job: jobs.UpdateOSDs.ID(key.Namespace, key.Name), Of: fmt.Sprintf("CephOSD %s, generation %d, template %s", key, set.Generation, set.Hash),
-		UpdateDomain: string(set.Domain()), MaxParallel: int(set.Spec.MaxParallel), ProgressDeadline: metav1.Duration{Duration: activities.DefaultProgressDeadline}, Steps: []rollout.Step{},
+		At: c.Now(), Job: jobs.UpdateOSDs.ID(key.Namespace, key.Name),
+		Of:           fmt.Sprintf("CephOSD %s, generation %d, template %s", key, set.Generation, set.Hash),
+		UpdateDomain: string(set.Domain()), MaxParallel: int(set.Spec.MaxParallel),
+		ProgressDeadline: metav1.Duration{Duration: activities.DefaultProgressDeadline}, Steps: []rollout.Step{},
 	}
 	if d := set.Spec.ProgressDeadline; d != nil {
 		p.ProgressDeadline = *d
@@ -138,7 +143,10 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 		}
 	}
 	fleet := cephOSDFleet{plan: &p, nodes: hosts, desired: desired, classified: set.Classify(desired, pods)}
-	in := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel, Canary: set.Spec.Canary != nil}
+	in := rollout.Input{
+		OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel,
+		Canary: set.Spec.Canary != nil,
+	}
 	p.sort(fleet.classified)
 	if s := p.status(); s != nil {
 		in.Skip, in.Canary = s.Skip, in.Canary && s.Canary.Template != set.Hash
@@ -153,9 +161,11 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 		return RolloutPlan{}, &ExitError{ExitUsage, err}
 	}
 	p := RolloutPlan{
-		At: c.Now(), Job: jobs.RestartOSDs.ID(in.Namespace), Of: fmt.Sprintf("Deployments %s in namespace %s", cmp.Or(in.Selector, "of any labels"), in.Namespace),
-		UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel, ProgressDeadline: metav1.Duration{Duration: cmp.Or(in.ProgressDeadline, activities.DefaultProgressDeadline)},
-		Steps: []rollout.Step{},
+		At: c.Now(), Job: jobs.RestartOSDs.ID(in.Namespace),
+		Of:           fmt.Sprintf("Deployments %s in namespace %s", cmp.Or(in.Selector, "of any labels"), in.Namespace),
+		UpdateDomain: in.UpdateDomain, MaxParallel: in.MaxParallel,
+		ProgressDeadline: metav1.Duration{Duration: cmp.Or(in.ProgressDeadline, activities.DefaultProgressDeadline)},
+		Steps:            []rollout.Step{},
 	}
 	list, err := c.Kubernetes.Deployments(ctx, in.Namespace, in.Selector)
 	if err != nil {
@@ -168,7 +178,8 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 		p.unknown("which nodes are in service", err)
 	}
 	if len(list) == 0 {
-		p.Refused = append(p.Refused, wrong("--selector", in.Selector, "selects no Deployment in namespace "+in.Namespace).Error())
+		p.Refused = append(p.Refused,
+			wrong("--selector", in.Selector, "selects no Deployment in namespace "+in.Namespace).Error())
 	}
 	if policy == nil {
 		policy = &v1alpha1.MaintenancePolicy{} // Rook's labels
@@ -178,7 +189,8 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 	if in.Image != "" {
 		p.Of += ", to the image " + in.Image
 		plan.Canary = !slices.ContainsFunc(plan.OSDs, func(o rollout.OSD) bool { return o.State == rollout.UpToDate })
-		p.Unknown = append(p.Unknown, "whether the storage cluster takes this version of Ceph: it is asked before the first batch")
+		p.Unknown = append(p.Unknown,
+			"whether the storage cluster takes this version of Ceph: it is asked before the first batch")
 	}
 	p.decide(plan)
 	return p, nil
@@ -201,7 +213,9 @@ func (p *RolloutPlan) status() *workflows.UpdateStatus {
 
 // surroundings finds the policy, the type of its failure domains, what the keeper says, and whether the job runs
 // already.
-func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, name string) *v1alpha1.MaintenancePolicy {
+func (c *Command) surroundings(
+	ctx context.Context, p *RolloutPlan, namespace, name string,
+) *v1alpha1.MaintenancePolicy {
 	switch r, err := lookUp[Rollout](ctx, c.Temporal, p.Job); {
 	case err == nil && r.State == Running:
 		p.Running = &r
@@ -238,7 +252,8 @@ func (c *Command) surroundings(ctx context.Context, p *RolloutPlan, namespace, n
 	p.Now = &KeeperNow{MayDrain: workflows.MayDrain(k.Decision), Message: k.Decision.Message}
 	p.Now.Waits = describeWait(&k, policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats)
 	for _, h := range k.Lease.Holders {
-		p.Now.Holders = append(p.Now.Holders, fmt.Sprintf("%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason))
+		p.Now.Holders = append(p.Now.Holders,
+			fmt.Sprintf("%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason))
 	}
 	return policy
 }
@@ -305,7 +320,9 @@ func (p *RolloutPlan) place(o *rollout.OSD, location map[string]string) {
 		o.Domain = location[p.FailureDomainType]
 	}
 	if o.Domain == "" && o.Name != "" && p.FailureDomainType != "" {
-		p.Unknown = appendOnce(p.Unknown, fmt.Sprintf("the %s of every OSD: %s has no label that tells it; Ceph does, when the rollout begins", p.FailureDomainType, o.Name))
+		p.Unknown = appendOnce(p.Unknown,
+			fmt.Sprintf("the %s of every OSD: %s has no label that tells it; Ceph does, when the rollout begins",
+				p.FailureDomainType, o.Name))
 	}
 	o.Unit = rollout.UnitOf(p.UpdateDomain, p.MaxParallel, *o, location)
 }

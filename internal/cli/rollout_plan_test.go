@@ -25,7 +25,10 @@ func cephOSD() *cephv1alpha1.CephOSD {
 	return &cephv1alpha1.CephOSD{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ceph", Name: "osds", Generation: 4},
 		Spec: cephv1alpha1.CephOSDSpec{
-			Storage:      []cephv1alpha1.Storage{{Hosts: []string{"node-a", "node-b", "node-c"}, OSDs: []cephv1alpha1.OSDDevices{{Data: "/dev/sda"}, {Data: "/dev/sdb"}}}},
+			Storage: []cephv1alpha1.Storage{{
+				Hosts: []string{"node-a", "node-b", "node-c"},
+				OSDs:  []cephv1alpha1.OSDDevices{{Data: "/dev/sda"}, {Data: "/dev/sdb"}},
+			}},
 			UpdateDomain: "Host",
 			PodTemplate:  cephv1alpha1.PodTemplate{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "osd"}}}},
 		},
@@ -40,21 +43,30 @@ func plannedWorld() *world {
 	desired, _ := w.cephOSD.Desired()
 	old := osdpod.Set{CephOSD: w.cephOSD.CephOSD, Hash: "old"}
 	for i, o := range desired {
-		pod := old.Render(o, osdpod.Knowledge{ID: &i, FailureDomains: map[string]string{"zone": fmt.Sprintf("zone-%c", 'x'+i/2), "host": o.Host}})
+		pod := old.Render(o, osdpod.Knowledge{
+			ID:             &i,
+			FailureDomains: map[string]string{"zone": fmt.Sprintf("zone-%c", 'x'+i/2), "host": o.Host},
+		})
 		pod.Annotations[osdpod.StateAnnotation] = string(osdpod.UpToDate)
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		w.osdPods = append(w.osdPods, pod)
 	}
 	for i := range 4 {
 		node := fmt.Sprintf("node-%c", 'a'+i)
-		labels := map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": fmt.Sprint(i), "topology-location-zone": fmt.Sprintf("zone-%c", 'x'+i/2)}
+		labels := map[string]string{
+			"app": "rook-ceph-osd", "ceph-osd-id": fmt.Sprint(i),
+			"topology-location-zone": fmt.Sprintf("zone-%c", 'x'+i/2),
+		}
 		one := int32(1)
 		w.hosts[node] = ""
 		w.osdSets = append(w.osdSets, appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: fmt.Sprintf("rook-ceph-osd-%d", i)},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: &one, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelHostname: node}}},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec:       corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelHostname: node}},
+				},
 			},
 			Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
 		})
@@ -69,14 +81,17 @@ func TestPlanOfAnUpdate(t *testing.T) {
 		"by-host": func(*world) {},
 		"by-zone-with-canary": func(w *world) {
 			s := &w.cephOSD.Spec
-			s.UpdateDomain, s.MaxParallel, s.Canary = "Zone", 8, &cephv1alpha1.Canary{Approval: true, Soak: &metav1.Duration{Duration: 30 * time.Minute}}
+			s.UpdateDomain, s.MaxParallel, s.Canary = "Zone", 8,
+				&cephv1alpha1.Canary{Approval: true, Soak: &metav1.Duration{Duration: 30 * time.Minute}}
 			s.PauseBetween = &metav1.Duration{Duration: time.Minute}
 		},
 		"by-osd-some-broken": func(w *world) {
 			w.cephOSD.Spec.UpdateDomain, w.cephOSD.Spec.Paused = "OSD", true
 			notReady(w.osdPods[3])
 			w.osdPods = w.osdPods[1:]
-			w.cephOSD.Spec.Windows = []cephv1alpha1.Window{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+			w.cephOSD.Spec.Windows = []cephv1alpha1.Window{
+				{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}},
+			}
 		},
 		"a-node-is-away": func(w *world) { w.hosts["node-b"] = "node node-b is cordoned"; notReady(w.osdPods[2]) },
 		"canary-judged": func(w *world) {
@@ -95,7 +110,9 @@ func TestPlanOfAnUpdate(t *testing.T) {
 			twin.Name = "osd-node-b-sdb-x7k2p"
 			notReady(twin)
 			w.osdPods = append(w.osdPods, twin)
-			w.cephOSD.Spec.Windows = []cephv1alpha1.Window{{Schedule: "0 1 * * *", Duration: metav1.Duration{Duration: 3 * time.Hour}}}
+			w.cephOSD.Spec.Windows = []cephv1alpha1.Window{
+				{Schedule: "0 1 * * *", Duration: metav1.Duration{Duration: 3 * time.Hour}},
+			}
 		},
 		"db-moves": func(w *world) {
 			w.cephOSD.Spec.Storage[0].OSDs[1].DB = "/dev/nvme0n1p1"
@@ -159,7 +176,9 @@ func TestPlanOfARestart(t *testing.T) {
 		"image-half-done": func(w *world, in *workflows.RestartOSDsInput) {
 			in.Image = "ceph/ceph:v20.2.4"
 			for i := range w.osdSets {
-				w.osdSets[i].Spec.Template.Spec.Containers = []corev1.Container{{Name: "osd", Image: []string{in.Image, "ceph/ceph:v18.2.7"}[i%2]}}
+				w.osdSets[i].Spec.Template.Spec.Containers = []corev1.Container{
+					{Name: "osd", Image: []string{in.Image, "ceph/ceph:v18.2.7"}[i%2]},
+				}
 			}
 		},
 		"scaled": func(w *world, _ *workflows.RestartOSDsInput) {
@@ -194,7 +213,8 @@ func TestRolloutPlanJSON(t *testing.T) {
 
 	w := plannedWorld()
 	s := &w.cephOSD.Spec
-	s.Canary, s.PauseBetween = &cephv1alpha1.Canary{Soak: &metav1.Duration{Duration: 30 * time.Minute}}, &metav1.Duration{Duration: time.Minute}
+	s.Canary, s.PauseBetween = &cephv1alpha1.Canary{Soak: &metav1.Duration{Duration: 30 * time.Minute}},
+		&metav1.Duration{Duration: time.Minute}
 	s.Windows = []cephv1alpha1.Window{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
 	s.Storage[0].Hosts = []string{"node-a"}
 	c, out, _ = w.command()
@@ -204,7 +224,8 @@ func TestRolloutPlanJSON(t *testing.T) {
 	golden(t, "plan-update.json", out.String())
 	for _, s := range p.Steps {
 		for _, o := range s.OSDs {
-			assert.Equal(t, storage.FailureDomain{Type: "zone", Name: o.Domain}, s.Domain, "a batch never leaves its failure domain")
+			assert.Equal(t, storage.FailureDomain{Type: "zone", Name: o.Domain}, s.Domain,
+				"a batch never leaves its failure domain")
 			assert.Equal(t, rollout.DoReplace, s.Do)
 		}
 	}

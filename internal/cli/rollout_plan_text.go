@@ -60,7 +60,8 @@ func (p RolloutPlan) Write(w io.Writer) {
 		row("Note", "%s", note)
 	}
 	if len(p.Superfluous) > 0 {
-		row("Left the spec", "%s; each stays until Ceph says that its data is safe without it", some(p.Superfluous, mostNames))
+		row("Left the spec", "%s; each stays until Ceph says that its data is safe without it",
+			some(p.Superfluous, mostNames))
 	}
 	if len(p.Discarded) > 0 {
 		row("Discards", "%s; they take nothing from anybody", some(p.Discarded, mostNames))
@@ -111,8 +112,10 @@ func (p RolloutPlan) writeSteps(w io.Writer) {
 	if replaced == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s. Before each: the lease of its failure domain, noout on its OSDs, and Ceph's word that it can spare them; those that it\ncannot spare at that moment have a batch of their own.", batches(replaced))
-	fmt.Fprintf(w, " After each: its OSDs ready and up within %s, all PGs clean", duration.HumanDuration(p.ProgressDeadline.Duration))
+	fmt.Fprintf(w, "\n%s. Before each: the lease of its failure domain, noout on its OSDs, and Ceph's word that it can "+
+		"spare them; those that it\ncannot spare at that moment have a batch of their own.", batches(replaced))
+	fmt.Fprintf(w, " After each: its OSDs ready and up within %s, all PGs clean",
+		duration.HumanDuration(p.ProgressDeadline.Duration))
 	if p.PauseBetween.Duration > 0 {
 		fmt.Fprintf(w, ", a pause of %s", duration.HumanDuration(p.PauseBetween.Duration))
 	}

@@ -45,7 +45,8 @@ func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
 	case slices.ContainsFunc(fleet.osds, func(names []string) bool { return slices.Contains(names, osd) }):
 		return nil
 	case !fleet.whole && osdNumber.MatchString(osd):
-		fmt.Fprintf(c.Err, "warning: not checked whether %s has an %s: the pods do not tell all its numbers yet\n", fleet.of, osd)
+		fmt.Fprintf(c.Err, "warning: not checked whether %s has an %s: the pods do not tell all its numbers yet\n", fleet.of,
+			osd)
 		return nil
 	}
 	var there []string
@@ -56,7 +57,8 @@ func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
 		}
 		there = append(there, s)
 	}
-	return wrong("OSD", osd, fmt.Sprintf("must be an OSD of %s: %s", fleet.of, cmp.Or(some(there, mostNames), "it has none")))
+	return wrong("OSD", osd, fmt.Sprintf("must be an OSD of %s: %s", fleet.of,
+		cmp.Or(some(there, mostNames), "it has none")))
 }
 
 // cephOSDNames are those of the spec, and the numbers that their pods carry.
@@ -105,7 +107,8 @@ func (c *Command) deploymentNames(ctx context.Context, id, namespace string) (fl
 	}
 	policy := &v1alpha1.MaintenancePolicy{} // Rook's labels
 	if named := r.Status.Fleet.Policy; named != "" {
-		if policy, err = c.Kubernetes.MaintenancePolicy(ctx, storage.ClusterKey{Namespace: namespace, Name: named}); err != nil {
+		if policy, err = c.Kubernetes.MaintenancePolicy(ctx,
+			storage.ClusterKey{Namespace: namespace, Name: named}); err != nil {
 			return out, err
 		}
 	} else if all, err := c.Kubernetes.MaintenancePolicies(ctx, namespace); err == nil && len(all) == 1 {

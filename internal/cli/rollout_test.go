@@ -26,16 +26,25 @@ const updateID = "update-osds/ceph/osds"
 // rollingOut is a rollout in the middle of a batch, after some changes.
 func rollingOut(edits ...func(*workflows.UpdateStatus)) Rollout {
 	s := &workflows.UpdateStatus{
-		JobStatus: workflows.JobStatus{Phase: workflows.PhaseArrive, WaitsFor: "osd.0, osd.1 to serve", Since: ago(time.Minute), Started: ago(time.Hour), NextTimer: ago(-9 * time.Minute), NextTimerDoes: "halt"},
-		Fleet:     activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: "ceph", Name: "osds"},
-		Counts:    activities.FleetCounts{Counts: rollout.Counts{Total: 12, UpToDate: 3, OutOfDate: 7, Unready: 2}},
-		Done:      3, Of: 12, Template: "new", Result: workflows.UpdateOSDsResult{Replaced: 5, Batches: 3},
-		Batch: &activities.FleetBatch{Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"}, OSDs: []string{"osd.0", "osd.1"}, Since: ago(2 * time.Minute)},
+		JobStatus: workflows.JobStatus{
+			Phase: workflows.PhaseArrive, WaitsFor: "osd.0, osd.1 to serve",
+			Since: ago(time.Minute), Started: ago(time.Hour), NextTimer: ago(-9 * time.Minute), NextTimerDoes: "halt",
+		},
+		Fleet:  activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: "ceph", Name: "osds"},
+		Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 12, UpToDate: 3, OutOfDate: 7, Unready: 2}}, Done: 3,
+		Of: 12, Template: "new", Result: workflows.UpdateOSDsResult{Replaced: 5, Batches: 3},
+		Batch: &activities.FleetBatch{
+			Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"},
+			OSDs:   []string{"osd.0", "osd.1"}, Since: ago(2 * time.Minute),
+		},
 	}
 	for _, edit := range edits {
 		edit(s)
 	}
-	return Rollout{Execution: Execution{WorkflowID: updateID, RunID: "run", State: Running, Started: ago(time.Hour)}, Status: s}
+	return Rollout{
+		Execution: Execution{WorkflowID: updateID, RunID: "run", State: Running, Started: ago(time.Hour)},
+		Status:    s,
+	}
 }
 
 func halted(s *workflows.UpdateStatus) {
@@ -47,7 +56,8 @@ func halted(s *workflows.UpdateStatus) {
 func notBack(r Rollout, why ...string) Rollout {
 	r.Step = &Step{Name: awaitOSDs, Attempt: 1, Arrival: &activities.Arrival{}}
 	for i, w := range why {
-		r.Step.Arrival.Waiting = append(r.Step.Arrival.Waiting, activities.Superfluous{Key: fmt.Sprintf("node-a:/dev/%d", i), Why: w})
+		r.Step.Arrival.Waiting = append(r.Step.Arrival.Waiting,
+			activities.Superfluous{Key: fmt.Sprintf("node-a:/dev/%d", i), Why: w})
 	}
 	return r
 }
@@ -56,14 +66,22 @@ const crashes = "its container osd waits: CrashLoopBackOff"
 
 func canary(s *workflows.UpdateStatus) {
 	s.Batch = nil
-	s.Phase, s.WaitsFor, s.NextTimer = workflows.PhaseJudge, "the signal `approve`: the canary osd.0 serves since 02:59:00", time.Time{}
-	s.Canary, s.Holds = workflows.Canary{Template: "new", OSD: "osd.0", Whole: ago(time.Minute), Restarts: 2}, activities.HoldApproval
+	s.Phase, s.WaitsFor, s.NextTimer = workflows.PhaseJudge,
+		"the signal `approve`: the canary osd.0 serves since 02:59:00", time.Time{}
+	s.Canary, s.Holds = workflows.Canary{Template: "new", OSD: "osd.0", Whole: ago(time.Minute), Restarts: 2},
+		activities.HoldApproval
 }
 
 func doneRollout() Rollout {
 	return Rollout{
-		Execution: Execution{WorkflowID: updateID, RunID: "run", State: "Completed", Started: ago(time.Hour), Ended: ago(time.Minute)},
-		Result:    &RolloutResult{workflows.UpdateOSDsResult{Outcome: workflows.OutcomeDone, Replaced: 12, Batches: 6, Took: 59 * time.Minute, Skipped: []string{"osd.7"}}},
+		Execution: Execution{
+			WorkflowID: updateID, RunID: "run", State: "Completed", Started: ago(time.Hour),
+			Ended: ago(time.Minute),
+		},
+		Result: &RolloutResult{workflows.UpdateOSDsResult{
+			Outcome: workflows.OutcomeDone, Replaced: 12, Batches: 6,
+			Took: 59 * time.Minute, Skipped: []string{"osd.7"},
+		}},
 	}
 }
 
@@ -72,10 +90,17 @@ func rollingWorld(looks ...Job) *world {
 	w.jobs[updateID] = looks
 	w.cephOSD = osdpod.Set{CephOSD: cephOSD()}
 	w.cephOSD.Status = cephv1alpha1.CephOSDStatus{
-		ObservedGeneration: 3, Progress: "3/12", Reason: "Halted", Message: "osd.0, osd.1 to serve took longer than its deadline",
+		ObservedGeneration: 3, Progress: "3/12", Reason: "Halted",
+		Message: "osd.0, osd.1 to serve took longer than its deadline",
 		OSDs:    cephv1alpha1.OSDCounts{Total: 12, UpToDate: 3, OutOfDate: 7, Unready: 2},
-		Batch:   &cephv1alpha1.BatchStatus{FailureDomain: "zone zone-x", OSDs: []string{"osd.0", "osd.1"}, Since: agoMeta(2 * time.Hour)},
-		Halted:  &cephv1alpha1.HaltedStatus{Reason: "osd.0, osd.1 to serve took longer than its deadline", Since: agoMeta(time.Hour)},
+		Batch: &cephv1alpha1.BatchStatus{
+			FailureDomain: "zone zone-x", OSDs: []string{"osd.0", "osd.1"},
+			Since: agoMeta(2 * time.Hour),
+		},
+		Halted: &cephv1alpha1.HaltedStatus{
+			Reason: "osd.0, osd.1 to serve took longer than its deadline",
+			Since:  agoMeta(time.Hour),
+		},
 		Refused: []cephv1alpha1.Refusal{{Field: "spec.updateDomain", Value: "Shelf", Message: "must be OSD or Host"}},
 	}
 	return w
@@ -88,18 +113,26 @@ func TestStatusOfRollouts(t *testing.T) {
 	failing.Step = &Step{Name: "SurveyOSDs", Attempt: 4, LastFailure: "connection refused"}
 	refused := rollingOut(func(s *workflows.UpdateStatus) {
 		s.Batch, s.Phase, s.Counts, s.Paused = nil, workflows.PhaseRest, activities.FleetCounts{}, true
-		s.Refused, s.WaitsFor = []input.Error{*input.Wrong("spec.updateDomain", "Shelf", "must be OSD or Host")}, "the spec to be mended"
+		s.Refused, s.WaitsFor = []input.Error{*input.Wrong("spec.updateDomain", "Shelf", "must be OSD or Host")},
+			"the spec to be mended"
 		s.Skip = []string{"osd.7"}
 	})
 	unspared := rollingOut(func(s *workflows.UpdateStatus) {
-		s.Phase, s.WaitsFor, s.Holds = workflows.PhaseRest, "the storage cluster to spare osd.0: 3 PGs would be inactive", activities.HoldStorage
-		s.Halted = &activities.Halt{Since: ago(time.Minute), Reason: "the storage cluster has not been able to spare osd.0 since 02:00:00: 3 PGs would be inactive"}
+		s.Phase, s.WaitsFor, s.Holds = workflows.PhaseRest, "the storage cluster to spare osd.0: 3 PGs would be inactive",
+			activities.HoldStorage
+		s.Halted = &activities.Halt{
+			Since:  ago(time.Minute),
+			Reason: "the storage cluster has not been able to spare osd.0 since 02:00:00: 3 PGs would be inactive",
+		}
 		s.Warned = []input.Error{*input.Wrong("spec.storage[0].hosts[2]", "node-q", "must be a node")}
-		s.Superfluous = []activities.Superfluous{{Key: "node-c:/dev/sda", Why: "3 PGs need it; `ceph osd out 5` moves its data"}}
+		s.Superfluous = []activities.Superfluous{
+			{Key: "node-c:/dev/sda", Why: "3 PGs need it; `ceph osd out 5` moves its data"},
+		}
 	})
 	for name, r := range map[string]Rollout{
 		"unspared": unspared,
-		"rolling":  rollingOut(), "halted": notBack(rollingOut(halted), crashes, "osd.1 is not up"), "canary": rollingOut(canary), "silent": silent, "failing": failing, "refused": refused, "done": doneRollout(),
+		"rolling":  rollingOut(), "halted": notBack(rollingOut(halted), crashes, "osd.1 is not up"),
+		"canary": rollingOut(canary), "silent": silent, "failing": failing, "refused": refused, "done": doneRollout(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, out, _ := rollingWorld(r).command()
@@ -118,7 +151,8 @@ func TestStatusOfRollouts(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, s.Rollouts, "of another namespace")
 	_, err = c.RolloutStatus(t.Context(), "restart-osds/ceph")
-	require.EqualError(t, err, "restart-osds/ceph: Temporal knows no run of it: it never ran, or it ended longer ago than Temporal remembers")
+	require.EqualError(t, err, "restart-osds/ceph: Temporal knows no run of it: it never ran, or it ended longer ago "+
+		"than Temporal remembers")
 }
 
 // Scripts rely on these names.
@@ -131,11 +165,13 @@ func TestRolloutJSON(t *testing.T) {
 }
 
 func TestUpdateOSDsStarts(t *testing.T) {
-	w := rollingWorld(doneRollout(), rollingOut(func(s *workflows.UpdateStatus) { s.Phase = workflows.PhaseSurvey }), rollingOut())
+	w := rollingWorld(doneRollout(), rollingOut(func(s *workflows.UpdateStatus) { s.Phase = workflows.PhaseSurvey }),
+		rollingOut())
 	c, out, _ := w.command()
 	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Equal(t, []string{"ceph/osds"}, w.updates)
-	assert.Contains(t, out.String(), "update-osds/ceph/osds started\nupdate-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, 3/12 OSDs up to date, replaces osd.0, osd.1 in zone zone-x, waits for osd.0, osd.1 to serve\n")
+	assert.Contains(t, out.String(), "update-osds/ceph/osds started\nupdate-osds/ceph/osds runs since 02:00:00 (60m), "+
+		"phase AwaitingOSDs, 3/12 OSDs up to date, replaces osd.0, osd.1 in zone zone-x, waits for osd.0, osd.1 to serve\n")
 	assert.Contains(t, out.String(), "lockkeeper pause update-osds/ceph/osds")
 
 	for name, test := range map[string]struct {
@@ -152,7 +188,10 @@ func TestUpdateOSDsStarts(t *testing.T) {
 			assert.Len(t, w.updates, 1)
 		})
 	}
-	w.jobs[updateID] = []Job{rollingOut(), rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Since = ago(time.Second) })}
+	w.jobs[updateID] = []Job{
+		rollingOut(), rollingOut(),
+		rollingOut(func(s *workflows.UpdateStatus) { s.Since = ago(time.Second) }),
+	}
 	c, out, _ = w.command()
 	require.NoError(t, c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{}))
 	assert.Contains(t, out.String(), "update-osds/ceph/osds runs since 02:00:00 (60m); told to look again\n")
@@ -167,7 +206,8 @@ func TestUpdateOSDsStarts(t *testing.T) {
 func TestUpdateOSDsFollows(t *testing.T) {
 	approved := rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved, s.WaitsFor = true, "" })
 	looks := []Job{
-		doneRollout(), rollingOut(canary), approved, rollingOut(), notBack(rollingOut(), crashes, "osd.1 is not up"), notBack(rollingOut(halted), crashes),
+		doneRollout(), rollingOut(canary), approved, rollingOut(), notBack(rollingOut(), crashes, "osd.1 is not up"),
+		notBack(rollingOut(halted), crashes),
 		notBack(rollingOut(halted), crashes), doneRollout(),
 	}
 	c, out, _ := rollingWorld(looks...).command()
@@ -190,7 +230,8 @@ func TestUpdateOSDsFollows(t *testing.T) {
 
 	c, _, _ = rollingWorld(rollingOut()).command()
 	err = c.UpdateOSDs(t.Context(), "ceph/osds", StayOptions{Wait: true, Timeout: 10 * time.Millisecond})
-	require.ErrorContains(t, err, "no longer waiting; update-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, 3/12")
+	require.ErrorContains(t, err,
+		"no longer waiting; update-osds/ceph/osds runs since 02:00:00 (60m), phase AwaitingOSDs, 3/12")
 	assert.Equal(t, ExitStillRuns, ExitCode(err))
 }
 
@@ -207,12 +248,21 @@ func TestWaitEndsWhereNothingHappens(t *testing.T) {
 		looks []Job
 		code  int
 	}{
-		"halts":                  {[]Job{rollingOut(), rollingOut(), notBack(rollingOut(halted), crashes, "osd.1 is not up")}, ExitHalted},
-		"halted in a first run":  {[]Job{doneRollout(), rollingOut(halted)}, ExitHalted},
-		"is still halted":        {[]Job{rollingOut(halted), rollingOut(halted), rollingOut(halted, lookedAgain)}, ExitHalted},
-		"was halted and goes on": {[]Job{rollingOut(halted), rollingOut(halted), rollingOut(halted, works), doneRollout()}, ExitOK},
-		"refused":                {[]Job{doneRollout(), rollingOut(refused)}, ExitHalted},
-		"to be approved":         {[]Job{rollingOut(), rollingOut(canary), rollingOut(canary), doneRollout()}, ExitOK},
+		"halts": {
+			[]Job{rollingOut(), rollingOut(), notBack(rollingOut(halted), crashes, "osd.1 is not up")},
+			ExitHalted,
+		},
+		"halted in a first run": {[]Job{doneRollout(), rollingOut(halted)}, ExitHalted},
+		"is still halted": {
+			[]Job{rollingOut(halted), rollingOut(halted), rollingOut(halted, lookedAgain)},
+			ExitHalted,
+		},
+		"was halted and goes on": {
+			[]Job{rollingOut(halted), rollingOut(halted), rollingOut(halted, works), doneRollout()},
+			ExitOK,
+		},
+		"refused":        {[]Job{doneRollout(), rollingOut(refused)}, ExitHalted},
+		"to be approved": {[]Job{rollingOut(), rollingOut(canary), rollingOut(canary), doneRollout()}, ExitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, out, errOut := rollingWorld(test.looks...).command()
@@ -250,7 +300,10 @@ func TestStatusWithoutItsRun(t *testing.T) {
 }
 
 func TestRestartOSDsStarts(t *testing.T) {
-	in := workflows.RestartOSDsInput{Namespace: "rook-ceph", Selector: "app=rook-ceph-osd", UpdateDomain: "zone", Reason: "new certificate"}
+	in := workflows.RestartOSDsInput{
+		Namespace: "rook-ceph", Selector: "app=rook-ceph-osd", UpdateDomain: "zone",
+		Reason: "new certificate",
+	}
 	running := rollingOut()
 	running.WorkflowID = "restart-osds/rook-ceph"
 	w := newWorld()
@@ -270,7 +323,8 @@ func TestRestartOSDsStarts(t *testing.T) {
 
 	named := in
 	named.Policy = "others"
-	require.ErrorContains(t, c.RestartOSDs(t.Context(), named, StayOptions{}), `--policy: "others": no such MaintenancePolicy in namespace rook-ceph`)
+	require.ErrorContains(t, c.RestartOSDs(t.Context(), named, StayOptions{}),
+		`--policy: "others": no such MaintenancePolicy in namespace rook-ceph`)
 	assert.Len(t, w.restarts, 1)
 	named.Policy, named.ProgressDeadline = "rook-ceph", time.Hour
 	require.NoError(t, c.RestartOSDs(t.Context(), named, StayOptions{}))
@@ -278,12 +332,24 @@ func TestRestartOSDsStarts(t *testing.T) {
 	w.restarts = w.restarts[:1]
 
 	for want, edit := range map[string]func(*workflows.RestartOSDsInput){
-		`--progress-deadline: "1s": must be between 10s and`:          func(in *workflows.RestartOSDsInput) { in.ProgressDeadline = time.Second },
-		`--policy: "a/b": must be the name of a Maintenance`:          func(in *workflows.RestartOSDsInput) { in.Policy = "a/b" },
-		`--namespace: "": must be the name of a namespace`:            func(in *workflows.RestartOSDsInput) { in.Namespace = "" },
-		`--selector: "a in": must be a label selector`:                func(in *workflows.RestartOSDsInput) { in.Selector = "a in" },
-		`--update-domain: "our shelf": must be OSD, Host, or another`: func(in *workflows.RestartOSDsInput) { in.UpdateDomain = "our shelf" },
-		`--max-parallel: "-1": must be between 0`:                     func(in *workflows.RestartOSDsInput) { in.MaxParallel = -1 },
+		`--progress-deadline: "1s": must be between 10s and`: func(in *workflows.RestartOSDsInput) {
+			in.ProgressDeadline = time.Second
+		},
+		`--policy: "a/b": must be the name of a Maintenance`: func(in *workflows.RestartOSDsInput) {
+			in.Policy = "a/b"
+		},
+		`--namespace: "": must be the name of a namespace`: func(in *workflows.RestartOSDsInput) {
+			in.Namespace = ""
+		},
+		`--selector: "a in": must be a label selector`: func(in *workflows.RestartOSDsInput) {
+			in.Selector = "a in"
+		},
+		`--update-domain: "our shelf": must be OSD, Host, or another`: func(in *workflows.RestartOSDsInput) {
+			in.UpdateDomain = "our shelf"
+		},
+		`--max-parallel: "-1": must be between 0`: func(in *workflows.RestartOSDsInput) {
+			in.MaxParallel = -1
+		},
 	} {
 		odd := in
 		edit(&odd)
@@ -304,42 +370,55 @@ func TestSignalsOfARollout(t *testing.T) {
 		err   string
 	}{
 		"pause": {
-			looks: []Job{rollingOut(), rollingOut(), rollingOut(paused)}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
-			sent: []string{"pause " + updateID}, out: "phase AwaitingOSDs, paused, 3/12",
+			looks: []Job{rollingOut(), rollingOut(), rollingOut(paused)},
+			send:  func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
+			sent:  []string{"pause " + updateID}, out: "phase AwaitingOSDs, paused, 3/12",
 		},
 		"resume": {
-			looks: []Job{rollingOut(paused), rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), updateID, "resume") },
-			sent: []string{"resume " + updateID}, out: "phase AwaitingOSDs, 3/12",
+			looks: []Job{rollingOut(paused), rollingOut()},
+			send:  func(c *Command) error { return c.Signal(t.Context(), updateID, "resume") },
+			sent:  []string{"resume " + updateID}, out: "phase AwaitingOSDs, 3/12",
 		},
 		"abort": {
-			looks: []Job{rollingOut(), doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "abort") },
-			sent: []string{"abort " + updateID}, out: "ended 02:59:00 (60s): Done, 12 OSDs replaced in 6 batches, after 59m0s, skipped osd.7",
+			looks: []Job{rollingOut(), doneRollout()},
+			send:  func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "abort") },
+			sent:  []string{"abort " + updateID},
+			out:   "ended 02:59:00 (60s): Done, 12 OSDs replaced in 6 batches, after 59m0s, skipped osd.7",
 		},
 		"approve": {
-			looks: []Job{rollingOut(canary), rollingOut(canary), rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved = true })},
-			send:  func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") }, sent: []string{"approve " + updateID}, out: "phase JudgingCanary",
+			looks: []Job{
+				rollingOut(canary), rollingOut(canary),
+				rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Approved = true }),
+			},
+			send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") }, sent: []string{"approve " + updateID},
+			out: "phase JudgingCanary",
 		},
 		"approve nothing": {
 			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
 			err: "nothing to approve: no canary of this template has gone yet; update-osds/ceph/osds runs",
 		},
 		"approve another template's": {
-			looks: []Job{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Template = "newer" })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
-			err: "nothing to approve: no canary of this template",
+			looks: []Job{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Template = "newer" })},
+			send:  func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			err:   "nothing to approve: no canary of this template",
 		},
 		"approve twice": {
-			looks: []Job{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Judged = true })}, send: func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
-			err: "nothing to approve: the canary osd.0 was judged already",
+			looks: []Job{rollingOut(canary, func(s *workflows.UpdateStatus) { s.Canary.Judged = true })},
+			send:  func(c *Command) error { return c.Approve(t.Context(), "ceph/osds") },
+			err:   "nothing to approve: the canary osd.0 was judged already",
 		},
 		"skip": {
-			looks: []Job{rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{"osd.7"} })}, send: func(c *Command) error { return c.Skip(t.Context(), "ceph/osds", "7") },
-			sent: []string{"skip " + updateID + " osd.7"}, out: "3/12",
+			looks: []Job{rollingOut(), rollingOut(func(s *workflows.UpdateStatus) { s.Skip = []string{"osd.7"} })},
+			send:  func(c *Command) error { return c.Skip(t.Context(), "ceph/osds", "7") },
+			sent:  []string{"skip " + updateID + " osd.7"}, out: "3/12",
 		},
 		"skip of a drain": {
-			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Skip(t.Context(), "node-a", "7") }, err: `JOB: "node-a": must be a rollout`,
+			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Skip(t.Context(), "node-a", "7") },
+			err: `JOB: "node-a": must be a rollout`,
 		},
 		"done": {
-			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "done") }, err: "a rollout sees by itself when it is done",
+			looks: []Job{rollingOut()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "done") },
+			err: "a rollout sees by itself when it is done",
 		},
 		"has ended": {
 			looks: []Job{doneRollout()}, send: func(c *Command) error { return c.Signal(t.Context(), "ceph/osds", "pause") },
@@ -368,7 +447,8 @@ func TestSignalsOfARollout(t *testing.T) {
 // A name that no OSD of the rollout has would excuse nobody, and nobody would hear of it.
 func TestSkipKnowsTheOSDs(t *testing.T) {
 	restart := func(r Rollout) Rollout {
-		r.WorkflowID, r.Status.Fleet = "restart-osds/rook-ceph", activities.FleetRef{Kind: activities.FleetDeployments, Namespace: "rook-ceph", Selector: "app=rook-ceph-osd"}
+		r.WorkflowID, r.Status.Fleet = "restart-osds/rook-ceph",
+			activities.FleetRef{Kind: activities.FleetDeployments, Namespace: "rook-ceph", Selector: "app=rook-ceph-osd"}
 		return r
 	}
 	for name, test := range map[string]struct {
@@ -376,18 +456,37 @@ func TestSkipKnowsTheOSDs(t *testing.T) {
 		job, osd       string
 		sent, err, out string
 	}{
-		"by number":        {osd: "3", job: "ceph/osds", sent: "osd.3"},
-		"by device":        {osd: "node-b:/dev/sdb", job: "ceph/osds", sent: "node-b:/dev/sdb"},
-		"no such number":   {osd: "osd.77", job: "ceph/osds", err: `OSD: "osd.77": must be an OSD of CephOSD ceph/osds: osd.0 (node-a:/dev/sda), osd.1 (node-a:/dev/sdb)`},
-		"no such device":   {osd: "node-z:/dev/sda", job: "ceph/osds", err: `OSD: "node-z:/dev/sda": must be an OSD of CephOSD ceph/osds`},
-		"somebody else's":  {osd: "rook-ceph-osd-1", job: "ceph/osds", err: "must be an OSD of CephOSD ceph/osds"},
-		"without a number": {edit: func(w *world) { w.osdPods = w.osdPods[1:] }, osd: "osd.0", job: "ceph/osds", sent: "osd.0", out: "warning: not checked whether CephOSD ceph/osds has an osd.0: the pods do not tell all its numbers yet"},
-		"without numbers":  {edit: func(w *world) { w.osdPods = nil }, osd: "node-q:/dev/sda", job: "ceph/osds", err: "must be an OSD of CephOSD ceph/osds: node-a:/dev/sda, "},
-		"no answer":        {edit: func(w *world) { w.kubeAway = errors.New("connection refused") }, osd: "osd.77", job: "ceph/osds", sent: "osd.77", out: "warning: not checked whether there is an osd.77: connection refused"},
-		"of a restart":     {osd: "rook-ceph-osd-2", job: "restart-osds/rook-ceph", sent: "rook-ceph-osd-2"},
-		"not of a restart": {osd: "4", job: "restart-osds/rook-ceph", err: `OSD: "osd.4": must be an OSD of the Deployments of restart-osds/rook-ceph: osd.0 (rook-ceph-osd-0), `},
-		"of none":          {osd: "4", job: "restart-osds/ceph", err: "restart-osds/ceph does not run; running:"},
-		"no such CephOSD":  {osd: "4", job: "ceph/others", err: "update-osds/ceph/others does not run; running:"},
+		"by number": {osd: "3", job: "ceph/osds", sent: "osd.3"},
+		"by device": {osd: "node-b:/dev/sdb", job: "ceph/osds", sent: "node-b:/dev/sdb"},
+		"no such number": {
+			osd: "osd.77", job: "ceph/osds",
+			err: `OSD: "osd.77": must be an OSD of CephOSD ceph/osds: osd.0 (node-a:/dev/sda), osd.1 (node-a:/dev/sdb)`,
+		},
+		"no such device": {
+			osd: "node-z:/dev/sda", job: "ceph/osds",
+			err: `OSD: "node-z:/dev/sda": must be an OSD of CephOSD ceph/osds`,
+		},
+		"somebody else's": {osd: "rook-ceph-osd-1", job: "ceph/osds", err: "must be an OSD of CephOSD ceph/osds"},
+		"without a number": {
+			edit: func(w *world) { w.osdPods = w.osdPods[1:] }, osd: "osd.0", job: "ceph/osds",
+			sent: "osd.0", out: "warning: not checked whether CephOSD ceph/osds has an osd.0: the pods do not tell all its " +
+				"numbers yet",
+		},
+		"without numbers": {
+			edit: func(w *world) { w.osdPods = nil }, osd: "node-q:/dev/sda", job: "ceph/osds",
+			err: "must be an OSD of CephOSD ceph/osds: node-a:/dev/sda, ",
+		},
+		"no answer": {
+			edit: func(w *world) { w.kubeAway = errors.New("connection refused") }, osd: "osd.77",
+			job: "ceph/osds", sent: "osd.77", out: "warning: not checked whether there is an osd.77: connection refused",
+		},
+		"of a restart": {osd: "rook-ceph-osd-2", job: "restart-osds/rook-ceph", sent: "rook-ceph-osd-2"},
+		"not of a restart": {
+			osd: "4", job: "restart-osds/rook-ceph",
+			err: `OSD: "osd.4": must be an OSD of the Deployments of restart-osds/rook-ceph: osd.0 (rook-ceph-osd-0), `,
+		},
+		"of none":         {osd: "4", job: "restart-osds/ceph", err: "restart-osds/ceph does not run; running:"},
+		"no such CephOSD": {osd: "4", job: "ceph/others", err: "update-osds/ceph/others does not run; running:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := plannedWorld()

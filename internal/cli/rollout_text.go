@@ -13,7 +13,10 @@ import (
 func (s Status) writeRollouts(w io.Writer) {
 	var rows [][]string
 	for _, r := range s.Rollouts {
-		rows = append(rows, []string{r.WorkflowID, r.Progress(), r.Phase(), when(r.waitsSince(), s.At), r.Batch(), r.WaitsFor()})
+		rows = append(rows, []string{
+			r.WorkflowID, r.Progress(), r.Phase(), when(r.waitsSince(), s.At),
+			r.Batch(), r.WaitsFor(),
+		})
 	}
 	table(w, []string{"ROLLOUT", "UPDATED", "PHASE", "SINCE", "BATCH", "WAITS FOR"}, rows)
 }

@@ -56,12 +56,13 @@ type NodeStatus struct {
 
 // PolicyStatus is a MaintenancePolicy and what its keeper reported.
 type PolicyStatus struct {
-	Namespace                        string    `json:"namespace"`
-	Name                             string    `json:"name"`
-	Generation                       int64     `json:"generation"`
-	Deleting                         bool      `json:"deleting,omitempty"`
-	NextTimer                        time.Time `json:"nextTimer,omitzero"` // when the keeper decides anew though nothing happens
-	Trouble                          string    `json:"trouble,omitempty"`  // what the keeper could not do, and tries again
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Generation int64  `json:"generation"`
+	Deleting   bool   `json:"deleting,omitempty"`
+	// when the keeper decides anew though nothing happens
+	NextTimer                        time.Time `json:"nextTimer,omitzero"`
+	Trouble                          string    `json:"trouble,omitempty"` // what the keeper could not do, and tries again
 	v1alpha1.MaintenancePolicyStatus `json:",inline"`
 	// NotKept says why nobody keeps the rest up to date, if that is known.
 	NotKept string `json:"notKept,omitempty"`
@@ -118,7 +119,10 @@ func (c *Command) JobStatus(ctx context.Context, id string) (Status, error) {
 // RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its
 // namespace. Temporal forgets what has ended; the CephOSD does not.
 func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) {
-	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}, detailed: true, asked: id}
+	s := Status{
+		At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{},
+		detailed: true, asked: id,
+	}
 	_, target, _ := jobs.Parse(id)
 	namespace, name := target.Namespace, target.Name
 	r, err := lookUp[Rollout](ctx, c.Temporal, id)
@@ -163,7 +167,10 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("node %s: %w", node, err)
 	}
-	s := Status{At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}}
+	s := Status{
+		At: c.Now(), Node: &NodeStatus{Name: node, NodeState: n}, Policies: []PolicyStatus{}, Drains: []Drain{},
+		Rollouts: []Rollout{},
+	}
 	job, err := lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(node))
 	switch {
 	case err == nil:
@@ -194,7 +201,8 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 
 func policyStatus(p *v1alpha1.MaintenancePolicy, at time.Time) PolicyStatus {
 	out := PolicyStatus{
-		Namespace: p.Namespace, Name: p.Name, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(), MaintenancePolicyStatus: p.Status, asked: at,
+		Namespace: p.Namespace, Name: p.Name, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
+		MaintenancePolicyStatus: p.Status, asked: at,
 	}
 	if old := p.Status.AsOf; old != nil && at.Sub(old.Time) > oldAfter && !kube.Disowned(p.Status) {
 		out.NotKept = "nobody has kept it since"

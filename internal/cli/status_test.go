@@ -66,7 +66,10 @@ func silent() *world {
 	s.MayDrain, s.Message, s.Storage = "no", "no quorum: 1 of 3 mons", v1alpha1.StorageStatus{}
 	s.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionStorageReachable, Status: metav1.ConditionFalse, Message: "no quorum: 1 of 3 mons"},
-		{Type: v1alpha1.ConditionProtected, Status: metav1.ConditionFalse, Message: "PodDisruptionBudget rook-ceph/rook-ceph-osd, which is not lockkeeper's, also covers pod rook-ceph-osd-0-x"},
+		{
+			Type: v1alpha1.ConditionProtected, Status: metav1.ConditionFalse,
+			Message: "PodDisruptionBudget rook-ceph/rook-ceph-osd, which is not lockkeeper's, also covers pod rook-ceph-osd-0-x",
+		},
 		{Type: v1alpha1.ConditionDataClean, Status: metav1.ConditionFalse, Message: "not known"},
 	}
 	w.policy.Generation = 2

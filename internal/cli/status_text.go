@@ -75,7 +75,8 @@ func (s Status) Write(w io.Writer) {
 	}
 	if s.TemporalProblem != "" {
 		section(func(w io.Writer) {
-			fmt.Fprintf(w, "Drains and rollouts are not known: %s\nThe rest is what the keepers last reported.\n", s.TemporalProblem)
+			fmt.Fprintf(w, "Drains and rollouts are not known: %s\nThe rest is what the keepers last reported.\n",
+				s.TemporalProblem)
 		})
 	}
 }
@@ -92,11 +93,15 @@ func (s Status) writeNode(w io.Writer) {
 
 func (s Status) writePolicies(w io.Writer) {
 	if len(s.Policies) == 0 && s.Node == nil && len(s.Problems) == 0 {
-		fmt.Fprintln(w, "No MaintenancePolicy found: no storage is guarded. `kubectl explain maintenancepolicy` tells how to write one.")
+		fmt.Fprintln(w, "No MaintenancePolicy found: no storage is guarded. `kubectl explain maintenancepolicy` tells how "+
+			"to write one.")
 	}
 	var rows [][]string
 	for _, p := range s.Policies {
-		rows = append(rows, []string{p.Namespace, p.Name, p.summary(), p.Storage.Up, p.Storage.PGs, s.since(p.Since), p.why()})
+		rows = append(rows, []string{
+			p.Namespace, p.Name, p.summary(), p.Storage.Up, p.Storage.PGs,
+			s.since(p.Since), p.why(),
+		})
 	}
 	table(w, []string{"NAMESPACE", "POLICY", "MAY DRAIN", "OSDS UP", "PGS CLEAN", "SINCE", "WHY"}, rows)
 }
@@ -106,7 +111,8 @@ func (s Status) writeProblems(w io.Writer) {
 	for _, p := range s.Policies {
 		say := func(what, why string) { fmt.Fprintf(w, "%s/%s: %s: %s\n", p.Namespace, p.Name, what, why) }
 		for _, c := range p.Conditions {
-			if c.Status == metav1.ConditionFalse && (c.Type == v1alpha1.ConditionProtected || c.Type == v1alpha1.ConditionStorageReachable) {
+			if c.Status == metav1.ConditionFalse &&
+				(c.Type == v1alpha1.ConditionProtected || c.Type == v1alpha1.ConditionStorageReachable) {
 				say("not "+c.Type, c.Message)
 			}
 		}
@@ -117,7 +123,8 @@ func (s Status) writeProblems(w io.Writer) {
 			say("the keeper", p.Trouble)
 		}
 		if p.MayDrain != "" && p.ObservedGeneration != p.Generation {
-			say("the keeper", fmt.Sprintf("has not reported on the policy's latest change yet (generation %d, reported %d)", p.Generation, p.ObservedGeneration))
+			say("the keeper", fmt.Sprintf("has not reported on the policy's latest change yet (generation %d, reported %d)",
+				p.Generation, p.ObservedGeneration))
 		}
 		if !p.NextTimer.IsZero() {
 			say("next timer", when(p.NextTimer, s.At))
@@ -129,7 +136,10 @@ func (s Status) writeLease(w io.Writer) {
 	var rows [][]string
 	for _, p := range s.Policies {
 		claim := func(c v1alpha1.LeaseClaim, state, why string) {
-			rows = append(rows, []string{c.WorkflowID, c.FailureDomain.Type + " " + c.FailureDomain.Name, state, s.since(&c.Since), why})
+			rows = append(rows, []string{
+				c.WorkflowID, c.FailureDomain.Type + " " + c.FailureDomain.Name, state,
+				s.since(&c.Since), why,
+			})
 		}
 		for _, c := range p.Lease.Holders {
 			state := "holds"

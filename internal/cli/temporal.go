@@ -62,7 +62,8 @@ func (t *temporalClient) start(ctx context.Context, id, summary, workflowType st
 
 func options(id, summary string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
-		ID: id, TaskQueue: workflows.TaskQueue, StaticSummary: summary, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		ID: id, TaskQueue: workflows.TaskQueue, StaticSummary: summary,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 	}
 }
 
@@ -135,7 +136,10 @@ func ask[S, R any](ctx context.Context, t *temporalClient, id string) (e Executi
 		return e, nil, nil, err
 	}
 	info := described.GetWorkflowExecutionInfo()
-	e = Execution{WorkflowID: id, RunID: info.GetExecution().GetRunId(), State: info.GetStatus().String(), Started: info.GetStartTime().AsTime()}
+	e = Execution{
+		WorkflowID: id, RunID: info.GetExecution().GetRunId(), State: info.GetStatus().String(),
+		Started: info.GetStartTime().AsTime(),
+	}
 	if e.State != Running {
 		e.Ended, result = info.GetCloseTime().AsTime(), new(R)
 		if e.Failure = t.outcome(ctx, id, e.RunID, result); e.Failure != "" {
@@ -150,7 +154,9 @@ func ask[S, R any](ctx context.Context, t *temporalClient, id string) (e Executi
 	return e, status, nil, nil
 }
 
-func (t *temporalClient) describe(ctx context.Context, id string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (t *temporalClient) describe(
+	ctx context.Context, id string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	described, err := t.client.DescribeWorkflowExecution(ctx, id, "")
@@ -204,7 +210,9 @@ func (t *temporalClient) Running(ctx context.Context) ([]Job, error) {
 }
 
 // list asks Temporal for all workflow runs that a query selects; what says what for.
-func (t *temporalClient) list(ctx context.Context, what, query string) (out []*workflowpb.WorkflowExecutionInfo, err error) {
+func (t *temporalClient) list(
+	ctx context.Context, what, query string,
+) (out []*workflowpb.WorkflowExecutionInfo, err error) {
 	for page := []byte(nil); ; {
 		list, err := t.listPage(ctx, query, page)
 		if err != nil {
@@ -217,7 +225,9 @@ func (t *temporalClient) list(ctx context.Context, what, query string) (out []*w
 	}
 }
 
-func (t *temporalClient) listPage(ctx context.Context, query string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (t *temporalClient) listPage(
+	ctx context.Context, query string, page []byte,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: page})
@@ -274,7 +284,8 @@ func (t *temporalClient) failed(what string, err error) error {
 	}
 	var noNamespace *serviceerror.NamespaceNotFound
 	if errors.As(err, &noNamespace) {
-		return fmt.Errorf("%s: Temporal at %s has no namespace %q (set by TEMPORAL_NAMESPACE)", what, t.address, noNamespace.Namespace)
+		return fmt.Errorf("%s: Temporal at %s has no namespace %q (set by TEMPORAL_NAMESPACE)", what, t.address,
+			noNamespace.Namespace)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -288,7 +299,10 @@ func notFound(err error) bool {
 func stepOf(pending []*workflowpb.PendingActivityInfo) *Step {
 	var out *Step
 	for _, a := range pending {
-		s := &Step{Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), LastFailure: history.Cause(a.GetLastFailure())}
+		s := &Step{
+			Name: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()),
+			LastFailure: history.Cause(a.GetLastFailure()),
+		}
 		s.progress(a.GetHeartbeatDetails())
 		if s.LastFailure == "" && s.Eviction == nil && s.Arrival == nil {
 			continue

@@ -48,7 +48,8 @@ func (t *temporalClient) Record(ctx context.Context, workflowID, runID string) (
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	run := history.Run{WorkflowID: workflowID}
-	for events := t.client.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+	for events := t.client.GetWorkflowHistory(ctx, workflowID, runID, false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		e, err := events.Next()
 		if err != nil {
 			return run, t.failed("read the history of "+workflowID, err)

@@ -36,13 +36,28 @@ func TestStepOf(t *testing.T) {
 		pending []*workflowpb.PendingActivityInfo
 		want    *Step
 	}{
-		"nothing":          {nil, nil},
-		"tells nothing":    {[]*workflowpb.PendingActivityInfo{pending(t, awaitOSDs, nil), pending(t, awaitOSDs, activities.Arrival{})}, nil},
-		"an eviction":      {[]*workflowpb.PendingActivityInfo{pending(t, "EvictPods", evicting)}, &Step{Name: "EvictPods", Attempt: 2, Eviction: &evicting}},
-		"OSDs not back":    {[]*workflowpb.PendingActivityInfo{pending(t, awaitOSDs, arriving)}, &Step{Name: awaitOSDs, Attempt: 2, Arrival: &arriving}},
-		"a failure first":  {[]*workflowpb.PendingActivityInfo{pending(t, awaitOSDs, arriving), failing}, &Step{Name: "SurveyOSDs", Attempt: 2, LastFailure: "connection refused"}},
-		"something odd":    {[]*workflowpb.PendingActivityInfo{pending(t, awaitOSDs, "half a beat")}, nil},
-		"a failure stays":  {[]*workflowpb.PendingActivityInfo{failing, pending(t, awaitOSDs, arriving)}, &Step{Name: "SurveyOSDs", Attempt: 2, LastFailure: "connection refused"}},
+		"nothing": {nil, nil},
+		"tells nothing": {[]*workflowpb.PendingActivityInfo{
+			pending(t, awaitOSDs, nil),
+			pending(t, awaitOSDs, activities.Arrival{}),
+		}, nil},
+		"an eviction": {
+			[]*workflowpb.PendingActivityInfo{pending(t, "EvictPods", evicting)},
+			&Step{Name: "EvictPods", Attempt: 2, Eviction: &evicting},
+		},
+		"OSDs not back": {
+			[]*workflowpb.PendingActivityInfo{pending(t, awaitOSDs, arriving)},
+			&Step{Name: awaitOSDs, Attempt: 2, Arrival: &arriving},
+		},
+		"a failure first": {
+			[]*workflowpb.PendingActivityInfo{pending(t, awaitOSDs, arriving), failing},
+			&Step{Name: "SurveyOSDs", Attempt: 2, LastFailure: "connection refused"},
+		},
+		"something odd": {[]*workflowpb.PendingActivityInfo{pending(t, awaitOSDs, "half a beat")}, nil},
+		"a failure stays": {
+			[]*workflowpb.PendingActivityInfo{failing, pending(t, awaitOSDs, arriving)},
+			&Step{Name: "SurveyOSDs", Attempt: 2, LastFailure: "connection refused"},
+		},
 		"only beats count": {[]*workflowpb.PendingActivityInfo{pending(t, "ReplaceBatch", struct{}{})}, nil},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, test.want, stepOf(test.pending)) })

@@ -56,7 +56,9 @@ func PolicyChanges(ctx context.Context, cfg *rest.Config, namespace string) (<-c
 const drainsEvery = 2 * time.Second
 
 // Watch prints the status now and whenever it changes, until ctx ends.
-func (c *Command) Watch(ctx context.Context, changes <-chan struct{}, gather func(context.Context) (Status, error)) error {
+func (c *Command) Watch(
+	ctx context.Context, changes <-chan struct{}, gather func(context.Context) (Status, error),
+) error {
 	var last string
 	again := time.NewTimer(0) // the first look needs no event
 	defer again.Stop()

@@ -82,18 +82,29 @@ var cluster = storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
 func newWorld() *world {
 	since := agoMeta(2 * time.Hour)
 	return &world{
-		nodes: map[string]activities.NodeState{"node-a": {Found: true, Ready: true}, "node-b": {Found: true, Ready: true, Cordoned: true}},
+		nodes: map[string]activities.NodeState{
+			"node-a": {Found: true, Ready: true},
+			"node-b": {Found: true, Ready: true, Cordoned: true},
+		},
 		policy: &v1alpha1.MaintenancePolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name, Generation: 1},
 			Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}},
 			Status: v1alpha1.MaintenancePolicyStatus{
-				ObservedGeneration: 1, MayDrain: "any node", Reason: budget.ReasonClean, Message: "one OSD may be disrupted anywhere", Since: &since,
-				Storage: v1alpha1.StorageStatus{FailureDomainType: "zone", Up: "6/6", PGs: "33/33"}, Keeper: "keeper/rook-ceph/rook-ceph",
+				ObservedGeneration: 1, MayDrain: "any node", Reason: budget.ReasonClean,
+				Message: "one OSD may be disrupted anywhere", Since: &since,
+				Storage: v1alpha1.StorageStatus{FailureDomainType: "zone", Up: "6/6", PGs: "33/33"},
+				Keeper:  "keeper/rook-ceph/rook-ceph",
 			},
 		},
 		pods: []osdview.Pod{
-			{Name: "rook-ceph-osd-0-x", OSD: 0, Node: "node-a", State: storage.PodReady, Labels: map[string]string{"topology-location-zone": "zone-x"}},
-			{Name: "rook-ceph-osd-1-x", OSD: 1, Node: "node-b", State: storage.PodReady, Labels: map[string]string{"topology-location-zone": "zone-y"}},
+			{
+				Name: "rook-ceph-osd-0-x", OSD: 0, Node: "node-a", State: storage.PodReady,
+				Labels: map[string]string{"topology-location-zone": "zone-x"},
+			},
+			{
+				Name: "rook-ceph-osd-1-x", OSD: 1, Node: "node-b", State: storage.PodReady,
+				Labels: map[string]string{"topology-location-zone": "zone-y"},
+			},
 		},
 		outlook: kube.Outlook{Evict: []string{"default/web-1", "rook-ceph/rook-ceph-osd-0-x"}},
 		jobs:    map[string][]Job{},
@@ -101,12 +112,21 @@ func newWorld() *world {
 		watcher: kube.Watcher{Found: true, Holder: "watcher-1", Renewed: ago(time.Second), Lasts: 8 * time.Second},
 		keeper: &workflows.KeeperStatus{
 			Cluster: cluster, Clean: true, Since: ago(2 * time.Hour),
-			Decision: budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonClean, Message: "one OSD may be disrupted anywhere"},
-			View:     storage.View{FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: 6, Up: 6, ChangeEpoch: 10},
-			Health:   storage.Health{Fresh: true, Clean: true, ChangeEpoch: 10, PGs: 33, PGsClean: 33},
+			Decision: budget.Decision{
+				Mode: budget.ModeDefault, Reason: budget.ReasonClean,
+				Message: "one OSD may be disrupted anywhere",
+			},
+			View: storage.View{
+				FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: 6, Up: 6,
+				ChangeEpoch: 10,
+			},
+			Health: storage.Health{Fresh: true, Clean: true, ChangeEpoch: 10, PGs: 33, PGsClean: 33},
 			Known: &budget.Known{
-				Settings: storage.Settings{ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute},
-				Proof:    &storage.CleanProof{ChangeEpoch: 10, At: ago(2 * time.Hour)},
+				Settings: storage.Settings{
+					ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute,
+					AnnouncementTimeout: time.Minute,
+				},
+				Proof: &storage.CleanProof{ChangeEpoch: 10, At: ago(2 * time.Hour)},
 			},
 		},
 	}
@@ -115,15 +135,31 @@ func newWorld() *world {
 // drained is the same world in the middle of a drain of node-a, for which node-b waits.
 func drained() *world {
 	w := newWorld()
-	held := lease.Claim{WorkflowID: "drain/node-a", RunID: "1", Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"}, Node: "node-a", Reason: "new kernel", Granted: ago(3 * time.Minute), Token: 7}
-	waits := lease.Claim{WorkflowID: "drain/node-b", RunID: "2", Domain: storage.FailureDomain{Type: "zone", Name: "zone-y"}, Node: "node-b", Requested: ago(time.Minute), WaitsFor: "zone zone-y stays closed: in zone zone-x osd.0 on node-a is down"}
+	held := lease.Claim{WorkflowID: "drain/node-a", RunID: "1", Domain: storage.FailureDomain{
+		Type: "zone",
+		Name: "zone-x",
+	}, Node: "node-a", Reason: "new kernel", Granted: ago(3 * time.Minute), Token: 7}
+	waits := lease.Claim{
+		WorkflowID: "drain/node-b", RunID: "2",
+		Domain: storage.FailureDomain{Type: "zone", Name: "zone-y"}, Node: "node-b", Requested: ago(time.Minute),
+		WaitsFor: "zone zone-y stays closed: in zone zone-x osd.0 on node-a is down",
+	}
 	down := storage.Daemon{Name: "osd.0", Node: "node-a", Pod: storage.PodPending, Planned: true}
-	w.keeper.Decision = budget.Decision{Mode: budget.ModeOpen, Open: held.Domain, Reason: budget.ReasonLeaseHeld, Message: "drain/node-a holds the lease: new kernel"}
+	w.keeper.Decision = budget.Decision{
+		Mode: budget.ModeOpen, Open: held.Domain, Reason: budget.ReasonLeaseHeld,
+		Message: "drain/node-a holds the lease: new kernel",
+	}
 	w.keeper.Lease = lease.State{Token: 7, Holders: []lease.Claim{held}, Queue: []lease.Claim{waits}}
-	w.keeper.Noout = []budget.Noout{{Host: "node-a", Owner: "drain/node-a", Since: ago(3 * time.Minute), Expires: ago(-27 * time.Minute), Confirmed: true}}
+	w.keeper.Noout = []budget.Noout{{
+		Host: "node-a", Owner: "drain/node-a", Since: ago(3 * time.Minute),
+		Expires: ago(-27 * time.Minute), Confirmed: true,
+	}}
 	w.keeper.Clean, w.keeper.NextTimer = false, ago(-27*time.Minute)
 	w.keeper.View.Up, w.keeper.View.ChangeEpoch = 5, 12
-	w.keeper.View.Domains = []storage.Domain{{Name: "zone-x", LabelValues: []string{"zone-x"}, Daemons: 2, Troubled: []storage.Daemon{down}, Touched: true}}
+	w.keeper.View.Domains = []storage.Domain{{
+		Name: "zone-x", LabelValues: []string{"zone-x"}, Daemons: 2,
+		Troubled: []storage.Daemon{down}, Touched: true,
+	}}
 	w.keeper.Health = storage.Health{Fresh: true, ChangeEpoch: 12, PGs: 33, PGsClean: 12}
 
 	s := &w.policy.Status
@@ -131,30 +167,55 @@ func drained() *world {
 	s.MayDrain, s.Reason, s.Message, s.Since = "zone zone-x", budget.ReasonLeaseHeld, w.keeper.Decision.Message, &since
 	s.Storage.Up, s.Storage.PGs, s.Storage.Down = "5/6", "12/33", []string{down.String()}
 	claim := func(c lease.Claim, at time.Duration) v1alpha1.LeaseClaim {
-		return v1alpha1.LeaseClaim{WorkflowID: c.WorkflowID, FailureDomain: v1alpha1.FailureDomain{Type: c.Domain.Type, Name: c.Domain.Name}, Node: c.Node, Reason: c.Reason, Since: agoMeta(at), WaitsFor: c.WaitsFor}
+		return v1alpha1.LeaseClaim{WorkflowID: c.WorkflowID, FailureDomain: v1alpha1.FailureDomain{
+			Type: c.Domain.Type,
+			Name: c.Domain.Name,
+		}, Node: c.Node, Reason: c.Reason, Since: agoMeta(at), WaitsFor: c.WaitsFor}
 	}
-	s.Lease = v1alpha1.LeaseStatus{Token: 7, Holders: []v1alpha1.LeaseClaim{claim(held, 3*time.Minute)}, Queue: []v1alpha1.LeaseClaim{claim(waits, time.Minute)}}
-	s.Noout = []v1alpha1.NooutStatus{{Host: "node-a", Owner: "drain/node-a", Since: agoMeta(3 * time.Minute), Expires: agoMeta(-27 * time.Minute), Confirmed: true}}
+	s.Lease = v1alpha1.LeaseStatus{
+		Token: 7, Holders: []v1alpha1.LeaseClaim{claim(held, 3*time.Minute)},
+		Queue: []v1alpha1.LeaseClaim{claim(waits, time.Minute)},
+	}
+	s.Noout = []v1alpha1.NooutStatus{{
+		Host: "node-a", Owner: "drain/node-a", Since: agoMeta(3 * time.Minute),
+		Expires: agoMeta(-27 * time.Minute), Confirmed: true,
+	}}
 
-	w.jobs["drain/node-a"] = []Job{running("node-a", "AwaitingNode", 5, "node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
-	w.jobs["drain/node-b"] = []Job{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor, time.Minute)}
+	w.jobs["drain/node-a"] = []Job{running("node-a", "AwaitingNode", 5,
+		"node-a to be Ready and uncordoned, to be deleted, or for the signal `done`", 2*time.Minute)}
+	w.jobs["drain/node-b"] = []Job{running("node-b", "AcquiringLease", 2, "the lease of zone zone-y: "+waits.WaitsFor,
+		time.Minute)}
 	return w
 }
 
 func running(node, phase string, step int, waits string, since time.Duration) Drain {
 	return Drain{
-		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: Running, Started: ago(since + time.Minute)},
+		Node: node,
+		Execution: Execution{
+			WorkflowID: "drain/" + node, RunID: "run-" + node, State: Running,
+			Started: ago(since + time.Minute),
+		},
 		Status: &workflows.DrainStatus{
-			JobStatus: workflows.JobStatus{Phase: phase, Step: step, Steps: 6, WaitsFor: waits, Since: ago(since), Started: ago(since + time.Minute)},
-			Target:    activities.Target{Cluster: cluster, Node: node},
+			JobStatus: workflows.JobStatus{
+				Phase: phase, Step: step, Steps: 6, WaitsFor: waits, Since: ago(since),
+				Started: ago(since + time.Minute),
+			},
+			Target: activities.Target{Cluster: cluster, Node: node},
 		},
 	}
 }
 
 func ended(node, outcome string) Drain {
 	return Drain{
-		Node: node, Execution: Execution{WorkflowID: "drain/" + node, RunID: "run-" + node, State: "Completed", Started: ago(5 * time.Minute), Ended: ago(time.Minute)},
-		Result: &DrainResult{workflows.DrainNodeResult{Outcome: outcome, Evicted: 3, Took: 4 * time.Minute, Waited: 12 * time.Second}},
+		Node: node,
+		Execution: Execution{
+			WorkflowID: "drain/" + node, RunID: "run-" + node, State: "Completed",
+			Started: ago(5 * time.Minute), Ended: ago(time.Minute),
+		},
+		Result: &DrainResult{workflows.DrainNodeResult{
+			Outcome: outcome, Evicted: 3, Took: 4 * time.Minute,
+			Waited: 12 * time.Second,
+		}},
 	}
 }
 
@@ -170,7 +231,9 @@ func (w *world) PolicyOf(_ context.Context, node string) (storage.ClusterKey, st
 	if slices.ContainsFunc(w.pods, func(p osdview.Pod) bool { return p.Node == node }) {
 		return cluster, storage.Answer{OK: true}, w.kubeAway
 	}
-	return storage.ClusterKey{}, storage.Answer{Reason: "hosts no storage of any of the 1 MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`"}, w.kubeAway
+	return storage.ClusterKey{},
+		storage.Answer{Reason: "hosts no storage of any of the 1 MaintenancePolicies, so nothing has to be guarded; use " +
+			"`kubectl drain`"}, w.kubeAway
 }
 
 func (w *world) MaintenancePolicy(_ context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error) {
@@ -280,7 +343,10 @@ func (w *world) Pollers(context.Context) (forWorkflows, forActivities int, err e
 func (w *world) Runs(_ context.Context, id string) ([]RunInfo, error) {
 	var out []RunInfo
 	for _, r := range slices.Backward(w.records[id]) {
-		out = append(out, RunInfo{RunID: r.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId(), Started: r.Started(), Ended: r.Ended()})
+		out = append(out, RunInfo{
+			RunID:   r.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId(),
+			Started: r.Started(), Ended: r.Ended(),
+		})
 	}
 	if len(out) == 0 && w.temporalAway == nil {
 		return nil, ErrNoJob
@@ -304,7 +370,10 @@ func (w *world) Keeper(context.Context, storage.ClusterKey) (workflows.KeeperSta
 // command returns a command in this world, and what it prints.
 func (w *world) command() (c *Command, out, errOut *bytes.Buffer) {
 	out, errOut = &bytes.Buffer{}, &bytes.Buffer{}
-	return &Command{WorkerNamespace: "lockkeeper-system", Kubernetes: w, Temporal: w, Out: out, Err: errOut, Now: func() time.Time { return night }}, out, errOut
+	return &Command{
+		WorkerNamespace: "lockkeeper-system", Kubernetes: w, Temporal: w, Out: out, Err: errOut,
+		Now: func() time.Time { return night },
+	}, out, errOut
 }
 
 // golden compares text with a file of testdata.

@@ -36,7 +36,8 @@ func FuzzCrush(f *testing.F) {
 		tree.HostType()
 		for osd := range 3 {
 			located := tree.Located(osd)
-			if where := tree.Find(osd, typeName); where != "" && typeName != failuredomain.OSDType && tree.Location(osd)[typeName] == "" && !located {
+			if where := tree.Find(osd, typeName); where != "" && typeName != failuredomain.OSDType &&
+				tree.Location(osd)[typeName] == "" && !located {
 				t.Fatalf("osd.%d is in %s %q, but nowhere at all", osd, typeName, where)
 			}
 		}

@@ -29,7 +29,8 @@ func (t *Tree) Intolerant(pools []ceph.Pool, typeName string, tolerated []string
 		if pool.Size-lost >= pool.MinSize { // min_size of the copies must remain
 			continue
 		}
-		reason := fmt.Sprintf("pool %q (size %d, min_size %d) would become unavailable with any %s", pool.Name, pool.Size, pool.MinSize, typeName)
+		reason := fmt.Sprintf("pool %q (size %d, min_size %d) would become unavailable with any %s", pool.Name, pool.Size,
+			pool.MinSize, typeName)
 		if lost > 1 {
 			reason += fmt.Sprintf(", which may hold %d copies of the same data", lost)
 		}

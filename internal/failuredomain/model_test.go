@@ -298,7 +298,8 @@ func drawCluster(t *rapid.T) drawn {
 		for rest := rapid.Permutation(hosts).Draw(t, "order"); len(rest) > 0; {
 			n := rapid.IntRange(1, min(len(rest), 3)).Draw(t, "in pdu")
 			fed := rest[:n]
-			if twice := rapid.SampledFrom(hosts).Draw(t, "fed twice"); len(pdus) > 0 && !slices.Contains(fed, twice) && rapid.IntRange(0, 5).Draw(t, "second feed") == 0 {
+			if twice := rapid.SampledFrom(hosts).Draw(t, "fed twice"); len(pdus) > 0 && !slices.Contains(fed, twice) &&
+				rapid.IntRange(0, 5).Draw(t, "second feed") == 0 {
 				fed = append(slices.Clone(fed), twice)
 			}
 			pdus = append(pdus, add("pdu", fed))
@@ -315,9 +316,13 @@ func drawCluster(t *rapid.T) drawn {
 		types = append(types, "pdu", "pdu")
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "pools") {
-		d.crush.Rules = append(d.crush.Rules, ceph.CrushRule{ID: i, Name: fmt.Sprintf("rule%d", i), Steps: drawSteps(t, takes, types)})
+		d.crush.Rules = append(d.crush.Rules,
+			ceph.CrushRule{ID: i, Name: fmt.Sprintf("rule%d", i), Steps: drawSteps(t, takes, types)})
 		size := rapid.IntRange(1, 4).Draw(t, "size")
-		d.pools = append(d.pools, ceph.Pool{ID: i + 1, Name: fmt.Sprintf("pool%d", i), Rule: i, Size: size, MinSize: rapid.IntRange(1, size).Draw(t, "min_size")})
+		d.pools = append(d.pools, ceph.Pool{
+			ID: i + 1, Name: fmt.Sprintf("pool%d", i), Rule: i, Size: size,
+			MinSize: rapid.IntRange(1, size).Draw(t, "min_size"),
+		})
 	}
 	return d
 }
@@ -348,11 +353,15 @@ func drawSteps(t *rapid.T, takes []int, types []string) []ceph.CrushStep {
 		blocks = 2
 	}
 	for range blocks {
-		tune := rapid.SampledFrom([]ceph.CrushStep{{Op: "noop"}, {Op: "set_chooseleaf_tries", Num: 5}, {Opcode: 12}}).Draw(t, "tune")
+		tune := rapid.SampledFrom([]ceph.CrushStep{{Op: "noop"}, {Op: "set_chooseleaf_tries", Num: 5}, {Opcode: 12}}).Draw(t,
+			"tune")
 		steps = append(steps, tune, ceph.CrushStep{Op: "take", Item: rapid.SampledFrom(takes).Draw(t, "take")})
 		n := rapid.SampledFrom([]int{1, 1, 2, 2, 3}).Draw(t, "steps")
 		for i := range n {
-			step := ceph.CrushStep{Num: rapid.SampledFrom([]int{0, 0, 1, 2, 3, -1, -2}).Draw(t, "num"), Type: rapid.SampledFrom(types).Draw(t, "type")}
+			step := ceph.CrushStep{
+				Num:  rapid.SampledFrom([]int{0, 0, 1, 2, 3, -1, -2}).Draw(t, "num"),
+				Type: rapid.SampledFrom(types).Draw(t, "type"),
+			}
 			ops := []string{"choose_firstn", "choose_indep"}
 			if i == n-1 {
 				ops = []string{"chooseleaf_firstn", "chooseleaf_indep"}
@@ -497,7 +506,8 @@ func TestSmallestIsWithinAll(t *testing.T) {
 		}
 		p := placer{m: d.crush}
 		relied := d.relied()
-		used := slices.DeleteFunc(slices.Clone(relied), func(name string) bool { return len(slices.Concat(values(p.domains(name))...)) == 0 })
+		used := slices.DeleteFunc(slices.Clone(relied),
+			func(name string) bool { return len(slices.Concat(values(p.domains(name))...)) == 0 })
 		lowest := slices.Contains(used, failuredomain.OSDType) || slices.ContainsFunc(used, func(a string) bool {
 			return !slices.ContainsFunc(used, func(b string) bool { return !p.within(a, b) })
 		})

@@ -65,7 +65,8 @@ func poolCases(t *testing.T) []*poolCase {
 			c.rules = append(c.rules, ceph.CrushRule{ID: len(c.rules), Name: name, Steps: parseSteps(t, steps, buckets)})
 		case "pool":
 			c.pools = append(c.pools, ceph.Pool{
-				ID: len(c.pools) + 1, Name: args[0], Size: number(t, args[1]), MinSize: number(t, args[2]), Rule: ruleID(c.rules, args[3]),
+				ID: len(c.pools) + 1, Name: args[0], Size: number(t, args[1]), MinSize: number(t, args[2]),
+				Rule: ruleID(c.rules, args[3]),
 			})
 		case "tolerate":
 			c.tolerated = append(c.tolerated, rest)
@@ -85,7 +86,8 @@ func poolCases(t *testing.T) []*poolCase {
 func intolerantText(t *testing.T, c *poolCase, name string, copies int) string {
 	for _, p := range c.pools {
 		if p.Name == name {
-			text := fmt.Sprintf("pool %q (size %d, min_size %d) would become unavailable with any %s", name, p.Size, p.MinSize, c.smallest)
+			text := fmt.Sprintf("pool %q (size %d, min_size %d) would become unavailable with any %s", name, p.Size,
+				p.MinSize, c.smallest)
 			if copies > 1 {
 				text += fmt.Sprintf(", which may hold %d copies of the same data", copies)
 			}

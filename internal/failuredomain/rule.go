@@ -59,7 +59,8 @@ func (t *Tree) blocks(rule ceph.CrushRule) ([]block, error) {
 		case strings.HasPrefix(step.Op, "set_"), step.Op == "noop":
 		case step.Op == "" && step.Opcode >= firstSetOpcode && step.Opcode <= lastSetOpcode:
 		default:
-			return nil, fmt.Errorf("CRUSH rule %q has a step that lockkeeper does not know (%q, code %d)", rule.Name, step.Op, step.Opcode)
+			return nil, fmt.Errorf("CRUSH rule %q has a step that lockkeeper does not know (%q, code %d)", rule.Name,
+				step.Op, step.Opcode)
 		}
 	}
 	return all, nil
@@ -68,7 +69,8 @@ func (t *Tree) blocks(rule ceph.CrushRule) ([]block, error) {
 func (t *Tree) choose(rule ceph.CrushRule, step ceph.CrushStep) (choose, error) {
 	id, known := t.typeIDs[step.Type]
 	if !known {
-		return choose{}, fmt.Errorf("CRUSH rule %q chooses the type %q, which the CRUSH map does not define", rule.Name, step.Type)
+		return choose{}, fmt.Errorf("CRUSH rule %q chooses the type %q, which the CRUSH map does not define",
+			rule.Name, step.Type)
 	}
 	return choose{
 		typeID: id, num: step.Num,

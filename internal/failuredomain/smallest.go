@@ -229,7 +229,8 @@ func (l layers) whyNone(types []int, relied map[int]string, name func(int) strin
 	for _, id := range types {
 		for _, place := range slices.Sorted(maps.Keys(l.domains[id])) {
 			if len(l.domains[id][place]) > 1 {
-				return fmt.Sprintf("%s, but %s is in several buckets of type %s at once", strings.Join(parts, ", "), name(place), l.names[id])
+				return fmt.Sprintf("%s, but %s is in several buckets of type %s at once", strings.Join(parts, ", "),
+					name(place), l.names[id])
 			}
 		}
 	}

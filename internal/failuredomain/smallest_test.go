@@ -63,7 +63,10 @@ func under(id, root int, typeName string) ceph.CrushRule {
 // twoByTwo is two buckets of a type, and two of another in each.
 func twoByTwo(outer, inner string) ceph.CrushRule {
 	return ceph.CrushRule{Name: "two by two", Steps: []ceph.CrushStep{
-		{Op: "take", Item: rootID}, {Op: "choose_firstn", Num: 2, Type: outer}, {Op: "chooseleaf_firstn", Num: 2, Type: inner}, {Op: "emit"},
+		{Op: "take", Item: rootID},
+		{Op: "choose_firstn", Num: 2, Type: outer},
+		{Op: "chooseleaf_firstn", Num: 2, Type: inner},
+		{Op: "emit"},
 	}}
 }
 
@@ -87,9 +90,11 @@ func TestSmallerIsWhatIsInside(t *testing.T) {
 		require.Equal(t, []string{"osd", "host", c.innerName, c.outerName, "root"}, tree.Types()[:5])
 		smallest, err := tree.Smallest(pools)
 		require.NoError(t, err)
-		require.Equal(t, failuredomain.Smallest{Type: c.innerName, Because: `pool "near" with CRUSH rule "by ` + c.innerName + `"`}, smallest)
+		require.Equal(t, failuredomain.Smallest{Type: c.innerName, Because: `pool "near" with CRUSH rule "by ` +
+			c.innerName + `"`}, smallest)
 		require.Empty(t, tree.Intolerant(pools, c.innerName, nil))
-		require.Equal(t, []string{`pool "near" (size 3, min_size 2) would become unavailable with any ` + c.outerName + `, which may hold 2 copies of the same data`},
+		require.Equal(t, []string{`pool "near" (size 3, min_size 2) would become unavailable with any ` + c.outerName +
+			`, which may hold 2 copies of the same data`},
 			tree.Intolerant(pools, c.outerName, nil))
 	}
 }
@@ -149,7 +154,8 @@ func TestCutAcross(t *testing.T) {
 	require.Empty(t, tree.Intolerant(pools, "host", nil))
 	require.Len(t, tree.Intolerant(pools, "rack", nil), 1)
 	require.Len(t, tree.Intolerant(pools, "pdu", nil), 1)
-	require.Equal(t, map[string]string{"host": "node-b", "rack": "rack-1", "pdu": "pdu-b"}, tree.Location(1), "it is under two roots")
+	require.Equal(t, map[string]string{"host": "node-b", "rack": "rack-1", "pdu": "pdu-b"}, tree.Location(1),
+		"it is under two roots")
 
 	only, err := tree.Smallest(pools[:1])
 	require.NoError(t, err)
@@ -184,7 +190,10 @@ func TestSeparateRoots(t *testing.T) {
 	bucket(m, -12, "zone-a", 9, h[2])
 	bucket(m, -13, "zone-b", 9, h[3])
 	m.Rules = []ceph.CrushRule{over(0, "rack"), under(1, -2, "zone")}
-	smallest, err := failuredomain.NewTree(m).Smallest([]ceph.Pool{{Name: "a", Size: 2, MinSize: 1, Rule: 0}, {Name: "b", Size: 2, MinSize: 1, Rule: 1}})
+	smallest, err := failuredomain.NewTree(m).Smallest([]ceph.Pool{
+		{Name: "a", Size: 2, MinSize: 1, Rule: 0},
+		{Name: "b", Size: 2, MinSize: 1, Rule: 1},
+	})
 	require.NoError(t, err)
 	require.Equal(t, "host", smallest.Type)
 	require.True(t, smallest.Compromise)
@@ -200,7 +209,10 @@ func TestEqualsAreToldByTheirDepth(t *testing.T) {
 		bucket(m, -10-i, name, 3, h[i])
 	}
 	m.Rules = []ceph.CrushRule{over(0, "rack"), over(1, "host")}
-	smallest, err := failuredomain.NewTree(m).Smallest([]ceph.Pool{{Name: "a", Size: 3, MinSize: 2, Rule: 0}, {Name: "b", Size: 3, MinSize: 2, Rule: 1}})
+	smallest, err := failuredomain.NewTree(m).Smallest([]ceph.Pool{
+		{Name: "a", Size: 3, MinSize: 2, Rule: 0},
+		{Name: "b", Size: 3, MinSize: 2, Rule: 1},
+	})
 	require.NoError(t, err)
 	require.Equal(t, "host", smallest.Type)
 }
@@ -211,12 +223,21 @@ func TestRuleNotUnderstood(t *testing.T) {
 		step  ceph.CrushStep
 		fails string
 	}{
-		"a tunable by name":    {step: ceph.CrushStep{Op: "set_chooseleaf_tries", Num: 5}},
-		"a tunable by number":  {step: ceph.CrushStep{Opcode: 12}},
-		"nothing":              {step: ceph.CrushStep{Op: "noop"}},
-		"a step of the future": {step: ceph.CrushStep{Opcode: 17}, fails: `has a step that lockkeeper does not know ("", code 17)`},
-		"a word of the future": {step: ceph.CrushStep{Op: "double"}, fails: `has a step that lockkeeper does not know ("double", code 0)`},
-		"a bucket that is not": {step: ceph.CrushStep{Op: "take", Item: -77}, fails: "takes the bucket -77, which does not exist"},
+		"a tunable by name":   {step: ceph.CrushStep{Op: "set_chooseleaf_tries", Num: 5}},
+		"a tunable by number": {step: ceph.CrushStep{Opcode: 12}},
+		"nothing":             {step: ceph.CrushStep{Op: "noop"}},
+		"a step of the future": {
+			step:  ceph.CrushStep{Opcode: 17},
+			fails: `has a step that lockkeeper does not know ("", code 17)`,
+		},
+		"a word of the future": {
+			step:  ceph.CrushStep{Op: "double"},
+			fails: `has a step that lockkeeper does not know ("double", code 0)`,
+		},
+		"a bucket that is not": {
+			step:  ceph.CrushStep{Op: "take", Item: -77},
+			fails: "takes the bucket -77, which does not exist",
+		},
 	} {
 		m := threeZones()
 		m.Rules = []ceph.CrushRule{over(0, "zone")}
@@ -240,7 +261,11 @@ func TestRuleNotUnderstood(t *testing.T) {
 func TestMultiStepRetry(t *testing.T) {
 	m := twice(8, 9)
 	m.Rules = []ceph.CrushRule{{Name: "msr", Steps: []ceph.CrushStep{
-		{Op: "set_msr_descents", Num: 10}, {Op: "take", Item: rootID}, {Op: "choosemsr", Num: 4, Type: "zone"}, {Op: "choosemsr", Num: 2, Type: "osd"}, {Op: "emit"},
+		{Op: "set_msr_descents", Num: 10},
+		{Op: "take", Item: rootID},
+		{Op: "choosemsr", Num: 4, Type: "zone"},
+		{Op: "choosemsr", Num: 2, Type: "osd"},
+		{Op: "emit"},
 	}}}
 	pools := []ceph.Pool{{Name: "ec", Size: 8, MinSize: 5}}
 	tree := failuredomain.NewTree(m)
@@ -256,7 +281,13 @@ func TestMultiStepRetry(t *testing.T) {
 func TestHost(t *testing.T) {
 	m := twice(8, 9)
 	require.Equal(t, "host", failuredomain.NewTree(m).HostType())
-	m.Types = []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "node"}, {ID: 8, Name: "datacenter"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"}}
+	m.Types = []ceph.CrushType{
+		{ID: 0, Name: "osd"},
+		{ID: 1, Name: "node"},
+		{ID: 8, Name: "datacenter"},
+		{ID: 9, Name: "zone"},
+		{ID: 11, Name: "root"},
+	}
 	require.Equal(t, "node", failuredomain.NewTree(m).HostType())
 	m.Types = []ceph.CrushType{{ID: 0, Name: "device"}, {ID: 1, Name: "disk"}, {ID: 7, Name: "host"}}
 	tree := failuredomain.NewTree(m)

@@ -28,7 +28,12 @@ func bucket(m *ceph.CrushMap, id int, name string, typeID int, items ...int) {
 // trees of both classes, as Ceph has them.
 func threeZones() *ceph.CrushMap {
 	m := &ceph.CrushMap{Types: []ceph.CrushType{
-		{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 2, Name: "shelf"}, {ID: 3, Name: "rack"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"},
+		{ID: 0, Name: "osd"},
+		{ID: 1, Name: "host"},
+		{ID: 2, Name: "shelf"},
+		{ID: 3, Name: "rack"},
+		{ID: 9, Name: "zone"},
+		{ID: 11, Name: "root"},
 	}}
 	id := -1
 	next := func() int { id--; return id + 1 }

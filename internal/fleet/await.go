@@ -27,7 +27,9 @@ const (
 )
 
 // await waits for OSDs to serve: ready in Kubernetes, and up in Ceph in a later life than before.
-func (c cephOSD) await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
+func (c cephOSD) await(
+	ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival),
+) (activities.Arrival, error) {
 	pause := askCephAtFirst
 	for {
 		a, done, err := c.awaitOnce(ctx, in, beat, &pause)
@@ -38,7 +40,9 @@ func (c cephOSD) await(ctx context.Context, in activities.AwaitInput, beat func(
 }
 
 // awaitOnce does so for as long as one watch lasts, and keeps to the pause between two questions to Ceph.
-func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival), pause *time.Duration) (activities.Arrival, bool, error) {
+func (c cephOSD) awaitOnce(
+	ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival), pause *time.Duration,
+) (activities.Arrival, bool, error) {
 	set, found, err := c.spec(ctx)
 	if err != nil || !found || set.Hash != in.Template {
 		return activities.Arrival{Moved: err == nil}, err == nil, err
@@ -109,7 +113,8 @@ func (c cephOSD) awaitOnce(ctx context.Context, in activities.AwaitInput, beat f
 // away.
 func (s *state) needsAHand() bool {
 	discard, _ := s.discardable(time.Now())
-	return len(discard) > 0 || slices.ContainsFunc(s.osds(), func(o rollout.OSD) bool { return o.State == rollout.Missing })
+	return len(discard) > 0 || slices.ContainsFunc(s.osds(),
+		func(o rollout.OSD) bool { return o.State == rollout.Missing })
 }
 
 // ctxErr is nil when only our own minute is over.
@@ -121,7 +126,9 @@ func ctxErr(ctx context.Context) error {
 }
 
 // arrival tells who does not serve yet. A pod that nobody has to wait for counts as arrived.
-func (c cephOSD) arrival(ctx context.Context, s *state, in activities.AwaitInput, pods map[string]*corev1.Pod) (activities.Arrival, error) {
+func (c cephOSD) arrival(
+	ctx context.Context, s *state, in activities.AwaitInput, pods map[string]*corev1.Pod,
+) (activities.Arrival, error) {
 	all := make([]*corev1.Pod, 0, len(pods))
 	metadata := false
 	for _, p := range pods {
@@ -168,7 +175,8 @@ func (c cephOSD) readyInKubernetes(s *state, in activities.AwaitInput) (a activi
 		switch {
 		case !wanted.Has(o.Key()) || len(a.Waiting) == progressWaited:
 		case p == nil:
-			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: cmp.Or(s.Hindered(o, s.nodes), s.ending(o), "it has no pod")})
+			a.Waiting = append(a.Waiting,
+				activities.Superfluous{Key: o.Key(), Why: cmp.Or(s.Hindered(o, s.nodes), s.ending(o), "it has no pod")})
 		case !p.Ready && !p.Overridden:
 			a.Waiting = append(a.Waiting, activities.Superfluous{Key: o.Key(), Why: "pod " + p.Name + " is not ready: " + p.Why})
 		}

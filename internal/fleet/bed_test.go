@@ -57,12 +57,18 @@ type bed struct {
 func newBed(t *testing.T, spec string) *bed {
 	running := upgrade.Version{Release: 18, Minor: 2, Patch: 4}
 	versions := cephcluster.Versions{Mons: 18, Required: "reef", OSDs: map[int]upgrade.Version{0: running, 1: running}}
-	b := &bed{T: t, says: "ceph version 18.2.7 (6b0e988) reef (stable)", ceph: &fakeCeph{domain: "zone", versions: versions}, ending: map[string]int{}, ref: activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: namespace, Name: "osds"}}
+	b := &bed{
+		T: t, says: "ceph version 18.2.7 (6b0e988) reef (stable)",
+		ceph: &fakeCeph{domain: "zone", versions: versions}, ending: map[string]int{},
+		ref: activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: namespace, Name: "osds"},
+	}
 	var nodes []runtime.Object
 	for _, name := range []string{"a", "b"} {
 		nodes = append(nodes, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			},
 		})
 	}
 	b.typed = typedfake.NewClientset(nodes...)
@@ -79,7 +85,9 @@ func (b *bed) cephOSD(spec string) *unstructured.Unstructured {
 	fields := map[string]any{}
 	require.NoError(b, yaml.Unmarshal([]byte(spec), &fields))
 	if fields["podTemplate"] == nil {
-		fields["podTemplate"] = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "osd", "image": "ceph:1"}}}}
+		fields["podTemplate"] = map[string]any{
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "osd", "image": "ceph:1"}}},
+		}
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": fields}}
 	u.SetGroupVersionKind(cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind))
@@ -120,7 +128,8 @@ func (b *bed) serve() {
 	desired, _ := set.Desired()
 	for i, o := range desired {
 		at := map[string]string{"host": o.Host, "zone": "x"}
-		b.ceph.osds = append(b.ceph.osds, cephcluster.OSD{ID: i, Up: true, UpFrom: 10, Serving: true, Domain: "x", Location: at})
+		b.ceph.osds = append(b.ceph.osds,
+			cephcluster.OSD{ID: i, Up: true, UpFrom: 10, Serving: true, Domain: "x", Location: at})
 		p := set.Render(o, osdpod.Knowledge{ID: &i, FailureDomains: at})
 		maps.Copy(p.Annotations, osdpod.Release(time.Now()))
 		b.add(p)
@@ -131,7 +140,10 @@ func (b *bed) serve() {
 func (b *bed) add(p *corev1.Pod, changes ...func(*corev1.Pod)) {
 	b.made++
 	p.UID, p.CreationTimestamp = types.UID(fmt.Sprintf("uid-%d", b.made)), metav1.Time{Time: time.Now().Add(-time.Hour)}
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	p.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
 	for _, c := range changes {
 		c(p)
 	}
@@ -187,8 +199,14 @@ func (b *bed) create(a ktesting.Action) (bool, runtime.Object, error) {
 	action := a.(ktesting.CreateActionImpl)
 	p := action.Object.(*corev1.Pod)
 	if len(p.Spec.Containers) == 0 || p.Spec.Containers[0].Image == "" {
-		cause := metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Field: "spec.containers[0].env[4].value", Message: "must be something else"}
-		return true, nil, &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{cause}}}}
+		cause := metav1.StatusCause{
+			Type: metav1.CauseTypeFieldValueRequired, Field: "spec.containers[0].env[4].value",
+			Message: "must be something else",
+		}
+		return true, nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: metav1.StatusReasonInvalid, Code: 422,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{cause}},
+		}}
 	}
 	devices := func(p *corev1.Pod) (out []string) {
 		for _, a := range []string{osdpod.DataAnnotation, osdpod.DBAnnotation, osdpod.WALAnnotation} {
@@ -203,7 +221,8 @@ func (b *bed) create(a ktesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewAlreadyExists(podsResource.GroupResource(), p.Name)
 		}
 		for _, d := range devices(p) {
-			if slices.Contains(devices(other), d) && other.Annotations[osdpod.HostAnnotation] == p.Annotations[osdpod.HostAnnotation] {
+			if slices.Contains(devices(other), d) &&
+				other.Annotations[osdpod.HostAnnotation] == p.Annotations[osdpod.HostAnnotation] {
 				b.Errorf("%s is made while %s has %s", p.Name, other.Name, d)
 			}
 		}
@@ -218,7 +237,8 @@ func (b *bed) create(a ktesting.Action) (bool, runtime.Object, error) {
 		if b.says != "" {
 			p.Status.Phase = corev1.PodSucceeded
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: b.says}},
+				Name:  p.Spec.Containers[0].Name,
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: b.says}},
 			}}
 		}
 		return false, nil, nil
@@ -333,7 +353,10 @@ func (f *fakeCeph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds [
 // arrives lets an OSD that was made anew serve, and a release be written.
 func (b *bed) arrives(key string) {
 	b.edit(key, func(p *corev1.Pod) {
-		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		p.Status = corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}
 		maps.Copy(p.Annotations, osdpod.Release(time.Now()))
 		for i := range b.ceph.osds {
 			if id := osdpod.Known(p).ID; *id == b.ceph.osds[i].ID {

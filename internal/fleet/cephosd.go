@@ -156,7 +156,8 @@ func (s *state) identify(pods []*corev1.Pod) {
 		}
 	}
 	for _, o := range s.desired { // the only OSD of its host can be told from no other
-		if _, known := s.ids[o.Key()]; !known && wanted[o.Host] == 1 && len(onHost[o.Host]) == 1 && !claimed[onHost[o.Host][0]] {
+		if _, known := s.ids[o.Key()]; !known && wanted[o.Host] == 1 && len(onHost[o.Host]) == 1 &&
+			!claimed[onHost[o.Host][0]] {
 			claim(o.Key(), onHost[o.Host][0])
 		}
 	}

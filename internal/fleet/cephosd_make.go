@@ -51,7 +51,8 @@ func (c cephOSD) create(ctx context.Context, keys []string) (out activities.Crea
 		return out, err
 	}
 	wanted := sets.New(keys...)
-	missing := slices.DeleteFunc(slices.Clone(s.Missing), func(o osdpod.OSD) bool { return !wanted.Has(o.Key()) || !s.MayGetPod(o, s.nodes) })
+	missing := slices.DeleteFunc(slices.Clone(s.Missing),
+		func(o osdpod.OSD) bool { return !wanted.Has(o.Key()) || !s.MayGetPod(o, s.nodes) })
 	gate, against, err := c.gate(ctx, s, missing)
 	if err != nil || against.Refused != nil {
 		return activities.Created{Refused: against.Refused}, err
@@ -110,7 +111,8 @@ func (c cephOSD) hinders(ctx context.Context, pod *corev1.Pod, err error) (strin
 	if owner == pod.Labels[osdpod.OwnerLabel] {
 		return "", nil
 	}
-	todo := fmt.Sprintf("delete it, or label it %s=%s if it is this OSD's", osdpod.OwnerLabel, pod.Labels[osdpod.OwnerLabel])
+	todo := fmt.Sprintf("delete it, or label it %s=%s if it is this OSD's", osdpod.OwnerLabel,
+		pod.Labels[osdpod.OwnerLabel])
 	if other, is := strings.CutPrefix(owner, cephv1alpha1.Kind+"-"); is {
 		todo = fmt.Sprintf("it belongs to CephOSD %s: take the device out of one of the two", other)
 	}
@@ -153,7 +155,8 @@ func (c cephOSD) discard(ctx context.Context, names []string) error {
 
 // delete deletes this very pod, and not another one that has its name by now.
 func (f *Fleets) delete(ctx context.Context, p *corev1.Pod) error {
-	err := f.typed.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
+	err := f.typed.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
+		metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
 	if isGone(err) {
 		return nil
 	}
@@ -186,7 +189,8 @@ func (c cephOSD) rehearse(ctx context.Context, in activities.Replacement) (out a
 
 // dryRun lets the API server judge the pod of an OSD, which it does before it notices that there is one of that name.
 func (c cephOSD) dryRun(ctx context.Context, s *state, o osdpod.OSD) (*input.Error, error) {
-	_, err := c.typed.CoreV1().Pods(s.Namespace).Create(ctx, s.rendered(o), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: kube.FieldOwner})
+	_, err := c.typed.CoreV1().Pods(s.Namespace).Create(ctx, s.rendered(o),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: kube.FieldOwner})
 	return s.judgement(err)
 }
 
@@ -223,7 +227,8 @@ func judgement(err error) (*input.Error, error) {
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return nil, nil
-	case !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err), !errors.As(err, &status):
+	case !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err),
+		!errors.As(err, &status):
 		return nil, err
 	}
 	field, message := "spec.podTemplate", status.Status().Message

@@ -121,7 +121,8 @@ func (c cephOSD) write(ctx context.Context, notes []note) error {
 			if err != nil {
 				return err
 			}
-			_, err = c.typed.CoreV1().Pods(n.pod.Namespace).Patch(ctx, n.pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kube.FieldOwner})
+			_, err = c.typed.CoreV1().Pods(n.pod.Namespace).Patch(ctx, n.pod.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: kube.FieldOwner})
 			if isGone(err) || apierrors.IsInvalid(err) { // a pod of that name with another UID is another pod
 				return nil
 			}

@@ -138,7 +138,9 @@ func (s *state) plan(in rollout.Input) (p plan) {
 
 // groups sorts out who waits for a device: alone is what is left to decide on without them; urgent are those for whom
 // an OSD without a pod waits, and last those that go together when nobody else is left.
-func (s *state) groups(in rollout.Input, osds map[string]rollout.OSD, p *plan) (alone rollout.Input, urgent, last [][]string) {
+func (s *state) groups(
+	in rollout.Input, osds map[string]rollout.OSD, p *plan,
+) (alone rollout.Input, urgent, last [][]string) {
 	left, missing := sets.New(in.Skip...), sets.New[string]()
 	skipped := func(key string) bool { return left.Has(key) || left.Has(osds[key].Name) }
 	h := s.holding(skipped)
@@ -158,7 +160,8 @@ func (s *state) groups(in rollout.Input, osds map[string]rollout.OSD, p *plan) (
 		first := h.first(slices.DeleteFunc(slices.Clone(group), missing.Has))
 		switch known := func(g []string) bool { return slices.Equal(g, first) }; {
 		case stuck != "":
-			p.waiting = append(p.waiting, input.Wrong(s.FieldOf(o.Host, strings.TrimPrefix(o.Key, o.Host+":")), o.Key, "cannot be started yet: "+stuck))
+			p.waiting = append(p.waiting, input.Wrong(s.FieldOf(o.Host, strings.TrimPrefix(o.Key, o.Host+":")), o.Key,
+				"cannot be started yet: "+stuck))
 		case missing.Has(o.Key) && s.nodes.Away(o.Host) == "":
 			urgent = append(urgent, first)
 		case o.State == rollout.OutOfDate && len(first) > 1 && !slices.ContainsFunc(last, known):
@@ -218,7 +221,8 @@ func (s *state) inseparable(group []string, osds map[string]rollout.OSD) *input.
 	}
 	device := s.taken(group[0])
 	return input.Wrong(s.FieldOf(first.Host, device), device,
-		fmt.Sprintf("must not be exchanged between OSDs that never stop together (%s): %s; give one of them another device first", strings.Join(group, ", "), why))
+		fmt.Sprintf("must not be exchanged between OSDs that never stop together (%s): %s; give one of them another device "+
+			"first", strings.Join(group, ", "), why))
 }
 
 // taken is the device of an OSD that another one's pod has.

@@ -155,7 +155,9 @@ func (c cephOSD) anyGone(ctx context.Context, pods map[string]types.UID) (bool, 
 }
 
 // unoccupied tells which successors may start now, and for which pods the others wait.
-func unoccupied(desired []osdpod.OSD, comes map[string]successor, pods []*corev1.Pod) (free []successor, still map[string]types.UID) {
+func unoccupied(
+	desired []osdpod.OSD, comes map[string]successor, pods []*corev1.Pod,
+) (free []successor, still map[string]types.UID) {
 	identified := osdpod.Identify(desired, pods)
 	wanted := make([]osdpod.OSD, 0, len(comes))
 	for _, x := range comes {

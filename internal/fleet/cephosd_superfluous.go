@@ -68,7 +68,9 @@ func (s *state) needed(p *osdpod.Pod, safe map[int]storage.Answer) string {
 func isForced(p *osdpod.Pod) bool { return p.Pod.Annotations[RemoveAnnotation] == "true" }
 
 // safe asks Ceph about those on which no person has decided, many at a time.
-func (c cephOSD) safe(ctx context.Context, cluster storage.ClusterKey, s *state, pods []osdpod.Pod) (map[int]storage.Answer, error) {
+func (c cephOSD) safe(
+	ctx context.Context, cluster storage.ClusterKey, s *state, pods []osdpod.Pod,
+) (map[int]storage.Answer, error) {
 	var ids []int
 	for i := range pods {
 		if id, known := s.ids[pods[i].OSD.Key()]; known && !isForced(&pods[i]) {

@@ -28,7 +28,8 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 		return activities.Survey{}, err
 	}
 	out := activities.Survey{
-		Found: true, Deleting: set.DeletionTimestamp != nil, Generation: set.Generation, Template: set.Hash, Rules: rulesOf(set), Skipped: skipped(u, set.Hash),
+		Found: true, Deleting: set.DeletionTimestamp != nil, Generation: set.Generation, Template: set.Hash,
+		Rules: rulesOf(set), Skipped: skipped(u, set.Hash),
 	}
 	s, err := c.lookAtKubernetes(ctx, set, &out)
 	if err != nil {
@@ -74,7 +75,8 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 // tell says what can be said without Ceph.
 func (s *state) tell(out *activities.Survey) {
 	out.Warned = errorsOf(s.unknown)
-	out.Counts.Invalid, out.Counts.Terminating, out.Counts.Superfluous = len(s.Invalid), len(s.Terminating), len(s.Superfluous)
+	out.Counts.Invalid, out.Counts.Terminating, out.Counts.Superfluous = len(s.Invalid), len(s.Terminating),
+		len(s.Superfluous)
 	for i := range s.Foreign[:min(len(s.Foreign), mostForeign)] {
 		out.Foreign = append(out.Foreign, clip(s.Foreign[i].LeftAlone()))
 	}
@@ -188,7 +190,8 @@ func (s *state) osd(o osdpod.OSD, p *osdpod.Pod) rollout.OSD {
 	case s.nodes.Away(o.Host) != "":
 		r.Away = s.nodes.Away(o.Host)
 	case !known && !s.lone:
-		r.Away = "which OSD it is is not known: set POD_NAME in the template's environment, or label its pod " + osdpod.IDLabel
+		r.Away = "which OSD it is is not known: set POD_NAME in the template's environment, or label its pod " +
+			osdpod.IDLabel
 	}
 	return r
 }

@@ -120,16 +120,37 @@ func TestSpare(t *testing.T) {
 		why    string
 		asked  [][]int
 	}{
-		"all":                       {want: []string{"a:/x", "a:/y"}, asked: [][]int{{0, 1}}},
-		"some":                      {change: func(b *bed) { b.ceph.spare = func([]int) []int { return []int{1} } }, want: []string{"a:/y"}, asked: [][]int{{0, 1}}},
-		"none":                      {change: func(b *bed) { b.ceph.spare = func([]int) []int { return nil } }, why: "PGs would become unavailable", asked: [][]int{{0, 1}}},
-		"one is down":               {change: func(b *bed) { b.ceph.osds[0].Up = false; b.ceph.spare = func([]int) []int { return nil } }, want: []string{"a:/x"}, asked: [][]int{{1}}},
-		"something has happened":    {change: func(b *bed) { b.ceph.epoch = 8 }, epoch: 7, why: "since the lease was granted"},
+		"all": {want: []string{"a:/x", "a:/y"}, asked: [][]int{{0, 1}}},
+		"some": {
+			change: func(b *bed) { b.ceph.spare = func([]int) []int { return []int{1} } },
+			want:   []string{"a:/y"}, asked: [][]int{{0, 1}},
+		},
+		"none": {
+			change: func(b *bed) { b.ceph.spare = func([]int) []int { return nil } },
+			why:    "PGs would become unavailable", asked: [][]int{{0, 1}},
+		},
+		"one is down": {
+			change: func(b *bed) { b.ceph.osds[0].Up = false; b.ceph.spare = func([]int) []int { return nil } },
+			want:   []string{"a:/x"}, asked: [][]int{{1}},
+		},
+		"something has happened": {
+			change: func(b *bed) { b.ceph.epoch = 8 }, epoch: 7,
+			why: "since the lease was granted",
+		},
 		"Ceph is away":              {change: func(b *bed) { b.ceph.unavailable = "no quorum" }, why: "no quorum"},
 		"the template has moved on": {change: func(b *bed) { b.change(twoOSDs) }, why: "the spec is another one by now"},
-		"an attempt stopped one":    {change: func(b *bed) { b.lose("a:/x"); b.ceph.epoch = 8 }, epoch: 7, want: []string{"a:/x"}},
-		"an attempt stopped them":   {change: func(b *bed) { b.lose("a:/x"); b.lose("a:/y"); b.ceph.epoch = 8 }, epoch: 7, want: []string{"a:/x", "a:/y"}},
-		"an attempt replaced one":   {change: func(b *bed) { b.lose("a:/y"); b.makeNew("a:/y"); b.ceph.epoch = 8 }, epoch: 7, want: []string{"a:/y"}},
+		"an attempt stopped one": {
+			change: func(b *bed) { b.lose("a:/x"); b.ceph.epoch = 8 }, epoch: 7,
+			want: []string{"a:/x"},
+		},
+		"an attempt stopped them": {
+			change: func(b *bed) { b.lose("a:/x"); b.lose("a:/y"); b.ceph.epoch = 8 }, epoch: 7,
+			want: []string{"a:/x", "a:/y"},
+		},
+		"an attempt replaced one": {
+			change: func(b *bed) { b.lose("a:/y"); b.makeNew("a:/y"); b.ceph.epoch = 8 }, epoch: 7,
+			want: []string{"a:/y"},
+		},
 		"an attempt's stop is ended": {change: func(b *bed) {
 			b.edit("a:/x", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
 		}, want: []string{"a:/x"}},
@@ -240,7 +261,10 @@ func TestEndsAtOnce(t *testing.T) {
 	s = b.survey()
 	require.Equal(t, []string{name}, s.Discard)
 	require.Zero(t, s.LookAgain)
-	a, err := b.fleets.Await(t.Context(), activities.AwaitInput{Fleet: b.ref, Cluster: s.Cluster, Template: s.Template, Keys: []string{"a:/x"}}, func(activities.Arrival) {})
+	a, err := b.fleets.Await(t.Context(), activities.AwaitInput{
+		Fleet: b.ref, Cluster: s.Cluster, Template: s.Template,
+		Keys: []string{"a:/x"},
+	}, func(activities.Arrival) {})
 	require.NoError(t, err)
 	require.True(t, a.Moved, "there is more to do than to wait")
 	require.NoError(t, b.fleets.Discard(t.Context(), b.ref, s.Discard))
@@ -297,7 +321,10 @@ func TestOverride(t *testing.T) {
 // rest of the spec.
 func TestOwnersWithoutCeph(t *testing.T) {
 	yes := true
-	owner := metav1.OwnerReference{APIVersion: "ceph.elemental.net/v1alpha1", Kind: "CephOSD", Name: "osds", UID: "uid-of-osds", Controller: &yes}
+	owner := metav1.OwnerReference{
+		APIVersion: "ceph.elemental.net/v1alpha1", Kind: "CephOSD", Name: "osds",
+		UID: "uid-of-osds", Controller: &yes,
+	}
 	for name, change := range map[string]func(*bed){
 		"the spec is refused":  func(b *bed) { b.change(twoOSDs + "maxParallel: -1") },
 		"Ceph has no quorum":   func(b *bed) { b.ceph.unavailable = "no quorum" },
@@ -380,7 +407,10 @@ func TestForeignPodIsACause(t *testing.T) {
 	b := newBed(t, twoOSDs)
 	b.serve()
 	b.edit("a:/x", func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "osd-a-x", Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "osd-a-x",
+			Controller: &yes,
+		}}
 		p.Status.Conditions = nil
 	})
 	const cause = "is run by ReplicaSet osd-a-x; `kubectl delete rs osd-a-x --cascade=orphan`"
@@ -396,14 +426,18 @@ func TestForeignPodIsACause(t *testing.T) {
 
 func TestUpdateDomainsOfTheCluster(t *testing.T) {
 	types := []string{"osd", "host", "Cage", "zone", "root"}
-	for domain, fine := range map[string]bool{"OSD": true, "Host": true, "host": true, "Zone": true, "Cage": true, "cage": true, "Rack": false} {
+	for domain, fine := range map[string]bool{
+		"OSD": true, "Host": true, "host": true, "Zone": true, "Cage": true,
+		"cage": true, "Rack": false,
+	} {
 		b := newBed(t, "storage: [{hosts: [a], osds: [{data: /x}]}]\nupdateDomain: "+domain)
 		b.ceph.types = types
 		b.serve()
 		if s := b.survey(); fine {
 			require.Empty(t, s.Refused, domain)
 		} else {
-			require.Equal(t, `must be OSD, Host, or one of the cluster's failure domain types: Cage, zone, root`, s.Refused[0].Allowed)
+			require.Equal(t, `must be OSD, Host, or one of the cluster's failure domain types: Cage, zone, root`,
+				s.Refused[0].Allowed)
 			require.Equal(t, "spec.updateDomain", s.Refused[0].Field)
 		}
 		wrong := wrongDomain("updateDomain", domain, types)
@@ -444,12 +478,19 @@ func TestCanaryLifeAndSkipped(t *testing.T) {
 func TestDeployments(t *testing.T) {
 	one := int32(1)
 	b := newBed(t, twoOSDs)
-	b.ref = activities.FleetRef{Kind: activities.FleetDeployments, Namespace: namespace, Name: "now", Selector: "app=rook-ceph-osd"}
+	b.ref = activities.FleetRef{
+		Kind: activities.FleetDeployments, Namespace: namespace, Name: "now",
+		Selector: "app=rook-ceph-osd",
+	}
 	labels := map[string]string{"app": "rook-ceph-osd", osdpod.IDLabel: "0"}
 	x := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "osd-0", Labels: labels},
-		Spec:       appsv1.DeploymentSpec{Replicas: &one, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}},
-		Status:     appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &one,
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
+		Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
 	}
 	resource := appsv1.SchemeGroupVersion.WithResource("deployments")
 	require.NoError(t, b.typed.Tracker().Create(resource, x, namespace))
@@ -463,7 +504,10 @@ func TestDeployments(t *testing.T) {
 	require.Equal(t, "uid-1/5", s.CanaryLife)
 	require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)))
 
-	in := activities.AwaitInput{Fleet: b.ref, Cluster: storage.ClusterKey{Namespace: namespace, Name: "policy"}, Keys: []string{"osd-0"}}
+	in := activities.AwaitInput{
+		Fleet: b.ref, Cluster: storage.ClusterKey{Namespace: namespace, Name: "policy"},
+		Keys: []string{"osd-0"},
+	}
 	d := deployments{Fleets: b.fleets, ref: b.ref}
 	r, err := d.look(t.Context())
 	require.NoError(t, err)
@@ -472,7 +516,9 @@ func TestDeployments(t *testing.T) {
 	require.Equal(t, "osd.0 is not up in Ceph yet", a.Waiting[0].Why, "it is, but not since the restart")
 	b.editNamed("osd-0-x", func(p *corev1.Pod) {
 		p.Status.Conditions = nil
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
+		}
 	})
 	r.list[0].Status.AvailableReplicas = 0
 	a, err = d.arrival(t.Context(), r, in, true)

@@ -100,7 +100,10 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 	if err != nil {
 		return activities.Survey{}, err
 	}
-	out := activities.Survey{Found: true, Cluster: r.key, Template: d.ref.Name, Refused: errorsOf(r.refuse), Rules: activities.FleetRules{ProgressDeadline: cmp.Or(d.ref.ProgressDeadline, activities.DefaultProgressDeadline)}}
+	out := activities.Survey{
+		Found: true, Cluster: r.key, Template: d.ref.Name, Refused: errorsOf(r.refuse),
+		Rules: activities.FleetRules{ProgressDeadline: cmp.Or(d.ref.ProgressDeadline, activities.DefaultProgressDeadline)},
+	}
 	if len(out.Refused) > 0 {
 		return out, nil
 	}
@@ -118,7 +121,8 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 	osds := d.osds(r, seen)
 	decision := rollout.Input{OSDs: osds, DomainType: seen.DomainType, MaxParallel: d.ref.MaxParallel, Skip: in.Skip}
 	decision.Canary = in.CanaryOf != d.ref.Name && d.isNew(r, osds)
-	out.Next, out.Counts.Counts, out.Counted, out.Excused = rollout.Next(decision), rollout.Count(decision), true, rollout.Excused(decision)
+	out.Next, out.Counts.Counts, out.Counted, out.Excused = rollout.Next(decision), rollout.Count(decision), true,
+		rollout.Excused(decision)
 	if out.CanaryLife, err = d.life(ctx, r, seen, osds, in.Canary); err != nil {
 		return out, err
 	}
@@ -127,7 +131,9 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 }
 
 // life tells one run of an OSD's daemon from the next; "" as long as it does not serve.
-func (d deployments) life(ctx context.Context, r *restarting, seen cephcluster.OSDs, osds []rollout.OSD, key string) (string, error) {
+func (d deployments) life(
+	ctx context.Context, r *restarting, seen cephcluster.OSDs, osds []rollout.OSD, key string,
+) (string, error) {
 	at := slices.IndexFunc(osds, func(o rollout.OSD) bool { return o.Key == key && o.Serves })
 	if key == "" || at < 0 {
 		return "", nil

@@ -15,7 +15,9 @@ import (
 // await waits for restarted OSDs to serve. The Deployments are asked for often at first and seldom once they are late;
 // nodes and the policy, which hardly ever change, as seldom as a CephOSD is looked at anew; and Ceph only about what
 // Kubernetes calls available.
-func (d deployments) await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
+func (d deployments) await(
+	ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival),
+) (activities.Arrival, error) {
 	var r *restarting
 	var looked time.Time
 	for pause := askCephAtFirst; ; pause = min(pause*5/4, askCephAtLeast) {
@@ -46,7 +48,9 @@ func (d deployments) await(ctx context.Context, in activities.AwaitInput, beat f
 }
 
 // arrival tells who does not serve yet; of those that are late, with what is the matter with their pods.
-func (d deployments) arrival(ctx context.Context, r *restarting, in activities.AwaitInput, late bool) (a activities.Arrival, err error) {
+func (d deployments) arrival(
+	ctx context.Context, r *restarting, in activities.AwaitInput, late bool,
+) (a activities.Arrival, err error) {
 	unavailable := map[string]bool{}
 	for i := range r.list {
 		unavailable[r.list[i].Name] = !kube.OSDAvailable(&r.list[i])

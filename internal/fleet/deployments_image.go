@@ -81,7 +81,8 @@ func (d deployments) rehearse(ctx context.Context, in activities.Replacement) (o
 	err = d.write(ctx, batch[0], nil, d.change(batch[0]), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	rejected, err := judgement(err)
 	if rejected != nil { // by a webhook, say, which may think otherwise the next time: that ends no restart of hours
-		out.Waits = fmt.Sprintf("the API server does not take %s in Deployment %s: %s", d.ref.Image, batch[0].Name, rejected.Allowed)
+		out.Waits = fmt.Sprintf("the API server does not take %s in Deployment %s: %s", d.ref.Image, batch[0].Name,
+			rejected.Allowed)
 	}
 	if err != nil || rejected != nil {
 		return out, err

@@ -26,7 +26,8 @@ var deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")
 func newRookBed(t *testing.T) *bed {
 	b := newBed(t, twoOSDs)
 	b.ref = activities.FleetRef{
-		Kind: activities.FleetDeployments, Namespace: namespace, Name: "now", Selector: "app=rook-ceph-osd", UpdateDomain: "Zone", Image: "ceph:2",
+		Kind: activities.FleetDeployments, Namespace: namespace, Name: "now", Selector: "app=rook-ceph-osd",
+		UpdateDomain: "Zone", Image: "ceph:2",
 	}
 	for id, host := range []string{"a", "b"} {
 		labels := map[string]string{"app": "rook-ceph-osd", osdpod.IDLabel: fmt.Sprint(id)}
@@ -39,12 +40,19 @@ func newRookBed(t *testing.T) *bed {
 		x.Spec.Template.Spec = corev1.PodSpec{
 			NodeSelector:   map[string]string{corev1.LabelHostname: host},
 			InitContainers: []corev1.Container{{Name: "activate", Image: "ceph:1"}, {Name: "wait", Image: "busybox"}},
-			Containers:     []corev1.Container{{Name: "log-collector", Image: "logs:1"}, {Name: "osd", Image: "ceph:1", Args: []string{"--id", fmt.Sprint(id)}}},
-			Volumes:        []corev1.Volume{{Name: "data"}},
+			Containers: []corev1.Container{
+				{Name: "log-collector", Image: "logs:1"},
+				{Name: "osd", Image: "ceph:1", Args: []string{"--id", fmt.Sprint(id)}},
+			},
+			Volumes: []corev1.Volume{{Name: "data"}},
 		}
 		require.NoError(t, b.typed.Tracker().Create(deploymentsResource, x, namespace))
-		b.ceph.osds = append(b.ceph.osds, cephcluster.OSD{ID: id, Up: true, UpFrom: 5, Serving: true, Domain: string("xy"[id])})
-		b.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: osdDeployment(id) + "-pod", Labels: labels}})
+		b.ceph.osds = append(b.ceph.osds,
+			cephcluster.OSD{ID: id, Up: true, UpFrom: 5, Serving: true, Domain: string("xy"[id])})
+		b.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: osdDeployment(id) + "-pod",
+			Labels: labels,
+		}})
 	}
 	b.typed.PrependReactor("patch", "deployments", func(a ktesting.Action) (bool, runtime.Object, error) {
 		action := a.(ktesting.PatchActionImpl)
@@ -141,12 +149,27 @@ func TestVersionsBeforeDeploymentsChange(t *testing.T) {
 		change         func(*bed)
 		refused, waits string
 	}{
-		"a patch":              {},
-		"mons are older":       {change: func(b *bed) { b.says = "ceph version 20.2.4 (2c) tentacle (stable)" }, waits: "not all monitors are of release 20 yet"},
-		"back":                 {change: func(b *bed) { b.says = "ceph version 18.2.2 (1) reef (stable)" }, refused: "osd.0 runs Ceph 18.2.4, and an OSD cannot go back to 18.2.2"},
-		"not a word":           {change: func(b *bed) { b.says = "sh: ceph-osd: not found" }, waits: "restart-osds with --ceph-version"},
-		"a person says it":     {change: func(b *bed) { b.says, b.ref.CephVersion = "sh: ceph-osd: not found", "19.2.3" }, waits: "not all monitors are of release 19 yet"},
-		"cephadm is at it":     {change: func(b *bed) { b.ceph.versions.Elsewhere = "cephadm is at it: Upgrade to 18.2.7" }, waits: "cephadm is at it"},
+		"a patch": {},
+		"mons are older": {
+			change: func(b *bed) { b.says = "ceph version 20.2.4 (2c) tentacle (stable)" },
+			waits:  "not all monitors are of release 20 yet",
+		},
+		"back": {
+			change:  func(b *bed) { b.says = "ceph version 18.2.2 (1) reef (stable)" },
+			refused: "osd.0 runs Ceph 18.2.4, and an OSD cannot go back to 18.2.2",
+		},
+		"not a word": {
+			change: func(b *bed) { b.says = "sh: ceph-osd: not found" },
+			waits:  "restart-osds with --ceph-version",
+		},
+		"a person says it": {
+			change: func(b *bed) { b.says, b.ref.CephVersion = "sh: ceph-osd: not found", "19.2.3" },
+			waits:  "not all monitors are of release 19 yet",
+		},
+		"cephadm is at it": {
+			change: func(b *bed) { b.ceph.versions.Elsewhere = "cephadm is at it: Upgrade to 18.2.7" },
+			waits:  "cephadm is at it",
+		},
 		"Ceph does not answer": {change: func(b *bed) { b.ceph.versions.Unavailable = "no quorum" }, waits: "no quorum"},
 		"no right to ask": {change: func(b *bed) {
 			b.typed.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {

@@ -112,7 +112,9 @@ func (f *Fleets) Replace(ctx context.Context, in activities.Replacement) error {
 }
 
 // Await implements activities.Fleets.
-func (f *Fleets) Await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error) {
+func (f *Fleets) Await(
+	ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival),
+) (activities.Arrival, error) {
 	return f.of(in.Fleet).await(ctx, in, beat)
 }
 
@@ -142,13 +144,18 @@ func (f *Fleets) policy(ctx context.Context, namespace, name string) (storage.Cl
 	}
 	switch {
 	case name != "":
-		return storage.ClusterKey{}, input.Wrong("spec.policy", name, "must be a MaintenancePolicy of namespace "+namespace+": "+orNone(names)), nil
+		return storage.ClusterKey{},
+			input.Wrong("spec.policy", name, "must be a MaintenancePolicy of namespace "+namespace+": "+orNone(names)), nil
 	case len(names) == 1:
 		return storage.ClusterKey{Namespace: namespace, Name: names[0]}, nil, nil
 	case len(names) == 0:
-		return storage.ClusterKey{}, input.Wrong("spec.policy", "", "there is no MaintenancePolicy in namespace "+namespace+": without one nothing says how to reach Ceph, and nothing guards it"), nil
+		return storage.ClusterKey{},
+			input.Wrong("spec.policy", "",
+				"there is no MaintenancePolicy in namespace "+namespace+": without one nothing says how to reach Ceph, and "+
+					"nothing guards it"), nil
 	default:
-		return storage.ClusterKey{}, input.Wrong("spec.policy", "", "must name one of several: "+strings.Join(names, ", ")), nil
+		return storage.ClusterKey{}, input.Wrong("spec.policy", "", "must name one of several: "+strings.Join(names, ", ")),
+			nil
 	}
 }
 
@@ -166,7 +173,8 @@ func osdName(id int) string { return fmt.Sprintf("osd.%d", id) }
 // wrongDomain says that the CRUSH map has no such type. People write types with a capital.
 func wrongDomain(field, domain string, types []string) *input.Error {
 	known := func(t string) bool { return strings.EqualFold(t, domain) }
-	if domain == "" || strings.EqualFold(domain, "osd") || strings.EqualFold(domain, "host") || len(types) == 0 || slices.ContainsFunc(types, known) {
+	if domain == "" || strings.EqualFold(domain, "osd") || strings.EqualFold(domain, "host") || len(types) == 0 ||
+		slices.ContainsFunc(types, known) {
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return t == "osd" || t == "host" })

@@ -22,10 +22,16 @@ func TestPatchLeavesTheRestAlone(t *testing.T) {
 		note note
 		want string
 	}{
-		"labels only":      {note{pod: pod, labels: map[string]string{"ceph-osd-id": "3"}}, `{"metadata":{"uid":"u","labels":{"ceph-osd-id":"3"}}}`},
-		"annotations only": {note{pod: pod, annotations: map[string]string{"a": "b"}}, `{"metadata":{"uid":"u","annotations":{"a":"b"}}}`},
-		"no owner":         {note{pod: pod, disowned: true}, `{"metadata":{"uid":"u","ownerReferences":null}}`},
-		"nothing":          {note{pod: pod}, `{"metadata":{"uid":"u"}}`},
+		"labels only": {
+			note{pod: pod, labels: map[string]string{"ceph-osd-id": "3"}},
+			`{"metadata":{"uid":"u","labels":{"ceph-osd-id":"3"}}}`,
+		},
+		"annotations only": {
+			note{pod: pod, annotations: map[string]string{"a": "b"}},
+			`{"metadata":{"uid":"u","annotations":{"a":"b"}}}`,
+		},
+		"no owner": {note{pod: pod, disowned: true}, `{"metadata":{"uid":"u","ownerReferences":null}}`},
+		"nothing":  {note{pod: pod}, `{"metadata":{"uid":"u"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			patch, err := c.note.patch()
@@ -54,17 +60,20 @@ func TestIdentify(t *testing.T) {
 			ceph: []cephcluster.OSD{{ID: 7, Serving: true}}, want: map[string]int{a0.Key(): 7}, lone: true,
 		},
 		"by what it said of its pod": {
-			pods: []*corev1.Pod{podOf(a0, "x", nil)}, ceph: []cephcluster.OSD{{ID: 7, Pod: "x", Serving: true}}, want: map[string]int{a0.Key(): 7}, lone: true,
+			pods: []*corev1.Pod{podOf(a0, "x", nil)}, ceph: []cephcluster.OSD{{ID: 7, Pod: "x", Serving: true}},
+			want: map[string]int{a0.Key(): 7}, lone: true,
 		},
 		"by host and store, though its pod is gone": {
-			ceph: []cephcluster.OSD{{ID: 7, Host: "a", Data: "/dev/1", Pod: "gone", Serving: true}}, want: map[string]int{a1.Key(): 7}, lone: true,
+			ceph: []cephcluster.OSD{{ID: 7, Host: "a", Data: "/dev/1", Pod: "gone", Serving: true}},
+			want: map[string]int{a1.Key(): 7}, lone: true,
 		},
 		"the only one of its host": {
 			ceph: []cephcluster.OSD{{ID: 4, Host: "b", Serving: true}}, want: map[string]int{b0.Key(): 4}, lone: true,
 		},
 		"one of two of a host can be told from no other": {
 			pods: []*corev1.Pod{podOf(a0, "x", nil), podOf(a1, "y", nil)},
-			ceph: []cephcluster.OSD{{ID: 1, Host: "a", Serving: true}, {ID: 2, Host: "a", Serving: true}}, want: map[string]int{},
+			ceph: []cephcluster.OSD{{ID: 1, Host: "a", Serving: true}, {ID: 2, Host: "a", Serving: true}},
+			want: map[string]int{},
 		},
 		"one that never served is missed by nobody": {
 			pods: []*corev1.Pod{podOf(c0, "z", nil)}, ceph: []cephcluster.OSD{{ID: 1}}, want: map[string]int{}, lone: true,
@@ -81,7 +90,8 @@ func TestIdentify(t *testing.T) {
 
 func TestJudgement(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
-	invalid := apierrors.NewInvalid(kind, "osd", field.ErrorList{field.Invalid(field.NewPath("spec", "containers").Index(0).Child("name"), "X", "must be lower case")})
+	invalid := apierrors.NewInvalid(kind, "osd",
+		field.ErrorList{field.Invalid(field.NewPath("spec", "containers").Index(0).Child("name"), "X", "must be lower case")})
 	e, err := judgement(invalid)
 	require.NoError(t, err)
 	require.Equal(t, "spec.podTemplate.spec.containers[0].name", e.Field)

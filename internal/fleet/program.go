@@ -117,18 +117,20 @@ func askingPod(namespace, hash string, osd *corev1.PodSpec, owner metav1.OwnerRe
 	program := kube.OSDContainer(osd).DeepCopy()
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "version-of-" + hash, Namespace: namespace, Labels: map[string]string{osdpod.VersionLabel: hash, kube.LabelManagedBy: kube.FieldOwner},
+			Name: "version-of-" + hash, Namespace: namespace,
+			Labels:          map[string]string{osdpod.VersionLabel: hash, kube.LabelManagedBy: kube.FieldOwner},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
-				Name: program.Name, Image: program.Image, ImagePullPolicy: program.ImagePullPolicy, SecurityContext: program.SecurityContext,
-				Command:   []string{"sh", "-c", "ceph-osd --version >/dev/termination-log 2>&1"},
-				Resources: askingTakes(),
+				Name: program.Name, Image: program.Image, ImagePullPolicy: program.ImagePullPolicy,
+				SecurityContext: program.SecurityContext,
+				Command:         []string{"sh", "-c", "ceph-osd --version >/dev/termination-log 2>&1"}, Resources: askingTakes(),
 			}},
-			RestartPolicy: corev1.RestartPolicyNever, Affinity: osd.Affinity, NodeSelector: osd.NodeSelector, Tolerations: osd.Tolerations,
-			ImagePullSecrets: osd.ImagePullSecrets, ServiceAccountName: osd.ServiceAccountName, AutomountServiceAccountToken: new(bool),
-			SecurityContext: osd.SecurityContext, RuntimeClassName: osd.RuntimeClassName, PriorityClassName: osd.PriorityClassName, EnableServiceLinks: new(bool),
+			RestartPolicy: corev1.RestartPolicyNever, Affinity: osd.Affinity, NodeSelector: osd.NodeSelector,
+			Tolerations: osd.Tolerations, ImagePullSecrets: osd.ImagePullSecrets, ServiceAccountName: osd.ServiceAccountName,
+			AutomountServiceAccountToken: new(bool), SecurityContext: osd.SecurityContext,
+			RuntimeClassName: osd.RuntimeClassName, PriorityClassName: osd.PriorityClassName, EnableServiceLinks: new(bool),
 		},
 	}
 }
@@ -145,7 +147,10 @@ func askingTakes() corev1.ResourceRequirements {
 
 // about is what upgrade.Judge has to know of the storage cluster for some OSDs.
 func about(seen cephcluster.Versions, up func(osd int) bool, osds []int) upgrade.Cluster {
-	out := upgrade.Cluster{Mons: seen.Mons, RequiredOfOSDs: seen.Required, Elsewhere: seen.Elsewhere, OSDs: map[string]upgrade.Version{}}
+	out := upgrade.Cluster{
+		Mons: seen.Mons, RequiredOfOSDs: seen.Required, Elsewhere: seen.Elsewhere,
+		OSDs: map[string]upgrade.Version{},
+	}
 	for id, v := range seen.OSDs {
 		if !up(id) {
 			continue // it may have died long ago

@@ -29,7 +29,9 @@ type gate struct {
 }
 
 // gate learns what has to be known about these OSDs. What speaks against any of them, whichever it is, it says itself.
-func (c cephOSD) gate(ctx context.Context, s *state, osds []osdpod.OSD) (g *gate, against activities.Rehearsal, err error) {
+func (c cephOSD) gate(
+	ctx context.Context, s *state, osds []osdpod.OSD,
+) (g *gate, against activities.Rehearsal, err error) {
 	image := s.image()
 	if image == "" || len(osds) == 0 || !s.changesImage(osds, image) {
 		return nil, against, nil

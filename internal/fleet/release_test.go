@@ -27,16 +27,25 @@ func TestVersionsBeforeABatch(t *testing.T) {
 	}{
 		"a patch": {log: []string{"ask ceph:2"}},
 		"the same image": {change: func(b *bed) {
-			b.change(twoOSDs + "podTemplate: {metadata: {annotations: {a: b}}, spec: {containers: [{name: osd, image: 'ceph:1'}]}}\n")
+			b.change(twoOSDs + "podTemplate: {metadata: {annotations: {a: b}}, spec: {containers: [{name: osd, image: " +
+				"'ceph:1'}]}}\n")
 		}},
 		"mons are older": {
-			change: func(b *bed) { b.says = "ceph version 20.2.4 (2c) tentacle (stable)" }, waits: "not all monitors are of release 20 yet", log: []string{"ask ceph:2"},
+			change: func(b *bed) { b.says = "ceph version 20.2.4 (2c) tentacle (stable)" },
+			waits:  "not all monitors are of release 20 yet", log: []string{"ask ceph:2"},
 		},
 		"back": {
-			change: func(b *bed) { b.says = "ceph version 18.2.2 (1) reef (stable)" }, refused: "osd.0 runs Ceph 18.2.4, and an OSD cannot go back to 18.2.2", log: []string{"ask ceph:2"},
+			change:  func(b *bed) { b.says = "ceph version 18.2.2 (1) reef (stable)" },
+			refused: "osd.0 runs Ceph 18.2.4, and an OSD cannot go back to 18.2.2", log: []string{"ask ceph:2"},
 		},
-		"not a word":           {change: func(b *bed) { b.says = "sh: ceph-osd: not found" }, waits: "`ceph-osd --version` says", log: []string{"ask ceph:2"}},
-		"cephadm is at it":     {change: func(b *bed) { b.ceph.versions.Elsewhere = "cephadm is at it: Upgrade to 18.2.7" }, waits: "cephadm is at it", log: []string{"ask ceph:2"}},
+		"not a word": {
+			change: func(b *bed) { b.says = "sh: ceph-osd: not found" },
+			waits:  "`ceph-osd --version` says", log: []string{"ask ceph:2"},
+		},
+		"cephadm is at it": {
+			change: func(b *bed) { b.ceph.versions.Elsewhere = "cephadm is at it: Upgrade to 18.2.7" },
+			waits:  "cephadm is at it", log: []string{"ask ceph:2"},
+		},
 		"Ceph does not answer": {change: func(b *bed) { b.ceph.versions.Unavailable = "no quorum" }, waits: "no quorum"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +195,9 @@ func TestVersionOfAnImageThatIsFetched(t *testing.T) {
 					if x, err := b.typed.Tracker().Get(podsResource, namespace, "version-of-"+in.Template); err == nil {
 						p := x.(*corev1.Pod).DeepCopy()
 						p.Spec.NodeName = node
-						p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+						p.Status.ContainerStatuses = []corev1.ContainerStatus{
+							{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
+						}
 						_ = b.typed.Tracker().Update(podsResource, p, namespace)
 						return
 					}
@@ -291,7 +302,8 @@ func TestAPersonSaysTheVersion(t *testing.T) {
 	out, err = b.fleets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, &input.Error{
-		Field: "metadata.annotations[" + annotation + "]", Value: "the newest", Allowed: "the version of Ceph that the template's image has, such as 18.2.7",
+		Field: "metadata.annotations[" + annotation + "]", Value: "the newest",
+		Allowed: "the version of Ceph that the template's image has, such as 18.2.7",
 	}, out.Refused)
 	b.lose("a:/x")
 	b.change(twoOSDs)
@@ -323,11 +335,13 @@ func TestWhoeverCannotBeAskedIsToldHow(t *testing.T) {
 	in := b.replacement(b.survey())
 	out, err := b.fleets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
-	require.Contains(t, out.Waits, "kubectl -n "+namespace+" annotate cephosd osds "+osdpod.VersionAnnotation+in.Template+"=18.2.7")
+	require.Contains(t, out.Waits,
+		"kubectl -n "+namespace+" annotate cephosd osds "+osdpod.VersionAnnotation+in.Template+"=18.2.7")
 
 	b.typed.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
 		p := a.(ktesting.CreateAction).GetObject().(*corev1.Pod)
-		return p.Labels[osdpod.VersionLabel] != "", nil, apierrors.NewForbidden(podsResource.GroupResource(), p.Name, errors.New("exceeded quota"))
+		return p.Labels[osdpod.VersionLabel] != "", nil,
+			apierrors.NewForbidden(podsResource.GroupResource(), p.Name, errors.New("exceeded quota"))
 	})
 	out, err = b.fleets.Rehearse(t.Context(), in)
 	require.NoError(t, err)

@@ -76,7 +76,10 @@ func newsOf(had, now cephv1alpha1.CephOSDStatus) (out []news) {
 	}
 	for i, e := range refused {
 		if i == mostRefusalsTold {
-			out = append(out, news{corev1.EventTypeWarning, reasonRefused, fmt.Sprintf("%d more fields make no sense: status.refused lists them", len(refused)-i), "more"})
+			out = append(out, news{
+				corev1.EventTypeWarning, reasonRefused,
+				fmt.Sprintf("%d more fields make no sense: status.refused lists them", len(refused)-i), "more",
+			})
 			break
 		}
 		out = append(out, news{corev1.EventTypeWarning, reasonRefused, refusal(e), e.Field + e.Value})
@@ -112,10 +115,12 @@ func (c cephOSD) emit(ctx context.Context, cr *cephv1alpha1.CephOSD, n news, sin
 	e := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cr.Namespace, Name: fmt.Sprintf("%s.%016x", cr.Name, id.Sum64())},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: cephv1alpha1.GroupVersion.String(), Kind: cephv1alpha1.Kind, Namespace: cr.Namespace, Name: cr.Name, UID: cr.UID, ResourceVersion: cr.ResourceVersion,
+			APIVersion: cephv1alpha1.GroupVersion.String(), Kind: cephv1alpha1.Kind, Namespace: cr.Namespace, Name: cr.Name,
+			UID: cr.UID, ResourceVersion: cr.ResourceVersion,
 		},
-		Reason: n.reason, Message: clipTo(n.message, mostOfEvent), Type: n.kind, Source: corev1.EventSource{Component: kube.FieldOwner},
-		ReportingController: "lockkeeper.io/update-osds", FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		Reason: n.reason, Message: clipTo(n.message, mostOfEvent), Type: n.kind,
+		Source: corev1.EventSource{Component: kube.FieldOwner}, ReportingController: "lockkeeper.io/update-osds",
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 	}
 	if err := c.api.Create(ctx, e); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err

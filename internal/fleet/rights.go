@@ -63,7 +63,9 @@ func (r *rights) missing(ctx context.Context, ref activities.FleetRef) (*input.E
 
 // Missing says what an account may not do although a rollout takes it, and which file grants it; "": nothing is
 // missing.
-func Missing(ctx context.Context, may May, who kube.Account, kind activities.FleetKind, namespace string) (string, error) {
+func Missing(
+	ctx context.Context, may May, who kube.Account, kind activities.FleetKind, namespace string,
+) (string, error) {
 	file, grants := "storage-namespace-cephosd.yaml", deploy.CephOSD
 	if kind == activities.FleetDeployments {
 		file, grants = "storage-namespace-restart-osds.yaml", deploy.RestartOSDs
@@ -84,5 +86,6 @@ func Missing(ctx context.Context, may May, who kube.Account, kind activities.Fle
 	if len(missing) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("lockkeeper's worker may not %s: kubectl -n %s apply -f deploy/%s", strings.Join(missing, ", "), namespace, file), nil
+	return fmt.Sprintf("lockkeeper's worker may not %s: kubectl -n %s apply -f deploy/%s", strings.Join(missing, ", "),
+		namespace, file), nil
 }

@@ -107,7 +107,8 @@ func together(spared []rollout.OSD, now standing, answer storage.Answer) ([]roll
 	}
 	whole := now.whole(slices.Clone(spared))
 	if len(whole) == 0 {
-		return nil, storage.Answer{Reason: spared[0].String() + " waits for a device of an OSD that cannot be spared together with it"}, nil
+		return nil, storage.Answer{Reason: spared[0].String() +
+			" waits for a device of an OSD that cannot be spared together with it"}, nil
 	}
 	return whole, storage.Answer{OK: true}, nil
 }

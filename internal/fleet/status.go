@@ -34,7 +34,10 @@ const (
 )
 
 // ours are the conditions of a CephOSD. The original operator left others, which nobody would ever change again.
-var ours = []string{cephv1alpha1.ConditionValid, cephv1alpha1.ConditionUpToDate, cephv1alpha1.ConditionProgressing, cephv1alpha1.ConditionHalted}
+var ours = []string{
+	cephv1alpha1.ConditionValid, cephv1alpha1.ConditionUpToDate, cephv1alpha1.ConditionProgressing,
+	cephv1alpha1.ConditionHalted,
+}
 
 // statusOf is the status that a report describes; cause is why it has halted, if it has.
 func statusOf(r activities.FleetReport, cause suspect, had cephv1alpha1.CephOSDStatus) cephv1alpha1.CephOSDStatus {
@@ -57,7 +60,10 @@ func statusOf(r activities.FleetReport, cause suspect, had cephv1alpha1.CephOSDS
 	}
 	s.Refused = s.Refused[:min(len(s.Refused), mostRefused)]
 	if b := r.Batch; b != nil {
-		s.Batch = &cephv1alpha1.BatchStatus{FailureDomain: b.Domain.String(), OSDs: b.OSDs, Phase: r.Phase, Since: second(b.Since)}
+		s.Batch = &cephv1alpha1.BatchStatus{
+			FailureDomain: b.Domain.String(), OSDs: b.OSDs, Phase: r.Phase,
+			Since: second(b.Since),
+		}
 	}
 	if h := r.Halted; h != nil {
 		s.Halted = &cephv1alpha1.HaltedStatus{Reason: join(h.Reason, cause.String()), Since: second(h.Since)}
@@ -77,7 +83,8 @@ func stateOf(r activities.FleetReport, s cephv1alpha1.CephOSDStatus, cause suspe
 	case s.Halted != nil && r.Outcome != "":
 		return reasonHalted, join(s.Halted.Reason, ended(r))
 	case s.Halted != nil:
-		return reasonHalted, join(s.Halted.Reason, "mend the template or the cause, and it goes on by itself; or excuse the OSD: "+cause.excuse(r.WorkflowID))
+		return reasonHalted, join(s.Halted.Reason,
+			"mend the template or the cause, and it goes on by itself; or excuse the OSD: "+cause.excuse(r.WorkflowID))
 	case len(r.Refused) > 0:
 		return reasonRefused, refusals(s.Refused)
 	case r.Holds != "" && r.Outcome == "":
@@ -105,7 +112,9 @@ func goesOn(reason string) bool {
 	return false
 }
 
-func conditionsOf(r activities.FleetReport, s cephv1alpha1.CephOSDStatus, had []metav1.Condition) (out []metav1.Condition) {
+func conditionsOf(
+	r activities.FleetReport, s cephv1alpha1.CephOSDStatus, had []metav1.Condition,
+) (out []metav1.Condition) {
 	for _, c := range had {
 		if slices.Contains(ours, c.Type) {
 			out = append(out, c)
@@ -115,13 +124,17 @@ func conditionsOf(r activities.FleetReport, s cephv1alpha1.CephOSDStatus, had []
 		if message == "" {
 			message = s.Progress + " OSDs are up to date"
 		}
-		meta.SetStatusCondition(&out, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: r.Generation})
+		meta.SetStatusCondition(&out, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: r.Generation,
+		})
 	}
 	switch {
 	case len(r.Refused) > 0:
 		set(cephv1alpha1.ConditionValid, metav1.ConditionFalse, reasonRefused, refusals(s.Refused))
 	case len(r.Warned) > 0:
-		set(cephv1alpha1.ConditionValid, metav1.ConditionFalse, reasonHosts, refusals(s.Refused)+"; all other OSDs are looked after")
+		set(cephv1alpha1.ConditionValid, metav1.ConditionFalse, reasonHosts,
+			refusals(s.Refused)+"; all other OSDs are looked after")
 	default:
 		set(cephv1alpha1.ConditionValid, metav1.ConditionTrue, reasonValid, "the spec makes sense")
 	}
@@ -129,7 +142,8 @@ func conditionsOf(r activities.FleetReport, s cephv1alpha1.CephOSDStatus, had []
 	case settled(r):
 		set(cephv1alpha1.ConditionUpToDate, metav1.ConditionTrue, reasonUpToDate, "")
 	case !r.Counted:
-		set(cephv1alpha1.ConditionUpToDate, metav1.ConditionUnknown, s.Reason, join("which OSDs are up to date is not known now", s.Message))
+		set(cephv1alpha1.ConditionUpToDate, metav1.ConditionUnknown, s.Reason,
+			join("which OSDs are up to date is not known now", s.Message))
 	default:
 		set(cephv1alpha1.ConditionUpToDate, metav1.ConditionFalse, s.Reason, "")
 	}
@@ -151,8 +165,8 @@ func statusIf(is bool) metav1.ConditionStatus {
 
 func countsOf(n activities.FleetCounts) cephv1alpha1.OSDCounts {
 	return cephv1alpha1.OSDCounts{
-		Total: int32(n.Total), UpToDate: int32(n.UpToDate), OutOfDate: int32(n.OutOfDate), Ready: int32(n.Ready), Unready: int32(n.Unready),
-		Missing: int32(n.Missing), Skipped: int32(n.Skipped), NotReady: int32(n.Down + n.Unready),
+		Total: int32(n.Total), UpToDate: int32(n.UpToDate), OutOfDate: int32(n.OutOfDate), Ready: int32(n.Ready),
+		Unready: int32(n.Unready), Missing: int32(n.Missing), Skipped: int32(n.Skipped), NotReady: int32(n.Down + n.Unready),
 		Invalid: int32(n.Invalid), Terminating: int32(n.Terminating), Superfluous: int32(n.Superfluous),
 	}
 }
@@ -172,7 +186,8 @@ func phrase(r activities.FleetReport) string {
 
 // ended says that nobody works on it any more, and how to begin anew.
 func ended(r activities.FleetReport) string {
-	return fmt.Sprintf("the rollout ended: %s. The next change begins it anew, and so does lockkeeper update-osds %s/%s", r.Outcome, r.Fleet.Namespace, r.Fleet.Name)
+	return fmt.Sprintf("the rollout ended: %s. The next change begins it anew, and so does lockkeeper update-osds %s/%s",
+		r.Outcome, r.Fleet.Namespace, r.Fleet.Name)
 }
 
 // refusals is the first, and how many there are.

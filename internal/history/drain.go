@@ -96,7 +96,10 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 	switch a.name {
 	case "ResolveNode":
 		t := read[activities.Target](result)
-		facts := []string{"its storage: " + strings.Join(t.Daemons, ", "), "in CRUSH: " + strings.Join(t.Hosts, ", "), a.tries()}
+		facts := []string{
+			"its storage: " + strings.Join(t.Daemons, ", "), "in CRUSH: " + strings.Join(t.Hosts, ", "),
+			a.tries(),
+		}
 		if t.Cordoned {
 			facts = append(facts, "it was cordoned already, so it stays so afterwards")
 		}
@@ -121,7 +124,10 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 	case "AwaitNode":
 		in, n := read[activities.AwaitNodeInput](a.input), read[activities.NodeReturn](result)
 		var how []string
-		for word, is := range map[string]bool{"deleted": n.Gone, "rebooted": n.Rebooted, "uncordoned and Ready": n.Uncordoned} {
+		for word, is := range map[string]bool{
+			"deleted": n.Gone, "rebooted": n.Rebooted,
+			"uncordoned and Ready": n.Uncordoned,
+		} {
 			if is {
 				how = append(how, word)
 			}
@@ -143,7 +149,8 @@ func (r *reader) failed(e *historypb.HistoryEvent, a activity, why string) {
 // persons are the signals that people send.
 var persons = map[string]string{
 	jobs.SignalPause: "somebody paused it", jobs.SignalResume: "somebody resumed it",
-	jobs.SignalAbort: "somebody aborted it", jobs.SignalApprove: "somebody said that the canary is fine", jobs.SignalDone: "somebody said that the work on the node is done",
+	jobs.SignalAbort: "somebody aborted it", jobs.SignalApprove: "somebody said that the canary is fine",
+	jobs.SignalDone: "somebody said that the work on the node is done",
 }
 
 func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string) {
@@ -204,5 +211,6 @@ func (r *reader) signals(e *historypb.HistoryEvent, to, name string, input *comm
 
 func (r *reader) endedDrain(e *historypb.HistoryEvent, result *commonpb.Payloads) {
 	d := read[workflows.DrainNodeResult](result)
-	r.say(e, "ended: "+d.Outcome, fmt.Sprintf("%d pods evicted, after %s, of which %s waiting for the lease", d.Evicted, d.Took.Round(time.Millisecond), d.Waited.Round(time.Millisecond)))
+	r.say(e, "ended: "+d.Outcome, fmt.Sprintf("%d pods evicted, after %s, of which %s waiting for the lease", d.Evicted,
+		d.Took.Round(time.Millisecond), d.Waited.Round(time.Millisecond)))
 }

@@ -31,7 +31,10 @@ func recording(t testing.TB, file string) history.Run {
 	require.NoError(t, err)
 	h, err := client.HistoryFromJSON(z, client.HistoryJSONOptions{})
 	require.NoError(t, err)
-	return history.Run{WorkflowID: h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId(), Events: h.GetEvents()}
+	return history.Run{
+		WorkflowID: h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId(),
+		Events:     h.GetEvents(),
+	}
 }
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -82,9 +85,12 @@ func TestStory(t *testing.T) {
 	for _, next := range []string{
 		"drain/node-a  the drain of node-a was asked for", "drain/node-a  node-a is in zone zone-x of rook-ceph/rook-ceph",
 		"drain/node-a asks for the lease of zone zone-x", "granted the lease of zone zone-x to drain/node-a, with token 1",
-		"set noout on node-a", "the budget: only zone-x is open: drain/node-a holds the lease", "drain/node-a  has the lease, with token 1",
-		"drain/node-a  cordoned node-a", "begins to evict the pods of node-a", "evicted the pods of node-a", "somebody paused it", "somebody resumed it",
-		"uncordoned node-a", "told keeper/rook-ceph/rook-ceph that its work is done", "the lease of zone zone-x is no longer with drain/node-a",
+		"set noout on node-a", "the budget: only zone-x is open: drain/node-a holds the lease",
+		"drain/node-a  has the lease, with token 1",
+		"drain/node-a  cordoned node-a", "begins to evict the pods of node-a", "evicted the pods of node-a",
+		"somebody paused it", "somebody resumed it",
+		"uncordoned node-a", "told keeper/rook-ceph/rook-ceph that its work is done",
+		"the lease of zone zone-x is no longer with drain/node-a",
 		"unset noout on node-a", "the budget: at rest, 5 must stay", "ended: Done",
 	} {
 		i := strings.Index(told[at:], next)
@@ -100,7 +106,11 @@ func TestEveryEventMayBeMissing(t *testing.T) {
 	for _, file := range []string{"v0.2-drain-node-a.json.gz", "v0.2-keeper-rook-ceph-rook-ceph.json.gz"} {
 		run := recording(t, filepath.Join(recorded, file))
 		for i := range min(len(run.Events), 200) {
-			part := history.Run{WorkflowID: run.WorkflowID, Events: append(append([]*historypb.HistoryEvent{}, run.Events[:i]...), run.Events[i+1:min(len(run.Events), 300)]...)}
+			part := history.Run{
+				WorkflowID: run.WorkflowID,
+				Events: append(append([]*historypb.HistoryEvent{}, run.Events[:i]...),
+					run.Events[i+1:min(len(run.Events), 300)]...),
+			}
 			history.Read(part)
 			history.Cluster(part)
 		}
@@ -110,7 +120,11 @@ func TestEveryEventMayBeMissing(t *testing.T) {
 
 // FuzzPayloads: whatever a payload says, its history can be told.
 func FuzzPayloads(f *testing.F) {
-	for _, s := range []string{`{"node":"a"}`, `{"found":true,"counts":{"total":3},"next":{"why":"x"}}`, `{"halted":{}}`, `{"report":{"memory":{"lease":{"holders":[{}]}}}}`, `{"seen":{"view":{"daemons":3,"domains":[{"troubled":[{}]}]}}}`, "null", "", `"x"`, "{"} {
+	for _, s := range []string{
+		`{"node":"a"}`, `{"found":true,"counts":{"total":3},"next":{"why":"x"}}`, `{"halted":{}}`,
+		`{"report":{"memory":{"lease":{"holders":[{}]}}}}`, `{"seen":{"view":{"daemons":3,"domains":[{"troubled":[{}]}]}}}`,
+		"null", "", `"x"`, "{",
+	} {
 		f.Add([]byte(s), "ObserveStorage")
 		f.Add([]byte(s), "ResolveNode")
 		f.Add([]byte(s), "lease")
@@ -124,15 +138,32 @@ func FuzzPayloads(f *testing.F) {
 		p := &commonpb.Payloads{Payloads: []*commonpb.Payload{{Data: data}}}
 		at := func(id int64, e *historypb.HistoryEvent) *historypb.HistoryEvent { e.EventId = id; return e }
 		odd := []*historypb.HistoryEvent{
-			at(1, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED, Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
-				ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{ActivityType: &commonpb.ActivityType{Name: name}, Input: p},
-			}}),
-			at(2, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
-				ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 1, Result: p},
-			}}),
-			at(3, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
-				WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{SignalName: name, Input: p},
-			}}),
+			at(1, &historypb.HistoryEvent{
+				EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+				Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
+					ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+						ActivityType: &commonpb.ActivityType{Name: name}, Input: p,
+					},
+				},
+			}),
+			at(2, &historypb.HistoryEvent{
+				EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
+				Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
+					ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{
+						ScheduledEventId: 1,
+						Result:           p,
+					},
+				},
+			}),
+			at(3, &historypb.HistoryEvent{
+				EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
+				Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
+					WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{
+						SignalName: name,
+						Input:      p,
+					},
+				},
+			}),
 		}
 		history.Read(history.Run{WorkflowID: "x", Events: append(odd, events...)})
 	})

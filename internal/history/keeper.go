@@ -63,7 +63,8 @@ func (r *reader) signalledKeeper(e *historypb.HistoryEvent, name string, input *
 func (r *reader) asked(e *historypb.HistoryEvent, args *commonpb.Payloads) {
 	c := read[workflows.LeaseRequest](args).Claim
 	if c.WorkflowID != "" {
-		r.say(e, fmt.Sprintf("%s asks for the lease of %s", c.WorkflowID, c.Domain), prefixed("why: ", c.Reason), "priority: "+c.Priority.String())
+		r.say(e, fmt.Sprintf("%s asks for the lease of %s", c.WorkflowID, c.Domain), prefixed("why: ", c.Reason),
+			"priority: "+c.Priority.String())
 	}
 }
 
@@ -84,7 +85,8 @@ func (r *reader) decided(e *historypb.HistoryEvent, in activities.BudgetInput) {
 	case budget.ModeClosed:
 		mode = "closed"
 	}
-	r.say(e, "the budget: "+mode+": "+strings.TrimPrefix(why, "closed "), append([]string{prefixed("heard: ", strings.Join(r.keeper.heard, "; "))}, r.facts()...)...)
+	r.say(e, "the budget: "+mode+": "+strings.TrimPrefix(why, "closed "),
+		append([]string{prefixed("heard: ", strings.Join(r.keeper.heard, "; "))}, r.facts()...)...)
 	r.keeper.heard = nil
 }
 
@@ -98,7 +100,8 @@ func (r *reader) facts() (out []string) {
 	case v.Daemons == 0:
 		return out
 	}
-	out = append(out, fmt.Sprintf("OSDs %d/%d up as of epoch %d", v.Up, v.Daemons, v.ChangeEpoch), health(k.watched.Health, v))
+	out = append(out, fmt.Sprintf("OSDs %d/%d up as of epoch %d", v.Up, v.Daemons, v.ChangeEpoch),
+		health(k.watched.Health, v))
 	for _, d := range v.Domains {
 		var down []string
 		for _, x := range d.Down() {
@@ -158,7 +161,8 @@ func (r *reader) reported(e *historypb.HistoryEvent, in activities.ReportInput) 
 	}
 	for _, c := range now.Memory.Lease.Holders {
 		if !holds(before.Memory.Lease, c) {
-			r.say(e, fmt.Sprintf("granted the lease of %s to %s, with token %d", c.Domain, c.WorkflowID, c.Token), prefixed("why: ", c.Reason))
+			r.say(e, fmt.Sprintf("granted the lease of %s to %s, with token %d", c.Domain, c.WorkflowID, c.Token),
+				prefixed("why: ", c.Reason))
 		}
 	}
 	if now.Conflict != before.Conflict && now.Conflict != "" {

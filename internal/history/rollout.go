@@ -81,9 +81,11 @@ func (r *reader) completedRollout(e *historypb.HistoryEvent, a activity, result 
 		in := read[activities.KeysInput](a.input)
 		r.say(e, "made the missing pods of "+strings.Join(few(in.Names), ", "), a.tries())
 	case "DiscardPods":
-		r.say(e, "deleted pods that were nobody's: "+strings.Join(few(read[activities.KeysInput](a.input).Names), ", "), a.tries())
+		r.say(e, "deleted pods that were nobody's: "+strings.Join(few(read[activities.KeysInput](a.input).Names), ", "),
+			a.tries())
 	case "RemoveOSDs":
-		r.say(e, "deleted the pods of OSDs that left the spec: "+strings.Join(few(read[activities.KeysInput](a.input).Names), ", "), a.tries())
+		r.say(e, "deleted the pods of OSDs that left the spec: "+strings.Join(few(read[activities.KeysInput](a.input).Names),
+			", "), a.tries())
 	case "RehearseBatch":
 		if refused := read[activities.Rehearsed](result).Refused; refused != nil {
 			r.say(e, "the new pods were refused before any OSD was touched: "+refused.Error())
@@ -133,7 +135,9 @@ func (r *reader) surveyed(e *historypb.HistoryEvent, a activity, s activities.Su
 	facts := []string{a.tries()}
 	if n := s.Counts; n.Total > 0 {
 		done, of := n.Progress()
-		facts = append(facts, fmt.Sprintf("%d of %d OSDs up to date, %d out of date, %d ready, %d not ready, %d without a pod", done, of, n.OutOfDate, n.Ready, n.Unready, n.Missing))
+		facts = append(facts, fmt.Sprintf(
+			"%d of %d OSDs up to date, %d out of date, %d ready, %d not ready, %d without a pod", done, of, n.OutOfDate, n.Ready,
+			n.Unready, n.Missing))
 	}
 	for _, w := range s.Warned {
 		facts = append(facts, w.Error())

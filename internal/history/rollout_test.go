@@ -43,30 +43,57 @@ func (p *tape) payload(v any) *commonpb.Payloads {
 }
 
 func (p *tape) start(workflowType string, in any) {
-	p.add(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
-		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{WorkflowType: &commonpb.WorkflowType{Name: workflowType}, Input: p.payload(in), Identity: "the watcher"},
-	}})
+	p.add(&historypb.HistoryEvent{
+		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+				WorkflowType: &commonpb.WorkflowType{Name: workflowType}, Input: p.payload(in), Identity: "the watcher",
+			},
+		},
+	})
 }
 
 func (p *tape) activity(name string, in, out any) {
-	scheduled := p.add(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED, Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
-		ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{ActivityType: &commonpb.ActivityType{Name: name}, Input: p.payload(in)},
-	}})
-	p.add(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
-		ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: scheduled, Result: p.payload(out)},
-	}})
+	scheduled := p.add(&historypb.HistoryEvent{
+		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+		Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
+			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+				ActivityType: &commonpb.ActivityType{Name: name}, Input: p.payload(in),
+			},
+		},
+	})
+	p.add(&historypb.HistoryEvent{
+		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
+		Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
+			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{
+				ScheduledEventId: scheduled,
+				Result:           p.payload(out),
+			},
+		},
+	})
 }
 
 func (p *tape) signal(name string, in any) {
-	p.add(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
-		WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{SignalName: name, Input: p.payload(in)},
-	}})
+	p.add(&historypb.HistoryEvent{
+		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
+			WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{
+				SignalName: name,
+				Input:      p.payload(in),
+			},
+		},
+	})
 }
 
 func (p *tape) end(out any) {
-	p.add(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
-		WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: p.payload(out)},
-	}})
+	p.add(&historypb.HistoryEvent{
+		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
+			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{
+				Result: p.payload(out),
+			},
+		},
+	})
 }
 
 var (
@@ -92,10 +119,14 @@ func TestRollout(t *testing.T) {
 	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(replace, 0))
 	p.activity("NotePods", fleet, struct{}{})
 	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(replace, 0))
-	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Rehearsed{Rehearsal: activities.Rehearsal{Refused: input.Wrong("spec.podTemplate.spec", "x", "is rejected")}})
+	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch},
+		activities.Rehearsed{Rehearsal: activities.Rehearsal{
+			Refused: input.Wrong("spec.podTemplate.spec", "x", "is rejected"),
+		}})
 	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Rehearsed{OSDs: batch})
 	p.signal(workflows.SignalLease, workflows.LeaseNotice{State: workflows.LeaseGranted, Token: 7})
-	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch, Token: 7, Template: "new"}, activities.Replaced{OSDs: batch[:1]})
+	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch, Token: 7, Template: "new"},
+		activities.Replaced{OSDs: batch[:1]})
 	halt := &activities.Halt{Reason: "osd.0 to serve took longer than its deadline"}
 	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet, Halted: halt}, struct{}{})
 	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet, Halted: halt, Message: "osd.0"}, struct{}{})
@@ -104,10 +135,15 @@ func TestRollout(t *testing.T) {
 	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet}, struct{}{})
 	p.signal(jobs.SignalApprove, nil)
 	p.activity("CreatePods", activities.KeysInput{Fleet: fleet, Names: []string{"node-b:/dev/sda"}}, struct{}{})
-	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Replaced{Refused: "2 PGs would become inactive"})
+	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch},
+		activities.Replaced{Refused: "2 PGs would become inactive"})
 	p.activity("AwaitOSDs", await, activities.Arrival{})
-	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(rollout.Step{Do: rollout.DoNothing, Why: "every OSD is as its template says"}, 4))
-	p.end(workflows.UpdateOSDsResult{Outcome: workflows.OutcomeDone, Replaced: 3, Batches: 2, Took: time.Minute, Skipped: []string{"osd.0"}})
+	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet},
+		survey(rollout.Step{Do: rollout.DoNothing, Why: "every OSD is as its template says"}, 4))
+	p.end(workflows.UpdateOSDsResult{
+		Outcome: workflows.OutcomeDone, Replaced: 3, Batches: 2, Took: time.Minute,
+		Skipped: []string{"osd.0"},
+	})
 
 	var told []string
 	for _, e := range history.Read(p.run) {
@@ -137,7 +173,8 @@ func TestRollout(t *testing.T) {
 	}, told)
 	facts := words(history.Read(p.run))
 	for _, want := range []string{
-		"what: the spec changed", "0 of 4 OSDs up to date, 4 out of date", "under token 7 of the lease", "template: new", "without a lease", "3 OSDs replaced in 2 batches, after 1m0s", "skipped: osd.0",
+		"what: the spec changed", "0 of 4 OSDs up to date, 4 out of date", "under token 7 of the lease", "template: new",
+		"without a lease", "3 OSDs replaced in 2 batches, after 1m0s", "skipped: osd.0",
 	} {
 		assert.Contains(t, facts, want)
 	}
@@ -150,14 +187,19 @@ func TestRollout(t *testing.T) {
 func TestRolloutGoesOn(t *testing.T) {
 	p := newTape(t, "restart-osds/rook-ceph")
 	halt := &activities.Halt{Reason: "osd.0"}
-	p.start(jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: "rook-ceph", State: &workflows.UpdateState{Halted: halt}})
+	p.start(jobs.RestartOSDs.Type,
+		workflows.RestartOSDsInput{Namespace: "rook-ceph", State: &workflows.UpdateState{Halted: halt}})
 	p.activity("ReportOSDs", activities.FleetReport{Halted: halt}, struct{}{})
 	p.activity("SurveyOSDs", activities.SurveyInput{}, activities.Survey{Found: true, Unavailable: "no quorum"})
 	assert.Equal(t, "cannot judge: the storage cluster: no quorum", history.Read(p.run)[0].What)
 
 	p = newTape(t, "restart-osds/rook-ceph")
-	p.start(jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: "rook-ceph", Reason: "new certificate", UpdateDomain: "Zone"})
-	assert.Contains(t, words(history.Read(p.run)), "the restart of the OSDs in rook-ceph was asked for\n        why: new certificate\n        update domain: Zone\n        by the watcher")
+	p.start(jobs.RestartOSDs.Type, workflows.RestartOSDsInput{
+		Namespace: "rook-ceph", Reason: "new certificate",
+		UpdateDomain: "Zone",
+	})
+	assert.Contains(t, words(history.Read(p.run)), "the restart of the OSDs in rook-ceph was asked for\n        why: new "+
+		"certificate\n        update domain: Zone\n        by the watcher")
 }
 
 // A job whose type nobody knows would be told of as a keeper.

@@ -72,7 +72,10 @@ func TestNames(t *testing.T) {
 
 // FuzzStrict: what is accepted means the same to encoding/json, and what is refused is refused in words.
 func FuzzStrict(f *testing.F) {
-	for _, s := range []string{`{"name":"a","depth":3}`, `{"lid":{"holes":[""]}}`, `{"nam":1}`, `{"a.b":1}`, `{"":{"":1}}`, `{"lid":{"lid":{}}}`, `{"depth":1e3}`, "null", "{", `{"name":"\ud800"}`} {
+	for _, s := range []string{
+		`{"name":"a","depth":3}`, `{"lid":{"holes":[""]}}`, `{"nam":1}`, `{"a.b":1}`, `{"":{"":1}}`,
+		`{"lid":{"lid":{}}}`, `{"depth":1e3}`, "null", "{", `{"name":"\ud800"}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -96,7 +99,8 @@ func FuzzNames(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if input.NodeName("node", s) == nil && (strings.ContainsAny(s, "/ ?#%\x00\n") || strings.Contains(s, "..") || len(s) > 253) {
+		if input.NodeName("node", s) == nil &&
+			(strings.ContainsAny(s, "/ ?#%\x00\n") || strings.Contains(s, "..") || len(s) > 253) {
 			t.Fatalf("%q is no name of a node", s)
 		}
 		if key, err := input.PolicyKey("policy", s); err == nil && key.String() != s {
@@ -123,7 +127,10 @@ func TestImage(t *testing.T) {
 			assert.Equal(t, image, err.Value)
 		}
 	}
-	for version, ok := range map[string]bool{"": true, "18.2.7": true, "ceph version 18.2.7 (1)": true, "18": false, "the newest": false} {
+	for version, ok := range map[string]bool{
+		"": true, "18.2.7": true, "ceph version 18.2.7 (1)": true, "18": false,
+		"the newest": false,
+	} {
 		assert.Equal(t, ok, input.VersionOfImage("cephVersion", version, "ceph") == nil, version)
 	}
 	assert.Nil(t, input.VersionOfImage("cephVersion", "", ""))
@@ -141,10 +148,15 @@ func TestPolicyOf(t *testing.T) {
 		"the only one":   {"", []string{"ceph"}, "ceph", ""},
 		"by its name":    {"b", []string{"a", "b"}, "b", ""},
 		"one of several": {"", []string{"a", "b"}, "", `spec.policy: "": must name one of several: a, b`},
-		"another one":    {"c", []string{"a", "b"}, "", `spec.policy: "c": must be a MaintenancePolicy of namespace ns: a, b`},
-		"one of many":    {"", many, "", `spec.policy: "": must name one of several: a, b, c, d, e, f, g, h and 1 more`},
-		"none":           {"", nil, "", `spec.policy: "": there is no MaintenancePolicy in namespace ns: `},
-		"none, named":    {"a", nil, "", `spec.policy: "a": there is no MaintenancePolicy in namespace ns: `},
+		"another one": {
+			"c",
+			[]string{"a", "b"},
+			"",
+			`spec.policy: "c": must be a MaintenancePolicy of namespace ns: a, b`,
+		},
+		"one of many": {"", many, "", `spec.policy: "": must name one of several: a, b, c, d, e, f, g, h and 1 more`},
+		"none":        {"", nil, "", `spec.policy: "": there is no MaintenancePolicy in namespace ns: `},
+		"none, named": {"a", nil, "", `spec.policy: "a": there is no MaintenancePolicy in namespace ns: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, wrong := input.PolicyOf("spec.policy", "ns", c.named, c.all)

@@ -33,7 +33,8 @@ func PolicyKey(field, policy string) (storage.ClusterKey, *Error) {
 	ns, name, ok := strings.Cut(policy, "/")
 	key := storage.ClusterKey{Namespace: ns, Name: name}
 	if !ok || ns == "" || name == "" {
-		return storage.ClusterKey{}, Wrong(field, policy, "must be namespace/name of a MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
+		return storage.ClusterKey{},
+			Wrong(field, policy, "must be namespace/name of a MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
 	}
 	if err := Cluster(field, key); err != nil {
 		return storage.ClusterKey{}, err
@@ -59,11 +60,14 @@ const mostPolicies = 8 // that an error names
 func PolicyOf(field, namespace, name string, all []string) (string, *Error) {
 	switch {
 	case len(all) == 0:
-		return "", Wrong(field, name, "there is no MaintenancePolicy in namespace "+namespace+": without one nothing says how to reach Ceph, and nothing guards it")
+		return "", Wrong(field, name,
+			"there is no MaintenancePolicy in namespace "+namespace+": without one nothing says how to reach Ceph, and nothing "+
+				"guards it")
 	case slices.Contains(all, name):
 		return name, nil
 	case name != "":
-		return "", Wrong(field, name, "must be a MaintenancePolicy of namespace "+namespace+": "+brief.List(all, mostPolicies))
+		return "", Wrong(field, name,
+			"must be a MaintenancePolicy of namespace "+namespace+": "+brief.List(all, mostPolicies))
 	case len(all) > 1:
 		return "", Wrong(field, name, "must name one of several: "+brief.List(all, mostPolicies))
 	}

@@ -41,7 +41,9 @@ const alarmTime = "2006-01-02T15:04:05.000000000Z"
 // that they are the same objects: closing is always safe, and must not fail because somebody else is writing. A budget
 // that is not there is for the keeper to make. No request before the writes, and all of them at once: whoever closes is
 // in a hurry.
-func (c *Cluster) Close(ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string) error {
+func (c *Cluster) Close(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string,
+) error {
 	alarm := at.UTC().Format(alarmTime) + " " + clipped(why)
 	closed := budget.Spec{MinAvailable: budget.Everything}
 	budgets := []*policyv1.PodDisruptionBudget{
@@ -67,13 +69,16 @@ func (c *Cluster) closeBudget(ctx context.Context, want *policyv1.PodDisruptionB
 	var err error
 	for _, annotate := range []operation{
 		{"add", alarmPath, alarm},
-		{"add", "/metadata/annotations", map[string]string{AlarmAnnotation: alarm}}, // of a budget without any, which the first one refuses
+		// of a budget without any, which the first one refuses
+		{"add", "/metadata/annotations", map[string]string{AlarmAnnotation: alarm}},
 	} {
 		var patch []byte
-		if patch, err = json.Marshal(append(slices.Clone(ours), annotate, operation{"replace", "/spec", want.Spec})); err != nil {
+		if patch, err = json.Marshal(
+			append(slices.Clone(ours), annotate, operation{"replace", "/spec", want.Spec})); err != nil {
 			return err
 		}
-		_, err = c.typed.PolicyV1().PodDisruptionBudgets(want.Namespace).Patch(ctx, want.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: owner})
+		_, err = c.typed.PolicyV1().PodDisruptionBudgets(want.Namespace).Patch(ctx, want.Name, types.JSONPatchType, patch,
+			metav1.PatchOptions{FieldManager: owner})
 		if !apierrors.IsInvalid(err) {
 			break
 		}

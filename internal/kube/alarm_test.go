@@ -46,7 +46,8 @@ func TestCloseAllAtOnce(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(&policyv1.PodDisruptionBudget{
-			TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
 		})
 	}))
 	defer server.Close()

@@ -164,10 +164,14 @@ func (c *Cluster) makeMissing(
 // applyOSDBudgets writes the two budgets of the OSDs. Their selectors never overlap, in any state, so each write is
 // safe by itself. The one that lets pods go at rest, that of the marked pods, comes last if it is to let them go, and
 // first otherwise.
-func (c *Cluster) applyOSDBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, existing read, specs budget.Specs) (activities.BudgetResult, error) {
+func (c *Cluster) applyOSDBudgets(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, existing read, specs budget.Specs,
+) (activities.BudgetResult, error) {
 	if specs.Unproved == nil {
 		if _, split := find(existing.budgets, ProvedBudgetName(p.Name)); split {
-			return activities.BudgetResult{}, fmt.Errorf("a keeper of version 0.1 wants one budget over all OSDs, but there are two already: a newer keeper has to go on")
+			return activities.BudgetResult{},
+				fmt.Errorf("a keeper of version 0.1 wants one budget over all OSDs, but there are two already: a newer keeper has " +
+					"to go on")
 		}
 		all := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, except(OSDSelector(p), specs.Daemons), specs.Daemons)
 		return c.applyBudget(ctx, existing, all, OSDSelector(p))
@@ -176,8 +180,10 @@ func (c *Cluster) applyOSDBudgets(ctx context.Context, p *v1alpha1.MaintenancePo
 		return activities.BudgetResult{}, err
 	}
 	var out activities.BudgetResult
-	proved := newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(except(OSDSelector(p), specs.Daemons), true), specs.Daemons)
-	unproved := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(except(OSDSelector(p), *specs.Unproved), false), *specs.Unproved)
+	proved := newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(except(OSDSelector(p), specs.Daemons), true),
+		specs.Daemons)
+	unproved := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(except(OSDSelector(p), *specs.Unproved), false),
+		*specs.Unproved)
 	order := []*policyv1.PodDisruptionBudget{proved, unproved}
 	if !specs.Daemons.Quiet && specs.Daemons.MinAvailable < budget.Everything {
 		slices.Reverse(order)
@@ -206,7 +212,9 @@ func (c *Cluster) applyOSDBudgets(ctx context.Context, p *v1alpha1.MaintenancePo
 // split makes two budgets of the one that version 0.1 had, with no pod under none or under both at any instant: the
 // budget of the marked pods is created while no pod is marked, so that it covers none; from then on each pod's own
 // label moves it. The budget that was there leaves out marked pods with the write that follows.
-func (c *Cluster) split(ctx context.Context, p *v1alpha1.MaintenancePolicy, existing []policyv1.PodDisruptionBudget) error {
+func (c *Cluster) split(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, existing []policyv1.PodDisruptionBudget,
+) error {
 	old, had := find(existing, DaemonBudgetName(p.Name))
 	if _, split := find(existing, ProvedBudgetName(p.Name)); split || !had || !ours(old) || splitsByMark(old) {
 		return nil
@@ -218,7 +226,8 @@ func (c *Cluster) split(ctx context.Context, p *v1alpha1.MaintenancePolicy, exis
 }
 
 func splitsByMark(b *policyv1.PodDisruptionBudget) bool {
-	return b.Spec.Selector != nil && slices.ContainsFunc(b.Spec.Selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == osdview.MarkLabel })
+	return b.Spec.Selector != nil && slices.ContainsFunc(b.Spec.Selector.MatchExpressions,
+		func(r metav1.LabelSelectorRequirement) bool { return r.Key == osdview.MarkLabel })
 }
 
 func find(existing []policyv1.PodDisruptionBudget, name string) (*policyv1.PodDisruptionBudget, bool) {
@@ -237,7 +246,8 @@ func marked(selector *metav1.LabelSelector, is bool) *metav1.LabelSelector {
 		operator = metav1.LabelSelectorOpExists
 	}
 	out := selector.DeepCopy()
-	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: osdview.MarkLabel, Operator: operator})
+	out.MatchExpressions = append(out.MatchExpressions,
+		metav1.LabelSelectorRequirement{Key: osdview.MarkLabel, Operator: operator})
 	return out
 }
 
@@ -259,23 +269,28 @@ func (c *Cluster) removeBudget(ctx context.Context, existing []policyv1.PodDisru
 		if b.Name != name || !ours(b) {
 			continue
 		}
-		if err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Delete(ctx, name,
+			metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, spec budget.Spec) *policyv1.PodDisruptionBudget {
+func newBudget(
+	p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, spec budget.Spec,
+) *policyv1.PodDisruptionBudget {
 	// IfHealthyBudget: an unready pod may go only while the budget is met. AlwaysAllow would also let go of unready pods
 	// whose daemon still serves.
 	unhealthy := policyv1.IfHealthyBudget
 	out := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: name,
-			Labels:          map[string]string{LabelManagedBy: FieldOwner, LabelPolicy: p.Name, LabelDaemon: daemon},
-			Annotations:     map[string]string{AlarmAnnotation: budget.NoAlarm},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, v1alpha1.GroupVersion.WithKind("MaintenancePolicy"))},
+			Labels:      map[string]string{LabelManagedBy: FieldOwner, LabelPolicy: p.Name, LabelDaemon: daemon},
+			Annotations: map[string]string{AlarmAnnotation: budget.NoAlarm},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(p, v1alpha1.GroupVersion.WithKind("MaintenancePolicy")),
+			},
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector, UnhealthyPodEvictionPolicy: &unhealthy},
 	}
@@ -291,7 +306,9 @@ func newBudget(p *v1alpha1.MaintenancePolicy, name, daemon string, selector *met
 
 // applyBudget creates or updates one budget of ours. existing is every budget of the namespace; a foreign one that
 // covers the same pods would make each of their evictions fail with a 500, so then nothing is created.
-func (c *Cluster) applyBudget(ctx context.Context, existing read, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (activities.BudgetResult, error) {
+func (c *Cluster) applyBudget(
+	ctx context.Context, existing read, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector,
+) (activities.BudgetResult, error) {
 	have, _ := find(existing.budgets, want.Name)
 	conflict, err := c.conflict(ctx, existing.budgets, want, covers)
 	if err != nil {
@@ -311,7 +328,10 @@ func (c *Cluster) applyBudget(ctx context.Context, existing read, want *policyv1
 		}
 		return activities.BudgetResult{Changed: true, Generation: made.Generation}, nil
 	case !ours(have):
-		return activities.BudgetResult{Conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it", have.Namespace, have.Name)}, nil
+		return activities.BudgetResult{
+			Conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it",
+				have.Namespace, have.Name),
+		}, nil
 	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && !existing.fence:
 		return activities.BudgetResult{Conflict: conflict, Generation: have.Generation}, nil
 	}
@@ -337,7 +357,8 @@ func replaceSpec(have, want *policyv1.PodDisruptionBudget, existing read) ([]byt
 	alarm, has := have.Annotations[AlarmAnnotation]
 	switch unchanged := existing.before != nil; {
 	case existing.fence && has: // an alarm that somebody raises meanwhile stays
-		patch = append(patch, operation{"test", alarmPath, alarm}, operation{"replace", alarmPath, budget.Fenced(alarm, time.Now())})
+		patch = append(patch, operation{"test", alarmPath, alarm},
+			operation{"replace", alarmPath, budget.Fenced(alarm, time.Now())})
 	case unchanged && has:
 		patch = append(patch, operation{"test", "/metadata/generation", have.Generation}, operation{"test", alarmPath, alarm})
 	case unchanged: // of version 0.1, which was closed before; it gets the annotation when it closes again
@@ -387,11 +408,14 @@ func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptio
 		for i := range pods.Items {
 			switch matches := theirs.Matches(labels.Set(pods.Items[i].Labels)); {
 			case matches && ours(b):
-				return fmt.Sprintf("PodDisruptionBudget %s/%s of MaintenancePolicy %s also covers pod %s: under two budgets no eviction succeeds; delete one of the two policies",
+				return fmt.Sprintf("PodDisruptionBudget %s/%s of MaintenancePolicy %s also covers pod %s: under two budgets no "+
+					"eviction succeeds; delete one of the two policies",
 					b.Namespace, b.Name, b.Labels[LabelPolicy], pods.Items[i].Name), nil
 			case matches:
-				return fmt.Sprintf("PodDisruptionBudget %s/%s, which is not lockkeeper's, also covers pod %s: under two budgets no eviction succeeds; "+
-					"delete it, and in Rook set spec.disruptionManagement.managePodBudgets to false", b.Namespace, b.Name, pods.Items[i].Name), nil
+				return fmt.Sprintf("PodDisruptionBudget %s/%s, which is not lockkeeper's, also covers pod %s: under two budgets "+
+					"no eviction succeeds; "+
+					"delete it, and in Rook set spec.disruptionManagement.managePodBudgets to false", b.Namespace, b.Name,
+					pods.Items[i].Name), nil
 			}
 		}
 	}
@@ -435,7 +459,8 @@ func (c *Cluster) closeForGood(ctx context.Context, have *policyv1.PodDisruption
 	if err != nil {
 		return err
 	}
-	_, err = c.typed.PolicyV1().PodDisruptionBudgets(have.Namespace).Patch(ctx, have.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
+	_, err = c.typed.PolicyV1().PodDisruptionBudgets(have.Namespace).Patch(ctx, have.Name, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: FieldOwner})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

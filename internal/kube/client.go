@@ -19,7 +19,10 @@ import (
 // Scheme knows Kubernetes' own types and lockkeeper's.
 var Scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, cephv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme,
+		cephv1alpha1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("register API types: %v", err)) // a programming error, seen at the first start
 		}

@@ -15,10 +15,15 @@ import (
 // alarm and closed it. What it left out before does not come back.
 func TestCloseForGoodUndoesNoAlarm(t *testing.T) {
 	open := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "b", UID: "u", Generation: 1, Annotations: map[string]string{AlarmAnnotation: budget.NoAlarm}},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: "zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x"}},
-		}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: "b", UID: "u", Generation: 1,
+			Annotations: map[string]string{AlarmAnnotation: budget.NoAlarm},
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x"}},
+			}},
+		},
 	}
 	closed := open.DeepCopy()
 	closed.Annotations[AlarmAnnotation] = "an OSD is down"

@@ -17,14 +17,20 @@ func TestACordonIsTheirsWhoWroteItLast(t *testing.T) {
 		fields []metav1.ManagedFieldsEntry
 		theirs bool
 	}{
-		"nobody knows":          {},
-		"ours":                  {fields: []metav1.ManagedFieldsEntry{wrote("kubectl", other), wrote(FieldOwner, cordon)}},
-		"theirs":                {fields: []metav1.ManagedFieldsEntry{wrote(FieldOwner, other), wrote("kubectl", cordon)}, theirs: true},
+		"nobody knows": {},
+		"ours":         {fields: []metav1.ManagedFieldsEntry{wrote("kubectl", other), wrote(FieldOwner, cordon)}},
+		"theirs": {
+			fields: []metav1.ManagedFieldsEntry{wrote(FieldOwner, other), wrote("kubectl", cordon)},
+			theirs: true,
+		},
 		"both wrote it":         {fields: []metav1.ManagedFieldsEntry{wrote("kubectl", cordon), wrote(FieldOwner, cordon)}},
 		"what cannot be read":   {fields: []metav1.ManagedFieldsEntry{wrote("kubectl", `{`), {Manager: "kubelet"}}},
 		"they wrote other ones": {fields: []metav1.ManagedFieldsEntry{wrote("kubectl", other)}},
 	} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.fields}, Spec: corev1.NodeSpec{Unschedulable: true}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{ManagedFields: test.fields},
+			Spec:       corev1.NodeSpec{Unschedulable: true},
+		}
 		require.Equal(t, test.theirs, cordonedByAnother(n), name)
 		n.Spec.Unschedulable = false
 		require.False(t, cordonedByAnother(n), name)

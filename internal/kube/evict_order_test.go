@@ -14,8 +14,12 @@ func TestMonsAndManagersGoAfterTheOSDsOfTheirNode(t *testing.T) {
 	pod := func(namespace, app string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{"app": app}}}
 	}
-	in := activities.Eviction{Options: activities.EvictionOptions{StorageNamespace: "rook-ceph"}, Daemons: "app=rook-ceph-osd", Mons: "app=rook-ceph-mon", Managers: "app=rook-ceph-mgr"}
-	mon, mgr, osd, other := pod("rook-ceph", "rook-ceph-mon"), pod("rook-ceph", "rook-ceph-mgr"), pod("rook-ceph", "rook-ceph-osd"), pod("shop", "rook-ceph-mon")
+	in := activities.Eviction{
+		Options: activities.EvictionOptions{StorageNamespace: "rook-ceph"},
+		Daemons: "app=rook-ceph-osd", Mons: "app=rook-ceph-mon", Managers: "app=rook-ceph-mgr",
+	}
+	mon, mgr, osd, other := pod("rook-ceph", "rook-ceph-mon"), pod("rook-ceph", "rook-ceph-mgr"),
+		pod("rook-ceph", "rook-ceph-osd"), pod("shop", "rook-ceph-mon")
 
 	last, err := lastToGo([]corev1.Pod{mon, mgr, osd, other}, in)
 	require.NoError(t, err)

@@ -49,7 +49,10 @@ const (
 // if it does not know it at all.
 func (c *Cluster) CRD(ctx context.Context, name CRD) (found bool, answer storage.Answer, err error) {
 	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition",
+	})
 	if err := c.api.Get(ctx, client.ObjectKey{Name: string(name)}, crd); apierrors.IsNotFound(err) {
 		return false, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s is missing", name)}, nil
 	} else if err != nil {
@@ -62,15 +65,20 @@ func (c *Cluster) CRD(ctx context.Context, name CRD) (found bool, answer storage
 			continue
 		}
 		if m["served"] != true {
-			return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s does not serve its version %s", name, name.version())}, nil
+			return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s does not serve its version %s", name,
+				name.version())}, nil
 		}
 		known, _, _ := unstructured.NestedMap(m, "schema", "openAPIV3Schema", "properties")
 		if missing := name.missing(known); len(missing) > 0 {
-			return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s is older than this program: it does not know %s", name, strings.Join(missing, ", "))}, nil
+			return true, storage.Answer{
+				Reason: fmt.Sprintf("CustomResourceDefinition %s is older than this program: it does not know %s", name,
+					strings.Join(missing, ", ")),
+			}, nil
 		}
 		return true, storage.Answer{OK: true}, nil
 	}
-	return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s has no version %s", name, name.version())}, nil
+	return true, storage.Answer{Reason: fmt.Sprintf("CustomResourceDefinition %s has no version %s", name,
+		name.version())}, nil
 }
 
 func (name CRD) version() string {
@@ -83,9 +91,11 @@ func (name CRD) version() string {
 // missing lists what this program knows and a schema does not.
 func (name CRD) missing(known map[string]any) []string {
 	if name == CephOSDCRD {
-		return append(unknown(known, "spec", reflect.TypeFor[cephv1alpha1.CephOSDSpec]()), unknown(known, "status", reflect.TypeFor[cephv1alpha1.CephOSDStatus]())...)
+		return append(unknown(known, "spec", reflect.TypeFor[cephv1alpha1.CephOSDSpec]()),
+			unknown(known, "status", reflect.TypeFor[cephv1alpha1.CephOSDStatus]())...)
 	}
-	return append(unknown(known, "spec.ceph", reflect.TypeFor[v1alpha1.CephSpec]()), unknown(known, "status", reflect.TypeFor[v1alpha1.MaintenancePolicyStatus]())...)
+	return append(unknown(known, "spec.ceph", reflect.TypeFor[v1alpha1.CephSpec]()),
+		unknown(known, "status", reflect.TypeFor[v1alpha1.MaintenancePolicyStatus]())...)
 }
 
 // unknown lists the fields of a type that a schema does not have at a path.
@@ -134,11 +144,15 @@ type Account struct{ Namespace, Name string }
 
 // May asks the API server whether an account may do something. To ask for another account takes a right of its own.
 func (c *Cluster) May(ctx context.Context, who Account, r Right) (bool, error) {
-	attributes := &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name}
+	attributes := &authorizationv1.ResourceAttributes{
+		Verb: r.Verb, Group: r.Group, Resource: r.Resource,
+		Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
+	}
 	if who == (Account{}) {
-		review, err := c.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
-		}, metav1.CreateOptions{})
+		review, err := c.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
+			}, metav1.CreateOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -146,8 +160,12 @@ func (c *Cluster) May(ctx context.Context, who Account, r Right) (bool, error) {
 	}
 	review, err := c.typed.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:   "system:serviceaccount:" + who.Namespace + ":" + who.Name,
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + who.Namespace, "system:authenticated"}, ResourceAttributes: attributes,
+			User: "system:serviceaccount:" + who.Namespace + ":" + who.Name,
+			Groups: []string{
+				"system:serviceaccounts", "system:serviceaccounts:" + who.Namespace,
+				"system:authenticated",
+			},
+			ResourceAttributes: attributes,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -162,7 +180,9 @@ func (c *Cluster) ForeignBudget(ctx context.Context, p *v1alpha1.MaintenancePoli
 	if err != nil {
 		return "", err
 	}
-	mine := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: map[string]string{LabelPolicy: p.Name}}}
+	mine := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: map[string]string{LabelPolicy: p.Name}},
+	}
 	for _, selector := range []*metav1.LabelSelector{OSDSelector(p), MonSelector(p)} {
 		if found, err := c.conflict(ctx, list.Items, mine, selector); err != nil || found != "" {
 			return found, err

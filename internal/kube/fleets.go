@@ -54,7 +54,8 @@ func (c *Cluster) CephOSDPods(ctx context.Context, namespace, name string) ([]*c
 
 // CephOSDPods lists the pods with the owner label of a CephOSD.
 func CephOSDPods(ctx context.Context, typed kubernetes.Interface, namespace, name string) ([]*corev1.Pod, error) {
-	list, err := typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(name)})
+	list, err := typed.CoreV1().Pods(namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(name)})
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +114,12 @@ func OSDOf(d *appsv1.Deployment, p *v1alpha1.MaintenancePolicy) (id int, wrong s
 	case err != nil:
 		return 0, fmt.Sprintf("must select OSDs only: Deployment %s has no pods with the label %s", d.Name, label)
 	case d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType:
-		return id, fmt.Sprintf("must select Deployments with the strategy Recreate: %s has %s, which would start a second daemon on its device", d.Name, d.Spec.Strategy.Type)
+		return id, fmt.Sprintf("must select Deployments with the strategy Recreate: %s has %s, which would start a second "+
+			"daemon on its device", d.Name, d.Spec.Strategy.Type)
 	case d.Spec.Paused:
 		// It would do nothing about its template, and its OSD would be waited for as one that does not come back.
-		return id, fmt.Sprintf("must select Deployments that are not paused: %s is; `kubectl rollout resume deployment %s`", d.Name, d.Name)
+		return id, fmt.Sprintf("must select Deployments that are not paused: %s is; `kubectl rollout resume deployment %s`",
+			d.Name, d.Name)
 	}
 	return id, ""
 }

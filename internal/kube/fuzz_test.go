@@ -34,11 +34,16 @@ func FuzzLabels(f *testing.F) {
 
 // FuzzTaints: only an autoscaler's own taints announce that a node is going.
 func FuzzTaints(f *testing.F) {
-	for _, s := range []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption", "node.kubernetes.io/unschedulable", "DeletionCandidateOfClusterAutoscaler", ""} {
+	for _, s := range []string{
+		"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption",
+		"node.kubernetes.io/unschedulable", "DeletionCandidateOfClusterAutoscaler", "",
+	} {
 		f.Add(s, "x")
 	}
 	f.Fuzz(func(t *testing.T, key, other string) {
-		n := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: other}, {Key: key, Effect: corev1.TaintEffectNoSchedule}}}}
+		n := &corev1.Node{Spec: corev1.NodeSpec{
+			Taints: []corev1.Taint{{Key: other}, {Key: key, Effect: corev1.TaintEffectNoSchedule}},
+		}}
 		if got := kube.RemovalTaint(n); got != "" && got != key && got != other {
 			t.Fatalf("%q and %q became %q", other, key, got)
 		} else if got != "" && got != kube.RemovalTaints[0] && got != kube.RemovalTaints[1] {

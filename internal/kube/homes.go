@@ -21,7 +21,8 @@ const SoleKind = "mgr"
 // or not it has begun. It goes by node selector, required node affinity and taints. What it does not know (room,
 // spreading) only matters to who hopes for another node: the pod may wait.
 func HomeOf(pods []*corev1.Pod, nodes []corev1.Node, granted []string) budget.Home {
-	at := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && PodState(p) != storage.PodTerminating })
+	at := slices.IndexFunc(pods,
+		func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && PodState(p) != storage.PodTerminating })
 	if at < 0 {
 		return budget.HomeSettled // it has gone already
 	}
@@ -58,6 +59,7 @@ func suits(pod *corev1.Pod, n *corev1.Node) bool {
 		passes := strings.HasPrefix(t.Key, "node.kubernetes.io/") || slices.Contains(RemovalTaints, t.Key)
 		return t.Effect != corev1.TaintEffectPreferNoSchedule && !passes
 	}
-	_, untolerated := schedule.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, lasting, false)
+	_, untolerated := schedule.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints,
+		pod.Spec.Tolerations, lasting, false)
 	return !untolerated
 }

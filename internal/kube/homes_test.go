@@ -20,9 +20,11 @@ func TestHomeOf(t *testing.T) {
 	}
 	required := func(e corev1.NodeSelectorRequirement) func(*corev1.Pod, []corev1.Node) {
 		return mine(func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{e}}},
-			}}}
+			s.Affinity = &corev1.Affinity{
+				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{e}}},
+				}},
+			}
 		})
 	}
 	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Pod, []corev1.Node) {
@@ -33,29 +35,56 @@ func TestHomeOf(t *testing.T) {
 		want    budget.Home
 		granted []string
 	}{
-		"its node stays":           {func(*corev1.Pod, []corev1.Node) {}, budget.HomeSettled, nil},
-		"it has no node":           {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "" }, budget.HomeSettled, nil},
-		"its node is cordoned":     {other(func(*corev1.Node) {}), budget.HomeElsewhere, nil},
-		"its node is gone":         {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "node-z" }, budget.HomeElsewhere, nil},
-		"its node is granted":      {func(*corev1.Pod, []corev1.Node) {}, budget.HomeElsewhere, []string{"node-a"}},
-		"both are granted":         {func(*corev1.Pod, []corev1.Node) {}, budget.HomeNowhereNow, []string{"node-a", "node-b"}},
+		"its node stays":       {func(*corev1.Pod, []corev1.Node) {}, budget.HomeSettled, nil},
+		"it has no node":       {func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "" }, budget.HomeSettled, nil},
+		"its node is cordoned": {other(func(*corev1.Node) {}), budget.HomeElsewhere, nil},
+		"its node is gone": {
+			func(p *corev1.Pod, _ []corev1.Node) { p.Spec.NodeName = "node-z" },
+			budget.HomeElsewhere, nil,
+		},
+		"its node is granted": {func(*corev1.Pod, []corev1.Node) {}, budget.HomeElsewhere, []string{"node-a"}},
+		"both are granted": {
+			func(*corev1.Pod, []corev1.Node) {}, budget.HomeNowhereNow,
+			[]string{"node-a", "node-b"},
+		},
 		"the other one is granted": {func(*corev1.Pod, []corev1.Node) {}, budget.HomeSettled, []string{"node-b"}},
 		"its term asks for nothing": {mine(func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}}}
+			s.Affinity = &corev1.Affinity{
+				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{}},
+				}},
+			}
 		}), budget.HomeOnlyThere, nil},
 		"it tolerates the taint of the other one": {func(p *corev1.Pod, nodes []corev1.Node) {
 			nodes[0].Spec.Unschedulable = true
 			nodes[1].Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
 		}, budget.HomeElsewhere, nil},
-		"both are cordoned":                  {other(func(n *corev1.Node) { n.Spec.Unschedulable = true }), budget.HomeNowhereNow, nil},
-		"the other one is not ready":         {other(func(n *corev1.Node) { n.Status.Conditions = nil }), budget.HomeNowhereNow, nil},
-		"the other one is being removed":     {taint(RemovalTaints[0], corev1.TaintEffectNoSchedule), budget.HomeNowhereNow, nil},
-		"the other one is for others":        {taint("gpu", corev1.TaintEffectNoSchedule), budget.HomeOnlyThere, nil},
-		"the other one is not preferred":     {taint("gpu", corev1.TaintEffectPreferNoSchedule), budget.HomeElsewhere, nil},
-		"it is selected for its node":        {mine(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"name": "node-a"} }), budget.HomeOnlyThere, nil},
-		"it requires its node":               {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a"}}), budget.HomeOnlyThere, nil},
-		"it requires what the other one has": {required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpExists}), budget.HomeElsewhere, nil},
+		"both are cordoned": {
+			other(func(n *corev1.Node) { n.Spec.Unschedulable = true }),
+			budget.HomeNowhereNow, nil,
+		},
+		"the other one is not ready": {
+			other(func(n *corev1.Node) { n.Status.Conditions = nil }),
+			budget.HomeNowhereNow, nil,
+		},
+		"the other one is being removed": {
+			taint(RemovalTaints[0], corev1.TaintEffectNoSchedule),
+			budget.HomeNowhereNow, nil,
+		},
+		"the other one is for others":    {taint("gpu", corev1.TaintEffectNoSchedule), budget.HomeOnlyThere, nil},
+		"the other one is not preferred": {taint("gpu", corev1.TaintEffectPreferNoSchedule), budget.HomeElsewhere, nil},
+		"it is selected for its node": {
+			mine(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"name": "node-a"} }), budget.HomeOnlyThere, nil,
+		},
+		"it requires its node": {
+			required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a"}}),
+			budget.HomeOnlyThere, nil,
+		},
+		"it requires what the other one has": {
+			required(corev1.NodeSelectorRequirement{Key: "name", Operator: corev1.NodeSelectorOpExists}),
+			budget.HomeElsewhere, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-a"}}
@@ -63,7 +92,9 @@ func TestHomeOf(t *testing.T) {
 			for _, name := range []string{"node-a", "node-b"} {
 				nodes = append(nodes, corev1.Node{
 					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
-					Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+					Status: corev1.NodeStatus{
+						Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+					},
 				})
 			}
 			c.change(pod, nodes)

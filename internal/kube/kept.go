@@ -33,7 +33,9 @@ func Disowned(s v1alpha1.MaintenancePolicyStatus) bool {
 
 // RenewStatus implements activities.Policies. One request; the test is for what the watcher may have written since the
 // report.
-func (c *Cluster) RenewStatus(ctx context.Context, key storage.ClusterKey, r activities.Renewal) (differs bool, err error) {
+func (c *Cluster) RenewStatus(
+	ctx context.Context, key storage.ClusterKey, r activities.Renewal,
+) (differs bool, err error) {
 	patch, err := json.Marshal([]operation{
 		{"test", "/status/mayDrain", r.MayDrain},
 		{"add", "/status/asOf", metav1.NewTime(r.AsOf)},
@@ -64,15 +66,20 @@ func (c *Cluster) Disown(ctx context.Context, p *v1alpha1.MaintenancePolicy, sin
 	}
 	conditions := append([]metav1.Condition{}, p.Status.Conditions...)
 	meta.SetStatusCondition(&conditions, metav1.Condition{
-		Type: v1alpha1.ConditionKept, Status: metav1.ConditionFalse, Reason: ReasonNotKept, Message: message, LastTransitionTime: at, ObservedGeneration: p.Generation,
+		Type: v1alpha1.ConditionKept, Status: metav1.ConditionFalse, Reason: ReasonNotKept, Message: message,
+		LastTransitionTime: at, ObservedGeneration: p.Generation,
 	})
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": p.ResourceVersion},
-		"status":   map[string]any{"mayDrain": NotKept, "reason": ReasonNotKept, "message": message, "since": at, "conditions": conditions},
+		"status": map[string]any{
+			"mayDrain": NotKept, "reason": ReasonNotKept, "message": message, "since": at,
+			"conditions": conditions,
+		},
 	})
 	if err != nil {
 		return err
 	}
 	o := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-	return client.IgnoreNotFound(c.api.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(WatcherOwner)))
+	return client.IgnoreNotFound(c.api.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(WatcherOwner)))
 }

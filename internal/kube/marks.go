@@ -28,16 +28,21 @@ const (
 
 // MarkPods marks pods that were proved, if they still are what they were when they were looked at. It returns how many
 // it marked; a pod that has changed or is gone is none of them, and no error.
-func (c *Cluster) MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error) {
+func (c *Cluster) MarkPods(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int),
+) (int, error) {
 	return c.eachPod(ctx, pods, progress, func(pod osdview.Pod) (bool, error) {
 		return c.patchLabel(ctx, p.Namespace, pod, operation{"add", markPath, pod.Mark()})
 	})
 }
 
 // UnmarkPods takes the marks of these pods away, if they still have the marks that were seen.
-func (c *Cluster) UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error) {
+func (c *Cluster) UnmarkPods(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int),
+) (int, error) {
 	return c.eachPod(ctx, pods, progress, func(pod osdview.Pod) (bool, error) {
-		return c.patchLabel(ctx, p.Namespace, pod, operation{"test", markPath, pod.Labels[osdview.MarkLabel]}, operation{"remove", markPath, nil})
+		return c.patchLabel(ctx, p.Namespace, pod, operation{"test", markPath, pod.Labels[osdview.MarkLabel]},
+			operation{"remove", markPath, nil})
 	})
 }
 
@@ -55,12 +60,16 @@ func (c *Cluster) unmark(ctx context.Context, namespace string, of *metav1.Label
 		var pods []osdview.Pod
 		for i := range list.Items {
 			pod := &list.Items[i]
-			pods = append(pods, osdview.Pod{Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Version: pod.ResourceVersion})
+			pods = append(pods, osdview.Pod{
+				Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels,
+				Version: pod.ResourceVersion,
+			})
 		}
 		if len(pods) == 0 {
 			return nil
 		}
-		if _, err := c.UnmarkPods(ctx, &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, pods, progress); err != nil {
+		if _, err := c.UnmarkPods(ctx, &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, pods,
+			progress); err != nil {
 			return err
 		}
 	}
@@ -79,7 +88,9 @@ func closedSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 }
 
 // eachPod writes to many pods, some at a time, and counts those that took it.
-func (c *Cluster) eachPod(ctx context.Context, pods []osdview.Pod, progress func(int), write func(osdview.Pod) (bool, error)) (int, error) {
+func (c *Cluster) eachPod(
+	ctx context.Context, pods []osdview.Pod, progress func(int), write func(osdview.Pod) (bool, error),
+) (int, error) {
 	var done, took atomic.Int64
 	pace := rate.NewLimiter(marksPerSecond, marksPerSecond)
 	g, ctx := errgroup.WithContext(ctx)
@@ -111,12 +122,16 @@ var markPath = "/metadata/labels/" + escaped(osdview.MarkLabel)
 
 // patchLabel changes a pod that is exactly the one that was seen: bare pods reuse their names, and a pod whose status
 // has changed may have restarted. ok is false when it is another one by now.
-func (c *Cluster) patchLabel(ctx context.Context, namespace string, pod osdview.Pod, change ...operation) (ok bool, err error) {
-	patch, err := json.Marshal(append([]operation{{"test", "/metadata/uid", pod.UID}, {"test", "/metadata/resourceVersion", pod.Version}}, change...))
+func (c *Cluster) patchLabel(
+	ctx context.Context, namespace string, pod osdview.Pod, change ...operation,
+) (ok bool, err error) {
+	patch, err := json.Marshal(append(
+		[]operation{{"test", "/metadata/uid", pod.UID}, {"test", "/metadata/resourceVersion", pod.Version}}, change...))
 	if err != nil {
 		return false, err
 	}
-	_, err = c.typed.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
+	_, err = c.typed.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: FieldOwner})
 	switch {
 	case err == nil:
 		return true, nil

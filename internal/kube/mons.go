@@ -54,7 +54,8 @@ func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([
 			continue // ended, or Rook's placeholder that only tries where a mon could run
 		}
 		out = append(out, osdview.MonPod{
-			Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil, Image: monImage(pod),
+			Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil,
+			Image: monImage(pod),
 		})
 	}
 	return out, nil

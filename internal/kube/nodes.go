@@ -29,7 +29,8 @@ var RemovalTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/dis
 // StateOf is a node as far as jobs need it.
 func StateOf(n *corev1.Node) activities.NodeState {
 	return activities.NodeState{
-		Found: true, UID: string(n.UID), BootID: n.Status.NodeInfo.BootID, Cordoned: n.Spec.Unschedulable, Tainted: RemovalTaint(n), Ready: NodeReady(n),
+		Found: true, UID: string(n.UID), BootID: n.Status.NodeInfo.BootID, Cordoned: n.Spec.Unschedulable,
+		Tainted: RemovalTaint(n), Ready: NodeReady(n),
 	}
 }
 
@@ -87,7 +88,8 @@ func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.No
 	if now != last {
 		return now, nil
 	}
-	w, err := c.typed.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: one, ResourceVersion: list.ResourceVersion})
+	w, err := c.typed.CoreV1().Nodes().Watch(ctx,
+		metav1.ListOptions{FieldSelector: one, ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		return activities.NodeState{}, err
 	}
@@ -204,7 +206,11 @@ func lastToGo(pods []corev1.Pod, in activities.Eviction) (func(*corev1.Pod) bool
 		return nobody, nil
 	}
 	var selectors []labels.Selector
-	for _, s := range []struct{ field, selector string }{{"osds.selector", in.Daemons}, {"daemons.mon", in.Mons}, {"daemons.mgr", in.Managers}} {
+	for _, s := range []struct{ field, selector string }{
+		{"osds.selector", in.Daemons},
+		{"daemons.mon", in.Mons},
+		{"daemons.mgr", in.Managers},
+	} {
 		parsed, err := labels.Parse(s.selector)
 		if err != nil {
 			return nil, fmt.Errorf("spec.ceph.%s: %w", s.field, err)
@@ -238,7 +244,8 @@ func (c *Cluster) drainHelper(ctx context.Context, opts activities.EvictionOptio
 	}
 	h.AdditionalFilters = []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if opts.DeleteEmptyDirData || ended || pod.Namespace == opts.StorageNamespace || metav1.GetControllerOf(&pod) == nil || !hasEmptyDir(&pod) {
+		if opts.DeleteEmptyDirData || ended || pod.Namespace == opts.StorageNamespace ||
+			metav1.GetControllerOf(&pod) == nil || !hasEmptyDir(&pod) {
 			return drain.MakePodDeleteStatusOkay()
 		}
 		if o := metav1.GetControllerOf(&pod); o.Kind == "DaemonSet" {
@@ -283,9 +290,13 @@ func (c *Cluster) PolicyOf(ctx context.Context, node string) (storage.ClusterKey
 	case 1:
 		return found[0], storage.Answer{OK: true}, nil
 	case 0:
-		return storage.ClusterKey{}, storage.Answer{Reason: fmt.Sprintf("hosts no storage of any of the %d MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`", len(list.Items))}, nil
+		return storage.ClusterKey{},
+			storage.Answer{Reason: fmt.Sprintf(
+				"hosts no storage of any of the %d MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`",
+				len(list.Items))}, nil
 	default:
-		return storage.ClusterKey{}, storage.Answer{Reason: "hosts storage of several MaintenancePolicies: name one of " + strings.Join(sortedNames(names), ", ")}, nil
+		return storage.ClusterKey{}, storage.Answer{Reason: "hosts storage of several MaintenancePolicies: name one of " +
+			strings.Join(sortedNames(names), ", ")}, nil
 	}
 }
 

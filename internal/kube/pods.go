@@ -75,8 +75,9 @@ func StoragePod(pod *corev1.Pod, idLabel string) osdview.Pod {
 	}
 	_, replacing := pod.Annotations[osdview.ReplacementKey]
 	return osdview.Pod{
-		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion, Restarts: Restarts(pod), OSD: id, State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels,
-		Managed: metav1.GetControllerOf(pod) != nil, Replacing: replacing,
+		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion, Restarts: Restarts(pod), OSD: id,
+		State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels, Managed: metav1.GetControllerOf(pod) != nil,
+		Replacing: replacing,
 	}
 }
 
@@ -121,7 +122,8 @@ func PodNode(pod *corev1.Pod) string {
 		return ""
 	}
 	for _, e := range append(terms[0].MatchExpressions, terms[0].MatchFields...) {
-		if (e.Key == corev1.LabelHostname || e.Key == metav1.ObjectNameField) && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+		if (e.Key == corev1.LabelHostname || e.Key == metav1.ObjectNameField) && e.Operator == corev1.NodeSelectorOpIn &&
+			len(e.Values) == 1 {
 			return e.Values[0]
 		}
 	}
@@ -138,7 +140,8 @@ func (c *Cluster) StorageNodes(ctx context.Context) ([]osdview.Node, error) {
 	for i := range list.Items {
 		n := &list.Items[i]
 		out = append(out, osdview.Node{
-			Name: n.Name, Hostname: n.Labels[corev1.LabelHostname], Unschedulable: n.Spec.Unschedulable, RemovalTaint: RemovalTaint(n), NotReady: !NodeReady(n),
+			Name: n.Name, Hostname: n.Labels[corev1.LabelHostname], Unschedulable: n.Spec.Unschedulable,
+			RemovalTaint: RemovalTaint(n), NotReady: !NodeReady(n),
 		})
 	}
 	return out, nil
@@ -147,7 +150,8 @@ func (c *Cluster) StorageNodes(ctx context.Context) ([]osdview.Node, error) {
 // ReplacingOSDs lists the OSDs whose Deployment says that their disk is being replaced, in one request that is empty
 // except during a replacement.
 func (c *Cluster) ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error) {
-	list, err := c.typed.AppsV1().Deployments(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: osdview.ReplacementKey})
+	list, err := c.typed.AppsV1().Deployments(p.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: osdview.ReplacementKey})
 	if err != nil {
 		return nil, err
 	}

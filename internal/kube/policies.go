@@ -52,7 +52,8 @@ func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
 	}
 	s.AllowMonQuorumLoss, s.AtRest = ceph.AllowMonQuorumLoss, storage.AtRest(ceph.AtRest)
 	for to, from := range map[*time.Duration]*metav1.Duration{
-		&s.MaintenanceTimeout: ceph.OSDMaintenanceTimeout, &s.PGHealthCheckTimeout: ceph.PGHealthCheckTimeout, &s.AnnouncementTimeout: ceph.AnnouncementTimeout,
+		&s.MaintenanceTimeout: ceph.OSDMaintenanceTimeout, &s.PGHealthCheckTimeout: ceph.PGHealthCheckTimeout,
+		&s.AnnouncementTimeout: ceph.AnnouncementTimeout,
 	} {
 		if from != nil {
 			*to = from.Duration
@@ -104,7 +105,8 @@ func (c *Cluster) Guard(ctx context.Context, key storage.ClusterKey, on bool) er
 		if !changed {
 			return nil
 		}
-		return client.IgnoreNotFound(c.api.Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+		return client.IgnoreNotFound(
+			c.api.Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 	})
 }
 
@@ -134,7 +136,10 @@ func (c *Cluster) TellOfNamespace(ctx context.Context, key storage.ClusterKey, e
 
 // emit creates one event. Its name is made of what it says and when, so that a repeated report does not repeat it.
 func (c *Cluster) emit(ctx context.Context, p *v1alpha1.MaintenancePolicy, e activities.Event) error {
-	about := corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MaintenancePolicy", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+	about := corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "MaintenancePolicy",
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+	}
 	namespace := p.Namespace
 	if e.Node != "" {
 		// Events of cluster-scoped objects live in "default"; kubectl describe node finds them by the name as UID.
@@ -144,7 +149,9 @@ func (c *Cluster) emit(ctx context.Context, p *v1alpha1.MaintenancePolicy, e act
 	return c.create(ctx, about, namespace, e)
 }
 
-func (c *Cluster) create(ctx context.Context, about corev1.ObjectReference, namespace string, e activities.Event) error {
+func (c *Cluster) create(
+	ctx context.Context, about corev1.ObjectReference, namespace string, e activities.Event,
+) error {
 	at := metav1.NewTime(e.At)
 	kind := corev1.EventTypeNormal
 	if e.Warning {
@@ -170,7 +177,8 @@ func (c *Cluster) ConfigMapValue(ctx context.Context, namespace, name, key strin
 	}
 	v, ok := m.Data[key]
 	if !ok {
-		return "", fmt.Errorf("ConfigMap %s/%s has no key %q; it has %q", namespace, name, key, slices.Sorted(maps.Keys(m.Data)))
+		return "", fmt.Errorf("ConfigMap %s/%s has no key %q; it has %q", namespace, name, key,
+			slices.Sorted(maps.Keys(m.Data)))
 	}
 	return v, nil
 }

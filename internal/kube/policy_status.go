@@ -21,9 +21,9 @@ import (
 func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1alpha1.MaintenancePolicyStatus {
 	since := metav1.NewTime(r.Since)
 	s := v1alpha1.MaintenancePolicyStatus{
-		ObservedGeneration: r.Generation, MayDrain: r.MayDrain, Reason: r.Decision.Reason, Message: r.Decision.Message, Since: &since,
-		Lease:   leaseStatus(r.Memory.Lease),
-		Storage: storageStatus(r), Ceph: claimStatusOf(r.Memory.Claim, before.Ceph), Keeper: r.Keeper, Conditions: before.Conditions,
+		ObservedGeneration: r.Generation, MayDrain: r.MayDrain, Reason: r.Decision.Reason, Message: r.Decision.Message,
+		Since: &since, Lease: leaseStatus(r.Memory.Lease), Storage: storageStatus(r),
+		Ceph: claimStatusOf(r.Memory.Claim, before.Ceph), Keeper: r.Keeper, Conditions: before.Conditions,
 	}
 	if !r.AsOf.IsZero() {
 		s.AsOf = &metav1.Time{Time: r.AsOf}
@@ -33,8 +33,8 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 	}
 	for _, n := range r.Memory.Noout {
 		record := v1alpha1.NooutStatus{
-			Host: n.Host, Owner: n.Owner, Since: metav1.NewTime(n.Since), Expires: metav1.NewTime(n.Expires), Confirmed: n.Confirmed, Withdrawn: n.Withdrawn,
-			HostID: n.ID, Claimed: n.Claimed, Unsure: n.Unsure,
+			Host: n.Host, Owner: n.Owner, Since: metav1.NewTime(n.Since), Expires: metav1.NewTime(n.Expires),
+			Confirmed: n.Confirmed, Withdrawn: n.Withdrawn, HostID: n.ID, Claimed: n.Claimed, Unsure: n.Unsure,
 		}
 		if !n.Until.IsZero() {
 			record.Until = &metav1.Time{Time: n.Until}
@@ -71,11 +71,17 @@ func conditions(r activities.Report) []metav1.Condition {
 		}
 		return metav1.ConditionFalse
 	}
-	reachable := metav1.Condition{Type: v1alpha1.ConditionStorageReachable, Status: metav1.ConditionTrue, Reason: "Answers", Message: "a quorum answers"}
+	reachable := metav1.Condition{
+		Type: v1alpha1.ConditionStorageReachable, Status: metav1.ConditionTrue,
+		Reason: "Answers", Message: "a quorum answers",
+	}
 	if r.View.Unavailable != "" {
 		reachable.Status, reachable.Reason, reachable.Message = metav1.ConditionFalse, "Unavailable", r.View.Unavailable
 	}
-	clean := metav1.Condition{Type: v1alpha1.ConditionDataClean, Status: is(r.Clean), Reason: "Clean", Message: fmt.Sprintf("%d of %d PGs are clean", r.Health.PGsClean, r.Health.PGs)}
+	clean := metav1.Condition{
+		Type: v1alpha1.ConditionDataClean, Status: is(r.Clean), Reason: "Clean",
+		Message: fmt.Sprintf("%d of %d PGs are clean", r.Health.PGsClean, r.Health.PGs),
+	}
 	if !r.Clean {
 		clean.Reason = "NotProvenClean"
 		switch {
@@ -85,17 +91,29 @@ func conditions(r activities.Report) []metav1.Condition {
 			clean.Message = "not known: " + r.View.Unavailable
 		}
 	}
-	protected := metav1.Condition{Type: v1alpha1.ConditionProtected, Status: metav1.ConditionTrue, Reason: "BudgetsInPlace", Message: "the PodDisruptionBudgets say what was decided"}
+	protected := metav1.Condition{
+		Type: v1alpha1.ConditionProtected, Status: metav1.ConditionTrue,
+		Reason: "BudgetsInPlace", Message: "the PodDisruptionBudgets say what was decided",
+	}
 	switch {
 	case r.Decision.Reason == budget.ReasonSecondPolicy:
-		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonSecondPolicy, r.Decision.Message
+		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonSecondPolicy,
+			r.Decision.Message
 	case r.Unmanaged:
-		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonUnmanaged, "managePodBudgets is false: no budget of lockkeeper protects the OSDs"
+		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonUnmanaged,
+			"managePodBudgets is false: no budget of lockkeeper protects the OSDs"
 	case r.Conflict != "":
 		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, "BudgetConflict", r.Conflict
 	}
-	allowed := metav1.Condition{Type: v1alpha1.ConditionDisruptionAllowed, Status: is(r.Decision.Mode != budget.ModeClosed), Reason: r.Decision.Reason, Message: r.MayDrain + ": " + r.Decision.Message}
-	kept := metav1.Condition{Type: v1alpha1.ConditionKept, Status: metav1.ConditionTrue, Reason: "KeeperAtWork", Message: "the keeper keeps this status up to date"}
+	allowed := metav1.Condition{
+		Type:   v1alpha1.ConditionDisruptionAllowed,
+		Status: is(r.Decision.Mode != budget.ModeClosed), Reason: r.Decision.Reason, Message: r.MayDrain + ": " +
+			r.Decision.Message,
+	}
+	kept := metav1.Condition{
+		Type: v1alpha1.ConditionKept, Status: metav1.ConditionTrue, Reason: "KeeperAtWork",
+		Message: "the keeper keeps this status up to date",
+	}
 	return []metav1.Condition{reachable, clean, protected, allowed, kept}
 }
 
@@ -105,7 +123,8 @@ func storageStatus(r activities.Report) v1alpha1.StorageStatus {
 		return v1alpha1.StorageStatus{}
 	}
 	s := v1alpha1.StorageStatus{
-		FailureDomainType: v.FailureDomainType, Up: fmt.Sprintf("%d/%d", v.Up, v.Daemons), PGs: fmt.Sprintf("%d/%d", r.Health.PGsClean, r.Health.PGs),
+		FailureDomainType: v.FailureDomainType, Up: fmt.Sprintf("%d/%d", v.Up, v.Daemons),
+		PGs: fmt.Sprintf("%d/%d", r.Health.PGsClean, r.Health.PGs),
 	}
 	const most = 20 // a status is for people; Ceph itself lists them all
 	for _, d := range v.Domains {
@@ -140,9 +159,11 @@ func leaseStatus(l lease.State) v1alpha1.LeaseStatus {
 
 func claimStatus(c lease.Claim, since int64) v1alpha1.LeaseClaim {
 	return v1alpha1.LeaseClaim{
-		WorkflowID: c.WorkflowID, RunID: c.RunID, FailureDomain: v1alpha1.FailureDomain{Type: c.Domain.Type, Name: c.Domain.Name},
-		Ask: c.Ask, Node: c.Node, Daemons: c.Daemons, Reason: c.Reason, Priority: c.Priority.String(), Token: c.Token, Since: metav1.Unix(since, 0), WaitsFor: c.WaitsFor,
-		Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts, DownBefore: c.DownBefore, Stops: string(c.Stops),
+		WorkflowID: c.WorkflowID, RunID: c.RunID,
+		FailureDomain: v1alpha1.FailureDomain{Type: c.Domain.Type, Name: c.Domain.Name}, Ask: c.Ask, Node: c.Node,
+		Daemons: c.Daemons, Reason: c.Reason, Priority: c.Priority.String(), Token: c.Token, Since: metav1.Unix(since, 0),
+		WaitsFor: c.WaitsFor, Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts,
+		DownBefore: c.DownBefore, Stops: string(c.Stops),
 	}
 }
 
@@ -155,9 +176,11 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 		for _, c := range from {
 			p, _ := lease.ParsePriority(c.Priority)
 			x := lease.Claim{
-				WorkflowID: c.WorkflowID, RunID: c.RunID, Domain: storage.FailureDomain{Type: c.FailureDomain.Type, Name: c.FailureDomain.Name},
-				Ask: c.Ask, Node: c.Node, Daemons: c.Daemons, Reason: c.Reason, Priority: p, Token: c.Token, WaitsFor: c.WaitsFor, Requested: c.Since.UTC(),
-				Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts, DownBefore: c.DownBefore, Stops: lease.Stops(c.Stops),
+				WorkflowID: c.WorkflowID, RunID: c.RunID,
+				Domain: storage.FailureDomain{Type: c.FailureDomain.Type, Name: c.FailureDomain.Name}, Ask: c.Ask, Node: c.Node,
+				Daemons: c.Daemons, Reason: c.Reason, Priority: p, Token: c.Token, WaitsFor: c.WaitsFor, Requested: c.Since.UTC(),
+				Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts, DownBefore: c.DownBefore,
+				Stops: lease.Stops(c.Stops),
 			}
 			if granted {
 				x.Granted = c.Since.UTC()
@@ -173,8 +196,8 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 	}
 	for _, n := range s.Noout {
 		record := budget.Noout{
-			Host: n.Host, Owner: n.Owner, Since: n.Since.UTC(), Expires: n.Expires.UTC(), Confirmed: n.Confirmed, Withdrawn: n.Withdrawn,
-			ID: n.HostID, Claimed: n.Claimed, Unsure: n.Unsure,
+			Host: n.Host, Owner: n.Owner, Since: n.Since.UTC(), Expires: n.Expires.UTC(), Confirmed: n.Confirmed,
+			Withdrawn: n.Withdrawn, ID: n.HostID, Claimed: n.Claimed, Unsure: n.Unsure,
 		}
 		if n.Until != nil {
 			record.Until = n.Until.UTC()

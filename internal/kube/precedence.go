@@ -23,7 +23,9 @@ import (
 //
 // Policies of one namespace are compared by what they say: where the mons are, and which pods are OSDs. Any two are
 // compared by the ID that their storage cluster told, which stands in their status: see package precedence.
-func Precedence(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy, pods []labels.Set) (storage.Answer, storage.ClusterKey) {
+func Precedence(
+	p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy, pods []labels.Set,
+) (storage.Answer, storage.ClusterKey) {
 	rivals := rivalsOf(p, others)
 	slices.SortFunc(rivals, byAge)
 	for _, r := range rivals {
@@ -52,7 +54,10 @@ func Waits(p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) s
 }
 
 func claimant(p *v1alpha1.MaintenancePolicy) precedence.Policy {
-	return precedence.Policy{Key: storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}, Created: p.CreationTimestamp.Time, Claim: claimOf(&p.Status)}
+	return precedence.Policy{
+		Key:     storage.ClusterKey{Namespace: p.Namespace, Name: p.Name},
+		Created: p.CreationTimestamp.Time, Claim: claimOf(&p.Status),
+	}
 }
 
 func claimants(policies []v1alpha1.MaintenancePolicy) []precedence.Policy {
@@ -110,7 +115,10 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 	if err := c.api.List(ctx, &list); err != nil {
 		return activities.Policy{}, err
 	}
-	i := slices.IndexFunc(list.Items, func(p v1alpha1.MaintenancePolicy) bool { return p.Namespace == key.Namespace && p.Name == key.Name })
+	i := slices.IndexFunc(list.Items, func(p v1alpha1.MaintenancePolicy) bool {
+		return p.Namespace == key.Namespace &&
+			p.Name == key.Name
+	})
 	if i < 0 {
 		return activities.Policy{}, fmt.Errorf("MaintenancePolicy %s: %w", key, activities.ErrNotFound)
 	}
@@ -129,7 +137,9 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 
 // byConfiguration is Precedence by what the policies say alone: what a status tells of its storage cluster may be out
 // of date, and its keeper is about to look.
-func (c *Cluster) byConfiguration(ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) (storage.Answer, error) {
+func (c *Cluster) byConfiguration(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy,
+) (storage.Answer, error) {
 	if len(rivalsOf(p, others)) == 0 {
 		return storage.Answer{OK: true}, nil
 	}
@@ -138,7 +148,9 @@ func (c *Cluster) byConfiguration(ctx context.Context, p *v1alpha1.MaintenancePo
 	return c.precedence(ctx, unclaimed, others)
 }
 
-func (c *Cluster) precedence(ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy) (storage.Answer, error) {
+func (c *Cluster) precedence(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy,
+) (storage.Answer, error) {
 	var sets []labels.Set
 	if len(rivalsOf(p, others)) > 0 {
 		pods, err := c.StoragePods(ctx, p)

@@ -17,7 +17,10 @@ import (
 var began = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
 func policy(namespace, name string, age time.Duration, mons string, osds map[string]string) v1alpha1.MaintenancePolicy {
-	p := v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(began.Add(-age))}}
+	p := v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		CreationTimestamp: metav1.NewTime(began.Add(-age)),
+	}}
 	p.Spec.Ceph = &v1alpha1.CephSpec{}
 	if mons != "" {
 		p.Spec.Ceph.Connection.MonEndpoints = v1alpha1.KeyReference{Name: mons, Key: "data"}
@@ -30,7 +33,11 @@ func policy(namespace, name string, age time.Duration, mons string, osds map[str
 
 func TestPrecedence(t *testing.T) {
 	ssd, hdd := map[string]string{"app": "rook-ceph-osd", "class": "ssd"}, map[string]string{"class": "hdd"}
-	pods := []labels.Set{{"app": "rook-ceph-osd", "class": "ssd"}, {"app": "rook-ceph-osd"}, {"app": "other", "class": "hdd"}}
+	pods := []labels.Set{
+		{"app": "rook-ceph-osd", "class": "ssd"},
+		{"app": "rook-ceph-osd"},
+		{"app": "other", "class": "hdd"},
+	}
 	me := policy("ceph", "me", time.Hour, "", nil)
 	for name, c := range map[string]struct {
 		other  v1alpha1.MaintenancePolicy
@@ -38,13 +45,18 @@ func TestPrecedence(t *testing.T) {
 	}{
 		"older": {
 			policy("ceph", "first", 2*time.Hour, "", nil),
-			"MaintenancePolicy ceph/first was first (2026-03-01 01:00:00), and looks after the same storage cluster: both find its mons in ConfigMap rook-ceph-mon-endpoints, key data; this one manages nothing. Delete one of the two",
+			"MaintenancePolicy ceph/first was first (2026-03-01 01:00:00), and looks after the same storage cluster: both find " +
+				"its mons in ConfigMap rook-ceph-mon-endpoints, key data; this one manages nothing. Delete one of the two",
 		},
 		"older, with the same pods": {
 			policy("ceph", "first", 2*time.Hour, "mons", ssd),
-			"MaintenancePolicy ceph/first was first (2026-03-01 01:00:00), and looks after the same storage cluster: both select the pods with app=rook-ceph-osd,class=ssd; this one manages nothing. Delete one of the two",
+			"MaintenancePolicy ceph/first was first (2026-03-01 01:00:00), and looks after the same storage cluster: both " +
+				"select the pods with app=rook-ceph-osd,class=ssd; this one manages nothing. Delete one of the two",
 		},
-		"older, of other pods and mons":                               {policy("ceph", "first", 2*time.Hour, "mons", hdd), ""},
+		"older, of other pods and mons": {
+			policy("ceph", "first", 2*time.Hour, "mons", hdd),
+			"",
+		},
 		"older, of another namespace, of which nothing else is known": {policy("other", "first", 2*time.Hour, "", nil), ""},
 		"younger":                    {policy("ceph", "second", time.Minute, "", nil), ""},
 		"of the same second, before": {policy("ceph", "a", time.Hour, "", nil), "MaintenancePolicy ceph/a was first"},

@@ -41,7 +41,10 @@ func ReadRBAC(file []byte) (map[string][]rbacv1.PolicyRule, []Binding, error) {
 			var b rbacv1.RoleBinding // a ClusterRoleBinding has no namespace, and otherwise the same
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &b)
 			for _, s := range b.Subjects {
-				bindings = append(bindings, Binding{Role: roleName(b.RoleRef.Kind, b.Namespace, b.RoleRef.Name), Account: s.Name, Namespace: b.Namespace})
+				bindings = append(bindings, Binding{
+					Role: roleName(b.RoleRef.Kind, b.Namespace, b.RoleRef.Name), Account: s.Name,
+					Namespace: b.Namespace,
+				})
 			}
 		}
 		if err != nil {
@@ -69,7 +72,10 @@ func RightsOf(rule rbacv1.PolicyRule, namespace string) []Right {
 			resource, subresource, _ := strings.Cut(resource, "/")
 			for _, verb := range rule.Verbs {
 				for _, name := range names {
-					out = append(out, Right{Verb: verb, Group: group, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name})
+					out = append(out, Right{
+						Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+						Namespace: namespace, Name: name,
+					})
 				}
 			}
 		}

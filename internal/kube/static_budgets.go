@@ -37,17 +37,29 @@ func orRook(s *metav1.LabelSelector, app string) *metav1.LabelSelector {
 // DaemonKinds are the daemons with a budget beside the OSDs. That of the mons depends on quorum and on what is open,
 // the others on their replicas alone.
 var DaemonKinds = []DaemonKind{
-	{Name: monKind, Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mon, "rook-ceph-mon") }},
-	{Name: "mgr", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.Mgr, "rook-ceph-mgr") }},
-	{Name: "mds", GroupLabel: "rook_file_system", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.MDS, "rook-ceph-mds") }},
-	{Name: "rgw", GroupLabel: "rook_object_store", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.RGW, "rook-ceph-rgw") }},
+	{Name: monKind, Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector {
+		return orRook(d.Mon, "rook-ceph-mon")
+	}},
+	{Name: "mgr", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector {
+		return orRook(d.Mgr, "rook-ceph-mgr")
+	}},
+	{
+		Name: "mds", GroupLabel: "rook_file_system",
+		Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.MDS, "rook-ceph-mds") },
+	},
+	{
+		Name: "rgw", GroupLabel: "rook_object_store",
+		Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector { return orRook(d.RGW, "rook-ceph-rgw") },
+	},
 	{Name: "rbd-mirror", Selector: func(d v1alpha1.DaemonSelections) *metav1.LabelSelector {
 		return orRook(d.RBDMirror, "rook-ceph-rbd-mirror")
 	}},
 }
 
 // ApplyStaticBudgets implements activities.Budgets. It asks for the workloads of each kind, never for all pods.
-func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, leaving activities.LeavingNodes) (activities.BudgetResult, error) {
+func (c *Cluster) ApplyStaticBudgets(
+	ctx context.Context, key storage.ClusterKey, leaving activities.LeavingNodes,
+) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -84,7 +96,8 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 		if !ours(b) || b.Labels[LabelPolicy] != p.Name || wanted[b.Name] {
 			continue
 		}
-		if err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Delete(ctx, b.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Delete(ctx, b.Name,
+			metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return out, err
 		}
 		out.Changed = true
@@ -93,7 +106,9 @@ func (c *Cluster) ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey
 }
 
 // staticBudgets are the budgets that one kind of daemon should have now.
-func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, leaving activities.LeavingNodes) ([]*policyv1.PodDisruptionBudget, error) {
+func (c *Cluster) staticBudgets(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, leaving activities.LeavingNodes,
+) ([]*policyv1.PodDisruptionBudget, error) {
 	var selections v1alpha1.DaemonSelections
 	if p.Spec.Ceph != nil {
 		selections = p.Spec.Ceph.Daemons
@@ -141,7 +156,9 @@ func (c *Cluster) staticBudgets(ctx context.Context, p *v1alpha1.MaintenancePoli
 
 // replicas counts the replicas that the workloads of a kind want, by group. The pods that happen to exist would not do:
 // during an eviction there is one less.
-func (c *Cluster) replicas(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector) (map[string]int, error) {
+func (c *Cluster) replicas(
+	ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector,
+) (map[string]int, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err
@@ -167,12 +184,15 @@ func (c *Cluster) replicas(ctx context.Context, namespace string, kind DaemonKin
 }
 
 // soleMinAvailable is how many of a single manager must stay.
-func (c *Cluster) soleMinAvailable(ctx context.Context, pods []*corev1.Pod, leaving activities.LeavingNodes) (int, error) {
+func (c *Cluster) soleMinAvailable(
+	ctx context.Context, pods []*corev1.Pod, leaving activities.LeavingNodes,
+) (int, error) {
 	nodes, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err
 	}
-	emptied := slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(leaving.Emptying, p.Spec.NodeName) })
+	emptied := slices.ContainsFunc(pods,
+		func(p *corev1.Pod) bool { return slices.Contains(leaving.Emptying, p.Spec.NodeName) })
 	return budget.SoleMinAvailable(HomeOf(pods, nodes.Items, leaving.Granted), emptied), nil
 }
 
@@ -184,7 +204,9 @@ func groupPods(pods []*corev1.Pod) (out []budget.GroupPod) {
 }
 
 // podsByGroup lists the pods of a kind, by group.
-func (c *Cluster) podsByGroup(ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector) (map[string][]*corev1.Pod, error) {
+func (c *Cluster) podsByGroup(
+	ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector,
+) (map[string][]*corev1.Pod, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err

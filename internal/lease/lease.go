@@ -231,7 +231,8 @@ func (s State) Grant(gate Gate, now time.Time) (State, []Claim) {
 			continue
 		}
 		if ahead, ok := outranked(c, waiting); ok && len(s.Holders) > 0 {
-			c.WaitsFor = fmt.Sprintf("its turn: %s wants %s with a higher priority (%s)", ahead.WorkflowID, ahead.Domain, ahead.Priority)
+			c.WaitsFor = fmt.Sprintf("its turn: %s wants %s with a higher priority (%s)", ahead.WorkflowID,
+				ahead.Domain, ahead.Priority)
 			waiting = append(waiting, c)
 			continue
 		}

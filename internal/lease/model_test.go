@@ -45,7 +45,8 @@ func (m *model) domain(t *rapid.T) string {
 }
 
 func (m *model) job(t *rapid.T) (workflowID, runID string) {
-	return rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "job"), rapid.SampledFrom([]string{"run1", "run2"}).Draw(t, "run")
+	return rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "job"),
+		rapid.SampledFrom([]string{"run1", "run2"}).Draw(t, "run")
 }
 
 func key(workflowID, runID string) string { return workflowID + "@" + runID }
@@ -85,7 +86,8 @@ func (m *model) finish(t *rapid.T) {
 	if rapid.Bool().Draw(t, "next") {
 		had, _, _ := m.state.Find(id, run)
 		next = &lease.Claim{
-			WorkflowID: id, RunID: run, Ask: had.Ask + 1, Domain: zone(m.domain(t)), Priority: lease.Priority(10 * rapid.IntRange(1, 6).Draw(t, "priority")),
+			WorkflowID: id, RunID: run, Ask: had.Ask + 1, Domain: zone(m.domain(t)),
+			Priority: lease.Priority(10 * rapid.IntRange(1, 6).Draw(t, "priority")),
 		}
 		if _, holds := m.tokens[key(id, run)]; holds {
 			m.next[key(id, run)] = *next
@@ -166,7 +168,8 @@ func (m *model) mustBeFirst(t *rapid.T, queue, granted []lease.Claim) {
 }
 
 func (m *model) somebodyMoreUrgent(c lease.Claim) bool {
-	return !c.Observing && slices.ContainsFunc(m.state.Queue, func(w lease.Claim) bool { return w.Domain != c.Domain && w.Priority > c.Priority })
+	return !c.Observing && slices.ContainsFunc(m.state.Queue,
+		func(w lease.Claim) bool { return w.Domain != c.Domain && w.Priority > c.Priority })
 }
 
 // check is what holds at every moment.
@@ -233,7 +236,8 @@ func TestStateIsAValue(t *testing.T) {
 		m.grant(t)
 		before := m.state
 		copied := lease.State{Token: before.Token, Holders: slices.Clone(before.Holders), Queue: slices.Clone(before.Queue)}
-		for _, step := range rapid.SliceOfN(rapid.SampledFrom([]func(*rapid.T){m.request, m.release, m.finish, m.grant}), 1, 5).Draw(t, "steps") {
+		for _, step := range rapid.SliceOfN(rapid.SampledFrom([]func(*rapid.T){m.request, m.release, m.finish, m.grant}), 1,
+			5).Draw(t, "steps") {
 			step(t)
 		}
 		if fmt.Sprint(before) != fmt.Sprint(copied) {

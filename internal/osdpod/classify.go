@@ -51,7 +51,10 @@ type Classified struct {
 //   - it was not released: ready or unready, as Kubernetes says;
 //   - else up-to-date.
 func (s Set) Classify(desired []OSD, pods []*corev1.Pod) Classified {
-	c := &classifier{set: s, wanted: map[string]OSD{}, held: map[string]bool{}, rivals: map[string][]Pod{}, names: map[string]string{}}
+	c := &classifier{
+		set: s, wanted: map[string]OSD{}, held: map[string]bool{}, rivals: map[string][]Pod{},
+		names: map[string]string{},
+	}
 	for _, o := range desired {
 		c.wanted[o.Key()] = o
 		c.names[PodName(o)] = o.Key()
@@ -76,7 +79,11 @@ func (s Set) Classify(desired []OSD, pods []*corev1.Pod) Classified {
 		&c.out.UpToDate, &c.out.OutOfDate, &c.out.Ready, &c.out.Unready, &c.out.Invalid, &c.out.Superfluous,
 		&c.out.Terminating, &c.out.Foreign, &c.out.NotReady, &c.out.Disowned,
 	} {
-		slices.SortFunc(*list, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.OSD.Key(), b.OSD.Key()), cmp.Compare(a.Name, b.Name)) })
+		slices.SortFunc(*list, func(a,
+			b Pod,
+		) int {
+			return cmp.Or(cmp.Compare(a.OSD.Key(), b.OSD.Key()), cmp.Compare(a.Name, b.Name))
+		})
 	}
 	slices.SortFunc(c.out.Missing, func(a, b OSD) int { return cmp.Compare(a.Key(), b.Key()) })
 	c.out.Holders, c.out.Busy = Holders(desired, c.out.Identified, pods), map[string]string{}

@@ -48,17 +48,25 @@ func state(s osdpod.State) change { return with(osdpod.StateAnnotation, string(s
 
 func isReady(p *corev1.Pod) {
 	p.Status.Phase = corev1.PodRunning
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	p.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+	}
 }
 
 func crashes(p *corev1.Pod) {
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+	}
 }
 
 func unschedulable(p *corev1.Pod) {
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Message: "0/3 nodes are available",
+	}}
 }
 
 func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
@@ -92,19 +100,28 @@ func original(p *corev1.Pod) {
 	p.Name = "osd-a-" + device[strings.LastIndex(device, "/")+1:] + "-x7k2p"
 	p.Annotations[osdpod.StateAnnotation] = "up-to-date"
 	yes := true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "ceph.elemental.net/v1alpha1", Kind: "CephOSD", Name: "osds", UID: "uid-of-osds", Controller: &yes}}
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "ceph.elemental.net/v1alpha1", Kind: "CephOSD", Name: "osds",
+		UID: "uid-of-osds", Controller: &yes,
+	}}
 }
 
 func ofReplicaSet(p *corev1.Pod) {
 	yes := true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "osd-a-sdb-x7k2p", Controller: &yes}}
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "osd-a-sdb-x7k2p",
+		Controller: &yes,
+	}}
 }
 
 // tell says in lines what was found: the state and name of each pod with what is remarkable, and the OSDs without any.
 // Names that follow from the OSD are left out.
 func tell(c osdpod.Classified) []string {
 	out := []string{}
-	for _, list := range [][]osdpod.Pod{c.UpToDate, c.OutOfDate, c.Ready, c.Unready, c.Invalid, c.Superfluous, c.Terminating, c.Foreign} {
+	for _, list := range [][]osdpod.Pod{
+		c.UpToDate, c.OutOfDate, c.Ready, c.Unready, c.Invalid, c.Superfluous,
+		c.Terminating, c.Foreign,
+	} {
 		for _, p := range list {
 			line := string(p.State) + " " + p.OSD.Key()
 			if p.Name != osdpod.PodName(p.OSD) {
@@ -146,66 +163,218 @@ func TestClassify(t *testing.T) {
 		sdb, gone pods // pods of a:/dev/sdb, and of one that the spec does not name
 		want      []string
 	}{
-		"all is well":       {sdb: pods{{released, isReady}}, want: []string{"up-to-date " + sdb}},
-		"none":              {want: []string{"missing " + sdb}},
-		"just made":         {sdb: pods{{}}, want: []string{"unready " + sdb + ", not ready: its containers do not run yet"}},
-		"waits, crashes":    {sdb: pods{{crashes}}, want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
-		"has no node":       {sdb: pods{{unschedulable}}, want: []string{"unready " + sdb + ", not ready: it has no node: 0/3 nodes are available"}},
-		"waits, ready":      {sdb: pods{{isReady}}, want: []string{"ready " + sdb}},
-		"was seen ready":    {sdb: pods{{state(osdpod.Ready), isReady}}, want: []string{"ready " + sdb}},
-		"was ready, is not": {sdb: pods{{state(osdpod.Ready), crashes}}, want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
+		"all is well": {sdb: pods{{released, isReady}}, want: []string{"up-to-date " + sdb}},
+		"none":        {want: []string{"missing " + sdb}},
+		"just made":   {sdb: pods{{}}, want: []string{"unready " + sdb + ", not ready: its containers do not run yet"}},
+		"waits, crashes": {
+			sdb:  pods{{crashes}},
+			want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"},
+		},
+		"has no node": {
+			sdb:  pods{{unschedulable}},
+			want: []string{"unready " + sdb + ", not ready: it has no node: 0/3 nodes are available"},
+		},
+		"waits, ready":   {sdb: pods{{isReady}}, want: []string{"ready " + sdb}},
+		"was seen ready": {sdb: pods{{state(osdpod.Ready), isReady}}, want: []string{"ready " + sdb}},
+		"was ready, is not": {
+			sdb:  pods{{state(osdpod.Ready), crashes}},
+			want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"},
+		},
 		"other words for waiting": {
-			sdb: pods{{original, state("wait-for-ready"), crashes}}, want: []string{"unready " + sdb + " osd-a-sdb-x7k2p, not ready, disowned: its container osd waits: CrashLoopBackOff"},
+			sdb: pods{{original, state("wait-for-ready"), crashes}},
+			want: []string{"unready " + sdb +
+				" osd-a-sdb-x7k2p, not ready, disowned: its container osd waits: CrashLoopBackOff"},
 		},
-		"waiting, of the documents":   {sdb: pods{{state("waiting"), isReady}}, want: []string{"ready " + sdb}},
-		"a word that nobody knows":    {sdb: pods{{state("up-to-dat"), crashes}}, want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
-		"released, crashes":           {sdb: pods{{released, crashes}}, want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
-		"has fallen":                  {sdb: pods{{released, down, crashes}}, want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
-		"has fallen, excused":         {sdb: pods{{released, down, state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
-		"adopted, fallen, excused":    {sdb: pods{{original, released, down, state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, overridden, disowned: its container osd waits: CrashLoopBackOff"}},
-		"released by a person":        {sdb: pods{{state(osdpod.UpToDate), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
-		"its state taken away":        {sdb: pods{{without(osdpod.StateAnnotation), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
-		"the same after a release":    {sdb: pods{{released, without(osdpod.StateAnnotation), crashes}}, want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"}},
-		"no state, and ready":         {sdb: pods{{without(osdpod.StateAnnotation), isReady}}, want: []string{"up-to-date " + sdb + ", overridden"}},
-		"another template":            {sdb: pods{{released, isReady, otherHash}}, want: []string{"out-of-date " + sdb + ": its template has the hash 0123456789abcdef, not " + set.Hash}},
-		"another template, waits":     {sdb: pods{{crashes, otherHash}}, want: []string{"out-of-date " + sdb + ", not ready: its template has the hash 0123456789abcdef, not " + set.Hash}},
-		"the template came back":      {sdb: pods{{released, state(osdpod.OutOfDate), isReady}}, want: []string{"up-to-date " + sdb}},
-		"came back before a release":  {sdb: pods{{state(osdpod.OutOfDate), crashes}}, want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"}},
-		"another DB":                  {sdb: pods{{released, isReady, with(osdpod.DBAnnotation, "/dev/nvme9n1p9")}}, want: []string{"out-of-date " + sdb + ": its DB is /dev/nvme9n1p9, not /dev/nvme0n1p1"}},
-		"no DB yet":                   {sdb: pods{{released, isReady, without(osdpod.DBAnnotation)}}, want: []string{"out-of-date " + sdb + ": its DB is none, not /dev/nvme0n1p1"}},
-		"a WAL no more":               {sdb: pods{{released, isReady, with(osdpod.WALAnnotation, "/dev/w")}}, want: []string{"out-of-date " + sdb + ": its WAL is /dev/w, not none"}},
-		"adopted":                     {sdb: pods{{original, isReady}}, want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, disowned"}},
-		"adopted, crashes":            {sdb: pods{{original, crashes}}, want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, not ready, disowned: its container osd waits: CrashLoopBackOff"}},
-		"adopted, another template":   {sdb: pods{{original, isReady, otherHash}}, want: []string{"out-of-date " + sdb + " osd-a-sdb-x7k2p, disowned: its template has the hash 0123456789abcdef, not " + set.Hash}},
-		"adopted from a ReplicaSet":   {sdb: pods{{original, isReady, without(osdpod.HashAnnotation), func(p *corev1.Pod) { p.Labels["ceph.elemental.net/template-hash"] = "f" }}}, want: []string{"out-of-date " + sdb + " osd-a-sdb-x7k2p, disowned: nobody knows from which template it was made"}},
-		"a wrong name":                {sdb: pods{{named("osd-b-sdb-x7k2p"), isReady}}, want: []string{"invalid " + sdb + " osd-b-sdb-x7k2p, serving: its name should be osd-a-sdb-pn5b54h6ir"}},
-		"without a hash":              {sdb: pods{{without(osdpod.HashAnnotation), isReady}}, want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/pod-template-hash"}},
-		"without a device":            {sdb: pods{{without(osdpod.DataAnnotation), isReady}}, want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/data"}},
-		"without a host":              {sdb: pods{{without(osdpod.HostAnnotation), isReady, running}}, want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/host"}},
-		"without a host, adopted":     {sdb: pods{{original, without(osdpod.HostAnnotation), isReady, running}}, want: []string{"invalid " + sdb + " osd-a-sdb-x7k2p, serving, disowned: it lacks ceph.elemental.net/host"}},
-		"without, and terminating":    {sdb: pods{{original, without(osdpod.DataAnnotation), terminating, running}}, want: []string{"terminating " + sdb + " osd-a-sdb-x7k2p"}},
-		"without, and ended":          {sdb: pods{{without(osdpod.DataAnnotation), evicted}}, want: []string{"invalid " + sdb + ": it has ended: Failed Evicted"}},
-		"without, and a better one":   {sdb: pods{{released, isReady}, {original, older, without(osdpod.DataAnnotation), isReady}}, want: []string{"up-to-date " + sdb, "invalid " + sdb + " osd-a-sdb-x7k2p, disowned: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"}},
-		"nobody knows which":          {sdb: pods{{named("x"), without(osdpod.DataAnnotation), isReady, running}}, want: []string{"foreign a: x: which OSD the pod x is is not known, and it may have any device of its host: annotate it with ceph.elemental.net/data, or delete it", "missing " + sdb}},
-		"nobody knows, never ran":     {sdb: pods{{named("x"), without(osdpod.DataAnnotation), unschedulable}}, want: []string{"invalid a: x: it lacks ceph.elemental.net/data", "missing " + sdb}},
-		"known by its number":         {sdb: pods{{released, isReady, number}, {named("x"), without(osdpod.DataAnnotation), number, crashes, running}}, want: []string{"up-to-date " + sdb, "invalid " + sdb + " x: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"}},
-		"made by hand":                {sdb: pods{{named("mine"), without(osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.HashAnnotation), isReady}}, want: []string{"foreign : mine: it has none of the annotations of an OSD's pod", "missing " + sdb}},
-		"of a ReplicaSet":             {sdb: pods{{original, ofReplicaSet, isReady}}, want: []string{"foreign " + sdb + " osd-a-sdb-x7k2p: ReplicaSet osd-a-sdb-x7k2p looks after it"}},
-		"terminating":                 {sdb: pods{{released, isReady, terminating}}, want: []string{"terminating " + sdb}},
-		"terminating, and a new one":  {sdb: pods{{original, terminating}, {}}, want: []string{"unready " + sdb + ", not ready: its containers do not run yet", "terminating " + sdb + " osd-a-sdb-x7k2p"}},
-		"terminating, made by hand":   {sdb: pods{{without(osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.HashAnnotation), terminating, named("mine")}}, want: []string{"terminating : mine", "missing " + sdb}},
-		"ended":                       {sdb: pods{{released, evicted}}, want: []string{"invalid " + sdb + ": it has ended: Failed Evicted"}},
-		"ended, and a new one":        {sdb: pods{{original, older, evicted}, {}}, want: []string{"unready " + sdb + ", not ready: its containers do not run yet", "invalid " + sdb + " osd-a-sdb-x7k2p, disowned: it has ended: Failed Evicted"}},
-		"duplicate, the older stays":  {sdb: pods{{released, isReady}, {original, older, isReady}}, want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, disowned", "invalid " + sdb + ": osd-a-sdb-x7k2p is a pod of a:/dev/sdb already"}},
-		"duplicate, the ready stays":  {sdb: pods{{released, isReady}, {original, older, crashes}}, want: []string{"up-to-date " + sdb, "invalid " + sdb + " osd-a-sdb-x7k2p, disowned: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"}},
-		"duplicate, another template": {sdb: pods{{crashes}, {original, otherHash, isReady}}, want: []string{"out-of-date " + sdb + " osd-a-sdb-x7k2p, disowned: its template has the hash 0123456789abcdef, not " + set.Hash, "invalid " + sdb + ": osd-a-sdb-x7k2p is a pod of a:/dev/sdb already"}},
+		"waiting, of the documents": {sdb: pods{{state("waiting"), isReady}}, want: []string{"ready " + sdb}},
+		"a word that nobody knows": {
+			sdb:  pods{{state("up-to-dat"), crashes}},
+			want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"},
+		},
+		"released, crashes": {
+			sdb:  pods{{released, crashes}},
+			want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"},
+		},
+		"has fallen": {
+			sdb:  pods{{released, down, crashes}},
+			want: []string{"up-to-date " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"},
+		},
+		"has fallen, excused": {
+			sdb:  pods{{released, down, state(osdpod.UpToDate), crashes}},
+			want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"},
+		},
+		"adopted, fallen, excused": {
+			sdb: pods{{original, released, down, state(osdpod.UpToDate), crashes}},
+			want: []string{"up-to-date " + sdb +
+				" osd-a-sdb-x7k2p, overridden, disowned: its container osd waits: CrashLoopBackOff"},
+		},
+		"released by a person": {
+			sdb:  pods{{state(osdpod.UpToDate), crashes}},
+			want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"},
+		},
+		"its state taken away": {
+			sdb:  pods{{without(osdpod.StateAnnotation), crashes}},
+			want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"},
+		},
+		"the same after a release": {
+			sdb:  pods{{released, without(osdpod.StateAnnotation), crashes}},
+			want: []string{"up-to-date " + sdb + ", overridden: its container osd waits: CrashLoopBackOff"},
+		},
+		"no state, and ready": {
+			sdb:  pods{{without(osdpod.StateAnnotation), isReady}},
+			want: []string{"up-to-date " + sdb + ", overridden"},
+		},
+		"another template": {
+			sdb:  pods{{released, isReady, otherHash}},
+			want: []string{"out-of-date " + sdb + ": its template has the hash 0123456789abcdef, not " + set.Hash},
+		},
+		"another template, waits": {
+			sdb:  pods{{crashes, otherHash}},
+			want: []string{"out-of-date " + sdb + ", not ready: its template has the hash 0123456789abcdef, not " + set.Hash},
+		},
+		"the template came back": {
+			sdb:  pods{{released, state(osdpod.OutOfDate), isReady}},
+			want: []string{"up-to-date " + sdb},
+		},
+		"came back before a release": {
+			sdb:  pods{{state(osdpod.OutOfDate), crashes}},
+			want: []string{"unready " + sdb + ", not ready: its container osd waits: CrashLoopBackOff"},
+		},
+		"another DB": {
+			sdb:  pods{{released, isReady, with(osdpod.DBAnnotation, "/dev/nvme9n1p9")}},
+			want: []string{"out-of-date " + sdb + ": its DB is /dev/nvme9n1p9, not /dev/nvme0n1p1"},
+		},
+		"no DB yet": {
+			sdb:  pods{{released, isReady, without(osdpod.DBAnnotation)}},
+			want: []string{"out-of-date " + sdb + ": its DB is none, not /dev/nvme0n1p1"},
+		},
+		"a WAL no more": {
+			sdb:  pods{{released, isReady, with(osdpod.WALAnnotation, "/dev/w")}},
+			want: []string{"out-of-date " + sdb + ": its WAL is /dev/w, not none"},
+		},
+		"adopted": {
+			sdb:  pods{{original, isReady}},
+			want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, disowned"},
+		},
+		"adopted, crashes": {sdb: pods{{original, crashes}}, want: []string{"up-to-date " + sdb +
+			" osd-a-sdb-x7k2p, not ready, disowned: its container osd waits: CrashLoopBackOff"}},
+		"adopted, another template": {sdb: pods{{original, isReady, otherHash}}, want: []string{"out-of-date " + sdb +
+			" osd-a-sdb-x7k2p, disowned: its template has the hash 0123456789abcdef, not " + set.Hash}},
+		"adopted from a ReplicaSet": {
+			sdb: pods{{
+				original, isReady, without(osdpod.HashAnnotation),
+				func(p *corev1.Pod) { p.Labels["ceph.elemental.net/template-hash"] = "f" },
+			}}, want: []string{"out-of-date " + sdb +
+				" osd-a-sdb-x7k2p, disowned: nobody knows from which template it was made"},
+		},
+		"a wrong name": {
+			sdb:  pods{{named("osd-b-sdb-x7k2p"), isReady}},
+			want: []string{"invalid " + sdb + " osd-b-sdb-x7k2p, serving: its name should be osd-a-sdb-pn5b54h6ir"},
+		},
+		"without a hash": {
+			sdb:  pods{{without(osdpod.HashAnnotation), isReady}},
+			want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/pod-template-hash"},
+		},
+		"without a device": {
+			sdb:  pods{{without(osdpod.DataAnnotation), isReady}},
+			want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/data"},
+		},
+		"without a host": {
+			sdb:  pods{{without(osdpod.HostAnnotation), isReady, running}},
+			want: []string{"invalid " + sdb + ", serving: it lacks ceph.elemental.net/host"},
+		},
+		"without a host, adopted": {
+			sdb:  pods{{original, without(osdpod.HostAnnotation), isReady, running}},
+			want: []string{"invalid " + sdb + " osd-a-sdb-x7k2p, serving, disowned: it lacks ceph.elemental.net/host"},
+		},
+		"without, and terminating": {
+			sdb:  pods{{original, without(osdpod.DataAnnotation), terminating, running}},
+			want: []string{"terminating " + sdb + " osd-a-sdb-x7k2p"},
+		},
+		"without, and ended": {
+			sdb:  pods{{without(osdpod.DataAnnotation), evicted}},
+			want: []string{"invalid " + sdb + ": it has ended: Failed Evicted"},
+		},
+		"without, and a better one": {
+			sdb: pods{{released, isReady}, {original, older, without(osdpod.DataAnnotation), isReady}},
+			want: []string{"up-to-date " + sdb, "invalid " + sdb +
+				" osd-a-sdb-x7k2p, disowned: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
+		},
+		"nobody knows which": {
+			sdb: pods{{named("x"), without(osdpod.DataAnnotation), isReady, running}},
+			want: []string{"foreign a: x: which OSD the pod x is is not known, and it may have any device of its host: " +
+				"annotate it with ceph.elemental.net/data, or delete it", "missing " + sdb},
+		},
+		"nobody knows, never ran": {
+			sdb:  pods{{named("x"), without(osdpod.DataAnnotation), unschedulable}},
+			want: []string{"invalid a: x: it lacks ceph.elemental.net/data", "missing " + sdb},
+		},
+		"known by its number": {
+			sdb:  pods{{released, isReady, number}, {named("x"), without(osdpod.DataAnnotation), number, crashes, running}},
+			want: []string{"up-to-date " + sdb, "invalid " + sdb + " x: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
+		},
+		"made by hand": {
+			sdb:  pods{{named("mine"), without(osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.HashAnnotation), isReady}},
+			want: []string{"foreign : mine: it has none of the annotations of an OSD's pod", "missing " + sdb},
+		},
+		"of a ReplicaSet": {
+			sdb:  pods{{original, ofReplicaSet, isReady}},
+			want: []string{"foreign " + sdb + " osd-a-sdb-x7k2p: ReplicaSet osd-a-sdb-x7k2p looks after it"},
+		},
+		"terminating": {sdb: pods{{released, isReady, terminating}}, want: []string{"terminating " + sdb}},
+		"terminating, and a new one": {
+			sdb: pods{{original, terminating}, {}},
+			want: []string{"unready " + sdb + ", not ready: its containers do not run yet", "terminating " + sdb +
+				" osd-a-sdb-x7k2p"},
+		},
+		"terminating, made by hand": {
+			sdb: pods{{
+				without(osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.HashAnnotation), terminating,
+				named("mine"),
+			}}, want: []string{"terminating : mine", "missing " + sdb},
+		},
+		"ended": {
+			sdb:  pods{{released, evicted}},
+			want: []string{"invalid " + sdb + ": it has ended: Failed Evicted"},
+		},
+		"ended, and a new one": {
+			sdb: pods{{original, older, evicted}, {}},
+			want: []string{"unready " + sdb + ", not ready: its containers do not run yet", "invalid " + sdb +
+				" osd-a-sdb-x7k2p, disowned: it has ended: Failed Evicted"},
+		},
+		"duplicate, the older stays": {
+			sdb: pods{{released, isReady}, {original, older, isReady}},
+			want: []string{"up-to-date " + sdb + " osd-a-sdb-x7k2p, disowned", "invalid " + sdb +
+				": osd-a-sdb-x7k2p is a pod of a:/dev/sdb already"},
+		},
+		"duplicate, the ready stays": {
+			sdb: pods{{released, isReady}, {original, older, crashes}},
+			want: []string{"up-to-date " + sdb, "invalid " + sdb +
+				" osd-a-sdb-x7k2p, disowned: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
+		},
+		"duplicate, another template": {
+			sdb: pods{{crashes}, {original, otherHash, isReady}},
+			want: []string{"out-of-date " + sdb +
+				" osd-a-sdb-x7k2p, disowned: its template has the hash 0123456789abcdef, not " + set.Hash, "invalid " + sdb +
+				": osd-a-sdb-x7k2p is a pod of a:/dev/sdb already"},
+		},
 		"duplicate, a wrong name": {
-			sdb:  pods{{released, isReady}, {named("osd-b-sdb-x7k2p"), older, isReady}},
-			want: []string{"up-to-date " + sdb, "invalid " + sdb + " osd-b-sdb-x7k2p: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
+			sdb: pods{{released, isReady}, {named("osd-b-sdb-x7k2p"), older, isReady}},
+			want: []string{"up-to-date " + sdb, "invalid " + sdb +
+				" osd-b-sdb-x7k2p: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
 		},
-		"superfluous":                  {sdb: pods{{released, isReady}}, gone: pods{{released, isReady}}, want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz: spec.storage does not name a:/dev/sdz"}},
-		"superfluous, without a hash":  {sdb: pods{{released, isReady}}, gone: pods{{without(osdpod.HashAnnotation), isReady}}, want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz: spec.storage does not name a:/dev/sdz"}},
-		"superfluous, whatever it has": {sdb: pods{{released, isReady}}, gone: pods{{named("x"), evicted}}, want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz x: spec.storage does not name a:/dev/sdz"}},
+		"superfluous": {
+			sdb: pods{{released, isReady}}, gone: pods{{released, isReady}},
+			want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz: spec.storage does not name a:/dev/sdz"},
+		},
+		"superfluous, without a hash": {
+			sdb:  pods{{released, isReady}},
+			gone: pods{{without(osdpod.HashAnnotation), isReady}},
+			want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz: spec.storage does not name a:/dev/sdz"},
+		},
+		"superfluous, whatever it has": {
+			sdb: pods{{released, isReady}}, gone: pods{{named("x"), evicted}},
+			want: []string{"up-to-date " + sdb, "superfluous a:/dev/sdz x: spec.storage does not name a:/dev/sdz"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := []*corev1.Pod{render(set, desired[1], released, isReady)}
@@ -238,7 +407,8 @@ func TestDisownedFollowsTheDeletionPolicy(t *testing.T) {
 	set, desired := twoOSDs(t)
 	orphan, owned := render(set, desired[0], released, isReady), render(set, desired[1], original, isReady)
 	set.Spec.DeletionPolicy = "Delete"
-	assert.Equal(t, []string{"up-to-date a:/dev/sdb, disowned", "up-to-date a:/dev/sdc osd-a-sdc-x7k2p"}, tell(set.Classify(desired, []*corev1.Pod{orphan, owned})))
+	assert.Equal(t, []string{"up-to-date a:/dev/sdb, disowned", "up-to-date a:/dev/sdc osd-a-sdc-x7k2p"},
+		tell(set.Classify(desired, []*corev1.Pod{orphan, owned})))
 }
 
 // What is written onto a pod leads to the same state the next time, and a person's word stays until the pod is ready.
@@ -250,17 +420,29 @@ func TestAnnotations(t *testing.T) {
 		pod  []change
 		want map[string]string
 	}{
-		"says it":                  {[]change{released, isReady, up}, nil},
-		"serves no more":           {[]change{released, crashes, up}, fallen},
-		"is up no more":            {[]change{released, isReady}, fallen},
-		"adopted, serves no more":  {[]change{original, released, crashes}, fallen},
-		"serves again":             {[]change{released, down, isReady, up}, stamp},
-		"excused after a fall":     {[]change{released, down, state(osdpod.UpToDate), crashes}, nil},
-		"is ready":                 {[]change{isReady}, map[string]string{osdpod.StateAnnotation: "ready"}},
-		"is ready no more":         {[]change{state(osdpod.Ready), crashes}, map[string]string{osdpod.StateAnnotation: "unready"}},
-		"was called something":     {[]change{state("wait-for-ready"), crashes}, map[string]string{osdpod.StateAnnotation: "unready"}},
-		"is out of date":           {[]change{released, with(osdpod.HashAnnotation, "f")}, map[string]string{osdpod.StateAnnotation: "out-of-date"}},
-		"is not any more":          {[]change{released, state(osdpod.OutOfDate), isReady, up}, map[string]string{osdpod.StateAnnotation: "up-to-date"}},
+		"says it":                 {[]change{released, isReady, up}, nil},
+		"serves no more":          {[]change{released, crashes, up}, fallen},
+		"is up no more":           {[]change{released, isReady}, fallen},
+		"adopted, serves no more": {[]change{original, released, crashes}, fallen},
+		"serves again":            {[]change{released, down, isReady, up}, stamp},
+		"excused after a fall":    {[]change{released, down, state(osdpod.UpToDate), crashes}, nil},
+		"is ready":                {[]change{isReady}, map[string]string{osdpod.StateAnnotation: "ready"}},
+		"is ready no more": {
+			[]change{state(osdpod.Ready), crashes},
+			map[string]string{osdpod.StateAnnotation: "unready"},
+		},
+		"was called something": {
+			[]change{state("wait-for-ready"), crashes},
+			map[string]string{osdpod.StateAnnotation: "unready"},
+		},
+		"is out of date": {
+			[]change{released, with(osdpod.HashAnnotation, "f")},
+			map[string]string{osdpod.StateAnnotation: "out-of-date"},
+		},
+		"is not any more": {
+			[]change{released, state(osdpod.OutOfDate), isReady, up},
+			map[string]string{osdpod.StateAnnotation: "up-to-date"},
+		},
 		"is adopted":               {[]change{original, isReady, up}, stamp},
 		"is adopted, is not up":    {[]change{original, isReady}, nil},
 		"is adopted, crashes":      {[]change{original, crashes}, nil},
@@ -282,7 +464,8 @@ func TestAnnotations(t *testing.T) {
 			maps.Copy(pod.Annotations, got)
 			second := only(t, set.Classify(desired, []*corev1.Pod{pod}))
 			assert.Equal(t, first.State, second.State)
-			assert.Equal(t, first.Overridden && (!first.Up || !first.Ready), second.Overridden, "a word lasts until the OSD has served")
+			assert.Equal(t, first.Overridden && (!first.Up || !first.Ready), second.Overridden,
+				"a word lasts until the OSD has served")
 			second.Up = first.Up
 			assert.Nil(t, second.Annotations(now), "once is enough")
 		})
@@ -359,8 +542,10 @@ func TestEveryCephOSDIsAnOwner(t *testing.T) {
 func TestClassifyAlways(t *testing.T) {
 	set, desired := twoOSDs(t)
 	changes := []change{
-		isReady, crashes, evicted, terminating, older, original, ofReplicaSet, released, without(osdpod.HashAnnotation), without(osdpod.DataAnnotation),
-		without(osdpod.StateAnnotation), with(osdpod.HashAnnotation, "f"), with(osdpod.DataAnnotation, "/dev/sdz"), state(osdpod.OutOfDate), state("?"), named("x"),
+		isReady, crashes, evicted, terminating, older, original, ofReplicaSet, released, without(osdpod.HashAnnotation),
+		without(osdpod.DataAnnotation),
+		without(osdpod.StateAnnotation), with(osdpod.HashAnnotation, "f"), with(osdpod.DataAnnotation, "/dev/sdz"),
+		state(osdpod.OutOfDate), state("?"), named("x"),
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []*corev1.Pod
@@ -405,8 +590,11 @@ func TestClassifyAlways(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	set, desired := twoOSDs(t)
 	rendered := set.Render(desired[0], osdpod.Knowledge{})
-	assert.Empty(t, osdpod.Differs(render(set, desired[0], original, isReady), rendered), "how it was rendered does not count")
-	assert.Equal(t, "its DB is none, not /dev/nvme0n1p1", osdpod.Differs(render(set, desired[0], without(osdpod.DBAnnotation)), rendered))
-	assert.Equal(t, "its template has the hash f, not "+set.Hash, osdpod.Differs(render(set, desired[0], with(osdpod.HashAnnotation, "f")), rendered))
+	assert.Empty(t, osdpod.Differs(render(set, desired[0], original, isReady), rendered),
+		"how it was rendered does not count")
+	assert.Equal(t, "its DB is none, not /dev/nvme0n1p1",
+		osdpod.Differs(render(set, desired[0], without(osdpod.DBAnnotation)), rendered))
+	assert.Equal(t, "its template has the hash f, not "+set.Hash,
+		osdpod.Differs(render(set, desired[0], with(osdpod.HashAnnotation, "f")), rendered))
 	assert.Equal(t, "it is a:/dev/sdc, not a:/dev/sdb", osdpod.Differs(render(set, desired[1]), rendered))
 }

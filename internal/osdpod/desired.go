@@ -134,7 +134,8 @@ func (s Set) UnknownHosts(nodes sets.Set[string]) (refused []*input.Error) {
 		for j, host := range storage.Hosts {
 			if !nodes.Has(host) && len(refused) < mostRefusals {
 				refused = append(refused, input.Wrong(fmt.Sprintf("spec.storage[%d].hosts[%d]", i, j), host,
-					"must be a node: the value of its label kubernetes.io/hostname; `kubectl get nodes -L kubernetes.io/hostname` lists them"))
+					"must be a node: the value of its label kubernetes.io/hostname; `kubectl get nodes -L kubernetes.io/hostname` "+
+						"lists them"))
 			}
 		}
 	}

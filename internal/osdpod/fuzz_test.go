@@ -18,7 +18,8 @@ func FuzzClassify(f *testing.F) {
 	f.Add("osd-a---", "a", "dev/", "", "f", "invalid", "99999999999999999999", false)
 	set, desired := twoOSDs(f)
 	f.Fuzz(func(t *testing.T, name, host, data, db, hash, state, id string, serves bool) {
-		pod := render(set, desired[0], named(name), with(osdpod.HostAnnotation, host), with(osdpod.DataAnnotation, data), with(osdpod.DBAnnotation, db),
+		pod := render(set, desired[0], named(name), with(osdpod.HostAnnotation, host), with(osdpod.DataAnnotation, data),
+			with(osdpod.DBAnnotation, db),
 			with(osdpod.HashAnnotation, hash), with(osdpod.StateAnnotation, state))
 		pod.Labels[osdpod.IDLabel] = id
 		if serves {
@@ -27,7 +28,9 @@ func FuzzClassify(f *testing.F) {
 		c := set.Classify(desired, []*corev1.Pod{pod})
 		found := only(t, c)
 		for key, value := range found.Annotations(now) {
-			if key == osdpod.StateAnnotation && !slices.Contains([]osdpod.State{osdpod.UpToDate, osdpod.OutOfDate, osdpod.Ready, osdpod.Unready}, osdpod.State(value)) {
+			if key == osdpod.StateAnnotation &&
+				!slices.Contains([]osdpod.State{osdpod.UpToDate, osdpod.OutOfDate, osdpod.Ready, osdpod.Unready},
+					osdpod.State(value)) {
 				t.Fatalf("%q is written as the state", value)
 			}
 		}

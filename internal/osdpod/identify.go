@@ -116,14 +116,16 @@ func Holders(wanted []OSD, identified map[string]OSD, pods []*corev1.Pod) map[st
 
 // stray says what is to be done about a pod that is an OSD's, and nobody knows whose.
 func stray(pod *corev1.Pod) string {
-	return fmt.Sprintf("which OSD the pod %s is is not known, and it may have any device of its host: annotate it with %s, or delete it",
+	return fmt.Sprintf("which OSD the pod %s is is not known, and it may have any device of its host: annotate it with "+
+		"%s, or delete it",
 		pod.Name, strings.Join(lacking(pod), " and "))
 }
 
 // hostsOf is where a pod runs or is to run, by all that it says.
 func hostsOf(pod *corev1.Pod) []string {
 	out := []string{pod.Annotations[HostAnnotation], pod.Spec.NodeName, pod.Spec.NodeSelector[corev1.LabelHostname]}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, e := range term.MatchExpressions {
 				if e.Key == corev1.LabelHostname && e.Operator == corev1.NodeSelectorOpIn {

@@ -14,7 +14,10 @@ import (
 
 func TestPodNamesAreReadable(t *testing.T) {
 	for _, c := range []struct{ host, data, want string }{
-		{"worker041.example.com", "/dev/disk/by-slot/pci-0000:5c:00.0-encl-0:7:0-slot-1", "osd-worker041-5c-00-0-encl-0-7-0-slot-1-7pxoo24unl"},
+		{
+			"worker041.example.com", "/dev/disk/by-slot/pci-0000:5c:00.0-encl-0:7:0-slot-1",
+			"osd-worker041-5c-00-0-encl-0-7-0-slot-1-7pxoo24unl",
+		},
 		{"node-a", "/dev/sdb", "osd-node-a-sdb-"},
 		{"node-a", "vg_ceph/osd_0", "osd-node-a-osd-0-"},
 		{"node-a", "/dev/Ünï", "osd-node-a-n-"},
@@ -59,7 +62,10 @@ func TestPodNamesAreValidAndStable(t *testing.T) {
 func TestPodNamesDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for host := range 100 {
-		for _, device := range []string{"/dev/sd%c", "/dev/disk/by-id/%c-0000000000000000000000000000000", "/dev/x/%c", "/dev/y/%c"} {
+		for _, device := range []string{
+			"/dev/sd%c", "/dev/disk/by-id/%c-0000000000000000000000000000000",
+			"/dev/x/%c", "/dev/y/%c",
+		} {
 			for letter := 'a'; letter <= 'z'; letter++ {
 				o := osdpod.OSD{Host: fmt.Sprintf("a-host-with-a-rather-long-name-%d", host), Data: fmt.Sprintf(device, letter)}
 				other, taken := seen[osdpod.PodName(o)]

@@ -19,7 +19,9 @@ func (s Set) refusals() (refused []*input.Error) {
 	refuse := func(field, value, allowed string) { refused = append(refused, input.Wrong(field, value, allowed)) }
 	spec := &s.Spec
 	if len(s.Name) > longestOwner {
-		refuse("metadata.name", s.Name, fmt.Sprintf("must have at most %d characters: pods carry it in the value of a label, as %s", longestOwner, Owner("<name>")))
+		refuse("metadata.name", s.Name,
+			fmt.Sprintf("must have at most %d characters: pods carry it in the value of a label, as %s", longestOwner,
+				Owner("<name>")))
 	}
 	if spec.MaxParallel < 0 {
 		refuse("spec.maxParallel", fmt.Sprint(spec.MaxParallel), "must be at least 1, or 0 for as many as Ceph lets go")
@@ -42,7 +44,10 @@ func (s Set) refusals() (refused []*input.Error) {
 	}{
 		{"spec.pauseBetween", spec.PauseBetween, 0, 168 * time.Hour, "must be between 0s and 168h, such as 5m"},
 		{"spec.canary.soak", soak, 0, 168 * time.Hour, "must be between 0s and 168h, such as 30m"},
-		{"spec.progressDeadline", spec.ProgressDeadline, 10 * time.Second, 24 * time.Hour, "must be between 10s and 24h, such as 10m"},
+		{
+			"spec.progressDeadline", spec.ProgressDeadline, 10 * time.Second, 24 * time.Hour,
+			"must be between 10s and 24h, such as 10m",
+		},
 	} {
 		if d.value != nil && (d.value.Duration < d.least || d.value.Duration > d.most) {
 			refuse(d.field, d.value.Duration.String(), d.allowed)
@@ -88,7 +93,8 @@ func templateRefusals(t *v1alpha1.PodTemplate) (refused []*input.Error) {
 		refuse("spec.nodeName", t.Spec.NodeName, "must be left out: spec.storage says on which hosts the pods run")
 	}
 	if id, ok := t.Labels[IDLabel]; ok {
-		refuse("metadata.labels["+IDLabel+"]", id, "must be left out: every OSD has a number of its own, and lockkeeper writes it")
+		refuse("metadata.labels["+IDLabel+"]", id,
+			"must be left out: every OSD has a number of its own, and lockkeeper writes it")
 	}
 	return refused
 }

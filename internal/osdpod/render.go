@@ -142,9 +142,13 @@ func bind(spec *corev1.PodSpec, host string) {
 	}
 	node := spec.Affinity.NodeAffinity
 	onHost := func() corev1.NodeSelectorRequirement {
-		return corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
+		return corev1.NodeSelectorRequirement{
+			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+			Values: []string{host},
+		}
 	}
-	if required := node.RequiredDuringSchedulingIgnoredDuringExecution; required == nil || len(required.NodeSelectorTerms) == 0 {
+	if required := node.RequiredDuringSchedulingIgnoredDuringExecution; required == nil ||
+		len(required.NodeSelectorTerms) == 0 {
 		node.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{onHost()}}},
 		}

@@ -40,7 +40,10 @@ func TestRender(t *testing.T) {
       restartPolicy: Always
       hostNetwork: true`)
 	id := 7
-	got := set.Render(sdb, osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"zone": "zone-x", "host": "node-a", "rack": "no label's value!"}})
+	got := set.Render(sdb, osdpod.Knowledge{
+		ID:             &id,
+		FailureDomains: map[string]string{"zone": "zone-x", "host": "node-a", "rack": "no label's value!"},
+	})
 	devices := `
       - {name: OSD_DEVICE, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['ceph.elemental.net/data']"}}}
       - {name: OSD_DB_DEVICE, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['ceph.elemental.net/db']"}}}
@@ -97,7 +100,8 @@ func TestOwnerFollowsTheDeletionPolicy(t *testing.T) {
 	assert.Empty(t, read(t, `{storage: [], deletionPolicy: Retain}`).Render(sdb, osdpod.Knowledge{}).OwnerReferences)
 	yes := true
 	assert.Equal(t, []metav1.OwnerReference{{
-		APIVersion: "ceph.elemental.net/v1alpha1", Kind: "CephOSD", Name: "osds", UID: "uid-of-osds", Controller: &yes, BlockOwnerDeletion: &yes,
+		APIVersion: "ceph.elemental.net/v1alpha1", Kind: "CephOSD", Name: "osds", UID: "uid-of-osds", Controller: &yes,
+		BlockOwnerDeletion: &yes,
 	}}, read(t, `{storage: [], deletionPolicy: Delete}`).Render(sdb, osdpod.Knowledge{}).OwnerReferences)
 }
 
@@ -108,25 +112,31 @@ func TestKnowledgeIsHandedOn(t *testing.T) {
 	k := osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"zone": "x", "host": "a"}}
 	assert.Equal(t, k, osdpod.Known(set.Render(sdb, k)))
 	assert.Nil(t, osdpod.Known(set.Render(sdb, osdpod.Knowledge{})).ID)
-	assert.Nil(t, osdpod.Known(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{osdpod.IDLabel: "-1"}}}).ID)
-	assert.Nil(t, osdpod.Known(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{osdpod.IDLabel: "osd.1"}}}).ID)
+	assert.Nil(t, osdpod.Known(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{osdpod.IDLabel: "-1"}},
+	}).ID)
+	assert.Nil(t, osdpod.Known(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{osdpod.IDLabel: "osd.1"}},
+	}).ID)
 }
 
 // matches tells whether a node with these labels matches a node selector, as the scheduler would: one of the terms,
 // with all of its expressions, and a term without any matches nothing. Operators other than In do not occur here.
 func matches(s *corev1.NodeSelector, node map[string]string) bool {
 	return s == nil || slices.ContainsFunc(s.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
-		return len(term.MatchExpressions) > 0 && !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-			return !slices.Contains(r.Values, node[r.Key])
-		})
+		return len(term.MatchExpressions) > 0 &&
+			!slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+				return !slices.Contains(r.Values, node[r.Key])
+			})
 	})
 }
 
 func terms() *rapid.Generator[*corev1.NodeSelector] {
 	requirement := rapid.Custom(func(t *rapid.T) corev1.NodeSelectorRequirement {
 		return corev1.NodeSelectorRequirement{
-			Key: rapid.SampledFrom([]string{"disk", "cpu", corev1.LabelHostname}).Draw(t, "key"), Operator: corev1.NodeSelectorOpIn,
-			Values: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 1, 2).Draw(t, "values"),
+			Key:      rapid.SampledFrom([]string{"disk", "cpu", corev1.LabelHostname}).Draw(t, "key"),
+			Operator: corev1.NodeSelectorOpIn,
+			Values:   rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 1, 2).Draw(t, "values"),
 		}
 	})
 	term := rapid.Custom(func(t *rapid.T) corev1.NodeSelectorTerm {
@@ -146,7 +156,8 @@ func TestRenderKeepsTheTermsOfTheTemplate(t *testing.T) {
 		set := read(t, `{storage: []}`)
 		theirs := terms().Draw(t, "terms")
 		set.Spec.PodTemplate.Spec.Affinity = &corev1.Affinity{
-			PodAntiAffinity: &corev1.PodAntiAffinity{}, NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: theirs},
+			PodAntiAffinity: &corev1.PodAntiAffinity{},
+			NodeAffinity:    &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: theirs},
 		}
 		affinity := set.Render(osdpod.OSD{Host: "a", Data: "x"}, osdpod.Knowledge{}).Spec.Affinity
 		if affinity.PodAntiAffinity == nil {
@@ -170,7 +181,10 @@ func TestRenderKeepsTheTermsOfTheTemplate(t *testing.T) {
 // template's is lost or changes places with another.
 func TestRenderIsACopy(t *testing.T) {
 	variable := rapid.Custom(func(t *rapid.T) corev1.EnvVar {
-		return corev1.EnvVar{Name: rapid.SampledFrom([]string{"OSD_DEVICE", "OSD_DB_DEVICE", "OSD_WAL_DEVICE", "A", "B", "C"}).Draw(t, "name"), Value: "theirs"}
+		return corev1.EnvVar{Name: rapid.SampledFrom([]string{
+			"OSD_DEVICE", "OSD_DB_DEVICE", "OSD_WAL_DEVICE", "A", "B",
+			"C",
+		}).Draw(t, "name"), Value: "theirs"}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		set := read(t, `{storage: []}`)
@@ -179,7 +193,9 @@ func TestRenderIsACopy(t *testing.T) {
 		template.Labels = map[string]string{"role": "osd"}
 		template.Spec.Containers = []corev1.Container{{Name: "a", Env: env}, {Name: "b"}}
 		template.Spec.InitContainers = []corev1.Container{{Name: "c", Env: slices.Clone(env)}}
-		template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms().Draw(t, "terms")}}
+		template.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms().Draw(t, "terms")},
+		}
 		before := set.DeepCopy()
 
 		o := anOSD().Draw(t, "osd")

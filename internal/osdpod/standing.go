@@ -86,7 +86,8 @@ func (c *Classified) Hindered(o OSD, nodes Nodes) string {
 	}
 	for i := range c.Invalid {
 		if p := &c.Invalid[i]; p.OSD.Key() == o.Key() && !p.MayGoAt().IsZero() {
-			return fmt.Sprintf("its pod ended: %s; it is made anew at %s", strings.TrimPrefix(p.Why, "it has ended: "), p.MayGoAt().UTC().Format(time.RFC3339))
+			return fmt.Sprintf("its pod ended: %s; it is made anew at %s", strings.TrimPrefix(p.Why, "it has ended: "),
+				p.MayGoAt().UTC().Format(time.RFC3339))
 		}
 	}
 	return cmp.Or(c.Busy[o.Key()], nodes.Away(o.Host))
@@ -99,7 +100,8 @@ func (p *Pod) LeftAlone() string {
 		if kind == "replicaset" {
 			kind = "rs"
 		}
-		return fmt.Sprintf("pod %s is run by %s %s; `kubectl delete %s %s --cascade=orphan` leaves the pod to lockkeeper", p.Name, by.Kind, by.Name, kind, by.Name)
+		return fmt.Sprintf("pod %s is run by %s %s; `kubectl delete %s %s --cascade=orphan` leaves the pod to lockkeeper",
+			p.Name, by.Kind, by.Name, kind, by.Name)
 	}
 	return fmt.Sprintf("pod %s is not lockkeeper's: %s", p.Name, p.Why)
 }

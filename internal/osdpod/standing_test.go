@@ -19,17 +19,29 @@ func TestStandings(t *testing.T) {
 		nodes osdpod.Nodes
 		want  string // state, then the pod, then why it is away
 	}{
-		"up to date":                         {[][]change{{released, isReady}}, wellKnown, "up-to-date osd-a"},
-		"nobody knows of nodes":              {nil, nil, "missing"},
-		"no pod":                             {nil, wellKnown, "missing"},
-		"no pod, and the node is cordoned":   {nil, osdpod.Nodes{"a": "node a is cordoned"}, "unready: node a is cordoned"},
-		"no pod, and no node":                {nil, osdpod.Nodes{}, "unready: its host a is no node"},
-		"its pod terminates":                 {[][]change{{terminating}}, wellKnown, "unready"},
-		"its pod has just ended":             {[][]change{{released, evicted}}, wellKnown, "unready: its pod ended: Failed Evicted; it is made anew at 2026-11-21T12:00:30Z"},
-		"its pod has a wrong name":           {[][]change{{named("x"), released, isReady}}, wellKnown, "out-of-date x"},
-		"two pods, of which one is ready":    {[][]change{{released, isReady}, {named("x")}}, wellKnown, "up-to-date osd-a"},
-		"a ReplicaSet has it":                {[][]change{{released, isReady, ofReplicaSet}}, wellKnown, "unready: pod osd-a"},
-		"its pod runs on a cordoned node":    {[][]change{{released, isReady}}, osdpod.Nodes{"a": "node a is cordoned"}, "up-to-date osd-a"},
+		"up to date":                       {[][]change{{released, isReady}}, wellKnown, "up-to-date osd-a"},
+		"nobody knows of nodes":            {nil, nil, "missing"},
+		"no pod":                           {nil, wellKnown, "missing"},
+		"no pod, and the node is cordoned": {nil, osdpod.Nodes{"a": "node a is cordoned"}, "unready: node a is cordoned"},
+		"no pod, and no node":              {nil, osdpod.Nodes{}, "unready: its host a is no node"},
+		"its pod terminates":               {[][]change{{terminating}}, wellKnown, "unready"},
+		"its pod has just ended": {
+			[][]change{{released, evicted}},
+			wellKnown,
+			"unready: its pod ended: Failed Evicted; it is made anew at 2026-11-21T12:00:30Z",
+		},
+		"its pod has a wrong name":        {[][]change{{named("x"), released, isReady}}, wellKnown, "out-of-date x"},
+		"two pods, of which one is ready": {[][]change{{released, isReady}, {named("x")}}, wellKnown, "up-to-date osd-a"},
+		"a ReplicaSet has it": {
+			[][]change{{released, isReady, ofReplicaSet}},
+			wellKnown,
+			"unready: pod osd-a",
+		},
+		"its pod runs on a cordoned node": {
+			[][]change{{released, isReady}},
+			osdpod.Nodes{"a": "node a is cordoned"},
+			"up-to-date osd-a",
+		},
 		"its pod was made, and is not ready": {[][]change{{crashes}}, wellKnown, "unready osd-a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,8 +72,11 @@ func TestStandings(t *testing.T) {
 func TestLeftAlone(t *testing.T) {
 	set, desired := twoOSDs(t)
 	for want, changes := range map[string][]change{
-		"is run by ReplicaSet osd-a-sdb-x7k2p; `kubectl delete rs osd-a-sdb-x7k2p --cascade=orphan` leaves the pod to lockkeeper": {ofReplicaSet},
-		"is not lockkeeper's: it has none of the annotations of an OSD's pod":                                                     {without(osdpod.HashAnnotation, osdpod.HostAnnotation, osdpod.DataAnnotation)},
+		"is run by ReplicaSet osd-a-sdb-x7k2p; `kubectl delete rs osd-a-sdb-x7k2p --cascade=orphan` leaves the pod to " +
+			"lockkeeper": {ofReplicaSet},
+		"is not lockkeeper's: it has none of the annotations of an OSD's pod": {
+			without(osdpod.HashAnnotation, osdpod.HostAnnotation, osdpod.DataAnnotation),
+		},
 	} {
 		c := set.Classify(desired, []*corev1.Pod{render(set, desired[0], changes...)})
 		require.Contains(t, c.Foreign[0].LeftAlone(), want)

@@ -20,7 +20,10 @@ func TestTrouble(t *testing.T) {
 	}
 	last := func(code int32, message string) corev1.PodStatus {
 		s := container(false, waits("CrashLoopBackOff"))
-		s.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Message: message}
+		s.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: code,
+			Message:  message,
+		}
 		return s
 	}
 	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
@@ -35,7 +38,8 @@ func TestTrouble(t *testing.T) {
 		"no image": {container(false, waits("ErrImagePull")), "its container osd waits: ErrImagePull"},
 		"no node":  {condition(corev1.PodScheduled, corev1.ConditionFalse, "0/6 nodes"), "it has no node: 0/6 nodes"},
 		"crashes": {
-			last(1, ""), "its container osd waits: CrashLoopBackOff; it ended with 1, its log says why: after a rotation of keys it may have an old one",
+			last(1, ""), "its container osd waits: CrashLoopBackOff; it ended with 1, its log says why: after a rotation of " +
+				"keys it may have an old one",
 		},
 		"crashed, and is back": {
 			func() corev1.PodStatus {
@@ -51,15 +55,27 @@ func TestTrouble(t *testing.T) {
 				return s
 			}(), "its container osd waits: CrashLoopBackOff; it ended with 137 (OOMKilled)",
 		},
-		"says much in another script": {last(2, strings.Repeat("ж", 200)+"x"), "its container osd waits: CrashLoopBackOff; it ended with 2: " + strings.Repeat("ж", 149) + "x"},
-		"is killed":                   {last(137, ""), "its container osd waits: CrashLoopBackOff; it ended with 137, its log says why"},
-		"crashes, and says why": {
-			last(1, "debug2026-11-24T00:31:46.513+0000 7f1c2b7fe640 -1 monclient(hunting): handle_auth_bad_method server allowed_methods [2]\n"+
-				"2026-11-24T00:31:46.514+0000 7f1c2b7fe640 -1 monclient(hunting): handle_auth_bad_method server allowed_methods [2]\nfailed to fetch mon config\n"),
-			"its container osd waits: CrashLoopBackOff; it ended with 1: monclient(hunting): handle_auth_bad_method server allowed_methods [2]; failed to fetch mon config",
+		"says much in another script": {
+			last(2, strings.Repeat("ж", 200)+"x"),
+			"its container osd waits: CrashLoopBackOff; it ended with 2: " + strings.Repeat("ж", 149) + "x",
 		},
-		"ended well":      {last(0, "bye"), "its container osd waits: CrashLoopBackOff"},
-		"says much":       {last(2, strings.Repeat("x", 2048)), "its container osd waits: CrashLoopBackOff; it ended with 2: " + strings.Repeat("x", 300)},
+		"is killed": {
+			last(137, ""),
+			"its container osd waits: CrashLoopBackOff; it ended with 137, its log says why",
+		},
+		"crashes, and says why": {
+			last(1, "debug2026-11-24T00:31:46.513+0000 7f1c2b7fe640 -1 monclient(hunting): handle_auth_bad_method server "+
+				"allowed_methods [2]\n"+
+				"2026-11-24T00:31:46.514+0000 7f1c2b7fe640 -1 monclient(hunting): handle_auth_bad_method server allowed_methods "+
+				"[2]\nfailed to fetch mon config\n"),
+			"its container osd waits: CrashLoopBackOff; it ended with 1: monclient(hunting): handle_auth_bad_method server " +
+				"allowed_methods [2]; failed to fetch mon config",
+		},
+		"ended well": {last(0, "bye"), "its container osd waits: CrashLoopBackOff"},
+		"says much": {
+			last(2, strings.Repeat("x", 2048)),
+			"its container osd waits: CrashLoopBackOff; it ended with 2: " + strings.Repeat("x", 300),
+		},
 		"runs":            {container(false, runs), "its container osd runs and does not serve yet"},
 		"is initialising": {container(false, waits("PodInitializing")), "its container osd does not run"},
 		"has a gate":      {container(true, runs), "its containers are ready, and the kubelet has not said so of the pod"},

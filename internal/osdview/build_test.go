@@ -23,7 +23,8 @@ func TestNothingToSay(t *testing.T) {
 	require.Equal(t, &storage.Marks{Unproved: 6}, v.Marks)
 	v.Marks = nil
 	require.Equal(t, storage.View{
-		At: time.Unix(1000, 0).UTC(), FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: 6, Up: 6, ChangeEpoch: 10,
+		At: time.Unix(1000, 0).UTC(), FailureDomainType: "zone", LabelKey: "topology-location-zone", Daemons: 6, Up: 6,
+		ChangeEpoch: 10,
 	}, v)
 }
 
@@ -42,7 +43,10 @@ func TestWhoIsDown(t *testing.T) {
 			func(w *world) { w.evict(2); w.node(2).Unschedulable = true },
 			down(true, storage.PodPending, true), 6, true,
 		},
-		"told to stop": {func(w *world) { w.pod(2).State = storage.PodTerminating }, down(true, storage.PodTerminating, false), 6, true},
+		"told to stop": {
+			func(w *world) { w.pod(2).State = storage.PodTerminating },
+			down(true, storage.PodTerminating, false), 6, true,
+		},
 		"unready, but it serves": {
 			func(w *world) { w.pod(2).State = storage.PodNotReady },
 			down(true, storage.PodNotReady, false), 6, false,
@@ -63,7 +67,10 @@ func TestWhoIsDown(t *testing.T) {
 			func(w *world) { w.stop(2, 21); w.node(2).NotReady = true },
 			down(false, storage.PodReady, false), 5, true,
 		},
-		"down without a pod": {func(w *world) { w.deletePod(2); w.stop(2, 21) }, down(false, storage.PodNone, false), 5, true},
+		"down without a pod": {
+			func(w *world) { w.deletePod(2); w.stop(2, 21) }, down(false, storage.PodNone, false), 5,
+			true,
+		},
 		"the old pod goes, the new one waits": {
 			func(w *world) {
 				w.pod(2).State = storage.PodTerminating
@@ -174,7 +181,8 @@ func TestProblems(t *testing.T) {
 					delete(w.pod(i).Labels, "topology-location-zone")
 				}
 			},
-			"no label topology-location-zone: pods rook-ceph-osd-0, rook-ceph-osd-1, rook-ceph-osd-2, rook-ceph-osd-3, rook-ceph-osd-4 and 1 more",
+			"no label topology-location-zone: pods rook-ceph-osd-0, rook-ceph-osd-1, rook-ceph-osd-2, rook-ceph-osd-3, " +
+				"rook-ceph-osd-4 and 1 more",
 		},
 		"a label that contradicts CRUSH": {
 			func(w *world) { w.pod(2).Labels["topology-location-zone"] = "zone-2" },
@@ -233,10 +241,16 @@ func TestRookWritesDashesForDots(t *testing.T) {
 	w.node(3).Name, w.bucket("node-3").Name = "node-3.example.org", "node-3-example-org"
 	w.pod(3).Labels["topology-location-host"] = "node-3-example-org"
 	w.deletePod(3) // its node is found by its CRUSH host's name alone
-	w.input.Interest = osdview.Interest{Domains: []string{"node-2-example-org"}, Nodes: []string{"node-2.example.org", "node-3.example.org"}}
+	w.input.Interest = osdview.Interest{
+		Domains: []string{"node-2-example-org"},
+		Nodes:   []string{"node-2.example.org", "node-3.example.org"},
+	}
 	v := w.view()
 	require.Empty(t, v.Problems)
-	require.Equal(t, []storage.Domain{{Name: "node-2-example-org", LabelValues: []string{"node-2-example-org"}, Daemons: 1}}, v.Domains)
+	require.Equal(t, []storage.Domain{{
+		Name: "node-2-example-org", LabelValues: []string{"node-2-example-org"},
+		Daemons: 1,
+	}}, v.Domains)
 	require.Equal(t, []storage.Node{
 		{Name: "node-2.example.org", Domain: "node-2-example-org", Host: "node-2-example-org", Daemons: []string{"osd.2"}},
 		{Name: "node-3.example.org", Domain: "node-3-example-org", Host: "node-3-example-org", Daemons: []string{"osd.3"}},
@@ -256,7 +270,10 @@ func TestNodes(t *testing.T) {
 	require.Empty(t, v.Problems)
 	require.Equal(t, []storage.Node{
 		{Name: "node-0", Domain: "zone-0", Host: "node-0", Cordoned: true, Daemons: []string{"osd.0", "osd.1"}},
-		{Name: "node-1", Domain: "zone-0", Host: "node-1", Tainted: "ToBeDeletedByClusterAutoscaler", Daemons: []string{"osd.2", "osd.3"}},
+		{
+			Name: "node-1", Domain: "zone-0", Host: "node-1", Tainted: "ToBeDeletedByClusterAutoscaler",
+			Daemons: []string{"osd.2", "osd.3"},
+		},
 		{Name: "node-2", Domain: "zone-1", Host: "node-2", NotReady: true, Lost: 2, Daemons: []string{"osd.4", "osd.5"}},
 		{Name: "node-3", Domain: "zone-1", Host: "node-3", Daemons: []string{"osd.6", "osd.7"}, Down: []string{"osd.6"}},
 		{Name: "node-4", Domain: "zone-2", Host: "node-4", Gone: true, Daemons: []string{"osd.8", "osd.9"}},
@@ -287,9 +304,11 @@ func TestOSDsOnVolumes(t *testing.T) {
 	v := w.view()
 	require.Empty(t, v.Problems)
 	require.Equal(t, []storage.Node{{
-		Name: "node-0", Domain: "zone-0", Host: "node-0", Hosts: []string{"node-0", "node-1"}, Daemons: []string{"osd.0", "osd.1"},
+		Name: "node-0", Domain: "zone-0", Host: "node-0", Hosts: []string{"node-0", "node-1"},
+		Daemons: []string{"osd.0", "osd.1"},
 	}}, v.Nodes)
-	require.Equal(t, []storage.Daemon{{Name: "osd.4", Up: true, Pod: storage.PodPending}}, v.Domain("zone-2").Troubled, "its node is not known")
+	require.Equal(t, []storage.Daemon{{Name: "osd.4", Up: true, Pod: storage.PodPending}}, v.Domain("zone-2").Troubled,
+		"its node is not known")
 }
 
 func TestFailureDomainOSD(t *testing.T) {
@@ -301,7 +320,8 @@ func TestFailureDomainOSD(t *testing.T) {
 	require.Equal(t, "osd", v.FailureDomainType)
 	require.Equal(t, "ceph-osd-id", v.LabelKey)
 	require.Equal(t, []storage.Domain{{
-		Name: "osd.3", LabelValues: []string{"3"}, Daemons: 1, Troubled: []storage.Daemon{{Name: "osd.3", Node: "node-1", Pod: storage.PodReady}},
+		Name: "osd.3", LabelValues: []string{"3"}, Daemons: 1,
+		Troubled: []storage.Daemon{{Name: "osd.3", Node: "node-1", Pod: storage.PodReady}},
 	}}, v.Domains)
 	require.Equal(t, []string{"osd.2", "osd.3"}, v.Nodes[0].Domains)
 }
@@ -403,7 +423,8 @@ func TestFlags(t *testing.T) {
 			w := newWorld(sixNodes)
 			set(w, flag)
 			v := w.view()
-			require.Equal(t, []string{"with the flag " + flag + " Ceph does not tell which OSDs serve; it is set on " + where}, v.Problems)
+			require.Equal(t, []string{"with the flag " + flag + " Ceph does not tell which OSDs serve; it is set on " + where},
+				v.Problems)
 			require.Empty(t, v.Notes)
 		}
 		for _, flag := range []string{"norecover", "nobackfill", "norebalance", "noin"} {

@@ -20,10 +20,16 @@ func TestDeparted(t *testing.T) {
 		{what: "in service", pod: storage.PodReady, upFrom: 10},
 		{what: "leaving", pod: storage.PodTerminating, upFrom: 10, departed: 40},
 		{what: "still leaving", pod: storage.PodPending, upFrom: 10, before: 30, departed: 40},
-		{what: "back, and the map stands still", pod: storage.PodReady, upFrom: 10, before: 40, departed: 40, restarting: true},
+		{
+			what: "back, and the map stands still", pod: storage.PodReady, upFrom: 10, before: 40, departed: 40,
+			restarting: true,
+		},
 		{what: "back, and the probe fails", pod: storage.PodNotReady, upFrom: 10, before: 40, departed: 40, restarting: true},
 		{what: "back in a new life", pod: storage.PodReady, upFrom: 41, before: 40},
-		{what: "a bare pod that was seen leaving leaves nothing behind", pod: storage.PodNone, upFrom: 10, before: 40, departed: 40, restarting: true},
+		{
+			what: "a bare pod that was seen leaving leaves nothing behind", pod: storage.PodNone, upFrom: 10, before: 40,
+			departed: 40, restarting: true,
+		},
 		{what: "without a pod Ceph alone is asked", pod: storage.PodNone, upFrom: 10},
 	} {
 		o := osd{OSD: &ceph.OSD{ID: 0, Up: true, UpFrom: c.upFrom}, pod: c.pod}

@@ -71,7 +71,8 @@ func domains(in Input, osds []*osd, label labelling, problems *problems) []stora
 // returned tells whether data may be placed on an OSD now and was not, or not surely, when it was proved whole. One
 // that is down for long is missed from the moment that it is marked in, which leaves no epoch in the map.
 func returned(o *osd, proof *storage.CleanProof) bool {
-	return o.UpFrom > proof.ChangeEpoch || awaited(o) && o.DownAt <= proof.ChangeEpoch && !slices.Contains(proof.Awaited, o.Name())
+	return o.UpFrom > proof.ChangeEpoch || awaited(o) && o.DownAt <= proof.ChangeEpoch &&
+		!slices.Contains(proof.Awaited, o.Name())
 }
 
 // awaited tells whether data may be placed on an OSD that is down.
@@ -101,7 +102,8 @@ func checkLabels(osds []*osd, label labelling, problems *problems) {
 			if first, taken := owner[value]; !taken {
 				owner[value] = o.domain
 			} else if first != o.domain {
-				problems.add("label "+label.key+" is "+value+" in two failure domains: "+label.domainType+"s ", first+" and "+o.domain)
+				problems.add("label "+label.key+" is "+value+" in two failure domains: "+label.domainType+"s ",
+					first+" and "+o.domain)
 			}
 		}
 	}

@@ -29,7 +29,8 @@ func notes(m *ceph.OSDMap) []string {
 	var out []string
 	for _, flag := range slowing {
 		if where := m.Flagged(flag); len(where) > 0 {
-			out = append(out, "the flag "+flag+" may keep data from becoming whole; it is set on "+brief.List(where, maxExamples))
+			out = append(out, "the flag "+flag+" may keep data from becoming whole; it is set on "+brief.List(where,
+				maxExamples))
 		}
 	}
 	slices.Sort(out)

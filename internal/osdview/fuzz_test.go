@@ -23,7 +23,10 @@ func FuzzBuild(f *testing.F) {
 		return text
 	}
 	crush := read("clean.osd-crush-dump")
-	for _, dump := range [][]byte{read("clean.osd-dump"), read("osd0-down.osd-dump"), []byte(`{}`), []byte(`{"osds":[{"osd":0,"up":1},{"osd":0},{"osd":-1}],"pools":[{"pool":1,"crush_rule":9}]}`)} {
+	for _, dump := range [][]byte{
+		read("clean.osd-dump"), read("osd0-down.osd-dump"), []byte(`{}`),
+		[]byte(`{"osds":[{"osd":0,"up":1},{"osd":0},{"osd":-1}],"pools":[{"pool":1,"crush_rule":9}]}`),
+	} {
 		f.Add(dump, crush, "zone-x", "node-a", 0, 3)
 		f.Add(dump, []byte(`{}`), "", "", -1, 0)
 		f.Add(dump, crush, "zone-y", "NODE.A", 99, 1)
@@ -41,7 +44,10 @@ func FuzzBuild(f *testing.F) {
 		}
 		for i := range min(max(pods, 0), 8) {
 			state := []storage.PodState{storage.PodReady, storage.PodPending, storage.PodTerminating, storage.PodNotReady}[i%4]
-			in.Pods = append(in.Pods, osdview.Pod{Name: label, OSD: max(osd+i/2, osdview.NoOSD), State: state, Node: node, Labels: map[string]string{"topology-location-zone": label, "topology-location-host": node}})
+			in.Pods = append(in.Pods, osdview.Pod{
+				Name: label, OSD: max(osd+i/2, osdview.NoOSD), State: state, Node: node,
+				Labels: map[string]string{"topology-location-zone": label, "topology-location-host": node},
+			})
 		}
 		v := osdview.Build(in)
 		if v.Up > v.Daemons && v.Daemons > 0 || v.Podless > v.Up {

@@ -13,10 +13,22 @@ import (
 
 func TestFindHosts(t *testing.T) {
 	tree := failuredomain.NewTree(&ceph.CrushMap{
-		Types:   []ceph.CrushType{{ID: 1, Name: "host"}},
-		Buckets: []ceph.CrushBucket{{ID: -2, Name: "a", TypeID: 1}, {ID: -3, Name: "a~ssd", TypeID: 1}, {ID: -4, Name: "new-b", TypeID: 1}},
+		Types: []ceph.CrushType{{ID: 1, Name: "host"}},
+		Buckets: []ceph.CrushBucket{
+			{ID: -2, Name: "a", TypeID: 1},
+			{ID: -3, Name: "a~ssd", TypeID: 1},
+			{ID: -4, Name: "new-b", TypeID: 1},
+		},
 	})
-	found, gone := osdview.FindHosts(tree, []storage.Host{{Name: "a"}, {Name: "a", ID: -2}, {Name: "b", ID: -4}, {Name: "b"}, {Name: "c", ID: -9}, {Name: "a~ssd"}, {Name: "osd.7"}})
+	found, gone := osdview.FindHosts(tree, []storage.Host{
+		{Name: "a"},
+		{Name: "a", ID: -2},
+		{Name: "b", ID: -4},
+		{Name: "b"},
+		{Name: "c", ID: -9},
+		{Name: "a~ssd"},
+		{Name: "osd.7"},
+	})
 	require.Equal(t, []storage.Host{{Name: "a", ID: -2}, {Name: "new-b", ID: -4}}, found)
 	require.Equal(t, []storage.Host{{Name: "b"}, {Name: "c", ID: -9}, {Name: "a~ssd"}}, gone)
 

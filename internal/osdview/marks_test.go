@@ -24,14 +24,32 @@ func TestMarks(t *testing.T) {
 		change func(*world)
 		want   storage.Marks
 	}{
-		"all are marked":                       {func(*world) {}, storage.Marks{Proved: 6}},
-		"one was replaced":                     {func(w *world) { delete(w.pod(2).Labels, osdview.MarkLabel) }, storage.Marks{Proved: 5, Unproved: 1}},
-		"its container restarted":              {func(w *world) { w.pod(2).Restarts++ }, storage.Marks{Proved: 5, Unproved: 1}},
-		"another pod of the same name":         {func(w *world) { w.pod(2).UID = "later" }, storage.Marks{Proved: 5, Unproved: 1, Foreign: []string{"rook-ceph-osd-2"}}},
-		"not ready, but it serves":             {func(w *world) { w.pod(2).State = storage.PodNotReady }, storage.Marks{Proved: 5, Stale: 1}},
-		"its OSD is down, its pod ready":       {func(w *world) { w.stop(2, 21) }, storage.Marks{Proved: 5, Stale: 1}},
-		"it is stopping, and never comes back": {func(w *world) { w.pod(2).State = storage.PodTerminating }, storage.Marks{Proved: 5}},
-		"born with the mark of its template":   {func(w *world) { w.pod(2).State, w.pod(2).UID = storage.PodPending, "later" }, storage.Marks{Proved: 5, Stale: 1, Foreign: []string{"rook-ceph-osd-2"}}},
+		"all are marked": {func(*world) {}, storage.Marks{Proved: 6}},
+		"one was replaced": {
+			func(w *world) { delete(w.pod(2).Labels, osdview.MarkLabel) },
+			storage.Marks{Proved: 5, Unproved: 1},
+		},
+		"its container restarted": {
+			func(w *world) { w.pod(2).Restarts++ },
+			storage.Marks{Proved: 5, Unproved: 1},
+		},
+		"another pod of the same name": {
+			func(w *world) { w.pod(2).UID = "later" },
+			storage.Marks{Proved: 5, Unproved: 1, Foreign: []string{"rook-ceph-osd-2"}},
+		},
+		"not ready, but it serves": {
+			func(w *world) { w.pod(2).State = storage.PodNotReady },
+			storage.Marks{Proved: 5, Stale: 1},
+		},
+		"its OSD is down, its pod ready": {func(w *world) { w.stop(2, 21) }, storage.Marks{Proved: 5, Stale: 1}},
+		"it is stopping, and never comes back": {
+			func(w *world) { w.pod(2).State = storage.PodTerminating },
+			storage.Marks{Proved: 5},
+		},
+		"born with the mark of its template": {func(w *world) {
+			w.pod(2).State, w.pod(2).UID = storage.PodPending,
+				"later"
+		}, storage.Marks{Proved: 5, Stale: 1, Foreign: []string{"rook-ceph-osd-2"}}},
 		"two pods of one OSD": {func(w *world) {
 			w.input.Pods = append(w.input.Pods, newPod(2, "node-2", "zone-1"))
 		}, storage.Marks{Proved: 5, Stale: 1}},

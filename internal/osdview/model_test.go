@@ -15,7 +15,10 @@ import (
 // whoever Ceph or Kubernetes says is down is told, in its failure domain, on its node.
 func TestAgainstDumbModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := size{rapid.IntRange(1, 4).Draw(t, "zones"), rapid.IntRange(1, 3).Draw(t, "hosts"), rapid.IntRange(1, 3).Draw(t, "osds")}
+		s := size{
+			rapid.IntRange(1, 4).Draw(t, "zones"), rapid.IntRange(1, 3).Draw(t, "hosts"),
+			rapid.IntRange(1, 3).Draw(t, "osds"),
+		}
 		w := newWorld(s)
 		if rapid.Bool().Draw(t, "by host") {
 			w.spreadOver("host")
@@ -109,7 +112,10 @@ func modelOf(w *world, s size, typeName string) []modelled {
 			}
 		}
 		node := fmt.Sprintf("node-%d", id/s.osds)
-		m := modelled{domain: node, daemon: storage.Daemon{Name: o.Name(), Node: node, Up: bool(o.Up), Planned: planned[node]}}
+		m := modelled{domain: node, daemon: storage.Daemon{
+			Name: o.Name(), Node: node, Up: bool(o.Up),
+			Planned: planned[node],
+		}}
 		if typeName == "zone" {
 			m.domain = fmt.Sprintf("zone-%d", id/(s.hosts*s.osds))
 		}

@@ -79,7 +79,10 @@ func (m Mons) pod(name string) MonPod {
 }
 
 func podRank(s storage.PodState) int {
-	return slices.Index([]storage.PodState{storage.PodNone, storage.PodPending, storage.PodTerminating, storage.PodNotReady, storage.PodReady}, s)
+	return slices.Index([]storage.PodState{
+		storage.PodNone, storage.PodPending, storage.PodTerminating,
+		storage.PodNotReady, storage.PodReady,
+	}, s)
 }
 
 // describeMons joins the monmap with pods and nodes.

@@ -9,7 +9,11 @@ import (
 )
 
 func TestDescribeMons(t *testing.T) {
-	ns := newNodes([]Node{{Name: "node-a", Unschedulable: true}, {Name: "node-b"}, {Name: "node-c", Hostname: "c.example"}})
+	ns := newNodes([]Node{
+		{Name: "node-a", Unschedulable: true},
+		{Name: "node-b"},
+		{Name: "node-c", Hostname: "c.example"},
+	})
 	ns.put(&osd{expected: true, domain: "zone-x"}, ns.byName["node-a"])
 	mons := Mons{
 		Map: []string{"a", "b", "c", "d", "e"}, InQuorum: []string{"a", "b", "c"}, Label: "name",

@@ -120,7 +120,8 @@ func nodeName(o *osd) string {
 func describeNodes(in Input, ns *nodes, domainType string, problems *problems) []storage.Node {
 	var described []storage.Node
 	for _, n := range ns.all {
-		if d, ok := describeNode(n, domainType, problems); ok && (d.Leaving() || d.NotReady || isTroubled(n) || interested(in.Interest.Nodes, n.Name)) {
+		if d, ok := describeNode(n, domainType, problems); ok &&
+			(d.Leaving() || d.NotReady || isTroubled(n) || interested(in.Interest.Nodes, n.Name)) {
 			described = append(described, d)
 		}
 	}
@@ -159,7 +160,8 @@ func describeNode(n *node, domainType string, problems *problems) (storage.Node,
 	if len(domains) > 1 {
 		d.Domains = domains
 		if domainType != osdType {
-			problems.add("one node with OSDs of several failure domains ("+domainType+"s "+strings.Join(domains, ", ")+"): ", n.Name)
+			problems.add("one node with OSDs of several failure domains ("+domainType+"s "+strings.Join(domains, ", ")+"): ",
+				n.Name)
 		}
 	}
 	if len(hosts) > 1 {

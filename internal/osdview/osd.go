@@ -84,7 +84,8 @@ func join(in Input, domainType string, problems *problems) ([]*osd, *nodes) {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		if pod.OSD < 0 {
-			problems.add("no label "+in.IDLabel+" with the number of an OSD, though the selector takes them for OSDs: pods ", pod.Name)
+			problems.add("no label "+in.IDLabel+" with the number of an OSD, though the selector takes them for OSDs: pods ",
+				pod.Name)
 			continue
 		}
 		podsOf[pod.OSD] = append(podsOf[pod.OSD], pod)
@@ -116,7 +117,10 @@ func join(in Input, domainType string, problems *problems) ([]*osd, *nodes) {
 // bestState is the state of an OSD's pods together: while a pod is replaced there is an old and a new one, and the OSD
 // runs if one of them does.
 func bestState(pods []*Pod) storage.PodState {
-	for _, state := range []storage.PodState{storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodTerminating} {
+	for _, state := range []storage.PodState{
+		storage.PodReady, storage.PodNotReady, storage.PodPending,
+		storage.PodTerminating,
+	} {
 		for _, pod := range pods {
 			if pod.State == state {
 				return state

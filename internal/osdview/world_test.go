@@ -48,7 +48,10 @@ func newWorld(s size) *world {
 			host := ceph.CrushBucket{Name: node, TypeID: 1}
 			for range s.osds {
 				id := len(m.OSDs)
-				m.OSDs = append(m.OSDs, ceph.OSD{ID: id, Up: true, In: true, Weight: 1, UpFrom: 10, State: []string{"exists", "up"}})
+				m.OSDs = append(m.OSDs, ceph.OSD{
+					ID: id, Up: true, In: true, Weight: 1, UpFrom: 10,
+					State: []string{"exists", "up"},
+				})
 				w.input.Pods = append(w.input.Pods, newPod(id, node, zone.Name))
 				appendItem(&host, id)
 			}
@@ -64,7 +67,8 @@ func newPod(id int, node, zone string) osdview.Pod {
 	return osdview.Pod{
 		Name: fmt.Sprintf("rook-ceph-osd-%d", id), OSD: id, State: storage.PodReady, Node: node,
 		Labels: map[string]string{
-			"ceph-osd-id": strconv.Itoa(id), "topology-location-host": strings.ReplaceAll(node, ".", "-"), "topology-location-zone": zone,
+			"ceph-osd-id": strconv.Itoa(id), "topology-location-host": strings.ReplaceAll(node, ".", "-"),
+			"topology-location-zone": zone,
 		},
 	}
 }

@@ -110,7 +110,8 @@ func (c *clockwork) look(tracker *pghealth.Tracker) (proved bool) {
 	s.Reading.Status.PGMap.States = []ceph.PGStateCount{{State: "active+clean", Count: len(c.osds)}}
 	s.Reading.Map = &ceph.OSDMap{Pools: []ceph.Pool{{ID: 1, PGNum: len(c.osds)}}}
 	for id, o := range c.osds {
-		s.Reading.Map.OSDs = append(s.Reading.Map.OSDs, ceph.OSD{ID: id, Up: true, In: true, Weight: 1, UpFrom: o.upFrom, State: []string{"exists"}})
+		s.Reading.Map.OSDs = append(s.Reading.Map.OSDs,
+			ceph.OSD{ID: id, Up: true, In: true, Weight: 1, UpFrom: o.upFrom, State: []string{"exists"}})
 	}
 	return tracker.Observe(s).Clean
 }

@@ -20,7 +20,10 @@ func FuzzStates(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(text, `^active(\+(clean|deep|scrubbing|snaptrim|snaptrim_wait))+$`)
 	}
-	for _, states := range []string{`[]`, `null`, `[{"state_name":"active+clean","count":32}]`, `[{"state_name":"active+clean","count":-1},{"state_name":"down","count":33}]`, `[{"state_name":"","count":32}]`} {
+	for _, states := range []string{
+		`[]`, `null`, `[{"state_name":"active+clean","count":32}]`,
+		`[{"state_name":"active+clean","count":-1},{"state_name":"down","count":33}]`, `[{"state_name":"","count":32}]`,
+	} {
 		f.Add([]byte(`{"mgrmap":{"available":true},"pgmap":{"num_pgs":32,"pgs_by_state":`+states+`}}`), ".*")
 		f.Add([]byte(`{"mgrmap":{"available":true},"pgmap":{"num_pgs":32,"pgs_by_state":`+states+`}}`), "^active")
 	}

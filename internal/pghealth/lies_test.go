@@ -74,7 +74,10 @@ func (c *cluster) look() storage.Health {
 
 func (c *cluster) reading() ceph.Reading {
 	var r ceph.Reading
-	r.Map = &ceph.OSDMap{CrushDigest: fmt.Sprint(c.crush), LastInChange: c.inOut, Pools: c.pools, OSDs: append([]ceph.OSD(nil), c.osds...)}
+	r.Map = &ceph.OSDMap{
+		CrushDigest: fmt.Sprint(c.crush), LastInChange: c.inOut, Pools: c.pools,
+		OSDs: append([]ceph.OSD(nil), c.osds...),
+	}
 	r.Status.MgrMap.Available = c.manager.Available
 	r.Status.PGMap.States = c.states
 	for _, s := range c.states {
@@ -107,13 +110,15 @@ func (c *cluster) settle(t *testing.T) {
 // TestLieStaleClean: for seconds after an OSD stopped, or was marked in, status still says that all is active+clean.
 func TestLieStaleClean(t *testing.T) {
 	for name, change := range map[string]func(*cluster){
-		"an OSD stopped":             func(c *cluster) { c.stop(2, 21) },
-		"an OSD came back":           func(c *cluster) { c.start(2, 23) },
-		"an OSD was marked out":      func(c *cluster) { c.osds[2].In, c.osds[2].Weight = false, 0 },
-		"an OSD went out and in":     func(c *cluster) { c.inOut = "2026-11-21T07:51:28.506478+0000" },
-		"an OSD's weight changed":    func(c *cluster) { c.osds[2].Weight = 0.5 },
-		"the CRUSH map changed":      func(c *cluster) { c.crush++ },
-		"the pool's size changed":    func(c *cluster) { c.pools = []ceph.Pool{{ID: 1, Name: "rbd", Size: 4, MinSize: 2, PGNum: 32}} },
+		"an OSD stopped":          func(c *cluster) { c.stop(2, 21) },
+		"an OSD came back":        func(c *cluster) { c.start(2, 23) },
+		"an OSD was marked out":   func(c *cluster) { c.osds[2].In, c.osds[2].Weight = false, 0 },
+		"an OSD went out and in":  func(c *cluster) { c.inOut = "2026-11-21T07:51:28.506478+0000" },
+		"an OSD's weight changed": func(c *cluster) { c.osds[2].Weight = 0.5 },
+		"the CRUSH map changed":   func(c *cluster) { c.crush++ },
+		"the pool's size changed": func(c *cluster) {
+			c.pools = []ceph.Pool{{ID: 1, Name: "rbd", Size: 4, MinSize: 2, PGNum: 32}}
+		},
 		"a pool was added":           func(c *cluster) { c.pools = append(c.pools[:1:1], ceph.Pool{ID: 2}) },
 		"an OSD was removed":         func(c *cluster) { c.stop(2, 21); c.osds = c.osds[:5] },
 		"one stopped, one came back": func(c *cluster) { c.stop(2, 24); c.start(3, 24) },
@@ -239,7 +244,10 @@ func TestOtherLife(t *testing.T) {
 			reports[id] = ceph.Report{UpFrom: 10, Count: c.counts[id]}
 		}
 		c.period()
-		return c.tracker.Observe(pghealth.Sample{Reading: c.reading(), Evidence: &pghealth.Evidence{Manager: c.manager, Reports: reports}}).Fresh
+		return c.tracker.Observe(pghealth.Sample{
+			Reading:  c.reading(),
+			Evidence: &pghealth.Evidence{Manager: c.manager, Reports: reports},
+		}).Fresh
 	}
 	for count := range uint32(5) {
 		require.False(t, look(ceph.Report{UpFrom: 10, Count: 500 + count}))

@@ -45,7 +45,10 @@ func newModel(n int) *model {
 		pending: map[int]modelReport{}, heard: map[int]modelReport{}, digest: map[int]modelReport{},
 	}
 	for id := range n {
-		m.osds = append(m.osds, modelOSD{OSD: ceph.OSD{ID: id, Up: true, In: true, Weight: 1, UpFrom: 1, State: []string{"exists"}}})
+		m.osds = append(m.osds, modelOSD{OSD: ceph.OSD{
+			ID: id, Up: true, In: true, Weight: 1, UpFrom: 1,
+			State: []string{"exists"},
+		}})
 	}
 	return m
 }
@@ -53,7 +56,10 @@ func newModel(n int) *model {
 func (m *model) happen(t *rapid.T) {
 	id := rapid.IntRange(0, len(m.osds)-1).Draw(t, "osd")
 	o := &m.osds[id]
-	switch rapid.SampledFrom([]string{"report", "report", "report", "tick", "tick", "tick", "learn", "stop", "start", "weigh", "kill", "replace"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{
+		"report", "report", "report", "tick", "tick", "tick", "learn", "stop", "start",
+		"weigh", "kill", "replace",
+	}).Draw(t, "event") {
 	case "report":
 		m.report(id)
 	case "tick":

@@ -34,18 +34,57 @@ func TestRound(t *testing.T) {
 		looks  []map[int]ceph.Report
 		silent []int
 	}{
-		"no look":                              {silent: []int{0, 1, 2}},
-		"the same again and again":             {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(5, 5, 5), reports(5, 5, 5)}, silent: []int{0, 1, 2}},
-		"a digest that may be from before":     {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(6, 6, 6), reports(6, 6, 6)}, silent: []int{0, 1, 2}},
-		"two reports in one digest":            {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(7, 7, 7), reports(7, 7, 7)}, silent: []int{0, 1, 2}},
-		"a second digest":                      {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(6, 6, 6), reports(7, 7, 7)}},
-		"one hung before":                      {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(6, 5, 6), reports(7, 5, 7), reports(8, 5, 8)}, silent: []int{1}},
-		"one hung with a report on its way":    {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(6, 6, 6), reports(7, 6, 7), reports(8, 6, 8)}, silent: []int{1}},
-		"a digest that was read in two":        {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(6, 5, 5), reports(6, 6, 6)}, silent: []int{0, 1, 2}},
-		"another's digest is a digest":         {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(6, 5, 5), reports(6, 5, 5), reports(7, 6, 6)}},
-		"the number of a life before":          {looks: []map[int]ceph.Report{reports(5, 5), {2: {UpFrom: 9, Count: 90}}, reports(6, 6), {2: {UpFrom: 9, Count: 91}}, reports(7, 7), {2: {UpFrom: 9, Count: 92}}}, silent: []int{2}},
-		"the first report of a life":           {looks: []map[int]ceph.Report{reports(5, 5), reports(6, 6), {2: {}}, reports(7, 7), {2: {UpFrom: 10, Count: 1}}}},
-		"a number that is lower, of a laggard": {looks: []map[int]ceph.Report{reports(5, 5, 5), reports(6, 6, 6), reports(5, 5, 5), reports(6, 6, 6)}, silent: []int{0, 1, 2}},
+		"no look": {silent: []int{0, 1, 2}},
+		"the same again and again": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(5, 5, 5),
+			reports(5, 5, 5),
+		}, silent: []int{0, 1, 2}},
+		"a digest that may be from before": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(6, 6, 6),
+			reports(6, 6, 6),
+		}, silent: []int{0, 1, 2}},
+		"two reports in one digest": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(7, 7, 7),
+			reports(7, 7, 7),
+		}, silent: []int{0, 1, 2}},
+		"a second digest": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(6, 6, 6),
+			reports(7, 7, 7),
+		}},
+		"one hung before": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(6, 5, 6),
+			reports(7, 5, 7), reports(8, 5, 8),
+		}, silent: []int{1}},
+		"one hung with a report on its way": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(6, 6, 6),
+			reports(7, 6, 7), reports(8, 6, 8),
+		}, silent: []int{1}},
+		"a digest that was read in two": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(6, 5, 5),
+			reports(6, 6, 6),
+		}, silent: []int{0, 1, 2}},
+		"another's digest is a digest": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(6, 5, 5),
+			reports(6, 5, 5), reports(7, 6, 6),
+		}},
+		"the number of a life before": {looks: []map[int]ceph.Report{
+			reports(5, 5),
+			{2: {UpFrom: 9, Count: 90}},
+			reports(6, 6),
+			{2: {UpFrom: 9, Count: 91}},
+			reports(7, 7),
+			{2: {UpFrom: 9, Count: 92}},
+		}, silent: []int{2}},
+		"the first report of a life": {looks: []map[int]ceph.Report{
+			reports(5, 5), reports(6, 6),
+			{2: {}},
+			reports(7, 7),
+			{2: {UpFrom: 10, Count: 1}},
+		}},
+		"a number that is lower, of a laggard": {looks: []map[int]ceph.Report{
+			reports(5, 5, 5), reports(6, 6, 6),
+			reports(5, 5, 5), reports(6, 6, 6),
+		}, silent: []int{0, 1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := pghealth.NewRound(upSince10(3), nil)

@@ -40,7 +40,8 @@ type Policy struct {
 // Compare orders policies: the first is in charge if they mean the same storage cluster. Everybody comes to the same
 // answer, since policies of the same second go by namespace and name.
 func Compare(a, b Policy) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key.Namespace, b.Key.Namespace),
+		cmp.Compare(a.Key.Name, b.Key.Name))
 }
 
 // Standing is where a policy stands among all that there are. The zero Standing is in charge.
@@ -58,17 +59,21 @@ type Standing struct {
 func Judge(me Policy, seen string, all []Policy) Standing {
 	id := cmp.Or(seen, me.Claim.ID)
 	if id == "" {
-		return Standing{Waits: "the storage cluster has not told its ID (Ceph's fsid), so another policy may mean the same one"}
+		return Standing{Waits: "the storage cluster has not told its ID (Ceph's fsid), so another policy may mean the same " +
+			"one"}
 	}
-	rivals := slices.DeleteFunc(slices.Clone(all), func(o Policy) bool { return o.Key == me.Key || o.Claim != Claim{ID: id, Held: true} })
+	rivals := slices.DeleteFunc(slices.Clone(all),
+		func(o Policy) bool { return o.Key == me.Key || o.Claim != Claim{ID: id, Held: true} })
 	slices.SortFunc(rivals, Compare)
 	switch {
 	case len(rivals) > 0 && Compare(rivals[0], me) < 0:
 		return Standing{Key: rivals[0].Key, First: First(rivals[0], fmt.Sprintf("both reach the one with the ID %s", id))}
 	case me.Claim != Claim{ID: id, Held: true}:
-		return Standing{Waits: fmt.Sprintf("the claim to the storage cluster with the ID %s is not in the policy's status yet", id)}
+		return Standing{Waits: fmt.Sprintf(
+			"the claim to the storage cluster with the ID %s is not in the policy's status yet", id)}
 	case len(rivals) > 0:
-		return Standing{Key: rivals[0].Key, Waits: fmt.Sprintf("MaintenancePolicy %s, which is younger, looks after the same storage cluster (ID %s) and has not taken back yet what it did. "+
+		return Standing{Key: rivals[0].Key, Waits: fmt.Sprintf("MaintenancePolicy %s, which is younger, looks after the "+
+			"same storage cluster (ID %s) and has not taken back yet what it did. "+
 			"If its keeper does not run, delete that policy", rivals[0].Key, id)}
 	}
 	return Standing{}
@@ -76,6 +81,7 @@ func Judge(me Policy, seen string, all []Policy) Standing {
 
 // First says that a policy is in charge because it was first, and why the two mean the same storage cluster.
 func First(p Policy, why string) string {
-	return fmt.Sprintf("MaintenancePolicy %s was first (%s), and looks after the same storage cluster: %s; this one manages nothing. Delete one of the two",
+	return fmt.Sprintf("MaintenancePolicy %s was first (%s), and looks after the same storage cluster: %s; this one "+
+		"manages nothing. Delete one of the two",
 		p.Key, p.Created.UTC().Format("2006-01-02 15:04:05"), why)
 }

@@ -17,7 +17,8 @@ var began = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
 func policy(namespace string, age time.Duration, id string, held bool) precedence.Policy {
 	return precedence.Policy{
-		Key: storage.ClusterKey{Namespace: namespace, Name: "ceph"}, Created: began.Add(-age), Claim: precedence.Claim{ID: id, Held: held},
+		Key: storage.ClusterKey{Namespace: namespace, Name: "ceph"}, Created: began.Add(-age),
+		Claim: precedence.Claim{ID: id, Held: held},
 	}
 }
 
@@ -29,21 +30,51 @@ func TestJudge(t *testing.T) {
 		other        precedence.Policy
 		first, waits string
 	}{
-		"alone":                                  {me("f", true), "f", me("f", true), "", ""},
-		"alone, before the claim":                {me("", false), "f", me("", false), "", "the claim to the storage cluster with the ID f is not in the policy's status yet"},
-		"alone, after it stood aside":            {me("f", false), "f", me("f", false), "", "is not in the policy's status yet"},
-		"alone, with a claim to another":         {me("g", true), "f", me("g", true), "", "is not in the policy's status yet"},
-		"never told":                             {me("", false), "", policy("a", 0, "f", true), "", "has not told its ID"},
-		"silent now":                             {me("f", true), "", policy("a", 2*time.Hour, "f", true), "MaintenancePolicy a/ceph was first (2026-03-01 01:00:00)", ""},
-		"older":                                  {me("f", true), "f", policy("a", 2*time.Hour, "f", true), "both reach the one with the ID f", ""},
-		"older, before the claim":                {me("", false), "f", policy("a", 2*time.Hour, "f", true), "MaintenancePolicy a/ceph was first", ""},
-		"older, aside itself":                    {me("f", true), "f", policy("a", 2*time.Hour, "f", false), "", ""},
-		"older, of another storage cluster":      {me("f", true), "f", policy("a", 2*time.Hour, "g", true), "", ""},
-		"older, of what I meant before":          {me("g", true), "f", policy("a", 2*time.Hour, "g", true), "", "ID f is not in the policy's status yet"},
-		"younger, not aside yet":                 {me("f", true), "f", policy("z", time.Minute, "f", true), "", "MaintenancePolicy z/ceph, which is younger"},
-		"younger, aside":                         {me("f", true), "f", policy("z", time.Minute, "f", false), "", ""},
-		"of the same second, a namespace before": {me("f", true), "f", policy("a", time.Hour, "f", true), "MaintenancePolicy a/ceph was first", ""},
-		"of the same second, a namespace after":  {me("f", true), "f", policy("z", time.Hour, "f", true), "", "MaintenancePolicy z/ceph, which is younger"},
+		"alone": {me("f", true), "f", me("f", true), "", ""},
+		"alone, before the claim": {
+			me("", false), "f", me("", false), "",
+			"the claim to the storage cluster with the ID f is not in the policy's status yet",
+		},
+		"alone, after it stood aside": {
+			me("f", false), "f", me("f", false), "",
+			"is not in the policy's status yet",
+		},
+		"alone, with a claim to another": {
+			me("g", true), "f", me("g", true), "",
+			"is not in the policy's status yet",
+		},
+		"never told": {me("", false), "", policy("a", 0, "f", true), "", "has not told its ID"},
+		"silent now": {
+			me("f", true), "", policy("a", 2*time.Hour, "f", true),
+			"MaintenancePolicy a/ceph was first (2026-03-01 01:00:00)", "",
+		},
+		"older": {
+			me("f", true), "f", policy("a", 2*time.Hour, "f", true),
+			"both reach the one with the ID f", "",
+		},
+		"older, before the claim": {
+			me("", false), "f", policy("a", 2*time.Hour, "f", true),
+			"MaintenancePolicy a/ceph was first", "",
+		},
+		"older, aside itself":               {me("f", true), "f", policy("a", 2*time.Hour, "f", false), "", ""},
+		"older, of another storage cluster": {me("f", true), "f", policy("a", 2*time.Hour, "g", true), "", ""},
+		"older, of what I meant before": {
+			me("g", true), "f", policy("a", 2*time.Hour, "g", true), "",
+			"ID f is not in the policy's status yet",
+		},
+		"younger, not aside yet": {
+			me("f", true), "f", policy("z", time.Minute, "f", true), "",
+			"MaintenancePolicy z/ceph, which is younger",
+		},
+		"younger, aside": {me("f", true), "f", policy("z", time.Minute, "f", false), "", ""},
+		"of the same second, a namespace before": {
+			me("f", true), "f", policy("a", time.Hour, "f", true),
+			"MaintenancePolicy a/ceph was first", "",
+		},
+		"of the same second, a namespace after": {
+			me("f", true), "f", policy("z", time.Hour, "f", true), "",
+			"MaintenancePolicy z/ceph, which is younger",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := precedence.Judge(c.me, c.seen, []precedence.Policy{c.other, c.me})
@@ -78,7 +109,10 @@ func TestNeverTwo(t *testing.T) {
 		var all []*keeper
 		for i := range rapid.IntRange(2, 4).Draw(t, "policies") {
 			age := time.Duration(rapid.IntRange(0, 2).Draw(t, "age")) * time.Second
-			all = append(all, &keeper{Policy: policy(fmt.Sprintf("ns-%d", i), age, "", false), exists: true, means: rapid.SampledFrom([]string{"f", "g"}).Draw(t, "means")})
+			all = append(all, &keeper{
+				Policy: policy(fmt.Sprintf("ns-%d", i), age, "", false), exists: true,
+				means: rapid.SampledFrom([]string{"f", "g"}).Draw(t, "means"),
+			})
 		}
 		list := func() (out []precedence.Policy) {
 			for _, k := range all {

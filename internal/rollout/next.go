@@ -52,7 +52,10 @@ func (in Input) next(all []OSD) Step {
 		}
 	}
 	if awaited := filter(all, in.awaits); len(awaited) > 0 {
-		return Step{Do: DoAwait, OSDs: awaited[:min(len(awaited), atOnce)], Domain: in.domain(awaited[0].Domain), Why: awaiting(awaited)}
+		return Step{
+			Do: DoAwait, OSDs: awaited[:min(len(awaited), atOnce)], Domain: in.domain(awaited[0].Domain),
+			Why: awaiting(awaited),
+		}
 	}
 	todo := func(o OSD) bool { return o.State == OutOfDate && !in.skips(o) }
 	at := slices.IndexFunc(all, todo)
@@ -61,7 +64,8 @@ func (in Input) next(all []OSD) Step {
 	}
 	first := all[at]
 	if in.Canary {
-		return Step{Do: DoReplace, OSDs: []OSD{first}, Domain: in.domain(first.Domain), Canary: true, Why: first.String() + " goes first, alone: it is the canary"}
+		return Step{Do: DoReplace, OSDs: []OSD{first}, Domain: in.domain(first.Domain), Canary: true, Why: first.String() +
+			" goes first, alone: it is the canary"}
 	}
 	batch := in.bound(filter(all[at:], func(o OSD) bool {
 		return o.Domain == first.Domain && (o.Key == first.Key || o.Unit != "" && o.Unit == first.Unit) && todo(o)

@@ -52,7 +52,10 @@ func TestNext(t *testing.T) {
 	}{
 		"by OSD":  {do: rollout.DoReplace, osds: []string{"osd.0"}, domain: "zone-x"},
 		"by Host": {unit: byHost, do: rollout.DoReplace, osds: []string{"osd.0", "osd.1"}, domain: "zone-x"},
-		"by Zone": {unit: byZone, do: rollout.DoReplace, osds: []string{"osd.0", "osd.1", "osd.2", "osd.3"}, domain: "zone-x"},
+		"by Zone": {
+			unit: byZone, do: rollout.DoReplace, osds: []string{"osd.0", "osd.1", "osd.2", "osd.3"},
+			domain: "zone-x",
+		},
 		"by Zone, three at once": {
 			unit: byZone, change: func(in *rollout.Input) { in.MaxParallel = 3 },
 			do: rollout.DoReplace, osds: []string{"osd.0", "osd.1", "osd.2"}, domain: "zone-x",

@@ -176,7 +176,8 @@ func (in Input) skips(o OSD) bool {
 func (in Input) sorted() []OSD {
 	out := slices.Clone(in.OSDs)
 	slices.SortFunc(out, func(a, b OSD) int {
-		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Host, b.Host),
+			cmp.Compare(a.Key, b.Key))
 	})
 	return out
 }

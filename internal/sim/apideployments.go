@@ -60,7 +60,9 @@ func (a deploymentsAPI) Get(ctx context.Context, name string, _ metav1.GetOption
 }
 
 // Patch knows changes of annotations, of the Deployment and of its pods, and of their image.
-func (a deploymentsAPI) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, o metav1.PatchOptions, _ ...string) (*appsv1.Deployment, error) {
+func (a deploymentsAPI) Patch(
+	ctx context.Context, name string, _ types.PatchType, data []byte, o metav1.PatchOptions, _ ...string,
+) (*appsv1.Deployment, error) {
 	var patch struct {
 		Metadata struct {
 			UID         string            `json:"uid"`

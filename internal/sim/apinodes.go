@@ -56,7 +56,9 @@ func (a nodesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (ou
 }
 
 // Patch knows the one that cordons.
-func (a nodesAPI) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Node, error) {
+func (a nodesAPI) Patch(
+	ctx context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string,
+) (*corev1.Node, error) {
 	var p struct {
 		Spec struct {
 			Unschedulable bool `json:"unschedulable"`

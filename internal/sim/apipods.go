@@ -85,7 +85,9 @@ func (a podsAPI) Delete(ctx context.Context, name string, o metav1.DeleteOptions
 }
 
 // Patch knows labels and annotations.
-func (a podsAPI) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (out *corev1.Pod, err error) {
+func (a podsAPI) Patch(
+	ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string,
+) (out *corev1.Pod, err error) {
 	err = a.server.ask(ctx, "annotate pod", func() error {
 		p := a.server.podNamed(name)
 		if p == nil {
@@ -191,7 +193,8 @@ func changesOf(had, now map[string]corev1.Pod) (events []watch.Event, next map[s
 
 // mark is all of a pod that changes.
 func mark(p *corev1.Pod) string {
-	return fmt.Sprint(p.UID, p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.Phase, len(p.Status.Conditions), p.Annotations, p.Labels)
+	return fmt.Sprint(p.UID, p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.Phase, len(p.Status.Conditions),
+		p.Annotations, p.Labels)
 }
 
 // backOff is after how long a container that crashed is started again.

@@ -180,7 +180,9 @@ func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.S
 }
 
 // Patch writes a part of a status.
-func (s statusClient) Patch(ctx context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s statusClient) Patch(
+	ctx context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	data, err := patch.Data(o)
 	if err != nil {
 		return err

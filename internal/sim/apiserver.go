@@ -93,7 +93,9 @@ func notFound(resource, name string) *apierrors.StatusError {
 type discoveryAPI struct{ discovery.DiscoveryInterfaces }
 
 func (discoveryAPI) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, error) {
-	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1"}}}, nil
+	return &metav1.APIResourceList{
+		APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1"}},
+	}, nil
 }
 
 type coreAPI struct {
@@ -196,7 +198,10 @@ type secretsAPI struct {
 
 func (a secretsAPI) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*corev1.Secret, error) {
 	err := a.server.ask(ctx, "read Secret", func() error { return nil })
-	return &corev1.Secret{Data: map[string][]byte{"ceph-username": []byte("client.lockkeeper"), "ceph-secret": []byte("c2VjcmV0")}}, err
+	return &corev1.Secret{Data: map[string][]byte{
+		"ceph-username": []byte("client.lockkeeper"),
+		"ceph-secret":   []byte("c2VjcmV0"),
+	}}, err
 }
 
 type appsAPI struct {
@@ -294,7 +299,9 @@ func (a budgetsAPI) List(ctx context.Context, o metav1.ListOptions) (*policyv1.P
 	return out, err
 }
 
-func (a budgetsAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *policyv1.PodDisruptionBudget, err error) {
+func (a budgetsAPI) Get(
+	ctx context.Context, name string, _ metav1.GetOptions,
+) (out *policyv1.PodDisruptionBudget, err error) {
 	err = a.server.ask(ctx, "read budget", func() error {
 		b := a.server.budgets[name]
 		if b == nil {
@@ -306,7 +313,9 @@ func (a budgetsAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (
 	return out, err
 }
 
-func (a budgetsAPI) Create(ctx context.Context, b *policyv1.PodDisruptionBudget, _ metav1.CreateOptions) (out *policyv1.PodDisruptionBudget, err error) {
+func (a budgetsAPI) Create(
+	ctx context.Context, b *policyv1.PodDisruptionBudget, _ metav1.CreateOptions,
+) (out *policyv1.PodDisruptionBudget, err error) {
 	err = a.server.ask(ctx, "create budget", func() error {
 		if a.server.budgets[b.Name] != nil {
 			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "poddisruptionbudgets"}, b.Name)
@@ -319,7 +328,9 @@ func (a budgetsAPI) Create(ctx context.Context, b *policyv1.PodDisruptionBudget,
 	return out, err
 }
 
-func (a budgetsAPI) Update(ctx context.Context, b *policyv1.PodDisruptionBudget, _ metav1.UpdateOptions) (out *policyv1.PodDisruptionBudget, err error) {
+func (a budgetsAPI) Update(
+	ctx context.Context, b *policyv1.PodDisruptionBudget, _ metav1.UpdateOptions,
+) (out *policyv1.PodDisruptionBudget, err error) {
 	err = a.server.ask(ctx, "update budget", func() error {
 		had := a.server.budgets[b.Name]
 		if had == nil {
@@ -335,10 +346,13 @@ func (a budgetsAPI) Update(ctx context.Context, b *policyv1.PodDisruptionBudget,
 }
 
 func conflict(resource, name string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, fmt.Errorf("the object has been modified"))
+	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name,
+		fmt.Errorf("the object has been modified"))
 }
 
-func (a budgetsAPI) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (out *policyv1.PodDisruptionBudget, err error) {
+func (a budgetsAPI) Patch(
+	ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string,
+) (out *policyv1.PodDisruptionBudget, err error) {
 	err = a.server.ask(ctx, "update budget", func() error {
 		had := a.server.budgets[name]
 		if had == nil {

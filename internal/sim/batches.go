@@ -21,7 +21,8 @@ type edits struct {
 	paused                           time.Time // zero while it is not
 	windows, parallel, pause, canary time.Time
 	template                         time.Time
-	devices                          map[int64]int // how often which OSDs there are, or their devices, had changed, by generation
+	// how often which OSDs there are, or their devices, had changed, by generation
+	devices map[int64]int
 }
 
 // note takes down what has changed.
@@ -115,7 +116,8 @@ func (w *World) judgeBatch(o *osd, claim *lockkeeper.LeaseClaim) {
 // judgeCanary: the first OSD of a template goes alone, has to serve for a while, and somebody may have to approve it.
 // That is judged of a template that is new, and was set when the canary was wanted already.
 func (w *World) judgeCanary(o *osd, claim *lockkeeper.LeaseClaim, canary *v1alpha1.Canary) {
-	if canary == nil || !w.opts.JudgeCanary || w.edits.template.Before(w.edits.canary) || time.Since(w.edits.template) < w.slack() || w.batches.seen[w.set().Hash] {
+	if canary == nil || !w.opts.JudgeCanary || w.edits.template.Before(w.edits.canary) ||
+		time.Since(w.edits.template) < w.slack() || w.batches.seen[w.set().Hash] {
 		return
 	}
 	switch first := w.batches.first; {
@@ -131,7 +133,8 @@ func (w *World) judgeCanary(o *osd, claim *lockkeeper.LeaseClaim, canary *v1alph
 
 // ran notes that the process of a pod has begun.
 func (w *World) ran(p *pod) {
-	if w.cr != nil && p.ours && w.batches.first.IsZero() && p.of.daemon() == w.batches.canary && p.made.Annotations[osdpod.HashAnnotation] == w.set().Hash {
+	if w.cr != nil && p.ours && w.batches.first.IsZero() && p.of.daemon() == w.batches.canary &&
+		p.made.Annotations[osdpod.HashAnnotation] == w.set().Hash {
 		w.batches.first = time.Now()
 	}
 }

@@ -73,7 +73,10 @@ func (w *World) initCephOSD() {
 	}
 	w.cr = &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind, "spec": spec,
-		"metadata": map[string]any{"namespace": Key.Namespace, "name": CephOSDName, "uid": "cephosd", "generation": int64(1), "resourceVersion": "1"},
+		"metadata": map[string]any{
+			"namespace": Key.Namespace, "name": CephOSDName, "uid": "cephosd", "generation": int64(1),
+			"resourceVersion": "1",
+		},
 	}}
 }
 
@@ -103,7 +106,8 @@ func (w *World) adopt(d *workload) {
 	if w.opts.DBs {
 		devices.DB = partition(int(o.device[len(o.device)-1] - 'b'))
 	}
-	p.made = w.set().Render(devices, osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"host": o.host, "zone": o.zone}})
+	p.made = w.set().Render(devices,
+		osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"host": o.host, "zone": o.zone}})
 	p.name = fmt.Sprintf("osd-%s-%s-%05d", o.host, o.device[strings.LastIndex(o.device, "/")+1:], id)
 	o.pod = p.name
 	p.made.Name, p.made.UID = p.name, types.UID(p.name)
@@ -199,7 +203,8 @@ func (w *World) putCephOSD(next *unstructured.Unstructured) {
 // SetImage is a person who changes the image in the template.
 func (w *World) SetImage(image string) {
 	w.EditCephOSD("image "+image, func(spec map[string]any) {
-		_ = unstructured.SetNestedSlice(spec, []any{map[string]any{"name": "osd", "image": image}}, "podTemplate", "spec", "containers")
+		_ = unstructured.SetNestedSlice(spec, []any{map[string]any{"name": "osd", "image": image}}, "podTemplate",
+			"spec", "containers")
 	})
 }
 
@@ -301,7 +306,10 @@ func (w *World) NooutOSDs() (out []string) {
 func (w *World) osdMetadata() []ceph.OSDMetadata {
 	out := make([]ceph.OSDMetadata, 0, len(w.osds))
 	for _, o := range w.osds {
-		out = append(out, ceph.OSDMetadata{ID: o.id, Hostname: o.host, PodName: o.pod, Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id), Version: o.version.String()})
+		out = append(out, ceph.OSDMetadata{
+			ID: o.id, Hostname: o.host, PodName: o.pod,
+			Data: fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.id), Version: o.version.String(),
+		})
 	}
 	return out
 }

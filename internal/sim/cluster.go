@@ -41,15 +41,20 @@ func (n *node) object() corev1.Node {
 		ready = corev1.ConditionTrue
 	}
 	out := corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.name, UID: types.UID(n.uid), Labels: map[string]string{corev1.LabelHostname: n.name, corev1.LabelTopologyZone: n.zone}},
-		Spec:       corev1.NodeSpec{Unschedulable: n.cordoned},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: n.name, UID: types.UID(n.uid),
+			Labels: map[string]string{corev1.LabelHostname: n.name, corev1.LabelTopologyZone: n.zone},
+		},
+		Spec: corev1.NodeSpec{Unschedulable: n.cordoned},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
 			NodeInfo:   corev1.NodeSystemInfo{BootID: fmt.Sprintf("boot-%s-%d", n.name, n.boot)},
 		},
 	}
 	if n.cordoned {
-		out.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: string(n.cordonedBy), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:unschedulable":{}}}`)}}
+		out.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: string(n.cordonedBy), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:unschedulable":{}}}`)},
+		}
 	}
 	if n.tainted != "" {
 		out.Spec.Taints = []corev1.Taint{{Key: n.tainted, Effect: corev1.TaintEffectNoSchedule}}
@@ -78,9 +83,13 @@ func (d *workload) daemon() string { return d.kind + "." + d.id }
 
 // label gives a workload and its pods Rook's labels.
 func (d *workload) label() {
-	d.labels = map[string]string{"app": "rook-ceph-" + d.kind, "ceph_daemon_id": d.id, "ceph_daemon_type": d.kind, d.kind: d.id}
+	d.labels = map[string]string{
+		"app": "rook-ceph-" + d.kind, "ceph_daemon_id": d.id, "ceph_daemon_type": d.kind,
+		d.kind: d.id,
+	}
 	if d.kind == "osd" {
-		d.labels["ceph-osd-id"], d.labels["topology-location-zone"], d.labels["topology-location-host"] = d.id, d.zone, d.pinned
+		d.labels["ceph-osd-id"], d.labels["topology-location-zone"], d.labels["topology-location-host"] = d.id, d.zone,
+			d.pinned
 	}
 }
 
@@ -95,13 +104,17 @@ func (d *workload) object() appsv1.Deployment {
 	replicas := int32(d.replicas) //nolint:gosec // 0 or 1
 	return appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: Key.Namespace, Name: d.name(), UID: types.UID(d.name()), Labels: d.labels, Annotations: maps.Clone(d.annotations), Generation: d.generation,
+			Namespace: Key.Namespace, Name: d.name(), UID: types.UID(d.name()), Labels: d.labels,
+			Annotations: maps.Clone(d.annotations), Generation: d.generation,
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: d.labels, Annotations: maps.Clone(d.template)},
-				Spec:       corev1.PodSpec{NodeSelector: d.nodeSelector(), Containers: []corev1.Container{{Name: d.kind, Image: d.image}}},
+				Spec: corev1.PodSpec{
+					NodeSelector: d.nodeSelector(),
+					Containers:   []corev1.Container{{Name: d.kind, Image: d.image}},
+				},
 			},
 		},
 	}
@@ -118,12 +131,14 @@ type pod struct {
 	runs  bool // its process
 	began bool // its container was started: until the pod is gone, it may be again at any moment
 
-	writes   int               // to the object: what is written, taken back and written again is another version each time
-	mark     string            // the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
+	writes int // to the object: what is written, taken back and written again is another version each time
+	// the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
+	mark     string
 	marked   map[string]string // the labels with that mark
 	restarts int               // of its container
 
-	made     *corev1.Pod // by whom no controller stands behind; nil: by that of its Deployment. Whoever changes it puts another one here
+	// by whom no controller stands behind; nil: by that of its Deployment. Whoever changes it puts another one here
+	made     *corev1.Pod
 	read     *corev1.Pod // the made that said was taken from
 	said     string      // all of it that changes
 	revision int64       // of its Deployment's template
@@ -154,7 +169,8 @@ func (p *pod) labels() map[string]string {
 
 // version stands for all of a pod that changes. Its spec never does.
 func (p *pod) version() string {
-	v := p.name + " " + string(p.state) + " " + strconv.FormatBool(p.bound) + " " + strconv.FormatBool(p.ready) + " " + strconv.Itoa(p.restarts) + " " + p.mark + " " + strconv.Itoa(p.writes)
+	v := p.name + " " + string(p.state) + " " + strconv.FormatBool(p.bound) + " " + strconv.FormatBool(p.ready) + " " +
+		strconv.Itoa(p.restarts) + " " + p.mark + " " + strconv.Itoa(p.writes)
 	if p.made != p.read {
 		p.said, p.read = fmt.Sprint(p.made.UID, p.made.Labels, p.made.Annotations, p.made.OwnerReferences), p.made
 	}
@@ -188,7 +204,10 @@ func (p *pod) shared() corev1.Pod {
 	out := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: Key.Namespace, Name: p.name, UID: types.UID(p.name), Labels: p.labels(),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.of.name(), Controller: &yes}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.of.name(),
+				Controller: &yes,
+			}},
 		},
 		Spec: corev1.PodSpec{NodeName: p.boundTo(), NodeSelector: p.of.nodeSelector()},
 	}
@@ -275,7 +294,10 @@ func (w *World) replace(d *workload) {
 	if d.replicas == 0 || w.podOf(d) != nil {
 		return
 	}
-	p := &pod{name: fmt.Sprintf("%s-%d", d.name(), time.Since(w.started).Milliseconds()), of: d, node: d.pinned, state: storage.PodPending, revision: d.generation, has: d.image}
+	p := &pod{
+		name: fmt.Sprintf("%s-%d", d.name(), time.Since(w.started).Milliseconds()), of: d, node: d.pinned,
+		state: storage.PodPending, revision: d.generation, has: d.image,
+	}
 	w.pods = append(w.pods, p)
 	w.kubeChanged()
 	w.schedule()

@@ -27,7 +27,9 @@ const disrupting = 2 * time.Minute
 func tooManyRequests(b *policyv1.PodDisruptionBudget) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy),
+		Type: policyv1.DisruptionBudgetCause,
+		Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name,
+			b.Status.DesiredHealthy, b.Status.CurrentHealthy),
 	})
 	return err
 }
@@ -160,7 +162,9 @@ func (w *World) putBudget(b *policyv1.PodDisruptionBudget, who owner) (*policyv1
 	w.version++
 	b.ResourceVersion = fmt.Sprint(w.version)
 	at := now()
-	b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: string(who), Operation: metav1.ManagedFieldsOperationUpdate, Time: &at}}
+	b.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: string(who), Operation: metav1.ManagedFieldsOperationUpdate, Time: &at},
+	}
 	w.budgets[b.Name], w.covering[b.Name] = b, selector
 	w.tell("%s writes the %s budget: %s", who, daemonOf(b), describe(b))
 	w.judgeWriting(had, b, who)
@@ -278,6 +282,9 @@ func foreignBudget(most int) *policyv1.PodDisruptionBudget {
 	n := intstr.FromInt32(int32(most)) //nolint:gosec // a number of pods
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: "foreign", UID: "foreign"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &n,
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}},
+		},
 	}
 }

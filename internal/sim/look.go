@@ -63,7 +63,8 @@ func (w *World) PolicyVersion() string {
 
 // Memory is what the policy's status remembers.
 func (w *World) Memory() activities.Memory {
-	p, err := kube.NewFor(server{World: w, user: byPerson}, policyClient{World: w, user: byPerson}).Policy(context.Background(), Key)
+	p, err := kube.NewFor(server{World: w, user: byPerson}, policyClient{World: w, user: byPerson}).Policy(
+		context.Background(), Key)
 	if err != nil {
 		return activities.Memory{}
 	}
@@ -216,7 +217,10 @@ func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists b
 	if w.policy == nil {
 		return s, false
 	}
-	o := starter.Objects{Policy: w.policy, Policies: w.policies(), Nodes: make([]corev1.Node, 0, len(w.names)), Pods: make([]corev1.Pod, 0, len(w.pods)), Deployments: make([]appsv1.Deployment, 0, len(w.workloads))}
+	o := starter.Objects{
+		Policy: w.policy, Policies: w.policies(), Nodes: make([]corev1.Node, 0, len(w.names)),
+		Pods: make([]corev1.Pod, 0, len(w.pods)), Deployments: make([]appsv1.Deployment, 0, len(w.workloads)),
+	}
 	for _, name := range w.names {
 		if n := w.nodes[name]; !n.gone {
 			o.Nodes = append(o.Nodes, n.object())
@@ -231,7 +235,8 @@ func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists b
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
-		o.Budgets = append(o.Budgets, policyv1.PodDisruptionBudget{ObjectMeta: w.budgets[name].ObjectMeta, Spec: w.budgets[name].Spec})
+		o.Budgets = append(o.Budgets,
+			policyv1.PodDisruptionBudget{ObjectMeta: w.budgets[name].ObjectMeta, Spec: w.budgets[name].Spec})
 	}
 	return starter.Take(o, before), true
 }

@@ -172,7 +172,9 @@ func (w *World) quorumStatus() ceph.QuorumStatus {
 func (w *World) osdMap() *ceph.OSDMap {
 	m := &ceph.OSDMap{
 		RequireRelease: releaseName(w.versions.required),
-		Epoch:          w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(), Flags: slices.Clone(w.flags), CrushNodeFlags: map[string][]string{},
+		Epoch:          w.epoch, CrushVersion: w.hosts.version, LastInChange: w.lastInOut.String(),
+		Flags:          slices.Clone(w.flags),
+		CrushNodeFlags: map[string][]string{},
 		Pools: []ceph.Pool{
 			{ID: 1, Name: "rbd", Size: size, MinSize: minSize, Rule: 1, PGNum: pgNum},
 			{ID: 2, Name: "far", Size: 2, MinSize: 1, Rule: 2}, // without data
@@ -213,11 +215,28 @@ func (w *World) crushMap() *ceph.CrushMap {
 		ID int `json:"id"`
 	}
 	m := &ceph.CrushMap{
-		Types: []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 8, Name: "datacenter"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"}},
+		Types: []ceph.CrushType{
+			{ID: 0, Name: "osd"},
+			{ID: 1, Name: "host"},
+			{ID: 8, Name: "datacenter"},
+			{ID: 9, Name: "zone"},
+			{ID: 11, Name: "root"},
+		},
 		Rules: []ceph.CrushRule{
-			{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "zone"}, {Op: "emit"}}},
-			{ID: 2, Name: "by datacenter", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "datacenter"}, {Op: "emit"}}},
-			{ID: 4, Name: "by osd", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "choose_firstn", Type: "osd"}, {Op: "emit"}}},
+			{ID: 1, Name: "by zone", Steps: []ceph.CrushStep{
+				{Op: "take", Item: -1},
+				{Op: "chooseleaf_firstn", Type: "zone"},
+				{Op: "emit"},
+			}},
+			{
+				ID: 2, Name: "by datacenter",
+				Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "datacenter"}, {Op: "emit"}},
+			},
+			{ID: 4, Name: "by osd", Steps: []ceph.CrushStep{
+				{Op: "take", Item: -1},
+				{Op: "choose_firstn", Type: "osd"},
+				{Op: "emit"},
+			}},
 			{ID: 3, Name: "one and the others", Steps: []ceph.CrushStep{
 				{Op: "take", Item: -1},
 				{Op: "chooseleaf_firstn", Num: 1, Type: "zone"},
@@ -289,7 +308,10 @@ func (w *World) okToStop(ids []string) (any, error) {
 			bad = append(bad, fmt.Sprintf("1.%x", p.id))
 		}
 	}
-	answer := map[string]any{"ok_to_stop": len(bad) == 0, "osds": osds, "num_not_ok_pgs": len(bad), "bad_become_inactive": bad}
+	answer := map[string]any{
+		"ok_to_stop": len(bad) == 0, "osds": osds, "num_not_ok_pgs": len(bad),
+		"bad_become_inactive": bad,
+	}
 	return answer, nil
 }
 
@@ -298,7 +320,8 @@ func (w *World) setNoout(host string) {
 	switch {
 	case w.noout[host] == byPerson && w.belated:
 		return // there is but one flag, and it stays the person's
-	case w.noout[host] == byPerson && time.Since(w.flagged) > w.opts.Reaction: // else both did so, and there is but one flag
+	case w.noout[host] == byPerson && time.Since(w.flagged) > w.opts.Reaction:
+		// else both did so, and there is but one flag
 		w.violate("I4: noout is set on %s, where a person had set it", host)
 		return
 	}

@@ -44,7 +44,8 @@ func (w *World) AnotherPolicy(exists bool) {
 		w.older, w.guarding = nil, time.Time{}
 		if exists && w.policy != nil {
 			w.older = w.policy.DeepCopy()
-			w.older.Name, w.older.UID, w.older.Status, w.older.Finalizers = "a-first", "older", v1alpha1.MaintenancePolicyStatus{}, nil
+			w.older.Name, w.older.UID, w.older.Status, w.older.Finalizers = "a-first", "older",
+				v1alpha1.MaintenancePolicyStatus{}, nil
 		}
 		w.tellWatcher()
 	})

@@ -48,7 +48,8 @@ func (w *World) judgeStop(p *pod) {
 	}
 	// A batch may begin a period after its lease was granted.
 	if other := w.lifeless(w.domainOf(o), w.signOfLife()+w.reportPeriod()); other != nil {
-		w.violate("I3: %s is stopped while %s in %s has been hanging for %s", o.name(), other.name(), w.domainOf(other), time.Since(other.hungAt))
+		w.violate("I3: %s is stopped while %s in %s has been hanging for %s", o.name(), other.name(), w.domainOf(other),
+			time.Since(other.hungAt))
 	}
 	if time.Since(w.crashed) < w.opts.Reaction || w.hangsUnseen() || w.unknowable() {
 		return
@@ -60,7 +61,8 @@ func (w *World) judgeStop(p *pod) {
 	}
 	for _, g := range w.pgs {
 		live := w.live(g)
-		if left := slices.DeleteFunc(slices.Clone(live), func(id int) bool { return id == o.id }); len(live) >= minSize && len(left) < minSize {
+		if left := slices.DeleteFunc(slices.Clone(live), func(id int) bool { return id == o.id }); len(live) >= minSize &&
+			len(left) < minSize {
 			w.violate("I1: PG 1.%x becomes unavailable when %s is stopped", g.id, o.name())
 			return
 		}
@@ -115,7 +117,8 @@ func (w *World) judgeNoout(who string) {
 	}
 	for _, c := range w.policy.Status.Lease.Holders {
 		// A claim names hosts as they were called when it was made.
-		if (slices.Contains(c.NooutHosts, who) || c.Node == who && len(c.NooutHosts) > 0) && (c.Node != "" || slices.Contains(c.Daemons, who)) {
+		if (slices.Contains(c.NooutHosts, who) || c.Node == who && len(c.NooutHosts) > 0) &&
+			(c.Node != "" || slices.Contains(c.Daemons, who)) {
 			return
 		}
 	}
@@ -131,7 +134,8 @@ func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 	if w.belated || time.Since(w.edits.at) < w.slack() && w.cr.GetGeneration() == 1 {
 		return // of the one before, which had the same name
 	}
-	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionUnknown {
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionUpToDate); c != nil &&
+		c.Status == metav1.ConditionUnknown {
 		return // Ceph did not answer: the counts are those of before, of another spec maybe
 	}
 	var done, of int
@@ -141,7 +145,8 @@ func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 	}
 	if s.OSDs.Total == 0 {
 		// Of a new template nothing is known as long as the storage cluster does not answer.
-		if before := w.typedCephOSD().Status; before.TemplateHash == s.TemplateHash && before.OSDs.Total > 0 && len(w.set().Spec.Storage) > 0 {
+		if before := w.typedCephOSD().Status; before.TemplateHash == s.TemplateHash && before.OSDs.Total > 0 &&
+			len(w.set().Spec.Storage) > 0 {
 			w.violate("the progress reads %q after %q, and there are OSDs", s.Progress, before.Progress)
 		}
 		return

@@ -83,7 +83,11 @@ func (w *World) initCeph() {
 }
 
 func (w *World) addOSD(n *node) *osd {
-	o := &osd{id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true, upFrom: int64(10 + len(w.osds)), device: w.nextDevice(n), since: w.started.Add(-time.Hour), reports: 50, version: FirstVersion, starting: FirstVersion}
+	o := &osd{
+		id: len(w.osds), zone: n.zone, host: n.name, running: true, booted: true, up: true, in: true,
+		upFrom: int64(10 + len(w.osds)), device: w.nextDevice(n), since: w.started.Add(-time.Hour), reports: 50,
+		version: FirstVersion, starting: FirstVersion,
+	}
 	w.osds = append(w.osds, o)
 	if w.hosts.byNode[n.name] == nil {
 		w.addHost(n.name)
@@ -251,7 +255,8 @@ func (w *World) tick() {
 func (w *World) recover() {
 	changed := false
 	for _, p := range w.pgs {
-		if !slices.ContainsFunc(p.acting, func(id int) bool { return !p.whole[id] }) && len(p.whole) == len(p.acting) || len(w.live(p)) == 0 {
+		if !slices.ContainsFunc(p.acting, func(id int) bool { return !p.whole[id] }) && len(p.whole) == len(p.acting) ||
+			len(w.live(p)) == 0 {
 			continue
 		}
 		for _, id := range p.acting {

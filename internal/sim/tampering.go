@@ -179,10 +179,12 @@ func (w *World) ForeignPod(exists bool) {
 		case exists && p == nil:
 			w.tell("somebody makes a pod with the owner label")
 			p = &pod{
-				name: foreignPod, of: &workload{kind: "stranger", id: "x", bare: true}, node: w.names[0], state: storage.PodPending, since: time.Now(), theirs: map[string]bool{},
+				name: foreignPod, of: &workload{kind: "stranger", id: "x", bare: true}, node: w.names[0], state: storage.PodPending,
+				since: time.Now(), theirs: map[string]bool{},
 				made: &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{
-						Namespace: Key.Namespace, Name: foreignPod, UID: foreignPod, Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner(CephOSDName)},
+						Namespace: Key.Namespace, Name: foreignPod, UID: foreignPod,
+						Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner(CephOSDName)},
 					},
 					Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}},
 				},

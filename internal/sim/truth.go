@@ -37,7 +37,8 @@ func (w *World) judge(p *pod) {
 // for is not emptied.
 func (w *World) judgeManager(p *pod) {
 	n := w.nodes[p.node]
-	if !writer(w.daemonBudget()).ours() || time.Since(w.guarding) < w.opts.Reaction || time.Now().Before(w.tampered) || time.Now().Before(w.unguarded) {
+	if !writer(w.daemonBudget()).ours() || time.Since(w.guarding) < w.opts.Reaction || time.Now().Before(w.tampered) ||
+		time.Now().Before(w.unguarded) {
 		return
 	}
 	for _, d := range w.workloads {
@@ -49,7 +50,8 @@ func (w *World) judgeManager(p *pod) {
 	}
 	announced := n.cordonedAt.Before(w.homeless) && time.Since(w.homeless) < w.opts.Reaction
 	if !w.homeless.IsZero() && time.Now().After(w.homeless) && !announced {
-		w.violate("I8: the only manager is evicted from %s, and no node could take it since %s ago", p.node, time.Since(w.homeless))
+		w.violate("I8: the only manager is evicted from %s, and no node could take it since %s ago", p.node,
+			time.Since(w.homeless))
 	}
 }
 
@@ -68,9 +70,12 @@ func (w *World) seekHomes() {
 
 // judgeMon: a majority stays (I5).
 func (w *World) judgeMon(m *mon) {
-	unmanaged := w.policy == nil || w.policy.DeletionTimestamp != nil || !kube.Settings(&w.policy.Spec).ManagePodBudgets // one budget goes after the other
-	unmanaged = unmanaged || time.Since(w.edited) < w.opts.Reaction                                                      // what is being given up takes a while, too
-	if unmanaged || !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || w.unknowable() || time.Now().Before(w.unguarded) {
+	// one budget goes after the other
+	unmanaged := w.policy == nil || w.policy.DeletionTimestamp != nil || !kube.Settings(&w.policy.Spec).ManagePodBudgets
+	// what is being given up takes a while, too
+	unmanaged = unmanaged || time.Since(w.edited) < w.opts.Reaction
+	if unmanaged || !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || w.unknowable() ||
+		time.Now().Before(w.unguarded) {
 		return
 	}
 	now := 0
@@ -101,7 +106,8 @@ func (w *World) judgeOSD(o *osd) {
 		// One that was out, and that nobody missed, comes as a surprise when a person marks it in.
 		known := time.Since(other.backIn) >= w.opts.Reaction
 		if w.domainOf(other) != w.domainOf(o) && other.evicted && (!other.running || !other.up) && w.missed(other) && known {
-			w.violate("I10: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), w.domainOf(o), other.name(), w.domainOf(other))
+			w.violate("I10: %s in %s is evicted while %s in %s is away because of an eviction", o.name(), w.domainOf(o),
+				other.name(), w.domainOf(other))
 		}
 	}
 	if resting(b) && (time.Since(w.hurt) < w.opts.Reaction || time.Now().Before(w.unguarded)) {
@@ -210,7 +216,8 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 		return
 	}
 	if len(opened(b)) == 0 {
-		if !w.clean() && time.Since(w.hurt) > w.opts.Reaction && !w.hangsUnseen() && kube.Settings(&w.policy.Spec).PGHealthCheckTimeout == 0 {
+		if !w.clean() && time.Since(w.hurt) > w.opts.Reaction && !w.hangsUnseen() &&
+			kube.Settings(&w.policy.Spec).PGHealthCheckTimeout == 0 {
 			w.violate("I3: at rest, though the data is not whole")
 		}
 		return
@@ -231,7 +238,8 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 
 // mayOpen: the zone has OSDs or mons away, holds the lease, or one of its nodes is announced to go.
 func (w *World) mayOpen(zone string) bool {
-	if slices.ContainsFunc(w.policy.Status.Lease.Holders, func(c v1alpha1.LeaseClaim) bool { return w.domainNamed(c.FailureDomain.Name) == zone }) {
+	if slices.ContainsFunc(w.policy.Status.Lease.Holders,
+		func(c v1alpha1.LeaseClaim) bool { return w.domainNamed(c.FailureDomain.Name) == zone }) {
 		return true
 	}
 	for _, o := range w.osds {
@@ -250,7 +258,8 @@ func (w *World) mayOpen(zone string) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.mons, func(m *mon) bool { return w.domainOfNode(w.nodes[m.host]) == zone && (!m.running || !m.in) })
+	return slices.ContainsFunc(w.mons,
+		func(m *mon) bool { return w.domainOfNode(w.nodes[m.host]) == zone && (!m.running || !m.in) })
 }
 
 // missed tells whether data has a copy less because an OSD is away.
@@ -366,9 +375,11 @@ func (w *World) checkNoout(host string) {
 		w.violate("I4: nobody owns the noout on %s", host)
 	case record.Expires.IsZero():
 		w.violate("I4: the noout on %s has no end", host)
-	case w.quorate() && time.Now().After(w.unguarded) && time.Since(w.edited) > overdue && time.Since(w.regained) > overdue && time.Since(record.Expires.Time) > overdue:
+	case w.quorate() && time.Now().After(w.unguarded) && time.Since(w.edited) > overdue &&
+		time.Since(w.regained) > overdue && time.Since(record.Expires.Time) > overdue:
 		w.violate("I4: the noout on %s has outlasted its expiry", host)
-	case record.Expires.Sub(record.Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute && w.policy.Generation == 1:
+	case record.Expires.Sub(record.Since.Time) > kube.Settings(&w.policy.Spec).MaintenanceTimeout+time.Minute &&
+		w.policy.Generation == 1:
 		w.violate("I4: the noout on %s lasts longer than osdMaintenanceTimeout", host)
 	}
 }

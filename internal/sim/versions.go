@@ -36,7 +36,10 @@ type asking struct {
 const answersAfter = time.Second
 
 func (w *World) initVersions() {
-	w.versions = versions{mons: FirstVersion.Release, required: FirstVersion.Release, asking: map[string]*asking{}, withheld: map[string]bool{}}
+	w.versions = versions{
+		mons: FirstVersion.Release, required: FirstVersion.Release, asking: map[string]*asking{},
+		withheld: map[string]bool{},
+	}
 }
 
 func versionOf(image string) upgrade.Version {
@@ -128,7 +131,8 @@ func (w *World) asks(name string) *corev1.Pod {
 		return out
 	default:
 		out.Status.Phase = corev1.PodSucceeded
-		is.Terminated = &corev1.ContainerStateTerminated{Message: fmt.Sprintf("ceph version %s (0123abcd) (stable)\n", versionOf(image))}
+		is.Terminated = &corev1.ContainerStateTerminated{Message: fmt.Sprintf("ceph version %s (0123abcd) (stable)\n",
+			versionOf(image))}
 	}
 	out.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: out.Spec.Containers[0].Name, State: is}}
 	return out

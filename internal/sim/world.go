@@ -75,8 +75,9 @@ const defaultReaction = 2 * time.Second
 
 // How long things take.
 const (
-	podGrace       = 200 * time.Millisecond // from an eviction to the end of the process
-	bareGrace      = 700 * time.Millisecond // longer than a pod takes to start: who does not wait has two daemons on a device
+	podGrace = 200 * time.Millisecond // from an eviction to the end of the process
+	// longer than a pod takes to start: who does not wait has two daemons on a device
+	bareGrace      = 700 * time.Millisecond
 	podReplaced    = 50 * time.Millisecond  // from an eviction to the next pod
 	osdDownAfter   = 150 * time.Millisecond // from the end of the process to the map
 	podStarts      = 300 * time.Millisecond
@@ -153,7 +154,8 @@ func New(opts Options) *World {
 	opts.Reaction = cmp.Or(opts.Reaction, defaultReaction)
 	w := &World{
 		opts: opts, started: time.Now(), changed: make(chan struct{}), violated: map[string]bool{},
-		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, drains: map[string]int{}, covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
+		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, drains: map[string]int{},
+		covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
 	}
 	w.fsid = FSID
 	spec := v1alpha1.CephSpec{}
@@ -202,7 +204,10 @@ func (w *World) deploy(d *workload, n *node) {
 	d.label()
 	d.generation, d.observed, d.image = 1, 1, FirstImage
 	w.workloads = append(w.workloads, d)
-	w.pods = append(w.pods, &pod{name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady, runs: true, began: true, revision: 1, has: d.image})
+	w.pods = append(w.pods, &pod{
+		name: d.name() + "-1", of: d, node: n.name, bound: true, state: storage.PodReady,
+		runs: true, began: true, revision: 1, has: d.image,
+	})
 }
 
 // Close ends the World: whoever waits for something in it gets an error.

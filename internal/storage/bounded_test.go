@@ -16,7 +16,8 @@ func TestDepartedInShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		was := storage.Departed{}
 		for id := range rapid.IntRange(0, 3000).Draw(t, "how many") {
-			was[fmt.Sprintf("osd.%d", id*rapid.SampledFrom([]int{1, 7}).Draw(t, "gap"))] = int64(rapid.IntRange(1, 5).Draw(t, "epoch"))
+			was[fmt.Sprintf("osd.%d", id*rapid.SampledFrom([]int{1, 7}).Draw(t, "gap"))] = int64(
+				rapid.IntRange(1, 5).Draw(t, "epoch"))
 		}
 		data, err := json.Marshal(was)
 		require.NoError(t, err)

@@ -410,10 +410,13 @@ const (
 
 // Settings are the parts of a MaintenancePolicy that decisions depend on.
 type Settings struct {
-	ManagePodBudgets     bool          `json:"managePodBudgets"`
-	AtRest               AtRest        `json:"atRest,omitempty"`             // "": One
-	MaintenanceTimeout   time.Duration `json:"maintenanceTimeout"`           // how long a noout of ours may last
-	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"`         // how long unclean PGs hold everything back; 0: for ever
-	AnnouncementTimeout  time.Duration `json:"announcementTimeout"`          // how long a cordon keeps its domain open before anything goes down
-	AllowMonQuorumLoss   bool          `json:"allowMonQuorumLoss,omitempty"` // one or two mons may go although there is no quorum without them
+	ManagePodBudgets   bool          `json:"managePodBudgets"`
+	AtRest             AtRest        `json:"atRest,omitempty"`   // "": One
+	MaintenanceTimeout time.Duration `json:"maintenanceTimeout"` // how long a noout of ours may last
+	// how long unclean PGs hold everything back; 0: for ever
+	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"`
+	// how long a cordon keeps its domain open before anything goes down
+	AnnouncementTimeout time.Duration `json:"announcementTimeout"`
+	// one or two mons may go although there is no quorum without them
+	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
 }

@@ -42,15 +42,19 @@ func Judge(c Cluster, next Version) Verdict {
 	required := ReleaseNamed(c.RequiredOfOSDs)
 	switch {
 	case required == 0:
-		return Verdict{Waits: fmt.Sprintf("which release every OSD has is not known: require_osd_release is %q", c.RequiredOfOSDs)}
+		return Verdict{Waits: fmt.Sprintf("which release every OSD has is not known: require_osd_release is %q",
+			c.RequiredOfOSDs)}
 	case next.Release-required > mostReleases && next.Release-c.Oldest.Release <= mostReleases:
-		return Verdict{Waits: fmt.Sprintf("require_osd_release is still %s (%d), and Ceph %s takes %d at least; every OSD has it: `ceph osd require-osd-release`",
+		return Verdict{Waits: fmt.Sprintf("require_osd_release is still %s (%d), and Ceph %s takes %d at least; every OSD "+
+			"has it: `ceph osd require-osd-release`",
 			c.RequiredOfOSDs, required, next, next.Release-mostReleases)}
 	case next.Release-required > mostReleases:
-		return Verdict{Refused: fmt.Sprintf("Ceph %s is more than %d releases newer than %s (%d), which the OSDs are required to have: take one in between first",
+		return Verdict{Refused: fmt.Sprintf("Ceph %s is more than %d releases newer than %s (%d), which the OSDs are "+
+			"required to have: take one in between first",
 			next, mostReleases, c.RequiredOfOSDs, required)}
 	case next.Release > c.Mons:
-		return Verdict{Waits: fmt.Sprintf("not all monitors are of release %d yet (%d may still be among them), and they go first", next.Release, c.Mons)}
+		return Verdict{Waits: fmt.Sprintf(
+			"not all monitors are of release %d yet (%d may still be among them), and they go first", next.Release, c.Mons)}
 	case c.Elsewhere != "":
 		return Verdict{Waits: c.Elsewhere}
 	}

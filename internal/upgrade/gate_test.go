@@ -32,7 +32,10 @@ func TestParseVersion(t *testing.T) {
 }
 
 func TestReleaseNamed(t *testing.T) {
-	for name, want := range map[string]int{"octopus": 15, "pacific": 16, "reef": 18, "squid": 19, "tentacle": 20, "": 0, "18": 0, "Reef": 0} {
+	for name, want := range map[string]int{
+		"octopus": 15, "pacific": 16, "reef": 18, "squid": 19, "tentacle": 20, "": 0,
+		"18": 0, "Reef": 0,
+	} {
 		require.Equal(t, want, ReleaseNamed(name), name)
 	}
 }
@@ -49,11 +52,26 @@ func TestJudge(t *testing.T) {
 		next           string
 		refused, waits string
 	}{
-		"two releases at once":                  {c: Cluster{Mons: 18, RequiredOfOSDs: "pacific", OSDs: running("16.2.15"), Oldest: v("16.2.15")}, next: "18.2.7"},
-		"a patch":                               {c: Cluster{Mons: 18, RequiredOfOSDs: "reef", OSDs: running("18.2.4"), Oldest: v("18.2.4")}, next: "18.2.7"},
-		"the same":                              {c: Cluster{Mons: 18, RequiredOfOSDs: "reef", OSDs: running("18.2.7"), Oldest: v("18.2.7")}, next: "18.2.7"},
-		"half done":                             {c: Cluster{Mons: 20, RequiredOfOSDs: "reef", OSDs: running("18.2.7"), Oldest: v("18.2.7")}, next: "20.2.4"},
-		"of an OSD that never said its version": {c: Cluster{Mons: 18, RequiredOfOSDs: "pacific", Oldest: v("16.2.15")}, next: "18.2.7"},
+		"two releases at once": {c: Cluster{
+			Mons: 18, RequiredOfOSDs: "pacific", OSDs: running("16.2.15"),
+			Oldest: v("16.2.15"),
+		}, next: "18.2.7"},
+		"a patch": {c: Cluster{
+			Mons: 18, RequiredOfOSDs: "reef", OSDs: running("18.2.4"),
+			Oldest: v("18.2.4"),
+		}, next: "18.2.7"},
+		"the same": {c: Cluster{
+			Mons: 18, RequiredOfOSDs: "reef", OSDs: running("18.2.7"),
+			Oldest: v("18.2.7"),
+		}, next: "18.2.7"},
+		"half done": {c: Cluster{
+			Mons: 20, RequiredOfOSDs: "reef", OSDs: running("18.2.7"),
+			Oldest: v("18.2.7"),
+		}, next: "20.2.4"},
+		"of an OSD that never said its version": {
+			c:    Cluster{Mons: 18, RequiredOfOSDs: "pacific", Oldest: v("16.2.15")},
+			next: "18.2.7",
+		},
 		"monitors first": {
 			c:    Cluster{Mons: 16, RequiredOfOSDs: "pacific", OSDs: running("16.2.15"), Oldest: v("16.2.15")},
 			next: "18.2.7", waits: "not all monitors are of release 18 yet",
@@ -74,11 +92,23 @@ func TestJudge(t *testing.T) {
 			c:    Cluster{Mons: 20, RequiredOfOSDs: "pacific", OSDs: running("18.2.7"), Oldest: v("16.2.15")},
 			next: "20.2.4", refused: "more than 2 releases",
 		},
-		"back":                 {c: Cluster{Mons: 20, RequiredOfOSDs: "reef", OSDs: running("20.2.4"), Oldest: v("18.2.7")}, next: "18.2.7", refused: "osd.3 runs Ceph 20.2.4"},
-		"back by a patch":      {c: Cluster{Mons: 18, RequiredOfOSDs: "reef", OSDs: running("18.2.7"), Oldest: v("18.2.4")}, next: "18.2.4", refused: "cannot go back to 18.2.4"},
-		"a release unheard of": {c: Cluster{Mons: 20, OSDs: running("20.2.4"), Oldest: v("20.2.4")}, next: "20.2.5", waits: "is not known"},
+		"back": {
+			c:    Cluster{Mons: 20, RequiredOfOSDs: "reef", OSDs: running("20.2.4"), Oldest: v("18.2.7")},
+			next: "18.2.7", refused: "osd.3 runs Ceph 20.2.4",
+		},
+		"back by a patch": {
+			c:    Cluster{Mons: 18, RequiredOfOSDs: "reef", OSDs: running("18.2.7"), Oldest: v("18.2.4")},
+			next: "18.2.4", refused: "cannot go back to 18.2.4",
+		},
+		"a release unheard of": {
+			c: Cluster{Mons: 20, OSDs: running("20.2.4"), Oldest: v("20.2.4")}, next: "20.2.5",
+			waits: "is not known",
+		},
 		"somebody else's upgrade": {
-			c:    Cluster{Mons: 18, RequiredOfOSDs: "pacific", OSDs: running("16.2.15"), Oldest: v("16.2.15"), Elsewhere: "cephadm upgrades to 18.2.7"},
+			c: Cluster{
+				Mons: 18, RequiredOfOSDs: "pacific", OSDs: running("16.2.15"), Oldest: v("16.2.15"),
+				Elsewhere: "cephadm upgrades to 18.2.7",
+			},
 			next: "18.2.7", waits: "cephadm upgrades",
 		},
 	} {

@@ -34,7 +34,8 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Release, v.M
 
 // Compare is negative when v is older than other.
 func (v Version) Compare(other Version) int {
-	return cmp.Or(cmp.Compare(v.Release, other.Release), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch))
+	return cmp.Or(cmp.Compare(v.Release, other.Release), cmp.Compare(v.Minor, other.Minor),
+		cmp.Compare(v.Patch, other.Patch))
 }
 
 // ReleaseNamed is the release that Ceph calls by a name: 16 for "pacific". They are named along the alphabet. 0: that

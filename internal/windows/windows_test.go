@@ -50,21 +50,43 @@ func TestOpen(t *testing.T) {
 		"past midnight":             {[]window{nights}, "2026-11-21 03:59", true, "2026-11-21 04:00"},
 		"its end is outside":        {[]window{nights}, "2026-11-21 04:00", false, "2026-11-23 22:00"},
 		"days and weekdays: either": {[]window{{"0 0 13 * 5", time.Hour, ""}}, "2026-11-12 12:00", false, "2026-11-13 00:00"},
-		"one within another":        {[]window{nights, {"0 23 * * *", time.Hour, ""}}, "2026-11-20 23:30", true, "2026-11-21 04:00"},
-		"one after another":         {[]window{nights, {"0 4 * * *", time.Hour, ""}}, "2026-11-20 22:30", true, "2026-11-21 05:00"},
-		"overlapping itself":        {[]window{{"0 0,1 * * *", 2 * time.Hour, ""}}, "2026-11-20 00:30", true, "2026-11-20 03:00"},
-		"always open":               {[]window{{"*/5 * * * *", 5 * time.Minute, ""}}, "2026-11-20 00:03", true, never},
-		"the next of two":           {[]window{nights, {"0 13 * * *", time.Hour, ""}}, "2026-11-20 12:00", false, "2026-11-20 13:00"},
+		"one within another": {
+			[]window{nights, {"0 23 * * *", time.Hour, ""}},
+			"2026-11-20 23:30", true,
+			"2026-11-21 04:00",
+		},
+		"one after another": {
+			[]window{nights, {"0 4 * * *", time.Hour, ""}},
+			"2026-11-20 22:30", true,
+			"2026-11-21 05:00",
+		},
+		"overlapping itself": {
+			[]window{{"0 0,1 * * *", 2 * time.Hour, ""}},
+			"2026-11-20 00:30", true,
+			"2026-11-20 03:00",
+		},
+		"always open": {[]window{{"*/5 * * * *", 5 * time.Minute, ""}}, "2026-11-20 00:03", true, never},
+		"the next of two": {
+			[]window{nights, {"0 13 * * *", time.Hour, ""}},
+			"2026-11-20 12:00", false,
+			"2026-11-20 13:00",
+		},
 
 		// Berlin: +1, from 2026-03-29 01:00 UTC on +2, from 2026-10-25 01:00 UTC on +1 again.
-		"in winter":                       {[]window{berlin}, "2026-03-28 00:00", false, "2026-03-28 00:30"},
-		"in summer":                       {[]window{berlin}, "2026-03-29 22:00", false, "2026-03-29 23:30"},
-		"across the hour that is missing": {[]window{berlin}, "2026-03-29 00:45", true, "2026-03-29 02:30"}, // 04:30 on the clock
+		"in winter": {[]window{berlin}, "2026-03-28 00:00", false, "2026-03-28 00:30"},
+		"in summer": {[]window{berlin}, "2026-03-29 22:00", false, "2026-03-29 23:30"},
+		// 04:30 on the clock
+		"across the hour that is missing": {[]window{berlin}, "2026-03-29 00:45", true, "2026-03-29 02:30"},
 		"in the hour that is missing":     {[]window{lost}, "2026-03-28 12:00", false, "2026-03-30 00:30"},
-		"across the hour that is twice":   {[]window{berlin}, "2026-10-25 01:15", true, "2026-10-25 01:30"}, // 02:30 for the second time
-		"in the hour that is twice":       {[]window{lost}, "2026-10-25 00:00", false, "2026-10-25 00:30"},
-		"twice, and it is one window":     {[]window{lost}, "2026-10-25 02:45", true, "2026-10-25 03:30"},
-		"twice, and it is two":            {[]window{{"30 2 * * *", 10 * time.Minute, "Europe/Berlin"}}, "2026-10-25 00:45", false, "2026-10-25 01:30"},
+		// 02:30 for the second time
+		"across the hour that is twice": {[]window{berlin}, "2026-10-25 01:15", true, "2026-10-25 01:30"},
+		"in the hour that is twice":     {[]window{lost}, "2026-10-25 00:00", false, "2026-10-25 00:30"},
+		"twice, and it is one window":   {[]window{lost}, "2026-10-25 02:45", true, "2026-10-25 03:30"},
+		"twice, and it is two": {
+			[]window{{"30 2 * * *", 10 * time.Minute, "Europe/Berlin"}},
+			"2026-10-25 00:45",
+			false, "2026-10-25 01:30",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			open, change := windows.Open(parse(t, c.windows...), at(t, c.now))
@@ -90,7 +112,10 @@ func TestParseRefuses(t *testing.T) {
 		{window{"0 0 31 2 *", time.Hour, ""}, `w.schedule: "0 0 31 2 *": must come at some time: no year has such a day`},
 		{window{"0 22 * * *", 0, ""}, `w.duration: "0s": must be between 1m and 168h, such as 6h`},
 		{window{"0 22 * * *", 169 * time.Hour, ""}, `w.duration: "169h0m0s": must be between 1m and 168h`},
-		{window{"0 22 * * *", time.Hour, "Berlin"}, `w.timeZone: "Berlin": must be a time zone of the IANA's, such as Europe/Berlin; UTC if it is left out`},
+		{
+			window{"0 22 * * *", time.Hour, "Berlin"},
+			`w.timeZone: "Berlin": must be a time zone of the IANA's, such as Europe/Berlin; UTC if it is left out`,
+		},
 		{window{"0 22 * * *", time.Hour, "Local"}, `w.timeZone: "Local": must be a time zone`},
 		{window{"0 22 * * *", time.Hour, "../etc/passwd"}, `w.timeZone: "../etc/passwd": must be a time zone`},
 	} {
@@ -109,9 +134,15 @@ func TestOpenAgainstMinutes(t *testing.T) {
 		var all []window
 		var model []daily
 		for range rapid.IntRange(1, 3).Draw(t, "windows") {
-			d := daily{rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute"), rapid.IntRange(1, 600).Draw(t, "minutes")}
+			d := daily{
+				rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute"),
+				rapid.IntRange(1, 600).Draw(t, "minutes"),
+			}
 			model = append(model, d)
-			all = append(all, window{time.Date(0, 1, 1, d.hour, d.minute, 0, 0, time.UTC).Format("4 15") + " * * *", time.Duration(d.minutes) * time.Minute, ""})
+			all = append(all, window{
+				time.Date(0, 1, 1, d.hour, d.minute, 0, 0, time.UTC).Format("4 15") + " * * *",
+				time.Duration(d.minutes) * time.Minute, "",
+			})
 		}
 		now := at(t, "2026-11-20 00:00").Add(time.Duration(rapid.IntRange(0, 24*60-1).Draw(t, "now")) * time.Minute)
 		covered := func(when time.Time) bool {
@@ -145,7 +176,10 @@ func TestOpenAgainstMinutes(t *testing.T) {
 
 // FuzzParse: whatever is accepted opens at some time, and can be asked.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"0 22 * * 1-5", "*/5 * * * *", "0 0 29 2 *", "TZ=UTC * * * *", "@every 1h", "? ? ? ? ?", "0 0 * jan sun", "59-0 * * * *", "0 0 1-31/40 * *"} {
+	for _, s := range []string{
+		"0 22 * * 1-5", "*/5 * * * *", "0 0 29 2 *", "TZ=UTC * * * *", "@every 1h", "? ? ? ? ?",
+		"0 0 * jan sun", "59-0 * * * *", "0 0 1-31/40 * *",
+	} {
 		f.Add(s, "Europe/Berlin")
 	}
 	f.Add("0 0 * * *", "America/Sao_Paulo")

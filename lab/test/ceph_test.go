@@ -180,7 +180,8 @@ func (c ceph) cordon(t *testing.T, unschedulable bool) {
 // osdPod is the pod of osd.0, or its replacement as soon as it is on its way out.
 func (c ceph) osdPod(t *testing.T) corev1.Pod {
 	t.Helper()
-	pods, err := c.client.CoreV1().Pods(rookNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=rook-ceph-osd,ceph-osd-id=0"})
+	pods, err := c.client.CoreV1().Pods(rookNamespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app=rook-ceph-osd,ceph-osd-id=0"})
 	if err != nil {
 		t.Fatal(err)
 	}

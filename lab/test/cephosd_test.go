@@ -18,7 +18,8 @@ import (
 // TestOSDsRunFromACephOSD is what an operator of CephOSDs does, by hand.
 func TestOSDsRunFromACephOSD(t *testing.T) {
 	t.Cleanup(func() { mustLab(t, "down", "--name", cephLab) })
-	mustLab(t, "up", "--name", cephLab, "--nodes-per-zone", "1", "--osds-per-node", "2", "--osd-pods=none", "--temporal=false")
+	mustLab(t, "up", "--name", cephLab, "--nodes-per-zone", "1", "--osds-per-node", "2", "--osd-pods=none",
+		"--temporal=false")
 	c := connectCeph(t)
 	if out := mustLab(t, "status", "--name", cephLab); !regexp.MustCompile(cephLab + ` +up `).MatchString(out) {
 		t.Fatal(out)
@@ -89,7 +90,10 @@ func osdPod(template *corev1.PodTemplateSpec, owner, host, device string) *corev
 	pod.Annotations = map[string]string{"ceph.elemental.net/host": host, "ceph.elemental.net/data": device}
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+				Values: []string{host},
+			}},
 		}}},
 	}}
 	osd := &pod.Spec.Containers[0]
@@ -99,7 +103,8 @@ func osdPod(template *corev1.PodTemplateSpec, owner, host, device string) *corev
 
 func (c ceph) osdPods(t *testing.T) []corev1.Pod {
 	t.Helper()
-	pods, err := c.client.CoreV1().Pods(rookNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app in (ceph-osd,rook-ceph-osd)"})
+	pods, err := c.client.CoreV1().Pods(rookNamespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app in (ceph-osd,rook-ceph-osd)"})
 	if err != nil {
 		t.Fatal(err)
 	}

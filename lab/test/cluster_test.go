@@ -19,7 +19,8 @@ const timeout = 30 * time.Second
 // namespace makes a namespace for a test, and waits until pods can be created in it.
 func namespace(t *testing.T) string {
 	t.Helper()
-	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

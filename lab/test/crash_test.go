@@ -57,7 +57,8 @@ func TestKeptLabContinues(t *testing.T) {
 	cfg := load(t, "kept")
 	kubectl := func(args ...string) string {
 		t.Helper()
-		out, err := exec.Command(cfg.Path("bin", "kubectl"), append([]string{"--kubeconfig", cfg.Kubeconfig()}, args...)...).CombinedOutput()
+		out, err := exec.Command(cfg.Path("bin", "kubectl"),
+			append([]string{"--kubeconfig", cfg.Kubeconfig()}, args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", args, err, out)
 		}
@@ -69,7 +70,8 @@ func TestKeptLabContinues(t *testing.T) {
 	if left := processesOf(cfg); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if out, err := lab("up", "--name", "kept", "--zones", "2"); err == nil || !strings.Contains(out, "was kept with other sizes") {
+	if out, err := lab("up", "--name", "kept", "--zones", "2"); err == nil ||
+		!strings.Contains(out, "was kept with other sizes") {
 		t.Errorf("other sizes: %v, %s", err, out)
 	}
 	out := mustLab(t, "up", "--name", "kept")

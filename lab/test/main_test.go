@@ -122,7 +122,8 @@ func processes() []string {
 			b, err := os.ReadFile(filepath.Join(dir, file))
 			if err == nil && strings.Contains(string(b), home) {
 				cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-				found = append(found, fmt.Sprintf("process %s (%s): %s", filepath.Base(dir), file, strings.ReplaceAll(string(cmdline), "\x00", " ")))
+				found = append(found, fmt.Sprintf("process %s (%s): %s", filepath.Base(dir), file,
+					strings.ReplaceAll(string(cmdline), "\x00", " ")))
 				break
 			}
 		}

@@ -52,8 +52,13 @@ func TestContainersSeeTheirVolumesAndEnvironment(t *testing.T) {
 			LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}, Key: "a",
 		}}},
 	}
-	main.EnvFrom = []corev1.EnvFromSource{{Prefix: "S_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}}}}
-	initial.VolumeMounts = []corev1.VolumeMount{{Name: "shared", MountPath: "/lab-test/shared"}, {Name: "host", MountPath: "/var/lib/lab-test"}}
+	main.EnvFrom = []corev1.EnvFromSource{
+		{Prefix: "S_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}}},
+	}
+	initial.VolumeMounts = []corev1.VolumeMount{
+		{Name: "shared", MountPath: "/lab-test/shared"},
+		{Name: "host", MountPath: "/var/lib/lab-test"},
+	}
 	main.VolumeMounts = append(initial.VolumeMounts,
 		corev1.VolumeMount{Name: "conf", MountPath: "/etc/lab-test"},
 		corev1.VolumeMount{Name: "keys", MountPath: "/etc/lab-test-keys", ReadOnly: true},
@@ -63,13 +68,18 @@ func TestContainersSeeTheirVolumesAndEnvironment(t *testing.T) {
 	pod.Spec.InitContainers = []corev1.Container{initial}
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/lab-test-host", Type: &onNode}}},
+		{Name: "host", VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/lab-test-host", Type: &onNode},
+		}},
 		{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}},
 		{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}, Items: []corev1.KeyToPath{{Key: "a", Path: "renamed"}},
+			LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+			Items:                []corev1.KeyToPath{{Key: "a", Path: "renamed"}},
 		}}},
 		{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-			Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+			Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+			},
 		}}},
 	}
 	create(t, ns, pod)
@@ -133,7 +143,8 @@ func TestUnknownImage(t *testing.T) {
 			p.Status.ContainerStatuses[0].State.Waiting.Reason == "ErrImagePull"
 	})
 	w := p.Status.ContainerStatuses[0].State.Waiting
-	if p.Status.Phase != corev1.PodPending || !strings.Contains(w.Message, "lab/ceph:19") || !strings.Contains(w.Message, "lab/ceph:20") {
+	if p.Status.Phase != corev1.PodPending || !strings.Contains(w.Message, "lab/ceph:19") ||
+		!strings.Contains(w.Message, "lab/ceph:20") {
 		t.Errorf("%s: %+v", p.Status.Phase, w)
 	}
 }
@@ -152,9 +163,14 @@ func TestProbesDecide(t *testing.T) {
 	main.StartupProbe = exec("test -e alive")
 	main.StartupProbe.FailureThreshold = 10
 	web := shell("web", "exec python3 -m http.server --bind $POD_IP 8080")
-	web.Env = []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+	web.Env = []corev1.EnvVar{{
+		Name:      "POD_IP",
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}},
+	}}
 	web.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
-	web.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromString("web")}}}
+	web.ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromString("web")}},
+	}
 	create(t, ns, newPod("pod", main))
 	create(t, ns, newPod("web-1", web))
 	create(t, ns, newPod("web-2", web)) // same port, another address
@@ -170,7 +186,8 @@ func TestProbesDecide(t *testing.T) {
 	run(t, ns, "pod", "rm", "ready")
 	await(t, ns, "pod", "not ready", func(p *corev1.Pod) bool { return !ready(p) })
 	eventually(t, "an event with what the probe said", func() bool {
-		events, err := client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Unhealthy,involvedObject.name=pod"})
+		events, err := client.CoreV1().Events(ns).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "reason=Unhealthy,involvedObject.name=pod"})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return e.Message == "Readiness probe failed: cat: ready: No such file or directory (exit status 1)"
 		})
@@ -189,10 +206,18 @@ func TestTerminationIsGraceful(t *testing.T) {
 	// Not a shell that waits for its child: that would only see the signal afterwards.
 	polite := shell("main", "trap 'echo term >> /data/log; exit 0' TERM; touch /data/up; while :; do sleep 0.05; done")
 	polite.VolumeMounts = []corev1.VolumeMount{write}
-	polite.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo hook >> /data/log"}}}}
-	polite.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", "/data/up"}}}}
+	polite.Lifecycle = &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo hook >> /data/log"}}},
+	}
+	polite.ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", "/data/up"}}},
+	}
 	pod := newPod("polite", polite)
-	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}},
+	}
 	create(t, ns, pod)
 	await(t, ns, "polite", "ready", ready)
 	if took := deletePod(t, ns, "polite"); took > time.Second {
@@ -221,7 +246,9 @@ func createClaim(t *testing.T, ns, name string) string {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

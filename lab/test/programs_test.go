@@ -10,7 +10,10 @@ import (
 func TestProgramsAnswerToTheirNames(t *testing.T) {
 	t.Parallel()
 	bin := load(t, labName).Path("bin")
-	for name, want := range map[string]string{"etcd": "etcd Version: 3.", "kube-apiserver": "Kubernetes v1.", "kubectl": "Client Version: v1."} {
+	for name, want := range map[string]string{
+		"etcd": "etcd Version: 3.", "kube-apiserver": "Kubernetes v1.",
+		"kubectl": "Client Version: v1.",
+	} {
 		args := []string{"--version"}
 		if name == "kubectl" {
 			args = []string{"version", "--client"}

@@ -45,8 +45,11 @@ func newBudgetWorld(t *testing.T, ns string) budgetWorld {
 	require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "rook-ceph"}, p))
 	for _, id := range []string{"0", "1", "2"} {
 		create(t, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "osd-" + id, Labels: map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": id}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "osd", Image: "ceph"}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: ns, Name: "osd-" + id,
+				Labels: map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": id},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "osd", Image: "ceph"}}},
 		})
 	}
 	cluster, err := kube.New(config)
@@ -95,12 +98,14 @@ func noProgress(int) {}
 // neither.
 func TestMarksNameThePod(t *testing.T) {
 	w := newBudgetWorld(t, "marks")
-	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
+	_, err := w.cluster.ApplyBudgets(t.Context(),
+		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
 	w.covered()
 	seen := w.pods()
 	touched := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "osd-1"}}
-	require.NoError(t, server.Patch(t.Context(), touched, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))))
+	require.NoError(t, server.Patch(t.Context(), touched,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))))
 	gone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "osd-2"}}
 	require.NoError(t, server.Delete(t.Context(), gone, client.GracePeriodSeconds(0)))
 	n, err := w.cluster.MarkPods(t.Context(), w.policy, seen, noProgress)
@@ -125,11 +130,13 @@ func TestMarksNameThePod(t *testing.T) {
 // TestTheOneBudgetBecomesTwo, and in the end none: whatever is written, each pod is under one budget after each write.
 func TestTheOneBudgetBecomesTwo(t *testing.T) {
 	w := newBudgetWorld(t, "upgrade")
-	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}})
+	_, err := w.cluster.ApplyBudgets(t.Context(),
+		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}})
 	require.NoError(t, err)
 	require.Len(t, w.budgets(), 1, "as version 0.1 has it")
 	w.covered()
-	_, err = w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
+	_, err = w.cluster.ApplyBudgets(t.Context(),
+		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
 	w.covered()
 	book, err := w.cluster.ReadBudgets(t.Context(), w.key)
@@ -140,7 +147,8 @@ func TestTheOneBudgetBecomesTwo(t *testing.T) {
 	_, err = w.cluster.MarkPods(t.Context(), w.policy, w.pods(), noProgress)
 	require.NoError(t, err)
 	w.covered()
-	_, err = w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}})
+	_, err = w.cluster.ApplyBudgets(t.Context(),
+		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}})
 	require.ErrorContains(t, err, "version 0.1", "a keeper of before must not join what was split")
 	w.covered()
 	require.NoError(t, w.cluster.RemoveBudgets(t.Context(), w.key, noProgress))
@@ -157,7 +165,8 @@ func TestNothingOpensOverAnAlarm(t *testing.T) {
 		Daemons:  budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}},
 		Unproved: &budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}},
 	}
-	_, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
+	_, err := w.cluster.ApplyBudgets(t.Context(),
+		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
 	before, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
@@ -207,11 +216,15 @@ func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 		return names
 	}
 	remove := func(name string) {
-		require.NoError(t, server.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: name}}))
+		require.NoError(t, server.Delete(t.Context(),
+			&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: name}}))
 	}
 	all := budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed}
 	apply(all, nil)
-	for _, name := range []string{kube.ProvedBudgetName("rook-ceph"), kube.DaemonBudgetName("rook-ceph"), kube.MonBudgetName("rook-ceph")} {
+	for _, name := range []string{
+		kube.ProvedBudgetName("rook-ceph"), kube.DaemonBudgetName("rook-ceph"),
+		kube.MonBudgetName("rook-ceph"),
+	} {
 		remove(name)
 		before := book()
 		require.NoError(t, w.cluster.Close(t.Context(), w.policy, kube.WatcherOwner, time.Now(), "osd.1 is not ready"))
@@ -228,7 +241,9 @@ func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 	remove(kube.ProvedBudgetName("rook-ceph"))
 	theirs := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "theirs"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}},
+		},
 	}
 	create(t, theirs)
 	r := apply(open, book())
@@ -279,7 +294,8 @@ func TestALateOpeningOpensNothing(t *testing.T) {
 	cluster, err := kube.New(slow)
 	require.NoError(t, err)
 	left := budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}}
-	_, err = cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: left, Unproved: &left}, Before: before})
+	_, err = cluster.ApplyBudgets(t.Context(),
+		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: left, Unproved: &left}, Before: before})
 	require.Error(t, err)
 	require.NotEmpty(t, network.requests)
 
@@ -314,7 +330,10 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 		require.NoError(t, err)
 		return c
 	}
-	proved := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: kube.ProvedBudgetName("rook-ceph")}}
+	proved := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.key.Namespace,
+		Name:      kube.ProvedBudgetName("rook-ceph"),
+	}}
 	patch := func(c client.Client, o client.Object, text string) error {
 		o = o.DeepCopyObject().(client.Object)
 		return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)))
@@ -324,7 +343,8 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	refused := func(who client.Client, o client.Object, text string) func(*assert.CollectT) {
 		return func(c *assert.CollectT) { assert.ErrorContains(c, patch(who, o, text), "ValidatingAdmissionPolicy") }
 	}
-	require.EventuallyWithT(t, refused(watcher, proved, `{"spec":{"minAvailable":1}}`), 20*time.Second, 100*time.Millisecond)
+	require.EventuallyWithT(t, refused(watcher, proved, `{"spec":{"minAvailable":1}}`), 20*time.Second,
+		100*time.Millisecond)
 	for name, text := range map[string]string{
 		"fewer pods":         `{"spec":{"minAvailable":1000000,"selector":{"matchLabels":{"only":"these"}}}}`,
 		"some left out":      `{"spec":{"minAvailable":1000000,"selector":{"matchExpressions":[{"key":"zone","operator":"NotIn","values":["x"]}]}}}`,
@@ -337,7 +357,9 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	}
 	theirs := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "theirs"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}},
+		},
 	}
 	create(t, theirs)
 	require.ErrorContains(t, patch(watcher, theirs, `{"spec":{"minAvailable":1000000}}`), "own budgets only")
@@ -348,7 +370,8 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	require.Equal(t, budget.Everything, proved.Spec.MinAvailable.IntValue())
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "osd-0"}}
-	require.EventuallyWithT(t, refused(worker, pod, `{"metadata":{"labels":{"app":"other"}}}`), 20*time.Second, 100*time.Millisecond)
+	require.EventuallyWithT(t, refused(worker, pod, `{"metadata":{"labels":{"app":"other"}}}`), 20*time.Second,
+		100*time.Millisecond)
 	require.ErrorContains(t, patch(worker, pod, `{"metadata":{"annotations":{"a":"b"}}}`), "annotations")
 	require.ErrorContains(t, patch(worker, pod, `{"spec":{"activeDeadlineSeconds":1}}`), "spec of a pod")
 	marker, err := kube.New(asAccount(config, "lockkeeper-worker"))

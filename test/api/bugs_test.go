@@ -63,7 +63,10 @@ func aChangedDBRollsOut(t *testing.T) {
 	for _, change := range []struct{ patch, annotation, want string }{
 		{`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2","wal":"/dev/nvme1n1p1"}]}]}}`, osdpod.DBAnnotation, "/dev/nvme0n1p2"},
 		{`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2","wal":"/dev/nvme1n1p2"}]}]}}`, osdpod.WALAnnotation, "/dev/nvme1n1p2"},
-		{`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2"}]}]}}`, osdpod.WALAnnotation, ""},
+		{
+			`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2"}]}]}}`,
+			osdpod.WALAnnotation, "",
+		},
 	} {
 		f.write(change.patch)
 		require.Equal(t, hash, f.set().Hash)
@@ -215,7 +218,10 @@ func aForeignPodFailsNothing(t *testing.T) {
 	foreign := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.ns, Name: "aaa", Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds")},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "theirs", UID: "1", Controller: &yes}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "theirs", UID: "1",
+				Controller: &yes,
+			}},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
 	}
@@ -324,7 +330,8 @@ func anUpdateFromEndToEnd(t *testing.T) {
 
 // Upper case and underscores slip into its names, which the API server then rejects for ever.
 func everyNameIsValid(t *testing.T) {
-	f := newFleet(t, "bug-names", `{storage: [{hosts: [$a], osds: [{data: "/dev/disk/by-id/nvme-SAMSUNG_MZQL2_S64G:1.0"}, {data: /dev/mapper/VG_ceph-osd_1}, {data: /}, {data: "/dev/ßäü"}]}]}`, "a")
+	f := newFleet(t, "bug-names",
+		`{storage: [{hosts: [$a], osds: [{data: "/dev/disk/by-id/nvme-SAMSUNG_MZQL2_S64G:1.0"}, {data: /dev/mapper/VG_ceph-osd_1}, {data: /}, {data: "/dev/ßäü"}]}]}`, "a")
 	assert.Empty(t, f.rollsOut())
 	assert.Len(t, f.names(), 4)
 }
@@ -342,7 +349,10 @@ func affinitiesAreKept(t *testing.T) {
 	require.Len(t, terms, 2)
 	for _, term := range terms {
 		assert.Len(t, term.MatchExpressions, 2)
-		assert.Contains(t, term.MatchExpressions, corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{f.host("a")}})
+		assert.Contains(t, term.MatchExpressions, corev1.NodeSelectorRequirement{
+			Key:      corev1.LabelHostname,
+			Operator: corev1.NodeSelectorOpIn, Values: []string{f.host("a")},
+		})
 	}
 }
 

@@ -36,7 +36,10 @@ func ourCRD(t *testing.T) map[string]any {
 
 func namedCRD() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	u.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition",
+	})
 	u.SetName(crdName)
 	return u
 }
@@ -67,7 +70,8 @@ func keepInEtcd(ctx context.Context, key string, object map[string]any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, etcd.JoinPath("v3", "kv", "put").String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, etcd.JoinPath("v3", "kv", "put").String(),
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -94,37 +98,46 @@ func TestTheCRDTakesThePlaceOfOneFromV1beta1(t *testing.T) {
 	spec["preserveUnknownFields"] = true
 	spec["versions"] = []any{map[string]any{
 		"name": "v1alpha1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
-		"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		"schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"type":                                 "object",
+			"x-kubernetes-preserve-unknown-fields": true,
+		}},
 	}}
-	require.NoError(t, keepInEtcd(t.Context(), "/registry/apiextensions.k8s.io/customresourcedefinitions/"+crdName, old.Object))
+	require.NoError(t, keepInEtcd(t.Context(), "/registry/apiextensions.k8s.io/customresourcedefinitions/"+crdName,
+		old.Object))
 
-	made := cephOSD(t, "from-v1beta1", `{storage: [{hosts: [a], osds: [{data: /dev/sdb, db: /dev/sdc1}]}], updateDomain: Host, madeUp: 7}`)
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		if spec := crdOnServer(t).Object["spec"].(map[string]any); spec["preserveUnknownFields"] != true {
-			return false, nil
-		}
-		made.SetResourceVersion("")
-		if err := server.Create(ctx, made.DeepCopy()); err != nil {
-			return false, err
-		}
-		got, _ := fromServer(t, made)
-		if _, kept := got.Object["spec"].(map[string]any)["madeUp"]; kept {
-			return true, nil
-		}
-		return false, server.Delete(ctx, got) // the schema of before is still in force
-	}))
+	made := cephOSD(t, "from-v1beta1",
+		`{storage: [{hosts: [a], osds: [{data: /dev/sdb, db: /dev/sdc1}]}], updateDomain: Host, madeUp: 7}`)
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			if spec := crdOnServer(t).Object["spec"].(map[string]any); spec["preserveUnknownFields"] != true {
+				return false, nil
+			}
+			made.SetResourceVersion("")
+			if err := server.Create(ctx, made.DeepCopy()); err != nil {
+				return false, err
+			}
+			got, _ := fromServer(t, made)
+			if _, kept := got.Object["spec"].(map[string]any)["madeUp"]; kept {
+				return true, nil
+			}
+			return false, server.Delete(ctx, got) // the schema of before is still in force
+		}))
 
 	silent := ourCRD(t)
 	delete(silent["spec"].(map[string]any), "preserveUnknownFields")
-	require.ErrorContains(t, applyCRD(t.Context(), silent), "must be false in order to use defaults in the schema", "so it has to be written")
+	require.ErrorContains(t, applyCRD(t.Context(), silent), "must be false in order to use defaults in the schema",
+		"so it has to be written")
 	require.NoError(t, applyCRD(t.Context(), ours))
 
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		got, _ := fromServer(t, made)
-		return got.Object["spec"].(map[string]any)["deletionPolicy"] == "Retain", nil // with the defaults of ours
-	}))
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			got, _ := fromServer(t, made)
+			return got.Object["spec"].(map[string]any)["deletionPolicy"] == "Retain", nil // with the defaults of ours
+		}))
 	got, set := fromServer(t, made)
-	assert.Equal(t, made.Object["spec"].(map[string]any)["podTemplate"], got.Object["spec"].(map[string]any)["podTemplate"])
+	assert.Equal(t, made.Object["spec"].(map[string]any)["podTemplate"],
+		got.Object["spec"].(map[string]any)["podTemplate"])
 	assert.Equal(t, made.Object["spec"].(map[string]any)["storage"], got.Object["spec"].(map[string]any)["storage"])
 	assert.EqualValues(t, "Host", set.Domain())
 	osds, refused := set.Desired()
@@ -132,7 +145,8 @@ func TestTheCRDTakesThePlaceOfOneFromV1beta1(t *testing.T) {
 	assert.Len(t, osds, 1)
 
 	u := cephOSD(t, "from-v1beta1", "{}")
-	require.NoError(t, server.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`))))
+	require.NoError(t, server.Patch(t.Context(), u,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`))))
 	_, set = fromServer(t, made)
 	assert.True(t, set.Spec.Paused)
 }

@@ -35,10 +35,14 @@ func TestReportsOfARollout(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	report := activities.FleetReport{
 		Fleet:      activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: p.ns, Name: "osds"},
-		WorkflowID: "update-osds/reports/osds", Generation: 1, Template: p.set.Hash, Phase: "AwaitingOSDs", Message: "osd.3 to serve", Since: at,
-		Counted: true, Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 1, Unready: 1}},
+		WorkflowID: "update-osds/reports/osds", Generation: 1, Template: p.set.Hash, Phase: "AwaitingOSDs",
+		Message: "osd.3 to serve", Since: at, Counted: true,
+		Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 1, Unready: 1}},
 		Batch:  &activities.FleetBatch{OSDs: []string{"osd.3"}, Since: at},
-		Warned: []input.Error{{Field: "spec.storage[0].hosts[1]", Value: "nobody", Allowed: "must be a node"}, {Field: "spec.storage[0].hosts[2]", Value: "none", Allowed: "must be a node"}},
+		Warned: []input.Error{
+			{Field: "spec.storage[0].hosts[1]", Value: "nobody", Allowed: "must be a node"},
+			{Field: "spec.storage[0].hosts[2]", Value: "none", Allowed: "must be a node"},
+		},
 	}
 	send := func() {
 		t.Helper()
@@ -57,7 +61,8 @@ func TestReportsOfARollout(t *testing.T) {
 	}
 	send()
 	told := []string{
-		`Warning Refused spec.storage[0].hosts[1]: "nobody": must be a node`, `Warning Refused spec.storage[0].hosts[2]: "none": must be a node`,
+		`Warning Refused spec.storage[0].hosts[1]: "nobody": must be a node`,
+		`Warning Refused spec.storage[0].hosts[2]: "none": must be a node`,
 		"Normal RollingOut waits for osd.3 to serve",
 	}
 	assert.ElementsMatch(t, told, events())
@@ -74,14 +79,17 @@ func TestReportsOfARollout(t *testing.T) {
 	again, _ := fromServer(t, cephOSDNamed(p))
 	assert.Equal(t, got.GetResourceVersion(), again.GetResourceVersion(), "nothing is written that stands there")
 
-	report.Since, report.Halted = at.Add(2*time.Minute), &activities.Halt{Reason: "osd.3 to serve took longer than its deadline", Since: at.Add(2 * time.Minute)}
+	report.Since, report.Halted = at.Add(2*time.Minute),
+		&activities.Halt{Reason: "osd.3 to serve took longer than its deadline", Since: at.Add(2 * time.Minute)}
 	send()
 	send()
 	_, set = fromServer(t, cephOSDNamed(p))
-	why := "osd.3 to serve took longer than its deadline; osd.3: pod " + pod.Name + ": its container osd waits: CrashLoopBackOff"
+	why := "osd.3 to serve took longer than its deadline; osd.3: pod " + pod.Name +
+		": its container osd waits: CrashLoopBackOff"
 	require.NotNil(t, set.Status.Halted)
 	assert.Equal(t, why, set.Status.Halted.Reason)
-	assert.Equal(t, why+"; mend the template or the cause, and it goes on by itself; or excuse the OSD: lockkeeper skip update-osds/reports/osds osd.3", set.Status.Message)
+	assert.Equal(t, why+"; mend the template or the cause, and it goes on by itself; or excuse the OSD: lockkeeper skip "+
+		"update-osds/reports/osds osd.3", set.Status.Message)
 	assert.ElementsMatch(t, append(told, "Warning Halted "+set.Status.Message), events())
 
 	report.Fleet.Name = "gone"

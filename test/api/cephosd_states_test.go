@@ -104,7 +104,8 @@ func (p *osdPods) ready(is bool) {
 func (p *osdPods) look() osdpod.Classified {
 	p.t.Helper()
 	var list corev1.PodList
-	require.NoError(p.t, server.List(p.t.Context(), &list, client.InNamespace(p.ns), client.MatchingLabels{osdpod.OwnerLabel: osdpod.Owner("osds")}))
+	require.NoError(p.t, server.List(p.t.Context(), &list, client.InNamespace(p.ns),
+		client.MatchingLabels{osdpod.OwnerLabel: osdpod.Owner("osds")}))
 	pods := make([]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
 		pods[i] = &list.Items[i]

@@ -27,7 +27,9 @@ func cephOSD(t *testing.T, name, spec string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte("spec: "+spec), &u.Object))
 	if s, ok := u.Object["spec"].(map[string]any); ok && s["podTemplate"] == nil {
-		s["podTemplate"] = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "osd", "image": "ceph:16"}}}}
+		s["podTemplate"] = map[string]any{
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "osd", "image": "ceph:16"}}},
+		}
 	}
 	u.SetAPIVersion(v1alpha1.GroupVersion.String())
 	u.SetKind(v1alpha1.Kind)
@@ -108,27 +110,69 @@ func TestBadCephOSDsAreRefused(t *testing.T) {
 		{"no-storage", `{updateDomain: OSD}`, "spec.storage", "Required value"},
 		{"no-template", `{podTemplate: {}, ` + one + `}`, "spec.podTemplate.spec", "Required value"},
 		{"no-containers", `{podTemplate: {spec: {}}, ` + one + `}`, "spec.podTemplate.spec.containers", "Required value"},
-		{"number-for-image", `{podTemplate: {spec: {containers: [{name: a, image: 7}]}}, ` + one + `}`, "spec.podTemplate.spec.containers[0].image", "must be of type string"},
+		{
+			"number-for-image", `{podTemplate: {spec: {containers: [{name: a, image: 7}]}}, ` + one + `}`,
+			"spec.podTemplate.spec.containers[0].image", "must be of type string",
+		},
 		{"no-hosts", `{storage: [{osds: [{data: x}]}]}`, "spec.storage[0].hosts", "Required value"},
-		{"empty-hosts", `{storage: [{hosts: [], osds: [{data: x}]}]}`, "spec.storage[0].hosts", "should have at least 1 items"},
+		{
+			"empty-hosts", `{storage: [{hosts: [], osds: [{data: x}]}]}`, "spec.storage[0].hosts",
+			"should have at least 1 items",
+		},
 		{"empty-host", `{storage: [{hosts: [""], osds: [{data: x}]}]}`, "spec.storage[0].hosts[0]", "at least 1 chars long"},
-		{"host-twice", `{storage: [{hosts: [a, b, a], osds: [{data: x}]}]}`, "spec.storage[0].hosts[2]", `Duplicate value: "a"`},
+		{
+			"host-twice", `{storage: [{hosts: [a, b, a], osds: [{data: x}]}]}`, "spec.storage[0].hosts[2]",
+			`Duplicate value: "a"`,
+		},
 		{"no-osds", `{storage: [{hosts: [a]}]}`, "spec.storage[0].osds", "Required value"},
 		{"empty-osds", `{storage: [{hosts: [a], osds: []}]}`, "spec.storage[0].osds", "should have at least 1 items"},
 		{"no-data", `{storage: [{hosts: [a], osds: [{db: x}]}]}`, "spec.storage[0].osds[0].data", "Required value"},
-		{"empty-data", `{storage: [{hosts: [a], osds: [{data: ""}]}]}`, "spec.storage[0].osds[0].data", "at least 1 chars long"},
-		{"empty-db", `{storage: [{hosts: [a], osds: [{data: x, db: ""}]}]}`, "spec.storage[0].osds[0].db", "at least 1 chars long"},
-		{"device-twice", `{storage: [{hosts: [a], osds: [{data: x}, {data: z, db: w}, {data: x}]}]}`, "spec.storage[0].osds[2]", `Duplicate value: {"data":"x"}`},
-		{"domain", `{updateDomain: our shelf, ` + one + `}`, "spec.updateDomain", "must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone"},
+		{
+			"empty-data", `{storage: [{hosts: [a], osds: [{data: ""}]}]}`, "spec.storage[0].osds[0].data",
+			"at least 1 chars long",
+		},
+		{
+			"empty-db", `{storage: [{hosts: [a], osds: [{data: x, db: ""}]}]}`, "spec.storage[0].osds[0].db",
+			"at least 1 chars long",
+		},
+		{
+			"device-twice", `{storage: [{hosts: [a], osds: [{data: x}, {data: z, db: w}, {data: x}]}]}`,
+			"spec.storage[0].osds[2]", `Duplicate value: {"data":"x"}`,
+		},
+		{
+			"domain", `{updateDomain: our shelf, ` + one + `}`, "spec.updateDomain",
+			"must be OSD, Host, or another type of the cluster's CRUSH map, such as Rack or Zone",
+		},
 		{"parallel", `{maxParallel: -1, ` + one + `}`, "spec.maxParallel", "greater than or equal to 0"},
-		{"pause", `{pauseBetween: soon, ` + one + `}`, "spec.pauseBetween", "must be a duration between 0s and 168h, such as 5m"},
-		{"soak", `{canary: {soak: -1s}, ` + one + `}`, "spec.canary.soak", "must be a duration between 0s and 168h, such as 30m"},
-		{"deadline", `{progressDeadline: 1s, ` + one + `}`, "spec.progressDeadline", "must be a duration between 10s and 24h, such as 10m"},
-		{"schedule", `{windows: [{schedule: "@daily", duration: 1h}], ` + one + `}`, "spec.windows[0].schedule", "must be the five fields of a crontab"},
-		{"zone-in-schedule", `{windows: [{schedule: "TZ=UTC 0 1 * * *", duration: 1h}], ` + one + `}`, "spec.windows[0].schedule", "must be the five fields of a crontab"},
-		{"endless-window", `{windows: [{schedule: "0 1 * * *", duration: 200h}], ` + one + `}`, "spec.windows[0].duration", "must be a duration between 1m and 168h, such as 6h"},
+		{
+			"pause", `{pauseBetween: soon, ` + one + `}`, "spec.pauseBetween",
+			"must be a duration between 0s and 168h, such as 5m",
+		},
+		{
+			"soak", `{canary: {soak: -1s}, ` + one + `}`, "spec.canary.soak",
+			"must be a duration between 0s and 168h, such as 30m",
+		},
+		{
+			"deadline", `{progressDeadline: 1s, ` + one + `}`, "spec.progressDeadline",
+			"must be a duration between 10s and 24h, such as 10m",
+		},
+		{
+			"schedule", `{windows: [{schedule: "@daily", duration: 1h}], ` + one + `}`, "spec.windows[0].schedule",
+			"must be the five fields of a crontab",
+		},
+		{
+			"zone-in-schedule", `{windows: [{schedule: "TZ=UTC 0 1 * * *", duration: 1h}], ` + one + `}`,
+			"spec.windows[0].schedule", "must be the five fields of a crontab",
+		},
+		{
+			"endless-window", `{windows: [{schedule: "0 1 * * *", duration: 200h}], ` + one + `}`, "spec.windows[0].duration",
+			"must be a duration between 1m and 168h, such as 6h",
+		},
 		{"deletion", `{deletionPolicy: Orphan, ` + one + `}`, "spec.deletionPolicy", `supported values: "Retain", "Delete"`},
-		{"a-name-that-does-not-fit-into-the-label-with-its-owner-xx", `{` + one + `}`, "metadata.name", "must have at most 55 characters"},
+		{
+			"a-name-that-does-not-fit-into-the-label-with-its-owner-xx", `{` + one + `}`, "metadata.name",
+			"must have at most 55 characters",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := server.Create(t.Context(), cephOSD(t, c.name, c.spec))
@@ -169,16 +213,24 @@ func TestStatusIsKept(t *testing.T) {
 	create(t, u)
 	at := metav1.Time{Time: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	want := v1alpha1.CephOSDStatus{
-		ObservedGeneration: 1, TemplateHash: "0123456789abcdef", Progress: "3/12", Reason: "Halted", Message: "osd.3 does not get ready",
-		Since: &at, Skipped: []string{"osd.7"}, Superfluous: []v1alpha1.SuperfluousOSD{{OSD: "b:/dev/sdb", Why: "its data is needed"}},
+		ObservedGeneration: 1, TemplateHash: "0123456789abcdef", Progress: "3/12", Reason: "Halted",
+		Message: "osd.3 does not get ready", Since: &at, Skipped: []string{"osd.7"},
+		Superfluous: []v1alpha1.SuperfluousOSD{{OSD: "b:/dev/sdb", Why: "its data is needed"}},
 		OSDs: v1alpha1.OSDCounts{
-			Total: 12, UpToDate: 1, OutOfDate: 2, Ready: 3, Unready: 4, Missing: 5, NotReady: 6, Invalid: 7, Terminating: 8, Superfluous: 9, Skipped: 10,
+			Total: 12, UpToDate: 1, OutOfDate: 2, Ready: 3, Unready: 4, Missing: 5, NotReady: 6, Invalid: 7, Terminating: 8,
+			Superfluous: 9, Skipped: 10,
 		},
-		Batch:   &v1alpha1.BatchStatus{FailureDomain: "zone zone-x", OSDs: []string{"a:/dev/sdb"}, Phase: "Waiting", Since: at},
+		Batch: &v1alpha1.BatchStatus{
+			FailureDomain: "zone zone-x", OSDs: []string{"a:/dev/sdb"},
+			Phase: "Waiting", Since: at,
+		},
 		Halted:  &v1alpha1.HaltedStatus{Reason: "ProgressDeadlineExceeded", Since: at},
 		Refused: []v1alpha1.Refusal{{Field: "spec.storage[0].hosts[0]", Value: "b", Message: "must be a node"}},
 		Foreign: []string{"mine"}, Workflow: "update-osds/default/status",
-		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionHalted, Status: metav1.ConditionTrue, Reason: "X", LastTransitionTime: at}},
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionHalted, Status: metav1.ConditionTrue, Reason: "X",
+			LastTransitionTime: at,
+		}},
 	}
 	var err error
 	u.Object["status"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
@@ -207,6 +259,7 @@ func TestRenderedPodsAreTaken(t *testing.T) {
 		other.Name = "another"
 		assert.ErrorContains(t, server.Create(t.Context(), other.Render(o, osdpod.Knowledge{})), "already exists")
 		assert.Contains(t, pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions,
-			corev1.NodeSelectorRequirement{Key: "ceph-osd", Operator: corev1.NodeSelectorOpIn, Values: []string{"enabled"}}, "the template's own term")
+			corev1.NodeSelectorRequirement{Key: "ceph-osd", Operator: corev1.NodeSelectorOpIn, Values: []string{"enabled"}},
+			"the template's own term")
 	}
 }

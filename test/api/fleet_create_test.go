@@ -40,7 +40,8 @@ func TestPodsAreMade(t *testing.T) {
 	assert.Equal(t, "ceph-osd", pod.Labels["app"])
 	assert.Equal(t, "CephOSD-osds", pod.Labels[osdpod.OwnerLabel])
 	for annotation, want := range map[string]string{
-		osdpod.HashAnnotation: f.set().Hash, osdpod.HostAnnotation: f.host("a"), osdpod.DataAnnotation: "/dev/disk/by-slot/1", osdpod.DBAnnotation: "/dev/nvme0n1p1",
+		osdpod.HashAnnotation: f.set().Hash, osdpod.HostAnnotation: f.host("a"), osdpod.DataAnnotation: "/dev/disk/by-slot/1",
+		osdpod.DBAnnotation:    "/dev/nvme0n1p1",
 		osdpod.StateAnnotation: string(osdpod.Unready), "example.org/scrape": "true",
 	} {
 		assert.Equal(t, want, pod.Annotations[annotation], annotation)
@@ -62,7 +63,8 @@ func TestPodsAreMade(t *testing.T) {
 			}
 		}
 		assert.Equal(t, map[string]string{
-			"OSD_DEVICE": "metadata.annotations['" + osdpod.DataAnnotation + "']", "OSD_DB_DEVICE": "metadata.annotations['" + osdpod.DBAnnotation + "']",
+			"OSD_DEVICE": "metadata.annotations['" + osdpod.DataAnnotation + "']", "OSD_DB_DEVICE": "metadata.annotations['" +
+				osdpod.DBAnnotation + "']",
 			"OSD_WAL_DEVICE": "metadata.annotations['" + osdpod.WALAnnotation + "']",
 		}, from, c.Name)
 	}
@@ -134,7 +136,8 @@ func TestAPodIsMadeWithWhatIsKnown(t *testing.T) {
 // What the API server rejects is the template's fault: it is said with the field where people wrote it.
 func TestRejectedPodsAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "rejected", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: OSD_1, image: ceph}]}}}`, "a", "b")
+	f := newFleet(t, "rejected",
+		`{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: OSD_1, image: ceph}]}}}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	made := f.creates(a, b)
 	require.NotNil(t, made.Refused)
@@ -151,7 +154,8 @@ func TestRejectedPodsAreRefused(t *testing.T) {
 // A namespace may forbid what a template asks for; that names no field, but the template it is.
 func TestForbiddenPodsAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "forbidden", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: osd, image: ceph, securityContext: {privileged: true}}]}}}`, "a")
+	f := newFleet(t, "forbidden",
+		`{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: osd, image: ceph, securityContext: {privileged: true}}]}}}`, "a")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.ns}}
 	restricted := `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`
 	require.NoError(t, server.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(restricted))))

@@ -62,10 +62,14 @@ func TestForeignPodsStay(t *testing.T) {
 	f := newFleet(t, "foreign", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	ours := f.has(a)
-	bare := f.has(a, podNamed("bare"), notAnnotated(osdpod.HashAnnotation, osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.StateAnnotation, osdpod.ReleasedAnnotation))
+	bare := f.has(a, podNamed("bare"), notAnnotated(osdpod.HashAnnotation, osdpod.HostAnnotation, osdpod.DataAnnotation,
+		osdpod.StateAnnotation, osdpod.ReleasedAnnotation))
 	yes := true
 	controlled := f.has(a, podNamed("controlled"), func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "theirs", UID: "1", Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "theirs", UID: "1",
+			Controller: &yes,
+		}}
 	})
 	s := f.survey()
 	require.Len(t, s.Foreign, 2)
@@ -87,7 +91,8 @@ func TestForeignPodsStay(t *testing.T) {
 // nobody starts beside it.
 func TestDamagedPodsAreNotDiscarded(t *testing.T) {
 	for name, lost := range map[string][]string{
-		"template": {osdpod.HashAnnotation}, "host": {osdpod.HostAnnotation}, "data": {osdpod.DataAnnotation}, "host-and-template": {osdpod.HostAnnotation, osdpod.HashAnnotation},
+		"template": {osdpod.HashAnnotation}, "host": {osdpod.HostAnnotation}, "data": {osdpod.DataAnnotation},
+		"host-and-template": {osdpod.HostAnnotation, osdpod.HashAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -106,7 +106,8 @@ func TestNoSuccessorBesideAFinalizer(t *testing.T) {
 	f.looksAgain()
 	assert.Equal(t, old.UID, f.pod(a).UID)
 
-	require.NoError(t, server.Patch(t.Context(), old.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, server.Patch(t.Context(), old.DeepCopy(),
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	require.NoError(t, ended())
 	assert.NotEqual(t, old.UID, f.pod(a).UID)
 }
@@ -178,7 +179,10 @@ func TestAnotherTemplateStopsABatch(t *testing.T) {
 	f.same(old)
 	assert.Empty(t, f.wire.said(http.MethodDelete))
 
-	arrival, err := f.Await(t.Context(), activities.AwaitInput{Fleet: f.ref, Cluster: decided.Cluster, Template: decided.Template, Keys: keys(a)}, func(activities.Arrival) {})
+	arrival, err := f.Await(t.Context(), activities.AwaitInput{
+		Fleet: f.ref, Cluster: decided.Cluster,
+		Template: decided.Template, Keys: keys(a),
+	}, func(activities.Arrival) {})
 	require.NoError(t, err)
 	assert.True(t, arrival.Moved)
 }
@@ -262,7 +266,8 @@ func TestSwappedDBsOneByOne(t *testing.T) {
 // A DB that moves is given back before it is taken, whatever the alphabet says.
 func TestAMovedDB(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "moved-db", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
+	f := newFleet(t, "moved-db",
+		`{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
 	b, c := f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")
 	f.has(b)
 	f.has(c)
@@ -274,7 +279,8 @@ func TestAMovedDB(t *testing.T) {
 // The DB's owner left the spec, and its data is needed still: nobody goes down to wait for it.
 func TestTheDBOfAnOSDThatIsNeeded(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "needed-db", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
+	f := newFleet(t, "needed-db",
+		`{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
 	c := f.osd("a", "/dev/sdc")
 	first, second := f.has(f.osd("a", "/dev/sdb")), f.has(c)
 	f.ceph.needs(c, "2 PGs need it")

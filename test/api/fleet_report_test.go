@@ -30,7 +30,8 @@ func (f *osdFleet) status() v1alpha1.CephOSDStatus {
 func (f *osdFleet) events() []corev1.Event {
 	f.t.Helper()
 	var list corev1.EventList
-	require.NoError(f.t, server.List(f.t.Context(), &list, client.InNamespace(f.ns), client.MatchingFields{"involvedObject.name": f.ref.Name}))
+	require.NoError(f.t, server.List(f.t.Context(), &list, client.InNamespace(f.ns),
+		client.MatchingFields{"involvedObject.name": f.ref.Name}))
 	for _, e := range list.Items {
 		assert.Equal(f.t, v1alpha1.Kind, e.InvolvedObject.Kind)
 		assert.Equal(f.t, f.set().UID, e.InvolvedObject.UID, "kubectl describe finds events by it")
@@ -63,8 +64,15 @@ func TestReport(t *testing.T) {
 	at2 := at.Add(time.Minute)
 	working := activities.FleetReport{
 		Phase: "AwaitingOSDs", Message: "osd.3 to serve", Since: at, Counted: true,
-		Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 6, UpToDate: 2, OutOfDate: 3, Unready: 1}, Invalid: 1, Terminating: 2, Superfluous: 3},
-		Batch:  &activities.FleetBatch{Domain: storage.FailureDomain{Type: "zone", Name: "x"}, OSDs: []string{"a:/dev/sdb"}, Since: at}, Foreign: []string{"other: it is theirs"},
+		Counts: activities.FleetCounts{
+			Counts: rollout.Counts{Total: 6, UpToDate: 2, OutOfDate: 3, Unready: 1}, Invalid: 1,
+			Terminating: 2, Superfluous: 3,
+		},
+		Batch: &activities.FleetBatch{
+			Domain: storage.FailureDomain{Type: "zone", Name: "x"}, OSDs: []string{"a:/dev/sdb"},
+			Since: at,
+		},
+		Foreign: []string{"other: it is theirs"},
 	}
 	f.reports(working)
 	s := f.status()
@@ -73,7 +81,10 @@ func TestReport(t *testing.T) {
 	assert.Equal(t, "update-osds/report/osds", s.Workflow)
 	assert.Equal(t, "2/6", s.Progress)
 	assert.Contains(t, s.Message, "osd.3 to serve")
-	assert.Equal(t, v1alpha1.OSDCounts{Total: 6, UpToDate: 2, OutOfDate: 3, Unready: 1, NotReady: 1, Invalid: 1, Terminating: 2, Superfluous: 3}, s.OSDs)
+	assert.Equal(t, v1alpha1.OSDCounts{
+		Total: 6, UpToDate: 2, OutOfDate: 3, Unready: 1, NotReady: 1, Invalid: 1,
+		Terminating: 2, Superfluous: 3,
+	}, s.OSDs)
 	require.NotNil(t, s.Batch)
 	assert.Equal(t, []string{"a:/dev/sdb"}, s.Batch.OSDs)
 	assert.Equal(t, "zone x", s.Batch.FailureDomain)
@@ -102,7 +113,10 @@ func TestReport(t *testing.T) {
 	}
 	assert.Equal(t, 1, warned)
 
-	f.reports(activities.FleetReport{Phase: "Done", Since: at2.Add(time.Minute), Counted: true, Counts: counts(rollout.Counts{Total: 6, UpToDate: 6})})
+	f.reports(activities.FleetReport{
+		Phase: "Done", Since: at2.Add(time.Minute), Counted: true,
+		Counts: counts(rollout.Counts{Total: 6, UpToDate: 6}),
+	})
 	s = f.status()
 	assert.Equal(t, "6/6", s.Progress)
 	assert.Nil(t, s.Batch)
@@ -158,13 +172,15 @@ func TestReportOfWarnings(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "warnings", oneOSD, "a")
 	r := activities.FleetReport{
-		Phase: "AwaitingOSDs", Since: time.Now(), Counted: true, Counts: counts(rollout.Counts{Total: 2, UpToDate: 1, Unready: 1}),
+		Phase: "AwaitingOSDs", Since: time.Now(), Counted: true,
+		Counts: counts(rollout.Counts{Total: 2, UpToDate: 1, Unready: 1}),
 		Warned: []input.Error{{Field: "spec.storage[0].hosts[1]", Value: "nobody", Allowed: "must be a node"}},
 	}
 	f.reports(r)
 	assert.Equal(t, metav1.ConditionFalse, f.condition(v1alpha1.ConditionValid))
 	assert.Equal(t, metav1.ConditionTrue, f.condition(v1alpha1.ConditionProgressing))
-	assert.Equal(t, []v1alpha1.Refusal{{Field: "spec.storage[0].hosts[1]", Value: "nobody", Message: "must be a node"}}, f.status().Refused)
+	assert.Equal(t, []v1alpha1.Refusal{{Field: "spec.storage[0].hosts[1]", Value: "nobody", Message: "must be a node"}},
+		f.status().Refused)
 	assert.Equal(t, 1, f.eventsAbout("spec.storage[0].hosts[1]", corev1.EventTypeWarning))
 	f.reports(r)
 	assert.Equal(t, 1, f.eventsAbout("spec.storage[0].hosts[1]", corev1.EventTypeWarning))
@@ -174,8 +190,14 @@ func TestReportOfWarnings(t *testing.T) {
 func TestReportWithoutCounts(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "uncounted", oneOSD, "a")
-	f.reports(activities.FleetReport{Phase: "AwaitingOSDs", Since: time.Now(), Counted: true, Counts: counts(rollout.Counts{Total: 6, UpToDate: 2, OutOfDate: 4})})
-	f.reports(activities.FleetReport{Phase: "AwaitingStorage", Message: "no mon answers", Holds: activities.HoldStorage, Since: time.Now()})
+	f.reports(activities.FleetReport{
+		Phase: "AwaitingOSDs", Since: time.Now(), Counted: true,
+		Counts: counts(rollout.Counts{Total: 6, UpToDate: 2, OutOfDate: 4}),
+	})
+	f.reports(activities.FleetReport{
+		Phase: "AwaitingStorage", Message: "no mon answers", Holds: activities.HoldStorage,
+		Since: time.Now(),
+	})
 	s := f.status()
 	assert.Equal(t, v1alpha1.OSDCounts{Total: 6, UpToDate: 2, OutOfDate: 4}, s.OSDs)
 	assert.Equal(t, "2/6", s.Progress)

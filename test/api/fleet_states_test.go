@@ -28,12 +28,18 @@ func TestStateLogic(t *testing.T) {
 		do      rollout.Do
 		state   string // what is on the pod after it was noted; "" for: as it was
 	}{
-		{name: "terminating", deleted: true, kubelet: ready, want: withPods(rollout.Counts{Total: 1, Unready: 1}, 0, 1), do: rollout.DoAwait},
+		{
+			name: "terminating", deleted: true, kubelet: ready, want: withPods(rollout.Counts{Total: 1, Unready: 1}, 0, 1),
+			do: rollout.DoAwait,
+		},
 		{
 			name: "terminating-invalid", deleted: true, kubelet: ready, changes: []func(*corev1.Pod){podNamed("wrong")},
 			want: withPods(rollout.Counts{Total: 1, Unready: 1}, 0, 1), do: rollout.DoAwait,
 		},
-		{name: "duplicate", twice: true, kubelet: unready, want: withPods(rollout.Counts{Total: 1, UpToDate: 1}, 1, 0), do: rollout.DoNothing},
+		{
+			name: "duplicate", twice: true, kubelet: unready, want: withPods(rollout.Counts{Total: 1, UpToDate: 1}, 1, 0),
+			do: rollout.DoNothing,
+		},
 		{
 			name: "duplicate-of-another-template", twice: true, kubelet: unready, changes: []func(*corev1.Pod){otherHash},
 			want: withPods(rollout.Counts{Total: 1, UpToDate: 1}, 1, 0), do: rollout.DoNothing,
@@ -47,20 +53,34 @@ func TestStateLogic(t *testing.T) {
 			name: "wrong-name-of-another-template", kubelet: ready, changes: []func(*corev1.Pod){podNamed("wrong"), otherHash},
 			want: withPods(rollout.Counts{Total: 1, OutOfDate: 1}, 1, 0), do: rollout.DoReplace,
 		},
-		{name: "ready", kubelet: ready, changes: []func(*corev1.Pod){waiting}, want: counts(rollout.Counts{Total: 1, Ready: 1}), do: rollout.DoAwait},
-		{name: "unready", kubelet: unready, changes: []func(*corev1.Pod){waiting}, want: counts(rollout.Counts{Total: 1, Unready: 1}), do: rollout.DoAwait, state: "unready"},
 		{
-			name: "unready-as-the-code-calls-it", kubelet: unready, changes: []func(*corev1.Pod){annotated(osdpod.StateAnnotation, "wait-for-ready")},
+			name: "ready", kubelet: ready, changes: []func(*corev1.Pod){waiting},
+			want: counts(rollout.Counts{Total: 1, Ready: 1}), do: rollout.DoAwait,
+		},
+		{
+			name: "unready", kubelet: unready, changes: []func(*corev1.Pod){waiting},
 			want: counts(rollout.Counts{Total: 1, Unready: 1}), do: rollout.DoAwait, state: "unready",
+		},
+		{
+			name: "unready-as-the-code-calls-it", kubelet: unready,
+			changes: []func(*corev1.Pod){annotated(osdpod.StateAnnotation, "wait-for-ready")},
+			want:    counts(rollout.Counts{Total: 1, Unready: 1}), do: rollout.DoAwait, state: "unready",
 		},
 		{name: "up-to-date", kubelet: ready, want: counts(rollout.Counts{Total: 1, UpToDate: 1}), do: rollout.DoNothing},
 		{
-			name: "up-to-date-without-a-state", kubelet: ready, changes: []func(*corev1.Pod){notAnnotated(osdpod.StateAnnotation)},
-			want: counts(rollout.Counts{Total: 1, UpToDate: 1}), do: rollout.DoNothing, state: "up-to-date",
+			name: "up-to-date-without-a-state", kubelet: ready,
+			changes: []func(*corev1.Pod){notAnnotated(osdpod.StateAnnotation)},
+			want:    counts(rollout.Counts{Total: 1, UpToDate: 1}), do: rollout.DoNothing, state: "up-to-date",
 		},
 		// The original has no look at it any more.
-		{name: "up-to-date-and-crashed", kubelet: unready, want: counts(rollout.Counts{Total: 1, UpToDate: 1, Down: 1}), do: rollout.DoAwait, state: "unready"},
-		{name: "out-of-date", kubelet: ready, changes: []func(*corev1.Pod){otherHash}, want: counts(rollout.Counts{Total: 1, OutOfDate: 1}), do: rollout.DoReplace, state: "out-of-date"},
+		{
+			name: "up-to-date-and-crashed", kubelet: unready, want: counts(rollout.Counts{Total: 1, UpToDate: 1, Down: 1}),
+			do: rollout.DoAwait, state: "unready",
+		},
+		{
+			name: "out-of-date", kubelet: ready, changes: []func(*corev1.Pod){otherHash},
+			want: counts(rollout.Counts{Total: 1, OutOfDate: 1}), do: rollout.DoReplace, state: "out-of-date",
+		},
 		{
 			name: "out-of-date-while-waiting", kubelet: unready, changes: []func(*corev1.Pod){otherHash, waiting},
 			want: counts(rollout.Counts{Total: 1, OutOfDate: 1}), do: rollout.DoReplace, state: "out-of-date",

@@ -75,8 +75,11 @@ func TestALabelledStrangerHinders(t *testing.T) {
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	f.has(b)
 	stranger := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: osdpod.PodName(a), Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds")}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.ns, Name: osdpod.PodName(a),
+			Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds")},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
 	}
 	create(t, stranger)
 	s := f.survey()
@@ -92,7 +95,8 @@ func TestALabelledStrangerHinders(t *testing.T) {
 // All OSDs of a host go together when the spec says so, and those of other hosts are left alone meanwhile.
 func TestAHostIsABatch(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "host-batch", `{updateDomain: Host, storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a", "b")
+	f := newFleet(t, "host-batch",
+		`{updateDomain: Host, storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a", "b")
 	var pods []*corev1.Pod
 	for _, o := range f.desired() {
 		pods = append(pods, f.has(o))

@@ -59,7 +59,10 @@ func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
 	cr.SetNamespace(ns)
 	create(t, cr)
 	for _, h := range hosts {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.host(h), Labels: map[string]string{corev1.LabelHostname: f.host(h)}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name:   f.host(h),
+			Labels: map[string]string{corev1.LabelHostname: f.host(h)},
+		}}
 		create(t, node)
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		require.NoError(t, server.Status().Update(t.Context(), node))
@@ -125,7 +128,8 @@ func (f *osdFleet) write(patch string) {
 	f.t.Helper()
 	u := cephOSD(f.t, f.ref.Name, "{}")
 	u.SetNamespace(f.ns)
-	require.NoError(f.t, server.Patch(f.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(os.Expand(patch, f.host)))))
+	require.NoError(f.t, server.Patch(f.t.Context(), u,
+		client.RawPatch(types.MergePatchType, []byte(os.Expand(patch, f.host)))))
 }
 
 func (f *osdFleet) image(image string) {
@@ -183,8 +187,11 @@ func (f *osdFleet) ofTheOriginal(suffix string) func(*corev1.Pod) {
 	set := f.set()
 	return func(p *corev1.Pod) {
 		a := p.Annotations
-		p.Name = "osd-" + a[osdpod.HostAnnotation] + "-" + a[osdpod.DataAnnotation][strings.LastIndex(a[osdpod.DataAnnotation], "/")+1:] + "-" + suffix
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))}
+		p.Name = "osd-" + a[osdpod.HostAnnotation] + "-" +
+			a[osdpod.DataAnnotation][strings.LastIndex(a[osdpod.DataAnnotation], "/")+1:] + "-" + suffix
+		p.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(set.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind)),
+		}
 		delete(a, osdpod.ReleasedAnnotation)
 	}
 }
@@ -276,7 +283,10 @@ func keys(osds ...osdpod.OSD) []string {
 // batch is these OSDs as a rollout to the present template would replace them.
 func (f *osdFleet) batch(osds ...osdpod.OSD) activities.Replacement {
 	f.t.Helper()
-	in := activities.Replacement{Fleet: f.ref, Cluster: storage.ClusterKey{Namespace: f.ns, Name: "storage"}, Template: f.set().Hash}
+	in := activities.Replacement{
+		Fleet: f.ref, Cluster: storage.ClusterKey{Namespace: f.ns, Name: "storage"},
+		Template: f.set().Hash,
+	}
 	for _, o := range osds {
 		r := rollout.OSD{Key: o.Key(), Host: o.Host, State: rollout.OutOfDate}
 		if id, known := f.ceph.id(o.Key()); known {
@@ -400,7 +410,8 @@ func (c *ceph) starts(pod *corev1.Pod) {
 	c.epoch++
 	zone := "zone-of-" + host
 	c.osds[id] = cephcluster.OSD{
-		ID: id, Up: true, UpFrom: c.epoch, Serving: true, Location: map[string]string{"zone": zone, "host": host}, Domain: zone, Pod: pod.Name, Host: host, Data: data,
+		ID: id, Up: true, UpFrom: c.epoch, Serving: true, Location: map[string]string{"zone": zone, "host": host},
+		Domain: zone, Pod: pod.Name, Host: host, Data: data,
 	}
 }
 

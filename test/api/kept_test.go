@@ -46,8 +46,17 @@ func TestAStatusThatNobodyKeeps(t *testing.T) {
 	began := time.Now().Add(-12 * time.Minute)
 	report := activities.Report{
 		Generation: 1, Since: began, AsOf: began, MayDrain: "any node", Keeper: "keeper/a/b",
-		Decision: budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonClean, Message: "one OSD may be disrupted anywhere"},
-		Memory:   activities.Memory{Lease: lease.State{Token: 7, Holders: []lease.Claim{{WorkflowID: "drain/a", RunID: "1", Domain: storage.FailureDomain{Type: "zone", Name: "x"}, Granted: began}}}},
+		Decision: budget.Decision{
+			Mode: budget.ModeDefault, Reason: budget.ReasonClean,
+			Message: "one OSD may be disrupted anywhere",
+		},
+		Memory: activities.Memory{Lease: lease.State{
+			Token: 7,
+			Holders: []lease.Claim{{
+				WorkflowID: "drain/a", RunID: "1", Domain: storage.FailureDomain{Type: "zone", Name: "x"},
+				Granted: began,
+			}},
+		}},
 	}
 	require.NoError(t, keeper.ReportStatus(t.Context(), w.key, report))
 	cells := printed(t, w.key)
@@ -77,7 +86,8 @@ func TestAStatusThatNobodyKeeps(t *testing.T) {
 	require.True(t, kube.Disowned(p.Status))
 	require.Equal(t, int64(7), p.Status.Lease.Token, "the keeper's memory stays")
 	require.Len(t, p.Status.Lease.Holders, 1)
-	require.True(t, meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDisruptionAllowed), "its conditions, too")
+	require.True(t, meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDisruptionAllowed),
+		"its conditions, too")
 
 	differs, err = keeper.RenewStatus(t.Context(), w.key, activities.Renewal{MayDrain: "any node", AsOf: now})
 	require.NoError(t, err)
@@ -89,7 +99,8 @@ func TestAStatusThatNobodyKeeps(t *testing.T) {
 	gone := read()
 	gone.Name = "gone"
 	require.NoError(t, watcher.Disown(t.Context(), gone, now, "?"))
-	_, err = keeper.RenewStatus(t.Context(), storage.ClusterKey{Namespace: w.key.Namespace, Name: "gone"}, activities.Renewal{MayDrain: "no", AsOf: now})
+	_, err = keeper.RenewStatus(t.Context(), storage.ClusterKey{Namespace: w.key.Namespace, Name: "gone"},
+		activities.Renewal{MayDrain: "no", AsOf: now})
 	require.NoError(t, err)
 }
 
@@ -100,7 +111,11 @@ func TestTheWatcherMayOnlyDisown(t *testing.T) {
 	apply(t, *root+"/deploy/admission.yaml", "")
 	apply(t, *root+"/deploy/storage-namespace.yaml", w.key.Namespace)
 	now := time.Now()
-	require.NoError(t, w.cluster.ReportStatus(t.Context(), w.key, activities.Report{Generation: 1, Since: now, AsOf: now, MayDrain: "no", Keeper: "keeper/a/b", Decision: budget.Decision{Mode: budget.ModeClosed, Reason: "A", Message: "b"}}))
+	require.NoError(t, w.cluster.ReportStatus(t.Context(), w.key,
+		activities.Report{
+			Generation: 1, Since: now, AsOf: now, MayDrain: "no", Keeper: "keeper/a/b",
+			Decision: budget.Decision{Mode: budget.ModeClosed, Reason: "A", Message: "b"},
+		}))
 	watcher, err := client.New(asAccount(config, "lockkeeper-watcher"), client.Options{Scheme: kube.Scheme})
 	require.NoError(t, err)
 	patch := func(text string) error {
@@ -135,7 +150,8 @@ func TestTheWatcherMayOnlyDisown(t *testing.T) {
 func printed(t *testing.T, key storage.ClusterKey) map[string]string {
 	t.Helper()
 	cfg := rest.CopyConfig(config)
-	cfg.GroupVersion, cfg.APIPath, cfg.NegotiatedSerializer = &v1alpha1.GroupVersion, "/apis", scheme.Codecs.WithoutConversion()
+	cfg.GroupVersion, cfg.APIPath, cfg.NegotiatedSerializer = &v1alpha1.GroupVersion, "/apis",
+		scheme.Codecs.WithoutConversion()
 	c, err := rest.RESTClientFor(cfg)
 	require.NoError(t, err)
 	raw, err := c.Get().Namespace(key.Namespace).Resource("maintenancepolicies").Name(key.Name).

@@ -37,7 +37,10 @@ func TestDefaultsFitRook(t *testing.T) {
 		AtRest: "One",
 		Connection: v1alpha1.CephConnection{
 			MonEndpoints: v1alpha1.KeyReference{Name: "rook-ceph-mon-endpoints", Key: "data"},
-			Credentials:  v1alpha1.CredentialsReference{Name: "rook-ceph-mon", UserKey: "ceph-username", SecretKey: "ceph-secret"},
+			Credentials: v1alpha1.CredentialsReference{
+				Name: "rook-ceph-mon", UserKey: "ceph-username",
+				SecretKey: "ceph-secret",
+			},
 		},
 		OSDs: v1alpha1.OSDSelection{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}},
@@ -69,8 +72,10 @@ func TestWhatIsSaidIsKept(t *testing.T) {
 	var got v1alpha1.MaintenancePolicy
 	require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kept"}, &got))
 	ceph := got.Spec.Ceph
-	assert.Equal(t, v1alpha1.CredentialsReference{Name: "lockkeeper-ceph", UserKey: "userID", SecretKey: "userKey"}, ceph.Connection.Credentials)
-	assert.Equal(t, map[string]string{"application": "ceph", "component": "osd"}, ceph.OSDs.Selector.MatchLabels, "the default selector must not be mixed in")
+	assert.Equal(t, v1alpha1.CredentialsReference{Name: "lockkeeper-ceph", UserKey: "userID", SecretKey: "userKey"},
+		ceph.Connection.Credentials)
+	assert.Equal(t, map[string]string{"application": "ceph", "component": "osd"}, ceph.OSDs.Selector.MatchLabels,
+		"the default selector must not be mixed in")
 	assert.False(t, *ceph.ManagePodBudgets)
 	assert.Equal(t, 90*time.Minute, ceph.OSDMaintenanceTimeout.Duration)
 	assert.Equal(t, 10*time.Minute, ceph.PGHealthCheckTimeout.Duration)
@@ -82,25 +87,67 @@ func TestWhatIsSaidIsKept(t *testing.T) {
 func TestBadInputIsRefused(t *testing.T) {
 	for _, c := range []struct{ name, spec, field, allowed string }{
 		{"no-spec", `{}`, "spec", "spec.ceph is required: Ceph is the only kind of storage this version knows"},
-		{"zero-noout", `{ceph: {osdMaintenanceTimeout: 0s}}`, "spec.ceph.osdMaintenanceTimeout", "must be a duration between 1s and 720h, such as 30m"},
-		{"negative-noout", `{ceph: {osdMaintenanceTimeout: -5m}}`, "spec.ceph.osdMaintenanceTimeout", "must be a duration between 1s and 720h, such as 30m"},
-		{"endless-noout", `{ceph: {osdMaintenanceTimeout: 721h}}`, "spec.ceph.osdMaintenanceTimeout", "must be a duration between 1s and 720h, such as 30m"},
-		{"number-for-noout", `{ceph: {osdMaintenanceTimeout: 30}}`, "spec.ceph.osdMaintenanceTimeout", "must be of type string"},
-		{"no-unit", `{ceph: {osdMaintenanceTimeout: "30"}}`, "spec.ceph.osdMaintenanceTimeout", "must be a duration between 1s and 720h, such as 30m"},
-		{"days", `{ceph: {osdMaintenanceTimeout: 2d}}`, "spec.ceph.osdMaintenanceTimeout", "must be a duration between 1s and 720h, such as 30m"},
-		{"negative-pg-timeout", `{ceph: {pgHealthCheckTimeout: -1s}}`, "spec.ceph.pgHealthCheckTimeout", "must be a duration between 0s (wait for ever) and 720h"},
-		{"negative-announcement", `{ceph: {announcementTimeout: -1s}}`, "spec.ceph.announcementTimeout", "must be a duration between 0s (a cordon opens nothing) and 1h"},
-		{"long-announcement", `{ceph: {announcementTimeout: 2h}}`, "spec.ceph.announcementTimeout", "must be a duration between 0s (a cordon opens nothing) and 1h"},
+		{
+			"zero-noout", `{ceph: {osdMaintenanceTimeout: 0s}}`, "spec.ceph.osdMaintenanceTimeout",
+			"must be a duration between 1s and 720h, such as 30m",
+		},
+		{
+			"negative-noout", `{ceph: {osdMaintenanceTimeout: -5m}}`, "spec.ceph.osdMaintenanceTimeout",
+			"must be a duration between 1s and 720h, such as 30m",
+		},
+		{
+			"endless-noout", `{ceph: {osdMaintenanceTimeout: 721h}}`, "spec.ceph.osdMaintenanceTimeout",
+			"must be a duration between 1s and 720h, such as 30m",
+		},
+		{
+			"number-for-noout", `{ceph: {osdMaintenanceTimeout: 30}}`, "spec.ceph.osdMaintenanceTimeout",
+			"must be of type string",
+		},
+		{
+			"no-unit", `{ceph: {osdMaintenanceTimeout: "30"}}`, "spec.ceph.osdMaintenanceTimeout",
+			"must be a duration between 1s and 720h, such as 30m",
+		},
+		{
+			"days", `{ceph: {osdMaintenanceTimeout: 2d}}`, "spec.ceph.osdMaintenanceTimeout",
+			"must be a duration between 1s and 720h, such as 30m",
+		},
+		{
+			"negative-pg-timeout", `{ceph: {pgHealthCheckTimeout: -1s}}`, "spec.ceph.pgHealthCheckTimeout",
+			"must be a duration between 0s (wait for ever) and 720h",
+		},
+		{
+			"negative-announcement", `{ceph: {announcementTimeout: -1s}}`, "spec.ceph.announcementTimeout",
+			"must be a duration between 0s (a cordon opens nothing) and 1h",
+		},
+		{
+			"long-announcement", `{ceph: {announcementTimeout: 2h}}`, "spec.ceph.announcementTimeout",
+			"must be a duration between 0s (a cordon opens nothing) and 1h",
+		},
 		{"empty-regex", `{ceph: {pgHealthyRegex: ""}}`, "spec.ceph.pgHealthyRegex", "at least 1 chars long"},
-		{"broken-regex", `{ceph: {pgHealthyRegex: "^active(+clean"}}`, "spec.ceph.pgHealthyRegex", "must be a regular expression in RE2 syntax"},
-		{"lookahead", `{ceph: {pgHealthyRegex: "(?!peering)active.*"}}`, "spec.ceph.pgHealthyRegex", "must be a regular expression in RE2 syntax"},
+		{
+			"broken-regex", `{ceph: {pgHealthyRegex: "^active(+clean"}}`, "spec.ceph.pgHealthyRegex",
+			"must be a regular expression in RE2 syntax",
+		},
+		{
+			"lookahead", `{ceph: {pgHealthyRegex: "(?!peering)active.*"}}`, "spec.ceph.pgHealthyRegex",
+			"must be a regular expression in RE2 syntax",
+		},
 		{"never-clean", `{ceph: {pgHealthyRegex: "^healthy$"}}`, "spec.ceph.pgHealthyRegex", "that matches \"active+clean\""},
 		{"always-clean", `{ceph: {pgHealthyRegex: ".*"}}`, "spec.ceph.pgHealthyRegex", "must not match active+undersized"},
 		{"not-anchored", `{ceph: {pgHealthyRegex: "active.clean"}}`, "spec.ceph.pgHealthyRegex", "anchor it with ^ and $"},
 		{"all-mons", `{ceph: {daemons: {mon: {}}}}`, "spec.ceph.daemons.mon", "must select by at least one label"},
-		{"no-secret", `{ceph: {connection: {credentials: {name: ""}}}}`, "spec.ceph.connection.credentials.name", "at least 1 chars long"},
-		{"half-a-reference", `{ceph: {connection: {monEndpoints: {name: mons}}}}`, "spec.ceph.connection.monEndpoints.key", "Required value"},
-		{"selects-everything", `{ceph: {osds: {selector: {}}}}`, "spec.ceph.osds.selector", "must select by at least one label"},
+		{
+			"no-secret", `{ceph: {connection: {credentials: {name: ""}}}}`, "spec.ceph.connection.credentials.name",
+			"at least 1 chars long",
+		},
+		{
+			"half-a-reference", `{ceph: {connection: {monEndpoints: {name: mons}}}}`, "spec.ceph.connection.monEndpoints.key",
+			"Required value",
+		},
+		{
+			"selects-everything", `{ceph: {osds: {selector: {}}}}`, "spec.ceph.osds.selector",
+			"must select by at least one label",
+		},
 		{"no-id-label", `{ceph: {osds: {idLabel: ""}}}`, "spec.ceph.osds.idLabel", "at least 1 chars long"},
 		{"pool-twice", `{ceph: {toleratedPools: [a, a]}}`, "spec.ceph.toleratedPools[1]", "Duplicate value"},
 		{"word-for-switch", `{ceph: {managePodBudgets: "no"}}`, "spec.ceph.managePodBudgets", "must be of type boolean"},
@@ -117,7 +164,8 @@ func TestBadInputIsRefused(t *testing.T) {
 
 // A misspelt field is worth a refusal to whoever asks for it, as kubectl does.
 func TestUnknownFieldsAreRefusedWhenStrict(t *testing.T) {
-	err := server.Create(t.Context(), policy(t, "typo", `{ceph: {osdMaintenanceTimout: 10m}}`), client.FieldValidation(metav1.FieldValidationStrict))
+	err := server.Create(t.Context(), policy(t, "typo", `{ceph: {osdMaintenanceTimout: 10m}}`),
+		client.FieldValidation(metav1.FieldValidationStrict))
 	require.Error(t, err)
 	assert.True(t, strings.Contains(err.Error(), `unknown field "spec.ceph.osdMaintenanceTimout"`), err.Error())
 }

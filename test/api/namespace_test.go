@@ -41,8 +41,9 @@ func TestDeletedNamespaceEnds(t *testing.T) {
 		ceph   bool     // answers
 		told   bool
 	}{
-		"ns-all-there":    {nil, true, false},
-		"ns-rights-first": {[]string{"rights"}, true, true}, // a worker that is not connected yet cannot read the Secret any more
+		"ns-all-there": {nil, true, false},
+		// a worker that is not connected yet cannot read the Secret any more
+		"ns-rights-first": {[]string{"rights"}, true, true},
 		"ns-secret-first": {[]string{"secret"}, true, true},
 		"ns-mons-first":   {[]string{"mons", "rights"}, true, true},
 		"ns-ceph-first":   {nil, false, true},
@@ -53,15 +54,27 @@ func TestDeletedNamespaceEnds(t *testing.T) {
 			key := storage.ClusterKey{Namespace: name, Name: "ceph"}
 			create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 			apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), name)
-			create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "lockkeeper-ceph-user"}, StringData: map[string]string{"userID": "lockkeeper", "userKey": "x"}})
-			create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "lockkeeper-mon-endpoints"}, Data: map[string]string{"data": "a=127.0.0.1:6789"}})
-			p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "ceph", Finalizers: []string{kube.Finalizer}}}
+			create(t, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "lockkeeper-ceph-user"},
+				StringData: map[string]string{"userID": "lockkeeper", "userKey": "x"},
+			})
+			create(t, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "lockkeeper-mon-endpoints"},
+				Data:       map[string]string{"data": "a=127.0.0.1:6789"},
+			})
+			p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{
+				Namespace: name, Name: "ceph",
+				Finalizers: []string{kube.Finalizer},
+			}}
 			p.Spec.Ceph = &v1alpha1.CephSpec{}
 			p.Spec.Ceph.Connection.MonEndpoints = v1alpha1.KeyReference{Name: "lockkeeper-mon-endpoints", Key: "data"}
 			p.Spec.Ceph.Connection.Credentials.Name = "lockkeeper-ceph-user"
 			p.Spec.Ceph.Connection.Credentials.UserKey, p.Spec.Ceph.Connection.Credentials.SecretKey = "userID", "userKey"
 			create(t, p)
-			p.Status.Noout = []v1alpha1.NooutStatus{{Host: "node-a", HostID: -3, Owner: "drain/node-a", Since: metav1.Now(), Expires: metav1.NewTime(time.Now().Add(time.Hour)), Confirmed: true}}
+			p.Status.Noout = []v1alpha1.NooutStatus{{
+				Host: "node-a", HostID: -3, Owner: "drain/node-a", Since: metav1.Now(),
+				Expires: metav1.NewTime(time.Now().Add(time.Hour)), Confirmed: true,
+			}}
 			require.NoError(t, server.Status().Update(t.Context(), p))
 
 			// No namespace controller runs here: the test deletes what it would.
@@ -101,7 +114,10 @@ func remove(t *testing.T, o client.Object, namespace, name string) {
 func retires(t *testing.T, key storage.ClusterKey, ceph cephcluster.Dialer) (result workflows.KeeperResult) {
 	t.Helper()
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:lockkeeper-system:lockkeeper-worker", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:lockkeeper-system:lockkeeper-worker",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
 	k, err := kube.New(as)
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite
@@ -109,7 +125,8 @@ func retires(t *testing.T, key storage.ClusterKey, ceph cephcluster.Dialer) (res
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
 	env.SetStartWorkflowOptions(temporal.StartWorkflowOptions{ID: workflows.KeeperID(key), TaskQueue: workflows.TaskQueue})
-	env.RegisterActivityWithOptions(&activities.Keeper{Policies: k, Budgets: k, Clusters: cephcluster.New(k, ceph)}, activity.RegisterOptions{})
+	env.RegisterActivityWithOptions(&activities.Keeper{Policies: k, Budgets: k, Clusters: cephcluster.New(k, ceph)},
+		activity.RegisterOptions{})
 	env.ExecuteWorkflow(workflows.Keeper, workflows.KeeperInput{Cluster: key})
 	require.True(t, env.IsWorkflowCompleted())
 	require.NoError(t, env.GetWorkflowError())

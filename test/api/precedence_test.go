@@ -21,10 +21,14 @@ func TestOneOfTwoPoliciesIsInCharge(t *testing.T) {
 	const ns = "two-policies"
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	create(t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "osd-0", Labels: map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": "0"}},
-		Spec:       corev1.PodSpec{NodeName: "node-of-both", Containers: []corev1.Container{{Name: "osd", Image: "ceph"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: "osd-0",
+			Labels: map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": "0"},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-of-both", Containers: []corev1.Container{{Name: "osd", Image: "ceph"}}},
 	})
-	first, second := policy(t, "a-first", `{ceph: {}}`), policy(t, "b-second", `{ceph: {connection: {monEndpoints: {name: other, key: data}}}}`)
+	first, second := policy(t, "a-first", `{ceph: {}}`),
+		policy(t, "b-second", `{ceph: {connection: {monEndpoints: {name: other, key: data}}}}`)
 	first.SetNamespace(ns)
 	second.SetNamespace(ns)
 	create(t, first)
@@ -67,7 +71,8 @@ func TestOneOfTwoNamespacesIsInCharge(t *testing.T) {
 	const id = "5f1c0f6e-0000-4000-8000-000000000001"
 	claim := func(key storage.ClusterKey, c precedence.Claim) {
 		require.NoError(t, cluster.ReportStatus(t.Context(), key, activities.Report{
-			Decision: budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNotInCharge}, Memory: activities.Memory{Claim: c},
+			Decision: budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNotInCharge},
+			Memory:   activities.Memory{Claim: c},
 		}))
 	}
 	standing := func(key storage.ClusterKey) precedence.Standing {

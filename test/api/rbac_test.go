@@ -107,7 +107,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		what, group, _ := strings.Cut(what, ".")
 		resource, subresource, _ := strings.Cut(what, "/")
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:lockkeeper-system:lockkeeper-" + c.who, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			User:   "system:serviceaccount:lockkeeper-system:lockkeeper-" + c.who,
+			Groups: []string{"system:serviceaccounts", "system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: c.verb, Group: group, Resource: resource, Subresource: subresource, Namespace: c.where, Name: name,
 			},
@@ -122,7 +123,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 func TestARolloutSaysWhatItLacks(t *testing.T) {
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
 	for kind, file := range map[activities.FleetKind]string{
-		activities.FleetCephOSD: "storage-namespace-cephosd.yaml", activities.FleetDeployments: "storage-namespace-restart-osds.yaml",
+		activities.FleetCephOSD:     "storage-namespace-cephosd.yaml",
+		activities.FleetDeployments: "storage-namespace-restart-osds.yaml",
 	} {
 		ns := "lacks-" + strings.ToLower(string(kind))
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
@@ -171,7 +173,8 @@ func apply(t *testing.T, file, namespace string) {
 
 func create(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := server.Create(t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict)); !apierrors.IsAlreadyExists(err) {
+	if err := server.Create(t.Context(), o,
+		client.FieldValidation(metav1.FieldValidationStrict)); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err, "%s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())
 	}
 }
@@ -185,7 +188,10 @@ func TestManifestsAreValid(t *testing.T) {
 	for _, namespace := range []string{"rook-ceph", "ceph"} {
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-all-files"}})
-		for _, file := range []string{"storage-namespace.yaml", "storage-namespace-cephosd.yaml", "storage-namespace-restart-osds.yaml"} {
+		for _, file := range []string{
+			"storage-namespace.yaml", "storage-namespace-cephosd.yaml",
+			"storage-namespace-restart-osds.yaml",
+		} {
 			apply(t, filepath.Join(deploy, file), namespace+"-all-files")
 		}
 	}

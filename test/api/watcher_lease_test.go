@@ -30,7 +30,8 @@ func TestTheWatcherStandsAgain(t *testing.T) {
 	const thief = "thief"
 	go func() {
 		ended <- starter.Run(ctx, config, temporal, starter.Options{
-			Namespace: "elected", LeaderElection: true, LeaderElectionNamespace: "elected", HealthAddress: health, Log: logr.Discard(),
+			Namespace: "elected", LeaderElection: true, LeaderElectionNamespace: "elected", HealthAddress: health,
+			Log: logr.Discard(),
 		})
 	}()
 	defer func() {
@@ -54,7 +55,8 @@ func TestTheWatcherStandsAgain(t *testing.T) {
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &thief, &longer, &now
 		return server.Update(t.Context(), lease) == nil
 	}, 10*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { now := holder(); return now != "" && now != thief && now != first }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { now := holder(); return now != "" && now != thief && now != first }, time.Minute,
+		50*time.Millisecond)
 
 	u := cephOSD(t, "osds", `{storage: [{hosts: [a], osds: [{data: /dev/sdb}]}]}`)
 	u.SetNamespace("elected")

@@ -85,7 +85,10 @@ func (t *told) all() []string {
 // TestTheWatcherTellsRollouts what others did, and not what lockkeeper did itself: the API server knows who wrote what.
 func TestTheWatcherTellsRollouts(t *testing.T) {
 	p := newOSDPods(t, "watched")
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelHostname: "a"}}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelHostname: "a"}},
+		Spec:       corev1.NodeSpec{Unschedulable: true},
+	}
 	create(t, node)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	require.NoError(t, server.Status().Update(t.Context(), node))
@@ -94,7 +97,8 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal, starter.Options{Namespace: "watched", Log: logr.Discard()})
+		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal,
+			starter.Options{Namespace: "watched", Log: logr.Discard()})
 	}()
 	defer func() {
 		stop()
@@ -171,7 +175,8 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal, starter.Options{Namespace: ns, Log: logr.Discard()})
+		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal,
+			starter.Options{Namespace: ns, Log: logr.Discard()})
 	}()
 	defer func() {
 		stop()
@@ -179,19 +184,22 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	}()
 	expect := func(what string, is func(workflows.Hint) bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { return is(temporal.hint()) }, 20*time.Second, 20*time.Millisecond, "%s: %+v", what, temporal.hint())
+		require.Eventually(t, func() bool { return is(temporal.hint()) }, 20*time.Second, 20*time.Millisecond, "%s: %+v",
+			what, temporal.hint())
 	}
 	expect("the watcher started", func(h workflows.Hint) bool { return h.Reason != "" })
 	key := storage.ClusterKey{Namespace: ns, Name: "rook-ceph"}
 	write := func(minAvailable int) activities.BudgetResult {
 		t.Helper()
 		least := budget.Spec{MinAvailable: minAvailable}
-		r, err := cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: key, Specs: budget.Specs{Daemons: least, Unproved: &least, Mons: &least}})
+		r, err := cluster.ApplyBudgets(t.Context(),
+			activities.BudgetInput{Cluster: key, Specs: budget.Specs{Daemons: least, Unproved: &least, Mons: &least}})
 		require.NoError(t, err)
 		return r
 	}
 	write(2)
-	expect("a budget that appears is news", func(h workflows.Hint) bool { return strings.Contains(h.Reason, "appeared") && !h.IsEcho() })
+	expect("a budget that appears is news",
+		func(h workflows.Hint) bool { return strings.Contains(h.Reason, "appeared") && !h.IsEcho() })
 	for n := 3; n < 6; n++ {
 		was := temporal.hint()
 		r := write(n)
@@ -202,14 +210,18 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 				h.Echo <= r.Generation && h.ProvedEcho <= r.ProvedGeneration && h.MonEcho <= r.MonGeneration
 		})
 	}
-	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kube.DaemonBudgetName("rook-ceph")}}
-	require.NoError(t, server.Patch(t.Context(), pdb, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minAvailable":0}}`)), client.FieldOwner("kubectl-edit")))
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kube.DaemonBudgetName("rook-ceph")},
+	}
+	require.NoError(t, server.Patch(t.Context(), pdb,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minAvailable":0}}`)), client.FieldOwner("kubectl-edit")))
 	// The watcher closes at once, which is news, too; so it may not be the last hint.
 	require.Eventually(t, func() bool {
 		return temporal.heard(func(h workflows.Hint) bool { return h.Tampered && !h.IsEcho() })
 	}, 20*time.Second, 20*time.Millisecond, "somebody else's write")
 	require.Eventually(t, func() bool {
-		return server.Get(t.Context(), client.ObjectKeyFromObject(pdb), pdb) == nil && pdb.Spec.MinAvailable.IntValue() == budget.Everything
+		return server.Get(t.Context(), client.ObjectKeyFromObject(pdb), pdb) == nil &&
+			pdb.Spec.MinAvailable.IntValue() == budget.Everything
 	}, 20*time.Second, 20*time.Millisecond, "closed, although no keeper runs")
 	require.Contains(t, pdb.Annotations[kube.AlarmAnnotation], "was changed or deleted")
 }
@@ -220,6 +232,9 @@ func report(t *testing.T, p *osdPods, upToDate metav1.ConditionStatus) {
 	cr := &cephv1alpha1.CephOSD{}
 	require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: p.ns, Name: "osds"}, cr))
 	cr.Status.ObservedGeneration = cr.Generation
-	cr.Status.Conditions = []metav1.Condition{{Type: cephv1alpha1.ConditionUpToDate, Status: upToDate, Reason: "Test", LastTransitionTime: metav1.Now()}}
+	cr.Status.Conditions = []metav1.Condition{{
+		Type: cephv1alpha1.ConditionUpToDate, Status: upToDate, Reason: "Test",
+		LastTransitionTime: metav1.Now(),
+	}}
 	require.NoError(t, server.Status().Update(t.Context(), cr, client.FieldOwner(kube.FieldOwner)))
 }

@@ -34,7 +34,8 @@ func Start(root string, crds ...string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{assets: assets, env: &envtest.Environment{
-		BinaryAssetsDirectory: assets, CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: startWithin,
+		BinaryAssetsDirectory: assets, CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: startWithin,
 	}}
 	if s.Config, err = s.env.Start(); err != nil {
 		_ = s.Stop()

@@ -39,12 +39,15 @@ func TestBudgets(t *testing.T) {
 		opens            bool // zone x
 		rest             bool // of six
 	}{
-		"at rest":                         {proved: says("osd-proved", 5), unproved: says("osd", -1), rest: true},
-		"at rest, of pods of all kinds":   {proved: says("osd-proved", 5), unproved: says("osd", all), rest: true},
-		"a pod is not proved yet":         {proved: says("osd-proved", 4), unproved: says("osd", -1)},
-		"closed":                          {proved: says("osd-proved", all), unproved: says("osd", all), closed: true},
-		"one is closed, the other quiet":  {proved: says("osd-proved", all), unproved: says("osd", -1), closed: true},
-		"open":                            {proved: says("osd-proved", all, "x"), unproved: says("osd", all, "x"), closed: true, opens: true},
+		"at rest":                        {proved: says("osd-proved", 5), unproved: says("osd", -1), rest: true},
+		"at rest, of pods of all kinds":  {proved: says("osd-proved", 5), unproved: says("osd", all), rest: true},
+		"a pod is not proved yet":        {proved: says("osd-proved", 4), unproved: says("osd", -1)},
+		"closed":                         {proved: says("osd-proved", all), unproved: says("osd", all), closed: true},
+		"one is closed, the other quiet": {proved: says("osd-proved", all), unproved: says("osd", -1), closed: true},
+		"open": {
+			proved: says("osd-proved", all, "x"), unproved: says("osd", all, "x"),
+			closed: true, opens: true,
+		},
 		"open elsewhere":                  {proved: says("osd-proved", all, "y"), unproved: says("osd", all, "y")},
 		"one is open elsewhere":           {proved: says("osd-proved", all), unproved: says("osd", all, "y")},
 		"two are open":                    {proved: says("osd-proved", all, "x", "y"), unproved: says("osd", all, "x", "y")},

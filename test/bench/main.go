@@ -77,11 +77,13 @@ func stopAll(ctx context.Context, w *world, o options) error {
 		if err != nil {
 			return fmt.Errorf("event %d: %w", i+1, err)
 		}
-		reopened := fmt.Sprintf("clean proved %s after the first clean report, reopened %s later, of which the disruption controller took %s", ms(e.reports), ms(e.reopen), ms(e.counted))
+		reopened := fmt.Sprintf("clean proved %s after the first clean report, reopened %s later, of which the disruption "+
+			"controller took %s", ms(e.reports), ms(e.reopen), ms(e.counted))
 		if e.reopen < 0 {
 			reopened = "and the manager never reported it"
 		}
-		fmt.Fprintf(os.Stderr, "%3d/%d %s: reaction %s, down and back %s, %s\n", i+1, o.events, e.pod, ms(e.reaction), ms(e.outage), reopened)
+		fmt.Fprintf(os.Stderr, "%3d/%d %s: reaction %s, down and back %s, %s\n", i+1, o.events, e.pod, ms(e.reaction),
+			ms(e.outage), reopened)
 		reaction = append(reaction, e.reaction)
 		if e.reopen >= 0 {
 			reopen, reports = append(reopen, e.reopen), append(reports, e.reports)
@@ -128,7 +130,8 @@ func stopAllBusy(ctx context.Context, w *world, o options) error {
 		if err != nil {
 			return fmt.Errorf("busy event %d: %w", i+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "%3d/%d %s: reaction %s; of %d jobs the keeper had told %d when the pod was to go, and %d when the budgets were closed\n",
+		fmt.Fprintf(os.Stderr, "%3d/%d %s: reaction %s; of %d jobs the keeper had told %d when the pod was to go, and %d "+
+			"when the budgets were closed\n",
 			i+1, o.busy, e.pod, ms(e.reaction), o.jobs, e.before, e.then)
 		if e.then >= int64(o.jobs) {
 			return fmt.Errorf("busy event %d: the keeper was not busy any more", i+1)

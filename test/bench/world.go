@@ -32,8 +32,10 @@ type world struct {
 type event struct {
 	pod                      string
 	reaction, outage, reopen time.Duration
-	reports                  time.Duration // from the first clean report until all OSDs had reported since they were up; not of reopen
-	counted                  time.Duration // of reopen: from the budgets' writing until the disruption controller had counted the pods
+	// from the first clean report until all OSDs had reported since they were up; not of reopen
+	reports time.Duration
+	// of reopen: from the budgets' writing until the disruption controller had counted the pods
+	counted time.Duration
 }
 
 func newWorld(ctx context.Context, namespace, policy string) (*world, error) {
@@ -45,7 +47,8 @@ func newWorld(ctx context.Context, namespace, policy string) (*world, error) {
 	if w.ceph, err = lab.Ceph(); err != nil {
 		return nil, err
 	}
-	if _, err := w.Kube.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, kube.ProvedBudgetName(policy), metav1.GetOptions{}); err != nil {
+	if _, err := w.Kube.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, kube.ProvedBudgetName(policy),
+		metav1.GetOptions{}); err != nil {
 		return nil, fmt.Errorf("lockkeeper is not at work here: %w", err)
 	}
 	return w, nil
@@ -86,7 +89,8 @@ func (w *world) stopOSD(ctx context.Context, osd appsv1.Deployment, ready func()
 	if err != nil {
 		return stop{}, err
 	}
-	podWatch, err := w.Kube.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pods.ResourceVersion})
+	podWatch, err := w.Kube.CoreV1().Pods(w.namespace).Watch(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pods.ResourceVersion})
 	if err != nil {
 		return stop{}, err
 	}
@@ -112,7 +116,8 @@ func (w *world) stopOSD(ctx context.Context, osd appsv1.Deployment, ready func()
 	}); err != nil {
 		return stop{}, err
 	}
-	s.closed, err = s.budgets.until(ctx, "the budgets are closed elsewhere", func(b budgets) bool { return b.closedElsewhere(pod.Labels) })
+	s.closed, err = s.budgets.until(ctx, "the budgets are closed elsewhere",
+		func(b budgets) bool { return b.closedElsewhere(pod.Labels) })
 	return s, err
 }
 
@@ -151,12 +156,16 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	if r.err != nil {
 		return event{}, r.err
 	}
-	e := event{pod: s.pod.Name, reaction: s.closed.Sub(s.down), outage: open.Sub(s.down), counted: open.Sub(rest), reopen: -1}
+	e := event{
+		pod: s.pod.Name, reaction: s.closed.Sub(s.down), outage: open.Sub(s.down),
+		counted: open.Sub(rest), reopen: -1,
+	}
 	if r.clean.IsZero() {
 		return e, nil
 	}
 	if open.Before(r.clean) {
-		return event{}, fmt.Errorf("the budgets were opened %s BEFORE the manager reported that all PGs are clean", r.clean.Sub(open))
+		return event{}, fmt.Errorf("the budgets were opened %s BEFORE the manager reported that all PGs are clean",
+			r.clean.Sub(open))
 	}
 	known := r.clean
 	if r.proved.After(r.clean) && r.proved.Before(open) {
@@ -204,7 +213,8 @@ func (b *watching) until(ctx context.Context, what string, are func(budgets) boo
 	if err != nil {
 		for _, p := range b.seen.both() {
 			if p != nil {
-				err = fmt.Errorf("%w; %s: %s must stay, %s may go, except %v", err, p.Name, p.Spec.MinAvailable, p.Spec.MaxUnavailable, exceptions(p))
+				err = fmt.Errorf("%w; %s: %s must stay, %s may go, except %v", err, p.Name, p.Spec.MinAvailable,
+					p.Spec.MaxUnavailable, exceptions(p))
 			}
 		}
 	}
@@ -215,7 +225,8 @@ func (b *watching) until(ctx context.Context, what string, are func(budgets) boo
 func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) (*corev1.PodList, *corev1.Pod, error) {
 	var seen []string
 	for ctx.Err() == nil {
-		pods, err := w.Kube.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
+		pods, err := w.Kube.CoreV1().Pods(w.namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -226,7 +237,8 @@ func (w *world) runningPod(ctx context.Context, selector *metav1.LabelSelector) 
 			if p.DeletionTimestamp == nil && podutils.IsPodReady(p) {
 				running = append(running, p)
 			}
-			seen = append(seen, fmt.Sprintf("%s on %q: %s, ready %t, deleted %v", p.Name, p.Spec.NodeName, p.Status.Phase, podutils.IsPodReady(p), p.DeletionTimestamp))
+			seen = append(seen, fmt.Sprintf("%s on %q: %s, ready %t, deleted %v", p.Name, p.Spec.NodeName, p.Status.Phase,
+				podutils.IsPodReady(p), p.DeletionTimestamp))
 		}
 		if len(running) == 1 {
 			return pods, running[0], nil

@@ -165,7 +165,8 @@ func (w *world) askEviction(node string) (string, error) {
 		if p.Spec.NodeName != node || p.Metadata.Labels["ceph-osd-id"] == "" || p.Metadata.DeletionTimestamp != "" {
 			continue
 		}
-		c := w.command("kubectl", "create", "--raw", "/api/v1/namespaces/"+cephNamespace+"/pods/"+p.Metadata.Name+"/eviction?dryRun=All", "-f", "-")
+		c := w.command("kubectl", "create", "--raw",
+			"/api/v1/namespaces/"+cephNamespace+"/pods/"+p.Metadata.Name+"/eviction?dryRun=All", "-f", "-")
 		c.Stdin = strings.NewReader(fmt.Sprintf(
 			`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q},"deleteOptions":{"dryRun":["All"]}}`, p.Metadata.Name, cephNamespace))
 		out, err := c.CombinedOutput()

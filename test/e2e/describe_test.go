@@ -12,12 +12,16 @@ func (w *world) describe(t *testing.T) {
 	t.Helper()
 	for _, line := range []string{
 		"kubectl -n " + cephNamespace + " get maintenancepolicy " + policyName + " -o yaml --show-managed-fields=false",
-		"kubectl -n " + cephNamespace + " get pdb -o custom-columns=NAME:.metadata.name,MIN:.spec.minAvailable,EXCEPT:.spec.selector.matchExpressions,HEALTHY:.status.currentHealthy,ALLOWED:.status.disruptionsAllowed",
-		"kubectl -n " + cephNamespace + " get cephosd -o jsonpath={range.items[*]}{.metadata.name}{\"\\n\"}{.status}{\"\\n\"}{end} --ignore-not-found",
+		"kubectl -n " + cephNamespace +
+			" get pdb -o custom-columns=NAME:.metadata.name,MIN:.spec.minAvailable,EXCEPT:.spec.selector.matchExpressions,HEALTHY:.status.currentHealthy,ALLOWED:.status.disruptionsAllowed",
+		"kubectl -n " + cephNamespace +
+			" get cephosd -o jsonpath={range.items[*]}{.metadata.name}{\"\\n\"}{.status}{\"\\n\"}{end} --ignore-not-found",
 		"kubectl get nodes",
 		"kubectl -n " + cephNamespace + " get pods -o wide",
-		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector involvedObject.kind=MaintenancePolicy -o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
-		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector involvedObject.kind=CephOSD -o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
+		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector " +
+			"involvedObject.kind=MaintenancePolicy -o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
+		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector involvedObject.kind=CephOSD " +
+			"-o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
 		"lockkeeper status",
 		"ceph -s --connect-timeout 5",
 		"ceph osd tree --connect-timeout 5",

@@ -71,7 +71,8 @@ func played(t *testing.T, patterns []string) (files []string, complete bool) {
 				t.Fatal(err)
 			}
 			takesTurns := strings.HasPrefix(pattern, toldInWords) || strings.HasPrefix(string(text), long)
-			if takesTurns && !turns.Has(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), often) {
+			if takesTurns && !turns.Has(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"),
+				often) {
 				complete = false
 				continue
 			}

@@ -20,7 +20,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-var hammerAll = flag.Bool("hammer-all", false, "hammer in every way there is, and not only in those that have their turn")
+var hammerAll = flag.Bool("hammer-all", false,
+	"hammer in every way there is, and not only in those that have their turn")
 
 // clients of the hammer.
 const clients = 4
@@ -172,22 +173,46 @@ func faults(args ...string) func(context.Context, *world) error {
 }
 
 var situations = []situation{
-	{name: "nobody watches", always: true, lasting: 20 * time.Second, most: 1, least: true, do: func(_ context.Context, w *world) error {
-		if err := w.stop("worker", syscall.SIGKILL); err != nil {
-			return err
-		}
-		return w.stop("watch", syscall.SIGKILL)
-	}},
+	{
+		name: "nobody watches", always: true, lasting: 20 * time.Second, most: 1, least: true,
+		do: func(_ context.Context, w *world) error {
+			if err := w.stop("worker", syscall.SIGKILL); err != nil {
+				return err
+			}
+			return w.stop("watch", syscall.SIGKILL)
+		},
+	},
 	{name: "at rest", lasting: 15 * time.Second, most: -1, least: true, do: nothing},
 	{name: "at rest, killed", lasting: 20 * time.Second, most: -1, least: true, do: killing(nothing)},
-	{name: "a drain", lasting: 20 * time.Second, most: -1, least: true, do: drainsOf("node-a"), after: ended("upgrade", "node-a")},
-	{name: "a drain, killed", lasting: 20 * time.Second, most: -1, do: killing(drainsOf("node-b")), after: ended("upgrade", "node-b")},
-	{name: "six drains", lasting: 25 * time.Second, most: -1, least: true, do: drainsOf(allNodes...), after: ended("upgrade", allNodes...)},
-	{name: "six drains, killed", lasting: 25 * time.Second, most: -1, do: killing(drainsOf(allNodes...)), after: ended("upgrade", allNodes...)},
-	{name: "Temporal is away", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "temporal", "--down", "12s")},
-	{name: "the controller manager is killed", lasting: 20 * time.Second, most: -1, do: faults("component-kill", "kube-controller-manager", "--down", "3s")},
+	{
+		name: "a drain", lasting: 20 * time.Second, most: -1, least: true, do: drainsOf("node-a"),
+		after: ended("upgrade", "node-a"),
+	},
+	{
+		name: "a drain, killed", lasting: 20 * time.Second, most: -1, do: killing(drainsOf("node-b")),
+		after: ended("upgrade", "node-b"),
+	},
+	{
+		name: "six drains", lasting: 25 * time.Second, most: -1, least: true, do: drainsOf(allNodes...),
+		after: ended("upgrade", allNodes...),
+	},
+	{
+		name: "six drains, killed", lasting: 25 * time.Second, most: -1, do: killing(drainsOf(allNodes...)),
+		after: ended("upgrade", allNodes...),
+	},
+	{
+		name: "Temporal is away", lasting: 20 * time.Second, most: -1,
+		do: faults("component-kill", "temporal", "--down", "12s"),
+	},
+	{
+		name: "the controller manager is killed", lasting: 20 * time.Second, most: -1,
+		do: faults("component-kill", "kube-controller-manager", "--down", "3s"),
+	},
 	{name: "an unready pod", lasting: 15 * time.Second, most: -1, first: makeUnready, do: nothing, after: makeReady},
-	{name: "an unready pod, killed", lasting: 15 * time.Second, most: -1, first: makeUnready, do: killing(nothing), after: makeReady},
+	{
+		name: "an unready pod, killed", lasting: 15 * time.Second, most: -1, first: makeUnready, do: killing(nothing),
+		after: makeReady,
+	},
 	{name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, do: restart, after: ended("restart", "all")},
 	{name: "a rollout, killed", lasting: 40 * time.Second, most: -1, do: killing(restart), after: ended("restart", "all")},
 }
@@ -195,9 +220,12 @@ var situations = []situation{
 var situationsOfBarePods = []situation{
 	{name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, do: rollOut, after: (*world).awaitUpdated},
 	{name: "a rollout, killed", lasting: 40 * time.Second, most: -1, do: killing(rollOut), after: (*world).awaitUpdated},
-	{name: "a rollout beside a drain, killed", lasting: 40 * time.Second, most: -1, do: killing(func(ctx context.Context, w *world) error {
-		return errors.Join(rollOut(ctx, w), drainsOf("node-a")(ctx, w))
-	}), after: func(w *world) error { return errors.Join(w.ended("upgrade", "node-a"), w.awaitUpdated()) }},
+	{
+		name: "a rollout beside a drain, killed", lasting: 40 * time.Second, most: -1,
+		do: killing(func(ctx context.Context, w *world) error {
+			return errors.Join(rollOut(ctx, w), drainsOf("node-a")(ctx, w))
+		}), after: func(w *world) error { return errors.Join(w.ended("upgrade", "node-a"), w.awaitUpdated()) },
+	},
 }
 
 // makeUnready gives an OSD a probe that fails. Its Deployment deletes the pod for that, whatever the budgets say, so
@@ -208,7 +236,8 @@ func makeUnready(w *world) error {
 	if err != nil {
 		return err
 	}
-	if err := w.eventually(time.Minute, "^Running false$", "kubectl", "-n", cephNamespace, "get", "pod", "-l", "ceph-osd-id=1",
+	if err := w.eventually(time.Minute, "^Running false$", "kubectl", "-n", cephNamespace, "get", "pod",
+		"-l", "ceph-osd-id=1",
 		"-o", "jsonpath={.items[*].status.phase} {.items[*].status.containerStatuses[0].ready}"); err != nil {
 		return err
 	}

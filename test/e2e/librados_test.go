@@ -39,7 +39,8 @@ func TestOldLibrados(t *testing.T) {
 	require.NoError(t, w.eventually(time.Minute, why, "kubectl", policy("message")...))
 	require.NoError(t, w.eventually(time.Minute, "^no$", "kubectl", policy("mayDrain")...))
 	require.NoError(t, w.eventually(time.Minute, why, "lockkeeper", "status"))
-	require.NoError(t, w.eventually(time.Minute, why+`\n *→ run a worker whose image has that librados`, "lockkeeper", "doctor"))
+	require.NoError(t, w.eventually(time.Minute, why+`\n *→ run a worker whose image has that librados`,
+		"lockkeeper", "doctor"))
 	log, err := os.ReadFile(filepath.Join(w.dir, "worker.log"))
 	require.NoError(t, err)
 	require.Regexp(t, why, string(log))

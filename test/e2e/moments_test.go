@@ -73,7 +73,8 @@ func (m moment) String() string {
 func runWorker(socket string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(),
+		nil).ClientConfig()
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,10 @@ func runWorker(socket string) error {
 	clusters := cephcluster.New(cluster, rados.Dialer{})
 	defer clusters.Close()
 	typed, api := cluster.Clients()
-	w := worker.New(temporal, worker.Adapters{Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters, Fleets: fleet.New(typed, api, clusters)}, &teller{socket: socket})
+	w := worker.New(temporal, worker.Adapters{
+		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
+		Fleets: fleet.New(typed, api, clusters),
+	}, &teller{socket: socket})
 	if err := w.Start(); err != nil {
 		return err
 	}
@@ -112,7 +116,9 @@ type teller struct {
 	socket string
 }
 
-func (t *teller) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (t *teller) InterceptActivity(
+	_ context.Context, next interceptor.ActivityInboundInterceptor,
+) interceptor.ActivityInboundInterceptor {
 	a := &tellerOfOne{teller: t}
 	a.Next = next
 	return a
@@ -138,7 +144,8 @@ func (t *teller) tell(m moment) {
 	if err != nil {
 		panic(err)
 	}
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://test/moment", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://test/moment",
+		bytes.NewReader(body))
 	if err != nil {
 		panic(err)
 	}

@@ -68,7 +68,8 @@ func (w *world) rename(osd, from, to string) error {
 	if i < 0 {
 		return fmt.Errorf("%s has no neighbour on %s that could reach its store", osd, host)
 	}
-	return w.run("kubectl", "-n", cephNamespace, "exec", pods[i].Metadata.Name, "--", "mv", path.Join(store, from), path.Join(store, to))
+	return w.run("kubectl", "-n", cephNamespace, "exec", pods[i].Metadata.Name, "--", "mv", path.Join(store, from),
+		path.Join(store, to))
 }
 
 // asOriginal replaces the pod of an OSD by one that has the name, the annotations, the labels and the owner that the
@@ -103,7 +104,10 @@ func (w *world) asOriginal(osd string) error {
 	}
 	p.Metadata = map[string]any{
 		"namespace": cephNamespace, "labels": labels, "annotations": annotations,
-		"name": strings.Join([]string{"osd", annotations[osdpod.HostAnnotation], path.Base(annotations[osdpod.DataAnnotation]), "x7k2p"}, "-"),
+		"name": strings.Join([]string{
+			"osd", annotations[osdpod.HostAnnotation],
+			path.Base(annotations[osdpod.DataAnnotation]), "x7k2p",
+		}, "-"),
 		"ownerReferences": []map[string]any{{
 			"apiVersion": "ceph.elemental.net/v1alpha1", "kind": "CephOSD", "name": cephOSDName, "uid": owner.Metadata.UID,
 			"controller": true, "blockOwnerDeletion": true,
@@ -151,7 +155,8 @@ func (w *world) events() (said []string, err error) {
 			Type, Reason, Message string
 		}
 	}
-	err = w.read(&list, "kubectl", "-n", cephNamespace, "get", "events", "--field-selector", "involvedObject.kind=CephOSD", "-o", "json")
+	err = w.read(&list, "kubectl", "-n", cephNamespace, "get", "events", "--field-selector", "involvedObject.kind=CephOSD",
+		"-o", "json")
 	for _, e := range list.Items {
 		if !e.Metadata.CreationTimestamp.Before(w.scenarioBegan.Truncate(time.Second)) {
 			said = append(said, strings.Join([]string{e.Type, e.Reason, e.Message}, " "))

@@ -40,18 +40,26 @@ func (g grant) String() string {
 
 // neverUsed are grants that no scenario needs, and why they are there.
 var neverUsed = map[string]string{
-	"update maintenancepolicies/finalizers.lockkeeper.io":                              "no request of its own: asked for where OwnerReferencesPermissionEnforcement is on",
-	"update cephosds/finalizers.ceph.elemental.net":                                    "no request of its own: asked for where OwnerReferencesPermissionEnforcement is on",
-	"get configmaps lockkeeper-mon-endpoints":                                          "for clusters that Rook does not run; the lab has Rook's ConfigMap",
-	"list customresourcedefinitions.apiextensions.k8s.io cephosds.ceph.elemental.net":  "for clusters to which the kind CephOSD comes later",
-	"watch customresourcedefinitions.apiextensions.k8s.io cephosds.ceph.elemental.net": "for clusters to which the kind CephOSD comes later",
-	"patch maintenancepolicies/status.lockkeeper.io":                                   "the worker's: the status is confirmed after five minutes at rest",
-	"get namespaces":              "asked when a policy is deleted, to tell whether its namespace goes, too",
-	"get daemonsets.apps":         "kubectl's drain asks for the DaemonSet of a pod; not every lab has one",
-	"create events":               "the watcher's: of a spec that makes no sense only; the API server refuses most of them before",
-	"create events.events.k8s.io": "the watcher's: of a spec that makes no sense only; the API server refuses most of them before",
-	"patch events":                "the watcher's: an event of it that comes again",
-	"patch events.events.k8s.io":  "the watcher's: an event of it that comes again",
+	"update maintenancepolicies/finalizers.lockkeeper.io": "no request of its own: asked " +
+		"for where OwnerReferencesPermissionEnforcement is on",
+	"update cephosds/finalizers.ceph.elemental.net": "no request of its own: asked " +
+		"for where OwnerReferencesPermissionEnforcement is on",
+	"get configmaps lockkeeper-mon-endpoints": "for clusters that Rook does not " +
+		"run; the lab has Rook's ConfigMap",
+	"list customresourcedefinitions.apiextensions.k8s.io cephosds.ceph.elemental.net": "for clusters to which the kind " +
+		"CephOSD comes later",
+	"watch customresourcedefinitions.apiextensions.k8s.io cephosds.ceph.elemental.net": "for clusters to which the kind " +
+		"CephOSD comes later",
+	"patch maintenancepolicies/status.lockkeeper.io": "the worker's: the status is " +
+		"confirmed after five minutes at rest",
+	"get namespaces":      "asked when a policy is deleted, to tell whether its namespace goes, too",
+	"get daemonsets.apps": "kubectl's drain asks for the DaemonSet of a pod; not every lab has one",
+	"create events": "the watcher's: of a spec that makes no sense only; the API server refuses most of " +
+		"them before",
+	"create events.events.k8s.io": "the watcher's: of a spec that makes no sense only; the API server refuses most of " +
+		"them before",
+	"patch events":               "the watcher's: an event of it that comes again",
+	"patch events.events.k8s.io": "the watcher's: an event of it that comes again",
 }
 
 // used collects what lockkeeper's accounts asked for, in all labs.
@@ -110,7 +118,8 @@ func readRights(log io.Reader, requests, refused map[grant]bool) error {
 		if !ours {
 			continue
 		}
-		g := grant{account: account, verb: e.Verb, resource: resourceName(e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.APIGroup), name: e.ObjectRef.Name, bound: e.ObjectRef.Namespace != ""}
+		g := grant{account: account, verb: e.Verb, resource: resourceName(e.ObjectRef.Resource, e.ObjectRef.Subresource,
+			e.ObjectRef.APIGroup), name: e.ObjectRef.Name, bound: e.ObjectRef.Namespace != ""}
 		if slices.Contains([]string{"subjectaccessreviews", "selfsubjectaccessreviews"}, e.ObjectRef.Resource) {
 			continue // everybody may ask about himself
 		}
@@ -165,7 +174,10 @@ func granted(t *testing.T) (out []grant) {
 	for _, b := range bindings {
 		for _, rule := range roles[b.Role] {
 			for _, r := range kube.RightsOf(rule, b.Namespace) {
-				out = append(out, grant{account: b.Account, verb: r.Verb, resource: resourceName(r.Resource, r.Subresource, r.Group), name: r.Name, bound: b.Namespace != ""})
+				out = append(out, grant{
+					account: b.Account, verb: r.Verb,
+					resource: resourceName(r.Resource, r.Subresource, r.Group), name: r.Name, bound: b.Namespace != "",
+				})
 			}
 		}
 	}
@@ -177,7 +189,8 @@ func granted(t *testing.T) (out []grant) {
 func notGranted(all []grant, refused map[grant]bool) (out []string) {
 	for r := range refused {
 		if !slices.ContainsFunc(all, func(g grant) bool {
-			return g.account == r.account && g.verb == r.verb && g.resource == r.resource && (g.name == "" || g.name == r.name) && (!g.bound || r.bound)
+			return g.account == r.account && g.verb == r.verb && g.resource == r.resource &&
+				(g.name == "" || g.name == r.name) && (!g.bound || r.bound)
 		}) {
 			out = append(out, r.String())
 		}
@@ -193,7 +206,8 @@ func unused(all []grant, requests map[grant]bool) (out []string) {
 		for r := range requests {
 			// A watcher's list comes as a watch with what there is at first; with older API servers as a list.
 			same := r.verb == g.verb || g.verb == "list" && r.verb == "watch"
-			covered = covered || r.account == g.account && same && r.resource == g.resource && r.bound == g.bound && (g.name == "" || r.name == g.name)
+			covered = covered || r.account == g.account && same && r.resource == g.resource && r.bound == g.bound &&
+				(g.name == "" || r.name == g.name)
 		}
 		key := g.verb + " " + g.resource
 		if g.name != "" {
@@ -231,12 +245,14 @@ func compareRights(t *testing.T, complete bool) {
 func TestReadRights(t *testing.T) {
 	const line = `{"user":{"username":"system:serviceaccount:lockkeeper-system:test"},"verb":"%s","objectRef":{"resource":"pods","subresource":"eviction","namespace":"a","name":"b"},` +
 		`"annotations":{"authorization.k8s.io/decision":"%s","authorization.k8s.io/reason":"RBAC: allowed by %s \"x\" of ClusterRole \"y\" to ServiceAccount \"z\""}}` + "\n"
-	log := fmt.Sprintf(line, "create", "allow", "ClusterRoleBinding") + fmt.Sprintf(line, "patch", "allow", "RoleBinding") + fmt.Sprintf(line, "delete", "forbid", "")
+	log := fmt.Sprintf(line, "create", "allow", "ClusterRoleBinding") +
+		fmt.Sprintf(line, "patch", "allow", "RoleBinding") + fmt.Sprintf(line, "delete", "forbid", "")
 	requests, refused := map[grant]bool{}, map[grant]bool{}
 	if err := readRights(strings.NewReader(log), requests, refused); err != nil {
 		t.Fatal(err)
 	}
-	if !requests[grant{"test", "create", "pods/eviction", "b", false}] || !requests[grant{"test", "patch", "pods/eviction", "b", true}] || len(requests) != 2 {
+	if !requests[grant{"test", "create", "pods/eviction", "b", false}] ||
+		!requests[grant{"test", "patch", "pods/eviction", "b", true}] || len(requests) != 2 {
 		t.Errorf("allowed: %v", requests)
 	}
 	if !refused[grant{"test", "delete", "pods/eviction", "b", true}] || len(refused) != 1 {
@@ -275,11 +291,25 @@ func TestUnused(t *testing.T) {
 		did  []grant
 		want []string
 	}{
-		"nothing": {nil, []string{"lockkeeper-worker: get secrets key (in a namespace)", "lockkeeper-worker: list pods", "lockkeeper-worker: patch pods (in a namespace)"}},
-		"all":     {[]grant{{"lockkeeper-worker", "list", "pods", "", false}, {"lockkeeper-worker", "patch", "pods", "osd-0", true}, {"lockkeeper-worker", "get", "secrets", "key", true}}, nil},
+		"nothing": {nil, []string{
+			"lockkeeper-worker: get secrets key (in a namespace)", "lockkeeper-worker: list pods",
+			"lockkeeper-worker: patch pods (in a namespace)",
+		}},
+		"all": {[]grant{
+			{"lockkeeper-worker", "list", "pods", "", false},
+			{"lockkeeper-worker", "patch", "pods", "osd-0", true},
+			{"lockkeeper-worker", "get", "secrets", "key", true},
+		}, nil},
 		"others": {
-			[]grant{{"lockkeeper-watcher", "list", "pods", "", false}, {"lockkeeper-worker", "patch", "pods", "osd-0", false}, {"lockkeeper-worker", "get", "secrets", "another", true}},
-			[]string{"lockkeeper-worker: get secrets key (in a namespace)", "lockkeeper-worker: list pods", "lockkeeper-worker: patch pods (in a namespace)"},
+			[]grant{
+				{"lockkeeper-watcher", "list", "pods", "", false},
+				{"lockkeeper-worker", "patch", "pods", "osd-0", false},
+				{"lockkeeper-worker", "get", "secrets", "another", true},
+			},
+			[]string{
+				"lockkeeper-worker: get secrets key (in a namespace)", "lockkeeper-worker: list pods",
+				"lockkeeper-worker: patch pods (in a namespace)",
+			},
 		},
 	} {
 		requests := map[grant]bool{}

@@ -176,5 +176,6 @@ func (w *world) patchCephOSD(spec map[string]any) error {
 	if err := file.Close(); err != nil {
 		return err
 	}
-	return w.run("kubectl", strings.Fields("-n "+cephNamespace+" patch cephosd "+cephOSDName+" --type merge --patch-file "+file.Name())...)
+	return w.run("kubectl", strings.Fields(
+		"-n "+cephNamespace+" patch cephosd "+cephOSDName+" --type merge --patch-file "+file.Name())...)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
-var older = flag.String("older", "", "the checkout of an older version with its programs in bin/, to be replaced by this one: make upgrade OLDER=path")
+var older = flag.String("older", "",
+	"the checkout of an older version with its programs in bin/, to be replaced by this one: make upgrade OLDER=path")
 
 // TestUpgrade replaces an older version by this one: first the objects, then the worker, as a rolling update of its
 // Deployment does, so that for a while both run, and then the watcher. An OSD is down all the time, so its zone is open
@@ -36,7 +37,8 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, w.begins())
 	deployment := []string{"-n", cephNamespace, "scale", "deployment", "rook-ceph-osd-2"}
 	require.NoError(t, w.run("kubectl", append(deployment, "--replicas=0")...))
-	require.NoError(t, w.eventually(time.Minute, "NotIn", "kubectl", "-n", cephNamespace, "get", "poddisruptionbudget", "lockkeeper-"+policyName+"-osd",
+	require.NoError(t, w.eventually(time.Minute, "NotIn", "kubectl", "-n", cephNamespace, "get", "poddisruptionbudget",
+		"lockkeeper-"+policyName+"-osd",
 		"-o", "jsonpath={.spec.selector}"), "the zone opens")
 
 	judge, err := hammer.NewJudge(t.Context(), w.environ(), osds)
@@ -62,7 +64,8 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, w.stop("watch", syscall.SIGTERM))
 	require.NoError(t, w.start("watch"))
 	// The keeper's next run splits the pods by their marks.
-	require.NoError(t, w.eventually(2*time.Minute, "-osd-proved$", "kubectl", "-n", cephNamespace, "get", "poddisruptionbudgets", "-o", "name"))
+	require.NoError(t, w.eventually(2*time.Minute, "-osd-proved$", "kubectl", "-n", cephNamespace, "get",
+		"poddisruptionbudgets", "-o", "name"))
 	time.Sleep(10 * time.Second)
 	stop()
 	wg.Wait()

@@ -25,7 +25,10 @@ func (w *world) whole() error {
 }
 
 func (w *world) notWhole() error {
-	for _, check := range []func() error{w.checkPolicy, w.checkNodes, w.checkCeph, w.checkBudgets, w.checkJobs, w.checkLoad} {
+	for _, check := range []func() error{
+		w.checkPolicy, w.checkNodes, w.checkCeph, w.checkBudgets,
+		w.checkJobs, w.checkLoad,
+	} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -129,7 +132,8 @@ func (w *world) checkBudgets() error {
 	for name, b := range budgets {
 		switch name {
 		case provedBudget:
-			if current := b.Status.DisruptionsAllowed == 1 && *b.Spec.MinAvailable == b.Status.CurrentHealthy-1; !current && !b.syncFailed() {
+			if current := b.Status.DisruptionsAllowed == 1 && *b.Spec.MinAvailable == b.Status.CurrentHealthy-1; !current &&
+				!b.syncFailed() {
 				return fmt.Errorf("budget of the marked OSDs is not at rest: %+v", b)
 			}
 		case unprovedBudget, "lockkeeper-" + policyName + "-mon", "lockkeeper-" + policyName + "-mgr":
@@ -152,7 +156,8 @@ func (w *world) checkMarks(want bool) error {
 	}
 	for _, p := range pods {
 		mark, marked := p.Metadata.Labels[markLabel]
-		if osd := p.Metadata.Labels["ceph-osd-id"] != ""; marked != (want && osd) || marked && !strings.HasPrefix(mark, p.Metadata.UID+".") {
+		if osd := p.Metadata.Labels["ceph-osd-id"] != ""; marked != (want && osd) || marked &&
+			!strings.HasPrefix(mark, p.Metadata.UID+".") {
 			return fmt.Errorf("pod %s has the mark %q", p.Metadata.Name, mark)
 		}
 	}
@@ -160,7 +165,8 @@ func (w *world) checkMarks(want bool) error {
 }
 
 func (w *world) checkJobs() error {
-	out, err := w.command("temporal", "workflow", "list", "--query", `ExecutionStatus="Running" AND WorkflowType!="Keeper"`, "-o", "json").Output()
+	out, err := w.command("temporal", "workflow", "list", "--query",
+		`ExecutionStatus="Running" AND WorkflowType!="Keeper"`, "-o", "json").Output()
 	if err != nil {
 		return fmt.Errorf("temporal workflow list: %w", err)
 	}

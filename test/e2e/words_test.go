@@ -30,8 +30,12 @@ var words = map[string]word{
 	"upgrade":     {"NODE", func(w *world, a []string) error { return w.begin("upgrade", a[0], w.upgrade) }},
 	"upgraded":    {"NODE", func(w *world, a []string) error { return w.ended("upgrade", a[0]) }},
 
-	"job":       {"NODE", func(w *world, a []string) error { return w.run("lockkeeper", "drain", a[0]) }},
-	"job-phase": {"NODE PHASE", func(w *world, a []string) error { return w.awaitJob(a[0], func(j job) bool { return j.in(a[1]) }) }},
+	"job": {"NODE", func(w *world, a []string) error { return w.run("lockkeeper", "drain", a[0]) }},
+	"job-phase": {"NODE PHASE", func(w *world,
+		a []string,
+	) error {
+		return w.awaitJob(a[0], func(j job) bool { return j.in(a[1]) })
+	}},
 	"job-ended": {"NODE OUTCOME", func(w *world, a []string) error {
 		return w.awaitJob(a[0], func(j job) bool { return j.Result.Outcome == a[1] })
 	}},
@@ -52,10 +56,16 @@ var words = map[string]word{
 	"out":    {"OSD", func(w *world, a []string) error { return w.run("ceph", "osd", "out", a[0]) }},
 	"in":     {"OSD", func(w *world, a []string) error { return w.run("ceph", "osd", "in", a[0]) }},
 
-	"noout-by-hand":       {"HOST", func(w *world, a []string) error { return w.run("ceph", "osd", "set-group", "noout", a[0]) }},
-	"unset-noout-by-hand": {"HOST", func(w *world, a []string) error { return w.run("ceph", "osd", "unset-group", "noout", a[0]) }},
-	"noout":               {"HOST", func(w *world, a []string) error { return w.awaitNoout(a[0], true) }},
-	"no-noout":            {"HOST", func(w *world, a []string) error { return w.awaitNoout(a[0], false) }},
+	"noout-by-hand": {
+		"HOST",
+		func(w *world, a []string) error { return w.run("ceph", "osd", "set-group", "noout", a[0]) },
+	},
+	"unset-noout-by-hand": {
+		"HOST",
+		func(w *world, a []string) error { return w.run("ceph", "osd", "unset-group", "noout", a[0]) },
+	},
+	"noout":    {"HOST", func(w *world, a []string) error { return w.awaitNoout(a[0], true) }},
+	"no-noout": {"HOST", func(w *world, a []string) error { return w.awaitNoout(a[0], false) }},
 
 	"open":      {"ZONE", func(w *world, a []string) error { return w.awaitAllowed("only in " + a[0]) }},
 	"closed":    {"", func(w *world, _ []string) error { return w.awaitAllowed("nowhere") }},
@@ -65,7 +75,8 @@ var words = map[string]word{
 	"may-go":    {"NODE", func(w *world, a []string) error { return w.mayGo(a[0]) }},
 
 	"edit-budget": {"", func(w *world, _ []string) error {
-		return w.run("kubectl", "-n", cephNamespace, "patch", "pdb", provedBudget, "--type=merge", "-p", `{"spec":{"minAvailable":0}}`)
+		return w.run("kubectl", "-n", cephNamespace, "patch", "pdb", provedBudget, "--type=merge", "-p",
+			`{"spec":{"minAvailable":0}}`)
 	}},
 	"delete-budget": {"", func(w *world, _ []string) error {
 		return w.run("kubectl", "-n", cephNamespace, "delete", "pdb", provedBudget)
@@ -270,5 +281,6 @@ func (w *world) setPolicy(field, value string) error {
 	if err != nil {
 		return err
 	}
-	return w.run("kubectl", "-n", cephNamespace, "patch", "maintenancepolicy", policyName, "--type=merge", "-p", string(patch))
+	return w.run("kubectl", "-n", cephNamespace, "patch", "maintenancepolicy", policyName, "--type=merge",
+		"-p", string(patch))
 }

@@ -117,7 +117,8 @@ func (w *world) install(t *testing.T) {
 	if _, err := w.command("lab", "load", "start", "--name", w.name).CombinedOutput(); err != nil {
 		t.Fatalf("lab load start: %v", err)
 	}
-	if err := w.eventually(time.Minute, "^any node$", "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "jsonpath={.status.mayDrain}"); err != nil {
+	if err := w.eventually(time.Minute, "^any node$", "kubectl", "-n", cephNamespace, "get", "maintenancepolicy",
+		policyName, "-o", "jsonpath={.status.mayDrain}"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,7 +176,8 @@ func (w *world) start(name string) error {
 			c.Env = append(c.Env, momentsEnv+"="+w.moments)
 		}
 	case "watch":
-		c = w.command("lockkeeper", "watch", "--leader-elect-namespace", systemNamespace, "--health-addr", "0", "--metrics-addr", "0")
+		c = w.command("lockkeeper", "watch", "--leader-elect-namespace", systemNamespace, "--health-addr", "0",
+			"--metrics-addr", "0")
 	default:
 		return fmt.Errorf("unknown process %q: worker or watch", name)
 	}
@@ -233,7 +235,8 @@ func (w *world) eventually(within time.Duration, pattern, name string, args ...s
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s %s: nothing matched %q within %s; last (%v):\n%s", name, strings.Join(args, " "), pattern, within, err, last)
+			return fmt.Errorf("%s %s: nothing matched %q within %s; last (%v):\n%s", name, strings.Join(args, " "), pattern,
+				within, err, last)
 		}
 	}
 }

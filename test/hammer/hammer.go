@@ -32,7 +32,8 @@ type Answers struct {
 }
 
 func (a Answers) String() string {
-	return fmt.Sprintf("%d granted, %d refused, %d gone, %d failed, %d without an answer %s", a.Granted, a.Refused, a.Gone, a.Failed, a.Silent, a.Example)
+	return fmt.Sprintf("%d granted, %d refused, %d gone, %d failed, %d without an answer %s", a.Granted, a.Refused, a.Gone,
+		a.Failed, a.Silent, a.Example)
 }
 
 // Clients evict all pods that a selector selects, again and again, each client in an order of its own, until ctx ends.
@@ -80,7 +81,8 @@ func Clients(ctx context.Context, kubeconfig, namespace, selector string, client
 // evict asks once. The client library would wait and ask again by itself when a budget is not computed yet.
 func evict(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	e := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	return client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
+	return client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(pod.Namespace).Resource("pods").Name(
+		pod.Name).SubResource("eviction").
 		Body(e).MaxRetries(0).Do(ctx).Error()
 }
 

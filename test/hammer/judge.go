@@ -87,7 +87,8 @@ type pgStat struct {
 
 func (s pgStat) allWhole() bool {
 	states := s.Summary.States
-	return len(states) > 0 && !slices.ContainsFunc(states, func(s struct{ Name string }) bool { return !strings.HasPrefix(s.Name, "active+clean") })
+	return len(states) > 0 && !slices.ContainsFunc(states,
+		func(s struct{ Name string }) bool { return !strings.HasPrefix(s.Name, "active+clean") })
 }
 
 // Close ends the watching.

@@ -59,8 +59,10 @@ func judge(evictions []eviction, ups map[int][]time.Time, whole []time.Time) Ver
 			}
 			zones[earlier.zone] = true
 			if len(v.Disturbances) < 10 {
-				v.Disturbances = append(v.Disturbances, fmt.Sprintf("%s osd.%d (%s) evicted by %s, while osd.%d (%s), evicted at %s, was up at %s and whole at %s",
-					clock(e.at), e.osd, e.zone, e.who, earlier.osd, earlier.zone, clock(earlier.at), clock(firstAfter(ups[earlier.osd], earlier.at)), clock(until[k])))
+				v.Disturbances = append(v.Disturbances,
+					fmt.Sprintf("%s osd.%d (%s) evicted by %s, while osd.%d (%s), evicted at %s, was up at %s and whole at %s",
+						clock(e.at), e.osd, e.zone, e.who, earlier.osd, earlier.zone, clock(earlier.at),
+						clock(firstAfter(ups[earlier.osd], earlier.at)), clock(until[k])))
 			}
 		}
 		v.DomainsMost = max(v.DomainsMost, len(zones))
@@ -102,7 +104,8 @@ func readEvictions(log io.Reader, since time.Time, osds []OSD) (granted []evicti
 			} `json:"responseStatus"`
 			URI string `json:"requestURI"`
 		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef.Subresource != "eviction" || e.At.Before(since) || strings.Contains(e.URI, "dryRun") {
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef.Subresource != "eviction" || e.At.Before(since) ||
+			strings.Contains(e.URI, "dryRun") {
 			continue
 		}
 		i := slices.IndexFunc(osds, func(o OSD) bool { return strings.HasPrefix(e.ObjectRef.Name, o.pods) })

@@ -29,17 +29,35 @@ func TestJudge(t *testing.T) {
 		whole     []time.Time
 		most      int
 	}{
-		"nothing went":                                {whole: times(1, 2), most: 0},
-		"two of one zone":                             {evictions: []eviction{x(1, 0), x(2, 1)}, most: 1},
-		"one after the other":                         {evictions: []eviction{x(1, 0), y(9, 2)}, ups: map[int][]time.Time{0: times(5)}, whole: times(6), most: 1},
-		"the first is not up again":                   {evictions: []eviction{x(1, 0), y(9, 2)}, whole: times(6), most: 2},
-		"it is up, and the data not yet whole":        {evictions: []eviction{x(1, 0), y(9, 2)}, ups: map[int][]time.Time{0: times(5)}, whole: times(4, 10), most: 2},
-		"its earlier life does not count":             {evictions: []eviction{x(3, 0), y(9, 2)}, ups: map[int][]time.Time{0: times(2)}, whole: times(6), most: 2},
-		"another one of its zone is up":               {evictions: []eviction{x(1, 0), y(9, 2)}, ups: map[int][]time.Time{1: times(5)}, whole: times(6), most: 2},
-		"three zones":                                 {evictions: []eviction{x(1, 0), y(2, 2), z(3, 4)}, most: 3},
-		"two zones twice are not three":               {evictions: []eviction{x(1, 0), y(2, 2), x(3, 1)}, most: 2},
-		"two zones in turn, whole in between":         {evictions: []eviction{x(1, 0), y(9, 2), x(20, 1)}, ups: map[int][]time.Time{0: times(4), 2: times(12)}, whole: times(5, 13), most: 1},
-		"nobody ever saw the data whole after the up": {evictions: []eviction{x(1, 0), y(9, 2)}, ups: map[int][]time.Time{0: times(5)}, most: 2},
+		"nothing went":    {whole: times(1, 2), most: 0},
+		"two of one zone": {evictions: []eviction{x(1, 0), x(2, 1)}, most: 1},
+		"one after the other": {
+			evictions: []eviction{x(1, 0), y(9, 2)},
+			ups:       map[int][]time.Time{0: times(5)}, whole: times(6), most: 1,
+		},
+		"the first is not up again": {evictions: []eviction{x(1, 0), y(9, 2)}, whole: times(6), most: 2},
+		"it is up, and the data not yet whole": {
+			evictions: []eviction{x(1, 0), y(9, 2)},
+			ups:       map[int][]time.Time{0: times(5)}, whole: times(4, 10), most: 2,
+		},
+		"its earlier life does not count": {
+			evictions: []eviction{x(3, 0), y(9, 2)},
+			ups:       map[int][]time.Time{0: times(2)}, whole: times(6), most: 2,
+		},
+		"another one of its zone is up": {
+			evictions: []eviction{x(1, 0), y(9, 2)},
+			ups:       map[int][]time.Time{1: times(5)}, whole: times(6), most: 2,
+		},
+		"three zones":                   {evictions: []eviction{x(1, 0), y(2, 2), z(3, 4)}, most: 3},
+		"two zones twice are not three": {evictions: []eviction{x(1, 0), y(2, 2), x(3, 1)}, most: 2},
+		"two zones in turn, whole in between": {
+			evictions: []eviction{x(1, 0), y(9, 2), x(20, 1)},
+			ups:       map[int][]time.Time{0: times(4), 2: times(12)}, whole: times(5, 13), most: 1,
+		},
+		"nobody ever saw the data whole after the up": {
+			evictions: []eviction{x(1, 0), y(9, 2)},
+			ups:       map[int][]time.Time{0: times(5)}, most: 2,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +93,10 @@ func TestReadEvictions(t *testing.T) {
 		NewOSD(4, "y", "rook-ceph-osd-4-67d-abc"), NewOSD(5, "z", "osd-node-a-osd-0-1a2b"),
 	})
 	require.NoError(t, err)
-	assert.Equal(t, []eviction{{at: at(12), osd: 1, zone: "x", who: "kubectl"}, {at: at(20), osd: 3, zone: "y", who: "kubectl"}, {at: at(22), osd: 5, zone: "z", who: "kubectl"}}, granted)
+	assert.Equal(t, []eviction{
+		{at: at(12), osd: 1, zone: "x", who: "kubectl"},
+		{at: at(20), osd: 3, zone: "y", who: "kubectl"},
+		{at: at(22), osd: 5, zone: "z", who: "kubectl"},
+	}, granted)
 	assert.Equal(t, 1, failed)
 }

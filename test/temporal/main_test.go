@@ -64,7 +64,8 @@ func newStage(t *testing.T, opts sim.Options) *stage {
 		fmt.Sprintf("limit.historyCount.suggestContinueAsNew=%d", suggestAt),
 		fmt.Sprintf("limit.historyCount.warn=%d", mostEvents),
 		fmt.Sprintf("limit.historyCount.error=%d", mostEvents),
-		"history.transferProcessorMaxPollRPS=2000", "history.timerProcessorMaxPollRPS=2000", `history.timerProcessorMaxTimeShift="1ms"`,
+		"history.transferProcessorMaxPollRPS=2000", "history.timerProcessorMaxPollRPS=2000",
+		`history.timerProcessorMaxTimeShift="1ms"`,
 		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1",
 	} {
 		args = append(args, "--dynamic-config-value", kv)
@@ -80,7 +81,10 @@ func newStage(t *testing.T, opts sim.Options) *stage {
 	k := s.Kubernetes()
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()
-	s.adapters = worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: fleet.New(typed, api, clusters)}
+	s.adapters = worker.Adapters{
+		Policies: k, Budgets: k, Nodes: k, Clusters: clusters,
+		Fleets: fleet.New(typed, api, clusters),
+	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })
 	s.watch(t.Context())
@@ -170,7 +174,8 @@ func (s *stage) keeper() (k workflows.KeeperStatus) {
 // start starts a job and returns the first run of its chain.
 func (s *stage) start(id, workflowType string, in any) client.WorkflowRun {
 	s.Helper()
-	run, err := s.client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: workflows.TaskQueue}, workflowType, in)
+	run, err := s.client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: workflows.TaskQueue},
+		workflowType, in)
 	require.NoError(s, err)
 	return run
 }
@@ -178,7 +183,8 @@ func (s *stage) start(id, workflowType string, in any) client.WorkflowRun {
 // runs are all runs of a workflow that the server still knows, the last one first.
 func (s *stage) runs(id string) (out []*workflowpb.WorkflowExecutionInfo) {
 	s.Helper()
-	r, err := s.client.ListWorkflow(s.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: fmt.Sprintf("WorkflowId = %q", id)})
+	r, err := s.client.ListWorkflow(s.Context(),
+		&workflowservice.ListWorkflowExecutionsRequest{Query: fmt.Sprintf("WorkflowId = %q", id)})
 	require.NoError(s, err)
 	for _, e := range r.GetExecutions() {
 		d, err := s.client.DescribeWorkflowExecution(s.Context(), id, e.GetExecution().GetRunId())
@@ -199,7 +205,10 @@ func (s *stage) bounded(id string, least int) {
 	}
 	longest := int64(0)
 	for _, r := range s.runs(id) {
-		require.NotContains(s, []enumspb.WorkflowExecutionStatus{enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED}, r.GetStatus())
+		require.NotContains(s, []enumspb.WorkflowExecutionStatus{
+			enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED,
+			enumspb.WORKFLOW_EXECUTION_STATUS_FAILED,
+		}, r.GetStatus())
 		longest = max(longest, r.GetHistoryLength())
 	}
 	s.Logf("%s: %d runs, the longest of %d events", id, len(s.runs(id)), longest)

@@ -27,7 +27,8 @@ func (s *stage) storm(run client.WorkflowRun, state workflows.LeaseState, notice
 			time.Sleep(100 * time.Millisecond)
 		}
 		s.signal(run.GetID(), workflows.SignalLease, workflows.LeaseNotice{
-			State: state, RunID: run.GetRunID(), Ask: claim.Ask, Token: claim.Token, WaitsFor: fmt.Sprintf("%d of 4096 PGs are clean", i), Since: time.Now(),
+			State: state, RunID: run.GetRunID(), Ask: claim.Ask, Token: claim.Token,
+			WaitsFor: fmt.Sprintf("%d of 4096 PGs are clean", i), Since: time.Now(),
 		})
 	}
 }
@@ -56,7 +57,8 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })
 	drain := func(node string) client.WorkflowRun {
-		return s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Policy: sim.Key.String()})
+		return s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type,
+			workflows.DrainNodeInput{Node: node, Policy: sim.Key.String()})
 	}
 	const storm = mostEvents / 3 // notices, of four events each
 
@@ -77,9 +79,11 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 	require.Equal(t, since, s.job(waits.GetID()).Since)
 
 	// The server forgets the first run before the job ends, which takes half a minute.
-	_, err := s.client.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: waits.GetID(), RunId: waits.GetRunID()},
-	})
+	_, err := s.client.WorkflowService().DeleteWorkflowExecution(t.Context(),
+		&workflowservice.DeleteWorkflowExecutionRequest{
+			Namespace:         "default",
+			WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: waits.GetID(), RunId: waits.GetRunID()},
+		})
 	require.NoError(t, err)
 
 	// Paused, and aborted, in the middle of a storm.
@@ -126,12 +130,14 @@ func TestRolloutThatWaitsForDays(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })
-	first := s.start(jobs.DrainNode.ID("node-a"), jobs.DrainNode.Type, workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String()})
+	first := s.start(jobs.DrainNode.ID("node-a"), jobs.DrainNode.Type,
+		workflows.DrainNodeInput{Node: "node-a", Policy: sim.Key.String()})
 	s.phase(first, workflows.PhaseReturn)
 	const storm = mostEvents / 3
 
 	// It waits for the OSD that is away, and holds no lease.
-	run := s.start(jobs.RestartOSDs.ID(sim.Key.Namespace), jobs.RestartOSDs.Type, workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone"})
+	run := s.start(jobs.RestartOSDs.ID(sim.Key.Namespace), jobs.RestartOSDs.Type,
+		workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Zone"})
 	s.phase(run, workflows.PhaseArrive)
 	s.storm(run, workflows.LeaseWaiting, storm)
 	s.bounded(run.GetID(), 4)

@@ -64,7 +64,8 @@ func Connect(ctx context.Context, config Config) (*Conn, error) {
 		if err != nil {
 			return nil, connectError(config, err)
 		}
-		return &Conn{conn: conn, slots: make(chan struct{}, commandsAtOnce), osdSlots: make(chan struct{}, commandsAtOnce)}, nil
+		return &Conn{conn: conn, slots: make(chan struct{}, commandsAtOnce), osdSlots: make(chan struct{}, commandsAtOnce)},
+			nil
 	case <-ctx.Done():
 		go func() {
 			if <-connected == nil {
@@ -103,7 +104,9 @@ func (c *Conn) OSDCommand(ctx context.Context, osd int, command []byte) ([]byte,
 	return c.do(ctx, c.osdSlots, func() ([]byte, string, error) { return c.conn.OsdCommand(osd, [][]byte{command}) })
 }
 
-func (c *Conn) do(ctx context.Context, slots chan struct{}, send func() ([]byte, string, error)) ([]byte, string, error) {
+func (c *Conn) do(
+	ctx context.Context, slots chan struct{}, send func() ([]byte, string, error),
+) ([]byte, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}

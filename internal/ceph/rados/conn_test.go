@@ -81,7 +81,8 @@ func TestKeyDoesNotShow(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&logged, nil))
 	logger.Info("connect", "config", config, "key", config.Key)
 	for _, text := range []string{
-		string(encoded), logged.String(), fmt.Sprint(config), fmt.Sprintf("%v %+v %#v %s %q %x", config, config, config, config.Key, config.Key, config.Key),
+		string(encoded), logged.String(), fmt.Sprint(config),
+		fmt.Sprintf("%v %+v %#v %s %q %x", config, config, config, config.Key, config.Key, config.Key),
 	} {
 		require.NotContains(t, text, aKey)
 		require.NotContains(t, text, fmt.Sprintf("%x", aKey))

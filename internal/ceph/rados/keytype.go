@@ -32,7 +32,8 @@ func (c Config) readable(version string) string {
 	if c.Key.keyType() != keyAES256K || version == "" || knowsAES256K(version) {
 		return ""
 	}
-	return fmt.Sprintf("the key of client.%s is of type AES256K, and this program runs with librados %s, which cannot read it: "+
+	return fmt.Sprintf("the key of client.%s is of type AES256K, and this program runs with librados %s, which cannot "+
+		"read it: "+
 		"use librados 20.2.4 or newer", c.User, version)
 }
 

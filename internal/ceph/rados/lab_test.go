@@ -194,7 +194,8 @@ func TestLabNoout(t *testing.T) {
 func TestLabRights(t *testing.T) {
 	conn := connect(t).Commander
 	for _, c := range []string{
-		`{"prefix":"osd set","key":"noout"}`, `{"prefix":"osd out","ids":["0"]}`, `{"prefix":"auth ls"}`, `{"prefix":"config dump"}`,
+		`{"prefix":"osd set","key":"noout"}`, `{"prefix":"osd out","ids":["0"]}`, `{"prefix":"auth ls"}`,
+		`{"prefix":"config dump"}`,
 		`{"prefix":"osd set-group","flags":"noin","who":["osd.0"]}`,
 	} {
 		_, _, err := conn.MonCommand(context.Background(), []byte(c))

@@ -67,7 +67,8 @@ back is lost. Exit status 0: no write failed and none was lost; 3: some did; 1: 
 	f.IntVar(&s.load.Workers, "workers", s.load.Workers, "operations under way at the same time")
 	f.IntVar(&s.load.Rate, "rate", s.load.Rate, "operations per second, half of them writes")
 	f.DurationVar(&s.duration, "duration", 0, "end after this time (0: with SIGTERM)")
-	f.DurationVar(&s.drain, "drain", 10*time.Second, "how long to wait for the last operations and the last verification of all objects")
+	f.DurationVar(&s.drain, "drain", 10*time.Second,
+		"how long to wait for the last operations and the last verification of all objects")
 	cobra.CheckErr(cmd.MarkFlagRequired("conf"))
 	return cmd
 }

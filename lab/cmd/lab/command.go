@@ -16,7 +16,8 @@ func newCommand() *cobra.Command {
 shape that Rook gives it, and Temporal. Each lab has a name, a folder and ports of its own, so several may run side by side.`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(), newFault(), newLoad(), newInImage(), newSupervise())
+	root.AddCommand(newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(), newFault(), newLoad(),
+		newInImage(), newSupervise())
 	return root
 }
 

@@ -33,9 +33,10 @@ func newFault() *cobra.Command {
 		}
 		cmd.AddCommand(c)
 	}
-	add(fault.NodeLost, "NODE", "Cut a node off, and end its processes as when power is lost", func(c *cobra.Command, f *fault.Fault) {
-		c.Flags().BoolVar(&f.KeepProcesses, "keep-processes", false, "let its processes go on, as when the network is lost")
-	})
+	add(fault.NodeLost, "NODE", "Cut a node off, and end its processes as when power is lost",
+		func(c *cobra.Command, f *fault.Fault) {
+			c.Flags().BoolVar(&f.KeepProcesses, "keep-processes", false, "let its processes go on, as when the network is lost")
+		})
 	add(fault.NodeReturn, "NODE", "Bring back a node that was lost, hung or deleted", nil)
 	add(fault.NodeReboot, "NODE", "Reboot a node, and return when it is back", func(c *cobra.Command, f *fault.Fault) {
 		c.Flags().DurationVar(&f.Down, "down", 2*time.Second, "how long it is away")
@@ -45,13 +46,16 @@ func newFault() *cobra.Command {
 	})
 	add(fault.NodeHang, "NODE", "Stop everything on a node where it is", nil)
 	add(fault.NodeResume, "NODE", "End node-hang", nil)
-	add(fault.PodKill, "NAMESPACE/POD", "Signal a pod's processes; its restart policy applies", func(c *cobra.Command, f *fault.Fault) {
-		c.Flags().IntVar(&f.Signal, "signal", 9, "which signal")
-	})
+	add(fault.PodKill, "NAMESPACE/POD", "Signal a pod's processes; its restart policy applies",
+		func(c *cobra.Command, f *fault.Fault) {
+			c.Flags().IntVar(&f.Signal, "signal", 9, "which signal")
+		})
 	add(fault.PodHang, "NAMESPACE/POD", "Stop a pod's processes where they are", nil)
 	add(fault.PodResume, "NAMESPACE/POD", "End pod-hang", nil)
-	add(fault.ComponentKill, "COMPONENT", "Kill kube-apiserver, another program of the control plane, or temporal; it is started again", func(c *cobra.Command, f *fault.Fault) {
-		c.Flags().DurationVar(&f.Down, "down", time.Second, "how long it is away, and its start on top of that")
-	})
+	add(fault.ComponentKill, "COMPONENT",
+		"Kill kube-apiserver, another program of the control plane, or temporal; it is started again",
+		func(c *cobra.Command, f *fault.Fault) {
+			c.Flags().DurationVar(&f.Down, "down", time.Second, "how long it is away, and its start on top of that")
+		})
 	return cmd
 }

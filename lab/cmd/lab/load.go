@@ -20,15 +20,17 @@ func newLoad() *cobra.Command {
 		return supervisor.NewClient(cfg.Instance).StartLoad(cmd.Context())
 	})
 	var stopOutput, reportOutput string
-	stop := withName("stop", "Verify every object once more, stop the load, and report", func(cmd *cobra.Command, cfg instance.Config) error {
-		if err := supervisor.NewClient(cfg.Instance).StopLoad(cmd.Context()); err != nil {
-			return err
-		}
-		return printReport(cmd.OutOrStdout(), cfg.Instance, stopOutput)
-	})
-	report := withName("report", "Tell how the load went so far, or went", func(cmd *cobra.Command, cfg instance.Config) error {
-		return printReport(cmd.OutOrStdout(), cfg.Instance, reportOutput)
-	})
+	stop := withName("stop", "Verify every object once more, stop the load, and report",
+		func(cmd *cobra.Command, cfg instance.Config) error {
+			if err := supervisor.NewClient(cfg.Instance).StopLoad(cmd.Context()); err != nil {
+				return err
+			}
+			return printReport(cmd.OutOrStdout(), cfg.Instance, stopOutput)
+		})
+	report := withName("report", "Tell how the load went so far, or went",
+		func(cmd *cobra.Command, cfg instance.Config) error {
+			return printReport(cmd.OutOrStdout(), cfg.Instance, reportOutput)
+		})
 	stop.Flags().StringVarP(&stopOutput, "output", "o", "text", "text or json")
 	report.Flags().StringVarP(&reportOutput, "output", "o", "text", "text or json")
 	cmd.AddCommand(start, stop, report)
@@ -50,7 +52,8 @@ func printReport(w io.Writer, inst instance.Instance, output string) error {
 		return encode(w, r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%d\twrites\t\n%d\treads\t\n%d\tfailed writes\t\n%d\tfailed reads\t\n%d\tlost writes\t\n%d\tms longest stall\t\n%d\tseconds\t\n",
+	fmt.Fprintf(t, "%d\twrites\t\n%d\treads\t\n%d\tfailed writes\t\n%d\tfailed reads\t\n%d\tlost writes\t\n%d\tms "+
+		"longest stall\t\n%d\tseconds\t\n",
 		r.Writes, r.Reads, r.FailedWrites, r.FailedReads, r.LostWrites, r.LongestStall, r.Seconds)
 	return t.Flush()
 }

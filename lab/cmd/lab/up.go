@@ -42,10 +42,14 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.OSDsPerNode, "osds-per-node", t.OSDsPerNode, "OSDs on each node")
 	f.IntVar(&t.Mons, "mons", t.Mons, "Ceph monitors")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
-	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods), "who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
-	f.StringVar((*string)(&t.CephPeriods), "ceph-periods", string(t.CephPeriods), "how often Ceph's daemons report: fast (every second), or default (Ceph's own: every 5 s, 2 s and 1 s)")
-	f.Var(&cephFlag{&wanted}, "ceph", "Ceph's major version: 16 (the machine's), 18 or 20 (unpacked once, beside Go's build cache); or none. $LAB_CEPH is the default")
-	f.StringVar((*string)(&t.CephKeys), "ceph-keys", "", "keys of Ceph's users: aes, aes256k (from 20 on), or both: daemons have new ones, clients old ones (default: as a new cluster of the version has)")
+	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
+		"who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
+	f.StringVar((*string)(&t.CephPeriods), "ceph-periods", string(t.CephPeriods),
+		"how often Ceph's daemons report: fast (every second), or default (Ceph's own: every 5 s, 2 s and 1 s)")
+	f.Var(&cephFlag{&wanted}, "ceph", "Ceph's major version: 16 (the machine's), 18 or 20 (unpacked once, beside Go's "+
+		"build cache); or none. $LAB_CEPH is the default")
+	f.StringVar((*string)(&t.CephKeys), "ceph-keys", "", "keys of Ceph's users: aes, aes256k (from 20 on), or both: "+
+		"daemons have new ones, clients old ones (default: as a new cluster of the version has)")
 	f.BoolVar(&wanted.Temporal, "temporal", wanted.Temporal, "with Temporal")
 	f.BoolVar(&foreground, "foreground", false, "stay, and end the lab when interrupted")
 	return cmd
@@ -130,15 +134,21 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 	case claim.Swept:
 		progress("removed what a crash had left in " + cfg.Dir)
 	case claim.Resumed:
-		for _, flag := range []string{"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "osd-pods", "ceph-periods", "ceph", "ceph-keys", "temporal"} {
-			if cmd.Flags().Changed(flag) && (wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {
-				return errors.Join(fmt.Errorf("--%s: lab %s was kept with other sizes; `lab down%s` removes it", flag, cfg.Name, nameHint(cfg.Name)), cfg.Keep())
+		for _, flag := range []string{
+			"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "osd-pods",
+			"ceph-periods", "ceph", "ceph-keys", "temporal",
+		} {
+			if cmd.Flags().Changed(flag) &&
+				(wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {
+				return errors.Join(fmt.Errorf("--%s: lab %s was kept with other sizes; `lab down%s` removes it", flag, cfg.Name,
+					nameHint(cfg.Name)), cfg.Keep())
 			}
 		}
 		progress("continuing with the data in " + cfg.Dir)
 	}
 	t := cfg.Topology
-	progress(fmt.Sprintf("starting lab %s: %d zones × %d nodes, ports from %d, in %s", cfg.Name, t.Zones, t.NodesPerZone, cfg.Ports.Base, cfg.Dir))
+	progress(fmt.Sprintf("starting lab %s: %d zones × %d nodes, ports from %d, in %s", cfg.Name, t.Zones, t.NodesPerZone,
+		cfg.Ports.Base, cfg.Dir))
 	return nil
 }
 

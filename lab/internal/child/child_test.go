@@ -10,13 +10,15 @@ import (
 func TestRestartsWhatEndsUntilStopped(t *testing.T) {
 	dir := t.TempDir()
 	count := filepath.Join(dir, "count")
-	p, err := Start(Spec{Name: "x", Path: "/bin/sh", Args: []string{"-c", "echo x >> " + count + "; test $(wc -l < " + count + ") -gt 1 && exec sleep 600; exit 3"}, Log: filepath.Join(dir, "log")})
+	p, err := Start(Spec{Name: "x", Path: "/bin/sh", Args: []string{"-c", "echo x >> " + count + "; test $(wc -l < " +
+		count + ") -gt 1 && exec sleep 600; exit 3"}, Log: filepath.Join(dir, "log")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// It counts as started when it says so itself: a process exists for a while before its first command ran.
 	started := func() string { b, _ := os.ReadFile(count); return string(b) }
-	for deadline := time.Now().Add(10 * time.Second); started() != "x\nx\n" || p.State().PID == 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); started() != "x\nx\n" ||
+		p.State().PID == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("started %d times: %+v", len(started())/2, p.State())
 		}
@@ -42,7 +44,8 @@ func TestCrashIsAnEndLikeAnyOther(t *testing.T) {
 	if err := p.Crash(away); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := began.Add(10 * time.Second); p.State().PID == first || p.State().PID == 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := began.Add(10 * time.Second); p.State().PID == first ||
+		p.State().PID == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not started again: %+v", p.State())
 		}
@@ -71,7 +74,10 @@ func TestStopWhileWaitingForARestart(t *testing.T) {
 }
 
 func TestStopKillsTheStubborn(t *testing.T) {
-	p, err := Start(Spec{Name: "x", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; while :; do sleep 0.01; done"}, Log: filepath.Join(t.TempDir(), "log"), Grace: 50 * time.Millisecond})
+	p, err := Start(Spec{
+		Name: "x", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; while :; do sleep 0.01; done"},
+		Log: filepath.Join(t.TempDir(), "log"), Grace: 50 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

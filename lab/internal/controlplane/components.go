@@ -23,10 +23,13 @@ var serviceIP = net.IPv4(10, 96, 0, 1)
 // controllers leaves out what needs a cloud, certificates to sign, or bootstrap tokens.
 var controllers = []string{
 	"disruption-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
-	"deployment-controller", "replicaset-controller", "daemonset-controller", "statefulset-controller", "job-controller", "cronjob-controller",
+	"deployment-controller", "replicaset-controller", "daemonset-controller", "statefulset-controller", "job-controller",
+	"cronjob-controller",
 	"garbage-collector-controller", "namespace-controller", "ttl-after-finished-controller", "resourcequota-controller",
-	"serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller", "clusterrole-aggregation-controller",
-	"persistentvolume-binder-controller", "persistentvolume-attach-detach-controller", "persistentvolume-expander-controller",
+	"serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
+	"clusterrole-aggregation-controller",
+	"persistentvolume-binder-controller", "persistentvolume-attach-detach-controller",
+	"persistentvolume-expander-controller",
 	"persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller", "ephemeral-volume-controller",
 	"endpoints-controller", "endpointslice-controller", "horizontal-pod-autoscaler-controller",
 }
@@ -38,7 +41,8 @@ func apiserver(inst instance.Instance, binary string) child.Spec {
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+strconv.Itoa(inst.Ports.APIServer()),
 		"--endpoint-reconciler-type=none", // refuses loopback addresses otherwise
 		"--service-cluster-ip-range="+serviceCIDR,
-		"--tls-cert-file="+pki(apiserverName+".crt"), "--tls-private-key-file="+pki(apiserverName+".key"), "--client-ca-file="+pki(caFile),
+		"--tls-cert-file="+pki(apiserverName+".crt"), "--tls-private-key-file="+pki(apiserverName+".key"),
+		"--client-ca-file="+pki(caFile),
 		"--kubelet-certificate-authority="+pki(caFile), "--kubelet-client-certificate="+pki(kubeletClientName+".crt"),
 		"--kubelet-client-key="+pki(kubeletClientName+".key"), "--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+pki(serviceAccountKeyFile),
@@ -56,8 +60,10 @@ func controllerManager(inst instance.Instance, binary string) child.Spec {
 	return component(inst, binary, "kube-controller-manager",
 		"--kubeconfig="+inst.Path("pki", "controller-manager.kubeconfig"), "--secure-port=0", "--leader-elect=false",
 		"--controllers="+strings.Join(controllers, ","), "--use-service-account-credentials=false",
-		"--service-account-private-key-file="+inst.Path("pki", serviceAccountKeyFile), "--root-ca-file="+inst.Path("pki", caFile),
-		"--node-monitor-grace-period="+nodeMonitorGrace, "--node-monitor-period="+nodeMonitorPeriod, "--node-startup-grace-period=10s",
+		"--service-account-private-key-file="+inst.Path("pki", serviceAccountKeyFile),
+		"--root-ca-file="+inst.Path("pki", caFile),
+		"--node-monitor-grace-period="+nodeMonitorGrace, "--node-monitor-period="+nodeMonitorPeriod,
+		"--node-startup-grace-period=10s",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 	)
 }

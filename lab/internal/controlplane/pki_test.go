@@ -27,12 +27,18 @@ func TestPKI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}, DNSName: name}); err != nil {
+		if _, err := cert.Verify(x509.VerifyOptions{
+			Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage},
+			DNSName: name,
+		}); err != nil {
 			t.Error(err)
 		}
 		return cert
 	}
-	for file, names := range map[string][]string{apiserverName: {"127.0.0.1", "10.96.0.1", "kubernetes.default.svc"}, kubeletName: {"127.0.0.1"}} {
+	for file, names := range map[string][]string{
+		apiserverName: {"127.0.0.1", "10.96.0.1", "kubernetes.default.svc"},
+		kubeletName:   {"127.0.0.1"},
+	} {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, file+".crt"), filepath.Join(dir, file+".key"))
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +55,8 @@ func TestPKI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cert := check(pair, x509.ExtKeyUsageClientAuth, ""); cert.Subject.CommonName != "admin" || cert.Subject.Organization[0] != "system:masters" {
+	if cert := check(pair, x509.ExtKeyUsageClientAuth, ""); cert.Subject.CommonName != "admin" ||
+		cert.Subject.Organization[0] != "system:masters" {
 		t.Errorf("subject %s", cert.Subject)
 	}
 	entries, err := os.ReadDir(dir)

@@ -23,7 +23,8 @@ const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 func (a apt) prepare(ctx context.Context) error {
 	for _, program := range []string{"apt-get", "dpkg-deb", "tar", "xz"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%s is missing: other releases of Ceph come from Debian's packages, with the packages apt, dpkg, tar and xz-utils", program)
+			return fmt.Errorf("%s is missing: other releases of Ceph come from Debian's packages, with the packages apt, dpkg, "+
+				"tar and xz-utils", program)
 		}
 	}
 	if _, err := os.Stat(keyring); err != nil {
@@ -50,21 +51,24 @@ func archive(ctx context.Context) (string, error) {
 	if archive := os.Getenv("LAB_DEBIAN"); archive != "" {
 		return archive, nil
 	}
-	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(CREATED_BY) $(COMPONENT) $(RELEASE) $(REPO_URI)").Output()
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format",
+		"$(CREATED_BY) $(COMPONENT) $(RELEASE) $(REPO_URI)").Output()
 	if err != nil {
 		return "", fmt.Errorf("apt-get indextargets: %w", err)
 	}
 	if found := firstArchive(string(out)); found != "" {
 		return found, nil
 	}
-	return "", errors.New("no archive of Debian is among the machine's package sources: set LAB_DEBIAN to the address of one")
+	return "", errors.New("no archive of Debian is among the machine's package sources: set LAB_DEBIAN to the address of " +
+		"one")
 }
 
 // firstArchive finds a whole archive of Debian: not its updates, nor somebody else's packages.
 func firstArchive(targets string) string {
 	for line := range strings.Lines(targets) {
 		f := strings.Fields(line)
-		if len(f) == 4 && f[0] == "Packages" && f[1] == "main" && strings.HasSuffix(strings.TrimRight(f[3], "/"), "/debian") && !strings.Contains(f[2], "-") {
+		if len(f) == 4 && f[0] == "Packages" && f[1] == "main" &&
+			strings.HasSuffix(strings.TrimRight(f[3], "/"), "/debian") && !strings.Contains(f[2], "-") {
 			return strings.TrimRight(f[3], "/")
 		}
 	}

@@ -41,7 +41,8 @@ func Release(name string) (int, error) {
 			return release, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %q; the lab has %s, and the machine's own files under every name without a slash", ErrUnknown, name, names())
+	return 0, fmt.Errorf("%w: %q; the lab has %s, and the machine's own files under every name without a slash",
+		ErrUnknown, name, names())
 }
 
 // Check says whether there is such a release.
@@ -96,7 +97,10 @@ func Root(ctx context.Context, release int, progress func(string)) (string, erro
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", fmt.Errorf("the cache of Ceph releases: %w", err)
 	}
-	u := unpacking{release: release, suite: suites[release], root: filepath.Join(cache, "ceph-"+strconv.Itoa(release)), progress: progress}
+	u := unpacking{
+		release: release, suite: suites[release], root: filepath.Join(cache, "ceph-"+strconv.Itoa(release)),
+		progress: progress,
+	}
 	if _, ok := checked.Load(u.root); ok {
 		return u.root, nil
 	}

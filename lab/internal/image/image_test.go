@@ -12,14 +12,18 @@ import (
 )
 
 func TestRelease(t *testing.T) {
-	for name, want := range map[string]int{"none": 16, "busybox:1.36": 16, "lab/ceph:16": 16, "lab/ceph:18": 18, "lab/ceph:20": 20} {
+	for name, want := range map[string]int{
+		"none": 16, "busybox:1.36": 16, "lab/ceph:16": 16, "lab/ceph:18": 18,
+		"lab/ceph:20": 20,
+	} {
 		if release, err := Release(name); err != nil || release != want {
 			t.Errorf("%s: got %d, %v", name, release, err)
 		}
 	}
 	for _, name := range []string{"lab/ceph:19", "lab/ceph", "lab/ceph:20@sha256:0", "example.org/ceph/ceph:v18.2.7"} {
 		_, err := Release(name)
-		if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "lab/ceph:18") {
+		if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), "lab/ceph:18") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -42,7 +42,8 @@ const needed = 1 << 30
 // package is installed there.
 var packages = []string{
 	"ceph-mon", "ceph-mgr", "ceph-osd", "ceph-common", "librados2", "python3",
-	"bash", "coreutils", "util-linux", "sed", "grep", "hostname", "perl-base", "mawk", "dash", "procps", "findutils", "libc-bin",
+	"bash", "coreutils", "util-linux", "sed", "grep", "hostname", "perl-base", "mawk", "dash", "procps",
+	"findutils", "libc-bin",
 }
 
 // ensure returns when the release is in the cache, whole.
@@ -209,7 +210,8 @@ func (u unpacking) room() error {
 		return err
 	}
 	if free := st.Bavail * uint64(st.Bsize); free < needed {
-		return fmt.Errorf("%s has %d MB free, and %d MB are needed: make room, or set LAB_IMAGES to a folder on another disk", dir, free>>20, needed>>20)
+		return fmt.Errorf("%s has %d MB free, and %d MB are needed: make room, or set LAB_IMAGES to a folder on another disk",
+			dir, free>>20, needed>>20)
 	}
 	return nil
 }
@@ -230,7 +232,8 @@ func makeRoot(root string) error {
 // extract unpacks one package. Everything belongs to us: an ordinary user cannot give files away, and nobody minds.
 func extract(ctx context.Context, deb, root string) error {
 	unpack := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
-	write := exec.CommandContext(ctx, "tar", "--extract", "--no-same-owner", "--keep-directory-symlink", "--directory", root)
+	write := exec.CommandContext(ctx, "tar", "--extract", "--no-same-owner", "--keep-directory-symlink",
+		"--directory", root)
 	var said bytes.Buffer
 	unpack.Stderr, write.Stderr = &said, &said
 	pipe, err := unpack.StdoutPipe()

@@ -45,7 +45,8 @@ func Acquire(wanted Config) (*Claim, error) {
 	c := &Claim{Config: wanted}
 	c.lock, err = lockFile(inst.lockPath(), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("lab %s is %w: `lab status` shows it, `lab down --name %s` stops it", inst.Name, ErrRunning, inst.Name)
+		return nil, fmt.Errorf("lab %s is %w: `lab status` shows it, `lab down --name %s` stops it", inst.Name,
+			ErrRunning, inst.Name)
 	}
 	if err != nil {
 		return nil, err

@@ -71,7 +71,9 @@ func Locate(name string) (Instance, error) {
 		return Instance{}, err
 	}
 	if len(dir) > maxDir {
-		return Instance{}, fmt.Errorf("folder %s is too long for unix sockets (%d characters, %d allowed): set LAB_HOME to a shorter one", dir, len(dir), maxDir)
+		return Instance{}, fmt.Errorf(
+			"folder %s is too long for unix sockets (%d characters, %d allowed): set LAB_HOME to a shorter one", dir,
+			len(dir), maxDir)
 	}
 	return Instance{Name: name, Dir: dir}, nil
 }

@@ -64,7 +64,9 @@ func claimPorts(dir string, taken map[int]bool) (Ports, net.Listener, error) {
 			return p, guard, nil
 		}
 	}
-	return Ports{}, nil, fmt.Errorf("no free block of %d ports between %d and %d on 127.0.0.1: stop a lab (`lab status` lists yours)", blockSize, firstBlock, lastBlock+blockSize-1)
+	return Ports{}, nil, fmt.Errorf(
+		"no free block of %d ports between %d and %d on 127.0.0.1: stop a lab (`lab status` lists yours)", blockSize,
+		firstBlock, lastBlock+blockSize-1)
 }
 
 // claim takes the guard, and fails if any port of the block is in use.

@@ -81,7 +81,10 @@ const (
 // DefaultTopology is the smallest cluster on which every rule of lockkeeper shows: three failure domains, so that
 // min_size 2 survives the loss of one, and two nodes in each, so that a zone is more than a node.
 func DefaultTopology() Topology {
-	return Topology{Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook, CephPeriods: CephPeriodsFast, CephRelease: image.Machine}
+	return Topology{
+		Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook,
+		CephPeriods: CephPeriodsFast, CephRelease: image.Machine,
+	}
 }
 
 // Node is one machine of the lab.
@@ -140,7 +143,8 @@ func (t Topology) validateCeph() error {
 	case "", CephKeysAES:
 	case CephKeysAES256K, CephKeysBoth:
 		if t.Release() < FirstWithAES256K {
-			return fmt.Errorf("--ceph-keys %s: Ceph %d has only %s; aes256k came with 20.2.4", t.CephKeys, t.Release(), CephKeysAES)
+			return fmt.Errorf("--ceph-keys %s: Ceph %d has only %s; aes256k came with 20.2.4", t.CephKeys,
+				t.Release(), CephKeysAES)
 		}
 	default:
 		return fmt.Errorf("--ceph-keys %q: allowed are %s, %s and %s", t.CephKeys, CephKeysAES, CephKeysAES256K, CephKeysBoth)

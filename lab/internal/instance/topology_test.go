@@ -16,7 +16,8 @@ func TestNodesAndOSDs(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	osds := topo.OSDs()
-	if len(osds) != 12 || osds[1] != (OSD{1, "node-a", "zone-x", "osd-1"}) || osds[2] != (OSD{2, "node-b", "zone-y", "osd-0"}) {
+	if len(osds) != 12 || osds[1] != (OSD{1, "node-a", "zone-x", "osd-1"}) ||
+		osds[2] != (OSD{2, "node-b", "zone-y", "osd-0"}) {
 		t.Errorf("got %v", osds)
 	}
 	large := Topology{Zones: 5, NodesPerZone: 6, OSDsPerNode: 1, Mons: 1}.Nodes()
@@ -37,8 +38,14 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 51, Mons: 1}, "--osds-per-node 51"},
 		{Topology{Zones: 1, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3}, "--mons 3: there are only 2 nodes"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, DownOut: -1}, "--down-out"},
-		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: "some"}, `--osd-pods "some": allowed are rook and none`},
-		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: OSDPodsRook, CephPeriods: "slow"}, `--ceph-periods "slow"`},
+		{
+			Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: "some"},
+			`--osd-pods "some": allowed are rook and none`,
+		},
+		{
+			Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: OSDPodsRook, CephPeriods: "slow"},
+			`--ceph-periods "slow"`,
+		},
 		{ceph(17, ""), "--ceph: no Ceph 17: allowed are 16, 18, 20, and none"},
 		{ceph(18, CephKeysAES256K), "--ceph-keys aes256k: Ceph 18 has only aes"},
 		{ceph(16, CephKeysBoth), "--ceph-keys both: Ceph 16 has only aes"},

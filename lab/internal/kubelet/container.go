@@ -109,7 +109,8 @@ func waitingReason(err error) string {
 func (c *container) pull(ctx context.Context) (root string, err error) {
 	release, err := image.Release(c.spec.Image)
 	if err == nil {
-		root, err = image.Root(ctx, release, func(progress string) { c.pod.event(corev1.EventTypeNormal, "Pulling", progress) })
+		root, err = image.Root(ctx, release,
+			func(progress string) { c.pod.event(corev1.EventTypeNormal, "Pulling", progress) })
 	}
 	if err != nil {
 		return "", pullError{fmt.Errorf("pull image %q: %w", c.spec.Image, err)}
@@ -164,7 +165,10 @@ func (c *container) attempt(ctx context.Context, cmd *exec.Cmd) int {
 	began := metav1.Now()
 	if err != nil {
 		c.pod.event(corev1.EventTypeWarning, "Failed", err.Error())
-		c.terminated(corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: err.Error(), StartedAt: began, FinishedAt: metav1.Now()})
+		c.terminated(corev1.ContainerStateTerminated{
+			ExitCode: 128, Reason: "StartError", Message: err.Error(),
+			StartedAt: began, FinishedAt: metav1.Now(),
+		})
 		return 128
 	}
 	ended := c.running(cmd.Process, began)
@@ -268,7 +272,8 @@ func (c *container) willRestart(wait time.Duration) {
 	c.pod.changed(func() {
 		c.state.last = c.state.state
 		c.state.restarts++
-		c.state.state = waitingState("CrashLoopBackOff", fmt.Sprintf("back-off %s restarting container %s", wait, c.spec.Name))
+		c.state.state = waitingState("CrashLoopBackOff",
+			fmt.Sprintf("back-off %s restarting container %s", wait, c.spec.Name))
 	})
 	if wait > 0 {
 		c.pod.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container "+c.spec.Name)
@@ -318,7 +323,8 @@ func (c *container) runHook(ctx context.Context, hook *corev1.LifecycleHandler) 
 		case <-ctx.Done():
 		}
 	case hook.HTTPGet != nil:
-		err = runtime.Probe(ctx, &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: hook.HTTPGet}}, c.spec, c.pod.state.ip, nil)
+		err = runtime.Probe(ctx, &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: hook.HTTPGet}}, c.spec,
+			c.pod.state.ip, nil)
 	}
 	if err != nil {
 		c.pod.event(corev1.EventTypeWarning, "FailedPreStopHook", err.Error())

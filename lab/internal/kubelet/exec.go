@@ -24,7 +24,8 @@ const (
 )
 
 var execProtocols = []string{
-	remotecommand.StreamProtocolV4Name, remotecommand.StreamProtocolV3Name, remotecommand.StreamProtocolV2Name, remotecommand.StreamProtocolV1Name,
+	remotecommand.StreamProtocolV4Name, remotecommand.StreamProtocolV3Name, remotecommand.StreamProtocolV2Name,
+	remotecommand.StreamProtocolV1Name,
 }
 
 func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +39,8 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	remotecommand.ServeExec(w, r, executor{c}, "", "", "", r.URL.Query()["command"], options, streamIdle, streamCreation, execProtocols)
+	remotecommand.ServeExec(w, r, executor{c}, "", "", "", r.URL.Query()["command"], options, streamIdle,
+		streamCreation, execProtocols)
 }
 
 // executor runs commands in one container, whatever the protocol calls it.
@@ -107,7 +109,8 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	portforward.ServePortForward(w, r, forwarder{p.snapshot().ip}, "", "", options, streamIdle, streamCreation, portforward.SupportedProtocols)
+	portforward.ServePortForward(w, r, forwarder{p.snapshot().ip}, "", "", options, streamIdle, streamCreation,
+		portforward.SupportedProtocols)
 }
 
 // forwarder connects to the ports of the pod with that address.

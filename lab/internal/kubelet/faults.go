@@ -117,7 +117,10 @@ func (k *Kubelet) Nodes() []NodeState {
 	var states []NodeState
 	for _, n := range k.allNodes() {
 		n.mu.Lock()
-		states = append(states, NodeState{Name: n.name, Zone: n.zone, State: string(n.condition), BootID: n.bootID, Pods: len(n.pods)})
+		states = append(states, NodeState{
+			Name: n.name, Zone: n.zone, State: string(n.condition), BootID: n.bootID,
+			Pods: len(n.pods),
+		})
 		n.mu.Unlock()
 	}
 	return states

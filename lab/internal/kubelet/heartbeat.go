@@ -121,7 +121,10 @@ func (n *node) object() *corev1.Node {
 func (n *node) status(bootID string, since metav1.Time) corev1.NodeStatus {
 	now := metav1.Now()
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: since}
+		return corev1.NodeCondition{
+			Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now,
+			LastTransitionTime: since,
+		}
 	}
 	// Made up: what pods ask for decides where they go, and nobody enforces it.
 	capacity := corev1.ResourceList{
@@ -130,11 +133,15 @@ func (n *node) status(bootID string, since metav1.Time) corev1.NodeStatus {
 	}
 	return corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,
-		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: hostIP}, {Type: corev1.NodeHostName, Address: n.name}},
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: hostIP},
+			{Type: corev1.NodeHostName, Address: n.name},
+		},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.kubelet.Port)}},
 		NodeInfo: corev1.NodeSystemInfo{
-			MachineID: n.name, SystemUUID: n.name, BootID: bootID, KernelVersion: kernelVersion(), OSImage: "lab", OperatingSystem: "linux", Architecture: runtime.GOARCH,
-			KubeletVersion: version.Get().GitVersion, ContainerRuntimeVersion: "process://1",
+			MachineID: n.name, SystemUUID: n.name, BootID: bootID, KernelVersion: kernelVersion(), OSImage: "lab",
+			OperatingSystem: "linux", Architecture: runtime.GOARCH, KubeletVersion: version.Get().GitVersion,
+			ContainerRuntimeVersion: "process://1",
 		},
 		Conditions: []corev1.NodeCondition{
 			condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),

@@ -49,7 +49,8 @@ func (o objects) Token(ctx context.Context, pod *corev1.Pod, p *corev1.ServiceAc
 	if p.Audience != "" {
 		request.Spec.Audiences = []string{p.Audience}
 	}
-	answer, err := o.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	answer, err := o.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}

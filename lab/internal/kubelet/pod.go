@@ -57,7 +57,8 @@ func newPod(n *node, spec *corev1.Pod) *pod {
 	}
 	for i := range spec.Spec.Containers {
 		c := &spec.Spec.Containers[i]
-		p.state.containers = append(p.state.containers, initialState(c, spec.Status.ContainerStatuses, "ContainerCreating", false))
+		p.state.containers = append(p.state.containers,
+			initialState(c, spec.Status.ContainerStatuses, "ContainerCreating", false))
 	}
 	// The states have their final place in memory only now.
 	for i := range p.state.inits {
@@ -79,7 +80,8 @@ func initialState(c *corev1.Container, before []corev1.ContainerStatus, waiting 
 		if s.State.Running != nil {
 			state.restarts++
 			state.last = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "the node went down", StartedAt: s.State.Running.StartedAt, FinishedAt: metav1.Now(),
+				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "the node went down",
+				StartedAt: s.State.Running.StartedAt, FinishedAt: metav1.Now(),
 			}}
 		}
 	}
@@ -179,7 +181,10 @@ func (p *pod) volumes() (map[string]string, error) {
 	if err := os.MkdirAll(filepath.Join(p.dir, "rootfs"), 0o755); err != nil {
 		return nil, err
 	}
-	v := runtime.Volumes{Source: objects{p.node.kubelet.Client}, Disk: p.node.kubelet.Disk(p.node.name), Lab: p.node.kubelet.Lab}
+	v := runtime.Volumes{
+		Source: objects{p.node.kubelet.Client}, Disk: p.node.kubelet.Disk(p.node.name),
+		Lab: p.node.kubelet.Lab,
+	}
 	return v.Prepare(p.ctx, p.withStatus(), filepath.Join(p.dir, "volumes"))
 }
 

@@ -40,7 +40,8 @@ func (k *Kubelet) startProvisioner(ctx context.Context) error {
 		}
 	}
 	factory := informers.NewSharedInformerFactory(k.Client, 0)
-	claims, volumes := factory.Core().V1().PersistentVolumeClaims().Informer(), factory.Core().V1().PersistentVolumes().Informer()
+	claims, volumes := factory.Core().V1().PersistentVolumeClaims().Informer(),
+		factory.Core().V1().PersistentVolumes().Informer()
 	provision := func(c *corev1.PersistentVolumeClaim) {
 		if err := k.provision(ctx, c); err != nil {
 			slog.Warn("volume not made", "claim", c.Namespace+"/"+c.Name, "error", err)
@@ -79,7 +80,8 @@ func (k *Kubelet) createClass(ctx context.Context, name string) error {
 
 func (k *Kubelet) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	nodeName := claim.Annotations[annSelectedNode]
-	if nodeName == "" || claim.Annotations[annProvisioner] != provisionerName || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+	if nodeName == "" || claim.Annotations[annProvisioner] != provisionerName || claim.Spec.VolumeName != "" ||
+		claim.DeletionTimestamp != nil {
 		return nil
 	}
 	node, err := k.Client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
@@ -123,7 +125,9 @@ func (k *Kubelet) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 
 func affinityTo(label, value string) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}},
+		MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{value}},
+		},
 	}}}}
 }
 

@@ -55,7 +55,8 @@ func (p *pod) report() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	_, err = p.node.kubelet.Client.CoreV1().Pods(state.spec.Namespace).Patch(ctx, state.spec.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = p.node.kubelet.Client.CoreV1().Pods(state.spec.Namespace).Patch(ctx, state.spec.Name,
+		types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the pod is gone, or another one has its name
 		return nil
 	}
@@ -90,16 +91,20 @@ func (p *pod) contradict(said corev1.PodStatus) {
 }
 
 func readyIn(s corev1.PodStatus) bool {
-	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(s.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
 // statusPatch touches only what a kubelet owns, so that conditions of others, as DisruptionTarget of the eviction API,
 // survive. Addresses are lists that would be merged: a restarted pod has a new one instead.
 func statusPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
 	fields := map[string]any{
-		"observedGeneration": status.ObservedGeneration, "phase": status.Phase, "message": status.Message, "conditions": status.Conditions,
-		"initContainerStatuses": status.InitContainerStatuses, "containerStatuses": status.ContainerStatuses, "startTime": status.StartTime,
-		"hostIP": status.HostIP, "hostIPs": replaceList(status.HostIPs), "podIP": status.PodIP, "podIPs": replaceList(status.PodIPs),
+		"observedGeneration": status.ObservedGeneration, "phase": status.Phase, "message": status.Message,
+		"conditions":            status.Conditions,
+		"initContainerStatuses": status.InitContainerStatuses, "containerStatuses": status.ContainerStatuses,
+		"startTime": status.StartTime,
+		"hostIP":    status.HostIP, "hostIPs": replaceList(status.HostIPs), "podIP": status.PodIP,
+		"podIPs": replaceList(status.PodIPs),
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": fields})
 }

@@ -57,7 +57,8 @@ func (p podState) status(now metav1.Time) corev1.PodStatus {
 		message = notReady(p.containers)
 	}
 	set := func(kind corev1.PodConditionType, ok bool, reason, message string) {
-		status.Conditions = append(status.Conditions, condition(p.reported, p.spec.Generation, kind, ok, reason, message, now))
+		status.Conditions = append(status.Conditions,
+			condition(p.reported, p.spec.Generation, kind, ok, reason, message, now))
 	}
 	set(corev1.PodReadyToStartContainers, p.ip != "" && !done, "", "")
 	set(corev1.PodInitialized, initialized, "ContainersNotInitialized", notReady(p.inits))
@@ -175,7 +176,10 @@ func closedGate(pod *corev1.Pod) string {
 }
 
 func condition(old []corev1.PodCondition, generation int64, kind corev1.PodConditionType, ok bool, reason, message string, now metav1.Time) corev1.PodCondition {
-	c := corev1.PodCondition{Type: kind, ObservedGeneration: generation, Status: corev1.ConditionTrue, LastTransitionTime: now}
+	c := corev1.PodCondition{
+		Type: kind, ObservedGeneration: generation, Status: corev1.ConditionTrue,
+		LastTransitionTime: now,
+	}
 	if !ok {
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, message
 	}

@@ -35,29 +35,54 @@ func TestPhaseAndReadiness(t *testing.T) {
 		phase corev1.PodPhase
 		ready bool
 	}{
-		"about to start again":       {podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyAlways)}, corev1.PodRunning, false},
-		"well, and starts again":     {podState{containers: list{well}, spec: restarting(corev1.RestartPolicyAlways)}, corev1.PodRunning, false},
-		"stopped for good":           {podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyAlways), stopping: true}, corev1.PodFailed, false},
-		"a job that tries again":     {podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyOnFailure)}, corev1.PodRunning, false},
-		"a job that is done":         {podState{containers: list{well}, spec: restarting(corev1.RestartPolicyOnFailure)}, corev1.PodSucceeded, false},
-		"new":                        {podState{containers: list{waiting}}, corev1.PodPending, false},
-		"initializing":               {podState{inits: list{running}, containers: list{waiting}}, corev1.PodPending, false},
-		"one of two up":              {podState{inits: list{well}, containers: list{ready, waiting}}, corev1.PodRunning, false},
-		"up":                         {podState{inits: list{well}, containers: list{ready, ready}}, corev1.PodRunning, true},
-		"up with sidecar":            {podState{inits: list{sidecar}, containers: list{ready}}, corev1.PodRunning, true},
-		"probe says no":              {podState{containers: list{running}}, corev1.PodRunning, false},
-		"crash loop":                 {podState{containers: list{crashing}}, corev1.PodRunning, false},
-		"one ended":                  {podState{containers: list{well, ready}}, corev1.PodRunning, false},
-		"all well":                   {podState{containers: list{well, well}}, corev1.PodSucceeded, false},
-		"one ill":                    {podState{containers: list{well, ill}}, corev1.PodFailed, false},
-		"init failed":                {podState{inits: list{ill}, containers: list{waiting}, failure: "init"}, corev1.PodFailed, false},
-		"stopped while initializing": {podState{inits: list{ill}, containers: list{waiting}, stopping: true}, corev1.PodFailed, false},
+		"about to start again": {
+			podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyAlways)},
+			corev1.PodRunning, false,
+		},
+		"well, and starts again": {
+			podState{containers: list{well}, spec: restarting(corev1.RestartPolicyAlways)},
+			corev1.PodRunning, false,
+		},
+		"stopped for good": {podState{
+			containers: list{ill}, spec: restarting(corev1.RestartPolicyAlways),
+			stopping: true,
+		}, corev1.PodFailed, false},
+		"a job that tries again": {
+			podState{containers: list{ill}, spec: restarting(corev1.RestartPolicyOnFailure)},
+			corev1.PodRunning, false,
+		},
+		"a job that is done": {
+			podState{containers: list{well}, spec: restarting(corev1.RestartPolicyOnFailure)},
+			corev1.PodSucceeded, false,
+		},
+		"new":          {podState{containers: list{waiting}}, corev1.PodPending, false},
+		"initializing": {podState{inits: list{running}, containers: list{waiting}}, corev1.PodPending, false},
+		"one of two up": {
+			podState{inits: list{well}, containers: list{ready, waiting}},
+			corev1.PodRunning, false,
+		},
+		"up":              {podState{inits: list{well}, containers: list{ready, ready}}, corev1.PodRunning, true},
+		"up with sidecar": {podState{inits: list{sidecar}, containers: list{ready}}, corev1.PodRunning, true},
+		"probe says no":   {podState{containers: list{running}}, corev1.PodRunning, false},
+		"crash loop":      {podState{containers: list{crashing}}, corev1.PodRunning, false},
+		"one ended":       {podState{containers: list{well, ready}}, corev1.PodRunning, false},
+		"all well":        {podState{containers: list{well, well}}, corev1.PodSucceeded, false},
+		"one ill":         {podState{containers: list{well, ill}}, corev1.PodFailed, false},
+		"init failed": {
+			podState{inits: list{ill}, containers: list{waiting}, failure: "init"},
+			corev1.PodFailed, false,
+		},
+		"stopped while initializing": {
+			podState{inits: list{ill}, containers: list{waiting}, stopping: true},
+			corev1.PodFailed, false,
+		},
 	} {
 		if test.state.spec == nil {
 			test.state.spec = restarting(corev1.RestartPolicyNever)
 		}
 		status := test.state.status(metav1.Now())
-		if got := conditionOf(status, corev1.PodReady).Status == corev1.ConditionTrue; status.Phase != test.phase || got != test.ready {
+		if got := conditionOf(status, corev1.PodReady).Status == corev1.ConditionTrue; status.Phase != test.phase ||
+			got != test.ready {
 			t.Errorf("%s: %s, ready %t; want %s, %t", name, status.Phase, got, test.phase, test.ready)
 		}
 	}
@@ -70,7 +95,8 @@ func restarting(policy corev1.RestartPolicy) *corev1.Pod {
 func TestReadinessGate(t *testing.T) {
 	spec := &corev1.Pod{Spec: corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "gate"}}}}
 	p := podState{spec: spec, containers: []containerState{container1("ready", 0, 0)}}
-	if c := conditionOf(p.status(metav1.Now()), corev1.PodReady); c.Status != corev1.ConditionFalse || c.Reason != "ReadinessGatesNotReady" {
+	if c := conditionOf(p.status(metav1.Now()), corev1.PodReady); c.Status != corev1.ConditionFalse ||
+		c.Reason != "ReadinessGatesNotReady" {
 		t.Errorf("closed: %+v", c)
 	}
 	spec.Status.Conditions = []corev1.PodCondition{{Type: "gate", Status: corev1.ConditionTrue}}
@@ -96,13 +122,17 @@ func TestConditionsKeepTheTimeOfTheirLastChange(t *testing.T) {
 }
 
 func TestPatchLeavesConditionsOfOthersAlone(t *testing.T) {
-	p := podState{spec: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}, ip: "127.64.0.1", containers: []containerState{container1("ready", 0, 0)}}
+	p := podState{
+		spec: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}, ip: "127.64.0.1",
+		containers: []containerState{container1("ready", 0, 0)},
+	}
 	p.spec.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
 	b, err := statusPatch(p.spec, p.status(metav1.Now()))
 	if err != nil || !json.Valid(b) {
 		t.Fatalf("%s: %v", b, err)
 	}
-	if s := string(b); strings.Contains(s, "DisruptionTarget") || !strings.Contains(s, `"podIPs":[{"$patch":"replace"},{"ip":"127.64.0.1"}]`) || !strings.Contains(s, `"uid":"u"`) {
+	if s := string(b); strings.Contains(s, "DisruptionTarget") ||
+		!strings.Contains(s, `"podIPs":[{"$patch":"replace"},{"ip":"127.64.0.1"}]`) || !strings.Contains(s, `"uid":"u"`) {
 		t.Errorf("got %s", s)
 	}
 }

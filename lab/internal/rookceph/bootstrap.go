@@ -114,7 +114,8 @@ func (c cluster) setUpCommands(id identity) []string {
 		commands = append(commands, fmt.Sprintf("osd new %s %d", osdUUID, i))
 	}
 	for _, osd := range c.topo.OSDs() {
-		commands = append(commands, fmt.Sprintf("osd crush add %s 1 root=default zone=%s host=%s", osdName(osd.ID), osd.Zone, osd.Node))
+		commands = append(commands, fmt.Sprintf("osd crush add %s 1 root=default zone=%s host=%s", osdName(osd.ID),
+			osd.Zone, osd.Node))
 	}
 	commands = append(commands, fmt.Sprintf("osd crush rule create-replicated %s default zone", Pool))
 	if c.topo.Release() != image.Machine {

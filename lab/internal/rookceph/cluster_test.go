@@ -31,7 +31,10 @@ func TestPoolFitsTopology(t *testing.T) {
 		{1, 1, 1, 1, 1, 32},
 	} {
 		cl := sized(c.zones, c.nodes, c.osds)
-		if got := [3]int{cl.replicas(), cl.minReplicas(), cl.placementGroups()}; got != [3]int{c.replicas, c.minReplicas, c.n} {
+		if got := [3]int{cl.replicas(), cl.minReplicas(), cl.placementGroups()}; got != [3]int{
+			c.replicas,
+			c.minReplicas, c.n,
+		} {
 			t.Errorf("%d zones × %d nodes × %d OSDs: %v", c.zones, c.nodes, c.osds, got)
 		}
 	}
@@ -123,10 +126,16 @@ func TestConfigIsOneForPodAndMachine(t *testing.T) {
 
 func TestPeriods(t *testing.T) {
 	c := sized(3, 2, 1)
-	for periods, fast := range map[instance.CephPeriods]bool{instance.CephPeriodsFast: true, instance.CephPeriodsDefault: false} {
+	for periods, fast := range map[instance.CephPeriods]bool{
+		instance.CephPeriodsFast:    true,
+		instance.CephPeriodsDefault: false,
+	} {
 		c.topo.CephPeriods = periods
 		config := c.config("F", podPlace())
-		for _, option := range []string{"osd_mon_report_interval", "mgr_stats_period", "mgr_tick_period", "mon_mgr_digest_period", "paxos_propose_interval"} {
+		for _, option := range []string{
+			"osd_mon_report_interval", "mgr_stats_period", "mgr_tick_period",
+			"mon_mgr_digest_period", "paxos_propose_interval",
+		} {
 			if strings.Contains(config, option) != fast {
 				t.Errorf("%s: %s", periods, option)
 			}
@@ -141,11 +150,15 @@ func TestSetUpIsChecked(t *testing.T) {
 		output string
 		ok     bool
 	}{
-		"done":        {"\n{\"osdid\":0}\n\npool 'lab' created\n" + osds + `{"pool_name":"lab","application_metadata":{"rados":{}}}]}` + "\n", true},
-		"refused":     {"Error EACCES: access denied\n", false},
-		"no pool":     {osds + "]}\n", false},
-		"no app":      {osds + `{"pool_name":"lab","application_metadata":{}}]}` + "\n", false},
-		"too few":     {`{"osds":[{"osd":0}],"pools":[{"pool_name":"lab","application_metadata":{"rados":{}}}]}` + "\n", false},
+		"done": {"\n{\"osdid\":0}\n\npool 'lab' created\n" + osds +
+			`{"pool_name":"lab","application_metadata":{"rados":{}}}]}` + "\n", true},
+		"refused": {"Error EACCES: access denied\n", false},
+		"no pool": {osds + "]}\n", false},
+		"no app":  {osds + `{"pool_name":"lab","application_metadata":{}}]}` + "\n", false},
+		"too few": {
+			`{"osds":[{"osd":0}],"pools":[{"pool_name":"lab","application_metadata":{"rados":{}}}]}` + "\n",
+			false,
+		},
 		"broken JSON": {"{\n", false},
 	} {
 		if err := c.checkSetUp(test.output); (err == nil) != test.ok {

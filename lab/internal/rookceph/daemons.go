@@ -156,7 +156,9 @@ func (c cluster) container(d daemon) corev1.Container {
 	if d.port != 0 {
 		container.Command = append(awaitPort(d.port), container.Command...)
 		container.ReadinessProbe = &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt(d.port)}},
+			ProbeHandler: corev1.ProbeHandler{
+				TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt(d.port)},
+			},
 			PeriodSeconds: 1,
 		}
 	}
@@ -199,7 +201,10 @@ func emptyDir(name string) corev1.Volume {
 }
 
 func hostPath(name, path string, t corev1.HostPathType) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &t}}}
+	return corev1.Volume{
+		Name:         name,
+		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &t}},
+	}
 }
 
 func (c cluster) volumes(d daemon) []corev1.Volume {

@@ -28,8 +28,14 @@ func TestLabelsAreRooks(t *testing.T) {
 			"rook_cluster": "rook-ceph", "failure-domain": "node-b", "topology-location-root": "default",
 			"topology-location-zone": "zone-y", "topology-location-host": "node-b",
 		},
-		"rook-ceph-mon-c": {"app": "rook-ceph-mon", "mon": "c", "ceph_daemon_type": "mon", "ceph_daemon_id": "c", "rook_cluster": "rook-ceph"},
-		"rook-ceph-mgr-a": {"app": "rook-ceph-mgr", "mgr": "a", "ceph_daemon_type": "mgr", "ceph_daemon_id": "a", "rook_cluster": "rook-ceph"},
+		"rook-ceph-mon-c": {
+			"app": "rook-ceph-mon", "mon": "c", "ceph_daemon_type": "mon", "ceph_daemon_id": "c",
+			"rook_cluster": "rook-ceph",
+		},
+		"rook-ceph-mgr-a": {
+			"app": "rook-ceph-mgr", "mgr": "a", "ceph_daemon_type": "mgr", "ceph_daemon_id": "a",
+			"rook_cluster": "rook-ceph",
+		},
 	} {
 		dep := c.deployment(find(t, c, name))
 		for k, v := range want {
@@ -55,7 +61,10 @@ func TestEachDeploymentSelectsItsOwnPodOnly(t *testing.T) {
 // A daemon with a disk stays on its node and waits while that is cordoned; the manager has nothing to stay for.
 func TestPlacement(t *testing.T) {
 	c := sized(3, 2, 1)
-	for name, node := range map[string]string{"rook-ceph-osd-4": "node-e", "rook-ceph-mon-b": "node-b", "rook-ceph-mgr-a": ""} {
+	for name, node := range map[string]string{
+		"rook-ceph-osd-4": "node-e", "rook-ceph-mon-b": "node-b",
+		"rook-ceph-mgr-a": "",
+	} {
 		spec := c.deployment(find(t, c, name)).Spec.Template.Spec
 		if got := spec.NodeSelector[corev1.LabelHostname]; got != node {
 			t.Errorf("%s: on %q, want %q", name, got, node)

@@ -70,7 +70,8 @@ func TestAskDaemon(t *testing.T) {
 		defer conn.Close()
 		request := make([]byte, 200)
 		n, _ := conn.Read(request)
-		reply := []byte(`{"asked":` + string(request[:n-1]) + `,"nul":` + map[bool]string{true: "true", false: "false"}[request[n-1] == 0] + `}`)
+		reply := []byte(`{"asked":` + string(request[:n-1]) + `,"nul":` +
+			map[bool]string{true: "true", false: "false"}[request[n-1] == 0] + `}`)
 		_ = binary.Write(conn, binary.BigEndian, uint32(len(reply)))
 		_, _ = conn.Write(reply)
 	}()

@@ -78,7 +78,8 @@ func requirePrograms() error {
 	if len(packages) == 0 {
 		return nil
 	}
-	return fmt.Errorf("Ceph is not installed; as root: apt-get install -y --no-install-recommends %s", strings.Join(packages, " "))
+	return fmt.Errorf("Ceph is not installed; as root: apt-get install -y --no-install-recommends %s",
+		strings.Join(packages, " "))
 }
 
 // findProgram looks where Debian puts daemons, too: they need not be on an ordinary user's PATH.

@@ -21,7 +21,9 @@ type Objects interface {
 
 // Environment resolves the variables of a container: base, overridden by envFrom, overridden by env in which $(NAME)
 // stands for a variable that came before. The pod's status must hold its addresses.
-func Environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, base map[string]string, objects Objects) (map[string]string, error) {
+func Environment(
+	ctx context.Context, pod *corev1.Pod, c *corev1.Container, base map[string]string, objects Objects,
+) (map[string]string, error) {
 	env := maps.Clone(base)
 	for _, from := range c.EnvFrom {
 		values, err := envFrom(ctx, pod.Namespace, from, objects)
@@ -70,7 +72,9 @@ func EnvironmentList(env map[string]string) []string {
 	return list
 }
 
-func envFrom(ctx context.Context, namespace string, from corev1.EnvFromSource, objects Objects) (map[string]string, error) {
+func envFrom(
+	ctx context.Context, namespace string, from corev1.EnvFromSource, objects Objects,
+) (map[string]string, error) {
 	switch {
 	case from.ConfigMapRef != nil:
 		cm, err := objects.ConfigMap(ctx, namespace, from.ConfigMapRef.Name)
@@ -93,7 +97,9 @@ func envFrom(ctx context.Context, namespace string, from corev1.EnvFromSource, o
 }
 
 // valueFrom says with ok whether there is a value: an optional reference may lead nowhere.
-func valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource, objects Objects) (value string, ok bool, err error) {
+func valueFrom(
+	ctx context.Context, pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource, objects Objects,
+) (value string, ok bool, err error) {
 	switch {
 	case from.FieldRef != nil:
 		value, err = Field(pod, from.FieldRef.FieldPath)

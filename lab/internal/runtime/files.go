@@ -42,10 +42,13 @@ func (v Volumes) files(ctx context.Context, pod *corev1.Pod, volume *corev1.Volu
 		}
 		return all, nil
 	}
-	return nil, errors.New("unsupported kind: the lab has hostPath, persistentVolumeClaim, ephemeral, emptyDir, secret, configMap, downwardAPI and projected")
+	return nil, errors.New("unsupported kind: the lab has hostPath, persistentVolumeClaim, ephemeral, emptyDir, secret, " +
+		"configMap, downwardAPI and projected")
 }
 
-func (v Volumes) projection(ctx context.Context, pod *corev1.Pod, p *corev1.VolumeProjection, mode *int32) (map[string]file, error) {
+func (v Volumes) projection(
+	ctx context.Context, pod *corev1.Pod, p *corev1.VolumeProjection, mode *int32,
+) (map[string]file, error) {
 	switch {
 	case p.Secret != nil:
 		return v.secret(ctx, pod.Namespace, p.Secret.Name, p.Secret.Items, mode, p.Secret.Optional)
@@ -63,7 +66,9 @@ func (v Volumes) projection(ctx context.Context, pod *corev1.Pod, p *corev1.Volu
 	return nil, errors.New("unsupported projection: the lab has secret, configMap, downwardAPI and serviceAccountToken")
 }
 
-func (v Volumes) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath, mode *int32, optional *bool) (map[string]file, error) {
+func (v Volumes) secret(
+	ctx context.Context, namespace, name string, items []corev1.KeyToPath, mode *int32, optional *bool,
+) (map[string]file, error) {
 	secret, err := v.Source.Secret(ctx, namespace, name)
 	if err != nil {
 		return nil, unlessOptional(err, optional)
@@ -71,7 +76,9 @@ func (v Volumes) secret(ctx context.Context, namespace, name string, items []cor
 	return selectItems(secret.Data, items, mode, optional, "Secret", name)
 }
 
-func (v Volumes) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath, mode *int32, optional *bool) (map[string]file, error) {
+func (v Volumes) configMap(
+	ctx context.Context, namespace, name string, items []corev1.KeyToPath, mode *int32, optional *bool,
+) (map[string]file, error) {
 	cm, err := v.Source.ConfigMap(ctx, namespace, name)
 	if err != nil {
 		return nil, unlessOptional(err, optional)
@@ -87,7 +94,9 @@ func (v Volumes) configMap(ctx context.Context, namespace, name string, items []
 }
 
 // selectItems takes all keys under their own names, or only the items under the names that they ask for.
-func selectItems(data map[string][]byte, items []corev1.KeyToPath, mode *int32, optional *bool, kind, name string) (map[string]file, error) {
+func selectItems(
+	data map[string][]byte, items []corev1.KeyToPath, mode *int32, optional *bool, kind, name string,
+) (map[string]file, error) {
 	files := map[string]file{}
 	if len(items) == 0 {
 		for k, b := range data {
@@ -115,7 +124,8 @@ func downwardAPI(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode *in
 		if item.FieldRef != nil {
 			value, err = Field(pod, item.FieldRef.FieldPath)
 		} else if item.ResourceFieldRef != nil {
-			value, err = resource.ExtractResourceValueByContainerName(item.ResourceFieldRef, pod, item.ResourceFieldRef.ContainerName)
+			value, err = resource.ExtractResourceValueByContainerName(item.ResourceFieldRef, pod,
+				item.ResourceFieldRef.ContainerName)
 		}
 		if err != nil {
 			return nil, err

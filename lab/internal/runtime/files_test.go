@@ -39,7 +39,8 @@ func TestHostPathsOfTwoNodesDiffer(t *testing.T) {
 	if path, err := b.hostPath(&corev1.HostPathVolumeSource{Path: "/no/such/folder", Type: &must}); err == nil {
 		t.Errorf("on b: %s", path)
 	}
-	if path, err := a.hostPath(&corev1.HostPathVolumeSource{Path: "/no/such/folder", Type: &must}); err != nil || path != onA {
+	if path, err := a.hostPath(&corev1.HostPathVolumeSource{Path: "/no/such/folder", Type: &must}); err != nil ||
+		path != onA {
 		t.Errorf("on a again: %s, %v", path, err)
 	}
 	if path, err := a.hostPath(&corev1.HostPathVolumeSource{Path: "/etc", Type: &must}); err != nil || path != "/etc" {

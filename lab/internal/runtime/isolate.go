@@ -29,8 +29,10 @@ func StartIsolated(cmd *exec.Cmd) error {
 	}
 	err := cmd.Start()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("cannot make namespaces (%w): run as root, or allow unprivileged user namespaces: `sysctl -w user.max_user_namespaces=10000`, "+
-			"on Debian before 11 also `kernel.unprivileged_userns_clone=1`, on Ubuntu `kernel.apparmor_restrict_unprivileged_userns=0`; in a container, give it CAP_SYS_ADMIN", err)
+		return fmt.Errorf("cannot make namespaces (%w): run as root, or allow unprivileged user namespaces: `sysctl -w "+
+			"user.max_user_namespaces=10000`, "+
+			"on Debian before 11 also `kernel.unprivileged_userns_clone=1`, on Ubuntu "+
+			"`kernel.apparmor_restrict_unprivileged_userns=0`; in a container, give it CAP_SYS_ADMIN", err)
 	}
 	return err
 }

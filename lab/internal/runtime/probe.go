@@ -20,7 +20,9 @@ var (
 
 // Probe asks a container once how it is, with the kubelet's own probers. nil means well. run runs a command in the
 // container and fails unless it exits with 0 in time.
-func Probe(ctx context.Context, p *corev1.Probe, c *corev1.Container, ip string, run func(context.Context, []string) error) error {
+func Probe(
+	ctx context.Context, p *corev1.Probe, c *corev1.Container, ip string, run func(context.Context, []string) error,
+) error {
 	timeout := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
 	switch {
 	case p.Exec != nil:

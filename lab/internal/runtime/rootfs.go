@@ -33,7 +33,8 @@ func enterRoot(staging, image string, mounts []Mount) error {
 	}
 	// Parents first, so that a volume may be mounted inside another one.
 	mounts = slices.Clone(mounts)
-	slices.SortStableFunc(mounts, func(a, b Mount) int { return len(filepath.Clean(a.Target)) - len(filepath.Clean(b.Target)) })
+	slices.SortStableFunc(mounts,
+		func(a, b Mount) int { return len(filepath.Clean(a.Target)) - len(filepath.Clean(b.Target)) })
 	for _, m := range mounts {
 		if err := r.mount(m); err != nil {
 			return fmt.Errorf("mount %s at %s: %w", m.Source, m.Target, err)

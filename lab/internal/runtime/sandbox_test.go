@@ -58,7 +58,10 @@ func TestSandboxShowsVolumesWhereTheMachineHasNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(volume, "f"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{"/etc/lab-test-mount", "/lab-test-mount/deep/er", "/var/run/lab/test", "/usr/share/lab-test/x"} {
+	for _, target := range []string{
+		"/etc/lab-test-mount", "/lab-test-mount/deep/er", "/var/run/lab/test",
+		"/usr/share/lab-test/x",
+	} {
 		t.Run(target, func(t *testing.T) {
 			mounts := []Mount{{Source: volume, Target: target}, {Source: filepath.Join(volume, "f"), Target: target + "-file"}}
 			script := "cat " + target + "/f " + target + "-file; test -e /etc/passwd && test -d /proc/self && hostname"
@@ -129,7 +132,8 @@ func TestSandboxShowsTheImagesPrograms(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(image, "usr/bin/look"), busybox, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSandbox(t.TempDir(), image, "box", []Mount{{Source: volume, Target: "/usr/share/volume"}, {Source: volume, Target: "/etc/lab-test-mount"}})
+	s, err := NewSandbox(t.TempDir(), image, "box",
+		[]Mount{{Source: volume, Target: "/usr/share/volume"}, {Source: volume, Target: "/etc/lab-test-mount"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +148,8 @@ func TestSandboxShowsTheImagesPrograms(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, out.String())
 	}
-	want := "/usr bin share\n/usr/bin look\n/usr/share own volume\n/etc/lab-test-mount\n/etc/passwd is there\n/bin/sh is not there\n/usr/bin cannot be written\n"
+	want := "/usr bin share\n/usr/bin look\n/usr/share own volume\n/etc/lab-test-mount\n/etc/passwd is there\n/bin/sh is " +
+		"not there\n/usr/bin cannot be written\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}

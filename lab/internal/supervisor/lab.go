@@ -126,7 +126,8 @@ func (l *lab) useImage(ctx context.Context, progress func(string)) error {
 
 // wrap makes one of the image's programs a program of the lab. Without its folder, it would find itself.
 func (l *lab) wrap(name string) error {
-	script := fmt.Sprintf("#!/bin/sh\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n", filepath.Dir(l.Dir), l.binary, l.Name, name)
+	script := fmt.Sprintf("#!/bin/sh\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
+		filepath.Dir(l.Dir), l.binary, l.Name, name)
 	return os.WriteFile(l.Path("bin", name), []byte(script), 0o700)
 }
 
@@ -144,7 +145,8 @@ func (l *lab) link(name, target string) error {
 func (l *lab) startTemporal(ctx context.Context, progress func(string)) error {
 	// Everything is where `go build` and the repository put it, unless LAB_TEMPORAL says otherwise.
 	bin := filepath.Dir(l.binary)
-	binary, err := temporal.EnsureBinary(ctx, filepath.Join(filepath.Dir(bin), "temporal"), filepath.Join(bin, "temporal"), progress)
+	binary, err := temporal.EnsureBinary(ctx, filepath.Join(filepath.Dir(bin), "temporal"), filepath.Join(bin, "temporal"),
+		progress)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,8 @@ func Launch(claim *instance.Claim, foreground bool) (*Launched, error) {
 		return nil, err
 	}
 	claim.Release() // theirs now
-	return &Launched{cmd: cmd, claim: claim, messages: messages, lifeline: lifeline}, inst.RecordSupervisor(cmd.Process.Pid)
+	return &Launched{cmd: cmd, claim: claim, messages: messages, lifeline: lifeline},
+		inst.RecordSupervisor(cmd.Process.Pid)
 }
 
 // Await passes progress on until the lab is ready. If it fails, the supervisor is gone when it returns.
@@ -107,7 +108,8 @@ func (l *Launched) Await(progress func(string)) error {
 		}
 	}
 	err := l.cmd.Wait()
-	return fmt.Errorf("the supervisor ended: %w\n%s(%s)", err, lastLines(l.claim.Config.Log("supervisor"), 5), l.claim.Config.Log("supervisor"))
+	return fmt.Errorf("the supervisor ended: %w\n%s(%s)", err, lastLines(l.claim.Config.Log("supervisor"), 5),
+		l.claim.Config.Log("supervisor"))
 }
 
 // Stop lets the supervisor end the lab, and waits for that.

@@ -30,7 +30,8 @@ func (l *lab) startLoad() error {
 	}
 	program := filepath.Join(filepath.Dir(l.binary), loadProgram)
 	if _, err := os.Stat(program); err != nil {
-		return fmt.Errorf("%s is missing: `make build` makes it, with librados (apt-get install -y --no-install-recommends librados-dev)", program)
+		return fmt.Errorf("%s is missing: `make build` makes it, with librados (apt-get install -y --no-install-recommends "+
+			"librados-dev)", program)
 	}
 	process, err := l.spawnLoad(program)
 	if err != nil {
@@ -58,7 +59,10 @@ func (l *lab) spawnLoad(program string) (*child.Process, error) {
 	}
 	process, err := child.Start(child.Spec{
 		Name: "load", Path: l.binary, Log: l.Log("load"), Grace: loadGrace,
-		Args: []string{"in-image", "--name", l.Name, program, "--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool, "--report-file", LoadReport(l.Instance)},
+		Args: []string{
+			"in-image", "--name", l.Name, program, "--conf", rookceph.AdminConfig(l.Instance), "--pool",
+			rookceph.Pool, "--report-file", LoadReport(l.Instance),
+		},
 	})
 	if err == nil {
 		l.load = process

@@ -97,7 +97,9 @@ func WaitReady(ctx context.Context, inst instance.Instance) error {
 	}
 }
 
-func check(ctx context.Context, client grpc_health_v1.HealthClient) (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
+func check(
+	ctx context.Context, client grpc_health_v1.HealthClient,
+) (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	answer, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: frontendService})

@@ -18,7 +18,10 @@ func TestChildKeepsToItsInstance(t *testing.T) {
 	inst := instance.Instance{Name: "t", Dir: "/lab/t", Ports: instance.Ports{Base: 12000}}
 	spec := Child(inst, "/bin/temporal")
 	line := strings.Join(spec.Args, " ")
-	for _, want := range []string{"--port 12005", "--ui-port 12006", "--db-filename /lab/t/temporal.db", "journal_mode=WAL"} {
+	for _, want := range []string{
+		"--port 12005", "--ui-port 12006", "--db-filename /lab/t/temporal.db",
+		"journal_mode=WAL",
+	} {
 		if !strings.Contains(line, want) {
 			t.Errorf("%q is missing in %s", want, line)
 		}

@@ -46,7 +46,9 @@ type Crowd struct {
 }
 
 // Hold starts the job that wants the lease of a failure domain.
-func Hold(ctx context.Context, temporal client.Client, cluster storage.ClusterKey, held storage.FailureDomain) (*Crowd, error) {
+func Hold(
+	ctx context.Context, temporal client.Client, cluster storage.ClusterKey, held storage.FailureDomain,
+) (*Crowd, error) {
 	c := &Crowd{temporal: temporal, keeper: workflows.KeeperID(cluster)}
 	c.worker = worker.New(temporal, jobQueue, worker.Options{})
 	c.worker.RegisterWorkflowWithOptions(c.job, workflow.RegisterOptions{Name: jobType})
@@ -152,7 +154,10 @@ func (c *Crowd) begin(ctx context.Context, name string, domain storage.FailureDo
 	if err != nil {
 		return lease.Claim{}, err
 	}
-	return lease.Claim{WorkflowID: id, RunID: run.GetRunID(), Domain: domain, Reason: "bench", Priority: jobs.DrainNode.Priority}, nil
+	return lease.Claim{
+		WorkflowID: id, RunID: run.GetRunID(), Domain: domain, Reason: "bench",
+		Priority: jobs.DrainNode.Priority,
+	}, nil
 }
 
 // ask asks until the keeper has heard: while it continues as new it may not, and the activity of a real job would ask

@@ -33,7 +33,8 @@ func newProxy(cfg *rest.Config) (*proxy, error) {
 		return nil, err
 	}
 	// Without the caller's own certificate: each request brings its own token.
-	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: cfg.CAFile, CAData: cfg.CAData}})
+	tlsConfig, err := rest.TLSConfigFor(
+		&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: cfg.CAFile, CAData: cfg.CAData}})
 	if err != nil {
 		return nil, err
 	}

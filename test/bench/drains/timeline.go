@@ -54,7 +54,8 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 		return timeline{}, err
 	}
 	asked := time.Now()
-	job, err := w.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: jobs.DrainNode.ID(node), TaskQueue: workflows.TaskQueue},
+	job, err := w.Temporal.ExecuteWorkflow(ctx,
+		client.StartWorkflowOptions{ID: jobs.DrainNode.ID(node), TaskQueue: workflows.TaskQueue},
 		jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Reason: "bench"})
 	if err != nil {
 		return timeline{}, err

@@ -92,7 +92,9 @@ func run(ctx context.Context, o options) error {
 }
 
 // hammer evicts everything until the context ends, while something is done, and judges it when all is whole again.
-func (w *world) hammer(ctx context.Context, what string, do func(context.Context) error, after func() error) (hammer.Verdict, error) {
+func (w *world) hammer(
+	ctx context.Context, what string, do func(context.Context) error, after func() error,
+) (hammer.Verdict, error) {
 	judge, err := hammer.NewJudge(ctx, os.Environ(), w.osds)
 	if err != nil {
 		return hammer.Verdict{}, err
@@ -161,7 +163,8 @@ func (w *world) unwatched(ctx context.Context) (hammer.Verdict, error) {
 	if err := w.awaitRest(ctx); err != nil {
 		return hammer.Verdict{}, err
 	}
-	if err := lab.Command(ctx, "lab", "fault", "component-kill", "temporal", "--down", (w.during + 5*time.Second).String(), "--name", w.lab); err != nil {
+	if err := lab.Command(ctx, "lab", "fault", "component-kill", "temporal", "--down", (w.during + 5*time.Second).String(),
+		"--name", w.lab); err != nil {
 		return hammer.Verdict{}, err
 	}
 	w.lockkeeper.Kill()

@@ -47,7 +47,8 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: label ceph-osd-id: %w", p.Name, err)
 		}
-		w.osds, w.nodes = append(w.osds, hammer.NewOSD(id, p.Labels["topology-location-zone"], p.Name)), append(w.nodes, p.Spec.NodeName)
+		w.osds, w.nodes = append(w.osds, hammer.NewOSD(id, p.Labels["topology-location-zone"], p.Name)),
+			append(w.nodes, p.Spec.NodeName)
 	}
 	slices.Sort(w.nodes)
 	if len(w.nodes) == 0 {
@@ -96,16 +97,19 @@ func (w *world) letGoAtRest(ctx context.Context, what string) error {
 		w.marked = len(w.osds)
 	}
 	patch := fmt.Sprintf(`{"spec":{"ceph":{"atRest":%q}}}`, what)
-	if err := lab.Command(ctx, "kubectl", "-n", w.namespace, "patch", "maintenancepolicy", w.policy, "--type=merge", "-p", patch); err != nil {
+	if err := lab.Command(ctx, "kubectl", "-n", w.namespace, "patch", "maintenancepolicy", w.policy, "--type=merge", "-p",
+		patch); err != nil {
 		return err
 	}
 	return w.until(ctx, "the budget to follow atRest: "+what, func() (bool, error) {
-		p, err := w.Kube.PolicyV1().PodDisruptionBudgets(w.namespace).Get(ctx, kube.ProvedBudgetName(w.policy), metav1.GetOptions{})
+		p, err := w.Kube.PolicyV1().PodDisruptionBudgets(w.namespace).Get(ctx, kube.ProvedBudgetName(w.policy),
+			metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
 		follows := (p.Spec.MaxUnavailable != nil) == (what == "None") // of which the budget says that none may be unavailable
-		return follows && p.Status.ObservedGeneration == p.Generation && (p.Status.DisruptionsAllowed > 0) == (what == "One"), nil
+		return follows && p.Status.ObservedGeneration == p.Generation && (p.Status.DisruptionsAllowed > 0) == (what == "One"),
+			nil
 	})
 }
 
@@ -118,7 +122,8 @@ type drain struct {
 
 // beginDrain drains a node, and reboots and uncordons it as soon as it is empty.
 func (w *world) beginDrain(ctx context.Context, node string) (drain, error) {
-	run, err := w.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: jobs.DrainNode.ID(node), TaskQueue: workflows.TaskQueue},
+	run, err := w.Temporal.ExecuteWorkflow(ctx,
+		client.StartWorkflowOptions{ID: jobs.DrainNode.ID(node), TaskQueue: workflows.TaskQueue},
 		jobs.DrainNode.Type, workflows.DrainNodeInput{Node: node, Reason: "bench"})
 	if err != nil {
 		return drain{}, err

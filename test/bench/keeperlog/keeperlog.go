@@ -34,7 +34,11 @@ type Log struct {
 func Read(ctx context.Context, c client.Client, keeper string, since time.Time) (Log, error) {
 	var out Log
 	for token := []byte(nil); ; {
-		page, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: fmt.Sprintf("WorkflowId = '%s'", keeper), NextPageToken: token})
+		page, err := c.ListWorkflow(ctx,
+			&workflowservice.ListWorkflowExecutionsRequest{
+				Query:         fmt.Sprintf("WorkflowId = '%s'", keeper),
+				NextPageToken: token,
+			})
 		if err != nil {
 			return Log{}, err
 		}
@@ -81,7 +85,8 @@ func (l *Log) take(events []*historypb.HistoryEvent, since time.Time) error {
 			}
 		case enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
 			done := e.GetActivityTaskCompletedEventAttributes()
-			if err := l.completed(done, asked[done.GetScheduledEventId()], watches[done.GetScheduledEventId()], at, since); err != nil {
+			if err := l.completed(done, asked[done.GetScheduledEventId()], watches[done.GetScheduledEventId()], at,
+				since); err != nil {
 				return err
 			}
 		case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
@@ -93,7 +98,9 @@ func (l *Log) take(events []*historypb.HistoryEvent, since time.Time) error {
 	return nil
 }
 
-func (l *Log) completed(done *historypb.ActivityTaskCompletedEventAttributes, asked time.Time, watch bool, at, since time.Time) error {
+func (l *Log) completed(
+	done *historypb.ActivityTaskCompletedEventAttributes, asked time.Time, watch bool, at, since time.Time,
+) error {
 	payloads := converter.GetDefaultDataConverter()
 	switch {
 	case !asked.IsZero():

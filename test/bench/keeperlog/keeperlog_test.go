@@ -35,7 +35,9 @@ func (h *history) begins(activity string) int64 {
 	return h.add(&historypb.HistoryEvent{
 		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
 		Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
-			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{ActivityType: &commonpb.ActivityType{Name: activity}},
+			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+				ActivityType: &commonpb.ActivityType{Name: activity},
+			},
 		},
 	})
 }
@@ -47,7 +49,10 @@ func (h *history) ends(id int64, result any) {
 	h.add(&historypb.HistoryEvent{
 		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
 		Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
-			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: id, Result: payloads},
+			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{
+				ScheduledEventId: id,
+				Result:           payloads,
+			},
 		},
 	})
 }
@@ -56,7 +61,9 @@ func (h *history) withdraws(id int64) {
 	h.add(&historypb.HistoryEvent{
 		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED,
 		Attributes: &historypb.HistoryEvent_ActivityTaskCancelRequestedEventAttributes{
-			ActivityTaskCancelRequestedEventAttributes: &historypb.ActivityTaskCancelRequestedEventAttributes{ScheduledEventId: id},
+			ActivityTaskCancelRequestedEventAttributes: &historypb.ActivityTaskCancelRequestedEventAttributes{
+				ScheduledEventId: id,
+			},
 		},
 	})
 }
@@ -75,13 +82,18 @@ func TestTake(t *testing.T) {
 	h.ends(watch, activities.Watched{Health: storage.Health{Fresh: true, Clean: true}})       // 15
 	h.ends(h.begins("WatchStorage"), activities.Watched{Health: storage.Health{Fresh: true}}) // not clean
 	h.ends(h.begins("WatchStorage"), activities.Watched{Health: storage.Health{Clean: true}}) // of old
-	h.ends(h.begins("WatchStorage"), activities.Watched{Health: storage.Health{Fresh: true, Clean: true}, Unavailable: "no quorum"})
+	h.ends(h.begins("WatchStorage"),
+		activities.Watched{Health: storage.Health{Fresh: true, Clean: true}, Unavailable: "no quorum"})
 	h.begins("AskLife") // is open
 
 	var log Log
 	require.NoError(t, log.take(h.events, at(5)))
 	assert.Equal(t, Log{
-		Questions: []Question{{Asked: at(6), Ended: at(7)}, {Asked: at(8), Ended: at(9)}, {Asked: at(11), Ended: at(12), Answered: true}},
-		Proved:    []time.Time{at(15)},
+		Questions: []Question{
+			{Asked: at(6), Ended: at(7)},
+			{Asked: at(8), Ended: at(9)},
+			{Asked: at(11), Ended: at(12), Answered: true},
+		},
+		Proved: []time.Time{at(15)},
 	}, log)
 }

@@ -17,7 +17,8 @@ func Ceph() (*cephrados.Conn, error) {
 		return nil, err
 	}
 	conf := os.Getenv("CEPH_CONF")
-	if err := errors.Join(conn.ReadConfigFile(conf), conn.SetConfigOption("rados_mon_op_timeout", "5"), conn.Connect()); err != nil {
+	if err := errors.Join(conn.ReadConfigFile(conf), conn.SetConfigOption("rados_mon_op_timeout", "5"),
+		conn.Connect()); err != nil {
 		return nil, fmt.Errorf("CEPH_CONF=%q: %w", conf, err)
 	}
 	return conn, nil

@@ -27,7 +27,8 @@ type Lab struct {
 
 // Connect connects to the API server and to Temporal.
 func Connect(ctx context.Context) (l Lab, err error) {
-	l.Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	l.Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(),
+		nil).ClientConfig()
 	if err != nil {
 		return Lab{}, err
 	}

@@ -19,7 +19,8 @@ type Lockkeeper struct {
 func (l *Lockkeeper) Start(worker, watch string) error {
 	return errors.Join(
 		l.start("worker", worker, "lab", "in-image", "lockkeeper-worker"),
-		l.start("watch", watch, "lockkeeper", "watch", "--leader-elect-namespace", "lockkeeper-system", "--health-addr", "0", "--metrics-addr", "0"),
+		l.start("watch", watch, "lockkeeper", "watch", "--leader-elect-namespace", "lockkeeper-system", "--health-addr", "0",
+			"--metrics-addr", "0"),
 	)
 }
 

@@ -29,8 +29,10 @@ func (b batch) handingOn() time.Duration { return max(b.next.Sub(b.whole), 0) }
 
 func (b batch) String() string {
 	ms := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
-	return fmt.Sprintf("osd %v: %s = stop %s + make %s + start %s + recovery %s + hand on %s; ready in Kubernetes %s after up",
-		b.osds, ms(b.next.Sub(b.stopping)), ms(b.gone.Sub(b.stopping)), ms(b.making()), ms(b.up.Sub(b.made)), ms(b.whole.Sub(b.up)),
+	return fmt.Sprintf("osd %v: %s = stop %s + make %s + start %s + recovery %s + hand on %s; ready in Kubernetes %s "+
+		"after up",
+		b.osds, ms(b.next.Sub(b.stopping)), ms(b.gone.Sub(b.stopping)), ms(b.making()), ms(b.up.Sub(b.made)),
+		ms(b.whole.Sub(b.up)),
 		ms(b.handingOn()), ms(b.ready.Sub(b.up)))
 }
 
@@ -126,7 +128,8 @@ func (r record) batch(events []event, next time.Time) (batch, error) {
 	slices.Sort(b.osds)
 	for what, name := range map[happened]string{gone: "gone", made: "made anew", up: "up again"} {
 		if count[what] != count[stopping] {
-			return b, fmt.Errorf("of OSDs %v, %d of %d were %s before the next ones were stopped", b.osds, count[what], count[stopping], name)
+			return b, fmt.Errorf("of OSDs %v, %d of %d were %s before the next ones were stopped", b.osds, count[what],
+				count[stopping], name)
 		}
 	}
 	var known bool
@@ -134,7 +137,8 @@ func (r record) batch(events []event, next time.Time) (batch, error) {
 	case !known:
 		return b, fmt.Errorf("OSDs %v: the manager never reported the data whole again", b.osds)
 	case b.whole.After(next.Add(readLate)):
-		return b, fmt.Errorf("OSDs %v: the manager reported the data whole only %s AFTER the next ones were stopped", b.osds, b.whole.Sub(next))
+		return b, fmt.Errorf("OSDs %v: the manager reported the data whole only %s AFTER the next ones were stopped", b.osds,
+			b.whole.Sub(next))
 	}
 	return b, nil
 }

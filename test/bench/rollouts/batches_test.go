@@ -38,7 +38,8 @@ func TestBatchesOneAtATime(t *testing.T) {
 	require.Len(t, got, 2)
 	require.Equal(t, []int{3}, got[0].osds)
 	require.Equal(t, at(12.5), got[0].whole)
-	require.InDelta(t, 0.1+1.5, got[0].overhead().Seconds(), 1e-6, "to make the successor, and from whole to the next stop")
+	require.InDelta(t, 0.1+1.5, got[0].overhead().Seconds(), 1e-6,
+		"to make the successor, and from whole to the next stop")
 	require.InDelta(t, 0.1+0.5, got[1].overhead().Seconds(), 1e-6, "to make the successor, and from whole to the end")
 }
 
@@ -77,9 +78,14 @@ func TestCleanIsOldUntilTheManagerSaidOtherwise(t *testing.T) {
 		reports []report
 		whole   time.Time
 	}{
-		"it never said otherwise":            {nil, at(11)},
-		"it said so of the batch before":     {[]report{{at(9), false}, {at(9.5), true}}, at(11)},
-		"clean was reported before all rose": {[]report{{at(10.2), false}, {at(10.4), true}, {at(11.5), false}, {at(12), true}}, at(12)},
+		"it never said otherwise":        {nil, at(11)},
+		"it said so of the batch before": {[]report{{at(9), false}, {at(9.5), true}}, at(11)},
+		"clean was reported before all rose": {[]report{
+			{at(10.2), false},
+			{at(10.4), true},
+			{at(11.5), false},
+			{at(12), true},
+		}, at(12)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := record{events: restarted(1, "x", 10), reports: c.reports}.batches(byOSD, at(13))

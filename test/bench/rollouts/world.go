@@ -48,7 +48,10 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	resource := schema.GroupVersionResource{Group: cephv1alpha1.GroupVersion.Group, Version: cephv1alpha1.GroupVersion.Version, Resource: "cephosds"}
+	resource := schema.GroupVersionResource{
+		Group:   cephv1alpha1.GroupVersion.Group,
+		Version: cephv1alpha1.GroupVersion.Version, Resource: "cephosds",
+	}
 	w.cephOSDs = all.Resource(resource).Namespace(o.namespace)
 	if w.ceph, err = lab.Ceph(); err != nil {
 		return nil, err

@@ -27,7 +27,8 @@ func (w *world) stopAllBusy(ctx context.Context, domains, jobs, events int) (rea
 	}
 	defer func() { err = errors.Join(err, c.Disperse(ctx)) }()
 	isOpen := func() error { // a keeper that has hundreds to tell opens late
-		_, err := w.awaitFor(ctx, crowdPatience, rack(0).String()+" is open", func(b *policyv1.PodDisruptionBudget) bool { return slices.Equal(opened(b), []string{rack(0).Name}) })
+		_, err := w.awaitFor(ctx, crowdPatience, rack(0).String()+" is open",
+			func(b *policyv1.PodDisruptionBudget) bool { return slices.Equal(opened(b), []string{rack(0).Name}) })
 		return err
 	}
 	if err := isOpen(); err != nil {
@@ -56,7 +57,8 @@ func (w *world) stopAllBusy(ctx context.Context, domains, jobs, events int) (rea
 		if err := errors.Join(err, <-asked); err != nil {
 			return nil, fmt.Errorf("busy event %d, osd.%d: %w", i+1, osd, err)
 		}
-		fmt.Fprintf(os.Stderr, "%3d/%d osd.%d: reaction %s; the keeper had told %d of %d jobs before\n", i+1, events, osd, took.Round(time.Millisecond), before, jobs)
+		fmt.Fprintf(os.Stderr, "%3d/%d osd.%d: reaction %s; the keeper had told %d of %d jobs before\n", i+1, events, osd,
+			took.Round(time.Millisecond), before, jobs)
 		reaction = append(reaction, took)
 	}
 	return reaction, nil

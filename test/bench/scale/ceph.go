@@ -40,7 +40,10 @@ func newCeph(domains, perDomain int) (*simulatedCeph, error) {
 	}
 	crush := ceph.CrushMap{
 		Types: []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 3, Name: "rack"}, {ID: 11, Name: "root"}},
-		Rules: []ceph.CrushRule{{ID: 1, Name: "by rack", Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "rack"}, {Op: "emit"}}}},
+		Rules: []ceph.CrushRule{{
+			ID: 1, Name: "by rack",
+			Steps: []ceph.CrushStep{{Op: "take", Item: -1}, {Op: "chooseleaf_firstn", Type: "rack"}, {Op: "emit"}},
+		}},
 	}
 	type item = struct {
 		ID int `json:"id"`
@@ -53,7 +56,8 @@ func newCeph(domains, perDomain int) (*simulatedCeph, error) {
 		next -= 2
 		for range perDomain {
 			id := len(c.osdMap.OSDs)
-			c.osdMap.OSDs = append(c.osdMap.OSDs, ceph.OSD{ID: id, Up: true, In: true, Weight: 1, UpFrom: int64(10 + id%50), State: []string{"exists", "up"}})
+			c.osdMap.OSDs = append(c.osdMap.OSDs,
+				ceph.OSD{ID: id, Up: true, In: true, Weight: 1, UpFrom: int64(10 + id%50), State: []string{"exists", "up"}})
 			crush.Devices = append(crush.Devices, ceph.CrushDevice{ID: id})
 			host.Items = append(host.Items, item{id})
 		}

@@ -41,7 +41,8 @@ func run(ctx context.Context, domains, perDomain, events, busy, jobs int) error 
 	if err != nil {
 		return err
 	}
-	fmt.Printf("adoption_%d_s %.1f s\nadoption_requests_%d %d count\n", domains*perDomain, w.adopted.Seconds(), domains*perDomain, w.requests.Load())
+	fmt.Printf("adoption_%d_s %.1f s\nadoption_requests_%d %d count\n", domains*perDomain, w.adopted.Seconds(),
+		domains*perDomain, w.requests.Load())
 	var reaction []time.Duration
 	var requests int64
 	for i := range events {
@@ -52,7 +53,8 @@ func run(ctx context.Context, domains, perDomain, events, busy, jobs int) error 
 			return fmt.Errorf("event %d, osd.%d: %w", i+1, osd, err)
 		}
 		requests += w.requests.Load() - before
-		fmt.Fprintf(os.Stderr, "%3d/%d osd.%d: reaction %s, %d requests\n", i+1, events, osd, took.Round(time.Millisecond), w.requests.Load()-before)
+		fmt.Fprintf(os.Stderr, "%3d/%d osd.%d: reaction %s, %d requests\n", i+1, events, osd, took.Round(time.Millisecond),
+			w.requests.Load()-before)
 		reaction = append(reaction, took)
 	}
 	figures.Print(fmt.Sprintf("reaction_%d_ms", domains*perDomain), reaction)

@@ -91,7 +91,8 @@ func newWorld(ctx context.Context, domains, perDomain int) (*world, error) {
 	if err := w.populate(ctx, cfg, domains); err != nil {
 		return w, err
 	}
-	fmt.Fprintf(os.Stderr, "%d OSDs in %d failure domains: created in %s\n", w.osds, domains, time.Since(began).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "%d OSDs in %d failure domains: created in %s\n", w.osds, domains,
+		time.Since(began).Round(time.Second))
 	return w, w.startLockkeeper(ctx, cfg, w.temporal)
 }
 
@@ -141,7 +142,8 @@ func (w *world) startLockkeeper(ctx context.Context, cfg *rest.Config, temporal 
 		return err
 	}
 	clusters := cephcluster.New(cluster, w.ceph)
-	worked := worker.New(temporal, worker.Adapters{Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters})
+	worked := worker.New(temporal,
+		worker.Adapters{Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters})
 	if err := worked.Start(); err != nil {
 		return err
 	}
@@ -168,7 +170,8 @@ func (w *world) awaitRest(ctx context.Context) error {
 	if _, err := w.await(ctx, "the budget is at rest", w.atRest); err != nil {
 		return err
 	}
-	for end := time.Now().Add(patience + time.Duration(w.osds)*eachMark); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience + time.Duration(w.osds)*eachMark); time.Now().Before(end) &&
+		ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		marked, err := w.api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdview.MarkLabel})
 		if err != nil {
 			return err
@@ -187,11 +190,18 @@ func (w *world) populate(ctx context.Context, cfg *rest.Config, domains int) err
 		return err
 	}
 	core := w.api.CoreV1()
-	if _, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	endpoints := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph-mon-endpoints"}, Data: map[string]string{"data": "a=10.0.0.1:6789"}}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph-mon"}, StringData: map[string]string{"ceph-username": "client.lockkeeper", "ceph-secret": "c2VjcmV0"}}
+	endpoints := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph-mon-endpoints"},
+		Data:       map[string]string{"data": "a=10.0.0.1:6789"},
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph-mon"},
+		StringData: map[string]string{"ceph-username": "client.lockkeeper", "ceph-secret": "c2VjcmV0"},
+	}
 	_, err1 := core.ConfigMaps(namespace).Create(ctx, endpoints, metav1.CreateOptions{})
 	_, err2 := core.Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
 	if err := errors.Join(err1, err2); err != nil {
@@ -217,7 +227,9 @@ func (w *world) populate(ctx context.Context, cfg *rest.Config, domains int) err
 }
 
 func (w *world) createNode(ctx context.Context, name string) error {
-	n, err := w.api.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}, metav1.CreateOptions{})
+	n, err := w.api.CoreV1().Nodes().Create(ctx,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -228,16 +240,26 @@ func (w *world) createNode(ctx context.Context, name string) error {
 
 func (w *world) createOSD(ctx context.Context, id int) error {
 	node, number := nodeName(id/w.perNode), strconv.Itoa(id)
-	labels := map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": number, "topology-location-rack": domainName(id / w.perNode), "topology-location-host": node}
-	spec := corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelHostname: node}, Containers: []corev1.Container{{Name: "osd", Image: "none"}}}
+	labels := map[string]string{
+		"app": "rook-ceph-osd", "ceph-osd-id": number,
+		"topology-location-rack": domainName(id / w.perNode), "topology-location-host": node,
+	}
+	spec := corev1.PodSpec{
+		NodeSelector: map[string]string{corev1.LabelHostname: node},
+		Containers:   []corev1.Container{{Name: "osd", Image: "none"}},
+	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"ceph-osd-id": number}}
 	meta := metav1.ObjectMeta{Name: "rook-ceph-osd-" + number, Labels: labels}
-	deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}}}
+	deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+		Selector: selector,
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+	}}
 	if _, err := w.api.AppsV1().Deployments(namespace).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	spec.NodeName = node
-	if _, err := w.api.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: spec}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.api.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: spec},
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return w.setReady(ctx, id, corev1.ConditionTrue)
@@ -250,7 +272,8 @@ func (w *world) setReady(ctx context.Context, id int, ready corev1.ConditionStat
 	if err != nil {
 		return err
 	}
-	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning,
+		[]corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	return err
 }
@@ -277,7 +300,8 @@ func (w *world) stop(ctx context.Context, id int) (time.Duration, error) {
 	}
 	down := time.Now()
 	time.AfterFunc(cephNotices, func() { w.ceph.set(id, false) })
-	closed, err := w.await(ctx, "the budget is closed elsewhere", func(b *policyv1.PodDisruptionBudget) bool { return closedBut(b, domainName(id/w.perNode)) })
+	closed, err := w.await(ctx, "the budget is closed elsewhere",
+		func(b *policyv1.PodDisruptionBudget) bool { return closedBut(b, domainName(id/w.perNode)) })
 	if err != nil {
 		return 0, err
 	}
@@ -315,11 +339,15 @@ func least(b *policyv1.PodDisruptionBudget) int {
 }
 
 // await returns when the budget of the marked pods was seen to be so. That of the others lets nobody go at rest.
-func (w *world) await(ctx context.Context, what string, is func(*policyv1.PodDisruptionBudget) bool) (time.Time, error) {
+func (w *world) await(
+	ctx context.Context, what string, is func(*policyv1.PodDisruptionBudget) bool,
+) (time.Time, error) {
 	return w.awaitFor(ctx, patience, what, is)
 }
 
-func (w *world) awaitFor(ctx context.Context, long time.Duration, what string, is func(*policyv1.PodDisruptionBudget) bool) (time.Time, error) {
+func (w *world) awaitFor(
+	ctx context.Context, long time.Duration, what string, is func(*policyv1.PodDisruptionBudget) bool,
+) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	budgets := w.api.PolicyV1().PodDisruptionBudgets(namespace)
