@@ -190,20 +190,16 @@ func TestVersionOfAnImageThatIsFetched(t *testing.T) {
 			b.change(twoOSDs + newImage)
 			in := b.replacement(b.survey())
 			b.says = ""
-			go func() { // what a scheduler and a kubelet say of it
-				for b.Context().Err() == nil {
-					if x, err := b.typed.Tracker().Get(podsResource, namespace, "version-of-"+in.Template); err == nil {
-						p := x.(*corev1.Pod).DeepCopy()
-						p.Spec.NodeName = node
-						p.Status.ContainerStatuses = []corev1.ContainerStatus{
-							{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
-						}
-						_ = b.typed.Tracker().Update(podsResource, p, namespace)
-						return
+			// What a scheduler and a kubelet say of it they say at once here.
+			b.typed.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
+				if p := a.(ktesting.CreateAction).GetObject().(*corev1.Pod); p.Labels[osdpod.VersionLabel] != "" {
+					p.Spec.NodeName = node
+					p.Status.ContainerStatuses = []corev1.ContainerStatus{
+						{Name: "osd", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
 					}
-					time.Sleep(time.Millisecond)
 				}
-			}()
+				return false, nil, nil
+			})
 			ctx, stop := context.WithTimeout(t.Context(), time.Second)
 			defer stop()
 			out, err := b.fleets.Rehearse(ctx, in)
