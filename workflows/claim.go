@@ -17,7 +17,7 @@ type claimStage string
 const (
 	claimFree  claimStage = ""      // there is no claim
 	claimAsked claimStage = "Asked" // the keeper may know of it, and has not granted it
-	// it was to follow the claim before, and the keeper has not said that it does: it is asked for again
+	// claimUnsure: it was to follow the claim before, and the keeper has not said that it does, so it is asked for again.
 	claimUnsure claimStage = "Unsure"
 	claimHeld   claimStage = "Held" // it is granted, with a token
 	claimDone   claimStage = "Done" // the work is done, which the keeper is about to be told
@@ -73,9 +73,6 @@ func (c *ClaimState) begin(claim lease.Claim) {
 func (c *ClaimState) end(how LeaseState) {
 	c.Stage, c.Token, c.Next, c.Ended = claimFree, 0, nil, how
 }
-
-// finish: the work is done, and the keeper is told.
-func (c *ClaimState) finish() { c.Stage = claimTold }
 
 // take takes in what the keeper said, and tells whether it is about this claim or about the next one, which then is the
 // claim. What it said of a claim before may come late; to take that grant for this one's would be to act under a token

@@ -147,7 +147,7 @@ func (c *claimant) tellDone(ctx workflow.Context) error {
 	if c.Stage == claimFree {
 		return nil
 	}
-	c.finish()
+	c.Stage = claimTold
 	return c.signal(ctx, SignalFinishLease)
 }
 
@@ -189,8 +189,8 @@ func (c *claimant) release(ctx workflow.Context) {
 	}
 	c.end(LeaseReleased)
 	if err := c.signal(ctx, SignalReleaseLease); err != nil {
-		workflow.GetLogger(ctx).Error("cannot release the lease; the keeper takes it back when this job has ended", "error",
-			err)
+		workflow.GetLogger(ctx).Error("cannot release the lease; the keeper takes it back when this job has ended",
+			"error", err)
 	}
 }
 

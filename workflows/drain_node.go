@@ -356,7 +356,8 @@ func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
 	wait := "the storage in " + d.target.Domain.String() + " to be whole again"
 	d.job.waitFor(ctx, wait)
 	since := d.job.Since
-	for d.lease.NodeGone = back.Gone; !d.released; {
+	d.lease.NodeGone = back.Gone
+	for !d.released {
 		whole, err := d.lease.healed(ctx, func() bool { return full(ctx) }, func(why string) {
 			d.job.elaborate(ctx, because(wait, why), since)
 		})
