@@ -3,14 +3,10 @@ package kube
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -302,124 +298,6 @@ func newBudget(
 		out.Spec.MinAvailable = &least
 	}
 	return out
-}
-
-// applyBudget creates or updates one budget of ours. existing is every budget of the namespace; a foreign one that
-// covers the same pods would make each of their evictions fail with a 500, so then nothing is created.
-func (c *Cluster) applyBudget(
-	ctx context.Context, existing read, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector,
-) (activities.BudgetResult, error) {
-	have, _ := find(existing.budgets, want.Name)
-	conflict, err := c.conflict(ctx, existing.budgets, want, covers)
-	if err != nil {
-		return activities.BudgetResult{}, err
-	}
-	if existing.moved(have, want.Labels[LabelDaemon]) {
-		return activities.BudgetResult{Moved: want.Name}, nil
-	}
-	budgets := c.typed.PolicyV1().PodDisruptionBudgets(want.Namespace)
-	switch {
-	case have == nil && conflict != "":
-		return activities.BudgetResult{Conflict: conflict}, nil
-	case have == nil:
-		made, err := budgets.Create(ctx, want, metav1.CreateOptions{FieldManager: FieldOwner})
-		if err != nil {
-			return activities.BudgetResult{}, err
-		}
-		return activities.BudgetResult{Changed: true, Generation: made.Generation}, nil
-	case !ours(have):
-		return activities.BudgetResult{
-			Conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it",
-				have.Namespace, have.Name),
-		}, nil
-	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && !existing.fence:
-		return activities.BudgetResult{Conflict: conflict, Generation: have.Generation}, nil
-	}
-	patch, err := replaceSpec(have, want, existing)
-	if err != nil {
-		return activities.BudgetResult{}, err
-	}
-	made, err := budgets.Patch(ctx, have.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
-	if existing.before != nil && apierrors.IsInvalid(err) {
-		return activities.BudgetResult{Moved: want.Name}, nil // which is what a test that fails is called
-	}
-	if err != nil {
-		return activities.BudgetResult{}, err
-	}
-	return activities.BudgetResult{Changed: true, Conflict: conflict, Generation: made.Generation}, nil
-}
-
-// replaceSpec is a patch that replaces the whole spec of one budget. Not an update: that one fails when the disruption
-// controller writes the status in between, and it does so just when pods come and go, which is when we are in a hurry.
-// If it lets pods go, only if nobody has changed the spec, or raised an alarm, since have was read.
-func replaceSpec(have, want *policyv1.PodDisruptionBudget, existing read) ([]byte, error) {
-	patch := []operation{{"test", "/metadata/uid", have.UID}}
-	alarm, has := have.Annotations[AlarmAnnotation]
-	switch unchanged := existing.before != nil; {
-	case existing.fence && has: // an alarm that somebody raises meanwhile stays
-		patch = append(patch, operation{"test", alarmPath, alarm},
-			operation{"replace", alarmPath, budget.Fenced(alarm, time.Now())})
-	case unchanged && has:
-		patch = append(patch, operation{"test", "/metadata/generation", have.Generation}, operation{"test", alarmPath, alarm})
-	case unchanged: // of version 0.1, which was closed before; it gets the annotation when it closes again
-		patch = append(patch, operation{"test", "/metadata/generation", have.Generation})
-	case len(have.Annotations) == 0:
-		patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{AlarmAnnotation: budget.NoAlarm}})
-	case !has:
-		patch = append(patch, operation{"add", alarmPath, budget.NoAlarm})
-	}
-	return json.Marshal(append(patch, operation{"replace", "/spec", want.Spec}))
-}
-
-var alarmPath = "/metadata/annotations/" + escaped(AlarmAnnotation)
-
-// escaped is a name as JSON patches write it in a path.
-func escaped(name string) string { return strings.ReplaceAll(name, "/", "~1") }
-
-func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy] == FieldOwner }
-
-// conflict names a foreign budget that covers pods which ours covers, too: somebody else's, or that of another policy,
-// whose keeper takes it away when it notices that this one was first. Pods are looked at only when a foreign budget
-// exists at all.
-func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (string, error) {
-	namespace := want.Namespace
-	var foreign []*policyv1.PodDisruptionBudget
-	for i := range existing {
-		if !ours(&existing[i]) || existing[i].Labels[LabelPolicy] != want.Labels[LabelPolicy] {
-			foreign = append(foreign, &existing[i])
-		}
-	}
-	if len(foreign) == 0 {
-		return "", nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(covers)
-	if err != nil {
-		return "", err
-	}
-	pods, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if err != nil {
-		return "", err
-	}
-	for _, b := range foreign {
-		theirs, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
-			continue
-		}
-		for i := range pods.Items {
-			switch matches := theirs.Matches(labels.Set(pods.Items[i].Labels)); {
-			case matches && ours(b):
-				return fmt.Sprintf("PodDisruptionBudget %s/%s of MaintenancePolicy %s also covers pod %s: under two budgets no "+
-					"eviction succeeds; delete one of the two policies",
-					b.Namespace, b.Name, b.Labels[LabelPolicy], pods.Items[i].Name), nil
-			case matches:
-				return fmt.Sprintf("PodDisruptionBudget %s/%s, which is not lockkeeper's, also covers pod %s: under two budgets "+
-					"no eviction succeeds; "+
-					"delete it, and in Rook set spec.disruptionManagement.managePodBudgets to false", b.Namespace, b.Name,
-					pods.Items[i].Name), nil
-			}
-		}
-	}
-	return "", nil
 }
 
 // RemoveBudgets implements activities.Budgets. Those of the OSDs close first, then every mark goes, which moves the
