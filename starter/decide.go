@@ -19,6 +19,8 @@ type Actions struct {
 	Hint workflows.Hint
 	// Drains to be started in observing mode, by node: somebody else drains these nodes. The value is why.
 	Drains map[string]string
+	// Calm: nothing closes or opens because of it, so it can wait for more.
+	Calm bool
 }
 
 // IsZero tells whether there is nothing to do.
@@ -38,7 +40,7 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 	if len(c.reasons) == c.echoes {
 		hint.Echo, hint.ProvedEcho, hint.MonEcho = c.echo, c.provedEcho, c.monEcho
 	}
-	return Actions{Hint: hint, Drains: newDrains(*before, now)}
+	return Actions{Hint: hint, Drains: newDrains(*before, now), Calm: len(c.reasons) == c.echoes+c.calm}
 }
 
 // newDrains lists the nodes that somebody else began to drain: leaving, and with an OSD that does not serve. Only the
@@ -84,10 +86,18 @@ type change struct {
 	// Generations of the budgets that lockkeeper itself wrote, and how many of the reasons these are.
 	echo, provedEcho, monEcho int64
 	echoes                    int
+	// calm is how many of the reasons can wait: something is back, which is of use when the data is whole, too.
+	calm int
 }
 
 func (c *change) add(format string, args ...any) {
 	c.reasons = append(c.reasons, fmt.Sprintf(format, args...))
+}
+
+// addCalm adds a reason that can wait for others.
+func (c *change) addCalm(format string, args ...any) {
+	c.add(format, args...)
+	c.calm++
 }
 
 // firstOf cuts reasons short: the keeper looks for itself, and a node with twenty OSDs needs no twenty reasons.
@@ -147,12 +157,14 @@ func (c *change) osds(before, now map[string]OSD) {
 			c.add("%s has no pod any more", name)
 			c.alarm = true
 		case !had:
-			c.add("%s is new", name)
+			c.addCalm("%s is new", name)
 		case serving(is.Pod) != serving(was.Pod) && is.Pod == storage.PodReady:
 			back = append(back, name+" is ready")
+		case serving(is.Pod) != serving(was.Pod) && was.Pod != storage.PodReady:
+			c.addCalm("%s", describeOSD(name, is))
 		case serving(is.Pod) != serving(was.Pod):
 			c.add("%s", describeOSD(name, is))
-			c.alarm = c.alarm || was.Pod == storage.PodReady && !is.Replacing
+			c.alarm = c.alarm || !is.Replacing
 		case is.Pod == storage.PodReady && is.Life != was.Life:
 			c.add("%s has another pod, or its containers were started again", name)
 			c.alarm = true
@@ -168,6 +180,7 @@ func (c *change) osds(before, now map[string]OSD) {
 		}
 	}
 	c.reasons = append(c.reasons, back...)
+	c.calm += len(back)
 }
 
 func describeOSD(name string, o OSD) string {
@@ -192,8 +205,10 @@ func (c *change) nodes(before, now map[string]Node) {
 		switch {
 		case is.Gone != was.Gone:
 			c.add("%s is %s", name, map[bool]string{true: "deleted", false: "there again"}[is.Gone])
+		case is.Cordoned && !was.Cordoned:
+			c.add("%s is cordoned", name)
 		case is.Cordoned != was.Cordoned:
-			c.add("%s is %s", name, map[bool]string{true: "cordoned", false: "uncordoned"}[is.Cordoned])
+			c.addCalm("%s is uncordoned", name)
 		case is.Tainted != was.Tainted && is.Tainted != "":
 			c.add("%s is %s", name, leavingBecause(is))
 		case is.Tainted != was.Tainted:

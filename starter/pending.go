@@ -9,7 +9,8 @@ import (
 // then adds what is to be done next to what could not be done yet. An OSD that went down and came back while Temporal
 // was away is still worth the signal; the drain of a node that has returned meanwhile is not worth starting.
 func (a Actions) then(next Actions, now Snapshot) Actions {
-	out := Actions{Hint: joinHints(a.Hint, next.Hint), Drains: map[string]string{}}
+	calm := func(x Actions) bool { return x.Calm || x.IsZero() }
+	out := Actions{Hint: joinHints(a.Hint, next.Hint), Drains: map[string]string{}, Calm: calm(a) && calm(next)}
 	still := drained(now)
 	for node, why := range a.Drains {
 		if _, ok := still[node]; ok {
@@ -21,6 +22,12 @@ func (a Actions) then(next Actions, now Snapshot) Actions {
 }
 
 func joinHints(a, b workflows.Hint) workflows.Hint {
+	switch { // what lockkeeper wrote is found by whoever looks for another reason
+	case a.IsEcho() && b.Reason != "" && !b.IsEcho():
+		return b
+	case b.IsEcho() && a.Reason != "" && !a.IsEcho():
+		return a
+	}
 	out := workflows.Hint{Reason: joinReasons(a.Reason, b.Reason), Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm ||
 		b.Alarm, Tampered: a.Tampered || b.Tampered, Disowned: a.Disowned || b.Disowned}
 	echo := func(h workflows.Hint) bool { return h.Reason == "" || h.IsEcho() }

@@ -38,6 +38,34 @@ type Reconciler struct {
 type cluster struct {
 	seen    *Snapshot
 	pending Actions
+	waiting time.Time // since when something is pending that can wait; zero: nothing is
+}
+
+// How long the keeper is not told of what can wait for more of its kind. lockkeeper writes three budgets at once, and
+// again soon; and a node that comes back does so in several steps. One signal, and one look, does for all of them.
+const (
+	echoAfter = time.Second
+	calmAfter = 250 * time.Millisecond
+)
+
+// waits tells for how long what is pending can wait.
+func (c *cluster) waits(now time.Time) time.Duration {
+	var most time.Duration
+	switch {
+	case len(c.pending.Drains) > 0:
+	case c.pending.Hint.IsEcho():
+		most = echoAfter
+	case c.pending.Calm:
+		most = calmAfter
+	}
+	if most == 0 || c.pending.IsZero() {
+		c.waiting = time.Time{}
+		return 0
+	}
+	if c.waiting.IsZero() {
+		c.waiting = now
+	}
+	return c.waiting.Add(most).Sub(now)
 }
 
 // Reconcile takes a snapshot of the policy's storage cluster and delivers what the change calls for. What could not be
@@ -61,6 +89,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if alarm != "" && r.Closer != nil {
 		r.Closer.First(ctx, req)
 	}
+	if left := c.waits(time.Now()); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	c.waiting = time.Time{}
 	return reconcile.Result{}, r.deliver(ctx, key, &c.pending)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
@@ -152,6 +153,11 @@ func pending(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 }
 
+func ready(p *corev1.Pod) {
+	as := osdPod(0, "node-a")
+	p.Spec.NodeName, p.Status = as.Spec.NodeName, as.Status
+}
+
 func edit[O client.Object](w *world, o O, change func(O)) {
 	w.t.Helper()
 	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o))
@@ -166,12 +172,58 @@ func edit[O client.Object](w *world, o O, change func(O)) {
 }
 
 // reconcile returns what Temporal was asked for.
+// reconcile does so until nothing is left that waits for more.
 func (w *world) reconcile() []string {
 	w.t.Helper()
-	_, err := w.watcher.Reconcile(w.t.Context(),
-		reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "rook-ceph", Name: "ceph"}})
-	require.NoError(w.t, err)
+	if w.once() > 0 {
+		w.later(echoAfter)
+		require.Zero(w.t, w.once())
+	}
 	return w.temporal.take()
+}
+
+var rookCeph = types.NamespacedName{Namespace: "rook-ceph", Name: "ceph"}
+
+// once reconciles once, and returns after what time it has to be done again.
+func (w *world) once() time.Duration {
+	w.t.Helper()
+	r, err := w.watcher.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: rookCeph})
+	require.NoError(w.t, err)
+	return r.RequeueAfter
+}
+
+// later has what waits have waited for so much longer.
+func (w *world) later(d time.Duration) {
+	known, _ := w.watcher.clusters.Load(storage.ClusterKey{Namespace: "rook-ceph", Name: "ceph"})
+	c := known.(*cluster)
+	c.waiting = c.waiting.Add(-d)
+}
+
+func TestWhatCanWaitIsToldAtOnce(t *testing.T) {
+	w := newWorld(t)
+	edit(w, readyNode("node-a"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	edit(w, osdPod(0, "node-a"), pending)
+	w.reconcile()
+
+	edit(w, readyNode("node-a"), func(n *corev1.Node) { n.Spec.Unschedulable = false })
+	assert.Positive(t, w.once(), "an uncordoned node opens and closes nothing")
+	assert.Empty(t, w.temporal.take())
+	edit(w, osdPod(0, "node-a"), ready)
+	left := w.once()
+	assert.Positive(t, left)
+	assert.LessOrEqual(t, left, calmAfter, "what comes later does not begin the wait anew")
+	w.later(calmAfter)
+	assert.Zero(t, w.once())
+	assert.Equal(t, []string{"signal rook-ceph/ceph: node-a is uncordoned, then osd.0 is ready"}, w.temporal.take())
+
+	edit(w, osdPod(0, "node-a"), pending)
+	assert.Zero(t, w.once(), "an OSD that stopped serving waits for nothing")
+	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.0 on node-a is pending"}, w.temporal.take())
+	edit(w, osdPod(0, "node-a"), ready)
+	assert.Positive(t, w.once())
+	edit(w, readyNode("node-b"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	assert.Zero(t, w.once(), "who waits goes along with what cannot")
+	assert.Equal(t, []string{"signal rook-ceph/ceph: osd.0 is ready, then node-b is cordoned"}, w.temporal.take())
 }
 
 const started = "signal rook-ceph/ceph: the watcher started"
