@@ -75,6 +75,9 @@ type Nodes interface {
 	Cordon(ctx context.Context, name string, on bool) error
 	// EvictOnce asks once for the eviction of every pod that a drain would evict, and whose turn it is.
 	EvictOnce(ctx context.Context, in Eviction) (EvictionProgress, error)
+	// PodsGone sends a value when pods of a node have gone since the last one, until ctx ends or it can tell no more; then
+	// it closes.
+	PodsGone(ctx context.Context, node string) (<-chan struct{}, error)
 	// PolicyOf finds the storage cluster whose daemons the node hosts. With several, or none, the answer says so.
 	PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error)
 }
@@ -227,7 +230,7 @@ type EvictInput struct {
 	Token      int64  `json:"token"`
 }
 
-// Pauses between two passes: short at first, since most refusals end as soon as a budget is recomputed.
+// Pauses between two passes while no pod goes: short at first, since most refusals end as soon as a budget is recomputed.
 const (
 	evictPauseMin = 100 * time.Millisecond
 	evictPauseMax = time.Second
@@ -240,6 +243,10 @@ func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress,
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
 	in.Options.StorageNamespace = in.Cluster.Namespace
+	gone, err := d.Nodes.PodsGone(ctx, in.Node)
+	if err != nil {
+		gone = nil // it only saves time
+	}
 	pause := evictPauseMin
 	total := 0
 	if last := (EvictionProgress{}); activity.HasHeartbeatDetails(ctx) && activity.GetHeartbeatDetails(ctx, &last) == nil {
@@ -263,8 +270,12 @@ func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress,
 			}
 			return p, ctx.Err()
 		case <-time.After(pause):
+			pause = min(pause*3/2, evictPauseMax)
+		case _, open := <-gone:
+			if !open {
+				gone = nil
+			}
 		}
-		pause = min(pause*3/2, evictPauseMax)
 	}
 }
 

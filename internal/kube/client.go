@@ -4,8 +4,10 @@ package kube
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"k8s.io/client-go/kubernetes"
@@ -38,6 +40,8 @@ const FieldOwner = "lockkeeper"
 type Cluster struct {
 	typed kubernetes.Interface
 	api   client.Client
+	// evictions is the version of the eviction API; nil: nobody has asked yet.
+	evictions atomic.Pointer[schema.GroupVersion]
 }
 
 // New connects to the API server of cfg.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubectl/pkg/drain"
 
@@ -162,7 +163,7 @@ func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activi
 		// waiting.
 		return activities.EvictionProgress{Total: 1, Remaining: 1, Blocked: []string{errors.Join(errs...).Error()}}, nil
 	}
-	version, err := drain.CheckEvictionSupport(c.typed)
+	version, err := c.evictionVersion()
 	if err != nil {
 		return activities.EvictionProgress{}, err
 	}
@@ -197,6 +198,51 @@ func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activi
 		}
 	}
 	return p, nil
+}
+
+// evictionVersion is the version of the eviction API that the API server has, which is asked for once.
+func (c *Cluster) evictionVersion() (schema.GroupVersion, error) {
+	if known := c.evictions.Load(); known != nil {
+		return *known, nil
+	}
+	version, err := drain.CheckEvictionSupport(c.typed)
+	if err == nil && !version.Empty() {
+		c.evictions.Store(&version)
+	}
+	return version, err
+}
+
+// PodsGone implements activities.Nodes by a watch on the node's pods.
+func (c *Cluster) PodsGone(ctx context.Context, node string) (<-chan struct{}, error) {
+	w, err := c.typed.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan struct{}, 1)
+	go func() {
+		defer close(out)
+		defer w.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case e, open := <-w.ResultChan():
+				if !open {
+					return
+				}
+				if e.Type != watch.Deleted {
+					continue
+				}
+			}
+			select {
+			case out <- struct{}{}:
+			default: // one that nobody has received yet says the same
+			}
+		}
+	}()
+	return out, nil
 }
 
 // lastToGo tells which pods have to wait for others of the node.
