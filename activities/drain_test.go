@@ -1,0 +1,74 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// slowNode is a node whose last pod takes its time to stop.
+type slowNode struct {
+	activities.Nodes
+	gone chan struct{} // closed: nobody tells
+	left int
+}
+
+func (n *slowNode) Node(context.Context, string) (activities.NodeState, error) {
+	return activities.NodeState{Found: true, UID: "uid", Cordoned: true}, nil
+}
+
+func (n *slowNode) PodsGone(context.Context, string) (<-chan struct{}, error) { return n.gone, nil }
+
+func (n *slowNode) EvictOnce(context.Context, activities.Eviction) (activities.EvictionProgress, error) {
+	return activities.EvictionProgress{Total: 1, Remaining: n.left}, nil
+}
+
+// granted is a policy whose lease is held.
+type granted struct{ activities.Policies }
+
+func (granted) Policy(context.Context, storage.ClusterKey) (activities.Policy, error) {
+	var p activities.Policy
+	p.Memory.Lease.Holders = []lease.Claim{{WorkflowID: "drain/node-a", RunID: "run", Token: 1}}
+	return p, nil
+}
+
+func TestThatPodsAreGoneIsNoticedAtOnce(t *testing.T) {
+	for name, told := range map[string]bool{"told": true, "not told": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const takes = 30*time.Second + time.Millisecond
+				n := &slowNode{gone: make(chan struct{}, 1), left: 1}
+				if !told {
+					close(n.gone)
+				}
+				began := time.Now()
+				time.AfterFunc(takes, func() {
+					if n.left = 0; told {
+						n.gone <- struct{}{}
+					}
+				})
+				env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+				env.RegisterActivity(&activities.Drain{Nodes: n, Policies: granted{}})
+				_, err := env.ExecuteActivity((*activities.Drain)(nil).EvictPods, activities.EvictInput{
+					Node: "node-a", UID: "uid", WorkflowID: "drain/node-a", RunID: "run", Token: 1,
+				})
+				require.NoError(t, err)
+				if late := time.Since(began) - takes; told {
+					assert.Zero(t, late)
+				} else {
+					assert.Positive(t, late)
+					assert.LessOrEqual(t, late, time.Second, "it looks by itself")
+				}
+			})
+		})
+	}
+}
