@@ -131,7 +131,7 @@ func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error
 	case p.Second != "":
 		return Target{}, Invalid("policy", cluster.String(), p.Second)
 	}
-	c, err := d.Clusters.StorageCluster(ctx, cluster)
+	c, err := d.Clusters.StorageClusterOf(ctx, p)
 	if err != nil {
 		return Target{}, Unavailable("connect to the storage cluster of "+cluster.String(), err)
 	}

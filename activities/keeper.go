@@ -6,7 +6,10 @@ package activities
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -34,6 +37,8 @@ type Policy struct {
 	Second string
 	// Listed are all policies, this one included, as they were read together.
 	Listed []precedence.Policy
+	// Object is the policy as it was read, for the adapter of its kind of storage.
+	Object any
 }
 
 // Standing is where the policy stands among all others, once the storage cluster has told its ID; "": it told none.
@@ -55,6 +60,32 @@ type Memory struct {
 	Claim precedence.Claim `json:"claim,omitzero"`
 }
 
+// Covered tells whether a keeper that knew only of written would miss nothing that has to be undone, or that somebody was
+// promised: every claim and every flag in m is written down. What a claim waits for, and that a flag was seen, or that
+// one is no longer there, it finds out again.
+func (m Memory) Covered(written Memory) bool {
+	if m.Claim != written.Claim || m.Lease.Token != written.Lease.Token {
+		return false
+	}
+	for _, c := range m.Lease.Holders {
+		if w, held, _ := written.Lease.Find(c.WorkflowID, c.RunID); !held || !reflect.DeepEqual(c, w) {
+			return false
+		}
+	}
+	for _, c := range m.Lease.Queue {
+		w, held, asked := written.Lease.Find(c.WorkflowID, c.RunID)
+		if w.WaitsFor = c.WaitsFor; !asked || held || !reflect.DeepEqual(c, w) {
+			return false
+		}
+	}
+	for _, n := range m.Noout {
+		if !slices.ContainsFunc(written.Noout, n.CoveredBy) {
+			return false
+		}
+	}
+	return true
+}
+
 // Policies reads policies and writes their status.
 type Policies interface {
 	// Policy returns ErrNotFound when there is none.
@@ -73,8 +104,9 @@ type Policies interface {
 
 // Budgets writes PodDisruptionBudgets.
 type Budgets interface {
-	// ReadBudgets reads the budgets that follow the keeper's decisions.
-	ReadBudgets(ctx context.Context, key storage.ClusterKey) (budget.Book, error)
+	// ReadBudgets reads the budgets that follow the keeper's decisions. others tells whether there are budgets in the
+	// policy's namespace that are not this policy's: one of them may cover the same pods.
+	ReadBudgets(ctx context.Context, key storage.ClusterKey) (book budget.Book, others bool, err error)
 	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets
 	// anybody go, nothing is written when they have changed since in.Before was read. It returns a reason when a budget
 	// that is not ours already covers the same pods, and then changes nothing there.
@@ -91,12 +123,8 @@ type Budgets interface {
 // BudgetResult says what happened to a budget.
 type BudgetResult struct {
 	Changed bool `json:"changed,omitempty"`
-	// Generation of the budget of the daemons without a mark after the write; the API server raises it with every change
-	// of the spec.
-	Generation int64 `json:"generation,omitempty"`
-	// ProvedGeneration is that of the budget of the daemons with one, MonGeneration that of the mons'.
-	ProvedGeneration int64 `json:"provedGeneration,omitempty"`
-	MonGeneration    int64 `json:"monGeneration,omitempty"`
+	// Book is what the budgets that follow the keeper's decisions are after the write.
+	Book budget.Book `json:"book,omitempty"`
 	// Conflict names a budget of somebody else that covers the same pods; with two, every eviction would fail.
 	Conflict string `json:"conflict,omitempty"`
 	// Moved says which budget has changed since it was read. Then what was decided is not carried out.
@@ -138,6 +166,8 @@ type NooutRefusal struct {
 // StorageClusters finds the storage cluster of a policy.
 type StorageClusters interface {
 	StorageCluster(ctx context.Context, key storage.ClusterKey) (StorageCluster, error)
+	// StorageClusterOf is that of a policy that was read already.
+	StorageClusterOf(ctx context.Context, p Policy) (StorageCluster, error)
 }
 
 // Look is what an observer is asked to pay attention to, beyond what is out of order anyway.
@@ -170,6 +200,9 @@ type Watched struct {
 	Unavailable string         `json:"unavailable,omitempty"`
 	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
 	Fingerprint string `json:"fingerprint"`
+	// Noout are the hosts with noout, in order; nil: there are too many. Unflagged is Fingerprint without them.
+	Noout     []string `json:"noout"`
+	Unflagged string   `json:"unflagged,omitempty"`
 	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the
 	// time between two reports. ReportPeriod 0: neither is known. LivedFor is for how long that counts; 0, of an older
 	// worker: a period and a quarter.
@@ -178,6 +211,25 @@ type Watched struct {
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
 	// At is when it was known, by the clock of Temporal's server.
 	At time.Time `json:"at,omitzero"`
+}
+
+// News tells whether anything changed that a decision depends on.
+func (w Watched) News(last Watched) bool {
+	return w.Fingerprint != last.Fingerprint || w.moved(last)
+}
+
+// OnlyNoout tells whether nothing changed but noout, and whether these are the hosts that carry it now.
+func (w Watched) OnlyNoout(last Watched, now []string) bool {
+	return w.Unflagged != "" && w.Unflagged == last.Unflagged && !w.moved(last) && w.Noout != nil && slices.Equal(w.Noout, now)
+}
+
+// moved tells whether anything changed that is not in the fingerprint.
+func (w Watched) moved(last Watched) bool {
+	a, b := last.Health, w.Health
+	return last.Unavailable != w.Unavailable ||
+		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ChangeEpoch != b.ChangeEpoch ||
+		!slices.Equal(a.Unexplained, b.Unexplained) ||
+		!slices.Equal(last.Quorum.Mons, w.Quorum.Mons) || !slices.Equal(last.Quorum.In, w.Quorum.In)
 }
 
 // Watching is what a watcher begins with.
@@ -227,32 +279,38 @@ type Observation struct {
 	// Claim is what the policy's status said before the look; nil: the worker that looked did not know of claims.
 	Claim *precedence.Claim `json:"claim,omitempty"`
 	Seen  Seen              `json:"seen"`
-	// Book is what was read of the budgets before the look.
-	Book budget.Book `json:"book,omitempty"`
+	// Book is what was read of the budgets before the look. OtherBudgets: there were some of somebody else, too.
+	Book         budget.Book `json:"book,omitempty"`
+	OtherBudgets bool        `json:"otherBudgets,omitempty"`
 }
 
 // ObserveStorage takes one look at the policy, Kubernetes and the storage cluster.
 func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observation, error) {
+	var (
+		out      Observation
+		unread   error
+		together sync.WaitGroup
+	)
+	// Before the look: an alarm that is raised during it changes them.
+	together.Go(func() { out.Book, out.OtherBudgets, unread = k.Budgets.ReadBudgets(ctx, in.Cluster) })
 	p, err := k.Policies.Policy(ctx, in.Cluster)
+	together.Wait()
 	if errors.Is(err, ErrNotFound) {
 		return Observation{}, nil
 	}
 	if err != nil {
 		return Observation{}, Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
 	}
-	out := Observation{
-		Found: true, Deleting: p.Deleting, Generation: p.Generation, Settings: p.Settings, Second: p.Second,
-		Claim: &p.Memory.Claim,
-	}
+	out.Found, out.Deleting, out.Generation, out.Settings = true, p.Deleting, p.Generation, p.Settings
+	out.Second, out.Claim = p.Second, &p.Memory.Claim
 	if p.Second != "" {
 		out.Seen.View.Unavailable = "not looked at: another policy is in charge"
 		return out, nil
 	}
-	// Before the look: an alarm that is raised during it changes them.
-	if out.Book, err = k.Budgets.ReadBudgets(ctx, in.Cluster); err != nil && !p.Deleting { // the end needs no look
-		return Observation{}, Unavailable("read the PodDisruptionBudgets", err)
+	if unread != nil && !p.Deleting { // the end needs no look
+		return Observation{}, Unavailable("read the PodDisruptionBudgets", unread)
 	}
-	c, err := k.Clusters.StorageCluster(ctx, in.Cluster)
+	c, err := k.Clusters.StorageClusterOf(ctx, p)
 	if err == nil {
 		out.Seen, err = c.Observe(ctx, in.Look)
 	}

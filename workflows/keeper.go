@@ -63,6 +63,7 @@ type keeper struct {
 	untold     time.Time             // when somebody has to hear what was withheld from him; zero: nothing was
 	wake       workflow.Channel      // something that is not a signal asks for a look
 	jobs       map[string]*following // by claimID
+	noout      []string              // the hosts that carry noout, as of the last look and of what was switched since
 	watch      workflow.Future
 	watchOf    int64 // the policy's generation that it watches under
 	stopWatch  workflow.CancelFunc
@@ -72,6 +73,9 @@ type keeper struct {
 	trouble    string // what failed in the last pass
 	failures   int    // passes in a row with trouble
 	next       time.Time
+	timer      workflow.Future // ends the rest; nil: nothing does but what happens
+	timerAt    time.Time       // when it does
+	stopTimer  workflow.CancelFunc
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	leaving    activities.LeavingNodes
@@ -100,10 +104,8 @@ type keeper struct {
 	unwritten string
 	revoked   []lease.Claim // to be told
 	outbox    []outgoing
-	// refused says of hosts why the storage cluster did not switch their noout in this pass; unsure: an earlier attempt of
-	// the last switch may still be carried out.
+	// refused says of hosts why the storage cluster did not switch their noout in this pass.
 	refused map[string]string
-	unsure  bool
 	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
 	closed *budget.Decision
 	news   []activities.Event // to be reported
@@ -228,7 +230,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	} else if v.Departed != nil {
 		k.state.Departed = v.Departed
 	}
-	k.looked = workflow.Now(ctx)
+	k.looked, k.noout = workflow.Now(ctx), slices.Clone(k.observed.Seen.View.Noout)
 	if k.observed.Second != "" {
 		return false, k.standAside(ctx)
 	}

@@ -14,50 +14,36 @@ import (
 // This file makes the world follow a decision.
 
 // apply makes the world follow the decision. The order matters. What must not be forgotten is written down before it is
-// done. The budget comes before unsetting noout and before the status, because it is what others wait for. Jobs hear of
-// a grant last, when everything that it promises is in place.
+// done. A budget that lets pods go comes after noout is set; one that closes waits for nothing. Jobs hear of a grant
+// last, when everything that it promises is in place.
 func (k *keeper) apply(ctx workflow.Context) error {
 	plan := k.planNoout(ctx)
 	k.state.Memory.Noout = plan.Records
 	k.tellPeople(ctx, plan.News)
 	k.refused = nil
 	before := k.askNoout(plan)
-	if len(k.news) > 0 || !sameMemory(k.state.Memory, k.state.Reported.Memory) {
+	if len(k.news) > 0 || !k.state.Memory.Covered(k.state.Reported.Memory) {
 		if err := k.report(ctx); err != nil {
 			return err
 		}
 	}
-	var failures []error
-	fail := func(err error) {
-		if err != nil {
-			failures = append(failures, err)
-		}
+	others := k.beginStaticBudgets(ctx)
+	told, err := k.carryOut(ctx, plan, before)
+	if e := k.endStaticBudgets(ctx, others); err == nil {
+		err = e
 	}
-	plan.Set = k.stillHeld(plan.Set, before)
-	if err := k.switchNoout(ctx, plan.Set, true); err != nil {
-		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
-		return k.silent(ctx, "noout could not be set", err)
-	}
-	k.answered(plan, before)
-	if err := k.applyBudget(ctx); err != nil {
-		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
-		fail(err)
-	}
-	if err := k.switchNoout(ctx, plan.Unset, false); err != nil {
-		return k.silent(ctx, "noout could not be unset", err)
-	}
-	for _, host := range plan.Unset {
-		if _, refused := k.refused[host]; !refused {
-			k.state.Memory.Noout = budget.Withdraw(workflow.Now(ctx), k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
-		}
-	}
-	fail(k.applyStaticBudgets(ctx))
-	if len(failures) > 0 {
+	switch {
+	case told:
+		return err
+	case err != nil:
 		k.reportLater(ctx)
-		return failures[0]
-	}
-	if k.again {
-		return nil // nothing is granted, or worth reporting, before the budget says so
+		return err
+	case k.again: // nothing is granted, or worth reporting, before the budget says so; but whoever is done is done
+		if len(k.state.Released) > 0 {
+			k.reportLater(ctx)
+			k.notifyReleased(ctx)
+		}
+		return nil
 	}
 	k.reportLater(ctx)
 	k.followJobs(ctx)
@@ -65,8 +51,52 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	return k.refusal()
 }
 
-// applyBudget makes the budgets say what was decided, or the next step on the way there, and the marks with them.
+// carryOut switches noout and writes the budgets. told means that the storage cluster did not answer, and that everybody
+// was told so.
+func (k *keeper) carryOut(ctx workflow.Context, plan budget.NooutPlan, before []string) (told bool, err error) {
+	plan.Set = k.stillHeld(plan.Set, before)
+	setting, unsetting := k.beginNoout(ctx, plan.Set, true), k.beginNoout(ctx, plan.Unset, false)
+	closing := k.closesNext()
+	if closing {
+		err = k.applyBudget(ctx)
+	}
+	unsure, failed := k.endNoout(ctx, setting)
+	if failed != nil {
+		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
+		return true, k.silent(ctx, "noout could not be set", failed)
+	}
+	k.answered(plan, before, unsure)
+	if !closing {
+		err = k.applyBudget(ctx)
+	}
+	if _, failed := k.endNoout(ctx, unsetting); failed != nil {
+		return true, k.silent(ctx, "noout could not be unset", failed)
+	}
+	for _, host := range plan.Unset {
+		if _, refused := k.refused[host]; !refused {
+			k.state.Memory.Noout = budget.Withdraw(workflow.Now(ctx), k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
+		}
+	}
+	return false, err
+}
+
+// closesNext tells whether applyBudget closes, so that it need not wait for anything.
+func (k *keeper) closesNext() bool {
+	next, _ := budget.Step(k.state.Applied, k.state.Decision)
+	return k.observed.Settings.ManagePodBudgets && next.Mode == budget.ModeClosed
+}
+
+// applyBudget makes the budgets say what was decided, or the next step on the way there, and the marks with them. When
+// that fails, the status says that all is closed.
 func (k *keeper) applyBudget(ctx workflow.Context) error {
+	err := k.stepBudget(ctx)
+	if err != nil {
+		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
+	}
+	return err
+}
+
+func (k *keeper) stepBudget(ctx workflow.Context) error {
 	if !k.observed.Settings.ManagePodBudgets {
 		return k.releasePods(ctx)
 	}
@@ -128,8 +158,8 @@ func (k *keeper) specs(d budget.Decision) budget.Specs {
 // writeBudgets writes them, unless they are known to say it already. more tells that another pass must follow at once.
 func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more bool) error {
 	k.again = more
-	if !k.budgetDue && k.state.Conflict == "" && k.says(next) {
-		k.state.Applied = &next
+	if k.state.Conflict == "" && k.says(next) && (!k.budgetDue || k.seenAsApplied()) {
+		k.state.Applied, k.budgetDue = &next, false
 		return nil
 	}
 	within := staleAfter - workflow.Now(ctx).Sub(k.looked)
@@ -157,6 +187,14 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 	return nil
 }
 
+// seenAsApplied tells whether the last look saw the budgets as they were last written, and none of somebody else that
+// could cover the same pods: then there is nothing to write. An opening that may still be on its way has to be fenced
+// off by a write, whatever the budgets say.
+func (k *keeper) seenAsApplied() bool {
+	return k.state.Settled && !k.observed.OtherBudgets && len(k.observed.Book) > 0 &&
+		k.observed.Book.Same(k.state.AppliedBook)
+}
+
 // guardPods is the activity that writes the budgets of the storage daemons and the mons. What is applied is not known
 // while it is being changed, nor when the answer was lost.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
@@ -177,24 +215,35 @@ func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.
 
 // applied takes note of what the budgets say now.
 func (k *keeper) applied(d budget.Decision, r activities.BudgetResult) {
-	k.state.Conflict, k.state.Applied = r.Conflict, &d
-	k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration = r.Generation,
-		r.ProvedGeneration, r.MonGeneration
+	k.state.Conflict, k.state.Applied, k.state.AppliedBook = r.Conflict, &d, r.Book
 }
 
-func (k *keeper) applyStaticBudgets(ctx workflow.Context) error {
+// staticBudgets is an update of the budgets of the other daemons that is under way.
+type staticBudgets struct {
+	done    workflow.Future // nil: nothing is to be done
+	leaving activities.LeavingNodes
+}
+
+// beginStaticBudgets begins to update the budgets of the other daemons, which depend on little that changes.
+func (k *keeper) beginStaticBudgets(ctx workflow.Context) staticBudgets {
 	leaving := activities.LeavingNodes{
 		Emptying: budget.Emptying(k.input(ctx), k.state.Decision),
 		Granted:  budget.GrantedNodes(k.state.Memory.Lease),
 	}
 	same := slices.Equal(leaving.Emptying, k.leaving.Emptying) && slices.Equal(leaving.Granted, k.leaving.Granted)
 	if !k.observed.Settings.ManagePodBudgets || (!k.daemonsDue && same) {
+		return staticBudgets{}
+	}
+	k.daemonsDue, k.leaving = false, leaving
+	in := activities.StaticBudgetsInput{Cluster: k.cluster, LeavingNodes: leaving}
+	return staticBudgets{begin(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.GuardOthers, in), leaving}
+}
+
+func (k *keeper) endStaticBudgets(ctx workflow.Context, s staticBudgets) error {
+	if s.done == nil {
 		return nil
 	}
-	in := activities.StaticBudgetsInput{Cluster: k.cluster, LeavingNodes: leaving}
-	_, err := call(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.GuardOthers, in)
-	if err == nil {
-		k.daemonsDue, k.leaving = false, leaving
-	}
+	err := s.done.Get(ctx, nil)
+	k.daemonsDue = k.daemonsDue || err != nil
 	return err
 }

@@ -76,7 +76,10 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 		k.abandonNoout(ctx)
 	}
 	k.refused = nil
-	if err := cmp.Or(k.switchNoout(ctx, k.flagged(), false), k.refusal()); err != nil {
+	if _, err := k.endNoout(ctx, k.beginNoout(ctx, k.flagged(), false)); err != nil {
+		return err
+	}
+	if err := k.refusal(); err != nil {
 		return err
 	}
 	k.state.Memory.Noout, k.aside, k.keptClosed, k.budgetDue, k.daemonsDue = nil, true, keepClosed, false, true

@@ -77,21 +77,8 @@ func (k *keeper) noticeBook(ctx workflow.Context) {
 		k.restartWatch()
 		k.state.AnsweredAlarms = alarms
 	}
-	if k.state.Applied == nil {
-		return
-	}
-	for _, b := range []struct {
-		daemon     string
-		generation int64
-	}{
-		{budget.Unmarked, k.state.AppliedGeneration},
-		{budget.Marked, k.state.AppliedProvedGeneration},
-		{budget.OfMons, k.state.AppliedMonGeneration},
-	} {
-		if b.generation != 0 && book[b.daemon].Generation != b.generation {
-			k.state.Applied = nil
-			return
-		}
+	if !book.Same(k.state.AppliedBook) {
+		k.state.Applied = nil
 	}
 }
 

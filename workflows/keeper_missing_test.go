@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -48,6 +50,23 @@ func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 		slow.Store(false)
 		s.PersonCordons("node-b", false)
 		s.awaitNothingLeft(2 * time.Minute)
+	})
+}
+
+// TestABudgetOfSomebodyElseIsTold: under two budgets no eviction succeeds, so whoever puts a second one there has to hear
+// of it, although ours are as they should be and nothing has to be written.
+func TestABudgetOfSomebodyElseIsTold(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		protected := func() bool {
+			return meta.IsStatusConditionTrue(s.Status().Conditions, v1alpha1.ConditionProtected)
+		}
+		require.True(s, protected())
+		s.Foreign(true)
+		require.True(s, s.Await(10*time.Second, func() bool { return !protected() }))
+		s.Foreign(false)
+		require.True(s, s.Await(10*time.Second, protected))
 	})
 }
 

@@ -77,36 +77,66 @@ func (k *keeper) stillHeld(hosts, before []string) []string {
 
 // answered takes note that there is an answer about what was asked. A refusal is an answer, too, but nothing was set
 // then.
-func (k *keeper) answered(plan budget.NooutPlan, before []string) {
+func (k *keeper) answered(plan budget.NooutPlan, before []string, unsure bool) {
 	set := slices.DeleteFunc(slices.Clone(plan.Set), func(host string) bool { return k.refused[host] != "" })
 	if len(set) > 0 {
-		k.state.Memory.Noout = budget.Answered(k.state.Memory.Noout, set, before, k.unsure)
+		k.state.Memory.Noout = budget.Answered(k.state.Memory.Noout, set, before, unsure)
 	}
 }
 
-// switchNoout switches all at once: for each by itself the storage cluster would take its time. Hosts that the storage
-// cluster refuses are in k.refused; an error means that it did not answer.
-func (k *keeper) switchNoout(ctx workflow.Context, hosts []string, on bool) error {
-	if len(hosts) == 0 {
-		return nil
-	}
-	what := "unset noout on "
+// nooutSwitch is a command to the storage cluster that is under way.
+type nooutSwitch struct {
+	what  string // it does: "set noout on "
+	hosts []string
+	on    bool
+	done  workflow.Future // nil: there is nothing to switch
+}
+
+// beginNoout switches all at once: for each by itself the storage cluster would take its time.
+func (k *keeper) beginNoout(ctx workflow.Context, hosts []string, on bool) nooutSwitch {
+	s := nooutSwitch{what: "unset noout on ", hosts: hosts, on: on}
 	if on {
-		what = "set noout on "
+		s.what = "set noout on "
 	}
-	in := activities.NooutInput{Cluster: k.cluster, Hosts: hosts, On: on, IDs: k.hostIDs(hosts)}
-	r, err := call(prompt(ctx, nooutWithin, clip(what+strings.Join(hosts, ", "))), keeping.SwitchNoout, in)
-	if err != nil {
-		return err
+	if len(hosts) > 0 {
+		in := activities.NooutInput{Cluster: k.cluster, Hosts: hosts, On: on, IDs: k.hostIDs(hosts)}
+		s.done = begin(prompt(ctx, nooutWithin, clip(s.what+strings.Join(hosts, ", "))), keeping.SwitchNoout, in)
 	}
-	k.unsure = r.Unsure
+	return s
+}
+
+// endNoout waits for the answer. Hosts that the storage cluster refuses are in k.refused; an error means that it did not
+// answer. unsure tells that an earlier attempt may still be carried out.
+func (k *keeper) endNoout(ctx workflow.Context, s nooutSwitch) (unsure bool, err error) {
+	if s.done == nil {
+		return false, nil
+	}
+	var r activities.NooutResult
+	if err := s.done.Get(ctx, &r); err != nil {
+		return false, err
+	}
 	for _, x := range r.Refused {
 		if k.refused == nil {
 			k.refused = map[string]string{}
 		}
-		k.refused[x.Host] = strings.TrimSpace(what) + " " + x.Host + ": " + x.Reason
+		k.refused[x.Host] = s.what + x.Host + ": " + x.Reason
 	}
-	return nil
+	k.noteNoout(s)
+	return r.Unsure, nil
+}
+
+// noteNoout keeps the list of the hosts that carry noout.
+func (k *keeper) noteNoout(s nooutSwitch) {
+	for _, host := range s.hosts {
+		at, has := slices.BinarySearch(k.noout, host)
+		switch {
+		case k.refused[host] != "" || has == s.on:
+		case s.on:
+			k.noout = slices.Insert(k.noout, at, host)
+		default:
+			k.noout = slices.Delete(k.noout, at, at+1)
+		}
+	}
 }
 
 func (k *keeper) hostIDs(hosts []string) map[string]int {

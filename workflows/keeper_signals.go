@@ -103,16 +103,14 @@ func (k *keeper) wakeUp() { k.wake.SendAsync(struct{}{}) }
 func (k *keeper) rest(ctx workflow.Context) error {
 	timerCtx, stopTimer := workflow.WithCancel(ctx)
 	defer stopTimer()
-	var timer, untold workflow.Future
-	if d, summary := k.untilNext(ctx); d > 0 {
-		timer = workflow.NewTimerWithOptions(timerCtx, d, workflow.TimerOptions{Summary: summary})
-	}
+	k.setTimer(ctx)
+	var untold workflow.Future
 	for {
 		if !k.untold.IsZero() && untold == nil {
 			untold = workflow.NewTimerWithOptions(timerCtx, max(k.untold.Sub(workflow.Now(ctx)), time.Millisecond),
 				workflow.TimerOptions{Summary: "tell what was withheld"})
 		}
-		reason, err := k.awaitReason(ctx, timer, untold)
+		reason, err := k.awaitReason(ctx, untold)
 		if err != nil || reason {
 			return err
 		}
@@ -124,7 +122,7 @@ func (k *keeper) rest(ctx workflow.Context) error {
 }
 
 // awaitReason waits for whatever comes next, and tells whether it is a reason to look.
-func (k *keeper) awaitReason(ctx workflow.Context, timer, untold workflow.Future) (reason bool, err error) {
+func (k *keeper) awaitReason(ctx workflow.Context, untold workflow.Future) (reason bool, err error) {
 	s := workflow.NewSelector(ctx)
 	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 	s.AddReceive(k.wake, func(c workflow.ReceiveChannel, _ bool) { reason = c.Receive(ctx, nil) })
@@ -137,8 +135,8 @@ func (k *keeper) awaitReason(ctx workflow.Context, timer, untold workflow.Future
 	if k.life != nil {
 		s.AddFuture(k.life, func(workflow.Future) {})
 	}
-	if timer != nil {
-		s.AddFuture(timer, func(workflow.Future) { reason = true })
+	if k.timer != nil {
+		s.AddFuture(k.timer, func(workflow.Future) { k.timer, reason = nil, true })
 	}
 	if untold != nil {
 		s.AddFuture(untold, func(workflow.Future) {})
@@ -148,8 +146,7 @@ func (k *keeper) awaitReason(ctx workflow.Context, timer, untold workflow.Future
 		return false, ctx.Err()
 	}
 	if k.watch != nil && k.watch.IsReady() {
-		k.hearWatch(ctx, k.watch)
-		reason = true
+		reason = k.hearWatch(ctx, k.watch) || reason
 	}
 	if k.life != nil && k.life.IsReady() {
 		k.hearLife(ctx)
@@ -158,15 +155,33 @@ func (k *keeper) awaitReason(ctx workflow.Context, timer, untold workflow.Future
 	return k.drainHints(ctx) || reason, nil
 }
 
-// untilNext is how long to rest at most; zero for as long as nothing happens.
-func (k *keeper) untilNext(ctx workflow.Context) (time.Duration, string) {
+// untilNext is until when to rest at most; the zero time: for as long as nothing happens.
+func (k *keeper) untilNext(ctx workflow.Context) (time.Time, string) {
 	if k.trouble != "" {
-		return min(retryAfter<<min(k.failures-1, 8), retryAfterMax), clip("try again: " + k.trouble)
+		pause := min(retryAfter<<min(k.failures-1, 8), retryAfterMax)
+		return workflow.Now(ctx).Add(pause), clip("try again: " + k.trouble)
 	}
-	if k.next.IsZero() {
-		return 0, ""
+	return k.next, "next expiry"
+}
+
+// setTimer has the timer end the rest in time. One that was set for the same time goes on: most rests end because of
+// something else, and each timer costs two events.
+func (k *keeper) setTimer(ctx workflow.Context) {
+	until, summary := k.untilNext(ctx)
+	if k.timer != nil && until.Equal(k.timerAt) {
+		return
 	}
-	return max(k.next.Sub(workflow.Now(ctx)), time.Millisecond), "next expiry"
+	if k.timer != nil {
+		k.stopTimer()
+		k.timer = nil
+	}
+	if until.IsZero() {
+		return
+	}
+	ctx, k.stopTimer = workflow.WithCancel(ctx)
+	k.timerAt = until
+	k.timer = workflow.NewTimerWithOptions(ctx, max(until.Sub(workflow.Now(ctx)), time.Millisecond),
+		workflow.TimerOptions{Summary: summary})
 }
 
 // drainHints takes in every signal that has come, so that none is lost by continue-as-new and a burst costs one pass.
@@ -180,7 +195,7 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		if h.Disowned {
 			k.state.Reported.MayDrain = "" // not what the status says any more, so it is written anew
 		}
-		if !h.echo(k.state.AppliedGeneration, k.state.AppliedProvedGeneration, k.state.AppliedMonGeneration) {
+		if !h.echo(k.state.AppliedBook) {
 			reason, k.budgetDue = true, true
 		}
 	}
@@ -247,19 +262,23 @@ func (k *keeper) restartWatch() {
 	}
 }
 
-func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) {
-	if k.watch == nil {
-		return
-	}
+// hearWatch takes in what the watch saw, and tells whether that is a reason to look. What the keeper itself did to noout
+// is none, and then the watch goes on.
+func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) (reason bool) {
+	k.watch = nil
 	var w activities.Watched
-	if err := f.Get(ctx, &w); err == nil {
-		k.state.Watched, k.mute = w, w.Unavailable
-		k.noteLived(w)
-	} else {
+	if err := f.Get(ctx, &w); err != nil {
 		// The watch gives up only after a month; nothing that it said counts any longer.
 		k.state.Watched = activities.Watched{}
+		return true
 	}
-	k.watch = nil
+	reason = !w.OnlyNoout(k.state.Watched, k.noout)
+	k.state.Watched, k.mute = w, w.Unavailable
+	k.noteLived(w)
+	if !reason {
+		k.startWatch(ctx)
+	}
+	return reason
 }
 
 // notify tells every job what has changed about its claim.
@@ -293,14 +312,7 @@ func (k *keeper) notify(ctx workflow.Context) {
 	for _, c := range k.state.Memory.Lease.Queue {
 		k.tell(ctx, c, LeaseNotice{State: LeaseWaiting, WaitsFor: c.WaitsFor, Since: c.Requested})
 	}
-	for _, c := range k.state.Released {
-		state := LeaseReleased
-		if !c.Finishing {
-			state = LeaseParked
-		}
-		k.tell(ctx, c, LeaseNotice{State: state, Since: now})
-		delete(k.state.Told, c.RunID)
-	}
+	k.tellReleased(ctx)
 	for _, c := range k.revoked {
 		k.tell(ctx, c, LeaseNotice{
 			State: LeaseRevoked, Since: now,
@@ -309,8 +321,26 @@ func (k *keeper) notify(ctx workflow.Context) {
 		})
 		delete(k.state.Told, c.RunID)
 	}
-	k.state.Released, k.revoked = nil, nil
+	k.revoked = nil
 	k.sendAll(ctx)
+}
+
+// notifyReleased tells those jobs alone whose claim is over.
+func (k *keeper) notifyReleased(ctx workflow.Context) {
+	k.tellReleased(ctx)
+	k.sendAll(ctx)
+}
+
+func (k *keeper) tellReleased(ctx workflow.Context) {
+	for _, c := range k.state.Released {
+		state := LeaseReleased
+		if !c.Finishing {
+			state = LeaseParked
+		}
+		k.tell(ctx, c, LeaseNotice{State: state, Since: workflow.Now(ctx)})
+		delete(k.state.Told, c.RunID)
+	}
+	k.state.Released = nil
 }
 
 // tell puts a notice into the outbox if it says anything new.

@@ -48,10 +48,8 @@ type KeeperState struct {
 	Applied *budget.Decision `json:"applied,omitempty"`
 	// Settled: nothing that lets pods go is on its way to the API server. Of a keeper before this one nobody knows that.
 	Settled bool `json:"settled,omitempty"`
-	// Generations of the budgets of the storage daemons and the mons, after the last write.
-	AppliedGeneration       int64 `json:"appliedGeneration,omitempty"`
-	AppliedProvedGeneration int64 `json:"appliedProvedGeneration,omitempty"`
-	AppliedMonGeneration    int64 `json:"appliedMonGeneration,omitempty"`
+	// AppliedBook is what the budgets were after the last write.
+	AppliedBook budget.Book `json:"appliedBook,omitempty"`
 	// AnsweredAlarms are the alarms on the budgets that were answered. Alarm and Tampered: what this run heard of and the
 	// next must answer.
 	AnsweredAlarms string `json:"answeredAlarms,omitempty"`

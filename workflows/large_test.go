@@ -128,6 +128,10 @@ type large struct {
 	reports int
 }
 
+func (l *large) StorageClusterOf(context.Context, activities.Policy) (activities.StorageCluster, error) {
+	return l, nil
+}
+
 func (l *large) StorageCluster(context.Context, storage.ClusterKey) (activities.StorageCluster, error) {
 	return l, nil
 }
@@ -173,8 +177,8 @@ func (l *large) Unmark(context.Context, bool, func(activities.Marked)) (activiti
 	return activities.Marked{}, nil
 }
 
-func (l *large) ReadBudgets(context.Context, storage.ClusterKey) (budget.Book, error) {
-	return budget.Book{}, nil
+func (l *large) ReadBudgets(context.Context, storage.ClusterKey) (budget.Book, bool, error) {
+	return budget.Book{}, false, nil
 }
 
 func (l *large) RaiseAlarm(context.Context, storage.ClusterKey, string) error { return nil }

@@ -3,6 +3,7 @@ package workflows
 import (
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -103,9 +104,10 @@ type Hint struct {
 	MonEcho    int64 `json:"monEcho,omitempty"`
 }
 
-// echo tells whether all that changed is what the keeper knows already: its writes up to these generations.
-func (h Hint) echo(daemons, proved, mons int64) bool {
-	return h.IsEcho() && h.Echo <= daemons && h.ProvedEcho <= proved && h.MonEcho <= mons
+// echo tells whether all that changed is what the keeper knows already: its writes up to those in the book.
+func (h Hint) echo(b budget.Book) bool {
+	return h.IsEcho() && h.Echo <= b[budget.Unmarked].Generation && h.ProvedEcho <= b[budget.Marked].Generation &&
+		h.MonEcho <= b[budget.OfMons].Generation
 }
 
 // IsEcho tells whether all that changed is what lockkeeper wrote.

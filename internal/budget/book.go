@@ -2,6 +2,7 @@ package budget
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,4 +54,9 @@ func (b Book) Alarms() string {
 		}
 	}
 	return strings.Join(slices.Compact(out), " | ")
+}
+
+// Same tells whether the budgets are those of another book, with the same specs.
+func (b Book) Same(as Book) bool {
+	return maps.EqualFunc(b, as, func(x, y Written) bool { return x.UID == y.UID && x.Generation == y.Generation })
 }

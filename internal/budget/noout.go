@@ -35,6 +35,13 @@ type Noout struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
+// CoveredBy tells whether a keeper that knew only of another record would do for this flag all that has to be done.
+func (r Noout) CoveredBy(written Noout) bool {
+	written.Confirmed, written.Answered = r.Confirmed, r.Answered
+	written.Unsure = written.Unsure && r.Unsure
+	return written == r
+}
+
 // lateFor is how long after an unset a set that got no answer may still be carried out. A mon outside of quorum holds
 // commands back, and hands them on when it is back; elections take seconds.
 const lateFor = time.Minute

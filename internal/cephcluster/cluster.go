@@ -75,25 +75,16 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 			IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy),
 			Proof: in.Proof, LastChange: in.LastChange, Departed: departed,
 		}
-		replacing map[int]bool
-		reading   ceph.Reading
+		reading ceph.Reading
 	)
 	view.ToleratedPools = c.policy.Spec.Ceph.ToleratedPools
 	view.Interest = osdview.Interest{Domains: in.Domains, Nodes: in.Nodes, Hosts: in.Hosts}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		view.Pods, err = c.kube.StoragePods(gctx, c.policy)
-		return wrap(err, "list OSD pods")
+		view.Pods, view.Mons.Pods, err = c.kube.DaemonPods(gctx, c.policy)
+		return wrap(err, "list OSD and mon pods")
 	})
 	g.Go(func() (err error) { view.Nodes, err = c.kube.StorageNodes(gctx); return wrap(err, "list nodes") })
-	g.Go(func() (err error) {
-		replacing, err = c.kube.ReplacingOSDs(gctx, c.policy)
-		return wrap(err, "list Deployments")
-	})
-	g.Go(func() (err error) {
-		view.Mons.Pods, err = c.kube.MonPods(gctx, c.policy)
-		return wrap(err, "list mon pods")
-	})
 	g.Go(func() (err error) { reading, err = c.read(gctx); return err })
 	if err := g.Wait(); err != nil {
 		return activities.Seen{}, err
@@ -104,8 +95,8 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 			Departed: c.departed.become(departed, osdview.Departed(view.Pods, departed, in.LastChange)),
 		}}, nil
 	}
-	for i := range view.Pods {
-		view.Pods[i].Replacing = view.Pods[i].Replacing || replacing[view.Pods[i].OSD]
+	if err := c.noteReplacements(ctx, view.Pods, reading.Map); err != nil {
+		return activities.Seen{}, err
 	}
 	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
 	q := quorumOf(reading)
@@ -121,6 +112,26 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains), in.Nodes)
 	return seen, nil
+}
+
+// noteReplacements notes on pods that the disk of their OSD is being replaced, which only their Deployment may say. An
+// OSD that serves in full is relied on all the same, so while all do the Deployments are not asked.
+func (c *cluster) noteReplacements(ctx context.Context, pods []osdview.Pod, m *ceph.OSDMap) error {
+	up := map[int]bool{}
+	for i := range m.OSDs {
+		up[m.OSDs[i].ID] = bool(m.OSDs[i].Up)
+	}
+	if !slices.ContainsFunc(pods, func(p osdview.Pod) bool { return p.State != storage.PodReady || !up[p.OSD] }) {
+		return nil
+	}
+	replacing, err := c.kube.ReplacingOSDs(ctx, c.policy)
+	if err != nil {
+		return wrap(err, "list Deployments")
+	}
+	for i := range pods {
+		pods[i].Replacing = pods[i].Replacing || replacing[pods[i].OSD]
+	}
+	return nil
 }
 
 // read takes a reading. Missing rights are an answer, too: they say why nothing can be known.

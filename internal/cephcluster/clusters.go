@@ -20,7 +20,8 @@ type Kubernetes interface {
 	MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error)
 	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error)
 	StorageNodes(ctx context.Context) ([]osdview.Node, error)
-	MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error)
+	// DaemonPods lists the pods of the OSDs and of the mons.
+	DaemonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, []osdview.MonPod, error)
 	// MarkPods and UnmarkPods change those that still are what was seen of them, and count them.
 	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error)
 	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int,
@@ -77,13 +78,29 @@ func (c *Clusters) Close() {
 	}
 }
 
-// StorageCluster implements activities.StorageClusters. A connection lives for as long as the policy says the same
-// about how to connect; librados itself follows the mons when they move.
+// StorageCluster implements activities.StorageClusters.
 func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (activities.StorageCluster, error) {
 	p, err := c.kube.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return nil, err
 	}
+	return c.connect(ctx, p, key)
+}
+
+// StorageClusterOf implements activities.StorageClusters.
+func (c *Clusters) StorageClusterOf(ctx context.Context, p activities.Policy) (activities.StorageCluster, error) {
+	object, is := p.Object.(*v1alpha1.MaintenancePolicy)
+	if !is {
+		return c.StorageCluster(ctx, p.Key)
+	}
+	return c.connect(ctx, object, p.Key)
+}
+
+// connect returns the connection of a policy. A connection lives for as long as the policy says the same about how to
+// connect; librados itself follows the mons when they move.
+func (c *Clusters) connect(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, key storage.ClusterKey,
+) (activities.StorageCluster, error) {
 	if p.Spec.Ceph == nil {
 		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph is missing: Ceph is the only kind of storage this version "+
 			"knows", key)

@@ -38,7 +38,7 @@ func (c *Clusters) Versions(ctx context.Context, key storage.ClusterKey) (Versio
 	if err != nil {
 		return Versions{}, err
 	}
-	mons, err := x.kube.MonPods(ctx, x.policy)
+	_, mons, err := x.kube.DaemonPods(ctx, x.policy)
 	if err != nil {
 		return Versions{}, wrap(err, "list mon pods")
 	}

@@ -39,7 +39,7 @@ func (c *cluster) Watch(
 		if err != nil {
 			return activities.Watched{}, err
 		}
-		if news(last, now) || (progressed(last, now) && time.Since(began) >= progressEvery) {
+		if now.News(last) || (progressed(last, now) && time.Since(began) >= progressEvery) {
 			return now, nil
 		}
 		beat(now)
@@ -104,7 +104,7 @@ func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watch
 	if reading.Unavailable == "" {
 		of := c.digests(reading.Map)
 		w.Health.Placement = of.placement
-		w.Quorum, w.Fingerprint = quorumOf(reading), of.fingerprint
+		w.Quorum, w.Fingerprint, w.Unflagged, w.Noout = quorumOf(reading), of.fingerprint, of.unflagged, of.noout
 		if since, lasts := by.tracker.Lived(); !since.IsZero() {
 			w.Lived, w.LivedFor, w.ReportPeriod = time.Since(since), lasts, by.tracker.Period()
 		}
@@ -157,15 +157,6 @@ func (c *cluster) evidence(ctx context.Context, asks []int) *pghealth.Evidence {
 	return &pghealth.Evidence{Manager: manager, Reports: reports}
 }
 
-// news tells whether anything changed that a decision depends on.
-func news(last, now activities.Watched) bool {
-	a, b := last.Health, now.Health
-	return last.Fingerprint != now.Fingerprint || last.Unavailable != now.Unavailable ||
-		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ChangeEpoch != b.ChangeEpoch ||
-		!slices.Equal(a.Unexplained, b.Unexplained) ||
-		!slices.Equal(last.Quorum.Mons, now.Quorum.Mons) || !slices.Equal(last.Quorum.In, now.Quorum.In)
-}
-
 // progressed tells whether there is something new for people only.
 func progressed(last, now activities.Watched) bool {
 	a, b := last.Health, now.Health
@@ -174,8 +165,9 @@ func progressed(last, now activities.Watched) bool {
 
 // digests are what stands for an OSD map.
 type digests struct {
-	of                     *ceph.OSDMap
-	placement, fingerprint string
+	of                                *ceph.OSDMap
+	placement, fingerprint, unflagged string
+	noout                             []string // nil: there are too many to list
 }
 
 // digests takes them once for each map: the watch looks at the same one for as long as nothing changes, and that of
@@ -184,10 +176,16 @@ func (c *connected) digests(m *ceph.OSDMap) *digests {
 	if last := c.digested.Load(); last != nil && last.of == m {
 		return last
 	}
-	now := &digests{of: m, placement: placement(m), fingerprint: fingerprint(m)}
+	now := &digests{of: m, placement: placement(m), fingerprint: fingerprint(m), unflagged: unflagged(m)}
+	if noout := m.Noout(); len(noout) <= mostNoout {
+		now.noout = append([]string{}, noout...)
+	}
 	c.digested.Store(now)
 	return now
 }
+
+// mostNoout is how many hosts with noout a watch lists.
+const mostNoout = 100
 
 // placement stands for what decides where data is. A noout flag does not: it decides what happens to an OSD that stays
 // down, and it is there while everything is whole, too. To take it for a change would be to doubt the data after each
@@ -208,8 +206,27 @@ func placement(m *ceph.OSDMap) string {
 
 // fingerprint stands for what an observation reads from the OSD map, but for the epochs that change with every breath.
 func fingerprint(m *ceph.OSDMap) string {
+	return hashed(placement(m), m.Noout(), unflagged(m), m.Flags)
+}
+
+// unflagged stands for all that a fingerprint does but noout, which lockkeeper sets and unsets itself.
+func unflagged(m *ceph.OSDMap) string {
+	var out []map[string][]string
+	for _, groups := range []map[string][]string{m.CrushNodeFlags, m.DeviceClassFlags} {
+		left := map[string][]string{}
+		for name, flags := range groups {
+			if others := slices.DeleteFunc(slices.Clone(flags), func(f string) bool { return f == "noout" }); len(others) > 0 {
+				left[name] = others
+			}
+		}
+		out = append(out, left)
+	}
+	return hashed(placement(m), out, m.Flags)
+}
+
+// hashed is short for what is printed of some values. fmt sorts the keys of maps.
+func hashed(values ...any) string {
 	h := fnv.New64a()
-	// fmt sorts the keys of maps.
-	fmt.Fprintf(h, "%s %v %v %v %v", placement(m), m.Noout(), m.CrushNodeFlags, m.DeviceClassFlags, m.Flags)
+	fmt.Fprint(h, values...)
 	return fmt.Sprintf("%016x", h.Sum64())
 }

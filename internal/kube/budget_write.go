@@ -14,55 +14,62 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 )
 
 // This file writes one budget, and tells whether somebody else's stands in the way.
 
+// write is what came of one budget.
+type write struct {
+	changed bool
+	is      budget.Written // the budget as it is now; zero: there is none of ours
+	// conflict names a budget of somebody else that covers the same pods. moved: it has changed since it was read.
+	conflict, moved string
+}
+
 // applyBudget creates or updates one budget of ours. existing is every budget of the namespace; a foreign one that
 // covers the same pods would make each of their evictions fail with a 500, so then nothing is created.
 func (c *Cluster) applyBudget(
 	ctx context.Context, existing read, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector,
-) (activities.BudgetResult, error) {
+) (write, error) {
 	have, _ := find(existing.budgets, want.Name)
 	conflict, err := c.conflict(ctx, existing.budgets, want, covers)
 	if err != nil {
-		return activities.BudgetResult{}, err
+		return write{}, err
 	}
 	if existing.moved(have, want.Labels[LabelDaemon]) {
-		return activities.BudgetResult{Moved: want.Name}, nil
+		return write{moved: want.Name}, nil
 	}
 	budgets := c.typed.PolicyV1().PodDisruptionBudgets(want.Namespace)
 	switch {
 	case have == nil && conflict != "":
-		return activities.BudgetResult{Conflict: conflict}, nil
+		return write{conflict: conflict}, nil
 	case have == nil:
 		made, err := budgets.Create(ctx, want, metav1.CreateOptions{FieldManager: FieldOwner})
 		if err != nil {
-			return activities.BudgetResult{}, err
+			return write{}, err
 		}
-		return activities.BudgetResult{Changed: true, Generation: made.Generation}, nil
+		return write{changed: true, is: written(made)}, nil
 	case !ours(have):
-		return activities.BudgetResult{
-			Conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it",
+		return write{
+			conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it",
 				have.Namespace, have.Name),
 		}, nil
 	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && !existing.fence:
-		return activities.BudgetResult{Conflict: conflict, Generation: have.Generation}, nil
+		return write{conflict: conflict, is: written(have)}, nil
 	}
 	patch, err := replaceSpec(have, want, existing)
 	if err != nil {
-		return activities.BudgetResult{}, err
+		return write{}, err
 	}
 	made, err := budgets.Patch(ctx, have.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
 	if existing.before != nil && apierrors.IsInvalid(err) {
-		return activities.BudgetResult{Moved: want.Name}, nil // which is what a test that fails is called
+		return write{moved: want.Name}, nil // which is what a test that fails is called
 	}
 	if err != nil {
-		return activities.BudgetResult{}, err
+		return write{}, err
 	}
-	return activities.BudgetResult{Changed: true, Conflict: conflict, Generation: made.Generation}, nil
+	return write{changed: true, conflict: conflict, is: written(made)}, nil
 }
 
 // replaceSpec is a patch that replaces the whole spec of one budget. Not an update: that one fails when the disruption

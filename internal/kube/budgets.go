@@ -78,12 +78,27 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (
 		return out, c.removeBudget(ctx, list.Items, MonBudgetName(p.Name))
 	}
 	mons := newBudget(p, MonBudgetName(p.Name), DaemonMon, except(MonSelector(p), *specs.Mons), *specs.Mons)
-	r, err := c.applyBudget(ctx, existing, mons, MonSelector(p))
-	if out.Conflict == "" {
-		out.Conflict = r.Conflict
-	}
-	out.Changed, out.MonGeneration, out.Moved = out.Changed || r.Changed, r.Generation, r.Moved
+	err = c.applyDecided(ctx, existing, mons, MonSelector(p), &out)
 	return out, err
+}
+
+// applyDecided writes one budget that follows the keeper's decisions, and adds to out what came of it.
+func (c *Cluster) applyDecided(
+	ctx context.Context, existing read, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector,
+	out *activities.BudgetResult,
+) error {
+	r, err := c.applyBudget(ctx, existing, want, covers)
+	if err != nil {
+		return err
+	}
+	out.Changed, out.Conflict, out.Moved = out.Changed || r.changed, cmp.Or(out.Conflict, r.conflict), r.moved
+	if r.is != (budget.Written{}) {
+		if out.Book == nil {
+			out.Book = budget.Book{}
+		}
+		out.Book[want.Labels[LabelDaemon]] = r.is
+	}
+	return nil
 }
 
 // read is what was read of a namespace's budgets: just now, and before the look that a decision rests on (nil: nothing
@@ -111,19 +126,21 @@ func written(b *policyv1.PodDisruptionBudget) budget.Written {
 }
 
 // ReadBudgets implements activities.Budgets.
-func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (budget.Book, error) {
-	mine := labels.SelectorFromSet(labels.Set{LabelManagedBy: FieldOwner, LabelPolicy: key.Name}).String()
-	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: mine})
+func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (book budget.Book, others bool, err error) {
+	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	out := budget.Book{}
+	book = budget.Book{}
 	for i := range list.Items {
-		if b := &list.Items[i]; Decided(b.Labels[LabelDaemon]) {
-			out[b.Labels[LabelDaemon]] = written(b)
+		switch b := &list.Items[i]; {
+		case !ours(b) || b.Labels[LabelPolicy] != key.Name:
+			others = true
+		case Decided(b.Labels[LabelDaemon]):
+			book[b.Labels[LabelDaemon]] = written(b)
 		}
 	}
-	return out, nil
+	return book, others, nil
 }
 
 // makeMissing makes each budget that is missing, closed, although something was to open. Whoever raised an alarm since
@@ -148,11 +165,10 @@ func (c *Cluster) makeMissing(
 		if want.Labels[LabelDaemon] == DaemonMon {
 			covers = MonSelector(p)
 		}
-		r, err := c.applyBudget(ctx, read{budgets: existing.budgets}, want, covers)
-		if err != nil {
+		if err := c.applyDecided(ctx, read{budgets: existing.budgets}, want, covers, &out); err != nil {
 			return out, err
 		}
-		out.Moved, out.Conflict, out.Changed = want.Name, cmp.Or(out.Conflict, r.Conflict), out.Changed || r.Changed
+		out.Moved = want.Name
 	}
 	return out, nil
 }
@@ -170,7 +186,9 @@ func (c *Cluster) applyOSDBudgets(
 					"to go on")
 		}
 		all := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, except(OSDSelector(p), specs.Daemons), specs.Daemons)
-		return c.applyBudget(ctx, existing, all, OSDSelector(p))
+		var out activities.BudgetResult
+		err := c.applyDecided(ctx, existing, all, OSDSelector(p), &out)
+		return out, err
 	}
 	if err := c.split(ctx, p, existing.budgets); err != nil {
 		return activities.BudgetResult{}, err
@@ -185,21 +203,8 @@ func (c *Cluster) applyOSDBudgets(
 		slices.Reverse(order)
 	}
 	for _, want := range order {
-		r, err := c.applyBudget(ctx, existing, want, OSDSelector(p))
-		if err != nil {
+		if err := c.applyDecided(ctx, existing, want, OSDSelector(p), &out); err != nil || out.Moved != "" {
 			return out, err
-		}
-		out.Changed = out.Changed || r.Changed
-		if out.Conflict == "" {
-			out.Conflict = r.Conflict
-		}
-		if out.Moved = r.Moved; out.Moved != "" {
-			return out, nil
-		}
-		if want == proved {
-			out.ProvedGeneration = r.Generation
-		} else {
-			out.Generation = r.Generation
 		}
 	}
 	return out, nil

@@ -1,12 +1,11 @@
 package kube
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/osdview"
@@ -20,37 +19,19 @@ func MonBudgetName(policy string) string { return "lockkeeper-" + policy + "-mon
 
 // MonSelector is the selector of the policy's mon pods.
 func MonSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
-	var selections v1alpha1.DaemonSelections
-	if p.Spec.Ceph != nil {
-		selections = p.Spec.Ceph.Daemons
-	}
-	return orRook(selections.Mon, "rook-ceph-mon")
+	return orRook(selections(p).Mon, "rook-ceph-mon")
 }
 
 // ManagerSelector selects the policy's manager pods.
 func ManagerSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
-	var selections v1alpha1.DaemonSelections
-	if p.Spec.Ceph != nil {
-		selections = p.Spec.Ceph.Daemons
-	}
 	i := slices.IndexFunc(DaemonKinds, func(k DaemonKind) bool { return k.Name == SoleKind })
-	return DaemonKinds[i].Selector(selections)
+	return DaemonKinds[i].Selector(selections(p))
 }
 
-// MonPods lists the policy's mon pods, in one request.
-func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error) {
-	selector, err := metav1.LabelSelectorAsSelector(MonSelector(p))
-	if err != nil {
-		return nil, fmt.Errorf("spec.ceph.daemons.mon: %w", err)
-	}
-	list, err := c.typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if err != nil {
-		return nil, err
-	}
-	var out []osdview.MonPod
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels["mon_canary"] != "" {
+func monPods(all []corev1.Pod, selector labels.Selector) (out []osdview.MonPod) {
+	for i := range all {
+		pod := &all[i]
+		if ended(pod) || pod.Labels["mon_canary"] != "" || !selector.Matches(labels.Set(pod.Labels)) {
 			continue // ended, or Rook's placeholder that only tries where a mon could run
 		}
 		out = append(out, osdview.MonPod{
@@ -58,7 +39,7 @@ func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([
 			Image: monImage(pod),
 		})
 	}
-	return out, nil
+	return out
 }
 
 // monImage is that of the mon's own container: the one that Rook calls "mon", or the first. Others, which somebody may

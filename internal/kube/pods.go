@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -55,16 +57,58 @@ func (c *Cluster) StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy
 	if err != nil {
 		return nil, err
 	}
+	return storagePods(p, list.Items, selector), nil
+}
+
+func storagePods(p *v1alpha1.MaintenancePolicy, all []corev1.Pod, selector labels.Selector) []osdview.Pod {
 	label := IDLabel(p)
-	out := make([]osdview.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue // its processes are gone, and its controller has another one
+	out := make([]osdview.Pod, 0, len(all))
+	for i := range all {
+		pod := &all[i]
+		if ended(pod) || !selector.Matches(labels.Set(pod.Labels)) {
+			continue // its processes are gone, and its controller has another one; or it is none
 		}
 		out = append(out, StoragePod(pod, label))
 	}
-	return out, nil
+	return out
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// DaemonPods lists the policy's OSD pods and mon pods: in one request where both are told apart by the value of one
+// label, as Rook's are.
+func (c *Cluster) DaemonPods(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy,
+) (osds []osdview.Pod, mons []osdview.MonPod, err error) {
+	ofOSDs, err := metav1.LabelSelectorAsSelector(OSDSelector(p))
+	if err != nil {
+		return nil, nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
+	}
+	ofMons, err := metav1.LabelSelectorAsSelector(MonSelector(p))
+	if err != nil {
+		return nil, nil, fmt.Errorf("spec.ceph.daemons.mon: %w", err)
+	}
+	queries, err := together(OSDSelector(p), MonSelector(p))
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []corev1.Pod
+	seen := map[types.UID]bool{}
+	for _, query := range queries {
+		list, err := c.typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: query})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; !seen[pod.UID] {
+				seen[pod.UID] = true
+				all = append(all, *pod)
+			}
+		}
+	}
+	return storagePods(p, all, ofOSDs), monPods(all, ofMons), nil
 }
 
 // StoragePod is one OSD pod as decisions see it.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -70,11 +73,15 @@ func (c *Cluster) ApplyStaticBudgets(
 	}
 	var out activities.BudgetResult
 	wanted := map[string]bool{DaemonBudgetName(p.Name): true, ProvedBudgetName(p.Name): true, MonBudgetName(p.Name): true}
+	wanting, err := c.workloads(ctx, p)
+	if err != nil {
+		return out, err
+	}
 	for _, kind := range DaemonKinds {
 		if kind.Name == monKind {
 			continue
 		}
-		budgets, err := c.staticBudgets(ctx, p, kind, leaving)
+		budgets, err := c.staticBudgets(ctx, p, kind, wanting, leaving)
 		if err != nil {
 			return out, err
 		}
@@ -84,10 +91,7 @@ func (c *Cluster) ApplyStaticBudgets(
 			if err != nil {
 				return out, err
 			}
-			out.Changed = out.Changed || r.Changed
-			if r.Conflict != "" {
-				out.Conflict = r.Conflict
-			}
+			out.Changed, out.Conflict = out.Changed || r.changed, cmp.Or(out.Conflict, r.conflict)
 		}
 	}
 	// What has no replicas any more, or only one that is no manager, must not be held by a budget of yesterday.
@@ -107,15 +111,12 @@ func (c *Cluster) ApplyStaticBudgets(
 
 // staticBudgets are the budgets that one kind of daemon should have now.
 func (c *Cluster) staticBudgets(
-	ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, leaving activities.LeavingNodes,
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, wanting map[string]workload,
+	leaving activities.LeavingNodes,
 ) ([]*policyv1.PodDisruptionBudget, error) {
-	var selections v1alpha1.DaemonSelections
-	if p.Spec.Ceph != nil {
-		selections = p.Spec.Ceph.Daemons
-	}
-	selector := kind.Selector(selections)
+	selector := kind.Selector(selections(p))
 	name := "lockkeeper-" + p.Name + "-" + kind.Name
-	groups, err := c.replicas(ctx, p.Namespace, kind, selector)
+	groups, err := replicas(wanting, kind, selector)
 	if err != nil {
 		return nil, err
 	}
@@ -156,31 +157,98 @@ func (c *Cluster) staticBudgets(
 
 // replicas counts the replicas that the workloads of a kind want, by group. The pods that happen to exist would not do:
 // during an eviction there is one less.
-func (c *Cluster) replicas(
-	ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector,
-) (map[string]int, error) {
+func replicas(of map[string]workload, kind DaemonKind, selector *metav1.LabelSelector) (map[string]int, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err
 	}
-	opts := metav1.ListOptions{LabelSelector: s.String()}
 	out := map[string]int{}
-	deployments, err := c.typed.AppsV1().Deployments(namespace).List(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		out[d.Spec.Template.Labels[kind.GroupLabel]] += replicasOf(d.Spec.Replicas)
-	}
-	sets, err := c.typed.AppsV1().StatefulSets(namespace).List(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	for i := range sets.Items {
-		out[sets.Items[i].Spec.Template.Labels[kind.GroupLabel]] += replicasOf(sets.Items[i].Spec.Replicas)
+	for _, w := range of {
+		if s.Matches(labels.Set(w.labels)) {
+			out[w.template[kind.GroupLabel]] += w.replicas
+		}
 	}
 	return out, nil
+}
+
+// workload is a Deployment or a StatefulSet, and how many pods it wants.
+type workload struct {
+	labels, template map[string]string // the labels of the object, and those of its pods
+	replicas         int
+}
+
+// workloads lists those of all kinds with static budgets, with as few requests as their selectors allow, by kind and name.
+func (c *Cluster) workloads(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[string]workload, error) {
+	queries, err := queries(p)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]workload{}
+	for _, query := range queries {
+		opts := metav1.ListOptions{LabelSelector: query}
+		deployments, err := c.typed.AppsV1().Deployments(p.Namespace).List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range deployments.Items {
+			d := &deployments.Items[i]
+			out["Deployment/"+d.Name] = workload{d.Labels, d.Spec.Template.Labels, replicasOf(d.Spec.Replicas)}
+		}
+		sets, err := c.typed.AppsV1().StatefulSets(p.Namespace).List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range sets.Items {
+			s := &sets.Items[i]
+			out["StatefulSet/"+s.Name] = workload{s.Labels, s.Spec.Template.Labels, replicasOf(s.Spec.Replicas)}
+		}
+	}
+	return out, nil
+}
+
+// queries are label selectors that select the workloads of all kinds with static budgets.
+func queries(p *v1alpha1.MaintenancePolicy) ([]string, error) {
+	var all []*metav1.LabelSelector
+	for _, kind := range DaemonKinds {
+		if kind.Name != monKind {
+			all = append(all, kind.Selector(selections(p)))
+		}
+	}
+	return together(all...)
+}
+
+// together are label selectors that select, each object at least once, what any of some selectors does. Those that ask
+// for one value of the label "app", as all of Rook's do, become one.
+func together(all ...*metav1.LabelSelector) ([]string, error) {
+	const label = "app"
+	var values, out []string
+	for _, s := range all {
+		if value, has := s.MatchLabels[label]; has && len(s.MatchLabels) == 1 && len(s.MatchExpressions) == 0 {
+			values = append(values, value)
+			continue
+		}
+		query, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, query.String())
+	}
+	if len(values) > 0 {
+		in, err := labels.NewRequirement(label, selection.In, values)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, labels.NewSelector().Add(*in).String())
+	}
+	return out, nil
+}
+
+// selections are the policy's selectors of other daemons than OSDs.
+func selections(p *v1alpha1.MaintenancePolicy) (out v1alpha1.DaemonSelections) {
+	if p.Spec.Ceph != nil {
+		out = p.Spec.Ceph.Daemons
+	}
+	return out
 }
 
 // soleMinAvailable is how many of a single manager must stay.

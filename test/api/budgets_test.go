@@ -139,7 +139,7 @@ func TestTheOneBudgetBecomesTwo(t *testing.T) {
 		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
 	w.covered()
-	book, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	book, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
 	r, err := w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: atRest, Before: book})
 	require.NoError(t, err)
@@ -168,10 +168,10 @@ func TestNothingOpensOverAnAlarm(t *testing.T) {
 	_, err := w.cluster.ApplyBudgets(t.Context(),
 		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: closed, Unproved: &closed}})
 	require.NoError(t, err)
-	before, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	before, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
 	require.NoError(t, w.cluster.Close(t.Context(), w.policy, kube.WatcherOwner, time.Now(), "osd.1 is not ready"))
-	after, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	after, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
 	require.NotEqual(t, before.Alarms(), after.Alarms())
 	require.Contains(t, after.Alarms(), "osd.1 is not ready")
@@ -203,7 +203,7 @@ func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 		return r
 	}
 	book := func() budget.Book {
-		b, err := w.cluster.ReadBudgets(t.Context(), w.key)
+		b, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
 		require.NoError(t, err)
 		return b
 	}
@@ -285,7 +285,7 @@ func TestALateOpeningOpensNothing(t *testing.T) {
 	_, err := w.cluster.ApplyBudgets(t.Context(), allClosed)
 	require.NoError(t, err)
 	require.NoError(t, w.cluster.RaiseAlarm(t.Context(), w.key, "the mons are silent"))
-	before, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	before, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
 
 	network := &held{}
@@ -311,7 +311,7 @@ func TestALateOpeningOpensNothing(t *testing.T) {
 	for _, b := range w.budgets() {
 		require.NotContains(t, metav1.FormatLabelSelector(b.Spec.Selector), "notin")
 	}
-	after, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	after, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
 	require.NoError(t, err)
 	require.Equal(t, before.Alarms(), after.Alarms(), "nobody raised an alarm")
 }

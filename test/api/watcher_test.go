@@ -203,11 +203,12 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	for n := 3; n < 6; n++ {
 		was := temporal.hint()
 		r := write(n)
-		require.Positive(t, r.Generation)
-		require.Positive(t, r.MonGeneration)
+		osds, proved, mons := r.Book[budget.Unmarked].Generation, r.Book[budget.Marked].Generation, r.Book[budget.OfMons].Generation
+		require.Positive(t, osds)
+		require.Positive(t, mons)
 		expect("our own write", func(h workflows.Hint) bool {
-			return h != was && (h.Echo == r.Generation || h.ProvedEcho == r.ProvedGeneration || h.MonEcho == r.MonGeneration) &&
-				h.Echo <= r.Generation && h.ProvedEcho <= r.ProvedGeneration && h.MonEcho <= r.MonGeneration
+			return h != was && (h.Echo == osds || h.ProvedEcho == proved || h.MonEcho == mons) &&
+				h.Echo <= osds && h.ProvedEcho <= proved && h.MonEcho <= mons
 		})
 	}
 	pdb := &policyv1.PodDisruptionBudget{
