@@ -14,7 +14,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/lockkeeper/lockkeeper/internal/history"
+	"github.com/lockkeeper/lockkeeper/cli/history"
 )
 
 const keeperID = "keeper/rook-ceph/rook-ceph"
@@ -29,7 +29,7 @@ func remembered(t *testing.T) *world {
 		"drain/node-a": "v0.2-drain-node-a", "drain/node-c": "v0.2-drain-node-c",
 		keeperID: "v0.2-keeper-rook-ceph-rook-ceph",
 	} {
-		f, err := os.Open(filepath.Join("../../workflows/testdata", file+".json.gz"))
+		f, err := os.Open(filepath.Join("../workflows/testdata", file+".json.gz"))
 		require.NoError(t, err)
 		z, err := gzip.NewReader(f)
 		require.NoError(t, err)
