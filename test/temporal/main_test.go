@@ -24,8 +24,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/fleet"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
