@@ -13,10 +13,10 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -69,9 +69,9 @@ func (i *installation) with(status cephv1alpha1.CephOSDStatus) {
 }
 
 // newPod is a pod of a CephOSD of which nobody knows the number yet.
-func newPod(labels map[string]string) osdview.Pod {
+func newPod(labels map[string]string) storageview.Pod {
 	labels[osdpod.OwnerLabel] = osdpod.Owner("osds")
-	return osdview.Pod{Name: "osd-node-a-sda-abc", OSD: osdview.NoOSD, Labels: labels}
+	return storageview.Pod{Name: "osd-node-a-sda-abc", OSD: storageview.NoOSD, Labels: labels}
 }
 
 func (i *installation) May(ctx context.Context, who kube.Account, r kube.Right) (bool, error) {
@@ -129,7 +129,7 @@ func TestDoctor(t *testing.T) {
 			"rook-ceph/rook-ceph: spec.ceph.osds.selector matches no pod in rook-ceph", "--show-labels",
 		},
 		"pods without number": {
-			func(i *installation) { i.pods[0].OSD = osdview.NoOSD },
+			func(i *installation) { i.pods[0].OSD = storageview.NoOSD },
 			[]string{"daemons"},
 			`rook-ceph-osd-0-x carry no OSD's number in the label "ceph-osd-id"`, "spec.ceph.osds.idLabel",
 		},

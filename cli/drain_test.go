@@ -14,8 +14,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -40,7 +40,7 @@ func byOSD(mayStop *storage.Answer) *world {
 	}}
 	second := w.pods[0]
 	second.Name, second.OSD = "rook-ceph-osd-1", 1
-	w.pods = append(slices.DeleteFunc(w.pods, func(p osdview.Pod) bool { return p.OSD == 1 }), second)
+	w.pods = append(slices.DeleteFunc(w.pods, func(p storageview.Pod) bool { return p.OSD == 1 }), second)
 	return w
 }
 

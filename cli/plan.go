@@ -13,11 +13,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -108,7 +108,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 }
 
 // locate finds the node's daemons and their failure domain as their pods tell it.
-func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []osdview.Pod) {
+func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []storageview.Pod) {
 	p.Domain.Type = p.Reported.Storage.FailureDomainType
 	if p.Now != nil && p.Now.View.FailureDomainType != "" {
 		p.Domain.Type = p.Now.View.FailureDomainType
@@ -120,7 +120,7 @@ func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []osdview.Pod) {
 			continue
 		}
 		name := pod.Name
-		if pod.OSD != osdview.NoOSD {
+		if pod.OSD != storageview.NoOSD {
 			name = fmt.Sprintf("osd.%d", pod.OSD)
 		}
 		if !slices.Contains(p.Daemons, name) {

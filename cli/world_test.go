@@ -23,11 +23,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/cli/history"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -49,7 +49,7 @@ func agoMeta(d time.Duration) metav1.Time { return metav1.NewTime(ago(d)) }
 type world struct {
 	nodes        map[string]activities.NodeState
 	policy       *v1alpha1.MaintenancePolicy
-	pods         []osdview.Pod
+	pods         []storageview.Pod
 	outlook      kube.Outlook
 	kubeAway     error
 	policiesAway error // these alone
@@ -96,7 +96,7 @@ func newWorld() *world {
 				Keeper:  "keeper/rook-ceph/rook-ceph",
 			},
 		},
-		pods: []osdview.Pod{
+		pods: []storageview.Pod{
 			{
 				Name: "rook-ceph-osd-0-x", OSD: 0, Node: "node-a", State: storage.PodReady,
 				Labels: map[string]string{"topology-location-zone": "zone-x"},
@@ -228,7 +228,7 @@ func (w *world) May(_ context.Context, who kube.Account, r kube.Right) (bool, er
 }
 
 func (w *world) PolicyOf(_ context.Context, node string) (storage.ClusterKey, storage.Answer, error) {
-	if slices.ContainsFunc(w.pods, func(p osdview.Pod) bool { return p.Node == node }) {
+	if slices.ContainsFunc(w.pods, func(p storageview.Pod) bool { return p.Node == node }) {
 		return cluster, storage.Answer{OK: true}, w.kubeAway
 	}
 	return storage.ClusterKey{},
@@ -250,7 +250,7 @@ func (w *world) MaintenancePolicies(context.Context, string) ([]v1alpha1.Mainten
 	return []v1alpha1.MaintenancePolicy{*w.policy}, nil
 }
 
-func (w *world) StoragePods(context.Context, *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error) {
+func (w *world) StoragePods(context.Context, *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error) {
 	return w.pods, w.kubeAway
 }
 

@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
 // strip takes from an object all that no snapshot needs, before it goes into the cache: a pod of ten thousand costs its
@@ -53,8 +53,8 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels,
 	}
-	if v, ok := m.Annotations[osdview.ReplacementKey]; ok {
-		out.Annotations = map[string]string{osdview.ReplacementKey: v}
+	if v, ok := m.Annotations[storageview.ReplacementKey]; ok {
+		out.Annotations = map[string]string{storageview.ReplacementKey: v}
 	}
 	return out
 }

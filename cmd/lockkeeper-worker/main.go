@@ -21,8 +21,8 @@ import (
 	"go.temporal.io/sdk/log"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/fleet"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/worker"

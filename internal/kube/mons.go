@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 )
 
 // MonLabel is the pod label with a mon's name.
@@ -38,7 +38,7 @@ func ManagerSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
 }
 
 // MonPods lists the policy's mon pods, in one request.
-func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error) {
+func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.MonPod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(MonSelector(p))
 	if err != nil {
 		return nil, fmt.Errorf("spec.ceph.daemons.mon: %w", err)
@@ -47,13 +47,13 @@ func (c *Cluster) MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([
 	if err != nil {
 		return nil, err
 	}
-	var out []osdview.MonPod
+	var out []storageview.MonPod
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels["mon_canary"] != "" {
 			continue // ended, or Rook's placeholder that only tries where a mon could run
 		}
-		out = append(out, osdview.MonPod{
+		out = append(out, storageview.MonPod{
 			Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil,
 			Image: monImage(pod),
 		})

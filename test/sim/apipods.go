@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 )
 
 // This file is what the API server does with pods that have no controller.
@@ -103,9 +103,9 @@ func (a podsAPI) Patch(
 		if !maps.Equal(next.Labels, had.Labels) || !maps.Equal(next.Annotations, had.Annotations) {
 			p.writes++
 		}
-		a.server.judgeMark(p, next.Labels[osdview.MarkLabel], a.server.user)
+		a.server.judgeMark(p, next.Labels[storageview.MarkLabel], a.server.user)
 		if p.made == nil {
-			p.mark = next.Labels[osdview.MarkLabel]
+			p.mark = next.Labels[storageview.MarkLabel]
 		} else {
 			after := p.made.DeepCopy()
 			after.Labels, after.Annotations = next.Labels, next.Annotations

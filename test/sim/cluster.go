@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -160,9 +160,9 @@ func (p *pod) labels() map[string]string {
 	case p.mark == "":
 		return p.of.labels
 	}
-	if p.marked[osdview.MarkLabel] != p.mark {
+	if p.marked[storageview.MarkLabel] != p.mark {
 		p.marked = maps.Clone(p.of.labels)
-		p.marked[osdview.MarkLabel] = p.mark
+		p.marked[storageview.MarkLabel] = p.mark
 	}
 	return p.marked
 }

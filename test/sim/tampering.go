@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -310,12 +310,12 @@ func (w *World) CopyMark(from, to string) {
 		if source == nil || p == nil {
 			return
 		}
-		mark := source.labels()[osdview.MarkLabel]
+		mark := source.labels()[storageview.MarkLabel]
 		if p.made == nil {
 			p.mark, p.writes = mark, p.writes+1
 		} else {
 			p.made = p.made.DeepCopy()
-			p.made.Labels[osdview.MarkLabel] = mark
+			p.made.Labels[storageview.MarkLabel] = mark
 		}
 		w.kubeChanged()
 	})

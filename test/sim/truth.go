@@ -7,8 +7,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -317,7 +317,7 @@ func (w *World) checkCover() {
 // there before.
 func (w *World) judgeMark(p *pod, mark string, who owner) {
 	x := p.object()
-	had := x.Labels[osdview.MarkLabel]
+	had := x.Labels[storageview.MarkLabel]
 	switch {
 	case who != byUs || mark == had || p.of.kind != "osd":
 		return

@@ -7,18 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 )
 
 func TestMixedImages(t *testing.T) {
-	mons := func(images ...string) (out []osdview.MonPod) {
+	mons := func(images ...string) (out []storageview.MonPod) {
 		for i, image := range images {
-			out = append(out, osdview.MonPod{Mon: string(rune('a' + i)), Image: image})
+			out = append(out, storageview.MonPod{Mon: string(rune('a' + i)), Image: image})
 		}
 		return out
 	}
 	for name, c := range map[string]struct {
-		mons []osdview.MonPod
+		mons []storageview.MonPod
 		want string
 	}{
 		"none":            {},

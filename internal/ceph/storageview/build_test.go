@@ -1,4 +1,4 @@
-package osdview_test
+package storageview_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -128,7 +128,7 @@ func TestWhoCounts(t *testing.T) {
 			func(w *world) { w.stop(2, 21); w.osd(2).State = []string{"destroyed", "exists"}; w.deletePod(2) }, 5, "",
 		},
 		"under replacement, by label": {
-			func(w *world) { w.stop(2, 21); w.evict(2); w.pod(2).Labels[osdview.ReplacementKey] = "true" }, 5, "",
+			func(w *world) { w.stop(2, 21); w.evict(2); w.pod(2).Labels[storageview.ReplacementKey] = "true" }, 5, "",
 		},
 		"under replacement, by its Deployment": {
 			func(w *world) { w.stop(2, 21); w.evict(2); w.pod(2).Replacing = true }, 5, "",
@@ -172,7 +172,7 @@ func TestProblems(t *testing.T) {
 		problem string
 	}{
 		"a pod without the OSD's number": {
-			func(w *world) { w.pod(2).OSD = osdview.NoOSD },
+			func(w *world) { w.pod(2).OSD = storageview.NoOSD },
 			"no label ceph-osd-id with the number of an OSD, though the selector takes them for OSDs: pods rook-ceph-osd-2",
 		},
 		"pods without the failure domain": {
@@ -241,7 +241,7 @@ func TestRookWritesDashesForDots(t *testing.T) {
 	w.node(3).Name, w.bucket("node-3").Name = "node-3.example.org", "node-3-example-org"
 	w.pod(3).Labels["topology-location-host"] = "node-3-example-org"
 	w.deletePod(3) // its node is found by its CRUSH host's name alone
-	w.input.Interest = osdview.Interest{
+	w.input.Interest = storageview.Interest{
 		Domains: []string{"node-2-example-org"},
 		Nodes:   []string{"node-2.example.org", "node-3.example.org"},
 	}
@@ -264,7 +264,7 @@ func TestNodes(t *testing.T) {
 	w.node(2).NotReady = true
 	w.evict(6)
 	w.deleteNode(4)
-	w.input.Nodes = append(w.input.Nodes, osdview.Node{Name: "no-osds", Unschedulable: true})
+	w.input.Nodes = append(w.input.Nodes, storageview.Node{Name: "no-osds", Unschedulable: true})
 	w.input.Interest.Nodes = []string{"node-5", "no-osds", "nowhere"}
 	v := w.view()
 	require.Empty(t, v.Problems)
@@ -482,7 +482,7 @@ func big() *world {
 		w.evict(id)
 	}
 	w.stop(70, 21)
-	w.input.Interest = osdview.Interest{Domains: []string{"zone-0"}, Nodes: []string{"node-7"}}
+	w.input.Interest = storageview.Interest{Domains: []string{"zone-0"}, Nodes: []string{"node-7"}}
 	return w
 }
 
@@ -490,7 +490,7 @@ func BenchmarkBuild10000OSDs(b *testing.B) {
 	w := big()
 	w.view()
 	for b.Loop() {
-		osdview.Build(w.input)
+		storageview.Build(w.input)
 	}
 }
 

@@ -1,7 +1,7 @@
-// Package osdview joins what Ceph says of its OSDs with what Kubernetes says of their pods and nodes into one
+// Package storageview joins what Ceph says of its OSDs with what Kubernetes says of their pods and nodes into one
 // storage.View. The two are not read atomically, so the join takes the union of their bad news: an OSD counts as down
 // when either says so, and what does not fit together is a problem that keeps everything closed. It is pure.
-package osdview
+package storageview
 
 import (
 	"time"

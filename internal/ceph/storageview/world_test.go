@@ -1,4 +1,4 @@
-package osdview_test
+package storageview_test
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -16,7 +16,7 @@ import (
 // with two OSDs on a host, osd.0 and osd.1 are on node-0 in zone-0.
 type world struct {
 	crush *ceph.CrushMap
-	input osdview.Input
+	input storageview.Input
 }
 
 const rootID = -1
@@ -29,7 +29,7 @@ func newWorld(s size) *world {
 		Types: []ceph.CrushType{{ID: 0, Name: "osd"}, {ID: 1, Name: "host"}, {ID: 9, Name: "zone"}, {ID: 11, Name: "root"}},
 	}}
 	m := &ceph.OSDMap{Epoch: 20, Pools: []ceph.Pool{{ID: 1, Name: "rbd", Size: 3, MinSize: 2, PGNum: 32}}}
-	w.input = osdview.Input{
+	w.input = storageview.Input{
 		At: time.Unix(1000, 0).UTC(), Map: m, IDLabel: "ceph-osd-id", FailureDomainLabel: "topology-location-{type}",
 	}
 	w.spreadOver("zone")
@@ -44,7 +44,7 @@ func newWorld(s size) *world {
 		zone := ceph.CrushBucket{Name: fmt.Sprintf("zone-%d", z), TypeID: 9}
 		for h := range s.hosts {
 			node := fmt.Sprintf("node-%d", z*s.hosts+h)
-			w.input.Nodes = append(w.input.Nodes, osdview.Node{Name: node})
+			w.input.Nodes = append(w.input.Nodes, storageview.Node{Name: node})
 			host := ceph.CrushBucket{Name: node, TypeID: 1}
 			for range s.osds {
 				id := len(m.OSDs)
@@ -63,8 +63,8 @@ func newWorld(s size) *world {
 	return w
 }
 
-func newPod(id int, node, zone string) osdview.Pod {
-	return osdview.Pod{
+func newPod(id int, node, zone string) storageview.Pod {
+	return storageview.Pod{
 		Name: fmt.Sprintf("rook-ceph-osd-%d", id), OSD: id, State: storage.PodReady, Node: node,
 		Labels: map[string]string{
 			"ceph-osd-id": strconv.Itoa(id), "topology-location-host": strings.ReplaceAll(node, ".", "-"),
@@ -86,9 +86,9 @@ func (w *world) spreadOver(typeName string) {
 	}}}
 }
 
-func (w *world) osd(id int) *ceph.OSD     { return &w.input.Map.OSDs[id] }
-func (w *world) pod(id int) *osdview.Pod  { return &w.input.Pods[id] }
-func (w *world) node(n int) *osdview.Node { return &w.input.Nodes[n] }
+func (w *world) osd(id int) *ceph.OSD         { return &w.input.Map.OSDs[id] }
+func (w *world) pod(id int) *storageview.Pod  { return &w.input.Pods[id] }
+func (w *world) node(n int) *storageview.Node { return &w.input.Nodes[n] }
 func (w *world) bucket(name string) *ceph.CrushBucket {
 	for i := range w.crush.Buckets {
 		if w.crush.Buckets[i].Name == name {
@@ -128,5 +128,5 @@ func (w *world) deletePod(id int) {
 
 func (w *world) view() storage.View {
 	w.input.Tree = failuredomain.NewTree(w.crush)
-	return osdview.Build(w.input)
+	return storageview.Build(w.input)
 }

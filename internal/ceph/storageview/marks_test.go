@@ -1,11 +1,11 @@
-package osdview_test
+package storageview_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -14,7 +14,7 @@ func (w *world) markAll() *world {
 	for i := range w.input.Pods {
 		p := w.pod(i)
 		p.UID = "uid-" + p.Name
-		p.Labels[osdview.MarkLabel] = p.Mark()
+		p.Labels[storageview.MarkLabel] = p.Mark()
 	}
 	return w
 }
@@ -26,7 +26,7 @@ func TestMarks(t *testing.T) {
 	}{
 		"all are marked": {func(*world) {}, storage.Marks{Proved: 6}},
 		"one was replaced": {
-			func(w *world) { delete(w.pod(2).Labels, osdview.MarkLabel) },
+			func(w *world) { delete(w.pod(2).Labels, storageview.MarkLabel) },
 			storage.Marks{Proved: 5, Unproved: 1},
 		},
 		"its container restarted": {
@@ -58,7 +58,7 @@ func TestMarks(t *testing.T) {
 		}, storage.Marks{Proved: 5, Stale: 1}},
 		"somebody else's OSD": {func(w *world) {
 			w.input.Pods = append(w.input.Pods, newPod(77, "node-0", "zone-0"))
-			w.pod(6).Labels[osdview.MarkLabel] = "x.0"
+			w.pod(6).Labels[storageview.MarkLabel] = "x.0"
 		}, storage.Marks{Proved: 6, Stale: 1, Foreign: []string{"rook-ceph-osd-77"}}},
 		"some have a controller": {func(w *world) { w.pod(2).Managed = true }, storage.Marks{Proved: 6, Mixed: true}},
 	} {
@@ -67,7 +67,7 @@ func TestMarks(t *testing.T) {
 			c.change(w)
 			require.Equal(t, &c.want, w.view().Marks)
 			w.view()
-			require.Len(t, osdview.Markable(w.input), c.want.Proved+c.want.Unproved)
+			require.Len(t, storageview.Markable(w.input), c.want.Proved+c.want.Unproved)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package osdview_test
+package storageview_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -61,7 +61,7 @@ func TestAgainstDumbModel(t *testing.T) {
 
 func breakAtRandom(t *rapid.T, w *world, s size) {
 	states := []storage.PodState{storage.PodReady, storage.PodNotReady, storage.PodPending, storage.PodTerminating}
-	var pods []osdview.Pod
+	var pods []storageview.Pod
 	for id := range w.input.Map.OSDs {
 		switch rapid.IntRange(0, 4).Draw(t, "osd") {
 		case 0:

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
@@ -69,8 +69,8 @@ func underWay(s ceph.Status) string {
 }
 
 // mixedImages: somebody is replacing the mons one by one, as Rook's operator does.
-func mixedImages(mons []osdview.MonPod) string {
-	first := slices.IndexFunc(mons, func(m osdview.MonPod) bool { return m.Image != "" })
+func mixedImages(mons []storageview.MonPod) string {
+	first := slices.IndexFunc(mons, func(m storageview.MonPod) bool { return m.Image != "" })
 	for _, m := range mons[max(first, 0):] {
 		if m.Image != "" && m.Image != mons[first].Image {
 			return fmt.Sprintf("the upgrade of the mons is under way: mon.%s runs %s and mon.%s %s",

@@ -11,19 +11,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Kubernetes is what is read of the API server.
 type Kubernetes interface {
 	MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error)
-	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error)
-	StorageNodes(ctx context.Context) ([]osdview.Node, error)
-	MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.MonPod, error)
+	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error)
+	StorageNodes(ctx context.Context) ([]storageview.Node, error)
+	MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.MonPod, error)
 	// MarkPods and UnmarkPods change those that still are what was seen of them, and count them.
-	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int, error)
-	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int)) (int,
+	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int)) (int, error)
+	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int)) (int,
 		error)
 	ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error)
 	// ConfigMapValue and SecretValue return the value of a key; errors name the object and the key.

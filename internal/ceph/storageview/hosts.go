@@ -1,4 +1,4 @@
-package osdview
+package storageview
 
 import (
 	"slices"

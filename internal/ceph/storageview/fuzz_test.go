@@ -1,4 +1,4 @@
-package osdview_test
+package storageview_test
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -18,7 +18,7 @@ import (
 // of the map.
 func FuzzBuild(f *testing.F) {
 	read := func(name string) []byte {
-		text, err := os.ReadFile("../ceph/testdata/answers/" + name + ".json")
+		text, err := os.ReadFile("../testdata/answers/" + name + ".json")
 		require.NoError(f, err)
 		return text
 	}
@@ -37,19 +37,19 @@ func FuzzBuild(f *testing.F) {
 		if json.Unmarshal(dump, &m) != nil || json.Unmarshal(crush, &c) != nil {
 			return
 		}
-		in := osdview.Input{
+		in := storageview.Input{
 			Map: &m, Tree: failuredomain.NewTree(&c), IDLabel: "ceph-osd-id", FailureDomainLabel: "topology-location-{type}",
-			Nodes:    []osdview.Node{{Name: node, Hostname: label, Unschedulable: true}, {Name: "node-b"}},
-			Interest: osdview.Interest{Domains: []string{label, "zone-x"}, Nodes: []string{node}},
+			Nodes:    []storageview.Node{{Name: node, Hostname: label, Unschedulable: true}, {Name: "node-b"}},
+			Interest: storageview.Interest{Domains: []string{label, "zone-x"}, Nodes: []string{node}},
 		}
 		for i := range min(max(pods, 0), 8) {
 			state := []storage.PodState{storage.PodReady, storage.PodPending, storage.PodTerminating, storage.PodNotReady}[i%4]
-			in.Pods = append(in.Pods, osdview.Pod{
-				Name: label, OSD: max(osd+i/2, osdview.NoOSD), State: state, Node: node,
+			in.Pods = append(in.Pods, storageview.Pod{
+				Name: label, OSD: max(osd+i/2, storageview.NoOSD), State: state, Node: node,
 				Labels: map[string]string{"topology-location-zone": label, "topology-location-host": node},
 			})
 		}
-		v := osdview.Build(in)
+		v := storageview.Build(in)
 		if v.Up > v.Daemons && v.Daemons > 0 || v.Podless > v.Up {
 			t.Fatalf("%d up of %d, %d without pods", v.Up, v.Daemons, v.Podless)
 		}

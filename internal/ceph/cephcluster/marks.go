@@ -7,9 +7,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/pghealth"
 )
 
@@ -51,7 +51,7 @@ func (w *witness) attend(ctx context.Context, c *cluster) {
 	}
 	w.pods = make(map[int]string, len(pods))
 	for i := range pods {
-		if p := &pods[i]; p.OSD != osdview.NoOSD {
+		if p := &pods[i]; p.OSD != storageview.NoOSD {
 			if _, twice := w.pods[p.OSD]; twice {
 				w.pods[p.OSD] = "" // one of them has to go first
 				continue
@@ -88,7 +88,7 @@ func (c *cluster) Mark(
 		if err != nil {
 			return out, err
 		}
-		var proved []osdview.Pod
+		var proved []storageview.Pod
 		out.Left = 0
 		for _, p := range pods {
 			switch {
@@ -156,16 +156,16 @@ func (c *cluster) watched(ctx context.Context) (map[int]string, error) {
 }
 
 // markable lists the pods that may carry a mark, as of a look at Kubernetes and then one at Ceph.
-func (c *cluster) markable(ctx context.Context) ([]*osdview.Pod, ceph.Reading, error) {
+func (c *cluster) markable(ctx context.Context) ([]*storageview.Pod, ceph.Reading, error) {
 	in, reading, err := c.podsThenCeph(ctx)
 	if err != nil || reading.Unavailable != "" {
 		return nil, reading, err
 	}
-	return osdview.Markable(in), reading, nil
+	return storageview.Markable(in), reading, nil
 }
 
-func (c *cluster) podsThenCeph(ctx context.Context) (osdview.Input, ceph.Reading, error) {
-	in := osdview.Input{
+func (c *cluster) podsThenCeph(ctx context.Context) (storageview.Input, ceph.Reading, error) {
+	in := storageview.Input{
 		IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy),
 		Departed: c.departed.with(nil),
 	}
@@ -192,11 +192,11 @@ func (c *cluster) Unmark(ctx context.Context, all bool, beat func(activities.Mar
 	}
 	stay := map[string]bool{}
 	if !all {
-		for _, p := range osdview.Markable(in) {
+		for _, p := range storageview.Markable(in) {
 			stay[p.Name] = true
 		}
 	}
-	var gone []osdview.Pod
+	var gone []storageview.Pod
 	for i := range in.Pods {
 		if p := &in.Pods[i]; p.Marked() && !stay[p.Name] {
 			gone = append(gone, *p)

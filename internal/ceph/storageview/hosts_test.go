@@ -1,4 +1,4 @@
-package osdview_test
+package storageview_test
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -20,7 +20,7 @@ func TestFindHosts(t *testing.T) {
 			{ID: -4, Name: "new-b", TypeID: 1},
 		},
 	})
-	found, gone := osdview.FindHosts(tree, []storage.Host{
+	found, gone := storageview.FindHosts(tree, []storage.Host{
 		{Name: "a"},
 		{Name: "a", ID: -2},
 		{Name: "b", ID: -4},
@@ -32,7 +32,7 @@ func TestFindHosts(t *testing.T) {
 	require.Equal(t, []storage.Host{{Name: "a", ID: -2}, {Name: "new-b", ID: -4}}, found)
 	require.Equal(t, []storage.Host{{Name: "b"}, {Name: "c", ID: -9}, {Name: "a~ssd"}}, gone)
 
-	found, gone = osdview.FindHosts(failuredomain.NewTree(&ceph.CrushMap{}), []storage.Host{{Name: "a"}})
+	found, gone = storageview.FindHosts(failuredomain.NewTree(&ceph.CrushMap{}), []storage.Host{{Name: "a"}})
 	require.Empty(t, found)
 	require.Empty(t, gone, "an empty map is no answer")
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -71,7 +71,7 @@ const okToStopWithin = time.Second
 func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
 	var (
 		departed = c.departed.with(in.Departed)
-		view     = osdview.Input{
+		view     = storageview.Input{
 			IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy),
 			Proof: in.Proof, LastChange: in.LastChange, Departed: departed,
 		}
@@ -79,7 +79,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		reading   ceph.Reading
 	)
 	view.ToleratedPools = c.policy.Spec.Ceph.ToleratedPools
-	view.Interest = osdview.Interest{Domains: in.Domains, Nodes: in.Nodes, Hosts: in.Hosts}
+	view.Interest = storageview.Interest{Domains: in.Domains, Nodes: in.Nodes, Hosts: in.Hosts}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		view.Pods, err = c.kube.StoragePods(gctx, c.policy)
@@ -101,7 +101,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	if reading.Unavailable != "" {
 		return activities.Seen{View: storage.View{
 			At: time.Now().UTC(), Unavailable: reading.Unavailable, Silent: reading.Silent.UTC(),
-			Departed: c.departed.become(departed, osdview.Departed(view.Pods, departed, in.LastChange)),
+			Departed: c.departed.become(departed, storageview.Departed(view.Pods, departed, in.LastChange)),
 		}}, nil
 	}
 	for i := range view.Pods {
@@ -110,7 +110,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
 	q := quorumOf(reading)
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
-	seen := activities.Seen{View: osdview.Build(view), ID: reading.Status.FSID}
+	seen := activities.Seen{View: storageview.Build(view), ID: reading.Status.FSID}
 	if release := reading.Quorum.MonMap.MinRelease; release > 0 {
 		seen.View.Version = strconv.Itoa(release)
 	}
@@ -266,7 +266,7 @@ func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]acti
 	}
 	var still []activities.NooutRefusal
 	for _, x := range refused {
-		found, gone := osdview.FindHosts(failuredomain.NewTree(reading.Crush),
+		found, gone := storageview.FindHosts(failuredomain.NewTree(reading.Crush),
 			[]storage.Host{{Name: x.Host, ID: ids[x.Host]}})
 		switch {
 		case len(gone) > 0:
