@@ -13,8 +13,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
 // Versions: below the least something that is needed is missing; tested is what README says.
@@ -155,7 +155,7 @@ func (d *Doctor) daemons(ctx context.Context) {
 		for _, pod := range pods {
 			switch {
 			case pod.OSD >= 0:
-			case pod.Labels[osdpod.OwnerLabel] != "" && pod.Labels[osdpod.IDLabel] == "":
+			case pod.Labels[podspec.OwnerLabel] != "" && pod.Labels[podspec.IDLabel] == "":
 				fresh = append(fresh, pod.Name) // nobody has found out yet which OSD it is
 			default:
 				nameless = append(nameless, pod.Name)
@@ -175,9 +175,9 @@ func (d *Doctor) daemons(ctx context.Context) {
 				kube.IDLabel(p)), "mend spec.ceph.osds.idLabel, or select OSD pods only")
 		case len(fresh) > 0:
 			d.found(FoundWarning, fmt.Sprintf("%s: %s do not say yet which OSDs they are: no label %q", name,
-				some(fresh, 3), osdpod.IDLabel),
+				some(fresh, 3), podspec.IDLabel),
 				fmt.Sprintf("the rollout of their CephOSD labels them. If that says that a number is not known:\nkubectl -n %s "+
-					"label pod POD %s=N", p.Namespace, osdpod.IDLabel))
+					"label pod POD %s=N", p.Namespace, podspec.IDLabel))
 		default:
 			d.ok("%s selects %s", name, pods2(len(pods)))
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
@@ -39,7 +39,7 @@ func (d *Doctor) rightsForOSDs(ctx context.Context) {
 		{activities.FleetDeployments, restarting, "restart-osds cannot restart anything"},
 	} {
 		for _, ns := range x.namespaces {
-			missing, err := fleet.Missing(ctx, d.Installation.May, kube.Account{Namespace: d.System, Name: workerAccount},
+			missing, err := cephosd.Missing(ctx, d.Installation.May, kube.Account{Namespace: d.System, Name: workerAccount},
 				x.kind, ns)
 			what, how, _ := strings.Cut(missing, ": ")
 			switch {
@@ -62,7 +62,7 @@ func (c *Command) mayRollOut(ctx context.Context, p *RolloutPlan, kind activitie
 	if c.WorkerNamespace == "" {
 		return
 	}
-	switch missing, err := fleet.Missing(ctx, c.Kubernetes.May,
+	switch missing, err := cephosd.Missing(ctx, c.Kubernetes.May,
 		kube.Account{Namespace: c.WorkerNamespace, Name: workerAccount}, kind, namespace); {
 	case err != nil:
 		p.unknown("whether lockkeeper's worker has the rights for it", err)

@@ -14,9 +14,9 @@ import (
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -64,13 +64,13 @@ func (i *installation) CephOSDs(context.Context, string) ([]cephv1alpha1.CephOSD
 
 // with gives the installation a CephOSD whose rollout reported something.
 func (i *installation) with(status cephv1alpha1.CephOSDStatus) {
-	i.cephOSD = osdpod.Set{CephOSD: cephOSD()}
+	i.cephOSD = podspec.Set{CephOSD: cephOSD()}
 	i.cephOSD.Status = status
 }
 
 // newPod is a pod of a CephOSD of which nobody knows the number yet.
 func newPod(labels map[string]string) storageview.Pod {
-	labels[osdpod.OwnerLabel] = osdpod.Owner("osds")
+	labels[podspec.OwnerLabel] = podspec.Owner("osds")
 	return storageview.Pod{Name: "osd-node-a-sda-abc", OSD: storageview.NoOSD, Labels: labels}
 }
 
@@ -140,7 +140,7 @@ func TestDoctor(t *testing.T) {
 		},
 		"idLabel of others": {func(i *installation) {
 			i.policy.Spec.Ceph.OSDs.IDLabel = "osd"
-			i.pods = append(i.pods, newPod(map[string]string{osdpod.IDLabel: "4"}))
+			i.pods = append(i.pods, newPod(map[string]string{podspec.IDLabel: "4"}))
 		}, []string{"daemons"}, `osd-node-a-sda-abc carry no OSD's number in the label "osd"`, "mend spec.ceph.osds.idLabel"},
 		"no kind CephOSD": {func(i *installation) {
 			i.noCephOSDs, i.cephOSDCRD = true,

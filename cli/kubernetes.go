@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -28,7 +28,7 @@ type Kubernetes interface {
 	// DrainOutlook tells which pods a drain of the node would evict.
 	DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (kube.Outlook, error)
 	// CephOSD reads a CephOSD, or returns activities.ErrNotFound; CephOSDPods are those with its owner label.
-	CephOSD(ctx context.Context, namespace, name string) (osdpod.Set, error)
+	CephOSD(ctx context.Context, namespace, name string) (podspec.Set, error)
 	CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error)
 	// Deployments are those of a namespace that a selector selects.
 	Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error)

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
@@ -22,9 +22,9 @@ import (
 // cephOSDFleet are the OSDs of a CephOSD.
 type cephOSDFleet struct {
 	plan       *RolloutPlan
-	nodes      osdpod.Nodes
-	desired    []osdpod.OSD
-	classified osdpod.Classified
+	nodes      podspec.Nodes
+	desired    []podspec.OSD
+	classified podspec.Classified
 }
 
 func (f cephOSDFleet) osds() (out []rollout.OSD) {
@@ -48,18 +48,18 @@ func (f cephOSDFleet) osds() (out []rollout.OSD) {
 	return out
 }
 
-func (f cephOSDFleet) osd(o osdpod.OSD, pod *osdpod.Pod) rollout.OSD {
+func (f cephOSDFleet) osd(o podspec.OSD, pod *podspec.Pod) rollout.OSD {
 	r := rollout.OSD{Key: o.Key(), Host: o.Host}
 	if pod == nil {
 		return r
 	}
-	k := osdpod.Known(pod.Pod)
+	k := podspec.Known(pod.Pod)
 	if k.ID != nil {
 		r.Name = fmt.Sprintf("osd.%d", *k.ID)
 	} else {
 		f.plan.Unknown = appendOnce(f.plan.Unknown,
 			fmt.Sprintf("the number of every OSD: pod %s has no label %s; Ceph tells it when the rollout begins",
-				pod.Name, osdpod.IDLabel))
+				pod.Name, podspec.IDLabel))
 	}
 	r.Serves, r.Excused = pod.Ready, pod.Overridden
 	f.plan.place(&r, k.FailureDomains)
@@ -72,7 +72,7 @@ func (f cephOSDFleet) osd(o osdpod.OSD, pod *osdpod.Pod) rollout.OSD {
 // deploymentFleet are OSDs that Deployments run.
 type deploymentFleet struct {
 	plan   *RolloutPlan
-	nodes  osdpod.Nodes
+	nodes  podspec.Nodes
 	policy *v1alpha1.MaintenancePolicy
 	list   []appsv1.Deployment
 	image  string // that they are to have; "": the one that they have

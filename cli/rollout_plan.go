@@ -14,10 +14,10 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/internal/windows"
@@ -259,7 +259,7 @@ func (c *Command) surroundings(
 }
 
 // sort says why OSDs are to be replaced, by reason, and which pods go at once.
-func (p *RolloutPlan) sort(c osdpod.Classified) {
+func (p *RolloutPlan) sort(c podspec.Classified) {
 	for _, pod := range c.OutOfDate {
 		p.outOfDate(pod.Why, calledBy(pod))
 	}
@@ -282,8 +282,8 @@ func (p *RolloutPlan) outOfDate(why, osd string) {
 }
 
 // calledBy is what people call the OSD of a pod.
-func calledBy(pod osdpod.Pod) string {
-	if k := osdpod.Known(pod.Pod); k.ID != nil {
+func calledBy(pod podspec.Pod) string {
+	if k := podspec.Known(pod.Pod); k.ID != nil {
 		return fmt.Sprintf("osd.%d", *k.ID)
 	}
 	return pod.OSD.Key()

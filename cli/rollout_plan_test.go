@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -38,16 +38,16 @@ func cephOSD() *cephv1alpha1.CephOSD {
 // plannedWorld is a CephOSD whose template has changed, at rest.
 func plannedWorld() *world {
 	w := newWorld()
-	w.cephOSD = osdpod.Set{CephOSD: cephOSD(), Hash: "new"}
+	w.cephOSD = podspec.Set{CephOSD: cephOSD(), Hash: "new"}
 	w.hosts = map[string]string{"node-a": "", "node-b": "", "node-c": ""}
 	desired, _ := w.cephOSD.Desired()
-	old := osdpod.Set{CephOSD: w.cephOSD.CephOSD, Hash: "old"}
+	old := podspec.Set{CephOSD: w.cephOSD.CephOSD, Hash: "old"}
 	for i, o := range desired {
-		pod := old.Render(o, osdpod.Knowledge{
+		pod := old.Render(o, podspec.Knowledge{
 			ID:             &i,
 			FailureDomains: map[string]string{"zone": fmt.Sprintf("zone-%c", 'x'+i/2), "host": o.Host},
 		})
-		pod.Annotations[osdpod.StateAnnotation] = string(osdpod.UpToDate)
+		pod.Annotations[podspec.StateAnnotation] = string(podspec.UpToDate)
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		w.osdPods = append(w.osdPods, pod)
 	}
@@ -102,10 +102,10 @@ func TestPlanOfAnUpdate(t *testing.T) {
 		},
 		"nothing": func(w *world) { w.cephOSD.Hash = "old" },
 		"several-reasons": func(w *world) {
-			w.osdPods[0].Annotations[osdpod.HashAnnotation] = "new"
-			w.osdPods[1].Annotations[osdpod.HashAnnotation] = "new"
-			w.osdPods[1].Annotations[osdpod.DBAnnotation] = "/dev/nvme0n1p1"
-			delete(w.osdPods[2].Annotations, osdpod.HashAnnotation)
+			w.osdPods[0].Annotations[podspec.HashAnnotation] = "new"
+			w.osdPods[1].Annotations[podspec.HashAnnotation] = "new"
+			w.osdPods[1].Annotations[podspec.DBAnnotation] = "/dev/nvme0n1p1"
+			delete(w.osdPods[2].Annotations, podspec.HashAnnotation)
 			twin := w.osdPods[3].DeepCopy()
 			twin.Name = "osd-node-b-sdb-x7k2p"
 			notReady(twin)
@@ -116,12 +116,12 @@ func TestPlanOfAnUpdate(t *testing.T) {
 		},
 		"db-moves": func(w *world) {
 			w.cephOSD.Spec.Storage[0].OSDs[1].DB = "/dev/nvme0n1p1"
-			w.osdPods[0].Annotations[osdpod.DBAnnotation] = "/dev/nvme0n1p1" // until now it was another OSD's
+			w.osdPods[0].Annotations[podspec.DBAnnotation] = "/dev/nvme0n1p1" // until now it was another OSD's
 		},
 		"refused": func(w *world) { w.cephOSD.Spec.MaxParallel = -1; w.policy = nil },
 		"unlabelled": func(w *world) {
 			for _, p := range w.osdPods {
-				p.Labels = map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds")}
+				p.Labels = map[string]string{podspec.OwnerLabel: podspec.Owner("osds")}
 			}
 			w.keeperAway = errors.New("keeper/rook-ceph/rook-ceph does not run")
 			w.hosts = map[string]string{"node-a": "", "node-b": ""}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -74,8 +74,8 @@ func (c *Command) cephOSDNames(ctx context.Context, namespace, name string) (fle
 	}
 	numbers := map[string]string{}
 	for _, p := range pods {
-		if k := osdpod.Known(p); k.ID != nil {
-			numbers[p.Annotations[osdpod.HostAnnotation]+":"+p.Annotations[osdpod.DataAnnotation]] = fmt.Sprintf("osd.%d", *k.ID)
+		if k := podspec.Known(p); k.ID != nil {
+			numbers[p.Annotations[podspec.HostAnnotation]+":"+p.Annotations[podspec.DataAnnotation]] = fmt.Sprintf("osd.%d", *k.ID)
 		}
 	}
 	desired, _ := set.Desired()

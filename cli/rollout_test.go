@@ -13,9 +13,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -88,7 +88,7 @@ func doneRollout() Rollout {
 func rollingWorld(looks ...Job) *world {
 	w := newWorld()
 	w.jobs[updateID] = looks
-	w.cephOSD = osdpod.Set{CephOSD: cephOSD()}
+	w.cephOSD = podspec.Set{CephOSD: cephOSD()}
 	w.cephOSD.Status = cephv1alpha1.CephOSDStatus{
 		ObservedGeneration: 3, Progress: "3/12", Reason: "Halted",
 		Message: "osd.0, osd.1 to serve took longer than its deadline",

@@ -24,10 +24,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/cli/history"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -71,7 +71,7 @@ type world struct {
 
 	updates  []string // that were started, or told to look
 	restarts []workflows.RestartOSDsInput
-	cephOSD  osdpod.Set
+	cephOSD  podspec.Set
 	osdPods  []*corev1.Pod
 	osdSets  []appsv1.Deployment
 	hosts    map[string]string
@@ -317,9 +317,9 @@ func (w *world) StartRestart(_ context.Context, in workflows.RestartOSDsInput) e
 	return w.temporalAway
 }
 
-func (w *world) CephOSD(_ context.Context, namespace, name string) (osdpod.Set, error) {
+func (w *world) CephOSD(_ context.Context, namespace, name string) (podspec.Set, error) {
 	if w.kubeAway == nil && (w.cephOSD.CephOSD == nil || w.cephOSD.Namespace != namespace || w.cephOSD.Name != name) {
-		return osdpod.Set{}, activities.ErrNotFound
+		return podspec.Set{}, activities.ErrNotFound
 	}
 	return w.cephOSD, w.kubeAway
 }

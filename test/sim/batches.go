@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	lockkeeper "github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/windows"
 )
 
@@ -134,7 +134,7 @@ func (w *World) judgeCanary(o *osd, claim *lockkeeper.LeaseClaim, canary *v1alph
 // ran notes that the process of a pod has begun.
 func (w *World) ran(p *pod) {
 	if w.cr != nil && p.ours && w.batches.first.IsZero() && p.of.daemon() == w.batches.canary &&
-		p.made.Annotations[osdpod.HashAnnotation] == w.set().Hash {
+		p.made.Annotations[podspec.HashAnnotation] == w.set().Hash {
 		w.batches.first = time.Now()
 	}
 }

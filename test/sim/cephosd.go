@@ -17,7 +17,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // This file is the CephOSD of a World, and what persons do to it. Its pods are bare: whoever deletes one has to make
@@ -88,8 +88,8 @@ func (w *World) nextDevice(n *node) string {
 }
 
 // set is the CephOSD as lockkeeper reads it.
-func (w *World) set() osdpod.Set {
-	s, err := osdpod.Read(w.cr.DeepCopy().Object)
+func (w *World) set() podspec.Set {
+	s, err := podspec.Read(w.cr.DeepCopy().Object)
 	if err != nil {
 		panic(fmt.Sprintf("the simulated CephOSD: %v", err))
 	}
@@ -102,17 +102,17 @@ func (w *World) adopt(d *workload) {
 	d.bare, d.replicas = true, 0
 	o, p := w.osdOf(d), w.podOf(d)
 	id := o.id
-	devices := osdpod.OSD{Host: o.host, Data: o.device}
+	devices := podspec.OSD{Host: o.host, Data: o.device}
 	if w.opts.DBs {
 		devices.DB = partition(int(o.device[len(o.device)-1] - 'b'))
 	}
 	p.made = w.set().Render(devices,
-		osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"host": o.host, "zone": o.zone}})
+		podspec.Knowledge{ID: &id, FailureDomains: map[string]string{"host": o.host, "zone": o.zone}})
 	p.name = fmt.Sprintf("osd-%s-%s-%05d", o.host, o.device[strings.LastIndex(o.device, "/")+1:], id)
 	o.pod = p.name
 	p.made.Name, p.made.UID = p.name, types.UID(p.name)
 	p.made.CreationTimestamp = metav1.NewTime(w.started.Add(-time.Hour))
-	p.made.Annotations[osdpod.StateAnnotation] = string(osdpod.UpToDate)
+	p.made.Annotations[podspec.StateAnnotation] = string(podspec.UpToDate)
 	p.devices, p.theirs = devicesOf(p.made), map[string]bool{}
 	for _, said := range []map[string]string{p.made.Annotations, p.made.Labels} {
 		for key := range said {
@@ -123,7 +123,7 @@ func (w *World) adopt(d *workload) {
 
 // create makes a pod that somebody asks for.
 func (w *World) create(made *corev1.Pod, ours bool) (*pod, error) {
-	host, data := made.Annotations[osdpod.HostAnnotation], made.Annotations[osdpod.DataAnnotation]
+	host, data := made.Annotations[podspec.HostAnnotation], made.Annotations[podspec.DataAnnotation]
 	i := slices.IndexFunc(w.osds, func(o *osd) bool { return o.host == host && o.device == data })
 	if i < 0 {
 		return nil, fmt.Errorf("the simulated API server makes pods of its OSDs alone, not of %s:%s", host, data)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	lockkeeper "github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -176,7 +176,7 @@ func (w *World) judgeProgress(s *v1alpha1.CephOSDStatus) {
 // madeFrom counts the pods of a template.
 func (w *World) madeFrom(hash string) (n int) {
 	for _, p := range w.pods {
-		if p.made != nil && p.made.Annotations[osdpod.HashAnnotation] == hash {
+		if p.made != nil && p.made.Annotations[podspec.HashAnnotation] == hash {
 			n++
 		}
 	}

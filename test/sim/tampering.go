@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -184,7 +184,7 @@ func (w *World) ForeignPod(exists bool) {
 				made: &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{
 						Namespace: Key.Namespace, Name: foreignPod, UID: foreignPod,
-						Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner(CephOSDName)},
+						Labels: map[string]string{podspec.OwnerLabel: podspec.Owner(CephOSDName)},
 					},
 					Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}},
 				},
@@ -230,7 +230,7 @@ func (w *World) Outdated() (out []string) {
 		d := w.workload("osd", fmt.Sprint(i))
 		if p := w.podOf(d); p == nil {
 			out = append(out, d.daemon()+" has no pod")
-		} else if why := osdpod.Differs(p.made, set.Render(o, osdpod.Knowledge{})); why != "" {
+		} else if why := podspec.Differs(p.made, set.Render(o, podspec.Knowledge{})); why != "" {
 			out = append(out, d.daemon()+": "+why)
 		}
 	}
@@ -248,7 +248,7 @@ func (p *pod) persons() bool { return p.made != nil && !p.ours && !p.since.IsZer
 
 // devicesOf are what the daemon in a pod opens.
 func devicesOf(made *corev1.Pod) (out []string) {
-	for _, use := range []string{osdpod.DataAnnotation, osdpod.DBAnnotation, osdpod.WALAnnotation} {
+	for _, use := range []string{podspec.DataAnnotation, podspec.DBAnnotation, podspec.WALAnnotation} {
 		if device := made.Annotations[use]; device != "" {
 			out = append(out, device)
 		}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
@@ -103,7 +103,7 @@ func releaseName(release int) string { return string(rune('a'+release-1)) + "ame
 
 // makeAsking makes a pod that asks for a version, if it is one.
 func (w *World) makeAsking(made *corev1.Pod) (*corev1.Pod, bool) {
-	if made.Labels[osdpod.VersionLabel] == "" {
+	if made.Labels[podspec.VersionLabel] == "" {
 		return nil, false
 	}
 	made = made.DeepCopy()
