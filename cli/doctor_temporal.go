@@ -64,7 +64,8 @@ func (d *Doctor) worker(ctx context.Context) {
 		d.unknown("whether it runs", err)
 	case w == 0 || a == 0:
 		d.found(FoundBroken, fmt.Sprintf("nobody polls the task queue %q, so nothing is done", workflows.TaskQueue),
-			"start lockkeeper-worker with the same TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE: kubectl -n "+d.System+" get pods,deployments; deploy/worker.yaml")
+			"start lockkeeper-worker with the same TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE: kubectl -n "+
+				d.System+" get pods,deployments; deploy/worker.yaml")
 	default:
 		d.ok("%d at work", max(w, a))
 	}

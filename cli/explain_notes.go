@@ -44,8 +44,8 @@ func lookClosed(f Facts) []Obstacle {
 	}
 	return []Obstacle{{
 		Name: obstacleClosed, Since: f.Now.Since, What: "evictions are refused now: " + f.Now.Decision.Message,
-		Change: "a drain would get the lease all the same; its domain opens after a look. docs/runbooks/why-is-it-closed.md " +
-			"tells of each reason",
+		Change: "a drain would get the lease all the same; its domain opens after a look. " +
+			"docs/runbooks/why-is-it-closed.md tells of each reason",
 	}}
 }
 

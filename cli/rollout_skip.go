@@ -75,7 +75,8 @@ func (c *Command) cephOSDNames(ctx context.Context, namespace, name string) (fle
 	numbers := map[string]string{}
 	for _, p := range pods {
 		if k := podspec.Known(p); k.ID != nil {
-			numbers[p.Annotations[podspec.HostAnnotation]+":"+p.Annotations[podspec.DataAnnotation]] = fmt.Sprintf("osd.%d", *k.ID)
+			key := p.Annotations[podspec.HostAnnotation] + ":" + p.Annotations[podspec.DataAnnotation]
+			numbers[key] = fmt.Sprintf("osd.%d", *k.ID)
 		}
 	}
 	desired, _ := set.Desired()

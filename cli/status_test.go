@@ -16,7 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-var errAway = errors.New("list the running drains: Temporal does not answer at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)")
+var errAway = errors.New("list the running drains: Temporal does not answer at 127.0.0.1:7233 " +
+	"(set by TEMPORAL_ADDRESS)")
 
 func TestStatusText(t *testing.T) {
 	tests := map[string]func() *world{

@@ -178,7 +178,8 @@ func TestVersionsBeforeDeploymentsChange(t *testing.T) {
 		}, waits: "cannot create resource; who knows its version can say so: `lockkeeper abort restart-osds/" + namespace},
 		"rejected": {change: func(b *bed) {
 			b.typed.PrependReactor("patch", "deployments", func(ktesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(deploymentsResource.GroupResource(), "osd-0", fmt.Errorf("images of strangers are not allowed"))
+				return true, nil, apierrors.NewForbidden(deploymentsResource.GroupResource(), "osd-0",
+					fmt.Errorf("images of strangers are not allowed"))
 			})
 		}, waits: "the API server does not take ceph:2 in Deployment osd-0: the API server rejects"},
 	} {

@@ -166,8 +166,8 @@ func (c *Cluster) applyOSDBudgets(
 	if specs.Unproved == nil {
 		if _, split := find(existing.budgets, ProvedBudgetName(p.Name)); split {
 			return activities.BudgetResult{},
-				fmt.Errorf("a keeper of version 0.1 wants one budget over all OSDs, but there are two already: a newer keeper has " +
-					"to go on")
+				fmt.Errorf("a keeper of version 0.1 wants one budget over all OSDs, but there are two already: a newer keeper " +
+					"has to go on")
 		}
 		all := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, except(OSDSelector(p), specs.Daemons), specs.Daemons)
 		return c.applyBudget(ctx, existing, all, OSDSelector(p))

@@ -339,7 +339,8 @@ func everyNameIsValid(t *testing.T) {
 // It replaces the node affinity that the template asks for by its own.
 func affinitiesAreKept(t *testing.T) {
 	f := newFleet(t, "bug-affinity", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: osd, image: ceph}], affinity: {nodeAffinity: {
-		requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disks, operator: Exists}]}, {matchExpressions: [{key: more-disks, operator: Exists}]}]},
+		requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+			{matchExpressions: [{key: disks, operator: Exists}]}, {matchExpressions: [{key: more-disks, operator: Exists}]}]},
 		preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: fast, operator: Exists}]}}]}}}}}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	f.creates(a)

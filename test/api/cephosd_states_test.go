@@ -168,7 +168,8 @@ func TestStatesOfAnOSDsPods(t *testing.T) {
 	c = p.look()
 	assert.Len(t, c.Terminating, 1)
 	assert.Empty(t, c.Missing, "while it terminates nobody else may have the device")
-	assert.ErrorContains(t, server.Create(t.Context(), p.set.Render(p.osd, podspec.Knowledge{})), "object is being deleted")
+	assert.ErrorContains(t, server.Create(t.Context(), p.set.Render(p.osd, podspec.Knowledge{})),
+		"object is being deleted")
 	p.forget()
 	assert.Len(t, p.look().Missing, 1)
 }

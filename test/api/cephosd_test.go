@@ -258,7 +258,8 @@ func TestRenderedPodsAreTaken(t *testing.T) {
 		other.CephOSD = set.DeepCopy()
 		other.Name = "another"
 		assert.ErrorContains(t, server.Create(t.Context(), other.Render(o, podspec.Knowledge{})), "already exists")
-		assert.Contains(t, pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions,
+		required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		assert.Contains(t, required.NodeSelectorTerms[0].MatchExpressions,
 			corev1.NodeSelectorRequirement{Key: "ceph-osd", Operator: corev1.NodeSelectorOpIn, Values: []string{"enabled"}},
 			"the template's own term")
 	}

@@ -22,7 +22,8 @@ func TestPodsAreMade(t *testing.T) {
 	f := newFleet(t, "made", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/disk/by-slot/1, db: /dev/nvme0n1p1}, {data: /dev/disk/by-slot/2}]}], podTemplate: {
 		metadata: {labels: {app: ceph-osd}, annotations: {example.org/scrape: "true"}},
 		spec: {
-			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disks, operator: Exists}]}]}}},
+			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
+				nodeSelectorTerms: [{matchExpressions: [{key: disks, operator: Exists}]}]}}},
 			initContainers: [{name: activate, image: ceph}],
 			containers: [{name: osd, image: ceph, env: [{name: FROM, value: template}]}]}}}`, "a", "b")
 	do, missing := f.next()
@@ -40,8 +41,8 @@ func TestPodsAreMade(t *testing.T) {
 	assert.Equal(t, "ceph-osd", pod.Labels["app"])
 	assert.Equal(t, "CephOSD-osds", pod.Labels[podspec.OwnerLabel])
 	for annotation, want := range map[string]string{
-		podspec.HashAnnotation: f.set().Hash, podspec.HostAnnotation: f.host("a"), podspec.DataAnnotation: "/dev/disk/by-slot/1",
-		podspec.DBAnnotation:    "/dev/nvme0n1p1",
+		podspec.HashAnnotation: f.set().Hash, podspec.HostAnnotation: f.host("a"),
+		podspec.DataAnnotation: "/dev/disk/by-slot/1", podspec.DBAnnotation: "/dev/nvme0n1p1",
 		podspec.StateAnnotation: string(podspec.Unready), "example.org/scrape": "true",
 	} {
 		assert.Equal(t, want, pod.Annotations[annotation], annotation)

@@ -22,7 +22,8 @@ type Kubernetes interface {
 	StorageNodes(ctx context.Context) ([]storageview.Node, error)
 	MonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.MonPod, error)
 	// MarkPods and UnmarkPods change those that still are what was seen of them, and count them.
-	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int)) (int, error)
+	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int)) (int,
+		error)
 	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int)) (int,
 		error)
 	ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error)

@@ -96,7 +96,8 @@ func checkLabels(osds []*osd, label labelling, problems *problems) {
 				problems.add("no label "+label.key+": pods ", pod.Name)
 				continue
 			case value != o.domain && crushName(value) != crushName(o.domain):
-				problems.add("label "+label.key+" says "+value+", but CRUSH has the OSD in "+label.domainType+" "+o.domain+": pods ", pod.Name)
+				problems.add("label "+label.key+" says "+value+", but CRUSH has the OSD in "+label.domainType+" "+
+					o.domain+": pods ", pod.Name)
 				continue
 			}
 			if first, taken := owner[value]; !taken {

@@ -44,8 +44,8 @@ type Classified struct {
 //   - nobody knows which OSD it is, see Identify: foreign as long as it may have a device, invalid otherwise;
 //   - its OSD is not in the spec: superfluous;
 //   - it has ended: invalid;
-//   - another pod of its OSD is better: invalid. Better is who is ready, then who has all annotations, then who has the right
-//     name, then who is older;
+//   - another pod of its OSD is better: invalid. Better is who is ready, then who has all annotations, then who has the
+//     right name, then who is older;
 //   - without one of the annotations host, data, pod-template-hash, or with the wrong name: invalid;
 //   - its hash is not that of the template, or its DB or WAL not that of the spec: out-of-date;
 //   - it was not released: ready or unready, as Kubernetes says;

@@ -313,7 +313,9 @@ func TestClassify(t *testing.T) {
 			want: []string{"up-to-date " + sdb, "invalid " + sdb + " x: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
 		},
 		"made by hand": {
-			sdb:  pods{{named("mine"), without(podspec.HostAnnotation, podspec.DataAnnotation, podspec.HashAnnotation), isReady}},
+			sdb: pods{{
+				named("mine"), without(podspec.HostAnnotation, podspec.DataAnnotation, podspec.HashAnnotation), isReady,
+			}},
 			want: []string{"foreign : mine: it has none of the annotations of an OSD's pod", "missing " + sdb},
 		},
 		"of a ReplicaSet": {
