@@ -8,6 +8,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY activities activities
 COPY api api
+COPY cli cli
 COPY cmd cmd
 COPY deploy deploy
 COPY internal internal

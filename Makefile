@@ -20,7 +20,7 @@ LAB_CGO := ./cmd/lab-load/... ./internal/load/...
 
 # Prerequisites that make can compare: every source of the main module, and every source of the lab.
 sources = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null)
-SOURCES := go.mod go.sum $(call sources,activities api cmd internal starter worker workflows)
+SOURCES := go.mod go.sum $(call sources,activities api cli cmd internal starter worker workflows)
 LAB_SOURCES := lab/go.mod lab/go.sum lab/build.sh $(call sources,lab/cmd lab/internal)
 
 ##@ The two to begin with

@@ -75,4 +75,4 @@ halt
 lab down --name "$world" >/dev/null
 "$0" "$version" rollouts
 # What `lockkeeper history` tells of them.
-(cd "$top" && go test ./internal/history -run TestRecorded -update)
+(cd "$top" && go test ./cli/history -run TestRecorded -update)

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
 // ownedFields is the little of a field manager's fields from which one can tell whether lockkeeper made a pod, and
@@ -33,7 +33,7 @@ func readFields(f metav1.ManagedFieldsEntry) ownedFields {
 	if len(all.Spec) > 0 {
 		out.Spec = nothing
 	}
-	for _, annotation := range []string{osdpod.StateAnnotation, osdpod.HashAnnotation} {
+	for _, annotation := range []string{podspec.StateAnnotation, podspec.HashAnnotation} {
 		if _, owns := all.Metadata.Annotations["f:"+annotation]; owns {
 			if out.Metadata.Annotations == nil {
 				out.Metadata.Annotations = map[string]json.RawMessage{}
@@ -41,8 +41,8 @@ func readFields(f metav1.ManagedFieldsEntry) ownedFields {
 			out.Metadata.Annotations["f:"+annotation] = nothing
 		}
 	}
-	if _, owns := all.Metadata.Labels["f:"+osdpod.IDLabel]; owns {
-		out.Metadata.Labels = map[string]json.RawMessage{"f:" + osdpod.IDLabel: nothing}
+	if _, owns := all.Metadata.Labels["f:"+podspec.IDLabel]; owns {
+		out.Metadata.Labels = map[string]json.RawMessage{"f:" + podspec.IDLabel: nothing}
 	}
 	return out
 }

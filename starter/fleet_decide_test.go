@@ -13,8 +13,8 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 )
 
 // fleetObjects are a CephOSD at rest, with two OSDs on each of two hosts.
@@ -44,13 +44,13 @@ func fleetObjects() FleetObjects {
 
 // fleetPodOf is a pod as lockkeeper makes it.
 func fleetPodOf(host, data string) corev1.Pod {
-	osd := osdpod.OSD{Host: host, Data: data}
+	osd := podspec.OSD{Host: host, Data: data}
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ceph", Name: osdpod.PodName(osd), UID: types.UID("first " + osd.Key()),
-			Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds"), osdpod.IDLabel: "1"},
+			Namespace: "ceph", Name: podspec.PodName(osd), UID: types.UID("first " + osd.Key()),
+			Labels: map[string]string{podspec.OwnerLabel: podspec.Owner("osds"), podspec.IDLabel: "1"},
 			Annotations: map[string]string{
-				osdpod.HostAnnotation: host, osdpod.DataAnnotation: data, osdpod.StateAnnotation: string(osdpod.UpToDate),
+				podspec.HostAnnotation: host, podspec.DataAnnotation: data, podspec.StateAnnotation: string(podspec.UpToDate),
 			},
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				wrote(kube.FieldOwner, `{"f:metadata":{"f:annotations":{".":{},"f:ceph.elemental.net/pod-state":{}},"f:labels":{"f:ceph-osd-id":{}}},"f:spec":{"f:containers":{}}}`),
@@ -66,8 +66,8 @@ func wrote(manager, fields string) metav1.ManagedFieldsEntry {
 }
 
 // annotate writes the state on a pod, as somebody.
-func annotate(p *corev1.Pod, manager string, state osdpod.State) {
-	p.Annotations[osdpod.StateAnnotation] = string(state)
+func annotate(p *corev1.Pod, manager string, state podspec.State) {
+	p.Annotations[podspec.StateAnnotation] = string(state)
 	p.ManagedFields = []metav1.ManagedFieldsEntry{
 		wrote(kube.FieldOwner, `{"f:spec":{"f:containers":{}}}`),
 		wrote(manager, `{"f:metadata":{"f:annotations":{"f:ceph.elemental.net/pod-state":{}}}}`),
@@ -83,7 +83,7 @@ var fleetTime = time.Unix(1_000_000, 0)
 
 func TestDecideFleet(t *testing.T) {
 	const a = "node-a.local:/dev/sda"
-	nameOfA := osdpod.PodName(osdpod.OSD{Host: "node-a.local", Data: "/dev/sda"})
+	nameOfA := podspec.PodName(podspec.OSD{Host: "node-a.local", Data: "/dev/sda"})
 	both := func(edits ...func(*FleetObjects)) []func(*FleetObjects) { return edits }
 	for name, test := range map[string]struct {
 		before []func(*FleetObjects)
@@ -141,46 +141,46 @@ func TestDecideFleet(t *testing.T) {
 			want: "pod mine appeared",
 		},
 		"an override by up-to-date": {
-			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, osdpod.Unready) }),
-			now:    func(o *FleetObjects) { annotate(&o.Pods[0], "kubectl-annotate", osdpod.UpToDate) },
+			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
+			now:    func(o *FleetObjects) { annotate(&o.Pods[0], "kubectl-annotate", podspec.UpToDate) },
 			want:   `somebody wrote the state "up-to-date" on pod ` + nameOfA,
 		},
 		"an override by removal": {
-			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, osdpod.Unready) }),
-			now:    func(o *FleetObjects) { delete(o.Pods[0].Annotations, osdpod.StateAnnotation) },
+			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
+			now:    func(o *FleetObjects) { delete(o.Pods[0].Annotations, podspec.StateAnnotation) },
 			want:   `somebody wrote the state "" on pod ` + nameOfA,
 		},
 		"lockkeeper's own note": {
-			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, osdpod.Unready) }),
-			now:    func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, osdpod.UpToDate) },
+			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
+			now:    func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.UpToDate) },
 		},
 		"a person says which OSD it is": {
 			now: func(o *FleetObjects) {
-				o.Pods[0].Labels[osdpod.IDLabel] = "7"
+				o.Pods[0].Labels[podspec.IDLabel] = "7"
 				o.Pods[0].ManagedFields[0] = wrote(kube.FieldOwner, `{"f:spec":{}}`)
 			},
 			want: `somebody wrote the number "7" on pod ` + nameOfA,
 		},
 		"a person takes away what says of which template it is": {
-			before: both(func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.HashAnnotation] = "abc" }),
-			now:    func(o *FleetObjects) { delete(o.Pods[0].Annotations, osdpod.HashAnnotation) },
+			before: both(func(o *FleetObjects) { o.Pods[0].Annotations[podspec.HashAnnotation] = "abc" }),
+			now:    func(o *FleetObjects) { delete(o.Pods[0].Annotations, podspec.HashAnnotation) },
 			want:   "somebody changed what pod " + nameOfA + " says of its template",
 		},
 		"a person says of which template it is": {
-			now:  func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.HashAnnotation] = "abc" },
+			now:  func(o *FleetObjects) { o.Pods[0].Annotations[podspec.HashAnnotation] = "abc" },
 			want: "somebody changed what pod " + nameOfA + " says of its template",
 		},
 		"lockkeeper says of which template it is": {
 			now: func(o *FleetObjects) {
-				o.Pods[0].Annotations[osdpod.HashAnnotation] = "abc"
+				o.Pods[0].Annotations[podspec.HashAnnotation] = "abc"
 				o.Pods[0].ManagedFields[0] = wrote(kube.FieldOwner,
 					`{"f:metadata":{"f:annotations":{"f:ceph.elemental.net/pod-template-hash":{},`+
 						`"f:ceph.elemental.net/pod-state":{}},"f:labels":{"f:ceph-osd-id":{}}},"f:spec":{"f:containers":{}}}`)
 			},
 		},
-		"lockkeeper says which OSD it is": {now: func(o *FleetObjects) { o.Pods[0].Labels[osdpod.IDLabel] = "7" }},
+		"lockkeeper says which OSD it is": {now: func(o *FleetObjects) { o.Pods[0].Labels[podspec.IDLabel] = "7" }},
 		"a person lets an OSD go": {
-			now:  func(o *FleetObjects) { o.Pods[0].Annotations[osdpod.RemoveAnnotation] = "true" },
+			now:  func(o *FleetObjects) { o.Pods[0].Annotations[podspec.RemoveAnnotation] = "true" },
 			want: "pod " + nameOfA + " may be removed",
 		},
 		"a host is cordoned": {now: func(o *FleetObjects) { o.Nodes[0].Spec.Unschedulable = true }},
@@ -296,8 +296,8 @@ func TestALossDuringARollout(t *testing.T) {
 // Stripping must take nothing that a snapshot is made of, and what is left must be read again as what it was.
 func TestAFleetSnapshotOfStrippedObjectsIsTheSame(t *testing.T) {
 	whole := fleetObjects()
-	annotate(&whole.Pods[0], "kubectl-annotate", osdpod.UpToDate)
-	whole.Pods[1].Annotations[osdpod.RemoveAnnotation] = "true"
+	annotate(&whole.Pods[0], "kubectl-annotate", podspec.UpToDate)
+	whole.Pods[1].Annotations[podspec.RemoveAnnotation] = "true"
 	whole.Pods[1].ManagedFields = append(whole.Pods[1].ManagedFields, wrote("kubectl", `{`),
 		metav1.ManagedFieldsEntry{Manager: "nobody"})
 	whole.Nodes[1].Spec.Unschedulable = true

@@ -14,7 +14,7 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // FleetReconciler compares what is with what was, one CephOSD at a time, and starts rollouts or tells those at work.
@@ -74,7 +74,7 @@ func (r *FleetReconciler) gather(ctx context.Context, req reconcile.Request) (Fl
 	)
 	inNamespace := client.InNamespace(req.Namespace)
 	for list, opts := range map[client.ObjectList][]client.ListOption{
-		&pods:     {inNamespace, client.MatchingLabels{osdpod.OwnerLabel: osdpod.Owner(req.Name)}},
+		&pods:     {inNamespace, client.MatchingLabels{podspec.OwnerLabel: podspec.Owner(req.Name)}},
 		&nodes:    nil,
 		&policies: {inNamespace},
 	} {

@@ -11,7 +11,7 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // FleetSnapshot is what matters to the rollout of a CephOSD of everything that Kubernetes knows. How its pods are is
@@ -93,19 +93,19 @@ func TakeFleet(o FleetObjects, before *FleetSnapshot, at time.Time) FleetSnapsho
 
 func fleetPod(p *corev1.Pod) FleetPod {
 	wrote := ours(p)
-	_, state := wrote.Metadata.Annotations["f:"+osdpod.StateAnnotation]
-	_, number := wrote.Metadata.Labels["f:"+osdpod.IDLabel]
-	_, made := wrote.Metadata.Annotations["f:"+osdpod.HashAnnotation]
+	_, state := wrote.Metadata.Annotations["f:"+podspec.StateAnnotation]
+	_, number := wrote.Metadata.Labels["f:"+podspec.IDLabel]
+	_, made := wrote.Metadata.Annotations["f:"+podspec.HashAnnotation]
 	out := FleetPod{
 		Key: p.Name, UID: p.UID, Ours: len(wrote.Spec) > 0,
-		State:  Note{Value: p.Annotations[osdpod.StateAnnotation], Ours: state},
-		Number: Note{Value: p.Labels[osdpod.IDLabel], Ours: number},
-		Made:   Note{Value: p.Annotations[osdpod.HashAnnotation], Ours: made},
-		Remove: p.Annotations[osdpod.RemoveAnnotation],
+		State:  Note{Value: p.Annotations[podspec.StateAnnotation], Ours: state},
+		Number: Note{Value: p.Labels[podspec.IDLabel], Ours: number},
+		Made:   Note{Value: p.Annotations[podspec.HashAnnotation], Ours: made},
+		Remove: p.Annotations[podspec.RemoveAnnotation],
 	}
-	if osd := (osdpod.OSD{
-		Host: p.Annotations[osdpod.HostAnnotation],
-		Data: p.Annotations[osdpod.DataAnnotation],
+	if osd := (podspec.OSD{
+		Host: p.Annotations[podspec.HostAnnotation],
+		Data: p.Annotations[podspec.DataAnnotation],
 	}); osd.Host != "" && osd.Data != "" {
 		out.Key = osd.Key()
 	}
@@ -140,7 +140,7 @@ func losses(cr *cephv1alpha1.CephOSD, now FleetSnapshot, before *FleetSnapshot, 
 	for _, storage := range cr.Spec.Storage {
 		for _, host := range storage.Hosts {
 			for _, devices := range storage.OSDs {
-				desired[osdpod.OSD{Host: host, Data: devices.Data}.Key()] = true
+				desired[podspec.OSD{Host: host, Data: devices.Data}.Key()] = true
 			}
 		}
 	}

@@ -23,7 +23,7 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // gatherFor is how long the watcher listens on after it has heard of something, so that a node whose twenty pods go is
@@ -100,7 +100,7 @@ func soon(concerned func(context.Context, client.Object) []types.NamespacedName)
 
 // ownerOf is the CephOSD that a pod's label names.
 func ownerOf(pod client.Object) []types.NamespacedName {
-	name, ok := strings.CutPrefix(pod.GetLabels()[osdpod.OwnerLabel], osdpod.Owner(""))
+	name, ok := strings.CutPrefix(pod.GetLabels()[podspec.OwnerLabel], podspec.Owner(""))
 	if !ok || name == "" {
 		return nil
 	}

@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
 // strip takes from an object all that no snapshot needs, before it goes into the cache: a pod of ten thousand costs its
@@ -53,8 +53,8 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels,
 	}
-	if v, ok := m.Annotations[osdview.ReplacementKey]; ok {
-		out.Annotations = map[string]string{osdview.ReplacementKey: v}
+	if v, ok := m.Annotations[storageview.ReplacementKey]; ok {
+		out.Annotations = map[string]string{storageview.ReplacementKey: v}
 	}
 	return out
 }
@@ -62,12 +62,12 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 // stripPodMeta keeps of a CephOSD's pod what people may write on it, and who did.
 func stripPodMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := stripMeta(m)
-	if _, owned := m.Labels[osdpod.OwnerLabel]; !owned {
+	if _, owned := m.Labels[podspec.OwnerLabel]; !owned {
 		return out
 	}
 	for _, name := range []string{
-		osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.StateAnnotation,
-		osdpod.RemoveAnnotation,
+		podspec.HostAnnotation, podspec.DataAnnotation, podspec.StateAnnotation,
+		podspec.RemoveAnnotation,
 	} {
 		if v, ok := m.Annotations[name]; ok {
 			if out.Annotations == nil {

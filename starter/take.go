@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -131,8 +131,8 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 		pods[name]++
 		osd.Replacing = osd.Replacing || replacing(pod.Labels, pod.Annotations)
 		if state := kube.PodState(pod); rank(state) > rank(osd.Pod) {
-			osd.Pod, osd.Mark, osd.Open = state, pod.Labels[osdview.MarkLabel], open(pod.Labels)
-			osd.Life = osdview.Pod{UID: string(pod.UID), Restarts: kube.Restarts(pod)}.Mark()
+			osd.Pod, osd.Mark, osd.Open = state, pod.Labels[storageview.MarkLabel], open(pod.Labels)
+			osd.Life = storageview.Pod{UID: string(pod.UID), Restarts: kube.Restarts(pod)}.Mark()
 			if node := kube.PodNode(pod); node != "" {
 				osd.Node = nodes.find(node)
 			}
@@ -167,7 +167,7 @@ func leftOut(o Objects) func(map[string]string) bool {
 // markedTemplates lists workloads of OSDs whose pods would be born with a mark.
 func markedTemplates(o Objects, selector labels.Selector) (out []string) {
 	note := func(kind, name string, template map[string]string) {
-		if _, is := template[osdview.MarkLabel]; is && selector.Matches(labels.Set(template)) {
+		if _, is := template[storageview.MarkLabel]; is && selector.Matches(labels.Set(template)) {
 			out = append(out, kind+" "+name)
 		}
 	}
@@ -205,8 +205,8 @@ func osdName(id, fallback string) string {
 }
 
 func replacing(labels, annotations map[string]string) bool {
-	_, labelled := labels[osdview.ReplacementKey]
-	_, annotated := annotations[osdview.ReplacementKey]
+	_, labelled := labels[storageview.ReplacementKey]
+	_, annotated := annotations[storageview.ReplacementKey]
 	return labelled || annotated
 }
 

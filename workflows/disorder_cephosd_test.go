@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // TestCephOSDInDisorder is each thing that people do to a CephOSD in the middle of a rollout, once, on a day on which
@@ -52,7 +52,7 @@ func TestCephOSDInDisorder(t *testing.T) {
 			then: func(s *scene) { s.Leave("osd.3", false) },
 		},
 		"two DBs change places":  {dbs: true, first: func(s *scene) { s.MoveDB("osd.3") }},
-		"a pod without its data": {first: func(s *scene) { s.Annotate("osd.3", osdpod.DataAnnotation, "") }},
+		"a pod without its data": {first: func(s *scene) { s.Annotate("osd.3", podspec.DataAnnotation, "") }},
 		"no CephOSD": {
 			first: func(s *scene) { s.DeleteCephOSD() }, then: func(s *scene) { s.RestoreCephOSD() },
 			stays: true,

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -128,9 +128,9 @@ func (d *disorder) tamper(kind, osd string, which int) bool {
 	case "delete pod":
 		d.DeletePod(osd)
 	case "override":
-		d.Annotate(osd, osdpod.StateAnnotation, []string{"", string(osdpod.UpToDate)}[which%2])
+		d.Annotate(osd, podspec.StateAnnotation, []string{"", string(podspec.UpToDate)}[which%2])
 	case "damage":
-		d.Annotate(osd, []string{osdpod.DataAnnotation, osdpod.HostAnnotation, osdpod.HashAnnotation}[which%3], "")
+		d.Annotate(osd, []string{podspec.DataAnnotation, podspec.HostAnnotation, podspec.HashAnnotation}[which%3], "")
 	case "duplicate":
 		d.Duplicate(osd)
 	case "foreign pod":

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )

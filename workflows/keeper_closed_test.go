@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // TestTheStatusIsClosedInEveryWayInWhichTheKeeperIs: what was decided is not said for as long as something else is in

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // TestALateOpening: the second of the writes that open a failure domain gets no answer, and is carried out seconds

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // TestNothingOpensWhileOSDsHang: what Ceph says is from before. The zone opens when those that hang report again.

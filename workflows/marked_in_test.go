@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // TestADeadOSDIsMarkedIn: nobody misses an OSD whose disk died and whose data has moved. Somebody marks it in, and

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // TestHammeredWhileMarksAreWritten: every mark takes its time, and all the while somebody evicts whatever may go. Pods

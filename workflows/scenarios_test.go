@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // TestScenarios plays the scenarios of test/scenarios, which also run in the real lab, in the simulated world. That

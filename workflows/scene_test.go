@@ -24,13 +24,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -147,7 +147,7 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()
 	worker.Register(registry{s.env, s},
-		worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: fleet.New(typed, api, clusters)}, s)
+		worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: cephosd.New(typed, api, clusters)}, s)
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(

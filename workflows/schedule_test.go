@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"pgregory.net/rapid"
 
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
 // schedule is all that is random about what people, upgrade tools, bad luck and crashes do to a cluster.

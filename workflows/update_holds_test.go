@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -242,7 +242,7 @@ func TestCanaryThatDoesNotCome(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.False(s, s.updateStatus(updateID).Canary.Approved)
 		require.Empty(s, u.Canary.Whole)
-		s.Annotate("osd.0", osdpod.StateAnnotation, "")
+		s.Annotate("osd.0", podspec.StateAnnotation, "")
 		u = s.awaitUpdate("soaking", 10*time.Minute, holdsFor(activities.HoldSoak))
 		require.NotEqual(s, "osd.0", u.Canary.OSD)
 		require.Equal(s, 1, s.Images()["ceph:2"])
@@ -327,7 +327,7 @@ func TestSince(t *testing.T) {
 func TestExcusedInMidBatch(t *testing.T) {
 	t.Parallel()
 	for name, excuse := range map[string]func(*scene){
-		"overridden": func(s *scene) { s.Annotate("osd.0", osdpod.StateAnnotation, "") },
+		"overridden": func(s *scene) { s.Annotate("osd.0", podspec.StateAnnotation, "") },
 		"skipped":    func(s *scene) { s.tellRollout(jobs.SignalSkip, "osd.0") },
 	} {
 		t.Run(name, func(t *testing.T) {

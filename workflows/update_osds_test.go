@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -232,7 +232,7 @@ func TestHaltIsOverridden(t *testing.T) {
 		})
 		require.Equal(s, []string{"osd.0"}, s.Stopped())
 		require.Equal(s, 0, s.Images()["ceph:2"])
-		s.Annotate("osd.0", osdpod.StateAnnotation, "")
+		s.Annotate("osd.0", podspec.StateAnnotation, "")
 		require.True(s, s.Await(10*time.Minute, func() bool { return s.Images()["ceph:2"] == 11 && !s.runs(updateID) }),
 			"%v %+v", s.Images(), s.updateStatus(updateID))
 		require.Equal(s, []string{"osd.0"}, s.Stopped())

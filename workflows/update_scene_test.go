@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 

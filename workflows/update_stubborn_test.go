@@ -10,8 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 

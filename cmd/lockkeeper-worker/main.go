@@ -21,9 +21,9 @@ import (
 	"go.temporal.io/sdk/log"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
@@ -82,7 +82,7 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	typed, api := cluster.Clients()
 	w := worker.New(temporal, worker.Adapters{
 		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
-		Fleets: fleet.New(typed, api, clusters).Asking(cluster.May),
+		Fleets: cephosd.New(typed, api, clusters).Asking(cluster.May),
 	})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)

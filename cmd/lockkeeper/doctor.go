@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/cli"
 )
 
 func doctorCommand(connections *cli.Connections) *cobra.Command {

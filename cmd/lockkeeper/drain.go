@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/cli"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 

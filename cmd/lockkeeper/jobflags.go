@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/cli"
 )
 
 // jobFlags are those of every command that starts a job.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/cli"
 )
 
 func main() {

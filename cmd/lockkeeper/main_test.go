@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/cli"
 )
 
 // What is wrong with flags and arguments is said before anything is asked of anybody.
@@ -83,15 +83,21 @@ func TestNoKubernetes(t *testing.T) {
 	assert.Equal(t, cli.ExitFailed, cli.ExitCode(err))
 }
 
-// FuzzDrainFlags: whatever follows the flags of drain, it is understood or refused with a usage error that says where to look.
+// FuzzDrainFlags: whatever follows the flags of drain, it is understood or refused with a usage error that says where
+// to look.
 func FuzzDrainFlags(f *testing.F) {
-	for _, s := range []string{"1h", "-1s", "1", "9999999h", "", "1h30m", "infinity", "0x10", "-1", "99999999999999999999"} {
+	for _, s := range []string{
+		"1h", "-1s", "1", "9999999h", "", "1h30m", "infinity", "0x10", "-1", "99999999999999999999",
+	} {
 		f.Add(s, s, "a/b", "ns")
 	}
 	f.Fuzz(func(t *testing.T, timeout, grace, policy, namespace string) {
 		cmd := root()
 		// --plan does not go with --wait, so that nobody is asked anything.
-		cmd.SetArgs([]string{"drain", "node-a", "--plan", "--wait", "--timeout=" + timeout, "--grace-period=" + grace, "--policy=" + policy, "--namespace=" + namespace})
+		cmd.SetArgs([]string{
+			"drain", "node-a", "--plan", "--wait",
+			"--timeout=" + timeout, "--grace-period=" + grace, "--policy=" + policy, "--namespace=" + namespace,
+		})
 		err := cmd.ExecuteContext(t.Context())
 		if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), "--help`") {
 			t.Fatalf("%q %q %q %q: %v", timeout, grace, policy, namespace, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/internal/cli"
+	"github.com/lockkeeper/lockkeeper/cli"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
@@ -34,8 +34,8 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 	}{
 		{
 			jobs.SignalPause, "JOB", "Hold a drain or a rollout where it is",
-			"What is under way stays protected: the lease, noout and the cordon of a drain\nremain; of a rollout, the batch in " +
-				"work is finished.\n\n" + jobHelp, one, send(jobs.SignalPause),
+			"What is under way stays protected: the lease, noout and the cordon of a drain\nremain; of a rollout, the batch " +
+				"in work is finished.\n\n" + jobHelp, one, send(jobs.SignalPause),
 		},
 		{jobs.SignalResume, "JOB", "Let a paused drain or rollout go on", jobHelp, one, send(jobs.SignalResume)},
 		{

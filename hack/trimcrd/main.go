@@ -7,8 +7,8 @@
 // And it takes out what Kubernetes' own types bring along and a template of a pod must not have. Below every field
 // named podTemplate it removes
 //
-//   - defaults: a template's hash is taken of what was written, and a default that the API server added would make every
-//     pod look out of date;
+//   - defaults: a template's hash is taken of what was written, and a default that the API server added would make
+//     every pod look out of date;
 //   - list and map types: where Kubernetes lets a pod name something twice (and the last wins), so must a template;
 //   - descriptions: with them the CRD has more than the 256 KiB that fit into the annotation of `kubectl apply`. They are
 //     those of a pod: kubectl explain pod.spec. Only the template's own stays.

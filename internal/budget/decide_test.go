@@ -63,8 +63,9 @@ func brief(d budget.Decision) string {
 // TestMessagesNameTheCause, since they are what everybody who waits gets to read.
 func TestMessagesNameTheCause(t *testing.T) {
 	for state, want := range map[string]string{
-		"osd.0=up/Terminating":                          "osd.0 on a is stopping (pod Terminating)",
-		"osd.0=down/Pending osd.2=up/Pending touched=x": "zone x stays closed: in zone y osd.2 on c is stopping (pod Pending)",
+		"osd.0=up/Terminating": "osd.0 on a is stopping (pod Terminating)",
+		"osd.0=down/Pending osd.2=up/Pending touched=x": "zone x stays closed: in zone y osd.2 on c is stopping " +
+			"(pod Pending)",
 		"cordoned=a":                "a is cordoned: its OSDs may go",
 		"gone=a":                    "a is deleted: its OSDs may go",
 		"health=unclean proof=none": "20 of 32 PGs are clean",

@@ -147,12 +147,13 @@ func gateProven(in Input, d storage.FailureDomain) (string, string, bool) {
 // What is down in this domain already is no reason for a no. Ceph is asked about what still runs in it, and counts the
 // copies that would remain, those outside of the domain. By the proof they were all there.
 //
-//   - "Data would become unavailable" counts, fresh or not. The manager never knows less than it knew at the proof, and nothing
-//     outside of the domain has changed since; so if too few copies would remain, then because too few are outside. To wait for
-//     fresh knowledge would be to open with the no in hand: there is none in the seconds after the first OSD went.
-//   - "Data is unavailable already" counts from fresh knowledge only. Groups are unavailable while they agree on who has them,
-//     for a moment each time an OSD of the domain comes or goes. With an OSD that never reports, stale knowledge of such a
-//     moment would hold up for ever what has begun.
+//   - "Data would become unavailable" counts, fresh or not. The manager never knows less than it knew at the proof, and
+//     nothing outside of the domain has changed since; so if too few copies would remain, then because too few are
+//     outside. To wait for fresh knowledge would be to open with the no in hand: there is none in the seconds after the
+//     first OSD went.
+//   - "Data is unavailable already" counts from fresh knowledge only. Groups are unavailable while they agree on who
+//     has them, for a moment each time an OSD of the domain comes or goes. With an OSD that never reports, stale
+//     knowledge of such a moment would hold up for ever what has begun.
 //   - "I cannot tell", or silence, says nothing about the data. The proof does.
 //
 // A no that holds up what has begun is asked again from time to time, see NextTimer.

@@ -418,11 +418,14 @@ func TestWhatOpensIsBorne(t *testing.T) {
 
 // TestCopiesAreCounted: a pool is named for a type exactly if its rule can put so many copies into one failure domain
 // of that type that too few are left. There are three cases in which more care is taken than that:
-//   - A place in which copies are missing counts, too. No PG that is placed so is clean, but another PG may need them all.
-//   - A pool counts as if it had a copy in every failure domain, though its rule may find no OSD today: one more OSD changes that.
-//   - After another step, an indep step takes all its places in each bucket, also those for which the bucket has nothing. What
-//     that takes from the other buckets, and from the blocks after it, is not counted. It matters where a PG is never clean
-//     (a host with one OSD, of which a rule wants two), and for blocks of several steps before others.
+//   - A place in which copies are missing counts, too. No PG that is placed so is clean, but another PG may need them
+//     all.
+//   - A pool counts as if it had a copy in every failure domain, though its rule may find no OSD today: one more OSD
+//     changes that.
+//   - After another step, an indep step takes all its places in each bucket, also those for which the bucket has
+//     nothing. What that takes from the other buckets, and from the blocks after it, is not counted. It matters where a
+//     PG is never clean (a host with one OSD, of which a rule wants two), and for blocks of several steps before
+//     others.
 //
 // Where buckets are linked into several others only the safe direction holds: the sum over buckets that share an OSD
 // counts it for each.

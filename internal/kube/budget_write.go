@@ -104,7 +104,10 @@ func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy
 // conflict names a foreign budget that covers pods which ours covers, too: somebody else's, or that of another policy,
 // whose keeper takes it away when it notices that this one was first. Pods are looked at only when a foreign budget
 // exists at all.
-func (c *Cluster) conflict(ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector) (string, error) {
+func (c *Cluster) conflict(
+	ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget,
+	covers *metav1.LabelSelector,
+) (string, error) {
 	namespace := want.Namespace
 	var foreign []*policyv1.PodDisruptionBudget
 	for i := range existing {

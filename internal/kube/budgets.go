@@ -16,7 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -182,8 +182,8 @@ func (c *Cluster) applyOSDBudgets(
 	if specs.Unproved == nil {
 		if _, split := find(existing.budgets, ProvedBudgetName(p.Name)); split {
 			return activities.BudgetResult{},
-				fmt.Errorf("a keeper of version 0.1 wants one budget over all OSDs, but there are two already: a newer keeper has " +
-					"to go on")
+				fmt.Errorf("a keeper of version 0.1 wants one budget over all OSDs, but there are two already: a newer keeper " +
+					"has to go on")
 		}
 		all := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, except(OSDSelector(p), specs.Daemons), specs.Daemons)
 		var out activities.BudgetResult
@@ -228,7 +228,7 @@ func (c *Cluster) split(
 
 func splitsByMark(b *policyv1.PodDisruptionBudget) bool {
 	return b.Spec.Selector != nil && slices.ContainsFunc(b.Spec.Selector.MatchExpressions,
-		func(r metav1.LabelSelectorRequirement) bool { return r.Key == osdview.MarkLabel })
+		func(r metav1.LabelSelectorRequirement) bool { return r.Key == storageview.MarkLabel })
 }
 
 func find(existing []policyv1.PodDisruptionBudget, name string) (*policyv1.PodDisruptionBudget, bool) {
@@ -248,7 +248,7 @@ func marked(selector *metav1.LabelSelector, is bool) *metav1.LabelSelector {
 	}
 	out := selector.DeepCopy()
 	out.MatchExpressions = append(out.MatchExpressions,
-		metav1.LabelSelectorRequirement{Key: osdview.MarkLabel, Operator: operator})
+		metav1.LabelSelectorRequirement{Key: storageview.MarkLabel, Operator: operator})
 	return out
 }
 

@@ -18,24 +18,24 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // This file reads what a rollout, and a plan of one, is made of.
 
 // CephOSD reads a CephOSD, or returns activities.ErrNotFound. It reads it as people wrote it: that is what its
 // template's hash is over.
-func (c *Cluster) CephOSD(ctx context.Context, namespace, name string) (osdpod.Set, error) {
+func (c *Cluster) CephOSD(ctx context.Context, namespace, name string) (podspec.Set, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind))
 	err := c.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return osdpod.Set{}, fmt.Errorf("CephOSD %s/%s: %w", namespace, name, activities.ErrNotFound)
+		return podspec.Set{}, fmt.Errorf("CephOSD %s/%s: %w", namespace, name, activities.ErrNotFound)
 	case err != nil:
-		return osdpod.Set{}, err
+		return podspec.Set{}, err
 	}
-	return osdpod.Read(u.Object)
+	return podspec.Read(u.Object)
 }
 
 // CephOSDs lists those of a namespace, or, with "", of all. Where the API server does not know the kind there are none.
@@ -55,7 +55,7 @@ func (c *Cluster) CephOSDPods(ctx context.Context, namespace, name string) ([]*c
 // CephOSDPods lists the pods with the owner label of a CephOSD.
 func CephOSDPods(ctx context.Context, typed kubernetes.Interface, namespace, name string) ([]*corev1.Pod, error) {
 	list, err := typed.CoreV1().Pods(namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(name)})
+		metav1.ListOptions{LabelSelector: podspec.OwnerLabel + "=" + podspec.Owner(name)})
 	if err != nil {
 		return nil, err
 	}

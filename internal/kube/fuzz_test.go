@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
 // FuzzLabels: a pod is an OSD's only if its label is that OSD's number, and nothing else.
@@ -19,10 +19,10 @@ func FuzzLabels(f *testing.F) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"osd": id}}}
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 		got := kube.StoragePod(pod, "osd")
-		if got.OSD < 0 && got.OSD != osdview.NoOSD || got.Node != host {
+		if got.OSD < 0 && got.OSD != storageview.NoOSD || got.Node != host {
 			t.Fatalf("%q on %q became %+v", id, host, got)
 		}
-		if got.OSD != osdview.NoOSD {
+		if got.OSD != storageview.NoOSD {
 			for _, r := range id {
 				if (r < '0' || r > '9') && r != '+' {
 					t.Fatalf("%q became osd.%d", id, got.OSD)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 )
 
 // This file sets marks on pods and takes them away. One write each, and each may be repeated: whoever comes back from a
@@ -29,19 +29,19 @@ const (
 // MarkPods marks pods that were proved, if they still are what they were when they were looked at. It returns how many
 // it marked; a pod that has changed or is gone is none of them, and no error.
 func (c *Cluster) MarkPods(
-	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int),
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int),
 ) (int, error) {
-	return c.eachPod(ctx, pods, progress, func(pod osdview.Pod) (bool, error) {
+	return c.eachPod(ctx, pods, progress, func(pod storageview.Pod) (bool, error) {
 		return c.patchLabel(ctx, p.Namespace, pod, operation{"add", markPath, pod.Mark()})
 	})
 }
 
 // UnmarkPods takes the marks of these pods away, if they still have the marks that were seen.
 func (c *Cluster) UnmarkPods(
-	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []osdview.Pod, progress func(done int),
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int),
 ) (int, error) {
-	return c.eachPod(ctx, pods, progress, func(pod osdview.Pod) (bool, error) {
-		return c.patchLabel(ctx, p.Namespace, pod, operation{"test", markPath, pod.Labels[osdview.MarkLabel]},
+	return c.eachPod(ctx, pods, progress, func(pod storageview.Pod) (bool, error) {
+		return c.patchLabel(ctx, p.Namespace, pod, operation{"test", markPath, pod.Labels[storageview.MarkLabel]},
 			operation{"remove", markPath, nil})
 	})
 }
@@ -57,10 +57,10 @@ func (c *Cluster) unmark(ctx context.Context, namespace string, of *metav1.Label
 		if err != nil {
 			return err
 		}
-		var pods []osdview.Pod
+		var pods []storageview.Pod
 		for i := range list.Items {
 			pod := &list.Items[i]
-			pods = append(pods, osdview.Pod{
+			pods = append(pods, storageview.Pod{
 				Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels,
 				Version: pod.ResourceVersion,
 			})
@@ -82,14 +82,14 @@ func closedSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 		return &metav1.LabelSelector{}
 	}
 	out.MatchExpressions = slices.DeleteFunc(out.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-		return r.Key == osdview.MarkLabel || r.Operator == metav1.LabelSelectorOpNotIn
+		return r.Key == storageview.MarkLabel || r.Operator == metav1.LabelSelectorOpNotIn
 	})
 	return out
 }
 
 // eachPod writes to many pods, some at a time, and counts those that took it.
 func (c *Cluster) eachPod(
-	ctx context.Context, pods []osdview.Pod, progress func(int), write func(osdview.Pod) (bool, error),
+	ctx context.Context, pods []storageview.Pod, progress func(int), write func(storageview.Pod) (bool, error),
 ) (int, error) {
 	var done, took atomic.Int64
 	pace := rate.NewLimiter(marksPerSecond, marksPerSecond)
@@ -118,12 +118,12 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-var markPath = "/metadata/labels/" + escaped(osdview.MarkLabel)
+var markPath = "/metadata/labels/" + escaped(storageview.MarkLabel)
 
 // patchLabel changes a pod that is exactly the one that was seen: bare pods reuse their names, and a pod whose status
 // has changed may have restarted. ok is false when it is another one by now.
 func (c *Cluster) patchLabel(
-	ctx context.Context, namespace string, pod osdview.Pod, change ...operation,
+	ctx context.Context, namespace string, pod storageview.Pod, change ...operation,
 ) (ok bool, err error) {
 	patch, err := json.Marshal(append(
 		[]operation{{"test", "/metadata/uid", pod.UID}, {"test", "/metadata/resourceVersion", pod.Version}}, change...))

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 )
 
 // MonLabel is the pod label with a mon's name.
@@ -28,13 +28,13 @@ func ManagerSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
 	return DaemonKinds[i].Selector(selections(p))
 }
 
-func monPods(all []corev1.Pod, selector labels.Selector) (out []osdview.MonPod) {
+func monPods(all []corev1.Pod, selector labels.Selector) (out []storageview.MonPod) {
 	for i := range all {
 		pod := &all[i]
 		if ended(pod) || pod.Labels["mon_canary"] != "" || !selector.Matches(labels.Set(pod.Labels)) {
 			continue // ended, or Rook's placeholder that only tries where a mon could run
 		}
-		out = append(out, osdview.MonPod{
+		out = append(out, storageview.MonPod{
 			Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil,
 			Image: monImage(pod),
 		})

@@ -20,7 +20,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -320,7 +320,7 @@ func (c *Cluster) PolicyOf(ctx context.Context, node string) (storage.ClusterKey
 		if err != nil {
 			return storage.ClusterKey{}, storage.Answer{}, err
 		}
-		if !slices.ContainsFunc(pods, func(pod osdview.Pod) bool { return pod.Node == node }) {
+		if !slices.ContainsFunc(pods, func(pod storageview.Pod) bool { return pod.Node == node }) {
 			continue
 		}
 		charge, err := c.precedence(ctx, p, list.Items)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -48,7 +48,7 @@ func FailureDomainLabel(p *v1alpha1.MaintenancePolicy) string {
 }
 
 // StoragePods lists the policy's OSD pods, in one request.
-func (c *Cluster) StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]osdview.Pod, error) {
+func (c *Cluster) StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(OSDSelector(p))
 	if err != nil {
 		return nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
@@ -60,9 +60,9 @@ func (c *Cluster) StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy
 	return storagePods(p, list.Items, selector), nil
 }
 
-func storagePods(p *v1alpha1.MaintenancePolicy, all []corev1.Pod, selector labels.Selector) []osdview.Pod {
+func storagePods(p *v1alpha1.MaintenancePolicy, all []corev1.Pod, selector labels.Selector) []storageview.Pod {
 	label := IDLabel(p)
-	out := make([]osdview.Pod, 0, len(all))
+	out := make([]storageview.Pod, 0, len(all))
 	for i := range all {
 		pod := &all[i]
 		if ended(pod) || !selector.Matches(labels.Set(pod.Labels)) {
@@ -81,7 +81,7 @@ func ended(pod *corev1.Pod) bool {
 // label, as Rook's are.
 func (c *Cluster) DaemonPods(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy,
-) (osds []osdview.Pod, mons []osdview.MonPod, err error) {
+) (osds []storageview.Pod, mons []storageview.MonPod, err error) {
 	ofOSDs, err := metav1.LabelSelectorAsSelector(OSDSelector(p))
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
@@ -112,13 +112,13 @@ func (c *Cluster) DaemonPods(
 }
 
 // StoragePod is one OSD pod as decisions see it.
-func StoragePod(pod *corev1.Pod, idLabel string) osdview.Pod {
+func StoragePod(pod *corev1.Pod, idLabel string) storageview.Pod {
 	id, err := strconv.Atoi(pod.Labels[idLabel])
 	if err != nil || id < 0 {
-		id = osdview.NoOSD
+		id = storageview.NoOSD
 	}
-	_, replacing := pod.Annotations[osdview.ReplacementKey]
-	return osdview.Pod{
+	_, replacing := pod.Annotations[storageview.ReplacementKey]
+	return storageview.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion, Restarts: Restarts(pod), OSD: id,
 		State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels, Managed: metav1.GetControllerOf(pod) != nil,
 		Replacing: replacing,
@@ -175,15 +175,15 @@ func PodNode(pod *corev1.Pod) string {
 }
 
 // StorageNodes lists all nodes, in one request.
-func (c *Cluster) StorageNodes(ctx context.Context) ([]osdview.Node, error) {
+func (c *Cluster) StorageNodes(ctx context.Context) ([]storageview.Node, error) {
 	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	out := make([]osdview.Node, 0, len(list.Items))
+	out := make([]storageview.Node, 0, len(list.Items))
 	for i := range list.Items {
 		n := &list.Items[i]
-		out = append(out, osdview.Node{
+		out = append(out, storageview.Node{
 			Name: n.Name, Hostname: n.Labels[corev1.LabelHostname], Unschedulable: n.Spec.Unschedulable,
 			RemovalTaint: RemovalTaint(n), NotReady: !NodeReady(n),
 		})
@@ -195,7 +195,7 @@ func (c *Cluster) StorageNodes(ctx context.Context) ([]osdview.Node, error) {
 // except during a replacement.
 func (c *Cluster) ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error) {
 	list, err := c.typed.AppsV1().Deployments(p.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: osdview.ReplacementKey})
+		metav1.ListOptions{LabelSelector: storageview.ReplacementKey})
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ func TestPrecedence(t *testing.T) {
 	}{
 		"older": {
 			policy("ceph", "first", 2*time.Hour, "", nil),
-			"MaintenancePolicy ceph/first was first (2026-03-01 01:00:00), and looks after the same storage cluster: both find " +
-				"its mons in ConfigMap rook-ceph-mon-endpoints, key data; this one manages nothing. Delete one of the two",
+			"MaintenancePolicy ceph/first was first (2026-03-01 01:00:00), and looks after the same storage cluster: both " +
+				"find its mons in ConfigMap rook-ceph-mon-endpoints, key data; this one manages nothing. Delete one of the two",
 		},
 		"older, with the same pods": {
 			policy("ceph", "first", 2*time.Hour, "mons", ssd),

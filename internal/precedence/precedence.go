@@ -5,9 +5,10 @@
 // keeper writes a claim into the status of its policy, in this order:
 //
 //  1. It learns the ID, and writes a claim to it that is held. Nothing is open yet.
-//  2. It lists all policies. Only when that list has its own claim, and nobody else's held claim to the same ID, may it open anything.
-//  3. When the list has a held claim of an older policy, it closes and takes back all that it did. Then it writes that its claim is no
-//     longer held. Until then the older policy, which sees it, opens nothing.
+//  2. It lists all policies. Only when that list has its own claim, and nobody else's held claim to the same ID, may it
+//     open anything.
+//  3. When the list has a held claim of an older policy, it closes and takes back all that it did. Then it writes that
+//     its claim is no longer held. Until then the older policy, which sees it, opens nothing.
 //
 // The API server puts the writes and the lists in one order. Of two keepers that each wrote and then listed, at least
 // one sees the other.

@@ -31,8 +31,8 @@ type Window struct {
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-const scheduleRule = "must be the five fields of a crontab: minute, hour, day of month, month, day of week; such as 0 " +
-	"22 * * 1-5"
+const scheduleRule = "must be the five fields of a crontab: minute, hour, day of month, month, day of week; such as " +
+	"0 22 * * 1-5"
 
 // Parse reads a window. field is the path of the object that holds schedule, duration and timeZone.
 func Parse(field, schedule string, duration time.Duration, zone string) (Window, *input.Error) {

@@ -22,8 +22,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -57,7 +57,7 @@ func newBudgetWorld(t *testing.T, ns string) budgetWorld {
 	return budgetWorld{T: t, key: storage.ClusterKey{Namespace: ns, Name: "rook-ceph"}, policy: p, cluster: cluster}
 }
 
-func (w budgetWorld) pods() []osdview.Pod {
+func (w budgetWorld) pods() []storageview.Pod {
 	w.Helper()
 	pods, err := w.cluster.StoragePods(w.Context(), w.policy)
 	require.NoError(w, err)

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
 const threeOSDs = `{storage: [{hosts: [$a, $b, $c], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1, wal: /dev/nvme1n1p1}]}]}`
 
 // threeHosts is an OSD on each of three hosts, in a failure domain each, all up to date.
-func threeHosts(t *testing.T, ns string) (f *osdFleet, osds []osdpod.OSD, pods []*corev1.Pod) {
+func threeHosts(t *testing.T, ns string) (f *osdFleet, osds []podspec.OSD, pods []*corev1.Pod) {
 	t.Helper()
 	f = newFleet(t, ns, threeOSDs, "a", "b", "c")
 	for _, h := range []string{"a", "b", "c"} {
@@ -61,11 +61,11 @@ func aChangedDBRollsOut(t *testing.T) {
 	f, osds, pods := threeHosts(t, "bug-db")
 	hash := f.set().Hash
 	for _, change := range []struct{ patch, annotation, want string }{
-		{`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2","wal":"/dev/nvme1n1p1"}]}]}}`, osdpod.DBAnnotation, "/dev/nvme0n1p2"},
-		{`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2","wal":"/dev/nvme1n1p2"}]}]}}`, osdpod.WALAnnotation, "/dev/nvme1n1p2"},
+		{`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2","wal":"/dev/nvme1n1p1"}]}]}}`, podspec.DBAnnotation, "/dev/nvme0n1p2"},
+		{`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2","wal":"/dev/nvme1n1p2"}]}]}}`, podspec.WALAnnotation, "/dev/nvme1n1p2"},
 		{
 			`{"spec":{"storage":[{"hosts":["$a","$b","$c"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2"}]}]}}`,
-			osdpod.WALAnnotation, "",
+			podspec.WALAnnotation, "",
 		},
 	} {
 		f.write(change.patch)
@@ -87,7 +87,7 @@ func (f *osdFleet) rollsOut() (order []string) {
 	f.t.Helper()
 	serve := func() {
 		for _, pod := range f.pods() {
-			if pod.DeletionTimestamp == nil && pod.Annotations[osdpod.StateAnnotation] == string(osdpod.Unready) {
+			if pod.DeletionTimestamp == nil && pod.Annotations[podspec.StateAnnotation] == string(podspec.Unready) {
 				f.starts(pod)
 			}
 		}
@@ -144,7 +144,7 @@ func oneDaemonOnADevice(t *testing.T) {
 	assert.Equal(t, []string{old.Name}, f.names())
 	f.kill(old)
 	require.NoError(t, ended())
-	assert.Equal(t, []string{osdpod.PodName(a)}, f.names())
+	assert.Equal(t, []string{podspec.PodName(a)}, f.names())
 }
 
 // A pod that does not get ready is deleted, by a person, a drain or the node's end; the halt must not be forgotten by
@@ -164,7 +164,7 @@ func aDeletedPodIsAwaited(t *testing.T) {
 		f.creates(osds[0])
 		require.NoError(t, f.Note(t.Context(), f.ref))
 		f.crashes(f.pod(osds[0]))
-		assert.Equal(t, "unready", f.pod(osds[0]).Annotations[osdpod.StateAnnotation])
+		assert.Equal(t, "unready", f.pod(osds[0]).Annotations[podspec.StateAnnotation])
 	}
 	f.same(pods[1])
 	f.same(pods[2])
@@ -217,7 +217,7 @@ func aForeignPodFailsNothing(t *testing.T) {
 	yes := true
 	foreign := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.ns, Name: "aaa", Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds")},
+			Namespace: f.ns, Name: "aaa", Labels: map[string]string{podspec.OwnerLabel: podspec.Owner("osds")},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "theirs", UID: "1",
 				Controller: &yes,
@@ -280,7 +280,7 @@ func theOverrideWorks(t *testing.T) {
 	f.crashes(f.pod(osds[0]))
 	do, _ := f.next()
 	require.Equal(t, rollout.DoAwait, do)
-	f.annotate(f.pod(osds[0]), osdpod.StateAnnotation, `"up-to-date"`)
+	f.annotate(f.pod(osds[0]), podspec.StateAnnotation, `"up-to-date"`)
 	assert.Equal(t, keys(osds[1], osds[2]), f.rollsOut())
 	assert.Zero(t, f.survey().Counts.Down, "a person answers for the first")
 }
@@ -293,7 +293,7 @@ func anUpdateFromEndToEnd(t *testing.T) {
 	require.Len(t, f.names(), 3)
 	s := f.survey()
 	assert.True(t, s.Counts.Settled())
-	osds := []osdpod.OSD{f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb"), f.osd("c", "/dev/sdb")}
+	osds := []podspec.OSD{f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb"), f.osd("c", "/dev/sdb")}
 
 	f.image("ceph:broken")
 	f.replaces(osds[0])
@@ -311,11 +311,11 @@ func anUpdateFromEndToEnd(t *testing.T) {
 	assert.Equal(t, rollout.DoAwait, do)
 
 	f.image("ceph:17")
-	f.same(healthy[osdpod.PodName(osds[1])])
+	f.same(healthy[podspec.PodName(osds[1])])
 	assert.Equal(t, keys(osds...), f.rollsOut())
 	for _, o := range osds {
 		assert.Equal(t, "ceph:17", f.pod(o).Spec.Containers[0].Image)
-		assert.Equal(t, "up-to-date", f.pod(o).Annotations[osdpod.StateAnnotation])
+		assert.Equal(t, "up-to-date", f.pod(o).Annotations[podspec.StateAnnotation])
 	}
 
 	serving := f.pod(osds[1])
@@ -339,7 +339,8 @@ func everyNameIsValid(t *testing.T) {
 // It replaces the node affinity that the template asks for by its own.
 func affinitiesAreKept(t *testing.T) {
 	f := newFleet(t, "bug-affinity", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: osd, image: ceph}], affinity: {nodeAffinity: {
-		requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disks, operator: Exists}]}, {matchExpressions: [{key: more-disks, operator: Exists}]}]},
+		requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+			{matchExpressions: [{key: disks, operator: Exists}]}, {matchExpressions: [{key: more-disks, operator: Exists}]}]},
 		preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: fast, operator: Exists}]}}]}}}}}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	f.creates(a)

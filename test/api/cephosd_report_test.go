@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
@@ -31,7 +31,7 @@ func TestReportsOfARollout(t *testing.T) {
 
 	typed, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	fleets := fleet.New(typed, server, nil) // Ceph is not asked
+	fleets := cephosd.New(typed, server, nil) // Ceph is not asked
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	report := activities.FleetReport{
 		Fleet:      activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: p.ns, Name: "osds"},

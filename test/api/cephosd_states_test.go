@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // osdPods is the pods of one CephOSD with one OSD, in a namespace of their own, as the API server has them.
 type osdPods struct {
 	t   *testing.T
 	ns  string
-	set osdpod.Set
-	osd osdpod.OSD
+	set podspec.Set
+	osd podspec.OSD
 }
 
 func newOSDPods(t *testing.T, ns string) *osdPods {
@@ -56,13 +56,13 @@ func cephOSDNamed(p *osdPods) *unstructured.Unstructured {
 }
 
 func (p *osdPods) pod() *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: osdpod.PodName(p.osd)}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: podspec.PodName(p.osd)}}
 }
 
 // make makes the OSD's pod, and gives it a finalizer: so it can be seen to terminate, though no kubelet looks after it.
 func (p *osdPods) make() {
 	p.t.Helper()
-	pod := p.set.Render(p.osd, osdpod.Knowledge{})
+	pod := p.set.Render(p.osd, podspec.Knowledge{})
 	pod.Finalizers = []string{"lockkeeper.io/test"}
 	require.NoError(p.t, server.Create(p.t.Context(), pod))
 }
@@ -101,17 +101,17 @@ func (p *osdPods) ready(is bool) {
 }
 
 // look classifies what the API server lists by the owner label, and writes onto the pod what it is worth.
-func (p *osdPods) look() osdpod.Classified {
+func (p *osdPods) look() podspec.Classified {
 	p.t.Helper()
 	var list corev1.PodList
 	require.NoError(p.t, server.List(p.t.Context(), &list, client.InNamespace(p.ns),
-		client.MatchingLabels{osdpod.OwnerLabel: osdpod.Owner("osds")}))
+		client.MatchingLabels{podspec.OwnerLabel: podspec.Owner("osds")}))
 	pods := make([]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
 		pods[i] = &list.Items[i]
 	}
-	c := p.set.Classify([]osdpod.OSD{p.osd}, pods)
-	for _, all := range [][]osdpod.Pod{c.UpToDate, c.OutOfDate, c.Ready, c.Unready} {
+	c := p.set.Classify([]podspec.OSD{p.osd}, pods)
+	for _, all := range [][]podspec.Pod{c.UpToDate, c.OutOfDate, c.Ready, c.Unready} {
 		for _, pod := range all {
 			pod.Up = pod.Ready // as Ceph would say
 			annotations := map[string]any{}
@@ -129,7 +129,7 @@ func (p *osdPods) look() osdpod.Classified {
 func (p *osdPods) release() {
 	p.t.Helper()
 	annotations := map[string]any{}
-	for k, v := range osdpod.Release(time.Now()) {
+	for k, v := range podspec.Release(time.Now()) {
 		annotations[k] = v
 	}
 	p.annotate(annotations)
@@ -139,7 +139,7 @@ func (p *osdPods) state() string {
 	p.t.Helper()
 	pod := p.pod()
 	require.NoError(p.t, server.Get(p.t.Context(), client.ObjectKeyFromObject(pod), pod))
-	return pod.Annotations[osdpod.StateAnnotation]
+	return pod.Annotations[podspec.StateAnnotation]
 }
 
 // The life of an OSD's pods, as the API server tells it.
@@ -168,7 +168,8 @@ func TestStatesOfAnOSDsPods(t *testing.T) {
 	c = p.look()
 	assert.Len(t, c.Terminating, 1)
 	assert.Empty(t, c.Missing, "while it terminates nobody else may have the device")
-	assert.ErrorContains(t, server.Create(t.Context(), p.set.Render(p.osd, osdpod.Knowledge{})), "object is being deleted")
+	assert.ErrorContains(t, server.Create(t.Context(), p.set.Render(p.osd, podspec.Knowledge{})),
+		"object is being deleted")
 	p.forget()
 	assert.Len(t, p.look().Missing, 1)
 }
@@ -192,7 +193,7 @@ func TestAHaltOutlivesItsPod(t *testing.T) {
 	assert.Len(t, p.look().Unready, 1, "nobody released it while it was out of date")
 
 	for _, word := range []any{nil, "up-to-date"} {
-		p.annotate(map[string]any{osdpod.StateAnnotation: word})
+		p.annotate(map[string]any{podspec.StateAnnotation: word})
 		c := p.look()
 		require.Len(t, c.UpToDate, 1)
 		assert.True(t, c.UpToDate[0].Overridden)

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // cephOSD is a CephOSD with the given spec, as a person would write it, and unless that has one, a small template.
@@ -39,18 +39,18 @@ func cephOSD(t *testing.T, name, spec string) *unstructured.Unstructured {
 }
 
 // fromServer is what the API server has of it now.
-func fromServer(t *testing.T, u *unstructured.Unstructured) (*unstructured.Unstructured, osdpod.Set) {
+func fromServer(t *testing.T, u *unstructured.Unstructured) (*unstructured.Unstructured, podspec.Set) {
 	t.Helper()
 	got := &unstructured.Unstructured{}
 	got.SetGroupVersionKind(u.GroupVersionKind())
 	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(u), got))
-	set, err := osdpod.Read(got.Object)
+	set, err := podspec.Read(got.Object)
 	require.NoError(t, err)
 	return got, set
 }
 
 // asBefore is a manifest of the original operator, in the API server.
-func asBefore(t *testing.T) (written map[string]any, _ osdpod.Set) {
+func asBefore(t *testing.T) (written map[string]any, _ podspec.Set) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/cephosd-as-before.yaml")
 	require.NoError(t, err)
@@ -251,14 +251,15 @@ func TestRenderedPodsAreTaken(t *testing.T) {
 	require.Empty(t, refused)
 	id := 3
 	for _, o := range osds {
-		pod := set.Render(o, osdpod.Knowledge{ID: &id, FailureDomains: map[string]string{"zone": "zone-x"}})
+		pod := set.Render(o, podspec.Knowledge{ID: &id, FailureDomains: map[string]string{"zone": "zone-x"}})
 		require.NoError(t, server.Create(t.Context(), pod, client.FieldValidation(metav1.FieldValidationStrict)))
 
 		other := set
 		other.CephOSD = set.DeepCopy()
 		other.Name = "another"
-		assert.ErrorContains(t, server.Create(t.Context(), other.Render(o, osdpod.Knowledge{})), "already exists")
-		assert.Contains(t, pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions,
+		assert.ErrorContains(t, server.Create(t.Context(), other.Render(o, podspec.Knowledge{})), "already exists")
+		required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		assert.Contains(t, required.NodeSelectorTerms[0].MatchExpressions,
 			corev1.NodeSelectorRequirement{Key: "ceph-osd", Operator: corev1.NodeSelectorOpIn, Values: []string{"enabled"}},
 			"the template's own term")
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
@@ -22,7 +22,8 @@ func TestPodsAreMade(t *testing.T) {
 	f := newFleet(t, "made", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/disk/by-slot/1, db: /dev/nvme0n1p1}, {data: /dev/disk/by-slot/2}]}], podTemplate: {
 		metadata: {labels: {app: ceph-osd}, annotations: {example.org/scrape: "true"}},
 		spec: {
-			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disks, operator: Exists}]}]}}},
+			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
+				nodeSelectorTerms: [{matchExpressions: [{key: disks, operator: Exists}]}]}}},
 			initContainers: [{name: activate, image: ceph}],
 			containers: [{name: osd, image: ceph, env: [{name: FROM, value: template}]}]}}}`, "a", "b")
 	do, missing := f.next()
@@ -38,15 +39,15 @@ func TestPodsAreMade(t *testing.T) {
 	pod := f.pod(o)
 	require.NotNil(t, pod)
 	assert.Equal(t, "ceph-osd", pod.Labels["app"])
-	assert.Equal(t, "CephOSD-osds", pod.Labels[osdpod.OwnerLabel])
+	assert.Equal(t, "CephOSD-osds", pod.Labels[podspec.OwnerLabel])
 	for annotation, want := range map[string]string{
-		osdpod.HashAnnotation: f.set().Hash, osdpod.HostAnnotation: f.host("a"), osdpod.DataAnnotation: "/dev/disk/by-slot/1",
-		osdpod.DBAnnotation:    "/dev/nvme0n1p1",
-		osdpod.StateAnnotation: string(osdpod.Unready), "example.org/scrape": "true",
+		podspec.HashAnnotation: f.set().Hash, podspec.HostAnnotation: f.host("a"),
+		podspec.DataAnnotation: "/dev/disk/by-slot/1", podspec.DBAnnotation: "/dev/nvme0n1p1",
+		podspec.StateAnnotation: string(podspec.Unready), "example.org/scrape": "true",
 	} {
 		assert.Equal(t, want, pod.Annotations[annotation], annotation)
 	}
-	assert.NotContains(t, pod.Annotations, osdpod.WALAnnotation)
+	assert.NotContains(t, pod.Annotations, podspec.WALAnnotation)
 	assert.Empty(t, pod.OwnerReferences, "deleting the CephOSD must not delete its pods")
 	assert.Equal(t, corev1.RestartPolicyAlways, pod.Spec.RestartPolicy)
 
@@ -63,9 +64,9 @@ func TestPodsAreMade(t *testing.T) {
 			}
 		}
 		assert.Equal(t, map[string]string{
-			"OSD_DEVICE": "metadata.annotations['" + osdpod.DataAnnotation + "']", "OSD_DB_DEVICE": "metadata.annotations['" +
-				osdpod.DBAnnotation + "']",
-			"OSD_WAL_DEVICE": "metadata.annotations['" + osdpod.WALAnnotation + "']",
+			"OSD_DEVICE": "metadata.annotations['" + podspec.DataAnnotation + "']", "OSD_DB_DEVICE": "metadata.annotations['" +
+				podspec.DBAnnotation + "']",
+			"OSD_WAL_DEVICE": "metadata.annotations['" + podspec.WALAnnotation + "']",
 		}, from, c.Name)
 	}
 	assert.Contains(t, pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "FROM", Value: "template"})
@@ -90,11 +91,11 @@ func TestPodsAreNotMadeEverywhere(t *testing.T) {
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	f.cordon("b", true)
 	f.creates(a, b, f.osd("nobody", "/dev/sdb"))
-	assert.Equal(t, []string{osdpod.PodName(a)}, f.names())
+	assert.Equal(t, []string{podspec.PodName(a)}, f.names())
 
 	f.cordon("b", false)
 	f.creates() // of nobody
-	assert.Equal(t, []string{osdpod.PodName(a)}, f.names())
+	assert.Equal(t, []string{podspec.PodName(a)}, f.names())
 	f.creates(b)
 	pod := f.pod(b)
 	require.NotNil(t, pod)
@@ -116,15 +117,15 @@ func TestAPodIsMadeWithWhatIsKnown(t *testing.T) {
 	a := f.osd("a", "/dev/sdb")
 	f.creates(a)
 	first := f.pod(a)
-	assert.NotContains(t, first.Labels, osdpod.IDLabel, "Ceph has never heard of it")
+	assert.NotContains(t, first.Labels, podspec.IDLabel, "Ceph has never heard of it")
 	f.starts(first)
 	f.kill(first)
 
 	f.creates(a)
 	again := f.pod(a)
-	assert.Equal(t, "0", again.Labels[osdpod.IDLabel])
-	assert.Equal(t, "zone-of-"+f.host("a"), again.Labels[osdpod.FailureDomainLabel+"zone"])
-	assert.Equal(t, f.host("a"), again.Labels[osdpod.FailureDomainLabel+"host"])
+	assert.Equal(t, "0", again.Labels[podspec.IDLabel])
+	assert.Equal(t, "zone-of-"+f.host("a"), again.Labels[podspec.FailureDomainLabel+"zone"])
+	assert.Equal(t, f.host("a"), again.Labels[podspec.FailureDomainLabel+"host"])
 	f.ready(again, corev1.ConditionTrue)
 	do, _ := f.next()
 	assert.Equal(t, rollout.DoAwait, do, "Ceph's map is from before it was made")
@@ -185,7 +186,7 @@ func TestANameThatIsTakenHinders(t *testing.T) {
 	f := newFleet(t, "taken", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	theirs := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: osdpod.PodName(a), Labels: map[string]string{"app": "theirs"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: podspec.PodName(a), Labels: map[string]string{"app": "theirs"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
 	}
 	create(t, theirs)
@@ -193,7 +194,7 @@ func TestANameThatIsTakenHinders(t *testing.T) {
 	assert.Nil(t, made.Refused)
 	require.Len(t, made.Hindered, 1)
 	assert.Equal(t, a.Key(), made.Hindered[0].Key)
-	assert.Contains(t, made.Hindered[0].Why, osdpod.PodName(a))
+	assert.Contains(t, made.Hindered[0].Why, podspec.PodName(a))
 	assert.NotNil(t, f.pod(b))
 
 	f.same(theirs)
@@ -218,5 +219,5 @@ func TestADeviceOfAnotherCephOSDHinders(t *testing.T) {
 	require.Len(t, made.Hindered, 1)
 	assert.Equal(t, a.Key(), made.Hindered[0].Key)
 	f.same(first)
-	assert.Equal(t, osdpod.Owner("osds"), f.pod(a).Labels[osdpod.OwnerLabel])
+	assert.Equal(t, podspec.Owner("osds"), f.pod(a).Labels[podspec.OwnerLabel])
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
@@ -62,8 +62,8 @@ func TestForeignPodsStay(t *testing.T) {
 	f := newFleet(t, "foreign", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	ours := f.has(a)
-	bare := f.has(a, podNamed("bare"), notAnnotated(osdpod.HashAnnotation, osdpod.HostAnnotation, osdpod.DataAnnotation,
-		osdpod.StateAnnotation, osdpod.ReleasedAnnotation))
+	bare := f.has(a, podNamed("bare"), notAnnotated(podspec.HashAnnotation, podspec.HostAnnotation, podspec.DataAnnotation,
+		podspec.StateAnnotation, podspec.ReleasedAnnotation))
 	yes := true
 	controlled := f.has(a, podNamed("controlled"), func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{
@@ -91,8 +91,8 @@ func TestForeignPodsStay(t *testing.T) {
 // nobody starts beside it.
 func TestDamagedPodsAreNotDiscarded(t *testing.T) {
 	for name, lost := range map[string][]string{
-		"template": {osdpod.HashAnnotation}, "host": {osdpod.HostAnnotation}, "data": {osdpod.DataAnnotation},
-		"host-and-template": {osdpod.HostAnnotation, osdpod.HashAnnotation},
+		"template": {podspec.HashAnnotation}, "host": {podspec.HostAnnotation}, "data": {podspec.DataAnnotation},
+		"host-and-template": {podspec.HostAnnotation, podspec.HashAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +119,7 @@ func TestNobodyStartsBesideADamagedPod(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "damaged-nameless", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
-	pod := f.has(a, f.ofTheOriginal("x7f3q"), notAnnotated(osdpod.DataAnnotation))
+	pod := f.has(a, f.ofTheOriginal("x7f3q"), notAnnotated(podspec.DataAnnotation))
 	f.runs(pod)
 	s := f.survey()
 	assert.Empty(t, s.Discard)
@@ -169,7 +169,7 @@ func TestRemoveByAPersonsWord(t *testing.T) {
 	pod := f.has(leaves)
 	f.ceph.needs(leaves, "somebody needs it")
 	f.write(`{"spec":{"storage":[{"hosts":["$a"],"osds":[{"data":"/dev/sdb"}]}]}}`)
-	f.annotate(pod, osdpod.RemoveAnnotation, `"true"`)
+	f.annotate(pod, podspec.RemoveAnnotation, `"true"`)
 	assert.Equal(t, []string{pod.Name}, f.survey().Removable)
 	require.NoError(t, f.Remove(t.Context(), f.ref, []string{pod.Name}))
 	assert.NotContains(t, f.names(), pod.Name)
@@ -182,13 +182,13 @@ func TestAnUnknownOSDIsNotRemoved(t *testing.T) {
 	f := newFleet(t, "unknown", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
 	leaves := f.osd("a", "/dev/sdc")
 	f.has(f.osd("a", "/dev/sdb"))
-	pod := f.set().Render(leaves, osdpod.Knowledge{})
+	pod := f.set().Render(leaves, podspec.Knowledge{})
 	create(t, pod)
 	f.write(`{"spec":{"storage":[{"hosts":["$a"],"osds":[{"data":"/dev/sdb"}]}]}}`)
 	s := f.survey()
 	assert.Empty(t, s.Removable)
 	require.Len(t, s.Superfluous, 1)
-	assert.Contains(t, s.Superfluous[0].Why, osdpod.RemoveAnnotation)
+	assert.Contains(t, s.Superfluous[0].Why, podspec.RemoveAnnotation)
 	require.NoError(t, f.Remove(t.Context(), f.ref, []string{pod.Name}))
 	f.same(pod)
 }
@@ -201,13 +201,13 @@ func TestRehearse(t *testing.T) {
 	pod, original := f.has(a), f.has(b, f.ofTheOriginal("x7f3q"))
 	f.image("ceph:17")
 	before := f.pods()
-	for _, o := range []osdpod.OSD{a, b} {
+	for _, o := range []podspec.OSD{a, b} {
 		judged, err := f.Rehearse(t.Context(), f.batch(o))
 		require.NoError(t, err)
 		assert.Empty(t, judged)
 	}
 	f.write(`{"spec":{"podTemplate":{"spec":{"containers":[{"name":"osd","image":"ceph:17","ports":[{"containerPort":70000}]}]}}}}`)
-	for _, o := range []osdpod.OSD{a, b} {
+	for _, o := range []podspec.OSD{a, b} {
 		judged, err := f.Rehearse(t.Context(), f.batch(o))
 		require.NoError(t, err)
 		require.NotNil(t, judged.Refused)
@@ -218,7 +218,7 @@ func TestRehearse(t *testing.T) {
 	f.same(pod)
 	f.same(original)
 	for _, r := range f.wire.said(http.MethodPost) {
-		if !strings.Contains(r.body, osdpod.VersionLabel) { // which has nothing of an OSD's
+		if !strings.Contains(r.body, podspec.VersionLabel) { // which has nothing of an OSD's
 			assert.Contains(t, r.query, "dryRun=All")
 		}
 	}
@@ -240,8 +240,8 @@ func TestAdoptedPodsAreDisowned(t *testing.T) {
 	require.NoError(t, f.Note(t.Context(), f.ref))
 	f.same(pod)
 	now := f.pods()[pod.Name]
-	assert.Equal(t, "0", now.Labels[osdpod.IDLabel])
-	assert.Equal(t, f.set().Hash, now.Annotations[osdpod.HashAnnotation], "all that it had it still has")
+	assert.Equal(t, "0", now.Labels[podspec.IDLabel])
+	assert.Equal(t, f.set().Hash, now.Annotations[podspec.HashAnnotation], "all that it had it still has")
 	assert.Zero(t, f.survey().Unnoted)
 	wrote := len(f.wire.said(http.MethodPatch))
 	require.NoError(t, f.Note(t.Context(), f.ref))
@@ -259,7 +259,7 @@ func TestNoteSparesANamesake(t *testing.T) {
 	f := newFleet(t, "noted", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
-	fresh := f.set().Render(a, osdpod.Knowledge{})
+	fresh := f.set().Render(a, podspec.Knowledge{})
 	var once sync.Once
 	f.wire.hook(func(r request) {
 		if r.method == http.MethodPatch {
@@ -301,7 +301,7 @@ func TestConfirm(t *testing.T) {
 	f := newFleet(t, "confirm", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	f.creates(a)
-	state := func() string { return f.pod(a).Annotations[osdpod.StateAnnotation] }
+	state := func() string { return f.pod(a).Annotations[podspec.StateAnnotation] }
 	confirm := func() {
 		t.Helper()
 		require.NoError(t, f.Note(t.Context(), f.ref))
@@ -313,7 +313,7 @@ func TestConfirm(t *testing.T) {
 	f.ceph.stops(f.pod(a))
 	confirm()
 	assert.NotEqual(t, "up-to-date", state(), "ready, not up")
-	assert.NotContains(t, f.pod(a).Annotations, osdpod.ReleasedAnnotation)
+	assert.NotContains(t, f.pod(a).Annotations, podspec.ReleasedAnnotation)
 	f.starts(f.pod(a))
 	f.ready(f.pod(a), corev1.ConditionFalse)
 	confirm()
@@ -321,8 +321,8 @@ func TestConfirm(t *testing.T) {
 	f.ready(f.pod(a), corev1.ConditionTrue)
 	confirm()
 	assert.Equal(t, "up-to-date", state())
-	assert.Contains(t, f.pod(a).Annotations, osdpod.ReleasedAnnotation)
-	assert.Equal(t, "0", f.pod(a).Labels[osdpod.IDLabel])
+	assert.Contains(t, f.pod(a).Annotations, podspec.ReleasedAnnotation)
+	assert.Equal(t, "0", f.pod(a).Labels[podspec.IDLabel])
 	do, _ := f.next()
 	assert.Equal(t, rollout.DoNothing, do)
 }
@@ -345,7 +345,7 @@ func TestOverride(t *testing.T) {
 			require.Equal(t, rollout.DoAwait, do)
 			require.Equal(t, keys(a), who)
 
-			f.annotate(pod, osdpod.StateAnnotation, word)
+			f.annotate(pod, podspec.StateAnnotation, word)
 			do, who = f.next()
 			assert.Equal(t, rollout.DoReplace, do)
 			assert.Equal(t, keys(b), who)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
@@ -37,9 +37,9 @@ func TestReplace(t *testing.T) {
 	require.NotNil(t, successor)
 	assert.NotEqual(t, old.UID, successor.UID)
 	assert.Equal(t, "ceph:17", successor.Spec.Containers[0].Image)
-	assert.Equal(t, f.set().Hash, successor.Annotations[osdpod.HashAnnotation])
-	assert.Equal(t, string(osdpod.Unready), successor.Annotations[osdpod.StateAnnotation])
-	assert.NotContains(t, successor.Annotations, osdpod.ReleasedAnnotation)
+	assert.Equal(t, f.set().Hash, successor.Annotations[podspec.HashAnnotation])
+	assert.Equal(t, string(podspec.Unready), successor.Annotations[podspec.StateAnnotation])
+	assert.NotContains(t, successor.Annotations, podspec.ReleasedAnnotation)
 	f.same(other)
 	deletions := f.wire.said(http.MethodDelete)
 	require.Len(t, deletions, 1)
@@ -58,7 +58,7 @@ func TestReplaceSparesANamesake(t *testing.T) {
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
 	f.image("ceph:17")
-	fresh := f.set().Render(a, osdpod.Knowledge{})
+	fresh := f.set().Render(a, podspec.Knowledge{})
 	var once sync.Once
 	f.wire.hook(func(r request) {
 		if r.method == http.MethodDelete {
@@ -90,7 +90,7 @@ func TestNoSuccessorBesideATerminatingPod(t *testing.T) {
 
 	f.kill(old)
 	require.NoError(t, ended())
-	assert.Equal(t, []string{osdpod.PodName(a)}, f.names())
+	assert.Equal(t, []string{podspec.PodName(a)}, f.names())
 	assert.Equal(t, "ceph:17", f.pod(a).Spec.Containers[0].Image)
 }
 
@@ -241,8 +241,8 @@ func TestSwappedDBs(t *testing.T) {
 	f.kill(second)
 	require.NoError(t, ended())
 	require.Len(t, f.names(), 2)
-	assert.Equal(t, "/dev/nvme0n1p2", f.pod(b).Annotations[osdpod.DBAnnotation])
-	assert.Equal(t, "/dev/nvme0n1p1", f.pod(c).Annotations[osdpod.DBAnnotation])
+	assert.Equal(t, "/dev/nvme0n1p2", f.pod(b).Annotations[podspec.DBAnnotation])
+	assert.Equal(t, "/dev/nvme0n1p1", f.pod(c).Annotations[podspec.DBAnnotation])
 }
 
 // One at a time neither can go first: its successor would wait for the other for ever. So neither goes, and the spec is
@@ -273,7 +273,7 @@ func TestAMovedDB(t *testing.T) {
 	f.has(c)
 	f.write(`{"spec":{"storage":[{"hosts":["$a"],"osds":[{"data":"/dev/sdb","db":"/dev/nvme0n1p2"},{"data":"/dev/sdc","db":"/dev/nvme0n1p3"}]}]}}`)
 	assert.Equal(t, keys(c, b), f.rollsOut())
-	assert.Equal(t, "/dev/nvme0n1p2", f.pod(f.osd("a", "/dev/sdb")).Annotations[osdpod.DBAnnotation])
+	assert.Equal(t, "/dev/nvme0n1p2", f.pod(f.osd("a", "/dev/sdb")).Annotations[podspec.DBAnnotation])
 }
 
 // The DB's owner left the spec, and its data is needed still: nobody goes down to wait for it.

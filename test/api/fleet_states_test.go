@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
@@ -16,8 +16,8 @@ import (
 // the real API server. Where ours is stricter it says so.
 func TestStateLogic(t *testing.T) {
 	ready, unready := corev1.ConditionTrue, corev1.ConditionFalse
-	waiting := annotated(osdpod.StateAnnotation, "waiting")
-	otherHash := annotated(osdpod.HashAnnotation, "0123456789abcdef")
+	waiting := annotated(podspec.StateAnnotation, "waiting")
+	otherHash := annotated(podspec.HashAnnotation, "0123456789abcdef")
 	for _, c := range []struct {
 		name    string
 		changes []func(*corev1.Pod)
@@ -63,13 +63,13 @@ func TestStateLogic(t *testing.T) {
 		},
 		{
 			name: "unready-as-the-code-calls-it", kubelet: unready,
-			changes: []func(*corev1.Pod){annotated(osdpod.StateAnnotation, "wait-for-ready")},
+			changes: []func(*corev1.Pod){annotated(podspec.StateAnnotation, "wait-for-ready")},
 			want:    counts(rollout.Counts{Total: 1, Unready: 1}), do: rollout.DoAwait, state: "unready",
 		},
 		{name: "up-to-date", kubelet: ready, want: counts(rollout.Counts{Total: 1, UpToDate: 1}), do: rollout.DoNothing},
 		{
 			name: "up-to-date-without-a-state", kubelet: ready,
-			changes: []func(*corev1.Pod){notAnnotated(osdpod.StateAnnotation)},
+			changes: []func(*corev1.Pod){notAnnotated(podspec.StateAnnotation)},
 			want:    counts(rollout.Counts{Total: 1, UpToDate: 1}), do: rollout.DoNothing, state: "up-to-date",
 		},
 		// The original has no look at it any more.
@@ -86,7 +86,7 @@ func TestStateLogic(t *testing.T) {
 			want: counts(rollout.Counts{Total: 1, OutOfDate: 1}), do: rollout.DoReplace, state: "out-of-date",
 		},
 		{
-			name: "without-its-template", kubelet: ready, changes: []func(*corev1.Pod){notAnnotated(osdpod.HashAnnotation)},
+			name: "without-its-template", kubelet: ready, changes: []func(*corev1.Pod){notAnnotated(podspec.HashAnnotation)},
 			want: withPods(rollout.Counts{Total: 1, OutOfDate: 1}, 1, 0), do: rollout.DoReplace,
 		},
 	} {
@@ -118,12 +118,12 @@ func TestStateLogic(t *testing.T) {
 			}
 			assert.Equal(t, c.twice, len(s.Discard) == 1, s.Discard)
 
-			had := f.pods()[pod.Name].Annotations[osdpod.StateAnnotation]
+			had := f.pods()[pod.Name].Annotations[podspec.StateAnnotation]
 			require.NoError(t, f.Note(t.Context(), f.ref))
 			if c.state == "" {
 				c.state = had
 			}
-			assert.Equal(t, c.state, f.pods()[pod.Name].Annotations[osdpod.StateAnnotation])
+			assert.Equal(t, c.state, f.pods()[pod.Name].Annotations[podspec.StateAnnotation])
 			if other != nil {
 				f.same(other)
 			}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -76,8 +76,8 @@ func TestALabelledStrangerHinders(t *testing.T) {
 	f.has(b)
 	stranger := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.ns, Name: osdpod.PodName(a),
-			Labels: map[string]string{osdpod.OwnerLabel: osdpod.Owner("osds")},
+			Namespace: f.ns, Name: podspec.PodName(a),
+			Labels: map[string]string{podspec.OwnerLabel: podspec.Owner("osds")},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
 	}
@@ -103,7 +103,7 @@ func TestAHostIsABatch(t *testing.T) {
 	}
 	f.image("ceph:17")
 	s := f.survey()
-	first := []osdpod.OSD{f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")}
+	first := []podspec.OSD{f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")}
 	require.Equal(t, keys(first...), keysOf(s.Next.OSDs))
 	f.replaces(first...)
 	for _, o := range first {

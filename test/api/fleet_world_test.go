@@ -25,9 +25,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -35,7 +35,7 @@ import (
 // osdFleet is the fleet of one CephOSD in a namespace of its own, in the real API server, with a Ceph that says what a
 // test wants. There is no kubelet: the test says what its pods do.
 type osdFleet struct {
-	*fleet.Fleets
+	*cephosd.Fleets
 	t    *testing.T
 	ns   string
 	ref  activities.FleetRef
@@ -75,7 +75,7 @@ func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
 	})
 	typed, err := kubernetes.NewForConfig(cfg)
 	require.NoError(t, err)
-	f.Fleets = fleet.New(typed, server, f.ceph)
+	f.Fleets = cephosd.New(typed, server, f.ceph)
 	go f.sayVersions(t.Context())
 	return f
 }
@@ -84,7 +84,7 @@ func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
 func (f *osdFleet) sayVersions(ctx context.Context) {
 	for ctx.Err() == nil {
 		var list corev1.PodList
-		_ = server.List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{osdpod.VersionLabel})
+		_ = server.List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{podspec.VersionLabel})
 		for i := range list.Items {
 			p := &list.Items[i]
 			p.Status.Phase = corev1.PodSucceeded
@@ -99,17 +99,17 @@ func (f *osdFleet) sayVersions(ctx context.Context) {
 
 func (f *osdFleet) host(short string) string { return f.ns + "-" + short }
 
-func (f *osdFleet) osd(host, data string) osdpod.OSD {
+func (f *osdFleet) osd(host, data string) podspec.OSD {
 	f.t.Helper()
 	for _, o := range f.desired() {
 		if o.Host == f.host(host) && o.Data == data {
 			return o
 		}
 	}
-	return osdpod.OSD{Host: f.host(host), Data: data} // no longer in the spec
+	return podspec.OSD{Host: f.host(host), Data: data} // no longer in the spec
 }
 
-func (f *osdFleet) set() osdpod.Set {
+func (f *osdFleet) set() podspec.Set {
 	f.t.Helper()
 	u := cephOSD(f.t, f.ref.Name, "{}")
 	u.SetNamespace(f.ns)
@@ -117,7 +117,7 @@ func (f *osdFleet) set() osdpod.Set {
 	return set
 }
 
-func (f *osdFleet) desired() []osdpod.OSD {
+func (f *osdFleet) desired() []podspec.OSD {
 	f.t.Helper()
 	osds, _ := f.set().Desired()
 	return osds
@@ -152,13 +152,13 @@ func (f *osdFleet) pods() map[string]*corev1.Pod {
 func (f *osdFleet) names() []string { f.t.Helper(); return slices.Sorted(maps.Keys(f.pods())) }
 
 // pod is the one that lockkeeper made for an OSD; nil for none.
-func (f *osdFleet) pod(o osdpod.OSD) *corev1.Pod { f.t.Helper(); return f.pods()[osdpod.PodName(o)] }
+func (f *osdFleet) pod(o podspec.OSD) *corev1.Pod { f.t.Helper(); return f.pods()[podspec.PodName(o)] }
 
 // has makes the pod of an OSD that was released, and serves. Changes are made before anybody sees it.
-func (f *osdFleet) has(o osdpod.OSD, changes ...func(*corev1.Pod)) *corev1.Pod {
+func (f *osdFleet) has(o podspec.OSD, changes ...func(*corev1.Pod)) *corev1.Pod {
 	f.t.Helper()
-	pod := f.set().Render(o, osdpod.Knowledge{})
-	maps.Copy(pod.Annotations, osdpod.Release(time.Now()))
+	pod := f.set().Render(o, podspec.Knowledge{})
+	maps.Copy(pod.Annotations, podspec.Release(time.Now()))
 	for _, change := range changes {
 		change(pod)
 	}
@@ -187,12 +187,12 @@ func (f *osdFleet) ofTheOriginal(suffix string) func(*corev1.Pod) {
 	set := f.set()
 	return func(p *corev1.Pod) {
 		a := p.Annotations
-		p.Name = "osd-" + a[osdpod.HostAnnotation] + "-" +
-			a[osdpod.DataAnnotation][strings.LastIndex(a[osdpod.DataAnnotation], "/")+1:] + "-" + suffix
+		p.Name = "osd-" + a[podspec.HostAnnotation] + "-" +
+			a[podspec.DataAnnotation][strings.LastIndex(a[podspec.DataAnnotation], "/")+1:] + "-" + suffix
 		p.OwnerReferences = []metav1.OwnerReference{
 			*metav1.NewControllerRef(set.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind)),
 		}
-		delete(a, osdpod.ReleasedAnnotation)
+		delete(a, podspec.ReleasedAnnotation)
 	}
 }
 
@@ -222,7 +222,7 @@ func (f *osdFleet) crashes(pod *corev1.Pod) {
 // runs binds a pod to its node: from now on it terminates until a kubelet, that is kill, says that it has ended.
 func (f *osdFleet) runs(pod *corev1.Pod) {
 	f.t.Helper()
-	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: pod.Annotations[osdpod.HostAnnotation]}}
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: pod.Annotations[podspec.HostAnnotation]}}
 	require.NoError(f.t, server.SubResource("binding").Create(f.t.Context(), pod, binding))
 	// A pod that runs nowhere is gone as soon as it is deleted, so nobody goes on before all know where this one runs.
 	f.eventually(func() bool { now := f.pods()[pod.Name]; return now != nil && now.Spec.NodeName != "" }, pod.Name+" runs")
@@ -272,7 +272,7 @@ func keysOf(osds []rollout.OSD) []string {
 	return keys
 }
 
-func keys(osds ...osdpod.OSD) []string {
+func keys(osds ...podspec.OSD) []string {
 	out := make([]string, len(osds))
 	for i, o := range osds {
 		out[i] = o.Key()
@@ -281,7 +281,7 @@ func keys(osds ...osdpod.OSD) []string {
 }
 
 // batch is these OSDs as a rollout to the present template would replace them.
-func (f *osdFleet) batch(osds ...osdpod.OSD) activities.Replacement {
+func (f *osdFleet) batch(osds ...podspec.OSD) activities.Replacement {
 	f.t.Helper()
 	in := activities.Replacement{
 		Fleet: f.ref, Cluster: storage.ClusterKey{Namespace: f.ns, Name: "storage"},
@@ -297,13 +297,13 @@ func (f *osdFleet) batch(osds ...osdpod.OSD) activities.Replacement {
 	return in
 }
 
-func (f *osdFleet) awaiting(osds ...osdpod.OSD) activities.AwaitInput {
+func (f *osdFleet) awaiting(osds ...podspec.OSD) activities.AwaitInput {
 	f.t.Helper()
 	b := f.batch(osds...)
 	return activities.AwaitInput{Fleet: b.Fleet, Cluster: b.Cluster, Template: b.Template, Keys: keys(osds...)}
 }
 
-func (f *osdFleet) creates(osds ...osdpod.OSD) activities.Created {
+func (f *osdFleet) creates(osds ...podspec.OSD) activities.Created {
 	f.t.Helper()
 	made, err := f.Create(f.t.Context(), f.ref, keys(osds...))
 	require.NoError(f.t, err)
@@ -311,13 +311,13 @@ func (f *osdFleet) creates(osds ...osdpod.OSD) activities.Created {
 }
 
 // replaces replaces a batch, and comes back when it is over.
-func (f *osdFleet) replaces(osds ...osdpod.OSD) {
+func (f *osdFleet) replaces(osds ...podspec.OSD) {
 	f.t.Helper()
 	require.NoError(f.t, f.Replace(f.t.Context(), f.batch(osds...)))
 }
 
 // replacing replaces a batch beside the test; the test calls ended when it has let go whatever held it.
-func (f *osdFleet) replacing(osds ...osdpod.OSD) (ended func() error) {
+func (f *osdFleet) replacing(osds ...podspec.OSD) (ended func() error) {
 	f.t.Helper()
 	in := f.batch(osds...)
 	ctx, stop := context.WithCancel(f.t.Context())
@@ -400,7 +400,7 @@ func (c *ceph) id(key string) (int, bool) {
 }
 
 func (c *ceph) starts(pod *corev1.Pod) {
-	host, data := pod.Annotations[osdpod.HostAnnotation], pod.Annotations[osdpod.DataAnnotation]
+	host, data := pod.Annotations[podspec.HostAnnotation], pod.Annotations[podspec.DataAnnotation]
 	id, known := c.id(host + ":" + data)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -416,7 +416,7 @@ func (c *ceph) starts(pod *corev1.Pod) {
 }
 
 func (c *ceph) stops(pod *corev1.Pod) {
-	id, known := c.id(pod.Annotations[osdpod.HostAnnotation] + ":" + pod.Annotations[osdpod.DataAnnotation])
+	id, known := c.id(pod.Annotations[podspec.HostAnnotation] + ":" + pod.Annotations[podspec.DataAnnotation])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o := c.osds[id]; known {
@@ -427,7 +427,7 @@ func (c *ceph) stops(pod *corev1.Pod) {
 }
 
 // needs says why somebody needs the data of the OSD of a pod; "": nobody does.
-func (c *ceph) needs(o osdpod.OSD, why string) {
+func (c *ceph) needs(o podspec.OSD, why string) {
 	id, _ := c.id(o.Key())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -540,4 +540,4 @@ func (c *ceph) Life(context.Context, storage.ClusterKey, []int) (storage.Life, e
 	return storage.Life{}, nil
 }
 
-var _ fleet.Ceph = (*ceph)(nil)
+var _ cephosd.Ceph = (*ceph)(nil)

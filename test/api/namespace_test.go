@@ -21,7 +21,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
@@ -131,7 +131,7 @@ func TestARolloutSaysWhatItLacks(t *testing.T) {
 		apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), ns)
 		cluster, err := kube.New(asAccount(config, "lockkeeper-worker"))
 		require.NoError(t, err)
-		fleets := fleet.New(nil, nil, nil).Asking(cluster.May) // nothing else is asked
+		fleets := cephosd.New(nil, nil, nil).Asking(cluster.May) // nothing else is asked
 		ref := activities.FleetRef{Kind: kind, Namespace: ns, Name: "osds"}
 		s, err := fleets.Survey(t.Context(), activities.SurveyInput{Fleet: ref})
 		require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestARolloutSaysWhatItLacks(t *testing.T) {
 
 		apply(t, filepath.Join(*root, "deploy", file), ns)
 		require.EventuallyWithT(t, func(c *assert.CollectT) { // the authorizer learns of it a moment later
-			missing, err := fleet.Missing(t.Context(), cluster.May, kube.Account{}, kind, ns)
+			missing, err := cephosd.Missing(t.Context(), cluster.May, kube.Account{}, kind, ns)
 			assert.NoError(c, err)
 			assert.Empty(c, missing)
 		}, 10*time.Second, 50*time.Millisecond)

@@ -21,8 +21,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/starter"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -118,12 +118,12 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 	lockkeeper, kubectl := client.FieldOwner(kube.FieldOwner), client.FieldOwner("kubectl-annotate")
 	annotate := func(as client.FieldOwner, value string) {
 		t.Helper()
-		patch := `{"metadata":{"annotations":{"` + osdpod.StateAnnotation + `":` + value + `}}}`
+		patch := `{"metadata":{"annotations":{"` + podspec.StateAnnotation + `":` + value + `}}}`
 		require.NoError(t, server.Patch(t.Context(), p.pod(), client.RawPatch(types.MergePatchType, []byte(patch)), as))
 	}
 
 	expect("watched/osds: generation 1 was not looked at yet")
-	pod := p.set.Render(p.osd, osdpod.Knowledge{})
+	pod := p.set.Render(p.osd, podspec.Knowledge{})
 	require.NoError(t, server.Create(t.Context(), pod, lockkeeper))
 	report(t, p, metav1.ConditionTrue)
 	p.template("example.org/other")
@@ -146,7 +146,7 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 	report(t, p, metav1.ConditionFalse)
 	gone := client.GracePeriodSeconds(0)
 	require.NoError(t, server.Delete(t.Context(), p.pod(), gone))
-	again := p.set.Render(p.osd, osdpod.Knowledge{})
+	again := p.set.Render(p.osd, podspec.Knowledge{})
 	require.NoError(t, server.Create(t.Context(), again, lockkeeper))
 	report(t, p, metav1.ConditionTrue)
 	// And by somebody else, when none is at work.

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
 // budgets are the two over the OSDs, as they were last seen, by the daemons that each is over.
@@ -71,7 +71,7 @@ func letsNobodyGo(p *policyv1.PodDisruptionBudget) bool {
 // under the other.
 func exceptions(p *policyv1.PodDisruptionBudget) (out []metav1.LabelSelectorRequirement) {
 	for _, r := range p.Spec.Selector.MatchExpressions {
-		if r.Key != osdview.MarkLabel {
+		if r.Key != storageview.MarkLabel {
 			out = append(out, r)
 		}
 	}

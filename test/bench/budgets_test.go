@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 )
 
 // says is a budget: least must stay, or none may go if it is -1; the failure domains of except are left out.
 func says(daemon string, least int32, except ...string) *policyv1.PodDisruptionBudget {
-	mark := metav1.LabelSelectorRequirement{Key: osdview.MarkLabel, Operator: metav1.LabelSelectorOpExists}
+	mark := metav1.LabelSelectorRequirement{Key: storageview.MarkLabel, Operator: metav1.LabelSelectorOpExists}
 	p := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{kube.LabelDaemon: daemon}}}
 	p.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{mark}}
 	if len(except) > 0 {

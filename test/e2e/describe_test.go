@@ -13,7 +13,8 @@ func (w *world) describe(t *testing.T) {
 	for _, line := range []string{
 		"kubectl -n " + cephNamespace + " get maintenancepolicy " + policyName + " -o yaml --show-managed-fields=false",
 		"kubectl -n " + cephNamespace +
-			" get pdb -o custom-columns=NAME:.metadata.name,MIN:.spec.minAvailable,EXCEPT:.spec.selector.matchExpressions,HEALTHY:.status.currentHealthy,ALLOWED:.status.disruptionsAllowed",
+			" get pdb -o custom-columns=NAME:.metadata.name,MIN:.spec.minAvailable," +
+			"EXCEPT:.spec.selector.matchExpressions,HEALTHY:.status.currentHealthy,ALLOWED:.status.disruptionsAllowed",
 		"kubectl -n " + cephNamespace +
 			" get cephosd -o jsonpath={range.items[*]}{.metadata.name}{\"\\n\"}{.status}{\"\\n\"}{end} --ignore-not-found",
 		"kubectl get nodes",

@@ -22,9 +22,9 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/worker"
@@ -100,7 +100,7 @@ func runWorker(socket string) error {
 	typed, api := cluster.Clients()
 	w := worker.New(temporal, worker.Adapters{
 		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
-		Fleets: fleet.New(typed, api, clusters),
+		Fleets: cephosd.New(typed, api, clusters),
 	}, &teller{socket: socket})
 	if err := w.Start(); err != nil {
 		return err

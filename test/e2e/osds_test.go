@@ -12,7 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // osdWords are what scenarios about the pods of a CephOSD are told in.
@@ -43,7 +43,7 @@ func (w *world) podOf(osd string) (pod, error) {
 	if err != nil {
 		return pod{}, err
 	}
-	i := slices.IndexFunc(pods, func(p pod) bool { return "osd."+p.Metadata.Labels[osdpod.IDLabel] == osd })
+	i := slices.IndexFunc(pods, func(p pod) bool { return "osd."+p.Metadata.Labels[podspec.IDLabel] == osd })
 	if i < 0 {
 		return pod{}, fmt.Errorf("%s has no pod", osd)
 	}
@@ -61,9 +61,9 @@ func (w *world) rename(osd, from, to string) error {
 	if err != nil {
 		return err
 	}
-	host, store := own.Metadata.Annotations[osdpod.HostAnnotation], own.Metadata.Annotations[osdpod.DataAnnotation]
+	host, store := own.Metadata.Annotations[podspec.HostAnnotation], own.Metadata.Annotations[podspec.DataAnnotation]
 	i := slices.IndexFunc(pods, func(p pod) bool {
-		return p.Metadata.Annotations[osdpod.HostAnnotation] == host && p.Metadata.Name != own.Metadata.Name
+		return p.Metadata.Annotations[podspec.HostAnnotation] == host && p.Metadata.Name != own.Metadata.Name
 	})
 	if i < 0 {
 		return fmt.Errorf("%s has no neighbour on %s that could reach its store", osd, host)
@@ -92,21 +92,21 @@ func (w *world) asOriginal(osd string) error {
 	if err := w.read(&owner, "kubectl", "-n", cephNamespace, "get", "cephosd", cephOSDName, "-o", "json"); err != nil {
 		return err
 	}
-	annotations := map[string]string{osdpod.StateAnnotation: string(osdpod.UpToDate)}
-	for _, a := range []string{osdpod.HostAnnotation, osdpod.DataAnnotation, osdpod.HashAnnotation} {
+	annotations := map[string]string{podspec.StateAnnotation: string(podspec.UpToDate)}
+	for _, a := range []string{podspec.HostAnnotation, podspec.DataAnnotation, podspec.HashAnnotation} {
 		annotations[a] = now.Metadata.Annotations[a]
 	}
 	labels := map[string]string{}
 	for name, value := range now.Metadata.Labels {
-		if name != osdpod.IDLabel && !strings.HasPrefix(name, osdpod.FailureDomainLabel) {
+		if name != podspec.IDLabel && !strings.HasPrefix(name, podspec.FailureDomainLabel) {
 			labels[name] = value
 		}
 	}
 	p.Metadata = map[string]any{
 		"namespace": cephNamespace, "labels": labels, "annotations": annotations,
 		"name": strings.Join([]string{
-			"osd", annotations[osdpod.HostAnnotation],
-			path.Base(annotations[osdpod.DataAnnotation]), "x7k2p",
+			"osd", annotations[podspec.HostAnnotation],
+			path.Base(annotations[podspec.DataAnnotation]), "x7k2p",
 		}, "-"),
 		"ownerReferences": []map[string]any{{
 			"apiVersion": "ceph.elemental.net/v1alpha1", "kind": "CephOSD", "name": cephOSDName, "uid": owner.Metadata.UID,

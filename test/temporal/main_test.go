@@ -22,10 +22,10 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	sdkworker "go.temporal.io/sdk/worker"
 
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/fleet"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -83,7 +83,7 @@ func newStage(t *testing.T, opts sim.Options) *stage {
 	typed, api := k.Clients()
 	s.adapters = worker.Adapters{
 		Policies: k, Budgets: k, Nodes: k, Clusters: clusters,
-		Fleets: fleet.New(typed, api, clusters),
+		Fleets: cephosd.New(typed, api, clusters),
 	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })

@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 )
 
 // aKey has the form of a Ceph key, and is none.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 )
 
 // Dialer connects to clusters by their address. Its zero value has the default timeouts.

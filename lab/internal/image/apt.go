@@ -59,8 +59,8 @@ func archive(ctx context.Context) (string, error) {
 	if found := firstArchive(string(out)); found != "" {
 		return found, nil
 	}
-	return "", errors.New("no archive of Debian is among the machine's package sources: set LAB_DEBIAN to the address of " +
-		"one")
+	return "", errors.New("no archive of Debian is among the machine's package sources: set LAB_DEBIAN to the address " +
+		"of one")
 }
 
 // firstArchive finds a whole archive of Debian: not its updates, nor somebody else's packages.

@@ -46,7 +46,10 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 // executor runs commands in one container, whatever the protocol calls it.
 type executor struct{ *container }
 
-func (e executor) ExecInContainer(ctx context.Context, _, _, _ string, args []string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
+func (e executor) ExecInContainer(
+	ctx context.Context, _, _, _ string, args []string, in io.Reader, out, errOut io.WriteCloser, tty bool,
+	resize <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
 	cmd := &exec.Cmd{Args: args, Stdin: in}
 	// A nil stream must become a nil interface.
 	if out != nil {

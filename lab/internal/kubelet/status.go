@@ -175,7 +175,10 @@ func closedGate(pod *corev1.Pod) string {
 	return ""
 }
 
-func condition(old []corev1.PodCondition, generation int64, kind corev1.PodConditionType, ok bool, reason, message string, now metav1.Time) corev1.PodCondition {
+func condition(
+	old []corev1.PodCondition, generation int64, kind corev1.PodConditionType, ok bool, reason, message string,
+	now metav1.Time,
+) corev1.PodCondition {
 	c := corev1.PodCondition{
 		Type: kind, ObservedGeneration: generation, Status: corev1.ConditionTrue,
 		LastTransitionTime: now,

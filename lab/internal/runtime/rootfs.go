@@ -203,7 +203,8 @@ func remountReadOnly(target string) error {
 	if err := unix.Statfs(target, &st); err != nil {
 		return err
 	}
-	kept := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME)
+	kept := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC |
+		unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME)
 	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|kept, "")
 }
 

@@ -148,8 +148,8 @@ func TestSandboxShowsTheImagesPrograms(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, out.String())
 	}
-	want := "/usr bin share\n/usr/bin look\n/usr/share own volume\n/etc/lab-test-mount\n/etc/passwd is there\n/bin/sh is " +
-		"not there\n/usr/bin cannot be written\n"
+	want := "/usr bin share\n/usr/bin look\n/usr/share own volume\n/etc/lab-test-mount\n/etc/passwd is there\n/bin/sh " +
+		"is not there\n/usr/bin cannot be written\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubectl/pkg/util/podutils"
 
-	"github.com/lockkeeper/lockkeeper/internal/osdpod"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
 )
 
@@ -57,7 +57,7 @@ func (r *recorder) end() (record, error) {
 // startRecording returns when pods are watched and Ceph was asked once: what happens from now on is in the record.
 func (w *world) startRecording(ctx context.Context) (*recorder, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	options := metav1.ListOptions{LabelSelector: osdpod.OwnerLabel + "=" + osdpod.Owner(w.cephOSD)}
+	options := metav1.ListOptions{LabelSelector: podspec.OwnerLabel + "=" + podspec.Owner(w.cephOSD)}
 	pods, err := w.Kube.CoreV1().Pods(w.namespace).List(ctx, options)
 	if err != nil {
 		cancel()
@@ -95,15 +95,15 @@ func (r *recorder) watchPods(ctx context.Context, changes watch.Interface, pods 
 			r.fail(fmt.Errorf("the watch of the pods brought %v", e.Object))
 			return
 		}
-		id, err := strconv.Atoi(pod.Labels[osdpod.IDLabel])
+		id, err := strconv.Atoi(pod.Labels[podspec.IDLabel])
 		if err != nil {
-			r.fail(fmt.Errorf("pod %s: label %s: %w", pod.Name, osdpod.IDLabel, err))
+			r.fail(fmt.Errorf("pod %s: label %s: %w", pod.Name, podspec.IDLabel, err))
 			continue
 		}
 		was, had := known[pod.UID]
 		tell := func(what happened) {
 			known[pod.UID] = what
-			r.event(event{at: time.Now(), what: what, osd: id, zone: pod.Labels[osdpod.FailureDomainLabel+"zone"]})
+			r.event(event{at: time.Now(), what: what, osd: id, zone: pod.Labels[podspec.FailureDomainLabel+"zone"]})
 		}
 		if !had {
 			tell(made)

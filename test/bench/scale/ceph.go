@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 )
 
 // statsPeriod is that of OSDs' reports and of the manager's, as in the lab.

@@ -32,9 +32,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/osdview"
 	"github.com/lockkeeper/lockkeeper/starter"
 	"github.com/lockkeeper/lockkeeper/test/apiserver"
 	"github.com/lockkeeper/lockkeeper/worker"
@@ -172,7 +172,7 @@ func (w *world) awaitRest(ctx context.Context) error {
 	}
 	for end := time.Now().Add(patience + time.Duration(w.osds)*eachMark); time.Now().Before(end) &&
 		ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		marked, err := w.api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: osdview.MarkLabel})
+		marked, err := w.api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: storageview.MarkLabel})
 		if err != nil {
 			return err
 		}
@@ -323,7 +323,7 @@ func closedBut(b *policyv1.PodDisruptionBudget, domain string) bool {
 // opened are the failure domains that a budget leaves out.
 func opened(b *policyv1.PodDisruptionBudget) (domains []string) {
 	for _, r := range b.Spec.Selector.MatchExpressions {
-		if r.Key != osdview.MarkLabel {
+		if r.Key != storageview.MarkLabel {
 			domains = append(domains, r.Values...)
 		}
 	}

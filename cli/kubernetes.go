@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Kubernetes is what the command asks of the API server. *kube.Cluster satisfies it.
+type Kubernetes interface {
+	Node(ctx context.Context, name string) (activities.NodeState, error)
+	// PolicyOf finds the policy whose storage the node hosts.
+	PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error)
+	MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error)
+	// MaintenancePolicies lists the policies of a namespace, or, with "", of all.
+	MaintenancePolicies(ctx context.Context, namespace string) ([]v1alpha1.MaintenancePolicy, error)
+	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error)
+	// Watcher reads the Lease of the watcher that runs in a namespace.
+	Watcher(ctx context.Context, namespace string) (kube.Watcher, error)
+	// DrainOutlook tells which pods a drain of the node would evict.
+	DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (kube.Outlook, error)
+	// CephOSD reads a CephOSD, or returns activities.ErrNotFound; CephOSDPods are those with its owner label.
+	CephOSD(ctx context.Context, namespace, name string) (podspec.Set, error)
+	CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error)
+	// Deployments are those of a namespace that a selector selects.
+	Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error)
+	// Hosts says of every node, by its hostname, why its OSDs may not serve; "" if it is in service.
+	Hosts(ctx context.Context) (map[string]string, error)
+	// May tells whether an account may do something.
+	May(ctx context.Context, who kube.Account, r kube.Right) (bool, error)
+}
+
+var _ Kubernetes = (*kube.Cluster)(nil)

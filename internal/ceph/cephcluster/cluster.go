@@ -1,0 +1,328 @@
+package cephcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// cluster is one Ceph cluster and the policy under which it is looked at.
+type cluster struct {
+	kube   Kubernetes
+	policy *v1alpha1.MaintenancePolicy
+	*connected
+}
+
+// connected is what outlives a change of the policy.
+type connected struct {
+	connection v1alpha1.CephConnection
+	conn       Conn
+	client     ceph.Client
+	reader     *ceph.Reader
+	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials
+	// again.
+	broken atomic.Bool
+
+	digested atomic.Pointer[digests] // of the last map that was looked at
+	departed departures
+	refused  refusal // to tell OSDs to report
+
+	// holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
+	turn      chan struct{}
+	watch     witness
+	whole     bool      // what the last look of the watch found
+	doubted   time.Time // what the tracker proved before does not count
+	regex     string    // that tracker was made with
+	tolerated []string  // likewise
+}
+
+func newCluster(k Kubernetes, conn Conn, p *v1alpha1.MaintenancePolicy) *cluster {
+	client := ceph.Client{Commander: conn}
+	return &cluster{kube: k, policy: p, connected: &connected{
+		connection: p.Spec.Ceph.Connection, conn: conn, client: client, reader: ceph.NewReader(client),
+		turn: make(chan struct{}, 1),
+	}}
+}
+
+func (c *cluster) with(p *v1alpha1.MaintenancePolicy) *cluster {
+	return &cluster{kube: c.kube, policy: p, connected: c.connected}
+}
+
+func (c *cluster) failed() bool { return c.broken.Load() }
+
+// okToStopWithin bounds the questions that only the manager answers. With a dead manager it would take the whole
+// mon timeout, and closing must not wait for an answer that only opening needs.
+const okToStopWithin = time.Second
+
+// Observe implements activities.StorageCluster: Kubernetes and Ceph at the same time, then joined.
+func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
+	var (
+		departed = c.departed.with(in.Departed)
+		view     = storageview.Input{
+			IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy),
+			Proof: in.Proof, LastChange: in.LastChange, Departed: departed,
+		}
+		reading ceph.Reading
+	)
+	view.ToleratedPools = c.policy.Spec.Ceph.ToleratedPools
+	view.Interest = storageview.Interest{Domains: in.Domains, Nodes: in.Nodes, Hosts: in.Hosts}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		view.Pods, view.Mons.Pods, err = c.kube.DaemonPods(gctx, c.policy)
+		return wrap(err, "list OSD and mon pods")
+	})
+	g.Go(func() (err error) { view.Nodes, err = c.kube.StorageNodes(gctx); return wrap(err, "list nodes") })
+	g.Go(func() (err error) { reading, err = c.read(gctx); return err })
+	if err := g.Wait(); err != nil {
+		return activities.Seen{}, err
+	}
+	if reading.Unavailable != "" {
+		return activities.Seen{View: storage.View{
+			At: time.Now().UTC(), Unavailable: reading.Unavailable, Silent: reading.Silent.UTC(),
+			Departed: c.departed.become(departed, storageview.Departed(view.Pods, departed, in.LastChange)),
+		}}, nil
+	}
+	if err := c.noteReplacements(ctx, view.Pods, reading.Map); err != nil {
+		return activities.Seen{}, err
+	}
+	view.At, view.Map, view.Tree = time.Now().UTC(), reading.Map, failuredomain.NewTree(reading.Crush)
+	q := quorumOf(reading)
+	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
+	seen := activities.Seen{View: storageview.Build(view), ID: reading.Status.FSID}
+	if release := reading.Quorum.MonMap.MinRelease; release > 0 {
+		seen.View.Version = strconv.Itoa(release)
+	}
+	if note := c.flushNote(); note != "" {
+		seen.View.Notes = append(seen.View.Notes, note)
+	}
+	seen.View.Placement, seen.View.Silent = c.digests(reading.Map).placement, reading.Silent.UTC()
+	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
+	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains), in.Nodes)
+	return seen, nil
+}
+
+// noteReplacements notes on pods that the disk of their OSD is being replaced, which only their Deployment may say. An
+// OSD that serves in full is relied on all the same, so while all do the Deployments are not asked.
+func (c *cluster) noteReplacements(ctx context.Context, pods []storageview.Pod, m *ceph.OSDMap) error {
+	up := map[int]bool{}
+	for i := range m.OSDs {
+		up[m.OSDs[i].ID] = bool(m.OSDs[i].Up)
+	}
+	if !slices.ContainsFunc(pods, func(p storageview.Pod) bool { return p.State != storage.PodReady || !up[p.OSD] }) {
+		return nil
+	}
+	replacing, err := c.kube.ReplacingOSDs(ctx, c.policy)
+	if err != nil {
+		return wrap(err, "list Deployments")
+	}
+	for i := range pods {
+		pods[i].Replacing = pods[i].Replacing || replacing[pods[i].OSD]
+	}
+	return nil
+}
+
+// read takes a reading. Missing rights are an answer, too: they say why nothing can be known.
+func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
+	began := time.Now()
+	r, err := c.reader.Read(ctx)
+	if err == nil && r.Unavailable != "" && ctx.Err() == nil && time.Since(began) < time.Second {
+		// An election in the middle of a reading is over by the next one; no quorum is not.
+		r, err = c.reader.Read(ctx)
+	}
+	if err == nil {
+		return r, nil
+	}
+	c.broken.Store(ctx.Err() == nil)
+	if ceph.IsDenied(err) {
+		return ceph.Reading{Unavailable: fmt.Sprintf("the Ceph user lacks a right: %v", err)}, nil
+	}
+	return ceph.Reading{}, err
+}
+
+// mayOpen lists the failure domains that a decision could open: those that were asked for, and a few more, since a
+// decision takes one at a time: those that lost something since the proof, those of leaving nodes, and those in which
+// something is down for long. Nothing opens for the last, unless there is no proof that holds.
+func mayOpen(v storage.View, asked []string) []string {
+	const most = 8
+	out := slices.Clone(asked)
+	left := most
+	add := func(domain string) {
+		if left > 0 && !slices.Contains(out, domain) {
+			out = append(out, domain)
+			left--
+		}
+	}
+	for _, d := range v.Domains {
+		if d.Touched && len(d.Troubled) > 0 || slices.ContainsFunc(d.Troubled, storage.Daemon.Unsettled) {
+			add(d.Name)
+		}
+	}
+	for _, n := range v.Nodes {
+		if n.Leaving() {
+			add(n.NextDomain())
+		}
+	}
+	for _, d := range v.Domains {
+		if len(d.Troubled) > 0 {
+			add(d.Name)
+		}
+	}
+	return out
+}
+
+// questionsAtOnce are how many answers the manager is asked for at the same time. It works them off one after the
+// other, but the way there and back counts once.
+const questionsAtOnce = 8
+
+// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop, and the
+// same for each node that was asked for and is in several failure domains. All have okToStopWithin together, and after
+// the first that finds no answer nothing more is asked: closing must not wait once for each domain.
+func (c *cluster) askOKToStop(
+	ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted, nodes []string,
+) {
+	ctx, cancel := context.WithTimeout(ctx, okToStopWithin)
+	defer cancel()
+	var silent atomic.Pointer[error]
+	pools := c.toleratedPools(m)
+	ask := func(in func(domain string) bool) *storage.Answer {
+		var up []int
+		for i := range m.OSDs {
+			if o := &m.OSDs[i]; bool(o.Up) && in(tree.Find(o.ID, v.FailureDomainType)) {
+				up = append(up, o.ID)
+			}
+		}
+		// Where nothing runs any more nothing can stop. Not to say so would keep a drain that has lost its lease, since the
+		// pools' failure domain changed, say, from getting it back before the data has healed elsewhere.
+		if len(up) == 0 {
+			return &storage.Answer{OK: true}
+		}
+		why := silent.Load()
+		if why == nil {
+			a, err := c.client.OKToStop(ctx, up, pools...)
+			if err == nil {
+				return &a
+			}
+			why = &err
+			silent.Store(why)
+		}
+		return &storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", *why)}
+	}
+	var g errgroup.Group
+	g.SetLimit(questionsAtOnce)
+	for _, name := range wanted {
+		for i := range v.Domains {
+			if d := &v.Domains[i]; d.Name == name {
+				g.Go(func() error { d.OKToStop = ask(func(domain string) bool { return domain == name }); return nil })
+			}
+		}
+	}
+	for _, name := range nodes {
+		for i := range v.Nodes {
+			if n := &v.Nodes[i]; n.Name == name && len(n.Domains) > 1 {
+				g.Go(func() error {
+					n.OKToStop = ask(func(domain string) bool { return slices.Contains(n.Domains, domain) })
+					return nil
+				})
+			}
+		}
+	}
+	_ = g.Wait() // an answer that is missing is said in its place
+}
+
+// toleratedPools are the ids of the pools that may become unavailable while one failure domain is down. Ceph knows
+// nothing of that: asked about a domain with a copy of theirs it says no for ever.
+func (c *cluster) toleratedPools(m *ceph.OSDMap) []int {
+	var ids []int
+	for _, p := range m.Pools {
+		if slices.Contains(c.policy.Spec.Ceph.ToleratedPools, p.Name) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
+}
+
+// SetNoout implements activities.StorageCluster.
+func (c *cluster) SetNoout(ctx context.Context, hosts ...string) ([]activities.NooutRefusal, error) {
+	return eachHost(hosts, func(hosts ...string) error { return c.client.SetNoout(ctx, hosts...) })
+}
+
+// UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses the CRUSH map tells whether it is gone,
+// which leaves nothing to unset, or what it is called now: the caller's look at it may be older than the command.
+func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]activities.NooutRefusal, error) {
+	ids := map[string]int{}
+	var names []string
+	for _, h := range hosts {
+		ids[h.Name], names = h.ID, append(names, h.Name)
+	}
+	refused, err := eachHost(names, func(hosts ...string) error { return c.client.UnsetNoout(ctx, hosts...) })
+	if err != nil || len(refused) == 0 {
+		return nil, err
+	}
+	reading, err := c.read(ctx)
+	if err != nil || reading.Unavailable != "" {
+		return refused, err
+	}
+	var still []activities.NooutRefusal
+	for _, x := range refused {
+		found, gone := storageview.FindHosts(failuredomain.NewTree(reading.Crush),
+			[]storage.Host{{Name: x.Host, ID: ids[x.Host]}})
+		switch {
+		case len(gone) > 0:
+		case len(found) > 0 && found[0].Name != x.Host:
+			if err := c.client.UnsetNoout(ctx, found[0].Name); err != nil {
+				return nil, err
+			}
+		default:
+			still = append(still, x)
+		}
+	}
+	return still, nil
+}
+
+// eachHost switches all hosts by one command. When Ceph refuses it, because it does not know a name, each host gets a
+// command of its own, so that one of which Ceph does not know holds up no other.
+func eachHost(hosts []string, do func(hosts ...string) error) (refused []activities.NooutRefusal, err error) {
+	if err = do(hosts...); err == nil || !ceph.IsInvalid(err) {
+		return nil, err
+	}
+	for _, host := range hosts {
+		if len(hosts) > 1 {
+			err = do(host)
+		}
+		switch {
+		case ceph.IsInvalid(err):
+			refused = append(refused, activities.NooutRefusal{Host: host, Reason: err.Error()})
+		case err != nil:
+			return nil, err
+		}
+	}
+	return refused, nil
+}
+
+func quorumOf(r ceph.Reading) activities.Quorum {
+	q := activities.Quorum{In: r.Quorum.QuorumNames}
+	for _, m := range r.Quorum.MonMap.Mons {
+		q.Mons = append(q.Mons, m.Name)
+	}
+	return q
+}
+
+func wrap(err error, what string) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

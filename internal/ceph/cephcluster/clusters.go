@@ -1,0 +1,193 @@
+// Package cephcluster is the Ceph kind of a storage cluster: one Ceph cluster over a kept connection, together with the
+// pods and nodes that run it. It satisfies activities.StorageCluster; what it sees is joined and judged by pure
+// packages.
+package cephcluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Kubernetes is what is read of the API server.
+type Kubernetes interface {
+	MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error)
+	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error)
+	StorageNodes(ctx context.Context) ([]storageview.Node, error)
+	// DaemonPods lists the pods of the OSDs and of the mons.
+	DaemonPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.Pod, []storageview.MonPod, error)
+	// MarkPods and UnmarkPods change those that still are what was seen of them, and count them.
+	MarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int)) (int,
+		error)
+	UnmarkPods(ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int)) (int,
+		error)
+	ReplacingOSDs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[int]bool, error)
+	// ConfigMapValue and SecretValue return the value of a key; errors name the object and the key.
+	ConfigMapValue(ctx context.Context, namespace, name, key string) (string, error)
+	SecretValue(ctx context.Context, namespace, name, key string) (string, error)
+}
+
+// Address is how to reach a Ceph cluster: where its mons are, as which user, with which key.
+type Address struct {
+	MonHost string
+	User    string // with or without "client."
+	Key     string
+}
+
+// Conn is a connection that is kept.
+type Conn interface {
+	ceph.Commander
+	Close()
+}
+
+// Dialer connects to a Ceph cluster.
+type Dialer interface {
+	Dial(ctx context.Context, a Address) (Conn, error)
+}
+
+// Clusters keeps one connection for each policy. It is safe for concurrent use.
+type Clusters struct {
+	kube Kubernetes
+	dial Dialer
+
+	mu    sync.Mutex
+	open  map[storage.ClusterKey]*cluster
+	turns map[storage.ClusterKey]chan struct{} // who holds the one value of a key may dial
+}
+
+// New makes Clusters that connect on demand.
+func New(k Kubernetes, d Dialer) *Clusters {
+	return &Clusters{
+		kube: k, dial: d, open: map[storage.ClusterKey]*cluster{},
+		turns: map[storage.ClusterKey]chan struct{}{},
+	}
+}
+
+// Close closes all connections.
+func (c *Clusters) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, x := range c.open {
+		x.conn.Close()
+		delete(c.open, key)
+	}
+}
+
+// StorageCluster implements activities.StorageClusters.
+func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (activities.StorageCluster, error) {
+	p, err := c.kube.MaintenancePolicy(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return c.connect(ctx, p, key)
+}
+
+// StorageClusterOf implements activities.StorageClusters.
+func (c *Clusters) StorageClusterOf(ctx context.Context, p activities.Policy) (activities.StorageCluster, error) {
+	object, is := p.Object.(*v1alpha1.MaintenancePolicy)
+	if !is {
+		return c.StorageCluster(ctx, p.Key)
+	}
+	return c.connect(ctx, object, p.Key)
+}
+
+// connect returns the connection of a policy. A connection lives for as long as the policy says the same about how to
+// connect; librados itself follows the mons when they move.
+func (c *Clusters) connect(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, key storage.ClusterKey,
+) (activities.StorageCluster, error) {
+	if p.Spec.Ceph == nil {
+		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph is missing: Ceph is the only kind of storage this version "+
+			"knows", key)
+	}
+	if x := c.kept(p, key); x != nil {
+		return x, nil
+	}
+	// One dials at a time for each cluster: one whose mons are away must not hold up the others.
+	turn := c.turn(key)
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if x := c.kept(p, key); x != nil {
+		return x, nil
+	}
+	a, err := c.address(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.dial.Dial(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Ceph at %s as %s: %w", a.MonHost, a.User, err)
+	}
+	x := newCluster(c.kube, conn, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.open[key]; old != nil {
+		old.conn.Close()
+	}
+	c.open[key] = x
+	return x, nil
+}
+
+// kept is the connection that there is, if it still is what the policy asks for.
+func (c *Clusters) kept(p *v1alpha1.MaintenancePolicy, key storage.ClusterKey) activities.StorageCluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.open[key]; x != nil && x.connection == p.Spec.Ceph.Connection && !x.failed() {
+		return x.with(p)
+	}
+	return nil
+}
+
+func (c *Clusters) turn(key storage.ClusterKey) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[key] == nil {
+		c.turns[key] = make(chan struct{}, 1)
+	}
+	return c.turns[key]
+}
+
+func (c *Clusters) address(ctx context.Context, p *v1alpha1.MaintenancePolicy) (Address, error) {
+	at := p.Spec.Ceph.Connection
+	endpoints := orDefault(at.MonEndpoints, v1alpha1.KeyReference{Name: "rook-ceph-mon-endpoints", Key: "data"})
+	raw, err := c.kube.ConfigMapValue(ctx, p.Namespace, endpoints.Name, endpoints.Key)
+	if err != nil {
+		return Address{}, fmt.Errorf("spec.ceph.connection.monEndpoints: %w", err)
+	}
+	monHost, err := ceph.ParseMonEndpoints("spec.ceph.connection.monEndpoints", raw)
+	if err != nil {
+		return Address{}, err
+	}
+	cred := at.Credentials
+	secret := orDefault(cred.Name, "rook-ceph-mon")
+	user, err := c.kube.SecretValue(ctx, p.Namespace, secret, orDefault(cred.UserKey, "ceph-username"))
+	if err != nil {
+		return Address{}, fmt.Errorf("spec.ceph.connection.credentials: %w", err)
+	}
+	if user, err = ceph.ParseUser("spec.ceph.connection.credentials", user); err != nil {
+		return Address{}, err
+	}
+	secretKey, err := c.kube.SecretValue(ctx, p.Namespace, secret, orDefault(cred.SecretKey, "ceph-secret"))
+	if err != nil {
+		return Address{}, fmt.Errorf("spec.ceph.connection.credentials: %w", err)
+	}
+	return Address{MonHost: monHost, User: user, Key: secretKey}, nil
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}

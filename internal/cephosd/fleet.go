@@ -1,0 +1,185 @@
+// Package cephosd is lockkeeper's hand on the pods of OSDs: those that it makes itself from a CephOSD, and those that
+// Deployments make, as Rook's do. It satisfies activities.Fleets: it joins what Kubernetes and Ceph say, lets the pure
+// packages decide, and carries out what they decided.
+package cephosd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Ceph is what is asked of Ceph.
+type Ceph interface {
+	// OSDs looks at all OSDs; with metadata also at what they said of themselves.
+	OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (cephcluster.OSDs, error)
+	// Versions asks which versions of Ceph run there.
+	Versions(ctx context.Context, key storage.ClusterKey) (cephcluster.Versions, error)
+	// OKToStop answers which of these OSDs may stop together now.
+	OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error)
+	// Life asks whether every OSD that is up lives, but for some.
+	Life(ctx context.Context, key storage.ClusterKey, except []int) (storage.Life, error)
+	// SafeToDestroy answers, for each, whether nobody needs its data.
+	SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (map[int]storage.Answer, error)
+}
+
+// Fleets are all OSDs that can be replaced.
+type Fleets struct {
+	typed kubernetes.Interface
+	api   client.Client
+	ceph  Ceph
+
+	rights   *rights // nil: not looked at
+	programs programs
+}
+
+// New makes Fleets. Both clients are of one API server, and api knows the scheme of package kube.
+func New(typed kubernetes.Interface, api client.Client, ceph Ceph) *Fleets {
+	return &Fleets{typed: typed, api: api, ceph: ceph}
+}
+
+// kind is what the two kinds of fleets do differently.
+type kind interface {
+	survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error)
+	rehearse(ctx context.Context, in activities.Replacement) (activities.Rehearsal, error)
+	// running is how a batch stands, or says why none of it may be replaced any more.
+	running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error)
+	replace(ctx context.Context, in activities.Replacement) error
+	await(ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival)) (activities.Arrival, error)
+	confirm(ctx context.Context, in activities.AwaitInput) error
+}
+
+func (f *Fleets) of(ref activities.FleetRef) kind {
+	if ref.Kind == activities.FleetDeployments {
+		return deployments{Fleets: f, ref: ref}
+	}
+	return cephOSD{Fleets: f, ref: ref}
+}
+
+// Survey implements activities.Fleets.
+func (f *Fleets) Survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
+	wrong, err := f.rights.missing(ctx, in.Fleet)
+	if err != nil {
+		return activities.Survey{}, err
+	}
+	if wrong != nil {
+		return activities.Survey{Found: true, Refused: []input.Error{*wrong}}, nil //nolint:nilerr // a refusal is an answer
+	}
+	return f.of(in.Fleet).survey(ctx, in)
+}
+
+// Create implements activities.Fleets. Only a CephOSD has pods that somebody must make.
+func (f *Fleets) Create(ctx context.Context, ref activities.FleetRef, keys []string) (activities.Created, error) {
+	return cephOSD{Fleets: f, ref: ref}.create(ctx, keys)
+}
+
+// Discard implements activities.Fleets.
+func (f *Fleets) Discard(ctx context.Context, ref activities.FleetRef, pods []string) error {
+	return cephOSD{Fleets: f, ref: ref}.discard(ctx, pods)
+}
+
+// Note implements activities.Fleets.
+func (f *Fleets) Note(ctx context.Context, ref activities.FleetRef) error {
+	return cephOSD{Fleets: f, ref: ref}.note(ctx)
+}
+
+// Remove implements activities.Fleets.
+func (f *Fleets) Remove(ctx context.Context, ref activities.FleetRef, keys []string) error {
+	return cephOSD{Fleets: f, ref: ref}.remove(ctx, keys)
+}
+
+// Rehearse implements activities.Fleets.
+func (f *Fleets) Rehearse(ctx context.Context, in activities.Replacement) (activities.Rehearsal, error) {
+	return f.of(in.Fleet).rehearse(ctx, in)
+}
+
+// Replace implements activities.Fleets.
+func (f *Fleets) Replace(ctx context.Context, in activities.Replacement) error {
+	return f.of(in.Fleet).replace(ctx, in)
+}
+
+// Await implements activities.Fleets.
+func (f *Fleets) Await(
+	ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival),
+) (activities.Arrival, error) {
+	return f.of(in.Fleet).await(ctx, in, beat)
+}
+
+// Confirm implements activities.Fleets.
+func (f *Fleets) Confirm(ctx context.Context, in activities.AwaitInput) error {
+	return f.of(in.Fleet).confirm(ctx, in)
+}
+
+// Report implements activities.Fleets. Only a CephOSD has a status; of a restart Temporal and `lockkeeper status` tell
+// how it goes.
+func (f *Fleets) Report(ctx context.Context, in activities.FleetReport) error {
+	return cephOSD{Fleets: f, ref: in.Fleet}.report(ctx, in)
+}
+
+// policy finds the MaintenancePolicy of a fleet: the one that it names, or the only one of its namespace.
+func (f *Fleets) policy(ctx context.Context, namespace, name string) (storage.ClusterKey, *input.Error, error) {
+	var list v1alpha1.MaintenancePolicyList
+	if err := f.api.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return storage.ClusterKey{}, nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		if list.Items[i].Name == name {
+			return storage.ClusterKey{Namespace: namespace, Name: name}, nil, nil
+		}
+		names = append(names, list.Items[i].Name)
+	}
+	switch {
+	case name != "":
+		return storage.ClusterKey{},
+			input.Wrong("spec.policy", name, "must be a MaintenancePolicy of namespace "+namespace+": "+orNone(names)), nil
+	case len(names) == 1:
+		return storage.ClusterKey{Namespace: namespace, Name: names[0]}, nil, nil
+	case len(names) == 0:
+		return storage.ClusterKey{},
+			input.Wrong("spec.policy", "",
+				"there is no MaintenancePolicy in namespace "+namespace+": without one nothing says how to reach Ceph, and "+
+					"nothing guards it"), nil
+	default:
+		return storage.ClusterKey{}, input.Wrong("spec.policy", "", "must name one of several: "+strings.Join(names, ", ")),
+			nil
+	}
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "there is none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func (f *Fleets) nodes(ctx context.Context) (podspec.Nodes, error) { return kube.Hosts(ctx, f.typed) }
+
+func osdName(id int) string { return fmt.Sprintf("osd.%d", id) }
+
+// wrongDomain says that the CRUSH map has no such type. People write types with a capital.
+func wrongDomain(field, domain string, types []string) *input.Error {
+	known := func(t string) bool { return strings.EqualFold(t, domain) }
+	if domain == "" || strings.EqualFold(domain, "osd") || strings.EqualFold(domain, "host") || len(types) == 0 ||
+		slices.ContainsFunc(types, known) {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return t == "osd" || t == "host" })
+	return input.Wrong(field, domain, "must be OSD, Host, or one of the cluster's failure domain types: "+orNone(others))
+}
+
+// errMoved: the fleet is not what the batch was decided for.
+var errMoved = errors.New("the spec is another one by now")
