@@ -93,10 +93,17 @@ func perform[I, O any](
 	if isFull {
 		cancel()
 	}
-	if err = f.Get(ctx, &out); isFull && temporal.IsCanceledError(err) {
+	if err = f.Get(ctx, &out); isFull && err != nil && !final(err) {
 		err = errFull
 	}
 	return out, err
+}
+
+// final tells whether an activity that failed so is not tried again. An activity that is cancelled ends with the error
+// of its last attempt, even if it would otherwise have been tried again.
+func final(err error) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.NonRetryable()
 }
 
 // Wait is the wait in which a run ended that continued as new.

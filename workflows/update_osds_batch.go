@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -193,7 +192,7 @@ func (u *update) stop(
 		err = replaced.Get(lasting, &r)
 		giveUp()
 		switch {
-		case !temporal.IsCanceledError(err):
+		case !isFull || err == nil || final(err):
 			return r, err
 		case letSignalsIn(ctx) == nil:
 			step.OSDs = nil // they are in the batch
