@@ -17,7 +17,8 @@ type claimStage string
 const (
 	claimFree  claimStage = ""      // there is no claim
 	claimAsked claimStage = "Asked" // the keeper may know of it, and has not granted it
-	// claimUnsure: it was to follow the claim before, and the keeper has not said that it does, so it is asked for again.
+	// claimUnsure: it has to be asked for, since that was not done yet, or since it was to follow the claim before and the
+	// keeper has not said that it does.
 	claimUnsure claimStage = "Unsure"
 	claimHeld   claimStage = "Held" // it is granted, with a token
 	claimDone   claimStage = "Done" // the work is done, which the keeper is about to be told

@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -9,21 +12,73 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
-// claimant is a job's side of its talk with the keeper. One claim is made at a time; what follows it may be asked for
+// This file is how a job talks with keepers, and how it holds their leases.
+
+// errLost ends the work under a lease that was taken away. The job decides what comes next.
+var errLost = errors.New("the lease was taken away")
+
+// request is a lease that a job needs for its work.
+type request struct {
+	of   *claimant
+	want lease.Claim
+	// unless ends the wait for the lease: the work begins without it.
+	unless func() bool
+}
+
+func never() bool { return false }
+
+// underLease asks for leases, waits until all are granted, does the work, tells the keepers that it is done, and waits
+// until the storage is whole. A job that holds the leases already, as after continue-as-new, does the work again; if
+// the keepers were told that it is done, only the wait is left. If a lease is taken away it returns errLost, and the
+// claims are free.
+func (j *job) underLease(ctx workflow.Context, requests []request, work func(workflow.Context) error) error {
+	if !slices.ContainsFunc(j.claims, (*claimant).finished) {
+		err := j.acquire(ctx, requests)
+		if err == nil {
+			err = work(ctx)
+		}
+		if errors.Is(err, errLost) || isType(err, activities.LeaseLost) {
+			for _, r := range requests {
+				r.of.end(LeaseRevoked) // its token may not count any more
+			}
+			return errLost
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range j.claims {
+		for c.Stage != claimFree {
+			if _, err := c.whole(ctx, never, func() {}); err != nil {
+				return err
+			}
+		}
+	}
+	j.waitFor(ctx, "")
+	return nil
+}
+
+// acquire waits until all leases are granted. All jobs ask in the order of the storage clusters, so that no two of them
+// wait for each other.
+func (j *job) acquire(ctx workflow.Context, requests []request) error {
+	slices.SortFunc(requests, func(a, b request) int {
+		return strings.Compare(a.of.Cluster.String(), b.of.Cluster.String())
+	})
+	for _, r := range requests {
+		if granted, err := r.of.acquire(ctx, r.want, r.unless, func() {}); err != nil {
+			return err
+		} else if !granted && !r.unless() {
+			return errLost
+		}
+	}
+	return nil
+}
+
+// claimant is a job's side of its talk with one keeper. One claim is made at a time; what follows it may be asked for
 // while the storage heals.
 type claimant struct {
 	ClaimState
-	notices workflow.ReceiveChannel
-}
-
-func newClaimant(ctx workflow.Context, s ClaimState) *claimant {
-	return &claimant{ClaimState: s, notices: workflow.GetSignalChannel(ctx, SignalLease)}
-}
-
-// state is what the next run has to know. Notices that have come are taken in before, or they would be lost.
-func (c *claimant) state() ClaimState {
-	c.listen()
-	return c.ClaimState
+	job *job
 }
 
 func (c *claimant) ref(ctx workflow.Context) LeaseRef {
@@ -44,101 +99,121 @@ const (
 	remindAfterMax = 2 * time.Hour
 )
 
-// acquire asks for the lease, if that was not done, and waits until it is granted, until stop says that it is not
-// wanted any more, or until the context ends. waits hears why it is not granted; and "", if that takes a while and the
-// keeper says nothing.
+// acquire asks for the lease, if that was not done, and waits until it is granted, or until stop says that it is not
+// wanted any more. It calls told when the status says why it is not granted, or, after a while, that it is waited for.
 func (c *claimant) acquire(
-	ctx workflow.Context, want lease.Claim, stop func() bool, waits func(string),
+	ctx workflow.Context, want lease.Claim, stop func() bool, told func(),
 ) (granted bool, err error) {
-	if c.listen(); c.covers(want) {
+	if c.job.listen(); c.covers(want) {
 		return true, nil
 	}
-	ask, told := c.Stage == claimUnsure, c.Why != ""
+	c.job.enter(ctx, PhaseLease)
+	wait := "the lease of " + want.Domain.String()
+	if len(want.Daemons) > 0 {
+		wait += " for " + strings.Join(want.Daemons, ", ")
+	}
+	c.job.waitFor(ctx, wait)
+	since := c.job.Since
+	waits := func(why string) {
+		c.job.elaborate(ctx, because(wait, why), since)
+		told()
+	}
 	if !c.waitsFor(want) {
 		c.begin(c.following(ctx, want))
-		ask, told = true, false
+		c.Stage = claimUnsure // until it is asked for
 	}
-	if told {
+	if c.Why != "" {
 		waits(c.Why)
 	}
-	for {
+	for ask, patient := c.Stage == claimUnsure, c.Why != ""; ; {
 		if ask {
-			// Asking again keeps the place in the queue, and brings back a claim that the keeper never came to write down.
-			if _, err := call(persistent(ctx, "ask for the lease"), draining.RequestLease,
-				activities.LeaseInput{Cluster: c.Cluster, Claim: c.Claim}); err != nil {
+			if err := c.ask(ctx); err != nil {
 				return false, err
 			}
-			if c.Stage == claimUnsure {
-				c.Stage = claimAsked
-			}
 		}
-		n, _, err := c.word(ctx, told, stop)
+		n, err := c.word(ctx, patient, stop)
 		if err != nil || stop() {
 			return false, err
 		}
 		ask = false
 		switch n.State {
 		case "": // nothing was heard for long
-			if ask = told; !told {
+			if ask = patient; !patient {
 				waits("")
 			}
-			told = true
+			patient = true
 		case LeaseGranted:
 			return true, nil
 		case LeaseRevoked, LeaseReleased, LeaseParked:
 			return false, nil
 		case LeaseWaiting, LeaseHealing:
 			waits(n.WaitsFor)
-			told = true
+			patient = true
 		}
 	}
 }
 
-// following is a claim that comes after the present one. Ask rises over continue-as-new, too.
+// ask queues the claim. Asking again keeps the place in the queue, and brings back a claim that the keeper never came
+// to write down.
+func (c *claimant) ask(ctx workflow.Context) error {
+	if _, err := perform(persistent(ctx, "ask for the lease"), c.job, draining.RequestLease,
+		activities.LeaseInput{Cluster: c.Cluster, Claim: c.Claim}); err != nil {
+		return err
+	}
+	if c.Stage == claimUnsure {
+		c.Stage = claimAsked
+	}
+	return nil
+}
+
+// following is a claim that comes after all that the job has made. Ask rises over continue-as-new, too.
 func (c *claimant) following(ctx workflow.Context, want lease.Claim) lease.Claim {
 	ref := c.ref(ctx)
 	want.WorkflowID, want.RunID = ref.WorkflowID, ref.RunID
-	want.Ask = max(c.Claim.Ask+1, workflow.Now(ctx).UnixMilli())
+	want.Ask = workflow.Now(ctx).UnixMilli()
+	for _, other := range c.job.claims {
+		want.Ask = max(want.Ask, other.Claim.Ask+1)
+	}
 	return want
 }
 
-// word is the keeper's next word about our claim, waited for only a moment unless patient.
-func (c *claimant) word(ctx workflow.Context, patient bool, stop func() bool) (n LeaseNotice, heard bool, err error) {
-	if !patient {
-		return c.notice(ctx, tellAfter, "tell that we wait", stop)
+// word is the keeper's next word about the claim, or about the next one, which then is the claim. It is waited for only
+// a moment unless patient. The zero notice: none came for long, or stop came true.
+func (c *claimant) word(ctx workflow.Context, patient bool, stop func() bool) (n LeaseNotice, err error) {
+	long, then := tellAfter, "tell that we wait"
+	if patient {
+		long, then = min(remindAfter<<min(c.Reminders, 8), remindAfterMax), "remind the keeper"
+		c.Reminders++
 	}
-	n, heard, err = c.notice(ctx, min(remindAfter<<min(c.Reminders, 8), remindAfterMax), "remind the keeper", stop)
-	if c.Reminders++; heard {
-		c.Reminders = 0
-	}
-	return n, heard, err
-}
-
-// notice receives the keeper's next word about our claim, or about the next one, which then is ours. heard is false
-// when none came for long, or stop came true.
-func (c *claimant) notice(
-	ctx workflow.Context, long time.Duration, then string, stop func() bool,
-) (n LeaseNotice, heard bool, err error) {
-	_, err = awaitAtMost(ctx, long, then, func() bool {
-		for c.notices.Len() > 0 {
-			var next LeaseNotice
-			if c.notices.ReceiveAsync(&next) && c.take(next) {
-				n = next
+	_, err = c.job.awaitAtMost(ctx, long, then, func() bool {
+		for about, next := c.job.hear(); about != nil; about, next = c.job.hear() {
+			if about == c {
+				n, c.Reminders = next, 0
 				return true
 			}
 		}
 		return stop()
 	})
-	return n, n.State != "", err
+	return n, err
 }
 
-// listen takes in what the keeper has said meanwhile.
-func (c *claimant) listen() {
-	for c.notices.Len() > 0 {
-		var n LeaseNotice
-		if c.notices.ReceiveAsync(&n) {
-			c.take(n)
+// hear takes in the next notice that is about a claim of the job, and returns that claim; nil: there is none.
+func (j *job) hear() (about *claimant, n LeaseNotice) {
+	for j.notices.Len() > 0 {
+		n = LeaseNotice{}
+		j.notices.ReceiveAsync(&n)
+		for _, c := range j.claims {
+			if c.take(n) {
+				return c, n
+			}
 		}
+	}
+	return nil, LeaseNotice{}
+}
+
+// listen takes in what keepers have said meanwhile.
+func (j *job) listen() {
+	for about, _ := j.hear(); about != nil; about, _ = j.hear() {
 	}
 }
 
@@ -147,8 +222,12 @@ func (c *claimant) tellDone(ctx workflow.Context) error {
 	if c.Stage == claimFree {
 		return nil
 	}
+	c.Stage = claimDone
+	if err := c.signal(ctx, SignalFinishLease); err != nil {
+		return err
+	}
 	c.Stage = claimTold
-	return c.signal(ctx, SignalFinishLease)
+	return nil
 }
 
 // finishFor says the same, and what is wanted next.
@@ -161,21 +240,32 @@ func (c *claimant) finishFor(ctx workflow.Context, want lease.Claim) error {
 	return c.tellDone(ctx)
 }
 
-// healed waits until the keeper has taken the lease back, or has gone on to the next claim, until stop says that there
-// is more to do, or until nothing was heard for long.
-func (c *claimant) healed(ctx workflow.Context, stop func() bool, waits func(string)) (over bool, err error) {
+// whole tells the keeper that the work is done, and waits until it has seen the storage whole and taken the lease back,
+// or has gone on to the next claim, until stop says that there is more to do, or until nothing was heard for long. It
+// calls told before the status says how far that is.
+func (c *claimant) whole(ctx workflow.Context, stop func() bool, told func()) (over bool, err error) {
+	if c.Stage == claimFree {
+		return true, nil
+	}
+	wait := "the storage in " + c.Claim.Domain.String() + " to be whole again"
+	if c.job.Phase != PhaseHeal || !strings.HasPrefix(c.job.WaitsFor, wait) {
+		c.job.enter(ctx, PhaseHeal)
+		c.job.waitFor(ctx, wait)
+	}
+	since := c.job.Since
 	if c.Stage != claimTold || c.Reminders > 0 {
 		if err := c.tellDone(ctx); err != nil {
 			return false, err
 		}
 	}
 	for c.finished() {
-		n, heard, err := c.word(ctx, true, stop)
-		if err != nil || !heard {
+		n, err := c.word(ctx, true, stop)
+		if err != nil || n.State == "" {
 			return false, err
 		}
 		if n.State == LeaseHealing {
-			waits(n.WaitsFor)
+			told()
+			c.job.elaborate(ctx, because(wait, n.WaitsFor), since)
 		}
 	}
 	return true, nil
@@ -200,9 +290,17 @@ func (c *claimant) signal(ctx workflow.Context, name string) error {
 	if err == nil || ctx.Err() != nil || name == SignalReleaseLease {
 		return err
 	}
-	if _, err := call(persistent(ctx, "start the keeper again"), draining.RequestLease,
+	if _, err := perform(persistent(ctx, "start the keeper again"), c.job, draining.RequestLease,
 		activities.LeaseInput{Cluster: c.Cluster, Claim: c.Claim}); err != nil {
 		return err
 	}
 	return workflow.SignalExternalWorkflow(ctx, KeeperID(c.Cluster), "", name, c.ref(ctx)).Get(ctx, nil)
+}
+
+// because adds a reason, if there is one.
+func because(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
 }

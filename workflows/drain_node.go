@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -35,7 +37,6 @@ type DrainNodeInput struct {
 const (
 	OutcomeDone    = "Done"    // the node is back, its storage is whole
 	OutcomeGone    = "Gone"    // the node is deleted, the data is whole without it
-	OutcomeAborted = "Aborted" // by a person; what we changed is changed back
 	OutcomeRevoked = "Revoked" // the policy is gone: nothing is guarded any more
 )
 
@@ -56,46 +57,41 @@ type DrainNodeResult struct {
 //
 //	temporal workflow start --type DrainNode --task-queue lockkeeper --workflow-id drain/node-a --input '{"node":"node-a"}'
 func DrainNode(ctx workflow.Context, in DrainNodeInput) (DrainNodeResult, error) {
-	d, err := newDrain(ctx, in)
-	if err != nil {
-		return DrainNodeResult{}, err
+	d := &drain{in: in}
+	if in.State != nil {
+		d.state = *in.State
 	}
-	runCtx, cancel := workflow.WithCancel(ctx)
-	d.job.listen(ctx, cancel)
-	err = d.run(runCtx)
-	if workflow.IsContinueAsNewError(err) {
-		return DrainNodeResult{}, err
-	}
-	switch {
-	case d.job.Aborted:
-		d.result.Outcome, err = OutcomeAborted, nil
-	case d.guarded && isType(err, activities.InvalidInput):
-		// It was looked after when the drain began, and is no longer: nothing is left to guard.
-		d.result.Outcome, err = OutcomeRevoked, nil
-	}
-	d.result.Took = workflow.Now(ctx).Sub(d.job.Started)
-	return d.result, err
+	d.job = newJob(ctx, drainPhases, d.state.JobState)
+	d.lease = d.job.claims[0]
+	err := runJob(ctx, d.job, d)
+	d.state.Result.Took = workflow.Now(ctx).Sub(d.job.Started)
+	return d.state.Result, err
+}
+
+// DrainState is what a drain hands on to its next run.
+type DrainState struct {
+	JobState
+	Target activities.Target `json:"target"`
+	Asked  time.Time         `json:"asked,omitzero"` // since when the lease is waited for
+	Result DrainNodeResult   `json:"result"`
+	// Returned is how the node came back; nil as long as it has not.
+	Returned *activities.NodeReturn `json:"returned,omitempty"`
+	// Returning: the pods of the node are gone, and its return is waited for, whatever becomes of the lease meanwhile.
+	Returning bool `json:"returning,omitempty"`
+	Guarded   bool `json:"guarded,omitempty"` // a lease was granted
+	// Unguarded: the policy went while the node was away. The drain stays all the same, to uncordon the node when it is
+	// back.
+	Unguarded bool `json:"unguarded,omitempty"`
+	Cordoned  bool `json:"cordoned,omitempty"` // by us
+	Released  bool `json:"released,omitempty"` // no lease is needed any more
 }
 
 type drain struct {
-	in     DrainNodeInput
-	job    *job
-	target activities.Target
-	lease  *claimant
-	// observing: the node's pods are gone, whoever evicted them, so the disruption goes on with or without the lease.
-	observing bool
-	guarded   bool // once: a lease was granted
-	// unguarded: the policy went while the node was away. We stay with the node all the same, to uncordon it when it is
-	// back.
-	unguarded bool
-	// returning: the node's return is waited for, whatever becomes of the lease meanwhile.
-	returning bool
-	asked     time.Time              // since when the lease is waited for
-	back      workflow.Future        // the node's return, once somebody waits for it
-	returned  *activities.NodeReturn // how the node came back
-	cordoned  bool                   // by us
-	released  bool
-	result    DrainNodeResult
+	in    DrainNodeInput
+	job   *job
+	lease *claimant
+	state DrainState
+	back  workflow.Future // the node's return, once somebody waits for it
 }
 
 var draining *activities.Drain
@@ -112,20 +108,6 @@ const (
 
 var drainPhases = []string{PhaseResolve, PhaseLease, PhaseCordon, PhaseEvict, PhaseReturn, PhaseHeal}
 
-func newDrain(ctx workflow.Context, in DrainNodeInput) (*drain, error) {
-	if err := in.validate(ctx); err != nil {
-		return nil, err
-	}
-	d := &drain{in: in, job: newJob(ctx, drainPhases)}
-	if in.State != nil {
-		d.goOn(*in.State)
-		d.lease = newClaimant(ctx, in.State.Lease)
-	} else {
-		d.lease = newClaimant(ctx, ClaimState{})
-	}
-	return d, workflow.SetQueryHandler(ctx, QueryStatus, func() (DrainStatus, error) { return d.status(), nil })
-}
-
 // DrainStatus answers the query "status".
 type DrainStatus struct {
 	JobStatus
@@ -136,277 +118,291 @@ type DrainStatus struct {
 	Result  DrainNodeResult   `json:"result"`
 }
 
-func (d *drain) status() DrainStatus {
+func (d *drain) status() any {
 	return DrainStatus{
-		JobStatus: d.job.JobStatus, Target: d.target, Observe: d.in.Observe, Reason: d.in.Reason,
-		Token: d.lease.Token, Result: d.result,
+		JobStatus: d.job.JobStatus, Target: d.state.Target, Observe: d.in.Observe, Reason: d.in.Reason,
+		Token: d.lease.Token, Result: d.state.Result,
 	}
 }
 
-func (d *drain) run(ctx workflow.Context) (err error) {
-	if !d.goesOn() {
+func (d *drain) outcome() *string { return &d.state.Result.Outcome }
+
+func (d *drain) again(ctx workflow.Context, s JobState) error {
+	d.state.JobState = s
+	d.in.State = &d.state
+	return workflow.NewContinueAsNewError(ctx, DrainNode, d.in)
+}
+
+func (d *drain) run(ctx workflow.Context) error {
+	for {
+		err := d.underLease(ctx)
+		switch {
+		case errors.Is(err, errLost):
+			// Find out where the node is now, queue again, and go on.
+			d.state.Asked = time.Time{}
+		case d.state.Returning && !d.state.Unguarded && isType(err, activities.InvalidInput):
+			// Nobody looks after its storage any more. To uncordon a node that somebody works on would be worse than to wait.
+			d.lease.end(LeaseRevoked)
+			d.state.Unguarded, d.state.Released = true, true
+		case d.state.Guarded && isType(err, activities.InvalidInput):
+			// It was looked after when the drain began, and is no longer: nothing is left to guard.
+			d.state.Result.Outcome = OutcomeRevoked
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// underLease does the drain's work under the lease of the node's failure domain. When the lease is granted noout is set
+// on the node and the domain is open for eviction. For a node that is back, and after its lease was parked, none is
+// asked for.
+func (d *drain) underLease(ctx workflow.Context) error {
+	needed := d.state.Returned == nil && !d.state.Released
+	if needed && d.lease.Stage == claimFree {
 		if err := d.resolve(ctx); err != nil {
 			return err
 		}
-		d.observing = d.in.Observe
 	}
-	// Registered before anything is changed: a step that timed out may have happened all the same.
-	defer func() {
-		if !workflow.IsContinueAsNewError(err) {
-			d.cleanUp(ctx)
-		}
-	}()
-	if d.in.Observe && !d.target.Gone && d.returned == nil {
+	if d.in.Observe && d.back == nil && !d.state.Target.Gone && d.state.Returned == nil {
 		d.watchNode(ctx) // it may be back before we get the lease
 	}
-	if !d.goesOn() || d.goesOnIn(PhaseLease) && !d.returning {
-		if err := d.acquireLease(ctx); err != nil {
-			return err
+	var requests []request
+	if needed {
+		if d.state.Asked.IsZero() {
+			d.state.Asked = workflow.Now(ctx)
+		}
+		requests = []request{{of: d.lease, want: d.wanted(), unless: d.backEarly}}
+	}
+	err := d.job.underLease(ctx, requests, d.work)
+	if err == nil && d.state.Returned != nil && d.lease.Ended == LeaseRevoked {
+		d.state.Result.Outcome = OutcomeRevoked
+	}
+	return err
+}
+
+// wanted is what the drain claims.
+func (d *drain) wanted() lease.Claim {
+	reason := d.in.Reason
+	if reason == "" {
+		reason = "drain of " + d.in.Node
+		if d.in.Observe {
+			reason = d.in.Node + " is drained from outside"
 		}
 	}
-	if d.backEarly() {
-		d.result.Outcome = OutcomeDone // the clean-up takes our claim out of the queue
-		return nil
+	c := lease.Claim{
+		Domain: d.state.Target.Domain, Node: d.state.Target.Node, Reason: reason, Priority: jobs.DrainNode.Priority,
+		// The pods of the node are gone, whoever evicted them, so the disruption goes on with or without the lease.
+		Observing: d.in.Observe || d.state.Returning, NooutHosts: d.state.Target.Hosts,
 	}
-	for !d.in.Observe && !d.returning {
-		if !d.goesOnIn(PhaseEvict) { // cordoned by the run before
+	if d.state.Target.Gone {
+		c.NooutHosts = nil // nobody comes back to what noout would preserve
+	}
+	return c
+}
+
+// backEarly: the node that somebody else drains was back before we were granted the lease.
+func (d *drain) backEarly() bool {
+	return !d.lease.held() && d.in.Observe && d.back != nil && d.back.IsReady()
+}
+
+// work empties the node and waits until it is back. It begins with the lease, or without it if the node is back early.
+func (d *drain) work(ctx workflow.Context) error {
+	if d.lease.held() && !d.state.Asked.IsZero() {
+		d.state.Guarded = true
+		d.state.Result.Waited += workflow.Now(ctx).Sub(d.state.Asked)
+		d.state.Asked = time.Time{}
+	}
+	switch {
+	case d.state.Returning:
+	case d.backEarly():
+		d.state.Result.Outcome = OutcomeDone
+		d.lease.release(ctx) // the claim is taken out of the queue
+		return nil
+	case !d.in.Observe:
+		if !d.job.goesOnIn(PhaseEvict) { // cordoned by the run before
 			if err := d.cordon(ctx); err != nil {
 				return err
 			}
 		}
-		err := d.evict(ctx)
-		if err == nil {
-			break
-		}
-		if !isType(err, activities.LeaseLost) {
-			return err
-		}
-		// The lease was taken away between two evictions: find out where we are now, queue again, and go on where we were.
-		if err := d.reacquire(ctx); err != nil {
+		if err := d.evict(ctx); err != nil {
 			return err
 		}
 	}
-	if d.returned == nil {
-		back, err := d.awaitReturn(ctx)
-		if err != nil {
+	if d.state.Returned == nil {
+		if err := d.awaitReturn(ctx); err != nil {
 			return err
 		}
-		d.returned = &back
 	}
-	return d.heal(ctx, *d.returned)
+	return d.finish(ctx)
 }
 
+// resolve finds out where the node is: at the beginning, and again when the lease was taken away. The node may belong
+// to another failure domain then, or to none that is looked after, which is the reason why the drain ends.
 func (d *drain) resolve(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseResolve)
 	in := activities.ResolveInput{Node: d.in.Node}
 	in.Cluster.Namespace, in.Cluster.Name, _ = strings.Cut(d.in.Policy, "/")
-	target, err := call(persistent(ctx, "find the storage on "+d.in.Node), draining.ResolveNode, in)
+	target, err := perform(persistent(ctx, "find the storage on "+d.in.Node), d.job, draining.ResolveNode, in)
 	if err != nil {
 		return err // the target that we know already is what has to be cleaned up
 	}
-	d.target, d.lease.Cluster = target, target.Cluster
+	if before := d.state.Target; before.Node != "" { // whose the cordon is, and which node it was, is settled
+		target.Cordoned, target.UID, target.BootID = before.Cordoned, before.UID, before.BootID
+	}
+	d.state.Target, d.lease.Cluster = target, target.Cluster
 	return nil
 }
 
 func (d *drain) cordon(ctx workflow.Context) error {
+	// The run before may have ended between the decision whose the cordon is and the cordon.
+	unsure := d.job.goesOnIn(PhaseCordon)
 	d.job.enter(ctx, PhaseCordon)
-	if err := d.gate(ctx); err != nil {
+	if err := d.job.gate(ctx); err != nil {
 		return err
 	}
+	target := d.state.Target
 	// Cordoned by us before the lease was lost: to look now would be to take our own cordon for somebody else's.
-	if d.cordoned {
+	if d.state.Cordoned && !unsure {
 		return nil
 	}
-	// Somebody may have cordoned it while we waited for the lease. What was before is asked for by itself: an attempt to
-	// cordon that is repeated cannot tell the one before it from somebody else.
-	before, err := call(persistent(ctx, "look at "+d.target.Node), draining.LookAtNode, d.target.Node)
-	if err != nil {
-		return err
+	if !d.state.Cordoned {
+		// Somebody may have cordoned it while we waited for the lease. What was before is asked for by itself: an attempt to
+		// cordon that is repeated cannot tell the one before it from somebody else.
+		before, err := perform(persistent(ctx, "look at "+target.Node), d.job, draining.LookAtNode, target.Node)
+		if err != nil {
+			return err
+		}
+		d.state.Cordoned = !target.Cordoned && !before.Cordoned
 	}
-	d.cordoned = !d.target.Cordoned && !before.Cordoned
-	_, err = call(persistent(ctx, "cordon "+d.target.Node), draining.Cordon,
-		activities.CordonInput{Node: d.target.Node, UID: d.target.UID, On: true})
+	_, err := perform(persistent(ctx, "cordon "+target.Node), d.job, draining.Cordon,
+		activities.CordonInput{Node: target.Node, UID: target.UID, On: true})
 	return err
 }
 
 // evict empties the node. A pause stops evicting between two pods and goes on where it was.
 func (d *drain) evict(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseEvict)
-	info := workflow.GetInfo(ctx)
+	info, target := workflow.GetInfo(ctx), d.state.Target
 	in := activities.EvictInput{
-		Cluster: d.target.Cluster, Node: d.target.Node, UID: d.target.UID, Options: d.in.Eviction,
+		Cluster: target.Cluster, Node: target.Node, UID: target.UID, Options: d.in.Eviction,
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: d.lease.Token,
 	}
 	for {
-		if err := d.gate(ctx); err != nil {
+		if err := d.job.gate(ctx); err != nil {
 			return err
 		}
-		waits := "the pods of " + d.target.Node + " to be evicted"
+		waits := "the pods of " + target.Node + " to be evicted"
 		if d.lease.Stops == lease.StopOneByOne {
 			waits += "; its OSDs go one after the other, each when the data is whole without those before"
 		}
 		d.job.waitFor(ctx, waits)
 		evictCtx, cancel := workflow.WithCancel(ctx)
 		d.job.onPause = cancel
-		evicted := begin(watching(evictCtx, "evict the pods of "+d.target.Node), draining.EvictPods, in)
-		err := workflow.Await(ctx, func() bool { return evicted.IsReady() || full(ctx) })
-		if err == nil && !evicted.IsReady() {
-			cancel() // the next run evicts on; that this attempt ends a moment later does no harm
-			return d.continueAsNew(ctx)
-		}
-		var p activities.EvictionProgress
-		err = evicted.Get(ctx, &p)
+		// If the history is full the next run evicts on; that this attempt ends a moment later does no harm.
+		p, err := perform(watching(evictCtx, "evict the pods of "+target.Node), d.job, draining.EvictPods, in)
 		d.job.onPause = nil
 		cancel()
 		if temporal.IsCanceledError(err) && ctx.Err() == nil {
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		d.result.Evicted += p.Total
-		return nil
+		d.state.Result.Evicted += p.Total
+		return err
 	}
 }
 
 // watchNode begins to wait for the node's return.
 func (d *drain) watchNode(ctx workflow.Context) {
-	d.back = begin(watching(ctx, "wait for "+d.target.Node), draining.AwaitNode, activities.AwaitNodeInput{
-		Node: d.target.Node, UID: d.target.UID, BootID: d.target.BootID, AfterReboot: d.in.UncordonAfterReboot,
+	d.back = begin(watching(ctx, "wait for "+d.state.Target.Node), draining.AwaitNode, activities.AwaitNodeInput{
+		Node: d.state.Target.Node, UID: d.state.Target.UID, BootID: d.state.Target.BootID,
+		AfterReboot: d.in.UncordonAfterReboot,
 	})
 }
 
 // awaitReturn waits until the node is back in service, gone, or a person says that the work on it is done.
-func (d *drain) awaitReturn(ctx workflow.Context) (back activities.NodeReturn, err error) {
-	regaining := d.returning && d.goesOnIn(PhaseLease)
+func (d *drain) awaitReturn(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseReturn)
-	d.observing, d.returning = true, true
-	if d.target.Gone {
-		return activities.NodeReturn{Gone: true}, nil
+	d.state.Returning = true
+	if d.state.Target.Gone {
+		d.state.Returned = &activities.NodeReturn{Gone: true}
+		return nil
 	}
 	if d.back == nil {
 		d.watchNode(ctx)
 	}
-	waits := d.target.Node + " to be Ready and uncordoned, to be deleted, or for the signal `done`"
+	waits := d.state.Target.Node + " to be Ready and uncordoned, to be deleted, or for the signal `done`"
 	if d.in.UncordonAfterReboot {
-		waits = d.target.Node + " to be rebooted, to be deleted, or for the signal `done`"
+		waits = d.state.Target.Node + " to be rebooted, to be deleted, or for the signal `done`"
 	}
-	if regaining {
-		if err := d.regain(ctx, waits, d.acquireLease); err != nil {
-			return back, err
+	for {
+		d.job.waitFor(ctx, waits+d.meanwhile())
+		if err := d.job.await(ctx, func() bool {
+			d.job.listen() // the keeper may take the lease back while the node is away
+			return d.back.IsReady() || d.job.done.Len() > 0 || !d.state.Released && d.lease.Stage == claimFree
+		}); err != nil {
+			return err
 		}
-	}
-	d.job.waitFor(ctx, waits+d.meanwhile())
-	for returned := false; !returned; {
-		err := workflow.Await(ctx, func() bool {
-			return d.back.IsReady() || d.job.done.Len() > 0 ||
-				d.withoutLease() || full(ctx)
-		})
+		var back activities.NodeReturn
 		switch {
-		case err != nil:
-			return back, err
 		case d.back.IsReady():
-			returned, err = true, d.back.Get(ctx, &back)
+			err := d.back.Get(ctx, &back)
+			if err == nil {
+				d.state.Returned = &back
+			}
+			return err
 		case d.job.done.Len() > 0:
-			returned = d.job.done.Receive(ctx, nil)
-		case d.withoutLease() && d.lease.Ended == LeaseParked:
-			d.released = true
-			d.job.waitFor(ctx, waits+d.meanwhile())
-		case d.withoutLease():
-			err = d.regain(ctx, waits, d.reacquire)
-		default:
-			err = d.continueAsNew(ctx)
+			d.job.done.Receive(ctx, nil)
+			d.state.Returned = &back
+			return nil
+		case d.lease.Ended != LeaseParked:
+			return errLost
 		}
-		if err != nil {
-			return back, err
-		}
+		d.state.Released = true
 	}
-	return back, nil
 }
 
 // meanwhile is what else is to be said of a wait for the node.
 func (d *drain) meanwhile() string {
 	switch {
-	case d.unguarded:
+	case d.state.Unguarded:
 		return "; its MaintenancePolicy is gone, so nothing guards its storage meanwhile"
-	case d.released:
+	case d.state.Released:
 		return "; noout has expired and the data is whole without it, so nobody is held back"
 	}
 	return ""
 }
 
-// heal uncordons what we cordoned, and waits until the keeper has seen the storage whole and taken the lease back.
-func (d *drain) heal(ctx workflow.Context, back activities.NodeReturn) error {
+// finish uncordons what we cordoned, and says how the drain ends when the storage is whole.
+func (d *drain) finish(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseHeal)
-	if err := d.gate(ctx); err != nil {
+	if err := d.job.gate(ctx); err != nil {
 		return err
 	}
-	if !back.Gone {
-		if err := d.uncordon(ctx); err != nil {
-			return err
-		}
+	if d.lease.NodeGone = d.state.Returned.Gone; d.lease.NodeGone {
+		d.state.Result.Outcome = OutcomeGone
+		return nil
 	}
-	d.result.Outcome = OutcomeDone
-	if back.Gone {
-		d.result.Outcome = OutcomeGone
-	}
-	if d.unguarded {
-		d.result.Outcome = OutcomeRevoked
-	}
-	wait := "the storage in " + d.target.Domain.String() + " to be whole again"
-	d.job.waitFor(ctx, wait)
-	since := d.job.Since
-	d.lease.NodeGone = back.Gone
-	for !d.released {
-		whole, err := d.lease.healed(ctx, func() bool { return full(ctx) }, func(why string) {
-			d.job.elaborate(ctx, because(wait, why), since)
-		})
-		switch {
-		case err != nil:
-			return err
-		case !whole && full(ctx):
-			return d.continueAsNew(ctx)
-		case whole && d.lease.Ended == LeaseRevoked:
-			d.result.Outcome = OutcomeRevoked
-		}
-		d.released = whole
-	}
-	d.job.waitFor(ctx, "")
-	return nil
+	d.state.Result.Outcome = OutcomeDone
+	return d.uncordon(ctx)
 }
 
 func (d *drain) uncordon(ctx workflow.Context) error {
-	if !d.cordoned {
+	if !d.state.Cordoned {
 		return nil
 	}
-	if _, err := call(persistent(ctx, "uncordon "+d.target.Node), draining.Cordon,
-		activities.CordonInput{Node: d.target.Node, UID: d.target.UID}); err != nil &&
-		!isType(err, activities.TargetChanged) {
+	in := activities.CordonInput{Node: d.state.Target.Node, UID: d.state.Target.UID}
+	_, err := perform(persistent(ctx, "uncordon "+in.Node), d.job, draining.Cordon, in)
+	if err != nil && !isType(err, activities.TargetChanged) {
 		return err
 	}
-	d.cordoned = false
+	d.state.Cordoned = false
 	return nil
 }
 
 // cleanUp undoes what is left to undo, whatever the reason for ending.
 func (d *drain) cleanUp(ctx workflow.Context) {
-	ctx, cancel := workflow.NewDisconnectedContext(ctx)
-	defer cancel()
 	// A drain that was parked has no lease any more, but its cordon.
 	if err := d.uncordon(ctx); err != nil {
-		workflow.GetLogger(ctx).Error("cannot uncordon", "node", d.target.Node, "error", err)
+		workflow.GetLogger(ctx).Error("cannot uncordon", "node", d.state.Target.Node, "error", err)
 	}
-	d.lease.release(ctx)
-}
-
-// because adds a reason, if there is one.
-func because(what, why string) string {
-	if why == "" {
-		return what
-	}
-	return what + ": " + why
-}
-
-func isType(err error, errorType string) bool {
-	return applicationErrorType(err) == errorType
 }

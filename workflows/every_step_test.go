@@ -46,6 +46,15 @@ var courses = map[string]course{
 		defer s.mu.Unlock()
 		return s.last[id]
 	}},
+	"a visit, which is the least that a job can be": {
+		node: "node-a", outcome: workflows.OutcomeDone,
+		play: func(s *scene, node string) string {
+			run := s.start(jobs.DrainNode.ID(node), visitType, workflows.VisitInput{Node: node})
+			s.awaitPhaseOrEnd(node, awaitingNode)
+			s.tellDrain(node, jobs.SignalDone)
+			return run
+		},
+	},
 	"a node that is deleted": {node: "node-d", outcome: workflows.OutcomeGone, play: func(s *scene, node string) string {
 		run := s.drain(drainOf(node))
 		s.awaitPhaseOrEnd(node, awaitingNode)

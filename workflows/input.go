@@ -37,7 +37,8 @@ func (s *DrainState) UnmarshalJSON(data []byte) error {
 }
 
 // validate completes the input of a drain, or says what is wrong with it.
-func (in *DrainNodeInput) validate(ctx workflow.Context) error {
+func (d *drain) validate(ctx workflow.Context) error {
+	in := &d.in
 	if in.invalid != nil {
 		return refuse(in.invalid)
 	}

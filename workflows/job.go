@@ -11,7 +11,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
-// job is what all jobs have in common: phases, a status, and the signals pause, resume, abort and done.
+// This file is what all jobs have in common. How they wait is in await.go, how they hold the lease in claimant.go.
+
+// job is the common part of a job: phases, a status, claims, and the signals pause, resume, abort and done.
 type job struct {
 	JobStatus
 	phases []string
@@ -19,39 +21,143 @@ type job struct {
 	// onPause stops what is under way so that it can be taken up again; nil when there is nothing to stop.
 	onPause workflow.CancelFunc
 	goesOn  Wait // the wait in which the run before ended
+	// claims has one entry for each storage cluster whose lease the job may hold. Most jobs have one.
+	claims  []*claimant
+	notices workflow.ReceiveChannel // what keepers say of the claims
+	// changed: what the job saw last is out of date. A job that ends while this is set begins again.
+	changed bool
+	// ending: the job cleans up, which a full history does not interrupt.
+	ending bool
 }
 
-func newJob(ctx workflow.Context, phases []string) *job {
+// Outcomes that runJob sets.
+const (
+	OutcomeAborted = "Aborted" // by a person; what we changed is changed back
+	OutcomeFailed  = "Failed"  // with an error
+)
+
+// JobState is the part of a job's state that runJob hands on to the next run.
+type JobState struct {
+	Started time.Time    `json:"started"`
+	Wait    Wait         `json:"wait,omitzero"` // in which the run before ended, and where this one goes on
+	Paused  bool         `json:"paused,omitempty"`
+	Done    bool         `json:"done,omitempty"`   // the signal came, and nobody has waited for it yet
+	Lease   ClaimState   `json:"lease,omitzero"`   // the first claim
+	Others  []ClaimState `json:"others,omitempty"` // claims of other storage clusters
+}
+
+// runbook is what each job has of its own.
+type runbook interface {
+	// validate completes the input, or says what is wrong with it. It does nothing else.
+	validate(ctx workflow.Context) error
+	// run does the job's work. When it returns errFull, the next run calls it again with the same state, so every step of
+	// it looks before it acts.
+	run(ctx workflow.Context) error
+	// cleanUp undoes what is left to undo. It is called whatever the reason for ending, also if run has changed nothing,
+	// and its context is not cancelled by an abort. Leases that are left are given back after it.
+	cleanUp(ctx workflow.Context)
+	// again is the error that continues as new with the job's state, of which s is the common part.
+	again(ctx workflow.Context, s JobState) error
+	status() any      // answers the query "status"
+	outcome() *string // in the job's result
+}
+
+// newJob is a job that begins, if s is zero, or goes on.
+func newJob(ctx workflow.Context, phases []string, s JobState) *job {
 	now := workflow.Now(ctx)
-	return &job{
-		JobStatus: JobStatus{Started: now, Since: now, Steps: len(phases)}, phases: phases,
-		done: workflow.NewBufferedChannel(ctx, 1),
+	if s.Started.IsZero() {
+		s.Started = now
+	}
+	j := &job{
+		JobStatus: JobStatus{Started: s.Started, Since: now, Steps: len(phases), Paused: s.Paused}, phases: phases,
+		done: workflow.NewBufferedChannel(ctx, 1), goesOn: s.Wait, notices: workflow.GetSignalChannel(ctx, SignalLease),
+	}
+	if s.Done {
+		j.done.SendAsync(struct{}{})
+	}
+	for _, c := range slices.Concat([]ClaimState{s.Lease}, s.Others) {
+		j.claims = append(j.claims, &claimant{ClaimState: c, job: j})
+	}
+	return j
+}
+
+// runJob runs a job until it ends, or until its history is full.
+func runJob(ctx workflow.Context, j *job, b runbook) error {
+	if err := b.validate(ctx); err != nil {
+		return err
+	}
+	if err := workflow.SetQueryHandler(ctx, QueryStatus, func() (any, error) { return b.status(), nil }); err != nil {
+		return err
+	}
+	runCtx, cancel := workflow.WithCancel(ctx)
+	j.serveSignals(ctx, cancel)
+	cleanCtx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	for {
+		err := b.run(runCtx)
+		if errors.Is(err, errFull) {
+			wait := j.wait()
+			if err = letSignalsIn(runCtx); err == nil { // or one of them is an abort
+				err = workflow.Await(runCtx, func() bool { return workflow.AllHandlersFinished(ctx) })
+			}
+			if err == nil {
+				return b.again(ctx, j.state(wait))
+			}
+		}
+		switch {
+		case j.Aborted:
+			*b.outcome(), err = OutcomeAborted, nil
+		case err != nil:
+			*b.outcome() = OutcomeFailed
+		}
+		j.ending = true
+		b.cleanUp(cleanCtx)
+		for _, c := range j.claims {
+			c.release(cleanCtx)
+		}
+		j.ending = false
+		// Whoever reported a change during the clean-up did not start the job, since it still ran.
+		if err != nil || letSignalsIn(runCtx) != nil || !j.changed {
+			return err
+		}
 	}
 }
 
-// listen serves the job's signals for as long as the workflow runs. abort cancels the run; its clean-up still happens.
-func (j *job) listen(ctx workflow.Context, cancelRun workflow.CancelFunc) {
-	handle := map[string]func(){
-		jobs.SignalPause: func() {
-			j.Paused = true
-			if j.onPause != nil {
-				j.onPause()
-			}
-		},
-		jobs.SignalResume: func() { j.Paused = false },
-		jobs.SignalAbort: func() {
-			j.Aborted = true
-			cancelRun()
-		},
-		jobs.SignalDone: func() { j.done.SendAsync(struct{}{}) },
+// state is what the next run has to know. Notices that have come are taken in before, or they would be lost.
+func (j *job) state(wait Wait) JobState {
+	j.listen()
+	s := JobState{Started: j.Started, Wait: wait, Paused: j.Paused, Done: j.done.Len() > 0}
+	s.Lease = j.claims[0].ClaimState
+	for _, c := range j.claims[1:] {
+		s.Others = append(s.Others, c.ClaimState)
 	}
-	for _, name := range sortedKeys(handle) {
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			for c := workflow.GetSignalChannel(ctx, name); receive(ctx, c, nil); {
-				handle[name]()
-			}
-		})
-	}
+	return s
+}
+
+// serveSignals serves the signals that all jobs take, for as long as the workflow runs. abort cancels the run; the
+// clean-up still happens.
+func (j *job) serveSignals(ctx workflow.Context, cancelRun workflow.CancelFunc) {
+	serve(ctx, jobs.SignalAbort, nil, func() {
+		j.Aborted = true
+		cancelRun()
+	})
+	serve(ctx, jobs.SignalDone, nil, func() { j.done.SendAsync(struct{}{}) })
+	serve(ctx, jobs.SignalPause, nil, func() {
+		j.Paused = true
+		if j.onPause != nil {
+			j.onPause()
+		}
+	})
+	serve(ctx, jobs.SignalResume, nil, func() { j.Paused = false })
+}
+
+// serve handles each signal of a name, whose argument it decodes into into, until the context ends.
+func serve(ctx workflow.Context, name string, into any, handle func()) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for c := workflow.GetSignalChannel(ctx, name); receive(ctx, c, into); {
+			handle()
+		}
+	})
 }
 
 // receive waits for a signal until the context ends: a run that is over must not take what is meant for the next one.
@@ -103,27 +209,16 @@ func (j *job) details() string {
 
 const pausedWait = "the signal `resume`: somebody paused this job"
 
-func applicationErrorType(err error) string {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
-		return app.Type()
+// gate holds a job while it is paused.
+func (j *job) gate(ctx workflow.Context) error {
+	if !j.Paused {
+		return nil
 	}
-	return ""
+	j.waitFor(ctx, pausedWait)
+	return j.await(ctx, func() bool { return !j.Paused })
 }
 
-// awaitAtMost waits until cond holds, at most for the given time, and tells whether it does. Unlike the SDK's own it
-// leaves no timer behind, which would fire into the history long after anybody wanted to know.
-func awaitAtMost(ctx workflow.Context, most time.Duration, summary string, cond func() bool) (bool, error) {
-	if cond() {
-		return true, nil
-	}
-	timerCtx, stop := workflow.WithCancel(ctx)
-	defer stop()
-	late := workflow.NewTimerWithOptions(timerCtx, max(most, time.Millisecond), workflow.TimerOptions{Summary: summary})
-	held := false
-	err := workflow.Await(ctx, func() bool {
-		held = cond()
-		return held || late.IsReady()
-	})
-	return held, err
+func isType(err error, errorType string) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.Type() == errorType
 }

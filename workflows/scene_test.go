@@ -95,6 +95,7 @@ const (
 	twice     fault = "is carried out twice"
 	hangs     fault = "is carried out, and then no answer comes"
 	hostType        = "Host"
+	visitType       = "Visit"
 	terminate       = "test-terminate"
 )
 
@@ -148,6 +149,7 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	typed, api := k.Clients()
 	worker.Register(registry{s.env, s},
 		worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: cephosd.New(typed, api, clusters)}, s)
+	s.env.RegisterWorkflowWithOptions(chained(s, workflows.Visit), workflow.RegisterOptions{Name: visitType})
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
@@ -259,7 +261,7 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	var e ended
 	outcome := &e.result.Outcome
 	switch c.workflowType {
-	case jobs.DrainNode.Type:
+	case jobs.DrainNode.Type, visitType:
 		e.err = f.Get(ctx, &e.result)
 	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type:
 		outcome, e.err = &e.rollout.Outcome, f.Get(ctx, &e.rollout)

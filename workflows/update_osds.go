@@ -44,7 +44,7 @@ type RestartOSDsInput struct {
 
 // UpdateState is what a rollout hands on to its next run.
 type UpdateState struct {
-	Started time.Time `json:"started"`
+	JobState
 	// Restart tells this restart of Deployments from the ones before.
 	Restart string               `json:"restart,omitempty"`
 	Result  UpdateOSDsResult     `json:"result"`
@@ -55,12 +55,9 @@ type UpdateState struct {
 	// Unspared is since when the storage cluster has not let the next batch go; zero: it was not asked, or did.
 	Unspared  time.Time              `json:"unspared,omitzero"`
 	Halted    *activities.Halt       `json:"halted,omitempty"`
-	Paused    bool                   `json:"paused,omitempty"`
 	Batch     *activities.FleetBatch `json:"batch,omitempty"`    // that was begun and is not known to be whole
 	LastBatch time.Time              `json:"lastBatch,omitzero"` // when it was whole again
-	Lease     ClaimState             `json:"lease,omitzero"`     // the claim, and whether it is granted
-	Wait      Wait                   `json:"wait,omitzero"`      // in which the run before ended
-	Rested    rested                 `json:"rested,omitzero"`
+	Rested    rested                 `json:"rested,omitzero"`    // the last wait of its kind
 	// Stopping is the batch whose pods were being replaced when the run before ended.
 	Stopping *Stopping `json:"stopping,omitempty"`
 }
@@ -102,13 +99,11 @@ const SignalOSDsChanged = "osds-changed"
 //
 //	temporal workflow start --type UpdateOSDs --task-queue lockkeeper --workflow-id update-osds/ceph/osds --input '{"cephOSD":"ceph/osds"}'
 func UpdateOSDs(ctx workflow.Context, in UpdateOSDsInput) (UpdateOSDsResult, error) {
-	fleet, err := in.validate(ctx)
-	if err != nil {
-		return UpdateOSDsResult{}, err
-	}
-	u := newUpdate(ctx, fleet, in.State)
-	u.again = func(s *UpdateState) error {
-		return workflow.NewContinueAsNewError(ctx, UpdateOSDs, UpdateOSDsInput{CephOSD: in.CephOSD, State: s})
+	u := newUpdate(ctx, in.State)
+	u.accept = in.validate
+	u.goOn = func(s *UpdateState) error {
+		in.State = s
+		return workflow.NewContinueAsNewError(ctx, UpdateOSDs, in)
 	}
 	return u.do(ctx)
 }
@@ -118,25 +113,17 @@ func UpdateOSDs(ctx workflow.Context, in UpdateOSDsInput) (UpdateOSDsResult, err
 //
 //	temporal workflow start --type RestartOSDs --task-queue lockkeeper --workflow-id restart-osds/rook-ceph --input '{"namespace":"rook-ceph"}'
 func RestartOSDs(ctx workflow.Context, in RestartOSDsInput) (UpdateOSDsResult, error) {
-	fleet, err := in.validate(ctx)
-	if err != nil {
-		return UpdateOSDsResult{}, err
-	}
-	u := newUpdate(ctx, fleet, in.State)
-	u.reason = in.Reason
+	u := newUpdate(ctx, in.State)
+	u.accept, u.reason = in.validate, in.Reason
 	if u.state.Restart == "" {
 		u.state.Restart = workflow.Now(ctx).UTC().Format(time.RFC3339)
 	}
-	u.fleet.Name = u.state.Restart
-	u.again = func(s *UpdateState) error {
+	u.goOn = func(s *UpdateState) error {
 		in.State = s
 		return workflow.NewContinueAsNewError(ctx, RestartOSDs, in)
 	}
 	return u.do(ctx)
 }
-
-// OutcomeFailed is a rollout's that ended with an error.
-const OutcomeFailed = "Failed"
 
 // The phases of a rollout. They come again with every batch.
 const (
@@ -156,26 +143,22 @@ type update struct {
 	state  UpdateState
 	lease  *claimant
 	seen   activities.Survey // the last survey
-	// changed: somebody says that the last survey is out of date.
-	changed bool
-	again   func(*UpdateState) error
-	holds   string                 // why nothing goes on although nothing is wrong: activities.HoldPaused, …
-	wrote   activities.FleetReport // the last report
-	rested  rested                 // the last wait of its kind
-	stuck   repeats
+	accept func(workflow.Context) (activities.FleetRef, error)
+	goOn   func(*UpdateState) error // in a new history
+	holds  string                   // why nothing goes on although nothing is wrong: activities.HoldPaused, …
+	wrote  activities.FleetReport   // the last report
+	stuck  repeats
 }
 
 var rolling *activities.OSDs
 
-func newUpdate(ctx workflow.Context, fleet activities.FleetRef, state *UpdateState) *update {
-	u := &update{fleet: fleet, job: newJob(ctx, updatePhases)}
+func newUpdate(ctx workflow.Context, state *UpdateState) *update {
+	u := &update{}
 	if state != nil {
 		u.state = *state
-		u.job.Started, u.job.Paused, u.job.goesOn, u.rested = state.Started, state.Paused, state.Wait, state.Rested
 	}
-	u.state.Started = u.job.Started
-	u.lease = newClaimant(ctx, u.state.Lease)
-	u.state.Lease, u.state.Wait = ClaimState{}, Wait{}
+	u.job = newJob(ctx, updatePhases, u.state.JobState)
+	u.lease = u.job.claims[0]
 	return u
 }
 
@@ -202,7 +185,7 @@ type UpdateStatus struct {
 	Result   UpdateOSDsResult `json:"result"`
 }
 
-func (u *update) status() UpdateStatus {
+func (u *update) status() any {
 	s := UpdateStatus{
 		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
 		Canary: u.state.Canary, Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned,
@@ -214,52 +197,43 @@ func (u *update) status() UpdateStatus {
 }
 
 func (u *update) do(ctx workflow.Context) (UpdateOSDsResult, error) {
-	if err := workflow.SetQueryHandler(ctx, QueryStatus,
-		func() (UpdateStatus, error) { return u.status(), nil }); err != nil {
-		return UpdateOSDsResult{}, err
-	}
-	runCtx, cancel := workflow.WithCancel(ctx)
-	u.job.listen(ctx, cancel)
-	u.listen(ctx)
-	cleanCtx, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	var err error
-	for again := true; again; {
-		if err = u.run(runCtx); workflow.IsContinueAsNewError(err) {
-			return UpdateOSDsResult{}, err
-		}
-		u.lease.release(cleanCtx)
-		if u.job.Aborted {
-			u.state.Result.Outcome, err = OutcomeAborted, nil
-		} else if err != nil {
-			u.state.Result.Outcome = OutcomeFailed
-		}
-		u.state.Batch, u.holds = nil, ""
-		u.report(cleanCtx, u.state.Result.Outcome)
-		// Who told of a change while the last word was being written was told in turn that somebody is at work.
-		again = err == nil && letSignalsIn(runCtx) == nil && u.changed
-	}
-	u.state.Result.Took, u.state.Result.Skipped = workflow.Now(ctx).Sub(u.state.Started), u.state.Skip
+	u.serveSignals(ctx)
+	err := runJob(ctx, u.job, u)
+	u.state.Result.Took, u.state.Result.Skipped = workflow.Now(ctx).Sub(u.job.Started), u.state.Skip
 	return u.state.Result, err
 }
 
-// listen serves the signals that only a rollout takes.
-func (u *update) listen(ctx workflow.Context) {
-	serve := func(name string, into any, handle func()) {
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			for c := workflow.GetSignalChannel(ctx, name); receive(ctx, c, into); {
-				handle()
-			}
-		})
+func (u *update) validate(ctx workflow.Context) (err error) {
+	if u.fleet, err = u.accept(ctx); u.state.Restart != "" {
+		u.fleet.Name = u.state.Restart
 	}
-	serve(SignalOSDsChanged, nil, func() { u.changed = true })
+	return err
+}
+
+func (u *update) outcome() *string { return &u.state.Result.Outcome }
+
+func (u *update) again(_ workflow.Context, s JobState) error {
+	u.state.JobState = s
+	return u.goOn(&u.state)
+}
+
+// cleanUp gives the lease back as it is, since others may wait for it, and then says how the rollout ended.
+func (u *update) cleanUp(ctx workflow.Context) {
+	u.lease.release(ctx)
+	u.state.Batch, u.holds = nil, ""
+	u.report(ctx, u.state.Result.Outcome)
+}
+
+// serveSignals serves the signals that only a rollout takes.
+func (u *update) serveSignals(ctx workflow.Context) {
+	serve(ctx, SignalOSDsChanged, nil, func() { u.job.changed = true })
 	// Nobody can have judged a canary that has not served yet.
-	serve(jobs.SignalApprove, nil,
+	serve(ctx, jobs.SignalApprove, nil,
 		func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
 	var osd string
-	serve(jobs.SignalSkip, &osd, func() {
+	serve(ctx, jobs.SignalSkip, &osd, func() {
 		if osd != "" && u.maySkip(osd) {
-			u.state.Skip, u.changed = append(u.state.Skip, osd), true
+			u.state.Skip, u.job.changed = append(u.state.Skip, osd), true
 		}
 		osd = ""
 	})

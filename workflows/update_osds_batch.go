@@ -1,12 +1,12 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -21,7 +21,7 @@ import (
 func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	step := s.Next
 	healing := u.healing() && !step.Broken // from the batch before
-	if healing && !u.mayAskAhead(ctx, s) {
+	if healing && !u.mayAskAhead(s) {
 		return u.heal(ctx)
 	}
 	if u.state.Unspared.IsZero() {
@@ -35,7 +35,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	}
 	in := activities.Replacement{Fleet: u.fleet, Cluster: s.Cluster, Template: s.Template, OSDs: step.OSDs}
 	// Before any OSD is touched: a template that the API server rejects must not cost even one.
-	rehearsed, err := call(thorough(ctx, "rehearse the new pods"), rolling.RehearseBatch, in)
+	rehearsed, err := perform(thorough(ctx, "rehearse the new pods"), u.job, rolling.RehearseBatch, in)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		step.OSDs, in.OSDs = rehearsed.OSDs, rehearsed.OSDs
 	}
 	if healing {
-		if err := u.healFor(ctx, step); err != nil || u.changed || u.job.Paused || u.healing() {
+		if err := u.healFor(ctx, step); err != nil || u.job.changed || u.job.Paused || u.healing() {
 			return err
 		}
 	}
@@ -74,8 +74,6 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 func (u *update) carryOut(ctx workflow.Context, step rollout.Step, in activities.Replacement) error {
 	r, err := u.stop(ctx, step, in)
 	switch {
-	case u.state.Stopping != nil:
-		return err
 	case isType(err, activities.LeaseLost):
 		u.lease.release(ctx)
 		u.state.Batch = nil
@@ -87,7 +85,7 @@ func (u *update) carryOut(ctx workflow.Context, step rollout.Step, in activities
 	}
 	u.state.Result.Replaced += len(r.OSDs)
 	u.state.Result.Batches++
-	u.state.Halted, u.state.Awaited, u.state.Unspared, u.rested = nil, nil, time.Time{}, rested{}
+	u.state.Halted, u.state.Awaited, u.state.Unspared, u.state.Rested = nil, nil, time.Time{}, rested{}
 	if step.Canary {
 		u.state.Canary = Canary{Template: in.Template, OSD: step.OSDs[0].String(), Key: step.OSDs[0].Key}
 	}
@@ -100,7 +98,7 @@ func (u *update) healing() bool { return u.lease.finished() }
 // mayAskAhead tells whether the lease of the next batch may be asked for while the storage heals from the one before:
 // if all that is left to wait for is the storage. A batch of several has to wait until the data is whole, because only
 // then the storage cluster can say which of them it could spare together.
-func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
+func (u *update) mayAskAhead(s activities.Survey) bool {
 	step, rules := s.Next, s.Rules
 	switch {
 	case len(step.OSDs) != 1 || step.OSDs[0].Name == "" || step.Domain.IsZero() || step.Canary:
@@ -111,8 +109,7 @@ func (u *update) mayAskAhead(ctx workflow.Context, s activities.Survey) bool {
 	case u.state.Canary.Template == s.Template && !u.state.Canary.Judged:
 		return false
 	}
-	// Until every wait could be left, a new history began without the lease.
-	return !workflow.GetInfo(ctx).GetContinueAsNewSuggested() || full(ctx)
+	return true
 }
 
 // keeps tells whether the lease is held for OSDs of a broken batch, which have to be replaced once more: as long as
@@ -179,26 +176,28 @@ func (u *update) stop(
 		replaced := begin(stopping(attempt, "replace "+names[0]+andMore(names)), rolling.ReplaceBatch, in)
 		u.report(ctx, "") // while they end: that people read of it must not cost time
 		deadline := u.state.Batch.Since.Add(u.seen.Rules.ProgressDeadline)
-		aborted := u.awaitProgress(ctx, deadline, func() bool { return replaced.IsReady() || full(ctx) })
-		if aborted != nil {
+		err := u.awaitProgress(ctx, deadline, replaced.IsReady)
+		isFull := errors.Is(err, errFull)
+		if err != nil && !isFull {
+			// The rollout ends, so that a full history is no reason not to wait.
 			if done, err := awaitAtMost(lasting, finishBy, "finish what was begun", replaced.IsReady); err != nil || !done {
 				giveUp()
 				_ = replaced.Get(lasting, nil)
 			}
-			return r, aborted
+			return r, err
 		}
-		if !replaced.IsReady() {
+		if isFull {
 			giveUp()
 		}
 		err = replaced.Get(lasting, &r)
 		giveUp()
 		switch {
-		case !temporal.IsCanceledError(err):
+		case !isFull || err == nil || final(err):
 			return r, err
 		case letSignalsIn(ctx) == nil:
 			step.OSDs = nil // they are in the batch
 			u.state.Stopping = &Stopping{Step: step, Batch: in}
-			return r, nil
+			return r, errFull
 		}
 		// Aborted just now: what was deleted is made again all the same.
 	}
@@ -208,13 +207,13 @@ func (u *update) stop(
 func (u *update) awaitProgress(ctx workflow.Context, deadline time.Time, cond func() bool) error {
 	u.job.NextTimer, u.job.NextTimerDoes = deadline, "halt"
 	defer func() { u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, "" }()
-	held, err := awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", cond)
+	held, err := u.job.awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", cond)
 	if held || err != nil {
 		return err
 	}
 	u.halt(ctx)
 	u.report(ctx, "")
-	return workflow.Await(ctx, cond)
+	return u.job.await(ctx, cond)
 }
 
 // halt: what is waited for takes too long. Nothing further goes down before it is there, or a person excused it.
@@ -253,7 +252,7 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 // the window closes: whoever holds the lease may take hours.
 func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.Survey) (bool, error) {
 	want := u.claim(step)
-	if u.lease.listen(); u.lease.covers(want) {
+	if u.job.listen(); u.lease.covers(want) {
 		return true, nil
 	}
 	if !u.lease.waitsFor(want) {
@@ -270,26 +269,19 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 		over = workflow.NewTimerWithOptions(timerCtx, left,
 			workflow.TimerOptions{Summary: "the maintenance window closes"}).IsReady
 	}
-	u.job.enter(ctx, PhaseLease)
 	u.holds = activities.HoldLease
-	wait := fmt.Sprintf("the lease of %s for %s", step.Domain, strings.Join(want.Daemons, ", "))
-	u.job.waitFor(ctx, wait)
-	since := u.job.Since
-	unwanted := func() bool { return u.changed || u.job.Paused || over() }
-	granted, err := u.lease.acquire(ctx, want, func() bool { return unwanted() || full(ctx) }, func(why string) {
-		u.job.elaborate(ctx, because(wait, why), since)
-		u.report(ctx, "")
-	})
+	unwanted := func() bool { return u.job.changed || u.job.Paused || over() }
+	granted, err := u.lease.acquire(ctx, want, unwanted, func() { u.report(ctx, "") })
 	u.holds = ""
-	if !granted && err == nil && (unwanted() || !full(ctx)) { // otherwise the next run waits on, in the same place
+	if !granted && err == nil {
 		u.lease.release(ctx)
 	}
 	return granted, err
 }
 
-// await waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that
+// awaitOSDs waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that
 // broke elsewhere may take days to be replaced, and others wait for the lease.
-func (u *update) await(ctx workflow.Context, osds []rollout.OSD) error {
+func (u *update) awaitOSDs(ctx workflow.Context, osds []rollout.OSD) error {
 	if u.lease.Stage == claimFree {
 		return u.arrive(ctx, osds)
 	}
@@ -337,9 +329,9 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	arrival := begin(watching(awaitCtx, "wait for the OSDs"), rolling.AwaitOSDs, in)
 	u.report(ctx, "") // that people read of it must not cost time
 	// Before it halts it looks: a node that was cordoned meanwhile is the reason, and not the template.
-	_, err := awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", func() bool {
-		u.lease.listen() // its noout had its time, say; what is broken stays broken
-		return arrival.IsReady() || u.changed || full(ctx)
+	_, err := u.job.awaitAtMost(ctx, deadline.Sub(workflow.Now(ctx)), "progress deadline", func() bool {
+		u.job.listen() // its noout had its time, say; what is broken stays broken
+		return arrival.IsReady() || u.job.changed
 	})
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
 	if err != nil || !arrival.IsReady() {
@@ -349,7 +341,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	if err := arrival.Get(ctx, &a); err != nil || a.Moved {
 		return err
 	}
-	if _, err := call(thorough(ctx, "note that the OSDs serve"), rolling.ConfirmOSDs, in); err != nil {
+	if _, err := perform(thorough(ctx, "note that the OSDs serve"), u.job, rolling.ConfirmOSDs, in); err != nil {
 		return err
 	}
 	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, append(u.seen.Excused, a.Excused...)
@@ -408,22 +400,16 @@ func (u *update) heal(ctx workflow.Context) error {
 		u.letGo(ctx)
 		return nil
 	}
-	if u.lease.Stage != claimFree {
-		u.job.enter(ctx, PhaseHeal)
-		wait := "the storage in " + u.lease.Claim.Domain.String() + " to be whole again"
-		u.job.waitFor(ctx, wait)
-		since, told := u.job.Since, false
-		// One that is healing may be hurt again: its pod is evicted by a drain, say, and somebody has to make it anew.
-		over, err := u.lease.healed(ctx, func() bool { return u.changed || full(ctx) }, func(why string) {
-			if !told { // once: how far it is changes by the second, and `lockkeeper status` tells
-				told = true
-				u.report(ctx, "")
-			}
-			u.job.elaborate(ctx, because(wait, why), since)
-		})
-		if err != nil || !over {
-			return err
+	told := false
+	// One that is healing may be hurt again: its pod is evicted by a drain, say, and somebody has to make it anew.
+	over, err := u.lease.whole(ctx, func() bool { return u.job.changed }, func() {
+		if !told { // once: how far it is changes by the second, and `lockkeeper status` tells
+			told = true
+			u.report(ctx, "")
 		}
+	})
+	if err != nil || !over {
+		return err
 	}
 	if u.state.Batch != nil {
 		u.state.Batch, u.state.LastBatch = nil, workflow.Now(ctx)

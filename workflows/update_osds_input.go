@@ -14,53 +14,28 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
-// UnmarshalJSON decodes an input strictly, but for the state, which is written by the run before and not by people.
+// UnmarshalJSON decodes an input strictly, as that of a drain.
 func (in *UpdateOSDsInput) UnmarshalJSON(data []byte) error {
-	var p struct {
-		CephOSD string          `json:"cephOSD"`
-		State   json.RawMessage `json:"state,omitempty"`
-	}
-	*in = UpdateOSDsInput{invalid: input.Strict(data, &p)}
-	in.CephOSD = p.CephOSD
-	if in.invalid == nil {
-		in.State, in.invalid = readUpdateState(p.State)
-	}
+	type plain UpdateOSDsInput
+	var p plain
+	p.invalid = input.Strict(data, &p)
+	*in = UpdateOSDsInput(p)
 	return nil
 }
 
-// UnmarshalJSON decodes an input strictly, but for the state.
+// UnmarshalJSON decodes an input strictly, as that of a drain.
 func (in *RestartOSDsInput) UnmarshalJSON(data []byte) error {
-	var p struct {
-		Namespace        string          `json:"namespace"`
-		Selector         string          `json:"selector,omitempty"`
-		UpdateDomain     string          `json:"updateDomain,omitempty"`
-		MaxParallel      int             `json:"maxParallel,omitempty"`
-		Policy           string          `json:"policy,omitempty"`
-		ProgressDeadline time.Duration   `json:"progressDeadline,omitempty"`
-		Reason           string          `json:"reason,omitempty"`
-		Image            string          `json:"image,omitempty"`
-		CephVersion      string          `json:"cephVersion,omitempty"`
-		State            json.RawMessage `json:"state,omitempty"`
-	}
-	*in = RestartOSDsInput{invalid: input.Strict(data, &p)}
-	in.Namespace, in.Selector, in.UpdateDomain, in.MaxParallel, in.Reason = p.Namespace, p.Selector, p.UpdateDomain,
-		p.MaxParallel, p.Reason
-	in.Policy, in.ProgressDeadline, in.Image, in.CephVersion = p.Policy, p.ProgressDeadline, p.Image, p.CephVersion
-	if in.invalid == nil {
-		in.State, in.invalid = readUpdateState(p.State)
-	}
+	type plain RestartOSDsInput
+	var p plain
+	p.invalid = input.Strict(data, &p)
+	*in = RestartOSDsInput(p)
 	return nil
 }
 
-func readUpdateState(data json.RawMessage) (*UpdateState, *input.Error) {
-	if len(data) == 0 || string(data) == "null" {
-		return nil, nil
-	}
-	var s UpdateState
-	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, input.Wrong("state", string(data), "is written by a rollout alone; leave it out: "+err.Error())
-	}
-	return &s, nil
+// UnmarshalJSON passes over fields that it does not know: the run before may have been of another version.
+func (s *UpdateState) UnmarshalJSON(data []byte) error {
+	type plain UpdateState
+	return json.Unmarshal(data, (*plain)(s))
 }
 
 func (in *UpdateOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, error) {

@@ -18,7 +18,7 @@ func (u *update) run(ctx workflow.Context) error {
 		return err
 	}
 	for {
-		if u.changed { // what was without effect may have one now
+		if u.job.changed { // what was without effect may have one now
 			u.stuck = repeats{}
 		}
 		s, err := u.survey(ctx)
@@ -28,29 +28,18 @@ func (u *update) run(ctx workflow.Context) error {
 		if done, err := u.step(ctx, s); done || err != nil {
 			return err
 		}
-		// Every wait of a step is left when the history is long, and goes on in the next run.
-		if full(ctx) || u.lease.Stage == claimFree && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return u.continueAsNew(ctx)
-		}
 	}
 }
 
 func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	u.job.enter(ctx, PhaseSurvey)
-	u.changed = false
+	u.job.changed = false
 	in := activities.SurveyInput{Fleet: u.fleet, Skip: u.state.Skip, CanaryOf: u.state.Canary.Template}
 	if !u.state.Canary.Judged { // or else nothing about it is worth a question
 		in.Canary = u.state.Canary.Key
 	}
-	// Of all that a rollout asks for this may take longest: for as long as the API server is away, or the mons elect.
-	var s activities.Survey
-	lookCtx, stop := workflow.WithCancel(ctx)
-	defer stop()
-	look := begin(thorough(lookCtx, "look at the OSDs of "+u.fleet.Name), rolling.SurveyOSDs, in)
-	if err := workflow.Await(ctx, func() bool { return look.IsReady() || full(ctx) }); err == nil && !look.IsReady() {
-		return s, u.continueAsNew(ctx)
-	}
-	if err := look.Get(ctx, &s); err != nil {
+	s, err := perform(thorough(ctx, "look at the OSDs of "+u.fleet.Name), u.job, rolling.SurveyOSDs, in)
+	if err != nil {
 		return s, err
 	}
 	if s.Cluster.Name != "" {
@@ -58,13 +47,13 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	}
 	if s.Template != "" && s.Template != u.state.SkipOf {
 		if u.state.SkipOf != "" && len(u.state.Skip) > 0 { // who excused an OSD from another template did not know this one
-			u.state.Skip, u.changed = nil, true
+			u.state.Skip, u.job.changed = nil, true
 		}
 		u.state.SkipOf = s.Template
 	}
 	for _, osd := range s.Skipped {
 		if u.maySkip(osd) { // a person excused it, in a run before this one
-			u.state.Skip, u.changed = append(u.state.Skip, osd), true
+			u.state.Skip, u.job.changed = append(u.state.Skip, osd), true
 		}
 	}
 	if !s.Counted && s.Template == u.seen.Template { // the last ones are the best that is known
@@ -83,7 +72,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 		b.Step.OSDs = b.Batch.OSDs
 		return false, u.carryOut(ctx, b.Step, b.Batch)
 	}
-	if u.changed {
+	if u.job.changed {
 		return false, nil
 	}
 	if !s.Found || s.Deleting {
@@ -123,7 +112,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	case rollout.DoCreate:
 		return false, u.create(ctx, s.Next)
 	case rollout.DoAwait:
-		return false, u.await(ctx, s.Next.OSDs)
+		return false, u.awaitOSDs(ctx, s.Next.OSDs)
 	case rollout.DoReplace:
 		return false, u.replace(ctx, s)
 	case rollout.DoNothing:
@@ -132,7 +121,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	if err := u.heal(ctx); err != nil {
 		return false, err
 	}
-	if err := letSignalsIn(ctx); err != nil || u.changed || u.lease.Stage != claimFree {
+	if err := letSignalsIn(ctx); err != nil || u.job.changed || u.lease.Stage != claimFree {
 		return false, err
 	}
 	if !s.Counts.Settled() && s.LookAgain > 0 {
@@ -152,18 +141,18 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 // tidy takes away what takes nothing from anybody.
 func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 	if len(s.Discard) > 0 {
-		if _, err := call(thorough(ctx, "delete duplicate pods"), rolling.DiscardPods,
+		if _, err := perform(thorough(ctx, "delete duplicate pods"), u.job, rolling.DiscardPods,
 			activities.KeysInput{Fleet: u.fleet, Names: s.Discard}); err != nil {
 			return err
 		}
 	}
 	if s.Unnoted > 0 {
-		if _, err := call(thorough(ctx, "note what is known of the pods"), rolling.NotePods, u.fleet); err != nil {
+		if _, err := perform(thorough(ctx, "note what is known of the pods"), u.job, rolling.NotePods, u.fleet); err != nil {
 			return err
 		}
 	}
 	if len(s.Removable) > 0 {
-		if _, err := call(thorough(ctx, "delete the pods of OSDs that left the spec"), rolling.RemoveOSDs,
+		if _, err := perform(thorough(ctx, "delete the pods of OSDs that left the spec"), u.job, rolling.RemoveOSDs,
 			activities.KeysInput{Fleet: u.fleet, Names: s.Removable}); err != nil {
 			return err
 		}
@@ -173,7 +162,7 @@ func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 
 // create makes missing pods. That takes nothing from anybody, so nothing holds it back.
 func (u *update) create(ctx workflow.Context, step rollout.Step) error {
-	made, err := call(thorough(ctx, clip(step.Why)), rolling.CreatePods,
+	made, err := perform(thorough(ctx, clip(step.Why)), u.job, rolling.CreatePods,
 		activities.KeysInput{Fleet: u.fleet, Names: keys(step.OSDs)})
 	switch {
 	case err != nil:
@@ -189,18 +178,6 @@ func (u *update) create(ctx workflow.Context, step rollout.Step) error {
 			" to get a pod: " + x.Why}, u.underWay())
 	}
 	return nil
-}
-
-// continueAsNew begins a new history, with all that was said until now.
-func (u *update) continueAsNew(ctx workflow.Context) error {
-	if err := letSignalsIn(ctx); err != nil {
-		return err
-	}
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
-		return err
-	}
-	u.state.Paused, u.state.Wait, u.state.Rested, u.state.Lease = u.job.Paused, u.job.wait(), u.rested, u.lease.state()
-	return u.again(&u.state)
 }
 
 // repeats notices that the same step is decided again and again, at once, and so has no effect.

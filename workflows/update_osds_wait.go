@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -78,21 +79,22 @@ func (u *update) rest(ctx workflow.Context, w wait, keep bool) error {
 	w = u.hurries(w)
 	u.job.enter(ctx, w.phase)
 	u.job.waitFor(ctx, w.what)
-	if u.rested.Phase == w.phase && u.rested.Holds == w.holds && u.rested.Times > 0 {
-		u.job.elaborate(ctx, w.what, u.rested.Since)
+	r := &u.state.Rested
+	if r.Phase == w.phase && r.Holds == w.holds && r.Times > 0 {
+		u.job.elaborate(ctx, w.what, r.Since)
 	} else {
-		u.rested = rested{Phase: w.phase, Holds: w.holds, Since: u.job.Since}
+		*r = rested{Phase: w.phase, Holds: w.holds, Since: u.job.Since}
 	}
-	most := min(w.first<<min(u.rested.Times, 16), max(w.most, w.first))
-	u.rested.Times++
+	most := min(w.first<<min(r.Times, 16), max(w.most, w.first))
+	r.Times++
 	u.job.NextTimer, u.job.NextTimerDoes, u.holds = workflow.Now(ctx).Add(most), "look again", w.holds
 	u.report(ctx, "")
 	approved, paused := u.state.Canary.Approved, u.job.Paused
-	told, err := awaitAtMost(ctx, most, clip(w.what), func() bool {
-		return u.changed || u.state.Canary.Approved != approved || u.job.Paused && !paused || full(ctx)
+	told, err := u.job.awaitAtMost(ctx, most, clip(w.what), func() bool {
+		return u.job.changed || u.state.Canary.Approved != approved || u.job.Paused && !paused
 	})
-	if told {
-		u.rested.Times = 1 // look again soon, and remember since when
+	if told || errors.Is(err, errFull) {
+		r.Times = 1 // look again soon, and remember since when
 	}
 	u.job.NextTimer, u.job.NextTimerDoes = time.Time{}, ""
 	return err
@@ -108,7 +110,7 @@ func (u *update) pause(ctx workflow.Context, keep bool) error {
 	u.job.waitFor(ctx, pausedWait)
 	u.holds = activities.HoldPaused
 	u.report(ctx, "")
-	return workflow.Await(ctx, func() bool { return !u.job.Paused || u.changed || full(ctx) })
+	return u.job.await(ctx, func() bool { return !u.job.Paused || u.job.changed })
 }
 
 // heldBack waits for whatever keeps the next batch from beginning although nothing is wrong. What is broken anyway is
@@ -160,7 +162,7 @@ func (u *update) judge(ctx workflow.Context, s activities.Survey) (held bool, er
 	c := &u.state.Canary
 	if s.CanaryLife == "" {
 		*c = Canary{} // a person excused it; the next OSD is the canary
-		u.changed = true
+		u.job.changed = true
 		return true, nil
 	}
 	if c.Life != s.CanaryLife {
@@ -233,7 +235,8 @@ func (u *update) name() string {
 	return u.fleet.Namespace + "/" + u.fleet.Name
 }
 
-// report writes the status, if it says anything new. It is for people: that it cannot be written stops nothing.
+// report writes the status, if it says anything new. It is for people: that it cannot be written stops nothing, and is
+// known soon.
 func (u *update) report(ctx workflow.Context, outcome string) {
 	if u.fleet.Kind == activities.FleetDeployments {
 		return // they have no status: Temporal tells how it goes
