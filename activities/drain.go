@@ -230,7 +230,8 @@ type EvictInput struct {
 	Token      int64  `json:"token"`
 }
 
-// Pauses between two passes while no pod goes: short at first, since most refusals end as soon as a budget is recomputed.
+// Pauses between two passes while no pod goes: short at first, since most refusals end as soon as a budget is
+// recomputed.
 const (
 	evictPauseMin = 100 * time.Millisecond
 	evictPauseMax = time.Second

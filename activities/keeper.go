@@ -60,9 +60,9 @@ type Memory struct {
 	Claim precedence.Claim `json:"claim,omitzero"`
 }
 
-// Covered tells whether a keeper that knew only of written would miss nothing that has to be undone, or that somebody was
-// promised: every claim and every flag in m is written down. What a claim waits for, and that a flag was seen, or that
-// one is no longer there, it finds out again.
+// Covered tells whether a keeper that knew only of written would miss nothing that has to be undone, or that somebody
+// was promised: every claim and every flag in m is written down. What a claim waits for, and that a flag was seen, or
+// that one is no longer there, it finds out again.
 func (m Memory) Covered(written Memory) bool {
 	if m.Claim != written.Claim || m.Lease.Token != written.Lease.Token {
 		return false
@@ -220,7 +220,8 @@ func (w Watched) News(last Watched) bool {
 
 // OnlyNoout tells whether nothing changed but noout, and whether these are the hosts that carry it now.
 func (w Watched) OnlyNoout(last Watched, now []string) bool {
-	return w.Unflagged != "" && w.Unflagged == last.Unflagged && !w.moved(last) && w.Noout != nil && slices.Equal(w.Noout, now)
+	return w.Unflagged != "" && w.Unflagged == last.Unflagged && !w.moved(last) &&
+		w.Noout != nil && slices.Equal(w.Noout, now)
 }
 
 // moved tells whether anything changed that is not in the fingerprint.

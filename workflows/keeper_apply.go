@@ -51,8 +51,8 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	return k.refusal()
 }
 
-// carryOut switches noout and writes the budgets. told means that the storage cluster did not answer, and that everybody
-// was told so.
+// carryOut switches noout and writes the budgets. told means that the storage cluster did not answer, and that
+// everybody was told so.
 func (k *keeper) carryOut(ctx workflow.Context, plan budget.NooutPlan, before []string) (told bool, err error) {
 	plan.Set = k.stillHeld(plan.Set, before)
 	setting, unsetting := k.beginNoout(ctx, plan.Set, true), k.beginNoout(ctx, plan.Unset, false)

@@ -53,8 +53,8 @@ func TestAMissingBudgetIsMadeClosed(t *testing.T) {
 	})
 }
 
-// TestABudgetOfSomebodyElseIsTold: under two budgets no eviction succeeds, so whoever puts a second one there has to hear
-// of it, although ours are as they should be and nothing has to be written.
+// TestABudgetOfSomebodyElseIsTold: under two budgets no eviction succeeds, so whoever puts a second one there has to
+// hear of it, although ours are as they should be and nothing has to be written.
 func TestABudgetOfSomebodyElseIsTold(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {

@@ -105,8 +105,8 @@ func (k *keeper) beginNoout(ctx workflow.Context, hosts []string, on bool) noout
 	return s
 }
 
-// endNoout waits for the answer. Hosts that the storage cluster refuses are in k.refused; an error means that it did not
-// answer. unsure tells that an earlier attempt may still be carried out.
+// endNoout waits for the answer. Hosts that the storage cluster refuses are in k.refused; an error means that it did
+// not answer. unsure tells that an earlier attempt may still be carried out.
 func (k *keeper) endNoout(ctx workflow.Context, s nooutSwitch) (unsure bool, err error) {
 	if s.done == nil {
 		return false, nil

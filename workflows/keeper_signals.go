@@ -262,8 +262,8 @@ func (k *keeper) restartWatch() {
 	}
 }
 
-// hearWatch takes in what the watch saw, and tells whether that is a reason to look. What the keeper itself did to noout
-// is none, and then the watch goes on.
+// hearWatch takes in what the watch saw, and tells whether that is a reason to look. What the keeper itself did to
+// noout is none, and then the watch goes on.
 func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) (reason bool) {
 	k.watch = nil
 	var w activities.Watched

@@ -279,8 +279,8 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 	return granted, err
 }
 
-// awaitOSDs waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk that
-// broke elsewhere may take days to be replaced, and others wait for the lease.
+// awaitOSDs waits for OSDs that do not serve. While the lease is held, for those only that it was granted for: a disk
+// that broke elsewhere may take days to be replaced, and others wait for the lease.
 func (u *update) awaitOSDs(ctx workflow.Context, osds []rollout.OSD) error {
 	if u.lease.Stage == claimFree {
 		return u.arrive(ctx, osds)

@@ -36,10 +36,10 @@ type Noout struct {
 }
 
 // CoveredBy tells whether a keeper that knew only of another record would do for this flag all that has to be done.
-func (r Noout) CoveredBy(written Noout) bool {
-	written.Confirmed, written.Answered = r.Confirmed, r.Answered
-	written.Unsure = written.Unsure && r.Unsure
-	return written == r
+func (n Noout) CoveredBy(written Noout) bool {
+	written.Confirmed, written.Answered = n.Confirmed, n.Answered
+	written.Unsure = written.Unsure && n.Unsure
+	return written == n
 }
 
 // lateFor is how long after an unset a set that got no answer may still be carried out. A mon outside of quorum holds

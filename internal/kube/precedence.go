@@ -129,7 +129,8 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 	}
 	return activities.Policy{
 		Key: key, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
-		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason, Listed: claimants(list.Items), Object: p,
+		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason,
+		Listed: claimants(list.Items), Object: p,
 		Daemons: metav1.FormatLabelSelector(OSDSelector(p)), Mons: metav1.FormatLabelSelector(MonSelector(p)),
 		Managers: metav1.FormatLabelSelector(ManagerSelector(p)),
 	}, nil

@@ -177,7 +177,8 @@ type workload struct {
 	replicas         int
 }
 
-// workloads lists those of all kinds with static budgets, with as few requests as their selectors allow, by kind and name.
+// workloads lists those of all kinds with static budgets, with as few requests as their selectors allow, by kind and
+// name.
 func (c *Cluster) workloads(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[string]workload, error) {
 	queries, err := queries(p)
 	if err != nil {

@@ -203,7 +203,8 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	for n := 3; n < 6; n++ {
 		was := temporal.hint()
 		r := write(n)
-		osds, proved, mons := r.Book[budget.Unmarked].Generation, r.Book[budget.Marked].Generation, r.Book[budget.OfMons].Generation
+		osds, proved := r.Book[budget.Unmarked].Generation, r.Book[budget.Marked].Generation
+		mons := r.Book[budget.OfMons].Generation
 		require.Positive(t, osds)
 		require.Positive(t, mons)
 		expect("our own write", func(h workflows.Hint) bool {
