@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # beside.sh NAME BACKGROUND NAME2 COMMAND...: runs two steps at once. The first one, a command line, has the processors only while the
-# second one leaves them idle: labs wait most of the time, for reports and timers of Ceph. What it prints comes in the end.
+# second one leaves them idle: labs wait most of the time, for reports and timers of Ceph. What it prints comes in the end, but for the
+# tests that fail, which are named at once.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 name=$1 background=$2
@@ -9,11 +10,14 @@ log=$(mktemp)
 
 # A session of its own, since Linux shares the processors among sessions first, and looks at priorities within each. Where it cannot be told
 # that this session is worth less, nice is all there is.
-setsid nice -n 10 bash -c 'echo 10 2>/dev/null >/proc/self/autogroup; exec "$@"' - hack/step.sh "$name" bash -c "$background" >"$log" 2>&1 &
+setsid nice -n 5 bash -c 'echo 5 2>/dev/null >/proc/self/autogroup; exec "$@"' - hack/step.sh "$name" bash -c "$background" >"$log" 2>&1 &
 behind=$!
+tail -n +1 -f --pid=$$ "$log" | grep --line-buffered -E '^(--- )?FAIL' | sed -u "s/^/$name: /" >&2 &
+telling=$!
 # shellcheck disable=SC2317 # called by the trap
 finish() {
   kill -- -"$behind" 2>/dev/null
+  kill "$telling" 2>/dev/null
   rm -f "$log"
 }
 trap finish EXIT
