@@ -144,7 +144,7 @@ func drained() *world {
 		Domain: storage.FailureDomain{Type: "zone", Name: "zone-y"}, Node: "node-b", Requested: ago(time.Minute),
 		WaitsFor: "zone zone-y stays closed: in zone zone-x osd.0 on node-a is down",
 	}
-	down := storage.Daemon{Name: "osd.0", Node: "node-a", Pod: storage.PodPending, Planned: true}
+	down := storage.Daemon{Name: "osd.0", Node: "node-a", Pod: storage.PodPending}
 	w.keeper.Decision = budget.Decision{
 		Mode: budget.ModeOpen, Open: held.Domain, Reason: budget.ReasonLeaseHeld,
 		Message: "drain/node-a holds the lease: new kernel",

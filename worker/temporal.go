@@ -73,6 +73,5 @@ func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterK
 		return err
 	}
 	// A claim that the keeper rejects comes back as an error that is not to be retried.
-	var answer workflows.LeaseAnswer
-	return h.Get(ctx, &answer)
+	return h.Get(ctx, nil)
 }

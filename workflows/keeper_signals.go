@@ -61,7 +61,7 @@ func (k *keeper) answer(ctx workflow.Context) error {
 		return err
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease,
-		func(ctx workflow.Context, r LeaseRequest) (LeaseAnswer, error) {
+		func(ctx workflow.Context, r LeaseRequest) error {
 			// What the job said before it asked comes first: it may have given the same claim back.
 			if k.drainHints(ctx) {
 				k.wakeUp()
@@ -69,10 +69,8 @@ func (k *keeper) answer(ctx workflow.Context) error {
 			r.Claim.Requested = workflow.Now(ctx)
 			k.state.Memory.Lease = k.state.Memory.Lease.Request(r.Claim)
 			k.wakeUp()
-			at := slices.IndexFunc(k.state.Memory.Lease.Queue,
-				func(c lease.Claim) bool { return c.WorkflowID == r.Claim.WorkflowID && c.RunID == r.Claim.RunID })
 			delete(k.state.Told, r.Claim.RunID)
-			return LeaseAnswer{Ahead: max(at, 0)}, nil
+			return nil
 		}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
 			switch {
 			case r.Claim.RunID == "" || !(LeaseRef{WorkflowID: r.Claim.WorkflowID, RunID: r.Claim.RunID}).named():

@@ -10,7 +10,7 @@ import (
 // The lease between a job and the keeper. A job asks with the update RequestLease, through an activity, since only a
 // client can start the keeper if it is not running; from then on the two talk by signals, which Temporal does not lose.
 const (
-	// UpdateRequestLease queues a claim; it answers at once. Takes a LeaseRequest, returns a LeaseAnswer.
+	// UpdateRequestLease queues a claim; it answers at once. Takes a LeaseRequest.
 	UpdateRequestLease = "request-lease"
 	// SignalLease is what the keeper sends to a job: a LeaseNotice.
 	SignalLease = "lease"
@@ -25,11 +25,6 @@ const (
 // LeaseRequest is a job's claim.
 type LeaseRequest struct {
 	Claim lease.Claim `json:"claim"`
-}
-
-// LeaseAnswer says where the claim stands.
-type LeaseAnswer struct {
-	Ahead int `json:"ahead"` // claims before it in the queue
 }
 
 // LeaseState is where a claim stands.

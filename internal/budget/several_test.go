@@ -32,7 +32,7 @@ func byOSD(stops lease.Stops, mayStop bool, down ...int) budget.Input {
 		}
 		node.Daemons, node.Domains = append(node.Daemons, d.Name), append(node.Domains, d.Name)
 		if slices.Contains(down, id) {
-			d.Troubled = []storage.Daemon{{Name: d.Name, Node: "a", Pod: storage.PodPending, Planned: true}}
+			d.Troubled = []storage.Daemon{{Name: d.Name, Node: "a", Pod: storage.PodPending}}
 			node.Down = append(node.Down, d.Name)
 		}
 		v.Domains = append(v.Domains, d)

@@ -97,7 +97,6 @@ func (w *world) input() budget.Input {
 			d.OKToStop = &storage.Answer{OK: ok == "yes", Refusal: refusals[ok], Reason: "3 PGs would become unavailable"}
 		}
 		for _, o := range w.osds[i*perZone : (i+1)*perZone] {
-			o.Planned = slices.Contains(w.cordoned, o.Node) || slices.Contains(w.gone, o.Node)
 			if o.Up {
 				in.View.Up++
 			}

@@ -63,8 +63,6 @@ type Daemon struct {
 	// Restarting: its pod was seen leaving, and is gone or there again, but the storage cluster's map still tells of its
 	// former life.
 	Restarting bool `json:"restarting,omitempty"`
-	// Planned: its node is cordoned, tainted for removal, or gone. Otherwise somebody's disk failed, not somebody's drain.
-	Planned bool `json:"planned,omitempty"`
 }
 
 // Down tells whether the daemon does not serve, or is about to stop serving.

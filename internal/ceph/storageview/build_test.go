@@ -29,8 +29,8 @@ func TestNothingToSay(t *testing.T) {
 }
 
 func TestWhoIsDown(t *testing.T) {
-	down := func(up bool, pod storage.PodState, planned bool) []storage.Daemon {
-		return []storage.Daemon{{Name: "osd.2", Node: "node-2", Up: up, Pod: pod, Planned: planned}}
+	down := func(up bool, pod storage.PodState) []storage.Daemon {
+		return []storage.Daemon{{Name: "osd.2", Node: "node-2", Up: up, Pod: pod}}
 	}
 	for name, c := range map[string]struct {
 		breakIt func(*world)
@@ -38,37 +38,37 @@ func TestWhoIsDown(t *testing.T) {
 		up      int
 		down    bool
 	}{
-		"Ceph says down": {func(w *world) { w.stop(2, 21) }, down(false, storage.PodReady, false), 5, true},
+		"Ceph says down": {func(w *world) { w.stop(2, 21) }, down(false, storage.PodReady), 5, true},
 		"evicted, Ceph has not noticed yet": {
 			func(w *world) { w.evict(2); w.node(2).Unschedulable = true },
-			down(true, storage.PodPending, true), 6, true,
+			down(true, storage.PodPending), 6, true,
 		},
 		"told to stop": {
 			func(w *world) { w.pod(2).State = storage.PodTerminating },
-			down(true, storage.PodTerminating, false), 6, true,
+			down(true, storage.PodTerminating), 6, true,
 		},
 		"unready, but it serves": {
 			func(w *world) { w.pod(2).State = storage.PodNotReady },
-			down(true, storage.PodNotReady, false), 6, false,
+			down(true, storage.PodNotReady), 6, false,
 		},
 		"its disk failed": {
 			func(w *world) { w.stop(2, 21); w.pod(2).State = storage.PodNotReady },
-			down(false, storage.PodNotReady, false), 5, true,
+			down(false, storage.PodNotReady), 5, true,
 		},
 		"its node is tainted by the autoscaler": {
 			func(w *world) { w.stop(2, 21); w.evict(2); w.node(2).RemovalTaint = "karpenter.sh/disrupted" },
-			down(false, storage.PodPending, true), 5, true,
+			down(false, storage.PodPending), 5, true,
 		},
 		"its node is gone": {
 			func(w *world) { w.stop(2, 21); w.evict(2); w.deleteNode(2) },
-			down(false, storage.PodPending, true), 5, true,
+			down(false, storage.PodPending), 5, true,
 		},
 		"its node is not ready, which nobody planned": {
 			func(w *world) { w.stop(2, 21); w.node(2).NotReady = true },
-			down(false, storage.PodReady, false), 5, true,
+			down(false, storage.PodReady), 5, true,
 		},
 		"down without a pod": {
-			func(w *world) { w.deletePod(2); w.stop(2, 21) }, down(false, storage.PodNone, false), 5,
+			func(w *world) { w.deletePod(2); w.stop(2, 21) }, down(false, storage.PodNone), 5,
 			true,
 		},
 		"the old pod goes, the new one waits": {
@@ -77,7 +77,7 @@ func TestWhoIsDown(t *testing.T) {
 				w.input.Pods = append(w.input.Pods, newPod(2, "node-2", "zone-1"))
 				w.input.Pods[6].State = storage.PodPending
 			},
-			down(true, storage.PodPending, false), 6, true,
+			down(true, storage.PodPending), 6, true,
 		},
 		"the old pod goes, the new one is ready": {
 			func(w *world) {

@@ -42,7 +42,7 @@ func TestAgainstDumbModel(t *testing.T) {
 				node, ok := v.Node(m.daemon.Node)
 				require.True(t, ok)
 				require.Contains(t, node.Daemons, m.daemon.Name)
-				require.Equal(t, m.daemon.Planned, node.Leaving())
+				require.Equal(t, m.leaving, node.Leaving())
 				if m.daemon.Down() {
 					require.Contains(t, node.Down, m.daemon.Name)
 				}
@@ -88,18 +88,18 @@ func breakAtRandom(t *rapid.T, w *world, s size) {
 
 // modelled is what is plain about one OSD.
 type modelled struct {
-	expected, troubled bool
-	domain             string
-	daemon             storage.Daemon
+	expected, troubled, leaving bool
+	domain                      string
+	daemon                      storage.Daemon
 }
 
 func modelOf(w *world, s size, typeName string) []modelled {
-	planned := map[string]bool{}
+	leaving := map[string]bool{}
 	for n := range s.zones * s.hosts {
-		planned[fmt.Sprintf("node-%d", n)] = true // gone, unless it is found
+		leaving[fmt.Sprintf("node-%d", n)] = true // gone, unless it is found
 	}
 	for _, n := range w.input.Nodes {
-		planned[n.Name] = n.Unschedulable
+		leaving[n.Name] = n.Unschedulable
 	}
 	var all []modelled
 	for id, o := range w.input.Map.OSDs {
@@ -112,10 +112,9 @@ func modelOf(w *world, s size, typeName string) []modelled {
 			}
 		}
 		node := fmt.Sprintf("node-%d", id/s.osds)
-		m := modelled{domain: node, daemon: storage.Daemon{
-			Name: o.Name(), Node: node, Up: bool(o.Up),
-			Planned: planned[node],
-		}}
+		m := modelled{
+			domain: node, leaving: leaving[node], daemon: storage.Daemon{Name: o.Name(), Node: node, Up: bool(o.Up)},
+		}
 		if typeName == "zone" {
 			m.domain = fmt.Sprintf("zone-%d", id/(s.hosts*s.osds))
 		}

@@ -25,7 +25,6 @@ func (o *osd) daemon() storage.Daemon {
 	d := storage.Daemon{Name: o.Name(), Up: bool(o.Up), Pod: o.pod, Restarting: o.restarting()}
 	if o.node != nil {
 		d.Node = o.node.Name
-		d.Planned = o.node.leaving()
 	}
 	return d
 }
