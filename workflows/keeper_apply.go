@@ -63,7 +63,9 @@ func (k *keeper) carryOut(ctx workflow.Context, plan budget.NooutPlan, before []
 	unsure, failed := k.endNoout(ctx, setting)
 	if failed != nil {
 		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
-		return true, k.silent(ctx, "noout could not be set", failed)
+		err := k.silent(ctx, "noout could not be set", failed)
+		_, _ = k.endNoout(ctx, unsetting) // no later command for the same host may overtake it; it is repeated
+		return true, err
 	}
 	k.answered(plan, before, unsure)
 	if !closing {
