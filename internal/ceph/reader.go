@@ -42,6 +42,13 @@ type maps struct {
 // NewReader makes a Reader that has not read anything.
 func NewReader(client Client) *Reader { return &Reader{client: client} }
 
+// Known is the OSD map of the last reading; nil before the first. Look, do not touch.
+func (r *Reader) Known() *OSDMap {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last.osd
+}
+
 // Read takes a reading. An unavailable cluster (no quorum, no answer in time) is a reading with a reason; an error is
 // an answer that makes no sense, a right that the user lacks, or a context that ended.
 //

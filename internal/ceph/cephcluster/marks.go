@@ -3,6 +3,7 @@ package cephcluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -26,39 +27,54 @@ type witness struct {
 
 // base asks for the numbers of reports as soon as a proof has begun, and not only in the next look: a digest of the
 // manager that arrives in between would not count, and the next one is a whole period away.
-func (w *witness) base(ctx context.Context, c *cluster) {
+func (w *witness) base(ctx context.Context, c *cluster, since *early) {
 	if w.based == w.tracker.Proofs() {
 		return
 	}
 	w.based = w.tracker.Proofs()
+	if since != nil && since.numbers != nil {
+		w.tracker.Base(since.at, *since.numbers)
+		return
+	}
 	if e := c.evidence(ctx, w.tracker.Asks()); e != nil {
 		w.tracker.Base(time.Now(), *e)
 	}
 }
 
-// attend lists the pods when a proof has begun, before anybody is asked for a report that counts for it.
-func (w *witness) attend(ctx context.Context, c *cluster) {
+// attend lists the pods when a proof has begun, before anybody is asked for a report that counts for it. It tells
+// whether the same pods, with the same containers, were there when the proof before this one began: then nobody
+// reported in between who runs in an earlier pod.
+func (w *witness) attend(ctx context.Context, c *cluster) (same bool) {
 	if w.pods != nil && w.proof == w.tracker.Proofs() {
-		return
+		return false
 	}
+	before := w.pods
 	w.pods, w.proof = nil, w.tracker.Proofs()
 	if w.tracker.Proved() {
-		return // too late for this one
+		return false // too late for this one
 	}
 	pods, err := c.kube.StoragePods(ctx, c.policy)
 	if err != nil {
-		return // then this proof is of no pods
+		return false // then this proof is of no pods
 	}
-	w.pods = make(map[int]string, len(pods))
+	w.pods = podsByOSD(pods)
+	return maps.Equal(before, w.pods)
+}
+
+// podsByOSD are the marks that pods of OSDs would carry, by OSD; "" for one that has two pods, of which one has to go
+// first.
+func podsByOSD(pods []storageview.Pod) map[int]string {
+	out := make(map[int]string, len(pods))
 	for i := range pods {
 		if p := &pods[i]; p.OSD != storageview.NoOSD {
-			if _, twice := w.pods[p.OSD]; twice {
-				w.pods[p.OSD] = "" // one of them has to go first
+			if _, twice := out[p.OSD]; twice {
+				out[p.OSD] = ""
 				continue
 			}
-			w.pods[p.OSD] = p.Mark()
+			out[p.OSD] = p.Mark()
 		}
 	}
+	return out
 }
 
 // proved are the pods that the proof is of, as OSD → mark; nil without one. The map is never written to again.
@@ -122,7 +138,7 @@ func (c *cluster) testify(ctx context.Context, w *witness, end time.Time) (reaso
 	}
 	w.tracker.Doubt()
 	for {
-		health, _, err := c.lookWith(ctx, w)
+		health, _, err := c.lookWith(ctx, w, nil)
 		switch {
 		case err != nil:
 			return "", err

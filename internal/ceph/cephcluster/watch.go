@@ -25,6 +25,8 @@ const (
 	lookUnsettle = 100 * time.Millisecond
 	lookAtFirst  = 30 * time.Millisecond
 	atFirst      = 3 * time.Second
+	// epochAtFirst is how often in between the monitors are asked for the epoch of the OSD map, and for nothing else.
+	epochAtFirst = 5 * time.Millisecond
 	// progressEvery bounds how often a watcher returns only because more PGs are clean than before.
 	progressEvery = 10 * time.Second
 )
@@ -34,8 +36,9 @@ func (c *cluster) Watch(
 	ctx context.Context, in activities.Watching, beat func(activities.Watched),
 ) (activities.Watched, error) {
 	began, last := time.Now(), in.Last
+	var since *early
 	for {
-		now, settled, err := c.look(ctx, in.Doubted)
+		now, settled, err := c.look(ctx, in.Doubted, since)
 		if err != nil {
 			return activities.Watched{}, err
 		}
@@ -43,29 +46,73 @@ func (c *cluster) Watch(
 			return now, nil
 		}
 		beat(now)
+		if since = nil; !settled && time.Since(began) < atFirst {
+			since = c.awaitEpoch(ctx, lookAtFirst)
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return activities.Watched{}, ctx.Err()
-		case <-time.After(pause(settled, time.Since(began))):
+		case <-time.After(pause(settled)):
 		}
 	}
 }
 
 // pause is how long a watcher that has watched for some time waits until it looks again.
-func pause(settled bool, watched time.Duration) time.Duration {
-	switch {
-	case settled:
+func pause(settled bool) time.Duration {
+	if settled {
 		return lookAtRest
-	case watched < atFirst:
-		return lookAtFirst
-	default:
-		return lookUnsettle
+	}
+	return lookUnsettle
+}
+
+// early are the numbers of reports that were asked for as soon as the OSD map was known to have moved on, before
+// anybody knew what changed.
+type early struct {
+	epoch   int64 // of the map, when they were asked for
+	at      time.Time
+	numbers *pghealth.Evidence
+}
+
+// awaitEpoch waits until it is time for another look, or until the OSD map moves on. Then it asks at once for the
+// numbers of all OSDs that were up: what a look asks first takes so long that the manager's next digest may arrive in
+// between.
+func (c *cluster) awaitEpoch(ctx context.Context, within time.Duration) *early {
+	known := c.reader.Known()
+	end := time.After(within)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // the look says so
+		case <-end:
+			return nil
+		case <-time.After(epochAtFirst):
+		}
+		if known == nil {
+			continue
+		}
+		epoch, err := c.client.OSDEpoch(ctx)
+		if err != nil {
+			return nil // the look finds out
+		}
+		if epoch > known.Epoch {
+			var up []int
+			for i := range known.OSDs {
+				if known.OSDs[i].Up {
+					up = append(up, known.OSDs[i].ID)
+				}
+			}
+			numbers := c.evidence(ctx, up)
+			return &early{epoch: epoch, at: time.Now(), numbers: numbers}
+		}
 	}
 }
 
 // look takes one look and adds it to what the tracker knows. The tracker outlives the activity that feeds it, so that
 // returning with news does not begin the proof of freshness anew; a worker that starts without it merely needs longer.
-func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Watched, settled bool, err error) {
+func (c *cluster) look(
+	ctx context.Context, doubted time.Time, since *early,
+) (w activities.Watched, settled bool, err error) {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -79,15 +126,20 @@ func (c *cluster) look(ctx context.Context, doubted time.Time) (w activities.Wat
 		c.watch.tracker.Doubt()
 		c.doubted = doubted
 	}
-	w, settled, err = c.lookWith(ctx, &c.watch)
+	w, settled, err = c.lookWith(ctx, &c.watch, since)
 	c.whole = err == nil && w.Health.Fresh && w.Health.Clean
 	return w, settled, err
 }
 
 // lookWith takes one look for a witness.
-func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watched, settled bool, err error) {
-	// before the reading: the summary has to be newer than what proves it fresh
-	evidence := c.evidence(ctx, by.tracker.Asks())
+func (c *cluster) lookWith(
+	ctx context.Context, by *witness, since *early,
+) (w activities.Watched, settled bool, err error) {
+	var evidence *pghealth.Evidence
+	if since == nil {
+		// before the reading: the summary has to be newer than what proves it fresh
+		evidence = c.evidence(ctx, by.tracker.Asks())
+	}
 	now := time.Now()
 	reading, err := c.read(ctx)
 	if err != nil {
@@ -97,8 +149,11 @@ func (c *cluster) lookWith(ctx context.Context, by *witness) (w activities.Watch
 		reading = ceph.Reading{Unavailable: err.Error()}
 	}
 	health := by.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence, At: now})
-	by.attend(ctx, c)
-	by.base(ctx, c)
+	known := by.attend(ctx, c)
+	if !known || since == nil || reading.Map == nil || reading.Map.Epoch != since.epoch {
+		since = nil // of another change, or of before the pods were seen
+	}
+	by.base(ctx, c, since)
 	by.hurry(ctx, c, health.Clean)
 	w = activities.Watched{Health: health, Unavailable: reading.Unavailable}
 	if reading.Unavailable == "" {
