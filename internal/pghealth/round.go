@@ -21,6 +21,7 @@ type Round struct {
 	// looks counts those that were weighed; digest: one of them told of a new digest.
 	looks  int
 	digest bool
+	last   time.Time // when the last one was taken
 	// flushed: somebody had OSDs report out of turn, so that what follows tells nothing of their period.
 	flushed bool
 	// intervals are the times between two reports of the same OSD, as they were seen.
@@ -99,6 +100,7 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 	}
 	r.looks++
 	r.digest = r.digest || news
+	r.last = at
 }
 
 // Flushed takes in that OSDs reported when they were told to, after the round began, and when they were told. Each
@@ -140,13 +142,13 @@ func (r *Round) Seen() (first time.Time) {
 	return first
 }
 
-// Due lists, in order, the OSDs that have reported so long ago that by now they will have done so again. Who reported
-// first, because its life began with the round, say, would otherwise be the one whose sign of life is old by the time
-// when the last has reported.
-func (r *Round) Due(now time.Time, period time.Duration) []int {
+// Due lists, in order, the OSDs that have reported so long ago that they will have done so again. Who reported first,
+// because its life began with the round, say, would otherwise be the one whose sign of life is old by the time when the
+// last has reported.
+func (r *Round) Due(period time.Duration) []int {
 	var due []int
 	for id, o := range r.made {
-		if period > 0 && now.Sub(o.seen) >= period {
+		if period > 0 && r.last.Sub(o.seen) >= period {
 			due = append(due, id)
 		}
 	}

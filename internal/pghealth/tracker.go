@@ -45,9 +45,6 @@ type Tracker struct {
 	// upDownOnly: placement differs from the one known before by OSDs that went up or down, and by nothing else.
 	upDownOnly bool
 	proved     bool
-	at         time.Time    // of the last sample
-	provedAt   time.Time    // zero: the proof is not made, or was about nobody
-	clean      bool         // by the last sample
 	proofs     int          // how many proofs were begun
 	manager    ceph.Manager // that the proof is made with, once there is evidence
 	round      *Round       // of the OSDs that are up since placement changed; nil: none began
@@ -62,13 +59,6 @@ const NoManager = "no manager is active"
 
 // Observe takes in a sample and says what is known now.
 func (t *Tracker) Observe(s Sample) storage.Health {
-	t.at = s.At
-	h := t.observe(s)
-	t.clean = h.Clean
-	return h
-}
-
-func (t *Tracker) observe(s Sample) storage.Health {
 	switch {
 	case s.Reading.Unavailable != "":
 		t.forget()
@@ -80,7 +70,7 @@ func (t *Tracker) observe(s Sample) storage.Health {
 	if t.moved(s.Reading.Map) {
 		// Evidence belongs to the placement before, and the summary may, too.
 		t.begin()
-	} else if s.Evidence != nil {
+	} else if !t.proved && s.Evidence != nil {
 		t.weigh(s.At, *s.Evidence)
 	}
 	return t.judge(s.Reading, t.missing())
@@ -109,24 +99,23 @@ func (t *Tracker) Base(at time.Time, e Evidence) {
 	}
 }
 
-// followed is for how long after a proof the reports are followed on while the data is not whole yet, so that what
-// opens when it is needs no question of its own. Who heals for longer can wait for a report.
-const followed = 20 * time.Second
-
 // Asks lists, in order, the OSDs whose last report the next sample should have evidence of. A cluster at rest needs
 // none.
 func (t *Tracker) Asks() []int {
-	if t.round == nil || t.proved && (t.clean || t.provedAt.IsZero() || t.at.Sub(t.provedAt) > followed) {
+	if t.round == nil {
 		return nil
 	}
-	asks := append(t.round.Silent(), t.round.Due(t.at, t.cadence.period())...)
+	silent := t.round.Silent()
+	if len(silent) == 0 {
+		return nil
+	}
+	asks := append(silent, t.round.Due(t.cadence.period())...)
 	slices.Sort(asks)
 	return asks
 }
 
-// Lived tells since when it is known of every OSD that is up, as of the proof or of the last evidence after it, that it
-// lived: no longer ago than this the monitors told of a report of it that they had not told of before, and for how long
-// from then on that counts.
+// Lived tells since when it is known of every OSD that is up, as of the proof, that it lived: no longer ago than this
+// the monitors told of a report of it that they had not told of before, and for how long from then on that counts.
 // Zero: not known.
 func (t *Tracker) Lived() (since time.Time, lasts time.Duration) {
 	if !t.proved || t.round == nil {
@@ -167,7 +156,7 @@ func (t *Tracker) Proofs() int { return t.proofs }
 // begin starts the proof for the placement that is known.
 func (t *Tracker) begin() {
 	t.proofs++
-	t.manager, t.provedAt = ceph.Manager{}, time.Time{}
+	t.manager = ceph.Manager{}
 	t.round = NewRound(t.placement.up, t.bornOfChange)
 	// An empty cluster has nobody to report, and nothing to report on. In any other, silence proves nothing.
 	t.proved = len(t.placement.up) == 0 && t.placement.pgs == 0
@@ -175,17 +164,12 @@ func (t *Tracker) begin() {
 
 // weigh takes in evidence that was asked for under the present placement.
 func (t *Tracker) weigh(at time.Time, e Evidence) {
-	switch another := t.manager != (ceph.Manager{}) && t.manager != e.Manager; {
-	case another && t.proved:
-		return // what was proved stays so, and what a new manager tells of reports continues nothing
-	case another:
+	if t.manager != (ceph.Manager{}) && t.manager != e.Manager {
 		t.begin()
 	}
 	t.manager = e.Manager
 	t.round.Weigh(at, e.Reports)
-	if !t.proved && len(t.placement.up) > 0 && len(t.round.Silent()) == 0 {
-		t.proved, t.provedAt = true, at
-	}
+	t.proved = len(t.placement.up) > 0 && len(t.round.Silent()) == 0
 	t.cadence.learn(t.round.intervals)
 	t.round.intervals = nil
 }
