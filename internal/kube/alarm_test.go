@@ -21,7 +21,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// TestCloseAllAtOnce: no budget waits until another one is closed, which may take long when the API server is busy.
+// TestCloseAllAtOnce: no budget waits until another one is closed, which may take long when the API server is busy;
+// that of the mons no longer than for a moment.
 func TestCloseAllAtOnce(t *testing.T) {
 	const all = 3
 	var (
