@@ -320,7 +320,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 			return Observation{}, Unavailable("observe "+in.Cluster.String(), err)
 		}
 		// Not to know is a reason to close, and closing must not wait for retries.
-		out.Seen = Seen{View: storage.View{Unavailable: err.Error()}}
+		out.Seen = Seen{View: storage.View{Unavailable: err.Error(), Cause: storage.CauseOf(err)}}
 	}
 	switch s := p.Standing(out.Seen.ID); {
 	case s.First != "":

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,7 +163,7 @@ func (d *Doctor) daemons(ctx context.Context) {
 			}
 		}
 		switch {
-		case err != nil && strings.Contains(err.Error(), "selector"):
+		case errors.Is(err, kube.ErrSelector):
 			d.found(FoundBroken, name+": "+err.Error(), "mend spec.ceph.osds.selector")
 		case err != nil:
 			d.unknown(name+": which pods are OSDs", err)

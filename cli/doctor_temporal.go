@@ -105,7 +105,7 @@ func (d *Doctor) storage(ctx context.Context) {
 		case k.Decision.Reason == budget.ReasonSecondPolicy:
 			d.found(FoundUnknown, name+": nobody looks, since another policy is in charge", "")
 		case k.View.Unavailable != "":
-			d.found(FoundBroken, name+": does not answer: "+k.View.Unavailable, d.reach(p, k.View.Unavailable))
+			d.found(FoundBroken, name+": does not answer: "+k.View.Unavailable, d.reach(p, k.View.Cause))
 		case len(k.View.Problems) > 0:
 			d.found(FoundBroken, name+": "+strings.Join(k.View.Problems, "; "),
 				"docs/runbooks/why-is-it-closed.md, Inconsistent")
@@ -132,19 +132,19 @@ func (d *Doctor) cephVersion(name, is string) string {
 	return "Ceph " + is + ", "
 }
 
-// reach says how to make a storage cluster answer, by what its silence says.
-func (d *Doctor) reach(p *v1alpha1.MaintenancePolicy, why string) string {
-	switch {
-	case strings.Contains(why, "use librados"): // before the others: it names the key, and it is not the key's fault
+// reach says how to make a storage cluster answer, by the cause of its silence.
+func (d *Doctor) reach(p *v1alpha1.MaintenancePolicy, cause storage.Cause) string {
+	switch cause {
+	case storage.CauseLibrary:
 		return "run a worker whose image has that librados: the Dockerfile makes no other. The key is as it should be"
-	case strings.Contains(why, "is forbidden"):
+	case storage.CauseAccess:
 		return "name the object in deploy/rbac.yaml and apply it: the worker may read only what is named there"
-	case strings.Contains(why, "credentials"):
+	case storage.CauseCredentials:
 		return "make the Secret that spec.ceph.connection.credentials names, with those keys: README, Install"
-	case strings.Contains(why, "lacks a right") || strings.Contains(why, "denied") || strings.Contains(why, "ermission"):
+	case storage.CauseRights:
 		return "give lockkeeper's Ceph user the rights of deploy/ceph-caps.txt: `ceph auth get client.lockkeeper` shows " +
 			"those that it has"
-	case strings.Contains(why, "monEndpoints"):
+	case storage.CauseAddress:
 		return "spec.ceph.connection.monEndpoints has to name the ConfigMap with the mons' addresses"
 	default:
 		return "a majority of the mons has to answer: kubectl -n " + p.Namespace + " get pods -l app=rook-ceph-mon -o wide"

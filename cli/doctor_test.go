@@ -309,15 +309,22 @@ func TestDoctor(t *testing.T) {
 			i.keeper.Decision.Reason = "StorageUnavailable"
 		}, []string{"storage clusters"}, "rook-ceph/rook-ceph: does not answer: no quorum answers", "app=rook-ceph-mon"},
 		"Ceph's secret": {func(i *installation) {
-			i.keeper.View = storage.View{Unavailable: `spec.ceph.connection.credentials: secrets "x" not found`}
+			i.keeper.View = storage.View{
+				Unavailable: `spec.ceph.connection.credentials: secrets "x" not found`, Cause: storage.CauseCredentials,
+			}
 		}, []string{"storage clusters"}, `secrets "x" not found`, "spec.ceph.connection.credentials"},
 		"Ceph's rights": {func(i *installation) {
-			i.keeper.View = storage.View{Unavailable: "the Ceph user lacks a right: osd dump: access denied"}
+			i.keeper.View = storage.View{
+				Unavailable: "the Ceph user lacks a right: osd dump: access denied", Cause: storage.CauseRights,
+			}
 		}, []string{"storage clusters"}, "lacks a right", "deploy/ceph-caps.txt"},
 		"librados too old": {
 			func(i *installation) {
-				i.keeper.View = storage.View{Unavailable: "connect to Ceph: the key of client.lockkeeper is of type AES256K, and " +
-					"this program runs with librados 18.2.7, which cannot read it: use librados 20.2.4 or newer"}
+				i.keeper.View = storage.View{
+					Unavailable: "connect to Ceph: the key of client.lockkeeper is of type AES256K, and " +
+						"this program runs with librados 18.2.7, which cannot read it: use librados 20.2.4 or newer",
+					Cause: storage.CauseLibrary,
+				}
 				i.keeper.Decision.Reason = "StorageUnavailable"
 			},
 			[]string{"storage clusters"},

@@ -13,7 +13,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/pghealth"
 )
 
 // This file judges: facts in, explanation out. No clock, nobody is asked.
@@ -377,7 +376,7 @@ func lookClean(f Facts) []Obstacle {
 		Change: "wait until Ceph has made the data whole: `ceph -s`; it opens by itself within a second",
 	}
 	switch {
-	case strings.Contains(h.Reason, pghealth.NoManager):
+	case h.NoManager:
 		o.Name, o.What, o.Change = obstacleNoManager, h.Reason,
 			"a mgr has to run: `ceph mgr stat`, `kubectl -n "+namespaceOf(f.Policy)+" get pods -l app=rook-ceph-mgr`"
 	case !h.Fresh:

@@ -103,7 +103,10 @@ func TestExplain(t *testing.T) {
 			return unclean(storage.Health{Fresh: true, PGsClean: 32, Unexplained: []string{"active+clean+inconsistent"}})
 		}, "node-a", []string{"NotProvenClean"}, nil},
 		"no-manager": {func() *world {
-			return unclean(storage.Health{Reason: "no manager is active, so nobody knows the placement groups"})
+			return unclean(storage.Health{
+				NoManager: true,
+				Reason:    "no manager is active, so nobody knows the placement groups",
+			})
 		}, "node-a", []string{"NoManager"}, nil},
 		"storage-away": {edit(func(w *world) {
 			w.keeper.View = storage.View{Unavailable: "no quorum answers: timed out"}

@@ -37,10 +37,11 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 	}
 	c := changes(*before, now)
 	hint := workflows.Hint{Reason: firstOf(c.reasons), Daemons: c.daemons, Alarm: c.alarm, Tampered: c.tampered}
-	if len(c.reasons) == c.echoes {
+	if len(c.reasons) == 0 {
+		hint.Reason, hint.Own = firstOf(c.own), len(c.own) > 0
 		hint.Echo, hint.ProvedEcho, hint.MonEcho = c.echo, c.provedEcho, c.monEcho
 	}
-	return Actions{Hint: hint, Drains: newDrains(*before, now), Calm: len(c.reasons) == c.echoes+c.calm}
+	return Actions{Hint: hint, Drains: newDrains(*before, now), Calm: len(c.reasons) == c.calm}
 }
 
 // newDrains lists the nodes that somebody else began to drain: leaving, and with an OSD that does not serve. Only the
@@ -79,13 +80,13 @@ func drained(s Snapshot) map[string]string {
 // change collects what is different.
 type change struct {
 	reasons []string
+	own     []string // what lockkeeper itself did
 	daemons bool
 	alarm   bool // an OSD's pod stopped serving
 	// tampered: somebody else deleted or changed a budget that the keeper decides.
 	tampered bool
-	// Generations of the budgets that lockkeeper itself wrote, and how many of the reasons these are.
+	// Generations of the budgets that lockkeeper itself wrote.
 	echo, provedEcho, monEcho int64
-	echoes                    int
 	// calm is how many of the reasons can wait: something is back, which is of use when the data is whole, too.
 	calm int
 }
@@ -247,8 +248,7 @@ func (c *change) budgets(before, now map[string]Budget) {
 		case !had:
 			c.add("budget %s appeared", name)
 		default:
-			c.add("budget %s was changed by %s", name, cmp.Or(is.Writer, "somebody"))
-			c.hearEcho(is)
+			c.written(name, is)
 		}
 		c.tampered = c.tampered || was.Ours && was.decided() &&
 			(!has || is.Writer != kube.FieldOwner && is.Writer != kube.WatcherOwner)
@@ -258,11 +258,14 @@ func (c *change) budgets(before, now map[string]Budget) {
 	}
 }
 
-// hearEcho notes a change that lockkeeper itself made.
-func (c *change) hearEcho(b Budget) {
+// written notes who changed a budget. What lockkeeper itself wrote is found by whoever looks for another reason.
+func (c *change) written(name string, b Budget) {
+	what := fmt.Sprintf("budget %s was changed by %s", name, cmp.Or(b.Writer, "somebody"))
 	if !b.Ours || b.Writer != kube.FieldOwner {
+		c.reasons = append(c.reasons, what)
 		return
 	}
+	c.own = append(c.own, what)
 	switch b.Daemon {
 	case kube.DaemonOSD:
 		c.echo = b.Generation
@@ -270,10 +273,7 @@ func (c *change) hearEcho(b Budget) {
 		c.provedEcho = b.Generation
 	case kube.DaemonMon:
 		c.monEcho = b.Generation
-	default:
-		return
 	}
-	c.echoes++
 }
 
 // decided: the budget says what the keeper decided, and not what follows from replicas.

@@ -30,6 +30,7 @@ func joinHints(a, b workflows.Hint) workflows.Hint {
 	}
 	out := workflows.Hint{Reason: joinReasons(a.Reason, b.Reason), Daemons: a.Daemons || b.Daemons, Alarm: a.Alarm ||
 		b.Alarm, Tampered: a.Tampered || b.Tampered, Disowned: a.Disowned || b.Disowned}
+	out.Own = (a.Own || a.Reason == "") && (b.Own || b.Reason == "") && out.Reason != ""
 	echo := func(h workflows.Hint) bool { return h.Reason == "" || h.IsEcho() }
 	if echo(a) && echo(b) {
 		out.Echo, out.ProvedEcho, out.MonEcho = max(a.Echo, b.Echo), max(a.ProvedEcho, b.ProvedEcho),

@@ -82,6 +82,8 @@ func (r LeaseRef) next() *lease.Claim {
 // Hint is why the watcher thinks that the keeper should look. It decides nothing: the keeper looks for itself.
 type Hint struct {
 	Reason string `json:"reason"`
+	// Own: it is lockkeeper's own doing.
+	Own bool `json:"own,omitempty"`
 	// Daemons: replicas of mgr, mds, rgw or rbd-mirror changed, or one of their budgets did.
 	Daemons bool `json:"daemons,omitempty"`
 	// Alarm: the pod of a storage daemon stopped serving. A keeper at rest closes first and looks afterwards.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -40,10 +39,8 @@ func (r *reader) endedKeeper(e *historypb.HistoryEvent, _ *commonpb.Payloads) {
 func (r *reader) signalledKeeper(e *historypb.HistoryEvent, name string, input *commonpb.Payloads) {
 	switch name {
 	case workflows.SignalStorageChanged:
-		for _, why := range strings.Split(read[workflows.Hint](input).Reason, ", ") {
-			if why != "" && !strings.HasSuffix(why, " was changed by "+kube.FieldOwner) { // its own doing
-				r.keeper.heard = append(r.keeper.heard, why)
-			}
+		if h := read[workflows.Hint](input); h.Reason != "" && !h.Own && !h.IsEcho() {
+			r.keeper.heard = append(r.keeper.heard, h.Reason)
 		}
 	case workflows.SignalFinishLease:
 		ref := read[workflows.LeaseRef](input)
@@ -76,18 +73,24 @@ func (r *reader) decided(e *historypb.HistoryEvent, in activities.BudgetInput) {
 		return
 	}
 	r.keeper.said = says
-	mode, why, _ := strings.Cut(says, ": ")
-	switch budget.Mode(mode) {
-	case budget.ModeDefault:
-		mode = fmt.Sprintf("at rest, %d must stay", in.Daemons.MinAvailable)
-	case budget.ModeOpen:
+	mode, says := "closed", withoutMode(says)
+	switch {
+	case len(in.Daemons.Except) > 0:
 		mode = "only " + strings.Join(in.Daemons.Except, ", ") + " is open"
-	case budget.ModeClosed:
-		mode = "closed"
+	case in.Daemons.MinAvailable != budget.Everything:
+		mode = fmt.Sprintf("at rest, %d must stay", in.Daemons.MinAvailable)
 	}
-	r.say(e, "the budget: "+mode+": "+strings.TrimPrefix(why, "closed "),
+	r.say(e, "the budget: "+mode+": "+strings.TrimPrefix(says, "closed "),
 		append([]string{prefixed("heard: ", strings.Join(r.keeper.heard, "; "))}, r.facts()...)...)
 	r.keeper.heard = nil
+}
+
+// withoutMode takes the mode from the beginning of a summary, which is said in other words.
+func withoutMode(says string) string {
+	for _, mode := range []budget.Mode{budget.ModeDefault, budget.ModeOpen, budget.ModeClosed} {
+		says = strings.TrimPrefix(says, string(mode)+": ")
+	}
+	return says
 }
 
 // facts are what the keeper saw.

@@ -7,12 +7,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Reading is one look at the cluster. It counts as a whole or not at all.
 type Reading struct {
 	// Unavailable says why the reading does not count; then nothing else is set.
 	Unavailable string
+	// Cause is what a person can mend about that, if it is known.
+	Cause storage.Cause
 	// Silent is when the monitors last left a question without an answer for so long that their map may lag behind; zero:
 	// never. It is set in every reading.
 	Silent time.Time

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -47,11 +48,14 @@ func FailureDomainLabel(p *v1alpha1.MaintenancePolicy) string {
 	return DefaultFailureDomainLabel
 }
 
+// ErrSelector is for a policy whose selector of OSD pods is none. Its text is the field's name.
+var ErrSelector = errors.New("spec.ceph.osds.selector")
+
 // StoragePods lists the policy's OSD pods, in one request.
 func (c *Cluster) StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(OSDSelector(p))
 	if err != nil {
-		return nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrSelector, err)
 	}
 	list, err := c.typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
@@ -84,7 +88,7 @@ func (c *Cluster) DaemonPods(
 ) (osds []storageview.Pod, mons []storageview.MonPod, err error) {
 	ofOSDs, err := metav1.LabelSelectorAsSelector(OSDSelector(p))
 	if err != nil {
-		return nil, nil, fmt.Errorf("spec.ceph.osds.selector: %w", err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrSelector, err)
 	}
 	ofMons, err := metav1.LabelSelectorAsSelector(MonSelector(p))
 	if err != nil {

@@ -54,9 +54,6 @@ type Tracker struct {
 // New makes a Tracker that knows nothing.
 func New(policy Policy) *Tracker { return &Tracker{policy: policy, cadence: &cadence{}} }
 
-// NoManager begins the reason of a judgement without an active manager. It is in histories: programs look for it.
-const NoManager = "no manager is active"
-
 // Observe takes in a sample and says what is known now.
 func (t *Tracker) Observe(s Sample) storage.Health {
 	switch {
@@ -65,7 +62,9 @@ func (t *Tracker) Observe(s Sample) storage.Health {
 		return storage.Health{Reason: s.Reading.Unavailable}
 	case !s.Reading.Status.MgrMap.Available:
 		t.forget()
-		return t.judge(s.Reading, NoManager+", so nobody knows the placement groups")
+		h := t.judge(s.Reading, "no manager is active, so nobody knows the placement groups")
+		h.NoManager = true
+		return h
 	}
 	if t.moved(s.Reading.Map) {
 		// Evidence belongs to the placement before, and the summary may, too.

@@ -234,6 +234,8 @@ type View struct {
 	At time.Time `json:"at"`
 	// Unavailable says why the storage cluster gave no answer that counts (no quorum, a timeout). Then all else is empty.
 	Unavailable string `json:"unavailable,omitempty"`
+	// Cause is what a person can mend about that, if it is known.
+	Cause Cause `json:"cause,omitempty"`
 	// NotInCharge says why nothing may open although all may be well: it is not settled yet that no other policy looks
 	// after the same storage cluster.
 	NotInCharge string `json:"notInCharge,omitempty"`
@@ -340,6 +342,8 @@ type Health struct {
 	PGsClean    int    `json:"pgsClean"`
 	// Unexplained lists PG states that the loss of one failure domain does not explain (inconsistent, incomplete, …).
 	Unexplained []string `json:"unexplained,omitempty"`
+	// NoManager: none is active, so that nobody hears the daemons' reports. It is never Fresh then.
+	NoManager bool `json:"noManager,omitempty"`
 }
 
 // Life is the answer to the question which daemons give a sign of life: of those that the storage cluster's map calls

@@ -91,7 +91,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	if reading.Unavailable != "" {
 		return activities.Seen{View: storage.View{
-			At: time.Now().UTC(), Unavailable: reading.Unavailable, Silent: reading.Silent.UTC(),
+			At: time.Now().UTC(), Unavailable: reading.Unavailable, Cause: reading.Cause, Silent: reading.Silent.UTC(),
 			Departed: c.departed.become(departed, storageview.Departed(view.Pods, departed, in.LastChange)),
 		}}, nil
 	}
@@ -147,7 +147,9 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 	}
 	c.broken.Store(ctx.Err() == nil)
 	if ceph.IsDenied(err) {
-		return ceph.Reading{Unavailable: fmt.Sprintf("the Ceph user lacks a right: %v", err)}, nil
+		return ceph.Reading{
+			Unavailable: fmt.Sprintf("the Ceph user lacks a right: %v", err), Cause: storage.CauseRights,
+		}, nil
 	}
 	return ceph.Reading{}, err
 }

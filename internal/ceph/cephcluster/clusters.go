@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
@@ -126,7 +128,11 @@ func (c *Clusters) connect(
 	}
 	conn, err := c.dial.Dial(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("connect to Ceph at %s as %s: %w", a.MonHost, a.User, err)
+		err = fmt.Errorf("connect to Ceph at %s as %s: %w", a.MonHost, a.User, err)
+		if ceph.IsDenied(err) {
+			err = &storage.UnreachableError{Cause: storage.CauseRights, Err: err}
+		}
+		return nil, err
 	}
 	x := newCluster(c.kube, conn, p)
 	c.mu.Lock()
@@ -162,26 +168,34 @@ func (c *Clusters) address(ctx context.Context, p *v1alpha1.MaintenancePolicy) (
 	endpoints := orDefault(at.MonEndpoints, v1alpha1.KeyReference{Name: "rook-ceph-mon-endpoints", Key: "data"})
 	raw, err := c.kube.ConfigMapValue(ctx, p.Namespace, endpoints.Name, endpoints.Key)
 	if err != nil {
-		return Address{}, fmt.Errorf("spec.ceph.connection.monEndpoints: %w", err)
+		return Address{}, unreadable(storage.CauseAddress, "spec.ceph.connection.monEndpoints", err)
 	}
 	monHost, err := ceph.ParseMonEndpoints("spec.ceph.connection.monEndpoints", raw)
 	if err != nil {
-		return Address{}, err
+		return Address{}, &storage.UnreachableError{Cause: storage.CauseAddress, Err: err}
 	}
 	cred := at.Credentials
 	secret := orDefault(cred.Name, "rook-ceph-mon")
 	user, err := c.kube.SecretValue(ctx, p.Namespace, secret, orDefault(cred.UserKey, "ceph-username"))
 	if err != nil {
-		return Address{}, fmt.Errorf("spec.ceph.connection.credentials: %w", err)
+		return Address{}, unreadable(storage.CauseCredentials, "spec.ceph.connection.credentials", err)
 	}
 	if user, err = ceph.ParseUser("spec.ceph.connection.credentials", user); err != nil {
-		return Address{}, err
+		return Address{}, &storage.UnreachableError{Cause: storage.CauseCredentials, Err: err}
 	}
 	secretKey, err := c.kube.SecretValue(ctx, p.Namespace, secret, orDefault(cred.SecretKey, "ceph-secret"))
 	if err != nil {
-		return Address{}, fmt.Errorf("spec.ceph.connection.credentials: %w", err)
+		return Address{}, unreadable(storage.CauseCredentials, "spec.ceph.connection.credentials", err)
 	}
 	return Address{MonHost: monHost, User: user, Key: secretKey}, nil
+}
+
+// unreadable is a failure to read what a field of the policy names.
+func unreadable(cause storage.Cause, field string, err error) error {
+	if apierrors.IsForbidden(err) {
+		cause = storage.CauseAccess
+	}
+	return &storage.UnreachableError{Cause: cause, Err: fmt.Errorf("%s: %w", field, err)}
 }
 
 func orDefault[T comparable](value, otherwise T) T {

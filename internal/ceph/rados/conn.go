@@ -11,6 +11,7 @@ import (
 	"github.com/ceph/go-ceph/rados"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // ErrClosed is returned for a command on a connection that was closed.
@@ -46,7 +47,7 @@ func Connect(ctx context.Context, config Config) (*Conn, error) {
 		return nil, fmt.Errorf("connect to Ceph: %w", err)
 	}
 	if why := config.readable(Version()); why != "" {
-		return nil, fmt.Errorf("connect to Ceph: %s", why)
+		return nil, &storage.UnreachableError{Cause: storage.CauseLibrary, Err: fmt.Errorf("connect to Ceph: %s", why)}
 	}
 	conn, err := rados.NewConnWithUser(config.User)
 	if err != nil {
