@@ -52,6 +52,32 @@ func TestNothingOpensWhileOSDsHang(t *testing.T) {
 	}
 }
 
+// TestWhatWaitedForAQuorumIsNoSignOfLife: a node hangs with OSDs and a mon right after the question who lives. Until the
+// other mons have elected, what its OSDs reported before waits; then it is news, and seconds old.
+func TestWhatWaitedForAQuorumIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	hung := 0
+	for phase := range 10 { // of the reports and of the manager's ticks
+		play(t, sim.Options{NodesPerZone: 2}, func(s *scene) {
+			s.settle()
+			time.Sleep(3 * time.Second)
+			s.KubectlDrain("node-a") // one of its OSDs goes at once
+			time.Sleep(time.Duration(phase+2) * 200 * time.Millisecond)
+			if s.Budget() == only("x") {
+				return // asked and answered
+			}
+			hung++
+			s.Hang(true, "node-b")
+			for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				require.NotEqual(s, only("x"), s.Budget())
+			}
+			s.Hang(false, "node-b")
+			s.awaitBudget(only("x"), time.Minute)
+		})
+	}
+	require.Positive(t, hung)
+}
+
 // TestWhoeverIsLeavingCountsAsDown: an OSD whose pod ends serves, and reports, until its time is over.
 func TestWhoeverIsLeavingCountsAsDown(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,7 @@ type cluster struct {
 	manager ceph.Manager
 	counts  []uint32 // reports of each OSD in its present life
 	frozen  bool     // no report arrives any more
+	elected int64    // the number of the mons' quorum
 	asked   int      // how many OSDs were asked about
 }
 
@@ -34,6 +35,7 @@ func newCluster() *cluster {
 		pools:   []ceph.Pool{{ID: 1, Name: "rbd", Size: 3, MinSize: 2, PGNum: 32}},
 		crush:   9,
 		manager: ceph.Manager{Epoch: 4, Available: true, Name: "x"},
+		elected: 6,
 		counts:  make([]uint32, 6),
 	}
 	c.say("active+clean", 32)
@@ -78,7 +80,7 @@ func (c *cluster) reading() ceph.Reading {
 		CrushDigest: fmt.Sprint(c.crush), LastInChange: c.inOut, Pools: c.pools,
 		OSDs: append([]ceph.OSD(nil), c.osds...),
 	}
-	r.Status.MgrMap.Available = c.manager.Available
+	r.Status.MgrMap.Available, r.Status.ElectionEpoch = c.manager.Available, c.elected
 	r.Status.PGMap.States = c.states
 	for _, s := range c.states {
 		r.Status.PGMap.NumPGs += s.Count
@@ -212,6 +214,26 @@ func TestNewManagerStartsAnew(t *testing.T) {
 	c.period()
 	require.False(t, c.look().Fresh)
 	c.period()
+	require.True(t, c.look().Fresh)
+}
+
+// TestElectionStartsAnew: what the manager told the mons while they had no quorum is news as soon as they have one, and
+// the OSD that made the report may hang by then. What is proved already stays so.
+func TestElectionStartsAnew(t *testing.T) {
+	c := newCluster()
+	c.look()
+	c.look()
+	c.period()
+	require.False(t, c.look().Fresh)
+	c.period() // told to mons without a quorum, and made while all lived
+	c.elected += 2
+	require.False(t, c.look().Fresh)
+	for range 2 {
+		require.False(t, c.look().Fresh)
+		c.period()
+	}
+	require.True(t, c.look().Fresh)
+	c.elected += 2
 	require.True(t, c.look().Fresh)
 }
 

@@ -47,6 +47,7 @@ type Tracker struct {
 	proved     bool
 	proofs     int          // how many proofs were begun
 	manager    ceph.Manager // that the proof is made with, once there is evidence
+	election   int64        // of the quorum that the last sample is from; 0: none yet
 	round      *Round       // of the OSDs that are up since placement changed; nil: none began
 	cadence    *cadence     // of the reports, which outlives every doubt
 }
@@ -66,13 +67,22 @@ func (t *Tracker) Observe(s Sample) storage.Health {
 		h.NoManager = true
 		return h
 	}
-	if t.moved(s.Reading.Map) {
+	elected := t.elected(s.Reading.Status.ElectionEpoch)
+	if t.moved(s.Reading.Map) || elected && !t.proved {
 		// Evidence belongs to the placement before, and the summary may, too.
 		t.begin()
 	} else if !t.proved && s.Evidence != nil {
 		t.weigh(s.At, *s.Evidence)
 	}
 	return t.judge(s.Reading, t.missing())
+}
+
+// elected takes in the quorum's number, and tells whether it is another one than before. While the mons had none, what
+// the manager told them waited: it is news to whoever looks, and may be from before an OSD hung.
+func (t *Tracker) elected(election int64) bool {
+	before := t.election
+	t.election = election
+	return before != 0 && election != before
 }
 
 // moved takes in the OSD map, and tells whether the placement of data is another than before.

@@ -93,6 +93,7 @@ type question struct {
 
 	round      *pghealth.Round
 	manager    ceph.Manager
+	election   int64        // of the quorum in which the round began
 	osds       *ceph.OSDMap // that the round knows of
 	tree       *failuredomain.Tree
 	domainType string
@@ -125,8 +126,9 @@ func (q *question) look(ctx context.Context) error {
 	case q.deaf.IsZero():
 		q.deaf = time.Now()
 	}
-	if q.round == nil {
-		q.round = pghealth.NewRound(q.up(), nil)
+	if q.round == nil || q.election != reading.Status.ElectionEpoch {
+		// What the manager told the mons while they had no quorum is news now, and may be from before an OSD hung.
+		q.round, q.election = pghealth.NewRound(q.up(), nil), reading.Status.ElectionEpoch
 	}
 	q.hurry(ctx)
 	if evidence := q.evidence(ctx, q.round.Asks()); evidence != nil {
