@@ -52,8 +52,8 @@ func TestNothingOpensWhileOSDsHang(t *testing.T) {
 	}
 }
 
-// TestWhatWaitedForAQuorumIsNoSignOfLife: a node hangs with OSDs and a mon right after the question who lives. Until the
-// other mons have elected, what its OSDs reported before waits; then it is news, and seconds old.
+// TestWhatWaitedForAQuorumIsNoSignOfLife: a node hangs with OSDs and a mon right after the question who lives. Until
+// the other mons have elected, what its OSDs reported before waits; then it is news, and seconds old.
 func TestWhatWaitedForAQuorumIsNoSignOfLife(t *testing.T) {
 	t.Parallel()
 	hung := 0
