@@ -13,19 +13,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// FleetKind is who owns the pods of the OSDs that are replaced.
-type FleetKind string
+// OSDSetKind is who owns the pods of the OSDs that are replaced.
+type OSDSetKind string
 
-// The kinds of fleets.
+// The kinds of sets.
 const (
-	FleetCephOSD     FleetKind = "CephOSD"     // bare pods, made by lockkeeper from a CephOSD
-	FleetDeployments FleetKind = "Deployments" // one Deployment for each OSD, as Rook makes them
+	OSDSetCephOSD     OSDSetKind = "CephOSD"     // bare pods, made by lockkeeper from a CephOSD
+	OSDSetDeployments OSDSetKind = "Deployments" // one Deployment for each OSD, as Rook makes them
 )
 
-// FleetRef names the OSDs of a rollout.
-type FleetRef struct {
-	Kind      FleetKind `json:"kind"`
-	Namespace string    `json:"namespace"`
+// OSDSetRef names the OSDs of a rollout.
+type OSDSetRef struct {
+	Kind      OSDSetKind `json:"kind"`
+	Namespace string     `json:"namespace"`
 	// Name of the CephOSD, or of the restart, which tells it from the ones before.
 	Name string `json:"name"`
 	// Selector selects the Deployments; "" for a CephOSD.
@@ -44,10 +44,10 @@ type FleetRef struct {
 // DefaultProgressDeadline is how long OSDs may take to serve again where nobody says how long.
 const DefaultProgressDeadline = 10 * time.Minute
 
-// SurveyInput asks what there is to do for a fleet.
+// SurveyInput asks what there is to do for a set.
 type SurveyInput struct {
-	Fleet FleetRef `json:"fleet"`
-	Skip  []string `json:"skip,omitempty"`
+	OSDSet OSDSetRef `json:"set"`
+	Skip   []string  `json:"skip,omitempty"`
 	// CanaryOf is the template whose canary went already.
 	CanaryOf string `json:"canaryOf,omitempty"`
 	// Canary is the key of the OSD that went first and is still to be judged: its life and its troubles are asked for. ""
@@ -55,7 +55,7 @@ type SurveyInput struct {
 	Canary string `json:"canary,omitempty"`
 }
 
-// Survey is what was seen of a fleet, and what is to be done next. It is small, whatever the number of OSDs.
+// Survey is what was seen of a set, and what is to be done next. It is small, whatever the number of OSDs.
 type Survey struct {
 	Found      bool  `json:"found"`
 	Deleting   bool  `json:"deleting,omitempty"`
@@ -67,8 +67,8 @@ type Survey struct {
 	Refused []input.Error `json:"refused,omitempty"`
 	// Warned says what else is wrong with it, and concerns only a part of the OSDs: hosts that are no nodes.
 	Warned []input.Error `json:"warned,omitempty"`
-	Rules  FleetRules    `json:"rules"`
-	Counts FleetCounts   `json:"counts"`
+	Rules  OSDSetRules   `json:"rules"`
+	Counts OSDSetCounts  `json:"counts"`
 	Next   rollout.Step  `json:"next"`
 	// Discard are pods that may go without further ado: they are duplicates that do not serve, or nobody's.
 	Discard []string `json:"discard,omitempty"`
@@ -126,16 +126,16 @@ type Superfluous struct {
 	Why string `json:"why"`
 }
 
-// FleetCounts counts a fleet's OSDs and pods.
-type FleetCounts struct {
+// OSDSetCounts counts a set's OSDs and pods.
+type OSDSetCounts struct {
 	rollout.Counts
 	Invalid     int `json:"invalid,omitempty"`
 	Terminating int `json:"terminating,omitempty"`
 	Superfluous int `json:"superfluous,omitempty"`
 }
 
-// FleetRules is how a rollout is to go.
-type FleetRules struct {
+// OSDSetRules is how a rollout is to go.
+type OSDSetRules struct {
 	Paused           bool          `json:"paused,omitempty"`
 	Soak             time.Duration `json:"soak,omitempty"`     // how long the canary is watched
 	Approval         bool          `json:"approval,omitempty"` // a person must say that the canary is fine
@@ -148,7 +148,7 @@ type FleetRules struct {
 
 // Replacement is one batch, under one grant of the lease.
 type Replacement struct {
-	Fleet    FleetRef           `json:"fleet"`
+	OSDSet   OSDSetRef          `json:"set"`
 	Cluster  storage.ClusterKey `json:"cluster"`
 	Template string             `json:"template"`
 	OSDs     []rollout.OSD      `json:"osds"`
@@ -176,30 +176,30 @@ type Arrival struct {
 	Waiting []Superfluous `json:"waiting,omitempty"`
 	// Excused are those that do not serve, and for which nobody waits, because a person said so: "osd.3".
 	Excused []string `json:"excused,omitempty"`
-	// Moved: the fleet's template or spec is another one by now.
+	// Moved: the set's template or spec is another one by now.
 	Moved bool `json:"moved,omitempty"`
 }
 
 // AwaitInput names OSDs that are to serve.
 type AwaitInput struct {
-	Fleet    FleetRef           `json:"fleet"`
+	OSDSet   OSDSetRef          `json:"set"`
 	Cluster  storage.ClusterKey `json:"cluster"`
 	Template string             `json:"template"`
 	Keys     []string           `json:"keys"`
 }
 
-// Fleets reads and changes the pods of OSDs.
-type Fleets interface {
-	// Survey looks at a fleet and decides what is next.
+// OSDSets reads and changes the pods of OSDs.
+type OSDSets interface {
+	// Survey looks at a set and decides what is next.
 	Survey(ctx context.Context, in SurveyInput) (Survey, error)
 	// Create makes missing pods. One that is there already is no error.
-	Create(ctx context.Context, fleet FleetRef, keys []string) (Created, error)
+	Create(ctx context.Context, osdSet OSDSetRef, keys []string) (Created, error)
 	// Discard deletes pods that a Survey named, unless they serve by now.
-	Discard(ctx context.Context, fleet FleetRef, pods []string) error
+	Discard(ctx context.Context, osdSet OSDSetRef, pods []string) error
 	// Note writes on the pods what is known of them: their state, their OSD's number, where it is.
-	Note(ctx context.Context, fleet FleetRef) error
+	Note(ctx context.Context, osdSet OSDSetRef) error
 	// Remove deletes the pods of OSDs that are no longer in the spec, unless somebody needs their data by now.
-	Remove(ctx context.Context, fleet FleetRef, keys []string) error
+	Remove(ctx context.Context, osdSet OSDSetRef, keys []string) error
 	// Alive answers whether every OSD that is up, but for those of a batch, makes a report after it was asked.
 	Alive(ctx context.Context, in Replacement) (storage.Answer, error)
 	// Rehearse lets the API server and the storage cluster judge the successors of a batch.
@@ -209,12 +209,12 @@ type Fleets interface {
 	Spare(ctx context.Context, in Replacement) ([]rollout.OSD, storage.Answer, error)
 	// Replace stops the OSDs, sees their pods gone, and makes their successors. Done again it goes on where it was.
 	Replace(ctx context.Context, in Replacement) error
-	// Await returns when all serve, or the fleet's spec has moved on; beat hears of what is still waited for.
+	// Await returns when all serve, or the set's spec has moved on; beat hears of what is still waited for.
 	Await(ctx context.Context, in AwaitInput, beat func(Arrival)) (Arrival, error)
 	// Confirm notes on the pods that they serve as their template says.
 	Confirm(ctx context.Context, in AwaitInput) error
-	// Report writes the fleet's status and its events. A fleet that is gone is no error.
-	Report(ctx context.Context, in FleetReport) error
+	// Report writes the set's status and its events. A set that is gone is no error.
+	Report(ctx context.Context, in OSDSetReport) error
 }
 
 // Why a rollout holds back although nothing is wrong, as it appears in status, conditions and events.
@@ -229,17 +229,17 @@ const (
 	HoldStorage  = "AwaitingStorage"  // the storage cluster does not answer, or cannot spare any OSD
 )
 
-// FleetReport is what is written into a CephOSD's status.
-type FleetReport struct {
-	Fleet      FleetRef      `json:"fleet"`
+// OSDSetReport is what is written into a CephOSD's status.
+type OSDSetReport struct {
+	OSDSet     OSDSetRef     `json:"set"`
 	WorkflowID string        `json:"workflowID"`
 	Generation int64         `json:"generation"`
 	Template   string        `json:"template,omitempty"`
 	Phase      string        `json:"phase"`
 	Message    string        `json:"message,omitempty"`
 	Since      time.Time     `json:"since"`
-	Counts     FleetCounts   `json:"counts"`
-	Batch      *FleetBatch   `json:"batch,omitempty"`
+	Counts     OSDSetCounts  `json:"counts"`
+	Batch      *OSDSetBatch  `json:"batch,omitempty"`
 	Halted     *Halt         `json:"halted,omitempty"`
 	Refused    []input.Error `json:"refused,omitempty"`
 	Warned     []input.Error `json:"warned,omitempty"` // what is wrong with the spec, and concerns only a part of the OSDs
@@ -254,8 +254,8 @@ type FleetReport struct {
 	Skipped []string `json:"skipped,omitempty"` // OSDs that a person excused from the present template
 }
 
-// FleetBatch is the batch in work.
-type FleetBatch struct {
+// OSDSetBatch is the batch in work.
+type OSDSetBatch struct {
 	Domain storage.FailureDomain `json:"domain,omitzero"`
 	OSDs   []string              `json:"osds"`
 	Since  time.Time             `json:"since"`
@@ -269,34 +269,34 @@ type Halt struct {
 
 // OSDs holds the activities of UpdateOSDs.
 type OSDs struct {
-	Fleets   Fleets
+	OSDSets  OSDSets
 	Policies Policies
 }
 
-// SurveyOSDs looks at a fleet and says what is next. It changes nothing.
+// SurveyOSDs looks at a set and says what is next. It changes nothing.
 func (o *OSDs) SurveyOSDs(ctx context.Context, in SurveyInput) (Survey, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	s, err := o.Fleets.Survey(ctx, in)
+	s, err := o.OSDSets.Survey(ctx, in)
 	if err != nil {
-		return Survey{}, Unavailable("look at the OSDs of "+in.Fleet.Name, err)
+		return Survey{}, Unavailable("look at the OSDs of "+in.OSDSet.Name, err)
 	}
 	return s.bounded(), nil
 }
 
-// KeysInput names OSDs or pods of a fleet.
+// KeysInput names OSDs or pods of a set.
 type KeysInput struct {
-	Fleet FleetRef `json:"fleet"`
-	Names []string `json:"names"`
+	OSDSet OSDSetRef `json:"set"`
+	Names  []string  `json:"names"`
 }
 
 // CreatePods makes the pods of OSDs that have none.
 func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (Created, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	made, err := o.Fleets.Create(ctx, in.Fleet, in.Names)
+	made, err := o.OSDSets.Create(ctx, in.OSDSet, in.Names)
 	if err != nil {
-		return Created{}, Unavailable("create pods of "+in.Fleet.Name, err)
+		return Created{}, Unavailable("create pods of "+in.OSDSet.Name, err)
 	}
 	return made, nil
 }
@@ -305,23 +305,23 @@ func (o *OSDs) CreatePods(ctx context.Context, in KeysInput) (Created, error) {
 func (o *OSDs) DiscardPods(ctx context.Context, in KeysInput) (struct{}, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	return struct{}{}, unavailableUnlessNil("delete duplicate pods of "+in.Fleet.Name,
-		o.Fleets.Discard(ctx, in.Fleet, in.Names))
+	return struct{}{}, unavailableUnlessNil("delete duplicate pods of "+in.OSDSet.Name,
+		o.OSDSets.Discard(ctx, in.OSDSet, in.Names))
 }
 
 // NotePods writes on the pods what is known of them.
-func (o *OSDs) NotePods(ctx context.Context, fleet FleetRef) (struct{}, error) {
+func (o *OSDs) NotePods(ctx context.Context, osdSet OSDSetRef) (struct{}, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	return struct{}{}, unavailableUnlessNil("annotate the pods of "+fleet.Name, o.Fleets.Note(ctx, fleet))
+	return struct{}{}, unavailableUnlessNil("annotate the pods of "+osdSet.Name, o.OSDSets.Note(ctx, osdSet))
 }
 
 // RemoveOSDs deletes the pods of OSDs that are no longer in the spec and that nobody needs.
 func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.Fleet.Name,
-		o.Fleets.Remove(ctx, in.Fleet, in.Names))
+	return struct{}{}, unavailableUnlessNil("delete the pods of OSDs that left "+in.OSDSet.Name,
+		o.OSDSets.Remove(ctx, in.OSDSet, in.Names))
 }
 
 // RehearseBatch lets the API server judge the successors of a batch, and the storage cluster which of them it could
@@ -329,13 +329,13 @@ func (o *OSDs) RemoveOSDs(ctx context.Context, in KeysInput) (struct{}, error) {
 func (o *OSDs) RehearseBatch(ctx context.Context, in Replacement) (Rehearsed, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	judged, err := o.Fleets.Rehearse(ctx, in)
+	judged, err := o.OSDSets.Rehearse(ctx, in)
 	if err != nil {
-		return Rehearsed{}, Unavailable("rehearse the new pods of "+in.Fleet.Name, err)
+		return Rehearsed{}, Unavailable("rehearse the new pods of "+in.OSDSet.Name, err)
 	}
 	r := Rehearsed{Rehearsal: judged, OSDs: in.OSDs}
 	if judged == (Rehearsal{}) && len(in.OSDs) > 1 {
-		spared, answer, err := o.Fleets.Spare(ctx, in)
+		spared, answer, err := o.OSDSets.Spare(ctx, in)
 		if err != nil {
 			return Rehearsed{}, Unavailable("ask which OSDs may stop", err)
 		}
@@ -365,7 +365,7 @@ func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, erro
 		return Replaced{Refused: a.Reason}, nil
 	}
 	// An OSD that is in no failure domain may hold data all the same: one that was just moved out of its own, say.
-	spared, answer, err := o.Fleets.Spare(ctx, in)
+	spared, answer, err := o.OSDSets.Spare(ctx, in)
 	if err != nil {
 		return Replaced{}, Unavailable("ask whether the OSDs may stop", err)
 	}
@@ -373,7 +373,7 @@ func (o *OSDs) ReplaceBatch(ctx context.Context, in Replacement) (Replaced, erro
 		return Replaced{Refused: answer.Reason}, nil
 	}
 	in.OSDs = spared
-	if err := o.Fleets.Replace(ctx, in); err != nil {
+	if err := o.OSDSets.Replace(ctx, in); err != nil {
 		return Replaced{}, Unavailable("replace the pods of the batch", err)
 	}
 	return Replaced{OSDs: in.OSDs}, nil
@@ -387,7 +387,7 @@ func (o *OSDs) alive(ctx context.Context, in Replacement, now time.Time) (storag
 	if now.Sub(in.Alive) <= aliveLasts {
 		return storage.Answer{OK: true}, nil
 	}
-	return o.Fleets.Alive(ctx, in)
+	return o.OSDSets.Alive(ctx, in)
 }
 
 func (o *OSDs) holds(ctx context.Context, in Replacement) error {
@@ -416,7 +416,7 @@ func (o *OSDs) AwaitOSDs(ctx context.Context, in AwaitInput) (Arrival, error) {
 		}
 		return nil
 	})
-	a, err := o.Fleets.Await(ctx, in, func(a Arrival) {
+	a, err := o.OSDSets.Await(ctx, in, func(a Arrival) {
 		last.Store(&a)
 		activity.RecordHeartbeat(ctx, a)
 	})
@@ -430,12 +430,12 @@ func (o *OSDs) AwaitOSDs(ctx context.Context, in AwaitInput) (Arrival, error) {
 func (o *OSDs) ConfirmOSDs(ctx context.Context, in AwaitInput) (struct{}, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	return struct{}{}, unavailableUnlessNil("annotate the pods", o.Fleets.Confirm(ctx, in))
+	return struct{}{}, unavailableUnlessNil("annotate the pods", o.OSDSets.Confirm(ctx, in))
 }
 
 // ReportOSDs writes the status.
-func (o *OSDs) ReportOSDs(ctx context.Context, in FleetReport) (struct{}, error) {
-	return struct{}{}, unavailableUnlessNil("write the status of "+in.Fleet.Name, o.Fleets.Report(ctx, in))
+func (o *OSDs) ReportOSDs(ctx context.Context, in OSDSetReport) (struct{}, error) {
+	return struct{}{}, unavailableUnlessNil("write the status of "+in.OSDSet.Name, o.OSDSets.Report(ctx, in))
 }
 
 func unavailableUnlessNil(what string, err error) error {

@@ -31,12 +31,12 @@ func (d *Doctor) rightsForOSDs(ctx context.Context) {
 	}
 	slices.Sort(withCephOSD)
 	for _, x := range []struct {
-		kind       activities.FleetKind
+		kind       activities.OSDSetKind
 		namespaces []string
 		what       string
 	}{
-		{activities.FleetCephOSD, slices.Compact(withCephOSD), "the OSDs of its CephOSDs cannot be made or replaced"},
-		{activities.FleetDeployments, restarting, "restart-osds cannot restart anything"},
+		{activities.OSDSetCephOSD, slices.Compact(withCephOSD), "the OSDs of its CephOSDs cannot be made or replaced"},
+		{activities.OSDSetDeployments, restarting, "restart-osds cannot restart anything"},
 	} {
 		for _, ns := range x.namespaces {
 			missing, err := cephosd.Missing(ctx, d.Installation.May, kube.Account{Namespace: d.System, Name: workerAccount},
@@ -58,7 +58,7 @@ func (d *Doctor) rightsForOSDs(ctx context.Context) {
 }
 
 // mayRollOut says in a plan what the worker lacks. Who may not ask is told that, too: the plan may be for nothing.
-func (c *Command) mayRollOut(ctx context.Context, p *RolloutPlan, kind activities.FleetKind, namespace string) {
+func (c *Command) mayRollOut(ctx context.Context, p *RolloutPlan, kind activities.OSDSetKind, namespace string) {
 	if c.WorkerNamespace == "" {
 		return
 	}

@@ -128,7 +128,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 		return RolloutPlan{}, fmt.Errorf("list the pods of CephOSD %s: %w", cephOSD, err)
 	}
 	c.surroundings(ctx, &p, key.Namespace, set.Spec.Policy)
-	c.mayRollOut(ctx, &p, activities.FleetCephOSD, key.Namespace)
+	c.mayRollOut(ctx, &p, activities.OSDSetCephOSD, key.Namespace)
 	hosts, err := c.Kubernetes.Hosts(ctx)
 	if err != nil {
 		p.unknown("which nodes are in service", err)
@@ -142,12 +142,12 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 			p.Warned = append(p.Warned, host.Error())
 		}
 	}
-	fleet := cephOSDFleet{plan: &p, nodes: hosts, desired: desired, classified: set.Classify(desired, pods)}
+	osdSet := cephOSDSet{plan: &p, nodes: hosts, desired: desired, classified: set.Classify(desired, pods)}
 	in := rollout.Input{
-		OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel,
+		OSDs: osdSet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel,
 		Canary: set.Spec.Canary != nil,
 	}
-	p.sort(fleet.classified)
+	p.sort(osdSet.classified)
 	if s := p.status(); s != nil {
 		in.Skip, in.Canary = s.Skip, in.Canary && s.Canary.Template != set.Hash
 	}
@@ -172,7 +172,7 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 		return RolloutPlan{}, fmt.Errorf("list the Deployments of namespace %s: %w", in.Namespace, err)
 	}
 	policy := c.surroundings(ctx, &p, in.Namespace, in.Policy)
-	c.mayRollOut(ctx, &p, activities.FleetDeployments, in.Namespace)
+	c.mayRollOut(ctx, &p, activities.OSDSetDeployments, in.Namespace)
 	hosts, err := c.Kubernetes.Hosts(ctx)
 	if err != nil {
 		p.unknown("which nodes are in service", err)
@@ -184,8 +184,8 @@ func (c *Command) PlanRestart(ctx context.Context, in workflows.RestartOSDsInput
 	if policy == nil {
 		policy = &v1alpha1.MaintenancePolicy{} // Rook's labels
 	}
-	fleet := deploymentFleet{plan: &p, nodes: hosts, policy: policy, list: list, image: in.Image}
-	plan := rollout.Input{OSDs: fleet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel}
+	osdSet := deploymentSet{plan: &p, nodes: hosts, policy: policy, list: list, image: in.Image}
+	plan := rollout.Input{OSDs: osdSet.osds(), DomainType: p.FailureDomainType, MaxParallel: p.MaxParallel}
 	if in.Image != "" {
 		p.Of += ", to the image " + in.Image
 		plan.Canary = !slices.ContainsFunc(plan.OSDs, func(o rollout.OSD) bool { return o.State == rollout.UpToDate })

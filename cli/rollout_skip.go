@@ -19,8 +19,8 @@ import (
 // A rollout takes any name, since it cannot know who will be there later: one with a slip of the pen in it excuses
 // nobody, and nobody hears of that. So the name is held against the OSDs that there are.
 
-// fleetNames are the names of the OSDs of a rollout.
-type fleetNames struct {
+// osdSetNames are the names of the OSDs of a rollout.
+type osdSetNames struct {
 	of    string     // whose they are
 	osds  [][]string // of each OSD all its names, the number first
 	whole bool       // no OSD has a number that is not known here
@@ -29,12 +29,12 @@ type fleetNames struct {
 // checkOSD refuses a name that no OSD of the rollout has. What cannot be checked is said, and left to the rollout.
 func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
 	_, target, _ := jobs.Parse(id)
-	var fleet fleetNames
+	var osdSet osdSetNames
 	var err error
 	if target.Name != "" {
-		fleet, err = c.cephOSDNames(ctx, target.Namespace, target.Name)
+		osdSet, err = c.cephOSDNames(ctx, target.Namespace, target.Name)
 	} else {
-		fleet, err = c.deploymentNames(ctx, id, target.Namespace)
+		osdSet, err = c.deploymentNames(ctx, id, target.Namespace)
 	}
 	switch {
 	case errors.Is(err, activities.ErrNotFound):
@@ -42,28 +42,28 @@ func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
 	case err != nil:
 		fmt.Fprintf(c.Err, "warning: not checked whether there is an %s: %v\n", osd, err)
 		return nil
-	case slices.ContainsFunc(fleet.osds, func(names []string) bool { return slices.Contains(names, osd) }):
+	case slices.ContainsFunc(osdSet.osds, func(names []string) bool { return slices.Contains(names, osd) }):
 		return nil
-	case !fleet.whole && osdNumber.MatchString(osd):
-		fmt.Fprintf(c.Err, "warning: not checked whether %s has an %s: the pods do not tell all its numbers yet\n", fleet.of,
+	case !osdSet.whole && osdNumber.MatchString(osd):
+		fmt.Fprintf(c.Err, "warning: not checked whether %s has an %s: the pods do not tell all its numbers yet\n", osdSet.of,
 			osd)
 		return nil
 	}
 	var there []string
-	for _, names := range fleet.osds {
+	for _, names := range osdSet.osds {
 		s := names[0]
 		if len(names) > 1 {
 			s += " (" + names[1] + ")"
 		}
 		there = append(there, s)
 	}
-	return wrong("OSD", osd, fmt.Sprintf("must be an OSD of %s: %s", fleet.of,
+	return wrong("OSD", osd, fmt.Sprintf("must be an OSD of %s: %s", osdSet.of,
 		cmp.Or(some(there, mostNames), "it has none")))
 }
 
 // cephOSDNames are those of the spec, and the numbers that their pods carry.
-func (c *Command) cephOSDNames(ctx context.Context, namespace, name string) (fleetNames, error) {
-	out := fleetNames{of: fmt.Sprintf("CephOSD %s/%s", namespace, name), whole: true}
+func (c *Command) cephOSDNames(ctx context.Context, namespace, name string) (osdSetNames, error) {
+	out := osdSetNames{of: fmt.Sprintf("CephOSD %s/%s", namespace, name), whole: true}
 	set, err := c.Kubernetes.CephOSD(ctx, namespace, name)
 	if err != nil {
 		return out, err
@@ -91,8 +91,8 @@ func (c *Command) cephOSDNames(ctx context.Context, namespace, name string) (fle
 }
 
 // deploymentNames are the Deployments that the restart was told to restart.
-func (c *Command) deploymentNames(ctx context.Context, id, namespace string) (fleetNames, error) {
-	out := fleetNames{of: "the Deployments of " + id, whole: true}
+func (c *Command) deploymentNames(ctx context.Context, id, namespace string) (osdSetNames, error) {
+	out := osdSetNames{of: "the Deployments of " + id, whole: true}
 	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch {
 	case errors.Is(err, ErrNoJob) || err == nil && r.State != Running:
@@ -102,12 +102,12 @@ func (c *Command) deploymentNames(ctx context.Context, id, namespace string) (fl
 	case r.Status == nil:
 		return out, errors.New(r.Silent)
 	}
-	list, err := c.Kubernetes.Deployments(ctx, namespace, r.Status.Fleet.Selector)
+	list, err := c.Kubernetes.Deployments(ctx, namespace, r.Status.OSDSet.Selector)
 	if err != nil {
 		return out, err
 	}
 	policy := &v1alpha1.MaintenancePolicy{} // Rook's labels
-	if named := r.Status.Fleet.Policy; named != "" {
+	if named := r.Status.OSDSet.Policy; named != "" {
 		if policy, err = c.Kubernetes.MaintenancePolicy(ctx,
 			storage.ClusterKey{Namespace: namespace, Name: named}); err != nil {
 			return out, err

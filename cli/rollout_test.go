@@ -30,10 +30,10 @@ func rollingOut(edits ...func(*workflows.UpdateStatus)) Rollout {
 			Phase: workflows.PhaseArrive, WaitsFor: "osd.0, osd.1 to serve",
 			Since: ago(time.Minute), Started: ago(time.Hour), NextTimer: ago(-9 * time.Minute), NextTimerDoes: "halt",
 		},
-		Fleet:  activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: "ceph", Name: "osds"},
-		Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 12, UpToDate: 3, OutOfDate: 7, Unready: 2}}, Done: 3,
+		OSDSet: activities.OSDSetRef{Kind: activities.OSDSetCephOSD, Namespace: "ceph", Name: "osds"},
+		Counts: activities.OSDSetCounts{Counts: rollout.Counts{Total: 12, UpToDate: 3, OutOfDate: 7, Unready: 2}}, Done: 3,
 		Of: 12, Template: "new", Result: workflows.UpdateOSDsResult{Replaced: 5, Batches: 3},
-		Batch: &activities.FleetBatch{
+		Batch: &activities.OSDSetBatch{
 			Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"},
 			OSDs:   []string{"osd.0", "osd.1"}, Since: ago(2 * time.Minute),
 		},
@@ -112,7 +112,7 @@ func TestStatusOfRollouts(t *testing.T) {
 	failing := rollingOut()
 	failing.Step = &Step{Name: "SurveyOSDs", Attempt: 4, LastFailure: "connection refused"}
 	refused := rollingOut(func(s *workflows.UpdateStatus) {
-		s.Batch, s.Phase, s.Counts, s.Paused = nil, workflows.PhaseRest, activities.FleetCounts{}, true
+		s.Batch, s.Phase, s.Counts, s.Paused = nil, workflows.PhaseRest, activities.OSDSetCounts{}, true
 		s.Refused, s.WaitsFor = []input.Error{*input.Wrong("spec.updateDomain", "Shelf", "must be OSD or Host")},
 			"the spec to be mended"
 		s.Skip = []string{"osd.7"}
@@ -447,8 +447,8 @@ func TestSignalsOfARollout(t *testing.T) {
 // A name that no OSD of the rollout has would excuse nobody, and nobody would hear of it.
 func TestSkipKnowsTheOSDs(t *testing.T) {
 	restart := func(r Rollout) Rollout {
-		r.WorkflowID, r.Status.Fleet = "restart-osds/rook-ceph",
-			activities.FleetRef{Kind: activities.FleetDeployments, Namespace: "rook-ceph", Selector: "app=rook-ceph-osd"}
+		r.WorkflowID, r.Status.OSDSet = "restart-osds/rook-ceph",
+			activities.OSDSetRef{Kind: activities.OSDSetDeployments, Namespace: "rook-ceph", Selector: "app=rook-ceph-osd"}
 		return r
 	}
 	for name, test := range map[string]struct {

@@ -40,7 +40,7 @@ func (s Status) writeRollout(w io.Writer) {
 	if st.Counts.Total > 0 {
 		row("OSDs", "%s", describeCounts(st.Counts.Counts))
 	}
-	if image := st.Fleet.Image; image != "" {
+	if image := st.OSDSet.Image; image != "" {
 		row("Image", "%s", image)
 	}
 	row("Replaced", "%s in %s", osds(st.Result.Replaced), batches(st.Result.Batches))

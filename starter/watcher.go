@@ -116,7 +116,7 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 		// runs on the leader only: two might not agree on who answers
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	if err := watchFleets(mgr, &FleetReconciler{
+	if err := watchOSDSets(mgr, &OSDSetReconciler{
 		Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log,
 		Now: time.Now,
 	}); err != nil {

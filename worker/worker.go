@@ -21,7 +21,7 @@ type Adapters struct {
 	Budgets  activities.Budgets
 	Nodes    activities.Nodes
 	Clusters activities.StorageClusters
-	Fleets   activities.Fleets
+	OSDSets  activities.OSDSets
 }
 
 // Registry is the part of a worker that Register needs; the SDK's test environment has it, too.
@@ -43,7 +43,7 @@ func Register(r Registry, a Adapters, t Temporal) {
 		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters,
 		Keepers: t,
 	}, activity.RegisterOptions{})
-	r.RegisterActivityWithOptions(&activities.OSDs{Fleets: a.Fleets, Policies: a.Policies}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.OSDs{OSDSets: a.OSDSets, Policies: a.Policies}, activity.RegisterOptions{})
 }
 
 // Temporal is what activities ask of Temporal itself.

@@ -34,7 +34,7 @@ func TestCephOSDInDisorder(t *testing.T) {
 		"canary":       {spec: map[string]any{"canary": map[string]any{"soak": "2m"}}},
 		"approval": {
 			spec: map[string]any{"canary": map[string]any{"soak": "10s", "approval": true}},
-			then: func(s *scene) { (&disorder{scene: s, fleet: "Zone"}).approve() },
+			then: func(s *scene) { (&disorder{scene: s, osdSet: "Zone"}).approve() },
 		},
 		"somebody else's pod": {first: func(s *scene) { s.ForeignPod(true) }, then: func(s *scene) { s.ForeignPod(false) }},
 		"a copy of a pod":     {first: func(s *scene) { s.Duplicate("osd.3") }},

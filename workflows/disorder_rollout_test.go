@@ -40,7 +40,7 @@ func (d *disorder) finishUpgrade() {
 
 // rolls is the rollout that there is: that of the CephOSD, or a restart of Deployments.
 func (d *disorder) rolls() string {
-	if d.fleet != "" {
+	if d.osdSet != "" {
 		return updateID
 	}
 	return restartID
@@ -51,7 +51,7 @@ func (d *disorder) rollout(kind string, which int) bool {
 	osd := fmt.Sprintf("osd.%d", which%d.OSDs())
 	switch kind {
 	case "rollout", "bad rollout":
-		if d.fleet == "" {
+		if d.osdSet == "" {
 			d.restart(kind == "bad rollout", which)
 			break
 		}
@@ -78,7 +78,7 @@ func (d *disorder) rollout(kind string, which int) bool {
 	case "continue rollout":
 		d.continueJob(updateID)
 	default:
-		return d.fleet == "" && ofCephOSD[kind] || d.tamper(kind, osd, which)
+		return d.osdSet == "" && ofCephOSD[kind] || d.tamper(kind, osd, which)
 	}
 	return true
 }
@@ -137,7 +137,7 @@ func (d *disorder) tamper(kind, osd string, which int) bool {
 		d.stranger = !d.stranger
 		d.ForeignPod(d.stranger)
 	case "move db":
-		if d.fleet != "OSD" || d.OSDs() == len(d.Nodes()) { // two that swap and never stop together are refused
+		if d.osdSet != "OSD" || d.OSDs() == len(d.Nodes()) { // two that swap and never stop together are refused
 			d.MoveDB(osd)
 		}
 	case "leave":
@@ -194,7 +194,7 @@ func (d *disorder) mendRollouts() {
 		d.Withhold(image, false)
 	}
 	d.finishUpgrade()
-	if d.fleet == "" {
+	if d.osdSet == "" {
 		return
 	}
 	d.RestoreCephOSD()
@@ -225,14 +225,14 @@ func (d *disorder) resumeRollouts() {
 			d.SetImage(d.newImage(0))
 		}
 	}
-	if d.fleet != "" || d.runs(restartID) {
+	if d.osdSet != "" || d.runs(restartID) {
 		d.RestorePolicy() // without one nothing is rolled out
 	}
 	d.signal(d.rolls(), jobs.SignalResume, nil)
 	d.approve()
 	// An OSD that is without a pod because of the abort keeps its failure domain from healing, whatever disk is broken
 	// elsewhere.
-	if left := slices.Concat(d.notRolledOut(), d.Strays()); d.fleet != "" && d.aborted && len(left) > 0 {
+	if left := slices.Concat(d.notRolledOut(), d.Strays()); d.osdSet != "" && d.aborted && len(left) > 0 {
 		d.rollOut()
 	}
 }
@@ -240,7 +240,7 @@ func (d *disorder) resumeRollouts() {
 // notRolledOut says which OSDs are not what the template says, but for those that wait for a broken disk, or were
 // skipped; and which have no pod, or several.
 func (d *disorder) notRolledOut() []string {
-	if d.fleet == "" || d.broken {
+	if d.osdSet == "" || d.broken {
 		return nil
 	}
 	outdated := slices.DeleteFunc(d.Outdated(), func(what string) bool {

@@ -29,7 +29,7 @@ type disorder struct {
 	took     bool
 	tainted  string
 	hung     []string
-	fleet    string          // as in schedule
+	osdSet   string          // as in schedule
 	without  map[string]bool // events that do not happen
 	hammers  []hammer
 	images   []string        // that were rolled out
@@ -351,7 +351,7 @@ func (d *disorder) quiet() bool {
 			return false
 		}
 	}
-	if d.fleet != "" && !d.PolicyExists() { // it was not gone yet when somebody wanted to create it anew
+	if d.osdSet != "" && !d.PolicyExists() { // it was not gone yet when somebody wanted to create it anew
 		return false
 	}
 	// A rollout that has just been asked for has not begun yet.

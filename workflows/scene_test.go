@@ -148,7 +148,7 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()
 	worker.Register(registry{s.env, s},
-		worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, Fleets: cephosd.New(typed, api, clusters)}, s)
+		worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, OSDSets: cephosd.New(typed, api, clusters)}, s)
 	s.env.RegisterWorkflowWithOptions(chained(s, workflows.Visit), workflow.RegisterOptions{Name: visitType})
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})

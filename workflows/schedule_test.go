@@ -22,7 +22,7 @@ import (
 // schedule is all that is random about what people, upgrade tools, bad luck and crashes do to a cluster.
 type schedule struct {
 	OSDsPerNode int
-	Fleet       string  // the update domain of the CephOSD that all OSDs are of; "" if each has a Deployment
+	OSDSet      string  // the update domain of the CephOSD that all OSDs are of; "" if each has a Deployment
 	DBs         bool    // each of those has a DB on a device of its own
 	Seed        uint64  // of latencies and failures
 	Latency     int     // most milliseconds that a request takes
@@ -125,7 +125,7 @@ func schedules(withRollouts bool) *rapid.Generator[schedule] {
 		kinds := kinds
 		if withRollouts {
 			kinds = slices.Concat(kinds, rollouts)
-			if s.Fleet = rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "fleet"); s.Fleet != "" {
+			if s.OSDSet = rapid.SampledFrom([]string{"", "OSD", "Host", "Zone"}).Draw(t, "set"); s.OSDSet != "" {
 				kinds = slices.Concat(kinds, cephOSDs)
 			}
 			s.DBs = rapid.Bool().Draw(t, "DBs")
@@ -178,8 +178,8 @@ func (c *chance) is(p float64) bool {
 // options of the world that a schedule is played in.
 func (s schedule) options(c *chance) sim.Options {
 	opts := sim.Options{OSDsPerNode: s.OSDsPerNode, ByOSD: s.ByOSD, Grace: s.Grace}
-	if s.Fleet != "" {
-		opts.CephOSD, opts.DBs = map[string]any{"updateDomain": s.Fleet, "progressDeadline": "1m"}, s.DBs
+	if s.OSDSet != "" {
+		opts.CephOSD, opts.DBs = map[string]any{"updateDomain": s.OSDSet, "progressDeadline": "1m"}, s.DBs
 		opts.JudgeCanary = !without()["judge canary"]
 	}
 	// No request takes no time at all: a keeper that had ended within an instant could never be told anything.
@@ -266,7 +266,7 @@ func (s schedule) play(t *testing.T) (o outcome) {
 			}
 		}
 		stage.run(func(stage *scene) {
-			o.stuck = (&disorder{scene: stage, fleet: s.Fleet, without: without(), hammers: s.Hammers}).play(s.Events)
+			o.stuck = (&disorder{scene: stage, osdSet: s.OSDSet, without: without(), hammers: s.Hammers}).play(s.Events)
 		})
 		o.violations, o.story = stage.Violations(), stage.Story()
 	})

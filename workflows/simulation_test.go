@@ -93,8 +93,8 @@ func tale(s schedule, o outcome) string {
 	for _, v := range append(o.violations, o.stuck...) {
 		fmt.Fprintf(&b, "  ! %s\n", v)
 	}
-	if s.Fleet != "" {
-		fmt.Fprintf(&b, "  a CephOSD by %s, DBs: %t\n", s.Fleet, s.DBs)
+	if s.OSDSet != "" {
+		fmt.Fprintf(&b, "  a CephOSD by %s, DBs: %t\n", s.OSDSet, s.DBs)
 	}
 	if s.ByOSD > 0 {
 		fmt.Fprintf(&b, "  OSDs are the failure domains, copies are %d apart\n", s.ByOSD)

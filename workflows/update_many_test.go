@@ -70,16 +70,16 @@ func TestManyOSDs(t *testing.T) {
 	}
 }
 
-// many is a fleet of many OSDs, the policy of their cluster, and its keeper, who grants everything at once. OSDs are
+// many is a set of many OSDs, the policy of their cluster, and its keeper, who grants everything at once. OSDs are
 // replaced in order, so that a look at the first few of those that are left is enough to decide.
 type many struct {
 	activities.Policies
-	osds  []rollout.OSD
-	done  int
-	token int64
-	claim lease.Claim
-	env   *testsuite.TestWorkflowEnvironment
-	fleet activities.Fleets // instead of itself
+	osds   []rollout.OSD
+	done   int
+	token  int64
+	claim  lease.Claim
+	env    *testsuite.TestWorkflowEnvironment
+	osdSet activities.OSDSets // instead of itself
 }
 
 // run is one run of the rollout's chain.
@@ -97,11 +97,11 @@ func (m *many) run(
 		Interceptors:             []interceptor.WorkerInterceptor{h},
 	})
 	m.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: updateID, TaskQueue: workflows.TaskQueue})
-	fleet := m.fleet
-	if fleet == nil {
-		fleet = m
+	osdSet := m.osdSet
+	if osdSet == nil {
+		osdSet = m
 	}
-	worker.Register(m.env, worker.Adapters{Policies: m, Fleets: fleet}, m)
+	worker.Register(m.env, worker.Adapters{Policies: m, OSDSets: osdSet}, m)
 	m.env.OnSignalExternalWorkflow(mock.Anything, workflows.KeeperID(sim.Key), "", mock.Anything, mock.Anything).Return(
 		func(_, _, _, name string, arg any) error {
 			ref, _ := arg.(workflows.LeaseRef)
@@ -159,7 +159,7 @@ func (m *many) Survey(_ context.Context, in activities.SurveyInput) (activities.
 	left := m.osds[m.done:]
 	s := activities.Survey{
 		Found: true, Generation: 1, Template: "2", Cluster: sim.Key,
-		Rules: activities.FleetRules{ProgressDeadline: time.Minute},
+		Rules: activities.OSDSetRules{ProgressDeadline: time.Minute},
 		Next:  rollout.Next(rollout.Input{OSDs: left[:min(len(left), window)], DomainType: "zone", Skip: in.Skip}),
 	}
 	s.Counts.Counts = rollout.Counts{Total: len(m.osds), UpToDate: m.done, OutOfDate: len(left)}
@@ -192,14 +192,14 @@ func (m *many) Rehearse(context.Context, activities.Replacement) (activities.Reh
 	return activities.Rehearsal{}, nil
 }
 
-func (m *many) Create(context.Context, activities.FleetRef, []string) (activities.Created, error) {
+func (m *many) Create(context.Context, activities.OSDSetRef, []string) (activities.Created, error) {
 	return activities.Created{}, nil
 }
-func (m *many) Discard(context.Context, activities.FleetRef, []string) error { return nil }
-func (m *many) Note(context.Context, activities.FleetRef) error              { return nil }
-func (m *many) Remove(context.Context, activities.FleetRef, []string) error  { return nil }
-func (m *many) Confirm(context.Context, activities.AwaitInput) error         { return nil }
-func (m *many) Report(context.Context, activities.FleetReport) error         { return nil }
+func (m *many) Discard(context.Context, activities.OSDSetRef, []string) error { return nil }
+func (m *many) Note(context.Context, activities.OSDSetRef) error              { return nil }
+func (m *many) Remove(context.Context, activities.OSDSetRef, []string) error  { return nil }
+func (m *many) Confirm(context.Context, activities.AwaitInput) error          { return nil }
+func (m *many) Report(context.Context, activities.OSDSetReport) error         { return nil }
 
 // tally counts the events that a server would write into a history, or a few more: it takes every answer for a workflow
 // task of its own, though several may come together.

@@ -53,11 +53,11 @@ type UpdateState struct {
 	Canary  Canary               `json:"canary,omitzero"`
 	Awaited map[string]time.Time `json:"awaited,omitempty"` // since when, by OSD
 	// Unspared is since when the storage cluster has not let the next batch go; zero: it was not asked, or did.
-	Unspared  time.Time              `json:"unspared,omitzero"`
-	Halted    *activities.Halt       `json:"halted,omitempty"`
-	Batch     *activities.FleetBatch `json:"batch,omitempty"`    // that was begun and is not known to be whole
-	LastBatch time.Time              `json:"lastBatch,omitzero"` // when it was whole again
-	Rested    rested                 `json:"rested,omitzero"`    // the last wait of its kind
+	Unspared  time.Time               `json:"unspared,omitzero"`
+	Halted    *activities.Halt        `json:"halted,omitempty"`
+	Batch     *activities.OSDSetBatch `json:"batch,omitempty"`    // that was begun and is not known to be whole
+	LastBatch time.Time               `json:"lastBatch,omitzero"` // when it was whole again
+	Rested    rested                  `json:"rested,omitzero"`    // the last wait of its kind
 	// Stopping is the batch whose pods were being replaced when the run before ended.
 	Stopping *Stopping `json:"stopping,omitempty"`
 }
@@ -137,16 +137,16 @@ const (
 var updatePhases = []string{PhaseSurvey, PhaseLease, PhaseReplace, PhaseArrive, PhaseHeal, PhaseJudge, PhaseRest}
 
 type update struct {
-	fleet  activities.FleetRef
+	osdSet activities.OSDSetRef
 	reason string
 	job    *job
 	state  UpdateState
 	lease  *claimant
 	seen   activities.Survey // the last survey
-	accept func(workflow.Context) (activities.FleetRef, error)
+	accept func(workflow.Context) (activities.OSDSetRef, error)
 	goOn   func(*UpdateState) error // in a new history
 	holds  string                   // why nothing goes on although nothing is wrong: activities.HoldPaused, …
-	wrote  activities.FleetReport   // the last report
+	wrote  activities.OSDSetReport  // the last report
 	stuck  repeats
 }
 
@@ -165,15 +165,15 @@ func newUpdate(ctx workflow.Context, state *UpdateState) *update {
 // UpdateStatus answers the query "status".
 type UpdateStatus struct {
 	JobStatus
-	Fleet   activities.FleetRef    `json:"fleet"`
-	Counts  activities.FleetCounts `json:"counts"`
-	Done    int                    `json:"done"` // of Of OSDs are as the template says
-	Of      int                    `json:"of"`
-	Batch   *activities.FleetBatch `json:"batch,omitempty"`
-	Halted  *activities.Halt       `json:"halted,omitempty"`
-	Canary  Canary                 `json:"canary,omitzero"`
-	Skip    []string               `json:"skip,omitempty"`
-	Refused []input.Error          `json:"refused,omitempty"`
+	OSDSet  activities.OSDSetRef    `json:"set"`
+	Counts  activities.OSDSetCounts `json:"counts"`
+	Done    int                     `json:"done"` // of Of OSDs are as the template says
+	Of      int                     `json:"of"`
+	Batch   *activities.OSDSetBatch `json:"batch,omitempty"`
+	Halted  *activities.Halt        `json:"halted,omitempty"`
+	Canary  Canary                  `json:"canary,omitzero"`
+	Skip    []string                `json:"skip,omitempty"`
+	Refused []input.Error           `json:"refused,omitempty"`
 	// what is wrong with the spec, and concerns only a part of the OSDs
 	Warned []input.Error `json:"warned,omitempty"`
 	// Superfluous are OSDs that are no longer in the spec, and why they stay.
@@ -187,7 +187,7 @@ type UpdateStatus struct {
 
 func (u *update) status() any {
 	s := UpdateStatus{
-		JobStatus: u.job.JobStatus, Fleet: u.fleet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
+		JobStatus: u.job.JobStatus, OSDSet: u.osdSet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
 		Canary: u.state.Canary, Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned,
 		Superfluous: u.seen.Superfluous, Holds: u.holds, Template: u.seen.Template, Token: u.lease.Token,
 		Result: u.state.Result,
@@ -204,8 +204,8 @@ func (u *update) do(ctx workflow.Context) (UpdateOSDsResult, error) {
 }
 
 func (u *update) validate(ctx workflow.Context) (err error) {
-	if u.fleet, err = u.accept(ctx); u.state.Restart != "" {
-		u.fleet.Name = u.state.Restart
+	if u.osdSet, err = u.accept(ctx); u.state.Restart != "" {
+		u.osdSet.Name = u.state.Restart
 	}
 	return err
 }

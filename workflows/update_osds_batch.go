@@ -33,7 +33,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 		}
 		u.holds = ""
 	}
-	in := activities.Replacement{Fleet: u.fleet, Cluster: s.Cluster, Template: s.Template, OSDs: step.OSDs}
+	in := activities.Replacement{OSDSet: u.osdSet, Cluster: s.Cluster, Template: s.Template, OSDs: step.OSDs}
 	// Before any OSD is touched: a template that the API server rejects must not cost even one.
 	rehearsed, err := perform(thorough(ctx, "rehearse the new pods"), u.job, rolling.RehearseBatch, in)
 	if err != nil {
@@ -42,7 +42,7 @@ func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	switch r := rehearsed.Refused; {
 	case (r != nil || rehearsed.Waits != "") && healing:
 		return u.heal(ctx)
-	case r != nil && u.fleet.Kind == activities.FleetDeployments:
+	case r != nil && u.osdSet.Kind == activities.OSDSetDeployments:
 		return refuse(r) // nobody can mend the input of a restart
 	case r != nil:
 		u.seen.Refused = append(u.seen.Refused, *r)
@@ -164,7 +164,7 @@ func (u *update) stop(
 ) (r activities.Replaced, err error) {
 	u.job.enter(ctx, PhaseReplace)
 	if u.state.Stopping == nil {
-		u.state.Batch = &activities.FleetBatch{Domain: step.Domain, OSDs: keysOrNames(step.OSDs), Since: workflow.Now(ctx)}
+		u.state.Batch = &activities.OSDSetBatch{Domain: step.Domain, OSDs: keysOrNames(step.OSDs), Since: workflow.Now(ctx)}
 	}
 	u.state.Stopping = nil
 	names := u.state.Batch.OSDs
@@ -231,8 +231,8 @@ func (u *update) halt(ctx workflow.Context) {
 
 // claim is what a batch needs.
 func (u *update) claim(step rollout.Step) lease.Claim {
-	what := "rollout of " + u.fleet.Name
-	if u.fleet.Kind == activities.FleetDeployments {
+	what := "rollout of " + u.osdSet.Name
+	if u.osdSet.Kind == activities.OSDSetDeployments {
 		what = "restart of the OSDs" // named after the time when it began, which tells nobody anything
 	}
 	c := lease.Claim{
@@ -323,7 +323,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	if again := u.seen.LookAgain; again > 0 && now.Add(again).Before(deadline) {
 		deadline = now.Add(again)
 	}
-	in := activities.AwaitInput{Fleet: u.fleet, Cluster: u.lease.Cluster, Template: u.seen.Template, Keys: keys(osds)}
+	in := activities.AwaitInput{OSDSet: u.osdSet, Cluster: u.lease.Cluster, Template: u.seen.Template, Keys: keys(osds)}
 	awaitCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	arrival := begin(watching(awaitCtx, "wait for the OSDs"), rolling.AwaitOSDs, in)

@@ -38,15 +38,15 @@ func (s *UpdateState) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(s))
 }
 
-func (in *UpdateOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, error) {
+func (in *UpdateOSDsInput) validate(ctx workflow.Context) (activities.OSDSetRef, error) {
 	if in.invalid != nil {
-		return activities.FleetRef{}, refuse(in.invalid)
+		return activities.OSDSetRef{}, refuse(in.invalid)
 	}
 	key, wrong := input.PolicyKey("cephOSD", in.CephOSD)
 	if wrong != nil {
-		return activities.FleetRef{}, refuse(input.Wrong("cephOSD", in.CephOSD, "must be NAMESPACE/NAME of a CephOSD"))
+		return activities.OSDSetRef{}, refuse(input.Wrong("cephOSD", in.CephOSD, "must be NAMESPACE/NAME of a CephOSD"))
 	}
-	return activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: key.Namespace, Name: key.Name},
+	return activities.OSDSetRef{Kind: activities.OSDSetCephOSD, Namespace: key.Namespace, Name: key.Name},
 		first([]*input.Error{theOne(ctx, jobs.UpdateOSDs.ID(key.Namespace, key.Name),
 			"there is one rollout of a CephOSD at a time, under this ID")})
 }
@@ -54,9 +54,9 @@ func (in *UpdateOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, 
 // defaultDeployments is the selector of Rook's OSDs.
 const defaultDeployments = "app=rook-ceph-osd"
 
-func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef, error) {
+func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.OSDSetRef, error) {
 	if in.invalid != nil {
-		return activities.FleetRef{}, refuse(in.invalid)
+		return activities.OSDSetRef{}, refuse(in.invalid)
 	}
 	if in.Selector == "" {
 		in.Selector = defaultDeployments
@@ -84,8 +84,8 @@ func (in *RestartOSDsInput) validate(ctx workflow.Context) (activities.FleetRef,
 		checks = append(checks, input.Wrong("progressDeadline", in.ProgressDeadline.String(),
 			"must be 1s or more, in nanoseconds; or 0, for 10m"))
 	}
-	return activities.FleetRef{
-		Kind: activities.FleetDeployments, Namespace: in.Namespace, Selector: in.Selector, UpdateDomain: in.UpdateDomain,
+	return activities.OSDSetRef{
+		Kind: activities.OSDSetDeployments, Namespace: in.Namespace, Selector: in.Selector, UpdateDomain: in.UpdateDomain,
 		MaxParallel: in.MaxParallel, Policy: in.Policy, ProgressDeadline: in.ProgressDeadline, Image: in.Image,
 		CephVersion: in.CephVersion,
 	}, first(checks)

@@ -34,11 +34,11 @@ func (u *update) run(ctx workflow.Context) error {
 func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	u.job.enter(ctx, PhaseSurvey)
 	u.job.changed = false
-	in := activities.SurveyInput{Fleet: u.fleet, Skip: u.state.Skip, CanaryOf: u.state.Canary.Template}
+	in := activities.SurveyInput{OSDSet: u.osdSet, Skip: u.state.Skip, CanaryOf: u.state.Canary.Template}
 	if !u.state.Canary.Judged { // or else nothing about it is worth a question
 		in.Canary = u.state.Canary.Key
 	}
-	s, err := perform(thorough(ctx, "look at the OSDs of "+u.fleet.Name), u.job, rolling.SurveyOSDs, in)
+	s, err := perform(thorough(ctx, "look at the OSDs of "+u.osdSet.Name), u.job, rolling.SurveyOSDs, in)
 	if err != nil {
 		return s, err
 	}
@@ -86,7 +86,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	case len(s.Refused) > 0:
 		// Nothing is touched, and what runs stays. A CephOSD can be mended; the input of a restart cannot.
 		r := s.Refused[0]
-		if u.fleet.Kind == activities.FleetDeployments {
+		if u.osdSet.Kind == activities.OSDSetDeployments {
 			return false, refuse(&r)
 		}
 		return false, u.rest(ctx, toBeMended(r), u.underWay())
@@ -142,18 +142,18 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 	if len(s.Discard) > 0 {
 		if _, err := perform(thorough(ctx, "delete duplicate pods"), u.job, rolling.DiscardPods,
-			activities.KeysInput{Fleet: u.fleet, Names: s.Discard}); err != nil {
+			activities.KeysInput{OSDSet: u.osdSet, Names: s.Discard}); err != nil {
 			return err
 		}
 	}
 	if s.Unnoted > 0 {
-		if _, err := perform(thorough(ctx, "note what is known of the pods"), u.job, rolling.NotePods, u.fleet); err != nil {
+		if _, err := perform(thorough(ctx, "note what is known of the pods"), u.job, rolling.NotePods, u.osdSet); err != nil {
 			return err
 		}
 	}
 	if len(s.Removable) > 0 {
 		if _, err := perform(thorough(ctx, "delete the pods of OSDs that left the spec"), u.job, rolling.RemoveOSDs,
-			activities.KeysInput{Fleet: u.fleet, Names: s.Removable}); err != nil {
+			activities.KeysInput{OSDSet: u.osdSet, Names: s.Removable}); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (u *update) tidy(ctx workflow.Context, s activities.Survey) error {
 // create makes missing pods. That takes nothing from anybody, so nothing holds it back.
 func (u *update) create(ctx workflow.Context, step rollout.Step) error {
 	made, err := perform(thorough(ctx, clip(step.Why)), u.job, rolling.CreatePods,
-		activities.KeysInput{Fleet: u.fleet, Names: keys(step.OSDs)})
+		activities.KeysInput{OSDSet: u.osdSet, Names: keys(step.OSDs)})
 	switch {
 	case err != nil:
 		return err

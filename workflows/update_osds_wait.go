@@ -229,20 +229,20 @@ func clock(t time.Time) string { return t.UTC().Truncate(time.Second).Format(tim
 
 // name is how people call the rollout.
 func (u *update) name() string {
-	if u.fleet.Kind == activities.FleetDeployments {
-		return jobs.RestartOSDs.ID(u.fleet.Namespace)
+	if u.osdSet.Kind == activities.OSDSetDeployments {
+		return jobs.RestartOSDs.ID(u.osdSet.Namespace)
 	}
-	return u.fleet.Namespace + "/" + u.fleet.Name
+	return u.osdSet.Namespace + "/" + u.osdSet.Name
 }
 
 // report writes the status, if it says anything new. It is for people: that it cannot be written stops nothing, and is
 // known soon.
 func (u *update) report(ctx workflow.Context, outcome string) {
-	if u.fleet.Kind == activities.FleetDeployments {
+	if u.osdSet.Kind == activities.OSDSetDeployments {
 		return // they have no status: Temporal tells how it goes
 	}
-	r := activities.FleetReport{
-		Fleet: u.fleet, WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Generation: u.seen.Generation,
+	r := activities.OSDSetReport{
+		OSDSet: u.osdSet, WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Generation: u.seen.Generation,
 		Template: u.seen.Template, Phase: u.job.Phase, Message: u.job.WaitsFor, Since: u.job.Since, Counts: u.seen.Counts,
 		Batch: u.state.Batch, Halted: u.state.Halted, Refused: u.seen.Refused, Warned: u.seen.Warned, Foreign: u.seen.Foreign,
 		Waiting: u.seen.Superfluous, Counted: u.seen.Counted, Holds: u.holds, Outcome: outcome, Skipped: u.state.Skip,
@@ -255,7 +255,7 @@ func (u *update) report(ctx workflow.Context, outcome string) {
 	}
 	u.wrote = r
 	if _, err := call(quick(ctx, "write the status"), rolling.ReportOSDs, r); err != nil {
-		u.wrote = activities.FleetReport{}
+		u.wrote = activities.OSDSetReport{}
 		workflow.GetLogger(ctx).Warn("cannot write the status", "error", err)
 	}
 }

@@ -32,14 +32,14 @@ const gathers = 200 * time.Millisecond
 type osdWatcher struct {
 	scene *scene
 	turn  chan struct{} // a CephOSD is reconciled by one goroutine at a time; a mutex would stop the bubble's time
-	*starter.FleetReconciler
+	*starter.OSDSetReconciler
 	asked bool // to look soon
 }
 
 // watchOSDs is a watcher that has just begun.
 func (s *scene) watchOSDs() *osdWatcher {
 	w := &osdWatcher{scene: s, turn: make(chan struct{}, 1)}
-	w.FleetReconciler = &starter.FleetReconciler{Objects: s.Cache(), Temporal: w, Log: logr.Discard(), Now: time.Now}
+	w.OSDSetReconciler = &starter.OSDSetReconciler{Objects: s.Cache(), Temporal: w, Log: logr.Discard(), Now: time.Now}
 	return w
 }
 

@@ -15,20 +15,20 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// stubborn is a fleet that does not do what it is told before it has been told so many times.
+// stubborn is a set that does not do what it is told before it has been told so many times.
 type stubborn struct {
 	*many
 	spare, create, superfluous int // how many times it says no
 	asked                      int // how many times it was told
 	refuses                    *input.Error
-	reports                    []activities.FleetReport
+	reports                    []activities.OSDSetReport
 }
 
 func newStubborn() *stubborn {
 	s := &stubborn{many: &many{osds: []rollout.OSD{{
 		Key: "node-a:/dev/vdb", Name: "osd.0", Host: "node-a", Domain: "zone-x", State: rollout.OutOfDate, Serves: true,
 	}}}}
-	s.many.fleet = s
+	s.many.osdSet = s
 	return s
 }
 
@@ -49,7 +49,7 @@ func (s *stubborn) Spare(_ context.Context, in activities.Replacement) ([]rollou
 	return in.OSDs, storage.Answer{OK: true}, nil
 }
 
-func (s *stubborn) Create(_ context.Context, _ activities.FleetRef, keys []string) (activities.Created, error) {
+func (s *stubborn) Create(_ context.Context, _ activities.OSDSetRef, keys []string) (activities.Created, error) {
 	switch s.asked++; {
 	case s.asked > s.create:
 		s.osds[s.done].State = rollout.UpToDate
@@ -63,7 +63,7 @@ func (s *stubborn) Create(_ context.Context, _ activities.FleetRef, keys []strin
 	}
 }
 
-func (s *stubborn) Report(_ context.Context, r activities.FleetReport) error {
+func (s *stubborn) Report(_ context.Context, r activities.OSDSetReport) error {
 	s.reports = append(s.reports, r)
 	return nil
 }
@@ -80,7 +80,7 @@ func (s *stubborn) play(t *testing.T) (result workflows.UpdateOSDsResult) {
 }
 
 // told are the reports of which something is true.
-func (s *stubborn) told(is func(activities.FleetReport) bool) (out []activities.FleetReport) {
+func (s *stubborn) told(is func(activities.OSDSetReport) bool) (out []activities.OSDSetReport) {
 	for _, r := range s.reports {
 		if is(r) {
 			out = append(out, r)
@@ -98,7 +98,7 @@ func TestOSDThatIsNeverSpared(t *testing.T) {
 	require.Equal(t, 13, s.asked)
 	// Twice as long each time until it is five minutes: 10 s, 20, 40, 80, 160, and then seven times 300.
 	require.Equal(t, 10*time.Second*31+7*5*time.Minute, result.Took.Truncate(time.Second))
-	halted := s.told(func(r activities.FleetReport) bool { return r.Halted != nil })
+	halted := s.told(func(r activities.OSDSetReport) bool { return r.Halted != nil })
 	require.NotEmpty(t, halted)
 	require.Contains(t, halted[0].Halted.Reason, "has not been able to spare osd.0")
 	require.Contains(t, halted[0].Halted.Reason, "1 PG would be offline")
@@ -127,7 +127,7 @@ func TestPodThatCannotBeMade(t *testing.T) {
 			result := s.play(t)
 			require.Equal(t, 21, s.asked)
 			require.Greater(t, result.Took, time.Hour)
-			waiting := s.told(func(r activities.FleetReport) bool { return r.Message != "" })
+			waiting := s.told(func(r activities.OSDSetReport) bool { return r.Message != "" })
 			require.NotEmpty(t, waiting)
 			require.Contains(t, waiting[0].Message, c.says)
 			require.Equal(t, c.refuses != nil, len(waiting[0].Refused) > 0)
@@ -149,5 +149,5 @@ func TestOSDThatLeftTheSpec(t *testing.T) {
 	require.Equal(t, 10, s.asked)
 	// A minute, two, four, eight, sixteen, thirty-two, and then every hour.
 	require.Equal(t, 63*time.Minute+4*time.Hour, result.Took.Truncate(time.Second))
-	require.NotEmpty(t, s.told(func(r activities.FleetReport) bool { return len(r.Waiting) > 0 }))
+	require.NotEmpty(t, s.told(func(r activities.OSDSetReport) bool { return len(r.Waiting) > 0 }))
 }

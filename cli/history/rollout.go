@@ -62,7 +62,7 @@ func (r *reader) scheduledRollout(e *historypb.HistoryEvent, a activity) {
 	case "AwaitOSDs":
 		r.say(e, "waits for "+strings.Join(few(read[activities.AwaitInput](a.input).Keys), ", ")+" to serve")
 	case "ReportOSDs":
-		switch in := read[activities.FleetReport](a.input); {
+		switch in := read[activities.OSDSetReport](a.input); {
 		case in.Halted != nil && !r.rollout.halted:
 			r.say(e, "HALTED: "+in.Halted.Reason, "nothing further goes down")
 			r.rollout.halted = true

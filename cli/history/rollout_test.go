@@ -97,7 +97,7 @@ func (p *tape) end(out any) {
 }
 
 var (
-	fleet   = activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: "ceph", Name: "osds"}
+	osdSet  = activities.OSDSetRef{Kind: activities.OSDSetCephOSD, Namespace: "ceph", Name: "osds"}
 	cluster = storage.ClusterKey{Namespace: "ceph", Name: "policy"}
 	batch   = []rollout.OSD{{Key: "node-a:/dev/sda", Name: "osd.0"}, {Key: "node-a:/dev/sdb", Name: "osd.1"}}
 )
@@ -105,7 +105,7 @@ var (
 func survey(next rollout.Step, upToDate int) activities.Survey {
 	return activities.Survey{
 		Found: true, Cluster: cluster, Template: "new", Next: next,
-		Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 4, UpToDate: upToDate, OutOfDate: 4 - upToDate}},
+		Counts: activities.OSDSetCounts{Counts: rollout.Counts{Total: 4, UpToDate: upToDate, OutOfDate: 4 - upToDate}},
 	}
 }
 
@@ -113,32 +113,32 @@ func survey(next rollout.Step, upToDate int) activities.Survey {
 func TestRollout(t *testing.T) {
 	p := newTape(t, "update-osds/ceph/osds")
 	replace := rollout.Step{Do: rollout.DoReplace, OSDs: batch, Why: "all of node-a that is out of date"}
-	await := activities.AwaitInput{Fleet: fleet, Keys: []string{"node-a:/dev/sda", "node-a:/dev/sdb"}}
+	await := activities.AwaitInput{OSDSet: osdSet, Keys: []string{"node-a:/dev/sda", "node-a:/dev/sdb"}}
 	p.start(jobs.UpdateOSDs.Type, workflows.UpdateOSDsInput{CephOSD: "ceph/osds"})
 	p.signal(workflows.SignalOSDsChanged, "the spec changed")
-	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(replace, 0))
-	p.activity("NotePods", fleet, struct{}{})
-	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet}, survey(replace, 0))
-	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch},
+	p.activity("SurveyOSDs", activities.SurveyInput{OSDSet: osdSet}, survey(replace, 0))
+	p.activity("NotePods", osdSet, struct{}{})
+	p.activity("SurveyOSDs", activities.SurveyInput{OSDSet: osdSet}, survey(replace, 0))
+	p.activity("RehearseBatch", activities.Replacement{OSDSet: osdSet, OSDs: batch},
 		activities.Rehearsed{Rehearsal: activities.Rehearsal{
 			Refused: input.Wrong("spec.podTemplate.spec", "x", "is rejected"),
 		}})
-	p.activity("RehearseBatch", activities.Replacement{Fleet: fleet, OSDs: batch}, activities.Rehearsed{OSDs: batch})
+	p.activity("RehearseBatch", activities.Replacement{OSDSet: osdSet, OSDs: batch}, activities.Rehearsed{OSDs: batch})
 	p.signal(workflows.SignalLease, workflows.LeaseNotice{State: workflows.LeaseGranted, Token: 7})
-	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch, Token: 7, Template: "new"},
+	p.activity("ReplaceBatch", activities.Replacement{OSDSet: osdSet, OSDs: batch, Token: 7, Template: "new"},
 		activities.Replaced{OSDs: batch[:1]})
 	halt := &activities.Halt{Reason: "osd.0 to serve took longer than its deadline"}
-	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet, Halted: halt}, struct{}{})
-	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet, Halted: halt, Message: "osd.0"}, struct{}{})
+	p.activity("ReportOSDs", activities.OSDSetReport{OSDSet: osdSet, Halted: halt}, struct{}{})
+	p.activity("ReportOSDs", activities.OSDSetReport{OSDSet: osdSet, Halted: halt, Message: "osd.0"}, struct{}{})
 	p.signal(jobs.SignalSkip, "osd.0")
 	p.activity("AwaitOSDs", await, activities.Arrival{Moved: true})
-	p.activity("ReportOSDs", activities.FleetReport{Fleet: fleet}, struct{}{})
+	p.activity("ReportOSDs", activities.OSDSetReport{OSDSet: osdSet}, struct{}{})
 	p.signal(jobs.SignalApprove, nil)
-	p.activity("CreatePods", activities.KeysInput{Fleet: fleet, Names: []string{"node-b:/dev/sda"}}, struct{}{})
-	p.activity("ReplaceBatch", activities.Replacement{Fleet: fleet, OSDs: batch},
+	p.activity("CreatePods", activities.KeysInput{OSDSet: osdSet, Names: []string{"node-b:/dev/sda"}}, struct{}{})
+	p.activity("ReplaceBatch", activities.Replacement{OSDSet: osdSet, OSDs: batch},
 		activities.Replaced{Refused: "2 PGs would become inactive"})
 	p.activity("AwaitOSDs", await, activities.Arrival{})
-	p.activity("SurveyOSDs", activities.SurveyInput{Fleet: fleet},
+	p.activity("SurveyOSDs", activities.SurveyInput{OSDSet: osdSet},
 		survey(rollout.Step{Do: rollout.DoNothing, Why: "every OSD is as its template says"}, 4))
 	p.end(workflows.UpdateOSDsResult{
 		Outcome: workflows.OutcomeDone, Replaced: 3, Batches: 2, Took: time.Minute,
@@ -189,7 +189,7 @@ func TestRolloutGoesOn(t *testing.T) {
 	halt := &activities.Halt{Reason: "osd.0"}
 	p.start(jobs.RestartOSDs.Type,
 		workflows.RestartOSDsInput{Namespace: "rook-ceph", State: &workflows.UpdateState{Halted: halt}})
-	p.activity("ReportOSDs", activities.FleetReport{Halted: halt}, struct{}{})
+	p.activity("ReportOSDs", activities.OSDSetReport{Halted: halt}, struct{}{})
 	p.activity("SurveyOSDs", activities.SurveyInput{}, activities.Survey{Found: true, Unavailable: "no quorum"})
 	assert.Equal(t, "cannot judge: the storage cluster: no quorum", history.Read(p.run)[0].What)
 

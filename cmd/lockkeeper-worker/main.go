@@ -82,7 +82,7 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	typed, api := cluster.Clients()
 	w := worker.New(temporal, worker.Adapters{
 		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
-		Fleets: cephosd.New(typed, api, clusters).Asking(cluster.May),
+		OSDSets: cephosd.New(typed, api, clusters).Asking(cluster.May),
 	})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)

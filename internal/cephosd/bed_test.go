@@ -37,20 +37,20 @@ const namespace = "ceph"
 
 var podsResource = corev1.SchemeGroupVersion.WithResource("pods")
 
-// bed is a small cluster in which a fleet is tested: an API server that keeps objects, in which a deleted pod ends
+// bed is a small cluster in which a set is tested: an API server that keeps objects, in which a deleted pod ends
 // after it was looked at a few times, and a Ceph that says what a test lets it say. It notices two daemons on one
 // device.
 type bed struct {
 	*testing.T
-	typed  *typedfake.Clientset
-	api    client.Client
-	ceph   *fakeCeph
-	fleets *Fleets
-	ref    activities.FleetRef
-	log    []string // what became of pods, in order
-	ending map[string]int
-	made   int
-	says   string // what a program says of its version; "": its pod does not end
+	typed   *typedfake.Clientset
+	api     client.Client
+	ceph    *fakeCeph
+	osdSets *OSDSets
+	ref     activities.OSDSetRef
+	log     []string // what became of pods, in order
+	ending  map[string]int
+	made    int
+	says    string // what a program says of its version; "": its pod does not end
 }
 
 // newBed has nodes a and b, a policy, and a CephOSD with this spec.
@@ -60,7 +60,7 @@ func newBed(t *testing.T, spec string) *bed {
 	b := &bed{
 		T: t, says: "ceph version 18.2.7 (6b0e988) reef (stable)",
 		ceph: &fakeCeph{domain: "zone", versions: versions}, ending: map[string]int{},
-		ref: activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: namespace, Name: "osds"},
+		ref: activities.OSDSetRef{Kind: activities.OSDSetCephOSD, Namespace: namespace, Name: "osds"},
 	}
 	var nodes []runtime.Object
 	for _, name := range []string{"a", "b"} {
@@ -77,7 +77,7 @@ func newBed(t *testing.T, spec string) *bed {
 	b.typed.PrependReactor("*", "pods", b.tick)
 	policy := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "policy"}}
 	b.api = fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(policy, b.cephOSD(spec)).Build()
-	b.fleets = New(b.typed, b.api, b.ceph)
+	b.osdSets = New(b.typed, b.api, b.ceph)
 	return b
 }
 
@@ -115,7 +115,7 @@ func (b *bed) annotate(key, value string) {
 }
 
 func (b *bed) set() podspec.Set {
-	set, found, err := cephOSD{Fleets: b.fleets, ref: b.ref}.spec(b.Context())
+	set, found, err := cephOSD{OSDSets: b.osdSets, ref: b.ref}.spec(b.Context())
 	require.NoError(b, err)
 	require.True(b, found)
 	return set
@@ -278,14 +278,14 @@ func (b *bed) tick(a ktesting.Action) (bool, runtime.Object, error) {
 }
 
 func (b *bed) survey(skip ...string) activities.Survey {
-	s, err := b.fleets.Survey(b.Context(), activities.SurveyInput{Fleet: b.ref, Skip: skip})
+	s, err := b.osdSets.Survey(b.Context(), activities.SurveyInput{OSDSet: b.ref, Skip: skip})
 	require.NoError(b, err)
 	return s
 }
 
 // replacement is the batch that a survey wants.
 func (b *bed) replacement(s activities.Survey) activities.Replacement {
-	return activities.Replacement{Fleet: b.ref, Cluster: s.Cluster, Template: s.Template, OSDs: s.Next.OSDs}
+	return activities.Replacement{OSDSet: b.ref, Cluster: s.Cluster, Template: s.Template, OSDs: s.Next.OSDs}
 }
 
 func keysOf(osds []rollout.OSD) []string {

@@ -19,10 +19,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// cephOSD is the fleet of a CephOSD.
+// cephOSD is the set of a CephOSD.
 type cephOSD struct {
-	*Fleets
-	ref activities.FleetRef
+	*OSDSets
+	ref activities.OSDSetRef
 }
 
 // object reads the CephOSD. Unstructured, since its template's hash is over what people wrote. found is false if there
@@ -47,7 +47,7 @@ func (c cephOSD) pods(ctx context.Context) ([]*corev1.Pod, error) {
 	return kube.CephOSDPods(ctx, c.typed, c.ref.Namespace, c.ref.Name)
 }
 
-// state is all that is known of the fleet at one moment.
+// state is all that is known of the set at one moment.
 type state struct {
 	podspec.Set
 	podspec.Classified
@@ -181,7 +181,7 @@ func (s *state) adopted(o podspec.OSD) (id int, known bool) {
 	return id, known
 }
 
-// now is the fleet at this moment, for a change that was decided a moment ago.
+// now is the set at this moment, for a change that was decided a moment ago.
 func (c cephOSD) now(ctx context.Context) (*state, error) {
 	set, found, err := c.spec(ctx)
 	if err != nil {

@@ -92,7 +92,7 @@ func (c cephOSD) create(ctx context.Context, keys []string) (out activities.Crea
 	return out, err
 }
 
-func (f *Fleets) make(ctx context.Context, pod *corev1.Pod) error {
+func (f *OSDSets) make(ctx context.Context, pod *corev1.Pod) error {
 	_, err := f.typed.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: kube.FieldOwner})
 	return err
 }
@@ -154,7 +154,7 @@ func (c cephOSD) discard(ctx context.Context, names []string) error {
 }
 
 // delete deletes this very pod, and not another one that has its name by now.
-func (f *Fleets) delete(ctx context.Context, p *corev1.Pod) error {
+func (f *OSDSets) delete(ctx context.Context, p *corev1.Pod) error {
 	err := f.typed.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
 		metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
 	if isGone(err) {

@@ -44,12 +44,12 @@ func TestDevicesThatMove(t *testing.T) {
 				require.Equal(t, batch, keysOf(s.Next.OSDs))
 				require.Equal(t, "x", s.Next.Domain.Name)
 				require.NotEmpty(t, s.Next.Why)
-				spared, answer, err := b.fleets.Spare(t.Context(), b.replacement(s))
+				spared, answer, err := b.osdSets.Spare(t.Context(), b.replacement(s))
 				require.NoError(t, err)
 				require.True(t, answer.OK, answer.Reason)
 				require.Equal(t, batch, keysOf(spared))
 				b.log = nil
-				require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)))
+				require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)))
 				require.Len(t, b.log, 2*len(batch))
 				for i, line := range b.log {
 					require.Equal(t, i < len(batch), line[:4] == "stop", "all have stopped before one starts: %v", b.log)
@@ -79,7 +79,7 @@ func TestOneOfThoseThatExchangeIsGone(t *testing.T) {
 			require.Equal(t, rollout.DoReplace, s.Next.Do, s.Next.Why)
 			require.Equal(t, []string{"a:/y"}, keysOf(s.Next.OSDs))
 			require.False(t, s.Next.Broken, "it serves, and needs the lease")
-			require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)))
+			require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)))
 			require.Equal(t, []string{"stop a:/y", "make a:/y"}, b.log)
 			s = b.survey()
 			require.Equal(t, rollout.DoCreate, s.Next.Do)
@@ -130,12 +130,12 @@ func TestNeverTogether(t *testing.T) {
 		b.change("updateDomain: Host\n" + swapped)
 		b.ceph.spare = func([]int) []int { return []int{0} }
 		in := b.replacement(b.survey())
-		_, answer, err := b.fleets.Spare(t.Context(), in)
+		_, answer, err := b.osdSets.Spare(t.Context(), in)
 		require.NoError(t, err)
 		require.False(t, answer.OK)
 		require.Contains(t, answer.Reason, "osd.0 waits for a device")
 		in.OSDs = in.OSDs[:1]
-		require.NoError(t, b.fleets.Replace(t.Context(), in))
+		require.NoError(t, b.osdSets.Replace(t.Context(), in))
 		require.Empty(t, b.log, "the other one has its device, and is not in the batch")
 	})
 }
@@ -157,7 +157,7 @@ func TestDeviceOfASuperfluousOSD(t *testing.T) {
 	b.ceph.needed = nil
 	s = b.survey()
 	require.Len(t, s.Removable, 1)
-	require.NoError(t, b.fleets.Remove(t.Context(), b.ref, s.Removable))
+	require.NoError(t, b.osdSets.Remove(t.Context(), b.ref, s.Removable))
 	require.Equal(t, []string{"stop a:/y"}, b.log)
 	require.Equal(t, rollout.DoNothing, b.survey().Next.Do, "it may still write")
 	require.Eventually(t, func() bool { return b.survey().Next.Do == rollout.DoReplace }, time.Minute, time.Millisecond)

@@ -161,7 +161,7 @@ func lifeOf(p *corev1.Pod, upFrom int64) string {
 
 const mostForeign = 16
 
-// osds is the fleet as a decision sees it.
+// osds is the set as a decision sees it.
 func (s *state) osds() (out []rollout.OSD) {
 	for _, x := range s.Standings(s.desired, s.nodes) {
 		r := s.osd(x.OSD, x.Pod)
@@ -196,8 +196,8 @@ func (s *state) osd(o podspec.OSD, p *podspec.Pod) rollout.OSD {
 	return r
 }
 
-func rulesOf(set podspec.Set) activities.FleetRules {
-	r := activities.FleetRules{Paused: set.Spec.Paused, ProgressDeadline: activities.DefaultProgressDeadline}
+func rulesOf(set podspec.Set) activities.OSDSetRules {
+	r := activities.OSDSetRules{Paused: set.Spec.Paused, ProgressDeadline: activities.DefaultProgressDeadline}
 	if d := set.Spec.ProgressDeadline; d != nil {
 		r.ProgressDeadline = d.Duration
 	}

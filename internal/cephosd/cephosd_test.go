@@ -48,13 +48,13 @@ func TestLostAnnotation(t *testing.T) {
 			require.Equal(t, rollout.DoReplace, s.Next.Do)
 			require.Equal(t, []string{"a:/x"}, keysOf(s.Next.OSDs))
 			require.Equal(t, []string{"osd.0"}, []string{s.Next.OSDs[0].Name})
-			require.NoError(t, b.fleets.Discard(t.Context(), b.ref, []string{b.pod("a:/x").Name}))
+			require.NoError(t, b.osdSets.Discard(t.Context(), b.ref, []string{b.pod("a:/x").Name}))
 			require.Empty(t, b.log)
-			_, answer, err := b.fleets.Spare(t.Context(), b.replacement(s))
+			_, answer, err := b.osdSets.Spare(t.Context(), b.replacement(s))
 			require.NoError(t, err)
 			require.True(t, answer.OK)
 			require.Equal(t, [][]int{{0}}, b.ceph.asked)
-			require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)))
+			require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)))
 			require.Len(t, b.log, 2)
 			require.Equal(t, "make a:/x", b.log[1])
 		})
@@ -73,7 +73,7 @@ func TestStray(t *testing.T) {
 	require.Equal(t, rollout.DoAwait, s.Next.Do)
 	require.Contains(t, s.Next.Why, "which OSD the pod somebody is is not known")
 	require.Len(t, s.Foreign, 1)
-	made, err := b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	made, err := b.osdSets.Create(t.Context(), b.ref, []string{"a:/x"})
 	require.NoError(t, err)
 	require.Empty(t, made)
 	b.change(twoOSDs + newImage)
@@ -102,7 +102,7 @@ func TestNoBatchWhileAnOSDHangs(t *testing.T) {
 			in := b.replacement(b.survey())
 			b.ceph.life = hangs
 			c.change(b)
-			answer, err := b.fleets.Alive(t.Context(), in)
+			answer, err := b.osdSets.Alive(t.Context(), in)
 			require.NoError(t, err)
 			require.Equal(t, c.ok, answer.OK, answer.Reason)
 			if !c.ok {
@@ -165,7 +165,7 @@ func TestSpare(t *testing.T) {
 			if c.change != nil {
 				c.change(b)
 			}
-			osds, answer, err := b.fleets.Spare(t.Context(), in)
+			osds, answer, err := b.osdSets.Spare(t.Context(), in)
 			if c.why == "no quorum" { // whoever asks asks again
 				require.ErrorContains(t, err, c.why)
 				return
@@ -197,9 +197,9 @@ func TestReplaceOnlyWhatWasDecided(t *testing.T) {
 	b.change(twoOSDs + newImage)
 	in := b.replacement(b.survey())
 	in.Template = "another"
-	require.NoError(t, b.fleets.Replace(t.Context(), in))
+	require.NoError(t, b.osdSets.Replace(t.Context(), in))
 	require.Empty(t, b.log)
-	_, answer, err := b.fleets.Spare(t.Context(), in)
+	_, answer, err := b.osdSets.Spare(t.Context(), in)
 	require.NoError(t, err)
 	require.False(t, answer.OK)
 }
@@ -212,7 +212,7 @@ func TestCreate(t *testing.T) {
 	}
 	keys := []string{"a:/x", "a:/y"}
 	stranger(map[string]string{podspec.OwnerLabel: "CephOSD-other"})
-	made, err := b.fleets.Create(t.Context(), b.ref, keys)
+	made, err := b.osdSets.Create(t.Context(), b.ref, keys)
 	require.NoError(t, err)
 	require.Nil(t, made.Refused)
 	require.Len(t, made.Hindered, 1)
@@ -222,21 +222,21 @@ func TestCreate(t *testing.T) {
 
 	b.lose("a:/x")
 	stranger(nil)
-	made, err = b.fleets.Create(t.Context(), b.ref, keys)
+	made, err = b.osdSets.Create(t.Context(), b.ref, keys)
 	require.NoError(t, err)
 	require.Contains(t, made.Hindered[0].Why, "delete it, or label it ceph.elemental.net/owner=CephOSD-osds")
 
 	b.lose("a:/x")
-	made, err = b.fleets.Create(t.Context(), b.ref, keys)
+	made, err = b.osdSets.Create(t.Context(), b.ref, keys)
 	require.NoError(t, err)
 	require.Empty(t, made)
-	made, err = b.fleets.Create(t.Context(), b.ref, keys)
+	made, err = b.osdSets.Create(t.Context(), b.ref, keys)
 	require.NoError(t, err)
 	require.Empty(t, made, "both are there, and ours")
 
 	b.change(twoOSDs + "podTemplate: {spec: {containers: [{name: osd, env: [{name: OSD_DEVICE}, {name: A}, {name: B}]}]}}")
 	b.lose("a:/x")
-	made, err = b.fleets.Create(t.Context(), b.ref, keys)
+	made, err = b.osdSets.Create(t.Context(), b.ref, keys)
 	require.NoError(t, err)
 	require.Equal(t, "spec.podTemplate.spec.containers[0].env[2].value", made.Refused.Field)
 	require.Empty(t, made.Hindered)
@@ -254,20 +254,20 @@ func TestEndsAtOnce(t *testing.T) {
 	require.Positive(t, s.LookAgain)
 	require.LessOrEqual(t, s.LookAgain, 30*time.Second)
 	name := b.pod("a:/x").Name
-	require.NoError(t, b.fleets.Discard(t.Context(), b.ref, []string{name}))
+	require.NoError(t, b.osdSets.Discard(t.Context(), b.ref, []string{name}))
 	require.Empty(t, b.log)
 
 	b.edit("a:/x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: time.Now().Add(-31 * time.Second)} })
 	s = b.survey()
 	require.Equal(t, []string{name}, s.Discard)
 	require.Zero(t, s.LookAgain)
-	a, err := b.fleets.Await(t.Context(), activities.AwaitInput{
-		Fleet: b.ref, Cluster: s.Cluster, Template: s.Template,
+	a, err := b.osdSets.Await(t.Context(), activities.AwaitInput{
+		OSDSet: b.ref, Cluster: s.Cluster, Template: s.Template,
 		Keys: []string{"a:/x"},
 	}, func(activities.Arrival) {})
 	require.NoError(t, err)
 	require.True(t, a.Moved, "there is more to do than to wait")
-	require.NoError(t, b.fleets.Discard(t.Context(), b.ref, s.Discard))
+	require.NoError(t, b.osdSets.Discard(t.Context(), b.ref, s.Discard))
 	require.Equal(t, []string{"stop a:/x"}, b.log)
 }
 
@@ -291,7 +291,7 @@ func TestOverride(t *testing.T) {
 			b.ceph.osds[0].Up = false
 			require.Equal(t, rollout.DoAwait, b.survey().Next.Do, "it crashed")
 			if name == "up-to-date, after a look" {
-				require.NoError(t, b.fleets.Note(t.Context(), b.ref))
+				require.NoError(t, b.osdSets.Note(t.Context(), b.ref))
 				require.Equal(t, rollout.DoAwait, b.survey().Next.Do, "to write it down changes nothing")
 				require.Zero(t, b.survey().Unnoted)
 			}
@@ -299,15 +299,15 @@ func TestOverride(t *testing.T) {
 			s := b.survey()
 			require.Equal(t, rollout.DoNothing, s.Next.Do)
 			require.True(t, s.Counts.Settled())
-			in := activities.AwaitInput{Fleet: b.ref, Cluster: s.Cluster, Template: s.Template, Keys: []string{"a:/x"}}
-			require.NoError(t, b.fleets.Note(t.Context(), b.ref))
-			require.NoError(t, b.fleets.Confirm(t.Context(), in))
+			in := activities.AwaitInput{OSDSet: b.ref, Cluster: s.Cluster, Template: s.Template, Keys: []string{"a:/x"}}
+			require.NoError(t, b.osdSets.Note(t.Context(), b.ref))
+			require.NoError(t, b.osdSets.Confirm(t.Context(), in))
 			require.Equal(t, rollout.DoNothing, b.survey().Next.Do, "its pod is ready, and its OSD is not up")
 
 			b.ceph.osds[0].Up = true
 			s = b.survey()
 			require.Equal(t, 1, s.Unnoted)
-			require.NoError(t, b.fleets.Note(t.Context(), b.ref))
+			require.NoError(t, b.osdSets.Note(t.Context(), b.ref))
 			require.Zero(t, b.survey().Unnoted)
 			require.Equal(t, "up-to-date", b.pod("a:/x").Annotations[podspec.StateAnnotation])
 			require.NotEmpty(t, b.pod("a:/x").Annotations[podspec.ReleasedAnnotation])
@@ -343,7 +343,7 @@ func TestOwnersWithoutCeph(t *testing.T) {
 			}
 			change(b)
 			require.Equal(t, 2, b.survey().Unnoted)
-			require.NoError(t, b.fleets.Note(t.Context(), b.ref))
+			require.NoError(t, b.osdSets.Note(t.Context(), b.ref))
 			for _, p := range b.pods() {
 				require.Empty(t, p.OwnerReferences)
 				require.NotEmpty(t, p.Annotations)
@@ -373,7 +373,7 @@ func TestEverySuperfluousOSDHasItsTurn(t *testing.T) {
 		return fmt.Sprintf("osd.%d stores placement groups", id)
 	}
 	var out activities.Survey
-	c := cephOSD{Fleets: b.fleets, ref: b.ref}
+	c := cephOSD{OSDSets: b.osdSets, ref: b.ref}
 	require.NoError(t, c.judgeSuperfluous(t.Context(), s, &out))
 	require.Equal(t, []string{last.Name, s.Superfluous[250].Name}, out.Removable, "a person's word first")
 	require.Len(t, out.Superfluous, mostSuperfluous)
@@ -398,7 +398,7 @@ func TestRemoveAsksAgain(t *testing.T) {
 	s := b.survey()
 	require.Len(t, s.Removable, 2)
 	b.ceph.needed = func(int) string { return "needed again" }
-	require.NoError(t, b.fleets.Remove(t.Context(), b.ref, s.Removable))
+	require.NoError(t, b.osdSets.Remove(t.Context(), b.ref, s.Removable))
 	require.Equal(t, []string{"stop a:/z"}, b.log)
 }
 
@@ -418,7 +418,7 @@ func TestForeignPodIsACause(t *testing.T) {
 	require.Equal(t, rollout.DoAwait, s.Next.Do)
 	require.Contains(t, s.Next.OSDs[0].Away, cause)
 	require.Contains(t, s.Foreign[0], cause)
-	c := cephOSD{Fleets: b.fleets, ref: b.ref}
+	c := cephOSD{OSDSets: b.osdSets, ref: b.ref}
 	st, err := c.now(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, c.readyInKubernetes(st, activities.AwaitInput{Keys: []string{"a:/x"}}).Waiting[0].Why, cause)
@@ -449,7 +449,7 @@ func TestCanaryLifeAndSkipped(t *testing.T) {
 	b := newBed(t, twoOSDs)
 	b.serve()
 	life := func() string {
-		s, err := b.fleets.Survey(t.Context(), activities.SurveyInput{Fleet: b.ref, Canary: "a:/x"})
+		s, err := b.osdSets.Survey(t.Context(), activities.SurveyInput{OSDSet: b.ref, Canary: "a:/x"})
 		require.NoError(t, err)
 		return s.CanaryLife
 	}
@@ -478,8 +478,8 @@ func TestCanaryLifeAndSkipped(t *testing.T) {
 func TestDeployments(t *testing.T) {
 	one := int32(1)
 	b := newBed(t, twoOSDs)
-	b.ref = activities.FleetRef{
-		Kind: activities.FleetDeployments, Namespace: namespace, Name: "now",
+	b.ref = activities.OSDSetRef{
+		Kind: activities.OSDSetDeployments, Namespace: namespace, Name: "now",
 		Selector: "app=rook-ceph-osd",
 	}
 	labels := map[string]string{"app": "rook-ceph-osd", podspec.IDLabel: "0"}
@@ -498,17 +498,17 @@ func TestDeployments(t *testing.T) {
 	b.ceph.osds = []cephcluster.OSD{{ID: 0, Up: true, UpFrom: 5, Serving: true}}
 	b.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "osd-0-x", Labels: labels}})
 
-	s, err := b.fleets.Survey(t.Context(), activities.SurveyInput{Fleet: b.ref, Canary: "osd-0"})
+	s, err := b.osdSets.Survey(t.Context(), activities.SurveyInput{OSDSet: b.ref, Canary: "osd-0"})
 	require.NoError(t, err)
 	require.Equal(t, rollout.DoReplace, s.Next.Do)
 	require.Equal(t, "uid-1/5", s.CanaryLife)
-	require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)))
+	require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)))
 
 	in := activities.AwaitInput{
-		Fleet: b.ref, Cluster: storage.ClusterKey{Namespace: namespace, Name: "policy"},
+		OSDSet: b.ref, Cluster: storage.ClusterKey{Namespace: namespace, Name: "policy"},
 		Keys: []string{"osd-0"},
 	}
-	d := deployments{Fleets: b.fleets, ref: b.ref}
+	d := deployments{OSDSets: b.osdSets, ref: b.ref}
 	r, err := d.look(t.Context())
 	require.NoError(t, err)
 	a, err := d.arrival(t.Context(), r, in, false)
@@ -526,14 +526,14 @@ func TestDeployments(t *testing.T) {
 	require.Equal(t, "pod osd-0-x is not ready: its container osd waits: ErrImagePull", a.Waiting[0].Why)
 
 	b.ceph.osds[0].UpFrom = 6
-	a, err = b.fleets.Await(t.Context(), in, func(activities.Arrival) {})
+	a, err = b.osdSets.Await(t.Context(), in, func(activities.Arrival) {})
 	require.NoError(t, err)
 	require.Empty(t, a)
 
 	put(func() { x.Spec.Paused = true })
 	s = b.survey()
 	require.Contains(t, s.Refused[0].Allowed, "osd-0 is; `kubectl rollout resume deployment osd-0`")
-	a, err = b.fleets.Await(t.Context(), in, func(activities.Arrival) {})
+	a, err = b.osdSets.Await(t.Context(), in, func(activities.Arrival) {})
 	require.NoError(t, err)
 	require.True(t, a.Moved, "the next look says why")
 	put(func() { x.Spec.Paused = false })

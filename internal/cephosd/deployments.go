@@ -26,12 +26,12 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// deployments is the fleet of OSDs that Deployments run, one each, as Rook makes them. To restart one is to annotate
+// deployments is the set of OSDs that Deployments run, one each, as Rook makes them. To restart one is to annotate
 // its pod template, as `kubectl rollout restart` does; which restart it was is written there, too. With an image
 // (deployments_image.go) those are restarted that have another one.
 type deployments struct {
-	*Fleets
-	ref activities.FleetRef
+	*OSDSets
+	ref activities.OSDSetRef
 }
 
 // Annotations of a restart: on the pod template, which of the restarts it was; on the Deployment, the one after which
@@ -52,7 +52,7 @@ type restarting struct {
 
 func (d deployments) look(ctx context.Context) (*restarting, error) {
 	r := &restarting{ids: map[string]int{}}
-	key, wrong, err := d.Fleets.policy(ctx, d.ref.Namespace, d.ref.Policy)
+	key, wrong, err := d.OSDSets.policy(ctx, d.ref.Namespace, d.ref.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (d deployments) survey(ctx context.Context, in activities.SurveyInput) (act
 	}
 	out := activities.Survey{
 		Found: true, Cluster: r.key, Template: d.ref.Name, Refused: errorsOf(r.refuse),
-		Rules: activities.FleetRules{ProgressDeadline: cmp.Or(d.ref.ProgressDeadline, activities.DefaultProgressDeadline)},
+		Rules: activities.OSDSetRules{ProgressDeadline: cmp.Or(d.ref.ProgressDeadline, activities.DefaultProgressDeadline)},
 	}
 	if len(out.Refused) > 0 {
 		return out, nil
@@ -166,7 +166,7 @@ func (d deployments) pods(ctx context.Context, r *restarting, keys []string) ([]
 	return list.Items, nil
 }
 
-// osds is the fleet as a decision sees it. A Deployment that is scaled to zero is left as it is.
+// osds is the set as a decision sees it. A Deployment that is scaled to zero is left as it is.
 func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.OSD) {
 	byID := map[int]cephcluster.OSD{}
 	for _, o := range seen.OSDs {

@@ -25,8 +25,8 @@ var deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")
 // newRookBed has two Deployments, osd-0 on a in zone x and osd-1 on b in zone y, of ceph:1, and wants ceph:2.
 func newRookBed(t *testing.T) *bed {
 	b := newBed(t, twoOSDs)
-	b.ref = activities.FleetRef{
-		Kind: activities.FleetDeployments, Namespace: namespace, Name: "now", Selector: "app=rook-ceph-osd",
+	b.ref = activities.OSDSetRef{
+		Kind: activities.OSDSetDeployments, Namespace: namespace, Name: "now", Selector: "app=rook-ceph-osd",
 		UpdateDomain: "Zone", Image: "ceph:2",
 	}
 	for id, host := range []string{"a", "b"} {
@@ -91,13 +91,13 @@ func TestDeploymentsGetAnotherImage(t *testing.T) {
 	s := b.survey()
 	require.True(t, s.Next.Canary)
 	require.Equal(t, []string{"osd-0"}, keysOf(s.Next.OSDs))
-	out, err := b.fleets.Rehearse(t.Context(), b.replacement(s))
+	out, err := b.osdSets.Rehearse(t.Context(), b.replacement(s))
 	require.NoError(t, err)
 	require.Equal(t, activities.Rehearsal{}, out)
 	require.Equal(t, []string{"try osd-0", "ask ceph:2"}, b.log)
 	require.Empty(t, b.asking(), "none is left behind")
-	require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)))
-	require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)), "again changes nothing")
+	require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)))
+	require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)), "again changes nothing")
 	require.Equal(t, []string{"try osd-0", "ask ceph:2", "change osd-0"}, b.log)
 	x := b.deployment(0, nil)
 	require.Equal(t, []string{"activate ceph:2", "wait busybox", "log-collector logs:1", "osd ceph:2"}, images(x))
@@ -106,17 +106,17 @@ func TestDeploymentsGetAnotherImage(t *testing.T) {
 
 	require.Equal(t, rollout.DoAwait, b.survey().Next.Do, "it is up since before")
 	b.ceph.osds[0].UpFrom = 6
-	in := activities.AwaitInput{Fleet: b.ref, Keys: []string{"osd-0"}, Template: s.Template}
-	a, err := b.fleets.Await(t.Context(), in, func(activities.Arrival) {})
+	in := activities.AwaitInput{OSDSet: b.ref, Keys: []string{"osd-0"}, Template: s.Template}
+	a, err := b.osdSets.Await(t.Context(), in, func(activities.Arrival) {})
 	require.NoError(t, err)
 	require.Empty(t, a)
-	require.NoError(t, b.fleets.Confirm(t.Context(), in))
+	require.NoError(t, b.osdSets.Confirm(t.Context(), in))
 	b.ceph.osds[0].Slow = true
-	canary, err := b.fleets.Survey(t.Context(), activities.SurveyInput{Fleet: b.ref, CanaryOf: "now", Canary: "osd-0"})
+	canary, err := b.osdSets.Survey(t.Context(), activities.SurveyInput{OSDSet: b.ref, CanaryOf: "now", Canary: "osd-0"})
 	require.NoError(t, err)
 	require.Equal(t, "osd.0 has slow operations", canary.CanaryTrouble)
 	b.ceph.osds[0].Slow = false
-	canary, err = b.fleets.Survey(t.Context(), activities.SurveyInput{Fleet: b.ref, CanaryOf: "now", Canary: "osd-0"})
+	canary, err = b.osdSets.Survey(t.Context(), activities.SurveyInput{OSDSet: b.ref, CanaryOf: "now", Canary: "osd-0"})
 	require.NoError(t, err)
 	require.Equal(t, "osd.0 runs Ceph 18.2.4, and ceph:2 has 18.2.7", canary.CanaryTrouble)
 
@@ -134,7 +134,7 @@ func TestDeploymentsWithTheImageStay(t *testing.T) {
 	require.Equal(t, []string{"osd-1"}, keysOf(s.Next.OSDs))
 	require.False(t, s.Next.Canary)
 	require.Equal(t, 1, s.Counts.UpToDate)
-	out, err := b.fleets.Rehearse(t.Context(), b.replacement(s))
+	out, err := b.osdSets.Rehearse(t.Context(), b.replacement(s))
 	require.NoError(t, err)
 	require.Equal(t, activities.Rehearsal{}, out, "osd.0 said 20.2.4, and the image says 18.2.7")
 	require.Equal(t, []string{"try osd-1", "ask ceph:2"}, b.log, "what osd.0 said may be of before it had the image")
@@ -188,7 +188,7 @@ func TestVersionsBeforeDeploymentsChange(t *testing.T) {
 			if c.change != nil {
 				c.change(b)
 			}
-			out, err := b.fleets.Rehearse(t.Context(), b.replacement(b.survey()))
+			out, err := b.osdSets.Rehearse(t.Context(), b.replacement(b.survey()))
 			require.NoError(t, err)
 			require.Contains(t, out.Waits, c.waits)
 			require.Equal(t, c.waits != "", out.Waits != "", out.Waits)
@@ -208,7 +208,7 @@ func TestVersionsBeforeDeploymentsChange(t *testing.T) {
 func TestWhoTakesTheImageBack(t *testing.T) {
 	b := newRookBed(t)
 	s := b.survey()
-	require.NoError(t, b.fleets.Replace(t.Context(), b.replacement(s)))
+	require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)))
 	b.deployment(0, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[1].Image = "ceph:1" })
 	refused := b.survey().Refused
 	require.Len(t, refused, 1)
@@ -219,7 +219,7 @@ func TestWhoTakesTheImageBack(t *testing.T) {
 // TestAskingForDeployments: the pod has nothing of the OSD's, and is in nobody's way.
 func TestAskingForDeployments(t *testing.T) {
 	b := newRookBed(t)
-	p := deployments{Fleets: b.fleets, ref: b.ref}.asking(b.deployment(1, nil))
+	p := deployments{OSDSets: b.osdSets, ref: b.ref}.asking(b.deployment(1, nil))
 	require.Len(t, p.Spec.Containers, 1)
 	require.Equal(t, "ceph:2", p.Spec.Containers[0].Image)
 	require.Empty(t, p.Spec.Volumes)

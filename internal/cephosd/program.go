@@ -57,7 +57,7 @@ const askFor = 20 * time.Second
 // budget. While its image is being fetched the answer is why it waits; the next call finds the pod. That a person can
 // say the answer is told only where the image may well be good: with one that never comes an OSD would stop for
 // nothing.
-func (f *Fleets) ask(ctx context.Context, q question) (v upgrade.Version, waits string, err error) {
+func (f *OSDSets) ask(ctx context.Context, q question) (v upgrade.Version, waits string, err error) {
 	pods, pod := f.typed.CoreV1().Pods(q.pod.Namespace), q.pod
 	program := pod.Spec.Containers[0].Name
 	asks := fmt.Sprintf("pod %s, which asks %s for its version: ", pod.Name, q.image)
@@ -169,7 +169,7 @@ func about(seen cephcluster.Versions, up func(osd int) bool, osds []int) upgrade
 
 // hasAgainst is what Ceph has against an OSD that went first: slow operations, or another version than its image has.
 // A version of zero is not known.
-func (f *Fleets) hasAgainst(
+func (f *OSDSets) hasAgainst(
 	ctx context.Context, cluster storage.ClusterKey, o cephcluster.OSD, image string, has upgrade.Version,
 ) (string, error) {
 	switch {

@@ -95,7 +95,7 @@ func (s *state) changesImage(osds []podspec.OSD, image string) bool {
 	})
 }
 
-// all are the pods that are OSDs of the fleet.
+// all are the pods that are OSDs of the set.
 func (s *state) all() []podspec.Pod {
 	return slices.Concat(s.UpToDate, s.OutOfDate, s.Ready, s.Unready, s.Superfluous)
 }

@@ -56,7 +56,7 @@ func TestVersionsBeforeABatch(t *testing.T) {
 				c.change(b)
 			}
 			for range 2 { // to ask twice does no harm, and the program is asked once if it knew an answer
-				out, err := b.fleets.Rehearse(t.Context(), b.replacement(b.survey()))
+				out, err := b.osdSets.Rehearse(t.Context(), b.replacement(b.survey()))
 				require.NoError(t, err)
 				require.Contains(t, out.Waits, c.waits)
 				require.Equal(t, c.waits != "", out.Waits != "")
@@ -88,11 +88,11 @@ func TestVersionIsAskedOfAnOSD(t *testing.T) {
 	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 20, Minor: 2, Patch: 4}
 	b.ceph.versions.Mons = 20
 	in.OSDs = in.OSDs[1:]
-	out, err := b.fleets.Rehearse(t.Context(), in)
+	out, err := b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, activities.Rehearsal{}, out)
 	b.ceph.versions.Mons = 18 // which cannot be, and shows what was compared
-	out, err = b.fleets.Rehearse(t.Context(), in)
+	out, err = b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Contains(t, out.Waits, "release 20")
 	require.Empty(t, b.log, "no pod asked")
@@ -104,7 +104,7 @@ func TestMissingPodsAreGatedToo(t *testing.T) {
 	b := newBed(t, twoOSDs)
 	b.serve()
 	b.lose("a:/x")
-	made, err := b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	made, err := b.osdSets.Create(t.Context(), b.ref, []string{"a:/x"})
 	require.NoError(t, err)
 	require.Empty(t, made)
 	require.Equal(t, []string{"make a:/x"}, b.log, "with the image that the other one serves with nothing is asked")
@@ -113,14 +113,14 @@ func TestMissingPodsAreGatedToo(t *testing.T) {
 	b.log = nil
 	b.change(twoOSDs + newImage)
 	b.says = "ceph version 20.2.4 (2c) tentacle (stable)"
-	made, err = b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	made, err = b.osdSets.Create(t.Context(), b.ref, []string{"a:/x"})
 	require.NoError(t, err)
 	require.Len(t, made.Hindered, 1)
 	require.Contains(t, made.Hindered[0].Why, "not all monitors are of release 20")
 	require.Equal(t, []string{"ask ceph:2"}, b.log)
 
 	b.ceph.versions.Mons = 20
-	made, err = b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	made, err = b.osdSets.Create(t.Context(), b.ref, []string{"a:/x"})
 	require.NoError(t, err)
 	require.Empty(t, made)
 	require.Equal(t, []string{"ask ceph:2", "make a:/x"}, b.log)
@@ -136,7 +136,7 @@ func TestWhoIsDownWaitsForNobodyElse(t *testing.T) {
 	b.change(twoOSDs + newImage)
 	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 18, Minor: 2, Patch: 9} // and the image has 18.2.7
 	b.ceph.versions.Elsewhere = "cephadm is at it"
-	made, err := b.fleets.Create(t.Context(), b.ref, []string{"a:/x", "a:/y"})
+	made, err := b.osdSets.Create(t.Context(), b.ref, []string{"a:/x", "a:/y"})
 	require.NoError(t, err)
 	require.Nil(t, made.Refused)
 	require.Len(t, made.Hindered, 1)
@@ -202,7 +202,7 @@ func TestVersionOfAnImageThatIsFetched(t *testing.T) {
 			})
 			ctx, stop := context.WithTimeout(t.Context(), time.Second)
 			defer stop()
-			out, err := b.fleets.Rehearse(ctx, in)
+			out, err := b.osdSets.Rehearse(ctx, in)
 			require.NoError(t, err)
 			require.Contains(t, out.Waits, "ErrImagePull")
 			require.Len(t, b.asking(), map[string]int{"a": 1, "": 0}[node])
@@ -215,7 +215,7 @@ func TestTroubleOfTheCanary(t *testing.T) {
 	b := newBed(t, twoOSDs)
 	b.serve()
 	ask := func(canary string) string {
-		s, err := b.fleets.Survey(t.Context(), activities.SurveyInput{Fleet: b.ref, Canary: canary})
+		s, err := b.osdSets.Survey(t.Context(), activities.SurveyInput{OSDSet: b.ref, Canary: canary})
 		require.NoError(t, err)
 		return s.CanaryTrouble
 	}
@@ -225,7 +225,7 @@ func TestTroubleOfTheCanary(t *testing.T) {
 	require.Empty(t, ask("a:/y"), "of another one")
 	require.Empty(t, ask(""), "nobody asked")
 	b.ceph.osds[0].Slow = false
-	b.fleets.programs.remember(namespace+"/"+b.set().Hash, upgrade.Version{Release: 18, Minor: 2, Patch: 7})
+	b.osdSets.programs.remember(namespace+"/"+b.set().Hash, upgrade.Version{Release: 18, Minor: 2, Patch: 7})
 	require.Equal(t, "osd.0 runs Ceph 18.2.4, and ceph:1 has 18.2.7", ask("a:/x"))
 	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 18, Minor: 2, Patch: 7}
 	require.Empty(t, ask("a:/x"))
@@ -278,7 +278,7 @@ func TestNobodyAsksInVain(t *testing.T) {
 			} else {
 				require.Equal(t, asked, discard)
 			}
-			require.NoError(t, b.fleets.Discard(t.Context(), b.ref, asked), "which judges anew")
+			require.NoError(t, b.osdSets.Discard(t.Context(), b.ref, asked), "which judges anew")
 			require.Equal(t, c.stays, len(b.asking()) > 0)
 		})
 	}
@@ -289,13 +289,13 @@ func TestAPersonSaysTheVersion(t *testing.T) {
 	b, in := never(t)
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	out, err := b.fleets.Rehearse(ctx, in)
+	out, err := b.osdSets.Rehearse(ctx, in)
 	require.NoError(t, err)
 	annotation := podspec.VersionAnnotation + in.Template
 	require.NotContains(t, out.Waits, "annotate", "an image that does not come would take an OSD down")
 
 	b.annotate(annotation, "the newest")
-	out, err = b.fleets.Rehearse(t.Context(), in)
+	out, err = b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, &input.Error{
 		Field: "metadata.annotations[" + annotation + "]", Value: "the newest",
@@ -304,19 +304,19 @@ func TestAPersonSaysTheVersion(t *testing.T) {
 	b.lose("a:/x")
 	b.change(twoOSDs)
 	b.annotate(podspec.VersionAnnotation+b.set().Hash, "the newest")
-	made, err := b.fleets.Create(t.Context(), b.ref, []string{"a:/x"})
+	made, err := b.osdSets.Create(t.Context(), b.ref, []string{"a:/x"})
 	require.NoError(t, err)
 	require.Empty(t, made)
 	require.Equal(t, []string{"make a:/x"}, b.log, "what nobody has to know may say what it likes")
 	b.change(twoOSDs + newImage)
 
 	b.annotate(annotation, "19.2.3")
-	out, err = b.fleets.Rehearse(t.Context(), in)
+	out, err = b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Contains(t, out.Waits, "not all monitors are of release 19 yet")
 
 	b.annotate(annotation, "18.2.7") // which takes it back
-	out, err = b.fleets.Rehearse(t.Context(), in)
+	out, err = b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, activities.Rehearsal{}, out)
 	require.Equal(t, []string{"make a:/x"}, b.log, "no pod asked")
@@ -329,7 +329,7 @@ func TestWhoeverCannotBeAskedIsToldHow(t *testing.T) {
 	b.change(twoOSDs + newImage)
 	b.says = "sh: ceph-osd: not found"
 	in := b.replacement(b.survey())
-	out, err := b.fleets.Rehearse(t.Context(), in)
+	out, err := b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Contains(t, out.Waits,
 		"kubectl -n "+namespace+" annotate cephosd osds "+podspec.VersionAnnotation+in.Template+"=18.2.7")
@@ -339,7 +339,7 @@ func TestWhoeverCannotBeAskedIsToldHow(t *testing.T) {
 		return p.Labels[podspec.VersionLabel] != "", nil,
 			apierrors.NewForbidden(podsResource.GroupResource(), p.Name, errors.New("exceeded quota"))
 	})
-	out, err = b.fleets.Rehearse(t.Context(), in)
+	out, err = b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Contains(t, out.Waits, "exceeded quota")
 	require.Contains(t, out.Waits, "annotate cephosd")
@@ -360,7 +360,7 @@ func TestAForeignContainerSaysNothing(t *testing.T) {
 			{Name: "proxy", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}
 	})
-	out, err := b.fleets.Rehearse(t.Context(), in)
+	out, err := b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, activities.Rehearsal{}, out)
 	require.Empty(t, b.asking())

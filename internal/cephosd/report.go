@@ -22,7 +22,7 @@ import (
 
 // report writes the status, and tells of what is news in it. The events go first, under names that follow from what
 // they tell: whoever repeats this makes none twice, and one that died in between leaves none out.
-func (c cephOSD) report(ctx context.Context, r activities.FleetReport) error {
+func (c cephOSD) report(ctx context.Context, r activities.OSDSetReport) error {
 	if r.Since.IsZero() {
 		r.Since = time.Now()
 	}

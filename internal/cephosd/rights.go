@@ -30,14 +30,14 @@ type rights struct {
 // askRightsEvery is how long it counts that nothing was missing: what is granted is seldom taken away.
 const askRightsEvery = 10 * time.Minute
 
-// Asking makes these Fleets look first whether they have the rights that a rollout takes.
-func (f *Fleets) Asking(may May) *Fleets {
+// Asking makes these OSDSets look first whether they have the rights that a rollout takes.
+func (f *OSDSets) Asking(may May) *OSDSets {
 	f.rights = &rights{may: may, asked: map[string]time.Time{}}
 	return f
 }
 
-// missing says which right a rollout of the fleet lacks, and how to grant it; nil: none.
-func (r *rights) missing(ctx context.Context, ref activities.FleetRef) (*input.Error, error) {
+// missing says which right a rollout of the set lacks, and how to grant it; nil: none.
+func (r *rights) missing(ctx context.Context, ref activities.OSDSetRef) (*input.Error, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -64,10 +64,10 @@ func (r *rights) missing(ctx context.Context, ref activities.FleetRef) (*input.E
 // Missing says what an account may not do although a rollout takes it, and which file grants it; "": nothing is
 // missing.
 func Missing(
-	ctx context.Context, may May, who kube.Account, kind activities.FleetKind, namespace string,
+	ctx context.Context, may May, who kube.Account, kind activities.OSDSetKind, namespace string,
 ) (string, error) {
 	file, grants := "storage-namespace-cephosd.yaml", deploy.CephOSD
-	if kind == activities.FleetDeployments {
+	if kind == activities.OSDSetDeployments {
 		file, grants = "storage-namespace-restart-osds.yaml", deploy.RestartOSDs
 	}
 	needed, err := kube.GrantedBy(grants, namespace)

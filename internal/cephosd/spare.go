@@ -17,14 +17,14 @@ type standing struct {
 	whole func([]rollout.OSD) []rollout.OSD
 }
 
-// Spare implements activities.Fleets. What does not run any more, or never served, takes nothing from anybody; for the
+// Spare implements activities.OSDSets. What does not run any more, or never served, takes nothing from anybody; for the
 // rest Ceph has the last word, and only as long as nothing has happened since the lease was granted: what its manager
 // says is seconds old, and the keeper has proved only that it was true then.
 //
 // When some do not run any more, an attempt before this one has stopped them: they come back, and the others come
 // later. To ask for those would be to ask about a cluster in which we have changed something ourselves.
-func (f *Fleets) Spare(ctx context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error) {
-	now, answer, err := f.of(in.Fleet).running(ctx, in)
+func (f *OSDSets) Spare(ctx context.Context, in activities.Replacement) ([]rollout.OSD, storage.Answer, error) {
+	now, answer, err := f.of(in.OSDSet).running(ctx, in)
 	if err != nil || !answer.OK {
 		return nil, answer, err
 	}
@@ -71,11 +71,11 @@ func (f *Fleets) Spare(ctx context.Context, in activities.Replacement) ([]rollou
 	return together(out, now, answer)
 }
 
-// Alive implements activities.Fleets. When some of the batch do not run any more, an attempt before this one has
+// Alive implements activities.OSDSets. When some of the batch do not run any more, an attempt before this one has
 // stopped them: it had asked, and they come back. OSDs that Ceph does not call up are missed by nobody who does not
 // know.
-func (f *Fleets) Alive(ctx context.Context, in activities.Replacement) (storage.Answer, error) {
-	now, answer, err := f.of(in.Fleet).running(ctx, in)
+func (f *OSDSets) Alive(ctx context.Context, in activities.Replacement) (storage.Answer, error) {
+	now, answer, err := f.of(in.OSDSet).running(ctx, in)
 	if err != nil || !answer.OK || len(without(in.OSDs, now.running)) > 0 {
 		return answer, err
 	}

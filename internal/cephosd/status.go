@@ -40,7 +40,7 @@ var ours = []string{
 }
 
 // statusOf is the status that a report describes; cause is why it has halted, if it has.
-func statusOf(r activities.FleetReport, cause suspect, had cephv1alpha1.CephOSDStatus) cephv1alpha1.CephOSDStatus {
+func statusOf(r activities.OSDSetReport, cause suspect, had cephv1alpha1.CephOSDStatus) cephv1alpha1.CephOSDStatus {
 	s := cephv1alpha1.CephOSDStatus{
 		ObservedGeneration: r.Generation, TemplateHash: r.Template, Workflow: r.WorkflowID, Foreign: r.Foreign,
 		Skipped: r.Skipped[:min(len(r.Skipped), mostSkipped)],
@@ -78,7 +78,7 @@ func statusOf(r activities.FleetReport, cause suspect, had cephv1alpha1.CephOSDS
 }
 
 // stateOf is the one word for how it is, and the sentence. What keeps everything else from going on comes first.
-func stateOf(r activities.FleetReport, s cephv1alpha1.CephOSDStatus, cause suspect) (reason, message string) {
+func stateOf(r activities.OSDSetReport, s cephv1alpha1.CephOSDStatus, cause suspect) (reason, message string) {
 	switch {
 	case s.Halted != nil && r.Outcome != "":
 		return reasonHalted, join(s.Halted.Reason, ended(r))
@@ -98,7 +98,7 @@ func stateOf(r activities.FleetReport, s cephv1alpha1.CephOSDStatus, cause suspe
 }
 
 // settled tells whether the rollout has brought everything where it belongs, its last batch included.
-func settled(r activities.FleetReport) bool {
+func settled(r activities.OSDSetReport) bool {
 	return r.Counted && r.Counts.Settled() && r.Batch == nil && len(r.Refused) == 0 && r.Halted == nil
 }
 
@@ -113,7 +113,7 @@ func goesOn(reason string) bool {
 }
 
 func conditionsOf(
-	r activities.FleetReport, s cephv1alpha1.CephOSDStatus, had []metav1.Condition,
+	r activities.OSDSetReport, s cephv1alpha1.CephOSDStatus, had []metav1.Condition,
 ) (out []metav1.Condition) {
 	for _, c := range had {
 		if slices.Contains(ours, c.Type) {
@@ -163,7 +163,7 @@ func statusIf(is bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-func countsOf(n activities.FleetCounts) cephv1alpha1.OSDCounts {
+func countsOf(n activities.OSDSetCounts) cephv1alpha1.OSDCounts {
 	return cephv1alpha1.OSDCounts{
 		Total: int32(n.Total), UpToDate: int32(n.UpToDate), OutOfDate: int32(n.OutOfDate), Ready: int32(n.Ready),
 		Unready: int32(n.Unready), Missing: int32(n.Missing), Skipped: int32(n.Skipped), NotReady: int32(n.Down + n.Unready),
@@ -171,13 +171,13 @@ func countsOf(n activities.FleetCounts) cephv1alpha1.OSDCounts {
 	}
 }
 
-func progress(n activities.FleetCounts) string {
+func progress(n activities.OSDSetCounts) string {
 	done, of := n.Progress()
 	return fmt.Sprintf("%d/%d", done, of)
 }
 
 // phrase says what a rollout does or waits for.
-func phrase(r activities.FleetReport) string {
+func phrase(r activities.OSDSetReport) string {
 	if r.Message == "" {
 		return r.Phase
 	}
@@ -185,9 +185,9 @@ func phrase(r activities.FleetReport) string {
 }
 
 // ended says that nobody works on it any more, and how to begin anew.
-func ended(r activities.FleetReport) string {
+func ended(r activities.OSDSetReport) string {
 	return fmt.Sprintf("the rollout ended: %s. The next change begins it anew, and so does lockkeeper update-osds %s/%s",
-		r.Outcome, r.Fleet.Namespace, r.Fleet.Name)
+		r.Outcome, r.OSDSet.Namespace, r.OSDSet.Name)
 }
 
 // refusals is the first, and how many there are.
@@ -204,7 +204,7 @@ func refusal(e cephv1alpha1.Refusal) string {
 }
 
 // leftovers are what is not as the spec says although all is done.
-func leftovers(r activities.FleetReport) string {
+func leftovers(r activities.OSDSetReport) string {
 	var all []string
 	if r.Counts.Skipped > 0 {
 		all = append(all, "skipped until the template changes: "+some(r.Skipped))

@@ -22,17 +22,17 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 5, time.UTC)
 
-func osdCounts(upToDate, outOfDate, unready, skipped int) activities.FleetCounts {
-	return activities.FleetCounts{Counts: rollout.Counts{
+func osdCounts(upToDate, outOfDate, unready, skipped int) activities.OSDSetCounts {
+	return activities.OSDSetCounts{Counts: rollout.Counts{
 		Total: upToDate + outOfDate + unready, UpToDate: upToDate,
 		OutOfDate: outOfDate, Unready: unready, Skipped: skipped,
 	}}
 }
 
 // reported is a report with what every one of them has.
-func reported(change func(r *activities.FleetReport)) activities.FleetReport {
-	r := activities.FleetReport{
-		Fleet:      activities.FleetRef{Namespace: "ceph", Name: "osds"},
+func reported(change func(r *activities.OSDSetReport)) activities.OSDSetReport {
+	r := activities.OSDSetReport{
+		OSDSet:     activities.OSDSetRef{Namespace: "ceph", Name: "osds"},
 		WorkflowID: "update-osds/ceph/osds", Template: "new", Generation: 2, Since: noon, Counted: true,
 		Counts: osdCounts(2, 3, 1, 0), Phase: "AwaitingOSDs",
 	}
@@ -54,29 +54,29 @@ func TestStatus(t *testing.T) {
 	halt := &activities.Halt{Reason: "osd.3 to serve took longer than its deadline", Since: noon}
 	crashes := suspect{osd: "osd.3", why: "pod osd-a: its container osd waits: CrashLoopBackOff"}
 	for name, c := range map[string]struct {
-		report              func(r *activities.FleetReport)
+		report              func(r *activities.OSDSetReport)
 		cause               suspect
 		reason, message, is string
 	}{
 		"rolling out": {
-			report: func(r *activities.FleetReport) { r.Message = "osd.3 to serve" },
+			report: func(r *activities.OSDSetReport) { r.Message = "osd.3 to serve" },
 			reason: "RollingOut", message: "waits for osd.3 to serve",
 			is: "Valid=T:Valid UpToDate=F:RollingOut Progressing=T:RollingOut Halted=F:NotHalted",
 		},
 		"up to date": {
-			report: func(r *activities.FleetReport) { r.Counts = osdCounts(6, 0, 0, 0) },
+			report: func(r *activities.OSDSetReport) { r.Counts = osdCounts(6, 0, 0, 0) },
 			reason: "UpToDate", is: "Valid=T:Valid UpToDate=T:UpToDate Progressing=F:UpToDate Halted=F:NotHalted",
 		},
 		"all pods are made, but the data is not whole yet": {
-			report: func(r *activities.FleetReport) {
-				r.Counts, r.Batch, r.Message = osdCounts(6, 0, 0, 0), &activities.FleetBatch{OSDs: []string{"osd.3"}, Since: noon},
+			report: func(r *activities.OSDSetReport) {
+				r.Counts, r.Batch, r.Message = osdCounts(6, 0, 0, 0), &activities.OSDSetBatch{OSDs: []string{"osd.3"}, Since: noon},
 					"the storage to be whole again"
 			},
 			reason: "RollingOut", message: "waits for the storage to be whole again",
 			is: "Valid=T:Valid UpToDate=F:RollingOut Progressing=T:RollingOut Halted=F:NotHalted",
 		},
 		"up to date but for some": {
-			report: func(r *activities.FleetReport) {
+			report: func(r *activities.OSDSetReport) {
 				r.Counts, r.Skipped = osdCounts(1, 5, 0, 5), strings.Fields("osd.1 osd.2 osd.3 osd.4 osd.5")
 				r.Waiting = []activities.Superfluous{{Key: "b:/dev/sdb", Why: "its data is needed"}}
 			},
@@ -86,7 +86,7 @@ func TestStatus(t *testing.T) {
 			is: "Valid=T:Valid UpToDate=T:UpToDate Progressing=F:UpToDate Halted=F:NotHalted",
 		},
 		"halted": {
-			report: func(r *activities.FleetReport) { r.Halted = halt }, cause: crashes,
+			report: func(r *activities.OSDSetReport) { r.Halted = halt }, cause: crashes,
 			reason: "Halted",
 			message: "osd.3 to serve took longer than its deadline; osd.3: pod osd-a: its container osd waits: " +
 				"CrashLoopBackOff; " +
@@ -95,7 +95,7 @@ func TestStatus(t *testing.T) {
 			is: "Valid=T:Valid UpToDate=F:Halted Progressing=F:Halted Halted=T:Halted",
 		},
 		"halted comes before all else": {
-			report: func(r *activities.FleetReport) {
+			report: func(r *activities.OSDSetReport) {
 				r.Halted, r.Refused, r.Holds, r.Counted = halt, nobody, activities.HoldStorage, false
 			},
 			reason: "Halted",
@@ -104,7 +104,7 @@ func TestStatus(t *testing.T) {
 			is: "Valid=F:Refused UpToDate=U:Halted Progressing=F:Halted Halted=T:Halted",
 		},
 		"aborted while it was halted": {
-			report: func(r *activities.FleetReport) { r.Halted, r.Outcome = halt, "Aborted" }, cause: crashes,
+			report: func(r *activities.OSDSetReport) { r.Halted, r.Outcome = halt, "Aborted" }, cause: crashes,
 			reason: "Halted",
 			message: "osd.3 to serve took longer than its deadline; osd.3: pod osd-a: its container osd waits: " +
 				"CrashLoopBackOff; " +
@@ -112,34 +112,34 @@ func TestStatus(t *testing.T) {
 			is: "Valid=T:Valid UpToDate=F:Halted Progressing=F:Halted Halted=T:Halted",
 		},
 		"refused": {
-			report: func(r *activities.FleetReport) {
+			report: func(r *activities.OSDSetReport) {
 				r.Refused, r.Counted, r.Holds = append(nobody, nobody...), false, activities.HoldPaused
 			},
 			reason: "Refused", message: `spec.storage[0].hosts[0]: "nobody": must be a node; and 1 more`,
 			is: "Valid=F:Refused UpToDate=U:Refused Progressing=F:Refused Halted=F:NotHalted",
 		},
 		"a host is no node, and the others go on": {
-			report: func(r *activities.FleetReport) { r.Warned, r.Message = nobody, "osd.3 to serve" },
+			report: func(r *activities.OSDSetReport) { r.Warned, r.Message = nobody, "osd.3 to serve" },
 			reason: "RollingOut", message: "waits for osd.3 to serve",
 			is: "Valid=F:HostsUnknown UpToDate=F:RollingOut Progressing=T:RollingOut Halted=F:NotHalted",
 		},
 		"a host is no node, and does not hide a halt": {
-			report: func(r *activities.FleetReport) { r.Warned, r.Halted, r.Outcome = nobody, halt, "Aborted" },
+			report: func(r *activities.OSDSetReport) { r.Warned, r.Halted, r.Outcome = nobody, halt, "Aborted" },
 			reason: "Halted",
 			message: "osd.3 to serve took longer than its deadline; the rollout ended: Aborted. The next change begins it " +
 				"anew, and so does lockkeeper update-osds ceph/osds",
 			is: "Valid=F:HostsUnknown UpToDate=F:Halted Progressing=F:Halted Halted=T:Halted",
 		},
 		"Ceph does not answer": {
-			report: func(r *activities.FleetReport) {
-				r.Counted, r.Counts, r.Holds, r.Message = false, activities.FleetCounts{}, activities.HoldStorage,
+			report: func(r *activities.OSDSetReport) {
+				r.Counted, r.Counts, r.Holds, r.Message = false, activities.OSDSetCounts{}, activities.HoldStorage,
 					"the storage cluster: no quorum"
 			},
 			reason: "AwaitingStorage", message: "waits for the storage cluster: no quorum",
 			is: "Valid=T:Valid UpToDate=U:AwaitingStorage Progressing=F:AwaitingStorage Halted=F:NotHalted",
 		},
 		"aborted": {
-			report: func(r *activities.FleetReport) {
+			report: func(r *activities.OSDSetReport) {
 				r.Outcome, r.Phase, r.Holds = "Aborted", "Aborted", activities.HoldPaused
 			},
 			reason:  "Stopped",
@@ -147,7 +147,7 @@ func TestStatus(t *testing.T) {
 			is:      "Valid=T:Valid UpToDate=F:Stopped Progressing=F:Stopped Halted=F:NotHalted",
 		},
 		"aborted when all was done": {
-			report: func(r *activities.FleetReport) { r.Outcome, r.Counts = "Aborted", osdCounts(6, 0, 0, 0) },
+			report: func(r *activities.OSDSetReport) { r.Outcome, r.Counts = "Aborted", osdCounts(6, 0, 0, 0) },
 			reason: "UpToDate", is: "Valid=T:Valid UpToDate=T:UpToDate Progressing=F:UpToDate Halted=F:NotHalted",
 		},
 	} {
@@ -175,7 +175,7 @@ func TestStatusHeldBack(t *testing.T) {
 		activities.HoldLease:    {"AwaitingLease", "T"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
-			s := statusOf(reported(func(r *activities.FleetReport) { r.Holds, r.Message = holds, "a person" }), suspect{},
+			s := statusOf(reported(func(r *activities.OSDSetReport) { r.Holds, r.Message = holds, "a person" }), suspect{},
 				cephv1alpha1.CephOSDStatus{})
 			require.Equal(t, []string{c.reason, "waits for a person"}, []string{s.Reason, s.Message})
 			require.Equal(t, strings.ReplaceAll("Valid=T:Valid UpToDate=F:? Progressing="+c.progressing+":? Halted=F:NotHalted",
@@ -186,10 +186,10 @@ func TestStatusHeldBack(t *testing.T) {
 
 // What is not known now is what it was; of another template nothing is known.
 func TestStatusWithoutCounts(t *testing.T) {
-	had := statusOf(reported(func(r *activities.FleetReport) {
+	had := statusOf(reported(func(r *activities.OSDSetReport) {
 		r.Waiting = []activities.Superfluous{{Key: "b:/dev/sdb", Why: "its data is needed"}}
 	}), suspect{}, cephv1alpha1.CephOSDStatus{})
-	silent := func(r *activities.FleetReport) {
+	silent := func(r *activities.OSDSetReport) {
 		r.Counted, r.Counts, r.Holds = false, osdCounts(0, 0, 0, 0), activities.HoldStorage
 	}
 	s := statusOf(reported(silent), suspect{}, had)
@@ -197,7 +197,7 @@ func TestStatusWithoutCounts(t *testing.T) {
 	require.Equal(t, had.OSDs, s.OSDs)
 	require.Equal(t, had.Superfluous, s.Superfluous)
 
-	s = statusOf(reported(func(r *activities.FleetReport) { silent(r); r.Template = "newer" }), suspect{}, had)
+	s = statusOf(reported(func(r *activities.OSDSetReport) { silent(r); r.Template = "newer" }), suspect{}, had)
 	require.Empty(t, s.Progress)
 	require.Zero(t, s.OSDs)
 	require.Empty(t, s.Superfluous)
@@ -208,14 +208,14 @@ func TestStatusAfterAnother(t *testing.T) {
 	foreign := cephv1alpha1.CephOSDStatus{
 		Conditions: []metav1.Condition{{Type: "Running", Status: metav1.ConditionTrue, Reason: "Successful"}},
 	}
-	halted := statusOf(reported(func(r *activities.FleetReport) {
+	halted := statusOf(reported(func(r *activities.OSDSetReport) {
 		r.Halted = &activities.Halt{Reason: "osd.3", Since: noon}
 		r.Warned = []input.Error{{Field: "spec.storage[0].hosts[0]", Value: "nobody"}}
 	}), suspect{}, foreign)
 	require.Len(t, halted.Conditions, 4)
 	require.Nil(t, meta.FindStatusCondition(halted.Conditions, "Running"))
 
-	later := func(r *activities.FleetReport) { r.Since = noon.Add(time.Hour) }
+	later := func(r *activities.OSDSetReport) { r.Since = noon.Add(time.Hour) }
 	s := statusOf(reported(later), suspect{}, halted)
 	require.Equal(t, noon.Add(time.Hour).Truncate(time.Second), s.Since.UTC())
 	text, err := json.Marshal(s)
@@ -223,7 +223,7 @@ func TestStatusAfterAnother(t *testing.T) {
 	require.NotContains(t, string(text), "nobody")
 	require.Nil(t, s.Halted)
 
-	again := statusOf(reported(func(r *activities.FleetReport) {
+	again := statusOf(reported(func(r *activities.OSDSetReport) {
 		r.Since, r.Message = noon.Add(2*time.Hour),
 			"something else"
 	}), suspect{}, s)
@@ -232,7 +232,7 @@ func TestStatusAfterAnother(t *testing.T) {
 
 // The lists of a status are no longer than the CRD lets them be: otherwise nobody would hear of anything any more.
 func TestStatusIsBounded(t *testing.T) {
-	s := statusOf(reported(func(r *activities.FleetReport) {
+	s := statusOf(reported(func(r *activities.OSDSetReport) {
 		for range 5000 {
 			r.Refused, r.Warned = append(r.Refused, input.Error{Field: "f"}), append(r.Warned, input.Error{Field: "f"})
 			r.Skipped, r.Waiting = append(r.Skipped, "osd.1"),
@@ -243,36 +243,36 @@ func TestStatusIsBounded(t *testing.T) {
 }
 
 func TestNews(t *testing.T) {
-	batch := func(phase string, osds ...string) func(r *activities.FleetReport) {
-		return func(r *activities.FleetReport) {
-			r.Phase, r.Batch = phase, &activities.FleetBatch{
+	batch := func(phase string, osds ...string) func(r *activities.OSDSetReport) {
+		return func(r *activities.OSDSetReport) {
+			r.Phase, r.Batch = phase, &activities.OSDSetBatch{
 				Domain: storage.FailureDomain{Type: "zone", Name: "a"},
 				OSDs:   osds, Since: noon,
 			}
 		}
 	}
-	wrong := func(fields ...string) func(r *activities.FleetReport) {
-		return func(r *activities.FleetReport) {
+	wrong := func(fields ...string) func(r *activities.OSDSetReport) {
+		return func(r *activities.OSDSetReport) {
 			for _, f := range fields {
 				r.Refused = append(r.Refused, input.Error{Field: f, Value: "x", Allowed: "must be y"})
 			}
 		}
 	}
-	halted := func(at time.Time) func(r *activities.FleetReport) {
-		return func(r *activities.FleetReport) {
+	halted := func(at time.Time) func(r *activities.OSDSetReport) {
+		return func(r *activities.OSDSetReport) {
 			batch("AwaitingOSDs", "osd.3")(r)
 			r.Halted = &activities.Halt{Reason: "osd.3 is late", Since: at}
 		}
 	}
-	worded := func(words string, f func(r *activities.FleetReport)) func(r *activities.FleetReport) {
-		return func(r *activities.FleetReport) { f(r); r.Message = words }
+	worded := func(words string, f func(r *activities.OSDSetReport)) func(r *activities.OSDSetReport) {
+		return func(r *activities.OSDSetReport) { f(r); r.Message = words }
 	}
-	nothing := func(*activities.FleetReport) {}
+	nothing := func(*activities.OSDSetReport) {}
 	for name, c := range map[string]struct {
-		had, now func(r *activities.FleetReport)
+		had, now func(r *activities.OSDSetReport)
 		want     []string
 	}{
-		"a reason": {nothing, func(r *activities.FleetReport) {
+		"a reason": {nothing, func(r *activities.OSDSetReport) {
 			r.Holds,
 				r.Message = activities.HoldLease, "the lease"
 		}, []string{"Normal AwaitingLease waits for the lease"}},
@@ -290,7 +290,7 @@ func TestNews(t *testing.T) {
 		},
 		"the end of a batch": {batch("Healing", "osd.3"), nothing, nil},
 		"all is done": {
-			nothing, func(r *activities.FleetReport) { r.Counts = osdCounts(6, 0, 0, 0) },
+			nothing, func(r *activities.OSDSetReport) { r.Counts = osdCounts(6, 0, 0, 0) },
 			[]string{"Normal UpToDate 6/6 OSDs are up to date"},
 		},
 		"every field that is wrong": {
@@ -299,7 +299,7 @@ func TestNews(t *testing.T) {
 		},
 		"one more field": {wrong("a"), wrong("a", "b"), []string{`Warning Refused b: "x": must be y`}},
 		"a field less":   {wrong("a", "b"), wrong("b"), nil},
-		"a host that is no node": {nothing, func(r *activities.FleetReport) {
+		"a host that is no node": {nothing, func(r *activities.OSDSetReport) {
 			wrong("h")(r)
 			r.Warned,
 				r.Refused = r.Refused, nil
@@ -320,7 +320,7 @@ func TestNews(t *testing.T) {
 		"the spec makes sense again": {wrong("a"), nothing, []string{"Normal RollingOut AwaitingOSDs"}},
 		"another phase while it halted": {
 			halted(noon),
-			func(r *activities.FleetReport) { halted(noon)(r); r.Phase = "Resting" }, nil,
+			func(r *activities.OSDSetReport) { halted(noon)(r); r.Phase = "Resting" }, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func (s suspect) excuse(workflow string) string {
 }
 
 // cause looks for the first OSD that is not back. A CephOSD that is gone has none.
-func (c cephOSD) cause(ctx context.Context, r activities.FleetReport) (suspect, error) {
+func (c cephOSD) cause(ctx context.Context, r activities.OSDSetReport) (suspect, error) {
 	set, found, err := c.spec(ctx)
 	if err != nil || !found {
 		return suspect{}, err

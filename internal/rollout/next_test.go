@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// fleet is two OSDs on each of two hosts in each of three zones, all out of date and serving.
-func fleet(unit func(zone, host string) string) rollout.Input {
+// osdSet is two OSDs on each of two hosts in each of three zones, all out of date and serving.
+func osdSet(unit func(zone, host string) string) rollout.Input {
 	in := rollout.Input{DomainType: "zone"}
 	for i := range 12 {
 		zone, host := fmt.Sprintf("zone-%c", 'x'+i/4), fmt.Sprintf("node-%c", 'a'+i/2)
@@ -132,7 +132,7 @@ func TestNext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := fleet(c.unit)
+			in := osdSet(c.unit)
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -155,8 +155,8 @@ func TestBatches(t *testing.T) {
 		batches int
 	}{"OSD": {nil, 12}, "Host": {byHost, 6}, "Zone": {byZone, 3}} {
 		t.Run(name, func(t *testing.T) {
-			require.Len(t, rollout.Batches(fleet(c.unit)), c.batches)
-			in := fleet(c.unit)
+			require.Len(t, rollout.Batches(osdSet(c.unit)), c.batches)
+			in := osdSet(c.unit)
 			in.Canary = true
 			extra := 1
 			if c.batches == 12 {
@@ -183,7 +183,7 @@ func BenchmarkBatchesOfTenThousand(b *testing.B) {
 
 // What is awaited because its node is away is replaced when that is back, and not forgotten.
 func TestBatchesAfterAwaiting(t *testing.T) {
-	in := fleet(byHost)
+	in := osdSet(byHost)
 	in.OSDs[2].Serves, in.OSDs[2].Away = false, "node-b is cordoned"
 	steps := rollout.Batches(in)
 	require.Equal(t, rollout.DoAwait, steps[0].Do)
@@ -199,7 +199,7 @@ func TestBatchesAfterAwaiting(t *testing.T) {
 func TestSafeAtEveryStep(t *testing.T) {
 	units := []func(string, string) string{nil, byHost, byZone}
 	rapid.Check(t, func(t *rapid.T) {
-		in := fleet(units[rapid.IntRange(0, 2).Draw(t, "unit")])
+		in := osdSet(units[rapid.IntRange(0, 2).Draw(t, "unit")])
 		in.MaxParallel = rapid.IntRange(0, 5).Draw(t, "maxParallel")
 		in.Canary = rapid.Bool().Draw(t, "canary")
 		// Most of the time only a few things are wrong, or nothing that works would ever be replaced.

@@ -19,9 +19,9 @@ import (
 const threeOSDs = `{storage: [{hosts: [$a, $b, $c], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1, wal: /dev/nvme1n1p1}]}]}`
 
 // threeHosts is an OSD on each of three hosts, in a failure domain each, all up to date.
-func threeHosts(t *testing.T, ns string) (f *osdFleet, osds []podspec.OSD, pods []*corev1.Pod) {
+func threeHosts(t *testing.T, ns string) (f *osdSet, osds []podspec.OSD, pods []*corev1.Pod) {
 	t.Helper()
-	f = newFleet(t, ns, threeOSDs, "a", "b", "c")
+	f = newOSDSet(t, ns, threeOSDs, "a", "b", "c")
 	for _, h := range []string{"a", "b", "c"} {
 		o := f.osd(h, "/dev/sdb")
 		osds, pods = append(osds, o), append(pods, f.has(o))
@@ -83,7 +83,7 @@ func aChangedDBRollsOut(t *testing.T) {
 
 // rollsOut does what is to be done, one after the other, as the workflow does, on a cluster where everything goes well,
 // until nothing is left. It tells in which order OSDs went down.
-func (f *osdFleet) rollsOut() (order []string) {
+func (f *osdSet) rollsOut() (order []string) {
 	f.t.Helper()
 	serve := func() {
 		for _, pod := range f.pods() {
@@ -96,8 +96,8 @@ func (f *osdFleet) rollsOut() (order []string) {
 		s := f.survey()
 		require.Empty(f.t, s.Refused)
 		require.NoError(f.t, f.Discard(f.t.Context(), f.ref, s.Discard))
-		in := activities.Replacement{Fleet: f.ref, Cluster: s.Cluster, Template: s.Template, OSDs: s.Next.OSDs}
-		await := activities.AwaitInput{Fleet: f.ref, Cluster: s.Cluster, Template: s.Template, Keys: keysOf(s.Next.OSDs)}
+		in := activities.Replacement{OSDSet: f.ref, Cluster: s.Cluster, Template: s.Template, OSDs: s.Next.OSDs}
+		await := activities.AwaitInput{OSDSet: f.ref, Cluster: s.Cluster, Template: s.Template, Keys: keysOf(s.Next.OSDs)}
 		switch s.Next.Do {
 		case rollout.DoNothing:
 			return order
@@ -130,7 +130,7 @@ func (f *osdFleet) rollsOut() (order []string) {
 
 // It creates the replacement while the old pod terminates. Theirs have random names, so that the API server lets it.
 func oneDaemonOnADevice(t *testing.T) {
-	f := newFleet(t, "bug-two-daemons", oneOSD, "a")
+	f := newOSDSet(t, "bug-two-daemons", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a, f.ofTheOriginal("x7f3q"))
 	f.runs(old)
@@ -187,10 +187,10 @@ func aFixMendsFirst(t *testing.T) {
 
 // An OSD that was updated, released, and crashes then: nothing further may go down.
 func aCrashedOSDGates(t *testing.T) {
-	for name, happens := range map[string]func(f *osdFleet, pod *corev1.Pod){
-		"in-kubernetes": func(f *osdFleet, pod *corev1.Pod) { f.ready(pod, corev1.ConditionFalse) },
-		"in-ceph":       func(f *osdFleet, pod *corev1.Pod) { f.ceph.stops(pod) },
-		"in-both":       func(f *osdFleet, pod *corev1.Pod) { f.crashes(pod) },
+	for name, happens := range map[string]func(f *osdSet, pod *corev1.Pod){
+		"in-kubernetes": func(f *osdSet, pod *corev1.Pod) { f.ready(pod, corev1.ConditionFalse) },
+		"in-ceph":       func(f *osdSet, pod *corev1.Pod) { f.ceph.stops(pod) },
+		"in-both":       func(f *osdSet, pod *corev1.Pod) { f.crashes(pod) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, osds, _ := threeHosts(t, "bug-crashed-"+name)
@@ -237,7 +237,7 @@ func aForeignPodFailsNothing(t *testing.T) {
 func theHealthyOneStays(t *testing.T) {
 	for name, healthy := range map[string]int{"the-first": 0, "the-second": 1} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, "bug-duplicate-"+name, oneOSD, "a")
+			f := newOSDSet(t, "bug-duplicate-"+name, oneOSD, "a")
 			a := f.osd("a", "/dev/sdb")
 			pods := []*corev1.Pod{f.has(a, f.ofTheOriginal("aaaaa")), f.has(a, f.ofTheOriginal("zzzzz"))}
 			f.ready(pods[1-healthy], corev1.ConditionFalse)
@@ -285,10 +285,10 @@ func theOverrideWorks(t *testing.T) {
 	assert.Zero(t, f.survey().Counts.Down, "a person answers for the first")
 }
 
-// All that it has no test for, in one life of a fleet: from nothing, through an update that halts, its fix, and a
+// All that it has no test for, in one life of a set: from nothing, through an update that halts, its fix, and a
 // duplicate.
 func anUpdateFromEndToEnd(t *testing.T) {
-	f := newFleet(t, "bug-untested", threeOSDs, "a", "b", "c")
+	f := newOSDSet(t, "bug-untested", threeOSDs, "a", "b", "c")
 	assert.Empty(t, f.rollsOut(), "nothing goes down where nothing is")
 	require.Len(t, f.names(), 3)
 	s := f.survey()
@@ -330,7 +330,7 @@ func anUpdateFromEndToEnd(t *testing.T) {
 
 // Upper case and underscores slip into its names, which the API server then rejects for ever.
 func everyNameIsValid(t *testing.T) {
-	f := newFleet(t, "bug-names",
+	f := newOSDSet(t, "bug-names",
 		`{storage: [{hosts: [$a], osds: [{data: "/dev/disk/by-id/nvme-SAMSUNG_MZQL2_S64G:1.0"}, {data: /dev/mapper/VG_ceph-osd_1}, {data: /}, {data: "/dev/ßäü"}]}]}`, "a")
 	assert.Empty(t, f.rollsOut())
 	assert.Len(t, f.names(), 4)
@@ -338,7 +338,7 @@ func everyNameIsValid(t *testing.T) {
 
 // It replaces the node affinity that the template asks for by its own.
 func affinitiesAreKept(t *testing.T) {
-	f := newFleet(t, "bug-affinity", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: osd, image: ceph}], affinity: {nodeAffinity: {
+	f := newOSDSet(t, "bug-affinity", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: osd, image: ceph}], affinity: {nodeAffinity: {
 		requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
 			{matchExpressions: [{key: disks, operator: Exists}]}, {matchExpressions: [{key: more-disks, operator: Exists}]}]},
 		preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: fast, operator: Exists}]}}]}}}}}`, "a")
@@ -368,7 +368,7 @@ func aDeletedCephOSDDeletesNothing(t *testing.T) {
 	cr.SetNamespace(f.ns)
 	require.NoError(t, server.Delete(t.Context(), cr, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	f.eventually(func() bool {
-		s, err := f.Survey(t.Context(), activities.SurveyInput{Fleet: f.ref})
+		s, err := f.Survey(t.Context(), activities.SurveyInput{OSDSet: f.ref})
 		return err == nil && (!s.Found || s.Deleting)
 	}, "the CephOSD goes")
 	for _, pod := range f.pods() {

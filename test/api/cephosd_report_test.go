@@ -31,14 +31,14 @@ func TestReportsOfARollout(t *testing.T) {
 
 	typed, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	fleets := cephosd.New(typed, server, nil) // Ceph is not asked
+	osdSets := cephosd.New(typed, server, nil) // Ceph is not asked
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	report := activities.FleetReport{
-		Fleet:      activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: p.ns, Name: "osds"},
+	report := activities.OSDSetReport{
+		OSDSet:     activities.OSDSetRef{Kind: activities.OSDSetCephOSD, Namespace: p.ns, Name: "osds"},
 		WorkflowID: "update-osds/reports/osds", Generation: 1, Template: p.set.Hash, Phase: "AwaitingOSDs",
 		Message: "osd.3 to serve", Since: at, Counted: true,
-		Counts: activities.FleetCounts{Counts: rollout.Counts{Total: 1, Unready: 1}},
-		Batch:  &activities.FleetBatch{OSDs: []string{"osd.3"}, Since: at},
+		Counts: activities.OSDSetCounts{Counts: rollout.Counts{Total: 1, Unready: 1}},
+		Batch:  &activities.OSDSetBatch{OSDs: []string{"osd.3"}, Since: at},
 		Warned: []input.Error{
 			{Field: "spec.storage[0].hosts[1]", Value: "nobody", Allowed: "must be a node"},
 			{Field: "spec.storage[0].hosts[2]", Value: "none", Allowed: "must be a node"},
@@ -46,7 +46,7 @@ func TestReportsOfARollout(t *testing.T) {
 	}
 	send := func() {
 		t.Helper()
-		require.NoError(t, fleets.Report(t.Context(), report))
+		require.NoError(t, osdSets.Report(t.Context(), report))
 	}
 	events := func() (all []string) {
 		t.Helper()
@@ -92,6 +92,6 @@ func TestReportsOfARollout(t *testing.T) {
 		"update-osds/reports/osds osd.3", set.Status.Message)
 	assert.ElementsMatch(t, append(told, "Warning Halted "+set.Status.Message), events())
 
-	report.Fleet.Name = "gone"
+	report.OSDSet.Name = "gone"
 	send()
 }

@@ -122,18 +122,18 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 // them.
 func TestARolloutSaysWhatItLacks(t *testing.T) {
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
-	for kind, file := range map[activities.FleetKind]string{
-		activities.FleetCephOSD:     "storage-namespace-cephosd.yaml",
-		activities.FleetDeployments: "storage-namespace-restart-osds.yaml",
+	for kind, file := range map[activities.OSDSetKind]string{
+		activities.OSDSetCephOSD:     "storage-namespace-cephosd.yaml",
+		activities.OSDSetDeployments: "storage-namespace-restart-osds.yaml",
 	} {
 		ns := "lacks-" + strings.ToLower(string(kind))
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 		apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), ns)
 		cluster, err := kube.New(asAccount(config, "lockkeeper-worker"))
 		require.NoError(t, err)
-		fleets := cephosd.New(nil, nil, nil).Asking(cluster.May) // nothing else is asked
-		ref := activities.FleetRef{Kind: kind, Namespace: ns, Name: "osds"}
-		s, err := fleets.Survey(t.Context(), activities.SurveyInput{Fleet: ref})
+		osdSets := cephosd.New(nil, nil, nil).Asking(cluster.May) // nothing else is asked
+		ref := activities.OSDSetRef{Kind: kind, Namespace: ns, Name: "osds"}
+		s, err := osdSets.Survey(t.Context(), activities.SurveyInput{OSDSet: ref})
 		require.NoError(t, err)
 		require.Len(t, s.Refused, 1)
 		assert.Contains(t, s.Refused[0].Allowed, "lockkeeper's worker may not")

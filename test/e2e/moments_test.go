@@ -100,7 +100,7 @@ func runWorker(socket string) error {
 	typed, api := cluster.Clients()
 	w := worker.New(temporal, worker.Adapters{
 		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
-		Fleets: cephosd.New(typed, api, clusters),
+		OSDSets: cephosd.New(typed, api, clusters),
 	}, &teller{socket: socket})
 	if err := w.Start(); err != nil {
 		return err

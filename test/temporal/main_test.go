@@ -83,7 +83,7 @@ func newStage(t *testing.T, opts sim.Options) *stage {
 	typed, api := k.Clients()
 	s.adapters = worker.Adapters{
 		Policies: k, Budgets: k, Nodes: k, Clusters: clusters,
-		Fleets: cephosd.New(typed, api, clusters),
+		OSDSets: cephosd.New(typed, api, clusters),
 	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })

@@ -23,7 +23,7 @@ const oneOSD = `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`
 // Of two pods of an OSD the one that serves stays, whoever is older or has the better name.
 func TestDuplicatesAreDiscarded(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "duplicates", oneOSD, "a")
+	f := newOSDSet(t, "duplicates", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	idle := f.has(a)
 	healthy := f.has(a, f.ofTheOriginal("x7f3q"))
@@ -43,7 +43,7 @@ func TestDuplicatesAreDiscarded(t *testing.T) {
 // What was a duplicate when it was looked at may be all that serves by now.
 func TestADuplicateThatServesByNowStays(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "turned", oneOSD, "a")
+	f := newOSDSet(t, "turned", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	first := f.has(a)
 	second := f.has(a, f.ofTheOriginal("x7f3q"))
@@ -59,7 +59,7 @@ func TestADuplicateThatServesByNowStays(t *testing.T) {
 // Nobody discards what is not a CephOSD's, even when asked by name.
 func TestForeignPodsStay(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "foreign", oneOSD, "a")
+	f := newOSDSet(t, "foreign", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	ours := f.has(a)
 	bare := f.has(a, podNamed("bare"), notAnnotated(podspec.HashAnnotation, podspec.HostAnnotation, podspec.DataAnnotation,
@@ -96,7 +96,7 @@ func TestDamagedPodsAreNotDiscarded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, "damaged-"+name, oneOSD, "a")
+			f := newOSDSet(t, "damaged-"+name, oneOSD, "a")
 			a := f.osd("a", "/dev/sdb")
 			pod := f.has(a, notAnnotated(lost...))
 			s := f.survey()
@@ -117,7 +117,7 @@ func TestDamagedPodsAreNotDiscarded(t *testing.T) {
 // The same for a pod whose name tells nobody which OSD it is: it may have any device of its host.
 func TestNobodyStartsBesideADamagedPod(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "damaged-nameless", oneOSD, "a")
+	f := newOSDSet(t, "damaged-nameless", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	pod := f.has(a, f.ofTheOriginal("x7f3q"), notAnnotated(podspec.DataAnnotation))
 	f.runs(pod)
@@ -132,7 +132,7 @@ func TestNobodyStartsBesideADamagedPod(t *testing.T) {
 // An OSD that left the spec keeps its pod until nobody needs its data.
 func TestRemove(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "remove", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
+	f := newOSDSet(t, "remove", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
 	stays, leaves := f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")
 	kept, pod := f.has(stays), f.has(leaves)
 	f.ceph.needs(leaves, "3 PGs have their last copy on osd.1")
@@ -163,7 +163,7 @@ func TestRemove(t *testing.T) {
 // A person's word is enough, and Ceph is not asked.
 func TestRemoveByAPersonsWord(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "forced", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
+	f := newOSDSet(t, "forced", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
 	leaves := f.osd("a", "/dev/sdc")
 	f.has(f.osd("a", "/dev/sdb"))
 	pod := f.has(leaves)
@@ -179,7 +179,7 @@ func TestRemoveByAPersonsWord(t *testing.T) {
 // Which OSD a pod is has to be known before anybody can say that it may go.
 func TestAnUnknownOSDIsNotRemoved(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "unknown", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
+	f := newOSDSet(t, "unknown", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
 	leaves := f.osd("a", "/dev/sdc")
 	f.has(f.osd("a", "/dev/sdb"))
 	pod := f.set().Render(leaves, podspec.Knowledge{})
@@ -196,7 +196,7 @@ func TestAnUnknownOSDIsNotRemoved(t *testing.T) {
 // A rehearsal asks the API server about the successors and leaves nothing, whether there is a pod of that name or not.
 func TestRehearse(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "rehearse", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
+	f := newOSDSet(t, "rehearse", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	pod, original := f.has(a), f.has(b, f.ofTheOriginal("x7f3q"))
 	f.image("ceph:17")
@@ -228,7 +228,7 @@ func TestRehearse(t *testing.T) {
 // garbage collector here; what it goes by are the owner references.
 func TestAdoptedPodsAreDisowned(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "disowned", oneOSD, "a")
+	f := newOSDSet(t, "disowned", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	pod := f.has(a, f.ofTheOriginal("x7f3q"))
 	require.Len(t, f.pods()[pod.Name].OwnerReferences, 1)
@@ -256,7 +256,7 @@ func TestAdoptedPodsAreDisowned(t *testing.T) {
 // What is known of a pod is written on that pod, and not on another one that has its name by now.
 func TestNoteSparesANamesake(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "noted", oneOSD, "a")
+	f := newOSDSet(t, "noted", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
 	fresh := f.set().Render(a, podspec.Knowledge{})
@@ -278,7 +278,7 @@ func TestNoteSparesANamesake(t *testing.T) {
 // Whoever asks for deletion gets owner references, and whoever changes their mind loses them.
 func TestOwnersFollowTheDeletionPolicy(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "owned", `{deletionPolicy: Delete, storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "owned", `{deletionPolicy: Delete, storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	f.creates(a)
 	pod := f.pod(a)
@@ -298,7 +298,7 @@ func TestOwnersFollowTheDeletionPolicy(t *testing.T) {
 // A new pod is released when Kubernetes and Ceph both say that its OSD serves, and not before.
 func TestConfirm(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "confirm", oneOSD, "a")
+	f := newOSDSet(t, "confirm", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	f.creates(a)
 	state := func() string { return f.pod(a).Annotations[podspec.StateAnnotation] }
@@ -333,7 +333,7 @@ func TestOverride(t *testing.T) {
 	for name, word := range map[string]string{"removed": "null", "up-to-date": `"up-to-date"`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, "override-"+name, `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
+			f := newOSDSet(t, "override-"+name, `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
 			a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 			f.has(a)
 			f.has(b)
@@ -368,12 +368,12 @@ func TestOverride(t *testing.T) {
 // Without an answer from Ceph nothing is known, and nothing is done but to say so.
 func TestNothingIsDoneWhileCephIsSilent(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "silent", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
+	f := newOSDSet(t, "silent", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
 	b, c := f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")
 	pod := f.has(b)
 	f.image("ceph:17")
 	f.ceph.silent = "no mon answers"
-	s, err := f.Survey(t.Context(), activities.SurveyInput{Fleet: f.ref})
+	s, err := f.Survey(t.Context(), activities.SurveyInput{OSDSet: f.ref})
 	require.NoError(t, err)
 	assert.Equal(t, "no mon answers", s.Unavailable)
 	assert.False(t, s.Counted)

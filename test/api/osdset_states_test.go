@@ -24,7 +24,7 @@ func TestStateLogic(t *testing.T) {
 		kubelet corev1.ConditionStatus
 		twice   bool // there is another pod of the OSD that serves
 		deleted bool
-		want    activities.FleetCounts
+		want    activities.OSDSetCounts
 		do      rollout.Do
 		state   string // what is on the pod after it was noted; "" for: as it was
 	}{
@@ -92,7 +92,7 @@ func TestStateLogic(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, "state-"+c.name, oneOSD, "a")
+			f := newOSDSet(t, "state-"+c.name, oneOSD, "a")
 			a := f.osd("a", "/dev/sdb")
 			var other *corev1.Pod
 			if c.twice {
@@ -131,15 +131,15 @@ func TestStateLogic(t *testing.T) {
 	}
 }
 
-func withPods(c rollout.Counts, invalid, terminating int) activities.FleetCounts {
-	return activities.FleetCounts{Counts: c, Invalid: invalid, Terminating: terminating}
+func withPods(c rollout.Counts, invalid, terminating int) activities.OSDSetCounts {
+	return activities.OSDSetCounts{Counts: c, Invalid: invalid, Terminating: terminating}
 }
 
 // A pod that has ended, evicted by its kubelet say, runs nothing, and is made anew. Not at once: what ended it as soon
 // as it began would end the next one, too.
 func TestAnEndedPod(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "ended", oneOSD, "a")
+	f := newOSDSet(t, "ended", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	pod := f.has(a)
 	now := f.pod(a)

@@ -19,15 +19,15 @@ import (
 // This file makes of pods and Deployments the OSDs that a plan decides about. What the rollout asks Ceph (the number of
 // an OSD, where it is, whether it is up) the labels and the readiness of its pod have to tell.
 
-// cephOSDFleet are the OSDs of a CephOSD.
-type cephOSDFleet struct {
+// cephOSDSet are the OSDs of a CephOSD.
+type cephOSDSet struct {
 	plan       *RolloutPlan
 	nodes      podspec.Nodes
 	desired    []podspec.OSD
 	classified podspec.Classified
 }
 
-func (f cephOSDFleet) osds() (out []rollout.OSD) {
+func (f cephOSDSet) osds() (out []rollout.OSD) {
 	for _, x := range f.classified.Standings(f.desired, f.nodes) {
 		r := f.osd(x.OSD, x.Pod)
 		r.State, r.Away = rollout.State(x.State), cmp.Or(r.Away, x.Away)
@@ -48,7 +48,7 @@ func (f cephOSDFleet) osds() (out []rollout.OSD) {
 	return out
 }
 
-func (f cephOSDFleet) osd(o podspec.OSD, pod *podspec.Pod) rollout.OSD {
+func (f cephOSDSet) osd(o podspec.OSD, pod *podspec.Pod) rollout.OSD {
 	r := rollout.OSD{Key: o.Key(), Host: o.Host}
 	if pod == nil {
 		return r
@@ -69,8 +69,8 @@ func (f cephOSDFleet) osd(o podspec.OSD, pod *podspec.Pod) rollout.OSD {
 	return r
 }
 
-// deploymentFleet are OSDs that Deployments run.
-type deploymentFleet struct {
+// deploymentSet are OSDs that Deployments run.
+type deploymentSet struct {
 	plan   *RolloutPlan
 	nodes  podspec.Nodes
 	policy *v1alpha1.MaintenancePolicy
@@ -78,7 +78,7 @@ type deploymentFleet struct {
 	image  string // that they are to have; "": the one that they have
 }
 
-func (f deploymentFleet) osds() (out []rollout.OSD) {
+func (f deploymentSet) osds() (out []rollout.OSD) {
 	for i := range f.list {
 		d := &f.list[i]
 		id, wrong := kube.OSDOf(d, f.policy)
@@ -105,7 +105,7 @@ func (f deploymentFleet) osds() (out []rollout.OSD) {
 }
 
 // judge leaves an OSD as it is that has the image already, and says of the others which one they have.
-func (f deploymentFleet) judge(o *rollout.OSD, has string) {
+func (f deploymentSet) judge(o *rollout.OSD, has string) {
 	switch {
 	case f.image == "":
 	case has != f.image:
@@ -118,7 +118,7 @@ func (f deploymentFleet) judge(o *rollout.OSD, has string) {
 }
 
 // location is where an OSD is, by CRUSH type, as the policy's label has it.
-func (f deploymentFleet) location(d *appsv1.Deployment) map[string]string {
+func (f deploymentSet) location(d *appsv1.Deployment) map[string]string {
 	before, after, _ := strings.Cut(kube.FailureDomainLabel(f.policy), "{type}")
 	out := map[string]string{}
 	for _, labels := range []map[string]string{d.Labels, d.Spec.Template.Labels} {

@@ -20,7 +20,7 @@ import (
 // A replacement deletes the very pod that was judged, and makes its successor, of the present template.
 func TestReplace(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "replace", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
+	f := newOSDSet(t, "replace", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	old, other := f.has(a), f.has(b)
 	f.image("ceph:17")
@@ -54,7 +54,7 @@ func TestReplace(t *testing.T) {
 // that was judged.
 func TestReplaceSparesANamesake(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "namesake", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "namesake", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
 	f.image("ceph:17")
@@ -77,7 +77,7 @@ func TestReplaceSparesANamesake(t *testing.T) {
 // have others than ours.
 func TestNoSuccessorBesideATerminatingPod(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "terminating", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "terminating", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a, f.ofTheOriginal("x7f3q"))
 	f.runs(old)
@@ -97,7 +97,7 @@ func TestNoSuccessorBesideATerminatingPod(t *testing.T) {
 // The same where the names are equal, and where a finalizer holds the pod that no kubelet runs.
 func TestNoSuccessorBesideAFinalizer(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "finalized", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "finalized", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a, func(p *corev1.Pod) { p.Finalizers = []string{"lockkeeper.io/test"} })
 	f.image("ceph:17")
@@ -115,7 +115,7 @@ func TestNoSuccessorBesideAFinalizer(t *testing.T) {
 // A worker that dies while a pod terminates leaves it to the next one, which finds it terminating and waits as well.
 func TestReplaceGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "goes-on", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "goes-on", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
 	f.runs(old)
@@ -140,7 +140,7 @@ func TestReplaceGoesOnWhereItWas(t *testing.T) {
 // once, and the drain would never end.
 func TestNoSuccessorOnACordonedNode(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "cordoned", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "cordoned", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
 	f.runs(old)
@@ -164,7 +164,7 @@ func TestNoSuccessorOnACordonedNode(t *testing.T) {
 // A batch was decided for a template; for another one nothing goes down.
 func TestAnotherTemplateStopsABatch(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "moved", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "moved", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
 	f.image("ceph:17")
@@ -180,7 +180,7 @@ func TestAnotherTemplateStopsABatch(t *testing.T) {
 	assert.Empty(t, f.wire.said(http.MethodDelete))
 
 	arrival, err := f.Await(t.Context(), activities.AwaitInput{
-		Fleet: f.ref, Cluster: decided.Cluster,
+		OSDSet: f.ref, Cluster: decided.Cluster,
 		Template: decided.Template, Keys: keys(a),
 	}, func(activities.Arrival) {})
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestAnotherTemplateStopsABatch(t *testing.T) {
 // Nor for a CephOSD that is gone, or whose spec makes no sense by now: what runs stays.
 func TestAnotherSpecStopsABatch(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "senseless", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "senseless", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	old := f.has(a)
 	f.image("ceph:17")
@@ -212,9 +212,9 @@ func TestAnotherSpecStopsABatch(t *testing.T) {
 }
 
 // swap is two OSDs of one host that exchange their DBs.
-func swap(t *testing.T, ns string) (f *osdFleet, first, second *corev1.Pod) {
+func swap(t *testing.T, ns string) (f *osdSet, first, second *corev1.Pod) {
 	t.Helper()
-	f = newFleet(t, ns, `{updateDomain: Host, storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
+	f = newOSDSet(t, ns, `{updateDomain: Host, storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
 	first, second = f.has(f.osd("a", "/dev/sdb")), f.has(f.osd("a", "/dev/sdc"))
 	f.runs(first)
 	f.runs(second)
@@ -266,7 +266,7 @@ func TestSwappedDBsOneByOne(t *testing.T) {
 // A DB that moves is given back before it is taken, whatever the alphabet says.
 func TestAMovedDB(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "moved-db",
+	f := newOSDSet(t, "moved-db",
 		`{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
 	b, c := f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")
 	f.has(b)
@@ -279,7 +279,7 @@ func TestAMovedDB(t *testing.T) {
 // The DB's owner left the spec, and its data is needed still: nobody goes down to wait for it.
 func TestTheDBOfAnOSDThatIsNeeded(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "needed-db",
+	f := newOSDSet(t, "needed-db",
 		`{storage: [{hosts: [$a], osds: [{data: /dev/sdb, db: /dev/nvme0n1p1}, {data: /dev/sdc, db: /dev/nvme0n1p2}]}]}`, "a")
 	c := f.osd("a", "/dev/sdc")
 	first, second := f.has(f.osd("a", "/dev/sdb")), f.has(c)
@@ -301,7 +301,7 @@ func TestTheDBOfAnOSDThatIsNeeded(t *testing.T) {
 // Ceph has the last word about who may stop, and only as long as nothing has happened since the lease was granted.
 func TestSpareAsksCeph(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "spare", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
+	f := newOSDSet(t, "spare", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
 	b, c := f.osd("a", "/dev/sdb"), f.osd("a", "/dev/sdc")
 	f.has(b)
 	broken := f.has(c)
@@ -332,7 +332,7 @@ func TestSpareAsksCeph(t *testing.T) {
 // An OSD arrives when its pod is ready and Ceph tells of a later life than the one before.
 func TestAwait(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "await", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "await", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	f.has(a)
 	f.image("ceph:17")

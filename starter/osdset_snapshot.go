@@ -14,24 +14,24 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
-// FleetSnapshot is what matters to the rollout of a CephOSD of everything that Kubernetes knows. How its pods are is
+// OSDSetSnapshot is what matters to the rollout of a CephOSD of everything that Kubernetes knows. How its pods are is
 // not in it: the rollout watches them itself, for as long as it waits for them.
-type FleetSnapshot struct {
+type OSDSetSnapshot struct {
 	UID        types.UID
 	Generation int64
 	Deleting   bool
 	// Looked: the last rollout has seen this generation. Settled: and it left nothing to do.
 	Looked, Settled bool
 
-	Pods     map[string]FleetPod // by name, but for those that have ended: nobody's OSD runs in them
-	Away     map[string]Node     // the hosts that are not simply in service, by hostname
-	Policies string              // the names of those of its namespace: a CephOSD needs one
+	Pods     map[string]OSDSetPod // by name, but for those that have ended: nobody's OSD runs in them
+	Away     map[string]Node      // the hosts that are not simply in service, by hostname
+	Policies string               // the names of those of its namespace: a CephOSD needs one
 	// Lost are the OSDs whose pod is gone, by key.
 	Lost map[string]Loss
 }
 
-// FleetPod is one of a CephOSD's pods.
-type FleetPod struct {
+// OSDSetPod is one of a CephOSD's pods.
+type OSDSetPod struct {
 	Key    string // of its OSD; the pod's name if it does not say
 	UID    types.UID
 	Ours   bool   // lockkeeper made it
@@ -59,25 +59,25 @@ type Loss struct {
 // lossGrace is how long a rollout at work may need to make a pod's successor.
 const lossGrace = 3 * time.Second
 
-// FleetObjects are the cached objects that a snapshot is taken of. They are shared with the cache and only read.
-type FleetObjects struct {
+// OSDSetObjects are the cached objects that a snapshot is taken of. They are shared with the cache and only read.
+type OSDSetObjects struct {
 	CephOSD  *cephv1alpha1.CephOSD
 	Pods     []corev1.Pod // those with its owner label
 	Nodes    []corev1.Node
 	Policies []v1alpha1.MaintenancePolicy // of its namespace
 }
 
-// TakeFleet makes a snapshot at a time. before, if any, remembers which OSDs had a pod.
-func TakeFleet(o FleetObjects, before *FleetSnapshot, at time.Time) FleetSnapshot {
+// TakeOSDSet makes a snapshot at a time. before, if any, remembers which OSDs had a pod.
+func TakeOSDSet(o OSDSetObjects, before *OSDSetSnapshot, at time.Time) OSDSetSnapshot {
 	cr := o.CephOSD
-	s := FleetSnapshot{
+	s := OSDSetSnapshot{
 		UID: cr.UID, Generation: cr.Generation, Deleting: !cr.DeletionTimestamp.IsZero(),
-		Looked: cr.Status.ObservedGeneration == cr.Generation, Pods: make(map[string]FleetPod, len(o.Pods)),
+		Looked: cr.Status.ObservedGeneration == cr.Generation, Pods: make(map[string]OSDSetPod, len(o.Pods)),
 	}
 	s.Settled = s.Looked && meta.IsStatusConditionTrue(cr.Status.Conditions, cephv1alpha1.ConditionUpToDate)
 	for i := range o.Pods {
 		if p := &o.Pods[i]; p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-			s.Pods[p.Name] = fleetPod(p)
+			s.Pods[p.Name] = osdSetPod(p)
 		}
 	}
 	var policies []string
@@ -91,12 +91,12 @@ func TakeFleet(o FleetObjects, before *FleetSnapshot, at time.Time) FleetSnapsho
 	return s
 }
 
-func fleetPod(p *corev1.Pod) FleetPod {
+func osdSetPod(p *corev1.Pod) OSDSetPod {
 	wrote := ours(p)
 	_, state := wrote.Metadata.Annotations["f:"+podspec.StateAnnotation]
 	_, number := wrote.Metadata.Labels["f:"+podspec.IDLabel]
 	_, made := wrote.Metadata.Annotations["f:"+podspec.HashAnnotation]
-	out := FleetPod{
+	out := OSDSetPod{
 		Key: p.Name, UID: p.UID, Ours: len(wrote.Spec) > 0,
 		State:  Note{Value: p.Annotations[podspec.StateAnnotation], Ours: state},
 		Number: Note{Value: p.Labels[podspec.IDLabel], Ours: number},
@@ -135,7 +135,7 @@ func awayHosts(cr *cephv1alpha1.CephOSD, nodes []corev1.Node) map[string]Node {
 }
 
 // losses are the OSDs that have no pod and had one. Who begins to watch knows only which ought to have one.
-func losses(cr *cephv1alpha1.CephOSD, now FleetSnapshot, before *FleetSnapshot, at time.Time) map[string]Loss {
+func losses(cr *cephv1alpha1.CephOSD, now OSDSetSnapshot, before *OSDSetSnapshot, at time.Time) map[string]Loss {
 	desired, has := map[string]bool{}, map[string]bool{}
 	for _, storage := range cr.Spec.Storage {
 		for _, host := range storage.Hosts {

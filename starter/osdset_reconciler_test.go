@@ -25,61 +25,61 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// fleetWorld is a small Kubernetes with one CephOSD.
-type fleetWorld struct {
+// osdSetWorld is a small Kubernetes with one CephOSD.
+type osdSetWorld struct {
 	t        *testing.T
 	client   client.Client
 	temporal *recorder
-	watcher  *FleetReconciler
+	watcher  *OSDSetReconciler
 	at       time.Time
 }
 
-func newFleetWorld(t *testing.T) *fleetWorld {
+func newOSDSetWorld(t *testing.T) *osdSetWorld {
 	t.Helper()
-	o := fleetObjects()
+	o := osdSetObjects()
 	objects := []client.Object{o.CephOSD, &o.Nodes[0], &o.Nodes[1], &o.Policies[0]}
 	for i := range o.Pods {
 		o.Pods[i].ManagedFields = nil // the API server's business
 		objects = append(objects, &o.Pods[i])
 	}
-	other := fleetPodOf("node-a.local", "/dev/sdx") // of another CephOSD
+	other := osdSetPodOf("node-a.local", "/dev/sdx") // of another CephOSD
 	other.ManagedFields = nil
 	other.Labels = map[string]string{"ceph.elemental.net/owner": "CephOSD-others"}
-	w := &fleetWorld{t: t, temporal: &recorder{}, at: fleetTime}
+	w := &osdSetWorld{t: t, temporal: &recorder{}, at: osdSetTime}
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(append(objects, &other)...).Build()
-	w.watcher = &FleetReconciler{
+	w.watcher = &OSDSetReconciler{
 		Objects: w.client, Temporal: w.temporal, Log: logr.Discard(),
 		Now: func() time.Time { return w.at },
 	}
 	return w
 }
 
-var fleetRequest = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ceph", Name: "osds"}}
+var osdSetRequest = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ceph", Name: "osds"}}
 
-func (w *fleetWorld) reconcile() []string {
+func (w *osdSetWorld) reconcile() []string {
 	w.t.Helper()
-	_, err := w.watcher.Reconcile(w.t.Context(), fleetRequest)
+	_, err := w.watcher.Reconcile(w.t.Context(), osdSetRequest)
 	require.NoError(w.t, err)
 	return w.temporal.take()
 }
 
-func (w *fleetWorld) cephOSD(change func(*cephv1alpha1.CephOSD)) {
+func (w *osdSetWorld) cephOSD(change func(*cephv1alpha1.CephOSD)) {
 	w.t.Helper()
 	cr := &cephv1alpha1.CephOSD{}
-	require.NoError(w.t, w.client.Get(w.t.Context(), fleetRequest.NamespacedName, cr))
+	require.NoError(w.t, w.client.Get(w.t.Context(), osdSetRequest.NamespacedName, cr))
 	change(cr)
 	require.NoError(w.t, w.client.Update(w.t.Context(), cr))
 }
 
 func TestARolloutIsToldOfWhatItCannotSee(t *testing.T) {
-	w := newFleetWorld(t)
+	w := newOSDSetWorld(t)
 	assert.Equal(t, []string{"roll out ceph/osds: the watcher started"}, w.reconcile())
 	assert.Empty(t, w.reconcile(), "at rest")
 	w.cephOSD(func(cr *cephv1alpha1.CephOSD) { cr.Generation = 4 })
 	assert.Equal(t, []string{"roll out ceph/osds: the spec changed"}, w.reconcile())
 	assert.Empty(t, w.reconcile())
 	for i := range 2 {
-		p := fleetObjects().Pods[i]
+		p := osdSetObjects().Pods[i]
 		require.NoError(t, w.client.Delete(t.Context(), &p))
 	}
 	assert.Empty(t, w.reconcile(), "the rollout may be at it")
@@ -89,12 +89,12 @@ func TestARolloutIsToldOfWhatItCannotSee(t *testing.T) {
 }
 
 func TestTemporalIsAwayForARollout(t *testing.T) {
-	w := newFleetWorld(t)
+	w := newOSDSetWorld(t)
 	w.reconcile()
 	w.temporal.away = errors.New("connection refused")
 	w.cephOSD(func(cr *cephv1alpha1.CephOSD) { cr.Generation = 4 })
 	for range 3 {
-		_, err := w.watcher.Reconcile(t.Context(), fleetRequest)
+		_, err := w.watcher.Reconcile(t.Context(), osdSetRequest)
 		require.ErrorIs(t, err, w.temporal.away)
 	}
 	w.cephOSD(func(cr *cephv1alpha1.CephOSD) { cr.Generation = 5 })
@@ -104,11 +104,11 @@ func TestTemporalIsAwayForARollout(t *testing.T) {
 }
 
 func TestACephOSDThatGoesIsLeftAlone(t *testing.T) {
-	w := newFleetWorld(t)
+	w := newOSDSetWorld(t)
 	w.reconcile()
 	w.temporal.away = errors.New("connection refused")
 	w.cephOSD(func(cr *cephv1alpha1.CephOSD) { cr.Generation, cr.Finalizers = 4, []string{"example.com/wait"} })
-	_, err := w.watcher.Reconcile(t.Context(), fleetRequest)
+	_, err := w.watcher.Reconcile(t.Context(), osdSetRequest)
 	require.Error(t, err)
 	cr := &cephv1alpha1.CephOSD{ObjectMeta: metav1.ObjectMeta{Namespace: "ceph", Name: "osds"}}
 	require.NoError(t, w.client.Delete(t.Context(), cr))
@@ -116,7 +116,7 @@ func TestACephOSDThatGoesIsLeftAlone(t *testing.T) {
 	assert.Empty(t, w.reconcile(), "what could not be told is void")
 	w.cephOSD(func(cr *cephv1alpha1.CephOSD) { cr.Finalizers = nil })
 	assert.Empty(t, w.reconcile())
-	_, remembered := w.watcher.fleets.Load(fleetRequest.NamespacedName)
+	_, remembered := w.watcher.osdSets.Load(osdSetRequest.NamespacedName)
 	assert.False(t, remembered)
 }
 
@@ -126,7 +126,7 @@ func TestABurstIsOneLook(t *testing.T) {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		hear := soon(func(_ context.Context, o client.Object) []types.NamespacedName { return ownerOf(o) })
-		o := fleetObjects()
+		o := osdSetObjects()
 		for i := range o.Pods {
 			hear.Delete(t.Context(), event.DeleteEvent{Object: &o.Pods[i]}, q)
 			time.Sleep(gatherFor / 10)
@@ -136,34 +136,34 @@ func TestABurstIsOneLook(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, q.Len())
 		got, _ := q.Get()
-		assert.Equal(t, fleetRequest, got)
+		assert.Equal(t, osdSetRequest, got)
 	})
 }
 
 func TestWhomAnEventConcerns(t *testing.T) {
-	w := newFleetWorld(t)
-	o := fleetObjects()
-	assert.Equal(t, []types.NamespacedName{fleetRequest.NamespacedName}, ownerOf(&o.Pods[0]))
+	w := newOSDSetWorld(t)
+	o := osdSetObjects()
+	assert.Equal(t, []types.NamespacedName{osdSetRequest.NamespacedName}, ownerOf(&o.Pods[0]))
 	assert.Empty(t, ownerOf(osdPod(0, "node-a")), "a pod of Rook's")
-	assert.Equal(t, []types.NamespacedName{fleetRequest.NamespacedName}, fleetsOf(t.Context(), w.client, ""))
-	assert.Empty(t, fleetsOf(t.Context(), w.client, "rook-ceph"))
+	assert.Equal(t, []types.NamespacedName{osdSetRequest.NamespacedName}, osdSetsOf(t.Context(), w.client, ""))
+	assert.Empty(t, osdSetsOf(t.Context(), w.client, "rook-ceph"))
 
 	ready := o.Pods[0].DeepCopy()
 	ready.ResourceVersion, ready.Status.Conditions = "2",
 		[]corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	assert.False(t, mattersToFleet(&o.Pods[0], ready), "how a pod is")
+	assert.False(t, mattersToOSDSet(&o.Pods[0], ready), "how a pod is")
 	ended := ready.DeepCopy()
 	ended.Status.Phase = corev1.PodFailed
-	assert.True(t, mattersToFleet(ready, ended))
+	assert.True(t, mattersToOSDSet(ready, ended))
 	noted := ready.DeepCopy()
 	noted.Annotations["ceph.elemental.net/pod-state"] = "unready"
-	assert.True(t, mattersToFleet(ready, noted))
+	assert.True(t, mattersToOSDSet(ready, noted))
 	settled := o.CephOSD.DeepCopy()
 	settled.Status.Conditions = nil
-	assert.True(t, mattersToFleet(o.CephOSD, settled), "whether all is up to date says whether somebody is at work")
+	assert.True(t, mattersToOSDSet(o.CephOSD, settled), "whether all is up to date says whether somebody is at work")
 	reported := o.Policies[0].DeepCopy()
 	reported.Status.MayDrain = "no"
-	assert.False(t, mattersToFleet(&o.Policies[0], reported))
+	assert.False(t, mattersToOSDSet(&o.Policies[0], reported))
 }
 
 // Where only Rook runs OSDs nobody has installed the CephOSD's definition.

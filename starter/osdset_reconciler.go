@@ -17,37 +17,37 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
-// FleetReconciler compares what is with what was, one CephOSD at a time, and starts rollouts or tells those at work.
-type FleetReconciler struct {
+// OSDSetReconciler compares what is with what was, one CephOSD at a time, and starts rollouts or tells those at work.
+type OSDSetReconciler struct {
 	Objects  client.Reader // a cache
 	Temporal Temporal
 	Log      logr.Logger
 	Now      func() time.Time
 
-	fleets sync.Map // of *fleet by types.NamespacedName
+	osdSets sync.Map // of *set by types.NamespacedName
 }
 
-// fleet is what the watcher remembers of one CephOSD. Its key is reconciled by one goroutine at a time.
-type fleet struct {
-	seen    *FleetSnapshot
+// osdSet is what the watcher remembers of one CephOSD. Its key is reconciled by one goroutine at a time.
+type osdSet struct {
+	seen    *OSDSetSnapshot
 	pending string // why its rollout has to be told, and was not yet
 }
 
 // Reconcile takes a snapshot and tells the rollout what has changed. What could not be told is kept, and the error
 // makes the queue come back to it.
-func (r *FleetReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *OSDSetReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	objects, err := r.gather(ctx, req)
 	if apierrors.IsNotFound(err) {
-		r.fleets.Delete(req.NamespacedName)
+		r.osdSets.Delete(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	known, _ := r.fleets.LoadOrStore(req.NamespacedName, &fleet{})
-	f := known.(*fleet)
-	now := TakeFleet(objects, f.seen, r.Now())
-	f.pending = joinReasons(f.pending, DecideFleet(f.seen, now))
+	known, _ := r.osdSets.LoadOrStore(req.NamespacedName, &osdSet{})
+	f := known.(*osdSet)
+	now := TakeOSDSet(objects, f.seen, r.Now())
+	f.pending = joinReasons(f.pending, DecideOSDSet(f.seen, now))
 	if f.seen = &now; now.Deleting {
 		f.pending = ""
 	}
@@ -62,10 +62,10 @@ func (r *FleetReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 }
 
 // gather reads from the cache, without a copy.
-func (r *FleetReconciler) gather(ctx context.Context, req reconcile.Request) (FleetObjects, error) {
-	o := FleetObjects{CephOSD: &cephv1alpha1.CephOSD{}}
+func (r *OSDSetReconciler) gather(ctx context.Context, req reconcile.Request) (OSDSetObjects, error) {
+	o := OSDSetObjects{CephOSD: &cephv1alpha1.CephOSD{}}
 	if err := r.Objects.Get(ctx, req.NamespacedName, o.CephOSD); err != nil {
-		return FleetObjects{}, err
+		return OSDSetObjects{}, err
 	}
 	var (
 		pods     corev1.PodList
@@ -79,7 +79,7 @@ func (r *FleetReconciler) gather(ctx context.Context, req reconcile.Request) (Fl
 		&policies: {inNamespace},
 	} {
 		if err := r.Objects.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-			return FleetObjects{}, fmt.Errorf("list %T in the cache: %w", list, err)
+			return OSDSetObjects{}, fmt.Errorf("list %T in the cache: %w", list, err)
 		}
 	}
 	o.Pods, o.Nodes, o.Policies = pods.Items, nodes.Items, policies.Items

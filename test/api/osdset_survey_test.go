@@ -18,7 +18,7 @@ import (
 // A host of the spec that is no node is told with its field, and keeps nobody else waiting for a pod.
 func TestHostsThatAreNoNodes(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "no-node", `{storage: [{hosts: [$a, $gone], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "no-node", `{storage: [{hosts: [$a, $gone], osds: [{data: /dev/sdb}]}]}`, "a")
 	s := f.survey()
 	require.Empty(t, s.Refused)
 	require.Len(t, s.Warned, 1)
@@ -30,9 +30,9 @@ func TestHostsThatAreNoNodes(t *testing.T) {
 }
 
 // Without a policy, or with several and no choice, nothing says how to reach Ceph; so nothing is touched.
-func TestAFleetNeedsItsPolicy(t *testing.T) {
+func TestAOSDSetNeedsItsPolicy(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "policies", oneOSD, "a")
+	f := newOSDSet(t, "policies", oneOSD, "a")
 	a := f.osd("a", "/dev/sdb")
 	pod := f.has(a)
 	f.image("ceph:17")
@@ -71,7 +71,7 @@ func TestAFleetNeedsItsPolicy(t *testing.T) {
 // waits for.
 func TestALabelledStrangerHinders(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "stranger", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
+	f := newOSDSet(t, "stranger", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	f.has(b)
 	stranger := &corev1.Pod{
@@ -95,7 +95,7 @@ func TestALabelledStrangerHinders(t *testing.T) {
 // All OSDs of a host go together when the spec says so, and those of other hosts are left alone meanwhile.
 func TestAHostIsABatch(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "host-batch",
+	f := newOSDSet(t, "host-batch",
 		`{updateDomain: Host, storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a", "b")
 	var pods []*corev1.Pod
 	for _, o := range f.desired() {
@@ -123,7 +123,7 @@ func TestAHostIsABatch(t *testing.T) {
 // A canary goes alone, whatever the update domain.
 func TestACanaryGoesAlone(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "canary", `{updateDomain: Host, canary: {soak: 1m, approval: true}, storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
+	f := newOSDSet(t, "canary", `{updateDomain: Host, canary: {soak: 1m, approval: true}, storage: [{hosts: [$a], osds: [{data: /dev/sdb}, {data: /dev/sdc}]}]}`, "a")
 	for _, o := range f.desired() {
 		f.has(o)
 	}
@@ -133,7 +133,7 @@ func TestACanaryGoesAlone(t *testing.T) {
 	assert.Equal(t, keys(f.osd("a", "/dev/sdb")), keysOf(s.Next.OSDs))
 	assert.True(t, s.Rules.Approval)
 	assert.Equal(t, "1m0s", s.Rules.Soak.String())
-	judged, err := f.Survey(t.Context(), activities.SurveyInput{Fleet: f.ref, CanaryOf: s.Template})
+	judged, err := f.Survey(t.Context(), activities.SurveyInput{OSDSet: f.ref, CanaryOf: s.Template})
 	require.NoError(t, err)
 	assert.False(t, judged.Next.Canary)
 	assert.Len(t, judged.Next.OSDs, 2)

@@ -44,20 +44,20 @@ func knowsCephOSDs(mapper meta.RESTMapper) (bool, error) {
 	return true, nil
 }
 
-// watchFleets watches CephOSDs, now or as soon as there can be any.
-func watchFleets(mgr manager.Manager, r *FleetReconciler) error {
+// watchOSDSets watches CephOSDs, now or as soon as there can be any.
+func watchOSDSets(mgr manager.Manager, r *OSDSetReconciler) error {
 	known, err := knowsCephOSDs(mgr.GetRESTMapper())
 	switch {
 	case err != nil:
 		return err
 	case known:
-		return registerFleets(mgr, r)
+		return registerOSDSets(mgr, r)
 	}
 	r.Log.Info("the API server knows no CephOSD; they are watched as soon as deploy/crds is installed")
-	return mgr.Add(&fleetsLater{mgr: mgr, fleet: r})
+	return mgr.Add(&osdSetsLater{mgr: mgr, osdSet: r})
 }
 
-func registerFleets(mgr manager.Manager, r *FleetReconciler) error {
+func registerOSDSets(mgr manager.Manager, r *OSDSetReconciler) error {
 	cached := mgr.GetCache()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rollouts").
@@ -66,12 +66,12 @@ func registerFleets(mgr manager.Manager, r *FleetReconciler) error {
 		})).
 		Watches(&corev1.Pod{}, soon(func(_ context.Context, o client.Object) []types.NamespacedName { return ownerOf(o) })).
 		Watches(&corev1.Node{}, soon(
-			func(ctx context.Context, _ client.Object) []types.NamespacedName { return fleetsOf(ctx, cached, "") })).
+			func(ctx context.Context, _ client.Object) []types.NamespacedName { return osdSetsOf(ctx, cached, "") })).
 		Watches(&v1alpha1.MaintenancePolicy{}, soon(func(ctx context.Context, o client.Object) []types.NamespacedName {
-			return fleetsOf(ctx, cached, o.GetNamespace())
+			return osdSetsOf(ctx, cached, o.GetNamespace())
 		})).
 		WithEventFilter(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool { return mattersToFleet(e.ObjectOld, e.ObjectNew) },
+			UpdateFunc: func(e event.UpdateEvent) bool { return mattersToOSDSet(e.ObjectOld, e.ObjectNew) },
 		}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
@@ -107,8 +107,8 @@ func ownerOf(pod client.Object) []types.NamespacedName {
 	return []types.NamespacedName{{Namespace: pod.GetNamespace(), Name: name}}
 }
 
-// fleetsOf are the CephOSDs of a namespace; "": of all. There are few.
-func fleetsOf(ctx context.Context, cached client.Reader, namespace string) []types.NamespacedName {
+// osdSetsOf are the CephOSDs of a namespace; "": of all. There are few.
+func osdSetsOf(ctx context.Context, cached client.Reader, namespace string) []types.NamespacedName {
 	var list cephv1alpha1.CephOSDList
 	if err := cached.List(ctx, &list, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "cannot list the CephOSDs in the cache")
@@ -121,9 +121,9 @@ func fleetsOf(ctx context.Context, cached client.Reader, namespace string) []typ
 	return out
 }
 
-// mattersToFleet tells whether an update may change a snapshot of a CephOSD. How a pod is does not, unless it has
+// mattersToOSDSet tells whether an update may change a snapshot of a CephOSD. How a pod is does not, unless it has
 // ended.
-func mattersToFleet(before, now client.Object) bool {
+func mattersToOSDSet(before, now client.Object) bool {
 	was, isPod := before.(*corev1.Pod)
 	if !isPod {
 		if _, isPolicy := now.(*v1alpha1.MaintenancePolicy); isPolicy {

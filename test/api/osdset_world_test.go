@@ -32,27 +32,27 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// osdFleet is the fleet of one CephOSD in a namespace of its own, in the real API server, with a Ceph that says what a
+// osdSet is the set of one CephOSD in a namespace of its own, in the real API server, with a Ceph that says what a
 // test wants. There is no kubelet: the test says what its pods do.
-type osdFleet struct {
-	*cephosd.Fleets
+type osdSet struct {
+	*cephosd.OSDSets
 	t    *testing.T
 	ns   string
-	ref  activities.FleetRef
+	ref  activities.OSDSetRef
 	ceph *ceph
 	wire *wire
 }
 
-// newFleet makes a CephOSD named osds, its MaintenancePolicy, and its nodes. In the spec $a stands for the host a:
+// newOSDSet makes a CephOSD named osds, its MaintenancePolicy, and its nodes. In the spec $a stands for the host a:
 // hosts have the namespace in their names, since nodes are everybody's.
-func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
+func newOSDSet(t *testing.T, ns, spec string, hosts ...string) *osdSet {
 	t.Helper()
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	p := policy(t, "storage", `{ceph: {}}`)
 	p.SetNamespace(ns)
 	create(t, p)
-	f := &osdFleet{
-		t: t, ns: ns, ref: activities.FleetRef{Kind: activities.FleetCephOSD, Namespace: ns, Name: "osds"},
+	f := &osdSet{
+		t: t, ns: ns, ref: activities.OSDSetRef{Kind: activities.OSDSetCephOSD, Namespace: ns, Name: "osds"},
 		ceph: &ceph{osds: map[int]cephcluster.OSD{}, needed: map[int]string{}}, wire: &wire{},
 	}
 	cr := cephOSD(t, f.ref.Name, os.Expand(spec, f.host))
@@ -75,13 +75,13 @@ func newFleet(t *testing.T, ns, spec string, hosts ...string) *osdFleet {
 	})
 	typed, err := kubernetes.NewForConfig(cfg)
 	require.NoError(t, err)
-	f.Fleets = cephosd.New(typed, server, f.ceph)
+	f.OSDSets = cephosd.New(typed, server, f.ceph)
 	go f.sayVersions(t.Context())
 	return f
 }
 
 // sayVersions is a kubelet for pods that ask a program for its version.
-func (f *osdFleet) sayVersions(ctx context.Context) {
+func (f *osdSet) sayVersions(ctx context.Context) {
 	for ctx.Err() == nil {
 		var list corev1.PodList
 		_ = server.List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{podspec.VersionLabel})
@@ -97,9 +97,9 @@ func (f *osdFleet) sayVersions(ctx context.Context) {
 	}
 }
 
-func (f *osdFleet) host(short string) string { return f.ns + "-" + short }
+func (f *osdSet) host(short string) string { return f.ns + "-" + short }
 
-func (f *osdFleet) osd(host, data string) podspec.OSD {
+func (f *osdSet) osd(host, data string) podspec.OSD {
 	f.t.Helper()
 	for _, o := range f.desired() {
 		if o.Host == f.host(host) && o.Data == data {
@@ -109,7 +109,7 @@ func (f *osdFleet) osd(host, data string) podspec.OSD {
 	return podspec.OSD{Host: f.host(host), Data: data} // no longer in the spec
 }
 
-func (f *osdFleet) set() podspec.Set {
+func (f *osdSet) set() podspec.Set {
 	f.t.Helper()
 	u := cephOSD(f.t, f.ref.Name, "{}")
 	u.SetNamespace(f.ns)
@@ -117,14 +117,14 @@ func (f *osdFleet) set() podspec.Set {
 	return set
 }
 
-func (f *osdFleet) desired() []podspec.OSD {
+func (f *osdSet) desired() []podspec.OSD {
 	f.t.Helper()
 	osds, _ := f.set().Desired()
 	return osds
 }
 
 // write changes the spec, as a person would.
-func (f *osdFleet) write(patch string) {
+func (f *osdSet) write(patch string) {
 	f.t.Helper()
 	u := cephOSD(f.t, f.ref.Name, "{}")
 	u.SetNamespace(f.ns)
@@ -132,13 +132,13 @@ func (f *osdFleet) write(patch string) {
 		client.RawPatch(types.MergePatchType, []byte(os.Expand(patch, f.host)))))
 }
 
-func (f *osdFleet) image(image string) {
+func (f *osdSet) image(image string) {
 	f.t.Helper()
 	f.write(`{"spec":{"podTemplate":{"spec":{"containers":[{"name":"osd","image":"` + image + `"}]}}}}`)
 }
 
-// pods are those of the fleet that the API server has, by name.
-func (f *osdFleet) pods() map[string]*corev1.Pod {
+// pods are those of the set that the API server has, by name.
+func (f *osdSet) pods() map[string]*corev1.Pod {
 	f.t.Helper()
 	var list corev1.PodList
 	require.NoError(f.t, server.List(f.t.Context(), &list, client.InNamespace(f.ns)))
@@ -149,13 +149,13 @@ func (f *osdFleet) pods() map[string]*corev1.Pod {
 	return out
 }
 
-func (f *osdFleet) names() []string { f.t.Helper(); return slices.Sorted(maps.Keys(f.pods())) }
+func (f *osdSet) names() []string { f.t.Helper(); return slices.Sorted(maps.Keys(f.pods())) }
 
 // pod is the one that lockkeeper made for an OSD; nil for none.
-func (f *osdFleet) pod(o podspec.OSD) *corev1.Pod { f.t.Helper(); return f.pods()[podspec.PodName(o)] }
+func (f *osdSet) pod(o podspec.OSD) *corev1.Pod { f.t.Helper(); return f.pods()[podspec.PodName(o)] }
 
 // has makes the pod of an OSD that was released, and serves. Changes are made before anybody sees it.
-func (f *osdFleet) has(o podspec.OSD, changes ...func(*corev1.Pod)) *corev1.Pod {
+func (f *osdSet) has(o podspec.OSD, changes ...func(*corev1.Pod)) *corev1.Pod {
 	f.t.Helper()
 	pod := f.set().Render(o, podspec.Knowledge{})
 	maps.Copy(pod.Annotations, podspec.Release(time.Now()))
@@ -183,7 +183,7 @@ func notAnnotated(keys ...string) func(*corev1.Pod) {
 }
 
 // ofTheOriginal makes a pod what the original operator would have made of it.
-func (f *osdFleet) ofTheOriginal(suffix string) func(*corev1.Pod) {
+func (f *osdSet) ofTheOriginal(suffix string) func(*corev1.Pod) {
 	set := f.set()
 	return func(p *corev1.Pod) {
 		a := p.Annotations
@@ -197,7 +197,7 @@ func (f *osdFleet) ofTheOriginal(suffix string) func(*corev1.Pod) {
 }
 
 // ready is what a kubelet says of a pod.
-func (f *osdFleet) ready(pod *corev1.Pod, is corev1.ConditionStatus) {
+func (f *osdSet) ready(pod *corev1.Pod, is corev1.ConditionStatus) {
 	f.t.Helper()
 	now := &corev1.Pod{}
 	require.NoError(f.t, server.Get(f.t.Context(), client.ObjectKeyFromObject(pod), now))
@@ -206,21 +206,21 @@ func (f *osdFleet) ready(pod *corev1.Pod, is corev1.ConditionStatus) {
 }
 
 // starts lets a pod get ready, and its OSD come up in Ceph.
-func (f *osdFleet) starts(pod *corev1.Pod) {
+func (f *osdSet) starts(pod *corev1.Pod) {
 	f.t.Helper()
 	f.ready(pod, corev1.ConditionTrue)
 	f.ceph.starts(pod)
 }
 
 // crashes is what both see of a pod whose process ended.
-func (f *osdFleet) crashes(pod *corev1.Pod) {
+func (f *osdSet) crashes(pod *corev1.Pod) {
 	f.t.Helper()
 	f.ready(pod, corev1.ConditionFalse)
 	f.ceph.stops(pod)
 }
 
 // runs binds a pod to its node: from now on it terminates until a kubelet, that is kill, says that it has ended.
-func (f *osdFleet) runs(pod *corev1.Pod) {
+func (f *osdSet) runs(pod *corev1.Pod) {
 	f.t.Helper()
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: pod.Annotations[podspec.HostAnnotation]}}
 	require.NoError(f.t, server.SubResource("binding").Create(f.t.Context(), pod, binding))
@@ -228,28 +228,28 @@ func (f *osdFleet) runs(pod *corev1.Pod) {
 	f.eventually(func() bool { now := f.pods()[pod.Name]; return now != nil && now.Spec.NodeName != "" }, pod.Name+" runs")
 }
 
-func (f *osdFleet) kill(pod *corev1.Pod) {
+func (f *osdSet) kill(pod *corev1.Pod) {
 	f.t.Helper()
 	require.NoError(f.t, server.Delete(f.t.Context(), pod, client.GracePeriodSeconds(0)))
 }
 
 // annotate writes onto a pod as a person would.
-func (f *osdFleet) annotate(pod *corev1.Pod, key, jsonValue string) {
+func (f *osdSet) annotate(pod *corev1.Pod, key, jsonValue string) {
 	f.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, jsonValue)
 	require.NoError(f.t, server.Patch(f.t.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-func (f *osdFleet) cordon(host string, is bool) {
+func (f *osdSet) cordon(host string, is bool) {
 	f.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, is)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.host(host)}}
 	require.NoError(f.t, server.Patch(f.t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-func (f *osdFleet) survey() activities.Survey {
+func (f *osdSet) survey() activities.Survey {
 	f.t.Helper()
-	s, err := f.Survey(f.t.Context(), activities.SurveyInput{Fleet: f.ref})
+	s, err := f.Survey(f.t.Context(), activities.SurveyInput{OSDSet: f.ref})
 	require.NoError(f.t, err)
 	require.True(f.t, s.Found)
 	require.Empty(f.t, s.Unavailable)
@@ -257,7 +257,7 @@ func (f *osdFleet) survey() activities.Survey {
 }
 
 // next is what is to be done, and to whom.
-func (f *osdFleet) next() (rollout.Do, []string) {
+func (f *osdSet) next() (rollout.Do, []string) {
 	f.t.Helper()
 	s := f.survey()
 	require.Empty(f.t, s.Refused)
@@ -281,10 +281,10 @@ func keys(osds ...podspec.OSD) []string {
 }
 
 // batch is these OSDs as a rollout to the present template would replace them.
-func (f *osdFleet) batch(osds ...podspec.OSD) activities.Replacement {
+func (f *osdSet) batch(osds ...podspec.OSD) activities.Replacement {
 	f.t.Helper()
 	in := activities.Replacement{
-		Fleet: f.ref, Cluster: storage.ClusterKey{Namespace: f.ns, Name: "storage"},
+		OSDSet: f.ref, Cluster: storage.ClusterKey{Namespace: f.ns, Name: "storage"},
 		Template: f.set().Hash,
 	}
 	for _, o := range osds {
@@ -297,13 +297,13 @@ func (f *osdFleet) batch(osds ...podspec.OSD) activities.Replacement {
 	return in
 }
 
-func (f *osdFleet) awaiting(osds ...podspec.OSD) activities.AwaitInput {
+func (f *osdSet) awaiting(osds ...podspec.OSD) activities.AwaitInput {
 	f.t.Helper()
 	b := f.batch(osds...)
-	return activities.AwaitInput{Fleet: b.Fleet, Cluster: b.Cluster, Template: b.Template, Keys: keys(osds...)}
+	return activities.AwaitInput{OSDSet: b.OSDSet, Cluster: b.Cluster, Template: b.Template, Keys: keys(osds...)}
 }
 
-func (f *osdFleet) creates(osds ...podspec.OSD) activities.Created {
+func (f *osdSet) creates(osds ...podspec.OSD) activities.Created {
 	f.t.Helper()
 	made, err := f.Create(f.t.Context(), f.ref, keys(osds...))
 	require.NoError(f.t, err)
@@ -311,13 +311,13 @@ func (f *osdFleet) creates(osds ...podspec.OSD) activities.Created {
 }
 
 // replaces replaces a batch, and comes back when it is over.
-func (f *osdFleet) replaces(osds ...podspec.OSD) {
+func (f *osdSet) replaces(osds ...podspec.OSD) {
 	f.t.Helper()
 	require.NoError(f.t, f.Replace(f.t.Context(), f.batch(osds...)))
 }
 
 // replacing replaces a batch beside the test; the test calls ended when it has let go whatever held it.
-func (f *osdFleet) replacing(osds ...podspec.OSD) (ended func() error) {
+func (f *osdSet) replacing(osds ...podspec.OSD) (ended func() error) {
 	f.t.Helper()
 	in := f.batch(osds...)
 	ctx, stop := context.WithCancel(f.t.Context())
@@ -336,16 +336,16 @@ func (f *osdFleet) replacing(osds ...podspec.OSD) (ended func() error) {
 	}
 }
 
-// looksAgain waits until the fleet has asked for its pods several times more: whatever it does about what it sees, it
+// looksAgain waits until the set has asked for its pods several times more: whatever it does about what it sees, it
 // has done.
-func (f *osdFleet) looksAgain() {
+func (f *osdSet) looksAgain() {
 	f.t.Helper()
 	seen := f.wire.looks()
-	f.eventually(func() bool { return f.wire.looks() >= seen+4 }, "the fleet looks at its pods again")
+	f.eventually(func() bool { return f.wire.looks() >= seen+4 }, "the set looks at its pods again")
 }
 
 // eventually asks in the test's own goroutine, so that what is asked may fail the test.
-func (f *osdFleet) eventually(is func() bool, what string) {
+func (f *osdSet) eventually(is func() bool, what string) {
 	f.t.Helper()
 	ctx, stop := context.WithTimeout(f.t.Context(), 20*time.Second)
 	defer stop()
@@ -359,7 +359,7 @@ func (f *osdFleet) eventually(is func() bool, what string) {
 }
 
 // terminating waits until a pod is on its way.
-func (f *osdFleet) terminating(pod *corev1.Pod) {
+func (f *osdSet) terminating(pod *corev1.Pod) {
 	f.t.Helper()
 	f.eventually(func() bool {
 		now := f.pods()[pod.Name]
@@ -368,7 +368,7 @@ func (f *osdFleet) terminating(pod *corev1.Pod) {
 }
 
 // same says that a pod is still that very pod, and that nobody asked it to go.
-func (f *osdFleet) same(pod *corev1.Pod) {
+func (f *osdSet) same(pod *corev1.Pod) {
 	f.t.Helper()
 	now := f.pods()[pod.Name]
 	if assert.NotNil(f.t, now, "pod %s is gone", pod.Name) {
@@ -473,7 +473,7 @@ func (c *ceph) SafeToDestroy(_ context.Context, _ storage.ClusterKey, osds []int
 	return answers, nil
 }
 
-// wire hears what the fleet says to the API server.
+// wire hears what the set says to the API server.
 type wire struct {
 	next   http.RoundTripper
 	mu     sync.Mutex

@@ -1,5 +1,5 @@
 // Package cephosd is lockkeeper's hand on the pods of OSDs: those that it makes itself from a CephOSD, and those that
-// Deployments make, as Rook's do. It satisfies activities.Fleets: it joins what Kubernetes and Ceph say, lets the pure
+// Deployments make, as Rook's do. It satisfies activities.OSDSets: it joins what Kubernetes and Ceph say, lets the pure
 // packages decide, and carries out what they decided.
 package cephosd
 
@@ -36,8 +36,8 @@ type Ceph interface {
 	SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (map[int]storage.Answer, error)
 }
 
-// Fleets are all OSDs that can be replaced.
-type Fleets struct {
+// OSDSets are all OSDs that can be replaced.
+type OSDSets struct {
 	typed kubernetes.Interface
 	api   client.Client
 	ceph  Ceph
@@ -46,12 +46,12 @@ type Fleets struct {
 	programs programs
 }
 
-// New makes Fleets. Both clients are of one API server, and api knows the scheme of package kube.
-func New(typed kubernetes.Interface, api client.Client, ceph Ceph) *Fleets {
-	return &Fleets{typed: typed, api: api, ceph: ceph}
+// New makes OSDSets. Both clients are of one API server, and api knows the scheme of package kube.
+func New(typed kubernetes.Interface, api client.Client, ceph Ceph) *OSDSets {
+	return &OSDSets{typed: typed, api: api, ceph: ceph}
 }
 
-// kind is what the two kinds of fleets do differently.
+// kind is what the two kinds of sets do differently.
 type kind interface {
 	survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error)
 	rehearse(ctx context.Context, in activities.Replacement) (activities.Rehearsal, error)
@@ -62,75 +62,75 @@ type kind interface {
 	confirm(ctx context.Context, in activities.AwaitInput) error
 }
 
-func (f *Fleets) of(ref activities.FleetRef) kind {
-	if ref.Kind == activities.FleetDeployments {
-		return deployments{Fleets: f, ref: ref}
+func (f *OSDSets) of(ref activities.OSDSetRef) kind {
+	if ref.Kind == activities.OSDSetDeployments {
+		return deployments{OSDSets: f, ref: ref}
 	}
-	return cephOSD{Fleets: f, ref: ref}
+	return cephOSD{OSDSets: f, ref: ref}
 }
 
-// Survey implements activities.Fleets.
-func (f *Fleets) Survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
-	wrong, err := f.rights.missing(ctx, in.Fleet)
+// Survey implements activities.OSDSets.
+func (f *OSDSets) Survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
+	wrong, err := f.rights.missing(ctx, in.OSDSet)
 	if err != nil {
 		return activities.Survey{}, err
 	}
 	if wrong != nil {
 		return activities.Survey{Found: true, Refused: []input.Error{*wrong}}, nil //nolint:nilerr // a refusal is an answer
 	}
-	return f.of(in.Fleet).survey(ctx, in)
+	return f.of(in.OSDSet).survey(ctx, in)
 }
 
-// Create implements activities.Fleets. Only a CephOSD has pods that somebody must make.
-func (f *Fleets) Create(ctx context.Context, ref activities.FleetRef, keys []string) (activities.Created, error) {
-	return cephOSD{Fleets: f, ref: ref}.create(ctx, keys)
+// Create implements activities.OSDSets. Only a CephOSD has pods that somebody must make.
+func (f *OSDSets) Create(ctx context.Context, ref activities.OSDSetRef, keys []string) (activities.Created, error) {
+	return cephOSD{OSDSets: f, ref: ref}.create(ctx, keys)
 }
 
-// Discard implements activities.Fleets.
-func (f *Fleets) Discard(ctx context.Context, ref activities.FleetRef, pods []string) error {
-	return cephOSD{Fleets: f, ref: ref}.discard(ctx, pods)
+// Discard implements activities.OSDSets.
+func (f *OSDSets) Discard(ctx context.Context, ref activities.OSDSetRef, pods []string) error {
+	return cephOSD{OSDSets: f, ref: ref}.discard(ctx, pods)
 }
 
-// Note implements activities.Fleets.
-func (f *Fleets) Note(ctx context.Context, ref activities.FleetRef) error {
-	return cephOSD{Fleets: f, ref: ref}.note(ctx)
+// Note implements activities.OSDSets.
+func (f *OSDSets) Note(ctx context.Context, ref activities.OSDSetRef) error {
+	return cephOSD{OSDSets: f, ref: ref}.note(ctx)
 }
 
-// Remove implements activities.Fleets.
-func (f *Fleets) Remove(ctx context.Context, ref activities.FleetRef, keys []string) error {
-	return cephOSD{Fleets: f, ref: ref}.remove(ctx, keys)
+// Remove implements activities.OSDSets.
+func (f *OSDSets) Remove(ctx context.Context, ref activities.OSDSetRef, keys []string) error {
+	return cephOSD{OSDSets: f, ref: ref}.remove(ctx, keys)
 }
 
-// Rehearse implements activities.Fleets.
-func (f *Fleets) Rehearse(ctx context.Context, in activities.Replacement) (activities.Rehearsal, error) {
-	return f.of(in.Fleet).rehearse(ctx, in)
+// Rehearse implements activities.OSDSets.
+func (f *OSDSets) Rehearse(ctx context.Context, in activities.Replacement) (activities.Rehearsal, error) {
+	return f.of(in.OSDSet).rehearse(ctx, in)
 }
 
-// Replace implements activities.Fleets.
-func (f *Fleets) Replace(ctx context.Context, in activities.Replacement) error {
-	return f.of(in.Fleet).replace(ctx, in)
+// Replace implements activities.OSDSets.
+func (f *OSDSets) Replace(ctx context.Context, in activities.Replacement) error {
+	return f.of(in.OSDSet).replace(ctx, in)
 }
 
-// Await implements activities.Fleets.
-func (f *Fleets) Await(
+// Await implements activities.OSDSets.
+func (f *OSDSets) Await(
 	ctx context.Context, in activities.AwaitInput, beat func(activities.Arrival),
 ) (activities.Arrival, error) {
-	return f.of(in.Fleet).await(ctx, in, beat)
+	return f.of(in.OSDSet).await(ctx, in, beat)
 }
 
-// Confirm implements activities.Fleets.
-func (f *Fleets) Confirm(ctx context.Context, in activities.AwaitInput) error {
-	return f.of(in.Fleet).confirm(ctx, in)
+// Confirm implements activities.OSDSets.
+func (f *OSDSets) Confirm(ctx context.Context, in activities.AwaitInput) error {
+	return f.of(in.OSDSet).confirm(ctx, in)
 }
 
-// Report implements activities.Fleets. Only a CephOSD has a status; of a restart Temporal and `lockkeeper status` tell
+// Report implements activities.OSDSets. Only a CephOSD has a status; of a restart Temporal and `lockkeeper status` tell
 // how it goes.
-func (f *Fleets) Report(ctx context.Context, in activities.FleetReport) error {
-	return cephOSD{Fleets: f, ref: in.Fleet}.report(ctx, in)
+func (f *OSDSets) Report(ctx context.Context, in activities.OSDSetReport) error {
+	return cephOSD{OSDSets: f, ref: in.OSDSet}.report(ctx, in)
 }
 
-// policy finds the MaintenancePolicy of a fleet: the one that it names, or the only one of its namespace.
-func (f *Fleets) policy(ctx context.Context, namespace, name string) (storage.ClusterKey, *input.Error, error) {
+// policy finds the MaintenancePolicy of a set: the one that it names, or the only one of its namespace.
+func (f *OSDSets) policy(ctx context.Context, namespace, name string) (storage.ClusterKey, *input.Error, error) {
 	var list v1alpha1.MaintenancePolicyList
 	if err := f.api.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return storage.ClusterKey{}, nil, err
@@ -166,7 +166,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func (f *Fleets) nodes(ctx context.Context) (podspec.Nodes, error) { return kube.Hosts(ctx, f.typed) }
+func (f *OSDSets) nodes(ctx context.Context) (podspec.Nodes, error) { return kube.Hosts(ctx, f.typed) }
 
 func osdName(id int) string { return fmt.Sprintf("osd.%d", id) }
 
@@ -181,5 +181,5 @@ func wrongDomain(field, domain string, types []string) *input.Error {
 	return input.Wrong(field, domain, "must be OSD, Host, or one of the cluster's failure domain types: "+orNone(others))
 }
 
-// errMoved: the fleet is not what the batch was decided for.
+// errMoved: the set is not what the batch was decided for.
 var errMoved = errors.New("the spec is another one by now")

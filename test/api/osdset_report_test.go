@@ -19,7 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-func (f *osdFleet) status() v1alpha1.CephOSDStatus {
+func (f *osdSet) status() v1alpha1.CephOSDStatus {
 	f.t.Helper()
 	cr := &v1alpha1.CephOSD{}
 	require.NoError(f.t, server.Get(f.t.Context(), client.ObjectKey{Namespace: f.ns, Name: f.ref.Name}, cr))
@@ -27,7 +27,7 @@ func (f *osdFleet) status() v1alpha1.CephOSDStatus {
 }
 
 // events are those of the CephOSD.
-func (f *osdFleet) events() []corev1.Event {
+func (f *osdSet) events() []corev1.Event {
 	f.t.Helper()
 	var list corev1.EventList
 	require.NoError(f.t, server.List(f.t.Context(), &list, client.InNamespace(f.ns),
@@ -39,14 +39,14 @@ func (f *osdFleet) events() []corev1.Event {
 	return list.Items
 }
 
-func (f *osdFleet) reports(r activities.FleetReport) {
+func (f *osdSet) reports(r activities.OSDSetReport) {
 	f.t.Helper()
-	r.Fleet, r.WorkflowID, r.Generation, r.Template = f.ref, "update-osds/"+f.ns+"/osds", f.set().Generation, f.set().Hash
+	r.OSDSet, r.WorkflowID, r.Generation, r.Template = f.ref, "update-osds/"+f.ns+"/osds", f.set().Generation, f.set().Hash
 	require.NoError(f.t, f.Report(f.t.Context(), r))
 }
 
 // condition is the status of a condition, as of the present spec.
-func (f *osdFleet) condition(kind string) metav1.ConditionStatus {
+func (f *osdSet) condition(kind string) metav1.ConditionStatus {
 	f.t.Helper()
 	c := meta.FindStatusCondition(f.status().Conditions, kind)
 	require.NotNil(f.t, c, kind)
@@ -54,21 +54,21 @@ func (f *osdFleet) condition(kind string) metav1.ConditionStatus {
 	return c.Status
 }
 
-func counts(c rollout.Counts) activities.FleetCounts { return activities.FleetCounts{Counts: c} }
+func counts(c rollout.Counts) activities.OSDSetCounts { return activities.OSDSetCounts{Counts: c} }
 
 // A rollout as its CephOSD tells it: at work, halted, and done.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "report", oneOSD, "a")
+	f := newOSDSet(t, "report", oneOSD, "a")
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at2 := at.Add(time.Minute)
-	working := activities.FleetReport{
+	working := activities.OSDSetReport{
 		Phase: "AwaitingOSDs", Message: "osd.3 to serve", Since: at, Counted: true,
-		Counts: activities.FleetCounts{
+		Counts: activities.OSDSetCounts{
 			Counts: rollout.Counts{Total: 6, UpToDate: 2, OutOfDate: 3, Unready: 1}, Invalid: 1,
 			Terminating: 2, Superfluous: 3,
 		},
-		Batch: &activities.FleetBatch{
+		Batch: &activities.OSDSetBatch{
 			Domain: storage.FailureDomain{Type: "zone", Name: "x"}, OSDs: []string{"a:/dev/sdb"},
 			Since: at,
 		},
@@ -113,7 +113,7 @@ func TestReport(t *testing.T) {
 	}
 	assert.Equal(t, 1, warned)
 
-	f.reports(activities.FleetReport{
+	f.reports(activities.OSDSetReport{
 		Phase: "Done", Since: at2.Add(time.Minute), Counted: true,
 		Counts: counts(rollout.Counts{Total: 6, UpToDate: 6}),
 	})
@@ -129,8 +129,8 @@ func TestReport(t *testing.T) {
 // Every field that makes no sense is named by an event, once, however often the report is made.
 func TestReportOfRefusals(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "refusals", oneOSD, "a")
-	r := activities.FleetReport{Phase: "Refused", Since: time.Now(), Refused: []input.Error{
+	f := newOSDSet(t, "refusals", oneOSD, "a")
+	r := activities.OSDSetReport{Phase: "Refused", Since: time.Now(), Refused: []input.Error{
 		{Field: "spec.storage[0].osds[1].db", Value: "/dev/sdb", Allowed: "must have one use on a host"},
 		{Field: "spec.policy", Value: "nobody", Allowed: "must be a MaintenancePolicy"},
 	}}
@@ -157,7 +157,7 @@ func TestReportOfRefusals(t *testing.T) {
 }
 
 // eventsAbout is how many events of a type say a word; repeated ones count as often as they were.
-func (f *osdFleet) eventsAbout(word, kind string) (n int) {
+func (f *osdSet) eventsAbout(word, kind string) (n int) {
 	f.t.Helper()
 	for _, e := range f.events() {
 		if e.Type == kind && strings.Contains(e.Message, word) {
@@ -170,8 +170,8 @@ func (f *osdFleet) eventsAbout(word, kind string) (n int) {
 // What is wrong with a part of the OSDs is in the status and told, and it keeps the others from nothing: they go on.
 func TestReportOfWarnings(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "warnings", oneOSD, "a")
-	r := activities.FleetReport{
+	f := newOSDSet(t, "warnings", oneOSD, "a")
+	r := activities.OSDSetReport{
 		Phase: "AwaitingOSDs", Since: time.Now(), Counted: true,
 		Counts: counts(rollout.Counts{Total: 2, UpToDate: 1, Unready: 1}),
 		Warned: []input.Error{{Field: "spec.storage[0].hosts[1]", Value: "nobody", Allowed: "must be a node"}},
@@ -189,12 +189,12 @@ func TestReportOfWarnings(t *testing.T) {
 // What is not known must not look like nothing: the counts of the last look stay.
 func TestReportWithoutCounts(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "uncounted", oneOSD, "a")
-	f.reports(activities.FleetReport{
+	f := newOSDSet(t, "uncounted", oneOSD, "a")
+	f.reports(activities.OSDSetReport{
 		Phase: "AwaitingOSDs", Since: time.Now(), Counted: true,
 		Counts: counts(rollout.Counts{Total: 6, UpToDate: 2, OutOfDate: 4}),
 	})
-	f.reports(activities.FleetReport{
+	f.reports(activities.OSDSetReport{
 		Phase: "AwaitingStorage", Message: "no mon answers", Holds: activities.HoldStorage,
 		Since: time.Now(),
 	})
@@ -209,7 +209,7 @@ func TestReportWithoutCounts(t *testing.T) {
 // A CephOSD that is gone has no status, and that is no error.
 func TestReportOfWhatIsGone(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "reported-gone", oneOSD, "a")
+	f := newOSDSet(t, "reported-gone", oneOSD, "a")
 	f.ref.Name = "nobody"
-	require.NoError(t, f.Report(t.Context(), activities.FleetReport{Fleet: f.ref, Since: time.Now()}))
+	require.NoError(t, f.Report(t.Context(), activities.OSDSetReport{OSDSet: f.ref, Since: time.Now()}))
 }

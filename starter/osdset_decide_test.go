@@ -17,9 +17,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
-// fleetObjects are a CephOSD at rest, with two OSDs on each of two hosts.
-func fleetObjects() FleetObjects {
-	o := FleetObjects{
+// osdSetObjects are a CephOSD at rest, with two OSDs on each of two hosts.
+func osdSetObjects() OSDSetObjects {
+	o := OSDSetObjects{
 		CephOSD: &cephv1alpha1.CephOSD{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ceph", Name: "osds", UID: "1", Generation: 3},
 			Spec: cephv1alpha1.CephOSDSpec{Storage: []cephv1alpha1.Storage{{
@@ -36,14 +36,14 @@ func fleetObjects() FleetObjects {
 	}
 	for _, host := range o.CephOSD.Spec.Storage[0].Hosts {
 		for _, data := range []string{"/dev/sda", "/dev/sdb"} {
-			o.Pods = append(o.Pods, fleetPodOf(host, data))
+			o.Pods = append(o.Pods, osdSetPodOf(host, data))
 		}
 	}
 	return o
 }
 
-// fleetPodOf is a pod as lockkeeper makes it.
-func fleetPodOf(host, data string) corev1.Pod {
+// osdSetPodOf is a pod as lockkeeper makes it.
+func osdSetPodOf(host, data string) corev1.Pod {
 	osd := podspec.OSD{Host: host, Data: data}
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -74,211 +74,211 @@ func annotate(p *corev1.Pod, manager string, state podspec.State) {
 	}
 }
 
-func remove(o *FleetObjects, i int) { o.Pods = append(o.Pods[:i:i], o.Pods[i+1:]...) }
+func remove(o *OSDSetObjects, i int) { o.Pods = append(o.Pods[:i:i], o.Pods[i+1:]...) }
 
 // unsettled is a rollout at work.
-func unsettled(o *FleetObjects) { o.CephOSD.Status.Conditions[0].Status = metav1.ConditionFalse }
+func unsettled(o *OSDSetObjects) { o.CephOSD.Status.Conditions[0].Status = metav1.ConditionFalse }
 
-var fleetTime = time.Unix(1_000_000, 0)
+var osdSetTime = time.Unix(1_000_000, 0)
 
-func TestDecideFleet(t *testing.T) {
+func TestDecideOSDSet(t *testing.T) {
 	const a = "node-a.local:/dev/sda"
 	nameOfA := podspec.PodName(podspec.OSD{Host: "node-a.local", Data: "/dev/sda"})
-	both := func(edits ...func(*FleetObjects)) []func(*FleetObjects) { return edits }
+	both := func(edits ...func(*OSDSetObjects)) []func(*OSDSetObjects) { return edits }
 	for name, test := range map[string]struct {
-		before []func(*FleetObjects)
-		now    func(*FleetObjects)
+		before []func(*OSDSetObjects)
+		now    func(*OSDSetObjects)
 		want   string
 	}{
-		"nothing":    {now: func(*FleetObjects) {}},
-		"a new spec": {now: func(o *FleetObjects) { o.CephOSD.Generation = 4 }, want: "the spec changed"},
+		"nothing":    {now: func(*OSDSetObjects) {}},
+		"a new spec": {now: func(o *OSDSetObjects) { o.CephOSD.Generation = 4 }, want: "the spec changed"},
 		"its status": {now: unsettled},
-		"was deleted": {now: func(o *FleetObjects) {
-			o.CephOSD.DeletionTimestamp = &metav1.Time{Time: fleetTime}
+		"was deleted": {now: func(o *OSDSetObjects) {
+			o.CephOSD.DeletionTimestamp = &metav1.Time{Time: osdSetTime}
 			o.CephOSD.Generation = 4
 		}},
 		"another one of that name": {
-			now:  func(o *FleetObjects) { o.CephOSD.UID, o.CephOSD.Generation = "2", 1 },
+			now:  func(o *OSDSetObjects) { o.CephOSD.UID, o.CephOSD.Generation = "2", 1 },
 			want: "generation 1 was not looked at yet",
 		},
-		"a pod is gone": {now: func(o *FleetObjects) { remove(o, 0) }, want: a + " has no pod"},
+		"a pod is gone": {now: func(o *OSDSetObjects) { remove(o, 0) }, want: a + " has no pod"},
 		"a host's pods are gone": {
-			now: func(o *FleetObjects) { o.Pods = o.Pods[2:] }, want: a + " has no pod, node-a.local:/dev/sdb has no pod",
+			now: func(o *OSDSetObjects) { o.Pods = o.Pods[2:] }, want: a + " has no pod, node-a.local:/dev/sdb has no pod",
 		},
 		"a pod was evicted by its node": {
-			now:  func(o *FleetObjects) { o.Pods[0].Status.Phase = corev1.PodFailed },
+			now:  func(o *OSDSetObjects) { o.Pods[0].Status.Phase = corev1.PodFailed },
 			want: a + " has no pod",
 		},
 		"a pod is terminating": {
-			now: func(o *FleetObjects) { o.Pods[0].DeletionTimestamp = &metav1.Time{Time: fleetTime} },
+			now: func(o *OSDSetObjects) { o.Pods[0].DeletionTimestamp = &metav1.Time{Time: osdSetTime} },
 		},
 		"a pod is not ready": {
-			now: func(o *FleetObjects) { o.Pods[0].Status.Conditions = nil; o.Pods[0].Status.Phase = corev1.PodPending },
+			now: func(o *OSDSetObjects) { o.Pods[0].Status.Conditions = nil; o.Pods[0].Status.Phase = corev1.PodPending },
 		},
 		"a duplicate is gone": {
-			before: both(func(o *FleetObjects) {
-				d := fleetPodOf("node-a.local", "/dev/sda")
+			before: both(func(o *OSDSetObjects) {
+				d := osdSetPodOf("node-a.local", "/dev/sda")
 				d.Name = "osd-node-a-sda-x7x7x"
 				o.Pods = append(o.Pods, d)
 			}),
-			now: func(o *FleetObjects) { remove(o, 4) },
+			now: func(o *OSDSetObjects) { remove(o, 4) },
 		},
 		"a pod that lockkeeper made": {
-			before: both(func(o *FleetObjects) { remove(o, 0) }),
-			now:    func(o *FleetObjects) { o.Pods = fleetObjects().Pods },
+			before: both(func(o *OSDSetObjects) { remove(o, 0) }),
+			now:    func(o *OSDSetObjects) { o.Pods = osdSetObjects().Pods },
 		},
-		"a pod that lockkeeper made instead of another": {now: func(o *FleetObjects) { o.Pods[0].UID = "second" }},
+		"a pod that lockkeeper made instead of another": {now: func(o *OSDSetObjects) { o.Pods[0].UID = "second" }},
 		"a pod that somebody made instead of another": {
-			now:  func(o *FleetObjects) { o.Pods[0].UID, o.Pods[0].ManagedFields = "second", nil },
+			now:  func(o *OSDSetObjects) { o.Pods[0].UID, o.Pods[0].ManagedFields = "second", nil },
 			want: "pod " + nameOfA + " appeared",
 		},
 		"a pod of somebody else appears": {
-			now: func(o *FleetObjects) {
-				p := fleetPodOf("node-a.local", "/dev/sdz")
+			now: func(o *OSDSetObjects) {
+				p := osdSetPodOf("node-a.local", "/dev/sdz")
 				p.Name, p.ManagedFields = "mine", []metav1.ManagedFieldsEntry{wrote("kubectl", `{"f:spec":{}}`)}
 				o.Pods = append(o.Pods, p)
 			},
 			want: "pod mine appeared",
 		},
 		"an override by up-to-date": {
-			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
-			now:    func(o *FleetObjects) { annotate(&o.Pods[0], "kubectl-annotate", podspec.UpToDate) },
+			before: both(func(o *OSDSetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
+			now:    func(o *OSDSetObjects) { annotate(&o.Pods[0], "kubectl-annotate", podspec.UpToDate) },
 			want:   `somebody wrote the state "up-to-date" on pod ` + nameOfA,
 		},
 		"an override by removal": {
-			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
-			now:    func(o *FleetObjects) { delete(o.Pods[0].Annotations, podspec.StateAnnotation) },
+			before: both(func(o *OSDSetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
+			now:    func(o *OSDSetObjects) { delete(o.Pods[0].Annotations, podspec.StateAnnotation) },
 			want:   `somebody wrote the state "" on pod ` + nameOfA,
 		},
 		"lockkeeper's own note": {
-			before: both(func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
-			now:    func(o *FleetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.UpToDate) },
+			before: both(func(o *OSDSetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.Unready) }),
+			now:    func(o *OSDSetObjects) { annotate(&o.Pods[0], kube.FieldOwner, podspec.UpToDate) },
 		},
 		"a person says which OSD it is": {
-			now: func(o *FleetObjects) {
+			now: func(o *OSDSetObjects) {
 				o.Pods[0].Labels[podspec.IDLabel] = "7"
 				o.Pods[0].ManagedFields[0] = wrote(kube.FieldOwner, `{"f:spec":{}}`)
 			},
 			want: `somebody wrote the number "7" on pod ` + nameOfA,
 		},
 		"a person takes away what says of which template it is": {
-			before: both(func(o *FleetObjects) { o.Pods[0].Annotations[podspec.HashAnnotation] = "abc" }),
-			now:    func(o *FleetObjects) { delete(o.Pods[0].Annotations, podspec.HashAnnotation) },
+			before: both(func(o *OSDSetObjects) { o.Pods[0].Annotations[podspec.HashAnnotation] = "abc" }),
+			now:    func(o *OSDSetObjects) { delete(o.Pods[0].Annotations, podspec.HashAnnotation) },
 			want:   "somebody changed what pod " + nameOfA + " says of its template",
 		},
 		"a person says of which template it is": {
-			now:  func(o *FleetObjects) { o.Pods[0].Annotations[podspec.HashAnnotation] = "abc" },
+			now:  func(o *OSDSetObjects) { o.Pods[0].Annotations[podspec.HashAnnotation] = "abc" },
 			want: "somebody changed what pod " + nameOfA + " says of its template",
 		},
 		"lockkeeper says of which template it is": {
-			now: func(o *FleetObjects) {
+			now: func(o *OSDSetObjects) {
 				o.Pods[0].Annotations[podspec.HashAnnotation] = "abc"
 				o.Pods[0].ManagedFields[0] = wrote(kube.FieldOwner,
 					`{"f:metadata":{"f:annotations":{"f:ceph.elemental.net/pod-template-hash":{},`+
 						`"f:ceph.elemental.net/pod-state":{}},"f:labels":{"f:ceph-osd-id":{}}},"f:spec":{"f:containers":{}}}`)
 			},
 		},
-		"lockkeeper says which OSD it is": {now: func(o *FleetObjects) { o.Pods[0].Labels[podspec.IDLabel] = "7" }},
+		"lockkeeper says which OSD it is": {now: func(o *OSDSetObjects) { o.Pods[0].Labels[podspec.IDLabel] = "7" }},
 		"a person lets an OSD go": {
-			now:  func(o *FleetObjects) { o.Pods[0].Annotations[podspec.RemoveAnnotation] = "true" },
+			now:  func(o *OSDSetObjects) { o.Pods[0].Annotations[podspec.RemoveAnnotation] = "true" },
 			want: "pod " + nameOfA + " may be removed",
 		},
-		"a host is cordoned": {now: func(o *FleetObjects) { o.Nodes[0].Spec.Unschedulable = true }},
+		"a host is cordoned": {now: func(o *OSDSetObjects) { o.Nodes[0].Spec.Unschedulable = true }},
 		"a host is uncordoned": {
-			before: both(func(o *FleetObjects) { o.Nodes[0].Spec.Unschedulable = true }),
-			now:    func(o *FleetObjects) { o.Nodes[0].Spec.Unschedulable = false },
+			before: both(func(o *OSDSetObjects) { o.Nodes[0].Spec.Unschedulable = true }),
+			now:    func(o *OSDSetObjects) { o.Nodes[0].Spec.Unschedulable = false },
 			want:   "host node-a.local is in service again",
 		},
 		"a host is ready": {
-			before: both(func(o *FleetObjects) { o.Nodes[0].Status.Conditions = nil }),
-			now:    func(o *FleetObjects) { o.Nodes[0] = *readyNode("node-a") },
+			before: both(func(o *OSDSetObjects) { o.Nodes[0].Status.Conditions = nil }),
+			now:    func(o *OSDSetObjects) { o.Nodes[0] = *readyNode("node-a") },
 			want:   "host node-a.local is in service again",
 		},
 		"a host is uncordoned, and not ready": {
-			before: both(func(o *FleetObjects) { o.Nodes[0].Spec.Unschedulable, o.Nodes[0].Status.Conditions = true, nil }),
-			now:    func(o *FleetObjects) { o.Nodes[0].Spec.Unschedulable = false },
+			before: both(func(o *OSDSetObjects) { o.Nodes[0].Spec.Unschedulable, o.Nodes[0].Status.Conditions = true, nil }),
+			now:    func(o *OSDSetObjects) { o.Nodes[0].Spec.Unschedulable = false },
 		},
 		"a host appears": {
-			before: both(func(o *FleetObjects) { o.Nodes = o.Nodes[1:] }),
-			now:    func(o *FleetObjects) { o.Nodes = fleetObjects().Nodes; o.Nodes[0].Status.Conditions = nil },
+			before: both(func(o *OSDSetObjects) { o.Nodes = o.Nodes[1:] }),
+			now:    func(o *OSDSetObjects) { o.Nodes = osdSetObjects().Nodes; o.Nodes[0].Status.Conditions = nil },
 			want:   "host node-a.local is there",
 		},
-		"a host is deleted":      {now: func(o *FleetObjects) { o.Nodes = o.Nodes[1:] }},
-		"a node that is no host": {now: func(o *FleetObjects) { o.Nodes = append(o.Nodes, *readyNode("node-c")) }},
+		"a host is deleted":      {now: func(o *OSDSetObjects) { o.Nodes = o.Nodes[1:] }},
+		"a node that is no host": {now: func(o *OSDSetObjects) { o.Nodes = append(o.Nodes, *readyNode("node-c")) }},
 		"the namespace has a policy": {
-			before: both(func(o *FleetObjects) { o.Policies = nil }),
-			now:    func(o *FleetObjects) { o.Policies = fleetObjects().Policies },
+			before: both(func(o *OSDSetObjects) { o.Policies = nil }),
+			now:    func(o *OSDSetObjects) { o.Policies = osdSetObjects().Policies },
 			want:   "the policies of its namespace are policy now",
 		},
 		"the namespace has none": {
-			now:  func(o *FleetObjects) { o.Policies = nil },
+			now:  func(o *OSDSetObjects) { o.Policies = nil },
 			want: "the policies of its namespace are none now",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := fleetObjects()
+			o := osdSetObjects()
 			for _, edit := range test.before {
 				edit(&o)
 			}
-			before := TakeFleet(o, nil, fleetTime)
+			before := TakeOSDSet(o, nil, osdSetTime)
 			test.now(&o)
-			now := TakeFleet(o, &before, fleetTime)
-			assert.Equal(t, test.want, DecideFleet(&before, now))
-			assert.Empty(t, DecideFleet(&now, TakeFleet(o, &now, fleetTime)), "the same again is no news")
+			now := TakeOSDSet(o, &before, osdSetTime)
+			assert.Equal(t, test.want, DecideOSDSet(&before, now))
+			assert.Empty(t, DecideOSDSet(&now, TakeOSDSet(o, &now, osdSetTime)), "the same again is no news")
 		})
 	}
 }
 
 // What happened while nobody watched is made up for once.
-func TestDecideFleetAtTheStart(t *testing.T) {
+func TestDecideOSDSetAtTheStart(t *testing.T) {
 	for name, test := range map[string]struct {
-		now  func(*FleetObjects)
+		now  func(*OSDSetObjects)
 		want string
 	}{
-		"at rest": {now: func(*FleetObjects) {}, want: "the watcher started"},
+		"at rest": {now: func(*OSDSetObjects) {}, want: "the watcher started"},
 		"new": {
-			now:  func(o *FleetObjects) { o.CephOSD.Status, o.Pods = cephv1alpha1.CephOSDStatus{}, nil },
+			now:  func(o *OSDSetObjects) { o.CephOSD.Status, o.Pods = cephv1alpha1.CephOSDStatus{}, nil },
 			want: "generation 3 was not looked at yet",
 		},
 		"changed": {
-			now:  func(o *FleetObjects) { o.CephOSD.Generation = 4 },
+			now:  func(o *OSDSetObjects) { o.CephOSD.Generation = 4 },
 			want: "generation 4 was not looked at yet",
 		},
 		"in the middle":   {now: unsettled, want: "the watcher started, and not every OSD is up to date"},
-		"one without pod": {now: func(o *FleetObjects) { remove(o, 3) }, want: "the watcher started"},
-		"is being deleted": {now: func(o *FleetObjects) {
+		"one without pod": {now: func(o *OSDSetObjects) { remove(o, 3) }, want: "the watcher started"},
+		"is being deleted": {now: func(o *OSDSetObjects) {
 			unsettled(o)
-			o.CephOSD.DeletionTimestamp = &metav1.Time{Time: fleetTime}
+			o.CephOSD.DeletionTimestamp = &metav1.Time{Time: osdSetTime}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := fleetObjects()
+			o := osdSetObjects()
 			test.now(&o)
-			now := TakeFleet(o, nil, fleetTime)
-			assert.Equal(t, test.want, DecideFleet(nil, now))
-			assert.Empty(t, DecideFleet(&now, TakeFleet(o, &now, fleetTime)), "once")
+			now := TakeOSDSet(o, nil, osdSetTime)
+			assert.Equal(t, test.want, DecideOSDSet(nil, now))
+			assert.Empty(t, DecideOSDSet(&now, TakeOSDSet(o, &now, osdSetTime)), "once")
 		})
 	}
 }
 
 // A rollout at work deletes a pod and makes its successor. Only a pod that stays away is news to it.
 func TestALossDuringARollout(t *testing.T) {
-	take := func(before *FleetSnapshot, after time.Duration, edit func(*FleetObjects)) (FleetSnapshot, string) {
-		o := fleetObjects()
+	take := func(before *OSDSetSnapshot, after time.Duration, edit func(*OSDSetObjects)) (OSDSetSnapshot, string) {
+		o := osdSetObjects()
 		unsettled(&o)
 		edit(&o)
-		now := TakeFleet(o, before, fleetTime.Add(after))
-		return now, DecideFleet(before, now)
+		now := TakeOSDSet(o, before, osdSetTime.Add(after))
+		return now, DecideOSDSet(before, now)
 	}
-	whole := func(*FleetObjects) {}
-	lost := func(o *FleetObjects) { remove(o, 0) }
+	whole := func(*OSDSetObjects) {}
+	lost := func(o *OSDSetObjects) { remove(o, 0) }
 
 	start, _ := take(nil, 0, whole)
 	gone, reason := take(&start, time.Second, lost)
 	assert.Empty(t, reason)
 	assert.Equal(t, lossGrace, gone.lookAgain())
 
-	back, reason := take(&gone, 2*time.Second, func(o *FleetObjects) { o.Pods[0].UID = "second" })
+	back, reason := take(&gone, 2*time.Second, func(o *OSDSetObjects) { o.Pods[0].UID = "second" })
 	assert.Empty(t, reason, "its successor")
 	assert.Zero(t, back.lookAgain())
 
@@ -287,40 +287,40 @@ func TestALossDuringARollout(t *testing.T) {
 	assert.Zero(t, away.lookAgain())
 	_, reason = take(&away, time.Minute, lost)
 	assert.Empty(t, reason, "once")
-	o := fleetObjects() // settled
+	o := osdSetObjects() // settled
 	remove(&o, 0)
-	assert.NotEmpty(t, DecideFleet(&gone, TakeFleet(o, &gone, fleetTime.Add(2*time.Second))),
+	assert.NotEmpty(t, DecideOSDSet(&gone, TakeOSDSet(o, &gone, osdSetTime.Add(2*time.Second))),
 		"when the rollout has ended nobody makes one")
 }
 
 // Stripping must take nothing that a snapshot is made of, and what is left must be read again as what it was.
-func TestAFleetSnapshotOfStrippedObjectsIsTheSame(t *testing.T) {
-	whole := fleetObjects()
+func TestAOSDSetSnapshotOfStrippedObjectsIsTheSame(t *testing.T) {
+	whole := osdSetObjects()
 	annotate(&whole.Pods[0], "kubectl-annotate", podspec.UpToDate)
 	whole.Pods[1].Annotations[podspec.RemoveAnnotation] = "true"
 	whole.Pods[1].ManagedFields = append(whole.Pods[1].ManagedFields, wrote("kubectl", `{`),
 		metav1.ManagedFieldsEntry{Manager: "nobody"})
 	whole.Nodes[1].Spec.Unschedulable = true
 	whole.CephOSD.Spec.PodTemplate.Spec.Containers = []corev1.Container{{Name: "osd"}}
-	want := TakeFleet(whole, nil, fleetTime)
+	want := TakeOSDSet(whole, nil, osdSetTime)
 	assert.Equal(t, Note{Value: "up-to-date"}, want.Pods[whole.Pods[0].Name].State)
 	assert.Equal(t, Note{Value: "up-to-date", Ours: true}, want.Pods[whole.Pods[1].Name].State)
 
-	slim := FleetObjects{CephOSD: stripped(t, whole.CephOSD), Policies: whole.Policies}
+	slim := OSDSetObjects{CephOSD: stripped(t, whole.CephOSD), Policies: whole.Policies}
 	for i := range whole.Pods {
 		slim.Pods = append(slim.Pods, *stripped(t, &whole.Pods[i]))
 	}
 	for i := range whole.Nodes {
 		slim.Nodes = append(slim.Nodes, *stripped(t, &whole.Nodes[i]))
 	}
-	assert.Equal(t, want, TakeFleet(slim, nil, fleetTime))
+	assert.Equal(t, want, TakeOSDSet(slim, nil, osdSetTime))
 	assert.Empty(t, slim.CephOSD.Spec.PodTemplate.Spec.Containers)
 	assert.Len(t, slim.Pods[1].ManagedFields, 1)
 	assert.Len(t, maps.Collect(maps.All(slim.Pods[1].Annotations)), 4)
 }
 
 func BenchmarkOnePodAmongTenThousandOfACephOSD(b *testing.B) {
-	o := fleetObjects()
+	o := osdSetObjects()
 	o.Pods = nil
 	s := &o.CephOSD.Spec.Storage[0]
 	s.Hosts = nil
@@ -328,14 +328,14 @@ func BenchmarkOnePodAmongTenThousandOfACephOSD(b *testing.B) {
 		host := fmt.Sprintf("node-%d.local", h)
 		s.Hosts = append(s.Hosts, host)
 		for _, d := range s.OSDs {
-			p := fleetPodOf(host, d.Data)
+			p := osdSetPodOf(host, d.Data)
 			o.Pods = append(o.Pods, *stripped(b, &p))
 		}
 	}
-	before := TakeFleet(o, nil, fleetTime)
+	before := TakeOSDSet(o, nil, osdSetTime)
 	o.Pods = o.Pods[1:]
 	for b.Loop() {
-		if DecideFleet(&before, TakeFleet(o, &before, fleetTime)) == "" {
+		if DecideOSDSet(&before, TakeOSDSet(o, &before, osdSetTime)) == "" {
 			b.Fatal("no reaction")
 		}
 	}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// DecideFleet compares two snapshots of a CephOSD, and says why its rollout has to look at it, or "" when there is
+// DecideOSDSet compares two snapshots of a CephOSD, and says why its rollout has to look at it, or "" when there is
 // nothing that it would not see by itself. before is nil for one that was not watched until now.
-func DecideFleet(before *FleetSnapshot, now FleetSnapshot) (reason string) {
+func DecideOSDSet(before *OSDSetSnapshot, now OSDSetSnapshot) (reason string) {
 	if now.Deleting {
 		return "" // whether its pods stay is written on them already
 	}
 	c := &change{}
 	if before == nil || before.UID != now.UID {
-		c.fleetNotWatched(now)
+		c.osdSetNotWatched(now)
 		return firstOf(c.reasons)
 	}
 	if now.Generation != before.Generation {
@@ -24,12 +24,12 @@ func DecideFleet(before *FleetSnapshot, now FleetSnapshot) (reason string) {
 	}
 	c.hosts(before.Away, now.Away)
 	c.losses(before.Lost, now.Lost)
-	c.fleetPods(before.Pods, now.Pods)
+	c.osdSetPods(before.Pods, now.Pods)
 	return firstOf(c.reasons)
 }
 
-// fleetNotWatched: something may have happened while nobody watched.
-func (c *change) fleetNotWatched(now FleetSnapshot) {
+// osdSetNotWatched: something may have happened while nobody watched.
+func (c *change) osdSetNotWatched(now OSDSetSnapshot) {
 	switch {
 	case !now.Looked:
 		c.add("generation %d was not looked at yet", now.Generation)
@@ -64,8 +64,8 @@ func (c *change) losses(before, now map[string]Loss) {
 	}
 }
 
-// fleetPods leaves out what lockkeeper did itself.
-func (c *change) fleetPods(before, now map[string]FleetPod) {
+// osdSetPods leaves out what lockkeeper did itself.
+func (c *change) osdSetPods(before, now map[string]OSDSetPod) {
 	for _, name := range sortedKeys(now) {
 		was, had := before[name]
 		is := now[name]
@@ -90,7 +90,7 @@ func (c *change) fleetPods(before, now map[string]FleetPod) {
 func (n Note) byUs() bool { return n.Ours && n.Value != "" }
 
 // lookAgain is when a loss that is not due yet will be; 0: there is none.
-func (s FleetSnapshot) lookAgain() time.Duration {
+func (s OSDSetSnapshot) lookAgain() time.Duration {
 	for _, loss := range s.Lost {
 		if !loss.Due {
 			return lossGrace

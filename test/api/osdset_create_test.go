@@ -19,7 +19,7 @@ import (
 // What the API server has of a pod that was made, down to what the original operator promised its users.
 func TestPodsAreMade(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "made", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/disk/by-slot/1, db: /dev/nvme0n1p1}, {data: /dev/disk/by-slot/2}]}], podTemplate: {
+	f := newOSDSet(t, "made", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/disk/by-slot/1, db: /dev/nvme0n1p1}, {data: /dev/disk/by-slot/2}]}], podTemplate: {
 		metadata: {labels: {app: ceph-osd}, annotations: {example.org/scrape: "true"}},
 		spec: {
 			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
@@ -87,7 +87,7 @@ func TestPodsAreMade(t *testing.T) {
 // ends.
 func TestPodsAreNotMadeEverywhere(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "spared", `{storage: [{hosts: [$a, $b, $nobody], osds: [{data: /dev/sdb}]}]}`, "a", "b")
+	f := newOSDSet(t, "spared", `{storage: [{hosts: [$a, $b, $nobody], osds: [{data: /dev/sdb}]}]}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	f.cordon("b", true)
 	f.creates(a, b, f.osd("nobody", "/dev/sdb"))
@@ -113,7 +113,7 @@ func TestPodsAreNotMadeEverywhere(t *testing.T) {
 // The CephOSD remembers the number of an OSD by its pods, and Ceph when it was up last.
 func TestAPodIsMadeWithWhatIsKnown(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "known", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "known", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	f.creates(a)
 	first := f.pod(a)
@@ -137,7 +137,7 @@ func TestAPodIsMadeWithWhatIsKnown(t *testing.T) {
 // What the API server rejects is the template's fault: it is said with the field where people wrote it.
 func TestRejectedPodsAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "rejected",
+	f := newOSDSet(t, "rejected",
 		`{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: OSD_1, image: ceph}]}}}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	made := f.creates(a, b)
@@ -155,7 +155,7 @@ func TestRejectedPodsAreRefused(t *testing.T) {
 // A namespace may forbid what a template asks for; that names no field, but the template it is.
 func TestForbiddenPodsAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "forbidden",
+	f := newOSDSet(t, "forbidden",
 		`{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}], podTemplate: {spec: {containers: [{name: osd, image: ceph, securityContext: {privileged: true}}]}}}`, "a")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.ns}}
 	restricted := `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`
@@ -183,7 +183,7 @@ func TestForbiddenPodsAreRefused(t *testing.T) {
 // A pod's name is taken by somebody else's, which stays as it is; the other OSDs get their pods.
 func TestANameThatIsTakenHinders(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "taken", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
+	f := newOSDSet(t, "taken", `{storage: [{hosts: [$a, $b], osds: [{data: /dev/sdb}]}]}`, "a", "b")
 	a, b := f.osd("a", "/dev/sdb"), f.osd("b", "/dev/sdb")
 	theirs := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: podspec.PodName(a), Labels: map[string]string{"app": "theirs"}},
@@ -208,7 +208,7 @@ func TestANameThatIsTakenHinders(t *testing.T) {
 // Two CephOSDs that ask for the same device: the pod of the first serves, and the second says who hinders it.
 func TestADeviceOfAnotherCephOSDHinders(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "rivals", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
+	f := newOSDSet(t, "rivals", `{storage: [{hosts: [$a], osds: [{data: /dev/sdb}]}]}`, "a")
 	a := f.osd("a", "/dev/sdb")
 	first := f.has(a)
 	rival := cephOSD(t, "rival", `{storage: [{hosts: [`+f.host("a")+`], osds: [{data: /dev/sdb}]}]}`)

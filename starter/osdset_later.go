@@ -19,18 +19,18 @@ import (
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
-// fleetsLater watches CephOSDs from when the API server knows them. Rook's users never install them, others after
+// osdSetsLater watches CephOSDs from when the API server knows them. Rook's users never install them, others after
 // lockkeeper.
-type fleetsLater struct {
-	mgr   manager.Manager
-	fleet *FleetReconciler
+type osdSetsLater struct {
+	mgr    manager.Manager
+	osdSet *OSDSetReconciler
 }
 
 // cephOSDs is the name of the CustomResourceDefinition.
 var cephOSDs = "cephosds." + cephv1alpha1.GroupVersion.Group
 
 // Start implements manager.Runnable. It returns when CephOSDs are watched.
-func (f *fleetsLater) Start(ctx context.Context) error {
+func (f *osdSetsLater) Start(ctx context.Context) error {
 	all, err := metadata.NewForConfig(f.mgr.GetConfig())
 	if err != nil {
 		return err
@@ -64,8 +64,8 @@ func (f *fleetsLater) Start(ctx context.Context) error {
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	f.fleet.Log.Info("CephOSDs are installed, and watched from now on")
-	if err := registerFleets(f.mgr, f.fleet); err != nil {
+	f.osdSet.Log.Info("CephOSDs are installed, and watched from now on")
+	if err := registerOSDSets(f.mgr, f.osdSet); err != nil {
 		return fmt.Errorf("watch CephOSDs: %w", err)
 	}
 	return nil
