@@ -33,6 +33,9 @@ func (w *World) judgeStop(p *pod) {
 	if !p.runs || !o.serves() || !o.up || !w.missed(o) {
 		return // it takes nothing from anybody
 	}
+	if time.Since(o.backIn) < w.opts.Reaction {
+		return // nor did it when it was sent, and then a person marked it in
+	}
 	defer func() { o.evicted = true }()
 	claim := w.claimOn(o)
 	if claim == nil {

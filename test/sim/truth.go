@@ -72,8 +72,8 @@ func (w *World) seekHomes() {
 func (w *World) judgeMon(m *mon) {
 	// one budget goes after the other
 	unmanaged := w.policy == nil || w.policy.DeletionTimestamp != nil || !kube.Settings(&w.policy.Spec).ManagePodBudgets
-	// what is being given up takes a while, too
-	unmanaged = unmanaged || time.Since(w.edited) < w.opts.Reaction
+	// what is being given up takes a while, too; and who is in charge instead guards well
+	unmanaged = unmanaged || time.Since(w.edited) < w.opts.Reaction || w.older != nil
 	if unmanaged || !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || w.unknowable() ||
 		time.Now().Before(w.unguarded) {
 		return
