@@ -77,8 +77,8 @@ func (p *Process) start() (*exec.Cmd, error) {
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// A session of its own: the terminal's SIGINT is the supervisor's business, which then stops us in order; and where
-	// Linux shares the processors among sessions first, a busy Temporal has no more of them than the API server, as if each
-	// were a service of its own.
+	// Linux shares the processors among sessions first, a busy Temporal has no more of them than the API server, as if
+	// each were a service of its own.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
