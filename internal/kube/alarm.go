@@ -49,28 +49,23 @@ func (c *Cluster) Close(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string,
 ) error {
 	alarm := at.UTC().Format(alarmTime) + " " + clipped(why)
-	closed := budget.Spec{MinAvailable: budget.Everything}
-	budgets := []*policyv1.PodDisruptionBudget{
-		newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(OSDSelector(p), true), closed),
-		newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(OSDSelector(p), false), closed),
-		newBudget(p, MonBudgetName(p.Name), DaemonMon, MonSelector(p), closed),
+	write := func(name, daemon string, selector *metav1.LabelSelector) error {
+		return c.closeBudget(ctx, newBudget(p, name, daemon, selector, budget.Spec{MinAvailable: budget.Everything}), owner,
+			alarm)
 	}
-	failures := make([]error, len(budgets))
-	var daemons, all sync.WaitGroup
-	for i, want := range budgets[:2] {
-		daemons.Go(func() { failures[i] = c.closeBudget(ctx, want, owner, alarm) })
+	var provedErr, othersErr error
+	var daemons sync.WaitGroup
+	daemons.Go(func() { provedErr = write(ProvedBudgetName(p.Name), DaemonOSDProved, marked(OSDSelector(p), true)) })
+	daemons.Go(func() { othersErr = write(DaemonBudgetName(p.Name), DaemonOSD, marked(OSDSelector(p), false)) })
+	written := make(chan struct{})
+	go func() { daemons.Wait(); close(written) }()
+	select {
+	case <-written:
+	case <-time.After(headStart):
 	}
-	first := make(chan struct{})
-	all.Go(func() { daemons.Wait(); close(first) })
-	all.Go(func() {
-		select {
-		case <-first:
-		case <-time.After(headStart):
-		}
-		failures[2] = c.closeBudget(ctx, budgets[2], owner, alarm)
-	})
-	all.Wait()
-	return errors.Join(failures...)
+	monsErr := write(MonBudgetName(p.Name), DaemonMon, MonSelector(p))
+	<-written
+	return errors.Join(provedErr, othersErr, monsErr)
 }
 
 // closeBudget leaves a budget alone that does not carry our labels.
