@@ -140,7 +140,8 @@ func (d *Doctor) reach(p *v1alpha1.MaintenancePolicy, cause storage.Cause) strin
 	case storage.CauseAccess:
 		return "name the object in deploy/rbac.yaml and apply it: the worker may read only what is named there"
 	case storage.CauseCredentials:
-		return "make the Secret that spec.ceph.connection.credentials names, with those keys: README, Install"
+		return "the Secret that spec.ceph.connection.credentials names has to hold a user that Ceph knows, and its key: " +
+			"README, Install"
 	case storage.CauseRights:
 		return "give lockkeeper's Ceph user the rights of deploy/ceph-caps.txt: `ceph auth get client.lockkeeper` shows " +
 			"those that it has"

@@ -123,6 +123,15 @@ func TestDoctor(t *testing.T) {
 			"no storage is guarded",
 			"deploy/examples/maintenancepolicy.yaml",
 		},
+		"no selector": {
+			func(i *installation) { i.podsErr = fmt.Errorf("%w: \"in\" is no operator", kube.ErrSelector) },
+			[]string{"daemons"},
+			"rook-ceph/rook-ceph: spec.ceph.osds.selector: \"in\" is no operator", "mend spec.ceph.osds.selector",
+		},
+		"pods not listed": {
+			func(i *installation) { i.podsErr = errors.New("forbidden") },
+			nil, "which pods are OSDs: forbidden", "",
+		},
 		"no pods": {
 			func(i *installation) { i.pods = nil },
 			[]string{"daemons"},
@@ -313,6 +322,11 @@ func TestDoctor(t *testing.T) {
 				Unavailable: `spec.ceph.connection.credentials: secrets "x" not found`, Cause: storage.CauseCredentials,
 			}
 		}, []string{"storage clusters"}, `secrets "x" not found`, "spec.ceph.connection.credentials"},
+		"Ceph's key": {func(i *installation) {
+			i.keeper.View = storage.View{
+				Unavailable: "ceph connect: the monitors refuse client.x: its key is wrong", Cause: storage.CauseCredentials,
+			}
+		}, []string{"storage clusters"}, "its key is wrong", "a user that Ceph knows, and its key"},
 		"Ceph's rights": {func(i *installation) {
 			i.keeper.View = storage.View{
 				Unavailable: "the Ceph user lacks a right: osd dump: access denied", Cause: storage.CauseRights,

@@ -51,6 +51,7 @@ type world struct {
 	policy       *v1alpha1.MaintenancePolicy
 	pods         []storageview.Pod
 	outlook      kube.Outlook
+	podsErr      error
 	kubeAway     error
 	policiesAway error // these alone
 	mayNot       func(who kube.Account, r kube.Right) bool
@@ -251,7 +252,7 @@ func (w *world) MaintenancePolicies(context.Context, string) ([]v1alpha1.Mainten
 }
 
 func (w *world) StoragePods(context.Context, *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error) {
-	return w.pods, w.kubeAway
+	return w.pods, cmp.Or(w.podsErr, w.kubeAway)
 }
 
 func (w *world) DrainOutlook(context.Context, string, activities.EvictionOptions) (kube.Outlook, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // healthy is a storage cluster at rest: three nodes with two OSDs each.
@@ -344,6 +345,24 @@ func TestEcho(t *testing.T) {
 	h = Decide(&before, with(budget("lockkeeper-mon",
 		Budget{Spec: "new", Writer: "kubectl-edit", Ours: true, Daemon: kube.DaemonMon, Generation: 5}))).Hint
 	assert.Zero(t, h.MonEcho, "somebody else wrote it")
+}
+
+// TestOwn: that lockkeeper made all that is new by itself is said only while that is so, and a pause does not forget it.
+func TestOwn(t *testing.T) {
+	before := healthy()
+	ours := with(budget("lockkeeper-mon",
+		Budget{Spec: "new", Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonMon, Generation: 5}))
+	own := Decide(&before, ours).Hint
+	assert.NotEmpty(t, own.Reason)
+	assert.True(t, own.Own)
+	cordon := Decide(&before, with(node("node-b", Node{Cordoned: true}))).Hint
+	assert.NotEmpty(t, cordon.Reason)
+	assert.False(t, cordon.Own)
+	assert.False(t, joinHints(own, cordon).Own)
+	assert.False(t, joinHints(cordon, own).Own)
+	assert.True(t, joinHints(own, own).Own)
+	assert.True(t, joinHints(workflows.Hint{}, own).Own)
+	assert.False(t, joinHints(workflows.Hint{}, workflows.Hint{}).Own, "nothing is nobody's")
 }
 
 func TestDecideAtStart(t *testing.T) {

@@ -52,7 +52,10 @@ func IsInvalid(err error) bool { return hasCode(err, syscall.EINVAL) }
 // IsAgain tells whether Ceph said EAGAIN: it does not know enough yet to answer.
 func IsAgain(err error) bool { return hasCode(err, syscall.EAGAIN) }
 
-// IsDenied tells whether the Ceph user lacks the right to send the command.
+// IsUnknown tells whether Ceph said ENOENT: when connecting, that it has no such user.
+func IsUnknown(err error) bool { return hasCode(err, syscall.ENOENT) }
+
+// IsDenied tells whether the Ceph user lacks the right to send the command; when connecting, that its key is wrong.
 func IsDenied(err error) bool { return hasCode(err, syscall.EACCES) || hasCode(err, syscall.EPERM) }
 
 func hasCode(err error, code syscall.Errno) bool {

@@ -26,6 +26,8 @@ type model struct {
 	heard   map[int]modelReport // what it knows
 	digest  map[int]modelReport // what the monitors know
 	based   bool                // the tracker gets a base as soon as a proof is begun
+	early   bool                // or earlier: as soon as the map has moved on
+	seenUp  []int               // the OSDs that were up in the map that was read last
 }
 
 type modelOSD struct {
@@ -116,7 +118,15 @@ func (m *model) tick() {
 // look reads what the monitors know, bit by bit, and anything may happen between. It returns what the tracker made of
 // it, and whether that was right to be called clean.
 func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Health, right bool) {
-	evidence := m.evidence(tracker, between)
+	var evidence, early *pghealth.Evidence
+	var change int
+	if m.early && len(m.seenUp) > 0 { // who looks knows that the map moved on, and has asked for the numbers before it is read
+		between()
+		change = m.change
+		early = m.numbers(m.seenUp, between)
+	} else {
+		evidence = m.evidence(tracker, between)
+	}
 	between()
 	var r ceph.Reading
 	r.Status.MgrMap.Available = true
@@ -129,9 +139,15 @@ func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Healt
 	}
 	between()
 	r.Map = &ceph.OSDMap{Pools: []ceph.Pool{{ID: 1, PGNum: len(m.osds)}}}
-	right = true
+	right, m.seenUp = true, nil
+	if m.change != change {
+		early = nil // of an older map
+	}
 	for _, o := range m.osds {
 		r.Map.OSDs = append(r.Map.OSDs, o.OSD)
+		if o.Up {
+			m.seenUp = append(m.seenUp, o.ID)
+		}
 		if bool(o.Up) && summary[o.ID].knows < m.change {
 			right = false
 		}
@@ -139,7 +155,11 @@ func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Healt
 	between()
 	proofs := tracker.Proofs()
 	h = tracker.Observe(pghealth.Sample{Reading: r, Evidence: evidence})
-	if e := m.evidence(tracker, between); m.based && tracker.Proofs() != proofs && e != nil {
+	switch e := m.evidence(tracker, between); {
+	case tracker.Proofs() == proofs:
+	case early != nil:
+		tracker.Base(time.Time{}, *early)
+	case m.based && e != nil:
 		tracker.Base(time.Time{}, *e)
 	}
 	return h, right
@@ -147,7 +167,10 @@ func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Healt
 
 // evidence reads the numbers that the tracker asks for.
 func (m *model) evidence(tracker *pghealth.Tracker, between func()) *pghealth.Evidence {
-	asks := tracker.Asks()
+	return m.numbers(tracker.Asks(), between)
+}
+
+func (m *model) numbers(asks []int, between func()) *pghealth.Evidence {
 	if len(asks) == 0 {
 		return nil
 	}
@@ -174,12 +197,13 @@ func TestNeverCleanOnOldKnowledge(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "looks") {
+			m.early = rapid.Bool().Draw(t, "early")
 			if h, right := m.look(tracker, between); h.Clean {
 				clean++
 				require.True(t, right, "called clean on old knowledge")
 			}
 		}
-		m.alive = true
+		m.alive, m.early = true, false
 		var h storage.Health
 		for range 5 {
 			for id := range m.osds {

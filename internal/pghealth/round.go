@@ -16,12 +16,11 @@ import (
 // piece, so an OSD whose number did not rise in the look that told of the digest may rise in the next one for the same
 // reason, and only what follows counts.
 type Round struct {
-	osds map[int]*reporter // OSDs of which no new report is known
-	made map[int]*reporter // those that have reported, with what was last seen of them
-	// looks counts those that were weighed; digest: one of them told of a new digest.
-	looks  int
-	digest bool
-	last   time.Time // when the last one was taken
+	osds   map[int]*reporter // OSDs of which no new report is known
+	made   map[int]*reporter // those that have reported, with what was last seen of them
+	looks  int               // how many were weighed
+	digest bool              // one of them told of a new digest
+	last   time.Time         // when the last one was taken
 	// flushed: somebody had OSDs report out of turn, so that what follows tells nothing of their period.
 	flushed bool
 	// intervals are the times between two reports of the same OSD, as they were seen.
@@ -33,6 +32,8 @@ type reporter struct {
 	life  int64     // the epoch at which it went up
 	count uint32    // the number of its last report; 0: none in this life
 	seen  time.Time // when its number was last seen to have risen; zero: never
+	// read: its number was in an earlier look, so that a greater one is new.
+	read bool
 	// based: count is from after the digest, so that a greater one is the number of a report that was made since.
 	based bool
 	more  uint32 // reports since then
@@ -76,7 +77,7 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 		if report.UpFrom != o.life {
 			count = 0 // of a life before this one
 		}
-		risen := (o.based || r.looks > 0) && count > o.count
+		risen := (o.based || o.read) && count > o.count
 		if risen && !o.seen.IsZero() && !r.flushed {
 			r.intervals = append(r.intervals, at.Sub(o.seen)/time.Duration(count-o.count))
 		}
@@ -96,7 +97,7 @@ func (r *Round) Weigh(at time.Time, reports map[int]ceph.Report) {
 		case risen:
 			news, o.based = true, true
 		}
-		o.count = max(o.count, count)
+		o.read, o.count = true, max(o.count, count)
 	}
 	r.looks++
 	r.digest = r.digest || news

@@ -81,6 +81,15 @@ func TestRound(t *testing.T) {
 			reports(7, 7),
 			{2: {UpFrom: 10, Count: 1}},
 		}},
+		"a number that the first look lacked": {looks: []map[int]ceph.Report{
+			reports(5, 5),
+			reports(5, 5, 5), reports(6, 6, 6),
+			reports(6, 6, 6),
+		}, silent: []int{0, 1, 2}},
+		"a number that was lacking for longer": {looks: []map[int]ceph.Report{
+			reports(5, 5), reports(6, 6),
+			reports(7, 7, 7),
+		}, silent: []int{2}},
 		"a number that is lower, of a laggard": {looks: []map[int]ceph.Report{
 			reports(5, 5, 5), reports(6, 6, 6),
 			reports(5, 5, 5), reports(6, 6, 6),

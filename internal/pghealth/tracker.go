@@ -159,6 +159,9 @@ func (t *Tracker) Flushed(proof int, at time.Time, reports map[int]ceph.Report) 
 // somebody who keeps something beside a proof can tell it from the next.
 func (t *Tracker) Proved() bool { return t.last != nil && t.proved }
 
+// Election is the number of the quorum that the last sample is from; 0: the last was from none.
+func (t *Tracker) Election() int64 { return t.election }
+
 // Proofs counts the proofs that were begun.
 func (t *Tracker) Proofs() int { return t.proofs }
 

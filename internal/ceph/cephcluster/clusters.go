@@ -129,8 +129,8 @@ func (c *Clusters) connect(
 	conn, err := c.dial.Dial(ctx, a)
 	if err != nil {
 		err = fmt.Errorf("connect to Ceph at %s as %s: %w", a.MonHost, a.User, err)
-		if ceph.IsDenied(err) {
-			err = &storage.UnreachableError{Cause: storage.CauseRights, Err: err}
+		if ceph.IsDenied(err) || ceph.IsUnknown(err) {
+			err = &storage.UnreachableError{Cause: storage.CauseCredentials, Err: err}
 		}
 		return nil, err
 	}

@@ -91,9 +91,13 @@ func (c *cluster) awaitEpoch(ctx context.Context, within time.Duration) *early {
 		if known == nil {
 			continue
 		}
-		epoch, err := c.client.OSDEpoch(ctx)
+		// Without a quorum there is no answer, and the look that finds out should not wait twice.
+		asking, done := context.WithTimeout(ctx, within)
+		epoch, err := c.client.OSDEpoch(asking)
+		done()
 		if err != nil {
-			return nil // the look finds out
+			known = nil // the look says why
+			continue
 		}
 		if epoch > known.Epoch {
 			var up []int
@@ -140,7 +144,7 @@ func (c *cluster) lookWith(
 		// before the reading: the summary has to be newer than what proves it fresh
 		evidence = c.evidence(ctx, by.tracker.Asks())
 	}
-	now := time.Now()
+	now, election := time.Now(), by.tracker.Election()
 	reading, err := c.read(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -150,8 +154,9 @@ func (c *cluster) lookWith(
 	}
 	health := by.tracker.Observe(pghealth.Sample{Reading: reading, Evidence: evidence, At: now})
 	known := by.attend(ctx, c)
-	if !known || since == nil || reading.Map == nil || reading.Map.Epoch != since.epoch {
-		since = nil // of another change, or of before the pods were seen
+	if !known || since == nil || reading.Map == nil || reading.Map.Epoch != since.epoch ||
+		reading.Status.ElectionEpoch != election {
+		since = nil // of another change, or of before the pods were seen or the mons elected
 	}
 	by.base(ctx, c, since)
 	by.hurry(ctx, c, health.Clean)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/ceph/go-ceph/rados"
 
@@ -89,7 +88,7 @@ func connectError(config Config, err error) error {
 		failed.Text = "no monitor answers at " + config.MonHost
 	case ceph.IsDenied(failed):
 		failed.Text = "the monitors refuse client." + config.User + ": its key is wrong"
-	case failed.Code == -int(syscall.ENOENT):
+	case ceph.IsUnknown(failed):
 		failed.Text = "the monitors do not know client." + config.User
 	}
 	return failed
