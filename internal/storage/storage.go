@@ -354,6 +354,8 @@ type Life struct {
 	// Silent is how many gave none since the question was asked, although others gave several.
 	Silent   int      `json:"silent,omitempty"`
 	Examples []string `json:"examples,omitempty"` // a few of them: "osd.3 in zone-y"
+	// Meanwhile is what else went on and may be why they gave none; "" for nothing.
+	Meanwhile string `json:"meanwhile,omitempty"`
 	// Unproven is why nobody could tell, for so long that the storage cluster's map has to do; "" when it was proved.
 	Unproven string `json:"unproven,omitempty"`
 }
@@ -372,7 +374,11 @@ func (l *Life) String() string {
 	if more := l.Silent - len(l.Examples); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return "no sign of life from " + text + ", up in the storage cluster's map all the same"
+	text = "no sign of life from " + text + ", up in the storage cluster's map all the same"
+	if l.Meanwhile != "" {
+		text += "; meanwhile " + l.Meanwhile
+	}
+	return text
 }
 
 // CleanProof remembers that the data was whole as of an epoch. Whatever happened since then happened on top of it.

@@ -94,6 +94,7 @@ type question struct {
 	round      *pghealth.Round
 	manager    ceph.Manager
 	election   int64        // of the quorum in which the round began
+	elections  int          // that began it anew
 	osds       *ceph.OSDMap // that the round knows of
 	tree       *failuredomain.Tree
 	domainType string
@@ -126,7 +127,10 @@ func (q *question) look(ctx context.Context) error {
 	case q.deaf.IsZero():
 		q.deaf = time.Now()
 	}
-	if q.round == nil || q.election != reading.Status.ElectionEpoch {
+	if elected := q.round != nil && q.election != reading.Status.ElectionEpoch; elected || q.round == nil {
+		if elected {
+			q.elections++
+		}
 		// What the manager told the mons while they had no quorum is news now, and may be from before an OSD hung.
 		q.round, q.election = pghealth.NewRound(q.up(), nil), reading.Status.ElectionEpoch
 	}
@@ -184,6 +188,10 @@ func (q *question) answer(outside storage.FailureDomain) (storage.Life, bool) {
 	}
 	const most = 3
 	l.Silent = len(silent)
+	if len(silent) > 0 && q.elections > 0 {
+		l.Meanwhile = fmt.Sprintf("the mons elected a leader %s, and what an OSD reports before that does not count",
+			times(q.elections))
+	}
 	for _, id := range silent[:min(most, len(silent))] {
 		name := ceph.OSDName(id)
 		if domain := q.tree.Find(id, q.domainType); q.domainType != failuredomain.OSDType && domain != "" {
@@ -192,4 +200,11 @@ func (q *question) answer(outside storage.FailureDomain) (storage.Life, bool) {
 		l.Examples = append(l.Examples, name)
 	}
 	return l, true
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
