@@ -347,7 +347,8 @@ func TestEcho(t *testing.T) {
 	assert.Zero(t, h.MonEcho, "somebody else wrote it")
 }
 
-// TestOwn: that lockkeeper made all that is new by itself is said only while that is so, and a pause does not forget it.
+// TestOwn: that lockkeeper made all that is new by itself is said only while that is so, and what joins two hints does
+// not forget it.
 func TestOwn(t *testing.T) {
 	before := healthy()
 	ours := with(budget("lockkeeper-mon",

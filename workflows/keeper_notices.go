@@ -25,7 +25,7 @@ const noticesAtOnce = 100
 // Who waits and hears that it is for another reason is in no hurry, but every notice wakes a job. Hundreds of them at
 // once keep the processors from whoever has to close in that moment. So they go out a few at a time.
 const (
-	rewordedAtOnce = 50
+	rewordedAtOnce = 20
 	rewordedEvery  = 500 * time.Millisecond
 )
 

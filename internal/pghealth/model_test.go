@@ -120,7 +120,8 @@ func (m *model) tick() {
 func (m *model) look(tracker *pghealth.Tracker, between func()) (h storage.Health, right bool) {
 	var evidence, early *pghealth.Evidence
 	var change int
-	if m.early && len(m.seenUp) > 0 { // who looks knows that the map moved on, and has asked for the numbers before it is read
+	// Who looks early knows that the map moved on, and has asked for the numbers before it is read.
+	if m.early && len(m.seenUp) > 0 {
 		between()
 		change = m.change
 		early = m.numbers(m.seenUp, between)

@@ -37,7 +37,8 @@ func TestCauseOfAFailureToConnect(t *testing.T) {
 		"key wrong":           {objects{}, refused(syscall.EACCES), storage.CauseCredentials},
 		"no quorum":           {objects{}, refused(syscall.ETIMEDOUT), ""},
 		"librados too old": {
-			objects{}, &storage.UnreachableError{Cause: storage.CauseLibrary, Err: errors.New("AES256K")},
+			objects{},
+			&storage.UnreachableError{Cause: storage.CauseLibrary, Err: errors.New("AES256K")},
 			storage.CauseLibrary,
 		},
 	} {
