@@ -43,8 +43,9 @@ enter_world() {
 move_in() {
   if [ -n "${CEPHOSD:-}" ]; then install+=(--cephosd ceph-osds); fi
   "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
-  KUBECONFIG=$work/worker.kubeconfig lab in-image --name "$world" lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
-  KUBECONFIG=$work/watch.kubeconfig lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
+  # Each in a session of its own, as they are pods of their own where it counts: Linux shares the processors among sessions first.
+  KUBECONFIG=$work/worker.kubeconfig setsid lab in-image --name "$world" lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
+  KUBECONFIG=$work/watch.kubeconfig setsid lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
   if [ -n "${CEPHOSD:-}" ]; then
     kubectl apply -f "$CEPHOSD" >/dev/null
     until_says 120 '^UpToDate$' kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.reason}'
