@@ -92,9 +92,9 @@ func (c *Crowd) Silence(ctx context.Context) error {
 	return nil
 }
 
-// asksPerSecond is about how many jobs lockkeeper tells in a second when many are to hear something new. As fast as
-// they can, the jobs alone would take all processors, and it would be their own load that is measured.
-const asksPerSecond = 100
+// asksPerSecond is how many jobs lockkeeper tells in a second when many are to hear something new. As fast as they can,
+// the jobs alone would take all processors, and it would be their own load that is measured.
+const asksPerSecond = 40
 
 // AskAgain has every job that waits ask again: it keeps its place in the queue, and is told where it stands once more.
 func (c *Crowd) AskAgain(ctx context.Context) error {
