@@ -24,7 +24,7 @@ done
 {
   enter_world "${BENCH_NAME:-bench}"
   move_in
-  temporal_yields
+  machines_apart
 } >&2
 "$work/bench" --events "${EVENTS:-100}" --openings "${OPENINGS:-20}" --busy "${BUSY:-20}" --jobs "${JOBS:-500}"
 # The same world, with lockkeeper behind a proxy that counts its requests; it costs time, so it comes after.

@@ -54,14 +54,21 @@ move_in() {
   until_says 60 '^any node$' policy '{.status.mayDrain}'
 }
 
-# temporal_yields: Temporal's server has machines of its own where it counts. Here it has to share with all else, and hundreds of jobs
-# keep it so busy that everybody waits for a processor; so it comes last.
-temporal_yields() {
-  local pid
-  pid=$(pgrep -f -- "server start-dev .*--port ${TEMPORAL_ADDRESS##*:} ")
-  renice -n 10 -p "$pid" >/dev/null
-  # It runs in a session of its own, and where Linux shares the processors among sessions first, priorities count within each only.
-  echo 10 2>/dev/null >"/proc/$pid/autogroup" || true
+# machines_apart: Temporal's server and the control plane have machines of their own where it counts. Here they share with all else,
+# and hundreds of jobs, or an OSD that starts, have whoever closes wait for a processor. So Temporal comes last, and the API server and
+# etcd, which is in the lab's own process, first.
+machines_apart() {
+  local at=${KUBECONFIG%/*}
+  worth 10 "$(pgrep -f -- "server start-dev .*--port ${TEMPORAL_ADDRESS##*:} ")"
+  worth -10 "$(pgrep -f -- "kube-apiserver .*=$at/pki/")"
+  worth -10 "$(sed -nE 's/.*"pid": ?([0-9]+).*/\1/p' "$at/supervisor.json")"
+}
+
+# worth NICE PID: gives a process a priority, and its session, too: where Linux shares the processors among sessions first, priorities
+# count within each only. What only root may do is left out for others.
+worth() {
+  renice -n "$1" -p "$2" >/dev/null 2>&1 || true
+  echo "$1" 2>/dev/null >"/proc/$2/autogroup" || true
 }
 
 # halt: ends lockkeeper's own processes, and leaves all else as it is.
