@@ -127,10 +127,11 @@ func (q *question) look(ctx context.Context) error {
 	case q.deaf.IsZero():
 		q.deaf = time.Now()
 	}
-	if elected := q.round != nil && q.election != reading.Status.ElectionEpoch; elected || q.round == nil {
-		if elected {
-			q.elections++
-		}
+	elected := q.round != nil && q.election != reading.Status.ElectionEpoch
+	if elected {
+		q.elections++
+	}
+	if elected || q.round == nil {
 		// What the manager told the mons while they had no quorum is news now, and may be from before an OSD hung.
 		q.round, q.election = pghealth.NewRound(q.up(), nil), reading.Status.ElectionEpoch
 	}
