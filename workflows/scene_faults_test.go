@@ -1,0 +1,230 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	tlog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+)
+
+// This file makes activities fail, hang and die with their worker.
+
+// faulty makes activities fail as the scene wants.
+type faulty struct {
+	interceptor.WorkerInterceptorBase
+	scene *scene
+}
+
+func (f *faulty) InterceptActivity(
+	_ context.Context, next interceptor.ActivityInboundInterceptor,
+) interceptor.ActivityInboundInterceptor {
+	a := &faultyActivity{scene: f.scene}
+	a.Next = next
+	return a
+}
+
+// lasting are the activities that may take days.
+var lasting = map[string]bool{
+	"WatchStorage": true, "AskLife": true, "AwaitJobsEnd": true, "EvictPods": true,
+	"AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true,
+}
+
+// thorough are those that heartbeat, and may take minutes.
+var thorough = map[string]bool{
+	"MarkPods": true, "UnmarkPods": true, "ReleasePods": true,
+	"SurveyOSDs": true, "RehearseBatch": true, "CreatePods": true, "DiscardPods": true, "NotePods": true,
+	"RemoveOSDs": true, "ConfirmOSDs": true,
+}
+
+// attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts
+// together, and retries none that takes longer, so it is told of none (patient), and faultyActivity sees to it.
+const attemptTimeout = 10 * time.Second
+
+func (f *faulty) InterceptWorkflow(
+	_ workflow.Context, next interceptor.WorkflowInboundInterceptor,
+) interceptor.WorkflowInboundInterceptor {
+	p := &patientInbound{}
+	p.Next = next
+	return p
+}
+
+type patientInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (p *patientInbound) Init(out interceptor.WorkflowOutboundInterceptor) error {
+	o := &patient{}
+	o.Next = out
+	return p.Next.Init(o)
+}
+
+type patient struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	o := workflow.GetActivityOptions(ctx)
+	o.StartToCloseTimeout = forever
+	// The test environment lets the heartbeat's time run on from one attempt to the next, and never tries again after a
+	// silence, such as that of a worker which is away for minutes. faultyActivity sees to it.
+	if thorough[name] || name == "AwaitOSDs" || name == "AwaitNode" {
+		o.HeartbeatTimeout = forever
+	}
+	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {
+		unlimited := *o.RetryPolicy // and not ten times, as the test environment has it
+		unlimited.MaximumAttempts = 1_000_000
+		o.RetryPolicy = &unlimited
+	}
+	return p.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, o), name, args...)
+}
+
+type faultyActivity struct {
+	interceptor.ActivityInboundInterceptorBase
+	scene *scene
+}
+
+func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	s, info := a.scene, activity.GetInfo(ctx)
+	if info.ActivityType.Name == "clock" {
+		return a.Next.ExecuteActivity(ctx, in)
+	}
+	if s.isOver() {
+		return nil, errOver
+	}
+	if err := s.stopFrozen(ctx); err != nil {
+		return nil, err
+	}
+	if info.Attempt > 1 {
+		// The test environment begins an attempt even if the workflow has given up meanwhile. A server does not.
+		if activity.RecordHeartbeat(ctx); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	n := s.attempts
+	s.attempts++
+	onAttempt, what := s.onAttempt, s.fault
+	s.mu.Unlock()
+	if onAttempt != nil {
+		onAttempt(n, info)
+	}
+	failed := noFault
+	if what != nil {
+		failed = what(n, info)
+	}
+	if failed != noFault {
+		s.Tell("attempt %d of %s of %s %s", info.Attempt, info.ActivityType.Name, info.WorkflowExecution.ID, failed)
+	}
+	if failed == notDone {
+		return nil, activities.Unavailable("on purpose", errors.New("not done"))
+	}
+	name := info.ActivityType.Name
+	if !lasting[name] && !thorough[name] {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+	}
+	outer := ctx
+	ctx, alive := s.onWorker(ctx, n)
+	var result any
+	err := ctx.Err()
+	if err == nil { // or its time was over before there was a worker
+		result, err = a.Next.ExecuteActivity(ctx, in)
+	}
+	if failed == twice && ctx.Err() == nil {
+		result, err = a.Next.ExecuteActivity(ctx, in)
+	}
+	switch {
+	case failed != hangs || lasting[name]:
+	case thorough[name]: // no heartbeat comes any more
+		s.untilDone(outer, heartbeatTimeout-time.Second, func() bool { return s.over })
+		return nil, activities.Unavailable("on purpose", errors.New("no heartbeat"))
+	default:
+		s.untilDone(outer, forever, func() bool { return s.over })
+	}
+	switch lives := alive(); {
+	case s.isOver():
+		return nil, errOver
+	case !lives:
+		return nil, activities.Unavailable("on purpose", errors.New("the worker died"))
+	case errors.Is(outer.Err(), context.DeadlineExceeded):
+		return nil, activities.Unavailable("on purpose", errors.New("timed out"))
+	}
+	if failed == doneAlso {
+		return nil, activities.Unavailable("on purpose", errors.New("done, but who knows"))
+	}
+	return result, err
+}
+
+// crashWorker kills the worker, with all attempts that are under way, or starts it again.
+func (s *scene) crashWorker(down bool) {
+	if (s.crashes%2 == 1) == down {
+		return
+	}
+	s.Tell("the worker %s", map[bool]string{true: "is killed", false: "is started again"}[down])
+	s.update(func() {
+		s.crashes++
+		for _, cancel := range s.dying {
+			cancel()
+		}
+		s.dying = nil
+	})
+	s.Unguarded(map[bool]time.Duration{true: forever, false: 30 * time.Second}[down])
+	if !down {
+		s.Guarded(30 * time.Second)
+	}
+}
+
+// heartbeatTimeout is how long a server waits for a worker that died.
+const heartbeatTimeout = 10 * time.Second
+
+// onWorker binds an attempt to the life of the worker, which must be alive. alive is asked when it is through.
+func (s *scene) onWorker(ctx context.Context, n int) (bound context.Context, alive func() bool) {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	s.untilDone(ctx, forever, func() bool { return s.crashes%2 == 0 || s.over })
+	s.mu.Lock()
+	crashes := s.crashes
+	if s.dying == nil {
+		s.dying = map[int]context.CancelFunc{}
+	}
+	s.dying[n] = cancel
+	s.mu.Unlock()
+	return ctx, func() bool {
+		s.mu.Lock()
+		died := s.crashes != crashes
+		delete(s.dying, n)
+		s.mu.Unlock()
+		cancel()
+		if died {
+			s.untilDone(outer, heartbeatTimeout, func() bool { return s.over })
+		}
+		return !died
+	}
+}
+
+// errOver ends attempts for good.
+var errOver = temporal.NewNonRetryableApplicationError("the scene is over", "Over", nil)
+
+func (s *scene) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// quiet is a logger of nothing.
+type quiet struct{}
+
+var _ tlog.Logger = quiet{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}

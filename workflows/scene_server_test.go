@@ -1,0 +1,218 @@
+package workflows_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// This file stands in for the watcher and for those parts of Temporal's server that the test environment lacks.
+
+// RequestLease implements activities.Keepers as the worker does: by an update that starts the keeper if need be.
+func (s *scene) RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error {
+	id := workflows.KeeperID(cluster)
+	s.startKeeper()
+	answer := make(chan error, 1)
+	s.post(func() {
+		if s.dead(id) {
+			answer <- errors.New("the keeper is terminated")
+			return
+		}
+		err := s.env.UpdateWorkflowByID(id, workflows.UpdateRequestLease, rand.Text(), &testsuite.TestUpdateCallback{
+			OnAccept:   func() {},
+			OnReject:   func(err error) { answer <- err },
+			OnComplete: func(_ any, err error) { answer <- err },
+		}, workflows.LeaseRequest{Claim: claim})
+		if err != nil {
+			answer <- err
+		}
+	})
+	select {
+	case err := <-answer:
+		return err
+	case <-time.After(5 * time.Second):
+		return errors.New("the keeper does not answer")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// AwaitEnd implements activities.Jobs.
+func (s *scene) AwaitEnd(ctx context.Context, id, run string) (string, error) {
+	stop := context.AfterFunc(ctx, func() { s.update(func() {}) })
+	defer stop()
+	var e ended
+	var ok bool
+	s.until(forever, func() bool { e, ok = s.ended[id+"@"+run]; return ok || s.over || ctx.Err() != nil })
+	if !ok {
+		return "", errors.New("nobody waits any more")
+	}
+	return fmt.Sprint(e.err), nil
+}
+
+// look is the watcher: it compares what it sees with what it saw, and tells the keeper, or starts a drain that
+// observes. Changes that it has not looked at yet are one look.
+func (s *scene) look() {
+	s.mu.Lock()
+	due := s.due
+	s.due = true
+	s.mu.Unlock()
+	if due {
+		return
+	}
+	time.Sleep(20 * time.Millisecond)
+	s.mu.Lock()
+	s.due = false
+	if s.blind || s.over {
+		s.mu.Unlock()
+		return
+	}
+	away := s.away
+	now, exists := s.Snapshot(s.before)
+	if !exists {
+		s.before = nil
+		s.mu.Unlock()
+		s.lookAtOSDs()
+		return
+	}
+	todo, alarm := starter.Decide(s.before, now), starter.Alarm(s.before, now)
+	s.before = &now
+	s.mu.Unlock()
+	if alarm != "" && s.Managed() {
+		s.Tell("the watcher closes: %s", alarm)
+		if err := s.CloseBudgets(context.Background(), alarm); err != nil {
+			s.Tell("the watcher could not close: %v", err)
+		}
+	}
+	s.lookAtOSDs()
+	if todo.IsZero() {
+		return
+	}
+	if away {
+		s.until(forever, func() bool { return !s.away || s.over }) // the watcher tries again until it lands
+	}
+	s.startKeeper()
+	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, todo.Hint)
+	for node, why := range todo.Drains {
+		s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type,
+			workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
+	}
+}
+
+// ensureKeeper is what the watcher does once a minute.
+func (s *scene) ensureKeeper() {
+	for !s.until(time.Minute, func() bool { return s.over }) {
+		s.mu.Lock()
+		blind := s.blind || s.before == nil
+		s.mu.Unlock()
+		if s.PolicyExists() && !blind {
+			s.startKeeper()
+		}
+	}
+}
+
+// blindfold stops the watcher, or starts it again.
+func (s *scene) blindfold(blind bool) {
+	s.update(func() {
+		if s.blind = blind; blind {
+			s.osds = nil // it begins anew, and knows nothing
+		}
+	})
+	if !blind {
+		s.look()
+	}
+}
+
+// registry dresses workflows up: in the test environment a child has no first run, and nobody can be terminated.
+type registry struct {
+	*testsuite.TestWorkflowEnvironment
+	scene *scene
+}
+
+func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions) {
+	switch w := w.(type) {
+	case func(workflow.Context, workflows.KeeperInput) (workflows.KeeperResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(
+			func(ctx workflow.Context, in workflows.KeeperInput) (workflows.KeeperResult, error) {
+				return r.scene.keeper(ctx, w, in)
+			}, o)
+	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	case func(workflow.Context, workflows.RestartOSDsInput) (workflows.UpdateOSDsResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	default:
+		panic(fmt.Sprintf("a workflow of an unknown shape: %T", w))
+	}
+}
+
+// keeper runs the keeper until it ends, or is terminated. When it continues as new, it goes on here: the test
+// environment would begin a child anew, but never quite end the old one.
+func (s *scene) keeper(
+	ctx workflow.Context, keeper func(workflow.Context, workflows.KeeperInput) (workflows.KeeperResult, error),
+	in workflows.KeeperInput,
+) (result workflows.KeeperResult, err error) {
+	info := workflow.GetInfo(ctx)
+	info.FirstRunID = info.WorkflowExecution.RunID
+	s.update(func() { s.keepers = info })
+	terminated := false
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		workflow.GetSignalChannel(ctx, terminate).Receive(ctx, nil)
+		terminated = true
+	})
+	for {
+		runCtx, end := workflow.WithCancel(ctx)
+		done := false
+		workflow.Go(runCtx, func(ctx workflow.Context) { result, err = keeper(ctx, in); done = true })
+		if err := workflow.Await(ctx, func() bool { return done || terminated }); err != nil {
+			end()
+			return result, err
+		}
+		end()
+		var next *workflow.ContinueAsNewError
+		switch {
+		case terminated:
+			return result, errors.New("terminated")
+		case !errors.As(err, &next):
+			s.update(func() { s.left = result })
+			return result, err
+		}
+		in = workflows.KeeperInput{}
+		if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &in); err != nil {
+			return result, err
+		}
+		s.suggestContinueAsNew(false)
+		s.update(func() { s.continued++ })
+	}
+}
+
+// suggestContinueAsNew tells the keeper whether its history is long enough. The test environment can tell that to the
+// host only; what it told the host is passed on. It must be called where workflows run.
+func (s *scene) suggestContinueAsNew(suggest bool) { s.suggestTo(s.keepers, suggest) }
+
+func (s *scene) suggestTo(info *workflow.Info, suggest bool) {
+	s.env.SetContinueAsNewSuggested(suggest)
+	own := *info
+	*info = *s.hostInfo
+	to, from := reflect.ValueOf(info).Elem(), reflect.ValueOf(own)
+	for i := range to.NumField() {
+		if to.Field(i).CanSet() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+}
