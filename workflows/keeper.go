@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -65,10 +66,12 @@ type keeper struct {
 	jobs       map[string]*following // by claimID
 	noout      []string              // the hosts that carry noout, as of the last look and of what was switched since
 	watch      workflow.Future
-	watchOf    int64 // the policy's generation that it watches under
+	watchOf    int64     // the policy's generation that it watches under
+	watchAsOf  doubt.Seq // the last doubt that it knows of
 	stopWatch  workflow.CancelFunc
 	life       workflow.Future // an answer is awaited
 	asks       storage.FailureDomain
+	asksAsOf   doubt.Seq
 	stopLife   workflow.CancelFunc
 	trouble    string // what failed in the last pass
 	failures   int    // passes in a row with trouble
@@ -79,15 +82,9 @@ type keeper struct {
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	leaving    activities.LeavingNodes
-	// alarm: a daemon's pod stopped serving, and nobody has looked yet.
-	alarm bool
-	// tampered: the budgets are not what we made them, and nobody has mended them yet.
-	tampered bool
-	// mute: the storage cluster has just stopped answering, as the watch says.
-	mute string
-	// budgetDue: the budget may not be what we made it, so it is applied although it should be as wanted.
-	budgetDue bool
-	aside     bool // another policy is in charge, and nothing of ours is left
+	// aside: another policy is in charge, and nothing of ours was left as of asideAsOf.
+	aside     bool
+	asideAsOf doubt.Seq
 	// asked are the hosts that the last look was asked about.
 	asked     []storage.Host
 	unclaimed int // looks in a row that did not find the claim, which was written after the first of them
@@ -132,15 +129,12 @@ func (k *keeper) recall(ctx workflow.Context) error {
 
 // run guards the storage cluster until the policy is deleted.
 func (k *keeper) run(ctx workflow.Context) error {
-	k.daemonsDue, k.budgetDue = true, true
-	k.alarm, k.tampered = k.alarm || k.state.Alarm, k.tampered || k.state.Tampered
-	k.state.Alarm, k.state.Tampered = false, false
+	k.daemonsDue = true
+	k.doubt(ctx, doubt.Changed, "the keeper began")
 	workflow.Go(ctx, k.renew)
 	for {
 		k.trouble, k.again, k.untold = "", false, time.Time{}
-		k.answerAlarm(ctx)
-		k.answerTampering(ctx)
-		k.answerMuteness(ctx)
+		k.answerDoubts(ctx)
 		gone, err := k.pass(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -187,8 +181,6 @@ func (k *keeper) continueAsNew(ctx workflow.Context) error {
 		return err
 	}
 	k.drainHints(ctx)
-	k.state.Alarm, k.state.Tampered = k.alarm, k.tampered
-	k.doubt(ctx)
 	k.keepTold()
 	return workflow.NewContinueAsNewError(ctx, Keeper,
 		KeeperInput{Cluster: k.cluster, State: k.handOn(), Protocol: keeperProtocol})
@@ -239,9 +231,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	}
 	k.aside = false
 	claimed := k.claim()
-	k.noticeSilence(ctx)
-	k.noticeVanished(ctx)
-	k.noticeBook(ctx)
+	k.notice(ctx)
 	in := k.input(ctx)
 	k.revokeForeign(&in)
 	k.takeBack(&in)
@@ -304,7 +294,7 @@ func (k *keeper) known() *budget.Known {
 	opened, leftOut := k.opened()
 	return &budget.Known{
 		Settings: k.observed.Settings, Proof: k.state.Proof, Announced: k.state.Announced, HealingSince: k.state.HealingSince,
-		Unheard: k.state.Unheard, Open: k.state.Decision.Open, Opened: opened, LeftOut: leftOut, Life: k.state.Life,
+		Unheard: k.state.Doubts.Unheard(), Open: k.state.Decision.Open, Opened: opened, LeftOut: leftOut, Life: k.lives(),
 	}
 }
 
@@ -354,7 +344,10 @@ func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
 	d.Message = storage.Clip(d.Message, mostMessage)
 	k.clean = budget.Clean(in)
 	k.state.Announced = budget.NextAnnounced(in, d)
-	k.state.Proof, k.state.Unheard = budget.NextProof(in), budget.NextUnheard(in)
+	k.state.Proof = budget.NextProof(in)
+	if in.Unheard && !budget.NextUnheard(in) {
+		k.state.Doubts.Hear(k.state.WatchedAsOf)
+	}
 	k.state.HealingSince = in.HealingSince
 	k.state.Memory.Lease = in.Lease
 	if d.Mode != k.state.Decision.Mode || d.Open != k.state.Decision.Open || d.Reason != k.state.Decision.Reason {

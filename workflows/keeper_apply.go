@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
 )
 
 // This file makes the world follow a decision.
@@ -160,8 +161,8 @@ func (k *keeper) specs(d budget.Decision) budget.Specs {
 // writeBudgets writes them, unless they are known to say it already. more tells that another pass must follow at once.
 func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more bool) error {
 	k.again = more
-	if k.state.Conflict == "" && k.says(next) && (!k.budgetDue || k.seenAsApplied()) {
-		k.state.Applied, k.budgetDue = &next, false
+	if k.state.Conflict == "" && k.says(next) && (k.undoubted() || k.seenAsApplied()) {
+		k.state.Applied, k.state.AppliedAsOf = &next, k.state.Doubts.Last
 		return nil
 	}
 	within := staleAfter - workflow.Now(ctx).Sub(k.looked)
@@ -171,6 +172,7 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 		k.again = true
 		return nil
 	}
+	asOf := k.state.Doubts.Last
 	r, err := k.guardPods(prompt(ctx, within, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), next)
 	if err != nil {
 		return err
@@ -184,10 +186,12 @@ func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more b
 		k.again = true
 		return nil
 	}
-	k.applied(next, r)
-	k.budgetDue = false
+	k.applied(next, asOf, r)
 	return nil
 }
+
+// undoubted: nothing has happened since they were written that could mean that somebody changed the budgets.
+func (k *keeper) undoubted() bool { return k.state.AppliedAsOf >= k.state.Doubts.Budgets }
 
 // seenAsApplied tells whether the last look saw the budgets as they were last written, and none of somebody else that
 // could cover the same pods: then there is nothing to write. An opening that may still be on its way has to be fenced
@@ -215,9 +219,9 @@ func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.
 	return r, err
 }
 
-// applied takes note of what the budgets say now.
-func (k *keeper) applied(d budget.Decision, r activities.BudgetResult) {
-	k.state.Conflict, k.state.Applied, k.state.AppliedBook = r.Conflict, &d, r.Book
+// applied takes note of what the budgets say, as of a doubt.
+func (k *keeper) applied(d budget.Decision, asOf doubt.Seq, r activities.BudgetResult) {
+	k.state.Conflict, k.state.Applied, k.state.AppliedAsOf, k.state.AppliedBook = r.Conflict, &d, asOf, r.Book
 }
 
 // staticBudgets is an update of the budgets of the other daemons that is under way.

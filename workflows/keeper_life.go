@@ -21,22 +21,23 @@ const lifeLasts = 10 * time.Second
 // seekLife adds to the input what is known of who lives, and asks if something is to open and nothing is known.
 func (k *keeper) seekLife(ctx workflow.Context, in *budget.Input) {
 	if in.View.Unavailable != "" {
-		k.forgetLife() // what follows begins anew anyway
+		k.stopAsking()
+		k.state.Lived, k.state.Life = time.Time{}, k.silence() // what follows begins anew anyway
 		in.Life = k.state.Life
 		return
 	}
 	d, wanted := budget.Question(*in)
-	silent := k.state.Life != nil && k.state.Life.Silent > 0
+	silent := k.silence() != nil
 	switch {
 	case !wanted && !silent:
 		k.stopAsking()
 		k.state.Life = nil
 	case !wanted:
 		k.ask(ctx, k.state.Life.Outside) // until they report, or the storage cluster calls them down
-	case k.state.Life.Covers(d) && workflow.Now(ctx).Sub(k.state.Answered) <= lifeLasts:
-	case workflow.Now(ctx).Sub(k.state.Lived) <= k.state.LivedFor:
+	case k.lives().Covers(d) && workflow.Now(ctx).Sub(k.state.Answered) <= lifeLasts:
+	case k.state.LivedAsOf >= k.state.Doubts.Data && workflow.Now(ctx).Sub(k.state.Lived) <= k.state.LivedFor:
 		k.stopAsking()
-		k.state.Life, k.state.Answered = &storage.Life{Outside: d}, workflow.Now(ctx)
+		k.state.Life, k.state.Answered, k.state.LifeAsOf = &storage.Life{Outside: d}, workflow.Now(ctx), k.state.LivedAsOf
 	default:
 		if !silent {
 			k.state.Life = nil
@@ -48,7 +49,7 @@ func (k *keeper) seekLife(ctx workflow.Context, in *budget.Input) {
 
 // ask asks whether everybody outside a failure domain lives, unless that is being asked.
 func (k *keeper) ask(ctx workflow.Context, d storage.FailureDomain) {
-	if k.life != nil && k.asks == d {
+	if k.life != nil && k.asks == d && k.asksAsOf >= k.state.Doubts.Data {
 		return
 	}
 	k.stopAsking()
@@ -57,7 +58,7 @@ func (k *keeper) ask(ctx workflow.Context, d storage.FailureDomain) {
 		in.Known = k.state.Life
 	}
 	ctx, k.stopLife = workflow.WithCancel(ctx)
-	k.asks = d
+	k.asks, k.asksAsOf = d, k.state.Doubts.Last
 	k.life = begin(watching(ctx, "ask every OSD outside "+d.String()+" for a sign of life"), keeping.AskLife, in)
 }
 
@@ -72,7 +73,7 @@ func (k *keeper) stopAsking() {
 func (k *keeper) hearLife(ctx workflow.Context) {
 	var a activities.LifeAnswer
 	if err := k.life.Get(ctx, &a); err == nil {
-		k.state.Life, k.state.Answered = &a.Life, a.At
+		k.state.Life, k.state.Answered, k.state.LifeAsOf = &a.Life, a.At, k.asksAsOf
 	}
 	k.life = nil
 }
@@ -83,16 +84,26 @@ func (k *keeper) noteLived(w activities.Watched) {
 	if w.ReportPeriod > 0 && w.Health.Fresh {
 		k.state.ReportPeriod = w.ReportPeriod
 		k.state.Lived, k.state.LivedFor = w.At.Add(-w.Lived), cmp.Or(w.LivedFor, w.ReportPeriod+w.ReportPeriod/4)
+		k.state.LivedAsOf = k.watchAsOf
 	}
 }
 
-// forgetLife: what was known of who lives is from before something that happened.
-func (k *keeper) forgetLife() {
-	k.stopAsking()
-	k.state.Lived = time.Time{}
-	if k.state.Life != nil && k.state.Life.Silent == 0 {
-		k.state.Life = nil
+// lives is the last answer to the question who lives, if it counts: who lived before a doubt about the data may be what
+// the doubt is about.
+func (k *keeper) lives() *storage.Life {
+	if k.state.LifeAsOf < k.state.Doubts.Data {
+		return k.silence()
 	}
+	return k.state.Life
+}
+
+// silence is the last answer, if it names somebody who is silent. That holds until he gives a sign of life, whatever
+// else happened meanwhile; nil otherwise.
+func (k *keeper) silence() *storage.Life {
+	if k.state.Life == nil || k.state.Life.Silent == 0 {
+		return nil
+	}
+	return k.state.Life
 }
 
 // opened is the failure domain that the budgets leave open, as far as is known, and the label values that they leave

@@ -46,7 +46,7 @@ func (k *keeper) report(ctx workflow.Context) error {
 func (k *keeper) write(ctx workflow.Context) error {
 	r := activities.Report{
 		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.said(), Since: k.state.Since,
-		View: k.observed.Seen.View, Health: k.state.Watched.Health, Clean: k.clean, Conflict: k.state.Conflict,
+		View: k.observed.Seen.View, Health: k.health(), Clean: k.clean, Conflict: k.state.Conflict,
 		Keeper: KeeperID(k.cluster), MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
 	}
 	// When a View was taken says nothing about what it saw.

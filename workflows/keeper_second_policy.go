@@ -37,10 +37,7 @@ func (k *keeper) standAside(ctx workflow.Context) error {
 // retreat closes, takes back all that was done for this policy, and tells the jobs.
 func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	now := workflow.Now(ctx)
-	if k.watch != nil {
-		k.stopWatch()
-		k.watch = nil
-	}
+	k.endWatch()
 	// Whatever was known is out of date by the time that this keeper is in charge again.
 	if k.state.Decision.Reason != d.Reason {
 		k.state.Since = now
@@ -66,9 +63,10 @@ func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 // letGo takes away the budgets and the noout flags that are this policy's own.
 func (k *keeper) letGo(ctx workflow.Context) error {
 	keepClosed := k.observed.Settings.ManagePodBudgets && (k.observed.SecondElsewhere || k.movedOn())
-	if k.aside && !k.budgetDue && k.keptClosed == keepClosed {
+	if k.aside && k.asideAsOf >= k.state.Doubts.Budgets && k.keptClosed == keepClosed {
 		return nil
 	}
+	asOf := k.state.Doubts.Last
 	if err := k.letPodsGo(ctx, keepClosed); err != nil {
 		return err
 	}
@@ -82,7 +80,7 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	if err := k.refusal(); err != nil {
 		return err
 	}
-	k.state.Memory.Noout, k.aside, k.keptClosed, k.budgetDue, k.daemonsDue = nil, true, keepClosed, false, true
+	k.state.Memory.Noout, k.aside, k.asideAsOf, k.keptClosed, k.daemonsDue = nil, true, asOf, keepClosed, true
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -88,7 +89,7 @@ func (k *keeper) status() KeeperStatus {
 	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
 		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease,
-		Noout: k.state.Memory.Noout, View: view, Health: k.state.Watched.Health, Clean: k.clean, Known: k.known(),
+		Noout: k.state.Memory.Noout, View: view, Health: k.health(), Clean: k.clean, Known: k.known(),
 		Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict, ReportPeriod: k.state.ReportPeriod,
 		LivedFor: k.state.LivedFor,
 	}
@@ -188,13 +189,18 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	hints := workflow.GetSignalChannel(ctx, SignalStorageChanged)
 	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
 		k.daemonsDue = k.daemonsDue || h.Daemons
-		k.alarm = k.alarm || h.Alarm
-		k.tampered = k.tampered || h.Tampered
+		if h.Alarm {
+			k.doubt(ctx, doubt.PodStopped, "a storage daemon's pod stopped serving")
+		}
+		if h.Tampered {
+			k.doubt(ctx, doubt.Tampered, "somebody changed or deleted a budget of lockkeeper")
+		}
 		if h.Disowned {
 			k.state.Reported.MayDrain = "" // not what the status says any more, so it is written anew
 		}
 		if !h.echo(k.state.AppliedBook) {
-			reason, k.budgetDue = true, true
+			k.doubt(ctx, doubt.Changed, h.Reason)
+			reason = true
 		}
 	}
 	finish := workflow.GetSignalChannel(ctx, SignalFinishLease)
@@ -237,23 +243,26 @@ func (k *keeper) finish(ctx workflow.Context, r LeaseRef) {
 // startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy
 // may mean another connection, or another idea of what is clean, so what the old watcher said no longer counts.
 func (k *keeper) startWatch(ctx workflow.Context) {
-	if k.watch != nil && k.watchOf != k.observed.Generation {
-		k.restartWatch()
+	switch {
+	case k.watch == nil:
+	case k.watchOf != k.observed.Generation:
+		k.endWatch()
 		k.state.Watched = activities.Watched{}
+	case k.watchAsOf < k.state.Doubts.Data:
+		k.endWatch()
 	}
 	if k.watch != nil || k.observed.Generation == 0 || k.observed.Second != "" {
 		return
 	}
 	ctx, k.stopWatch = workflow.WithCancel(ctx)
-	k.watchOf = k.observed.Generation
+	k.watchOf, k.watchAsOf = k.observed.Generation, k.state.Doubts.Last
 	k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{
-		Cluster: k.cluster, Watching: activities.Watching{Last: k.state.Watched, Doubted: k.state.Doubted},
+		Cluster: k.cluster, Watching: activities.Watching{Last: k.watched(), Doubted: k.state.Doubts.DataAt},
 		CloseBudgets: k.observed.Settings.ManagePodBudgets && k.state.Conflict == "",
 	})
 }
 
-// restartWatch ends the watch; the next one begins after the pass.
-func (k *keeper) restartWatch() {
+func (k *keeper) endWatch() {
 	if k.watch != nil {
 		k.stopWatch()
 		k.watch = nil
@@ -270,8 +279,11 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) (reason bool
 		k.state.Watched = activities.Watched{}
 		return true
 	}
-	reason = !w.OnlyNoout(k.state.Watched, k.noout)
-	k.state.Watched, k.mute = w, w.Unavailable
+	reason = !w.OnlyNoout(k.watched(), k.noout)
+	k.state.Watched, k.state.WatchedAsOf = w, k.watchAsOf
+	if w.Unavailable != "" {
+		k.doubt(ctx, doubt.Mute, w.Unavailable)
+	}
 	k.noteLived(w)
 	if !reason {
 		k.startWatch(ctx)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -44,34 +45,29 @@ type KeeperState struct {
 	Decision     budget.Decision                `json:"decision"`
 	Since        time.Time                      `json:"since"` // of Decision
 	Conflict     string                         `json:"conflict,omitempty"`
-	// Applied is the decision that the budget says now; nil when that is not known.
-	Applied *budget.Decision `json:"applied,omitempty"`
+	// Doubts are what has happened that facts may be older than.
+	Doubts doubt.State `json:"doubts,omitzero"`
+	// WatchedAsOf is as of which doubt Watched is.
+	WatchedAsOf doubt.Seq `json:"watchedAsOf,omitempty"`
+	// Applied is the decision that the budgets say now, as of AppliedAsOf; nil when that is not known.
+	Applied     *budget.Decision `json:"applied,omitempty"`
+	AppliedAsOf doubt.Seq        `json:"appliedAsOf,omitempty"`
 	// Settled: nothing that lets pods go is on its way to the API server. Of a keeper before this one nobody knows that.
 	Settled bool `json:"settled,omitempty"`
 	// AppliedBook is what the budgets were after the last write.
 	AppliedBook budget.Book `json:"appliedBook,omitempty"`
-	// AnsweredAlarms are the alarms on the budgets that were answered. Alarm and Tampered: what this run heard of and the
-	// next must answer.
-	AnsweredAlarms string `json:"answeredAlarms,omitempty"`
-	Alarm          bool   `json:"alarm,omitempty"`
-	Tampered       bool   `json:"tampered,omitempty"`
-	// Doubted is the last alarm. Of it Ceph may not have heard when it said that all is well.
-	Doubted time.Time `json:"doubted,omitzero"`
-	// Silent is the last silence of the storage cluster's governors that was noticed; Unheard: nobody has proved since
-	// that all who were said to serve were alive.
-	Silent  time.Time `json:"silent,omitzero"`
-	Unheard bool      `json:"unheard,omitempty"`
-	// Life is the last answer to the question who lives, and Answered when it came; nil: none that counts. Asked is the
-	// failure domain that was to open.
+	// Life is the last answer to the question who lives, Answered when it came, and LifeAsOf as of which doubt it is; nil:
+	// there is none.
 	Life     *storage.Life `json:"life,omitempty"`
 	Answered time.Time     `json:"answered,omitzero"`
-	// Lived is when every OSD was last known to live because of a proof of PG health, and for how long that counts.
-	Lived    time.Time     `json:"lived,omitzero"`
-	LivedFor time.Duration `json:"livedFor,omitempty"`
+	LifeAsOf doubt.Seq     `json:"lifeAsOf,omitempty"`
+	// Lived is when every OSD was last known to live because of a proof of PG health, for how long that counts, and as of
+	// which doubt it is.
+	Lived     time.Time     `json:"lived,omitzero"`
+	LivedFor  time.Duration `json:"livedFor,omitempty"`
+	LivedAsOf doubt.Seq     `json:"livedAsOf,omitempty"`
 	// ReportPeriod is the time between two reports of a daemon, as last learned.
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
-	// Unseen is the last View's.
-	Unseen int `json:"unseen,omitempty"`
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`

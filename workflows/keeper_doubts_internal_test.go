@@ -1,0 +1,32 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TestFactsAreAsOfADoubt: what was proved of the data, who gave a sign of life and what the budgets say count until
+// they are doubted, and again as soon as they are asked for anew. Somebody who is known to be silent stays so.
+func TestFactsAreAsOfADoubt(t *testing.T) {
+	k := &keeper{}
+	k.state.Watched.Health.Fresh, k.state.Life = true, &storage.Life{}
+	counts := func() []bool { return []bool{k.health().Fresh, k.lives() != nil, k.undoubted()} }
+	assert.Equal(t, []bool{true, true, true}, counts())
+
+	doubts := &k.state.Doubts
+	doubts.Raise(time.Time{}, doubt.Changed, "")
+	assert.Equal(t, []bool{true, true, false}, counts())
+	doubts.Raise(time.Time{}, doubt.PodStopped, "")
+	assert.Equal(t, []bool{false, false, false}, counts())
+	k.state.Life = &storage.Life{Silent: 1}
+	assert.Equal(t, []bool{false, true, false}, counts())
+
+	k.state.WatchedAsOf, k.state.LifeAsOf, k.state.AppliedAsOf = doubts.Last, doubts.Last, doubts.Last
+	k.state.Life = &storage.Life{}
+	assert.Equal(t, []bool{true, true, true}, counts())
+}
