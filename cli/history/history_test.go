@@ -90,7 +90,7 @@ func TestStory(t *testing.T) {
 		"drain/node-a  cordoned node-a", "begins to evict the pods of node-a", "evicted the pods of node-a",
 		"somebody paused it", "somebody resumed it",
 		"uncordoned node-a", "told keeper/rook-ceph/rook-ceph that its work is done",
-		"the budget: at rest, 5 must stay", "unset noout on node-a",
+		"the budget: closed: for a last look before it comes to rest", "unset noout on node-a",
 		"the lease of zone zone-x is no longer with drain/node-a", "ended: Done",
 	} {
 		i := strings.Index(told[at:], next)
