@@ -94,7 +94,7 @@ type question struct {
 	round      *pghealth.Round
 	manager    ceph.Manager
 	election   int64        // of the quorum in which the round began
-	elections  int          // that began it anew
+	elected    bool         // the round was begun anew because of an election
 	osds       *ceph.OSDMap // that the round knows of
 	tree       *failuredomain.Tree
 	domainType string
@@ -128,9 +128,7 @@ func (q *question) look(ctx context.Context) error {
 		q.deaf = time.Now()
 	}
 	elected := q.round != nil && q.election != reading.Status.ElectionEpoch
-	if elected {
-		q.elections++
-	}
+	q.elected = q.elected || elected
 	if elected || q.round == nil {
 		// What the manager told the mons while they had no quorum is news now, and may be from before an OSD hung.
 		q.round, q.election = pghealth.NewRound(q.up(), nil), reading.Status.ElectionEpoch
@@ -189,9 +187,8 @@ func (q *question) answer(outside storage.FailureDomain) (storage.Life, bool) {
 	}
 	const most = 3
 	l.Silent = len(silent)
-	if len(silent) > 0 && q.elections > 0 {
-		l.Meanwhile = fmt.Sprintf("the mons elected a leader %s, and what an OSD reports before that does not count",
-			times(q.elections))
+	if len(silent) > 0 && q.elected {
+		l.Meanwhile = "the mons elected a leader, and what an OSD reported before that does not count"
 	}
 	for _, id := range silent[:min(most, len(silent))] {
 		name := ceph.OSDName(id)
@@ -201,11 +198,4 @@ func (q *question) answer(outside storage.FailureDomain) (storage.Life, bool) {
 		l.Examples = append(l.Examples, name)
 	}
 	return l, true
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }

@@ -1,0 +1,4 @@
+package doubt
+
+// Kinds is how many there are.
+var Kinds = len(kinds)
