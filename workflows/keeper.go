@@ -32,7 +32,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
-		k.takeUp(*in.State)
+		k.takeUp(*in.State, workflow.Now(ctx))
 	}
 	if err := k.answer(ctx); err != nil {
 		return KeeperResult{}, err
@@ -196,8 +196,12 @@ func (k *keeper) handOn() *KeeperState {
 	return &s
 }
 
-// takeUp is the reverse of handOn. That the report seems to be another one costs one more.
-func (k *keeper) takeUp(s KeeperState) {
+// takeUp is the reverse of handOn. That the report seems to be another one costs one more. A run of a version that
+// numbered no doubts may have had any: then nothing that it proved counts.
+func (k *keeper) takeUp(s KeeperState, now time.Time) {
+	if s.Doubts.Last == 0 {
+		s.Doubts.Raise(now, doubt.Silenced, "an older version ran before")
+	}
 	if s.RememberedAsReported {
 		s.Reported.Memory, s.RememberedAsReported = s.Memory, false
 	}

@@ -30,3 +30,18 @@ func TestFactsAreAsOfADoubt(t *testing.T) {
 	k.state.Life = &storage.Life{}
 	assert.Equal(t, []bool{true, true, true}, counts())
 }
+
+// TestAnOlderVersionMayHaveDoubted: what a run knew that numbered no doubts does not count; of one that did, it does.
+func TestAnOlderVersionMayHaveDoubted(t *testing.T) {
+	var older, newer KeeperState
+	older.Watched.Health.Fresh = true
+	newer.Watched.Health.Fresh = true
+	newer.Doubts.Raise(time.Time{}, doubt.Changed, "")
+	k := &keeper{}
+	k.takeUp(older, time.Unix(1, 0))
+	assert.False(t, k.health().Fresh)
+	assert.True(t, k.state.Doubts.Unheard())
+	k.takeUp(newer, time.Unix(1, 0))
+	assert.True(t, k.health().Fresh)
+	assert.False(t, k.state.Doubts.Unheard())
+}
