@@ -1,11 +1,12 @@
 package workflows_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
@@ -16,25 +17,30 @@ import (
 // y is evicted and does not come back. No budget keeps a rollout from deleting pods, so it must not hear of it.
 func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
 	t.Parallel()
-	play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
+	var (
+		world *scene
+		armed atomic.Bool
+		gone  atomic.Bool
+	)
+	opts := sim.Options{OSDsPerNode: 2, Fail: func(_ context.Context, op string) sim.Failure {
+		// The grant is written down, and the budgets are about to close for it.
+		if op == "update budget" && armed.Load() && len(world.Memory().Lease.Holders) > 0 &&
+			armed.CompareAndSwap(true, false) {
+			world.PersonCordons("node-b", true)
+			gone.Store(world.EvictAny("osd.2"))
+		}
+		return sim.Failure{}
+	}}
+	play(t, opts, func(s *scene) {
 		s.startKeeper()
 		s.awaitBudget("at rest, 11 must stay", time.Minute)
-		began, gone := s.attempts, false
-		s.update(func() {
-			s.onAttempt = func(n int, info activity.Info) {
-				if gone || n < began || info.ActivityType.Name != "SwitchNoout" {
-					return
-				}
-				gone = true
-				s.PersonCordons("node-b", true)
-				gone = s.EvictAny("osd.2")
-			}
-		})
+		world = s
+		armed.Store(true)
 		s.start(restartID, jobs.RestartOSDs.Type,
 			workflows.RestartOSDsInput{Namespace: sim.Key.Namespace, UpdateDomain: "Host"})
 		// Ceph takes osd.2 out after 30 s and makes its data whole elsewhere: then nothing speaks against zone x
 		time.Sleep(25 * time.Second)
-		require.True(s, gone, "the eviction was to come in between")
+		require.True(s, gone.Load(), "the eviction was to come in between")
 		require.Equal(s, []string{"osd.2"}, s.Stopped())
 		require.Zero(s, s.Restarts())
 		require.Equal(s, workflows.PhaseLease, s.updateStatus(restartID).Phase)

@@ -87,14 +87,16 @@ type keeper struct {
 	asideAsOf doubt.Seq
 	// asked are the hosts that the last look was asked about.
 	asked     []storage.Host
-	unclaimed int // looks in a row that did not find the claim, which was written after the first of them
+	ahead     *ahead // the next look, if it was taken already
+	unclaimed int    // looks in a row that did not find the claim, which was written after the first of them
 	// keptClosed: what is left are the budgets, closed, since nobody else's cover the same pods.
 	keptClosed bool
 	// marking: pods are being marked; stopMarking asks for an end of that.
 	marking     bool
 	stopMarking workflow.CancelFunc
-	// again: the pass was a step on the way to another, which must follow at once.
-	again bool
+	// again: the pass was a step on the way to another, which must follow at once. overtaken: it was no more than a look,
+	// since something happened meanwhile.
+	again, overtaken bool
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
 	// unwritten is why the status could not be written at the last attempt.
@@ -158,6 +160,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 		if k.again && k.trouble == "" {
 			continue
 		}
+		k.ahead = nil
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return k.continueAsNew(ctx)
 		}
@@ -211,9 +214,7 @@ func (k *keeper) takeUp(s KeeperState, now time.Time) {
 // pass is one round: observe, decide, apply. gone means that the policy is deleted or being deleted.
 func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	// A look that fails says nothing, and takes nothing away from what is known.
-	look := k.look()
-	k.asked = look.Look.Hosts
-	observed, err := call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, look)
+	observed, err := k.observe(ctx)
 	if k.lookFailed = err != nil; k.lookFailed {
 		return false, err
 	}
@@ -234,6 +235,9 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 		return false, k.leaveOldCluster(ctx)
 	}
 	k.aside = false
+	if k.mustLookOnceMore(ctx) {
+		return false, nil
+	}
 	claimed := k.claim()
 	k.notice(ctx)
 	in := k.input(ctx)
@@ -247,6 +251,34 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	k.lookAgain(ctx)
 	k.again = k.again || claimed && err == nil
 	return false, err
+}
+
+// ahead is a look that was taken when the decision before it had been carried out.
+type ahead struct {
+	activities.Observation
+	asked []storage.Host
+	asOf  doubt.Seq
+}
+
+// observe takes a look, unless one was taken already. What happened since that one counts for nothing in it.
+func (k *keeper) observe(ctx workflow.Context) (activities.Observation, error) {
+	before := k.ahead
+	if k.ahead = nil; before != nil && before.asOf == k.state.Doubts.Last {
+		k.asked = before.asked
+		return before.Observation, nil
+	}
+	look := k.look()
+	k.asked = look.Look.Hosts
+	return call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, look)
+}
+
+// mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken
+// again, so that one decision is for all of it; but not twice in a row, since something may happen all the time.
+func (k *keeper) mustLookOnceMore(ctx workflow.Context) bool {
+	if k.overtaken = !k.overtaken && k.hear(ctx); k.overtaken {
+		k.again = true
+	}
+	return k.overtaken
 }
 
 // look names what must be in the View although it may be in perfect order, or although it is so large that not all is

@@ -1,9 +1,12 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -14,25 +17,13 @@ import (
 
 // This file makes the world follow a decision.
 
-// apply makes the world follow the decision. The order matters. What must not be forgotten is written down before it is
-// done. A budget that lets pods go comes after noout is set; one that closes waits for nothing. Jobs hear of a grant
-// last, when everything that it promises is in place.
+// apply makes the world follow the decision. Jobs hear of a grant last, when everything that it promises is in place.
 func (k *keeper) apply(ctx workflow.Context) error {
-	plan := k.planNoout(ctx)
-	k.state.Memory.Noout = plan.Records
-	k.tellPeople(ctx, plan.News)
-	k.refused = nil
-	before := k.askNoout(plan)
-	if len(k.news) > 0 || !k.state.Memory.Covered(k.state.Reported.Memory) {
-		if err := k.report(ctx); err != nil {
-			return err
-		}
+	p, err := k.plan(ctx)
+	if err != nil {
+		return err
 	}
-	others := k.beginStaticBudgets(ctx)
-	told, err := k.carryOut(ctx, plan, before)
-	if e := k.endStaticBudgets(ctx, others); err == nil {
-		err = e
-	}
+	told, err := k.carryOut(ctx, p)
 	switch {
 	case told:
 		return err
@@ -52,77 +43,265 @@ func (k *keeper) apply(ctx workflow.Context) error {
 	return k.refusal()
 }
 
-// carryOut switches noout and writes the budgets. told means that the storage cluster did not answer, and that
-// everybody was told so.
-func (k *keeper) carryOut(ctx workflow.Context, plan budget.NooutPlan, before []string) (told bool, err error) {
-	plan.Set = k.stillHeld(plan.Set, before)
-	setting, unsetting := k.beginNoout(ctx, plan.Set, true), k.beginNoout(ctx, plan.Unset, false)
-	closing := k.closesNext()
-	if closing {
-		err = k.applyBudget(ctx)
-	}
-	unsure, failed := k.endNoout(ctx, setting)
-	if failed != nil {
-		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
-		err := k.silent(ctx, "noout could not be set", failed)
-		_, _ = k.endNoout(ctx, unsetting) // no later command for the same host may overtake it; it is repeated
-		return true, err
-	}
-	k.answered(plan, before, unsure)
-	if !closing {
-		err = k.applyBudget(ctx)
-	}
-	if _, failed := k.endNoout(ctx, unsetting); failed != nil {
-		return true, k.silent(ctx, "noout could not be unset", failed)
-	}
-	for _, host := range plan.Unset {
-		if _, refused := k.refused[host]; !refused {
-			k.state.Memory.Noout = budget.Withdraw(workflow.Now(ctx), k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
+// plan is a decision as the steps that carry it out.
+type plan struct {
+	activities.CarryInput
+	noout  budget.NooutPlan
+	before []string // hosts of which it was not known before either whether noout is on its way to them
+	next   budget.Decision
+	marks  budget.MarkPlan
+	asOf   doubt.Seq
+	within time.Duration // from now on; 0: for as long as it takes
+	// remembered and foretold are the reports of the plan as they are kept, and news what the first of them tells.
+	remembered, foretold activities.Report
+	news                 []activities.Event
+}
+
+// plan says how to make the world follow the decision.
+func (k *keeper) plan(ctx workflow.Context) (*plan, error) {
+	p := &plan{noout: k.planNoout(ctx), asOf: k.state.Doubts.Last}
+	p.Cluster, p.Within = k.cluster, nooutWithin
+	k.state.Memory.Noout = p.noout.Records
+	k.tellPeople(ctx, p.noout.News)
+	k.refused = nil
+	p.before = k.askNoout(p.noout)
+	remember := len(k.news) > 0 || !k.state.Memory.Covered(k.state.Reported.Memory)
+	if remember {
+		// A status that is being written comes first, or the older would win.
+		if err := workflow.Await(ctx, func() bool { return !k.reporting }); err != nil {
+			return nil, err
 		}
 	}
-	return false, err
-}
-
-// closesNext tells whether applyBudget closes, so that it need not wait for anything.
-func (k *keeper) closesNext() bool {
-	next, _ := budget.Step(k.state.Applied, k.state.Decision)
-	return k.observed.Settings.ManagePodBudgets && next.Mode == budget.ModeClosed
-}
-
-// applyBudget makes the budgets say what was decided, or the next step on the way there, and the marks with them. When
-// that fails, the status says that all is closed.
-func (k *keeper) applyBudget(ctx workflow.Context) error {
-	err := k.stepBudget(ctx)
-	if err != nil {
-		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
+	p.noout.Set = k.stillHeld(p.noout.Set, p.before)
+	p.Set, p.Unset = k.nooutInput(p.noout.Set, true), k.nooutInput(p.noout.Unset, false)
+	p.Others = k.otherBudgets(ctx)
+	k.planBudgets(ctx, p)
+	if remember {
+		p.remembered = k.draft()
+		p.remembered.AsOf = workflow.Now(ctx)
+		r := k.signed(ctx, p.remembered, k.state.Reported, p.take(k))
+		p.Remember = &r
 	}
-	return err
+	return p, nil
 }
 
-func (k *keeper) stepBudget(ctx workflow.Context) error {
+// planBudgets says what the budgets are to say next, and the marks with them.
+func (k *keeper) planBudgets(ctx workflow.Context, p *plan) {
 	if !k.observed.Settings.ManagePodBudgets {
-		return k.releasePods(ctx)
+		return
 	}
 	next, more := budget.Step(k.state.Applied, k.state.Decision)
-	marks := budget.PlanMarks(k.input(ctx), k.state.Decision)
-	if marks.Unset && !more {
+	p.marks = budget.PlanMarks(k.input(ctx), k.state.Decision)
+	if p.marks.Unset && !more {
 		next, more = budget.CloseForMarks(k.state.Decision, *k.observed.Seen.View.Marks), true
 	}
+	p.next = next
 	if next.Mode == budget.ModeDefault && k.marking && !k.says(next) {
 		// A mark that is written late must find a budget that counts it. The end of the marking is a reason to look.
 		k.stopMarking()
 		if k.state.Applied == nil || k.state.Applied.Mode == budget.ModeClosed {
 			k.sayClosed("the marks that are being written have to be done first")
 		}
-		return nil
+		return
 	}
-	if err := k.writeBudgets(ctx, next, more); err != nil {
-		return err
+	k.again = more
+	if k.state.Conflict == "" && k.says(next) && (k.undoubted() || k.seenAsApplied()) {
+		k.state.Applied, k.state.AppliedAsOf = &next, k.state.Doubts.Last
+		return
 	}
+	p.within, p.Closes = staleAfter, next.Mode == budget.ModeClosed
+	if !p.Closes { // it is never too late to close
+		if p.within -= workflow.Now(ctx).Sub(k.looked); p.within <= 0 {
+			k.again, p.within = true, 0
+			return
+		}
+	}
+	in := k.budgetInput(next)
+	p.Budgets = &in
+}
+
+// carryOut carries out a plan, and takes in what became of it. told means that the storage cluster did not answer, and
+// that everybody was told so.
+func (k *keeper) carryOut(ctx workflow.Context, p *plan) (told bool, err error) {
+	k.foresee(ctx, p)
+	asOf := k.state.Doubts.Last
+	r, err := k.carry(ctx, p)
+	if err != nil {
+		return k.lost(ctx, p, err)
+	}
+	if err := r.Remembered.Err(); err != nil {
+		k.daemonsDue = k.daemonsDue || p.Others != nil
+		return false, err
+	}
+	k.daemonsDue = k.daemonsDue || r.Others.Err() != nil
+	k.switched(p.Set, r.Set)
+	k.switched(p.Unset, r.Unset)
+	if err := r.Set.Err(); err != nil {
+		if p.Closes {
+			_ = k.tookBudgets(p, r.Budgets)
+		}
+		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
+		return true, k.silent(ctx, "noout could not be set", err)
+	}
+	k.answered(p.noout, p.before, r.Set.Result.Unsure)
+	if err = k.tookBudgets(p, r.Budgets); err == nil {
+		err = k.followBudgets(ctx, p)
+	}
+	if err != nil {
+		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
+	}
+	if failed := r.Unset.Err(); failed != nil {
+		return true, k.silent(ctx, "noout could not be unset", failed)
+	}
+	k.withdraw(ctx, p)
+	if r.Looked.Done() {
+		k.ahead = &ahead{r.Looked.Result, p.Look.Hosts, asOf}
+	}
+	return false, cmp.Or(err, r.Others.Err())
+}
+
+// foresee adds to a plan what comes after it: another look, if another pass must follow at once, or else the status as
+// it will be.
+func (k *keeper) foresee(ctx workflow.Context, p *plan) {
 	switch {
-	case marks.Unset && k.says(next) && next.Mode == budget.ModeClosed:
+	case k.again && !p.isNothing():
+		look := k.look().Look
+		p.Look = &look
+	case !k.again && !k.reporting && !p.marks.Unset && k.observed.Settings.ManagePodBudgets:
+		k.foretell(ctx, p)
+	}
+}
+
+// foretell has the status written that is true when the plan is carried out as it is meant.
+func (k *keeper) foretell(ctx workflow.Context, p *plan) {
+	memory := k.state.Memory
+	k.answered(p.noout, p.before, false)
+	k.withdraw(ctx, p)
+	conflict := k.state.Conflict
+	if p.Budgets != nil {
+		k.state.Conflict = ""
+	}
+	if p.Remember != nil {
+		k.state.Reported, p.remembered = p.remembered, k.state.Reported
+	}
+	r, before := k.draft(), k.state.Reported
+	k.state.Memory, k.state.Conflict = memory, conflict
+	if p.Remember != nil {
+		k.state.Reported, p.remembered = p.remembered, k.state.Reported
+	}
+	if len(k.news) == 0 && reflect.DeepEqual(r, before) {
+		return
+	}
+	r.AsOf = workflow.Now(ctx)
+	p.foretold = r
+	r = k.signed(ctx, r, before, p.take(k))
+	p.Report = &r
+}
+
+// take takes what people are to be told.
+func (p *plan) take(k *keeper) []activities.Event {
+	news := k.news
+	p.news, k.news = append(p.news, news...), nil
+	return news
+}
+
+// carry is the activity that carries out a plan. What the budgets say is not known while they are being written, nor
+// when the answer was lost.
+func (k *keeper) carry(ctx workflow.Context, p *plan) (activities.CarryResult, error) {
+	if p.isNothing() {
+		return activities.CarryResult{}, nil
+	}
+	options := quick(ctx, p.summary())
+	if p.within > 0 {
+		options = workflow.WithScheduleToCloseTimeout(options, p.within)
+	}
+	if p.Remember != nil || p.Report != nil {
+		k.reporting = true // nobody else writes the status meanwhile
+		defer func() {
+			if k.reporting = false; k.unreported {
+				k.reportLater(ctx)
+			}
+		}()
+	}
+	if p.Budgets != nil {
+		k.state.Applied = nil
+		k.state.Settled = k.state.Settled && !p.Budgets.LetsGo()
+	}
+	r, err := call(options, keeping.CarryOut, p.CarryInput)
+	if b := r.Budgets; b.Done() {
+		k.state.Settled = k.state.Settled || b.Result.Moved == ""
+	}
+	if r.Remembered.Done() {
+		k.reported(ctx, p.remembered)
+	}
+	if r.Reported.Done() {
+		k.reported(ctx, p.foretold)
+	}
+	if !r.Remembered.Done() && !r.Reported.Done() {
+		k.news = append(p.news, k.news...)
+	}
+	return r, err
+}
+
+func (p *plan) isNothing() bool {
+	return p.Remember == nil && p.Others == nil && p.Set == nil && p.Unset == nil && p.Budgets == nil && p.Report == nil
+}
+
+// summary is what Temporal's UI shows of it, and the story of a keeper tells of its decisions.
+func (p *plan) summary() string {
+	switch {
+	case p.Budgets != nil:
+		return clip(fmt.Sprintf("%s: %s", p.next.Mode, p.next.Message))
+	case p.Set != nil:
+		return clip("set noout on " + strings.Join(p.Set.Hosts, ", "))
+	case p.Unset != nil:
+		return clip("unset noout on " + strings.Join(p.Unset.Hosts, ", "))
+	case p.Others != nil:
+		return "budgets of mgr, mds, rgw, rbd-mirror"
+	default:
+		return "status and events"
+	}
+}
+
+// lost takes in that nobody knows what became of a plan.
+func (k *keeper) lost(ctx workflow.Context, p *plan, err error) (told bool, _ error) {
+	k.daemonsDue = k.daemonsDue || p.Others != nil
+	switch {
+	case p.Set != nil:
+		return true, k.silent(ctx, "noout could not be set", err)
+	case p.Unset != nil:
+		return true, k.silent(ctx, "noout could not be unset", err)
+	case p.Budgets != nil:
+		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
+	}
+	return false, err
+}
+
+// tookBudgets takes in what became of the budgets.
+func (k *keeper) tookBudgets(p *plan, a activities.Attempt[activities.BudgetResult]) error {
+	r := a.Result
+	switch {
+	case !a.Begun || a.Err() != nil:
+		return a.Err()
+	case r.Moved != "" && r.Conflict != "": // one is missing that cannot be made: the others stay closed
+		k.state.Conflict = r.Conflict
+		k.sayClosed(r.Conflict)
+	case r.Moved != "": // an alarm was raised since the look, or somebody else wrote: look again
+		k.again = true
+	default:
+		k.applied(p.next, p.asOf, r)
+	}
+	return nil
+}
+
+// followBudgets sets and takes away the marks that belong to what the budgets say now.
+func (k *keeper) followBudgets(ctx workflow.Context, p *plan) error {
+	switch marks := p.marks; {
+	case !k.observed.Settings.ManagePodBudgets:
+		return k.releasePods(ctx)
+	case marks.Unset && k.says(p.next) && p.next.Mode == budget.ModeClosed:
 		return k.unmark(ctx, marks.UnsetAll)
-	case marks.Set && next.Mode == budget.ModeDefault && k.says(next):
+	case marks.Set && p.next.Mode == budget.ModeDefault && k.says(p.next):
 		k.mark(ctx, k.state.Decision.Reason == budget.ReasonPGHealthTimeout)
 	}
 	return nil
@@ -158,38 +337,6 @@ func (k *keeper) specs(d budget.Decision) budget.Specs {
 	return s
 }
 
-// writeBudgets writes them, unless they are known to say it already. more tells that another pass must follow at once.
-func (k *keeper) writeBudgets(ctx workflow.Context, next budget.Decision, more bool) error {
-	k.again = more
-	if k.state.Conflict == "" && k.says(next) && (k.undoubted() || k.seenAsApplied()) {
-		k.state.Applied, k.state.AppliedAsOf = &next, k.state.Doubts.Last
-		return nil
-	}
-	within := staleAfter - workflow.Now(ctx).Sub(k.looked)
-	if next.Mode == budget.ModeClosed {
-		within = staleAfter // it is never too late to close
-	} else if within <= 0 {
-		k.again = true
-		return nil
-	}
-	asOf := k.state.Doubts.Last
-	r, err := k.guardPods(prompt(ctx, within, clip(fmt.Sprintf("%s: %s", next.Mode, next.Message))), next)
-	if err != nil {
-		return err
-	}
-	if r.Moved != "" && r.Conflict != "" { // one is missing that cannot be made: the others stay closed
-		k.state.Conflict = r.Conflict
-		k.sayClosed(r.Conflict)
-		return nil
-	}
-	if r.Moved != "" { // an alarm was raised since the look, or somebody else wrote: look again
-		k.again = true
-		return nil
-	}
-	k.applied(next, asOf, r)
-	return nil
-}
-
 // undoubted: nothing has happened since they were written that could mean that somebody changed the budgets.
 func (k *keeper) undoubted() bool { return k.state.AppliedAsOf >= k.state.Doubts.Budgets }
 
@@ -201,10 +348,19 @@ func (k *keeper) seenAsApplied() bool {
 		k.observed.Book.Same(k.state.AppliedBook)
 }
 
-// guardPods is the activity that writes the budgets of the storage daemons and the mons. What is applied is not known
+// guardPods writes the budgets of the storage daemons and the mons, and nothing else. What is applied is not known
 // while it is being changed, nor when the answer was lost.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
+	in := k.budgetInput(d)
 	k.state.Applied = nil
+	k.state.Settled = k.state.Settled && !in.LetsGo()
+	r, err := call(ctx, keeping.GuardPods, in)
+	k.state.Settled = k.state.Settled || err == nil && r.Moved == ""
+	return r, err
+}
+
+// budgetInput has the budgets say what a decision wants.
+func (k *keeper) budgetInput(d budget.Decision) activities.BudgetInput {
 	in := activities.BudgetInput{Cluster: k.cluster, Specs: k.specs(d)}
 	in.Fence = !k.state.Settled && !in.LetsGo()
 	if in.LetsGo() {
@@ -213,10 +369,7 @@ func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.
 			in.Before = budget.Book{}
 		}
 	}
-	k.state.Settled = k.state.Settled && !in.LetsGo()
-	r, err := call(ctx, keeping.GuardPods, in)
-	k.state.Settled = k.state.Settled || err == nil && r.Moved == ""
-	return r, err
+	return in
 }
 
 // applied takes note of what the budgets say, as of a doubt.
@@ -224,32 +377,17 @@ func (k *keeper) applied(d budget.Decision, asOf doubt.Seq, r activities.BudgetR
 	k.state.Conflict, k.state.Applied, k.state.AppliedAsOf, k.state.AppliedBook = r.Conflict, &d, asOf, r.Book
 }
 
-// staticBudgets is an update of the budgets of the other daemons that is under way.
-type staticBudgets struct {
-	done    workflow.Future // nil: nothing is to be done
-	leaving activities.LeavingNodes
-}
-
-// beginStaticBudgets begins to update the budgets of the other daemons, which depend on little that changes.
-func (k *keeper) beginStaticBudgets(ctx workflow.Context) staticBudgets {
+// otherBudgets are the nodes by which the budgets of the other daemons go, if they are to be updated. They depend on
+// little that changes.
+func (k *keeper) otherBudgets(ctx workflow.Context) *activities.LeavingNodes {
 	leaving := activities.LeavingNodes{
 		Emptying: budget.Emptying(k.input(ctx), k.state.Decision),
 		Granted:  budget.GrantedNodes(k.state.Memory.Lease),
 	}
 	same := slices.Equal(leaving.Emptying, k.leaving.Emptying) && slices.Equal(leaving.Granted, k.leaving.Granted)
 	if !k.observed.Settings.ManagePodBudgets || (!k.daemonsDue && same) {
-		return staticBudgets{}
-	}
-	k.daemonsDue, k.leaving = false, leaving
-	in := activities.StaticBudgetsInput{Cluster: k.cluster, LeavingNodes: leaving}
-	return staticBudgets{begin(quick(ctx, "budgets of mgr, mds, rgw, rbd-mirror"), keeping.GuardOthers, in), leaving}
-}
-
-func (k *keeper) endStaticBudgets(ctx workflow.Context, s staticBudgets) error {
-	if s.done == nil {
 		return nil
 	}
-	err := s.done.Get(ctx, nil)
-	k.daemonsDue = k.daemonsDue || err != nil
-	return err
+	k.daemonsDue, k.leaving = false, leaving
+	return &leaving
 }

@@ -84,57 +84,60 @@ func (k *keeper) answered(plan budget.NooutPlan, before []string, unsure bool) {
 	}
 }
 
-// nooutSwitch is a command to the storage cluster that is under way.
-type nooutSwitch struct {
-	what  string // it does: "set noout on "
-	hosts []string
-	on    bool
-	done  workflow.Future // nil: there is nothing to switch
+// nooutInput switches noout on all of these hosts at once: for each by itself the storage cluster would take its time.
+// nil: there are none.
+func (k *keeper) nooutInput(hosts []string, on bool) *activities.NooutInput {
+	if len(hosts) == 0 {
+		return nil
+	}
+	return &activities.NooutInput{Cluster: k.cluster, Hosts: hosts, On: on, IDs: k.hostIDs(hosts)}
 }
 
-// beginNoout switches all at once: for each by itself the storage cluster would take its time.
-func (k *keeper) beginNoout(ctx workflow.Context, hosts []string, on bool) nooutSwitch {
-	s := nooutSwitch{what: "unset noout on ", hosts: hosts, on: on}
-	if on {
-		s.what = "set noout on "
+// unsetNoout is for the end, where nothing depends on it.
+func (k *keeper) unsetNoout(ctx workflow.Context, hosts []string) error {
+	in := k.nooutInput(hosts, false)
+	if in == nil {
+		return nil
 	}
-	if len(hosts) > 0 {
-		in := activities.NooutInput{Cluster: k.cluster, Hosts: hosts, On: on, IDs: k.hostIDs(hosts)}
-		s.done = begin(prompt(ctx, nooutWithin, clip(s.what+strings.Join(hosts, ", "))), keeping.SwitchNoout, in)
+	r, err := call(prompt(ctx, nooutWithin, clip("unset noout on "+strings.Join(hosts, ", "))), keeping.SwitchNoout, *in)
+	if err == nil {
+		k.switched(in, activities.Attempt[activities.NooutResult]{Begun: true, Result: r})
 	}
-	return s
+	return err
 }
 
-// endNoout waits for the answer. Hosts that the storage cluster refuses are in k.refused; an error means that it did
-// not answer. unsure tells that an earlier attempt may still be carried out.
-func (k *keeper) endNoout(ctx workflow.Context, s nooutSwitch) (unsure bool, err error) {
-	if s.done == nil {
-		return false, nil
+// switched takes in what became of a switch. Hosts that the storage cluster refuses are in k.refused.
+func (k *keeper) switched(in *activities.NooutInput, a activities.Attempt[activities.NooutResult]) {
+	if in == nil || !a.Done() {
+		return
 	}
-	var r activities.NooutResult
-	if err := s.done.Get(ctx, &r); err != nil {
-		return false, err
+	what := "unset noout on "
+	if in.On {
+		what = "set noout on "
 	}
-	for _, x := range r.Refused {
+	for _, x := range a.Result.Refused {
 		if k.refused == nil {
 			k.refused = map[string]string{}
 		}
-		k.refused[x.Host] = s.what + x.Host + ": " + x.Reason
+		k.refused[x.Host] = what + x.Host + ": " + x.Reason
 	}
-	k.noteNoout(s)
-	return r.Unsure, nil
-}
-
-// noteNoout keeps the list of the hosts that carry noout.
-func (k *keeper) noteNoout(s nooutSwitch) {
-	for _, host := range s.hosts {
+	for _, host := range in.Hosts {
 		at, has := slices.BinarySearch(k.noout, host)
 		switch {
-		case k.refused[host] != "" || has == s.on:
-		case s.on:
+		case k.refused[host] != "" || has == in.On:
+		case in.On:
 			k.noout = slices.Insert(k.noout, at, host)
 		default:
 			k.noout = slices.Delete(k.noout, at, at+1)
+		}
+	}
+}
+
+// withdraw takes note that noout is unset.
+func (k *keeper) withdraw(ctx workflow.Context, p *plan) {
+	for _, host := range p.noout.Unset {
+		if _, refused := k.refused[host]; !refused {
+			k.state.Memory.Noout = budget.Withdraw(workflow.Now(ctx), k.state.Memory.Noout, host, k.state.Memory.Lease.Holders)
 		}
 	}
 }

@@ -33,8 +33,8 @@ func (k *keeper) reportLater(ctx workflow.Context) {
 	})
 }
 
-// report writes the status before the keeper goes on: it is the memory that outlives this workflow, and what must not
-// be forgotten is written down before it is done. One that is being written comes first, or the older would win.
+// report writes the status before the keeper goes on: it is the memory that outlives this workflow. One that is being
+// written comes first, or the older would win.
 func (k *keeper) report(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return !k.reporting }); err != nil {
 		return err
@@ -44,13 +44,7 @@ func (k *keeper) report(ctx workflow.Context) error {
 
 // write writes the policy's status and events, if they say anything new.
 func (k *keeper) write(ctx workflow.Context) error {
-	r := activities.Report{
-		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.said(), Since: k.state.Since,
-		View: k.observed.Seen.View, Health: k.health(), Clean: k.clean, Conflict: k.state.Conflict,
-		Keeper: KeeperID(k.cluster), MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
-	}
-	// When a View was taken says nothing about what it saw.
-	r.View.At, r.AsOf = k.state.Reported.View.At, k.state.Reported.AsOf
+	r := k.draft()
 	if len(k.news) == 0 && reflect.DeepEqual(r, k.state.Reported) {
 		if k.renewal(ctx) > 0 {
 			return nil
@@ -60,25 +54,49 @@ func (k *keeper) write(ctx workflow.Context) error {
 		}
 	}
 	r.AsOf = workflow.Now(ctx)
-	written, news := r, k.news
+	news := k.news
 	k.news = nil
-	r.Events = append(k.events(ctx, r), news...)
-	r.View.Departed = nil // of no interest to anybody who reads a status
 	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus,
-		activities.ReportInput{Cluster: k.cluster, Report: r}); err != nil {
+		activities.ReportInput{Cluster: k.cluster, Report: k.signed(ctx, r, k.state.Reported, news)}); err != nil {
 		k.news = append(news, k.news...)
 		return err
 	}
-	k.state.Reported = written
-	workflow.SetCurrentDetails(ctx, k.details())
+	k.reported(ctx, r)
 	return nil
 }
 
+// draft is what there is to say. It is as of the last report, since when a View was taken says nothing about what it
+// saw.
+func (k *keeper) draft() activities.Report {
+	r := activities.Report{
+		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.said(), Since: k.state.Since,
+		View: k.observed.Seen.View, Health: k.health(), Clean: k.clean, Conflict: k.state.Conflict,
+		Keeper: KeeperID(k.cluster), MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
+	}
+	r.View.At, r.AsOf = k.state.Reported.View.At, k.state.Reported.AsOf
+	return r
+}
+
+// signed is a report as it is written after another: with the events that go with it.
+func (k *keeper) signed(
+	ctx workflow.Context, r, before activities.Report, news []activities.Event,
+) activities.Report {
+	r.Events = append(k.events(ctx, r, before), news...)
+	r.View.Departed = nil // of no interest to anybody who reads a status
+	return r
+}
+
+// reported takes note of the report that was written last.
+func (k *keeper) reported(ctx workflow.Context, r activities.Report) {
+	k.state.Reported = r
+	workflow.SetCurrentDetails(ctx, k.details())
+}
+
 // events tells those who look at the policy or at a node with kubectl what opened, closed, or waits.
-func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.Event {
+func (k *keeper) events(ctx workflow.Context, r, last activities.Report) []activities.Event {
 	var out []activities.Event
 	now := workflow.Now(ctx)
-	d, before := r.Decision, k.state.Reported.Decision
+	d, before := r.Decision, last.Decision
 	if d.Mode != before.Mode || d.Open != before.Open || d.Reason != before.Reason {
 		e := activities.Event{Reason: eventReason(d), Message: d.Message, Warning: d.Mode == budget.ModeClosed, At: now}
 		if d.Mode == budget.ModeOpen {
@@ -90,10 +108,10 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 			out = append(out, e)
 		}
 	}
-	if r.Conflict != "" && r.Conflict != k.state.Reported.Conflict {
+	if r.Conflict != "" && r.Conflict != last.Conflict {
 		out = append(out, activities.Event{Reason: "BudgetConflict", Message: r.Conflict, Warning: true, At: now})
 	}
-	if m, before := r.View.Marks, k.state.Reported.View.Marks; m != nil && len(m.Foreign) > 0 &&
+	if m, before := r.View.Marks, last.View.Marks; m != nil && len(m.Foreign) > 0 &&
 		(before == nil || !slices.Equal(m.Foreign, before.Foreign)) {
 		out = append(out, activities.Event{
 			Reason: "ForeignMark", Warning: true, At: now,
@@ -102,14 +120,14 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 		})
 	}
 	for _, c := range r.Memory.Lease.Queue {
-		if old, _, ok := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" &&
+		if old, _, ok := last.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" &&
 			(!ok || old.WaitsFor == "") {
 			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseWaiting", Message: c.WorkflowID + " waits: " +
 				c.WaitsFor, At: now})
 		}
 	}
 	for _, c := range r.Memory.Lease.Holders {
-		if _, held, _ := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
+		if _, held, _ := last.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
 			out = append(out, activities.Event{
 				Node: c.Node, Reason: "LeaseGranted",
 				Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now,

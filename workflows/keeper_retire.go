@@ -57,7 +57,7 @@ func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []strin
 		waits = append(waits, message(err))
 	}
 	k.refused = nil
-	if _, err := k.endNoout(ctx, k.beginNoout(ctx, k.flagged(), false)); err != nil {
+	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
 		waits = append(waits, fmt.Sprintf("noout on %s to be unset: %s", strings.Join(k.flagged(), ", "), message(err)))
 	} else {
 		waits = append(waits, k.forgetNoout(ctx)...)

@@ -74,7 +74,7 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 		k.abandonNoout(ctx)
 	}
 	k.refused = nil
-	if _, err := k.endNoout(ctx, k.beginNoout(ctx, k.flagged(), false)); err != nil {
+	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
 		return err
 	}
 	if err := k.refusal(); err != nil {

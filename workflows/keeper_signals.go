@@ -144,14 +144,19 @@ func (k *keeper) awaitReason(ctx workflow.Context, untold workflow.Future) (reas
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
+	return k.hear(ctx) || reason, nil
+}
+
+// hear takes in whatever has come, and tells whether any of it is a reason to look.
+func (k *keeper) hear(ctx workflow.Context) (reason bool) {
 	if k.watch != nil && k.watch.IsReady() {
-		reason = k.hearWatch(ctx, k.watch) || reason
+		reason = k.hearWatch(ctx, k.watch)
 	}
 	if k.life != nil && k.life.IsReady() {
 		k.hearLife(ctx)
 		reason = true
 	}
-	return k.drainHints(ctx) || reason, nil
+	return k.drainHints(ctx) || reason
 }
 
 // untilNext is until when to rest at most; the zero time: for as long as nothing happens.

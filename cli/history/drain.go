@@ -86,7 +86,15 @@ func (r *reader) scheduled(e *historypb.HistoryEvent, a activity) {
 	case "GuardPods":
 		r.decided(e, read[activities.BudgetInput](a.input))
 	case "ReportStatus":
-		r.reported(e, read[activities.ReportInput](a.input))
+		r.reported(e, read[activities.ReportInput](a.input).Report)
+	case "CarryOut":
+		in := read[activities.CarryInput](a.input)
+		if in.Remember != nil {
+			r.reported(e, *in.Remember)
+		}
+		if in.Budgets != nil {
+			r.decided(e, *in.Budgets)
+		}
 	default:
 		r.scheduledRollout(e, a)
 	}

@@ -154,8 +154,8 @@ func holds(l lease.State, c lease.Claim) bool {
 }
 
 // reported tells of what a report has that no step of its own shows: who got the lease and who lost it, conflicts.
-func (r *reader) reported(e *historypb.HistoryEvent, in activities.ReportInput) {
-	before, now := r.keeper.report, in.Report
+func (r *reader) reported(e *historypb.HistoryEvent, now activities.Report) {
+	before := r.keeper.report
 	r.keeper.report = now
 	for _, c := range before.Memory.Lease.Holders {
 		if !holds(now.Memory.Lease, c) {
@@ -182,17 +182,12 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 		r.keeper.seen = read[activities.Observation](result)
 	case "WatchStorage":
 		r.keeper.watched = read[activities.Watched](result)
+	case "CarryOut":
+		r.carriedOut(e, a, read[activities.CarryResult](result))
 	case "SwitchNoout":
-		in := read[activities.NooutInput](a.input)
-		what := "unset noout on "
-		if in.On {
-			what = "set noout on "
-		}
-		r.say(e, what+strings.Join(in.Hosts, ", "), a.tries())
+		r.switched(e, read[activities.NooutInput](a.input), a.tries())
 	case "GuardPods":
-		if res := read[activities.BudgetResult](result); res.Conflict != "" {
-			r.say(e, "the budget was not written: "+res.Conflict)
-		}
+		r.wrote(e, read[activities.BudgetResult](result))
 	case "ReleasePods":
 		r.say(e, "removed our budgets", a.tries())
 	case "GuardPolicy":
@@ -209,5 +204,48 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 		if n := len(m.Lease.Holders) + len(m.Lease.Queue); n > 0 || len(m.Noout) > 0 {
 			r.say(e, fmt.Sprintf("remembers %d claims and %d noout flags of the keeper before", n, len(m.Noout)))
 		}
+	}
+}
+
+// carriedOut tells what became of the steps of a decision.
+func (r *reader) carriedOut(e *historypb.HistoryEvent, a activity, done activities.CarryResult) {
+	in := read[activities.CarryInput](a.input)
+	if done.Set.Done() && in.Set != nil {
+		r.switched(e, *in.Set, a.tries())
+	}
+	if done.Unset.Done() && in.Unset != nil {
+		r.switched(e, *in.Unset, a.tries())
+	}
+	r.undone(e, "write the status", done.Remembered.Failed)
+	r.undone(e, "set noout", done.Set.Failed)
+	r.undone(e, "unset noout", done.Unset.Failed)
+	r.undone(e, "write the budget", done.Budgets.Failed)
+	r.wrote(e, done.Budgets.Result)
+	if done.Reported.Done() && in.Report != nil {
+		r.reported(e, *in.Report)
+	}
+	if done.Looked.Done() {
+		r.keeper.seen = done.Looked.Result
+	}
+}
+
+// undone tells of a step that failed, since that is no error of the activity.
+func (r *reader) undone(e *historypb.HistoryEvent, step, why string) {
+	if why != "" {
+		r.say(e, "could not "+step+": "+why)
+	}
+}
+
+func (r *reader) switched(e *historypb.HistoryEvent, in activities.NooutInput, tries string) {
+	what := "unset noout on "
+	if in.On {
+		what = "set noout on "
+	}
+	r.say(e, what+strings.Join(in.Hosts, ", "), tries)
+}
+
+func (r *reader) wrote(e *historypb.HistoryEvent, budgets activities.BudgetResult) {
+	if budgets.Conflict != "" {
+		r.say(e, "the budget was not written: "+budgets.Conflict)
 	}
 }
