@@ -66,8 +66,8 @@ func (a Attempt[T]) Err() error {
 }
 
 // CarryOut carries out a decision. The order of its steps is the safety of it: what must not be forgotten is written
-// down before it is done, what closes waits for nothing, and what lets somebody go comes after noout is set. That a step
-// fails is no error of the activity: it tells what became of each.
+// down before it is done, what closes waits for nothing, and what lets somebody go comes after noout is set. It is no
+// error of the activity that a step fails: it tells what became of each.
 func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, error) {
 	var out CarryResult
 	ctx, stop := endsInTime(ctx)

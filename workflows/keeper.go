@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -9,7 +8,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
-	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -28,7 +26,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	if err := in.validate(ctx); err != nil {
 		return KeeperResult{}, err
 	}
-	k := &keeper{cluster: in.Cluster, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
+	k := &keeper{mind: mind{cluster: in.Cluster}, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -51,63 +49,27 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	return k.retire(ctx)
 }
 
+// keeper is the shell of a mind: it looks, listens, carries out and tells, in workflows' time.
 type keeper struct {
-	cluster storage.ClusterKey
-	state   KeeperState
-
-	observed activities.Observation
-	looked   time.Time // when
-	// lookFailed: the last look did, and observed is of the one before.
-	lookFailed bool
-	clean      bool
-	reworded   int                   // notices of this round that say the same with other words
-	untold     time.Time             // when somebody has to hear what was withheld from him; zero: nothing was
-	wake       workflow.Channel      // something that is not a signal asks for a look
-	jobs       map[string]*following // by claimID
-	noout      []string              // the hosts that carry noout, as of the last look and of what was switched since
-	watch      workflow.Future
-	watchOf    int64     // the policy's generation that it watches under
-	watchAsOf  doubt.Seq // the last doubt that it knows of
-	stopWatch  workflow.CancelFunc
-	life       workflow.Future // an answer is awaited
-	asks       storage.FailureDomain
-	asksAsOf   doubt.Seq
-	stopLife   workflow.CancelFunc
-	trouble    string // what failed in the last pass
-	failures   int    // passes in a row with trouble
-	next       time.Time
-	timer      workflow.Future // ends the rest; nil: nothing does but what happens
-	timerAt    time.Time       // when it does
-	stopTimer  workflow.CancelFunc
-	// The static budgets depend on little that changes; they are applied when a hint says so.
-	daemonsDue bool
-	leaving    activities.LeavingNodes
-	// aside: another policy is in charge, and nothing of ours was left as of asideAsOf.
-	aside     bool
-	asideAsOf doubt.Seq
-	// asked are the hosts that the last look was asked about.
-	asked     []storage.Host
-	ahead     *ahead // the next look, if it was taken already
-	unclaimed int    // looks in a row that did not find the claim, which was written after the first of them
-	// keptClosed: what is left are the budgets, closed, since nobody else's cover the same pods.
-	keptClosed bool
-	// marking: pods are being marked; stopMarking asks for an end of that.
-	marking     bool
-	stopMarking workflow.CancelFunc
-	// again: the pass was a step on the way to another, which must follow at once. overtaken: it was no more than a look,
-	// since something happened meanwhile.
-	again, overtaken bool
+	mind
+	wake      workflow.Channel      // something that is not a signal asks for a look
+	jobs      map[string]*following // by claimID
+	watch     workflow.Future
+	watchOf   int64     // the policy's generation that it watches under
+	watchAsOf doubt.Seq // the last doubt that it knows of
+	stopWatch workflow.CancelFunc
+	life      workflow.Future // an answer is awaited
+	asks      storage.FailureDomain
+	asksAsOf  doubt.Seq
+	stopLife  workflow.CancelFunc
+	timer     workflow.Future // ends the rest; nil: nothing does but what happens
+	timerAt   time.Time       // when it does
+	stopTimer workflow.CancelFunc
+	// overtaken: the last pass was no more than a look, since something happened meanwhile.
+	overtaken   bool
+	stopMarking workflow.CancelFunc // asks for an end of marking
 	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
 	reporting, unreported bool
-	// unwritten is why the status could not be written at the last attempt.
-	unwritten string
-	revoked   []lease.Claim // to be told
-	outbox    []outgoing
-	// refused says of hosts why the storage cluster did not switch their noout in this pass.
-	refused map[string]string
-	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
-	closed *budget.Decision
-	news   []activities.Event // to be reported
 }
 
 // Activities by reference: the zero value is never called, only named.
@@ -132,7 +94,7 @@ func (k *keeper) recall(ctx workflow.Context) error {
 // run guards the storage cluster until the policy is deleted.
 func (k *keeper) run(ctx workflow.Context) error {
 	k.daemonsDue = true
-	k.doubt(ctx, doubt.Changed, "the keeper began")
+	k.doubt(workflow.Now(ctx), doubt.Changed, "the keeper began")
 	workflow.Go(ctx, k.renew)
 	for {
 		k.trouble, k.again, k.untold = "", false, time.Time{}
@@ -189,28 +151,6 @@ func (k *keeper) continueAsNew(ctx workflow.Context) error {
 		KeeperInput{Cluster: k.cluster, State: k.handOn(), Protocol: keeperProtocol})
 }
 
-// handOn is the state for the next run, without what it holds twice.
-func (k *keeper) handOn() *KeeperState {
-	s := k.state
-	s.Reported.View = storage.View{}
-	if sameMemory(s.Memory, s.Reported.Memory) {
-		s.Reported.Memory, s.RememberedAsReported = activities.Memory{}, true
-	}
-	return &s
-}
-
-// takeUp is the reverse of handOn. That the report seems to be another one costs one more. A run of a version that
-// numbered no doubts may have had any: then nothing that it proved counts.
-func (k *keeper) takeUp(s KeeperState, now time.Time) {
-	if s.Doubts.Last == 0 {
-		s.Doubts.Raise(now, doubt.Silenced, "an older version ran before")
-	}
-	if s.RememberedAsReported {
-		s.Reported.Memory, s.RememberedAsReported = s.Memory, false
-	}
-	k.state = s
-}
-
 // pass is one round: observe, decide, apply. gone means that the policy is deleted or being deleted.
 func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	// A look that fails says nothing, and takes nothing away from what is known.
@@ -218,46 +158,26 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	if k.lookFailed = err != nil; k.lookFailed {
 		return false, err
 	}
-	k.observed = observed
-	if !k.observed.Found || k.observed.Deleting {
+	if k.observed = observed; !k.observed.Found || k.observed.Deleting {
 		return true, nil
 	}
-	if v := k.observed.Seen.View; v.Unavailable == "" {
-		k.state.LastChange, k.state.Departed = v.ChangeEpoch, v.Departed
-	} else if v.Departed != nil {
-		k.state.Departed = v.Departed
-	}
-	k.looked, k.noout = workflow.Now(ctx), slices.Clone(k.observed.Seen.View.Noout)
+	k.sawAll(workflow.Now(ctx))
 	if k.observed.Second != "" {
 		return false, k.standAside(ctx)
 	}
 	if k.movedOn() {
 		return false, k.leaveOldCluster(ctx)
 	}
-	k.aside = false
 	if k.mustLookOnceMore(ctx) {
 		return false, nil
 	}
-	claimed := k.claim()
-	k.notice(ctx)
-	in := k.input(ctx)
-	k.revokeForeign(&in)
-	k.takeBack(&in)
-	k.seekLife(ctx, &in)
-	k.grant(&in)
-	k.decide(ctx, in)
+	j := k.judge(workflow.Now(ctx))
+	k.ask(ctx, j.question)
 	err = k.apply(ctx)
-	k.next = budget.NextTimer(in, k.state.Announced, k.state.Memory.Noout)
-	k.lookAgain(ctx)
-	k.again = k.again || claimed && err == nil
+	k.next = budget.NextTimer(j.Input, k.state.Announced, k.state.Memory.Noout)
+	k.lookAgain(workflow.Now(ctx))
+	k.again = k.again || j.claimed && err == nil
 	return false, err
-}
-
-// ahead is a look that was taken when the decision before it had been carried out.
-type ahead struct {
-	activities.Observation
-	asked []storage.Host
-	asOf  doubt.Seq
 }
 
 // observe takes a look, unless one was taken already. What happened since that one counts for nothing in it.
@@ -279,115 +199,4 @@ func (k *keeper) mustLookOnceMore(ctx workflow.Context) bool {
 		k.again = true
 	}
 	return k.overtaken
-}
-
-// look names what must be in the View although it may be in perfect order, or although it is so large that not all is
-// named.
-func (k *keeper) look() activities.ObserveInput {
-	l := activities.Look{
-		Proof: k.state.Proof, LastChange: k.state.LastChange, Departed: k.state.Departed,
-		Hosts: k.nooutHosts(), Bounded: true,
-	}
-	add := func(d storage.FailureDomain, node string) {
-		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
-			l.Domains = append(l.Domains, d.Name)
-		}
-		if node != "" && !slices.Contains(l.Nodes, node) {
-			l.Nodes = append(l.Nodes, node)
-		}
-	}
-	for _, domain := range budget.Turn(budget.Input{
-		View: k.observed.Seen.View, Lease: k.state.Memory.Lease,
-		Open: k.state.Decision.Open,
-	}) {
-		add(storage.FailureDomain{Name: domain}, "")
-	}
-	claims := slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue)
-	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
-		add(c.Domain, c.Node)
-		if c.Next != nil {
-			add(c.Next.Domain, c.Next.Node)
-		}
-		l.Daemons = append(l.Daemons, c.Daemons...)
-	}
-	add(k.state.Decision.Open, "")
-	for _, node := range sortedKeys(k.state.Announced) {
-		if k.observed.Seen.View.Others != nil { // its turn is not forgotten because there is no name for it any more
-			add(storage.FailureDomain{}, node)
-		}
-	}
-	return activities.ObserveInput{Cluster: k.cluster, Look: l}
-}
-
-// mostClaimsSeen is for how many claims what they speak of is looked at in any case. The others have their turn later.
-const mostClaimsSeen = 64
-
-// input is all that a decision depends on: no more than the query "status" tells.
-func (k *keeper) input(ctx workflow.Context) budget.Input { return k.status().Input(workflow.Now(ctx)) }
-
-// known is what the keeper judges by beside the last look.
-func (k *keeper) known() *budget.Known {
-	opened, leftOut := k.opened()
-	return &budget.Known{
-		Settings: k.observed.Settings, Proof: k.state.Proof, Announced: k.state.Announced, HealingSince: k.state.HealingSince,
-		Unheard: k.state.Doubts.Unheard(), Open: k.state.Decision.Open, Opened: opened, LeftOut: leftOut, Life: k.lives(),
-	}
-}
-
-// revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one.
-// Their jobs find out anew where they are, and ask again.
-func (k *keeper) revokeForeign(in *budget.Input) {
-	for _, c := range budget.Foreign(*in) {
-		in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
-		k.revoked = append(k.revoked, c)
-	}
-}
-
-// takeBack takes the lease back from jobs that are done and healed. Those with a next claim hear of that.
-func (k *keeper) takeBack(in *budget.Input) {
-	l, released := budget.TakeBack(*in)
-	in.Lease = l
-	k.state.Released = append(k.state.Released, released...)
-}
-
-// grant grants the lease to who may have it now.
-func (k *keeper) grant(in *budget.Input) {
-	l, granted := budget.Grant(*in, k.askedAbout)
-	for _, c := range granted {
-		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
-	}
-	for i := range l.Queue {
-		most := mostReason
-		if i >= mostClaimsSeen {
-			most = mostReasonLater
-		}
-		l.Queue[i].WaitsFor = storage.Clip(l.Queue[i].WaitsFor, most)
-	}
-	in.Lease = l
-}
-
-// mostReason is how long what a job waits for may be, and mostMessage a decision's message, in bytes. Both are kept,
-// sent and written down many times.
-const (
-	mostReason  = 400
-	mostMessage = 1000
-	// mostReasonLater is for claims far behind in the queue: all of them are in the policy's status, which etcd bounds.
-	mostReasonLater = 80
-)
-
-func (k *keeper) decide(ctx workflow.Context, in budget.Input) {
-	d := budget.Decide(in)
-	d.Message = storage.Clip(d.Message, mostMessage)
-	k.clean = budget.Clean(in)
-	k.state.Announced = budget.NextAnnounced(in, d)
-	k.state.Proof = budget.NextProof(in)
-	if in.Unheard && !budget.NextUnheard(in) {
-		k.state.Doubts.Hear(k.state.WatchedAsOf)
-	}
-	k.state.HealingSince = in.HealingSince
-	k.state.Memory.Lease = in.Lease
-	if d.Mode != k.state.Decision.Mode || d.Open != k.state.Decision.Open || d.Reason != k.state.Decision.Reason {
-		k.state.Since = workflow.Now(ctx)
-	}
-	k.state.Decision, k.closed = d, nil
 }

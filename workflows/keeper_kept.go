@@ -23,24 +23,10 @@ type Kept struct {
 // renewEvery is how old a status may become before the keeper confirms it. It is the one cost of a cluster at rest.
 const renewEvery = 5 * time.Minute
 
-// kept says whether the status is true as of now: the keeper sees what it speaks of, and has written what it saw.
-func (k *keeper) kept() Kept {
-	switch {
-	case k.observed.Generation == 0:
-		return Kept{Why: "the keeper has not looked yet"}
-	case k.lookFailed:
-		return Kept{Why: "the keeper cannot look: " + k.trouble}
-	case k.unwritten != "":
-		return Kept{Why: "the keeper cannot write the status: " + k.unwritten}
-	default:
-		return Kept{OK: true}
-	}
-}
-
 // renew confirms the status whenever it has not been written for a while. It is not a part of rest, where every pass
 // would cost a timer.
 func (k *keeper) renew(ctx workflow.Context) {
-	wait := k.renewal(ctx)
+	wait := k.renewal(workflow.Now(ctx))
 	for {
 		if wait <= 0 {
 			k.reportLater(ctx)
@@ -53,16 +39,8 @@ func (k *keeper) renew(ctx workflow.Context) {
 			nil); err != nil {
 			return
 		}
-		wait = k.renewal(ctx)
+		wait = k.renewal(workflow.Now(ctx))
 	}
-}
-
-// renewal is how long the status needs no confirmation yet.
-func (k *keeper) renewal(ctx workflow.Context) time.Duration {
-	if k.lookFailed || k.state.Reported.AsOf.IsZero() { // nothing to confirm
-		return renewEvery
-	}
-	return k.state.Reported.AsOf.Add(renewEvery).Sub(workflow.Now(ctx))
 }
 
 // confirm tells that the status as it was reported is true as of now. When it says something else, it is to be written

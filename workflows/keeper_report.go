@@ -1,16 +1,11 @@
 package workflows
 
 import (
-	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // reportLater writes the status while the keeper goes on. Only people wait for it, and the next look may be urgent.
@@ -44,9 +39,9 @@ func (k *keeper) report(ctx workflow.Context) error {
 
 // write writes the policy's status and events, if they say anything new.
 func (k *keeper) write(ctx workflow.Context) error {
-	r := k.draft()
+	r := k.draft(k.state.Reported)
 	if len(k.news) == 0 && reflect.DeepEqual(r, k.state.Reported) {
-		if k.renewal(ctx) > 0 {
+		if k.renewal(workflow.Now(ctx)) > 0 {
 			return nil
 		}
 		if confirmed, err := k.confirm(ctx); confirmed || err != nil {
@@ -56,145 +51,12 @@ func (k *keeper) write(ctx workflow.Context) error {
 	r.AsOf = workflow.Now(ctx)
 	news := k.news
 	k.news = nil
-	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus,
-		activities.ReportInput{Cluster: k.cluster, Report: k.signed(ctx, r, k.state.Reported, news)}); err != nil {
+	in := activities.ReportInput{Cluster: k.cluster, Report: k.signed(r.AsOf, r, k.state.Reported, news)}
+	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus, in); err != nil {
 		k.news = append(news, k.news...)
 		return err
 	}
-	k.reported(ctx, r)
-	return nil
-}
-
-// draft is what there is to say. It is as of the last report, since when a View was taken says nothing about what it
-// saw.
-func (k *keeper) draft() activities.Report {
-	r := activities.Report{
-		Generation: k.observed.Generation, Memory: k.state.Memory, Decision: k.said(), Since: k.state.Since,
-		View: k.observed.Seen.View, Health: k.health(), Clean: k.clean, Conflict: k.state.Conflict,
-		Keeper: KeeperID(k.cluster), MayDrain: MayDrain(k.said()), Unmanaged: !k.observed.Settings.ManagePodBudgets,
-	}
-	r.View.At, r.AsOf = k.state.Reported.View.At, k.state.Reported.AsOf
-	return r
-}
-
-// signed is a report as it is written after another: with the events that go with it.
-func (k *keeper) signed(
-	ctx workflow.Context, r, before activities.Report, news []activities.Event,
-) activities.Report {
-	r.Events = append(k.events(ctx, r, before), news...)
-	r.View.Departed = nil // of no interest to anybody who reads a status
-	return r
-}
-
-// reported takes note of the report that was written last.
-func (k *keeper) reported(ctx workflow.Context, r activities.Report) {
 	k.state.Reported = r
 	workflow.SetCurrentDetails(ctx, k.details())
-}
-
-// events tells those who look at the policy or at a node with kubectl what opened, closed, or waits.
-func (k *keeper) events(ctx workflow.Context, r, last activities.Report) []activities.Event {
-	var out []activities.Event
-	now := workflow.Now(ctx)
-	d, before := r.Decision, last.Decision
-	if d.Mode != before.Mode || d.Open != before.Open || d.Reason != before.Reason {
-		e := activities.Event{Reason: eventReason(d), Message: d.Message, Warning: d.Mode == budget.ModeClosed, At: now}
-		if d.Mode == budget.ModeOpen {
-			e.Message = fmt.Sprintf("%s is open, all others are closed: %s", d.Open, d.Message)
-		}
-		out = append(out, e)
-		for _, node := range k.concerned(d) {
-			e.Node = node
-			out = append(out, e)
-		}
-	}
-	if r.Conflict != "" && r.Conflict != last.Conflict {
-		out = append(out, activities.Event{Reason: "BudgetConflict", Message: r.Conflict, Warning: true, At: now})
-	}
-	if m, before := r.View.Marks, last.View.Marks; m != nil && len(m.Foreign) > 0 &&
-		(before == nil || !slices.Equal(m.Foreign, before.Foreign)) {
-		out = append(out, activities.Event{
-			Reason: "ForeignMark", Warning: true, At: now,
-			Message: "the mark of another pod is on " + strings.Join(m.Foreign, ", ") +
-				": it was copied, or is in the pod template of their workload; take the label lockkeeper.io/proved out there",
-		})
-	}
-	for _, c := range r.Memory.Lease.Queue {
-		if old, _, ok := last.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && c.WaitsFor != "" &&
-			(!ok || old.WaitsFor == "") {
-			out = append(out, activities.Event{Node: c.Node, Reason: "LeaseWaiting", Message: c.WorkflowID + " waits: " +
-				c.WaitsFor, At: now})
-		}
-	}
-	for _, c := range r.Memory.Lease.Holders {
-		if _, held, _ := last.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
-			out = append(out, activities.Event{
-				Node: c.Node, Reason: "LeaseGranted",
-				Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now,
-			})
-		}
-	}
-	return out[:min(len(out), mostEventsAtOnce)] // the status names them all
-}
-
-// mostEventsAtOnce bounds the events that go with one report.
-const mostEventsAtOnce = 32
-
-func eventReason(d budget.Decision) string {
-	if d.Reason == budget.ReasonSecondPolicy || d.Reason == budget.ReasonDeleting {
-		return d.Reason
-	}
-	switch d.Mode {
-	case budget.ModeOpen:
-		return "DisruptionOpened"
-	case budget.ModeDefault:
-		return "DisruptionAtRest"
-	default:
-		return "DisruptionClosed"
-	}
-}
-
-// concerned lists the nodes that a change of the open domain is news for: those in it that somebody is disrupting.
-func (k *keeper) concerned(d budget.Decision) []string {
-	if d.Mode != budget.ModeOpen {
-		return nil
-	}
-	const most = 16 // each of them gets an event
-	var out []string
-	for _, n := range k.observed.Seen.View.Nodes {
-		if n.In(d.Open.Name) && (n.Leaving() || len(n.Down) > 0) && !n.Gone && len(out) < most {
-			out = append(out, n.Name)
-		}
-	}
-	return out
-}
-
-// details is what Temporal's UI shows of a running keeper.
-func (k *keeper) details() string {
-	s := fmt.Sprintf("**%s**", MayDrain(k.said()))
-	s += fmt.Sprintf("  \n%s: %s", k.said().Reason, k.said().Message)
-	for _, h := range k.state.Memory.Lease.Holders {
-		s += fmt.Sprintf("  \nlease: %s (%s) since %s", h.WorkflowID, h.Domain, h.Granted.Format("15:04:05"))
-	}
-	const most = 20 // the policy's status has them all
-	queue := k.state.Memory.Lease.Queue
-	for _, q := range queue[:min(most, len(queue))] {
-		s += fmt.Sprintf("  \nwaiting: %s (%s): %s", q.WorkflowID, q.Domain, q.WaitsFor)
-	}
-	if more := len(queue) - most; more > 0 {
-		s += fmt.Sprintf("  \nand %d more", more)
-	}
-	return s
-}
-
-// MayDrain answers in a few words where a disruption is allowed.
-func MayDrain(d budget.Decision) string {
-	switch {
-	case d.Mode == budget.ModeDefault:
-		return "any node"
-	case d.Mode == budget.ModeOpen && d.Open != storage.FailureDomain{}:
-		return strings.Join(append([]string{d.Open.String()}, d.With...), ", ")
-	default:
-		return "no"
-	}
+	return nil
 }

@@ -60,7 +60,7 @@ func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []strin
 	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
 		waits = append(waits, fmt.Sprintf("noout on %s to be unset: %s", strings.Join(k.flagged(), ", "), message(err)))
 	} else {
-		waits = append(waits, k.forgetNoout(ctx)...)
+		waits = append(waits, k.forgetNoout(workflow.Now(ctx))...)
 	}
 	if len(waits) > 0 && ending.GivesUp(0) == "" {
 		return ending, waits
@@ -69,30 +69,6 @@ func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []strin
 		waits = append(waits, "the budgets to be removed: "+message(err))
 	}
 	return ending, waits
-}
-
-// forgetNoout forgets what was unset. What was refused, or may still be set by a command without an answer, stays, and
-// is returned.
-func (k *keeper) forgetNoout(ctx workflow.Context) (waits []string) {
-	now := workflow.Now(ctx)
-	for _, host := range k.flagged() {
-		if why, refused := k.refused[host]; refused {
-			waits = append(waits, "noout: "+why)
-		} else {
-			k.state.Memory.Noout = budget.Withdraw(now, k.state.Memory.Noout, host, nil)
-		}
-	}
-	k.state.Memory.Noout = slices.DeleteFunc(k.state.Memory.Noout, func(n budget.Noout) bool {
-		return n.Withdrawn && !now.Before(n.Until)
-	})
-	for _, n := range k.state.Memory.Noout {
-		if n.Withdrawn {
-			waits = append(waits, fmt.Sprintf(
-				"%[2]s: noout on %[1]s is unset, but a command that sets it got no answer and may be carried out until then",
-				n.Host, clock(n.Until)))
-		}
-	}
-	return waits
 }
 
 // await says what the deletion waits for, to whoever looks at the policy, at the keeper, or at a job that waits for the
@@ -156,7 +132,7 @@ func (k *keeper) dismiss(ctx workflow.Context) (told bool) {
 	claims := slices.Concat(l.Holders, l.Queue, k.state.Released, k.revoked)
 	k.state.Memory.Lease, k.state.Released, k.revoked = lease.State{Token: l.Token}, nil, nil
 	for _, c := range claims {
-		k.tell(ctx, c, LeaseNotice{
+		k.tell(workflow.Now(ctx), c, LeaseNotice{
 			State: LeaseRevoked, WaitsFor: "MaintenancePolicy " + k.cluster.String() + " is deleted",
 			Since: workflow.Now(ctx),
 		})

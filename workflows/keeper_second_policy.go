@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ func (k *keeper) standAside(ctx workflow.Context) error {
 		k.state.Memory.Claim = precedence.Claim{ID: cmp.Or(k.observed.Seen.ID, k.state.Memory.Claim.ID)}
 	}
 	k.reportLater(ctx)
-	k.lookAgain(ctx)
+	k.lookAgain(workflow.Now(ctx))
 	return nil
 }
 
@@ -54,7 +55,7 @@ func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	k.reportLater(ctx)
 	k.followJobs(ctx)
 	for _, c := range claims {
-		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, WaitsFor: d.Message, Since: now})
+		k.tell(workflow.Now(ctx), c, LeaseNotice{State: LeaseRevoked, WaitsFor: d.Message, Since: now})
 	}
 	k.sendAll(ctx)
 	return nil
@@ -71,7 +72,7 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 		return err
 	}
 	if k.movedOn() {
-		k.abandonNoout(ctx)
+		k.abandonNoout(workflow.Now(ctx))
 	}
 	k.refused = nil
 	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
@@ -98,4 +99,17 @@ func (k *keeper) letPodsGo(ctx workflow.Context, keepClosed bool) error {
 	closed.Mons = &budget.Spec{MinAvailable: budget.Everything}
 	_, err := k.guardPods(prompt(ctx, staleAfter, clip("close: "+k.state.Decision.Message)), closed)
 	return err
+}
+
+// leaveOldCluster takes back what was done for the storage cluster that the policy meant before. The claim to the new
+// one comes after that.
+func (k *keeper) leaveOldCluster(ctx workflow.Context) error {
+	d := budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonNotInCharge, Message: fmt.Sprintf(
+		"the policy now means the storage cluster with the ID %s, and meant %s before; what was done for that one is taken "+
+			"back first", k.observed.Seen.ID, k.state.Memory.Claim.ID)}
+	if err := k.retreat(ctx, d); err != nil {
+		return err
+	}
+	k.state.Memory.Claim, k.aside, k.again = precedence.Claim{ID: k.observed.Seen.ID}, false, true
+	return k.report(ctx)
 }

@@ -1,19 +1,11 @@
 package workflows
 
 import (
-	"fmt"
-	"hash/fnv"
-	"reflect"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/doubt"
-	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file is the keeper's ear and mouth: what wakes it, what it answers, and whom it tells.
@@ -23,35 +15,6 @@ const (
 	retryAfter    = 2 * time.Second
 	retryAfterMax = 30 * time.Second
 )
-
-// Every notice costs a job's history six events. So a job hears at once that its claim stands elsewhere, but ever more
-// seldom that only the wording of what it waits for has changed: after 5 s, 10 s, 20 s, and in the end every 5 minutes.
-// The last word is not lost: it is told when its time has come.
-const (
-	noticeEvery    = 5 * time.Second
-	noticeEveryMax = 5 * time.Minute
-)
-
-// Told is what a job was told of its claim last.
-type Told struct {
-	State LeaseState `json:"state"`
-	Token int64      `json:"token,omitempty"`
-	Ask   int64      `json:"ask,omitempty"`
-	Words uint64     `json:"words,omitempty"` // a hash of what it was told to wait for
-	At    time.Time  `json:"at"`
-	First time.Time  `json:"first"` // since when its claim stands where it stands
-}
-
-// next is when the job may be told that only the wording has changed.
-func (t Told) next() time.Time {
-	return t.At.Add(min(max(t.At.Sub(t.First), noticeEvery), noticeEveryMax))
-}
-
-func words(s string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s))
-	return h.Sum64()
-}
 
 func (k *keeper) answer(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, QueryStatus,
@@ -67,10 +30,8 @@ func (k *keeper) answer(ctx workflow.Context) error {
 			if k.drainHints(ctx) {
 				k.wakeUp()
 			}
-			r.Claim.Requested = workflow.Now(ctx)
-			k.state.Memory.Lease = k.state.Memory.Lease.Request(r.Claim)
+			k.request(workflow.Now(ctx), r.Claim)
 			k.wakeUp()
-			delete(k.state.Told, r.Claim.RunID)
 			return nil
 		}, workflow.UpdateHandlerOptions{Validator: func(r LeaseRequest) error {
 			switch {
@@ -82,17 +43,6 @@ func (k *keeper) answer(ctx workflow.Context) error {
 			}
 			return nil
 		}})
-}
-
-func (k *keeper) status() KeeperStatus {
-	view := k.observed.Seen.View
-	view.Departed = nil // of no interest to anybody who asks
-	return KeeperStatus{
-		Cluster: k.cluster, Decision: k.said(), Since: k.state.Since, Lease: k.state.Memory.Lease,
-		Noout: k.state.Memory.Noout, View: view, Health: k.health(), Clean: k.clean, Known: k.known(),
-		Trouble: k.trouble, NextTimer: k.next, Conflict: k.state.Conflict, ReportPeriod: k.state.ReportPeriod,
-		LivedFor: k.state.LivedFor,
-	}
 }
 
 // wakeUp asks for a pass. One request is as good as many.
@@ -159,19 +109,10 @@ func (k *keeper) hear(ctx workflow.Context) (reason bool) {
 	return k.drainHints(ctx) || reason
 }
 
-// untilNext is until when to rest at most; the zero time: for as long as nothing happens.
-func (k *keeper) untilNext(ctx workflow.Context) (time.Time, string) {
-	if k.trouble != "" {
-		pause := min(retryAfter<<min(k.failures-1, 8), retryAfterMax)
-		return workflow.Now(ctx).Add(pause), clip("try again: " + k.trouble)
-	}
-	return k.next, "next expiry"
-}
-
 // setTimer has the timer end the rest in time. One that was set for the same time goes on: most rests end because of
 // something else, and each timer costs two events.
 func (k *keeper) setTimer(ctx workflow.Context) {
-	until, summary := k.untilNext(ctx)
+	until, summary := k.untilNext(workflow.Now(ctx))
 	if k.timer != nil && until.Equal(k.timerAt) {
 		return
 	}
@@ -193,20 +134,7 @@ func (k *keeper) setTimer(ctx workflow.Context) {
 func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 	hints := workflow.GetSignalChannel(ctx, SignalStorageChanged)
 	for h := (Hint{}); hints.ReceiveAsync(&h); h = (Hint{}) {
-		k.daemonsDue = k.daemonsDue || h.Daemons
-		if h.Alarm {
-			k.doubt(ctx, doubt.PodStopped, "a storage daemon's pod stopped serving")
-		}
-		if h.Tampered {
-			k.doubt(ctx, doubt.Tampered, "somebody changed or deleted a budget of lockkeeper")
-		}
-		if h.Disowned {
-			k.state.Reported.MayDrain = "" // not what the status says any more, so it is written anew
-		}
-		if !h.echo(k.state.AppliedBook) {
-			k.doubt(ctx, doubt.Changed, h.Reason)
-			reason = true
-		}
+		reason = k.hint(workflow.Now(ctx), h) || reason
 	}
 	finish := workflow.GetSignalChannel(ctx, SignalFinishLease)
 	for r := (LeaseRef{}); finish.ReceiveAsync(&r); r = (LeaseRef{}) {
@@ -214,7 +142,7 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 			continue // nobody who could be told
 		}
 		reason = true
-		k.finish(ctx, r)
+		k.finish(workflow.Now(ctx), r)
 	}
 	release := workflow.GetSignalChannel(ctx, SignalReleaseLease)
 	for r := (LeaseRef{}); release.ReceiveAsync(&r); r = (LeaseRef{}) {
@@ -222,27 +150,6 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
 	}
 	return k.wake.ReceiveAsync(nil) || reason
-}
-
-// finish takes in that a job has done its work.
-func (k *keeper) finish(ctx workflow.Context, r LeaseRef) {
-	had, holds, asked := k.state.Memory.Lease.Find(r.WorkflowID, r.RunID)
-	switch {
-	case asked && had.Ask > r.Ask: // what it wanted next is its claim already, and it did not hear of it
-	case holds:
-		k.state.Memory.Lease = k.state.Memory.Lease.Finish(r.WorkflowID, r.RunID, r.NodeGone, r.next())
-		return
-	case r.next() != nil: // the claim before was released while it said what it wants next
-		next := *r.next()
-		next.Requested = workflow.Now(ctx)
-		k.state.Memory.Lease = k.state.Memory.Lease.Request(next)
-	default:
-		// Released before, and the job did not hear of it; or never granted, and there is nothing to heal.
-		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
-		k.state.Released = append(k.state.Released,
-			lease.Claim{WorkflowID: r.WorkflowID, RunID: r.RunID, Ask: r.Ask, Finishing: true})
-	}
-	delete(k.state.Told, r.RunID)
 }
 
 // startWatch keeps exactly one watcher of the storage cluster going, under the policy as it is now: a changed policy
@@ -284,13 +191,7 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) (reason bool
 		k.state.Watched = activities.Watched{}
 		return true
 	}
-	reason = !w.OnlyNoout(k.watched(), k.noout)
-	k.state.Watched, k.state.WatchedAsOf = w, k.watchAsOf
-	if w.Unavailable != "" {
-		k.doubt(ctx, doubt.Mute, w.Unavailable)
-	}
-	k.noteLived(w)
-	if !reason {
+	if reason = k.saw(workflow.Now(ctx), w, k.watchAsOf); !reason {
 		k.startWatch(ctx)
 	}
 	return reason
@@ -298,103 +199,6 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) (reason bool
 
 // notify tells every job what has changed about its claim.
 func (k *keeper) notify(ctx workflow.Context) {
-	now := workflow.Now(ctx)
-	k.reworded = 0
-	for _, c := range k.state.Memory.Lease.Holders {
-		n := LeaseNotice{
-			State: LeaseGranted, Token: c.Token, Epoch: k.observed.Seen.View.ChangeEpoch,
-			Alive: k.state.Answered, Since: c.Granted, Stops: c.Stops,
-		}
-		last := k.state.Told[c.RunID]
-		switch d, refused := k.said(), k.refusedFor(c.NooutHosts); {
-		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
-		case refused != "":
-			n.State, n.WaitsFor = LeaseWaiting, refused
-		case !budget.Serves(k.input(ctx), d, c):
-			// Between the grant and its telling somebody else was hurt: what it promises is not in place. No budget keeps a
-			// rollout from what it was told that it may.
-			n.State, n.WaitsFor = LeaseWaiting, d.Message
-		}
-		if c.Finishing {
-			in := k.input(ctx)
-			n.State = LeaseHealing
-			if a := budget.Healed(in, c); !a.OK {
-				n.WaitsFor = a.Reason
-			}
-		}
-		k.tell(ctx, c, n)
-	}
-	for _, c := range k.state.Memory.Lease.Queue {
-		k.tell(ctx, c, LeaseNotice{State: LeaseWaiting, WaitsFor: c.WaitsFor, Since: c.Requested})
-	}
-	k.tellReleased(ctx)
-	for _, c := range k.revoked {
-		k.tell(ctx, c, LeaseNotice{
-			State: LeaseRevoked, Since: now,
-			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain,
-				k.observed.Seen.View.FailureDomainType),
-		})
-		delete(k.state.Told, c.RunID)
-	}
-	k.revoked = nil
+	k.tellAll(workflow.Now(ctx))
 	k.sendAll(ctx)
 }
-
-// notifyReleased tells those jobs alone whose claim is over.
-func (k *keeper) notifyReleased(ctx workflow.Context) {
-	k.tellReleased(ctx)
-	k.sendAll(ctx)
-}
-
-func (k *keeper) tellReleased(ctx workflow.Context) {
-	for _, c := range k.state.Released {
-		state := LeaseReleased
-		if !c.Finishing {
-			state = LeaseParked
-		}
-		k.tell(ctx, c, LeaseNotice{State: state, Since: workflow.Now(ctx)})
-		delete(k.state.Told, c.RunID)
-	}
-	k.state.Released = nil
-}
-
-// tell puts a notice into the outbox if it says anything new.
-func (k *keeper) tell(ctx workflow.Context, c lease.Claim, n LeaseNotice) {
-	id, now := c.RunID, workflow.Now(ctx)
-	n.WaitsFor = storage.Clip(n.WaitsFor, mostReason)
-	last, told := k.state.Told[id]
-	to := Told{State: n.State, Token: n.Token, Ask: c.Ask, Words: words(n.WaitsFor), At: now, First: now}
-	if told && last.State == to.State && last.Token == to.Token && last.Ask == to.Ask {
-		if last.Words == to.Words {
-			return
-		}
-		if next := last.next(); now.Before(next) {
-			k.withhold(next)
-			return
-		}
-		if k.reworded++; k.reworded > rewordedAtOnce {
-			k.withhold(now.Add(rewordedEvery))
-			return
-		}
-		to.First = last.First
-	}
-	// Without a run ID: a job that continued as new has another one by now. The notice says whose claim it is about.
-	n.RunID, n.Ask = c.RunID, c.Ask
-	k.outbox = append(k.outbox, outgoing{claim: c, notice: n, told: to})
-}
-
-func claimID(c lease.Claim) string { return c.WorkflowID + "@" + c.RunID }
-
-// keepTold forgets what those were told who have no claim any more.
-func (k *keeper) keepTold() {
-	l := k.state.Memory.Lease
-	kept := map[string]Told{}
-	for _, c := range slices.Concat(l.Holders, l.Queue) {
-		if t, told := k.state.Told[c.RunID]; told {
-			kept[c.RunID] = t
-		}
-	}
-	k.state.Told = kept
-}
-
-func sameMemory(a, b activities.Memory) bool { return reflect.DeepEqual(a, b) }

@@ -1,0 +1,293 @@
+package workflows
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// mind is what a keeper knows, and all that it decides: by pure functions of that, of what happened, and of the time.
+// What happened comes in by hint, request, finish, saw, lived, judge, took and sent; what is to be done about it comes
+// out as a judgement, a plan and notices.
+type mind struct {
+	cluster storage.ClusterKey
+	state   KeeperState
+
+	observed activities.Observation
+	looked   time.Time // when
+	// lookFailed: the last look did, and observed is of the one before.
+	lookFailed bool
+	ahead      *ahead // the next look, if it was taken already
+	// asked are the hosts that the last look was asked about.
+	asked     []storage.Host
+	noout     []string // the hosts that carry noout, as of the last look and of what was switched since
+	unclaimed int      // looks in a row that did not find the claim, which was written after the first of them
+	clean     bool
+	next      time.Time // when a decision could change although nothing happens
+	trouble   string    // what failed in the last pass
+	failures  int       // passes in a row with trouble
+	// again: the pass was a step on the way to another, which must follow at once.
+	again bool
+	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
+	closed *budget.Decision
+	// refused says of hosts why the storage cluster did not switch their noout in this pass.
+	refused map[string]string
+	// marking: pods are being marked.
+	marking bool
+	// The static budgets depend on little that changes; they are applied when a hint says so.
+	daemonsDue bool
+	leaving    activities.LeavingNodes
+	// aside: another policy is in charge, and nothing of ours was left as of asideAsOf.
+	aside     bool
+	asideAsOf doubt.Seq
+	// keptClosed: what is left are the budgets, closed, since nobody else's cover the same pods.
+	keptClosed bool
+	revoked    []lease.Claim // to be told
+	outbox     []outgoing
+	reworded   int       // notices of this round that say the same with other words
+	untold     time.Time // when somebody has to hear what was withheld from him; zero: nothing was
+	news       []activities.Event
+	// unwritten is why the status could not be written at the last attempt.
+	unwritten string
+}
+
+// handOn is the state for the next run, without what it holds twice.
+func (m *mind) handOn() *KeeperState {
+	s := m.state
+	s.Reported.View = storage.View{}
+	if sameMemory(s.Memory, s.Reported.Memory) {
+		s.Reported.Memory, s.RememberedAsReported = activities.Memory{}, true
+	}
+	return &s
+}
+
+// takeUp is the reverse of handOn. That the report seems to be another one costs one more. A run of a version that
+// numbered no doubts may have had any: then nothing that it proved counts.
+func (m *mind) takeUp(s KeeperState, now time.Time) {
+	if s.Doubts.Last == 0 {
+		s.Doubts.Raise(now, doubt.Silenced, "an older version ran before")
+	}
+	if s.RememberedAsReported {
+		s.Reported.Memory, s.RememberedAsReported = s.Memory, false
+	}
+	m.state = s
+}
+
+// sawAll takes note of what the look saw.
+func (m *mind) sawAll(now time.Time) {
+	if v := m.observed.Seen.View; v.Unavailable == "" {
+		m.state.LastChange, m.state.Departed = v.ChangeEpoch, v.Departed
+	} else if v.Departed != nil {
+		m.state.Departed = v.Departed
+	}
+	m.looked, m.noout = now, slices.Clone(m.observed.Seen.View.Noout)
+}
+
+// judgement is what a decision rests on, and what it leaves open.
+type judgement struct {
+	budget.Input
+	question
+	claimed bool // the claim to the storage cluster is about to be written
+}
+
+// judge decides: who holds the lease, what the budgets are to say, and what has to be asked before something may open.
+func (m *mind) judge(now time.Time) (j judgement) {
+	m.aside = false
+	j.claimed = m.claim()
+	m.notice(now)
+	j.Input = m.input(now)
+	m.revokeForeign(&j.Input)
+	m.takeBack(&j.Input)
+	j.question = m.wonder(now, &j.Input)
+	m.grant(&j.Input)
+	m.decide(now, j.Input)
+	return j
+}
+
+// look names what must be in the View although it may be in perfect order, or although it is so large that not all is
+// named.
+func (m *mind) look() activities.ObserveInput {
+	l := activities.Look{
+		Proof: m.state.Proof, LastChange: m.state.LastChange, Departed: m.state.Departed,
+		Hosts: m.nooutHosts(), Bounded: true,
+	}
+	add := func(d storage.FailureDomain, node string) {
+		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
+			l.Domains = append(l.Domains, d.Name)
+		}
+		if node != "" && !slices.Contains(l.Nodes, node) {
+			l.Nodes = append(l.Nodes, node)
+		}
+	}
+	for _, domain := range budget.Turn(budget.Input{
+		View: m.observed.Seen.View, Lease: m.state.Memory.Lease,
+		Open: m.state.Decision.Open,
+	}) {
+		add(storage.FailureDomain{Name: domain}, "")
+	}
+	claims := slices.Concat(m.state.Memory.Lease.Holders, m.state.Memory.Lease.Queue)
+	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
+		add(c.Domain, c.Node)
+		if c.Next != nil {
+			add(c.Next.Domain, c.Next.Node)
+		}
+		l.Daemons = append(l.Daemons, c.Daemons...)
+	}
+	add(m.state.Decision.Open, "")
+	for _, node := range sortedKeys(m.state.Announced) {
+		if m.observed.Seen.View.Others != nil { // its turn is not forgotten because there is no name for it any more
+			add(storage.FailureDomain{}, node)
+		}
+	}
+	return activities.ObserveInput{Cluster: m.cluster, Look: l}
+}
+
+// ahead is a look that was taken when the decision before it had been carried out.
+type ahead struct {
+	activities.Observation
+	asked []storage.Host
+	asOf  doubt.Seq
+}
+
+// input is all that a decision depends on: no more than the query "status" tells.
+func (m *mind) input(now time.Time) budget.Input { return m.status().Input(now) }
+
+// known is what the keeper judges by beside the last look.
+func (m *mind) known() *budget.Known {
+	opened, leftOut := m.opened()
+	return &budget.Known{
+		Settings: m.observed.Settings, Proof: m.state.Proof, Announced: m.state.Announced, HealingSince: m.state.HealingSince,
+		Unheard: m.state.Doubts.Unheard(), Open: m.state.Decision.Open, Opened: opened, LeftOut: leftOut, Life: m.lives(),
+	}
+}
+
+// revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one.
+// Their jobs find out anew where they are, and ask again.
+func (m *mind) revokeForeign(in *budget.Input) {
+	for _, c := range budget.Foreign(*in) {
+		in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
+		m.revoked = append(m.revoked, c)
+	}
+}
+
+// takeBack takes the lease back from jobs that are done and healed. Those with a next claim hear of that.
+func (m *mind) takeBack(in *budget.Input) {
+	l, released := budget.TakeBack(*in)
+	in.Lease = l
+	m.state.Released = append(m.state.Released, released...)
+}
+
+// grant grants the lease to who may have it now.
+func (m *mind) grant(in *budget.Input) {
+	l, granted := budget.Grant(*in, m.askedAbout)
+	for _, c := range granted {
+		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
+	}
+	for i := range l.Queue {
+		most := mostReason
+		if i >= mostClaimsSeen {
+			most = mostReasonLater
+		}
+		l.Queue[i].WaitsFor = storage.Clip(l.Queue[i].WaitsFor, most)
+	}
+	in.Lease = l
+}
+
+func (m *mind) decide(now time.Time, in budget.Input) {
+	d := budget.Decide(in)
+	d.Message = storage.Clip(d.Message, mostMessage)
+	m.clean = budget.Clean(in)
+	m.state.Announced = budget.NextAnnounced(in, d)
+	m.state.Proof = budget.NextProof(in)
+	if in.Unheard && !budget.NextUnheard(in) {
+		m.state.Doubts.Hear(m.state.WatchedAsOf)
+	}
+	m.state.HealingSince = in.HealingSince
+	m.state.Memory.Lease = in.Lease
+	if d.Mode != m.state.Decision.Mode || d.Open != m.state.Decision.Open || d.Reason != m.state.Decision.Reason {
+		m.state.Since = now
+	}
+	m.state.Decision, m.closed = d, nil
+}
+
+func (m *mind) doubt(now time.Time, kind doubt.Kind, why string) {
+	m.state.Doubts.Raise(now, kind, why)
+}
+
+// watched is what the watch saw, and was proved since the last doubt about the data.
+func (m *mind) watched() activities.Watched {
+	w := m.state.Watched
+	w.Health.Fresh = w.Health.Fresh && m.state.WatchedAsOf >= m.state.Doubts.Data
+	return w
+}
+
+// health is that of the data, as far as it was proved since the last doubt about it.
+func (m *mind) health() storage.Health { return m.watched().Health }
+
+// notice takes in what the look tells of what happened before it. A budget that is not as it was left is one of which
+// nobody knows what it says.
+func (m *mind) notice(now time.Time) {
+	m.state.Doubts.Look(now, m.observed.Seen.View, m.observed.Book)
+	if !m.observed.Book.Same(m.state.AppliedBook) {
+		m.state.Applied = nil
+	}
+}
+
+// untilNext is until when to rest at most; the zero time: for as long as nothing happens.
+func (m *mind) untilNext(now time.Time) (time.Time, string) {
+	if m.trouble != "" {
+		pause := min(retryAfter<<min(m.failures-1, 8), retryAfterMax)
+		return now.Add(pause), clip("try again: " + m.trouble)
+	}
+	return m.next, "next expiry"
+}
+
+// hint takes in what the watcher tells, and tells whether it is a reason to look.
+func (m *mind) hint(now time.Time, h Hint) (reason bool) {
+	m.daemonsDue = m.daemonsDue || h.Daemons
+	if h.Alarm {
+		m.doubt(now, doubt.PodStopped, "a storage daemon's pod stopped serving")
+	}
+	if h.Tampered {
+		m.doubt(now, doubt.Tampered, "somebody changed or deleted a budget of lockkeeper")
+	}
+	if h.Disowned {
+		m.state.Reported.MayDrain = "" // not what the status says any more, so it is written anew
+	}
+	if h.echo(m.state.AppliedBook) {
+		return false
+	}
+	m.doubt(now, doubt.Changed, h.Reason)
+	return true
+}
+
+// saw takes in what the watch saw, as of a doubt, and tells whether it is a reason to look.
+func (m *mind) saw(now time.Time, w activities.Watched, asOf doubt.Seq) (reason bool) {
+	reason = !w.OnlyNoout(m.watched(), m.noout)
+	m.state.Watched, m.state.WatchedAsOf = w, asOf
+	if w.Unavailable != "" {
+		m.doubt(now, doubt.Mute, w.Unavailable)
+	}
+	m.noteLived(w, asOf)
+	return reason
+}
+
+// mostClaimsSeen is for how many claims what they speak of is looked at in any case. The others have their turn later.
+const mostClaimsSeen = 64
+
+// mostReason is how long what a job waits for may be, and mostMessage a decision's message, in bytes. Both are kept,
+// sent and written down many times.
+const (
+	mostReason  = 400
+	mostMessage = 1000
+	// mostReasonLater is for claims far behind in the queue: all of them are in the policy's status, which etcd bounds.
+	mostReasonLater = 80
+)
+
+func sameMemory(a, b activities.Memory) bool { return reflect.DeepEqual(a, b) }

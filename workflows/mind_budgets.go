@@ -1,0 +1,156 @@
+package workflows
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file is what the budgets are to say, and what is known of what they say.
+
+// planBudgets says what the budgets are to say next, and the marks with them.
+func (m *mind) planBudgets(now time.Time, p *plan) {
+	if !m.observed.Settings.ManagePodBudgets {
+		return
+	}
+	next, more := budget.Step(m.state.Applied, m.state.Decision)
+	p.marks = budget.PlanMarks(m.input(now), m.state.Decision)
+	if p.marks.Unset && !more {
+		next, more = budget.CloseForMarks(m.state.Decision, *m.observed.Seen.View.Marks), true
+	}
+	p.next = next
+	if next.Mode == budget.ModeDefault && m.marking && !m.says(next) {
+		// A mark that is written late must find a budget that counts it. The end of the marking is a reason to look.
+		p.haltsMarking = true
+		if m.state.Applied == nil || m.state.Applied.Mode == budget.ModeClosed {
+			m.sayClosed("the marks that are being written have to be done first")
+		}
+		return
+	}
+	m.again = more
+	if m.state.Conflict == "" && m.says(next) && (m.undoubted() || m.seenAsApplied()) {
+		m.state.Applied, m.state.AppliedAsOf = &next, m.state.Doubts.Last
+		return
+	}
+	p.within, p.Closes = staleAfter, next.Mode == budget.ModeClosed
+	if !p.Closes { // it is never too late to close
+		if p.within -= now.Sub(m.looked); p.within <= 0 {
+			m.again, p.within = true, 0
+			return
+		}
+	}
+	in := m.budgetInput(next)
+	p.Budgets = &in
+}
+
+// tookBudgets takes in what became of the budgets.
+func (m *mind) tookBudgets(p *plan, a activities.Attempt[activities.BudgetResult]) error {
+	r := a.Result
+	m.state.Settled = m.state.Settled || a.Done() && r.Moved == ""
+	switch {
+	case !a.Done():
+		return a.Err()
+	case r.Moved != "" && r.Conflict != "": // one is missing that cannot be made: the others stay closed
+		m.state.Conflict = r.Conflict
+		m.sayClosed(r.Conflict)
+	case r.Moved != "": // an alarm was raised since the look, or somebody else wrote: look again
+		m.again = true
+	default:
+		m.applied(p.next, p.asOf, r)
+	}
+	return nil
+}
+
+// sayClosed has the status say that nobody may go although something else was decided: what the budgets say is
+// something else, or is not known.
+func (m *mind) sayClosed(why string) {
+	if m.state.Decision.Mode == budget.ModeClosed {
+		return
+	}
+	closed := budget.CloseFirst(m.state.Decision, why)
+	m.closed = &closed
+}
+
+// says tells whether the budgets are known to say what a decision wants.
+func (m *mind) says(d budget.Decision) bool {
+	return m.state.Applied != nil && reflect.DeepEqual(m.specs(*m.state.Applied), m.specs(d))
+}
+
+// specs are a decision's. There are always two budgets over the storage daemons.
+func (m *mind) specs(d budget.Decision) budget.Specs {
+	s := d.Specs()
+	if s.Unproved == nil {
+		s.Unproved = &budget.Spec{MinAvailable: budget.Everything, Key: s.Daemons.Key, Except: s.Daemons.Except}
+	}
+	return s
+}
+
+// undoubted: nothing has happened since they were written that could mean that somebody changed the budgets.
+func (m *mind) undoubted() bool { return m.state.AppliedAsOf >= m.state.Doubts.Budgets }
+
+// seenAsApplied tells whether the last look saw the budgets as they were last written, and none of somebody else that
+// could cover the same pods: then there is nothing to write. An opening that may still be on its way has to be fenced
+// off by a write, whatever the budgets say.
+func (m *mind) seenAsApplied() bool {
+	return m.state.Settled && !m.observed.OtherBudgets && len(m.observed.Book) > 0 &&
+		m.observed.Book.Same(m.state.AppliedBook)
+}
+
+// budgetInput has the budgets say what a decision wants.
+func (m *mind) budgetInput(d budget.Decision) activities.BudgetInput {
+	in := activities.BudgetInput{Cluster: m.cluster, Specs: m.specs(d)}
+	in.Fence = !m.state.Settled && !in.LetsGo()
+	if in.LetsGo() {
+		in.Before = m.observed.Book
+		if in.Before == nil {
+			in.Before = budget.Book{}
+		}
+	}
+	return in
+}
+
+// applied takes note of what the budgets say, as of a doubt.
+func (m *mind) applied(d budget.Decision, asOf doubt.Seq, r activities.BudgetResult) {
+	m.state.Conflict, m.state.Applied, m.state.AppliedAsOf, m.state.AppliedBook = r.Conflict, &d, asOf, r.Book
+}
+
+// otherBudgets are the nodes by which the budgets of the other daemons go, if they are to be updated. They depend on
+// little that changes.
+func (m *mind) otherBudgets(now time.Time) *activities.LeavingNodes {
+	leaving := activities.LeavingNodes{
+		Emptying: budget.Emptying(m.input(now), m.state.Decision),
+		Granted:  budget.GrantedNodes(m.state.Memory.Lease),
+	}
+	same := slices.Equal(leaving.Emptying, m.leaving.Emptying) && slices.Equal(leaving.Granted, m.leaving.Granted)
+	if !m.observed.Settings.ManagePodBudgets || (!m.daemonsDue && same) {
+		return nil
+	}
+	m.daemonsDue, m.leaving = false, leaving
+	return &leaving
+}
+
+// opened is the failure domain that the budgets leave open, as far as is known, and the label values that they leave
+// out for it. Where lockkeeper has no budgets, what was decided is what is in force.
+func (m *mind) opened() (storage.FailureDomain, []string) {
+	d := m.state.Applied
+	if !m.observed.Settings.ManagePodBudgets {
+		d = &m.state.Decision
+	}
+	if d == nil || d.Mode != budget.ModeOpen {
+		return storage.FailureDomain{}, nil
+	}
+	return d.Open, d.Budget.Except
+}
+
+// said is the decision as it is in force: nothing that was decided is, once the keeper has closed after it.
+func (m *mind) said() budget.Decision {
+	if m.closed != nil {
+		return *m.closed
+	}
+	return m.state.Decision
+}

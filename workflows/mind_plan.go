@@ -1,0 +1,178 @@
+package workflows
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
+)
+
+// This file makes a plan of a decision, and takes in what became of it.
+
+// plan is a decision as the steps that carry it out, and what became of them.
+type plan struct {
+	activities.CarryInput
+	noout  budget.NooutPlan
+	before []string // hosts of which it was not known before either whether noout is on its way to them
+	next   budget.Decision
+	marks  budget.MarkPlan
+	asOf   doubt.Seq
+	within time.Duration // from now on; 0: for as long as it takes
+	// remember: the status comes first. remembered and foretold are the reports of the plan as they are kept, and news
+	// what they tell.
+	remember             bool
+	remembered, foretold activities.Report
+	news                 []activities.Event
+	// haltsMarking: marks that are being written must end before the budgets say something else.
+	haltsMarking bool
+	// mute is what the storage cluster gave no answer to; unsaid: the budgets do not say what was decided.
+	mute   string
+	unsaid bool
+}
+
+// prepare begins a plan. It takes note of what is about to be asked of the storage cluster.
+func (m *mind) prepare(now time.Time) *plan {
+	p := &plan{noout: m.planNoout(now), asOf: m.state.Doubts.Last}
+	p.Cluster, p.Within = m.cluster, nooutWithin
+	m.state.Memory.Noout = p.noout.Records
+	m.tellPeople(now, p.noout.News)
+	m.refused = nil
+	p.before = m.askNoout(p.noout)
+	p.remember = len(m.news) > 0 || !m.state.Memory.Covered(m.state.Reported.Memory)
+	return p
+}
+
+// complete says how to make the world follow the decision. reports: the status may be written on the way.
+func (m *mind) complete(now time.Time, p *plan, reports bool) {
+	p.noout.Set = m.stillHeld(p.noout.Set, p.before)
+	p.Set, p.Unset = m.nooutInput(p.noout.Set, true), m.nooutInput(p.noout.Unset, false)
+	p.Others = m.otherBudgets(now)
+	m.planBudgets(now, p)
+	if p.remember {
+		p.remembered = m.draft(m.state.Reported)
+		p.remembered.AsOf = now
+		r := m.signed(now, p.remembered, m.state.Reported, p.take(m))
+		p.Remember = &r
+	}
+	switch {
+	case m.again && !p.isNothing():
+		look := m.look().Look
+		p.Look = &look
+	case !m.again && reports && !p.marks.Unset && m.observed.Settings.ManagePodBudgets:
+		m.foretell(now, p)
+	}
+}
+
+// foretell has the status written that is true when the plan is carried out as it is meant.
+func (m *mind) foretell(now time.Time, p *plan) {
+	memory, conflict, before := m.state.Memory, m.state.Conflict, m.state.Reported
+	if p.Remember != nil {
+		before = p.remembered
+	}
+	if p.Budgets != nil {
+		m.state.Conflict = ""
+	}
+	m.answered(p.noout, p.before, false)
+	m.withdraw(now, p)
+	r := m.draft(before)
+	m.state.Memory, m.state.Conflict = memory, conflict
+	if len(m.news) == 0 && reflect.DeepEqual(r, before) {
+		return
+	}
+	r.AsOf = now
+	p.foretold = r
+	r = m.signed(now, r, before, p.take(m))
+	p.Report = &r
+}
+
+// writing takes note that the budgets are about to be written. What they say is not known meanwhile, nor when the
+// answer is lost.
+func (m *mind) writing(in activities.BudgetInput) {
+	m.state.Applied = nil
+	m.state.Settled = m.state.Settled && !in.LetsGo()
+}
+
+// tookReports takes in which of a plan's reports were written.
+func (m *mind) tookReports(p *plan, r activities.CarryResult) {
+	if r.Remembered.Done() {
+		m.state.Reported = p.remembered
+	}
+	if r.Reported.Done() {
+		m.state.Reported = p.foretold
+	}
+	if !r.Remembered.Done() && !r.Reported.Done() {
+		m.news = append(p.news, m.news...)
+	}
+}
+
+// took takes in what became of a plan.
+func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
+	m.daemonsDue = m.daemonsDue || r.Others.Err() != nil
+	if err := r.Remembered.Err(); err != nil {
+		m.daemonsDue = m.daemonsDue || p.Others != nil
+		return err
+	}
+	m.switched(p.Set, r.Set)
+	m.switched(p.Unset, r.Unset)
+	err := m.tookBudgets(p, r.Budgets)
+	p.unsaid = err != nil
+	if failed := r.Set.Err(); failed != nil {
+		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
+		p.mute = "noout could not be set"
+		return failed
+	}
+	m.answered(p.noout, p.before, r.Set.Result.Unsure)
+	if failed := r.Unset.Err(); failed != nil {
+		p.mute = "noout could not be unset"
+		return failed
+	}
+	m.withdraw(now, p)
+	if r.Looked.Done() {
+		m.ahead = &ahead{r.Looked.Result, p.Look.Hosts, p.asOf}
+	}
+	return err
+}
+
+// lost takes in that nobody knows what became of a plan.
+func (m *mind) lost(p *plan) {
+	m.daemonsDue = m.daemonsDue || p.Others != nil
+	switch {
+	case p.Set != nil:
+		p.mute = "noout could not be set"
+	case p.Unset != nil:
+		p.mute = "noout could not be unset"
+	default:
+		p.unsaid = p.Budgets != nil
+	}
+}
+
+// take takes what people are to be told.
+func (p *plan) take(m *mind) []activities.Event {
+	news := m.news
+	p.news, m.news = append(p.news, news...), nil
+	return news
+}
+
+func (p *plan) isNothing() bool {
+	return p.Remember == nil && p.Others == nil && p.Set == nil && p.Unset == nil && p.Budgets == nil && p.Report == nil
+}
+
+// summary is what Temporal's UI shows of it, and the story of a keeper tells of its decisions.
+func (p *plan) summary() string {
+	switch {
+	case p.Budgets != nil:
+		return clip(fmt.Sprintf("%s: %s", p.next.Mode, p.next.Message))
+	case p.Set != nil:
+		return clip("set noout on " + strings.Join(p.Set.Hosts, ", "))
+	case p.Unset != nil:
+		return clip("unset noout on " + strings.Join(p.Unset.Hosts, ", "))
+	case p.Others != nil:
+		return "budgets of mgr, mds, rgw, rbd-mirror"
+	default:
+		return "status and events"
+	}
+}
