@@ -112,6 +112,36 @@ func TestHostOfOurNooutIsRenamed(t *testing.T) {
 	})
 }
 
+// TestHostIsRenamedBeforeItsNooutIsUnset: two hosts are named in one command, and one of them has another name by the
+// time that Ceph reads it. Ceph passes over what it does not know.
+func TestHostIsRenamedBeforeItsNooutIsUnset(t *testing.T) {
+	t.Parallel()
+	var (
+		world *scene
+		armed atomic.Bool
+	)
+	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
+		if op == "ceph osd unset-group" && armed.CompareAndSwap(true, false) {
+			world.RenameHost("node-a")
+		}
+		return sim.Failure{}
+	}}
+	play(t, opts, func(s *scene) {
+		s.settle()
+		world = s
+		for _, node := range []string{"node-a", "node-d"} {
+			s.drain(drainOf(node))
+			s.awaitPhase(node, awaitingNode, time.Minute)
+		}
+		armed.Store(true)
+		s.DeletePolicy()
+		require.True(s, s.keeperEnds(time.Minute))
+		require.False(s, armed.Load(), "both were to be unset")
+		require.Empty(s, s.Noout("node-a"))
+		require.Empty(s, s.Noout("node-d"))
+	})
+}
+
 // TestNooutThatLandsLate: a set got no answer, the drain is aborted and its noout unset, and then the set is carried
 // out.
 func TestNooutThatLandsLate(t *testing.T) {

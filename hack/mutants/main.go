@@ -3,8 +3,8 @@
 // file of the repository being changed, and the mutant is caught if they fail.
 //
 // A mutant begins with lines "breaks: …", "invariant: …", "run: …" (the tests that have to catch it; TestSimulation by
-// default) and "rollouts: …" (in every how manieth schedule of TestSimulation people roll out OSDs, too; none by
-// default). A section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The
+// default), "package: …" (whose tests these are; the workflows' by default) and "rollouts: …" (in every how manieth
+// schedule of TestSimulation people roll out OSDs, too; none by default). A section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The
 // lines must be found exactly once: a mutant that no longer applies is an error.
 //
 //	go run ./hack/mutants [name…]
@@ -32,8 +32,12 @@ import (
 // simulation is the test that catches most.
 const simulation = "^TestSimulation$"
 
+// workflows is the folder that it is in.
+const workflows = "workflows"
+
 type mutant struct {
 	name, breaks, invariant, run string
+	tests                        string // the folder that they are in
 	rollouts                     int
 	files                        []txtar.File
 }
@@ -95,7 +99,7 @@ func run(ctx context.Context, schedules int, only []string) error {
 // withoutAny plays the schedules in which mutants have to be caught. What fails without any catches nothing.
 func withoutAny(ctx context.Context, dir string, schedules, rollouts int) error {
 	began := time.Now()
-	how, err := mutant{name: "none", run: simulation, rollouts: rollouts}.play(ctx, dir, schedules)
+	how, err := mutant{name: "none", run: simulation, tests: workflows, rollouts: rollouts}.play(ctx, dir, schedules)
 	if err != nil || how != "" {
 		return errors.Join(err, fmt.Errorf("without any mutant: %s", how))
 	}
@@ -119,7 +123,9 @@ func read(dir string) ([]mutant, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := mutant{name: strings.TrimSuffix(filepath.Base(path), ".txtar"), run: simulation, files: a.Files}
+		m := mutant{
+			name: strings.TrimSuffix(filepath.Base(path), ".txtar"), run: simulation, tests: workflows, files: a.Files,
+		}
 		for line := range strings.Lines(string(a.Comment)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 			switch key {
@@ -129,13 +135,15 @@ func read(dir string) ([]mutant, error) {
 				m.invariant = value
 			case "run":
 				m.run = value
+			case "package":
+				m.tests = filepath.Clean(value)
 			case "rollouts":
 				if m.rollouts, err = strconv.Atoi(value); err != nil || m.rollouts < 1 {
 					return nil, fmt.Errorf("%s: rollouts: %q must be a number, 1 at least", path, value)
 				}
 			case "":
 			default:
-				return nil, fmt.Errorf("%s: %q: known are breaks, invariant, run, rollouts", path, key)
+				return nil, fmt.Errorf("%s: %q: known are breaks, invariant, run, package, rollouts", path, key)
 			}
 		}
 		if m.breaks == "" || m.invariant == "" || len(m.files) == 0 {
@@ -155,15 +163,19 @@ func (m mutant) play(ctx context.Context, dir string, schedules int) (how string
 	if err != nil {
 		return "", err
 	}
-	test := filepath.Join(dir, "workflows.test")
+	test := filepath.Join(dir, "mutated.test")
+	//nolint:gosec // a folder of this repository
 	if out, err := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-c", "-o", test,
-		"./workflows").CombinedOutput(); err != nil {
+		"./"+m.tests).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not build: %w\n%s", err, out)
 	}
+	args := []string{"-test.run", m.run, "-test.timeout", "15m"}
+	if m.tests == workflows {
+		args = append(args, "-sim.first", fmt.Sprintf("-sim.rollouts=%d", m.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
+	}
 	//nolint:gosec // the test that was just built
-	c := exec.CommandContext(ctx, test, "-test.run", m.run, "-test.timeout", "15m", "-sim.first",
-		fmt.Sprintf("-sim.rollouts=%d", m.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
-	c.Dir, c.Env = "workflows", append(os.Environ(), "TEST_ALL=1")
+	c := exec.CommandContext(ctx, test, args...)
+	c.Dir, c.Env = m.tests, append(os.Environ(), "TEST_ALL=1")
 	out, err := c.CombinedOutput()
 	var failed *exec.ExitError
 	switch {

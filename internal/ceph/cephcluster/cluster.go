@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -261,41 +262,57 @@ func (c *cluster) SetNoout(ctx context.Context, hosts ...string) ([]activities.N
 	return eachHost(hosts, func(hosts ...string) error { return c.client.SetNoout(ctx, hosts...) })
 }
 
-// UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses the CRUSH map tells whether it is gone,
-// which leaves nothing to unset, or what it is called now: the caller's look at it may be older than the command.
+// UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses, or may have passed over, the CRUSH map
+// tells whether it is gone, which leaves nothing to unset, or what it is called now: the caller's look at it may be older
+// than the command.
 func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]activities.NooutRefusal, error) {
-	ids := map[string]int{}
 	var names []string
 	for _, h := range hosts {
-		ids[h.Name], names = h.ID, append(names, h.Name)
+		names = append(names, h.Name)
 	}
 	refused, err := eachHost(names, func(hosts ...string) error { return c.client.UnsetNoout(ctx, hosts...) })
-	if err != nil || len(refused) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	reading, err := c.read(ctx)
-	if err != nil || reading.Unavailable != "" {
-		return refused, err
+	suspects := slices.DeleteFunc(slices.Clone(hosts), func(h storage.Host) bool { return !refuses(refused, h.Name) })
+	if len(refused) == 0 && len(hosts) > 1 {
+		suspects = hosts // of several names Ceph passes over those that it does not know, as long as it knows one
 	}
-	var still []activities.NooutRefusal
-	for _, x := range refused {
-		found, gone := storageview.FindHosts(failuredomain.NewTree(reading.Crush),
-			[]storage.Host{{Name: x.Host, ID: ids[x.Host]}})
+	if len(suspects) == 0 {
+		return nil, nil
+	}
+	reading, err := c.read(ctx)
+	switch {
+	case err != nil:
+		return refused, err
+	case reading.Unavailable != "" && len(refused) == 0:
+		return nil, fmt.Errorf("whether the hosts are still called %s: %s", strings.Join(names, ", "), reading.Unavailable)
+	case reading.Unavailable != "":
+		return refused, nil
+	}
+	tree := failuredomain.NewTree(reading.Crush)
+	for _, h := range suspects {
+		found, gone := storageview.FindHosts(tree, []storage.Host{h})
 		switch {
 		case len(gone) > 0:
-		case len(found) > 0 && found[0].Name != x.Host:
+		case len(found) > 0 && found[0].Name != h.Name:
 			if err := c.client.UnsetNoout(ctx, found[0].Name); err != nil {
 				return nil, err
 			}
 		default:
-			still = append(still, x)
+			continue // of one that was refused there is nothing else to say
 		}
+		refused = slices.DeleteFunc(refused, func(x activities.NooutRefusal) bool { return x.Host == h.Name })
 	}
-	return still, nil
+	return refused, nil
 }
 
-// eachHost switches all hosts by one command. When Ceph refuses it, because it does not know a name, each host gets a
-// command of its own, so that one of which Ceph does not know holds up no other.
+func refuses(refused []activities.NooutRefusal, host string) bool {
+	return slices.ContainsFunc(refused, func(x activities.NooutRefusal) bool { return x.Host == host })
+}
+
+// eachHost switches all hosts by one command. When Ceph refuses it, because it knows none of the names, each host gets a
+// command of its own, to tell which of them it is.
 func eachHost(hosts []string, do func(hosts ...string) error) (refused []activities.NooutRefusal, err error) {
 	if err = do(hosts...); err == nil || !ceph.IsInvalid(err) {
 		return nil, err
