@@ -237,7 +237,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	claimed := k.claim()
 	k.notice(ctx)
 	in := k.input(ctx)
-	k.revokeForeign(&in)
+	k.revoke(&in)
 	k.takeBack(&in)
 	k.seekLife(ctx, &in)
 	k.grant(&in)
@@ -302,10 +302,10 @@ func (k *keeper) known() *budget.Known {
 	}
 }
 
-// revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one.
-// Their jobs find out anew where they are, and ask again.
-func (k *keeper) revokeForeign(in *budget.Input) {
-	for _, c := range budget.Foreign(*in) {
+// revoke takes claims away: those that speak of a kind of failure domain that is no longer the pools' smallest one, and
+// those that were held in reserve while others waited. Their jobs find out anew where they are, and ask again.
+func (k *keeper) revoke(in *budget.Input) {
+	for _, c := range budget.Revoked(*in) {
 		in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
 		k.revoked = append(k.revoked, c)
 	}

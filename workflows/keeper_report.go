@@ -109,7 +109,8 @@ func (k *keeper) events(ctx workflow.Context, r activities.Report) []activities.
 		}
 	}
 	for _, c := range r.Memory.Lease.Holders {
-		if _, held, _ := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
+		old, held, _ := k.state.Reported.Memory.Lease.Find(c.WorkflowID, c.RunID)
+		if c.Node != "" && !c.Reserved() && (!held || old.Reserved()) {
 			out = append(out, activities.Event{
 				Node: c.Node, Reason: "LeaseGranted",
 				Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now,

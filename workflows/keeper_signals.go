@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"hash/fnv"
 	"reflect"
 	"slices"
@@ -302,6 +301,8 @@ func (k *keeper) notify(ctx workflow.Context) {
 		}
 		last := k.state.Told[c.RunID]
 		switch d, refused := k.said(), k.refusedFor(c.NooutHosts); {
+		case c.Reserved():
+			n.State, n.WaitsFor = LeaseReserved, c.WaitsFor
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
 		case refused != "":
 			n.State, n.WaitsFor = LeaseWaiting, refused
@@ -324,11 +325,7 @@ func (k *keeper) notify(ctx workflow.Context) {
 	}
 	k.tellReleased(ctx)
 	for _, c := range k.revoked {
-		k.tell(ctx, c, LeaseNotice{
-			State: LeaseRevoked, Since: now,
-			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain,
-				k.observed.Seen.View.FailureDomainType),
-		})
+		k.tell(ctx, c, LeaseNotice{State: LeaseRevoked, Since: now, WaitsFor: c.WaitsFor})
 		delete(k.state.Told, c.RunID)
 	}
 	k.revoked = nil
