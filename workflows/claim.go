@@ -58,8 +58,8 @@ func (c *ClaimState) parked() bool { return c.Stage == claimFree && c.Ended == L
 // finished tells whether the work is done and the lease is not back yet.
 func (c *ClaimState) finished() bool { return c.Stage == claimDone || c.Stage == claimTold }
 
-// covers tells whether the lease is held for this failure domain and all of these daemons, or held in reserve if no more
-// is wanted.
+// covers tells whether the lease is held for this failure domain and all of these daemons, or held in reserve if no
+// more is wanted.
 func (c *ClaimState) covers(want lease.Claim) bool {
 	has := c.held() || c.Stage == claimReserved && want.Reserved() && !want.Ready
 	return has && c.Claim.Domain == want.Domain && !slices.ContainsFunc(want.Daemons, func(daemon string) bool {

@@ -49,8 +49,9 @@ type DrainNodeResult struct {
 
 // DrainNode empties a node and stays with it until its storage is whole again. It holds the lease of the node's failure
 // domain from before the first eviction until the placement groups are clean, so that no other domain is disrupted
-// meanwhile; the keeper keeps noout on the node for that time, at most for the policy's osdMaintenanceTimeout. On a node
-// with daemons of several storage clusters it holds the lease of each, and nothing opens in any of them before it has all.
+// meanwhile; the keeper keeps noout on the node for that time, at most for the policy's osdMaintenanceTimeout. On a
+// node with daemons of several storage clusters it holds the lease of each, and nothing opens in any of them before it
+// has all.
 //
 // It never gives up by itself: it waits, and says for what. `abort` uncordons the node (if the drain cordoned it) and
 // gives the lease back. A crash of a worker resumes it at the step it was in; every step may be repeated.

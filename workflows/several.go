@@ -24,8 +24,8 @@ const (
 	stepLost    step = "Lost"    // one was taken away that was there, or was asked for
 )
 
-// nextStep is what comes next, and for which of the claims, given in the order of their keys. With reserve nothing takes
-// effect before all claims are granted. Without it each does by itself: what it allows has happened already.
+// nextStep is what comes next, and for which of the claims, given in the order of their keys. With reserve nothing
+// takes effect before all claims are granted. Without it each does by itself: what it allows has happened already.
 func nextStep(claims []ClaimState, reserve bool) (step, int) {
 	has := func(c ClaimState) bool {
 		switch c.Stage {
@@ -39,10 +39,11 @@ func nextStep(claims []ClaimState, reserve bool) (step, int) {
 	}
 	first := slices.IndexFunc(claims, func(c ClaimState) bool { return !has(c) })
 	if first >= 0 {
-		later := claims[first+1:]
-		switch c := claims[first]; {
-		case c.Stage == claimFree && slices.ContainsFunc(later, func(c ClaimState) bool { return c.Stage != claimFree }),
-			slices.ContainsFunc(claims, func(c ClaimState) bool { return reserve && (c.held() || c.Claim.Ready && c.reserved()) }):
+		asked := func(c ClaimState) bool { return c.Stage != claimFree }
+		begun := func(c ClaimState) bool { return c.held() || c.Claim.Ready && c.reserved() }
+		switch {
+		case !asked(claims[first]) && slices.ContainsFunc(claims[first+1:], asked), // it was asked for before those
+			reserve && slices.ContainsFunc(claims, begun): // it was there before those took effect
 			return stepLost, first
 		case reserve:
 			return stepReserve, first

@@ -171,7 +171,9 @@ func (m *model) grant(t *rapid.T) {
 	next, granted := m.state.Grant(m.gate, m.now)
 	m.state = next
 	for _, c := range granted {
-		if slices.ContainsFunc(holders, func(h lease.Claim) bool { return h.RunID == c.RunID && h.WorkflowID == c.WorkflowID }) {
+		if slices.ContainsFunc(holders, func(h lease.Claim) bool {
+			return h.RunID == c.RunID && h.WorkflowID == c.WorkflowID
+		}) {
 			m.reserved[key(c.WorkflowID, c.RunID)] = false // its job is ready
 		}
 		if c.Token <= m.token {

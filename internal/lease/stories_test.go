@@ -64,7 +64,8 @@ func (s *teller) do(t *testing.T, words []string) {
 		require.True(t, ok, "priority %q", words[3])
 		s.state = s.state.Request(lease.Claim{
 			WorkflowID: words[1], RunID: "run", Domain: zone(words[2]), Priority: p,
-			Observing: slices.Contains(words, "observing"), Reason: "maintenance", NooutHosts: []string{"host"}, Requested: s.now, Reserve: reserve(words),
+			Observing: slices.Contains(words, "observing"), Reason: "maintenance",
+			NooutHosts: []string{"host"}, Requested: s.now, Reserve: reserve(words),
 		})
 	case "ready":
 		s.state = s.state.Request(lease.Claim{
