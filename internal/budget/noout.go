@@ -199,8 +199,11 @@ func (in NooutInput) wanted(records []Noout) map[string]want {
 		}
 	}
 	for _, h := range in.Holders {
-		if h.Stops == lease.StopOneByOne || h.Reserved() {
-			continue // each goes when the data of those before has moved, which noout would prevent; or nothing goes yet
+		if h.Reserved() {
+			continue // nothing goes yet
+		}
+		if h.Stops == lease.StopOneByOne {
+			continue // each goes when the data of those before has moved, which noout would prevent
 		}
 		for _, host := range h.NooutHosts {
 			gone := slices.Contains(in.Gone, storage.Host{Name: host})
