@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -15,17 +14,27 @@ import (
 
 // Target is a node with storage, as it was when a job resolved it.
 type Target struct {
-	Cluster storage.ClusterKey    `json:"cluster"`
-	Node    string                `json:"node"`
-	UID     string                `json:"uid,omitempty"` // of the Node object; empty when it is gone
-	BootID  string                `json:"bootID,omitempty"`
-	Domain  storage.FailureDomain `json:"domain"`
-	Hosts   []string              `json:"hosts"` // its buckets in the storage cluster's topology; mostly one
-	Daemons []string              `json:"daemons"`
+	Hosted
+	// Others is the storage of other clusters on the node. All are in the order of their keys.
+	Others []Hosted `json:"others,omitempty"`
+	Node   string   `json:"node"`
+	UID    string   `json:"uid,omitempty"` // of the Node object; empty when it is gone
+	BootID string   `json:"bootID,omitempty"`
 	// Cordoned before the job did anything: then it is not the job's to uncordon.
 	Cordoned bool `json:"cordoned,omitempty"`
 	Gone     bool `json:"gone,omitempty"`
 }
+
+// Hosted is the storage of one cluster on a node.
+type Hosted struct {
+	Cluster storage.ClusterKey    `json:"cluster"`
+	Domain  storage.FailureDomain `json:"domain"`
+	Hosts   []string              `json:"hosts"` // the node's buckets in the storage cluster's topology; mostly one
+	Daemons []string              `json:"daemons"`
+}
+
+// Storage is that of all clusters on the node.
+func (t Target) Storage() []Hosted { return append([]Hosted{t.Hosted}, t.Others...) }
 
 // NodeState is what Kubernetes says of a node.
 type NodeState struct {
@@ -43,18 +52,23 @@ type EvictionOptions struct {
 	PodSelector        string `json:"podSelector,omitempty"`
 	DeleteEmptyDirData bool   `json:"deleteEmptyDirData,omitempty"`
 	Force              bool   `json:"force,omitempty"`
-	// StorageNamespace is where the storage daemons run. Their emptyDirs hold sockets and scratch files, never data, so
-	// that DeleteEmptyDirData is about everybody else's. It is filled in by the job.
-	StorageNamespace string `json:"storageNamespace,omitempty"`
 }
 
 // Eviction says which pods of a node are to go, and in which order.
 type Eviction struct {
 	Node    string
 	Options EvictionOptions
-	// Daemons, Mons and Managers are label selectors, in Options.StorageNamespace. Mons and managers stay until the
-	// storage daemons of their node have stopped. That those are down is for the mons to agree on, and while they elect a
-	// leader instead, clients wait. And without a manager nobody says whether they may stop. "": none.
+	Storage []StoragePods // of each storage cluster on the node
+}
+
+// StoragePods tells the pods of a storage cluster from others. Daemons, Mons and Managers are label selectors. Mons and
+// managers stay until the storage daemons of their node have stopped. That those are down is for the mons to agree on,
+// and while they elect a leader instead, clients wait. And without a manager nobody says whether they may stop. "":
+// none.
+type StoragePods struct {
+	// Namespace is where the storage cluster's pods run. Their emptyDirs hold sockets and scratch files, never data, so
+	// that EvictionOptions.DeleteEmptyDirData is about everybody else's.
+	Namespace               string
 	Daemons, Mons, Managers string
 }
 
@@ -78,8 +92,9 @@ type Nodes interface {
 	// PodsGone sends a value when pods of a node have gone since the last one, until ctx ends or it can tell no more; then
 	// it closes.
 	PodsGone(ctx context.Context, node string) (<-chan struct{}, error)
-	// PolicyOf finds the storage cluster whose daemons the node hosts. With several, or none, the answer says so.
-	PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error)
+	// PoliciesOf finds the storage clusters whose daemons the node hosts, in the order of their keys. With none the
+	// answer says so.
+	PoliciesOf(ctx context.Context, node string) ([]storage.ClusterKey, storage.Answer, error)
 }
 
 // Keepers asks keepers for the lease.
@@ -94,67 +109,6 @@ type Drain struct {
 	Policies Policies
 	Clusters StorageClusters
 	Keepers  Keepers
-}
-
-// ResolveInput names a node, and the storage cluster if the caller knows it.
-type ResolveInput struct {
-	Node    string             `json:"node"`
-	Cluster storage.ClusterKey `json:"cluster,omitzero"`
-}
-
-// ResolveNode finds out which storage lives on a node. It changes nothing.
-func (d *Drain) ResolveNode(ctx context.Context, in ResolveInput) (Target, error) {
-	n, err := d.Nodes.Node(ctx, in.Node)
-	if err != nil {
-		return Target{}, Unavailable("read node "+in.Node, err)
-	}
-	cluster := in.Cluster
-	if cluster == (storage.ClusterKey{}) {
-		if !n.Found {
-			return Target{}, Invalid("node", in.Node, "no such node; `kubectl get nodes` lists them")
-		}
-		var answer storage.Answer
-		if cluster, answer, err = d.Nodes.PolicyOf(ctx, in.Node); err != nil {
-			return Target{}, Unavailable("find the storage cluster of node "+in.Node, err)
-		}
-		if !answer.OK {
-			return Target{}, Invalid("node", in.Node, answer.Reason)
-		}
-	}
-	p, err := d.Policies.Policy(ctx, cluster)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return Target{}, Invalid("policy", cluster.String(),
-			"no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
-	case err != nil:
-		return Target{}, Unavailable("read MaintenancePolicy "+cluster.String(), err)
-	case p.Second != "":
-		return Target{}, Invalid("policy", cluster.String(), p.Second)
-	}
-	c, err := d.Clusters.StorageClusterOf(ctx, p)
-	if err != nil {
-		return Target{}, Unavailable("connect to the storage cluster of "+cluster.String(), err)
-	}
-	seen, err := c.Observe(ctx, Look{Nodes: []string{in.Node}})
-	if err != nil {
-		return Target{}, Unavailable("observe "+cluster.String(), err)
-	}
-	if first := p.Standing(seen.ID).First; first != "" {
-		return Target{}, Invalid("policy", cluster.String(), first)
-	}
-	if seen.View.Unavailable != "" {
-		return Target{}, Unavailable("observe "+cluster.String(), errors.New(seen.View.Unavailable))
-	}
-	sn, ok := seen.View.Node(in.Node)
-	if !ok || len(sn.Daemons) == 0 || sn.Domain == "" {
-		return Target{}, Invalid("node", in.Node,
-			fmt.Sprintf("hosts no storage of %s, so nothing has to be guarded; use `kubectl drain`", cluster))
-	}
-	return Target{
-		Cluster: cluster, Node: in.Node, UID: n.UID, BootID: n.BootID, Hosts: hostsOf(sn), Daemons: sn.Daemons,
-		Cordoned: n.Cordoned, Gone: !n.Found,
-		Domain: storage.FailureDomain{Type: seen.View.FailureDomainType, Name: sn.Domain},
-	}, nil
 }
 
 // LeaseInput is a job's wish for the lease.
@@ -218,7 +172,7 @@ func (d *Drain) Cordon(ctx context.Context, in CordonInput) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// EvictInput is one drain: what to evict, and under which grant.
+// EvictInput is one drain: what to evict, and under which grants.
 type EvictInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	Node    string             `json:"node"`
@@ -228,7 +182,17 @@ type EvictInput struct {
 	WorkflowID string `json:"workflowID"`
 	RunID      string `json:"runID"`
 	Token      int64  `json:"token"`
+	// Others are the leases of other storage clusters on the node. Nothing goes unless all of them are held.
+	Others []Grant `json:"others,omitempty"`
 }
+
+// Grant is a lease that is held.
+type Grant struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Token   int64              `json:"token"`
+}
+
+func (in EvictInput) grants() []Grant { return append([]Grant{{in.Cluster, in.Token}}, in.Others...) }
 
 // Pauses between two passes while no pod goes: short at first, since most refusals end as soon as a budget is
 // recomputed.
@@ -243,7 +207,6 @@ const (
 func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress, error) {
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
-	in.Options.StorageNamespace = in.Cluster.Namespace
 	gone, err := d.Nodes.PodsGone(ctx, in.Node)
 	if err != nil {
 		gone = nil // it only saves time
@@ -293,20 +256,23 @@ func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress,
 	case !n.Cordoned:
 		return EvictionProgress{Ended: "the node was uncordoned"}, nil
 	}
-	p, err := d.Policies.Policy(ctx, in.Cluster)
-	if errors.Is(err, ErrNotFound) {
-		return EvictionProgress{}, Lost("MaintenancePolicy %s is deleted", in.Cluster)
+	eviction := Eviction{Node: in.Node, Options: in.Options}
+	for _, g := range in.grants() {
+		p, err := d.Policies.Policy(ctx, g.Cluster)
+		if errors.Is(err, ErrNotFound) {
+			return EvictionProgress{}, Lost("MaintenancePolicy %s is deleted", g.Cluster)
+		}
+		if err != nil {
+			return EvictionProgress{}, Unavailable("read MaintenancePolicy "+g.Cluster.String(), err)
+		}
+		if c, holds, _ := p.Memory.Lease.Find(in.WorkflowID, in.RunID); !holds || c.Token != g.Token {
+			return EvictionProgress{}, Lost("the lease of %s with token %d is gone", g.Cluster, g.Token)
+		}
+		eviction.Storage = append(eviction.Storage, StoragePods{
+			Namespace: g.Cluster.Namespace, Daemons: p.Daemons, Mons: p.Mons, Managers: p.Managers,
+		})
 	}
-	if err != nil {
-		return EvictionProgress{}, Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
-	}
-	if c, holds, _ := p.Memory.Lease.Find(in.WorkflowID, in.RunID); !holds || c.Token != in.Token {
-		return EvictionProgress{}, Lost("the lease of %s with token %d is gone", in.Cluster, in.Token)
-	}
-	out, err := d.Nodes.EvictOnce(ctx, Eviction{
-		Node: in.Node, Options: in.Options, Daemons: p.Daemons, Mons: p.Mons,
-		Managers: p.Managers,
-	})
+	out, err := d.Nodes.EvictOnce(ctx, eviction)
 	if err != nil {
 		return EvictionProgress{}, Unavailable("evict the pods of "+in.Node, err)
 	}
@@ -352,15 +318,4 @@ func (d *Drain) AwaitNode(ctx context.Context, in AwaitNodeInput) (NodeReturn, e
 		}
 		n, err = d.Nodes.AwaitNode(ctx, in.Node, n)
 	}
-}
-
-// hostsOf lists the hosts of a node in the storage cluster's topology.
-func hostsOf(n storage.Node) []string {
-	if len(n.Hosts) > 0 {
-		return n.Hosts
-	}
-	if n.Host == "" {
-		return nil
-	}
-	return []string{n.Host}
 }

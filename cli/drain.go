@@ -60,10 +60,10 @@ func (c *Command) check(ctx context.Context, in *workflows.DrainNodeInput) error
 			return &ExitError{ExitUsage, err}
 		}
 	}
-	if _, err := policyKey(in.Policy); err != nil {
+	if _, err := policyKeys(in.Policy); err != nil {
 		return &ExitError{ExitUsage, err}
 	}
-	key, err := c.policyFor(ctx, in.Node, in.Policy)
+	keys, err := c.policiesFor(ctx, in.Node, in.Policy)
 	var wrong *inputError
 	switch {
 	case errors.As(err, &wrong):
@@ -71,62 +71,72 @@ func (c *Command) check(ctx context.Context, in *workflows.DrainNodeInput) error
 	case err != nil:
 		fmt.Fprintf(c.Err, "warning: not checked beforehand: %v\n", err)
 	default:
-		in.Policy = key.String()
+		in.Policy = joined(keys)
 	}
 	return nil
 }
 
-// policyFor finds the policy whose storage the node hosts. An inputError says what is wrong with the names; every other
-// error means that Kubernetes did not answer.
-func (c *Command) policyFor(ctx context.Context, node, policy string) (storage.ClusterKey, error) {
+func joined(keys []storage.ClusterKey) string {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.String()
+	}
+	return strings.Join(names, ",")
+}
+
+// policiesFor finds the policies whose storage the node hosts. An inputError says what is wrong with the names; every
+// other error means that Kubernetes did not answer.
+func (c *Command) policiesFor(ctx context.Context, node, policies string) ([]storage.ClusterKey, error) {
 	n, err := c.Kubernetes.Node(ctx, node)
 	if err != nil {
-		return storage.ClusterKey{}, fmt.Errorf("node %s: %w", node, err)
+		return nil, fmt.Errorf("node %s: %w", node, err)
 	}
-	if policy != "" {
-		key, err := policyKey(policy)
-		if err != nil {
-			return key, err
-		}
+	keys, err := policyKeys(policies)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
 		if _, err := c.Kubernetes.MaintenancePolicy(ctx, key); errors.Is(err, activities.ErrNotFound) {
-			return key, wrong("--policy", policy, "no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
+			return nil, wrong("--policy", key.String(),
+				"no such MaintenancePolicy; `kubectl get maintenancepolicies -A` lists them")
 		} else if err != nil {
-			return key, fmt.Errorf("MaintenancePolicy %s: %w", key, err)
+			return nil, fmt.Errorf("MaintenancePolicy %s: %w", key, err)
 		}
-		return key, nil
+	}
+	if len(keys) > 0 {
+		return keys, nil
 	}
 	if !n.Found {
-		return storage.ClusterKey{},
+		return nil,
 			wrong("node", node, "no such node; `kubectl get nodes` lists them, and one that is deleted can be drained with "+
 				"--policy")
 	}
-	key, answer, err := c.Kubernetes.PolicyOf(ctx, node)
+	keys, answer, err := c.Kubernetes.PoliciesOf(ctx, node)
 	if err != nil {
-		return key, fmt.Errorf("find the storage on %s: %w", node, err)
+		return nil, fmt.Errorf("find the storage on %s: %w", node, err)
 	}
 	if !answer.OK {
-		return key, wrong("node", node, answer.Reason)
+		return nil, wrong("node", node, answer.Reason)
 	}
-	return key, nil
+	return keys, nil
 }
 
 type inputError = input.Error
 
 func wrong(field, value, allowed string) error { return input.Wrong(field, value, allowed) }
 
-func policyKey(policy string) (storage.ClusterKey, error) {
-	if policy == "" {
-		return storage.ClusterKey{}, nil
+// policyKeys reads the names of policies; "": none.
+func policyKeys(policies string) ([]storage.ClusterKey, error) {
+	for policy := range strings.SplitSeq(policies, ",") {
+		if ns, name, ok := strings.Cut(policy, "/"); policies != "" && (!ok || ns == "" || strings.Contains(name, "/")) {
+			return nil, wrong("--policy", policy, "must be namespace/name, or a name together with --namespace")
+		}
 	}
-	ns, name, ok := strings.Cut(policy, "/")
-	if !ok || ns == "" || name == "" || strings.Contains(name, "/") {
-		return storage.ClusterKey{}, wrong("--policy", policy, "must be namespace/name, or a name together with --namespace")
+	keys, err := input.PolicyKeys("--policy", policies)
+	if err != nil {
+		return nil, err
 	}
-	key := storage.ClusterKey{Namespace: ns, Name: name}
-	if err := input.Cluster("--policy", key); err != nil {
-		return storage.ClusterKey{}, err
-	}
-	return key, nil
+	return keys, nil
 }
 
 // runsAlready says how a job is that cannot be started; name is what people call it.

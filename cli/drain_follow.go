@@ -3,21 +3,31 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// askKeeper returns nil when the keeper does not answer: the job's own words must do then.
-func (c *Command) askKeeper(ctx context.Context, job Drain) *workflows.KeeperStatus {
+// storageNow tells of the storage of all clusters on the node, as their keepers see it. A keeper that does not answer
+// says nothing: the job's own words must do then.
+func (c *Command) storageNow(ctx context.Context, job Drain) string {
 	if job.State != Running || job.Status == nil || job.Status.Target.Cluster.Name == "" {
-		return nil
+		return ""
 	}
-	k, err := c.Temporal.Keeper(ctx, job.Status.Target.Cluster)
-	if err != nil {
-		return nil
+	var all []string
+	on := job.Status.Target.Storage()
+	for _, s := range on {
+		k, err := c.Temporal.Keeper(ctx, s.Cluster)
+		switch {
+		case err != nil:
+		case len(on) > 1:
+			all = append(all, s.Cluster.String()+": "+describeStorage(&k))
+		default:
+			all = append(all, describeStorage(&k))
+		}
 	}
-	return &k
+	return strings.Join(all, "; ")
 }
 
 var outcomes = map[string]string{
@@ -36,7 +46,7 @@ const storageEvery = 2 * time.Second
 
 func (f *drainFollower) news(ctx context.Context, c *Command, j Job) []string {
 	job, _ := j.(Drain)
-	now, keeper := c.Now(), c.askKeeper(ctx, job)
+	now, storage := c.Now(), c.storageNow(ctx, job)
 	var out []string
 	say := func(format string, args ...any) {
 		out = append(out, clock(now)+"  "+fmt.Sprintf(format, args...))
@@ -68,9 +78,9 @@ func (f *drainFollower) news(ctx context.Context, c *Command, j Job) []string {
 		}
 		f.eviction = s
 	}
-	if s := describeStorage(keeper); s != "" && s != f.storage && now.Sub(f.storageAt) >= storageEvery {
-		say("    %s", s)
-		f.storage, f.storageAt = s, now
+	if storage != "" && storage != f.storage && now.Sub(f.storageAt) >= storageEvery {
+		say("    %s", storage)
+		f.storage, f.storageAt = storage, now
 	}
 	return out
 }

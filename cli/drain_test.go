@@ -67,6 +67,7 @@ func TestPlanText(t *testing.T) {
 		"osds-one-by-one": func() *world { return byOSD(&storage.Answer{Reason: "3 PGs would become unavailable"}) },
 		"osds-together":   func() *world { return byOSD(&storage.Answer{OK: true}) },
 		"osds-not-known":  func() *world { return byOSD(nil) },
+		"two-clusters":    twoClusters,
 		"intolerant": func() *world {
 			w := newWorld()
 			w.keeper.View.Intolerant = []string{`pool "scratch" has size 1`}

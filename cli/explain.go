@@ -32,6 +32,9 @@ type Explanation struct {
 	WouldWait bool `json:"wouldWait,omitempty"`
 	// Beware lists what does not keep a drain from beginning, but may surprise whoever begins one.
 	Beware []Obstacle `json:"beware,omitempty"`
+	// Others are the same for the other storage clusters that have daemons on the node. MayDrain and WouldWait of the
+	// first speak for all.
+	Others []Explanation `json:"others,omitempty"`
 }
 
 // Obstacle is one thing that is in the way.
@@ -55,15 +58,23 @@ type Facts struct {
 }
 
 // Explain finds out whether a node may be drained now. It changes nothing.
-func (c *Command) Explain(ctx context.Context, node, policy, system string) (Explanation, error) {
-	f, err := c.facts(ctx, node, policy, system)
+func (c *Command) Explain(ctx context.Context, node, policies, system string) (Explanation, error) {
+	f, err := c.facts(ctx, node, policies, system)
 	if err != nil {
 		return Explanation{}, err
 	}
-	return Explain(f), nil
+	e := Explain(f)
+	for _, other := range f.Others {
+		o := Explain(c.factsOn(ctx, other, f.Watcher))
+		begins := (e.MayDrain || e.WouldWait) && (o.MayDrain || o.WouldWait)
+		e.MayDrain = e.MayDrain && o.MayDrain
+		e.WouldWait = begins && !e.MayDrain
+		e.Others = append(e.Others, o)
+	}
+	return e, nil
 }
 
-func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts, error) {
+func (c *Command) facts(ctx context.Context, node, policies, system string) (Facts, error) {
 	if err := input.NodeName("NODE", node); err != nil {
 		return Facts{}, &ExitError{ExitUsage, err}
 	}
@@ -72,12 +83,12 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 	if f.Node, err = c.Kubernetes.Node(ctx, node); err != nil {
 		return Facts{}, fmt.Errorf("node %s: %w", node, err)
 	}
-	if policy == "" {
+	if policies == "" {
 		if !f.Node.Found {
 			return Facts{}, wrong("NODE", node,
 				"no such node; `kubectl get nodes` lists them, and one that is deleted can be asked for with --policy")
 		}
-		key, answer, err := c.Kubernetes.PolicyOf(ctx, node)
+		keys, answer, err := c.Kubernetes.PoliciesOf(ctx, node)
 		if err != nil {
 			return Facts{}, fmt.Errorf("find the storage on %s: %w", node, err)
 		}
@@ -85,18 +96,26 @@ func (c *Command) facts(ctx context.Context, node, policy, system string) (Facts
 			f.Unguarded = answer.Reason
 			return f, nil
 		}
-		policy = key.String()
+		policies = joined(keys)
 	}
-	if f.Plan, err = c.Plan(ctx, workflows.DrainNodeInput{Node: node, Policy: policy}); err != nil {
+	plan, err := c.Plan(ctx, workflows.DrainNodeInput{Node: node, Policy: policies})
+	if err != nil {
 		return Facts{}, err
 	}
-	if f.Now != nil {
-		c.askHolders(ctx, &f)
-	}
+	f = c.factsOn(ctx, plan, nil)
 	if w, err := c.Kubernetes.Watcher(ctx, system); err == nil {
 		f.Watcher = &w
 	}
 	return f, nil
+}
+
+// factsOn are the facts about one storage cluster.
+func (c *Command) factsOn(ctx context.Context, plan Plan, watcher *kube.Watcher) Facts {
+	f := Facts{Plan: plan, Holders: map[string]Job{}, Watcher: watcher}
+	if f.Now != nil {
+		c.askHolders(ctx, &f)
+	}
+	return f
 }
 
 // askHolders asks those who are in the way what they wait for themselves. Who does not answer says nothing.

@@ -278,6 +278,20 @@ func TestExplainRefuses(t *testing.T) {
 	}
 }
 
+// TestExplainTwoClusters: what is in the way in one of the storage clusters is in the way of the node.
+func TestExplainTwoClusters(t *testing.T) {
+	command, out, _ := twoClusters().command()
+	e, err := command.Explain(t.Context(), "node-a", "", "lockkeeper-system")
+	require.NoError(t, err)
+	e.Write(out)
+	golden(t, "explain-two-clusters.txt", out.String())
+	assert.False(t, e.MayDrain)
+	assert.True(t, e.WouldWait)
+	assert.NotEmpty(t, e.InTheWay)
+	require.Len(t, e.Others, 1)
+	assert.True(t, e.Others[0].MayDrain)
+}
+
 // TestExplainInJSON: scripts find in it what people read.
 func TestExplainInJSON(t *testing.T) {
 	command, out, _ := drained().command()

@@ -86,16 +86,14 @@ func (c *Command) jobHistory(ctx context.Context, id string, runs []RunInfo, run
 		return History{}, err
 	}
 	h.Entries = history.Read(record)
-	cluster, ok := history.Cluster(record)
-	if !ok {
-		return h, nil
+	for _, cluster := range history.Clusters(record) {
+		keeper, err := c.keeperEntries(ctx, cluster, h)
+		if err != nil {
+			h.KeeperUnknown = err.Error()
+			return h, nil //nolint:nilerr // the job's own record is an answer, too
+		}
+		h.Entries = history.Merge(h.Entries, keeper)
 	}
-	keeper, err := c.keeperEntries(ctx, cluster, h)
-	if err != nil {
-		h.KeeperUnknown = err.Error()
-		return h, nil //nolint:nilerr // the job's own record is an answer, too
-	}
-	h.Entries = history.Merge(h.Entries, keeper)
 	return h, nil
 }
 

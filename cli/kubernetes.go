@@ -17,16 +17,20 @@ import (
 // Kubernetes is what the command asks of the API server. *kube.Cluster satisfies it.
 type Kubernetes interface {
 	Node(ctx context.Context, name string) (activities.NodeState, error)
-	// PolicyOf finds the policy whose storage the node hosts.
-	PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error)
+	// PoliciesOf finds the policies whose storage the node hosts, in the order of their keys. With none the answer says
+	// so.
+	PoliciesOf(ctx context.Context, node string) ([]storage.ClusterKey, storage.Answer, error)
 	MaintenancePolicy(ctx context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error)
 	// MaintenancePolicies lists the policies of a namespace, or, with "", of all.
 	MaintenancePolicies(ctx context.Context, namespace string) ([]v1alpha1.MaintenancePolicy, error)
 	StoragePods(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error)
 	// Watcher reads the Lease of the watcher that runs in a namespace.
 	Watcher(ctx context.Context, namespace string) (kube.Watcher, error)
-	// DrainOutlook tells which pods a drain of the node would evict.
-	DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (kube.Outlook, error)
+	// DrainOutlook tells which pods a drain of the node would evict. What is in emptyDirs of pods in the storage
+	// namespaces is no data.
+	DrainOutlook(
+		ctx context.Context, node string, opts activities.EvictionOptions, storageNamespaces []string,
+	) (kube.Outlook, error)
 	// CephOSD reads a CephOSD, or returns activities.ErrNotFound; CephOSDPods are those with its owner label.
 	CephOSD(ctx context.Context, namespace, name string) (podspec.Set, error)
 	CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error)

@@ -48,15 +48,41 @@ type Plan struct {
 	LeaseUnknown string         `json:"leaseUnknown,omitempty"`
 	// Unknown lists what could not be found out, and why.
 	Unknown []string `json:"unknown,omitempty"`
+	// Others are the same for the other storage clusters that have daemons on the node, in the order of their keys. What
+	// all have in common is repeated.
+	Others []Plan `json:"others,omitempty"`
 }
+
+// all are the plans for each storage cluster on the node.
+func (p Plan) all() []Plan { return append([]Plan{p}, p.Others...) }
 
 // Plan finds out what a drain would do.
 func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, error) {
-	key, err := c.policyFor(ctx, in.Node, in.Policy)
+	keys, err := c.policiesFor(ctx, in.Node, in.Policy)
 	if err != nil {
 		return Plan{}, err
 	}
-	in.Policy = key.String()
+	slices.SortFunc(keys, func(a, b storage.ClusterKey) int { return strings.Compare(a.String(), b.String()) })
+	in.Policy = joined(keys)
+	var namespaces []string
+	for _, key := range keys {
+		namespaces = append(namespaces, key.Namespace)
+	}
+	first, err := c.planOn(ctx, in, keys[0], namespaces)
+	for _, key := range keys[1:] {
+		var other Plan
+		if err == nil {
+			other, err = c.planOn(ctx, in, key, namespaces)
+			first.Others = append(first.Others, other)
+		}
+	}
+	return first, err
+}
+
+// planOn finds out what a drain would do in one storage cluster.
+func (c *Command) planOn(
+	ctx context.Context, in workflows.DrainNodeInput, key storage.ClusterKey, namespaces []string,
+) (Plan, error) {
 	p := Plan{At: c.Now(), Input: in, Policy: key.String()}
 	unknown := func(what string, err error) {
 		p.Unknown = append(p.Unknown, what+": "+err.Error())
@@ -72,9 +98,7 @@ func (c *Command) Plan(ctx context.Context, in workflows.DrainNodeInput) (Plan, 
 	if p.Node, err = c.Kubernetes.Node(ctx, in.Node); err != nil {
 		unknown("the node", err)
 	}
-	eviction := in.Eviction
-	eviction.StorageNamespace = key.Namespace
-	if p.Outlook, err = c.Kubernetes.DrainOutlook(ctx, in.Node, eviction); err != nil {
+	if p.Outlook, err = c.Kubernetes.DrainOutlook(ctx, in.Node, in.Eviction, namespaces); err != nil {
 		unknown("the pods to evict", err)
 	}
 	if now, err := c.Temporal.Keeper(ctx, key); err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -24,15 +25,7 @@ func (p Plan) Write(w io.Writer) {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	row("Node", "%s, %s", node, describeNode(p.Node))
-	row("Policy", "%s", p.Policy)
-	row("Failure domain", "%s", orUnknown(p.Domain))
-	if p.Now != nil && p.Now.View.Compromise != "" {
-		row("", "note: it is the %s because %s", p.Now.View.FailureDomainType, p.Now.View.Compromise)
-	}
-	row("Storage", "%s", orNone(p.Daemons))
-	if p.several() {
-		row("", "note: each of these OSDs is a failure domain of its own")
-	}
+	p.writeStorage(row)
 	row("Pods to evict", "%s", orNone(p.Outlook.Evict))
 	for _, warning := range p.Outlook.Warnings {
 		row("", "note: %s", warning)
@@ -41,6 +34,12 @@ func (p Plan) Write(w io.Writer) {
 		row("", "in the way: %s", refused)
 	}
 	p.writeNow(row)
+	for _, other := range p.Others {
+		_ = tw.Flush()
+		fmt.Fprintln(w)
+		other.writeStorage(row)
+		other.writeNow(row)
+	}
 	_ = tw.Flush()
 
 	fmt.Fprintln(w)
@@ -48,8 +47,29 @@ func (p Plan) Write(w io.Writer) {
 		fmt.Fprintf(w, "%d. %s\n", i+1, step)
 	}
 	fmt.Fprintf(w, "\n%s\n", p.verdict())
-	for _, u := range p.Unknown {
-		fmt.Fprintf(w, "Could not find out %s\n", u)
+	var told []string
+	for _, plan := range p.all() {
+		for _, u := range plan.Unknown {
+			if len(p.Others) > 0 && !slices.Contains(told, u) {
+				told = append(told, u)
+			} else if len(p.Others) > 0 {
+				continue // what all have in common
+			}
+			fmt.Fprintf(w, "Could not find out %s\n", u)
+		}
+	}
+}
+
+// writeStorage says where the daemons of one storage cluster are.
+func (p Plan) writeStorage(row func(name, format string, args ...any)) {
+	row("Policy", "%s", p.Policy)
+	row("Failure domain", "%s", orUnknown(p.Domain))
+	if p.Now != nil && p.Now.View.Compromise != "" {
+		row("", "note: it is the %s because %s", p.Now.View.FailureDomainType, p.Now.View.Compromise)
+	}
+	row("Storage", "%s", orNone(p.Daemons))
+	if p.several() {
+		row("", "note: each of these OSDs is a failure domain of its own")
 	}
 }
 
@@ -91,14 +111,7 @@ func (p Plan) writeNow(row func(name, format string, args ...any)) {
 
 // steps are the phases of DrainNode, with what each would wait for now.
 func (p Plan) steps() []string {
-	node, domain := p.Input.Node, orUnknown(p.Domain)
-	gate := "it would be granted at once"
-	switch {
-	case p.LeaseUnknown != "":
-		gate = "whether it would be granted now is not known"
-	case !p.Lease.OK:
-		gate = "now it would wait: " + p.Lease.Reason
-	}
+	node := p.Input.Node
 	cordon := "cordon " + node
 	if p.Node.Cordoned {
 		cordon += " (it is cordoned already, so it stays so afterwards)"
@@ -109,26 +122,63 @@ func (p Plan) steps() []string {
 			"uncordon it", node, node)
 	}
 	evict := fmt.Sprintf("evict %s as their budgets allow", pods(len(p.Outlook.Evict)))
-	if p.several() {
-		evict += p.oneByOne()
+	for _, plan := range p.all() {
+		if plan.several() {
+			evict += plan.oneByOne()
+		}
 	}
 	if len(p.Outlook.Refused) > 0 {
 		evict += "; it would wait for what is in the way"
+	}
+	var leases, heal []string
+	for _, plan := range p.all() {
+		leases = append(leases, plan.leaseStep(len(p.Others) > 0))
+		heal = append(heal, plan.where(len(p.Others) > 0))
+	}
+	acquire, giveBack := leases[0], "then unset noout and give the lease back"
+	if len(p.Others) > 0 {
+		acquire = "get all of these leases, in this order; nothing opens before it has all, and one that others wait for " +
+			"goes back meanwhile\n   - " + strings.Join(leases, "\n   - ")
+		giveBack = "then unset noout and give the leases back"
+	}
+	return []string{
+		"Resolving: find the storage on " + node,
+		"AcquiringLease: " + acquire,
+		"Cordoning: " + cordon,
+		"Evicting: " + evict,
+		"AwaitingNode: " + back,
+		fmt.Sprintf("Healing: wait until the OSDs of %s are up and all PGs are clean; %s", strings.Join(heal, " and "),
+			giveBack),
+	}
+}
+
+// where names the failure domain, and its storage cluster if there are several.
+func (p Plan) where(several bool) string {
+	if several {
+		return orUnknown(p.Domain) + " of " + p.Policy
+	}
+	return orUnknown(p.Domain)
+}
+
+// leaseStep says how one lease would be got.
+func (p Plan) leaseStep(several bool) string {
+	gate := "it would be granted at once"
+	switch {
+	case p.LeaseUnknown != "":
+		gate = "whether it would be granted now is not known"
+	case !p.Lease.OK:
+		gate = "now it would wait: " + p.Lease.Reason
 	}
 	noout := fmt.Sprintf("then noout is set on the node for at most %s", p.MaintenanceTimeout.Duration)
 	if p.several() {
 		noout += ", if its OSDs may go together"
 	}
-	return []string{
-		"Resolving: find the storage on " + node,
-		fmt.Sprintf("AcquiringLease: get the lease of %s; %s\n   %s, and every other failure domain is closed",
-			domain, gate, noout),
-		"Cordoning: " + cordon,
-		"Evicting: " + evict,
-		"AwaitingNode: " + back,
-		fmt.Sprintf("Healing: wait until the OSDs of %s are up and all PGs are clean; then unset noout and give the lease "+
-			"back", domain),
+	indent := "\n   "
+	if several {
+		indent = "\n     "
 	}
+	return fmt.Sprintf("get the lease of %s; %s%s%s, and every other failure domain is closed", p.where(several), gate,
+		indent, noout)
 }
 
 // several tells whether the node is several failure domains.
@@ -157,18 +207,29 @@ func (p Plan) oneByOne() string {
 }
 
 func (p Plan) verdict() string {
-	switch {
-	case p.Running != nil:
+	if p.Running != nil {
 		return "A drain of this node runs already, so none can be started: " + p.Running.Describe(p.At)
-	case p.LeaseUnknown != "":
-		return "Whether it would have to wait is not known: " + p.LeaseUnknown
-	case p.Lease.OK && len(p.Outlook.Refused) > 0:
-		return "It would begin at once, but could not evict all pods."
-	case p.Lease.OK:
-		return "It would begin at once."
-	default:
-		return "It would wait before it changes anything: " + p.Lease.Reason
 	}
+	in := func(plan Plan) string {
+		if len(p.Others) == 0 {
+			return ""
+		}
+		return " in " + plan.Policy
+	}
+	for _, plan := range p.all() {
+		if plan.LeaseUnknown != "" {
+			return "Whether it would have to wait" + in(plan) + " is not known: " + plan.LeaseUnknown
+		}
+	}
+	for _, plan := range p.all() {
+		if !plan.Lease.OK {
+			return "It would wait" + in(plan) + " before it changes anything: " + plan.Lease.Reason
+		}
+	}
+	if len(p.Outlook.Refused) > 0 {
+		return "It would begin at once, but could not evict all pods."
+	}
+	return "It would begin at once."
 }
 
 func describeNode(n activities.NodeState) string {

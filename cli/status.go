@@ -180,7 +180,7 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	case !n.Found:
 		return s, wrong("node", node, "no such node, and no drain of it; `kubectl get nodes` lists them")
 	}
-	key, answer, err := c.Kubernetes.PolicyOf(ctx, node)
+	keys, answer, err := c.Kubernetes.PoliciesOf(ctx, node)
 	if err != nil {
 		return s, fmt.Errorf("find the storage on %s: %w", node, err)
 	}
@@ -188,11 +188,13 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 		s.Node.Unguarded = answer.Reason
 		return s, nil
 	}
-	policy, err := c.Kubernetes.MaintenancePolicy(ctx, key)
-	if err != nil {
-		return s, err
+	for _, key := range keys {
+		policy, err := c.Kubernetes.MaintenancePolicy(ctx, key)
+		if err != nil {
+			return s, err
+		}
+		s.Policies = append(s.Policies, policyStatus(policy, s.At))
 	}
-	s.Policies = append(s.Policies, policyStatus(policy, s.At))
 	if s.TemporalProblem == "" {
 		c.askKeepers(ctx, &s)
 	}
@@ -216,7 +218,8 @@ func (s Status) concerns(d Drain) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.Policies, func(p PolicyStatus) bool {
-		return p.Namespace == d.Status.Target.Cluster.Namespace && p.Name == d.Status.Target.Cluster.Name
+		key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
+		return slices.ContainsFunc(d.Status.Target.Storage(), func(on activities.Hosted) bool { return on.Cluster == key })
 	})
 }
 

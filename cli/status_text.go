@@ -146,6 +146,8 @@ func (s Status) writeLease(w io.Writer) {
 			switch {
 			case c.Finishing:
 				state = "heals"
+			case c.Reserve != nil:
+				state = "in reserve" // until its job has the lease of another storage cluster
 			case c.Observing:
 				state = "observes"
 			}

@@ -58,6 +58,7 @@ type world struct {
 
 	jobs         map[string][]Job // by ID: what Temporal says at the first look, at the second, …; the last one stays
 	keeper       *workflows.KeeperStatus
+	second       *workflows.KeeperStatus // of a second storage cluster with the same pods; nil: there is none
 	keeperAway   error
 	version      string // of Temporal
 	temporalDown error  // it does not even tell its version
@@ -133,6 +134,20 @@ func newWorld() *world {
 	}
 }
 
+// twoClusters is a world in which a second storage cluster has daemons on the same nodes. There drain/node-b holds the
+// lease.
+func twoClusters() *world {
+	w := newWorld()
+	second := *drained().keeper
+	second.Cluster = storage.ClusterKey{Namespace: "rook-b", Name: "rook-b"}
+	second.Lease.Holders[0].WorkflowID, second.Lease.Holders[0].Node = "drain/node-b", "node-b"
+	second.Lease.Holders[0].Domain.Name, second.Lease.Queue = "zone-y", nil
+	second.Decision.Open.Name, second.View.Domains[0].Name = "zone-y", "zone-y"
+	second.View.Domains[0].LabelValues = []string{"zone-y"}
+	w.second = &second
+	return w
+}
+
 // drained is the same world in the middle of a drain of node-a, for which node-b waits.
 func drained() *world {
 	w := newWorld()
@@ -201,7 +216,7 @@ func running(node, phase string, step int, waits string, since time.Duration) Dr
 				Phase: phase, Step: step, Steps: 6, WaitsFor: waits, Since: ago(since),
 				Started: ago(since + time.Minute),
 			},
-			Target: activities.Target{Cluster: cluster, Node: node},
+			Target: activities.Target{Hosted: activities.Hosted{Cluster: cluster}, Node: node},
 		},
 	}
 }
@@ -228,17 +243,25 @@ func (w *world) May(_ context.Context, who kube.Account, r kube.Right) (bool, er
 	return w.mayNot == nil || !w.mayNot(who, r), w.kubeAway
 }
 
-func (w *world) PolicyOf(_ context.Context, node string) (storage.ClusterKey, storage.Answer, error) {
+func (w *world) PoliciesOf(_ context.Context, node string) ([]storage.ClusterKey, storage.Answer, error) {
 	if slices.ContainsFunc(w.pods, func(p storageview.Pod) bool { return p.Node == node }) {
-		return cluster, storage.Answer{OK: true}, w.kubeAway
+		return w.clusters(), storage.Answer{OK: true}, w.kubeAway
 	}
-	return storage.ClusterKey{},
+	return nil,
 		storage.Answer{Reason: "hosts no storage of any of the 1 MaintenancePolicies, so nothing has to be guarded; use " +
 			"`kubectl drain`"}, w.kubeAway
 }
 
+// clusters are those of the policies.
+func (w *world) clusters() []storage.ClusterKey {
+	if w.second == nil {
+		return []storage.ClusterKey{cluster}
+	}
+	return []storage.ClusterKey{cluster, w.second.Cluster}
+}
+
 func (w *world) MaintenancePolicy(_ context.Context, key storage.ClusterKey) (*v1alpha1.MaintenancePolicy, error) {
-	if key != cluster && w.kubeAway == nil {
+	if !slices.Contains(w.clusters(), key) && w.kubeAway == nil {
 		return nil, activities.ErrNotFound
 	}
 	return w.policy, w.kubeAway
@@ -255,7 +278,9 @@ func (w *world) StoragePods(context.Context, *v1alpha1.MaintenancePolicy) ([]sto
 	return w.pods, cmp.Or(w.podsErr, w.kubeAway)
 }
 
-func (w *world) DrainOutlook(context.Context, string, activities.EvictionOptions) (kube.Outlook, error) {
+func (w *world) DrainOutlook(
+	context.Context, string, activities.EvictionOptions, []string,
+) (kube.Outlook, error) {
 	return w.outlook, w.kubeAway
 }
 
@@ -361,9 +386,12 @@ func (w *world) Record(ctx context.Context, id, run string) (history.Run, error)
 	return w.records[id][len(runs)-1-i], w.recordAway[id]
 }
 
-func (w *world) Keeper(context.Context, storage.ClusterKey) (workflows.KeeperStatus, error) {
+func (w *world) Keeper(_ context.Context, key storage.ClusterKey) (workflows.KeeperStatus, error) {
 	if err := cmp.Or(w.temporalAway, w.keeperAway); err != nil {
 		return workflows.KeeperStatus{}, err
+	}
+	if w.second != nil && key == w.second.Cluster {
+		return *w.second, nil
 	}
 	return *w.keeper, nil
 }

@@ -20,9 +20,11 @@ const (
 	// claimUnsure: it has to be asked for, since that was not done yet, or since it was to follow the claim before and the
 	// keeper has not said that it does.
 	claimUnsure claimStage = "Unsure"
-	claimHeld   claimStage = "Held" // it is granted, with a token
-	claimDone   claimStage = "Done" // the work is done, which the keeper is about to be told
-	claimTold   claimStage = "Told" // the keeper was told that the work is done, and perhaps what is wanted next
+	// claimReserved: it is granted, but nothing opens for it until the job has all of its leases.
+	claimReserved claimStage = "Reserved"
+	claimHeld     claimStage = "Held" // it is granted, with a token
+	claimDone     claimStage = "Done" // the work is done, which the keeper is about to be told
+	claimTold     claimStage = "Told" // the keeper was told that the work is done, and perhaps what is wanted next
 )
 
 // ClaimState is a job's claim. A job hands it on to its next run.
@@ -41,7 +43,8 @@ type ClaimState struct {
 	Next *lease.Claim `json:"next,omitempty"`
 	// Ended is how the claim before ended, if there is none.
 	Ended LeaseState `json:"ended,omitempty"`
-	Why   string     `json:"why,omitempty"` // the claim is not granted, as far as the job was told
+	// Why the claim is not granted, or the storage not whole, as far as the job was told.
+	Why string `json:"why,omitempty"`
 	// Reminders in a row that brought no word of the keeper.
 	Reminders int `json:"reminders,omitempty"`
 }
@@ -49,12 +52,17 @@ type ClaimState struct {
 // held tells whether the lease is held, and its work is not done.
 func (c *ClaimState) held() bool { return c.Stage == claimHeld }
 
+// parked tells whether the lease was taken back because the data is whole without the node.
+func (c *ClaimState) parked() bool { return c.Stage == claimFree && c.Ended == LeaseParked }
+
 // finished tells whether the work is done and the lease is not back yet.
 func (c *ClaimState) finished() bool { return c.Stage == claimDone || c.Stage == claimTold }
 
-// covers tells whether the lease is held for this failure domain and all of these daemons.
+// covers tells whether the lease is held for this failure domain and all of these daemons, or held in reserve if no
+// more is wanted.
 func (c *ClaimState) covers(want lease.Claim) bool {
-	return c.held() && c.Claim.Domain == want.Domain && !slices.ContainsFunc(want.Daemons, func(daemon string) bool {
+	has := c.held() || c.Stage == claimReserved && want.Reserved() && !want.Ready
+	return has && c.Claim.Domain == want.Domain && !slices.ContainsFunc(want.Daemons, func(daemon string) bool {
 		return !c.Claim.Concerns(storage.Daemon{Name: daemon})
 	})
 }
@@ -62,7 +70,7 @@ func (c *ClaimState) covers(want lease.Claim) bool {
 // waitsFor tells whether exactly this was asked for, and is not granted yet.
 func (c *ClaimState) waitsFor(want lease.Claim) bool {
 	return (c.Stage == claimAsked || c.Stage == claimUnsure) && c.Claim.Domain == want.Domain &&
-		slices.Equal(c.Claim.Daemons, want.Daemons)
+		c.Claim.Ready == want.Ready && slices.Equal(c.Claim.Daemons, want.Daemons)
 }
 
 // begin makes a claim that is about to be asked for.
@@ -93,6 +101,16 @@ func (c *ClaimState) take(n LeaseNotice) bool {
 		if !c.finished() {
 			c.Stage, c.Token, c.Epoch, c.Alive, c.Stops, c.Why = claimHeld, n.Token, n.Epoch, n.Alive, n.Stops, ""
 		}
+	case LeaseReserved:
+		switch {
+		case c.held() || c.finished():
+		case !c.Claim.Ready:
+			c.Stage, c.Why = claimReserved, ""
+		default: // it was said before the keeper heard that the job is ready, or the storage does not allow it yet
+			if c.Why = n.WaitsFor; c.Stage == claimUnsure {
+				c.Stage = claimAsked
+			}
+		}
 	case LeaseWaiting:
 		if c.Why = n.WaitsFor; c.Stage == claimUnsure {
 			c.Stage = claimAsked
@@ -104,6 +122,7 @@ func (c *ClaimState) take(n LeaseNotice) bool {
 			c.Stage = claimUnsure
 		}
 	case LeaseHealing:
+		c.Why = n.WaitsFor
 	}
 	return true
 }

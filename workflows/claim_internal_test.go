@@ -32,18 +32,21 @@ func claimIn(stage claimStage, next bool) ClaimState {
 // about.
 func TestEveryWordInEveryStage(t *testing.T) {
 	t.Parallel()
-	words := []LeaseState{LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased, LeaseParked, LeaseRevoked}
-	free := func(c claimStage) [6]claimStage {
-		return [6]claimStage{c, claimHeld, c, claimFree, claimFree, claimFree}
+	words := []LeaseState{
+		LeaseReserved, LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased, LeaseParked, LeaseRevoked,
 	}
-	for stage, becomes := range map[claimStage][6]claimStage{
-		claimFree:   {},
-		claimAsked:  free(claimAsked),
-		claimUnsure: {claimAsked, claimHeld, claimUnsure, claimFree, claimFree, claimFree},
-		claimHeld:   free(claimHeld),
+	free := func(reserved, c claimStage) [7]claimStage {
+		return [7]claimStage{reserved, c, claimHeld, c, claimFree, claimFree, claimFree}
+	}
+	for stage, becomes := range map[claimStage][7]claimStage{
+		claimFree:     {},
+		claimAsked:    free(claimReserved, claimAsked),
+		claimUnsure:   {claimReserved, claimAsked, claimHeld, claimUnsure, claimFree, claimFree, claimFree},
+		claimReserved: free(claimReserved, claimReserved),
+		claimHeld:     free(claimHeld, claimHeld), // that it is in reserve was said before
 		// a grant that came late is of no use any more
-		claimDone: {claimDone, claimDone, claimDone, claimFree, claimFree, claimFree},
-		claimTold: {claimTold, claimTold, claimTold, claimFree, claimFree, claimFree},
+		claimDone: {claimDone, claimDone, claimDone, claimDone, claimFree, claimFree, claimFree},
+		claimTold: {claimTold, claimTold, claimTold, claimTold, claimFree, claimFree, claimFree},
 	} {
 		for i, word := range words {
 			t.Run(fmt.Sprintf("%s/%s", stage, word), func(t *testing.T) {
@@ -94,13 +97,13 @@ func TestTheNextClaim(t *testing.T) {
 func TestWordsOfOthers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		stage := rapid.SampledFrom([]claimStage{claimFree, claimAsked, claimUnsure, claimHeld, claimDone, claimTold}).Draw(t,
-			"stage")
+		stage := rapid.SampledFrom([]claimStage{
+			claimFree, claimAsked, claimUnsure, claimReserved, claimHeld, claimDone, claimTold,
+		}).Draw(t, "stage")
 		c := claimIn(stage, rapid.Bool().Draw(t, "next") && (stage == claimDone || stage == claimTold))
 		n := LeaseNotice{
 			State: rapid.SampledFrom([]LeaseState{
-				LeaseWaiting, LeaseGranted, LeaseHealing, LeaseReleased, LeaseParked,
-				LeaseRevoked,
+				LeaseWaiting, LeaseReserved, LeaseGranted, LeaseHealing, LeaseReleased, LeaseParked, LeaseRevoked,
 			}).Draw(t, "word"),
 			RunID: rapid.SampledFrom([]string{run, "another"}).Draw(t, "run"),
 			Ask:   rapid.SampledFrom([]int64{0, ask - 1, ask, nextAsk, nextAsk + 1}).Draw(t, "ask"), Token: 7,

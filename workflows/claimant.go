@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file is how a job talks with keepers, and how it holds their leases.
@@ -27,6 +29,22 @@ type request struct {
 
 func never() bool { return false }
 
+// claimOn is the job's claim in a storage cluster. Claims are never forgotten: Ask rises over all of them.
+func (j *job) claimOn(cluster storage.ClusterKey) *claimant {
+	for _, c := range j.claims {
+		if c.Cluster == cluster {
+			return c
+		}
+	}
+	if first := j.claims[0]; first.Cluster == (storage.ClusterKey{}) {
+		first.Cluster = cluster
+		return first
+	}
+	c := &claimant{ClaimState: ClaimState{Cluster: cluster}, job: j}
+	j.claims = append(j.claims, c)
+	return c
+}
+
 // underLease asks for leases, waits until all are granted, does the work, tells the keepers that it is done, and waits
 // until the storage is whole. A job that holds the leases already, as after continue-as-new, does the work again; if
 // the keepers were told that it is done, only the wait is left. If a lease is taken away it returns errLost, and the
@@ -38,14 +56,15 @@ func (j *job) underLease(ctx workflow.Context, requests []request, work func(wor
 			err = work(ctx)
 		}
 		if errors.Is(err, errLost) || isType(err, activities.LeaseLost) {
-			for _, r := range requests {
-				r.of.end(LeaseRevoked) // its token may not count any more
-			}
+			j.lose(ctx, requests, err)
 			return errLost
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if err := j.tellAllDone(ctx); err != nil {
+		return err
 	}
 	for _, c := range j.claims {
 		for c.Stage != claimFree {
@@ -58,12 +77,50 @@ func (j *job) underLease(ctx workflow.Context, requests []request, work func(wor
 	return nil
 }
 
+// lose ends the claims of a job that has lost one of them. Those that it still has it gives back: what it holds in one
+// storage cluster keeps others away who could go on, and nothing of what it opens is of use.
+func (j *job) lose(ctx workflow.Context, requests []request, why error) {
+	for _, r := range requests {
+		switch c := r.of; {
+		case len(requests) == 1:
+			c.end(LeaseRevoked) // its token may not count any more
+		case c.Stage != claimFree:
+			c.release(ctx)
+		case c.parked() && !errors.Is(why, errLost):
+			c.end(LeaseRevoked) // the work was not done yet: it is needed again
+		}
+	}
+}
+
+// tellAllDone has the storage of all clusters heal side by side.
+func (j *job) tellAllDone(ctx workflow.Context) error {
+	held := 0
+	for _, c := range j.claims {
+		if c.Stage != claimFree {
+			held++
+		}
+	}
+	if held < 2 {
+		return nil
+	}
+	j.enter(ctx, PhaseHeal)
+	for _, c := range j.claims {
+		if c.Stage == claimTold {
+			continue
+		}
+		if err := c.tellDone(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // acquire waits until all leases are granted. All jobs ask in the order of the storage clusters, so that no two of them
 // wait for each other.
 func (j *job) acquire(ctx workflow.Context, requests []request) error {
-	slices.SortFunc(requests, func(a, b request) int {
-		return strings.Compare(a.of.Cluster.String(), b.of.Cluster.String())
-	})
+	if len(requests) > 1 {
+		return j.acquireAll(ctx, requests)
+	}
 	for _, r := range requests {
 		if granted, err := r.of.acquire(ctx, r.want, r.unless, func() {}); err != nil {
 			return err
@@ -72,6 +129,46 @@ func (j *job) acquire(ctx workflow.Context, requests []request) error {
 		}
 	}
 	return nil
+}
+
+// acquireAll is acquire for several leases, by the steps that nextStep gives.
+func (j *job) acquireAll(ctx workflow.Context, requests []request) error {
+	slices.SortFunc(requests, func(a, b request) int {
+		return strings.Compare(a.of.Cluster.String(), b.of.Cluster.String())
+	})
+	next := func() (step, int) {
+		j.listen()
+		claims := make([]ClaimState, len(requests))
+		for i, r := range requests {
+			claims[i] = r.of.ClaimState
+		}
+		// A disruption that goes on anyway must not wait for another cluster to be guarded.
+		return nextStep(claims, !requests[0].want.Observing)
+	}
+	for {
+		do, i := next()
+		r := requests[i]
+		switch {
+		case r.unless() || do == stepBegin:
+			return nil
+		case do == stepLost:
+			return errLost
+		case do == stepReserve && (r.of.Stage == claimAsked || r.of.Stage == claimUnsure):
+			r.want.Reserve = r.of.Claim.Reserve
+		case do == stepReserve:
+			r.want.Reserve = r.of.patience()
+		case do == stepReady:
+			r.want.Reserve, r.want.Ready = r.of.Claim.Reserve, true
+		}
+		lost := func() bool { now, _ := next(); return now == stepLost }
+		granted, err := r.of.acquire(ctx, r.want, func() bool { return r.unless() || lost() }, func() {})
+		if err != nil {
+			return err
+		}
+		if !granted && !r.unless() {
+			return errLost
+		}
+	}
 }
 
 // claimant is a job's side of its talk with one keeper. One claim is made at a time; what follows it may be asked for
@@ -108,17 +205,20 @@ func (c *claimant) acquire(
 		return true, nil
 	}
 	c.job.enter(ctx, PhaseLease)
-	wait := "the lease of " + want.Domain.String()
+	wait := "the lease of " + c.where(want.Domain)
 	if len(want.Daemons) > 0 {
 		wait += " for " + strings.Join(want.Daemons, ", ")
 	}
 	c.job.waitFor(ctx, wait)
 	since := c.job.Since
 	waits := func(why string) {
-		c.job.elaborate(ctx, because(wait, why), since)
+		c.job.elaborate(ctx, because(wait, why)+c.job.inReserve(c), since)
 		told()
 	}
-	if !c.waitsFor(want) {
+	switch {
+	case want.Ready && c.Stage == claimReserved:
+		c.Claim.Ready, c.Stage = true, claimUnsure // until the keeper is told
+	case !c.waitsFor(want):
 		c.begin(c.following(ctx, want))
 		c.Stage = claimUnsure // until it is asked for
 	}
@@ -146,7 +246,16 @@ func (c *claimant) acquire(
 			return true, nil
 		case LeaseRevoked, LeaseReleased, LeaseParked:
 			return false, nil
+		case LeaseReserved:
+			if !want.Ready {
+				return true, nil
+			}
+			waits(n.WaitsFor)
+			patient = true
 		case LeaseWaiting, LeaseHealing:
+			if want.Ready && n.Token == 0 {
+				return false, nil // it was taken back while the keeper was told that the job is ready, and queues anew
+			}
 			waits(n.WaitsFor)
 			patient = true
 		}
@@ -247,12 +356,15 @@ func (c *claimant) whole(ctx workflow.Context, stop func() bool, told func()) (o
 	if c.Stage == claimFree {
 		return true, nil
 	}
-	wait := "the storage in " + c.Claim.Domain.String() + " to be whole again"
+	wait := "the storage in " + c.where(c.Claim.Domain) + " to be whole again"
 	if c.job.Phase != PhaseHeal || !strings.HasPrefix(c.job.WaitsFor, wait) {
 		c.job.enter(ctx, PhaseHeal)
 		c.job.waitFor(ctx, wait)
 	}
 	since := c.job.Since
+	if c.job.several() && c.Stage == claimTold && c.Why != "" { // said while another cluster was waited for
+		c.job.elaborate(ctx, because(wait, c.Why), since)
+	}
 	if c.Stage != claimTold || c.Reminders > 0 {
 		if err := c.tellDone(ctx); err != nil {
 			return false, err
@@ -295,6 +407,28 @@ func (c *claimant) signal(ctx workflow.Context, name string) error {
 		return err
 	}
 	return workflow.SignalExternalWorkflow(ctx, KeeperID(c.Cluster), "", name, c.ref(ctx)).Get(ctx, nil)
+}
+
+// several tells whether the job has to do with several storage clusters.
+func (j *job) several() bool { return len(j.claims) > 1 }
+
+// where names a failure domain, and its storage cluster if there is another one that could be meant.
+func (c *claimant) where(d storage.FailureDomain) string {
+	if c.job.several() {
+		return d.String() + " of " + c.Cluster.String()
+	}
+	return d.String()
+}
+
+// inReserve says what the job holds in reserve while it waits for c.
+func (j *job) inReserve(c *claimant) (s string) {
+	for _, other := range j.claims {
+		if other != c && other.reserved() {
+			s += fmt.Sprintf("; that of %s is held in reserve meanwhile, for %s at most once others wait for it",
+				other.where(other.Claim.Domain), other.Claim.Reserve)
+		}
+	}
+	return s
 }
 
 // because adds a reason, if there is one.

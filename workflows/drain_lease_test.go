@@ -36,7 +36,9 @@ func TestBackWithoutTheLease(t *testing.T) {
 	worker.Register(env, worker.Adapters{}, nil)
 
 	domain := storage.FailureDomain{Type: "zone", Name: "x"}
-	target := activities.Target{Cluster: sim.Key, Domain: domain, Node: "node-a", UID: "1"}
+	target := activities.Target{
+		Hosted: activities.Hosted{Cluster: sim.Key, Domain: domain}, Node: "node-a", UID: "1",
+	}
 	env.OnActivity("ResolveNode", mock.Anything, mock.Anything).Return(target, nil)
 	var ask int64
 	env.OnActivity("RequestLease", mock.Anything, mock.Anything).Return(

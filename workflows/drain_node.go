@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"errors"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -10,14 +8,15 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
 // DrainNodeInput starts a drain, or goes on with it after continue-as-new. Only the node is required.
 type DrainNodeInput struct {
 	Node string `json:"node"`
-	// Policy is "namespace/name" of the MaintenancePolicy; by default the one whose daemons the node hosts.
+	// Policy is "namespace/name" of the MaintenancePolicy, or of several, with commas; by default of all whose daemons the
+	// node hosts. Daemons of others are evicted as well, as far as their budgets allow, but nothing is asked for them. A
+	// drain that observes guards these and all others that have daemons on the node.
 	Policy string `json:"policy,omitempty"`
 	// Reason is shown to everybody who has to wait for this drain.
 	Reason string `json:"reason,omitempty"`
@@ -50,7 +49,9 @@ type DrainNodeResult struct {
 
 // DrainNode empties a node and stays with it until its storage is whole again. It holds the lease of the node's failure
 // domain from before the first eviction until the placement groups are clean, so that no other domain is disrupted
-// meanwhile; the keeper keeps noout on the node for that time, at most for the policy's osdMaintenanceTimeout.
+// meanwhile; the keeper keeps noout on the node for that time, at most for the policy's osdMaintenanceTimeout. On a
+// node with daemons of several storage clusters it holds the lease of each, and nothing opens in any of them before it
+// has all.
 //
 // It never gives up by itself: it waits, and says for what. `abort` uncordons the node (if the drain cordoned it) and
 // gives the lease back. A crash of a worker resumes it at the step it was in; every step may be repeated.
@@ -62,7 +63,6 @@ func DrainNode(ctx workflow.Context, in DrainNodeInput) (DrainNodeResult, error)
 		d.state = *in.State
 	}
 	d.job = newJob(ctx, drainPhases, d.state.JobState)
-	d.lease = d.job.claims[0]
 	err := runJob(ctx, d.job, d)
 	d.state.Result.Took = workflow.Now(ctx).Sub(d.job.Started)
 	return d.state.Result, err
@@ -89,7 +89,6 @@ type DrainState struct {
 type drain struct {
 	in    DrainNodeInput
 	job   *job
-	lease *claimant
 	state DrainState
 	back  workflow.Future // the node's return, once somebody waits for it
 }
@@ -115,13 +114,16 @@ type DrainStatus struct {
 	Observe bool              `json:"observe,omitempty"`
 	Reason  string            `json:"reason,omitempty"`
 	Token   int64             `json:"token,omitempty"`
-	Result  DrainNodeResult   `json:"result"`
+	// Leases are those of several storage clusters; none if there is only one.
+	Leases []LeaseStanding `json:"leases,omitempty"`
+	Result DrainNodeResult `json:"result"`
 }
 
 func (d *drain) status() any {
+	token, leases := d.standing()
 	return DrainStatus{
 		JobStatus: d.job.JobStatus, Target: d.state.Target, Observe: d.in.Observe, Reason: d.in.Reason,
-		Token: d.lease.Token, Result: d.state.Result,
+		Token: token, Leases: leases, Result: d.state.Result,
 	}
 }
 
@@ -133,82 +135,9 @@ func (d *drain) again(ctx workflow.Context, s JobState) error {
 	return workflow.NewContinueAsNewError(ctx, DrainNode, d.in)
 }
 
-func (d *drain) run(ctx workflow.Context) error {
-	for {
-		err := d.underLease(ctx)
-		switch {
-		case errors.Is(err, errLost):
-			// Find out where the node is now, queue again, and go on.
-			d.state.Asked = time.Time{}
-		case d.state.Returning && !d.state.Unguarded && isType(err, activities.InvalidInput):
-			// Nobody looks after its storage any more. To uncordon a node that somebody works on would be worse than to wait.
-			d.lease.end(LeaseRevoked)
-			d.state.Unguarded, d.state.Released = true, true
-		case d.state.Guarded && isType(err, activities.InvalidInput):
-			// It was looked after when the drain began, and is no longer: nothing is left to guard.
-			d.state.Result.Outcome = OutcomeRevoked
-			return nil
-		default:
-			return err
-		}
-	}
-}
-
-// underLease does the drain's work under the lease of the node's failure domain. When the lease is granted noout is set
-// on the node and the domain is open for eviction. For a node that is back, and after its lease was parked, none is
-// asked for.
-func (d *drain) underLease(ctx workflow.Context) error {
-	needed := d.state.Returned == nil && !d.state.Released
-	if needed && d.lease.Stage == claimFree {
-		if err := d.resolve(ctx); err != nil {
-			return err
-		}
-	}
-	if d.in.Observe && d.back == nil && !d.state.Target.Gone && d.state.Returned == nil {
-		d.watchNode(ctx) // it may be back before we get the lease
-	}
-	var requests []request
-	if needed {
-		if d.state.Asked.IsZero() {
-			d.state.Asked = workflow.Now(ctx)
-		}
-		requests = []request{{of: d.lease, want: d.wanted(), unless: d.backEarly}}
-	}
-	err := d.job.underLease(ctx, requests, d.work)
-	if err == nil && d.state.Returned != nil && d.lease.Ended == LeaseRevoked {
-		d.state.Result.Outcome = OutcomeRevoked
-	}
-	return err
-}
-
-// wanted is what the drain claims.
-func (d *drain) wanted() lease.Claim {
-	reason := d.in.Reason
-	if reason == "" {
-		reason = "drain of " + d.in.Node
-		if d.in.Observe {
-			reason = d.in.Node + " is drained from outside"
-		}
-	}
-	c := lease.Claim{
-		Domain: d.state.Target.Domain, Node: d.state.Target.Node, Reason: reason, Priority: jobs.DrainNode.Priority,
-		// The pods of the node are gone, whoever evicted them, so the disruption goes on with or without the lease.
-		Observing: d.in.Observe || d.state.Returning, NooutHosts: d.state.Target.Hosts,
-	}
-	if d.state.Target.Gone {
-		c.NooutHosts = nil // nobody comes back to what noout would preserve
-	}
-	return c
-}
-
-// backEarly: the node that somebody else drains was back before we were granted the lease.
-func (d *drain) backEarly() bool {
-	return !d.lease.held() && d.in.Observe && d.back != nil && d.back.IsReady()
-}
-
 // work empties the node and waits until it is back. It begins with the lease, or without it if the node is back early.
 func (d *drain) work(ctx workflow.Context) error {
-	if d.lease.held() && !d.state.Asked.IsZero() {
+	if d.held() && !d.state.Asked.IsZero() {
 		d.state.Guarded = true
 		d.state.Result.Waited += workflow.Now(ctx).Sub(d.state.Asked)
 		d.state.Asked = time.Time{}
@@ -216,9 +145,15 @@ func (d *drain) work(ctx workflow.Context) error {
 	switch {
 	case d.state.Returning:
 	case d.backEarly():
-		d.state.Result.Outcome = OutcomeDone
-		d.lease.release(ctx) // the claim is taken out of the queue
-		return nil
+		for _, c := range d.claims() {
+			if !c.held() {
+				c.release(ctx) // the claim is taken out of the queue
+			}
+		}
+		if !d.anyClaim(func(c *claimant) bool { return c.held() }) {
+			d.state.Result.Outcome = OutcomeDone
+			return nil
+		}
 	case !d.in.Observe:
 		if !d.job.goesOnIn(PhaseEvict) { // cordoned by the run before
 			if err := d.cordon(ctx); err != nil {
@@ -235,23 +170,6 @@ func (d *drain) work(ctx workflow.Context) error {
 		}
 	}
 	return d.finish(ctx)
-}
-
-// resolve finds out where the node is: at the beginning, and again when the lease was taken away. The node may belong
-// to another failure domain then, or to none that is looked after, which is the reason why the drain ends.
-func (d *drain) resolve(ctx workflow.Context) error {
-	d.job.enter(ctx, PhaseResolve)
-	in := activities.ResolveInput{Node: d.in.Node}
-	in.Cluster.Namespace, in.Cluster.Name, _ = strings.Cut(d.in.Policy, "/")
-	target, err := perform(persistent(ctx, "find the storage on "+d.in.Node), d.job, draining.ResolveNode, in)
-	if err != nil {
-		return err // the target that we know already is what has to be cleaned up
-	}
-	if before := d.state.Target; before.Node != "" { // whose the cordon is, and which node it was, is settled
-		target.Cordoned, target.UID, target.BootID = before.Cordoned, before.UID, before.BootID
-	}
-	d.state.Target, d.lease.Cluster = target, target.Cluster
-	return nil
 }
 
 func (d *drain) cordon(ctx workflow.Context) error {
@@ -284,16 +202,17 @@ func (d *drain) cordon(ctx workflow.Context) error {
 func (d *drain) evict(ctx workflow.Context) error {
 	d.job.enter(ctx, PhaseEvict)
 	info, target := workflow.GetInfo(ctx), d.state.Target
+	grants := d.grants()
 	in := activities.EvictInput{
 		Cluster: target.Cluster, Node: target.Node, UID: target.UID, Options: d.in.Eviction,
-		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: d.lease.Token,
+		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: grants[0].Token, Others: grants[1:],
 	}
 	for {
 		if err := d.job.gate(ctx); err != nil {
 			return err
 		}
 		waits := "the pods of " + target.Node + " to be evicted"
-		if d.lease.Stops == lease.StopOneByOne {
+		if d.anyClaim(func(c *claimant) bool { return c.Stops == lease.StopOneByOne }) {
 			waits += "; its OSDs go one after the other, each when the data is whole without those before"
 		}
 		d.job.waitFor(ctx, waits)
@@ -335,10 +254,12 @@ func (d *drain) awaitReturn(ctx workflow.Context) error {
 		waits = d.state.Target.Node + " to be rebooted, to be deleted, or for the signal `done`"
 	}
 	for {
-		d.job.waitFor(ctx, waits+d.meanwhile())
+		meanwhile := d.meanwhile()
+		d.job.waitFor(ctx, waits+meanwhile)
 		if err := d.job.await(ctx, func() bool {
 			d.job.listen() // the keeper may take the lease back while the node is away
-			return d.back.IsReady() || d.job.done.Len() > 0 || !d.state.Released && d.lease.Stage == claimFree
+			return d.back.IsReady() || d.job.done.Len() > 0 || !d.state.Released && (d.lost() || d.parked()) ||
+				d.meanwhile() != meanwhile
 		}); err != nil {
 			return err
 		}
@@ -354,10 +275,12 @@ func (d *drain) awaitReturn(ctx workflow.Context) error {
 			d.job.done.Receive(ctx, nil)
 			d.state.Returned = &back
 			return nil
-		case d.lease.Ended != LeaseParked:
+		case d.state.Released:
+		case d.lost():
 			return errLost
+		case d.parked():
+			d.state.Released = true
 		}
-		d.state.Released = true
 	}
 }
 
@@ -369,6 +292,12 @@ func (d *drain) meanwhile() string {
 	case d.state.Released:
 		return "; noout has expired and the data is whole without it, so nobody is held back"
 	}
+	for _, c := range d.claims() {
+		if c.parked() && d.job.several() {
+			return "; noout has expired in " + c.where(c.Claim.Domain) +
+				" and the data is whole there without it, so nobody is held back there"
+		}
+	}
 	return ""
 }
 
@@ -378,7 +307,10 @@ func (d *drain) finish(ctx workflow.Context) error {
 	if err := d.job.gate(ctx); err != nil {
 		return err
 	}
-	if d.lease.NodeGone = d.state.Returned.Gone; d.lease.NodeGone {
+	for _, c := range d.claims() {
+		c.NodeGone = d.state.Returned.Gone
+	}
+	if d.state.Returned.Gone {
 		d.state.Result.Outcome = OutcomeGone
 		return nil
 	}

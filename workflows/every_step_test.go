@@ -21,6 +21,7 @@ type course struct {
 	play func(s *scene, node string) (run string)
 	// outcome of a drain to which nothing happened that ends it.
 	outcome string
+	others  []sim.Options // of the other storage clusters on the nodes
 }
 
 var courses = map[string]course{
@@ -50,6 +51,15 @@ var courses = map[string]course{
 		node: "node-a", outcome: workflows.OutcomeDone,
 		play: func(s *scene, node string) string {
 			run := s.start(jobs.DrainNode.ID(node), visitType, workflows.VisitInput{Node: node})
+			s.awaitPhaseOrEnd(node, awaitingNode)
+			s.tellDrain(node, jobs.SignalDone)
+			return run
+		},
+	},
+	"a drain of a node of two storage clusters": {
+		node: "node-a", outcome: workflows.OutcomeDone, others: []sim.Options{secondCluster},
+		play: func(s *scene, node string) string {
+			run := s.drain(drainOf(node))
 			s.awaitPhaseOrEnd(node, awaitingNode)
 			s.tellDrain(node, jobs.SignalDone)
 			return run
@@ -108,7 +118,7 @@ func TestEveryStep(t *testing.T) {
 				for more := true; more && !t.Failed(); at += every {
 					require.Less(t, at, 300)
 					t.Run(fmt.Sprint(at), func(t *testing.T) {
-						play(t, sim.Options{}, func(s *scene) { more = c.with(s, m, at) })
+						play(t, sim.Options{}, func(s *scene) { more = c.with(s, m, at) }, c.others...)
 					})
 				}
 			})
@@ -118,7 +128,7 @@ func TestEveryStep(t *testing.T) {
 
 // with plays the course with the mishap at one step, and tells whether it came to that step.
 func (c course) with(s *scene, m mishap, at int) (came bool) {
-	s.settle()
+	s.settleAll()
 	began := s.attempts
 	happens := func(n int, info activity.Info) bool { return n == began+at && info.WorkflowExecution.ID != "" }
 	s.update(func() {
@@ -142,10 +152,13 @@ func (c course) with(s *scene, m mishap, at int) (came bool) {
 			require.Equal(s, c.outcome, e.result.Outcome)
 		}
 	}
-	s.RestoreNode(c.node)
+	s.onNode(func(w *sim.World) { w.RestoreNode(c.node) })
 	time.Sleep(10 * time.Second)
-	s.PersonCordons(c.node, false) // after a drain that was terminated nobody is left who knows of the cordon
+	// After a drain that was terminated nobody is left who knows of the cordon.
+	s.onNode(func(w *sim.World) { w.PersonCordons(c.node, false) })
 	s.awaitNothingLeft(5 * time.Minute)
-	require.True(s, s.Await(time.Minute, func() bool { return len(s.Whole()) == 0 }), "%v", s.Whole())
+	for _, x := range s.sights {
+		require.True(s, x.Await(time.Minute, func() bool { return len(x.Whole()) == 0 }), "%v", x.Whole())
+	}
 	return s.attempts > began+at
 }

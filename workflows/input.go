@@ -50,11 +50,8 @@ func (d *drain) validate(ctx workflow.Context) error {
 		gracePeriod(in.Eviction.GracePeriodSeconds),
 		theOne(ctx, jobs.DrainNode.ID(in.Node), "there is one drain of a node at a time, under this ID"),
 	}
-	if in.Policy != "" {
-		_, err := input.PolicyKey("policy", in.Policy)
-		checks = append(checks, err)
-	}
-	return first(checks)
+	_, err := input.PolicyKeys("policy", in.Policy)
+	return first(append(checks, err))
 }
 
 // maxGracePeriod is a week, in seconds: the longest that a pod has any business to take to stop.

@@ -34,7 +34,7 @@ func TestBadInputIsRefused(t *testing.T) {
 			drainFields},
 		"misspelt deep inside": {
 			drain, "drain/a", `{"node": "a", "eviction": {"forse": true}}`,
-			`eviction.forse: "true": no such field; allowed are gracePeriodSeconds, podSelector, deleteEmptyDirData, force, storageNamespace`,
+			`eviction.forse: "true": no such field; allowed are gracePeriodSeconds, podSelector, deleteEmptyDirData, force`,
 		},
 		"named twice":       {drain, "drain/a", `{"node": "a", "node": "b"}`, `node: "\"b\"": is named twice`},
 		"number for a name": {drain, "drain/7", `{"node": 7}`, `node: "7": must be a string, not number`},
@@ -166,7 +166,7 @@ func TestInputsSurviveTheWire(t *testing.T) {
 		Node: "a", Policy: "b/c", Reason: "d", Observe: true, UncordonAfterReboot: true,
 		Eviction: activities.EvictionOptions{
 			GracePeriodSeconds: &grace, PodSelector: "e=f", DeleteEmptyDirData: true,
-			Force: true, StorageNamespace: "g",
+			Force: true,
 		},
 	}
 	p, err := converter.GetDefaultDataConverter().ToPayload(in)

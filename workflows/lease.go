@@ -34,6 +34,7 @@ type LeaseState string
 const (
 	LeaseWaiting  LeaseState = "Waiting"
 	LeaseGranted  LeaseState = "Granted"
+	LeaseReserved LeaseState = "Reserved" // held, but nothing is open: the job does not have all of its leases yet
 	LeaseHealing  LeaseState = "Healing"  // the job is done, its domain is not healed yet
 	LeaseReleased LeaseState = "Released" // given back, the domain is healed
 	LeaseParked   LeaseState = "Parked"   // taken back: noout has expired and the data is whole without the node

@@ -102,7 +102,7 @@ func (m *mind) judge(now time.Time) (j judgement) {
 	j.claimed = m.claim()
 	m.notice(now)
 	j.Input = m.input(now)
-	m.revokeForeign(&j.Input)
+	m.revoke(&j.Input)
 	m.takeBack(&j.Input)
 	j.question = m.wonder(now, &j.Input)
 	m.grant(&j.Input)
@@ -167,10 +167,10 @@ func (m *mind) known() *budget.Known {
 	}
 }
 
-// revokeForeign takes claims away that speak of a kind of failure domain that is no longer the pools' smallest one.
-// Their jobs find out anew where they are, and ask again.
-func (m *mind) revokeForeign(in *budget.Input) {
-	for _, c := range budget.Foreign(*in) {
+// revoke takes claims away: those that speak of a kind of failure domain that is no longer the pools' smallest one, and
+// those that were held in reserve while others waited. Their jobs find out anew where they are, and ask again.
+func (m *mind) revoke(in *budget.Input) {
+	for _, c := range budget.Revoked(*in) {
 		in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
 		m.revoked = append(m.revoked, c)
 	}

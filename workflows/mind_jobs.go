@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -118,6 +117,8 @@ func (m *mind) tellAll(now time.Time) {
 		}
 		last := m.state.Told[c.RunID]
 		switch d, refused := m.said(), m.refusedFor(c.NooutHosts); {
+		case c.Reserved():
+			n.State, n.WaitsFor = LeaseReserved, c.WaitsFor
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
 		case refused != "":
 			n.State, n.WaitsFor = LeaseWaiting, refused
@@ -140,11 +141,7 @@ func (m *mind) tellAll(now time.Time) {
 	}
 	m.tellReleased(now)
 	for _, c := range m.revoked {
-		m.tell(now, c, LeaseNotice{
-			State: LeaseRevoked, Since: now,
-			WaitsFor: fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain,
-				m.observed.Seen.View.FailureDomainType),
-		})
+		m.tell(now, c, LeaseNotice{State: LeaseRevoked, Since: now, WaitsFor: c.WaitsFor})
 		delete(m.state.Told, c.RunID)
 	}
 	m.revoked = nil

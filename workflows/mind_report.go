@@ -100,7 +100,8 @@ func (m *mind) events(now time.Time, r, last activities.Report) []activities.Eve
 		}
 	}
 	for _, c := range r.Memory.Lease.Holders {
-		if _, held, _ := last.Memory.Lease.Find(c.WorkflowID, c.RunID); c.Node != "" && !held {
+		old, held, _ := last.Memory.Lease.Find(c.WorkflowID, c.RunID)
+		if c.Node != "" && !c.Reserved() && (!held || old.Reserved()) {
 			out = append(out, activities.Event{
 				Node: c.Node, Reason: "LeaseGranted",
 				Message: fmt.Sprintf("%s may disrupt %s", c.WorkflowID, c.Domain), At: now,

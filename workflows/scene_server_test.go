@@ -25,7 +25,7 @@ import (
 // RequestLease implements activities.Keepers as the worker does: by an update that starts the keeper if need be.
 func (s *scene) RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error {
 	id := workflows.KeeperID(cluster)
-	s.startKeeper()
+	s.startKeeperOf(cluster)
 	answer := make(chan error, 1)
 	s.post(func() {
 		if s.dead(id) {
@@ -64,37 +64,44 @@ func (s *scene) AwaitEnd(ctx context.Context, id, run string) (string, error) {
 	return fmt.Sprint(e.err), nil
 }
 
+// sight is what the watcher sees of one storage cluster.
+type sight struct {
+	*sim.World
+	before *starter.Snapshot
+	due    bool // the watcher looks in a moment
+}
+
 // look is the watcher: it compares what it sees with what it saw, and tells the keeper, or starts a drain that
 // observes. Changes that it has not looked at yet are one look.
-func (s *scene) look() {
+func (s *scene) look(x *sight) {
 	s.mu.Lock()
-	due := s.due
-	s.due = true
+	due := x.due
+	x.due = true
 	s.mu.Unlock()
 	if due {
 		return
 	}
 	time.Sleep(20 * time.Millisecond)
 	s.mu.Lock()
-	s.due = false
+	x.due = false
 	if s.blind || s.over {
 		s.mu.Unlock()
 		return
 	}
 	away := s.away
-	now, exists := s.Snapshot(s.before)
+	now, exists := x.Snapshot(x.before)
 	if !exists {
-		s.before = nil
+		x.before = nil
 		s.mu.Unlock()
 		s.lookAtOSDs()
 		return
 	}
-	todo, alarm := starter.Decide(s.before, now), starter.Alarm(s.before, now)
-	s.before = &now
+	todo, alarm := starter.Decide(x.before, now), starter.Alarm(x.before, now)
+	x.before = &now
 	s.mu.Unlock()
-	if alarm != "" && s.Managed() {
+	if alarm != "" && x.Managed() {
 		s.Tell("the watcher closes: %s", alarm)
-		if err := s.CloseBudgets(context.Background(), alarm); err != nil {
+		if err := x.CloseBudgets(context.Background(), alarm); err != nil {
 			s.Tell("the watcher could not close: %v", err)
 		}
 	}
@@ -105,22 +112,24 @@ func (s *scene) look() {
 	if away {
 		s.until(forever, func() bool { return !s.away || s.over }) // the watcher tries again until it lands
 	}
-	s.startKeeper()
-	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, todo.Hint)
+	s.startKeeperOf(x.Key())
+	s.signal(workflows.KeeperID(x.Key()), workflows.SignalStorageChanged, todo.Hint)
 	for node, why := range todo.Drains {
 		s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type,
-			workflows.DrainNodeInput{Node: node, Policy: sim.Key.String(), Reason: why, Observe: true})
+			workflows.DrainNodeInput{Node: node, Policy: x.Key().String(), Reason: why, Observe: true})
 	}
 }
 
 // ensureKeeper is what the watcher does once a minute.
 func (s *scene) ensureKeeper() {
 	for !s.until(time.Minute, func() bool { return s.over }) {
-		s.mu.Lock()
-		blind := s.blind || s.before == nil
-		s.mu.Unlock()
-		if s.PolicyExists() && !blind {
-			s.startKeeper()
+		for _, x := range s.sights {
+			s.mu.Lock()
+			blind := s.blind || x.before == nil
+			s.mu.Unlock()
+			if x.PolicyExists() && !blind {
+				s.startKeeperOf(x.Key())
+			}
 		}
 	}
 }
@@ -133,7 +142,9 @@ func (s *scene) blindfold(blind bool) {
 		}
 	})
 	if !blind {
-		s.look()
+		for _, x := range s.sights {
+			s.look(x)
+		}
 	}
 }
 
@@ -169,7 +180,9 @@ func (s *scene) keeper(
 ) (result workflows.KeeperResult, err error) {
 	info := workflow.GetInfo(ctx)
 	info.FirstRunID = info.WorkflowExecution.RunID
-	s.update(func() { s.keepers = info })
+	if in.Cluster == sim.Key {
+		s.update(func() { s.keepers = info })
+	}
 	terminated := false
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		workflow.GetSignalChannel(ctx, terminate).Receive(ctx, nil)

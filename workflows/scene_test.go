@@ -20,7 +20,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/starter"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -50,7 +49,7 @@ type scene struct {
 	attempts  int // of activities
 	onAttempt func(n int, info activity.Info)
 	fault     func(n int, info activity.Info) fault
-	before    *starter.Snapshot
+	sights    []*sight                  // one for each storage cluster, first that of World
 	hostInfo  *workflow.Info            // says that it is time to continue as new
 	keepers   *workflow.Info            // the keeper's
 	jobs      map[string]*workflow.Info // those of the jobs, by workflow ID
@@ -58,7 +57,6 @@ type scene struct {
 	osds      *osdWatcher               // of the CephOSD; nil: it has not begun
 	continued int                       // how often it has
 	left      workflows.KeeperResult
-	due       bool // the watcher looks in a moment
 	blind     bool // the watcher is down
 	away      bool // Temporal is, or cannot be reached
 	crashes   int  // of the worker; odd: it is down
@@ -91,14 +89,16 @@ const (
 )
 
 // play runs a script in a scene, and then takes everything down.
-func play(t *testing.T, opts sim.Options, script func(*scene)) {
+func play(t *testing.T, opts sim.Options, script func(*scene), others ...sim.Options) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		s := newScene(t, opts)
+		s := newScene(t, opts, others...)
 		s.run(script)
-		for _, v := range s.Violations() {
-			t.Error(v)
+		for _, x := range s.sights {
+			for _, v := range x.Violations() {
+				t.Error(v)
+			}
 		}
 		if t.Failed() || os.Getenv("STORY") != "" {
 			for _, line := range s.Story() {
@@ -108,23 +108,29 @@ func play(t *testing.T, opts sim.Options, script func(*scene)) {
 	})
 }
 
-func newScene(t *testing.T, opts sim.Options) *scene {
+// newScene makes a scene of one storage cluster, or of several on the same nodes.
+func newScene(t *testing.T, opts sim.Options, others ...sim.Options) *scene {
 	s := &scene{
 		T: t, changed: make(chan struct{}), waiting: map[string]childStart{}, running: map[string]string{},
 		last: map[string]string{}, ended: map[string]ended{}, frozen: map[string]bool{}, jobs: map[string]*workflow.Info{},
 		continues: map[string]int{},
 	}
-	fail := opts.Fail
-	opts.Fail = func(ctx context.Context, op string) sim.Failure {
-		if err := s.stopFrozen(ctx); err != nil {
-			return sim.Failure{Err: err}
+	var worlds []*sim.World
+	for _, opts := range append([]sim.Options{opts}, others...) {
+		fail := opts.Fail
+		opts.Fail = func(ctx context.Context, op string) sim.Failure {
+			if err := s.stopFrozen(ctx); err != nil {
+				return sim.Failure{Err: err}
+			}
+			if fail != nil {
+				return fail(ctx, op)
+			}
+			return sim.Failure{}
 		}
-		if fail != nil {
-			return fail(ctx, op)
-		}
-		return sim.Failure{}
+		w := sim.New(opts)
+		worlds, s.sights = append(worlds, w), append(s.sights, &sight{World: w})
 	}
-	s.World = sim.New(opts)
+	s.World = worlds[0]
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	s.env = suite.NewTestWorkflowEnvironment()
@@ -138,8 +144,15 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 	k := s.Kubernetes()
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()
-	worker.Register(registry{s.env, s},
-		worker.Adapters{Policies: k, Budgets: k, Nodes: k, Clusters: clusters, OSDSets: cephosd.New(typed, api, clusters)}, s)
+	adapters := worker.Adapters{
+		Policies: k, Budgets: k, Nodes: k, Clusters: clusters,
+		OSDSets: cephosd.New(typed, api, clusters),
+	}
+	if len(others) > 0 {
+		pair := sim.NewPair(worlds...)
+		adapters.Policies, adapters.Budgets, adapters.Nodes, adapters.Clusters = pair, pair, pair, pair
+	}
+	worker.Register(registry{s.env, s}, adapters, s)
 	s.env.RegisterWorkflowWithOptions(chained(s, workflows.Visit), workflow.RegisterOptions{Name: visitType})
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})
 	s.env.RegisterActivityWithOptions(s.clock, activity.RegisterOptions{Name: "clock"})
@@ -153,7 +166,9 @@ func newScene(t *testing.T, opts sim.Options) *scene {
 // run plays the script beside the host.
 func (s *scene) run(script func(*scene)) {
 	done := make(chan struct{})
-	s.OnKubernetes(s.look)
+	for _, x := range s.sights {
+		x.OnKubernetes(func() { s.look(x) })
+	}
 	s.keepTime()
 	go s.ensureKeeper()
 	go s.audit()
@@ -168,7 +183,9 @@ func (s *scene) run(script func(*scene)) {
 	}()
 	s.env.ExecuteWorkflow(hostType)
 	<-done
-	s.Close()
+	for _, x := range s.sights {
+		x.Close()
+	}
 	require.NoError(s, s.env.GetWorkflowError())
 	require.Less(s, s.payloads.largest.Load(), int64(mostPayload), "bytes of the largest payload")
 	time.Sleep(time.Hour) // whoever still sleeps wakes up and finds that the world has ended

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -33,8 +34,10 @@ func (s *scene) start(id, workflowType string, input any) string {
 	return s.last[id]
 }
 
-func (s *scene) startKeeper() {
-	s.start(workflows.KeeperID(sim.Key), jobs.Keeper.Type, workflows.NewKeeperInput(sim.Key))
+func (s *scene) startKeeper() { s.startKeeperOf(sim.Key) }
+
+func (s *scene) startKeeperOf(cluster storage.ClusterKey) {
+	s.start(workflows.KeeperID(cluster), jobs.Keeper.Type, workflows.NewKeeperInput(cluster))
 }
 
 // drain starts a drain as a person would.
@@ -181,8 +184,17 @@ func only(zone string) string { return fmt.Sprintf("only zone [zone-%s] is open"
 // awaitNothingLeft waits until all that lockkeeper changed is changed back.
 func (s *scene) awaitNothingLeft(within time.Duration) {
 	s.Helper()
-	if !s.Await(within, func() bool { return len(s.Leftovers()) == 0 }) {
-		s.Errorf("left behind: %q", s.Leftovers())
+	for _, x := range s.sights {
+		if !x.Await(within, func() bool { return len(x.Leftovers()) == 0 }) {
+			s.Errorf("left behind in %s: %q", x.Key(), x.Leftovers())
+		}
+	}
+}
+
+// onNode does to a node what persons and bad luck do, wherever there is storage on it.
+func (s *scene) onNode(do func(w *sim.World)) {
+	for _, x := range s.sights {
+		do(x.World)
 	}
 }
 

@@ -323,6 +323,13 @@ type LeaseClaim struct {
 	// without those before.
 	// +optional
 	Stops string `json:"stops,omitempty"`
+	// Reserve: the job needs the leases of several storage clusters and does not have them all yet. It holds this one, nothing is open
+	// for it, and it goes back after this time once others wait for it.
+	// +optional
+	Reserve *metav1.Duration `json:"reserve,omitempty"`
+	// Ready: the job has all of its leases; this one takes effect as soon as the storage allows it.
+	// +optional
+	Ready bool `json:"ready,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted yet.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`

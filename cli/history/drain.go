@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,9 +57,14 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// Cluster is the storage cluster that a job is about, as it found out; ok is false if it has not.
-func Cluster(run Run) (key storage.ClusterKey, ok bool) {
+// Clusters are the storage clusters that a job is about, as it found out; none if it has not.
+func Clusters(run Run) (keys []storage.ClusterKey) {
 	scheduled := map[int64]string{}
+	add := func(key storage.ClusterKey) {
+		if key.Name != "" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
 	for _, e := range run.Events {
 		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
 			scheduled[e.GetEventId()] = a.GetActivityType().GetName()
@@ -66,15 +72,14 @@ func Cluster(run Run) (key storage.ClusterKey, ok bool) {
 		a := e.GetActivityTaskCompletedEventAttributes()
 		switch scheduled[a.GetScheduledEventId()] {
 		case "ResolveNode":
-			key = read[activities.Target](a.GetResult()).Cluster
+			for _, on := range read[activities.Target](a.GetResult()).Storage() {
+				add(on.Cluster)
+			}
 		case "SurveyOSDs":
-			key = read[activities.Survey](a.GetResult()).Cluster
-		}
-		if key.Name != "" {
-			return key, true
+			add(read[activities.Survey](a.GetResult()).Cluster)
 		}
 	}
-	return key, false
+	return keys
 }
 
 // scheduled tells of what matters when it begins; everything else when its result is known.
@@ -82,7 +87,21 @@ func (r *reader) scheduled(e *historypb.HistoryEvent, a activity) {
 	switch a.name {
 	case "EvictPods":
 		in := read[activities.EvictInput](a.input)
-		r.say(e, "begins to evict the pods of "+in.Node, fmt.Sprintf("under token %d of the lease", in.Token))
+		under := []string{fmt.Sprintf("under token %d of the lease", in.Token)}
+		if len(in.Others) > 0 {
+			under[0] += " of " + in.Cluster.String()
+		}
+		for _, g := range in.Others {
+			under = append(under, fmt.Sprintf("under token %d of the lease of %s", g.Token, g.Cluster))
+		}
+		r.say(e, "begins to evict the pods of "+in.Node, under...)
+	case "RequestLease":
+		if in := read[activities.LeaseInput](a.input); in.Claim.Reserved() {
+			if r.claims == nil {
+				r.claims = map[int64]string{}
+			}
+			r.claims[in.Claim.Ask] = ": " + in.Claim.Domain.String() + " of " + in.Cluster.String()
+		}
 	case "GuardPods":
 		r.decided(e, read[activities.BudgetInput](a.input))
 	case "ReportStatus":
@@ -114,10 +133,24 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 		if t.Gone {
 			facts = append(facts, "its Node object is deleted")
 		}
-		r.say(e, fmt.Sprintf("%s is in %s of %s", t.Node, t.Domain, t.Cluster), facts...)
+		where := fmt.Sprintf("%s is in %s of %s", t.Node, t.Domain, t.Cluster)
+		for _, on := range t.Others {
+			where += fmt.Sprintf(", and in %s of %s", on.Domain, on.Cluster)
+			facts = append(facts, fmt.Sprintf("of %s: %s, in CRUSH: %s", on.Cluster, strings.Join(on.Daemons, ", "),
+				strings.Join(on.Hosts, ", ")))
+		}
+		r.say(e, where, facts...)
 	case "RequestLease":
 		in := read[activities.LeaseInput](a.input)
-		r.say(e, fmt.Sprintf("asked for the lease of %s", in.Claim.Domain), a.tries())
+		switch c := in.Claim; {
+		case c.Ready:
+			r.say(e, fmt.Sprintf("said that it has all leases, and needs that of %s of %s to take effect", c.Domain, in.Cluster),
+				a.tries())
+		case c.Reserved():
+			r.say(e, fmt.Sprintf("asked for the lease of %s of %s, to be held in reserve", c.Domain, in.Cluster), a.tries())
+		default:
+			r.say(e, fmt.Sprintf("asked for the lease of %s", c.Domain), a.tries())
+		}
 	case "Cordon":
 		in := read[activities.CordonInput](a.input)
 		what := "uncordoned "
@@ -171,7 +204,7 @@ func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *common
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
 	case name == workflows.SignalLease:
 		n := read[workflows.LeaseNotice](input)
-		r.say(e, notice(n), prefixed("because: ", n.WaitsFor))
+		r.say(e, notice(n)+r.claims[n.Ask], prefixed("because: ", n.WaitsFor))
 	default:
 		r.signalledKeeper(e, name, input)
 	}
@@ -183,6 +216,8 @@ func notice(n workflows.LeaseNotice) string {
 		return "waits for the lease"
 	case workflows.LeaseGranted:
 		return fmt.Sprintf("has the lease, with token %d", n.Token)
+	case workflows.LeaseReserved:
+		return "holds the lease in reserve"
 	case workflows.LeaseHealing:
 		return "waits for the storage to be whole"
 	case workflows.LeaseReleased:

@@ -79,6 +79,7 @@ type reader struct {
 	activities map[int64]activity // by the event that scheduled them
 	keeper     keeperMemory
 	rollout    rolloutMemory
+	claims     map[int64]string // of several storage clusters, by Ask: ": zone x of a/a"
 	out        []Entry
 }
 

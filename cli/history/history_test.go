@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/lockkeeper/lockkeeper/cli/history"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 const recorded = "../../workflows/testdata"
@@ -77,9 +78,7 @@ func TestRecorded(t *testing.T) {
 func TestStory(t *testing.T) {
 	job := recording(t, filepath.Join(recorded, "v0.2-drain-node-a.json.gz"))
 	keeper := recording(t, filepath.Join(recorded, "v0.2-keeper-rook-ceph-rook-ceph.json.gz"))
-	cluster, ok := history.Cluster(job)
-	require.True(t, ok)
-	assert.Equal(t, "rook-ceph/rook-ceph", cluster.String())
+	assert.Equal(t, []storage.ClusterKey{{Namespace: "rook-ceph", Name: "rook-ceph"}}, history.Clusters(job))
 	told := words(history.Merge(history.Read(job), history.Read(keeper)))
 	at := 0
 	for _, next := range []string{
@@ -112,7 +111,7 @@ func TestEveryEventMayBeMissing(t *testing.T) {
 					run.Events[i+1:min(len(run.Events), 300)]...),
 			}
 			history.Read(part)
-			history.Cluster(part)
+			history.Clusters(part)
 		}
 	}
 	assert.Empty(t, history.Read(history.Run{Events: []*historypb.HistoryEvent{{}, nil}}))

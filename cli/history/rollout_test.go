@@ -178,9 +178,7 @@ func TestRollout(t *testing.T) {
 	} {
 		assert.Contains(t, facts, want)
 	}
-	key, ok := history.Cluster(p.run)
-	require.True(t, ok)
-	assert.Equal(t, cluster, key)
+	assert.Equal(t, []storage.ClusterKey{cluster}, history.Clusters(p.run))
 }
 
 // A run that goes on with what another one knew says neither that it begins nor that it halts.

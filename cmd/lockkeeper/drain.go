@@ -45,7 +45,8 @@ becomes of this command.`,
 	f.add(cmd, "drain", "ends", "print steps and gates, and change nothing")
 	flags := cmd.Flags()
 	flags.StringVar(&f.input.Policy, "policy", "",
-		"MaintenancePolicy, as namespace/name or as a name in --namespace (default: the one whose storage the node hosts)")
+		"MaintenancePolicies, as namespace/name or as a name in --namespace, with commas between them (default: all whose "+
+			"storage the node hosts)")
 	flags.StringVar(&f.input.Reason, "reason", "", "shown to everybody who has to wait for this drain")
 	flags.BoolVar(&f.input.UncordonAfterReboot, "uncordon-after-reboot", false,
 		"uncordon the node once it has rebooted and is Ready")
@@ -69,12 +70,18 @@ func (f *drainFlags) complete(namespace string) error {
 	return f.check()
 }
 
-// qualified puts the namespace before a policy's name that has none.
-func qualified(policy, namespace string) string {
-	if policy == "" || strings.Contains(policy, "/") || namespace == "" {
-		return policy
+// qualified puts the namespace before the names of policies that have none.
+func qualified(policies, namespace string) string {
+	if policies == "" || namespace == "" {
+		return policies
 	}
-	return namespace + "/" + policy
+	names := strings.Split(policies, ",")
+	for i, name := range names {
+		if !strings.Contains(name, "/") {
+			names[i] = namespace + "/" + name
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 func (f *drainFlags) run(cmd *cobra.Command, connections *cli.Connections) error {

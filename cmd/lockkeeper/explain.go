@@ -44,7 +44,8 @@ The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&policy, "policy", "",
-		"MaintenancePolicy, as namespace/name or as a name in --namespace (default: the one whose storage the node hosts)")
+		"MaintenancePolicies, as namespace/name or as a name in --namespace, with commas between them (default: all whose "+
+			"storage the node hosts)")
 	flags.StringVar(&system, "system-namespace", defaultSystem, "where lockkeeper watch runs")
 	flags.StringVarP(&output, "output", "o", "", "json or yaml")
 	return cmd

@@ -56,6 +56,7 @@ type Input struct {
 // Decide answers how far disruption may be open. Daemons that are down while all data is whole without them do not
 // count (a disk that died weeks ago must not block anybody).
 func Decide(in Input) Decision {
+	in.Lease = in.Lease.InEffect()
 	with := in.with
 	in = in.asHeld()
 	d := decide(in)

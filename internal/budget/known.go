@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -47,6 +48,22 @@ func Foreign(in Input) (out []lease.Claim) {
 	return out
 }
 
+// Revoked lists the claims that their jobs lose now, each with the reason: those that are foreign, and those that were
+// held in reserve for too long.
+func Revoked(in Input) (out []lease.Claim) {
+	for _, c := range Foreign(in) {
+		c.WaitsFor = fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain,
+			in.View.FailureDomainType)
+		out = append(out, c)
+	}
+	for _, c := range in.Lease.Overdue(in.Now) {
+		c.WaitsFor = fmt.Sprintf("others wait for it, and in %s the job did not get the lease of another storage cluster "+
+			"that it needs as well", c.Reserve)
+		out = append(out, c)
+	}
+	return out
+}
+
 // TakeBack returns the lease without the claims of jobs that are done and healed. Those in released have no next claim.
 func TakeBack(in Input) (l lease.State, released []lease.Claim) {
 	l = in.Lease
@@ -78,8 +95,8 @@ func anyClaim(lease.Claim) bool { return true }
 // WouldGrant is what the keeper would answer to a claim that is made now. Whether everybody lives it would ask first,
 // within a report period or two; that everybody does is supposed, unless somebody is known to be silent.
 func WouldGrant(in Input, c lease.Claim) storage.Answer {
-	for _, f := range Foreign(in) {
-		in.Lease = in.Lease.Release(f.WorkflowID, f.RunID)
+	for _, r := range Revoked(in) {
+		in.Lease = in.Lease.Release(r.WorkflowID, r.RunID)
 	}
 	in.Lease, _ = TakeBack(in)
 	in.Lease = in.Lease.Request(c)

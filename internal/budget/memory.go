@@ -142,7 +142,7 @@ func Parked(in Input, c lease.Claim) bool {
 	if c.Stops == lease.StopOneByOne && domain.Tally().Down < domain.Daemons {
 		return false // the data is whole between two of its daemons as well
 	}
-	return !c.Finishing && len(c.NooutHosts) > 0 && Clean(in) &&
+	return !c.Finishing && !c.Reserved() && len(c.NooutHosts) > 0 && Clean(in) &&
 		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && domain.Tally().Down > 0
 }
 
@@ -180,6 +180,7 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 	for _, h := range in.Lease.Holders {
 		at(h.Granted.Add(in.Settings.MaintenanceTimeout))
 	}
+	at(in.Lease.NextOverdue())
 	if slices.ContainsFunc(in.asHeld().View.Domains, func(d storage.Domain) bool { return mayChangeItsMind(in, d) }) {
 		at(in.Now.Add(askAgain))
 	}

@@ -199,6 +199,9 @@ func (in NooutInput) wanted(records []Noout) map[string]want {
 		}
 	}
 	for _, h := range in.Holders {
+		if h.Reserved() {
+			continue // nothing goes yet
+		}
 		if h.Stops == lease.StopOneByOne {
 			continue // each goes when the data of those before has moved, which noout would prevent
 		}

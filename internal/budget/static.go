@@ -48,7 +48,7 @@ func SoleMinAvailable(home Home, emptied bool) int {
 // for a cordon. A job that takes named daemons down empties no node.
 func GrantedNodes(l lease.State) (out []string) {
 	for _, c := range l.Holders {
-		if c.Node != "" && len(c.Daemons) == 0 && !c.Finishing {
+		if c.Node != "" && len(c.Daemons) == 0 && !c.Finishing && !c.Reserved() {
 			out = append(out, c.Node)
 		}
 	}

@@ -147,6 +147,10 @@ func (w *world) say(word string) {
 		w.okToStop[first] = second
 	case "lease":
 		w.in.Lease.Holders = []lease.Claim{{WorkflowID: "drain/a", Domain: zone(value), Reason: "drain of a", Granted: now}}
+	case "reserve":
+		w.in.Lease.Holders = []lease.Claim{{
+			WorkflowID: "drain/r", Domain: zone(value), Reason: "drain of r", Granted: now, Reserve: lease.FirstReserve,
+		}}
 	case "queue":
 		w.in.Lease.Queue = []lease.Claim{{WorkflowID: "drain/q", Domain: zone(value)}}
 	case "open":

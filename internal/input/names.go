@@ -42,6 +42,24 @@ func PolicyKey(field, policy string) (storage.ClusterKey, *Error) {
 	return key, nil
 }
 
+// PolicyKeys reads what names one MaintenancePolicy, or several that are separated by commas. "": none.
+func PolicyKeys(field, policies string) (keys []storage.ClusterKey, err *Error) {
+	if policies == "" {
+		return nil, nil
+	}
+	for policy := range strings.SplitSeq(policies, ",") {
+		key, err := PolicyKey(field, strings.TrimSpace(policy))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(keys, key) {
+			return nil, Wrong(field, policies, "must name each policy once, and names "+key.String()+" twice")
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
 // Cluster checks the key of a storage cluster: both parts are names that Kubernetes could have given.
 func Cluster(field string, k storage.ClusterKey) *Error {
 	switch {

@@ -14,10 +14,12 @@ func TestMonsAndManagersGoAfterTheOSDsOfTheirNode(t *testing.T) {
 	pod := func(namespace, app string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{"app": app}}}
 	}
-	in := activities.Eviction{
-		Options: activities.EvictionOptions{StorageNamespace: "rook-ceph"},
-		Daemons: "app=rook-ceph-osd", Mons: "app=rook-ceph-mon", Managers: "app=rook-ceph-mgr",
-	}
+	in := activities.Eviction{Storage: []activities.StoragePods{
+		{
+			Namespace: "rook-ceph", Daemons: "app=rook-ceph-osd", Mons: "app=rook-ceph-mon", Managers: "app=rook-ceph-mgr",
+		},
+		{Namespace: "rook-b", Daemons: "app=rook-ceph-osd", Mons: "app=rook-ceph-mon"},
+	}}
 	mon, mgr, osd, other := pod("rook-ceph", "rook-ceph-mon"), pod("rook-ceph", "rook-ceph-mgr"),
 		pod("rook-ceph", "rook-ceph-osd"), pod("shop", "rook-ceph-mon")
 
@@ -32,12 +34,18 @@ func TestMonsAndManagersGoAfterTheOSDsOfTheirNode(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, last(&mon), "the OSDs have stopped")
 
-	in.Managers = ""
+	monB, osdB := pod("rook-b", "rook-ceph-mon"), pod("rook-b", "rook-ceph-osd")
+	last, err = lastToGo([]corev1.Pod{mon, monB, osdB}, in)
+	require.NoError(t, err)
+	require.False(t, last(&mon), "the OSDs that still run are of another storage cluster")
+	require.True(t, last(&monB))
+
+	in.Storage[0].Managers = ""
 	last, err = lastToGo([]corev1.Pod{mgr, osd}, in)
 	require.NoError(t, err)
 	require.False(t, last(&mgr))
 
-	in.Mons = "app in ("
+	in.Storage[0].Mons = "app in ("
 	_, err = lastToGo([]corev1.Pod{mon}, in)
 	require.ErrorContains(t, err, "spec.ceph.daemons.mon")
 }

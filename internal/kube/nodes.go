@@ -156,7 +156,11 @@ func cordonedByAnother(n *corev1.Node) bool {
 // EvictOnce implements activities.Nodes: kubectl's filters choose the pods, kubectl's request evicts them, and every
 // refusal is told apart. Waiting and retrying is the caller's, who must look at the lease in between.
 func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activities.EvictionProgress, error) {
-	h := c.drainHelper(ctx, in.Options)
+	var namespaces []string
+	for _, s := range in.Storage {
+		namespaces = append(namespaces, s.Namespace)
+	}
+	h := c.drainHelper(ctx, in.Options, namespaces)
 	list, errs := h.GetPodsForDeletion(in.Node)
 	if len(errs) > 0 {
 		// Pods that may not be evicted as things stand (bare, or with local data): a person has to choose, nothing is lost by
@@ -245,8 +249,22 @@ func (c *Cluster) PodsGone(ctx context.Context, node string) (<-chan struct{}, e
 	return out, nil
 }
 
-// lastToGo tells which pods have to wait for others of the node.
+// lastToGo tells which pods have to wait for others of the node, which are of the same storage cluster.
 func lastToGo(pods []corev1.Pod, in activities.Eviction) (func(*corev1.Pod) bool, error) {
+	var all []func(*corev1.Pod) bool
+	for _, s := range in.Storage {
+		last, err := lastOf(pods, s)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, last)
+	}
+	return func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(all, func(last func(*corev1.Pod) bool) bool { return last(pod) })
+	}, nil
+}
+
+func lastOf(pods []corev1.Pod, in activities.StoragePods) (func(*corev1.Pod) bool, error) {
 	nobody := func(*corev1.Pod) bool { return false }
 	if in.Daemons == "" {
 		return nobody, nil
@@ -268,7 +286,7 @@ func lastToGo(pods []corev1.Pod, in activities.Eviction) (func(*corev1.Pod) bool
 	}
 	daemons, others := selectors[0], selectors[1:]
 	is := func(s labels.Selector, pod *corev1.Pod) bool {
-		return pod.Namespace == in.Options.StorageNamespace && s.Matches(labels.Set(pod.Labels))
+		return pod.Namespace == in.Namespace && s.Matches(labels.Set(pod.Labels))
 	}
 	if !slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return is(daemons, &pod) }) {
 		return nobody, nil
@@ -280,7 +298,9 @@ func lastToGo(pods []corev1.Pod, in activities.Eviction) (func(*corev1.Pod) bool
 
 // drainHelper is kubectl's, with its filters: DaemonSets stay, bare pods need Force. What it says about emptyDirs it
 // says of all pods alike, so that one filter is ours.
-func (c *Cluster) drainHelper(ctx context.Context, opts activities.EvictionOptions) *drain.Helper {
+func (c *Cluster) drainHelper(
+	ctx context.Context, opts activities.EvictionOptions, storageNamespaces []string,
+) *drain.Helper {
 	h := &drain.Helper{
 		Ctx: ctx, Client: c.typed, Force: opts.Force, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		GracePeriodSeconds: -1, PodSelector: opts.PodSelector, Out: discard{}, ErrOut: discard{},
@@ -290,7 +310,7 @@ func (c *Cluster) drainHelper(ctx context.Context, opts activities.EvictionOptio
 	}
 	h.AdditionalFilters = []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if opts.DeleteEmptyDirData || ended || pod.Namespace == opts.StorageNamespace ||
+		if opts.DeleteEmptyDirData || ended || slices.Contains(storageNamespaces, pod.Namespace) ||
 			metav1.GetControllerOf(&pod) == nil || !hasEmptyDir(&pod) {
 			return drain.MakePodDeleteStatusOkay()
 		}
@@ -306,44 +326,37 @@ func hasEmptyDir(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 }
 
-// PolicyOf implements activities.Nodes.
-func (c *Cluster) PolicyOf(ctx context.Context, node string) (storage.ClusterKey, storage.Answer, error) {
+// PoliciesOf implements activities.Nodes.
+func (c *Cluster) PoliciesOf(ctx context.Context, node string) ([]storage.ClusterKey, storage.Answer, error) {
 	var list v1alpha1.MaintenancePolicyList
 	if err := c.api.List(ctx, &list); err != nil {
-		return storage.ClusterKey{}, storage.Answer{}, err
+		return nil, storage.Answer{}, err
 	}
 	var found []storage.ClusterKey
-	var names []string
 	for i := range list.Items {
 		p := &list.Items[i]
 		pods, err := c.StoragePods(ctx, p)
 		if err != nil {
-			return storage.ClusterKey{}, storage.Answer{}, err
+			return nil, storage.Answer{}, err
 		}
 		if !slices.ContainsFunc(pods, func(pod storageview.Pod) bool { return pod.Node == node }) {
 			continue
 		}
 		charge, err := c.precedence(ctx, p, list.Items)
 		if err != nil {
-			return storage.ClusterKey{}, storage.Answer{}, err
+			return nil, storage.Answer{}, err
 		}
 		if charge.OK {
-			key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
-			found, names = append(found, key), append(names, key.String())
+			found = append(found, storage.ClusterKey{Namespace: p.Namespace, Name: p.Name})
 		}
 	}
-	switch len(found) {
-	case 1:
-		return found[0], storage.Answer{OK: true}, nil
-	case 0:
-		return storage.ClusterKey{},
-			storage.Answer{Reason: fmt.Sprintf(
-				"hosts no storage of any of the %d MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`",
-				len(list.Items))}, nil
-	default:
-		return storage.ClusterKey{}, storage.Answer{Reason: "hosts storage of several MaintenancePolicies: name one of " +
-			strings.Join(sortedNames(names), ", ")}, nil
+	if len(found) == 0 {
+		return nil, storage.Answer{Reason: fmt.Sprintf(
+			"hosts no storage of any of the %d MaintenancePolicies, so nothing has to be guarded; use `kubectl drain`",
+			len(list.Items))}, nil
 	}
+	slices.SortFunc(found, func(a, b storage.ClusterKey) int { return strings.Compare(a.String(), b.String()) })
+	return found, storage.Answer{OK: true}, nil
 }
 
 type discard struct{}

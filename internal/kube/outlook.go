@@ -22,8 +22,10 @@ type Outlook struct {
 }
 
 // DrainOutlook lists what EvictOnce would evict. It changes nothing.
-func (c *Cluster) DrainOutlook(ctx context.Context, node string, opts activities.EvictionOptions) (Outlook, error) {
-	list, errs := c.drainHelper(ctx, opts).GetPodsForDeletion(node)
+func (c *Cluster) DrainOutlook(
+	ctx context.Context, node string, opts activities.EvictionOptions, storageNamespaces []string,
+) (Outlook, error) {
+	list, errs := c.drainHelper(ctx, opts, storageNamespaces).GetPodsForDeletion(node)
 	if list == nil {
 		if len(errs) > 0 {
 			return Outlook{}, errs[0]

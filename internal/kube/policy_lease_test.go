@@ -42,3 +42,14 @@ func TestManyWait(t *testing.T) {
 	s.Packed = []byte("what somebody wrote")
 	assert.Len(t, memoryOf(&v1alpha1.MaintenancePolicyStatus{Lease: s}).Lease.Queue, mostQueued)
 }
+
+// TestWhatIsHeldInReserveIsRemembered: a keeper that is replaced must not take it for a grant.
+func TestWhatIsHeldInReserveIsRemembered(t *testing.T) {
+	was := lease.State{Token: 3, Holders: []lease.Claim{{
+		WorkflowID: "drain/a", RunID: "r", Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"}, Node: "a",
+		Priority: lease.PriorityDrain, Token: 3, Reserve: 4 * time.Minute, Ready: true,
+	}}}
+	is := memoryOf(&v1alpha1.MaintenancePolicyStatus{Lease: leaseStatus(was)}).Lease
+	assert.Equal(t, 4*time.Minute, is.Holders[0].Reserve)
+	assert.True(t, is.Holders[0].Ready)
+}

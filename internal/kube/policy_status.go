@@ -158,13 +158,17 @@ func leaseStatus(l lease.State) v1alpha1.LeaseStatus {
 }
 
 func claimStatus(c lease.Claim, since int64) v1alpha1.LeaseClaim {
-	return v1alpha1.LeaseClaim{
+	out := v1alpha1.LeaseClaim{
 		WorkflowID: c.WorkflowID, RunID: c.RunID,
 		FailureDomain: v1alpha1.FailureDomain{Type: c.Domain.Type, Name: c.Domain.Name}, Ask: c.Ask, Node: c.Node,
 		Daemons: c.Daemons, Reason: c.Reason, Priority: c.Priority.String(), Token: c.Token, Since: metav1.Unix(since, 0),
 		WaitsFor: c.WaitsFor, Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts,
-		DownBefore: c.DownBefore, Stops: string(c.Stops),
+		DownBefore: c.DownBefore, Stops: string(c.Stops), Ready: c.Ready,
 	}
+	if c.Reserved() {
+		out.Reserve = &metav1.Duration{Duration: c.Reserve}
+	}
+	return out
 }
 
 // memoryOf is the reverse of what statusOf writes of the lease and of noout.
@@ -180,7 +184,10 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 				Domain: storage.FailureDomain{Type: c.FailureDomain.Type, Name: c.FailureDomain.Name}, Ask: c.Ask, Node: c.Node,
 				Daemons: c.Daemons, Reason: c.Reason, Priority: p, Token: c.Token, WaitsFor: c.WaitsFor, Requested: c.Since.UTC(),
 				Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts, DownBefore: c.DownBefore,
-				Stops: lease.Stops(c.Stops),
+				Stops: lease.Stops(c.Stops), Ready: c.Ready,
+			}
+			if c.Reserve != nil {
+				x.Reserve = c.Reserve.Duration
 			}
 			if granted {
 				x.Granted = c.Since.UTC()

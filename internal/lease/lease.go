@@ -81,6 +81,12 @@ type Claim struct {
 	// Stops is how the daemons of the node go, if they are in several failure domains. It is decided at the grant, and may
 	// change.
 	Stops Stops `json:"stops,omitempty"`
+	// Reserve: the job needs the leases of several storage clusters and does not have them all yet. What it is granted
+	// meanwhile keeps others away, and nothing opens for it. Once others have to wait because of it, it goes back when it
+	// is this old. 0: the job needs no other lease, or has begun.
+	Reserve time.Duration `json:"reserve,omitempty"`
+	// Ready: the job has all of its leases, so that this one is to take effect as soon as the gate lets it.
+	Ready bool `json:"ready,omitempty"`
 
 	Requested time.Time `json:"requested"`
 	// Granted and Token are set once it holds the lease.
@@ -103,6 +109,9 @@ func (c Claim) Concerns(d storage.Daemon) bool {
 func (c Claim) is(workflowID, runID string) bool {
 	return c.WorkflowID == workflowID && c.RunID == runID
 }
+
+// Reserved tells whether nothing may open for a claim although it is granted.
+func (c Claim) Reserved() bool { return c.Reserve > 0 }
 
 // State is the lease of one storage cluster.
 type State struct {
@@ -135,14 +144,19 @@ func (s State) Find(workflowID, runID string) (claim Claim, holds, ok bool) {
 	return Claim{}, false, false
 }
 
-// Request puts a claim into the queue. Asking twice changes nothing, so a retried request keeps its place. A later
-// claim of the same job takes the place of one that it has given up.
+// Request puts a claim into the queue. Asking twice changes nothing, so a retried request keeps its place; only that
+// the job is ready now is news of a claim that is held in reserve. A later claim of the same job takes the place of one
+// that it has given up.
 func (s State) Request(c Claim) State {
-	if had, _, ok := s.Find(c.WorkflowID, c.RunID); ok && had.Ask >= c.Ask {
+	if had, holds, ok := s.Find(c.WorkflowID, c.RunID); ok && had.Ask >= c.Ask {
+		if holds && had.Ask == c.Ask && had.Reserved() && c.Ready {
+			return s.ready(c)
+		}
 		return s
 	}
 	s = s.Release(c.WorkflowID, c.RunID)
-	c.Granted, c.Token, c.Finishing, c.WaitsFor, c.Next, c.Stops = time.Time{}, 0, false, "", nil, ""
+	// A claim that was taken back while its job said that it is ready begins anew, in reserve: the job may have given up.
+	c.Granted, c.Token, c.Finishing, c.WaitsFor, c.Next, c.Stops, c.Ready = time.Time{}, 0, false, "", nil, "", false
 	s.Queue = append(slices.Clone(s.Queue), c)
 	slices.SortStableFunc(s.Queue, func(a, b Claim) int {
 		if a.Priority != b.Priority {
@@ -150,6 +164,17 @@ func (s State) Request(c Claim) State {
 		}
 		return a.Requested.Compare(b.Requested)
 	})
+	return s
+}
+
+// ready notes that the job of a claim in reserve has all that it needs.
+func (s State) ready(c Claim) State {
+	s.Holders = slices.Clone(s.Holders)
+	for i, h := range s.Holders {
+		if h.is(c.WorkflowID, c.RunID) {
+			s.Holders[i].Ready = true
+		}
+	}
 	return s
 }
 
@@ -221,12 +246,28 @@ type Gate func(Claim) storage.Answer
 // next one only while nobody holds the lease: refusing zone x because zone y is broken must not keep zone y's own
 // claim, which would mend it, from being served. Nor may newcomers to the held domain make it last for ever while
 // something more urgent waits for another one; those that only observe a disruption which happens anyway may.
+//
+// A claim in reserve whose job is ready takes effect when the gate lets it through: much may have happened since it was
+// granted. It counts as granted then, with a new token.
 func (s State) Grant(gate Gate, now time.Time) (State, []Claim) {
 	s.Holders, s.Queue = slices.Clone(s.Holders), slices.Clone(s.Queue)
 	var granted, waiting []Claim
+	for i, c := range s.Holders {
+		if !c.Ready {
+			continue
+		}
+		if a := gate(c); !a.OK {
+			s.Holders[i].WaitsFor = a.Reason
+			continue
+		}
+		s.Token++
+		c.Granted, c.Token, c.WaitsFor, c.Reserve, c.Ready = now, s.Token, "", 0, false
+		s.Holders[i] = c
+		granted = append(granted, c)
+	}
 	for _, c := range s.Queue {
 		if d := s.Domain(); !d.IsZero() && d != c.Domain {
-			c.WaitsFor = fmt.Sprintf("the lease: %s holds %s (%s)", s.Holders[0].WorkflowID, d, s.Holders[0].Reason)
+			c.WaitsFor = s.heldBy(d)
 			waiting = append(waiting, c)
 			continue
 		}

@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -16,13 +17,18 @@ import (
 // it works: a list of who wants it, in the order of asking, and who got which token.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{}}
+		m := &model{
+			T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{},
+			reserved: map[string]bool{},
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"request": m.request,
 			"release": m.release,
 			"finish":  m.finish,
 			"return":  m.giveBack,
 			"grant":   m.grant,
+			"ready":   m.ready,
+			"overdue": m.overdue,
 			"gate":    func(t *rapid.T) { m.refused[m.domain(t)] = rapid.Bool().Draw(t, "refused") },
 			"":        m.check,
 		})
@@ -37,7 +43,9 @@ type model struct {
 	next    map[string]lease.Claim
 	token   int64           // the last one given
 	refused map[string]bool // domains that the gate refuses
-	now     time.Time
+	// reserved are those of the claims in wanted that nothing may open for.
+	reserved map[string]bool
+	now      time.Time
 }
 
 func (m *model) domain(t *rapid.T) string {
@@ -64,20 +72,59 @@ func (m *model) request(t *rapid.T) {
 		Observing: rapid.Bool().Draw(t, "observing"),
 		Token:     99, Granted: m.now, Finishing: true, WaitsFor: "whatever the caller wrote there",
 	}
+	if rapid.IntRange(0, 2).Draw(t, "reserve") == 0 {
+		c.Reserve = lease.FirstReserve
+	}
 	m.state = m.state.Request(c)
 	if m.find(id, run) < 0 {
 		m.wanted = append(m.wanted, c)
+		m.reserved[key(id, run)] = c.Reserved()
+	}
+}
+
+// ready has a job say that it has all that it needs. Nothing comes of it before the next grant.
+func (m *model) ready(t *rapid.T) {
+	id, run := m.job(t)
+	if m.find(id, run) < 0 {
+		return
+	}
+	before, holds, _ := m.state.Find(id, run)
+	m.state = m.state.Request(lease.Claim{WorkflowID: id, RunID: run, Domain: before.Domain, Ask: before.Ask, Ready: true})
+	after, holdsNow, _ := m.state.Find(id, run)
+	if before.Ready = before.Ready || holds && before.Reserved(); !reflect.DeepEqual(before, after) || holds != holdsNow {
+		t.Fatalf("was %+v, is %+v", before, after)
+	}
+}
+
+// overdue takes back what was held in reserve for too long: only while others wait and nobody is at work.
+func (m *model) overdue(t *rapid.T) {
+	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
+	next := m.state.NextOverdue()
+	back := m.state.Overdue(m.now)
+	if due := !next.IsZero() && !m.now.Before(next); due != (len(back) > 0) {
+		t.Fatalf("at %s %v go back, the next at %s", m.now, back, next)
+	}
+	for _, c := range back {
+		if !m.reserved[key(c.WorkflowID, c.RunID)] {
+			t.Fatalf("%s was at work, and its claim goes back", c.WorkflowID)
+		}
+		m.state = m.state.Release(c.WorkflowID, c.RunID)
+		m.gone(c.WorkflowID, c.RunID)
+	}
+}
+
+func (m *model) gone(id, run string) {
+	if i := m.find(id, run); i >= 0 {
+		m.wanted = slices.Delete(m.wanted, i, i+1)
+		delete(m.tokens, key(id, run))
+		delete(m.next, key(id, run))
 	}
 }
 
 func (m *model) release(t *rapid.T) {
 	id, run := m.job(t)
 	m.state = m.state.Release(id, run)
-	if i := m.find(id, run); i >= 0 {
-		m.wanted = slices.Delete(m.wanted, i, i+1)
-		delete(m.tokens, key(id, run))
-		delete(m.next, key(id, run))
-	}
+	m.gone(id, run)
 }
 
 func (m *model) finish(t *rapid.T) {
@@ -105,13 +152,10 @@ func (m *model) giveBack(t *rapid.T) {
 	if handedOn != handsOn {
 		t.Fatalf("handed on: %v", handedOn)
 	}
-	if i := m.find(id, run); i >= 0 {
-		m.wanted = slices.Delete(m.wanted, i, i+1)
-		delete(m.tokens, key(id, run))
-		delete(m.next, key(id, run))
-	}
+	m.gone(id, run)
 	if handsOn {
 		m.wanted = append(m.wanted, next)
+		m.reserved[key(id, run)] = false
 		if c, holds, ok := m.state.Find(id, run); !ok || holds || c.Domain != next.Domain || c.Next != nil {
 			t.Fatalf("it should wait for %s now: %+v", next.Domain, c)
 		}
@@ -123,10 +167,15 @@ func (m *model) gate(c lease.Claim) storage.Answer {
 }
 
 func (m *model) grant(t *rapid.T) {
-	held, queue := m.state.Domain(), m.state.Queue
+	held, queue, holders := m.state.Domain(), m.state.Queue, m.state.Holders
 	next, granted := m.state.Grant(m.gate, m.now)
 	m.state = next
 	for _, c := range granted {
+		if slices.ContainsFunc(holders, func(h lease.Claim) bool {
+			return h.RunID == c.RunID && h.WorkflowID == c.WorkflowID
+		}) {
+			m.reserved[key(c.WorkflowID, c.RunID)] = false // its job is ready
+		}
 		if c.Token <= m.token {
 			t.Fatalf("%s got token %d after %d", c.WorkflowID, c.Token, m.token)
 		}
@@ -199,6 +248,11 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("%s holds it, but is not found", c.WorkflowID)
 		}
 	}
+	for _, c := range slices.Concat(m.state.Holders, m.state.Queue) {
+		if c.Reserved() != m.reserved[key(c.WorkflowID, c.RunID)] {
+			t.Fatalf("something may open for %s: %t", c.WorkflowID, !c.Reserved())
+		}
+	}
 	for _, c := range m.state.Queue {
 		if c.Token != 0 || !c.Granted.IsZero() || c.Finishing {
 			t.Fatalf("%s waits, but looks like a holder: %+v", c.WorkflowID, c)
@@ -229,7 +283,10 @@ func order(queue []lease.Claim) []string {
 // while it asks the storage cluster, and signals change the new one.
 func TestStateIsAValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{}}
+		m := &model{
+			T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{},
+			reserved: map[string]bool{},
+		}
 		for range rapid.IntRange(1, 6).Draw(t, "requests") {
 			m.request(t)
 		}

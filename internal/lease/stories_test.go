@@ -3,6 +3,7 @@ package lease_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,9 +63,27 @@ func (s *teller) do(t *testing.T, words []string) {
 		p, ok := lease.ParsePriority(words[3])
 		require.True(t, ok, "priority %q", words[3])
 		s.state = s.state.Request(lease.Claim{
-			WorkflowID: words[1], RunID: "run", Domain: zone(words[2]), Priority: p, Observing: len(words) > 4,
-			Reason: "maintenance", NooutHosts: []string{"host"}, Requested: s.now,
+			WorkflowID: words[1], RunID: "run", Domain: zone(words[2]), Priority: p,
+			Observing: slices.Contains(words, "observing"), Reason: "maintenance",
+			NooutHosts: []string{"host"}, Requested: s.now, Reserve: reserve(words),
 		})
+	case "ready":
+		s.state = s.state.Request(lease.Claim{
+			WorkflowID: words[1], RunID: "run", Domain: zone(words[2]), Priority: lease.PriorityDrain, Reason: "maintenance",
+			Reserve: lease.FirstReserve, Ready: true, Requested: s.now,
+		})
+	case "overdue":
+		after, err := time.ParseDuration(words[1])
+		require.NoError(t, err)
+		s.now = s.now.Add(after)
+		s.got = nil
+		for _, c := range s.state.Overdue(s.now) {
+			s.got = append(s.got, c.WorkflowID+" goes back")
+			s.state = s.state.Release(c.WorkflowID, c.RunID)
+		}
+		if len(s.got) == 0 {
+			s.got = []string{"nothing goes back"}
+		}
 	case "release":
 		s.state = s.state.Release(words[1], "run")
 	case "finish":
@@ -92,6 +111,13 @@ func (s *teller) do(t *testing.T, words []string) {
 	}
 }
 
+func reserve(words []string) time.Duration {
+	if slices.Contains(words, "reserve") {
+		return lease.FirstReserve
+	}
+	return 0
+}
+
 func describe(s lease.State) []string {
 	var out []string
 	for _, c := range s.Holders {
@@ -101,6 +127,12 @@ func describe(s lease.State) []string {
 		}
 		if len(c.NooutHosts) == 0 {
 			line += " without noout"
+		}
+		if c.Reserved() {
+			line += " in reserve"
+		}
+		if c.Ready {
+			line += ", ready: " + c.WaitsFor
 		}
 		out = append(out, line)
 	}

@@ -44,10 +44,10 @@ func TestOneOfTwoPoliciesIsInCharge(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, p.Second, "MaintenancePolicy two-policies/a-first was first")
 	assert.Contains(t, p.Second, "both select the pods with app=rook-ceph-osd")
-	key, answer, err := cluster.PolicyOf(t.Context(), "node-of-both")
+	keys, answer, err := cluster.PoliciesOf(t.Context(), "node-of-both")
 	require.NoError(t, err)
 	assert.True(t, answer.OK, answer.Reason)
-	assert.Equal(t, a, key)
+	assert.Equal(t, []storage.ClusterKey{a}, keys)
 
 	require.NoError(t, server.Delete(t.Context(), first))
 	p, err = cluster.Policy(t.Context(), b)

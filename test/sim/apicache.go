@@ -24,7 +24,7 @@ func (c cache) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	if p, ok := into.(*v1alpha1.MaintenancePolicy); ok {
-		if c.w.policy == nil || key.Name != Key.Name || key.Namespace != Key.Namespace {
+		if c.w.policy == nil || key.Name != c.w.key.Name || key.Namespace != c.w.key.Namespace {
 			return notFound("maintenancepolicies", key.Name)
 		}
 		c.w.policy.DeepCopyInto(p)
@@ -34,7 +34,7 @@ func (c cache) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	if !ok {
 		return fmt.Errorf("the simulated cache does not read %T", into)
 	}
-	if c.w.cr == nil || key.Name != CephOSDName || key.Namespace != Key.Namespace {
+	if c.w.cr == nil || key.Name != CephOSDName || key.Namespace != c.w.key.Namespace {
 		return notFound("cephosds", key.Name)
 	}
 	*cr = *c.w.typedCephOSD()

@@ -15,7 +15,7 @@ import (
 
 func (c policyClient) getCephOSD(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	return c.ask(ctx, "read CephOSD", func() error {
-		if c.cr == nil || key.Name != CephOSDName || key.Namespace != Key.Namespace {
+		if c.cr == nil || key.Name != CephOSDName || key.Namespace != c.key.Namespace {
 			return notFound("cephosds", key.Name)
 		}
 		switch into := into.(type) {

@@ -35,7 +35,7 @@ func (c policyClient) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 	}
 	return c.ask(ctx, "read policy", func() error {
 		p, ok := o.(*v1alpha1.MaintenancePolicy)
-		if !ok || c.policy == nil || key.Name != Key.Name || key.Namespace != Key.Namespace {
+		if !ok || c.policy == nil || key.Name != c.key.Name || key.Namespace != c.key.Namespace {
 			return notFound("maintenancepolicies", key.Name)
 		}
 		c.policy.DeepCopyInto(p)

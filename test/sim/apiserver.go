@@ -126,7 +126,7 @@ func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.Po
 	out = &corev1.PodList{}
 	err = a.server.ask(ctx, "list pods", func() error {
 		matches, err := a.server.parse(o)
-		if err != nil || a.namespace != "" && a.namespace != Key.Namespace {
+		if err != nil || a.namespace != "" && a.namespace != a.server.key.Namespace {
 			return err
 		}
 		for _, p := range a.server.pods {

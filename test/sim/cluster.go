@@ -64,13 +64,14 @@ func (n *node) object() corev1.Node {
 
 // workload is a Deployment of one daemon.
 type workload struct {
-	kind, id string            // "osd" "3", "mon" "a", "mgr" "a"
-	pinned   string            // to this node; "": may run anywhere
-	selector map[string]string // what its pods say of that
-	zone     string            // of an OSD
-	replicas int
-	labels   map[string]string
-	bare     bool // an OSD without a Deployment: its pods are a CephOSD's, and nobody but lockkeeper makes them
+	namespace string            // "": that of Key
+	kind, id  string            // "osd" "3", "mon" "a", "mgr" "a"
+	pinned    string            // to this node; "": may run anywhere
+	selector  map[string]string // what its pods say of that
+	zone      string            // of an OSD
+	replicas  int
+	labels    map[string]string
+	bare      bool // an OSD without a Deployment: its pods are a CephOSD's, and nobody but lockkeeper makes them
 
 	// Of a Deployment: its annotations, those of its pods and their image, and how often those changed.
 	annotations, template map[string]string
@@ -104,7 +105,7 @@ func (d *workload) object() appsv1.Deployment {
 	replicas := int32(d.replicas) //nolint:gosec // 0 or 1
 	return appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: Key.Namespace, Name: d.name(), UID: types.UID(d.name()), Labels: d.labels,
+			Namespace: cmp.Or(d.namespace, Key.Namespace), Name: d.name(), UID: types.UID(d.name()), Labels: d.labels,
 			Annotations: maps.Clone(d.annotations), Generation: d.generation,
 		},
 		Spec: appsv1.DeploymentSpec{
@@ -203,7 +204,7 @@ func (p *pod) shared() corev1.Pod {
 	yes := true
 	out := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: Key.Namespace, Name: p.name, UID: types.UID(p.name), Labels: p.labels(),
+			Namespace: cmp.Or(p.of.namespace, Key.Namespace), Name: p.name, UID: types.UID(p.name), Labels: p.labels(),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.of.name(),
 				Controller: &yes,

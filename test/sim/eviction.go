@@ -208,7 +208,7 @@ func daemonOf(b *policyv1.PodDisruptionBudget) string {
 // budgets are our two budgets of the OSDs: that of those without a mark, and that of those with one; nil: there is
 // none.
 func (w *World) osdBudgets() (unproved, proved *policyv1.PodDisruptionBudget) {
-	return w.budgets[kube.DaemonBudgetName(Key.Name)], w.budgets[kube.ProvedBudgetName(Key.Name)]
+	return w.budgets[kube.DaemonBudgetName(w.key.Name)], w.budgets[kube.ProvedBudgetName(w.key.Name)]
 }
 
 // daemonBudget is that of the two which lets pods go at rest; nil: none of them is there.

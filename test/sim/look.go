@@ -64,7 +64,7 @@ func (w *World) PolicyVersion() string {
 // Memory is what the policy's status remembers.
 func (w *World) Memory() activities.Memory {
 	p, err := kube.NewFor(server{World: w, user: byPerson}, policyClient{World: w, user: byPerson}).Policy(
-		context.Background(), Key)
+		context.Background(), w.key)
 	if err != nil {
 		return activities.Memory{}
 	}

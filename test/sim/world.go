@@ -19,15 +19,22 @@ import (
 
 var _ cephcluster.Dialer = (*World)(nil)
 
-// Key names the one policy of a World.
+// Key names the one policy of a World, unless Options.Key does.
 var Key = storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
 
 // FSID is the ID of the World's Ceph.
-const FSID = "9c0a5a1e-0000-4000-8000-000000000000"
+const (
+	FSID          = "9c0a5a1e-0000-4000-8000-000000000000"
+	FSIDOfAnother = "9c0a5a1e-0000-4000-8000-000000000001"
+)
 
 // Options of a World. The zero value is three zones of two nodes with one OSD each, a mon on the first node of each
 // zone, one mgr, and adapters that answer at once.
 type Options struct {
+	// Key names the policy; zero: Key. It is also where the pods run. Another Key is of another storage cluster.
+	Key storage.ClusterKey
+	// Shift moves the nodes that many zones on, so that nodes of one zone are in several of another World.
+	Shift                     int
 	NodesPerZone, OSDsPerNode int
 	// Spec of the policy; nil: all defaults.
 	Spec *v1alpha1.CephSpec
@@ -104,6 +111,7 @@ const (
 // bubble.
 type World struct {
 	opts    Options
+	key     storage.ClusterKey // of the policy
 	started time.Time
 	end     context.Context //nolint:containedctx // the World's own life
 	close   context.CancelFunc
@@ -157,7 +165,10 @@ func New(opts Options) *World {
 		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, drains: map[string]int{},
 		covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
 	}
-	w.fsid = FSID
+	w.fsid, w.key = FSID, Key
+	if opts.Key != (storage.ClusterKey{}) {
+		w.key, w.fsid = opts.Key, FSIDOfAnother
+	}
 	spec := v1alpha1.CephSpec{}
 	if opts.Spec != nil {
 		spec = *opts.Spec
@@ -171,7 +182,7 @@ func New(opts Options) *World {
 
 func (w *World) createPolicy(spec v1alpha1.CephSpec) {
 	w.policy = &v1alpha1.MaintenancePolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: Key.Name, Generation: 1, UID: "policy"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: w.key.Name, Generation: 1, UID: "policy"},
 		Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &spec},
 	}
 	w.versioned()
@@ -182,7 +193,7 @@ func (w *World) populate() {
 	w.initCeph()
 	w.initCephOSD()
 	for i := range w.opts.NodesPerZone * len(Zones) {
-		n := &node{name: "node-" + string(rune('a'+i)), zone: Zones[i%len(Zones)], boot: 1, ready: true}
+		n := &node{name: "node-" + string(rune('a'+i)), zone: Zones[(i+w.opts.Shift)%len(Zones)], boot: 1, ready: true}
 		n.uid = "uid-" + n.name
 		w.nodes[n.name], w.names = n, append(w.names, n.name)
 		for range w.opts.OSDsPerNode {
@@ -202,6 +213,7 @@ func (w *World) populate() {
 // deploy starts a workload, long ago.
 func (w *World) deploy(d *workload, n *node) {
 	d.label()
+	d.namespace = w.key.Namespace
 	d.generation, d.observed, d.image = 1, 1, FirstImage
 	w.workloads = append(w.workloads, d)
 	w.pods = append(w.pods, &pod{
