@@ -3,6 +3,7 @@ package fencing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -105,7 +106,7 @@ type gate func(Facts, Target, Takes) (reason, message string, failed bool)
 // gatesOf are the gates that a target has to pass, certain and cheap ones first, so that the message names the cause
 // and not one of its consequences.
 func gatesOf(t Takes) []gate {
-	known := []gate{gateSeen, gateAnswers}
+	known := []gate{gateSeen, gateAnswers, gateHomeless}
 	if t.Nothing() && t.Hosts == 0 {
 		return known
 	}
@@ -126,6 +127,20 @@ func gateAnswers(f Facts, _ Target, _ Takes) (string, string, bool) {
 		return ReasonStorageUnavailable, "nothing is known: " + f.View.Unavailable, true
 	}
 	return ReasonNotInCharge, f.View.NotInCharge, f.View.NotInCharge != ""
+}
+
+// gateHomeless: a daemon that is up although its pod is gone, and of which no node is known, may run on this one. That
+// is so when somebody deletes the pods of a node by force that Kubernetes has lost and its storage has not.
+func gateHomeless(f Facts, t Target, _ Takes) (string, string, bool) {
+	for _, name := range slices.Sorted(maps.Keys(f.View.Departed)) {
+		home := slices.ContainsFunc(f.View.Nodes, func(n storage.Node) bool {
+			return slices.Contains(n.Daemons, name)
+		})
+		if !home && !f.down(name) {
+			return ReasonNotSeen, fmt.Sprintf("%s is up although its pod is gone, and may run on %s", name, t.Node), true
+		}
+	}
+	return "", "", false
 }
 
 func gateAnother(f Facts, t Target, _ Takes) (string, string, bool) {

@@ -93,6 +93,20 @@ func TestWhatWasNotLookedAt(t *testing.T) {
 	require.Contains(t, v.Message, "of 3 daemons of node-d nobody said whether they serve")
 }
 
+// TestHomeless: a daemon that serves without a pod may be anywhere, unless its node is known.
+func TestHomeless(t *testing.T) {
+	w := newWorld()
+	w.fail("node-d")
+	f := w.facts()
+	f.View.Departed = storage.Departed{"osd.6": 4, "osd.99": 5}
+	v := fencing.Judge(f, target("node-d"))
+	require.Equal(t, fencing.ReasonNotSeen, v.Reason)
+	require.Contains(t, v.Message, "osd.99 is up although its pod is gone, and may run on node-d")
+	require.Equal(t, fencing.ReasonNotSeen, fencing.Judge(f, target("node-g")).Reason)
+	f.View.Departed = storage.Departed{"osd.6": 4, "osd.0": 5} // down, and at home on node-a
+	require.Equal(t, fencing.ReasonTakesNothing, fencing.Judge(f, target("node-d")).Reason)
+}
+
 // TestLeavingIsNotDown: a pod that is stopping may serve to its last moment.
 func TestLeavingIsNotDown(t *testing.T) {
 	w := newWorld()

@@ -59,8 +59,8 @@ type ClusterAPI struct {
 func Check(bin string) error {
 	for _, path := range []string{program(bin), manifests(bin)} {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("--machines: %s is missing: `make cluster-api` builds it, which takes 2 to 4 minutes the first time",
-				path)
+			return fmt.Errorf("--machines: %s is missing: `make cluster-api` builds it, which takes 2 to 4 minutes the first "+
+				"time", path)
 		} else if err != nil {
 			return err
 		}
