@@ -44,6 +44,7 @@ test: ## everything: lint, unit tests, end-to-end tests in the lab
 .PHONY: test-all
 test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all of `make test`: hours
 	@hack/step.sh lint $(MAKE) lint
+	@hack/step.sh "Cluster API" $(MAKE) cluster-api
 	@hack/step.sh "unit tests" $(MAKE) test-unit ALL=1
 	@for release in 20 18 16; do hack/step.sh "end-to-end tests on Ceph $$release" $(MAKE) test-e2e ALL=1 CEPH=$$release || exit 1; done
 	@hack/step.sh "adapter on Ceph 16, 18 and 20" $(MAKE) test-adapter
@@ -111,7 +112,7 @@ lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/la
 	cd lab && golangci-lint run --config ../.golangci.yml $(LAB_CGO)
 	workflowcheck -test=false -config tools/workflowcheck.yaml ./workflows/...
 	@hack/generate.sh --check
-	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run hack/*.sh lab/*.sh lab/internal/rookceph/*.sh; else echo "lint: shellcheck is not installed, so scripts are not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run hack/*.sh lab/*.sh lab/*/*.sh lab/internal/rookceph/*.sh; else echo "lint: shellcheck is not installed, so scripts are not checked"; fi
 
 ##@ Building
 
@@ -136,6 +137,13 @@ lab/bin/lab-load: $(LAB_SOURCES) | packages
 
 lab/bin/temporal: lab/temporal/go.mod lab/temporal/go.sum
 	@CGO_ENABLED=0 hack/compile.sh "lab/bin/temporal, server and UI" "3 to 5 minutes" lab/temporal tool -- $(GO) -C lab/temporal build -o ../bin/temporal tool
+	@touch $@
+
+.PHONY: cluster-api
+cluster-api: lab/bin/cluster-api ## the core manager of Cluster API, for `lab up --machines`: 2 to 4 minutes, once
+
+lab/bin/cluster-api: lab/clusterapi/go.mod lab/clusterapi/go.sum lab/clusterapi/build.sh
+	@$(LAB_ENV) hack/compile.sh "lab/bin/cluster-api, Cluster API's core manager" "2 to 4 minutes" lab/clusterapi tool -- lab/clusterapi/build.sh
 	@touch $@
 
 .PHONY: generate

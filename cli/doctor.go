@@ -9,6 +9,7 @@ import (
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/machines"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -45,12 +46,16 @@ type Installation interface {
 	MonEndpoints(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error)
 }
 
+// Machines is what the doctor asks of the APIs that fence nodes. nodes are those that host storage daemons.
+type Machines func(ctx context.Context, p *v1alpha1.MaintenancePolicy, nodes []string) ([]machines.Problem, error)
+
 var _ Installation = (*kube.Cluster)(nil)
 
 // Doctor looks for what is missing or wrong. It changes nothing.
 type Doctor struct {
 	*Command
 	Installation Installation
+	Machines     Machines
 	System       string // namespace of the watcher and the worker
 	Namespace    string // of the policies; "": all
 
@@ -83,6 +88,8 @@ var checks = []check{
 	{name: "precedence", look: (*Doctor).precedence, kubernetes: true},
 	// under two, no eviction succeeds
 	{name: "other budgets", look: (*Doctor).otherBudgets, kubernetes: true},
+	// what else takes nodes away
+	{name: "fencing", look: (*Doctor).fencing, kubernetes: true},
 	{name: "addresses of the mons", look: (*Doctor).monEndpoints, kubernetes: true},  // where Ceph is
 	{name: "rights of watcher and worker", look: (*Doctor).rights, kubernetes: true}, // all of deploy/rbac.yaml
 	// tells the keepers what changes

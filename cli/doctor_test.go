@@ -17,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/machines"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -32,6 +33,8 @@ type installation struct {
 	cephOSDCRD      string
 	noCephOSDs      bool
 	cephOSDsAway    error
+	problems        []machines.Problem
+	machinesAway    error
 }
 
 func newInstallation() *installation {
@@ -123,6 +126,17 @@ func TestDoctor(t *testing.T) {
 			"no storage is guarded",
 			"deploy/examples/maintenancepolicy.yaml",
 		},
+		"fencing": {func(i *installation) {
+			i.policy.Spec.Fencing.API = v1alpha1.FencingClusterAPI
+			i.problems = []machines.Problem{{Message: "2 of 6 nodes have none", Remedy: "mend it"}}
+		}, nil, "rook-ceph/rook-ceph: 2 of 6 nodes have none", "mend it"},
+		"fencing not held": {func(i *installation) {
+			i.policy.Spec.Fencing.API = v1alpha1.FencingClusterAPI
+			i.problems = []machines.Problem{{Broken: true, Message: "it never acts on one", Remedy: "raise its limit"}}
+		}, []string{"fencing"}, "rook-ceph/rook-ceph: it never acts on one", "raise its limit"},
+		"fencing not known": {func(i *installation) {
+			i.policy.Spec.Fencing.API, i.machinesAway = v1alpha1.FencingOpenShift, errors.New("machines is forbidden")
+		}, nil, "how nodes are fenced: machines is forbidden", ""},
 		"no selector": {
 			func(i *installation) { i.podsErr = fmt.Errorf("%w: \"in\" is no operator", kube.ErrSelector) },
 			[]string{"daemons"},
@@ -384,7 +398,13 @@ func examined(t *testing.T, i *installation) (Diagnosis, string) {
 	t.Helper()
 	command, out, _ := i.command()
 	command.Kubernetes, command.Temporal = i, i
-	d := &Doctor{Command: command, Installation: i, System: "lockkeeper-system"}
+	d := &Doctor{
+		Command: command, Installation: i, System: "lockkeeper-system",
+		Machines: func(_ context.Context, _ *v1alpha1.MaintenancePolicy, nodes []string) ([]machines.Problem, error) {
+			require.NotEmpty(t, nodes)
+			return i.problems, i.machinesAway
+		},
+	}
 	x := d.Examine(t.Context())
 	x.Write(out)
 	return x, out.String()

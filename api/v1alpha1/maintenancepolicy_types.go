@@ -8,6 +8,7 @@ import (
 // and how long what may last. There is one per storage cluster, in the namespace of its pods.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.fencing) || !has(self.spec.fencing.api) || self.spec.fencing.api != 'MachineDisruptionBudget' || size(self.metadata.name) <= 63",message="the name is part of a label of Machines with fencing.api MachineDisruptionBudget: at most 63 characters"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=mp;maintpol,categories=lockkeeper
 // +kubebuilder:printcolumn:name="May Drain",type=string,JSONPath=`.status.mayDrain`
@@ -44,6 +45,58 @@ type MaintenancePolicySpec struct {
 	// Ceph says how to look after a Ceph cluster.
 	// +optional
 	Ceph *CephSpec `json:"ceph,omitempty"`
+
+	// Fencing says what replaces or reboots nodes that failed, so that it can be held back from Machines that the data relies on. This
+	// version only examines it (lockkeeper doctor) and holds no Machine yet.
+	// +optional
+	// +kubebuilder:default={}
+	Fencing FencingSpec `json:"fencing,omitempty"`
+}
+
+// FencingAPI is what fences nodes.
+type FencingAPI string
+
+// The kinds of fencing that lockkeeper knows.
+const (
+	FencingNone                    FencingAPI = "None"
+	FencingMachineDisruptionBudget FencingAPI = "MachineDisruptionBudget"
+	FencingClusterAPI              FencingAPI = "ClusterAPI"
+	FencingOpenShift               FencingAPI = "OpenShift"
+	FencingNodeHealthCheck         FencingAPI = "NodeHealthCheck"
+)
+
+// FencingHold is how a Machine of Cluster API is held.
+type FencingHold string
+
+// The holds.
+const (
+	FencingHoldHooks           FencingHold = "Hooks"
+	FencingHoldSkipRemediation FencingHold = "SkipRemediation"
+)
+
+// FencingSpec says what fences nodes, and where it keeps its Machines.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.namespace) && size(self.namespace) > 0) == (has(self.api) && self.api in ['MachineDisruptionBudget', 'ClusterAPI', 'OpenShift'])",message="namespace is that of the Machines: required with api MachineDisruptionBudget, ClusterAPI and OpenShift, and not allowed with None and NodeHealthCheck, which has no Machines"
+// +kubebuilder:validation:XValidation:rule="!has(self.hold) || (has(self.api) && self.api == 'ClusterAPI')",message="hold is allowed with api ClusterAPI only; the others have one way to hold a Machine"
+type FencingSpec struct {
+	// API is what fences nodes here: None (nothing is held), MachineDisruptionBudget (of OpenShift before 4.3), ClusterAPI, OpenShift (its
+	// machine API), or NodeHealthCheck (of medik8s). It has to manage the cluster that it runs in.
+	// +optional
+	// +kubebuilder:default=None
+	// +kubebuilder:validation:Enum=None;MachineDisruptionBudget;ClusterAPI;OpenShift;NodeHealthCheck
+	API FencingAPI `json:"api,omitempty"`
+
+	// Namespace is that of the Machines.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// Hold is how Machines of Cluster API are held: Hooks (the default: deletion hooks, which also hold back rollouts, scale-down and
+	// kubectl delete machine, and leave the arithmetic of health checks as it is), or SkipRemediation (for health checks with a
+	// remediation template, which pass over hooks; such a health check has to act on one unhealthy Machine of one, or it never does).
+	// +optional
+	// +kubebuilder:validation:Enum=Hooks;SkipRemediation
+	Hold FencingHold `json:"hold,omitempty"`
 }
 
 // CephSpec describes one Ceph cluster. Every default fits a cluster that Rook runs in the policy's namespace.

@@ -38,6 +38,10 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		}
 	}
 
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "machines"}})
+	apply(t, filepath.Join(*root, "deploy", "fencing-namespace.yaml"), "machines")
+	apply(t, filepath.Join(*root, "deploy", "fencing-nodes.yaml"), "")
+
 	const may, mayNot = true, false
 	for _, c := range []struct {
 		who, verb, what, where string // what: resource[/subresource][.group][=name]
@@ -82,6 +86,20 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "get", "secrets=lockkeeper-ceph-user", "shop", mayNot},
 		{"worker", "update", "deployments.apps", "rook-ceph", mayNot},
 		{"worker", "create", "events", "default", may},
+
+		// It holds Machines, and fences none.
+		{"worker", "patch", "machines.cluster.x-k8s.io", "machines", may},
+		{"worker", "patch", "machines.machine.openshift.io", "machines", may},
+		{"worker", "patch", "machines.cluster.x-k8s.io", "shop", mayNot},
+		{"worker", "delete", "machines.cluster.x-k8s.io", "machines", mayNot},
+		{"worker", "delete", "machines.machine.openshift.io", "machines", mayNot},
+		{"worker", "patch", "machinehealthchecks.cluster.x-k8s.io", "machines", mayNot},
+		{"worker", "delete", "machinedisruptionbudgets.healthchecking.openshift.io", "machines", may},
+		{"worker", "list", "nodehealthchecks.remediation.medik8s.io", "", may},
+		{"worker", "patch", "nodehealthchecks.remediation.medik8s.io", "", mayNot},
+		{"watcher", "watch", "machines.cluster.x-k8s.io", "machines", may},
+		{"watcher", "patch", "machines.cluster.x-k8s.io", "machines", mayNot},
+		{"watcher", "patch", "machinedisruptionbudgets.machine.openshift.io", "machines", mayNot},
 
 		{"watcher", "watch", "nodes", "", may},
 		{"watcher", "watch", "cephosds.ceph.elemental.net", "ceph", may},
@@ -182,7 +200,9 @@ func create(t *testing.T, o client.Object) {
 // What is in deploy/ the API server takes, down to the last field, and before there is any namespace with storage.
 func TestManifestsAreValid(t *testing.T) {
 	deploy := filepath.Join(*root, "deploy")
-	for _, file := range []string{"rbac.yaml", "admission.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml"} {
+	for _, file := range []string{
+		"rbac.yaml", "admission.yaml", "temporal.yaml", "watcher.yaml", "worker.yaml", "fencing-nodes.yaml",
+	} {
 		apply(t, filepath.Join(deploy, file), "")
 	}
 	for _, namespace := range []string{"rook-ceph", "ceph"} {
@@ -190,7 +210,7 @@ func TestManifestsAreValid(t *testing.T) {
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-all-files"}})
 		for _, file := range []string{
 			"storage-namespace.yaml", "storage-namespace-cephosd.yaml",
-			"storage-namespace-restart-osds.yaml",
+			"storage-namespace-restart-osds.yaml", "fencing-namespace.yaml",
 		} {
 			apply(t, filepath.Join(deploy, file), namespace+"-all-files")
 		}

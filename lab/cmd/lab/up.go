@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/clusterapi"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
 	"github.com/lockkeeper/lockkeeper/lab/internal/supervisor"
@@ -41,6 +43,8 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.NodesPerZone, "nodes-per-zone", t.NodesPerZone, "nodes in each zone")
 	f.IntVar(&t.OSDsPerNode, "osds-per-node", t.OSDsPerNode, "OSDs on each node")
 	f.IntVar(&t.Mons, "mons", t.Mons, "Ceph monitors")
+	f.IntVar(&t.Machines, "machines", t.Machines, "Machines of Cluster API, whose core manager then runs: the first "+
+		"nodes are theirs, further ones get nodes without OSDs; 0 is without")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
 		"who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
@@ -88,6 +92,11 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 		return err
 	}
 	progress := newProgress(cmd.OutOrStdout())
+	if wanted.Topology.Machines > 0 {
+		if err := clusterapi.Check(bin()); err != nil {
+			return err
+		}
+	}
 	if wanted.Ceph {
 		if err := rookceph.CheckInstalled(cmd.Context(), wanted.Topology, progress); err != nil {
 			return err
@@ -127,6 +136,15 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 	return instance.Remove(claim.Config.Instance)
 }
 
+// bin is the folder of the lab's programs.
+func bin() string {
+	binary, err := os.Executable()
+	if err != nil {
+		return "."
+	}
+	return filepath.Dir(binary)
+}
+
 // announce says what is about to be started, and refuses to continue a kept lab as something that it is not.
 func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config, progress func(string)) error {
 	cfg := claim.Config
@@ -135,7 +153,7 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 		progress("removed what a crash had left in " + cfg.Dir)
 	case claim.Resumed:
 		for _, flag := range []string{
-			"zones", "nodes-per-zone", "osds-per-node", "mons", "down-out", "osd-pods",
+			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "down-out", "osd-pods",
 			"ceph-periods", "ceph", "ceph-keys", "temporal",
 		} {
 			if cmd.Flags().Changed(flag) &&

@@ -150,15 +150,16 @@ func (c *ControlPlane) Stop() {
 
 // Client is what the supervisor uses: as fast as the machine allows.
 func Client(inst instance.Instance) (kubernetes.Interface, error) {
-	cfg, err := restConfig(inst.Path("pki", "kubelets.kubeconfig"))
+	cfg, err := RestConfig(inst)
 	if err != nil {
 		return nil, err
 	}
 	return kubernetes.NewForConfig(cfg)
 }
 
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// RestConfig is how the supervisor speaks to the API server.
+func RestConfig(inst instance.Instance) (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", inst.Path("pki", "kubelets.kubeconfig"))
 	if err != nil {
 		return nil, err
 	}

@@ -106,6 +106,7 @@ const (
 	apiserverName         = "apiserver"
 	kubeletName           = "kubelet"
 	kubeletClientName     = "apiserver-kubelet-client"
+	clusterAPIName        = "cluster-api"
 	serviceAccountKeyFile = "service-account.key"
 )
 
@@ -144,6 +145,8 @@ func writePKI(dir, url string) error {
 	errs := []error{addPair(apiserverName, server, err)}
 	kubelet, err := ca.server("kubelet", nil)
 	errs = append(errs, addPair(kubeletName, kubelet, err))
+	clusterAPI, err := ca.server("cluster-api", nil)
+	errs = append(errs, addPair(clusterAPIName, clusterAPI, err))
 	client, err := ca.client("kube-apiserver")
 	errs = append(errs, addPair(kubeletClientName, client, err))
 	for _, u := range users {

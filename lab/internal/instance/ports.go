@@ -34,6 +34,10 @@ func (p Ports) TemporalUI() int       { return p.Base + 6 }
 func (p Ports) TemporalMetrics() int  { return p.Base + 7 }
 func (p Ports) TemporalInternal() int { return p.Base + 10 } // and the 20 after it
 
+func (p Ports) ClusterAPIWebhook() int     { return p.Base + 40 }
+func (p Ports) ClusterAPIHealth() int      { return p.Base + 41 }
+func (p Ports) ClusterAPIDiagnostics() int { return p.Base + 42 }
+
 // CephMon is the msgr2 port of the i-th mon that ever existed; there is room for mons that replace others.
 func (p Ports) CephMon(i int) int { return p.Base + 100 + i }
 

@@ -14,6 +14,9 @@ type Topology struct {
 	NodesPerZone int `json:"nodesPerZone"`
 	OSDsPerNode  int `json:"osdsPerNode"`
 	Mons         int `json:"mons"`
+	// Machines is how many Machines of Cluster API there are; 0: it does not run. The first nodes are theirs, and what
+	// they are more than nodes have nodes without OSDs.
+	Machines int `json:"machines,omitempty"`
 	// DownOut is how long Ceph waits before it marks a down OSD out and moves its data (mon_osd_down_out_interval).
 	DownOut time.Duration `json:"downOut"`
 	// OSDPods says who runs the OSDs.
@@ -113,6 +116,7 @@ func (t Topology) Validate() error {
 		{"--nodes-per-zone", t.NodesPerZone, 1, 100},
 		{"--osds-per-node", t.OSDsPerNode, 1, 50},
 		{"--mons", t.Mons, 1, maxMons},
+		{"--machines", t.Machines, 0, maxMachines},
 	} {
 		if c.n < c.min || c.n > c.max {
 			return fmt.Errorf("%s %d: allowed are %d to %d", c.flag, c.n, c.min, c.max)
@@ -157,10 +161,24 @@ func (t Topology) validateCeph() error {
 func (t Topology) Nodes() []Node {
 	nodes := make([]Node, 0, t.Zones*t.NodesPerZone)
 	for i := range cap(nodes) {
-		nodes = append(nodes, Node{Name: "node-" + letters(i), Zone: zoneName(i % t.Zones)})
+		nodes = append(nodes, Node{Name: NodeName(i), Zone: zoneName(i % t.Zones)})
 	}
 	return nodes
 }
+
+// NodeName is the name of the i-th node.
+func NodeName(i int) string { return "node-" + letters(i) }
+
+// MachinesByZone is how many Machines there are in each zone, dealt as the nodes are.
+func (t Topology) MachinesByZone() map[string]int {
+	byZone := map[string]int{}
+	for i := range t.Machines {
+		byZone[zoneName(i%t.Zones)]++
+	}
+	return byZone
+}
+
+const maxMachines = 1000
 
 // OSDs lists the OSDs in the order of their nodes: with two a node, osd.0 and osd.1 are on node-a.
 func (t Topology) OSDs() []OSD {

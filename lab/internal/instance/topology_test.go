@@ -26,6 +26,16 @@ func TestNodesAndOSDs(t *testing.T) {
 	}
 }
 
+func TestMachinesAreDealtAsNodesAre(t *testing.T) {
+	got := Topology{Zones: 3, Machines: 7}.MachinesByZone()
+	if len(got) != 3 || got["zone-x"] != 3 || got["zone-y"] != 2 || got["zone-z"] != 2 {
+		t.Errorf("got %v", got)
+	}
+	if got := (Topology{Zones: 3}).MachinesByZone(); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestValidateNamesTheFlag(t *testing.T) {
 	if err := DefaultTopology().Validate(); err != nil {
 		t.Error(err)
@@ -37,6 +47,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{Topology{Zones: 0, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1}, "--zones 0"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 51, Mons: 1}, "--osds-per-node 51"},
 		{Topology{Zones: 1, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3}, "--mons 3: there are only 2 nodes"},
+		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, Machines: -1}, "--machines -1: allowed are 0 to 1000"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, DownOut: -1}, "--down-out"},
 		{
 			Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: "some"},

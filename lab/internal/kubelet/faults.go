@@ -112,6 +112,9 @@ type NodeState struct {
 	Pods   int    `json:"pods"`
 }
 
+// StateRunning is the state of a node that nothing is wrong with.
+const StateRunning = string(running)
+
 // Nodes tells how the nodes are.
 func (k *Kubelet) Nodes() []NodeState {
 	var states []NodeState

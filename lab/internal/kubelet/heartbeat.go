@@ -114,9 +114,12 @@ func (n *node) object() *corev1.Node {
 			corev1.LabelHostname: n.name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
 			corev1.LabelTopologyZone: n.zone, corev1.LabelTopologyRegion: "lab",
 		}},
-		Spec: corev1.NodeSpec{ProviderID: "lab:///" + n.zone + "/" + n.name},
+		Spec: corev1.NodeSpec{ProviderID: ProviderID(n.zone, n.name)},
 	}
 }
+
+// ProviderID is by what a Machine and its node know each other.
+func ProviderID(zone, name string) string { return "lab:///" + zone + "/" + name }
 
 func (n *node) status(bootID string, since metav1.Time) corev1.NodeStatus {
 	now := metav1.Now()

@@ -157,6 +157,14 @@ func (k *Kubelet) AddNode(ctx context.Context, name, zone string) error {
 	return nil
 }
 
+// RemoveNode takes a machine away, as the cloud does that it is rented from. Its Node object is left to whoever made it
+// a member of the cluster.
+func (k *Kubelet) RemoveNode(name string) {
+	if n := k.node(name); n != nil {
+		n.terminate()
+	}
+}
+
 // AwaitReady waits until all nodes may be used, and pods may be created in the default namespace.
 func (k *Kubelet) AwaitReady(ctx context.Context) error {
 	return poll(ctx, func() bool {

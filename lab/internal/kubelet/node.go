@@ -172,7 +172,17 @@ func (n *node) syncAll() {
 // deleted takes the node out of service: a machine whose Node object is gone is gone.
 func (n *node) deleted(uid types.UID) {
 	n.mu.Lock()
-	ours := n.uid == uid && n.condition != stopped
+	ours := n.uid == uid
+	n.mu.Unlock()
+	if ours {
+		n.terminate()
+	}
+}
+
+// terminate ends a machine: nothing of it comes back, whatever becomes of its Node object.
+func (n *node) terminate() {
+	n.mu.Lock()
+	ours := n.condition != stopped
 	if ours {
 		n.condition, n.registered = removed, false
 	}

@@ -103,6 +103,9 @@ func (l *lab) components() []*child.Process {
 	if l.controlPlane != nil {
 		all = append(all, l.controlPlane.Processes()...)
 	}
+	if l.clusterAPI != nil {
+		all = append(all, l.clusterAPI.Process())
+	}
 	for _, p := range []*child.Process{l.temporal, l.load} {
 		if p != nil {
 			all = append(all, p)

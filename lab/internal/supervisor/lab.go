@@ -8,15 +8,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/child"
+	"github.com/lockkeeper/lockkeeper/lab/internal/clusterapi"
 	"github.com/lockkeeper/lockkeeper/lab/internal/controlplane"
 	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
@@ -35,6 +38,7 @@ type lab struct {
 	controlPlane *controlplane.ControlPlane
 	kubelet      *kubelet.Kubelet
 	temporal     *child.Process
+	clusterAPI   *clusterapi.ClusterAPI
 	load         *child.Process
 	server       *http.Server
 	ready        bool
@@ -71,8 +75,14 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 	}
 	g.Go(func() error {
 		client, err := l.startKubernetes(ctx, life, progress)
-		if err != nil || !l.Ceph {
+		if err != nil {
 			return err
+		}
+		if l.Topology.Machines > 0 {
+			g.Go(func() error { return l.startClusterAPI(ctx, life, progress) })
+		}
+		if !l.Ceph {
+			return nil
 		}
 		select {
 		case <-prepared:
@@ -190,6 +200,23 @@ func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) 
 	return client, nil
 }
 
+func (l *lab) startClusterAPI(ctx, life context.Context, progress func(string)) error {
+	config, err := controlplane.RestConfig(l.Instance)
+	if err != nil {
+		return err
+	}
+	c, err := clusterapi.Start(ctx, life, clusterapi.Config{
+		Instance: l.Instance, Topology: l.Topology, Bin: filepath.Dir(l.binary), Nodes: l.kubelet, Rest: config,
+	}, progress)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.clusterAPI = c
+	l.mu.Unlock()
+	return nil
+}
+
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
 	k, err := kubelet.Start(life, kubelet.Config{
 		Client: client, Dir: l.Nodes(), Disk: l.NodeDisk, Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
@@ -217,6 +244,10 @@ func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface)
 		return err
 	}
 	for _, n := range l.Topology.Nodes() {
+		gone := !slices.ContainsFunc(known.Items, func(k corev1.Node) bool { return k.Name == n.Name })
+		if l.Topology.Machines > 0 && len(known.Items) > 0 && gone {
+			continue // its Machine was deleted before the restart
+		}
 		if err := k.AddNode(life, n.Name, n.Zone); err != nil {
 			return err
 		}
@@ -237,6 +268,9 @@ func (l *lab) down() {
 	var wg sync.WaitGroup
 	if l.temporal != nil {
 		wg.Go(l.temporal.Kill) // its database is made for that
+	}
+	if l.clusterAPI != nil {
+		l.clusterAPI.Stop()
 	}
 	if l.controlPlane != nil {
 		wg.Go(l.controlPlane.Stop)

@@ -1,0 +1,76 @@
+package fencing
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file reads health checks: when they find a node unhealthy, and whether they would fence anybody at all.
+
+// Condition is a condition of a node, as Kubernetes says it.
+type Condition struct {
+	Type, Status string
+	Since        time.Time
+}
+
+// Check is a condition for which a health check calls a node unhealthy: it has been so for longer than Timeout.
+type Check struct {
+	Type, Status string
+	Timeout      time.Duration
+}
+
+// WithoutCheck are the conditions of a node that no health check selects: plainly not ready, at once.
+var WithoutCheck = []Check{{Type: "Ready", Status: "False"}, {Type: "Ready", Status: "Unknown"}}
+
+// Unhealthy tells since when a node meets one of the checks; ok is false when it meets none. next is when it may meet
+// one without another word, as long as its conditions stay; zero: never.
+func Unhealthy(conditions []Condition, checks []Check, now time.Time) (since, next time.Time, ok bool) {
+	for _, check := range checks {
+		for _, c := range conditions {
+			if c.Type != check.Type || c.Status != check.Status {
+				continue
+			}
+			at := c.Since.Add(check.Timeout)
+			switch {
+			case !at.After(now) && (!ok || at.Before(since)):
+				since, ok = at, true
+			case at.After(now) && (next.IsZero() || at.Before(next)):
+				next = at
+			}
+		}
+	}
+	if ok {
+		next = time.Time{}
+	}
+	return since, next, ok
+}
+
+// Fences tells whether a health check would fence one unhealthy Machine of so many that it counts. limit is its
+// maxUnhealthy, or unhealthyLessThanOrEqualTo: a number, a percentage, which is rounded down, or a range, "[1-3]". ""
+// is no limit. The error says what is wrong with the limit.
+func Fences(limit string, machines int) (bool, error) {
+	limit = strings.TrimSpace(limit)
+	if limit == "" {
+		return machines > 0, nil
+	}
+	if inner, is := strings.CutPrefix(limit, "["); is {
+		low, high, both := strings.Cut(strings.TrimSuffix(inner, "]"), "-")
+		from, err1 := strconv.Atoi(low)
+		to, err2 := strconv.Atoi(high)
+		if !both || !strings.HasSuffix(limit, "]") || err1 != nil || err2 != nil || from > to {
+			return false, fmt.Errorf("limit %q: allowed are a number, a percentage, and a range such as [1-3]", limit)
+		}
+		return from <= 1 && to >= 1 && machines > 0, nil
+	}
+	number, percent := strings.CutSuffix(limit, "%")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 {
+		return false, fmt.Errorf("limit %q: allowed are a number, a percentage, and a range such as [1-3]", limit)
+	}
+	if percent {
+		n = n * machines / 100
+	}
+	return n >= 1 && machines > 0, nil
+}

@@ -1,0 +1,52 @@
+package fencing
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Choose judges all targets and releases one of them at most: of those that may be released, one that failed before one
+// that is removed on purpose, and the one that waits longest first, so that each has its turn. node is "" when none is
+// released anew. A target that is among f.Released already gets the verdict Release, or Wait when that has changed.
+func Choose(f Facts, targets []Target) (node string, verdicts map[string]Verdict) {
+	verdicts = map[string]Verdict{}
+	order := slices.Clone(targets)
+	slices.SortStableFunc(order, func(a, b Target) int {
+		return cmp.Or(urgency(a)-urgency(b), a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node))
+	})
+	for _, t := range order {
+		v := Judge(f, t)
+		// What hosts nothing is not held, and so is no release that others would have to wait for.
+		if v.Action == Release && v.Takes.Hosts+len(v.Takes.Mon) > 0 && !slices.Contains(f.Released, t.Node) {
+			node = t.Node
+			f.Released = append(slices.Clip(f.Released), t.Node)
+		}
+		verdicts[t.Node] = v
+	}
+	return node, verdicts
+}
+
+func urgency(t Target) int {
+	switch {
+	case t.Override != nil:
+		return 0
+	case t.Why == WhyUnhealthy:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// All joins the verdicts of several storage clusters that have daemons on one node: each of them has to let it go.
+func All(verdicts ...Verdict) Verdict {
+	joined := Verdict{Action: Release, Reason: ReasonHostsNothing, Message: "no storage cluster has anything on it"}
+	for i, v := range verdicts {
+		if v.Action != Release {
+			return v
+		}
+		if i == 0 || v.Takes.Hosts > joined.Takes.Hosts {
+			joined = v
+		}
+	}
+	return joined
+}

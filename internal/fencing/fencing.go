@@ -1,0 +1,186 @@
+// Package fencing decides which Machine may be fenced, and which Machines are held back meanwhile. It is pure: what it
+// is told was observed, and what it answers is applied by others.
+//
+// To fence a node is to delete its Machine or to reboot it, which a remediator does: a health check of Cluster API or
+// of OpenShift, or a person who deletes a Machine. lockkeeper never fences. It holds the Machines that the data relies
+// on, and releases one at a time.
+//
+// A Machine is released for one of two reasons. Either nothing runs on its node any more, so that fencing takes nothing
+// from anybody: that waits for no lease. Or its failure domain is open for it, as for a drain.
+package fencing
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Why a node is to be fenced.
+type Why string
+
+// The reasons to fence a node.
+const (
+	// WhyUnhealthy: the node meets a condition of its health check, for as long as that wants.
+	WhyUnhealthy Why = "Unhealthy"
+	// WhyDeleting: its Machine is being deleted, by a person, a rollout or a scale-down, or by a health check whose
+	// node has recovered since. A deletion is not taken back.
+	WhyDeleting Why = "Deleting"
+	// WhyRecovered: neither, any more.
+	WhyRecovered Why = "Recovered"
+)
+
+// Priority is that of a claim to the lease for a fence: a node that failed goes before drains, a removal that somebody
+// planned is one.
+func (w Why) Priority() lease.Priority {
+	if w == WhyUnhealthy {
+		return lease.PriorityFencing
+	}
+	return lease.PriorityDrain
+}
+
+// Target is a node whose Machine is to be released.
+type Target struct {
+	Node  string    `json:"node"`
+	Why   Why       `json:"why"`
+	Since time.Time `json:"since"` // when it met the condition, or its deletion began
+	// WorkflowID and RunID are those of the job that claims the lease for it.
+	WorkflowID string `json:"workflowID,omitempty"`
+	RunID      string `json:"runID,omitempty"`
+	// DisksGo: the data of its daemons is on disks that go with the Machine. A Machine that is rebooted keeps them, and
+	// so does one whose daemons' volumes can be attached elsewhere.
+	DisksGo bool `json:"disksGo,omitempty"`
+	// Override is a person's word that the Machine is to be released whatever is known.
+	Override *Override `json:"override,omitempty"`
+}
+
+// Override is who released a Machine by hand, when and why.
+type Override struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// Facts is what is known of one storage cluster when a release is judged.
+type Facts struct {
+	// View is one look. It must have been asked about the nodes in AskedFor: of others it says nothing when all is
+	// well.
+	View     storage.View
+	AskedFor []string
+	// Clean: the data is proved whole as of everything in View.
+	Clean bool
+	// Hurt are the failure domains whose missing daemons the data feels.
+	Hurt  []storage.FailureDomain
+	Lease lease.State
+	// Open is the failure domain in which disruption is open.
+	Open storage.FailureDomain
+	// Released are the nodes whose Machines are released and still there.
+	Released []string
+}
+
+// Know is what a keeper's input and decision say.
+func Know(in budget.Input, d budget.Decision, askedFor, released []string) Facts {
+	f := Facts{
+		View: in.View, AskedFor: askedFor, Clean: budget.Clean(in), Lease: in.Lease, Open: d.Open, Released: released,
+	}
+	for _, domain := range budget.Affected(in) {
+		f.Hurt = append(f.Hurt, storage.FailureDomain{Type: in.View.FailureDomainType, Name: domain.Name})
+	}
+	return f
+}
+
+// Takes is what a node's fence would take from the storage cluster.
+type Takes struct {
+	Hosts   int                     `json:"hosts"`             // daemons on the node, running or not
+	Running []string                `json:"running,omitempty"` // those that serve, or may serve
+	Mon     string                  `json:"mon,omitempty"`     // a mon in quorum
+	Domains []storage.FailureDomain `json:"domains,omitempty"` // of its daemons
+	// Unnamed are daemons of the node of which the look named none, so that nobody can tell whether they serve.
+	Unnamed int `json:"unnamed,omitempty"`
+}
+
+// Nothing tells whether nothing that serves would go.
+func (t Takes) Nothing() bool { return len(t.Running) == 0 && t.Mon == "" && t.Unnamed == 0 }
+
+// Takes finds out what fencing a node would take. A daemon counts as down by the storage cluster's map alone: a pod
+// that is said to run on a lost node says nothing, and one that is leaving may serve to its last moment.
+func (f Facts) Takes(node string) Takes {
+	var t Takes
+	for _, m := range f.View.Mons {
+		if m.Node == node && m.InQuorum {
+			t.Mon = m.Name
+		}
+	}
+	n, ok := f.View.Node(node)
+	if !ok {
+		return t
+	}
+	hosted, _ := n.Counts()
+	t.Hosts, t.Unnamed = hosted, n.MoreDaemons
+	names := n.Domains
+	if len(names) == 0 && n.Domain != "" {
+		names = []string{n.Domain}
+	}
+	for _, name := range names {
+		t.Domains = append(t.Domains, storage.FailureDomain{Type: f.View.FailureDomainType, Name: name})
+	}
+	for _, name := range n.Daemons {
+		if !f.down(name) {
+			t.Running = append(t.Running, name)
+		}
+	}
+	return t
+}
+
+// down tells whether the map says that a daemon is down.
+func (f Facts) down(name string) bool {
+	for _, d := range f.View.AllDomains() {
+		for _, x := range d.Troubled {
+			if x.Name == name {
+				return !x.Up
+			}
+		}
+	}
+	return false
+}
+
+// quorumWithout is how many mons are left in quorum without one, and how many have to be.
+func (f Facts) quorumWithout(name string) (left, need int) {
+	for _, m := range f.View.Mons {
+		if m.Name != name && m.Standing() {
+			left++
+		}
+	}
+	return left, len(f.View.Mons)/2 + 1
+}
+
+func (f Facts) hurtElsewhere(domains []storage.FailureDomain) (storage.FailureDomain, bool) {
+	for _, d := range f.Hurt {
+		if !slices.Contains(domains, d) {
+			return d, true
+		}
+	}
+	return storage.FailureDomain{}, false
+}
+
+// holder is who holds the lease, if that is not the target's job.
+func (f Facts) holder(t Target) (ours bool, other lease.Claim, held bool) {
+	for _, c := range f.Lease.Holders {
+		if t.WorkflowID != "" && c.WorkflowID == t.WorkflowID && c.RunID == t.RunID {
+			return true, lease.Claim{}, true
+		}
+		other, held = c, true
+	}
+	return false, other, held
+}
+
+func describe(t Takes) string {
+	s := fmt.Sprintf("%d of its %d daemons serve", len(t.Running)+t.Unnamed, t.Hosts)
+	if t.Mon != "" {
+		s += ", mon." + t.Mon + " is in quorum"
+	}
+	return s
+}

@@ -1,0 +1,132 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+)
+
+// This file writes the MachineDisruptionBudget of a policy: one per storage cluster, in the namespace of the Machines.
+
+// ForPolicy is the annotation that tells whose a MachineDisruptionBudget is: "namespace/name" of the policy.
+const ForPolicy = "lockkeeper.io/policy"
+
+// budgetKinds are the groups that the MachineDisruptionBudget has had.
+var budgetKinds = []schema.GroupKind{
+	{Group: "healthchecking.openshift.io", Kind: "MachineDisruptionBudget"},
+	{Group: openShiftGroup, Kind: "MachineDisruptionBudget"},
+}
+
+func (h *Holder) budgetKind() (schema.GroupVersionKind, error) {
+	var last error
+	for _, k := range budgetKinds {
+		served, err := h.served(k, []string{"v1alpha1"})
+		if err == nil {
+			return served, nil
+		}
+		last = err
+	}
+	return schema.GroupVersionKind{}, last
+}
+
+// SetBudget makes the MachineDisruptionBudget say how many of the held Machines may be unavailable. Nothing is written
+// when it says so already. One of the same name that somebody else made is an error.
+func (h *Holder) SetBudget(ctx context.Context, maxUnavailable int) error {
+	k, err := h.budgetKind()
+	if err != nil {
+		return err
+	}
+	want := map[string]any{
+		"maxUnavailable": int64(maxUnavailable),
+		"selector":       map[string]any{"matchLabels": map[string]any{FenceGroup(h.policy): h.policy.Namespace}},
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		o, err := h.budget(ctx, k)
+		switch {
+		case apierrors.IsNotFound(err):
+			o = &unstructured.Unstructured{Object: map[string]any{"spec": want}}
+			o.SetGroupVersionKind(k)
+			o.SetNamespace(h.namespace)
+			o.SetName(h.policy.Name)
+			o.SetAnnotations(map[string]string{ForPolicy: h.policy.String()})
+			return h.client.Create(ctx, o, client.FieldOwner(kube.FieldOwner))
+		case err != nil:
+			return err
+		}
+		before := o.DeepCopy()
+		o.Object["spec"] = want
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if data, err := patch.Data(o); err != nil || isEmpty(data) {
+			return err
+		}
+		return h.client.Patch(ctx, o, patch, client.FieldOwner(kube.FieldOwner))
+	})
+}
+
+// RemoveBudget deletes it, if it is ours.
+func (h *Holder) RemoveBudget(ctx context.Context) error {
+	k, err := h.budgetKind()
+	if err != nil {
+		return err
+	}
+	o, err := h.budget(ctx, k)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	uid := o.GetUID()
+	return client.IgnoreNotFound(h.client.Delete(ctx, o, client.Preconditions(metav1.Preconditions{UID: &uid})))
+}
+
+func (h *Holder) budget(ctx context.Context, k schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(k)
+	if err := h.client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: h.policy.Name}, o); err != nil {
+		return nil, err
+	}
+	if owner := o.GetAnnotations()[ForPolicy]; owner != h.policy.String() {
+		return nil, fmt.Errorf("MachineDisruptionBudget %s/%s is not ours (annotation %s %q, ours is %q): delete it, or "+
+			"give the policy another name", h.namespace, o.GetName(), ForPolicy, owner, h.policy)
+	}
+	return o, nil
+}
+
+// BudgetsOfOthers names the MachineDisruptionBudgets of somebody else that select any of our Machines: fencing asks one
+// budget of a Machine only, and it may be theirs.
+func (h *Holder) BudgetsOfOthers(ctx context.Context, ours []map[string]string) ([]string, error) {
+	k, err := h.budgetKind()
+	if err != nil {
+		return nil, err
+	}
+	items, err := h.list(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range items {
+		c, err := readCheck(&items[i]) // the selector is where a health check has it
+		if err != nil {
+			return nil, fmt.Errorf("MachineDisruptionBudget %s: %w", items[i].GetName(), err)
+		}
+		if items[i].GetAnnotations()[ForPolicy] == h.policy.String() {
+			continue
+		}
+		for _, set := range ours {
+			if c.Selects(set) {
+				names = append(names, c.Name)
+				break
+			}
+		}
+	}
+	return names, nil
+}

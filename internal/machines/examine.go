@@ -1,0 +1,144 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Problem is something about the fencing of a storage cluster that a person should know.
+type Problem struct {
+	// Broken: lockkeeper cannot hold or release Machines as the policy says. Otherwise it can, and something else is
+	// odd.
+	Broken  bool
+	Message string
+	Remedy  string
+}
+
+// Examine looks for what would keep Machines from being held, or from ever being fenced. nodes are those that host
+// storage daemons. It changes nothing.
+func Examine(
+	ctx context.Context, c client.Client, p *v1alpha1.MaintenancePolicy, nodes []string,
+) ([]Problem, error) {
+	spec := p.Spec.Fencing
+	if spec.API == v1alpha1.FencingNone || spec.API == "" {
+		return nil, nil
+	}
+	h, err := For(c, storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}, spec)
+	if err != nil {
+		return []Problem{{true, err.Error(), "mend spec.fencing"}}, nil //nolint:nilerr // it is what was to be found out
+	}
+	k, err := h.served(h.kind.machine, h.kind.versions)
+	var items []unstructured.Unstructured
+	if err == nil {
+		items, err = h.list(ctx, k)
+	}
+	var checks []HealthCheck
+	if err == nil {
+		checks, err = h.HealthChecks(ctx)
+	}
+	if errors.Is(err, ErrNotServed) {
+		return []Problem{{true, err.Error(), "install it, or name another one in spec.fencing.api"}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var problems []Problem
+	var ours []map[string]string // labels of what is to be held
+	var without []string
+	for _, node := range nodes {
+		i := slices.IndexFunc(items, func(o unstructured.Unstructured) bool { return h.describe(&o).Node == node })
+		if i < 0 {
+			without = append(without, node)
+		} else {
+			ours = append(ours, items[i].GetLabels())
+		}
+	}
+	if len(without) > 0 {
+		problems = append(problems, Problem{
+			Message: fmt.Sprintf("%d of %d nodes with OSDs have no Machine in the namespace %s, %s for one: nothing holds them",
+				len(without), len(nodes), spec.Namespace, without[0]),
+			Remedy: "mend spec.fencing.namespace, unless these nodes are not fenced at all",
+		})
+	}
+	for _, check := range checks {
+		problems = append(problems, h.examineCheck(check, ours, items)...)
+	}
+	if spec.API == v1alpha1.FencingMachineDisruptionBudget {
+		others, err := h.BudgetsOfOthers(ctx, ours)
+		switch {
+		case errors.Is(err, ErrNotServed):
+			problems = append(problems, Problem{true, err.Error(), "install it, or name another one in spec.fencing.api"})
+		case err != nil:
+			return nil, err
+		case len(others) > 0:
+			problems = append(problems, Problem{
+				true, fmt.Sprintf("MachineDisruptionBudget %s selects Machines with OSDs, too, and fencing asks only one budget "+
+					"of a Machine", others[0]), "delete it, or have it select others",
+			})
+		}
+	}
+	return problems, nil
+}
+
+// examineCheck looks at one health check. ours are the labels of the Machines that host storage, items all of them.
+func (h *Holder) examineCheck(
+	check HealthCheck, ours []map[string]string, items []unstructured.Unstructured,
+) (problems []Problem) {
+	storageToo := 0
+	for _, set := range ours {
+		if check.Selects(set) {
+			storageToo++
+		}
+	}
+	if storageToo == 0 {
+		return nil
+	}
+	all := 0
+	for i := range items {
+		if check.Selects(items[i].GetLabels()) {
+			all++
+		}
+	}
+	name := fmt.Sprintf("%s %s", h.kind.check.Kind, check.Name)
+	skips := h.kind.mark.skips
+	if check.Template && h.kind.mark.deletions {
+		problems = append(problems, Problem{
+			true, name + " has a remediation template: it deletes no Machine, so hooks do not hold any",
+			"set spec.fencing.hold to SkipRemediation, where the api is ClusterAPI",
+		})
+	}
+	counted, why := all, ""
+	if skips {
+		counted = all - storageToo + 1
+		why = fmt.Sprintf(", of which it counts %d, since those that are held are left out", counted)
+	}
+	fences, err := fencing.Fences(check.Limit, counted)
+	switch {
+	case err != nil:
+		problems = append(problems, Problem{true, name + ": " + err.Error(), "mend it"})
+	case !fences && h.kind.check.Kind == "MachineHealthCheck":
+		problems = append(problems, Problem{
+			true, fmt.Sprintf("%s acts on up to %s unhealthy Machines of %d%s: it never acts on one", name, check.Limit, all,
+				why),
+			"raise its limit",
+		})
+	}
+	if check.Limit != "" && storageToo < all && !skips {
+		problems = append(problems, Problem{
+			Message: fmt.Sprintf("%s selects %d Machines with OSDs and %d others, with one limit of %s: those that wait for "+
+				"lockkeeper count as unhealthy meanwhile, and the others may have to wait for them", name, storageToo,
+				all-storageToo, check.Limit),
+			Remedy: "give Machines with OSDs a health check of their own",
+		})
+	}
+	return problems
+}
