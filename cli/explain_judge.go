@@ -269,6 +269,9 @@ func lookHolders(f Facts) []Obstacle {
 		if h.Reason != "" {
 			o.What += " (" + h.Reason + ")"
 		}
+		if h.Reserved() {
+			o.What += "; in reserve, until it has that of another storage cluster"
+		}
 		if h.Finishing {
 			o.What += "; its work is done, and it waits for the storage there to be whole"
 		}
@@ -283,6 +286,10 @@ func lookHolders(f Facts) []Obstacle {
 
 // howItEnds says what has to happen for a holder to give the lease back.
 func (f Facts) howItEnds(h lease.Claim) string {
+	if h.Reserved() && !h.Ready {
+		return fmt.Sprintf("it goes back by itself when it is %s old, since others wait for it; or %s gets the other lease "+
+			"before", duration.HumanDuration(h.Reserve), h.WorkflowID)
+	}
 	if _, target, ok := jobs.Parse(h.WorkflowID); ok && target.Node == "" {
 		return fmt.Sprintf("its OSDs have to serve again, and the data to be whole; then others have their turn before its "+
 			"next batch. `lockkeeper status %s` says how far it is; `lockkeeper pause %s` holds it after this batch",

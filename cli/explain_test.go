@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -290,6 +291,19 @@ func TestExplainTwoClusters(t *testing.T) {
 	assert.NotEmpty(t, e.InTheWay)
 	require.Len(t, e.Others, 1)
 	assert.True(t, e.Others[0].MayDrain)
+}
+
+// TestExplainReserve: a lease that is held in reserve goes back by itself.
+func TestExplainReserve(t *testing.T) {
+	w := drained()
+	w.keeper.Lease.Holders[0].Reserve = time.Minute
+	command, _, _ := w.command()
+	e, err := command.Explain(t.Context(), "node-b", "", "lockkeeper-system")
+	require.NoError(t, err)
+	at := slices.IndexFunc(e.InTheWay, func(o Obstacle) bool { return o.Name == budget.ReasonLeaseHeld })
+	require.GreaterOrEqual(t, at, 0)
+	assert.Contains(t, e.InTheWay[at].What, "drain/node-a holds the lease of zone zone-x (new kernel); in reserve")
+	assert.Contains(t, e.InTheWay[at].Change, "it goes back by itself when it is 60s old")
 }
 
 // TestExplainInJSON: scripts find in it what people read.

@@ -123,7 +123,8 @@ func TestNothingOpensBeforeAllLeasesAreHeld(t *testing.T) {
 		require.Equal(s, atRest, on.a.Budget())
 		require.Empty(s, on.a.Noout("node-a"))
 		waits := s.drainStatus("node-a").WaitsFor
-		require.Contains(s, waits, "the lease of zone zone-x of rook-ceph/rook-ceph: the lease: drain/node-b holds zone zone-y")
+		require.Contains(s, waits,
+			"the lease of zone zone-x of rook-ceph/rook-ceph: the lease: drain/node-b holds zone zone-y")
 		require.Contains(s, waits, "that of zone zone-y of rook-a/rook-a is held in reserve meanwhile")
 		s.drainMustContinue("node-a")
 
