@@ -263,10 +263,18 @@ func (w *world) endsWell(t *testing.T, s situation) {
 }
 
 // eachOSD is all OSDs, each with its zone.
-func (w *world) eachOSD(t *testing.T) (osds []hammer.OSD) {
+func (w *world) eachOSD(t *testing.T) []hammer.OSD {
 	t.Helper()
-	pods, err := w.pods()
+	osds, err := w.osds()
 	require.NoError(t, err)
+	return osds
+}
+
+func (w *world) osds() (osds []hammer.OSD, err error) {
+	pods, err := w.pods()
+	if err != nil {
+		return nil, err
+	}
 	zones := map[string]bool{}
 	for _, p := range pods {
 		if id, err := strconv.Atoi(p.Metadata.Labels["ceph-osd-id"]); err == nil {
@@ -274,6 +282,8 @@ func (w *world) eachOSD(t *testing.T) (osds []hammer.OSD) {
 			osds, zones[zone] = append(osds, hammer.NewOSD(id, zone, p.Metadata.Name)), true
 		}
 	}
-	require.Len(t, zones, 3)
-	return osds
+	if len(zones) != 3 {
+		return nil, fmt.Errorf("the OSDs are in %d zones, not in 3", len(zones))
+	}
+	return osds, nil
 }
