@@ -48,18 +48,18 @@ func (d *Doctor) guard(ctx context.Context) {
 	}
 }
 
-// guardWhole tells whether both policies are there and know lockkeeper's worker.
+// guardWhole tells whether all policies are there and know lockkeeper's worker.
 func (d *Doctor) guardWhole(g kube.DeletionGuard) bool {
 	whole := true
-	for _, name := range []string{kube.GuardOfDeletions, kube.GuardOfBudgets} {
+	for _, name := range kube.GuardPolicies {
 		if !g.Has(name) {
-			d.found(FoundBroken, "half of it is installed: there is no ValidatingAdmissionPolicy "+name, applyGuard)
+			d.found(FoundBroken, "only a part of it is installed: there is no ValidatingAdmissionPolicy "+name, applyGuard)
 			whole = false
 		}
 	}
 	account := kube.Account{Namespace: d.System, Name: workerAccount}
 	for _, p := range g.Policies {
-		if !p.Names(account) {
+		if !p.Knows(account) {
 			d.found(FoundBroken, fmt.Sprintf("ValidatingAdmissionPolicy %s does not know lockkeeper's worker as %s/%s: it "+
 				"refuses what the worker does", p.Name, account.Namespace, account.Name),
 				"put that account into deploy/guard-deletions/policy.yaml and apply it. Is lockkeeper in another namespace? "+
@@ -74,6 +74,7 @@ func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 	d.each(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
 		deletions, bound := g.Binding(kube.GuardOfDeletions, p.Namespace)
 		_, budgets := g.Binding(kube.GuardOfBudgets, p.Namespace)
+		_, overrides := g.Binding(kube.GuardOfOverrides, p.Namespace)
 		switch {
 		case !bound:
 			d.found(FoundWarning, fmt.Sprintf("%s: nothing guards its namespace: whoever deletes pods there does not wait",
@@ -83,9 +84,9 @@ func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 			d.found(FoundBroken, fmt.Sprintf("%s: ValidatingAdmissionPolicyBinding %s guards %s by the budgets of %q", name,
 				deletions.Name, p.Namespace, deletions.Reads), bindGuard(p.Namespace))
 			return
-		case !budgets:
-			d.found(FoundBroken, fmt.Sprintf("%s: its pods are guarded, and the budgets that decide are not: whoever may "+
-				"change those may delete everything", name), bindGuard(p.Namespace))
+		case !budgets || !overrides:
+			d.found(FoundBroken, fmt.Sprintf("%s: its pods are guarded, and what decides about them is not: whoever may write "+
+				"budgets or annotations of pods there may delete everything", name), bindGuard(p.Namespace))
 			return
 		}
 		d.guardedPods(ctx, p, name, deletions)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func (i *installation) guarded() {
 	const text = "request.userInfo.username != 'system:serviceaccount:lockkeeper-system:lockkeeper-worker'"
 	i.guards = map[string]bool{kube.DaemonOSD: true, kube.DaemonOSDProved: true, kube.DaemonMon: true}
 	i.guard = kube.DeletionGuard{}
-	for _, name := range []string{kube.GuardOfDeletions, kube.GuardOfBudgets} {
+	for _, name := range kube.GuardPolicies {
 		i.guard.Policies = append(i.guard.Policies, kube.GuardPolicy{Name: name, Conditions: text})
 		b := kube.GuardBinding{Name: name + "-rook-ceph", Policy: name, Namespace: "rook-ceph", Actions: []string{"Deny"}}
 		if name == kube.GuardOfDeletions {
@@ -256,10 +257,10 @@ func TestDoctor(t *testing.T) {
 			func(i *installation) { i.guardAway = errors.New("validatingadmissionpolicies is forbidden") }, nil,
 			"whether deploy/guard-deletions is installed: validatingadmissionpolicies is forbidden", "",
 		},
-		"guard half installed": {
-			func(i *installation) { i.guarded(); i.guard.Policies = i.guard.Policies[:1] },
+		"guard installed in part": {
+			func(i *installation) { i.guarded(); i.guard.Policies = slices.Delete(i.guard.Policies, 1, 2) },
 			[]string{"guard of deletions"},
-			"half of it is installed: there is no ValidatingAdmissionPolicy lockkeeper-guard-budgets",
+			"only a part of it is installed: there is no ValidatingAdmissionPolicy lockkeeper-guard-budgets",
 			"kubectl apply -f deploy/guard-deletions/policy.yaml",
 		},
 		"guard of another worker": {
@@ -278,9 +279,14 @@ func TestDoctor(t *testing.T) {
 			`lockkeeper-guard-deletions-rook-ceph guards rook-ceph by the budgets of "ceph"`, "namespace.yaml",
 		},
 		"guard without guarded budgets": {
-			func(i *installation) { i.guarded(); i.guard.Bindings = i.guard.Bindings[:1] },
+			func(i *installation) { i.guarded(); i.guard.Bindings = slices.Delete(i.guard.Bindings, 1, 2) },
 			[]string{"guard of deletions"},
-			"the budgets that decide are not", "namespace.yaml",
+			"what decides about them is not", "namespace.yaml",
+		},
+		"guard without guarded overrides": {
+			func(i *installation) { i.guarded(); i.guard.Bindings = i.guard.Bindings[:2] },
+			[]string{"guard of deletions"},
+			"what decides about them is not", "namespace.yaml",
 		},
 		"guard without a policy": {
 			func(i *installation) {

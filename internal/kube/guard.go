@@ -17,11 +17,16 @@ import (
 
 // This file looks at the guard of deletions: how it is installed, and what it answers.
 
-// The policies of deploy/guard-deletions/policy.yaml.
+// The policies of deploy/guard-deletions/policy.yaml: the one that refuses deletions, and those that keep others from
+// writing what it goes by.
 const (
 	GuardOfDeletions = "lockkeeper-guard-deletions"
 	GuardOfBudgets   = "lockkeeper-guard-budgets"
+	GuardOfOverrides = "lockkeeper-guard-overrides"
 )
+
+// GuardPolicies are all of them.
+var GuardPolicies = []string{GuardOfDeletions, GuardOfBudgets, GuardOfOverrides}
 
 // DeletionGuard is how the guard of deletions is installed.
 type DeletionGuard struct {
@@ -29,16 +34,17 @@ type DeletionGuard struct {
 	Bindings []GuardBinding
 }
 
-// GuardPolicy is one of the two policies.
+// GuardPolicy is one of the policies.
 type GuardPolicy struct {
 	Name string
 	// Conditions say, in CEL, whom and what the policy is not about.
 	Conditions string
 }
 
-// Names tells whether a policy speaks of an account, as both do of lockkeeper's worker.
-func (p GuardPolicy) Names(a Account) bool {
-	return strings.Contains(p.Conditions, "'system:serviceaccount:"+a.Namespace+":"+a.Name+"'")
+// Knows tells whether a policy lets lockkeeper's worker pass, if it has to: it sets no overrides.
+func (p GuardPolicy) Knows(a Account) bool {
+	return p.Name == GuardOfOverrides ||
+		strings.Contains(p.Conditions, "'system:serviceaccount:"+a.Namespace+":"+a.Name+"'")
 }
 
 // GuardBinding has a policy guard a namespace.
@@ -71,7 +77,7 @@ func (g DeletionGuard) Binding(policy, namespace string) (GuardBinding, bool) {
 func (c *Cluster) DeletionGuard(ctx context.Context) (DeletionGuard, error) {
 	var out DeletionGuard
 	admission := c.typed.AdmissionregistrationV1()
-	for _, name := range []string{GuardOfDeletions, GuardOfBudgets} {
+	for _, name := range GuardPolicies {
 		p, err := admission.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
@@ -93,7 +99,7 @@ func (c *Cluster) DeletionGuard(ctx context.Context) (DeletionGuard, error) {
 		return DeletionGuard{}, err
 	}
 	for i := range list.Items {
-		if b := &list.Items[i]; b.Spec.PolicyName == GuardOfDeletions || b.Spec.PolicyName == GuardOfBudgets {
+		if b := &list.Items[i]; slices.Contains(GuardPolicies, b.Spec.PolicyName) {
 			out.Bindings = append(out.Bindings, guardBinding(b))
 		}
 	}

@@ -85,7 +85,7 @@ func TestTheGuardAsItIsInstalled(t *testing.T) {
 	w := newGuardWorld(t, "installed")
 	g, err := w.clusterOfAPerson().DeletionGuard(t.Context())
 	require.NoError(t, err)
-	for _, policy := range []string{kube.GuardOfDeletions, kube.GuardOfBudgets} {
+	for _, policy := range kube.GuardPolicies {
 		require.True(t, g.Has(policy))
 		b, ok := g.Binding(policy, w.ns)
 		require.True(t, ok)
@@ -96,9 +96,10 @@ func TestTheGuardAsItIsInstalled(t *testing.T) {
 	b, _ := g.Binding(kube.GuardOfDeletions, w.ns)
 	assert.Equal(t, w.ns, b.Reads)
 	for _, p := range g.Policies {
-		assert.True(t, p.Names(kube.Account{Namespace: "lockkeeper-system", Name: "lockkeeper-worker"}), p.Name)
-		assert.False(t, p.Names(kube.Account{Namespace: "system", Name: "lockkeeper-worker"}), p.Name)
-		assert.False(t, p.Names(kube.Account{Namespace: "lockkeeper-system", Name: "worker"}), p.Name)
+		assert.True(t, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "lockkeeper-worker"}), p.Name)
+		none := p.Name == kube.GuardOfOverrides // of which no account of lockkeeper's is the subject
+		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "system", Name: "lockkeeper-worker"}), p.Name)
+		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "worker"}), p.Name)
 	}
 	p, err := w.worker.MaintenancePolicy(t.Context(), storage.ClusterKey{Namespace: w.ns, Name: guarding})
 	require.NoError(t, err)
