@@ -111,16 +111,24 @@ func (d *Doctor) guardedPods(ctx context.Context, p *v1alpha1.MaintenancePolicy,
 		d.unknown(name+": which budgets decide deletions", err)
 		return
 	}
-	var missing []string
+	var missing, silent []string
 	for _, of := range []struct{ daemon, budget string }{
 		{kube.DaemonOSDProved, kube.ProvedBudgetName(p.Name)}, {kube.DaemonOSD, kube.DaemonBudgetName(p.Name)},
 	} {
-		if !guards[of.daemon] {
+		switch decides, has := guards[of.daemon]; {
+		case !has:
 			missing = append(missing, of.budget)
+		case !decides:
+			silent = append(silent, of.budget)
 		}
 	}
 	mons, has := guards[kube.DaemonMon]
 	switch {
+	case len(silent) > 0:
+		d.found(FoundBroken, fmt.Sprintf("%s: %s does not carry the label %s=%s, so the guard does not go by it: a "+
+			"lockkeeper from before the guard wrote it", name, strings.Join(silent, ", "), kube.LabelGuards,
+			kube.GuardsDeletions),
+			"have it written anew: cordon a storage node and, when its failure domain is open, uncordon it")
 	case len(missing) == 2:
 		d.found(FoundBroken, fmt.Sprintf("%s: its OSDs are not guarded: there are no budgets that decide (%s)", name,
 			strings.Join(missing, ", ")), "the keeper makes them, unless spec.ceph.managePodBudgets is false: `lockkeeper status`")

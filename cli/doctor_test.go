@@ -311,6 +311,11 @@ func TestDoctor(t *testing.T) {
 			func(i *installation) { i.guarded(); delete(i.guards, kube.DaemonOSD) }, nil,
 			"lockkeeper-rook-ceph-osd is missing: the other one decides for all OSDs", "lockkeeper status",
 		},
+		"guard of older budgets": {
+			func(i *installation) { i.guarded(); i.guards[kube.DaemonOSD] = false },
+			[]string{"guard of deletions"},
+			"lockkeeper-rook-ceph-osd does not carry the label lockkeeper.io/guards=deletions", "cordon a storage node",
+		},
 		"guard without mons": {
 			func(i *installation) { i.guarded(); i.guards[kube.DaemonMon] = false }, nil,
 			"its mons are not guarded: their pods do not tell which mon they are", "ceph_daemon_id",

@@ -143,6 +143,8 @@ func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (book
 			others = true
 		case Decided(b.Labels[LabelDaemon]):
 			book[b.Labels[LabelDaemon]] = written(b)
+			// Of a lockkeeper from before deletions were guarded: it has to be written although it says the right thing.
+			others = others || b.Labels[LabelDaemon] != DaemonMon && b.Labels[LabelGuards] != GuardsDeletions
 		}
 	}
 	return book, others, nil

@@ -103,8 +103,14 @@ func TestOnlyLockkeeperWritesItsBudgets(t *testing.T) {
 	require.NoError(t, w.as(theWorker).Patch(t.Context(), ours(), client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"lockkeeper.io/guards":null}}}`))))
 	require.Len(t, w.guardingBudgets(), 2)
+	_, others, err := w.worker.ReadBudgets(t.Context(), w.key())
+	require.NoError(t, err)
+	require.True(t, others, "the keeper must not take it for written")
 	w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &budget.Spec{MinAvailable: 2}})
 	require.Equal(t, []string{"lockkeeper-rook-ceph-osd", "lockkeeper-rook-ceph-osd-proved"}, w.guardingBudgets())
+	_, others, err = w.worker.ReadBudgets(t.Context(), w.key())
+	require.NoError(t, err)
+	require.False(t, others)
 	// The watcher closes, with its own rights.
 	watcher, err := kube.New(asAccount(config, "lockkeeper-watcher"))
 	require.NoError(t, err)
