@@ -43,6 +43,7 @@ func (w *world) guardWords() map[string]func(*testscript.TestScript, bool, []str
 			ts.Check(err)
 			w.judge, err = hammer.NewJudge(context.Background(), w.environ(), osds)
 			ts.Check(err)
+			w.judge.CountDeletions()
 			ts.Defer(func() { w.judge.Close() })
 		},
 		// judged N: since then N OSDs or more went, and never those of two zones at once.

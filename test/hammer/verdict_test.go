@@ -94,10 +94,11 @@ func TestReadEvictions(t *testing.T) {
 		deleted(26, "rook-ceph-osd-4-abc", 200),
 		"no JSON",
 	}, "\n")
-	granted, failed, err := readEvictions(strings.NewReader(log), at(10), []OSD{
+	osds := []OSD{
 		NewOSD(1, "x", "rook-ceph-osd-1-67d-abc"), NewOSD(3, "y", "rook-ceph-osd-3-67d-abc"),
 		NewOSD(4, "y", "rook-ceph-osd-4-67d-abc"), NewOSD(5, "z", "osd-node-a-osd-0-1a2b"),
-	})
+	}
+	granted, failed, err := readEvictions(strings.NewReader(log), at(10), osds, true)
 	require.NoError(t, err)
 	assert.Equal(t, []eviction{
 		{at: at(12), osd: 1, zone: "x", who: "kubectl"},
@@ -106,6 +107,9 @@ func TestReadEvictions(t *testing.T) {
 		{at: at(26), osd: 4, zone: "y", who: "kubectl"},
 	}, granted)
 	assert.Equal(t, 1, failed)
+	granted, _, err = readEvictions(strings.NewReader(log), at(10), osds, false)
+	require.NoError(t, err)
+	assert.Len(t, granted, 3, "no deletion")
 }
 
 func TestDeletions(t *testing.T) {
