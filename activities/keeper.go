@@ -105,7 +105,8 @@ type Policies interface {
 // Budgets writes PodDisruptionBudgets.
 type Budgets interface {
 	// ReadBudgets reads the budgets that follow the keeper's decisions. others tells whether there are budgets in the
-	// policy's namespace that are not this policy's: one of them may cover the same pods.
+	// policy's namespace that are not this policy's, one of which may cover the same pods, or that have to be written anew
+	// although they say what was decided.
 	ReadBudgets(ctx context.Context, key storage.ClusterKey) (book budget.Book, others bool, err error)
 	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets
 	// anybody go, nothing is written when they have changed since in.Before was read. It returns a reason when a budget

@@ -44,6 +44,9 @@ type Installation interface {
 	ForeignBudget(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error)
 	Second(ctx context.Context, p *v1alpha1.MaintenancePolicy) (storage.Answer, error)
 	MonEndpoints(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error)
+	// DeletionGuard is how deploy/guard-deletions is installed; GuardingBudgets are the budgets that it may go by.
+	DeletionGuard(ctx context.Context) (kube.DeletionGuard, error)
+	GuardingBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[string]bool, error)
 }
 
 // Machines is what the doctor asks of the APIs that fence nodes. nodes are those that host storage daemons.
@@ -59,12 +62,13 @@ type Doctor struct {
 	System       string // namespace of the watcher and the worker
 	Namespace    string // of the policies; "": all
 
-	policies []v1alpha1.MaintenancePolicy // that were found
-	second   map[string]bool              // of them, those whose storage cluster another one looks after
-	noKube   bool                         // Kubernetes does not answer
-	noTalk   bool                         // Temporal does not answer
-	findings []Finding
-	check    string // that is being made
+	policies      []v1alpha1.MaintenancePolicy // that were found
+	second        map[string]bool              // of them, those whose storage cluster another one looks after
+	serverVersion string                       // of Kubernetes
+	noKube        bool                         // Kubernetes does not answer
+	noTalk        bool                         // Temporal does not answer
+	findings      []Finding
+	check         string // that is being made
 }
 
 // A check looks at one thing, and says what it found.
@@ -90,6 +94,8 @@ var checks = []check{
 	{name: "other budgets", look: (*Doctor).otherBudgets, kubernetes: true},
 	// what else takes nodes away
 	{name: "fencing", look: (*Doctor).fencing, kubernetes: true},
+	// of those who want deletions to wait as evictions do
+	{name: "guard of deletions", look: (*Doctor).guard, kubernetes: true},
 	{name: "addresses of the mons", look: (*Doctor).monEndpoints, kubernetes: true},  // where Ceph is
 	{name: "rights of watcher and worker", look: (*Doctor).rights, kubernetes: true}, // all of deploy/rbac.yaml
 	// tells the keepers what changes

@@ -40,6 +40,7 @@ func (d *Doctor) kubernetes(ctx context.Context) {
 			"version` has to answer. Until it does, the last budgets stay, which is safe")
 		d.noKube = true
 	default:
+		d.serverVersion = v
 		d.version(v, leastKubernetes, testedKubernetes, "budgets need unhealthyPodEvictionPolicy")
 	}
 }

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +37,9 @@ type installation struct {
 	cephOSDsAway    error
 	problems        []machines.Problem
 	machinesAway    error
+	guard           kube.DeletionGuard
+	guards          map[string]bool
+	guardAway       error
 }
 
 func newInstallation() *installation {
@@ -90,6 +95,29 @@ func (i *installation) ForeignBudget(context.Context, *v1alpha1.MaintenancePolic
 
 func (i *installation) Second(context.Context, *v1alpha1.MaintenancePolicy) (storage.Answer, error) {
 	return answer(i.second), i.kubeAway
+}
+
+func (i *installation) DeletionGuard(context.Context) (kube.DeletionGuard, error) {
+	return i.guard, cmp.Or(i.guardAway, i.kubeAway)
+}
+
+func (i *installation) GuardingBudgets(context.Context, *v1alpha1.MaintenancePolicy) (map[string]bool, error) {
+	return i.guards, i.kubeAway
+}
+
+// guarded gives the installation the guard of deletions, in the namespace of its policy.
+func (i *installation) guarded() {
+	const text = "request.userInfo.username != 'system:serviceaccount:lockkeeper-system:lockkeeper-worker'"
+	i.guards = map[string]bool{kube.DaemonOSD: true, kube.DaemonOSDProved: true, kube.DaemonMon: true}
+	i.guard = kube.DeletionGuard{}
+	for _, name := range kube.GuardPolicies {
+		i.guard.Policies = append(i.guard.Policies, kube.GuardPolicy{Name: name, Conditions: text})
+		b := kube.GuardBinding{Name: name + "-rook-ceph", Policy: name, Namespace: "rook-ceph", Actions: []string{"Deny"}}
+		if name == kube.GuardOfDeletions {
+			b.Reads = "rook-ceph"
+		}
+		i.guard.Bindings = append(i.guard.Bindings, b)
+	}
 }
 
 func (i *installation) MonEndpoints(context.Context, *v1alpha1.MaintenancePolicy) (string, error) {
@@ -233,6 +261,78 @@ func TestDoctor(t *testing.T) {
 			func(i *installation) { i.foreign = "PodDisruptionBudget rook-ceph/rook-ceph-osd also covers" },
 			[]string{"other budgets"},
 			"PodDisruptionBudget rook-ceph/rook-ceph-osd", "managePodBudgets: false",
+		},
+		"guarded": {(*installation).guarded, nil, "", ""},
+		"Kubernetes too old for the guard": {
+			func(i *installation) { i.kubeVersion = "v1.29.4" }, nil,
+			"Kubernetes is v1.29.4, which has no ValidatingAdmissionPolicies", "upgrade it to 1.30 or newer",
+		},
+		"guard not known": {
+			func(i *installation) { i.guardAway = errors.New("validatingadmissionpolicies is forbidden") }, nil,
+			"whether deploy/guard-deletions is installed: validatingadmissionpolicies is forbidden", "",
+		},
+		"guard installed in part": {
+			func(i *installation) { i.guarded(); i.guard.Policies = slices.Delete(i.guard.Policies, 1, 2) },
+			[]string{"guard of deletions"},
+			"only a part of it is installed: there is no ValidatingAdmissionPolicy lockkeeper-guard-budgets",
+			"kubectl apply -f deploy/guard-deletions/policy.yaml",
+		},
+		"guard of another worker": {
+			func(i *installation) { i.guarded(); i.guard.Policies[0].Conditions = "'system:serviceaccount:a:b'" },
+			[]string{"guard of deletions"},
+			"does not know lockkeeper's worker as lockkeeper-system/lockkeeper-worker", "put that account into",
+		},
+		"guard in no namespace": {
+			func(i *installation) { i.guarded(); i.guard.Bindings = nil }, nil,
+			"rook-ceph/rook-ceph: nothing guards its namespace",
+			"kubectl apply -f deploy/guard-deletions/namespace.yaml",
+		},
+		"guard by budgets of elsewhere": {
+			func(i *installation) { i.guarded(); i.guard.Bindings[0].Reads = "ceph" },
+			[]string{"guard of deletions"},
+			`lockkeeper-guard-deletions-rook-ceph guards rook-ceph by the budgets of "ceph"`, "namespace.yaml",
+		},
+		"guard without guarded budgets": {
+			func(i *installation) { i.guarded(); i.guard.Bindings = slices.Delete(i.guard.Bindings, 1, 2) },
+			[]string{"guard of deletions"},
+			"what decides about them is not", "namespace.yaml",
+		},
+		"guard without guarded overrides": {
+			func(i *installation) { i.guarded(); i.guard.Bindings = i.guard.Bindings[:2] },
+			[]string{"guard of deletions"},
+			"what decides about them is not", "namespace.yaml",
+		},
+		"guard without a policy": {
+			func(i *installation) {
+				i.guarded()
+				i.guard.Bindings = append(i.guard.Bindings, kube.GuardBinding{
+					Name: "x", Policy: kube.GuardOfDeletions, Namespace: "shop", Reads: "shop",
+				})
+			}, nil,
+			`ValidatingAdmissionPolicyBinding x guards nothing: there is no MaintenancePolicy in "shop"`,
+			"kubectl delete validatingadmissionpolicybinding x",
+		},
+		"guard that warns": {
+			func(i *installation) { i.guarded(); i.guard.Bindings[0].Actions = []string{"Warn", "Audit"} }, nil,
+			"the guard says Warn and Audit and refuses nothing", "validationActions: [Deny]",
+		},
+		"guard without budgets": {
+			func(i *installation) { i.guarded(); i.guards = nil },
+			[]string{"guard of deletions"},
+			"its OSDs are not guarded", "spec.ceph.managePodBudgets is false",
+		},
+		"guard with one budget": {
+			func(i *installation) { i.guarded(); delete(i.guards, kube.DaemonOSD) }, nil,
+			"lockkeeper-rook-ceph-osd is missing: the other one decides for all OSDs", "lockkeeper status",
+		},
+		"guard of older budgets": {
+			func(i *installation) { i.guarded(); i.guards[kube.DaemonOSD] = false },
+			[]string{"guard of deletions"},
+			"lockkeeper-rook-ceph-osd does not carry the label lockkeeper.io/guards=deletions", "cordon a storage node",
+		},
+		"guard without mons": {
+			func(i *installation) { i.guarded(); i.guards[kube.DaemonMon] = false }, nil,
+			"its mons are not guarded: their pods do not tell which mon they are", "ceph_daemon_id",
 		},
 		"no mon addresses": {func(i *installation) {
 			i.endpointsAway = errors.New(`configmaps "rook-ceph-mon-endpoints" not found`)

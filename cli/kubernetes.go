@@ -38,6 +38,8 @@ type Kubernetes interface {
 	Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error)
 	// Hosts says of every node, by its hostname, why its OSDs may not serve; "" if it is in service.
 	Hosts(ctx context.Context) (map[string]string, error)
+	// TryDelete asks by a dry run whether whoever asks may delete a pod.
+	TryDelete(ctx context.Context, namespace, pod string) (kube.Deletion, error)
 	// May tells whether an account may do something.
 	May(ctx context.Context, who kube.Account, r kube.Right) (bool, error)
 }

@@ -77,6 +77,9 @@ type world struct {
 	osdPods  []*corev1.Pod
 	osdSets  []appsv1.Deployment
 	hosts    map[string]string
+
+	deletion     kube.Deletion // what the API server answers to whoever wants to delete a pod
+	deletionAway error
 }
 
 var cluster = storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
@@ -356,6 +359,10 @@ func (w *world) CephOSDPods(context.Context, string, string) ([]*corev1.Pod, err
 
 func (w *world) Deployments(context.Context, string, string) ([]appsv1.Deployment, error) {
 	return w.osdSets, w.kubeAway
+}
+
+func (w *world) TryDelete(context.Context, string, string) (kube.Deletion, error) {
+	return w.deletion, cmp.Or(w.deletionAway, w.kubeAway)
 }
 
 func (w *world) Hosts(context.Context) (map[string]string, error) { return w.hosts, w.kubeAway }

@@ -12,13 +12,17 @@ const defaultSystem = "lockkeeper-system"
 func explainCommand(connections *cli.Connections) *cobra.Command {
 	var policy, system, output string
 	cmd := &cobra.Command{
-		Use:   "explain NODE",
-		Short: "May I drain this node now? If not: what is in the way, and what would have to change",
+		Use:   "explain NODE|pod/POD",
+		Short: "May I drain this node, or delete this pod, now? If not: what is in the way, and what would have to change",
 		Long: `Answer "may I drain this node now?", and if not, tell what is in the way, since when, and what would have to
 change. It asks the keeper and the jobs that hold the lease, and reads Kubernetes; it changes nothing.
 
+Of a pod in --namespace, written pod/POD, it answers "may I delete this pod now?" by a dry run, so that the answer is
+that of the guard (deploy/guard-deletions) where it is installed. That takes the right to delete the pod.
+
 The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
 		Example: `  lockkeeper explain node-a
+  lockkeeper -n rook-ceph explain pod/rook-ceph-osd-3-5d94bb9bc9-4jcmk
   lockkeeper explain node-a -o json | jq -r '.inTheWay[].name'
   until lockkeeper explain node-a; do sleep 10; done`,
 		Args: args(oneNode),
@@ -31,6 +35,10 @@ The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
 				return err
 			}
 			defer done()
+			if pod, ok := cli.ExplainsPod(names[0]); ok {
+				policy = qualified(policy, connections.Namespace)
+				return explainPod(cmd, command, connections, podQuestion{pod, policy, system, output})
+			}
 			e, err := command.Explain(cmd.Context(), names[0], qualified(policy, connections.Namespace), system)
 			if err != nil {
 				return err
@@ -49,4 +57,23 @@ The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
 	flags.StringVar(&system, "system-namespace", defaultSystem, "where lockkeeper watch runs")
 	flags.StringVarP(&output, "output", "o", "", "json or yaml")
 	return cmd
+}
+
+// podQuestion is what is asked of a pod.
+type podQuestion struct{ pod, policy, system, output string }
+
+func explainPod(cmd *cobra.Command, command *cli.Command, connections *cli.Connections, q podQuestion) error {
+	namespace, err := connections.CurrentNamespace()
+	if err != nil {
+		return err
+	}
+	e, err := command.ExplainPod(cmd.Context(), namespace, q.pod, q.policy, q.system)
+	if err != nil {
+		return err
+	}
+	err = printed(cmd, e, q.output)
+	if err == nil && !e.MayDelete {
+		return cli.ErrNo
+	}
+	return err
 }

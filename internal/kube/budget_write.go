@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func (c *Cluster) applyBudget(
 			conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it",
 				have.Namespace, have.Name),
 		}, nil
-	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && !existing.fence:
+	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && !existing.fence && len(relabel(have, want)) == 0:
 		return write{conflict: conflict, is: written(have)}, nil
 	}
 	patch, err := replaceSpec(have, want, existing)
@@ -91,8 +92,33 @@ func replaceSpec(have, want *policyv1.PodDisruptionBudget, existing read) ([]byt
 	case !has:
 		patch = append(patch, operation{"add", alarmPath, budget.NoAlarm})
 	}
+	patch = append(patch, relabel(have, want)...)
 	return json.Marshal(append(patch, operation{"replace", "/spec", want.Spec}))
 }
+
+// relabel has a budget say whether it decides deletions, too. One that is closed says nothing new: mons whose pods
+// cannot be told apart are closed as well while Ceph does not answer.
+func relabel(have, want *policyv1.PodDisruptionBudget) []operation {
+	_, is := have.Labels[LabelGuards]
+	value, should := want.Labels[LabelGuards]
+	unknown := want.Labels[LabelDaemon] == DaemonMon && saysNothing(want)
+	switch {
+	case should && have.Labels[LabelGuards] != value && !unknown:
+		return []operation{{"add", guardsPath, value}}
+	case is && !should:
+		return []operation{{"remove", guardsPath, nil}}
+	default:
+		return nil
+	}
+}
+
+// saysNothing: the budget lets no pod go, and does not say which could.
+func saysNothing(b *policyv1.PodDisruptionBudget) bool {
+	return b.Spec.MinAvailable != nil && !slices.ContainsFunc(b.Spec.Selector.MatchExpressions,
+		func(r metav1.LabelSelectorRequirement) bool { return r.Operator == metav1.LabelSelectorOpNotIn })
+}
+
+var guardsPath = "/metadata/labels/" + escaped(LabelGuards)
 
 var alarmPath = "/metadata/annotations/" + escaped(AlarmAnnotation)
 

@@ -25,6 +25,11 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	LabelPolicy    = "lockkeeper.io/policy"
 	LabelDaemon    = "lockkeeper.io/daemon"
+	// LabelGuards is on the budgets that decide deletions, too, where deploy/guard-deletions is installed: it reads those
+	// with the value GuardsDeletions. They decide by leaving out the pods that may go; a budget that keeps a number of
+	// pods, whichever they are, cannot say of one of them whether it may be deleted.
+	LabelGuards     = "lockkeeper.io/guards"
+	GuardsDeletions = "deletions"
 )
 
 // AlarmAnnotation is the last alarm, on each of our budgets that follow decisions: the time, in an order of letters,
@@ -138,6 +143,8 @@ func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (book
 			others = true
 		case Decided(b.Labels[LabelDaemon]):
 			book[b.Labels[LabelDaemon]] = written(b)
+			// Of a lockkeeper from before deletions were guarded: it has to be written although it says the right thing.
+			others = others || b.Labels[LabelDaemon] != DaemonMon && b.Labels[LabelGuards] != GuardsDeletions
 		}
 	}
 	return book, others, nil
@@ -302,7 +309,17 @@ func newBudget(
 		least := intstr.FromInt32(int32(spec.MinAvailable)) //nolint:gosec // a number of pods
 		out.Spec.MinAvailable = &least
 	}
+	if leavesOut(daemon, spec) {
+		out.Labels[LabelGuards] = GuardsDeletions
+	}
 	return out
+}
+
+// leavesOut tells whether a budget decides by leaving out the pods that may go. That of mons that cannot be told apart
+// keeps a majority of them instead, and those of mgr, mds, rgw and rbd-mirror keep all but one.
+func leavesOut(daemon string, spec budget.Spec) bool {
+	return daemon == DaemonOSD || daemon == DaemonOSDProved ||
+		daemon == DaemonMon && (spec.Quiet || spec.MinAvailable >= budget.Everything)
 }
 
 // RemoveBudgets implements activities.Budgets. Those of the OSDs close first, then every mark goes, which moves the

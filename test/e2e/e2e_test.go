@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,19 +32,31 @@ var shapes = []struct {
 	flags []string
 	files []string
 	labs  int // that share the scenarios, at most
+	// guarded: deploy/guard-deletions is installed.
+	guarded bool
 }{
 	{
 		"rollouts",
 		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "2", "--osd-pods", "none"},
 		[]string{"testdata/rollouts/*.txtar"},
-		2,
+		2, false,
 	},
-	{"two-nodes-per-zone", twoNodesPerZone, []string{"testdata/two-nodes-per-zone/*.txtar", toldInWords + "/*.txtar"}, 3},
+	{
+		"two-nodes-per-zone", twoNodesPerZone,
+		[]string{"testdata/two-nodes-per-zone/*.txtar", toldInWords + "/*.txtar"},
+		3, false,
+	},
+	{
+		"guarded",
+		append(slices.Clone(twoNodesPerZone), "--controller-accounts", "own"),
+		[]string{"testdata/guarded/*.txtar"},
+		1, true,
+	},
 	{
 		"two-osds-on-one-node",
 		[]string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
 		[]string{"testdata/two-osds-on-one-node/*.txtar"},
-		1,
+		1, false,
 	},
 }
 
@@ -103,7 +116,8 @@ func TestScenarios(t *testing.T) {
 			name := fmt.Sprintf("%s-%d", shape.name, lab+1)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				play(t, fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[4:8]+name[len(name)-1:]), shape.flags, share)
+				w := &world{name: fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[4:8]+name[len(name)-1:]), guarded: shape.guarded}
+				play(t, w, shape.flags, share)
 			})
 		}
 	}
@@ -111,8 +125,7 @@ func TestScenarios(t *testing.T) {
 
 // play plays scenarios one after the other, since they share a cluster. The cluster is made for the first of them that
 // is to be run at all.
-func play(t *testing.T, name string, flags, files []string) {
-	w := &world{name: name}
+func play(t *testing.T, w *world, flags, files []string) {
 	each := func(scenario *testing.T) {
 		if w.env == nil {
 			w.up(t, flags)

@@ -26,17 +26,19 @@ var hammerAll = flag.Bool("hammer-all", false,
 // clients of the hammer.
 const clients = 4
 
-// TestHammer has four clients evict every OSD, all the time, in one situation after the other, with lockkeeper alive
-// and with lockkeeper killed in the midst of it. Whatever they do: never OSDs of two zones at once, no eviction that
-// fails, no lost write.
+// TestHammer has four clients evict every OSD, and where deletions are guarded four more delete it, all the time, in
+// one situation after the other, with lockkeeper alive and with lockkeeper killed in the midst of it. Whatever they do:
+// never OSDs of two zones at once, no eviction that fails, no lost write.
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
 		flags      []string
 		situations []situation
+		guarded    bool // then they delete as well
 	}{
-		"deployments": {twoNodesPerZone, situations},
-		"bare-pods":   {append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), situationsOfBarePods},
+		"deployments": {twoNodesPerZone, situations, false},
+		"bare-pods":   {append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), situationsOfBarePods, false},
+		"guarded":     {twoNodesPerZone, situationsOfTheGuard, true},
 	} {
 		played := slices.DeleteFunc(slices.Clone(of.situations), func(s situation) bool {
 			return !s.always && !*hammerAll && !turns.Has("hammer, "+name+": "+s.name, seldom)
@@ -46,7 +48,8 @@ func TestHammer(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hammered(t, &world{name: fmt.Sprintf("e2e-%d-ham-%s", os.Getpid(), name[:4])}, of.flags, played)
+			w := &world{name: fmt.Sprintf("e2e-%d-ham-%s", os.Getpid(), name[:4]), guarded: of.guarded}
+			hammered(t, w, of.flags, played)
 		})
 	}
 }
@@ -68,10 +71,22 @@ func hammered(t *testing.T, w *world, flags []string, situations []situation) {
 			judge, err := hammer.NewJudge(t.Context(), w.environ(), osds)
 			require.NoError(t, err)
 			defer judge.Close()
+			if w.guarded {
+				judge.CountDeletions()
+			}
 			ctx, stop := context.WithTimeout(t.Context(), s.lasting)
 			defer stop()
-			var answers hammer.Answers
+			var answers, deletions hammer.Answers
 			var wg sync.WaitGroup
+			if w.guarded {
+				wg.Go(func() {
+					var err error
+					deletions, err = hammer.Deleters(ctx, w.env["KUBECONFIG"], cephNamespace, "ceph-osd-id", clients)
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
 			wg.Go(func() {
 				var err error
 				answers, err = hammer.Clients(ctx, w.env["KUBECONFIG"], cephNamespace, "ceph-osd-id", clients)
@@ -84,7 +99,9 @@ func hammered(t *testing.T, w *world, flags []string, situations []situation) {
 			w.endsWell(t, s)
 			v, err := judge.Verdict(t.Context())
 			require.NoError(t, err)
-			t.Logf("%s: %d OSDs evicted, at most %d zones at once; %s", s.name, v.Evictions, v.DomainsMost, answers)
+			t.Logf("%s: %d OSDs went, at most %d zones at once; %s; deletions: %s", s.name, v.Evictions, v.DomainsMost, answers,
+				deletions)
+			require.Equal(t, w.guarded, deletions.Refused > 0)
 			require.Empty(t, v.Disturbances, "OSDs of two zones at once")
 			require.Zero(t, v.Failed, "evictions answered with 500: %s", answers.Example)
 			require.Positive(t, answers.Granted+answers.Refused, "nobody hammered")
@@ -217,6 +234,14 @@ var situations = []situation{
 	{name: "a rollout, killed", lasting: 40 * time.Second, most: -1, do: killing(restart), after: ended("restart", "all")},
 }
 
+var situationsOfTheGuard = []situation{
+	{name: "at rest, killed", lasting: 20 * time.Second, most: -1, least: true, do: killing(nothing)},
+	{
+		name: "six drains", lasting: 25 * time.Second, most: -1, least: true, do: drainsOf(allNodes...),
+		after: ended("upgrade", allNodes...),
+	},
+}
+
 var situationsOfBarePods = []situation{
 	{name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, do: rollOut, after: (*world).awaitUpdated},
 	{name: "a rollout, killed", lasting: 40 * time.Second, most: -1, do: killing(rollOut), after: (*world).awaitUpdated},
@@ -263,10 +288,18 @@ func (w *world) endsWell(t *testing.T, s situation) {
 }
 
 // eachOSD is all OSDs, each with its zone.
-func (w *world) eachOSD(t *testing.T) (osds []hammer.OSD) {
+func (w *world) eachOSD(t *testing.T) []hammer.OSD {
 	t.Helper()
-	pods, err := w.pods()
+	osds, err := w.osds()
 	require.NoError(t, err)
+	return osds
+}
+
+func (w *world) osds() (osds []hammer.OSD, err error) {
+	pods, err := w.pods()
+	if err != nil {
+		return nil, err
+	}
 	zones := map[string]bool{}
 	for _, p := range pods {
 		if id, err := strconv.Atoi(p.Metadata.Labels["ceph-osd-id"]); err == nil {
@@ -274,6 +307,8 @@ func (w *world) eachOSD(t *testing.T) (osds []hammer.OSD) {
 			osds, zones[zone] = append(osds, hammer.NewOSD(id, zone, p.Metadata.Name)), true
 		}
 	}
-	require.Len(t, zones, 3)
-	return osds
+	if len(zones) != 3 {
+		return nil, fmt.Errorf("the OSDs are in %d zones, not in 3", len(zones))
+	}
+	return osds, nil
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
 // world is one lab with lockkeeper installed in it.
@@ -30,12 +32,14 @@ type world struct {
 	ownLibrados bool
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
 	moments      string
-	soundCommand any // of the OSDs, before a scenario broke it
+	guarded      bool // deploy/guard-deletions is installed
+	soundCommand any  // of the OSDs, before a scenario broke it
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
 	firstMap      int // of Ceph's OSDs
 	saidWhole     bool
 	beside        map[string]*background
+	judge         *hammer.Judge // of those who delete; nil: nobody judges
 }
 
 // Where lockkeeper lives in the lab, and the policy that it looks after.
@@ -100,6 +104,11 @@ func (w *world) install(t *testing.T) {
 	t.Helper()
 	if err := w.installObjects(); err != nil {
 		t.Fatal(err)
+	}
+	if w.guarded {
+		if err := w.guard(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, p := range []string{"worker", "watch"} {
 		if err := w.start(p); err != nil {
@@ -249,6 +258,7 @@ func (w *world) setup(e *testscript.Env) error {
 	e.Setenv("NS", cephNamespace)
 	e.Setenv("POLICY", policyName)
 	e.Setenv("LAB_NAME", w.name)
+	e.Setenv("DEPLOY", filepath.Join(w.root, "deploy"))
 	w.saidWhole = false
 	e.Defer(w.endBeside)
 	return w.begins()
@@ -269,6 +279,7 @@ func (w *world) commands() map[string]func(*testscript.TestScript, bool, []strin
 	commands := w.speak()
 	maps.Copy(commands, w.rolloutWords())
 	maps.Copy(commands, w.osdWords())
+	maps.Copy(commands, w.guardWords())
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[0])

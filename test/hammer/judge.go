@@ -15,6 +15,8 @@ type Judge struct {
 	env   []string
 	audit string
 	osds  []OSD
+	// deletions count as evictions do: nobody may delete out of turn.
+	deletions bool
 
 	began time.Time
 	epoch int // of the first map
@@ -91,6 +93,10 @@ func (s pgStat) allWhole() bool {
 		func(s struct{ Name string }) bool { return !strings.HasPrefix(s.Name, "active+clean") })
 }
 
+// CountDeletions has the judge count deletions beside evictions. Where they are not guarded it would count what
+// Deployments do, which nobody keeps from it.
+func (j *Judge) CountDeletions() { j.deletions = true }
+
 // Close ends the watching.
 func (j *Judge) Close() {
 	j.stop()
@@ -121,7 +127,7 @@ func (j *Judge) evictions() (granted []eviction, failed int, err error) {
 		return nil, 0, err
 	}
 	defer f.Close()
-	return readEvictions(f, j.began, j.osds)
+	return readEvictions(f, j.began, j.osds, j.deletions)
 }
 
 type osdMap struct {

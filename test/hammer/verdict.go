@@ -88,8 +88,11 @@ func clock(t time.Time) string {
 	return t.Format("15:04:05.000")
 }
 
-// readEvictions reads an audit log: who asked since then for the eviction of which OSD's pod, and was granted it.
-func readEvictions(log io.Reader, since time.Time, osds []OSD) (granted []eviction, failed int, err error) {
+// readEvictions reads an audit log: who asked since then for the eviction of which OSD's pod, or with deletions for its
+// deletion, and was granted it. A pod that was evicted is deleted by its kubelet when it has ended.
+func readEvictions(
+	log io.Reader, since time.Time, osds []OSD, deletions bool,
+) (granted []eviction, failed int, err error) {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	seen := map[string]bool{} // pods; no two ever have the same name
@@ -97,14 +100,17 @@ func readEvictions(log io.Reader, since time.Time, osds []OSD) (granted []evicti
 		var e struct {
 			At        time.Time `json:"stageTimestamp"`
 			UserAgent string    `json:"userAgent"`
-			ObjectRef struct{ Name, Subresource string }
+			Verb      string
+			ObjectRef struct{ Resource, Name, Subresource string }
 			Status    struct {
 				Code    int
 				Message string
 			} `json:"responseStatus"`
 			URI string `json:"requestURI"`
 		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef.Subresource != "eviction" || e.At.Before(since) ||
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.At.Before(since) ||
+			e.ObjectRef.Resource != "pods" ||
+			e.ObjectRef.Subresource != "eviction" && (!deletions || e.Verb != "delete" || e.ObjectRef.Subresource != "") ||
 			strings.Contains(e.URI, "dryRun") {
 			continue
 		}
@@ -113,7 +119,7 @@ func readEvictions(log io.Reader, since time.Time, osds []OSD) (granted []evicti
 			continue
 		}
 		switch e.Status.Code {
-		case 201:
+		case 200, 201:
 			if seen[e.ObjectRef.Name] {
 				continue
 			}

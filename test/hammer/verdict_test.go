@@ -71,8 +71,11 @@ func TestJudge(t *testing.T) {
 
 func TestReadEvictions(t *testing.T) {
 	line := func(second int, pod, subresource, query string, code int, message string) string {
-		return fmt.Sprintf(`{"stageTimestamp":%q,"userAgent":"kubectl","objectRef":{"name":%q,"subresource":%q},"requestURI":"/x%s","responseStatus":{"code":%d,"message":%q}}`,
+		return fmt.Sprintf(`{"stageTimestamp":%q,"userAgent":"kubectl","objectRef":{"resource":"pods","name":%q,"subresource":%q},"requestURI":"/x%s","responseStatus":{"code":%d,"message":%q}}`,
 			at(second).Format(time.RFC3339Nano), pod, subresource, query, code, message)
+	}
+	deleted := func(second int, pod string, code int) string {
+		return strings.Replace(line(second, pod, "", "", code, ""), "{", `{"verb":"delete",`, 1)
 	}
 	log := strings.Join([]string{
 		line(20, "rook-ceph-osd-3-abc", "eviction", "", 201, ""),
@@ -86,17 +89,50 @@ func TestReadEvictions(t *testing.T) {
 		line(16, "rook-ceph-osd-4-abc", "eviction", "", 429, "Cannot evict pod"),
 		line(17, "rook-ceph-osd-4-abc", "eviction", "", 500, "This pod has more than one PodDisruptionBudget"),
 		line(18, "rook-ceph-osd-4-abc", "eviction", "", 500, "context canceled"),
+		deleted(24, "rook-ceph-osd-3-abc", 200), // by its kubelet, in the end
+		deleted(25, "rook-ceph-osd-4-abc", 403),
+		deleted(26, "rook-ceph-osd-4-abc", 200),
 		"no JSON",
 	}, "\n")
-	granted, failed, err := readEvictions(strings.NewReader(log), at(10), []OSD{
+	osds := []OSD{
 		NewOSD(1, "x", "rook-ceph-osd-1-67d-abc"), NewOSD(3, "y", "rook-ceph-osd-3-67d-abc"),
 		NewOSD(4, "y", "rook-ceph-osd-4-67d-abc"), NewOSD(5, "z", "osd-node-a-osd-0-1a2b"),
-	})
+	}
+	granted, failed, err := readEvictions(strings.NewReader(log), at(10), osds, true)
 	require.NoError(t, err)
 	assert.Equal(t, []eviction{
 		{at: at(12), osd: 1, zone: "x", who: "kubectl"},
 		{at: at(20), osd: 3, zone: "y", who: "kubectl"},
 		{at: at(22), osd: 5, zone: "z", who: "kubectl"},
+		{at: at(26), osd: 4, zone: "y", who: "kubectl"},
 	}, granted)
 	assert.Equal(t, 1, failed)
+	granted, _, err = readEvictions(strings.NewReader(log), at(10), osds, false)
+	require.NoError(t, err)
+	assert.Len(t, granted, 3, "no deletion")
+}
+
+func TestDeletions(t *testing.T) {
+	line := func(second int, verb, resource, subresource, namespace, query string, code int) string {
+		return fmt.Sprintf(`{"stageTimestamp":%q,"verb":%q,"user":{"username":"somebody"},"requestURI":"/x%s",`+
+			`"objectRef":{"resource":%q,"subresource":%q,"namespace":%q,"name":"a"},"responseStatus":{"code":%d}}`,
+			at(second).Format(time.RFC3339Nano), verb, query, resource, subresource, namespace, code)
+	}
+	log := strings.Join([]string{
+		line(9, "delete", "pods", "", "ceph", "", 200), // before
+		line(11, "delete", "pods", "", "ceph", "", 200),
+		line(12, "deletecollection", "pods", "", "ceph", "", 200),
+		line(13, "delete", "pods", "", "ceph", "", 403),
+		line(14, "deletecollection", "pods", "", "ceph", "", 403),
+		line(15, "delete", "pods", "", "ceph", "?dryRun=All", 200),
+		line(16, "delete", "pods", "", "shop", "", 200),
+		line(17, "create", "pods", "eviction", "ceph", "", 201),
+		line(18, "delete", "nodes", "", "", "", 200),
+		line(19, "delete", "pods", "", "ceph", "", 404),
+		"no JSON",
+	}, "\n")
+	granted, refused, err := Deletions(strings.NewReader(log), "ceph", at(10))
+	require.NoError(t, err)
+	assert.Equal(t, 2, refused)
+	assert.Equal(t, []Deletion{{at(11), "somebody", "a"}, {at(12), "somebody", "a"}}, granted)
 }

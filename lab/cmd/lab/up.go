@@ -54,6 +54,9 @@ func newUp() *cobra.Command {
 		"build cache); or none. $LAB_CEPH is the default")
 	f.StringVar((*string)(&t.CephKeys), "ceph-keys", "", "keys of Ceph's users: aes, aes256k (from 20 on), or both: "+
 		"daemons have new ones, clients old ones (default: as a new cluster of the version has)")
+	f.StringVar((*string)(&t.ControllerAccounts), "controller-accounts", string(instance.ControllerAccountsShared),
+		"as whom Kubernetes' controllers ask: shared, all as system:kube-controller-manager; or own, each as a service "+
+			"account")
 	f.BoolVar(&wanted.Temporal, "temporal", wanted.Temporal, "with Temporal")
 	f.BoolVar(&foreground, "foreground", false, "stay, and end the lab when interrupted")
 	return cmd
@@ -154,7 +157,7 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 	case claim.Resumed:
 		for _, flag := range []string{
 			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "down-out", "osd-pods",
-			"ceph-periods", "ceph", "ceph-keys", "temporal",
+			"ceph-periods", "ceph", "ceph-keys", "controller-accounts", "temporal",
 		} {
 			if cmd.Flags().Changed(flag) &&
 				(wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {

@@ -7,8 +7,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// auditPolicy keeps what tests ask of the API server afterwards: every eviction with its answer, and every request of
-// the service accounts, so that rights can be compared with what is used. All else would be a hundred lines a second.
+// auditPolicy keeps what tests ask of the API server afterwards: every eviction and every deletion of a pod with its
+// answer, and every request of the service accounts, so that rights can be compared with what is used. All else would
+// be a hundred lines a second.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -16,6 +17,9 @@ rules:
   - level: Metadata
     verbs: [create]
     resources: [{group: "", resources: [pods/eviction]}]
+  - level: Metadata
+    verbs: [delete, deletecollection]
+    resources: [{group: "", resources: [pods]}]
   - level: None
     userGroups: ["system:serviceaccounts:kube-system"]
   - level: Metadata

@@ -56,10 +56,12 @@ func apiserver(inst instance.Instance, binary string) child.Spec {
 	return c
 }
 
-func controllerManager(inst instance.Instance, binary string) child.Spec {
+func controllerManager(inst instance.Instance, accounts instance.ControllerAccounts, binary string) child.Spec {
+	own := accounts == instance.ControllerAccountsOwn
 	return component(inst, binary, "kube-controller-manager",
 		"--kubeconfig="+inst.Path("pki", "controller-manager.kubeconfig"), "--secure-port=0", "--leader-elect=false",
-		"--controllers="+strings.Join(controllers, ","), "--use-service-account-credentials=false",
+		"--controllers="+strings.Join(controllers, ","),
+		"--use-service-account-credentials="+strconv.FormatBool(own),
 		"--service-account-private-key-file="+inst.Path("pki", serviceAccountKeyFile),
 		"--root-ca-file="+inst.Path("pki", caFile),
 		"--node-monitor-grace-period="+nodeMonitorGrace, "--node-monitor-period="+nodeMonitorPeriod,

@@ -24,12 +24,14 @@ import (
 // ControlPlane is a running one.
 type ControlPlane struct {
 	inst      instance.Instance
+	accounts  instance.ControllerAccounts
 	etcd      *embed.Etcd
 	processes []*child.Process
 }
 
 // Start returns when the API server is ready and the others have been started. binary is our own, which holds them all.
-func Start(ctx context.Context, inst instance.Instance, binary string, progress func(string)) (*ControlPlane, error) {
+func Start(ctx context.Context, config instance.Config, binary string, progress func(string)) (*ControlPlane, error) {
+	inst := config.Instance
 	if err := writePKI(inst.Path("pki"), "https://"+instance.Loopback(inst.Ports.APIServer())); err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func Start(ctx context.Context, inst instance.Instance, binary string, progress 
 	if err := writeAuditPolicy(inst); err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{inst: inst}
+	c := &ControlPlane{inst: inst, accounts: config.Topology.ControllerAccounts}
 	if c.etcd, err = startEtcd(ctx, inst); err != nil {
 		return nil, err
 	}
@@ -64,7 +66,7 @@ func (c *ControlPlane) start(ctx context.Context, binary string, progress func(s
 	}
 	progress("kube-apiserver is ready")
 	// Only now: both give up, or wait seconds before they try again, when nobody answers.
-	if err := c.spawn(controllerManager(c.inst, binary)); err != nil {
+	if err := c.spawn(controllerManager(c.inst, c.accounts, binary)); err != nil {
 		return err
 	}
 	return c.spawn(scheduler(c.inst, binary))

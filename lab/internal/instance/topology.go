@@ -28,6 +28,8 @@ type Topology struct {
 	CephRelease int `json:"cephRelease,omitempty"`
 	// CephKeys are the keys of Ceph's users; "": those that a new cluster of the release has.
 	CephKeys CephKeys `json:"cephKeys,omitempty"`
+	// ControllerAccounts says as whom Kubernetes' controllers ask; "": ControllerAccountsShared.
+	ControllerAccounts ControllerAccounts `json:"controllerAccounts,omitempty"`
 }
 
 // Release is the major version of Ceph that the lab begins with.
@@ -69,6 +71,16 @@ const (
 	// CephPeriodsDefault is as Ceph has them: OSDs report every 5 s, the manager tells the monitors every 2 s, which agree
 	// every second.
 	CephPeriodsDefault CephPeriods = "default"
+)
+
+// ControllerAccounts says as whom the controllers of the controller manager ask the API server.
+type ControllerAccounts string
+
+const (
+	// ControllerAccountsShared: all of them as system:kube-controller-manager.
+	ControllerAccountsShared ControllerAccounts = "shared"
+	// ControllerAccountsOwn: each as a service account of its own in kube-system, as kubeadm has it.
+	ControllerAccountsOwn ControllerAccounts = "own"
 )
 
 // OSDPods says who runs the OSDs.
@@ -135,6 +147,12 @@ func (t Topology) Validate() error {
 	case CephPeriodsFast, CephPeriodsDefault, "": // "" is a lab that was kept by a version that had only one
 	default:
 		return fmt.Errorf("--ceph-periods %q: allowed are %s and %s", t.CephPeriods, CephPeriodsFast, CephPeriodsDefault)
+	}
+	switch t.ControllerAccounts {
+	case "", ControllerAccountsShared, ControllerAccountsOwn:
+	default:
+		return fmt.Errorf("--controller-accounts %q: allowed are %s and %s", t.ControllerAccounts,
+			ControllerAccountsShared, ControllerAccountsOwn)
 	}
 	return t.validateCeph()
 }

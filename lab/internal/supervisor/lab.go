@@ -182,7 +182,7 @@ func (l *lab) startTemporal(ctx context.Context, progress func(string)) error {
 const temporalTimeout = time.Minute
 
 func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) (kubernetes.Interface, error) {
-	controlPlane, err := controlplane.Start(ctx, l.Instance, l.binary, progress)
+	controlPlane, err := controlplane.Start(ctx, l.Config, l.binary, progress)
 	if err != nil {
 		return nil, err
 	}

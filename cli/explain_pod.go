@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// podPrefix tells a pod from a node on the command line, as kubectl writes it.
+const podPrefix = "pod/"
+
+// PodExplanation answers "may this pod be deleted now?", and if not: what it waits for. Its field names are stable:
+// scripts rely on them.
+type PodExplanation struct {
+	At        time.Time `json:"at"`
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	Daemon    string    `json:"daemon,omitempty"`
+	Node      string    `json:"node,omitempty"`
+	Owner     string    `json:"owner,omitempty"` // what replaces it
+	// MayDelete is the API server's answer to a dry run, so that of the guard.
+	MayDelete bool `json:"mayDelete"`
+	// Terminating: somebody has deleted it already.
+	Terminating bool `json:"terminating,omitempty"`
+	// Refused is the guard's own sentence; Warned the same where it does no more than warn.
+	Refused string `json:"refused,omitempty"`
+	Warned  string `json:"warned,omitempty"`
+	// Other is what somebody else's policy or webhook says.
+	Other string `json:"other,omitempty"`
+	// Drain is what a drain of the pod's node would meet: what is in its way is in the pod's way, too. Nil: the pod does
+	// not wait, or nobody knows.
+	Drain *Explanation `json:"drain,omitempty"`
+	// Unknown says why Drain is nil.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// ExplainsPod tells whether an argument of explain names a pod, and which.
+func ExplainsPod(arg string) (string, bool) { return strings.CutPrefix(arg, podPrefix) }
+
+// ExplainPod asks the API server whether a pod may be deleted now, by a dry run. If the guard refuses, it finds out
+// what would have to change.
+func (c *Command) ExplainPod(ctx context.Context, namespace, pod, policy, system string) (PodExplanation, error) {
+	e := PodExplanation{At: c.Now(), Namespace: namespace, Pod: pod}
+	if problems := validation.IsDNS1123Subdomain(pod); len(problems) > 0 {
+		return e, wrong("POD", pod, "no name of a pod: "+strings.Join(problems, "; "))
+	}
+	d, err := c.Kubernetes.TryDelete(ctx, namespace, pod)
+	if err != nil {
+		return e, fmt.Errorf("ask whether pod %s/%s may be deleted: %w", namespace, pod, err)
+	}
+	if !d.Found {
+		return e, wrong("POD", podPrefix+pod, "no such pod in namespace "+namespace+"; `kubectl -n "+namespace+
+			" get pods` lists them, and --namespace names another one")
+	}
+	e.Daemon, e.Node, e.Owner, e.Terminating = d.Daemon, d.Node, d.Owner, d.Terminating
+	e.Refused, e.Warned, e.Other = d.Refused, d.Warned, d.Other
+	e.MayDelete = d.Refused == "" && d.Other == ""
+	if (d.Refused == "" && d.Warned == "") || d.Node == "" {
+		return e, nil
+	}
+	switch drain, err := c.Explain(ctx, d.Node, policy, system); {
+	case err != nil:
+		e.Unknown = err.Error() // the guard's answer stands all the same
+	default:
+		e.Drain = &drain
+	}
+	return e, nil
+}
+
+// Write puts an explanation into words: the answer first, and the guard's own.
+func (e PodExplanation) Write(w io.Writer) {
+	answer := "No."
+	if e.MayDelete {
+		answer = "Yes."
+	}
+	fmt.Fprintf(w, "May I delete pod %s now? %s\n\n", e.Pod, answer)
+	fmt.Fprintf(w, "%s: %s.\n", e.Pod, e.describe())
+	switch {
+	case e.Terminating:
+		fmt.Fprintln(w, "Somebody has deleted it already.")
+	case e.Other != "":
+		fmt.Fprintf(w, "Not lockkeeper's guard refuses, but: %s\n", e.Other)
+	case e.Refused != "":
+		fmt.Fprintf(w, "The guard says: %s.\n", e.Refused)
+	case e.Warned != "":
+		fmt.Fprintf(w, "The guard only warns: %s.\n", e.Warned)
+	default:
+		fmt.Fprintln(w, "The API server would let it go: asked by a dry run.")
+	}
+	if e.Unknown != "" {
+		fmt.Fprintf(w, "What it waits for could not be found out: %s\n", e.Unknown)
+	}
+	if e.Drain == nil {
+		return
+	}
+	d := *e.Drain
+	if len(d.InTheWay) == 0 {
+		e.writeHow(w, d)
+		return
+	}
+	d.list(w, "It waits for "+orUnknown(d.Domain)+" to open, as a drain of "+e.Node+" does. In the way:", d.InTheWay)
+}
+
+// writeHow tells how to have the failure domain opened when nothing is in the way of that. A cordon announces that its
+// OSDs may go, once.
+func (e PodExplanation) writeHow(w io.Writer, d Explanation) {
+	fmt.Fprintf(w, "\nNothing is in the way of opening %s. To have it opened, and the pod go:\n", orUnknown(d.Domain))
+	if d.State.Cordoned {
+		fmt.Fprintf(w, "  kubectl uncordon %s\n", e.Node)
+	}
+	fmt.Fprintf(w, "  kubectl cordon %s\n  kubectl -n %s delete pod %s    # again, until it goes: within seconds\n"+
+		"  kubectl uncordon %[1]s    # when the pod has been replaced\n", e.Node, e.Namespace, e.Pod)
+}
+
+func (e PodExplanation) describe() string {
+	what := "neither an OSD nor a mon"
+	if e.Daemon != "" {
+		what = e.Daemon
+	}
+	if e.Node != "" {
+		what += " on " + e.Node
+	} else {
+		what += ", on no node yet"
+	}
+	if e.Owner == "" {
+		return what + "; nothing replaces it"
+	}
+	return what + "; " + e.Owner + " replaces it"
+}

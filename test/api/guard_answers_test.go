@@ -1,0 +1,117 @@
+package api
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file is about what lockkeeper's own commands read of the guard: its answers, and how it is installed.
+
+// TestTryDelete: `explain` passes on the guard's own sentence, and tells it from everybody else's.
+func TestTryDelete(t *testing.T) {
+	w := newGuardWorld(t, "try-delete")
+	w.pod("x", osd("1", "x"))
+	w.pod("web", labelled("app", "shop"))
+	cluster, err := kube.New(config)
+	require.NoError(t, err)
+
+	d, err := cluster.TryDelete(t.Context(), w.ns, "x")
+	require.NoError(t, err)
+	require.Equal(t, kube.Deletion{
+		Found: true, Node: "node-a", Daemon: "osd.1",
+		Refused: "osd.1 has to wait for its turn: nothing is deleted until its failure domain opens, says " +
+			"PodDisruptionBudget lockkeeper-rook-ceph-osd",
+	}, withProved(d))
+	d, err = cluster.TryDelete(t.Context(), w.ns, "web")
+	require.NoError(t, err)
+	require.Equal(t, kube.Deletion{Found: true, Node: "node-a"}, d)
+	d, err = cluster.TryDelete(t.Context(), w.ns, "nobody")
+	require.NoError(t, err)
+	require.False(t, d.Found)
+
+	cfg := rest.CopyConfig(config)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "reader"}
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:aggregate-to-view"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "reader"}},
+	})
+	reader, err := kube.New(cfg)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, err := reader.TryDelete(t.Context(), w.ns, "nobody")
+		assert.NoError(c, err) // may read by now
+	}, 10*time.Second, 50*time.Millisecond)
+	_, err = reader.TryDelete(t.Context(), w.ns, "x")
+	require.True(t, apierrors.IsForbidden(err), "no right to delete is no answer of the guard: %v", err)
+
+	require.NoError(t, server.Patch(t.Context(), bindingOf(w.ns),
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"validationActions":["Warn"]}}`))))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		d, err := cluster.TryDelete(t.Context(), w.ns, "x")
+		assert.NoError(c, err)
+		assert.Empty(c, d.Refused)
+		assert.Contains(c, d.Warned, "osd.1 has to wait for its turn: nothing is deleted")
+		assert.NotContains(c, d.Warned, "explain")
+	}, 10*time.Second, 50*time.Millisecond)
+	require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "x"}, &corev1.Pod{}), "a dry run")
+}
+
+// withProved has either of the two budgets say what both do: who is asked first is a matter of chance.
+func withProved(d kube.Deletion) kube.Deletion {
+	const proved = "-proved"
+	if n := len(d.Refused) - len(proved); n > 0 && d.Refused[n:] == proved {
+		d.Refused = d.Refused[:n]
+	}
+	return d
+}
+
+// TestTheGuardAsItIsInstalled is what the doctor goes by.
+func TestTheGuardAsItIsInstalled(t *testing.T) {
+	w := newGuardWorld(t, "installed")
+	g, err := w.clusterOfAPerson().DeletionGuard(t.Context())
+	require.NoError(t, err)
+	for _, policy := range kube.GuardPolicies {
+		require.True(t, g.Has(policy))
+		b, ok := g.Binding(policy, w.ns)
+		require.True(t, ok)
+		assert.Equal(t, []string{"Deny"}, b.Actions)
+		_, ok = g.Binding(policy, "nowhere")
+		require.False(t, ok)
+	}
+	b, _ := g.Binding(kube.GuardOfDeletions, w.ns)
+	assert.Equal(t, w.ns, b.Reads)
+	for _, p := range g.Policies {
+		assert.True(t, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "lockkeeper-worker"}), p.Name)
+		none := p.Name == kube.GuardOfOverrides // of which no account of lockkeeper's is the subject
+		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "system", Name: "lockkeeper-worker"}), p.Name)
+		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "worker"}), p.Name)
+	}
+	p, err := w.worker.MaintenancePolicy(t.Context(), storage.ClusterKey{Namespace: w.ns, Name: guarding})
+	require.NoError(t, err)
+	w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &budget.Spec{MinAvailable: 2}})
+	guards, err := w.clusterOfAPerson().GuardingBudgets(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{kube.DaemonOSD: true, kube.DaemonOSDProved: true, kube.DaemonMon: false}, guards)
+}
+
+func (w guardWorld) clusterOfAPerson() *kube.Cluster {
+	w.Helper()
+	c, err := kube.New(config)
+	require.NoError(w, err)
+	return c
+}

@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lockkeeper/lockkeeper/test/hammer"
+)
+
+// This file has the words of scenarios in a lab with deploy/guard-deletions.
+
+// daemonPods selects the pods that the guard holds: those of OSDs and mons.
+const daemonPods = "app in (rook-ceph-osd, rook-ceph-mon)"
+
+// guard installs deploy/guard-deletions, as its runbook says.
+func (w *world) guard() error {
+	dir := filepath.Join(w.root, "deploy", "guard-deletions")
+	return w.run("kubectl", "apply", "-f", filepath.Join(dir, "policy.yaml"), "-f", filepath.Join(dir, "namespace.yaml"))
+}
+
+func (w *world) guardWords() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		// delete-everything DURATION: four clients delete every OSD and mon for that long, one by one, by force and all by
+		// one request. None goes.
+		"delete-everything": func(ts *testscript.TestScript, _ bool, args []string) {
+			d, err := time.ParseDuration(args[0])
+			ts.Check(err)
+			ts.Check(w.deleteEverything(d))
+		},
+		// waits OSD REGEXP: a controller was refused to delete the OSD's pod, with a sentence that says why.
+		"waits": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.waits(args[0], args[1])) },
+		// judge: from now on the audit log, Ceph's maps and the state of the data are judged.
+		"judge": func(ts *testscript.TestScript, _ bool, _ []string) {
+			osds, err := w.osds()
+			ts.Check(err)
+			w.judge, err = hammer.NewJudge(context.Background(), w.environ(), osds)
+			ts.Check(err)
+			w.judge.CountDeletions()
+			ts.Defer(func() { w.judge.Close() })
+		},
+		// judged N: since then N OSDs or more went, and never those of two zones at once.
+		"judged": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.judged(args[0])) },
+	}
+}
+
+// uids of all pods that are guarded, by name.
+func (w *world) uids() (map[string]string, error) {
+	var list struct {
+		Items []struct{ Metadata struct{ Name, UID string } }
+	}
+	err := w.read(&list, "kubectl", "-n", cephNamespace, "get", "pods", "-l", daemonPods, "-o", "json")
+	out := map[string]string{}
+	for _, p := range list.Items {
+		out[p.Metadata.Name] = p.Metadata.UID
+	}
+	return out, err
+}
+
+func (w *world) deleteEverything(lasting time.Duration) error {
+	before, err := w.uids()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	ctx, stop := context.WithTimeout(context.Background(), lasting)
+	defer stop()
+	answers, err := hammer.Deleters(ctx, w.env["KUBECONFIG"], cephNamespace, daemonPods, clients)
+	if err != nil {
+		return err
+	}
+	after, err := w.uids()
+	if err != nil {
+		return err
+	}
+	granted, refused, err := w.deletions(began)
+	switch {
+	case err != nil:
+		return err
+	case !maps.Equal(before, after):
+		return fmt.Errorf("pods before: %v; after: %v", before, after)
+	case len(granted) > 0 || answers.Granted > 0:
+		return fmt.Errorf("%d deletions were granted (%s), by the audit log %v", answers.Granted, answers, granted)
+	case answers.Refused < 100 || refused < answers.Refused:
+		return fmt.Errorf("%s; by the audit log %d were refused", answers, refused)
+	case !strings.Contains(answers.Example, "has to wait for its turn"):
+		return errors.New(answers.Example)
+	}
+	return nil
+}
+
+// deletions of pods since then, as the API server's audit log tells of them.
+func (w *world) deletions(since time.Time) ([]hammer.Deletion, int, error) {
+	time.Sleep(time.Second) // the API server writes in batches
+	path := w.env["LAB_AUDIT_LOG"]
+	files, err := filepath.Glob(strings.TrimSuffix(path, filepath.Ext(path)) + "*") // with those that it rotated
+	if err != nil {
+		return nil, 0, err
+	}
+	var all []hammer.Deletion
+	refused := 0
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, 0, err
+		}
+		granted, no, err := hammer.Deletions(f, cephNamespace, since)
+		_ = f.Close()
+		if err != nil {
+			return nil, 0, err
+		}
+		all, refused = append(all, granted...), refused+no
+	}
+	return all, refused, nil
+}
+
+func (w *world) waits(osd, says string) error {
+	return w.eventually(30*time.Second, osd+" "+says, "kubectl", "-n", cephNamespace, "get", "events",
+		"--field-selector", "reason=FailedDelete,involvedObject.kind=ReplicaSet", "-o",
+		`jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+}
+
+func (w *world) judged(least string) error {
+	var n int
+	if _, err := fmt.Sscan(least, &n); err != nil {
+		return err
+	}
+	v, err := w.judge.Verdict(context.Background())
+	switch {
+	case err != nil:
+		return err
+	case len(v.Disturbances) > 0:
+		return fmt.Errorf("OSDs of two zones at once: %s", strings.Join(v.Disturbances, "; "))
+	case v.Failed > 0:
+		return fmt.Errorf("%d evictions were answered with 500", v.Failed)
+	case v.Evictions < n:
+		return fmt.Errorf("only %d OSDs went", v.Evictions)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package hammer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+)
+
+// Deleters delete all pods that a selector selects, again and again, each client in an order of its own, until ctx
+// ends: one by one, by force, and all of them by one request. Refused counts what an admission policy forbade, with
+// Example as one of its answers.
+func Deleters(ctx context.Context, kubeconfig, namespace, selector string, clients int) (Answers, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return Answers{}, err
+	}
+	cfg.QPS, cfg.UserAgent = -1, "hammer"
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return Answers{}, err
+	}
+	var (
+		mu  sync.Mutex // guards all
+		all Answers
+		wg  sync.WaitGroup
+	)
+	ask := func(do func() error) {
+		err := do()
+		if ctx.Err() != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all.addDeletion(err)
+	}
+	for range clients {
+		wg.Go(func() {
+			pods := client.CoreV1().Pods(namespace)
+			for ctx.Err() == nil {
+				list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector})
+				if err != nil {
+					time.Sleep(20 * time.Millisecond)
+					continue
+				}
+				for _, i := range rand.Perm(len(list.Items)) {
+					how := metav1.DeleteOptions{}
+					if rand.IntN(2) == 0 {
+						how.GracePeriodSeconds = ptr.To[int64](0)
+					}
+					ask(func() error { return pods.Delete(ctx, list.Items[i].Name, how) })
+					time.Sleep(2 * time.Millisecond)
+				}
+				ask(func() error {
+					return pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector})
+				})
+			}
+		})
+	}
+	wg.Wait()
+	return all, nil
+}
+
+func (a *Answers) addDeletion(err error) {
+	switch {
+	case err == nil:
+		a.Granted++
+	case apierrors.IsForbidden(err):
+		a.Refused++
+		a.Example = err.Error()
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		a.Gone++
+	default:
+		a.Silent++
+	}
+}
+
+// Deletion is the request to delete pods of a namespace, one or, without a name, several.
+type Deletion struct {
+	At   time.Time
+	By   string
+	Name string
+}
+
+func (d Deletion) String() string {
+	return fmt.Sprintf("%s %s deleted %q", clock(d.At), d.By, d.Name)
+}
+
+// Deletions reads an audit log: which deletions of pods of a namespace were granted since then, and how many refused.
+func Deletions(log io.Reader, namespace string, since time.Time) (granted []Deletion, refused int, err error) {
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e struct {
+			At        time.Time `json:"stageTimestamp"`
+			Verb      string
+			URI       string `json:"requestURI"`
+			User      struct{ Username string }
+			ObjectRef struct{ Resource, Subresource, Namespace, Name string }
+			Status    struct{ Code int } `json:"responseStatus"`
+		}
+		if json.Unmarshal(lines.Bytes(), &e) != nil || !strings.HasPrefix(e.Verb, "delete") || e.At.Before(since) ||
+			e.ObjectRef.Resource != "pods" || e.ObjectRef.Subresource != "" || e.ObjectRef.Namespace != namespace ||
+			strings.Contains(e.URI, "dryRun") {
+			continue
+		}
+		switch {
+		case e.Status.Code < 300:
+			granted = append(granted, Deletion{At: e.At, By: e.User.Username, Name: e.ObjectRef.Name})
+		case e.Status.Code == 403:
+			refused++
+		}
+	}
+	return granted, refused, lines.Err()
+}
