@@ -4,6 +4,8 @@ import (
 	"context"
 	"regexp"
 	"strconv"
+
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 )
 
 // Status is the answer to "status". By itself it proves nothing: a monitor without a quorum answers it at once, with
@@ -96,4 +98,4 @@ func (c Client) QuorumStatus(ctx context.Context) (QuorumStatus, error) {
 }
 
 // Majority tells whether the quorum is more than half of the monmap.
-func (q QuorumStatus) Majority() bool { return 2*len(q.QuorumNames) > len(q.MonMap.Mons) }
+func (q QuorumStatus) Majority() bool { return quorum.Has(len(q.MonMap.Mons), len(q.QuorumNames)) }
