@@ -5,7 +5,6 @@ package monspec
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -101,28 +100,4 @@ func (s Set) zoneNames() []string {
 		names[i] = z.Name
 	}
 	return names
-}
-
-// MonName is the name of the mon with a number, as Rook counts: a to z, then aa, ab and so on.
-func MonName(number int) string {
-	var name strings.Builder
-	if number >= 26 {
-		name.WriteString(MonName(number/26 - 1))
-	}
-	return name.String() + string(rune('a'+number%26))
-}
-
-// MonNumber is the reverse of MonName; ok is false for a name that is not one of these, which mons of others may have.
-func MonNumber(name string) (number int, ok bool) {
-	const longest = 4
-	if name == "" || len(name) > longest {
-		return 0, false
-	}
-	for _, r := range name {
-		if r < 'a' || r > 'z' {
-			return 0, false
-		}
-		number = number*26 + int(r-'a') + 1
-	}
-	return number - 1, true
 }

@@ -10,7 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -255,22 +254,6 @@ func TestStorage(t *testing.T) {
 	assert.Equal(t, "any 10Gi", *y.Class+" "+size.String())
 	assert.Empty(t, s.Spec.VolumeClaimTemplate.Spec.Resources.Requests, "the spec stays as it is")
 	assert.False(t, set(t).Storage("").Claim)
-}
-
-func TestMonNames(t *testing.T) {
-	for name, number := range map[string]int{"a": 0, "d": 3, "z": 25, "aa": 26, "ab": 27, "ba": 52, "zz": 701} {
-		assert.Equal(t, name, monspec.MonName(number))
-	}
-	for _, other := range []string{"", "node-a", "A", "a1", "abcde"} {
-		_, ok := monspec.MonNumber(other)
-		assert.False(t, ok, other)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		want := rapid.IntRange(0, 10000).Draw(t, "number")
-		if got, ok := monspec.MonNumber(monspec.MonName(want)); !ok || got != want {
-			t.Fatalf("%d became %s became %d", want, monspec.MonName(want), got)
-		}
-	})
 }
 
 func TestOf(t *testing.T) {
