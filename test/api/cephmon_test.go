@@ -1,11 +1,13 @@
 package api
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
 // cephMon is a CephMon with the given spec, as a person would write it, and unless that has one, a small template.
@@ -107,4 +110,43 @@ func TestCephMonHasNoOtherFields(t *testing.T) {
 	err := client.WithFieldValidation(server, metav1.FieldValidationStrict).Create(t.Context(),
 		cephMon(t, "mon-strict", `{preferredCount: 5}`), client.DryRunAll)
 	require.ErrorContains(t, err, `unknown field "spec.preferredCount"`)
+}
+
+// The API server takes all that is rendered for a mon, from the worker's account with the rights of
+// storage-namespace-cephmon.yaml; and who deletes the CephMon deletes none of it.
+func TestWhatAMonIsMadeOf(t *testing.T) {
+	const ns = "mons"
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
+	for _, file := range []string{"storage-namespace.yaml", "storage-namespace-cephmon.yaml"} {
+		apply(t, filepath.Join(*root, "deploy", file), ns)
+	}
+	u := cephMon(t, "mons", `{volumeClaimTemplate: {spec: {storageClassName: fast}}, zones: [{name: a}, {name: b}, {name: c}]}`)
+	u.SetNamespace(ns)
+	create(t, u)
+	var mons v1alpha1.CephMon
+	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(u), &mons))
+	set := monspec.Of(&mons)
+	worker, err := client.New(asAccount(config, "lockkeeper-worker"), client.Options{Scheme: kube.Scheme})
+	require.NoError(t, err)
+
+	n := monspec.Newcomer{Name: "d", FSID: "f", Hosts: monspec.AddressOf("10.0.0.1"), Zones: []string{"a", "b"}}
+	service := set.Service("d")
+	made := []client.Object{set.Canary(n), set.Claim("d", "a"), service}
+	for _, o := range made {
+		require.NoError(t, worker.Create(t.Context(), o), "%T", o)
+	}
+	n.Address, n.Zones, n.Zone = monspec.AddressOf(service.Spec.ClusterIP), []string{"a"}, "a"
+	deployment, err := set.Deployment(n)
+	require.NoError(t, err)
+	require.NoError(t, worker.Create(t.Context(), deployment))
+	assert.Equal(t, monspec.AddressOf(service.Spec.ClusterIP), deployment.Annotations[monspec.AddressAnnotation])
+
+	require.NoError(t, server.Delete(t.Context(), &mons))
+	for _, o := range append(made, deployment) {
+		require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		assert.Nil(t, o.GetDeletionTimestamp(), "%T", o)
+		assert.Empty(t, o.GetOwnerReferences(), "%T", o)
+	}
+	require.NoError(t, worker.Delete(t.Context(), made[0]), "the canary goes")
 }

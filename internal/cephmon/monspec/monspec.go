@@ -17,6 +17,8 @@ type Set struct {
 	Namespace, Name string
 	Generation      int64
 	Spec            v1alpha1.CephMonSpec
+	// Selector are the labels by which the policy finds mon pods; none: Rook's.
+	Selector map[string]string
 }
 
 // Of is the set of a CephMon.
