@@ -3,6 +3,7 @@ package monplan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -245,4 +246,14 @@ func (s Seen) mayLeave(w Work, name string) storage.Answer {
 	default:
 		return m.MayReplace(name)
 	}
+}
+
+// Noted is the work as it is written down before the first act of a step: a newcomer counts as started from the moment
+// in which it may be, since whoever dies right after that cannot say whether it was.
+func (s Step) Noted(now time.Time) Work {
+	w := *s.Work
+	if s.Acts[0].Do == Start && w.Started.IsZero() {
+		w.Started = now
+	}
+	return w
 }

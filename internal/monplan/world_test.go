@@ -128,11 +128,8 @@ func (w *world) do(step monplan.Step, crash bool) {
 			w.nextID = id + 1
 		}
 	}
-	noted := *step.Work
+	noted := step.Noted(w.now)
 	act := step.Acts[0]
-	if act.Do == monplan.Start && noted.Started.IsZero() {
-		noted.Started = w.now // written down before
-	}
 	w.work = &noted
 	w.done = append(w.done, fmt.Sprintf("%s %s %s", noted.Kind, act.Do, act.Mon))
 	w.act(act, step)

@@ -44,7 +44,7 @@ type Newcomer struct {
 const (
 	// ZoneAnnotation is the zone for which a mon was made. Labels of nodes change.
 	ZoneAnnotation = "lockkeeper.io/mon-zone"
-	// TemplateAnnotation is the hash of what the pods have in common.
+	// TemplateAnnotation is the TemplateHash of a mon's pod.
 	TemplateAnnotation = "lockkeeper.io/mon-template"
 	// AddressAnnotation is the mon's address in the monmap.
 	AddressAnnotation = "lockkeeper.io/mon-address"
@@ -65,12 +65,11 @@ func ResourceName(mon string) string { return "rook-ceph-mon-" + mon }
 // CanaryName is the name of a mon's canary.
 func CanaryName(mon string) string { return ResourceName(mon) + "-canary" }
 
-// TemplateHash tells one pod template from another. hostNetwork is not in it: it decides the address, which a mon keeps
-// for life.
+// TemplateHash tells which image and resources a mon has: a change of them restarts mons in place. All else of the
+// template is that of new mons.
 func (s Set) TemplateHash() (string, error) {
-	template := s.Spec.PodTemplate.DeepCopy()
-	template.HostNetwork = false
-	text, err := json.Marshal(template)
+	template := &s.Spec.PodTemplate
+	text, err := json.Marshal(map[string]any{"image": template.Image, "resources": template.Resources})
 	if err != nil {
 		return "", fmt.Errorf("spec.podTemplate: %w", err)
 	}
@@ -132,8 +131,9 @@ func (s Set) Deployment(n Newcomer) (*appsv1.Deployment, error) {
 }
 
 // Canary is a Deployment whose pod is scheduled as the mon's would be, and does nothing. Its labels are such that no
-// budget, no Service and no other mon's anti-affinity takes it for a mon. With zones it has no store: which zone's
-// class makes the volume is known only when it is scheduled.
+// budget, no Service and no other mon's anti-affinity takes it for a mon. With zones it has no store before its zone is
+// known: only then is it known which zone's class makes the volume. Then it is made once more, with the claim, since
+// a volume that waits for its first consumer is bound to nobody else.
 func (s Set) Canary(n Newcomer) *appsv1.Deployment {
 	spec := s.podSpec(n)
 	spec.InitContainers = nil
@@ -141,7 +141,7 @@ func (s Set) Canary(n Newcomer) *appsv1.Deployment {
 	mon.Name, mon.ReadinessProbe = "canary", nil
 	mon.Command = []string{"/bin/sh", "-c", `trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done`}
 	mon.Args, mon.Env = nil, nil
-	if len(n.Zones) > 0 {
+	if len(n.Zones) > 0 && n.Zone == "" {
 		hasName := func(name string) bool { return name == storeVolume }
 		spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return hasName(v.Name) })
 		mon.VolumeMounts = slices.DeleteFunc(mon.VolumeMounts, func(m corev1.VolumeMount) bool { return hasName(m.Name) })
@@ -357,4 +357,29 @@ func within(a *corev1.NodeAffinity, r corev1.NodeSelectorRequirement) *corev1.No
 		}
 	}
 	return a
+}
+
+// Restart is a patch that gives a mon's Deployment the image and the resources of the spec. Names of containers are
+// those that the Deployment has.
+func (s Set) Restart(d *appsv1.Deployment) ([]byte, error) {
+	hash, err := s.TemplateHash()
+	if err != nil {
+		return nil, err
+	}
+	template := &s.Spec.PodTemplate
+	containers := func(all []corev1.Container) (out []map[string]any) {
+		for i := range all {
+			out = append(out, map[string]any{
+				"name": all[i].Name, "image": template.Image, "resources": template.Resources,
+			})
+		}
+		return out
+	}
+	spec := map[string]any{"containers": containers(d.Spec.Template.Spec.Containers)}
+	if init := containers(d.Spec.Template.Spec.InitContainers); len(init) > 0 {
+		spec["initContainers"] = init
+	}
+	return json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{TemplateAnnotation: hash}}, "spec": spec,
+	}}})
 }

@@ -67,9 +67,18 @@ func TestTheCanaryIsScheduledAsTheMonWillBe(t *testing.T) {
 	s := complete(t, zones, "volumeClaimTemplate: {}")
 	n := newcomer()
 	n.Zones = []string{"x", "z"}
-	for _, v := range s.Canary(n).Spec.Template.Spec.Volumes {
-		assert.Nil(t, v.PersistentVolumeClaim, "which zone's class makes the volume is not known yet")
+	claims := func(d *appsv1.Deployment) (n int) {
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil {
+				n++
+			}
+		}
+		return n
 	}
+	assert.Zero(t, claims(s.Canary(n)), "which zone's class makes the volume is not known yet")
+	scheduled := n
+	scheduled.Zones, scheduled.Zone = []string{"x"}, "x"
+	assert.Equal(t, 1, claims(s.Canary(scheduled)), "the volume waits for its first consumer")
 	assert.Equal(t, []corev1.NodeSelectorRequirement{{
 		Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"x", "z"},
 	}}, required(s.Canary(n).Spec.Template.Spec)[0].MatchExpressions)
@@ -163,7 +172,7 @@ func TestWhoSharesANode(t *testing.T) {
 	}
 }
 
-// Only what is in the pods changes the hash, and not how a mon is addressed.
+// Only what restarts a mon in place changes the hash.
 func TestTemplateHash(t *testing.T) {
 	hash := func(spec ...string) string {
 		h, err := complete(t, spec...).TemplateHash()
@@ -172,7 +181,7 @@ func TestTemplateHash(t *testing.T) {
 	}
 	same := hash()
 	assert.Len(t, same, 16)
-	assert.Equal(t, same, hash("podTemplate: {image: ceph, hostNetwork: true}"))
+	assert.Equal(t, same, hash("podTemplate: {image: ceph, hostNetwork: true, args: [--a=b]}"))
 	assert.Equal(t, same, hash("count: 5", "volumeClaimTemplate: {}"))
 	assert.NotEqual(t, same, hash("podTemplate: {image: ceph:2}"))
 	assert.NotEqual(t, same, hash("podTemplate: {image: ceph, resources: {requests: {cpu: 1}}}"))

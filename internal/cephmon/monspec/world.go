@@ -89,6 +89,12 @@ func (s Set) allowed(nodes []corev1.Node) (out []corev1.Node, wrong *input.Error
 	return out, nil
 }
 
+// Allows tells whether the placement lets mons run on a node, if it were schedulable.
+func (s Set) Allows(node *corev1.Node) bool {
+	nodes, wrong := s.allowed([]corev1.Node{*node})
+	return wrong == nil && len(nodes) > 0
+}
+
 // tolerates leaves out the taints by which Kubernetes says in what state a node is.
 func tolerates(tolerations []corev1.Toleration, node *corev1.Node) bool {
 	lasting := func(t *corev1.Taint) bool {
