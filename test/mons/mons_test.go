@@ -111,3 +111,26 @@ func TestADeadMonLeavesFirst(t *testing.T) {
 	}, w.done())
 	w.named("a c d", "a c d", "")
 }
+
+// TestThreeNodes is the commonest cluster: there is no place for a fourth mon, and the adopted ones refuse it, too.
+func TestThreeNodes(t *testing.T) {
+	w := start(t, "three", 3, 1)
+	w.want("count: 3, volumeClaimTemplate: {}")
+	w.memory.Mode.Migrate = true
+	step := w.turn()
+	require.Equal(t, monplan.Refuse, step.Verdict)
+	assert.Contains(t, step.Why, "no node is free: three-node-0 has mon.a, three-node-1 has mon.b, three-node-2 has mon.c")
+	assert.Contains(t, step.Why, "--one-less")
+	w.named("a b c", "a b c", "") // refused before anything was changed
+
+	w.memory.Mode.OneLess = true
+	stop := w.load()
+	w.until(monplan.Done)
+	writes, longest := stop()
+	t.Logf("%d writes, the longest took %s", writes, longest)
+	assert.Equal(t, []string{"d", "e", "f"}, w.quorum())
+	w.named("d e f", "d e f", "d e f")
+	assert.Equal(t, []string{
+		"RemoveMon a", "StopMon a", "DropCanary d", "Start d", "AwaitQuorum d", "SaveEndpoints d", "RemoveMon b",
+	}, w.done()[:7])
+}
