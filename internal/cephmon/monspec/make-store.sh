@@ -27,7 +27,7 @@ if [ -e "$store" ]; then
   if [ "$found" != "$owner" ]; then refuse "$store is the store of $found, not of $owner"; fi
   exit 0
 fi
-rm -rf "$begun"
+rm -rf "$begun" "$begun.monmap"
 mkdir -p "$begun"
 
 # The monmap is taken at each try: a mon that looks for mons which have moved since looks for ever, without an error.

@@ -132,9 +132,16 @@ func TestAStoreSurvivesEveryMoment(t *testing.T) {
 	require.NoError(t, m.script(t.Context(), "x", t.TempDir()).Run())
 	length := time.Since(begin)
 	half := 0
-	for try := 0; half < 4; try++ {
+	for try := 0; half < 2; try++ {
 		require.Less(t, try, 100, "hardly any store was half made: this proves nothing")
-		ctx, cancel := context.WithTimeout(t.Context(), length/2+rand.N(length/2))
+		ctx, cancel := context.WithTimeout(t.Context(), rand.N(length)) // anywhere
+		if try%4 > 0 {
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			monmap := filepath.Join(volume, "store.begun.monmap")
+			require.NoError(t, os.RemoveAll(monmap)) // of the try before
+			go m.killDuringMkfs(monmap, cancel)
+		}
 		err := m.script(ctx, "d", volume).Run()
 		cancel()
 		if _, err := os.Stat(filepath.Join(volume, "store.begun", "store.db")); err == nil {
@@ -160,6 +167,18 @@ func TestAStoreSurvivesEveryMoment(t *testing.T) {
 	refuses(t, m.script(t.Context(), "d", m.volume("elsewhere"), "MON_ADDRESS=[v2:127.0.0.9:3300]"),
 		"the monmap has mon.d already")
 	m.refusesForeignStores(volume)
+}
+
+// killDuringMkfs waits for the monmap, which is there when mkfs begins, and a little longer.
+func (m realMons) killDuringMkfs(monmap string, kill context.CancelFunc) {
+	for range 10000 {
+		if file, err := os.Stat(monmap); err == nil && file.Size() > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(rand.N(100 * time.Millisecond))
+	kill()
 }
 
 // refuses runs the init container, which has to say why it does nothing.
