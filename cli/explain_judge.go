@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 )
 
 // This file judges: facts in, explanation out. No clock, nobody is asked.
@@ -237,13 +238,13 @@ func lookMons(f Facts) []Obstacle {
 		}
 	}
 	all := len(f.Now.View.Mons)
-	if mine == "" || len(standing)-1 >= all/2+1 {
+	if mine == "" || quorum.Has(all, len(standing)-1) {
 		return nil
 	}
 	o := Obstacle{
 		Name: budget.ReasonMonQuorum,
 		What: fmt.Sprintf("mon.%s on %s is needed: without it only %d of %d mons are left, and a majority is %d", mine,
-			f.Input.Node, len(standing)-1, all, all/2+1),
+			f.Input.Node, len(standing)-1, all, quorum.Majority(all)),
 		Change: "run at least three mons, or set spec.ceph.allowMonQuorumLoss if Ceph may stop answering meanwhile",
 	}
 	if len(out) > 0 {

@@ -17,3 +17,8 @@ var CephOSD []byte
 //
 //go:embed storage-namespace-restart-osds.yaml
 var RestartOSDs []byte
+
+// CephMon is storage-namespace-cephmon.yaml: what it needs where it is to look after the mons of a CephMon.
+//
+//go:embed storage-namespace-cephmon.yaml
+var CephMon []byte

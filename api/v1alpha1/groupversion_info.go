@@ -14,7 +14,7 @@ var GroupVersion = schema.GroupVersion{Group: "lockkeeper.io", Version: "v1alpha
 
 // AddToScheme registers the types of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &MaintenancePolicy{}, &MaintenancePolicyList{})
+	s.AddKnownTypes(GroupVersion, &MaintenancePolicy{}, &MaintenancePolicyList{}, &CephMon{}, &CephMonList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

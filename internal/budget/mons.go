@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -27,7 +28,7 @@ func monBudget(in Input, d Decision) *Spec {
 		return nil
 	case in.View.MonKey == "":
 		// Their pods cannot be told apart: all that a budget can do is to keep a majority.
-		return &Spec{MinAvailable: min(majority(mons)+in.View.IdleMons, mons)}
+		return &Spec{MinAvailable: min(quorum.Majority(mons)+in.View.IdleMons, mons)}
 	}
 	spec := Spec{MinAvailable: Everything, Key: in.View.MonKey}
 	for _, m := range mayGo(in, d) {
@@ -42,8 +43,6 @@ func monBudget(in Input, d Decision) *Spec {
 	slices.Sort(spec.Except)
 	return &spec
 }
-
-func majority(mons int) int { return mons/2 + 1 }
 
 // lossAllowed: one or two mons can never go without loss of quorum, and the administrator said that this is all right.
 func lossAllowed(in Input) bool {
@@ -104,7 +103,7 @@ func spare(mons []storage.Mon) int {
 			standing++
 		}
 	}
-	return standing - majority(len(mons))
+	return quorum.Spare(len(mons), standing)
 }
 
 // monsShort: a mon is out, and all that stand are needed. Until it is back, no node with a mon can become empty, so

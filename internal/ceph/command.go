@@ -62,3 +62,38 @@ type groupFlagsCommand struct {
 }
 
 func (c groupFlagsCommand) name() string { return c.Prefix }
+
+// okToStopMonsCommand asks whether monitors may stop together. Ceph types these ids as a list of strings.
+type okToStopMonsCommand struct {
+	Prefix string   `json:"prefix"`
+	IDs    []string `json:"ids"`
+	Format string   `json:"format"`
+}
+
+func (c okToStopMonsCommand) name() string { return c.Prefix }
+
+// okToRemoveMonCommand asks whether a monitor may leave the monmap. Ceph types this id as one string.
+type okToRemoveMonCommand struct {
+	Prefix string `json:"prefix"`
+	ID     string `json:"id"`
+	Format string `json:"format"`
+}
+
+func (c okToRemoveMonCommand) name() string { return c.Prefix }
+
+// removeMonCommand takes a monitor out of the monmap.
+type removeMonCommand struct {
+	Prefix string `json:"prefix"`
+	Name   string `json:"name"`
+}
+
+func (c removeMonCommand) name() string { return c.Prefix }
+
+// configKeyCommand writes a key of the monitors' own store.
+type configKeyCommand struct {
+	Prefix string `json:"prefix"`
+	Key    string `json:"key"`
+	Value  string `json:"val"`
+}
+
+func (c configKeyCommand) name() string { return c.Prefix }

@@ -35,13 +35,20 @@ func TestCommandsAreExactly(t *testing.T) {
 		"SetNoout(node-a)":      func(c ceph.Client) { c.SetNoout(ctx, "node-a") },
 		"SetNoout(osd.1,osd.2)": func(c ceph.Client) { c.SetNoout(ctx, "osd.1", "osd.2") },
 		"UnsetNoout(node-a)":    func(c ceph.Client) { c.UnsetNoout(ctx, "node-a") },
+		"OKToStopMon(a)":        func(c ceph.Client) { c.OKToStopMon(ctx, "a") },
+		"OKToRemoveMon(a)":      func(c ceph.Client) { c.OKToRemoveMon(ctx, "a") },
+		"OKToAddMon":            func(c ceph.Client) { c.OKToAddMon(ctx) },
+		"RemoveMon(a)":          func(c ceph.Client) { c.RemoveMon(ctx, "a") },
+		"ProvedQuorum":          func(c ceph.Client) { c.ProvedQuorum(ctx) },
 	}
 	require.Len(t, want, len(calls))
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			mons := &monitors{}
+			mons := &monitors{answers: map[string]reply{
+				"quorum_status": {output: answer(t, "clean.quorum_status")}, "config-key set": {},
+			}}
 			call(ceph.Client{Commander: mons})
-			require.Equal(t, []string{want[name]}, mons.sent)
+			require.Equal(t, want[name], strings.Join(mons.sent, "\t"))
 		})
 	}
 }

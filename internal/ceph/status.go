@@ -3,7 +3,11 @@ package ceph
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 )
 
 // Status is the answer to "status". By itself it proves nothing: a monitor without a quorum answers it at once, with
@@ -77,6 +81,8 @@ type QuorumStatus struct {
 	ElectionEpoch int64    `json:"election_epoch"`
 	QuorumNames   []string `json:"quorum_names"`
 	MonMap        struct {
+		Epoch int64  `json:"epoch"`
+		FSID  string `json:"fsid"`
 		// MinRelease is the oldest release that a mon may have. It rises by itself when every mon is newer.
 		MinRelease int   `json:"min_mon_release"`
 		Mons       []Mon `json:"mons"`
@@ -85,7 +91,34 @@ type QuorumStatus struct {
 
 // Mon is one monitor of the monmap.
 type Mon struct {
-	Name string `json:"name"`
+	Name   string `json:"name"`
+	Public struct {
+		Addresses []MonAddress `json:"addrvec"`
+	} `json:"public_addrs"`
+}
+
+// MonAddress is where a monitor serves one of the two protocols.
+type MonAddress struct {
+	Type    string `json:"type"` // v1, v2
+	Address string `json:"addr"` // "10.0.0.1:3300"
+}
+
+// Address is the monitor's address as mon_host has it: "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]".
+func (m Mon) Address() string {
+	parts := make([]string, len(m.Public.Addresses))
+	for i, a := range m.Public.Addresses {
+		parts[i] = a.Type + ":" + a.Address
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+// Find returns a monitor of the monmap.
+func (q QuorumStatus) Find(name string) (Mon, bool) {
+	i := slices.IndexFunc(q.MonMap.Mons, func(m Mon) bool { return m.Name == name })
+	if i < 0 {
+		return Mon{}, false
+	}
+	return q.MonMap.Mons[i], true
 }
 
 // QuorumStatus asks the monitors who of them is in quorum. Without a quorum it times out.
@@ -96,4 +129,4 @@ func (c Client) QuorumStatus(ctx context.Context) (QuorumStatus, error) {
 }
 
 // Majority tells whether the quorum is more than half of the monmap.
-func (q QuorumStatus) Majority() bool { return 2*len(q.QuorumNames) > len(q.MonMap.Mons) }
+func (q QuorumStatus) Majority() bool { return quorum.Has(len(q.MonMap.Mons), len(q.QuorumNames)) }

@@ -31,7 +31,7 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
 	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), "rook-ceph")
-	for _, more := range []string{"cephosd", "restart-osds"} {
+	for _, more := range []string{"cephosd", "restart-osds", "cephmon"} {
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "with-" + more}})
 		for _, file := range []string{"storage-namespace.yaml", "storage-namespace-" + more + ".yaml"} {
 			apply(t, filepath.Join(*root, "deploy", file), "with-"+more)
@@ -66,6 +66,18 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "patch", "deployments.apps", "with-restart-osds", may},
 		{"worker", "update", "deployments.apps", "with-restart-osds", mayNot},
 		{"worker", "create", "pods", "with-restart-osds", mayNot},
+		{"worker", "create", "deployments.apps", "with-cephmon", may},
+		{"worker", "update", "cephmons/status.lockkeeper.io", "with-cephmon", may},
+		{"worker", "patch", "configmaps=rook-ceph-mon-endpoints", "with-cephmon", may},
+		{"worker", "patch", "configmaps=rook-ceph-mon-endpoints", "rook-ceph", mayNot},
+		{"worker", "patch", "secrets=rook-ceph-config", "with-cephmon", may},
+		{"worker", "get", "secrets=rook-ceph-config", "with-cephmon", mayNot},
+		{"worker", "get", "secrets=rook-ceph-mons-keyring", "with-cephmon", mayNot}, // pods mount it
+		{"worker", "list", "secrets", "with-cephmon", mayNot},
+		{"worker", "create", "deployments.apps", "rook-ceph", mayNot},
+		{"worker", "create", "persistentvolumeclaims", "rook-ceph", mayNot},
+		{"worker", "update", "persistentvolumeclaims", "with-cephmon", mayNot},
+		{"worker", "delete", "persistentvolumes", "", mayNot},
 		{"worker", "create", "pods", "shop", mayNot},
 		{"worker", "create", "pods/exec", "rook-ceph", mayNot},
 		{"worker", "patch", "poddisruptionbudgets.policy", "rook-ceph", may},

@@ -28,7 +28,10 @@ type Server struct {
 
 // Start starts an API server that knows the definitions in crds, files or folders. root is the repository, with
 // lab/bin/lab built.
-func Start(root string, crds ...string) (*Server, error) {
+func Start(root string, crds ...string) (*Server, error) { return StartWith(root, nil, crds...) }
+
+// StartWith is Start with flags of the API server, by their names without hyphens in front.
+func StartWith(root string, flags map[string]string, crds ...string) (*Server, error) {
 	assets, err := labAsAssets(root)
 	if err != nil {
 		return nil, err
@@ -37,6 +40,9 @@ func Start(root string, crds ...string) (*Server, error) {
 		BinaryAssetsDirectory: assets, CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: startWithin,
 	}}
+	for name, value := range flags {
+		s.env.ControlPlane.GetAPIServer().Configure().Set(name, value)
+	}
 	if s.Config, err = s.env.Start(); err != nil {
 		_ = s.Stop()
 		return nil, fmt.Errorf("start the API server: %w", err)

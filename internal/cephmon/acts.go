@@ -1,0 +1,457 @@
+package cephmon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Do carries out the first act of a step that was just decided, and that is written down. It changes one thing and does
+// not wait for what follows from it: the next look says how far that is. An answer of no is a reason why nothing was
+// done; an error means that nobody knows.
+func (m *Mons) Do(ctx context.Context, ref Ref, step monplan.Step) (storage.Answer, error) {
+	w, err := m.read(ctx, ref)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	x := act{Mons: m, world: w, work: *step.Work}
+	switch first := step.Acts[0]; first.Do {
+	case monplan.Schedule:
+		return yes(x.schedule(ctx))
+	case monplan.ClaimVolume:
+		return yes(x.claimVolume(ctx))
+	case monplan.DropCanary:
+		return yes(x.dropCanary(ctx))
+	case monplan.Start:
+		return x.start(ctx)
+	case monplan.AwaitQuorum:
+		return storage.Answer{OK: true}, nil // the next look tells
+	case monplan.SaveEndpoints:
+		return x.saveEndpoints(ctx)
+	case monplan.RemoveMon:
+		return x.removeMon(ctx, first.Mon)
+	case monplan.StopMon:
+		return yes(x.stopMon(ctx, first.Mon))
+	case monplan.RestartMon:
+		return x.restartMon(ctx, first.Mon)
+	case monplan.DropTraces:
+		return yes(x.dropTraces(ctx, first.Mon))
+	default:
+		return storage.Answer{}, fmt.Errorf("act %q is not known", first.Do)
+	}
+}
+
+// act is one act on what was read a moment ago.
+type act struct {
+	*Mons
+	*world
+	work monplan.Work
+}
+
+func yes(err error) (storage.Answer, error) { return storage.Answer{OK: err == nil}, err }
+
+func no(format string, args ...any) storage.Answer {
+	return storage.Answer{Reason: fmt.Sprintf(format, args...)}
+}
+
+func (x act) namespace() string { return x.set.Namespace }
+
+// newcomer is what the mon is made of, as far as it is known yet.
+func (x act) newcomer(zone string) monspec.Newcomer {
+	n := monspec.Newcomer{Name: x.work.Newcomer, Zone: zone}
+	if x.work.Kind != monplan.Add && x.work.Kind != monplan.Migrate {
+		n.Instead = x.work.Old
+	}
+	for _, z := range x.set.Spec.Zones {
+		if zone == "" && x.free(z.Name) || z.Name == zone {
+			n.Zones = append(n.Zones, z.Name)
+		}
+	}
+	return n
+}
+
+// free: no mon but the one that is replaced is in the zone.
+func (x act) free(zone string) bool {
+	for i := range x.deployments {
+		d := &x.deployments[i]
+		mon := d.Spec.Template.Labels[kube.MonLabel]
+		if !x.isMon(mon)(d.Spec.Template.Labels) || mon == x.work.Old || mon == x.work.Newcomer {
+			continue
+		}
+		node := d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]
+		if pod := x.pod(x.isMon(mon)); pod != nil {
+			node = kube.PodNode(pod)
+		}
+		if zone == d.Annotations[monspec.ZoneAnnotation] || zone == x.zone(x.node(node)) {
+			return false
+		}
+	}
+	return true
+}
+
+// boundCanaryAfter is how long a canary with a volume may find no place, until it begins anew without it, and perhaps
+// in another zone.
+const boundCanaryAfter = 2 * time.Minute
+
+// schedule makes the canary. One that is there waits for the scheduler, which needs no help.
+func (x act) schedule(ctx context.Context) error {
+	canary, pod := x.deployment(isCanary(x.work.Newcomer)), x.pod(isCanary(x.work.Newcomer))
+	if canary == nil {
+		return x.putCanary(ctx, "")
+	}
+	claim := x.claim(monspec.ResourceName(x.work.Newcomer))
+	stuck := pod != nil && !running(pod) && time.Since(pod.CreationTimestamp.Time) > boundCanaryAfter
+	if !stuck || claim == nil || claim.Annotations[monspec.ZoneAnnotation] == "" {
+		return nil
+	}
+	if err := x.dropClaim(ctx, claim); err != nil {
+		return err
+	}
+	return x.putCanary(ctx, "")
+}
+
+// putCanary makes the canary, or makes it once more with what is known of it now.
+func (x act) putCanary(ctx context.Context, zone string) error {
+	want := x.set.Canary(x.newcomer(zone))
+	if zone == "" && len(x.set.Spec.Zones) == 0 {
+		if err := x.putClaim(ctx, ""); err != nil { // without zones the canary carries it
+			return err
+		}
+	}
+	deployments := x.typed.AppsV1().Deployments(x.namespace())
+	_, err := deployments.Create(ctx, want, metav1.CreateOptions{FieldManager: kube.FieldOwner})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": want.Spec.Template}})
+	if err != nil {
+		return err
+	}
+	_, err = deployments.Patch(ctx, want.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: kube.FieldOwner})
+	return err
+}
+
+// claimVolume makes the claim in the zone where the canary runs, and has the canary be its first consumer. A claim that
+// was made for another zone, where the canary ran before, is nobody's: the newcomer was never started.
+func (x act) claimVolume(ctx context.Context) error {
+	if x.work.Zone == "" || !x.set.Storage(x.work.Zone).Claim {
+		return nil // the canary has it, or none is needed
+	}
+	c := x.claim(monspec.ResourceName(x.work.Newcomer))
+	if c != nil && c.Annotations[monspec.ZoneAnnotation] != x.work.Zone {
+		return x.dropClaim(ctx, c)
+	}
+	if err := x.putClaim(ctx, x.work.Zone); err != nil {
+		return err
+	}
+	canary := x.deployment(isCanary(x.work.Newcomer))
+	carries := canary != nil && slices.ContainsFunc(canary.Spec.Template.Spec.Volumes,
+		func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
+	if carries {
+		return nil
+	}
+	return x.putCanary(ctx, x.work.Zone)
+}
+
+func (x act) putClaim(ctx context.Context, zone string) error {
+	claim := x.set.Claim(x.work.Newcomer, zone)
+	if claim == nil {
+		return nil
+	}
+	_, err := x.typed.CoreV1().PersistentVolumeClaims(x.namespace()).Create(ctx, claim,
+		metav1.CreateOptions{FieldManager: kube.FieldOwner})
+	if apierrors.IsAlreadyExists(err) {
+		if c := x.claim(claim.Name); c == nil || c.Labels[kube.MonLabel] != x.work.Newcomer ||
+			c.Labels[monspec.CephMonLabel] != x.set.Name {
+			return fmt.Errorf("PersistentVolumeClaim %s: exists, and is not of CephMon %s", claim.Name, x.set.Name)
+		}
+		return nil
+	}
+	return err
+}
+
+// dropCanary deletes the canary. Its pod may be there for a while; the mon's pod waits for what it needs.
+func (x act) dropCanary(ctx context.Context) error {
+	return client.IgnoreNotFound(x.typed.AppsV1().Deployments(x.namespace()).Delete(ctx,
+		monspec.CanaryName(x.work.Newcomer), background()))
+}
+
+// background deletes a Deployment at once, and its pods after it: one on a node that does not answer stays for ever.
+func background() metav1.DeleteOptions {
+	policy := metav1.DeletePropagationBackground
+	return metav1.DeleteOptions{PropagationPolicy: &policy}
+}
+
+// start makes Service and Deployment of the newcomer. From here on it may be in the monmap, whatever is seen of it.
+func (x act) start(ctx context.Context) (storage.Answer, error) {
+	c, err := x.ceph(ctx, storage.ClusterKey{Namespace: x.namespace(), Name: x.policy.Name})
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	q, err := c.ProvedQuorum(ctx)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	if _, known := q.Find(x.work.Newcomer); !known {
+		if a, err := c.OKToAddMon(ctx); err != nil || !a.OK {
+			return a, err
+		}
+	}
+	ip, err := x.address(ctx)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	n := x.newcomer(x.work.Zone)
+	n.FSID, n.Address, n.Hosts = q.MonMap.FSID, monspec.AddressOf(ip), hosts(q)
+	if !x.set.Storage(x.work.Zone).Claim || x.set.Spec.PodTemplate.HostNetwork {
+		n.Node = x.work.Node
+	}
+	d, err := x.set.Deployment(n)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	_, err = x.typed.AppsV1().Deployments(x.namespace()).Create(ctx, d,
+		metav1.CreateOptions{FieldManager: kube.FieldOwner})
+	if apierrors.IsAlreadyExists(err) {
+		err = nil
+	}
+	return yes(err)
+}
+
+// hosts is where the living mons are, as mon_host has it.
+func hosts(q ceph.QuorumStatus) string {
+	var addresses []string
+	for _, m := range q.MonMap.Mons {
+		if slices.Contains(q.QuorumNames, m.Name) {
+			addresses = append(addresses, m.Address())
+		}
+	}
+	return strings.Join(addresses, ",")
+}
+
+// address is that of the newcomer in the monmap: its Service's, which it keeps when its pod moves, or with hostNetwork
+// its node's.
+func (x act) address(ctx context.Context) (string, error) {
+	if x.set.Spec.PodTemplate.HostNetwork {
+		node := x.node(x.work.Node)
+		if node == nil {
+			return "", fmt.Errorf("node %s is gone", x.work.Node)
+		}
+		for _, a := range node.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				return a.Address, nil
+			}
+		}
+		return "", fmt.Errorf("node %s has no internal address", x.work.Node)
+	}
+	services := x.typed.CoreV1().Services(x.namespace())
+	s, err := services.Create(ctx, x.set.Service(x.work.Newcomer), metav1.CreateOptions{FieldManager: kube.FieldOwner})
+	if apierrors.IsAlreadyExists(err) {
+		s, err = services.Get(ctx, monspec.ResourceName(x.work.Newcomer), metav1.GetOptions{})
+	}
+	if err != nil {
+		return "", err
+	}
+	ip, err := netip.ParseAddr(s.Spec.ClusterIP)
+	if err != nil {
+		return "", fmt.Errorf("Service %s: has the address %q: %w", s.Name, s.Spec.ClusterIP, err)
+	}
+	return ip.String(), nil
+}
+
+func (m *Mons) hasService(ctx context.Context, w *world, mon string) (bool, error) {
+	if mon == "" {
+		return false, nil
+	}
+	_, err := m.typed.CoreV1().Services(w.set.Namespace).Get(ctx, monspec.ResourceName(mon), metav1.GetOptions{})
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+// saveEndpoints tells everybody where the mons are: by a fresh and proved monmap, and without a newcomer that was never
+// in quorum.
+func (x act) saveEndpoints(ctx context.Context) (storage.Answer, error) {
+	q, err := x.proved(ctx, x.world)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	seen := monplan.Seen{Mons: x.mons(q), Work: &x.work}
+	mapping := struct {
+		Node map[string]map[string]string `json:"node"`
+	}{map[string]map[string]string{}}
+	var data []string
+	for _, name := range seen.EndpointsToSave() {
+		mon, _ := q.Find(name)
+		data = append(data, name+"="+endpoint(mon))
+		for _, m := range seen.Mons {
+			if m.Name == name && m.Node != "" {
+				mapping.Node[name] = map[string]string{"Name": m.Node, "Hostname": m.Node, "Address": ""}
+			}
+		}
+	}
+	text, err := json.Marshal(mapping)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{
+		x.endpointsKey(): strings.Join(data, ","), "mapping": string(text),
+		"maxMonId": strconv.Itoa(x.nextID(seen.Mons, 0) - 1),
+	}})
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	if _, err := x.typed.CoreV1().ConfigMaps(x.namespace()).Patch(ctx, x.endpoints.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: kube.FieldOwner}); err != nil {
+		return storage.Answer{}, err
+	}
+	return yes(x.saveMonHost(ctx, q, seen.EndpointsToSave()))
+}
+
+// endpoint is one address of a mon, as Rook writes it: that of the older protocol if the mon serves it.
+func endpoint(m ceph.Mon) string {
+	address := ""
+	for _, a := range m.Public.Addresses {
+		if address == "" || a.Type == "v1" {
+			address = a.Address
+		}
+	}
+	return address
+}
+
+// saveMonHost keeps Rook's Secret with the addresses, if there is one. It has no key, and is written without being
+// read.
+func (x act) saveMonHost(ctx context.Context, q ceph.QuorumStatus, names []string) error {
+	var addresses []string
+	for _, name := range names {
+		mon, _ := q.Find(name)
+		addresses = append(addresses, mon.Address())
+	}
+	patch, err := json.Marshal(map[string]any{"stringData": map[string]string{
+		"mon_host": strings.Join(addresses, ","), "mon_initial_members": strings.Join(names, ","),
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = x.typed.CoreV1().Secrets(x.namespace()).Patch(ctx, "rook-ceph-config", types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: kube.FieldOwner})
+	return client.IgnoreNotFound(err)
+}
+
+// removeMon takes a mon out of the monmap. Ceph is asked once more, and decides by what it knows now.
+func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) {
+	c, err := x.ceph(ctx, storage.ClusterKey{Namespace: x.namespace(), Name: x.policy.Name})
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	q, err := c.ProvedQuorum(ctx)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	if _, there := q.Find(mon); !there {
+		return storage.Answer{OK: true}, nil
+	}
+	// What was decided on may have changed a moment ago: a dead mon is back, or the successor is gone.
+	if lives := slices.Contains(q.QuorumNames, mon); lives && x.work.Kind == monplan.FailOver && mon == x.work.Old {
+		return no("mon.%s is in quorum again", mon), nil
+	}
+	if x.work.Kind == monplan.Migrate && mon == x.work.Old && !slices.Contains(q.QuorumNames, x.work.Newcomer) {
+		return no("mon.%s is not in quorum any more", x.work.Newcomer), nil
+	}
+	if a, err := c.OKToRemoveMon(ctx, mon); err != nil || !a.OK {
+		return a, err
+	}
+	return yes(c.RemoveMon(ctx, mon))
+}
+
+// stopMon deletes the Deployment and the Service of a mon that has left the monmap. Its storage stays.
+func (x act) stopMon(ctx context.Context, mon string) error {
+	q, err := x.proved(ctx, x.world)
+	if err != nil {
+		return err
+	}
+	if _, there := q.Find(mon); there {
+		return fmt.Errorf("mon.%s is in the monmap", mon)
+	}
+	if err := x.dropService(ctx, mon); err != nil {
+		return err
+	}
+	d := x.deployment(x.isMon(mon))
+	if d == nil { // it goes last: without it the act counts as done
+		return nil
+	}
+	return client.IgnoreNotFound(x.typed.AppsV1().Deployments(x.namespace()).Delete(ctx, d.Name, onlyThis(d)))
+}
+
+// onlyThis deletes what was read, and nothing that has its name meanwhile.
+func onlyThis(d *appsv1.Deployment) metav1.DeleteOptions {
+	options := background()
+	options.Preconditions = &metav1.Preconditions{UID: &d.UID}
+	return options
+}
+
+func (x act) dropService(ctx context.Context, mon string) error {
+	return client.IgnoreNotFound(x.typed.CoreV1().Services(x.namespace()).Delete(ctx, monspec.ResourceName(mon),
+		metav1.DeleteOptions{}))
+}
+
+// restartMon gives a mon the template of the spec. Its store, its address and its zone stay as they are.
+func (x act) restartMon(ctx context.Context, mon string) (storage.Answer, error) {
+	d := x.deployment(x.isMon(mon))
+	if d == nil {
+		return no("mon.%s has no Deployment", mon), nil
+	}
+	c, err := x.ceph(ctx, storage.ClusterKey{Namespace: x.namespace(), Name: x.policy.Name})
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	if !x.policy.Spec.Ceph.AllowMonQuorumLoss {
+		if a, err := c.OKToStopMon(ctx, mon); err != nil || !a.OK {
+			return a, err
+		}
+	}
+	patch, err := x.set.Restart(d)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	_, err = x.typed.AppsV1().Deployments(x.namespace()).Patch(ctx, d.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: kube.FieldOwner})
+	return yes(err)
+}
+
+// dropTraces deletes what a newcomer has that was never in quorum.
+func (x act) dropTraces(ctx context.Context, mon string) error {
+	if x.deployment(x.isMon(mon)) != nil || x.work.Joined || mon != x.work.Newcomer {
+		return fmt.Errorf("mon.%s has a Deployment, or was in quorum: its claim stays", mon)
+	}
+	if err := x.dropService(ctx, mon); err != nil {
+		return err
+	}
+	return x.dropClaim(ctx, x.claim(monspec.ResourceName(mon)))
+}
+
+// dropClaim deletes a claim that lockkeeper has made for a newcomer.
+func (x act) dropClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) error {
+	if c == nil || c.Labels[monspec.CephMonLabel] != x.set.Name || c.Labels[kube.MonLabel] != x.work.Newcomer {
+		return nil
+	}
+	return client.IgnoreNotFound(x.typed.CoreV1().PersistentVolumeClaims(x.namespace()).Delete(ctx, c.Name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID}}))
+}

@@ -1,0 +1,209 @@
+// Package cephmon is what lockkeeper does with mons in Kubernetes and Ceph: it looks at them, and carries out one act
+// of a step at a time. What comes next package monplan decides. Every act looks before it acts and may be repeated: a
+// job that repeats it after a crash finds what was done.
+package cephmon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// Ceph is what is asked of a Ceph cluster; ceph.Client is one.
+type Ceph interface {
+	ProvedQuorum(ctx context.Context) (ceph.QuorumStatus, error)
+	OKToStopMon(ctx context.Context, name string) (storage.Answer, error)
+	OKToRemoveMon(ctx context.Context, name string) (storage.Answer, error)
+	OKToAddMon(ctx context.Context) (storage.Answer, error)
+	RemoveMon(ctx context.Context, name string) error
+}
+
+// Mons are the mons of all CephMons.
+type Mons struct {
+	typed kubernetes.Interface
+	api   client.Client
+	ceph  func(ctx context.Context, key storage.ClusterKey) (Ceph, error)
+}
+
+// New makes Mons of two clients of one API server and of what connects to Ceph.
+func New(
+	typed kubernetes.Interface, api client.Client, dial func(ctx context.Context, key storage.ClusterKey) (Ceph, error),
+) *Mons {
+	return &Mons{typed: typed, api: api, ceph: dial}
+}
+
+// Ref names a CephMon.
+type Ref struct{ Namespace, Name string }
+
+// Memory is what a job knows beyond what is in the cluster. It is written down before it is acted on.
+type Memory struct {
+	Mode   monplan.Mode
+	Work   *monplan.Work
+	Failed []string
+	// OutSince has the timers of the mons that are out of quorum.
+	OutSince map[string]time.Time
+	// NextID is the number of the next name; what the cluster knows of names that were given may raise it.
+	NextID int
+}
+
+// world is all that is read of the Kubernetes cluster at one moment.
+type world struct {
+	set         monspec.Set
+	policy      *v1alpha1.MaintenancePolicy
+	endpoints   *corev1.ConfigMap
+	deployments []appsv1.Deployment
+	pods        []corev1.Pod
+	nodes       []corev1.Node
+	claims      []corev1.PersistentVolumeClaim
+	service     bool   // there is a Service of the newcomer
+	rook        string // the CephCluster of the namespace; "": there is none
+}
+
+// read reads a CephMon and what belongs to it.
+func (m *Mons) read(ctx context.Context, ref Ref) (*world, error) {
+	var c v1alpha1.CephMon
+	if err := m.api.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &c); err != nil {
+		return nil, err
+	}
+	w := &world{set: monspec.Of(&c), policy: &v1alpha1.MaintenancePolicy{}}
+	if err := m.api.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: c.Spec.Policy}, w.policy); err != nil {
+		return nil, err
+	}
+	selector := kube.MonSelector(w.policy)
+	if len(selector.MatchExpressions) > 0 {
+		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph.daemons.mon.matchExpressions is not allowed with a CephMon: "+
+			"new mons get the labels that matchLabels names", c.Spec.Policy)
+	}
+	w.set.Selector = selector.MatchLabels
+	var err error
+	if w.endpoints, err = m.typed.CoreV1().ConfigMaps(ref.Namespace).Get(ctx,
+		w.policy.Spec.Ceph.Connection.MonEndpoints.Name, metav1.GetOptions{}); err != nil {
+		return nil, err
+	}
+	if w.rook, err = m.cephCluster(ctx, ref.Namespace); err != nil {
+		return nil, err
+	}
+	return w, m.lists(ctx, ref.Namespace, w)
+}
+
+// cephCluster is the first CephCluster of a namespace. Where Rook was never installed there is no such resource.
+func (m *Mons) cephCluster(ctx context.Context, namespace string) (string, error) {
+	text, err := m.typed.CoreV1().RESTClient().Get().
+		AbsPath("/apis/ceph.rook.io/v1/namespaces/" + namespace + "/cephclusters").Do(ctx).Raw()
+	if err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(text, &list); err != nil || len(list.Items) == 0 {
+		return "", err
+	}
+	return "CephCluster " + list.Items[0].Name, nil
+}
+
+func (m *Mons) lists(ctx context.Context, namespace string, w *world) error {
+	deployments, err := m.typed.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	pods, err := m.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	nodes, err := m.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	claims, err := m.typed.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	w.deployments, w.pods, w.nodes, w.claims = deployments.Items, pods.Items, nodes.Items, claims.Items
+	return nil
+}
+
+// deployment is that of a mon, or of a canary, by its name's label; nil: there is none.
+func (w *world) deployment(match func(template map[string]string) bool) *appsv1.Deployment {
+	for i := range w.deployments {
+		if match(w.deployments[i].Spec.Template.Labels) {
+			return &w.deployments[i]
+		}
+	}
+	return nil
+}
+
+func (w *world) isMon(mon string) func(map[string]string) bool {
+	selector := labels.SelectorFromSet(w.set.Selector)
+	return func(l map[string]string) bool {
+		return selector.Matches(labels.Set(l)) && l[kube.MonLabel] == mon && mon != "" && l["mon_canary"] == ""
+	}
+}
+
+func isCanary(mon string) func(map[string]string) bool {
+	return func(l map[string]string) bool { return l[monspec.CanaryLabel] == mon && mon != "" }
+}
+
+// pod is the newest of a Deployment's pods that is not on its way out.
+func (w *world) pod(match func(map[string]string) bool) *corev1.Pod {
+	var newest *corev1.Pod
+	for i := range w.pods {
+		p := &w.pods[i]
+		ended := p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+		if match(p.Labels) && !ended && (newest == nil || newest.CreationTimestamp.Before(&p.CreationTimestamp)) {
+			newest = p
+		}
+	}
+	return newest
+}
+
+func (w *world) node(name string) *corev1.Node {
+	i := slices.IndexFunc(w.nodes, func(n corev1.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &w.nodes[i]
+}
+
+func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
+	i := slices.IndexFunc(w.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &w.claims[i]
+}
+
+// zone is the zone of a node, if there are zones.
+func (w *world) zone(n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.Labels[w.set.Label()]
+}
+
+// endpointNames are the mons that the endpoints name: "a=10.0.0.1:6789,b=…".
+func (w *world) endpointNames() (names []string) {
+	for _, entry := range strings.Split(w.endpoints.Data[w.endpointsKey()], ",") {
+		if name, _, named := strings.Cut(strings.TrimSpace(entry), "="); named {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (w *world) endpointsKey() string { return w.policy.Spec.Ceph.Connection.MonEndpoints.Key }

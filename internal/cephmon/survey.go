@@ -1,0 +1,232 @@
+package cephmon
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// joinTimeout is how long a newcomer may take from its start until it is in quorum: making its store, the volume's
+// mount, two elections and the copy of what the others know. Ceph's own periods take 8 s on a small cluster.
+const joinTimeout = 10 * time.Minute
+
+// Look reads everything that the next decision is made of. Who lives is proved by a commit.
+func (m *Mons) Look(ctx context.Context, ref Ref, memory Memory) (monplan.Seen, error) {
+	w, err := m.read(ctx, ref)
+	if err != nil {
+		return monplan.Seen{}, err
+	}
+	return m.look(ctx, w, memory)
+}
+
+func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen, error) {
+	s := monplan.Seen{
+		Mode: memory.Mode, Failed: memory.Failed, Endpoints: w.endpointNames(), Nodes: w.planNodes(), Elsewhere: w.rook,
+	}
+	var err error
+	if s.Want, err = w.want(); err != nil {
+		return s, err
+	}
+	q, err := m.proved(ctx, w)
+	if err != nil {
+		s.Unproved = err.Error()
+	}
+	s.Now = time.Now()
+	s.Mons = w.mons(q)
+	if s.Unproved == "" {
+		memory.OutSince = monplan.Timers(memory.OutSince, s.Mons, s.Now)
+	}
+	for i := range s.Mons {
+		s.Mons[i].OutSince = memory.OutSince[s.Mons[i].Name]
+	}
+	s.NextID = w.nextID(s.Mons, memory.NextID)
+	if memory.Work != nil {
+		if w.service, err = m.hasService(ctx, w, memory.Work.Newcomer); err != nil {
+			return s, err
+		}
+		s.Work = w.work(*memory.Work, s.Want.Template)
+	}
+	return s, nil
+}
+
+func (m *Mons) proved(ctx context.Context, w *world) (ceph.QuorumStatus, error) {
+	c, err := m.ceph(ctx, storage.ClusterKey{Namespace: w.policy.Namespace, Name: w.policy.Name})
+	if err != nil {
+		return ceph.QuorumStatus{}, err
+	}
+	return c.ProvedQuorum(ctx)
+}
+
+func (w *world) want() (monplan.Want, error) {
+	spec := &w.set.Spec
+	hash, err := w.set.TemplateHash()
+	want := monplan.Want{
+		Generation: w.set.Generation, Count: int(spec.Count), Storage: map[string]monplan.Storage{},
+		MultiplePerNode: spec.AllowMultiplePerNode, HostNetwork: spec.PodTemplate.HostNetwork, Template: hash,
+		HealthTimeout: spec.HealthTimeout.Duration, JoinTimeout: joinTimeout,
+		AllowQuorumLoss: w.policy.Spec.Ceph.AllowMonQuorumLoss,
+	}
+	want.Storage[""] = w.storage(w.set.Storage(""))
+	for _, zone := range spec.Zones {
+		want.Zones = append(want.Zones, zone.Name)
+		want.Storage[zone.Name] = w.storage(w.set.Storage(zone.Name))
+	}
+	return want, err
+}
+
+// storage leaves out the class where the spec leaves it to Kubernetes: which class was the default when a claim was
+// made does not make its mon different.
+func (w *world) storage(s monspec.Storage) monplan.Storage {
+	out := monplan.Storage{Claim: s.Claim}
+	if s.Class != nil {
+		out.Class = *s.Class
+	}
+	return out
+}
+
+func (w *world) planNodes() (out []monplan.Node) {
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		why := ""
+		switch {
+		case n.Spec.Unschedulable:
+			why = "is cordoned"
+		case !kube.NodeReady(n):
+			why = "is not ready"
+		case !w.set.Allows(n):
+			why = "is not allowed by spec.placement"
+		}
+		out = append(out, monplan.Node{Name: n.Name, Zone: w.zone(n), Why: why})
+	}
+	return out
+}
+
+// mons are those of the monmap, with what Kubernetes has of them.
+func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
+	alive := map[string]bool{}
+	for _, name := range q.QuorumNames {
+		alive[name] = true
+	}
+	for _, in := range q.MonMap.Mons {
+		mon := monplan.Mon{Name: in.Name, Alive: alive[in.Name]}
+		d, pod := w.deployment(w.isMon(in.Name)), w.pod(w.isMon(in.Name))
+		if pod != nil {
+			mon.Node = kube.PodNode(pod)
+		}
+		if d != nil {
+			pinned := d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]
+			if mon.Node == "" {
+				mon.Node = pinned
+			}
+			mon.MadeFor = d.Annotations[monspec.ZoneAnnotation]
+			if made := d.Annotations[monspec.AddressAnnotation]; made != "" && made != in.Address() {
+				mon.Alive = false // who serves under this name is another one
+			}
+			mon.Template = d.Spec.Template.Annotations[monspec.TemplateAnnotation]
+			mon.Bound = pinned != ""
+		}
+		node := w.node(mon.Node)
+		mon.NodeGone, mon.Zone, mon.Drain = mon.Node != "" && node == nil, w.zone(node), w.drain(mon.Node)
+		if d != nil {
+			mon.Storage = w.storageOf(d, cmp.Or(mon.MadeFor, mon.Zone))
+			mon.Bound = mon.Bound || !mon.Storage.Claim
+		}
+		out = append(out, mon)
+	}
+	return out
+}
+
+// storageOf is what an existing mon has. Its class counts only where the spec names one.
+func (w *world) storageOf(d *appsv1.Deployment, zone string) monplan.Storage {
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		s := monplan.Storage{Claim: true}
+		named := w.set.Storage(zone).Class != nil
+		if c := w.claim(v.PersistentVolumeClaim.ClaimName); c != nil && c.Spec.StorageClassName != nil && named {
+			s.Class = *c.Spec.StorageClassName
+		}
+		return s
+	}
+	return monplan.Storage{}
+}
+
+// drain is the job that has the lease for a node.
+func (w *world) drain(node string) string {
+	for _, holder := range w.policy.Status.Lease.Holders {
+		if holder.Node == node && node != "" {
+			return holder.WorkflowID
+		}
+	}
+	return ""
+}
+
+// nextID is beyond every name that was ever given, as far as anything tells of it.
+func (w *world) nextID(mons []monplan.Mon, next int) int {
+	given := func(name string) {
+		if id, known := monplan.NumberOf(name); known {
+			next = max(next, id+1)
+		}
+	}
+	if id, err := strconv.Atoi(w.endpoints.Data["maxMonId"]); err == nil { // Rook's
+		next = max(next, id+1)
+	}
+	for _, m := range mons {
+		given(m.Name)
+	}
+	for i := range w.deployments {
+		given(w.deployments[i].Spec.Template.Labels[kube.MonLabel])
+	}
+	for i := range w.claims {
+		given(w.claims[i].Labels[kube.MonLabel])
+	}
+	return next
+}
+
+// work is what a step under way has left in the cluster.
+func (w *world) work(work monplan.Work, template string) *monplan.Work {
+	canary, pod := w.deployment(isCanary(work.Newcomer)), w.pod(isCanary(work.Newcomer))
+	work.Canary = canary != nil
+	if work.Canary {
+		work.Scheduled = pod != nil && running(pod) && w.node(pod.Spec.NodeName) != nil
+		work.Node, work.Zone = "", ""
+		if work.Scheduled {
+			work.Node = pod.Spec.NodeName
+		}
+		if work.Scheduled && len(w.set.Spec.Zones) > 0 {
+			work.Zone = w.zone(w.node(work.Node))
+		}
+		work.Claimed = work.Scheduled && w.claimed(work)
+	}
+	work.Running = w.deployment(w.isMon(work.Newcomer)) != nil
+	old := w.deployment(w.isMon(work.Old))
+	work.Stopped = old == nil
+	work.Restarted = old != nil && old.Spec.Template.Annotations[monspec.TemplateAnnotation] == template
+	work.Traces = work.Newcomer != "" && (w.service || w.claim(monspec.ResourceName(work.Newcomer)) != nil)
+	return &work
+}
+
+func running(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodRunning && p.Spec.NodeName != ""
+}
+
+// claimed: the newcomer's claim is bound to a volume for the zone in which the canary runs, or it needs none.
+func (w *world) claimed(work monplan.Work) bool {
+	if !w.set.Storage(work.Zone).Claim {
+		return true
+	}
+	c := w.claim(monspec.ResourceName(work.Newcomer))
+	return c != nil && c.Status.Phase == corev1.ClaimBound && c.DeletionTimestamp == nil &&
+		c.Annotations[monspec.ZoneAnnotation] == work.Zone
+}

@@ -1,0 +1,259 @@
+package monplan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file goes on with a step that is under way.
+
+// goOn is the next act of a step. over: the step is done, or nothing is left of it.
+func (s Seen) goOn(w Work) (step Step, over bool) {
+	w = s.turned(w)
+	if m, known := s.mon(w.Newcomer); known && m.Alive {
+		w.Joined = true
+	}
+	if w.Undo == "" || s.joined(w) && w.Running { // it came after all
+		w.Undo = s.undoes(w)
+	}
+	acts := s.acts(w)
+	if w.Undo != "" {
+		acts = s.undo(w)
+	}
+	if len(acts) == 0 || s.yields(w) {
+		return Step{}, true
+	}
+	step = Step{Verdict: Move, Why: w.Undo, Work: &w, Acts: acts, Takes: s.takes(w, acts[0]), Risk: s.risk(w)}
+	if a := s.gate(w, acts[0]); !a.OK {
+		step.Verdict, step.Why = Wait, a.Reason
+		if _, dies := s.out(); dies.After(s.Now) {
+			step.Until = dies
+		}
+	}
+	return step, false
+}
+
+// turned is a migration whose old mon has died before the newcomer was started: from then on it is a failover, and the
+// dead mon leaves first.
+func (s Seen) turned(w Work) Work {
+	old, known := s.mon(w.Old)
+	if (w.Kind == Migrate || w.Kind == OneLess) && w.Started.IsZero() && known && s.dead(old) && s.spared(old) == "" {
+		w.Kind = FailOver
+	}
+	return w
+}
+
+// joined: the newcomer is in the monmap, and has been in quorum. From then on it is a mon like the others: it is dead
+// after healthTimeout, and is not taken back.
+func (s Seen) joined(w Work) bool {
+	_, known := s.mon(w.Newcomer)
+	return known && w.Joined
+}
+
+// oldFirst: the old mon leaves before the newcomer joins.
+func (w Work) oldFirst() bool { return w.Kind == FailOver || w.Kind == OneLess }
+
+// acts are what is left of a step, in order.
+func (s Seen) acts(w Work) (acts []Act) {
+	add := func(when bool, do Do, mon string) {
+		twice := do == SaveEndpoints && len(acts) > 0 && acts[len(acts)-1].Do == do
+		if when && !twice {
+			acts = append(acts, Act{Do: do, Mon: mon})
+		}
+	}
+	_, oldThere := s.mon(w.Old)
+	joined, started := s.joined(w), !w.Started.IsZero()
+	remove := func() {
+		add(oldThere, RemoveMon, w.Old)
+		add(!w.Stopped, StopMon, w.Old)
+	}
+	switch w.Kind {
+	case Restart:
+		old, _ := s.mon(w.Old)
+		add(!w.Restarted, RestartMon, w.Old)
+		add(oldThere && (!w.Restarted || !old.Alive), AwaitQuorum, w.Old)
+		return acts
+	case Remove:
+		remove()
+	case Add, Migrate, OneLess, FailOver:
+		add(!joined && !started && !w.Scheduled, Schedule, w.Newcomer)
+		add(!joined && !started && !w.Claimed, ClaimVolume, w.Newcomer)
+		if w.oldFirst() {
+			remove()
+		}
+		add(w.Canary || !joined && !started && !w.Scheduled, DropCanary, w.Newcomer)
+		add(!joined && (!started || !w.Running), Start, w.Newcomer)
+		add(!joined, AwaitQuorum, w.Newcomer)
+		add(!joined || !slices.Contains(s.Endpoints, w.Newcomer), SaveEndpoints, w.Newcomer)
+		if w.Kind == Migrate {
+			remove()
+		}
+	}
+	add(w.Old != "" && slices.Contains(s.Endpoints, w.Old), SaveEndpoints, w.Old)
+	return acts
+}
+
+// EndpointsToSave are the mons that everybody is to find: those of the monmap, but for a newcomer that was never in
+// quorum.
+func (s Seen) EndpointsToSave() (names []string) {
+	for _, m := range s.Mons {
+		if s.Work == nil || m.Name != s.Work.Newcomer || m.Alive || s.joined(*s.Work) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.SortFunc(names, compareNames)
+	return names
+}
+
+// undoes is why a step is rolled back; "": it goes on. A newcomer that is in quorum is never taken back.
+func (s Seen) undoes(w Work) string {
+	old, oldThere := s.mon(w.Old)
+	switch {
+	case w.Newcomer == "" || s.joined(w):
+		return ""
+	case !w.Started.IsZero() && s.Now.Sub(w.Started) >= s.Want.JoinTimeout:
+		return fmt.Sprintf("mon.%s was not in quorum %s after its start", w.Newcomer, s.Want.JoinTimeout)
+	case w.Kind != Add && !oldThere: // the newcomer is missed
+		if w.Started.IsZero() && !s.monmap().MayJoin(w.Newcomer).OK {
+			return s.deadFirst(w) // no mon may join while the monmap has that one
+		}
+		return ""
+	case s.Elsewhere != "":
+		return s.Elsewhere + " looks after these mons now"
+	case !w.Started.IsZero():
+		return ""
+	case w.Generation != s.Want.Generation:
+		return "the spec was changed"
+	case w.Kind == Add && len(s.Mons) >= s.Want.Count:
+		return "no mon is missing any more"
+	case w.Kind == FailOver && old.Alive:
+		return fmt.Sprintf("mon.%s is in quorum again", w.Old)
+	case w.Kind == FailOver && old.Drain != "":
+		return fmt.Sprintf("%s has the node of mon.%s", old.Drain, w.Old)
+	case w.Kind != FailOver:
+		return s.deadFirst(w)
+	}
+	return ""
+}
+
+// deadFirst is which dead mon is replaced before this step goes on; "": none.
+func (s Seen) deadFirst(w Work) string {
+	for _, m := range s.theDead() {
+		if m.Name != w.Old && (m.Name != w.Newcomer || s.joined(w)) && s.spared(m) == "" {
+			return fmt.Sprintf("mon.%s is dead, and is replaced first", m.Name)
+		}
+	}
+	return ""
+}
+
+// undo takes back what a step has made: first the newcomer out of the monmap, whatever was seen of its start, then all
+// that is in Kubernetes. What has left the monmap does not come back.
+func (s Seen) undo(w Work) (acts []Act) {
+	if _, there := s.mon(w.Newcomer); there {
+		acts = append(acts, Act{RemoveMon, w.Newcomer})
+	}
+	if w.Running {
+		acts = append(acts, Act{StopMon, w.Newcomer})
+	}
+	if w.Canary {
+		acts = append(acts, Act{DropCanary, w.Newcomer})
+	}
+	if w.Traces {
+		acts = append(acts, Act{DropTraces, w.Newcomer})
+	}
+	if _, there := s.mon(w.Old); w.Old != "" && !there && !w.Stopped {
+		acts = append(acts, Act{StopMon, w.Old})
+	}
+	return acts
+}
+
+// yields: what is left of a step has to wait, since something else comes first: a dead mon is replaced, or somebody
+// else looks after the mons now. A newcomer that is in quorum stays, and so does the living mon that it was to replace.
+func (s Seen) yields(w Work) bool {
+	old, known := s.mon(w.Old)
+	if !known || w.Undo != "" || w.Canary {
+		return false
+	}
+	switch w.Kind {
+	case Restart:
+		if w.Restarted {
+			return s.dead(old)
+		}
+	case Migrate:
+		if !s.joined(w) || !slices.Contains(s.Endpoints, w.Newcomer) {
+			return false
+		}
+	case Remove:
+	default:
+		return false
+	}
+	return s.Elsewhere != "" || s.deadFirst(w) != ""
+}
+
+// takes is the living mon that a step takes away. Until the newcomer is started nothing is taken, and whoever waits for
+// a node or a volume keeps nobody waiting.
+func (s Seen) takes(w Work, next Act) string {
+	old, known := s.mon(w.Old)
+	switch {
+	case w.Undo != "", w.Kind == FailOver, !known, !old.Alive && w.Kind != Restart:
+		return ""
+	case next.Do == Schedule, next.Do == ClaimVolume:
+		return ""
+	}
+	return w.Old
+}
+
+// gate judges an act by the monmap as it will be after it. The adapters ask Ceph once more, right before.
+func (s Seen) gate(w Work, act Act) storage.Answer {
+	m := s.monmap()
+	switch act.Do {
+	case Start:
+		if _, there := s.mon(act.Mon); there { // it has joined before, and its Deployment was lost
+			return yes()
+		}
+		if w.Kind == Migrate {
+			if a := m.EveryZoneUp(); !a.OK {
+				return a
+			}
+		}
+		return m.MayJoin(act.Mon)
+	case RemoveMon:
+		return s.mayLeave(w, act.Mon)
+	case RestartMon:
+		if a := m.Without(act.Mon).EveryZoneUp(); !a.OK {
+			return a
+		}
+		if s.Want.AllowQuorumLoss && len(m) <= 2 {
+			return yes()
+		}
+		return m.MayStop(act.Mon)
+	default:
+		return yes()
+	}
+}
+
+func (s Seen) mayLeave(w Work, name string) storage.Answer {
+	m := s.monmap()
+	mon, _ := s.mon(name)
+	switch {
+	case name == w.Newcomer, w.Kind == FailOver, w.Kind == Remove && s.dead(mon):
+		return m.MayRemove(name)
+	case w.Kind == OneLess:
+		return m.MayOneLess(name)
+	default:
+		return m.MayReplace(name)
+	}
+}
+
+// Noted is the work as it is written down before the first act of a step: a newcomer counts as started from the moment
+// in which it may be, since whoever dies right after that cannot say whether it was.
+func (s Step) Noted(now time.Time) Work {
+	w := *s.Work
+	if s.Acts[0].Do == Start && w.Started.IsZero() {
+		w.Started = now
+	}
+	return w
+}
