@@ -9,6 +9,8 @@ import (
 // exist are adopted as they are; a change of the storage or of the zones is carried out by moving mons, one at a time.
 // Deleting a CephMon leaves all mons, their Services, volumes and keys as they are.
 //
+// No job of this version acts on one yet, and the commands that its fields name do not exist: deploy/ does not install it.
+//
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lockkeeper
