@@ -58,7 +58,7 @@ test-times: build ## all of `make test`, and where its time went: by stage, pack
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
 	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO) test $(TESTFLAGS) -timeout 60m ./workflows $$($(GO) list ./... | grep -v '/lockkeeper/test/')
-	cd lab && $(LAB_ENV) $(GO) test $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) $(GO) test $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
 	cd lab && $(GO) test $(TESTFLAGS) $(LAB_CGO)
 
 .PHONY: test-e2e

@@ -4,8 +4,9 @@
 //
 // A mutant begins with lines "breaks: …", "invariant: …", "run: …" (the tests that have to catch it; TestSimulation by
 // default), "package: …" (whose tests these are; the workflows' by default) and "rollouts: …" (in every how manieth
-// schedule of TestSimulation people roll out OSDs, too; none by default). A section named for a source file has the lines to be replaced, a line "=>", and what replaces them. The
-// lines must be found exactly once: a mutant that no longer applies is an error.
+// schedule of TestSimulation people roll out OSDs, too; none by default). A section named for a source file has the
+// lines to be replaced, a line "=>", and what replaces them. The lines must be found exactly once: a mutant that no
+// longer applies is an error.
 //
 //	go run ./hack/mutants [name…]
 package main

@@ -23,7 +23,7 @@ func Has(what string, shares uint32) bool {
 	if All() || draw(what, commit())%shares == 0 {
 		return true
 	}
-	leaveOut(what)
+	LeaveOut(what)
 	return false
 }
 
@@ -36,7 +36,7 @@ func Steps(what string, often, closely int) (first, every int) {
 	}
 	if every > 1 {
 		test, _, _ := strings.Cut(what, ":") // all of its variants are one line
-		leaveOut(fmt.Sprintf("%d of %d steps of %s", every-1, every, test))
+		LeaveOut(fmt.Sprintf("%d of %d steps of %s", every-1, every, test))
 	}
 	return int(draw(what, commit()) % uint32(every)), every //nolint:gosec // few
 }
@@ -55,7 +55,8 @@ var others struct {
 	names []string
 }
 
-func leaveOut(what string) {
+// LeaveOut takes note that something is not played this time.
+func LeaveOut(what string) {
 	others.Lock()
 	defer others.Unlock()
 	others.names = append(others.names, what)

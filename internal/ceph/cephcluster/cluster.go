@@ -263,8 +263,8 @@ func (c *cluster) SetNoout(ctx context.Context, hosts ...string) ([]activities.N
 }
 
 // UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses, or may have passed over, the CRUSH map
-// tells whether it is gone, which leaves nothing to unset, or what it is called now: the caller's look at it may be older
-// than the command.
+// tells whether it is gone, which leaves nothing to unset, or what it is called now: the caller's look at it may be
+// older than the command.
 func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]activities.NooutRefusal, error) {
 	var names []string
 	for _, h := range hosts {
@@ -311,8 +311,8 @@ func refuses(refused []activities.NooutRefusal, host string) bool {
 	return slices.ContainsFunc(refused, func(x activities.NooutRefusal) bool { return x.Host == host })
 }
 
-// eachHost switches all hosts by one command. When Ceph refuses it, because it knows none of the names, each host gets a
-// command of its own, to tell which of them it is.
+// eachHost switches all hosts by one command. When Ceph refuses it, because it knows none of the names, each host gets
+// a command of its own, and an answer of its own.
 func eachHost(hosts []string, do func(hosts ...string) error) (refused []activities.NooutRefusal, err error) {
 	if err = do(hosts...); err == nil || !ceph.IsInvalid(err) {
 		return nil, err
