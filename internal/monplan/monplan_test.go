@@ -138,6 +138,9 @@ func TestNext(t *testing.T) {
 			want: "Remove: RemoveMon d, StopMon d, SaveEndpoints d",
 		},
 		{
+			what: "nor are two", mons: "a b c d! e!", want: "Remove: RemoveMon d, StopMon d, SaveEndpoints d",
+		},
+		{
 			what: "one is missing", mons: "a b", more: "c", want: "Add: Schedule c, ClaimVolume c, DropCanary c, Start c, " +
 				"AwaitQuorum c, SaveEndpoints c",
 		},

@@ -187,6 +187,9 @@ func (s Seen) yields(w Work) bool {
 			return false
 		}
 	case Remove:
+		if s.dead(old) { // it is one of the dead that come first
+			return s.Elsewhere != ""
+		}
 	default:
 		return false
 	}
