@@ -138,9 +138,8 @@ func TestAStoreSurvivesEveryMoment(t *testing.T) {
 		if try%4 > 0 {
 			cancel()
 			ctx, cancel = context.WithCancel(t.Context())
-			monmap := filepath.Join(volume, "store.begun.monmap")
-			require.NoError(t, os.RemoveAll(monmap)) // of the try before
-			go m.killDuringMkfs(monmap, cancel)
+			require.NoError(t, os.RemoveAll(filepath.Join(volume, "store.begun"))) // of the try before
+			go killDuringMkfs(filepath.Join(volume, "store.begun", "store.db"), cancel)
 		}
 		err := m.script(ctx, "d", volume).Run()
 		cancel()
@@ -169,15 +168,14 @@ func TestAStoreSurvivesEveryMoment(t *testing.T) {
 	m.refusesForeignStores(volume)
 }
 
-// killDuringMkfs waits for the monmap, which is there when mkfs begins, and a little longer.
-func (m realMons) killDuringMkfs(monmap string, kill context.CancelFunc) {
-	for range 10000 {
-		if file, err := os.Stat(monmap); err == nil && file.Size() > 0 {
+// killDuringMkfs waits until mkfs has begun to write the database, and for a few milliseconds of what it takes.
+func killDuringMkfs(db string, kill context.CancelFunc) {
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Microsecond) {
+		if _, err := os.Stat(db); err == nil {
 			break
 		}
-		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(rand.N(100 * time.Millisecond))
+	time.Sleep(rand.N(5 * time.Millisecond))
 	kill()
 }
 
