@@ -71,6 +71,7 @@ type childStart struct {
 type ended struct {
 	result  workflows.DrainNodeResult
 	rollout workflows.UpdateOSDsResult
+	fence   workflows.FenceNodeResult
 	err     error
 }
 
@@ -269,6 +270,8 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	var e ended
 	outcome := &e.result.Outcome
 	switch c.workflowType {
+	case jobs.FenceNode.Type:
+		outcome, e.err = &e.fence.Outcome, f.Get(ctx, &e.fence)
 	case jobs.DrainNode.Type, visitType:
 		e.err = f.Get(ctx, &e.result)
 	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type:

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -278,3 +279,5 @@ func (o *tallyOut) SignalExternalWorkflow(ctx workflow.Context, id, run, name st
 	o.tally.add(ofTelling)
 	return o.Next.SignalExternalWorkflow(ctx, id, run, name, arg)
 }
+
+func (m *many) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error { return nil }
