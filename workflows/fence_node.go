@@ -346,6 +346,16 @@ func (f *fence) end(ctx workflow.Context, outcome string) {
 
 // ask tells the keepers what is wanted.
 func (f *fence) ask(ctx workflow.Context) error {
+	if f.paused() {
+		f.drop(ctx) // or a keeper releases it meanwhile
+		for i := range f.state.Clusters {
+			f.state.Clusters[i] = FenceStanding{Cluster: f.state.Clusters[i].Cluster}
+		}
+		if err := f.job.gate(ctx); err != nil {
+			return err
+		}
+		f.state.Stale = true
+	}
 	for i := range f.state.Clusters {
 		c := &f.state.Clusters[i]
 		if c.Asked {
@@ -483,11 +493,14 @@ func (f *fence) await(ctx workflow.Context) error {
 	}
 	news, err := f.job.awaitAtMost(ctx, every, "look at "+f.in.Node+" again", func() bool {
 		f.job.listen()
-		return f.take() || f.state.Stale || f.job.done.Len() > 0 || f.askedAnew()
+		return f.take() || f.state.Stale || f.job.done.Len() > 0 || f.askedAnew() || f.paused()
 	})
 	f.state.Stale = f.state.Stale || !news
 	return err
 }
+
+// paused: nothing is to be released for now. What was released stays so.
+func (f *fence) paused() bool { return f.job.Paused && !f.released() }
 
 func (f *fence) askedAnew() bool { return !f.all(func(c FenceStanding) bool { return c.Asked }) }
 

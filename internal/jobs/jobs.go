@@ -40,7 +40,7 @@ const (
 // The signals of drains and of rollouts.
 var (
 	ofDrain   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
-	ofFence   = []string{SignalAbort, SignalDone}
+	ofFence   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
 	ofRollout = []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip}
 )
 
