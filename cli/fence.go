@@ -208,4 +208,3 @@ func (c *Command) FenceHold(ctx context.Context, node string, plan bool) error {
 	}
 	return c.signal(ctx, id, jobs.SignalAbort, "")
 }
-
