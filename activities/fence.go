@@ -17,6 +17,7 @@ import (
 type Fence struct {
 	Nodes    Nodes
 	Policies Policies
+	Clusters StorageClusters
 	Machines Machines
 	Keepers  Keepers
 }
@@ -111,3 +112,48 @@ func (f *Fence) RequestFence(ctx context.Context, in FenceInput) (struct{}, erro
 	return struct{}{}, nil
 }
 
+// BuryInput names a node whose Machine is released, and one of its storage clusters.
+type BuryInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Node    string             `json:"node"`
+}
+
+// Burial is what became of the pods of dead daemons.
+type Burial struct {
+	Deleted int `json:"deleted,omitempty"`
+	// Kept says why none was deleted.
+	Kept string `json:"kept,omitempty"`
+}
+
+// BuryPods deletes the pods of a node that Kubernetes has lost and on which nothing of the storage cluster serves any
+// more, by a look of its own. Whoever fences the node evicts its pods first, and a budget that is closed because of
+// another failure domain would hold up the eviction of the dead. Kubernetes itself deletes them after five minutes,
+// whatever budgets say.
+func (f *Fence) BuryPods(ctx context.Context, in BuryInput) (out Burial, err error) {
+	n, err := f.Nodes.Node(ctx, in.Node)
+	if err != nil {
+		return out, Unavailable("read node "+in.Node, err)
+	}
+	if n.Found && n.Ready {
+		return Burial{Kept: in.Node + " is ready"}, nil
+	}
+	c, err := f.Clusters.StorageCluster(ctx, in.Cluster)
+	if err != nil {
+		return out, Unavailable("connect to the storage cluster of "+in.Cluster.String(), err)
+	}
+	seen, err := c.Observe(ctx, Look{Nodes: []string{in.Node}, Hosting: true})
+	if err != nil {
+		return out, Unavailable("observe "+in.Cluster.String(), err)
+	}
+	if seen.View.Unavailable != "" || seen.Homeless {
+		return Burial{Kept: "it is not known whether anything on it serves: " + seen.View.Unavailable}, nil
+	}
+	takes := fencing.Facts{View: seen.View, AskedFor: []string{in.Node}}.Takes(in.Node)
+	if h := seen.Hosting[in.Node]; !takes.Nothing() || h.Running > 0 || h.Mon > 0 {
+		return Burial{Kept: "daemons on it serve"}, nil
+	}
+	if out.Deleted, err = f.Machines.DeletePods(ctx, in.Cluster, in.Node); err != nil {
+		return out, Unavailable("delete the pods of dead daemons on "+in.Node, err)
+	}
+	return out, nil
+}

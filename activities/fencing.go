@@ -26,6 +26,8 @@ type Machines interface {
 	SetMax(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, most *int) error
 	// Patient is a node's Machine, and what its health checks say of it.
 	Patient(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, node string) (fencing.Patient, error)
+	// DeletePods deletes the pods of the policy's OSDs and mons on a node. Those that are being deleted count as deleted.
+	DeletePods(ctx context.Context, key storage.ClusterKey, node string) (deleted int, err error)
 }
 
 // fencingOf is under which a policy's Machines are to be looked at; nil: nobody asks for them. What was set under

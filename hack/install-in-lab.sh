@@ -31,6 +31,7 @@ more=restart-osds
 if [ -n "$osds" ]; then more=cephosd; fi
 kubectl -n "$ns" apply -f "$top/deploy/storage-namespace.yaml" -f "$top/deploy/storage-namespace-$more.yaml" >/dev/null
 if [ -n "$fencing" ]; then
+  kubectl -n "$ns" apply -f "$top/deploy/storage-namespace-fencing.yaml" >/dev/null
   if [ -n "$machines" ]; then kubectl -n "$machines" apply -f "$top/deploy/fencing-namespace.yaml" >/dev/null; fi
   if [ -z "$machines" ]; then kubectl apply -f "$top/deploy/fencing-nodes.yaml" >/dev/null; fi
 fi

@@ -45,7 +45,7 @@ func Register(r Registry, a Adapters, t Temporal) {
 		Keepers: t,
 	}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Fence{
-		Nodes: a.Nodes, Policies: a.Policies, Machines: a.Machines, Keepers: t,
+		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Machines: a.Machines, Keepers: t,
 	}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.OSDs{OSDSets: a.OSDSets, Policies: a.Policies}, activity.RegisterOptions{})
 }

@@ -96,8 +96,11 @@ type FenceState struct {
 	Override *fencing.Override `json:"override,omitempty"`
 	Clusters []FenceStanding   `json:"clusters,omitempty"`
 	// Settled: nothing more is to be released, and only the data may have to heal.
-	Settled bool            `json:"settled,omitempty"`
+	Settled bool `json:"settled,omitempty"`
+	// Buried: the pods of dead daemons were deleted, or need not be.
+	Buried  bool            `json:"buried,omitempty"`
 	Stale   bool            `json:"stale,omitempty"` // something happened since the node was looked at
+	Trouble string          `json:"trouble,omitempty"`
 	Result  FenceNodeResult `json:"result"`
 }
 
@@ -407,7 +410,7 @@ func (f *fence) released() bool {
 // settle finds out whether the node is fenced by now.
 func (f *fence) settle(ctx workflow.Context) (bool, error) {
 	if !f.released() {
-		f.state.Before = fencing.Patient{}
+		f.state.Before, f.state.Buried = fencing.Patient{}, false
 		return false, nil
 	}
 	if f.state.Before.Machine.UID == "" {
@@ -428,10 +431,31 @@ func (f *fence) settle(ctx workflow.Context) (bool, error) {
 			c.Stage = fencing.StageHealing
 		}
 	default:
-		return false, nil
+		return false, f.bury(ctx)
 	}
 	f.state.Settled = true
 	return true, nil
+}
+
+// bury deletes the pods of dead daemons, so that no closed budget of ours holds up whoever fences the node. If that
+// fails it is tried again with the next look; Kubernetes does the same after a while.
+func (f *fence) bury(ctx workflow.Context) error {
+	if f.state.Buried || f.state.Patient.Ready {
+		return nil
+	}
+	for _, c := range f.state.Clusters {
+		_, err := perform(quick(ctx, "delete the pods of dead daemons on "+f.in.Node), f.job, fencingNode.BuryPods,
+			activities.BuryInput{Cluster: c.Cluster, Node: f.in.Node})
+		if errors.Is(err, errFull) || ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			f.state.Trouble = message(err)
+			return nil
+		}
+	}
+	f.state.Buried, f.state.Trouble = true, ""
+	return nil
 }
 
 // back tells whether the node was started again, or recovered, since its Machine was released. A Machine whose deletion
@@ -522,7 +546,11 @@ func (f *fence) remedy() string {
 	if !f.state.Before.Deleting.IsZero() {
 		return fmt.Sprintf("Machine %s to be gone: it is being deleted, which cannot be taken back", name)
 	}
-	return fmt.Sprintf("whatever fences %s: its Machine %s to be gone, or the node back", f.in.Node, name)
+	s := fmt.Sprintf("whatever fences %s: its Machine %s to be gone, or the node back", f.in.Node, name)
+	if f.state.Trouble != "" {
+		s += "; the pods of its dead daemons stay until then, which may hold that up: " + f.state.Trouble
+	}
+	return s
 }
 
 // heal waits until the data is whole in all storage clusters.

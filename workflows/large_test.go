@@ -16,8 +16,8 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
@@ -201,4 +201,6 @@ func (l *large) AwaitEnd(context.Context, string, string) (string, error) {
 
 func (l *large) RequestLease(context.Context, storage.ClusterKey, lease.Claim) error { return nil }
 
-func (l *large) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error { return nil }
+func (l *large) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error {
+	return nil
+}

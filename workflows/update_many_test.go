@@ -19,8 +19,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -280,4 +280,6 @@ func (o *tallyOut) SignalExternalWorkflow(ctx workflow.Context, id, run, name st
 	return o.Next.SignalExternalWorkflow(ctx, id, run, name, arg)
 }
 
-func (m *many) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error { return nil }
+func (m *many) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error {
+	return nil
+}

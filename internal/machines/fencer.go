@@ -194,23 +194,56 @@ func (h *Holder) takesDisks(machine *unstructured.Unstructured) bool {
 	}
 }
 
+// DeletePods implements activities.Machines.
+func (f Fencer) DeletePods(ctx context.Context, key storage.ClusterKey, node string) (deleted int, err error) {
+	policy := &v1alpha1.MaintenancePolicy{}
+	if err := f.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, policy); err != nil {
+		return 0, err
+	}
+	for _, of := range []*metav1.LabelSelector{kube.OSDSelector(policy), kube.MonSelector(policy)} {
+		pods, err := f.podsOf(ctx, key.Namespace, of)
+		if err != nil {
+			return deleted, err
+		}
+		for i := range pods {
+			pod := &pods[i]
+			if pod.Spec.NodeName != node {
+				continue
+			}
+			deleted++
+			if pod.DeletionTimestamp != nil {
+				continue
+			}
+			if err := f.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+				return deleted, fmt.Errorf("pod %s: %w", pod.Name, err)
+			}
+		}
+	}
+	return deleted, nil
+}
+
+func (f Fencer) podsOf(ctx context.Context, namespace string, of *metav1.LabelSelector) ([]corev1.Pod, error) {
+	selector, err := metav1.LabelSelectorAsSelector(of)
+	if err != nil {
+		return nil, fmt.Errorf("selector of pods: %w", err)
+	}
+	pods := &corev1.PodList{}
+	err = f.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+	return pods.Items, err
+}
+
 // pinned tells whether an OSD of the node can run nowhere else, since its disk is there.
 func (f Fencer) pinned(ctx context.Context, key storage.ClusterKey, node string) (bool, error) {
 	policy := &v1alpha1.MaintenancePolicy{}
 	if err := f.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, policy); err != nil {
 		return false, err
 	}
-	selector, err := metav1.LabelSelectorAsSelector(kube.OSDSelector(policy))
+	pods, err := f.podsOf(ctx, key.Namespace, kube.OSDSelector(policy))
 	if err != nil {
-		return false, fmt.Errorf("spec.ceph.osds.selector: %w", err)
-	}
-	pods := &corev1.PodList{}
-	if err := f.Client.List(ctx, pods, client.InNamespace(key.Namespace),
-		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return false, err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range pods {
+		pod := &pods[i]
 		unplaced := &corev1.Pod{Spec: pod.Spec}
 		if unplaced.Spec.NodeName = ""; pod.Spec.NodeName == node && kube.PodNode(unplaced) != "" {
 			return true, nil
