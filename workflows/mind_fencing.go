@@ -278,7 +278,7 @@ func (m *mind) holdStands(c fencing.Case) bool {
 // fencingReport is what there is to say of the holds beside the ledger.
 func (m *mind) fencingReport() *activities.FencingReport {
 	s := m.observed.Survey
-	if s == nil {
+	if s == nil || m.observed.Settings.Fencing == nil && m.state.Memory.Fencing == nil {
 		return nil
 	}
 	r := &activities.FencingReport{Problem: m.fenceFailed, Max: m.maxUnavailable}

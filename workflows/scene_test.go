@@ -36,6 +36,7 @@ type scene struct {
 	*sim.World
 	env      *testsuite.TestWorkflowEnvironment
 	payloads *measured
+	machines *sim.Machines
 
 	mu        sync.Mutex
 	changed   chan struct{}
@@ -142,12 +143,13 @@ func newScene(t *testing.T, opts sim.Options, others ...sim.Options) *scene {
 		DeadlockDetectionTimeout: workflows.DeadlockTimeout,
 		Interceptors:             []interceptor.WorkerInterceptor{&faulty{scene: s}},
 	})
+	s.machines = s.World.Machines()
 	k := s.Kubernetes()
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()
 	adapters := worker.Adapters{
 		Policies: k, Budgets: k, Nodes: k, Clusters: clusters,
-		OSDSets: cephosd.New(typed, api, clusters),
+		OSDSets: cephosd.New(typed, api, clusters), Machines: s.machines,
 	}
 	if len(others) > 0 {
 		pair := sim.NewPair(worlds...)
