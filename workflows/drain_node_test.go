@@ -518,20 +518,7 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 	for _, phase := range []string{acquiringLease, awaitingNode, healing} {
 		t.Run(phase, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
-				s.settle()
-				if phase == acquiringLease {
-					s.KillOSD(5)
-					s.awaitBudget(only("z"), 5*time.Second)
-					s.StopManager(true)
-				}
-				run := s.drain(drainOf("node-d"))
-				if phase == healing {
-					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
-					s.StopManager(true)
-					s.tellDrain("node-d", jobs.SignalDone)
-				}
-				s.awaitPhase("node-d", phase, 30*time.Second)
-				time.Sleep(5 * time.Second)
+				run := s.drainStuckIn(phase)
 				s.killKeeper()
 				time.Sleep(time.Minute)
 				s.startKeeper()
