@@ -197,9 +197,16 @@ func (m *handMons) zoneOf(prefix string) string {
 func (m *handMons) leave(name string) {
 	m.Helper()
 	rest := m.quorum()
+	require.Len(m, rest, 4, "all are in quorum, also after the election that the newcomer was not alone in")
 	delete(rest, name)
 	m.saveEndpoints(rest)
 	require.NoError(m, m.run("ceph", "--connect-timeout", "20", "mon", "rm", name))
+	require.NoError(m, until(time.Minute, func() error {
+		if left := m.quorum(); len(left) != 3 {
+			return fmt.Errorf("without mon.%s are in quorum: %v", name, left)
+		}
+		return nil
+	}))
 	for _, kind := range []string{"deployment", "service"} {
 		require.NoError(m, m.run("kubectl", "-n", cephNamespace, "delete", kind, monspec.ResourceName(name)))
 	}
