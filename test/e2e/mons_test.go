@@ -21,6 +21,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
 // TestMonsMoveByHand does by hand what a job does with mons, in the lab: each mon on HostPath gives way to one on a claim
@@ -28,9 +29,12 @@ import (
 // and volume binder find their places. Then whoever starts anew finds the mons: an OSD, a client, and a lab that was
 // stopped.
 func TestMonsMoveByHand(t *testing.T) {
+	if !turns.Has("mons moved by hand", often) {
+		return
+	}
 	t.Parallel()
 	m := &handMons{world: &world{name: fmt.Sprintf("e2e-%d-mons", os.Getpid())}, T: t}
-	m.makeLab(t, []string{"--mon-storage", "hostpath", "--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"})
+	m.makeLab(t, []string{"--mon-storage", "hostpath", "--temporal=false", "--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"})
 	defer func() {
 		if t.Failed() {
 			m.describe(t)
@@ -57,7 +61,10 @@ func TestMonsMoveByHand(t *testing.T) {
 	require.NoError(t, m.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment/rook-ceph-osd-0",
 		"--timeout=2m"))
 	require.NoError(t, m.eventually(time.Minute, `"num_up_osds":6`, "ceph", "osd", "stat", "-f", "json"))
-	require.NoError(t, m.run("kubectl", "-n", cephNamespace, "exec", "deploy/rook-ceph-osd-0", "--", "ceph", "quorum_status"))
+	require.NoError(t, m.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment/rook-ceph-mgr-a",
+		"--timeout=2m"))
+	require.NoError(t, m.run("kubectl", "-n", cephNamespace, "exec", "deploy/rook-ceph-mgr-a", "--", "ceph", "--name",
+		"mgr.a", "--keyring", "/etc/ceph/keyring-store/keyring", "mon", "dump"), "a client in a pod")
 	require.NoError(t, m.run("lab", "load", "stop", "--name", m.name), "no write failed or was lost")
 	require.NoError(t, m.run("lab", "load", "start", "--name", m.name))
 
