@@ -17,6 +17,8 @@ type Topology struct {
 	// Machines is how many Machines of Cluster API there are; 0: it does not run. The first nodes are theirs, and what
 	// they are more than nodes have nodes without OSDs.
 	Machines int `json:"machines,omitempty"`
+	// Longhorn says that it runs, on all nodes.
+	Longhorn bool `json:"longhorn,omitempty"`
 	// DownOut is how long Ceph waits before it marks a down OSD out and moves its data (mon_osd_down_out_interval).
 	DownOut time.Duration `json:"downOut"`
 	// OSDPods says who runs the OSDs.
@@ -157,6 +159,10 @@ func (t Topology) Validate() error {
 	if t.Mons > t.Zones*t.NodesPerZone {
 		return fmt.Errorf("--mons %d: there are only %d nodes, and two mons never share one", t.Mons, t.Zones*t.NodesPerZone)
 	}
+	if nodes := max(t.Zones*t.NodesPerZone, t.Machines); t.Longhorn && nodes > MaxLonghornNodes {
+		return fmt.Errorf("--longhorn: allowed are up to %d nodes, because each takes a range of the machine's ports; this "+
+			"lab would have %d", MaxLonghornNodes, nodes)
+	}
 	if t.DownOut < 0 {
 		return fmt.Errorf("--down-out %s: must not be negative (0 means never)", t.DownOut)
 	}
@@ -223,6 +229,9 @@ func (t Topology) MachinesByZone() map[string]int {
 }
 
 const maxMachines = 1000
+
+// MaxLonghornNodes is for how many nodes there are ports: Longhorn's processes listen on all of the machine's addresses.
+const MaxLonghornNodes = 20
 
 // OSDs lists the OSDs in the order of their nodes: with two a node, osd.0 and osd.1 are on node-a.
 func (t Topology) OSDs() []OSD {

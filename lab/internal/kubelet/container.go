@@ -91,7 +91,7 @@ func (c *container) create(ctx context.Context) (*exec.Cmd, error) {
 	c.mu.Lock()
 	c.env = runtime.EnvironmentList(env)
 	c.mu.Unlock()
-	return c.command(runtime.CommandLine(c.spec, env)), nil
+	return c.command(runtime.CommandLine(c.withEntrypoint(), env)), nil
 }
 
 // pullError is why a container's image cannot be had.
@@ -108,6 +108,9 @@ func waitingReason(err error) string {
 
 // pull returns the root filesystem of the container's image.
 func (c *container) pull(ctx context.Context) (root string, err error) {
+	if _, known := c.image(); known {
+		return "", nil
+	}
 	release, err := image.Release(c.spec.Image)
 	if err == nil {
 		root, err = image.Root(ctx, release,
@@ -129,6 +132,11 @@ func (c *container) createSandbox(object *corev1.Pod, root string) error {
 	if err != nil {
 		return err
 	}
+	own, err := c.imageMounts()
+	if err != nil {
+		return err
+	}
+	mounts = append(own, mounts...)
 	if mounts, err = c.withOwnFolders(mounts); err != nil {
 		return err
 	}

@@ -27,6 +27,11 @@ type Config struct {
 	Dir string
 	// Disk is where the files are that a node has of its own.
 	Disk func(node string) string
+	// Furnish puts onto a node's disk what its pods expect there, before any of them starts; nil: nothing. It is called
+	// for every pod.
+	Furnish func(disk string) error
+	// Images are the images that the lab knows beside those of Ceph, by name.
+	Images map[string]Image
 	// Lab is the lab's folder, below which host paths are taken as they are.
 	Lab string
 	// Port is where Serve listens, on 127.0.0.1.

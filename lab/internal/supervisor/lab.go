@@ -24,6 +24,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/kubelet"
+	"github.com/lockkeeper/lockkeeper/lab/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
 	"github.com/lockkeeper/lockkeeper/lab/internal/serviceproxy"
 	"github.com/lockkeeper/lockkeeper/lab/internal/temporal"
@@ -81,6 +82,9 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 		}
 		if l.Topology.Machines > 0 {
 			g.Go(func() error { return l.startClusterAPI(ctx, life, progress) })
+		}
+		if l.Topology.Longhorn {
+			g.Go(func() error { return l.startLonghorn(ctx, progress) })
 		}
 		if !l.Ceph {
 			return nil
@@ -228,8 +232,16 @@ func (l *lab) startClusterAPI(ctx, life context.Context, progress func(string)) 
 	return nil
 }
 
+func (l *lab) startLonghorn(ctx context.Context, progress func(string)) error {
+	config, err := controlplane.RestConfig(l.Instance)
+	if err != nil {
+		return err
+	}
+	return longhorn.Start(ctx, config, filepath.Dir(l.binary), len(l.kubelet.Nodes()), progress)
+}
+
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
-	k, err := kubelet.Start(life, kubelet.Config{
+	config := kubelet.Config{
 		Client: client, Dir: l.Nodes(), Disk: l.NodeDisk, Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
 		Zones: l.Topology.ZoneNames(),
 		Env: map[string]string{
@@ -238,7 +250,15 @@ func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface)
 			"KUBERNETES_SERVICE_HOST": "127.0.0.1",
 			"KUBERNETES_SERVICE_PORT": strconv.Itoa(l.Ports.APIServer()),
 		},
-	})
+	}
+	if l.Topology.Longhorn {
+		images, err := longhorn.Images(filepath.Dir(l.binary), l.Dir)
+		if err != nil {
+			return err
+		}
+		config.Images, config.Furnish = images, longhorn.Furnish
+	}
+	k, err := kubelet.Start(life, config)
 	if err != nil {
 		return err
 	}
