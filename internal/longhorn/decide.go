@@ -124,8 +124,7 @@ func (s *surveyed) keepLastReplicas() {
 	}
 }
 
-// letGo opens the nodes that are leaving and have nothing to lose, one after the other where they share a volume. Those
-// that were allowed before come first.
+// letGo opens the nodes that are leaving and have nothing to lose, one after the other where they share a volume.
 func (s *surveyed) letGo() {
 	var candidates []*node
 	for _, n := range s.nodes {
@@ -133,15 +132,8 @@ func (s *surveyed) letGo() {
 			candidates = append(candidates, n)
 		}
 	}
-	slices.SortStableFunc(candidates, func(a, b *node) int {
-		switch {
-		case a.going == b.going:
-			return cmp.Compare(a.name, b.name)
-		case a.going:
-			return -1
-		default:
-			return 1
-		}
+	slices.SortFunc(candidates, func(a, b *node) int {
+		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.name, b.name))
 	})
 	free := s.world.Settings.DrainPolicy == AlwaysAllow
 	goes := map[*volume]*node{}

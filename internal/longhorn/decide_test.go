@@ -87,6 +87,11 @@ func TestDecide(t *testing.T) {
 			abc().volume("v", "a", "b", "c").taint("a", "b").with(func(w *world) { w.Going = []string{"b"} }),
 			"a:Kept/SharesVolume b:Open/NothingToLose c:Kept/Cover",
 		},
+		"and then the queue": {
+			newWorld("a", "b", "c", "d").volume("v", "a", "b", "c", "d").taint("a", "b", "c").with(func(w *world) {
+				w.Going = []string{"c", "b"}
+			}), "a:Kept/SharesVolume b:Kept/SharesVolume c:Open/NothingToLose d:Kept/Cover",
+		},
 		"unrelated nodes go side by side": {
 			newWorld("a", "b", "c", "d").volume("v", "a", "c").volume("w", "b", "d").taint("a", "b"),
 			"a:Open/NothingToLose b:Open/NothingToLose c:Kept/Cover d:Kept/Cover",

@@ -18,7 +18,7 @@ type surveyed struct {
 type node struct {
 	name    string
 	leaving Leaving
-	going   bool
+	turn    int // among those that are leaving: the lowest first
 	helpers []string
 	// serves tells whether its replicas could be used now.
 	serves bool
@@ -66,9 +66,9 @@ func survey(w World) *surveyed {
 		found := s.node(n.Name)
 		found.leaving, found.serves, found.helpers = w.leaving(n), n.Ready, n.Helpers
 	}
-	for _, name := range w.Going {
+	for i, name := range slices.Backward(w.Going) {
 		if n := s.byName[name]; n != nil {
-			n.going = true
+			n.turn = i - len(w.Going)
 		}
 	}
 	s.addFaults()

@@ -116,7 +116,8 @@ type World struct {
 	// Kept are the nodes that the decision before kept for the sake of detached volumes. They stay in the cover unless
 	// it can be smaller.
 	Kept []string
-	// Going are the nodes that were allowed to leave and have not left yet.
+	// Going are the nodes that go before others that are leaving: first those that were allowed to and have not left yet,
+	// then those that wait, in the order of their queue.
 	Going []string
 	// Faults are the objects that could not be read.
 	Faults []Fault
