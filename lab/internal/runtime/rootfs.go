@@ -133,18 +133,20 @@ func (r *rootfs) resolve(path string) (string, error) {
 // would hide what is at /etc/ceph already, and one of /var what was mirrored below it. What is inside of a volume finds its
 // room there.
 func (r *rootfs) makeRoom(mounts []Mount) error {
-	var targets, parents []string
+	var parents []string
 	for _, m := range mounts {
+		inside := func(other Mount) bool {
+			return strings.HasPrefix(filepath.Clean(m.Target), filepath.Clean(other.Target)+"/")
+		}
+		if slices.ContainsFunc(mounts, inside) {
+			continue
+		}
 		target, err := r.resolve(m.Target)
+		if errors.Is(err, fs.ErrPermission) { // below a folder that is closed to us, of which a mirror is empty
+			target, err = filepath.Clean(m.Target), nil
+		}
 		if err != nil {
 			return err
-		}
-		targets = append(targets, target)
-	}
-	for _, target := range targets {
-		inside := func(other string) bool { return strings.HasPrefix(target, other+"/") }
-		if slices.ContainsFunc(targets, inside) {
-			continue
 		}
 		if parent := r.nearest(target); parent != target {
 			parents = append(parents, parent)
