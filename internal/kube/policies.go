@@ -39,10 +39,19 @@ func (c *Cluster) MaintenancePolicy(ctx context.Context, key storage.ClusterKey)
 	return &p, nil
 }
 
+// remediationTimeout is long enough for a machine of metal to be started again.
+const remediationTimeout = 20 * time.Minute
+
 // Settings are the spec's timeouts and switches. The API server has filled in the defaults; a spec that never went
 // through it has none, and then the same defaults hold.
 func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
 	s := storage.Settings{ManagePodBudgets: true, MaintenanceTimeout: 30 * time.Minute, AnnouncementTimeout: time.Minute}
+	if f := spec.Fencing; f.API != "" && f.API != v1alpha1.FencingNone {
+		s.Fencing = &storage.Fencing{API: string(f.API), Namespace: f.Namespace, Hold: string(f.Hold)}
+		if s.RemediationTimeout = remediationTimeout; f.RemediationTimeout != nil {
+			s.RemediationTimeout = f.RemediationTimeout.Duration
+		}
+	}
 	ceph := spec.Ceph
 	if ceph == nil {
 		return s

@@ -23,6 +23,8 @@ type Topology struct {
 	DownOut time.Duration `json:"downOut"`
 	// OSDPods says who runs the OSDs.
 	OSDPods OSDPods `json:"osdPods"`
+	// OSDStorage says what an OSD's data is tied to; "": OSDStorageNode.
+	OSDStorage OSDStorage `json:"osdStorage,omitempty"`
 	// CephPeriods says how often Ceph's daemons tell each other what they know.
 	CephPeriods CephPeriods `json:"cephPeriods,omitempty"`
 	// CephRelease is the major version of Ceph that the lab begins with; 0 is a lab that was kept by a version that had
@@ -115,6 +117,17 @@ const (
 	OSDPodsNone OSDPods = "none"
 )
 
+// OSDStorage says what an OSD's data is tied to.
+type OSDStorage string
+
+const (
+	// OSDStorageNode is a disk of a node: the OSD runs there or nowhere.
+	OSDStorageNode OSDStorage = "node"
+	// OSDStoragePVC is a volume of a zone, as Rook's portable OSDs have: the OSD runs on any node of the zone, and its host
+	// in the CRUSH map has the name of the volume.
+	OSDStoragePVC OSDStorage = "pvc"
+)
+
 // DefaultTopology is the smallest cluster on which every rule of lockkeeper shows: three failure domains, so that
 // min_size 2 survives the loss of one, and two nodes in each, so that a zone is more than a node.
 func DefaultTopology() Topology {
@@ -137,6 +150,17 @@ type OSD struct {
 	Zone string
 	// Device is the name of its disk, which every node has one of: osd-0, osd-1, …
 	Device string
+}
+
+// Portable tells whether OSDs may run on any node of their zone.
+func (t Topology) Portable() bool { return t.OSDStorage == OSDStoragePVC }
+
+// CrushHost is the OSD's host in the CRUSH map.
+func (t Topology) CrushHost(osd OSD) string {
+	if t.Portable() {
+		return fmt.Sprintf("set1-data-%d", osd.ID)
+	}
+	return osd.Node
 }
 
 // Validate says which size cannot be built, and what can.
@@ -168,6 +192,15 @@ func (t Topology) Validate() error {
 	}
 	if t.OSDPods != OSDPodsRook && t.OSDPods != OSDPodsNone {
 		return fmt.Errorf("--osd-pods %q: allowed are %s and %s", t.OSDPods, OSDPodsRook, OSDPodsNone)
+	}
+	switch t.OSDStorage {
+	case "", OSDStorageNode:
+	case OSDStoragePVC:
+		if t.OSDPods != OSDPodsRook {
+			return fmt.Errorf("--osd-storage %s: needs --osd-pods %s", t.OSDStorage, OSDPodsRook)
+		}
+	default:
+		return fmt.Errorf("--osd-storage %q: allowed are %s and %s", t.OSDStorage, OSDStorageNode, OSDStoragePVC)
 	}
 	switch t.CephPeriods {
 	case CephPeriodsFast, CephPeriodsDefault, "": // "" is a lab that was kept by a version that had only one

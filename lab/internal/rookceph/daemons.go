@@ -20,6 +20,7 @@ type daemon struct {
 	labels map[string]string // beyond those of every daemon
 	args   []string
 	node   string // empty: anywhere
+	zone   string // on any node of it; empty: anywhere
 	// port answers as soon as the daemon serves. It is one of the machine's, unless the daemon has an address of its own.
 	port       int
 	ownAddress bool
@@ -91,22 +92,26 @@ func (c cluster) mgrDaemon() daemon {
 // Pending.
 func (c cluster) osdDaemon(i int) daemon {
 	osd := c.topo.OSDs()[i]
-	id := strconv.Itoa(osd.ID)
+	id, host := strconv.Itoa(osd.ID), c.topo.CrushHost(osd)
+	node, zone := osd.Node, ""
+	if c.topo.Portable() {
+		node, zone = "", osd.Zone
+	}
 	return daemon{
-		kind: "osd", id: id, node: osd.Node, port: c.osdPort(osd.ID),
+		kind: "osd", id: id, node: node, zone: zone, port: c.osdPort(osd.ID),
 		labels: map[string]string{
 			"ceph-osd-id":            id,
 			"osd":                    id,
 			"osd-store":              "bluestore",
-			"portable":               "false",
-			"failure-domain":         osd.Node,
+			"portable":               strconv.FormatBool(c.topo.Portable()),
+			"failure-domain":         host,
 			"topology-location-root": "default",
 			"topology-location-zone": osd.Zone,
-			"topology-location-host": osd.Node,
+			"topology-location-host": host,
 		},
 		args: append(bindArgs(c.osdPort(osd.ID)),
 			"--keyring="+podStateDir+"/osd/ceph-"+id+"/keyring",
-			fmt.Sprintf("--crush-location=root=default zone=%s host=%s", osd.Zone, osd.Node)),
+			fmt.Sprintf("--crush-location=root=default zone=%s host=%s", osd.Zone, host)),
 	}
 }
 
@@ -168,6 +173,14 @@ func (c cluster) podSpec(d daemon) corev1.PodSpec {
 				TopologyKey:   corev1.LabelHostname,
 				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-" + d.kind}},
 			}},
+		}}
+	}
+	if d.zone != "" {
+		spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: d.zone}
+		// Those of a zone are spread over its nodes, as Rook's are, so that a node more has something to do.
+		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-osd"}},
 		}}
 	}
 	return spec
