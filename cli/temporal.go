@@ -91,6 +91,8 @@ var answers = map[string]func(*temporalClient, context.Context, string) (Job, er
 	jobs.DrainNode.Type:   (*temporalClient).drain,
 	jobs.UpdateOSDs.Type:  (*temporalClient).rollout,
 	jobs.RestartOSDs.Type: (*temporalClient).rollout,
+
+	jobs.RestartWaiting.Type: (*temporalClient).rollout,
 }
 
 // Job implements Temporal.

@@ -31,6 +31,8 @@ var kinds = map[string]kind{
 	jobs.DrainNode.Type:   {(*reader).startedDrain, (*reader).endedDrain},
 	jobs.UpdateOSDs.Type:  {(*reader).startedUpdate, (*reader).endedRollout},
 	jobs.RestartOSDs.Type: {(*reader).startedRestart, (*reader).endedRollout},
+
+	jobs.RestartWaiting.Type: {(*reader).startedWaiting, (*reader).endedRollout},
 }
 
 func (r *reader) started(e *historypb.HistoryEvent) {

@@ -31,6 +31,16 @@ func (r *reader) startedRestart(e *historypb.HistoryEvent, a *startedAttributes)
 		by(a.GetIdentity()))
 }
 
+func (r *reader) startedWaiting(e *historypb.HistoryEvent, a *startedAttributes) {
+	in := read[workflows.RestartWaitingInput](a.GetInput())
+	if in.State != nil {
+		r.goesOn(in.State)
+		return
+	}
+	r.say(e, "somebody wants OSDs or mons of "+in.Policy+" restarted or gone, and they wait", prefixed("why: ", in.Reason),
+		by(a.GetIdentity()))
+}
+
 func (r *reader) startedUpdate(e *historypb.HistoryEvent, a *startedAttributes) {
 	in := read[workflows.UpdateOSDsInput](a.GetInput())
 	if in.State != nil {

@@ -76,6 +76,8 @@ func (t *told) SignalRollout(_ context.Context, namespace, name, reason string) 
 	return nil
 }
 
+func (t *told) SignalWaiting(context.Context, storage.ClusterKey, string, bool) error { return nil }
+
 func (t *told) all() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
