@@ -315,7 +315,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	u.job.enter(ctx, PhaseArrive)
 	u.holds = ""
 	names := strings.Join(keysOrNames(late(osds)), ", ")
-	u.job.waitFor(ctx, names+" to serve")
+	u.job.waitFor(ctx, names+toBe(osds))
 	now := workflow.Now(ctx)
 	deadline, here := u.deadline(ctx, osds)
 	switch {
@@ -363,6 +363,14 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	}
 	u.lease.Stage = claimDone // the keeper hears of it together with what is next
 	return nil
+}
+
+// toBe is what OSDs are waited for to be: there again, unless somebody wanted them gone for good.
+func toBe(osds []rollout.OSD) string {
+	if slices.ContainsFunc(osds, func(o rollout.OSD) bool { return !o.ForGood }) {
+		return " to serve"
+	}
+	return " to be gone"
 }
 
 // late are those that kept the others waiting when somebody last looked: a batch halts for them alone. If all serve, it
