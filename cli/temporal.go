@@ -92,6 +92,8 @@ var answers = map[string]func(*temporalClient, context.Context, string) (Job, er
 	jobs.FenceNode.Type:   (*temporalClient).fence,
 	jobs.UpdateOSDs.Type:  (*temporalClient).rollout,
 	jobs.RestartOSDs.Type: (*temporalClient).rollout,
+
+	jobs.RestartWaiting.Type: (*temporalClient).rollout,
 }
 
 // Job implements Temporal.

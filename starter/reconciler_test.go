@@ -71,6 +71,10 @@ func (r *recorder) SignalRollout(_ context.Context, namespace, name, reason stri
 	return r.did("roll out %s/%s: %s", namespace, name, reason)
 }
 
+func (r *recorder) SignalWaiting(_ context.Context, cluster storage.ClusterKey, reason string, start bool) error {
+	return r.did("restart what waits in %s, start %t: %s", cluster, start, reason)
+}
+
 // take returns the calls since the last take.
 func (r *recorder) take() []string {
 	calls := r.calls

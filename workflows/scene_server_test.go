@@ -180,6 +180,8 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	case func(workflow.Context, workflows.RestartWaitingInput) (workflows.UpdateOSDsResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.RestartOSDsInput) (workflows.UpdateOSDsResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	default:

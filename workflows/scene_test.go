@@ -276,7 +276,7 @@ func (s *scene) child(ctx workflow.Context, id string) {
 		outcome, e.err = &e.fence.Outcome, f.Get(ctx, &e.fence)
 	case jobs.DrainNode.Type, visitType:
 		e.err = f.Get(ctx, &e.result)
-	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type:
+	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type, jobs.RestartWaiting.Type:
 		outcome, e.err = &e.rollout.Outcome, f.Get(ctx, &e.rollout)
 	default:
 		e.err = f.Get(ctx, nil)

@@ -55,6 +55,10 @@ func (*osdWatcher) SignalKeeper(context.Context, storage.ClusterKey, workflows.H
 	return errors.ErrUnsupported
 }
 
+func (*osdWatcher) SignalWaiting(context.Context, storage.ClusterKey, string, bool) error {
+	return errors.ErrUnsupported
+}
+
 func (*osdWatcher) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
 	return workflows.Kept{}, errors.ErrUnsupported
 }

@@ -134,6 +134,15 @@ type CephSpec struct {
 	// +kubebuilder:validation:Enum=One;None
 	AtRest string `json:"atRest,omitempty"`
 
+	// Restarts is what becomes of pods of OSDs and mons that a controller wants gone and that the guard of deletions has wait
+	// (a changed Deployment, kubectl rollout restart, an operator): Automatic (lockkeeper lets them go, one failure domain after the
+	// other), Approve (it does so once a person says `lockkeeper approve restart-waiting/NAMESPACE/NAME`), or Observe (they are shown,
+	// and go when their failure domain happens to be open).
+	// +optional
+	// +kubebuilder:default=Approve
+	// +kubebuilder:validation:Enum=Automatic;Approve;Observe
+	Restarts RestartMode `json:"restarts,omitempty"`
+
 	// OSDMaintenanceTimeout is how long a noout set for a drain may last, at least one second. After it Ceph may mark the OSDs out and heal elsewhere.
 	// +optional
 	// +kubebuilder:default="30m"
@@ -181,6 +190,16 @@ type CephSpec struct {
 	// +optional
 	FlushPGStats bool `json:"flushPGStats,omitempty"`
 }
+
+// RestartMode is what becomes of pods that wait to be restarted.
+type RestartMode string
+
+// The modes.
+const (
+	RestartsAutomatic RestartMode = "Automatic"
+	RestartsApprove   RestartMode = "Approve"
+	RestartsObserve   RestartMode = "Observe"
+)
 
 // CephConnection names the objects, in the policy's namespace, that tell the mons' addresses and lockkeeper's credentials.
 type CephConnection struct {

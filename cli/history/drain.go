@@ -32,6 +32,8 @@ var kinds = map[string]kind{
 	jobs.FenceNode.Type:   {(*reader).startedFence, (*reader).endedFence},
 	jobs.UpdateOSDs.Type:  {(*reader).startedUpdate, (*reader).endedRollout},
 	jobs.RestartOSDs.Type: {(*reader).startedRestart, (*reader).endedRollout},
+
+	jobs.RestartWaiting.Type: {(*reader).startedWaiting, (*reader).endedRollout},
 }
 
 func (r *reader) started(e *historypb.HistoryEvent) {

@@ -62,10 +62,14 @@ var (
 		Type: "RestartOSDs", Noun: "rollout", Prefix: "restart-osds/", Form: "NAMESPACE",
 		Priority: lease.PriorityUpdate, Signals: ofRollout,
 	}
+	RestartWaiting = &Job{
+		Type: "RestartWaiting", Noun: "rollout", Prefix: "restart-waiting/", Form: "NAMESPACE/NAME",
+		Priority: lease.PriorityUpdate, Signals: ofRollout,
+	}
 )
 
 // All are the jobs, in the order in which people are told of them.
-var All = []*Job{DrainNode, FenceNode, UpdateOSDs, RestartOSDs}
+var All = []*Job{DrainNode, FenceNode, UpdateOSDs, RestartOSDs, RestartWaiting}
 
 // Keeper is no job, since it grants leases and holds none, but its ID is made in the same way.
 var Keeper = &Job{Type: "Keeper", Noun: "keeper", Prefix: "keeper/", Form: "NAMESPACE/NAME"}

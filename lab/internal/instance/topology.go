@@ -17,6 +17,8 @@ type Topology struct {
 	// Machines is how many Machines of Cluster API there are; 0: it does not run. The first nodes are theirs, and what
 	// they are more than nodes have nodes without OSDs.
 	Machines int `json:"machines,omitempty"`
+	// Longhorn says that it runs, on all nodes.
+	Longhorn bool `json:"longhorn,omitempty"`
 	// DownOut is how long Ceph waits before it marks a down OSD out and moves its data (mon_osd_down_out_interval).
 	DownOut time.Duration `json:"downOut"`
 	// OSDPods says who runs the OSDs.
@@ -30,6 +32,8 @@ type Topology struct {
 	CephRelease int `json:"cephRelease,omitempty"`
 	// CephKeys are the keys of Ceph's users; "": those that a new cluster of the release has.
 	CephKeys CephKeys `json:"cephKeys,omitempty"`
+	// MonStorage says where the first mons have their stores, and by that also their addresses; "": MonStorageNone.
+	MonStorage MonStorage `json:"monStorage,omitempty"`
 	// ControllerAccounts says as whom Kubernetes' controllers ask; "": ControllerAccountsShared.
 	ControllerAccounts ControllerAccounts `json:"controllerAccounts,omitempty"`
 }
@@ -85,6 +89,24 @@ const (
 	ControllerAccountsOwn ControllerAccounts = "own"
 )
 
+// MonStorage says where the first mons have their stores. Once they run, they belong to whoever looks after mons: the
+// lab never brings them back to their first shape.
+type MonStorage string
+
+const (
+	// MonStorageNone is none of Kubernetes': a folder of the lab. Such mons are on the host network, at ports of the lab.
+	MonStorageNone MonStorage = "none"
+	// MonStorageHostPath is a path of the mon's node, at Rook's place. Such mons have Services and Ceph's own ports.
+	MonStorageHostPath MonStorage = "hostpath"
+	// MonStoragePVC is a volume claim, usable in the mon's zone. Such mons have Services and Ceph's own ports, too.
+	MonStoragePVC MonStorage = "pvc"
+)
+
+// MonServices tells whether the first mons have Services, and Ceph's own ports there.
+func (t Topology) MonServices() bool {
+	return t.MonStorage == MonStorageHostPath || t.MonStorage == MonStoragePVC
+}
+
 // OSDPods says who runs the OSDs.
 type OSDPods string
 
@@ -111,7 +133,7 @@ const (
 func DefaultTopology() Topology {
 	return Topology{
 		Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook,
-		CephPeriods: CephPeriodsFast, CephRelease: image.Machine,
+		CephPeriods: CephPeriodsFast, CephRelease: image.Machine, MonStorage: MonStorageNone,
 	}
 }
 
@@ -161,6 +183,10 @@ func (t Topology) Validate() error {
 	if t.Mons > t.Zones*t.NodesPerZone {
 		return fmt.Errorf("--mons %d: there are only %d nodes, and two mons never share one", t.Mons, t.Zones*t.NodesPerZone)
 	}
+	if nodes := max(t.Zones*t.NodesPerZone, t.Machines); t.Longhorn && nodes > MaxLonghornNodes {
+		return fmt.Errorf("--longhorn: allowed are up to %d nodes, because each takes a range of the machine's ports; this "+
+			"lab would have %d", MaxLonghornNodes, nodes)
+	}
 	if t.DownOut < 0 {
 		return fmt.Errorf("--down-out %s: must not be negative (0 means never)", t.DownOut)
 	}
@@ -186,6 +212,12 @@ func (t Topology) Validate() error {
 	default:
 		return fmt.Errorf("--controller-accounts %q: allowed are %s and %s", t.ControllerAccounts,
 			ControllerAccountsShared, ControllerAccountsOwn)
+	}
+	switch t.MonStorage {
+	case "", MonStorageNone, MonStorageHostPath, MonStoragePVC:
+	default:
+		return fmt.Errorf("--mon-storage %q: allowed are %s, %s and %s", t.MonStorage, MonStorageNone, MonStorageHostPath,
+			MonStoragePVC)
 	}
 	return t.validateCeph()
 }
@@ -231,6 +263,9 @@ func (t Topology) MachinesByZone() map[string]int {
 
 const maxMachines = 1000
 
+// MaxLonghornNodes is for how many nodes there are ports: Longhorn's processes listen on all of the machine's addresses.
+const MaxLonghornNodes = 20
+
 // OSDs lists the OSDs in the order of their nodes: with two a node, osd.0 and osd.1 are on node-a.
 func (t Topology) OSDs() []OSD {
 	var osds []OSD
@@ -249,6 +284,15 @@ func (t Topology) Devices() []string {
 		devices = append(devices, fmt.Sprintf("osd-%d", i))
 	}
 	return devices
+}
+
+// ZoneNames lists the zones.
+func (t Topology) ZoneNames() []string {
+	names := make([]string, t.Zones)
+	for i := range names {
+		names[i] = zoneName(i)
+	}
+	return names
 }
 
 // zoneName gives zone-x, zone-y, zone-z, and then zone-4, zone-5, …
