@@ -75,7 +75,7 @@ func TestFenceOfANodeThatDied(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.fenced()
 		s.machines.LosePower("node-d")
-		time.Sleep(time.Minute) // its OSD is down by the map
+		require.True(s, s.Await(time.Minute, func() bool { return s.Status().Storage.Up == "5/6" }), "its OSD is down by the map")
 		e := s.awaitFence("node-d", s.fence("node-d"))
 		require.NoError(s, e.err)
 		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)

@@ -31,7 +31,7 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rook-ceph"}})
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
 	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), "rook-ceph")
-	for _, more := range []string{"cephosd", "restart-osds", "cephmon"} {
+	for _, more := range []string{"cephosd", "restart-osds", "cephmon", "fencing"} {
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "with-" + more}})
 		for _, file := range []string{"storage-namespace.yaml", "storage-namespace-" + more + ".yaml"} {
 			apply(t, filepath.Join(*root, "deploy", file), "with-"+more)
@@ -64,6 +64,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "update", "cephosds/status.ceph.elemental.net", "with-cephosd", may},
 		{"worker", "patch", "deployments.apps", "with-cephosd", mayNot},
 		{"worker", "patch", "deployments.apps", "with-restart-osds", may},
+		{"worker", "delete", "pods", "with-fencing", may},
+		{"worker", "create", "pods", "with-fencing", mayNot},
 		{"worker", "update", "deployments.apps", "with-restart-osds", mayNot},
 		{"worker", "create", "pods", "with-restart-osds", mayNot},
 		{"worker", "create", "deployments.apps", "with-cephmon", may},
@@ -222,7 +224,7 @@ func TestManifestsAreValid(t *testing.T) {
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-all-files"}})
 		for _, file := range []string{
 			"storage-namespace.yaml", "storage-namespace-cephosd.yaml",
-			"storage-namespace-restart-osds.yaml", "fencing-namespace.yaml",
+			"storage-namespace-restart-osds.yaml", "storage-namespace-fencing.yaml", "fencing-namespace.yaml",
 		} {
 			apply(t, filepath.Join(deploy, file), namespace+"-all-files")
 		}
