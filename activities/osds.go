@@ -20,6 +20,8 @@ type OSDSetKind string
 const (
 	OSDSetCephOSD     OSDSetKind = "CephOSD"     // bare pods, made by lockkeeper from a CephOSD
 	OSDSetDeployments OSDSetKind = "Deployments" // one Deployment for each OSD, as Rook makes them
+	// OSDSetWaiting is whatever a controller wants gone of a policy's OSDs and mons, and the guard of deletions has wait.
+	OSDSetWaiting OSDSetKind = "Waiting"
 )
 
 // OSDSetRef names the OSDs of a rollout.
@@ -53,6 +55,19 @@ type SurveyInput struct {
 	// Canary is the key of the OSD that went first and is still to be judged: its life and its troubles are asked for. ""
 	// for none.
 	Canary string `json:"canary,omitempty"`
+	// LetGo are daemons that a job of kind Waiting has let go and that are still awaited; Done is how many are back.
+	LetGo []LetGo `json:"letGo,omitempty"`
+	Done  int     `json:"done,omitempty"`
+}
+
+// LetGo is a daemon whose pod was let go because somebody wanted it gone.
+type LetGo struct {
+	Key string `json:"key"` // "osd.3"
+	Pod string `json:"pod"` // UID of the pod that went
+	// Epoch of the storage cluster's map before: an OSD is back when it came up later.
+	Epoch int64 `json:"epoch,omitempty"`
+	// ForGood: nothing takes the pod's place.
+	ForGood bool `json:"forGood,omitempty"`
 }
 
 // Survey is what was seen of a set, and what is to be done next. It is small, whatever the number of OSDs.
@@ -144,6 +159,8 @@ type OSDSetRules struct {
 	// Shut: the maintenance window is not open; WindowChanges is when it opens or shuts, zero for never.
 	Shut          bool      `json:"shut,omitempty"`
 	WindowChanges time.Time `json:"windowChanges,omitzero"`
+	// Consent: nothing goes before a person has approved the job as a whole.
+	Consent bool `json:"consent,omitempty"`
 }
 
 // Replacement is one batch, under one grant of the lease.
@@ -186,6 +203,7 @@ type AwaitInput struct {
 	Cluster  storage.ClusterKey `json:"cluster"`
 	Template string             `json:"template"`
 	Keys     []string           `json:"keys"`
+	LetGo    []LetGo            `json:"letGo,omitempty"`
 }
 
 // OSDSets reads and changes the pods of OSDs.
@@ -223,7 +241,7 @@ const (
 	HoldWindow   = "OutsideWindow"    // no maintenance window is open
 	HoldPause    = "PauseBetween"     // between two batches
 	HoldSoak     = "SoakingCanary"    // the canary has to serve for a while
-	HoldApproval = "AwaitingApproval" // a person has to approve the canary
+	HoldApproval = "AwaitingApproval" // a person has to approve the canary, or what waits to be restarted
 	HoldLease    = "AwaitingLease"    // somebody else disrupts the storage, or it is not whole
 	HoldRelease  = "AwaitingRelease"  // the storage cluster cannot take OSDs of the template's version yet
 	HoldStorage  = "AwaitingStorage"  // the storage cluster does not answer, or cannot spare any OSD

@@ -40,6 +40,8 @@ type Kubernetes interface {
 	Hosts(ctx context.Context) (map[string]string, error)
 	// TryDelete asks by a dry run whether whoever asks may delete a pod.
 	TryDelete(ctx context.Context, namespace, pod string) (kube.Deletion, error)
+	// StorageWishes are the OSDs and mons of a policy that a controller wants gone.
+	StorageWishes(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]kube.StorageWish, error)
 	// May tells whether an account may do something.
 	May(ctx context.Context, who kube.Account, r kube.Right) (bool, error)
 }

@@ -123,7 +123,7 @@ func (r Rollout) waysOut() []string {
 	switch {
 	case unspared:
 		ways = append(ways, "- the storage cluster can spare them:  ceph osd ok-to-stop N, and ceph -s say what it lacks")
-	case target.Name == "":
+	case target.Name == "" || strings.HasPrefix(r.WorkflowID, jobs.RestartWaiting.Prefix):
 	case halted:
 		ways = append(ways, fmt.Sprintf(
 			"- the template is mended; what is broken is replaced first:  kubectl -n %s edit cephosd %s",
@@ -149,8 +149,11 @@ func (r Rollout) awaitsApproval() bool {
 
 // asks names the approval that a person is asked for.
 func (r Rollout) asks() string {
-	if !r.awaitsApproval() {
+	switch {
+	case !r.awaitsApproval():
 		return ""
+	case r.Status.OSDSet.Kind == activities.OSDSetWaiting:
+		return "waits for " + r.waitsFor() // which has the command
 	}
 	return fmt.Sprintf("waits for %s: %s", r.waitsFor(), howToApprove(r.WorkflowID))
 }
@@ -198,7 +201,7 @@ func (r Rollout) heard(_ Job, signal, osd string) bool {
 	case r.Status == nil:
 		return false
 	case signal == jobs.SignalApprove:
-		return r.Status.Canary.Approved || r.Status.Canary.Judged
+		return r.Status.Canary.Approved || r.Status.Canary.Judged || r.Status.Consent
 	case signal == jobs.SignalSkip:
 		return slices.Contains(r.Status.Skip, osd)
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
@@ -20,6 +21,9 @@ func (c *Command) Approve(ctx context.Context, job string) error {
 	r, err := lookUp[Rollout](ctx, c.Temporal, id)
 	switch s := r.Status; {
 	case err != nil || r.State != Running || s == nil: // that is for the signal to say
+	case s.OSDSet.Kind == activities.OSDSetWaiting && s.Consent:
+		return fmt.Errorf("nothing to approve: it was approved already; %s", r.Describe(c.Now()))
+	case s.OSDSet.Kind == activities.OSDSetWaiting:
 	case s.Canary.Template == "" || s.Canary.Template != s.Template:
 		return fmt.Errorf("nothing to approve: no canary of this template has gone yet; %s", r.Describe(c.Now()))
 	case s.Canary.Judged:

@@ -28,12 +28,15 @@ type osdSetNames struct {
 
 // checkOSD refuses a name that no OSD of the rollout has. What cannot be checked is said, and left to the rollout.
 func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
-	_, target, _ := jobs.Parse(id)
+	job, target, _ := jobs.Parse(id)
 	var osdSet osdSetNames
 	var err error
-	if target.Name != "" {
+	switch {
+	case job == jobs.RestartWaiting:
+		osdSet, err = c.waitingNames(ctx, target)
+	case target.Name != "":
 		osdSet, err = c.cephOSDNames(ctx, target.Namespace, target.Name)
-	} else {
+	default:
 		osdSet, err = c.deploymentNames(ctx, id, target.Namespace)
 	}
 	switch {
@@ -59,6 +62,21 @@ func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
 	}
 	return wrong("OSD", osd, fmt.Sprintf("must be an OSD of %s: %s", osdSet.of,
 		cmp.Or(some(there, mostNames), "it has none")))
+}
+
+// waitingNames are those of the daemons that somebody wants gone. Others may have gone already and not be back, so that a
+// number of another OSD is no slip of the pen.
+func (c *Command) waitingNames(ctx context.Context, target jobs.Target) (osdSetNames, error) {
+	out := osdSetNames{of: "what waits in " + target.Namespace + "/" + target.Name}
+	p, err := c.Kubernetes.MaintenancePolicy(ctx, storage.ClusterKey{Namespace: target.Namespace, Name: target.Name})
+	if err != nil {
+		return out, err
+	}
+	wishes, err := c.Kubernetes.StorageWishes(ctx, p)
+	for _, w := range wishes {
+		out.osds = append(out.osds, []string{w.Daemon})
+	}
+	return out, err
 }
 
 // cephOSDNames are those of the spec, and the numbers that their pods carry.

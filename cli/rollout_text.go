@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 )
 
@@ -71,7 +72,7 @@ func (s Status) writeRollout(w io.Writer) {
 			row("", "and %d more", len(st.Superfluous)-i)
 			break
 		}
-		row("Left the spec", "%s, which stays: %s", x.Key, x.Why)
+		row(leaves(st.OSDSet.Kind), "%s, which stays: %s", x.Key, x.Why)
 	}
 	for _, e := range st.Refused {
 		row("Refused", "%s", e.Error())
@@ -131,4 +132,12 @@ func describeCounts(c rollout.Counts) string {
 		}
 	}
 	return fmt.Sprintf("%d: %s", c.Total, strings.Join(parts, ", "))
+}
+
+// leaves is what is said of those that are to go for good, and that somebody needs.
+func leaves(kind activities.OSDSetKind) string {
+	if kind == activities.OSDSetWaiting {
+		return "Wanted gone"
+	}
+	return "Left the spec"
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ type Status struct {
 	Node     *NodeStatus    `json:"node,omitempty"`
 	Policies []PolicyStatus `json:"policies"`
 	Drains   []Drain        `json:"drains"` // those that run; of one node also the last one that has ended
+	Fences   []Fence        `json:"fences,omitempty"`
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
 	Rollouts []Rollout `json:"rollouts"`
 	// CephOSD is the one whose rollout was asked for, with what the rollout last wrote into its status.
@@ -64,6 +66,10 @@ type PolicyStatus struct {
 	NextTimer                        time.Time `json:"nextTimer,omitzero"`
 	Trouble                          string    `json:"trouble,omitempty"` // what the keeper could not do, and tries again
 	v1alpha1.MaintenancePolicyStatus `json:",inline"`
+	// Wishes are the OSDs and mons that a controller wants gone, and that wait where deletions are guarded.
+	Wishes []kube.StorageWish `json:"wishes,omitempty"`
+	// Restarts is what becomes of them.
+	Restarts v1alpha1.RestartMode `json:"restarts,omitempty"`
 	// NotKept says why nobody keeps the rest up to date, if that is known.
 	NotKept string `json:"notKept,omitempty"`
 	asked   time.Time
@@ -85,6 +91,7 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 	s := Status{At: c.Now(), Policies: []PolicyStatus{}, Drains: []Drain{}, Rollouts: []Rollout{}}
 	for i := range policies {
 		s.Policies = append(s.Policies, policyStatus(&policies[i], s.At))
+		c.wishes(ctx, &s, &policies[i])
 	}
 	running, err := c.Temporal.Running(ctx)
 	if err != nil {
@@ -98,6 +105,8 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 			if s.concerns(job) {
 				s.Drains = append(s.Drains, job)
 			}
+		case Fence:
+			s.Fences = append(s.Fences, job)
 		case Rollout:
 			if _, target, _ := jobs.Parse(job.WorkflowID); namespace == "" || target.Namespace == namespace {
 				s.Rollouts = append(s.Rollouts, job)
@@ -134,10 +143,10 @@ func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) 
 	default:
 		s.TemporalProblem, s.unknown = err.Error(), "nothing is known of its runs, since Temporal did not say"
 	}
-	if name == "" && errors.Is(err, ErrNoJob) {
+	if (name == "" || strings.HasPrefix(id, jobs.RestartWaiting.Prefix)) && errors.Is(err, ErrNoJob) {
 		return Status{}, fmt.Errorf("%s: %s", id, s.unknown)
 	}
-	if name != "" {
+	if name != "" && !strings.HasPrefix(id, jobs.RestartWaiting.Prefix) {
 		set, err := c.Kubernetes.CephOSD(ctx, namespace, name)
 		switch {
 		case err == nil:
@@ -199,6 +208,17 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 		c.askKeepers(ctx, &s)
 	}
 	return s, nil
+}
+
+// wishes adds who wants pods of the policy gone. Who may not read that is told so, and the rest stands.
+func (c *Command) wishes(ctx context.Context, s *Status, p *v1alpha1.MaintenancePolicy) {
+	wishes, err := c.Kubernetes.StorageWishes(ctx, p)
+	if err != nil {
+		s.Problems = append(s.Problems, fmt.Sprintf("what waits to be restarted in %s/%s: %v", p.Namespace, p.Name, err))
+		return
+	}
+	last := &s.Policies[len(s.Policies)-1]
+	last.Wishes, last.Restarts = wishes, kube.RestartMode(p)
 }
 
 func policyStatus(p *v1alpha1.MaintenancePolicy, at time.Time) PolicyStatus {

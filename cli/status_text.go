@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 )
 
 // Outputs are the values of --output; "" is text.
@@ -60,9 +61,12 @@ func (s Status) Write(w io.Writer) {
 	}
 	section(s.writePolicies)
 	section(s.writeProblems)
+	section(s.writeWishes)
 	section(s.writeLease)
 	section(s.writeNoout)
+	section(s.writeFencing)
 	section(s.writeDrains)
+	section(s.writeFences)
 	if !s.detailed {
 		section(s.writeRollouts)
 	}
@@ -130,6 +134,45 @@ func (s Status) writeProblems(w io.Writer) {
 			say("next timer", when(p.NextTimer, s.At))
 		}
 	}
+}
+
+// writeWishes tells which OSDs and mons somebody wants gone, and how they get their turn.
+func (s Status) writeWishes(w io.Writer) {
+	var rows [][]string
+	for _, p := range s.Policies {
+		for i, x := range p.Wishes {
+			if i == mostWishes {
+				rows = append(rows, []string{fmt.Sprintf("and %d more", len(p.Wishes)-i), "", "", "", ""})
+				break
+			}
+			what := "a newer one"
+			if !x.Newer {
+				what = "gone for good"
+			}
+			since := ""
+			if !x.Since.IsZero() {
+				since = when(x.Since, s.At)
+			}
+			rows = append(rows, []string{x.Daemon, what, x.Owner, since, p.turn()})
+		}
+	}
+	table(w, []string{"WANTED", "AS", "BY", "REFUSED SINCE", "ITS TURN"}, rows)
+}
+
+// mostWishes is how many of a policy's wishes the text names.
+const mostWishes = 12
+
+// turn is how what waits gets its turn.
+func (p PolicyStatus) turn() string {
+	job := jobs.RestartWaiting.ID(p.Namespace, p.Name)
+	switch p.Restarts {
+	case v1alpha1.RestartsAutomatic:
+		return "by " + job
+	case v1alpha1.RestartsObserve:
+		return "when its failure domain opens: restarts is Observe"
+	case v1alpha1.RestartsApprove:
+	}
+	return "by " + job + ", once it is approved"
 }
 
 func (s Status) writeLease(w io.Writer) {

@@ -47,6 +47,7 @@ func agoMeta(d time.Duration) metav1.Time { return metav1.NewTime(ago(d)) }
 
 // world is a Kubernetes and a Temporal in memory: one Ceph cluster, of which node-a hosts osd.0 in zone-x.
 type world struct {
+	wishes       []kube.StorageWish
 	nodes        map[string]activities.NodeState
 	policy       *v1alpha1.MaintenancePolicy
 	pods         []storageview.Pod
@@ -291,6 +292,8 @@ func (w *world) Watcher(context.Context, string) (kube.Watcher, error) {
 	return w.watcher, cmp.Or(w.watcherAway, w.kubeAway)
 }
 
+func (w *world) StartFence(context.Context, workflows.FenceNodeInput) error { return nil }
+
 func (w *world) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {
 	if runs := w.jobs[jobs.DrainNode.ID(in.Node)]; len(runs) > 0 && len(w.started) == 0 {
 		if d := runs[0].(Drain); d.State == Running && d.Status != nil && d.Status.Step > 1 {
@@ -363,6 +366,10 @@ func (w *world) Deployments(context.Context, string, string) ([]appsv1.Deploymen
 
 func (w *world) TryDelete(context.Context, string, string) (kube.Deletion, error) {
 	return w.deletion, cmp.Or(w.deletionAway, w.kubeAway)
+}
+
+func (w *world) StorageWishes(context.Context, *v1alpha1.MaintenancePolicy) ([]kube.StorageWish, error) {
+	return w.wishes, w.kubeAway
 }
 
 func (w *world) Hosts(context.Context) (map[string]string, error) { return w.hosts, w.kubeAway }

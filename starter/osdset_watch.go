@@ -83,11 +83,17 @@ func registerOSDSets(mgr manager.Manager, r *OSDSetReconciler) error {
 
 // soon asks for a look a moment later. All that is heard meanwhile is one look.
 func soon(concerned func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
+	return soonAfter(gatherFor, concerned)
+}
+
+func soonAfter(
+	pause time.Duration, concerned func(context.Context, client.Object) []types.NamespacedName,
+) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	ask := func(ctx context.Context, q queue, objects ...client.Object) {
 		for _, o := range objects {
 			for _, name := range concerned(ctx, o) {
-				q.AddAfter(reconcile.Request{NamespacedName: name}, gatherFor)
+				q.AddAfter(reconcile.Request{NamespacedName: name}, pause)
 			}
 		}
 	}

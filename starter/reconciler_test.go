@@ -71,6 +71,10 @@ func (r *recorder) SignalRollout(_ context.Context, namespace, name, reason stri
 	return r.did("roll out %s/%s: %s", namespace, name, reason)
 }
 
+func (r *recorder) SignalWaiting(_ context.Context, cluster storage.ClusterKey, reason string, start bool) error {
+	return r.did("restart what waits in %s, start %t: %s", cluster, start, reason)
+}
+
 // take returns the calls since the last take.
 func (r *recorder) take() []string {
 	calls := r.calls
@@ -392,4 +396,8 @@ func TestTwoPolicies(t *testing.T) {
 	require.NoError(t, w.client.Delete(t.Context(), older))
 	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first no longer looks after the same storage cluster"},
 		w.reconcile())
+}
+
+func (r *recorder) SignalFence(context.Context, workflows.FenceNodeInput, string, bool) error {
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
 
 // strip takes from an object all that no snapshot needs, before it goes into the cache: a pod of ten thousand costs its
@@ -25,17 +26,30 @@ func strip(object any) (any, error) {
 		return &corev1.Node{
 			ObjectMeta: stripMeta(o.ObjectMeta),
 			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
-			Status:     corev1.NodeStatus{Conditions: stripNodeConditions(o.Status.Conditions)},
+			Status: corev1.NodeStatus{
+				Conditions: stripNodeConditions(o.Status.Conditions),
+				NodeInfo:   corev1.NodeSystemInfo{BootID: o.Status.NodeInfo.BootID},
+			},
 		}, nil
 	case *appsv1.Deployment:
 		return &appsv1.Deployment{
 			ObjectMeta: stripMeta(o.ObjectMeta),
-			Spec:       appsv1.DeploymentSpec{Replicas: o.Spec.Replicas, Template: stripTemplate(o.Spec.Template)},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: o.Spec.Replicas, Paused: o.Spec.Paused, Template: stripTemplate(o.Spec.Template),
+			},
 		}, nil
+	case *appsv1.ReplicaSet:
+		return stripReplicaSet(o), nil
+	case *appsv1.DaemonSet:
+		return stripDaemonSet(o), nil
 	case *appsv1.StatefulSet:
 		return &appsv1.StatefulSet{
 			ObjectMeta: stripMeta(o.ObjectMeta),
-			Spec:       appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, Template: stripTemplate(o.Spec.Template)},
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: o.Spec.Replicas, Template: stripTemplate(o.Spec.Template), UpdateStrategy: o.Spec.UpdateStrategy,
+				PodManagementPolicy: o.Spec.PodManagementPolicy, Ordinals: o.Spec.Ordinals,
+			},
+			Status: appsv1.StatefulSetStatus{UpdateRevision: o.Status.UpdateRevision},
 		}, nil
 	case *policyv1.PodDisruptionBudget:
 		meta := stripMeta(o.ObjectMeta)
@@ -59,9 +73,47 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
+// stripReplicaSet keeps how many pods it wants, whose it is, and since when it has not been able to delete. A Deployment
+// keeps ten of its old ones, most of which want no pod and have none.
+func stripReplicaSet(o *appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	out := &appsv1.ReplicaSet{ObjectMeta: stripMeta(o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}}
+	out.Labels, out.OwnerReferences = nil, stripOwners(o.OwnerReferences)
+	for _, c := range o.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure {
+			out.Status.Conditions = []appsv1.ReplicaSetCondition{{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
+			}}
+		}
+	}
+	return out
+}
+
+// stripDaemonSet keeps of which change its pods are to be, and how many of them may be away.
+func stripDaemonSet(o *appsv1.DaemonSet) *appsv1.DaemonSet {
+	meta := stripMeta(o.ObjectMeta)
+	if v, ok := o.Annotations[appsv1.DeprecatedTemplateGeneration]; ok {
+		meta.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: v}
+	}
+	return &appsv1.DaemonSet{
+		ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{UpdateStrategy: o.Spec.UpdateStrategy},
+		Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: o.Status.DesiredNumberScheduled},
+	}
+}
+
+// stripOwners keeps whose an object is, and whether that is a kind that runs storage.
+func stripOwners(all []metav1.OwnerReference) (out []metav1.OwnerReference) {
+	for _, o := range all {
+		out = append(out, metav1.OwnerReference{
+			APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Controller: o.Controller,
+		})
+	}
+	return out
+}
+
 // stripPodMeta keeps of a CephOSD's pod what people may write on it, and who did.
 func stripPodMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := stripMeta(m)
+	out.OwnerReferences, out.CreationTimestamp = stripOwners(m.OwnerReferences), m.CreationTimestamp
 	if _, owned := m.Labels[podspec.OwnerLabel]; !owned {
 		return out
 	}
@@ -119,8 +171,13 @@ func stripPodSpec(s corev1.PodSpec) corev1.PodSpec {
 
 func stripPodStatus(s corev1.PodStatus) corev1.PodStatus {
 	out := corev1.PodStatus{Phase: s.Phase}
-	if n := kube.Restarts(&corev1.Pod{Status: s}); n > 0 { // all containers as one
-		out.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: int32(n)}} //nolint:gosec // as many as an int32 counts
+	pod := &corev1.Pod{Status: s}
+	if n, runs := kube.Restarts(pod), wish.Runs(pod); n > 0 || runs { // all containers as one
+		all := corev1.ContainerStatus{RestartCount: int32(n)} //nolint:gosec // as many as an int32 counts
+		if runs {
+			all.State.Running = &corev1.ContainerStateRunning{}
+		}
+		out.ContainerStatuses = []corev1.ContainerStatus{all}
 	}
 	for _, c := range s.Conditions {
 		if c.Type == corev1.PodReady {
@@ -130,12 +187,11 @@ func stripPodStatus(s corev1.PodStatus) corev1.PodStatus {
 	return out
 }
 
-// stripNodeConditions keeps the answer and not the time of the last heartbeat, so that a heartbeat changes nothing.
-func stripNodeConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+// stripNodeConditions keeps the answers and since when they are so, by which health checks go, and not the time of the
+// last heartbeat, so that a heartbeat changes nothing.
+func stripNodeConditions(conditions []corev1.NodeCondition) (out []corev1.NodeCondition) {
 	for _, c := range conditions {
-		if c.Type == corev1.NodeReady {
-			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
-		}
+		out = append(out, corev1.NodeCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 	}
-	return nil
+	return out
 }

@@ -60,6 +60,9 @@ type UpdateState struct {
 	Rested    rested                  `json:"rested,omitzero"`    // the last wait of its kind
 	// Stopping is the batch whose pods were being replaced when the run before ended.
 	Stopping *Stopping `json:"stopping,omitempty"`
+	// LetGo are those that RestartWaiting has let go and that are not back, and Consent that a person approved it.
+	LetGo   []activities.LetGo `json:"letGo,omitempty"`
+	Consent bool               `json:"consent,omitempty"`
 }
 
 // Canary is the OSD that went first.
@@ -179,7 +182,9 @@ type UpdateStatus struct {
 	// Superfluous are OSDs that are no longer in the spec, and why they stay.
 	Superfluous []activities.Superfluous `json:"superfluous,omitempty"`
 	// Holds is why nothing goes on although nothing is wrong: activities.HoldPaused, …
-	Holds    string           `json:"holds,omitempty"`
+	Holds string `json:"holds,omitempty"`
+	// Consent: a person approved the job as a whole.
+	Consent  bool             `json:"consent,omitempty"`
 	Template string           `json:"template,omitempty"`
 	Token    int64            `json:"token,omitempty"`
 	Result   UpdateOSDsResult `json:"result"`
@@ -189,7 +194,7 @@ func (u *update) status() any {
 	s := UpdateStatus{
 		JobStatus: u.job.JobStatus, OSDSet: u.osdSet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
 		Canary: u.state.Canary, Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned,
-		Superfluous: u.seen.Superfluous, Holds: u.holds, Template: u.seen.Template, Token: u.lease.Token,
+		Superfluous: u.seen.Superfluous, Holds: u.holds, Consent: u.state.Consent, Template: u.seen.Template, Token: u.lease.Token,
 		Result: u.state.Result,
 	}
 	s.Done, s.Of = u.seen.Counts.Progress()
@@ -228,8 +233,12 @@ func (u *update) cleanUp(ctx workflow.Context) {
 func (u *update) serveSignals(ctx workflow.Context) {
 	serve(ctx, SignalOSDsChanged, nil, func() { u.job.changed = true })
 	// Nobody can have judged a canary that has not served yet.
-	serve(ctx, jobs.SignalApprove, nil,
-		func() { u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero() })
+	serve(ctx, jobs.SignalApprove, nil, func() {
+		u.state.Canary.Approved = u.state.Canary.Approved || !u.state.Canary.Whole.IsZero()
+		if u.waiting() {
+			u.state.Consent, u.job.changed = true, true
+		}
+	})
 	var osd string
 	serve(ctx, jobs.SignalSkip, &osd, func() {
 		if osd != "" && u.maySkip(osd) {

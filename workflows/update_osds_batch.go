@@ -84,6 +84,7 @@ func (u *update) carryOut(ctx workflow.Context, step rollout.Step, in activities
 		return u.unspared(ctx, step, r.Refused)
 	}
 	u.state.Result.Replaced += len(r.OSDs)
+	u.noteLetGo(r.OSDs)
 	u.state.Result.Batches++
 	u.state.Halted, u.state.Awaited, u.state.Unspared, u.state.Rested = nil, nil, time.Time{}, rested{}
 	if step.Canary {
@@ -107,6 +108,8 @@ func (u *update) mayAskAhead(s activities.Survey) bool {
 		!u.state.Unspared.IsZero():
 		return false
 	case u.state.Canary.Template == s.Template && !u.state.Canary.Judged:
+		return false
+	case rules.Consent && !u.state.Consent:
 		return false
 	}
 	return true
@@ -235,6 +238,9 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 	if u.osdSet.Kind == activities.OSDSetDeployments {
 		what = "restart of the OSDs" // named after the time when it began, which tells nobody anything
 	}
+	if u.waiting() {
+		what = "restart of what waits"
+	}
 	c := lease.Claim{
 		Domain: step.Domain, Reason: because(what+": "+step.Why, u.reason),
 		Priority: jobs.UpdateOSDs.Priority,
@@ -245,6 +251,9 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 		}
 	}
 	c.NooutHosts = c.Daemons
+	if u.waiting() && slices.ContainsFunc(c.Daemons, func(daemon string) bool { return !strings.HasPrefix(daemon, "osd.") }) {
+		c.NooutHosts = nil // mons, which go one by one
+	}
 	return c
 }
 
@@ -306,7 +315,7 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 	u.job.enter(ctx, PhaseArrive)
 	u.holds = ""
 	names := strings.Join(keysOrNames(late(osds)), ", ")
-	u.job.waitFor(ctx, names+" to serve")
+	u.job.waitFor(ctx, names+toBe(osds))
 	now := workflow.Now(ctx)
 	deadline, here := u.deadline(ctx, osds)
 	switch {
@@ -324,6 +333,9 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 		deadline = now.Add(again)
 	}
 	in := activities.AwaitInput{OSDSet: u.osdSet, Cluster: u.lease.Cluster, Template: u.seen.Template, Keys: keys(osds)}
+	if u.waiting() {
+		in.LetGo = u.state.LetGo
+	}
 	awaitCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	arrival := begin(watching(awaitCtx, "wait for the OSDs"), rolling.AwaitOSDs, in)
@@ -345,11 +357,20 @@ func (u *update) arrive(ctx workflow.Context, osds []rollout.OSD) error {
 		return err
 	}
 	u.state.Halted, u.state.Awaited, u.seen.Excused = nil, nil, append(u.seen.Excused, a.Excused...)
+	u.noteBack(in.Keys)
 	if u.lease.Stage == claimFree || u.excuses() {
 		return u.heal(ctx)
 	}
 	u.lease.Stage = claimDone // the keeper hears of it together with what is next
 	return nil
+}
+
+// toBe is what OSDs are waited for to be: there again, unless somebody wanted them gone for good.
+func toBe(osds []rollout.OSD) string {
+	if slices.ContainsFunc(osds, func(o rollout.OSD) bool { return !o.ForGood }) {
+		return " to serve"
+	}
+	return " to be gone"
 }
 
 // late are those that kept the others waiting when somebody last looked: a batch halts for them alone. If all serve, it

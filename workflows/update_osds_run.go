@@ -38,6 +38,9 @@ func (u *update) survey(ctx workflow.Context) (activities.Survey, error) {
 	if !u.state.Canary.Judged { // or else nothing about it is worth a question
 		in.Canary = u.state.Canary.Key
 	}
+	if u.waiting() {
+		in.LetGo, in.Done = u.state.LetGo, u.state.Result.Replaced-len(u.state.LetGo)
+	}
 	s, err := perform(thorough(ctx, "look at the OSDs of "+u.osdSet.Name), u.job, rolling.SurveyOSDs, in)
 	if err != nil {
 		return s, err
@@ -129,9 +132,12 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	}
 	if len(s.Superfluous) > 0 {
 		x := s.Superfluous[0]
+		what := fmt.Sprintf("%s, which left the spec, to be safe to destroy: %s", x.Key, x.Why)
+		if u.waiting() {
+			what = fmt.Sprintf("%s, which somebody wants gone: %s", x.Key, x.Why)
+		}
 		return false, u.rest(ctx, wait{
-			phase: PhaseRest, first: max(s.LookAgain, time.Minute), most: time.Hour,
-			what: fmt.Sprintf("%s, which left the spec, to be safe to destroy: %s", x.Key, x.Why),
+			phase: PhaseRest, first: max(s.LookAgain, time.Minute), most: time.Hour, what: what,
 		}, false)
 	}
 	u.state.Result.Outcome = OutcomeDone

@@ -128,6 +128,9 @@ func (u *update) heldBack(ctx workflow.Context, s activities.Survey) (held bool,
 		d := at.Sub(workflow.Now(ctx))
 		return u.rest(ctx, wait{phase: PhaseRest, holds: holds, first: d, most: d, what: what}, keep)
 	}
+	if asked, err := u.consent(ctx, s); asked || err != nil {
+		return true, err
+	}
 	if s.Rules.Paused {
 		return true, late(activities.HoldPaused, "spec.paused to be removed")
 	}
@@ -229,8 +232,12 @@ func clock(t time.Time) string { return t.UTC().Truncate(time.Second).Format(tim
 
 // name is how people call the rollout.
 func (u *update) name() string {
-	if u.osdSet.Kind == activities.OSDSetDeployments {
+	switch u.osdSet.Kind {
+	case activities.OSDSetDeployments:
 		return jobs.RestartOSDs.ID(u.osdSet.Namespace)
+	case activities.OSDSetWaiting:
+		return jobs.RestartWaiting.ID(u.osdSet.Namespace, u.osdSet.Policy)
+	case activities.OSDSetCephOSD:
 	}
 	return u.osdSet.Namespace + "/" + u.osdSet.Name
 }
@@ -238,7 +245,7 @@ func (u *update) name() string {
 // report writes the status, if it says anything new. It is for people: that it cannot be written stops nothing, and is
 // known soon.
 func (u *update) report(ctx workflow.Context, outcome string) {
-	if u.osdSet.Kind == activities.OSDSetDeployments {
+	if u.osdSet.Kind != activities.OSDSetCephOSD {
 		return // they have no status: Temporal tells how it goes
 	}
 	r := activities.OSDSetReport{

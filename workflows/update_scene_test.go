@@ -55,6 +55,10 @@ func (*osdWatcher) SignalKeeper(context.Context, storage.ClusterKey, workflows.H
 	return errors.ErrUnsupported
 }
 
+func (*osdWatcher) SignalWaiting(context.Context, storage.ClusterKey, string, bool) error {
+	return errors.ErrUnsupported
+}
+
 func (*osdWatcher) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error) {
 	return workflows.Kept{}, errors.ErrUnsupported
 }
@@ -178,4 +182,8 @@ func (s *scene) awaitRollout(id, run string, within time.Duration) (e ended) {
 		s.Errorf("%s has not ended: %+v", id, s.updateStatus(id))
 	}
 	return e
+}
+
+func (*osdWatcher) SignalFence(context.Context, workflows.FenceNodeInput, string, bool) error {
+	return nil
 }

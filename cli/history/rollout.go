@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,16 @@ func (r *reader) startedRestart(e *historypb.HistoryEvent, a *startedAttributes)
 	}
 	r.say(e, "the restart of the OSDs in "+in.Namespace+" was asked for", prefixed("why: ", in.Reason),
 		prefixed("image: ", in.Image), prefixed("which: ", in.Selector), prefixed("update domain: ", in.UpdateDomain),
+		by(a.GetIdentity()))
+}
+
+func (r *reader) startedWaiting(e *historypb.HistoryEvent, a *startedAttributes) {
+	in := read[workflows.RestartWaitingInput](a.GetInput())
+	if in.State != nil {
+		r.goesOn(in.State)
+		return
+	}
+	r.say(e, "somebody wants OSDs or mons of "+in.Policy+" restarted or gone, and they wait", prefixed("why: ", in.Reason),
 		by(a.GetIdentity()))
 }
 
@@ -101,11 +112,7 @@ func (r *reader) completedRollout(e *historypb.HistoryEvent, a activity, result 
 		if a.unwanted {
 			return
 		}
-		keys := read[activities.AwaitInput](a.input).Keys
-		what := strings.Join(few(keys), ", ") + " serve, in Kubernetes and in Ceph"
-		if len(keys) == 1 {
-			what = keys[0] + " serves, in Kubernetes and in Ceph"
-		}
+		what := arrived(read[activities.AwaitInput](a.input))
 		if read[activities.Arrival](result).Moved {
 			what = "no longer waits for them: the spec is another one, or a pod is missing"
 		}
@@ -113,12 +120,36 @@ func (r *reader) completedRollout(e *historypb.HistoryEvent, a activity, result 
 	}
 }
 
+// arrived says that those who were waited for serve, or, of those that somebody wanted gone for good, that they are gone.
+func arrived(in activities.AwaitInput) string {
+	var serve, gone []string
+	for _, key := range in.Keys {
+		if slices.ContainsFunc(in.LetGo, func(g activities.LetGo) bool { return g.Key == key && g.ForGood }) {
+			gone = append(gone, key)
+			continue
+		}
+		serve = append(serve, key)
+	}
+	var parts []string
+	switch len(serve) {
+	case 0:
+	case 1:
+		parts = append(parts, serve[0]+" serves, in Kubernetes and in Ceph")
+	default:
+		parts = append(parts, strings.Join(few(serve), ", ")+" serve, in Kubernetes and in Ceph")
+	}
+	if len(gone) > 0 {
+		parts = append(parts, strings.Join(few(gone), ", ")+" gone for good, as somebody wanted")
+	}
+	return strings.Join(parts, "; ")
+}
+
 // surveyed tells what a look found, if it is not what the last one found.
 func (r *reader) surveyed(e *historypb.HistoryEvent, a activity, s activities.Survey) {
 	var found string
 	switch {
 	case !s.Found:
-		found = "there is no such CephOSD any more"
+		found = "there is no such CephOSD any more, or nobody wants what waits to be let go"
 	case s.Deleting:
 		found = "the CephOSD is being deleted"
 	case len(s.Refused) > 0:

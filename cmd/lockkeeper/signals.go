@@ -13,7 +13,7 @@ import (
 
 // jobHelp says how people name jobs.
 const jobHelp = `JOB is the name of a node, for its drain; NAMESPACE/NAME of a CephOSD, for its rollout; or the workflow's ID: drain/NODE,
-update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE]. Without a namespace it is --namespace, or that of the kubeconfig.`
+update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE], restart-waiting/[NAMESPACE/]POLICY. Without a namespace it is --namespace, or that of the kubeconfig.`
 
 // signalCommands are the signals that jobs take.
 func signalCommands(connections *cli.Connections) []*cobra.Command {
@@ -51,8 +51,9 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 				"reboot\nand an uncordon, or when the node is deleted: the drain sees those.", oneNode, send(jobs.SignalDone),
 		},
 		{
-			jobs.SignalApprove, "JOB", "Say that the canary of a rollout is fine",
-			"It stands for what spec.canary.approval asks for, and does not end the soak: the\nrollout goes on when " +
+			jobs.SignalApprove, "JOB", "Say that the canary of a rollout is fine, or that what waits may be restarted",
+			"Of restart-waiting it lets go whatever somebody wants restarted, one failure domain after the\nother, also " +
+				"what begins to wait before it has ended. Of a rollout it stands for what spec.canary.approval asks for, and does not end the soak: the\nrollout goes on when " +
 				"spec.canary.soak is over, too. It holds for the present template.\n\n" + jobHelp, one,
 			func(c *cli.Command, ctx context.Context, names []string) error { return c.Approve(ctx, names[0]) },
 		},

@@ -298,6 +298,7 @@ func keysOf(osds []rollout.OSD) []string {
 
 // fakeCeph says what it is told to.
 type fakeCeph struct {
+	mons        cephcluster.Mons
 	life        storage.Life
 	domain      string
 	types       []string
@@ -320,6 +321,10 @@ func (f *fakeCeph) OSDs(context.Context, storage.ClusterKey, bool) (cephcluster.
 		return cephcluster.OSDs{Unavailable: f.unavailable}, f.err
 	}
 	return cephcluster.OSDs{DomainType: f.domain, ChangeEpoch: f.epoch, Types: f.types, OSDs: f.osds}, f.err
+}
+
+func (f *fakeCeph) Mons(context.Context, storage.ClusterKey) (cephcluster.Mons, error) {
+	return f.mons, f.err
 }
 
 func (f *fakeCeph) OKToStop(_ context.Context, _ storage.ClusterKey, osds []int) ([]int, storage.Answer, error) {

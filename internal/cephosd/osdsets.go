@@ -34,6 +34,8 @@ type Ceph interface {
 	Life(ctx context.Context, key storage.ClusterKey, except []int) (storage.Life, error)
 	// SafeToDestroy answers, for each, whether nobody needs its data.
 	SafeToDestroy(ctx context.Context, key storage.ClusterKey, osds []int) (map[int]storage.Answer, error)
+	// Mons looks at the monmap and the quorum.
+	Mons(ctx context.Context, key storage.ClusterKey) (cephcluster.Mons, error)
 }
 
 // OSDSets are all OSDs that can be replaced.
@@ -63,8 +65,12 @@ type kind interface {
 }
 
 func (f *OSDSets) of(ref activities.OSDSetRef) kind {
-	if ref.Kind == activities.OSDSetDeployments {
+	switch ref.Kind {
+	case activities.OSDSetDeployments:
 		return deployments{OSDSets: f, ref: ref}
+	case activities.OSDSetWaiting:
+		return waiting{OSDSets: f, ref: ref}
+	case activities.OSDSetCephOSD:
 	}
 	return cephOSD{OSDSets: f, ref: ref}
 }

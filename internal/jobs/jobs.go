@@ -40,6 +40,7 @@ const (
 // The signals of drains and of rollouts.
 var (
 	ofDrain   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
+	ofFence   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
 	ofRollout = []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip}
 )
 
@@ -49,6 +50,10 @@ var (
 		Type: "DrainNode", Noun: "drain", Prefix: "drain/", Form: "NODE", Short: "the name of a node",
 		Priority: lease.PriorityDrain, Signals: ofDrain,
 	}
+	FenceNode = &Job{
+		Type: "FenceNode", Noun: "fence", Prefix: "fence/", Form: "NODE",
+		Priority: lease.PriorityFencing, Signals: ofFence,
+	}
 	UpdateOSDs = &Job{
 		Type: "UpdateOSDs", Noun: "rollout", Prefix: "update-osds/", Form: "NAMESPACE/NAME",
 		Short: "NAMESPACE/NAME of a CephOSD", Priority: lease.PriorityUpdate, Signals: ofRollout,
@@ -57,10 +62,14 @@ var (
 		Type: "RestartOSDs", Noun: "rollout", Prefix: "restart-osds/", Form: "NAMESPACE",
 		Priority: lease.PriorityUpdate, Signals: ofRollout,
 	}
+	RestartWaiting = &Job{
+		Type: "RestartWaiting", Noun: "rollout", Prefix: "restart-waiting/", Form: "NAMESPACE/NAME",
+		Priority: lease.PriorityUpdate, Signals: ofRollout,
+	}
 )
 
 // All are the jobs, in the order in which people are told of them.
-var All = []*Job{DrainNode, UpdateOSDs, RestartOSDs}
+var All = []*Job{DrainNode, FenceNode, UpdateOSDs, RestartOSDs, RestartWaiting}
 
 // Keeper is no job, since it grants leases and holds none, but its ID is made in the same way.
 var Keeper = &Job{Type: "Keeper", Noun: "keeper", Prefix: "keeper/", Form: "NAMESPACE/NAME"}

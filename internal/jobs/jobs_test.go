@@ -81,14 +81,15 @@ func TestEntries(t *testing.T) {
 			assert.True(t, j.Takes(signal), "every job takes %s", signal)
 		}
 	}
-	assert.Equal(t, []*jobs.Job{jobs.DrainNode}, jobs.Taking(jobs.SignalDone))
-	assert.Equal(t, []*jobs.Job{jobs.UpdateOSDs, jobs.RestartOSDs}, jobs.Taking(jobs.SignalSkip))
+	assert.Equal(t, []*jobs.Job{jobs.DrainNode, jobs.FenceNode}, jobs.Taking(jobs.SignalDone))
+	assert.Equal(t, []*jobs.Job{jobs.UpdateOSDs, jobs.RestartOSDs, jobs.RestartWaiting}, jobs.Taking(jobs.SignalSkip))
 }
 
 func TestUsage(t *testing.T) {
 	assert.Equal(t, "drain/NODE", jobs.DrainNode.Usage())
 	assert.Equal(t, "update-osds/[NAMESPACE/]NAME", jobs.UpdateOSDs.Usage())
 	assert.Equal(t, "restart-osds[/NAMESPACE]", jobs.RestartOSDs.Usage())
+	assert.Equal(t, "restart-waiting/[NAMESPACE/]NAME", jobs.RestartWaiting.Usage())
 }
 
 // Whatever is put together, it is the ID of a job if and only if it has as many parts as the job's form, and none is

@@ -43,6 +43,11 @@ type OSD struct {
 	Away string `json:"away,omitempty"`
 	// Excused: a person said not to wait for it.
 	Excused bool `json:"excused,omitempty"`
+	// Of a pod that somebody else wants gone: its UID; the epoch in which the daemon came up, so that a later one shows that
+	// it is back; and whether nothing takes its place.
+	Pod     string `json:"pod,omitempty"`
+	Epoch   int64  `json:"epoch,omitempty"`
+	ForGood bool   `json:"forGood,omitempty"`
 }
 
 // UnitOf is what may be replaced together with an OSD, whose host and failure domain are known, by the update domain:
@@ -156,6 +161,8 @@ type Input struct {
 	Skip []string `json:"skip,omitempty"`
 	// Canary: the first OSD goes alone, and nobody else before somebody has judged it.
 	Canary bool `json:"canary,omitempty"`
+	// First is a failure domain that goes before all others: it is open already.
+	First string `json:"first,omitempty"`
 }
 
 // Excused are the OSDs that do not serve, and for which nobody waits, because a person said so.
@@ -176,10 +183,17 @@ func (in Input) skips(o OSD) bool {
 func (in Input) sorted() []OSD {
 	out := slices.Clone(in.OSDs)
 	slices.SortFunc(out, func(a, b OSD) int {
-		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Host, b.Host),
+		return cmp.Or(in.later(a)-in.later(b), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Host, b.Host),
 			cmp.Compare(a.Key, b.Key))
 	})
 	return out
+}
+
+func (in Input) later(o OSD) int {
+	if in.First != "" && o.Domain == in.First {
+		return 0
+	}
+	return 1
 }
 
 func (in Input) domain(name string) storage.FailureDomain {

@@ -541,3 +541,8 @@ func (c *ceph) Life(context.Context, storage.ClusterKey, []int) (storage.Life, e
 }
 
 var _ cephosd.Ceph = (*ceph)(nil)
+
+// Mons is not asked: no rollout here is about mons.
+func (c *ceph) Mons(context.Context, storage.ClusterKey) (cephcluster.Mons, error) {
+	return cephcluster.Mons{}, nil
+}

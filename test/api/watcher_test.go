@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type told struct {
 	mu      sync.Mutex
 	hints   []workflows.Hint
 	reasons []string
+	waits   []string // what the restart of what waits was told
 }
 
 func (t *told) SignalKeeper(_ context.Context, _ storage.ClusterKey, h workflows.Hint) error {
@@ -74,6 +76,19 @@ func (t *told) SignalRollout(_ context.Context, namespace, name, reason string) 
 	defer t.mu.Unlock()
 	t.reasons = append(t.reasons, namespace+"/"+name+": "+reason)
 	return nil
+}
+
+func (t *told) SignalWaiting(_ context.Context, key storage.ClusterKey, reason string, start bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waits = append(t.waits, fmt.Sprintf("%s, start %t: %s", key, start, reason))
+	return nil
+}
+
+func (t *told) waiting() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.waits)
 }
 
 func (t *told) all() []string {
@@ -240,3 +255,5 @@ func report(t *testing.T, p *osdPods, upToDate metav1.ConditionStatus) {
 	}}
 	require.NoError(t, server.Status().Update(t.Context(), cr, client.FieldOwner(kube.FieldOwner)))
 }
+
+func (t *told) SignalFence(context.Context, workflows.FenceNodeInput, string, bool) error { return nil }

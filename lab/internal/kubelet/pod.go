@@ -187,7 +187,7 @@ func (p *pod) volumes() (map[string]string, error) {
 			return nil, fmt.Errorf("furnish the node's disk: %w", err)
 		}
 	}
-	v := runtime.Volumes{Source: objects{k.Client}, Disk: disk, Lab: k.Lab}
+	v := runtime.Volumes{Source: objects{k.Client, &k.broken}, Disk: disk, Lab: k.Lab}
 	return v.Prepare(p.ctx, p.withStatus(), filepath.Join(p.dir, "volumes"))
 }
 

@@ -1,0 +1,314 @@
+package cephosd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ktesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+var replicaSetsResource = appsv1.SchemeGroupVersion.WithResource("replicasets")
+
+// waitingBed is a cluster in which every Deployment was changed: osd.0 on a in zone x, osd.1 and osd.2 on b in zone y,
+// and mons a and b beside them. All old pods run, and wait.
+type waitingBed struct{ *bed }
+
+func newWaitingBed(t *testing.T) *waitingBed {
+	b := &waitingBed{newBed(t, twoOSDs)}
+	b.ref = activities.OSDSetRef{Kind: activities.OSDSetWaiting, Namespace: namespace, Name: "waiting", Policy: "policy"}
+	b.ceph.epoch = 9
+	for _, d := range []struct{ daemon, host, zone string }{
+		{"osd.0", "a", "x"}, {"osd.1", "b", "y"}, {"osd.2", "b", "y"}, {"mon.a", "a", ""}, {"mon.b", "b", ""}, {"mon.c", "c", ""},
+	} {
+		b.workload(d.daemon, d.host)
+		if id := osdID(d.daemon); id >= 0 {
+			b.ceph.osds = append(b.ceph.osds, cephcluster.OSD{ID: id, Up: true, UpFrom: 5, Serving: true, Domain: d.zone})
+		} else {
+			b.ceph.mons.Map = append(b.ceph.mons.Map, quorum.Mon{Name: strings.TrimPrefix(d.daemon, "mon."), Alive: true})
+		}
+	}
+	b.ceph.mons.Election = 4
+	b.typed.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() != "eviction" {
+			return false, nil, nil
+		}
+		e := a.(ktesting.CreateAction).GetObject().(*policyv1.Eviction)
+		b.log = append(b.log, "evict "+e.Name)
+		return true, nil, b.evicted(e)
+	})
+	return b
+}
+
+// evicted is what the API server does: it takes the very pod that was named.
+func (b *waitingBed) evicted(e *policyv1.Eviction) error {
+	x, err := b.typed.Tracker().Get(podsResource, namespace, e.Name)
+	if err != nil {
+		return err
+	}
+	if p := x.(*corev1.Pod); p.UID != *e.DeleteOptions.Preconditions.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, e.Name, fmt.Errorf("another UID"))
+	}
+	return b.typed.Tracker().Delete(podsResource, namespace, e.Name)
+}
+
+func labelsOf(daemon string) map[string]string {
+	if id := osdID(daemon); id >= 0 {
+		return map[string]string{"app": "rook-ceph-osd", podspec.IDLabel: fmt.Sprint(id)}
+	}
+	return map[string]string{"app": "rook-ceph-mon", "ceph_daemon_id": strings.TrimPrefix(daemon, "mon.")}
+}
+
+func (b *waitingBed) workload(daemon, host string) {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon, UID: types.UID("d " + daemon)}}
+	d.Spec.Replicas = new(int32(1))
+	d.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "osd", Image: "ceph:1"}}}
+	require.NoError(b, b.typed.Tracker().Create(deploymentsResource, d, namespace))
+	r := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon + "-old", UID: types.UID("r " + daemon)}}
+	r.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	r.Spec.Replicas = new(int32(0))
+	require.NoError(b, b.typed.Tracker().Create(replicaSetsResource, r, namespace))
+	b.pod(daemon, host, "old", metav1.NewControllerRef(r, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
+}
+
+func (b *waitingBed) pod(daemon, host, life string, owner *metav1.OwnerReference) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: daemon + "-" + life, UID: types.UID(life + " " + daemon), Labels: labelsOf(daemon),
+	}}
+	if owner != nil {
+		p.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	kind, _, _ := strings.Cut(daemon, ".")
+	p.Spec = corev1.PodSpec{NodeName: host, Containers: []corev1.Container{{Name: kind, Image: "ceph:1"}}}
+	p.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: kind, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}},
+	}
+	require.NoError(b, b.typed.Tracker().Create(podsResource, p, namespace))
+}
+
+// wants has the Deployment of a daemon want so many pods, and its old ReplicaSet, too.
+func (b *waitingBed) wants(daemon string, deployment, replicaSet int32) {
+	x, err := b.typed.Tracker().Get(deploymentsResource, namespace, daemon)
+	require.NoError(b, err)
+	d := x.(*appsv1.Deployment).DeepCopy()
+	d.Spec.Replicas = &deployment
+	require.NoError(b, b.typed.Tracker().Update(deploymentsResource, d, namespace))
+	x, err = b.typed.Tracker().Get(replicaSetsResource, namespace, daemon+"-old")
+	require.NoError(b, err)
+	r := x.(*appsv1.ReplicaSet).DeepCopy()
+	r.Spec.Replicas = &replicaSet
+	require.NoError(b, b.typed.Tracker().Update(replicaSetsResource, r, namespace))
+}
+
+func (b *waitingBed) noMons() {
+	for _, m := range []string{"mon.a", "mon.b", "mon.c"} {
+		b.wants(m, 1, 1)
+	}
+}
+
+func (b *waitingBed) look(in activities.SurveyInput) activities.Survey {
+	in.OSDSet = b.ref
+	s, err := b.osdSets.Survey(b.Context(), in)
+	require.NoError(b, err)
+	return s
+}
+
+func (b *waitingBed) policy(edit func(*v1alpha1.MaintenancePolicy)) {
+	p := &v1alpha1.MaintenancePolicy{}
+	require.NoError(b, b.api.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: "policy"}, p))
+	edit(p)
+	require.NoError(b, b.api.Update(b.Context(), p))
+}
+
+func TestWhatWaitsInOrder(t *testing.T) {
+	b := newWaitingBed(t)
+	s := b.look(activities.SurveyInput{})
+	require.Equal(t, []string{"mon.a"}, keysOf(s.Next.OSDs), "mons first, one by one")
+	require.Equal(t, storage.FailureDomain{Type: "zone", Name: "x"}, s.Next.Domain, "that of the OSDs beside it")
+	require.True(t, s.Rules.Consent)
+	require.Len(t, s.Superfluous, 1, "%v", s.Superfluous)
+	require.Contains(t, s.Superfluous[0].Why, "no OSD tells the failure domain of c: `lockkeeper drain c` lets it go")
+	require.Equal(t, 5, s.Counts.OutOfDate)
+
+	b.noMons()
+	s = b.look(activities.SurveyInput{})
+	require.Equal(t, []string{"osd.0"}, keysOf(s.Next.OSDs), "then OSDs, the very first one alone")
+	s = b.look(activities.SurveyInput{Done: 1})
+	b.wants("osd.0", 1, 1)
+	s = b.look(activities.SurveyInput{Done: 1})
+	require.Equal(t, []string{"osd.1", "osd.2"}, keysOf(s.Next.OSDs), "then all of a failure domain")
+	done, of := s.Counts.Progress()
+	require.Equal(t, []int{1, 3}, []int{done, of})
+
+	b.policy(func(p *v1alpha1.MaintenancePolicy) {
+		p.Spec.Ceph = &v1alpha1.CephSpec{Restarts: v1alpha1.RestartsAutomatic}
+	})
+	require.False(t, b.look(activities.SurveyInput{}).Rules.Consent)
+	b.policy(func(p *v1alpha1.MaintenancePolicy) { p.Spec.Ceph.Restarts = v1alpha1.RestartsObserve })
+	require.False(t, b.look(activities.SurveyInput{}).Found, "only looked at")
+}
+
+// TestWhatIsOpenGoesFirst, although another failure domain comes first by its name.
+func TestWhatIsOpenGoesFirst(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	b.policy(func(p *v1alpha1.MaintenancePolicy) {
+		p.Status.OpenFailureDomain = &v1alpha1.FailureDomain{Type: "zone", Name: "y"}
+	})
+	require.Equal(t, []string{"osd.1"}, keysOf(b.look(activities.SurveyInput{}).Next.OSDs))
+}
+
+// TestNothingGoesBeforeWhatWentIsBack.
+func TestNothingGoesBeforeWhatWentIsBack(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	require.NoError(t, b.osdSets.Replace(t.Context(), in))
+	require.Equal(t, []string{"evict osd.0-old"}, b.log)
+	spared, answer, err := b.osdSets.Spare(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, answer.OK)
+	require.Equal(t, in.OSDs, spared, "an attempt before this one has stopped it")
+
+	o := in.OSDs[0]
+	gone := []activities.LetGo{{Key: o.Key, Pod: o.Pod, Epoch: o.Epoch}}
+	require.EqualValues(t, 5, o.Epoch)
+	next := func() rollout.Step { return b.look(activities.SurveyInput{LetGo: gone}).Next }
+	await := activities.AwaitInput{OSDSet: b.ref, Cluster: in.Cluster, Keys: []string{"osd.0"}, LetGo: gone}
+	require.Equal(t, rollout.DoAwait, next().Do, "it has no pod")
+	b.pod("osd.0", "a", "new", nil)
+	require.Equal(t, rollout.DoAwait, next().Do, "Ceph has not missed it yet")
+	b.ceph.osds[0].UpFrom = 12
+	a, err := b.osdSets.Await(t.Context(), await, func(activities.Arrival) {})
+	require.NoError(t, err)
+	require.Equal(t, activities.Arrival{}, a)
+	require.Equal(t, rollout.DoReplace, b.look(activities.SurveyInput{Done: 1}).Next.Do)
+}
+
+// TestWhatIsTakenBackStays, however late that is.
+func TestWhatIsTakenBackStays(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	b.wants("osd.0", 1, 1)
+	_, answer, err := b.osdSets.Spare(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, answer.OK)
+	require.Contains(t, answer.Reason, "osd.0 is not to go any more")
+	b.wants("osd.0", 0, 0)
+	_, answer, err = b.osdSets.Spare(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, answer.Reason, "or in another way", "to be restarted is not to be removed")
+}
+
+func TestMonsOneAtATime(t *testing.T) {
+	b := newWaitingBed(t)
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	b.ceph.mons.Map[1].Alive = false
+	_, answer, err := b.osdSets.Spare(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, storage.Answer{Reason: "out of quorum: mon.b"}, answer)
+	b.ceph.mons.Map[1].Alive = true
+	_, answer, err = b.osdSets.Spare(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, answer.OK)
+	require.NoError(t, b.osdSets.Replace(t.Context(), in))
+	gone := []activities.LetGo{{Key: "mon.a", Pod: in.OSDs[0].Pod, Epoch: in.OSDs[0].Epoch}}
+	b.pod("mon.a", "a", "new", nil)
+	s := b.look(activities.SurveyInput{LetGo: gone})
+	require.Equal(t, rollout.DoAwait, s.Next.Do, "the quorum of before says nothing of the mon of now")
+	require.Equal(t, []string{"mon.a"}, keysOf(s.Next.OSDs))
+	b.ceph.mons.Election = 6
+	require.Equal(t, rollout.Ready, b.look(activities.SurveyInput{LetGo: gone}).Next.OSDs[0].State)
+	require.Equal(t, []string{"mon.b"}, keysOf(b.look(activities.SurveyInput{Done: 1}).Next.OSDs))
+}
+
+// TestForGood: what is removed goes when Ceph says that nobody needs it, and waits until then.
+func TestForGood(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	b.wants("osd.1", 1, 1)
+	b.wants("osd.2", 1, 1)
+	b.wants("osd.0", 0, 0)
+	b.ceph.needed = func(int) string { return "19 PGs are on it" }
+	s := b.look(activities.SurveyInput{})
+	require.Equal(t, rollout.DoNothing, s.Next.Do)
+	require.Equal(t, []activities.Superfluous{{
+		Key: "osd.0", Why: "it goes for good, and Ceph does not call it safe to destroy: 19 PGs are on it",
+	}}, s.Superfluous)
+	b.ceph.needed = nil
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	require.Equal(t, []string{"osd.0"}, keysOf(in.OSDs))
+	require.NoError(t, b.osdSets.Replace(t.Context(), in))
+	gone := []activities.LetGo{{Key: "osd.0", Pod: in.OSDs[0].Pod, ForGood: in.OSDs[0].ForGood}}
+	a, err := b.osdSets.Await(t.Context(), activities.AwaitInput{
+		OSDSet: b.ref, Cluster: in.Cluster, Keys: []string{"osd.0"}, LetGo: gone,
+	}, func(activities.Arrival) {})
+	require.NoError(t, err)
+	require.Equal(t, []string{"osd.0"}, a.Excused, "nobody waits for it")
+
+	b.wants("mon.b", 0, 0)
+	require.Contains(t, b.look(activities.SurveyInput{}).Superfluous[0].Why, "`ceph mon remove b`")
+	b.ceph.mons.Map = b.ceph.mons.Map.Without("b")
+	require.Equal(t, []string{"mon.b"}, keysOf(b.look(activities.SurveyInput{}).Next.OSDs))
+}
+
+// TestABudgetRefusesForAMoment, and no other pod of that name goes instead.
+func TestABudgetRefusesForAMoment(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	refusals := 2
+	b.typed.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
+		if refusals--; a.GetSubresource() == "eviction" && refusals >= 0 {
+			return true, nil, apierrors.NewTooManyRequests("the budget needs 1000000", 0)
+		}
+		return false, nil, nil
+	})
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	require.NoError(t, b.osdSets.Replace(t.Context(), in))
+	require.Equal(t, []string{"evict osd.0-old"}, b.log)
+	in.OSDs[0].Pod = "of another life"
+	require.NoError(t, b.osdSets.Replace(t.Context(), in))
+	require.Len(t, b.log, 1)
+}
+
+// TestTheImageIsJudgedBefore: what somebody else upgrades has to be what Ceph can take.
+func TestTheImageIsJudgedBefore(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	for _, name := range []string{"osd.0"} {
+		x, err := b.typed.Tracker().Get(deploymentsResource, namespace, name)
+		require.NoError(t, err)
+		d := x.(*appsv1.Deployment).DeepCopy()
+		d.Spec.Template.Spec.Containers[0].Image = "ceph:2"
+		require.NoError(t, b.typed.Tracker().Update(deploymentsResource, d, namespace))
+	}
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	b.says = "ceph version 20.2.4 (2c) tentacle (stable)"
+	out, err := b.osdSets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, out.Waits, "not all monitors are of release 20 yet")
+	require.Equal(t, []string{"ask ceph:2"}, b.log)
+}
