@@ -56,8 +56,8 @@ type NodeVerdict struct {
 	Alone []string
 }
 
-// Decide answers for a whole installation. Its order is that of its reasons: first what must stay whatever else is, then
-// the smallest set of nodes that keeps all other volumes, and then who of those that are leaving may go beside whom.
+// Decide answers for a whole installation. Its order is that of its reasons: first what must stay whatever else is,
+// then a small set of nodes that keeps all other volumes, and then who of those that are leaving may go beside whom.
 func Decide(w World) Decision {
 	faults := slices.Clone(w.Faults)
 	if !w.Settings.DrainPolicy.known() {
@@ -216,7 +216,7 @@ func (s *surveyed) verdict(n *node) NodeVerdict {
 	return v
 }
 
-// managerVerdict is the answer about an instance manager: that of its node, unless its own state or kind says otherwise.
+// managerVerdict is the answer about an instance manager: its node's, unless its own state or kind says otherwise.
 func (s *surveyed) managerVerdict(m Manager) Verdict {
 	v := Verdict{Manager: m.Name, Node: m.Node, State: Kept, SafeToEvict: s.world.Settings.ClusterAutoscaler}
 	n := s.byName[m.Node]

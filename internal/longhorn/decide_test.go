@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 )
 
-// TestDecide is the table of what Longhorn's issues asked for, and of what it does itself. want is a word for each node:
-// its state and reason.
+// TestDecide is the table of what Longhorn's issues asked for, and of what it does itself. want has a word for each
+// node: its state and reason.
 func TestDecide(t *testing.T) {
 	abc := func() *world { return newWorld("a", "b", "c") }
 	never := func(w *world) { w.replica("v", "a").Healthy = false }

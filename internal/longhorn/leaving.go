@@ -39,8 +39,8 @@ func (w World) removalTaintCounts(value string) bool {
 	return w.Now.Sub(time.Unix(seconds, 0)) < expiry
 }
 
-// opens tells whether a node may be let go because it is leaving in this way. Longhorn itself knows cordoned nodes only:
-// the taints count for as long as its setting for autoscalers is on.
+// opens tells whether a node may be let go because it is leaving in this way. Longhorn itself knows cordoned nodes
+// only: the taints count for as long as its setting for autoscalers is on.
 func (s Settings) opens(l Leaving) bool {
 	switch l {
 	case Cordoned, Deleting:
@@ -52,9 +52,9 @@ func (s Settings) opens(l Leaving) bool {
 	}
 }
 
-// counts tells whether a replica matters to a node that leaves in this way. Where the policy allows it, a drain does not
-// wait for replicas without a process; a node that is removed takes them with it, and so does one that stays and could
-// be chosen for removal.
+// counts tells whether a replica matters to a node that leaves in this way. Where the policy allows it, a drain does
+// not wait for replicas without a process; a node that is removed takes them with it, and so does one that stays and
+// could be chosen for removal.
 func (s Settings) counts(r Replica, l Leaving) bool {
 	if !r.used() {
 		return false

@@ -3,6 +3,7 @@ package longhorn_test
 import (
 	"fmt"
 	"math/bits"
+	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -12,11 +13,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
-	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-// model is the slow and plain reading of the rules: no index, no greedy choice, every question answered by going through
-// all replicas.
+// model is the slow and plain reading of the rules: no index, no greedy choice, every question answered by going
+// through all replicas.
 type model struct{ longhorn.World }
 
 func (m model) find(name string) (longhorn.Node, bool) {
@@ -65,7 +65,9 @@ func (m model) engineOn(node string) bool {
 }
 
 func (m model) attached(volume string) bool {
-	return slices.ContainsFunc(m.Volumes, func(v longhorn.Volume) bool { return v.Name == volume && v.State != "detached" })
+	return slices.ContainsFunc(m.Volumes, func(v longhorn.Volume) bool {
+		return v.Name == volume && v.State != "detached"
+	})
 }
 
 // mustStay tells whether a node stays whatever the others do.
@@ -240,8 +242,11 @@ func every(t *testing.T, volumes int, nodeKinds []int, engines, replicaKinds int
 	for _, c := range choices {
 		total *= c
 	}
-	first, step := turns.Steps(t.Name()+": worlds", 16, 1)
-	for number := first; number < total; number += step {
+	step := 17 // prime to all choices, so that each of them is met with each other
+	if os.Getenv("TEST_ALL") != "" {
+		step = 1
+	}
+	for number := 0; number < total; number += step {
 		w, rest := build(number, choices, len(nodeKinds), volumes)
 		if rest != 0 {
 			t.Fatal("a world has no number")
@@ -344,8 +349,8 @@ func drawn(t *rapid.T) *world {
 	return w
 }
 
-// TestRules: whatever the world is, the rules hold, the order in which it was read does not matter, and a decision about
-// the same world stays the same.
+// TestRules: whatever the world is, the rules hold, the order in which it was read does not matter, and a decision
+// about the same world stays the same.
 func TestRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawn(t)
@@ -389,17 +394,18 @@ func TestSticky(t *testing.T) {
 	})
 }
 
-// serves tells whether a volume has a healthy replica that could be used now, on a node that is leaving or not: what keeps
-// that node is its budget.
+// serves tells whether a volume has a healthy replica that could be used now, on a node that is leaving or not: what
+// keeps that node is its budget.
 func (w *world) serves(volume string) bool {
 	return slices.ContainsFunc(w.Replicas, func(r longhorn.Replica) bool {
 		n, exists := model{w.World}.find(r.Node)
-		return r.Volume == volume && exists && n.Ready && w.manager(r.Node).State == longhorn.Running && r.Healthy && !r.Failed
+		return r.Volume == volume && r.Healthy && !r.Failed && exists && n.Ready &&
+			w.manager(r.Node).State == longhorn.Running
 	})
 }
 
-// TestNothingIsEverLost lets nodes and volumes come, leave and heal in any order. Between two decisions whatever the last
-// one allows may happen, and nothing else is known of lockkeeper: its budgets alone keep the data.
+// TestNothingIsEverLost lets nodes be tainted and go in any order. Between two decisions whatever the last one allows
+// may happen, and nothing else is known of lockkeeper: its budgets alone keep the data.
 func TestNothingIsEverLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawn(t)

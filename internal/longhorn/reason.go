@@ -68,7 +68,8 @@ func (r Reason) Sentence(subject string) string {
 		return fmt.Sprintf("volume %s has its last healthy replica here: attach it elsewhere, which makes another one, or "+
 			"have it evicted from this node", subject)
 	case Cover:
-		return fmt.Sprintf("keeps detached volumes such as %s, so that the other nodes with their replicas may leave", subject)
+		return fmt.Sprintf("keeps detached volumes such as %s, so that the other nodes with their replicas may leave",
+			subject)
 	case AutoscalerOff:
 		return "Longhorn's setting kubernetes-cluster-autoscaler-enabled is off: a node may leave when it is cordoned"
 	case ReplicaOnNode:

@@ -21,8 +21,9 @@ import (
 // managers selects the pods of instance managers.
 const managers = "longhorn.io/component=instance-manager"
 
-// oneWriter has the API server empty Longhorn's budgets, and looks for an instant in which a pod is under none, or under
-// two: every pod is asked for its eviction all the time, without being evicted, while Longhorn does what it does.
+// oneWriter has the API server empty Longhorn's budgets, and looks for an instant in which a pod is under none, or
+// under two: every pod is asked for its eviction all the time, without being evicted, while Longhorn does what it
+// does.
 func oneWriter(w *world) {
 	// That the hammer sees what it looks for: with Longhorn's setting on most instance managers are under no budget.
 	require.NotEmpty(w, w.askOnce(), "no budget")
@@ -74,8 +75,8 @@ func oneWriter(w *world) {
 	})
 }
 
-// coverAll makes a budget of ours over all instance managers. Until Longhorn's are empty a pod is under two budgets, which
-// refuse it: the other way round it would be under none.
+// coverAll makes a budget of ours over all instance managers. Until Longhorn's are empty a pod is under two budgets,
+// which refuse it: the other way round it would be under none.
 func (w *world) coverAll() {
 	w.Helper()
 	all := intstr.FromInt32(1_000_000)

@@ -72,8 +72,10 @@ status: {currentState: running, instanceEngines: {v-e-0: {}}, instanceEngineFron
 	o.Nodes[1].Spec.Unschedulable = true
 	o.Pods = []corev1.Pod{
 		{
-			ObjectMeta: metav1.ObjectMeta{Name: "bim", Labels: map[string]string{"longhorn.io/component": "backing-image-manager"}},
-			Spec:       corev1.PodSpec{NodeName: "c"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "bim", Labels: map[string]string{"longhorn.io/component": "backing-image-manager"},
+			},
+			Spec: corev1.PodSpec{NodeName: "c"},
 		},
 		{
 			ObjectMeta: metav1.ObjectMeta{Name: "im-c", Labels: map[string]string{"longhorn.io/component": "instance-manager"}},
@@ -82,7 +84,9 @@ status: {currentState: running, instanceEngines: {v-e-0: {}}, instanceEngineFron
 	}
 	w := o.World()
 	require.Empty(t, w.Faults)
-	require.Equal(t, longhorn.Settings{ClusterAutoscaler: true, DrainPolicy: longhorn.BlockIfContainsLastReplica}, w.Settings)
+	require.Equal(t, longhorn.Settings{
+		ClusterAutoscaler: true, DrainPolicy: longhorn.BlockIfContainsLastReplica,
+	}, w.Settings)
 	require.Len(t, w.Replicas, 2)
 	require.Equal(t, longhorn.Replica{
 		Name: "v-a", Volume: "v", Node: "a", Manager: "im-a", Healthy: true, Desired: "stopped", Current: "stopped",

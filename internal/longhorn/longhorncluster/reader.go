@@ -1,5 +1,5 @@
-// Package longhorncluster reads a Longhorn installation from the API server, in the words of package longhorn. It decides
-// nothing.
+// Package longhorncluster reads a Longhorn installation from the API server, in the words of package longhorn. It
+// decides nothing.
 //
 // The objects are read without types of their own: Longhorn may be installed later than lockkeeper, or not at all, and
 // its types would bring its dependencies.

@@ -1,14 +1,15 @@
 // Package longhorn runs the real Longhorn in a lab: its CRDs, webhook, managers, instance managers, engines and
 // replicas, all of them pods of the lab's kubelet, with the bytes of each replica on its node's disk.
 //
-// What is not real is the block device: the volume that an engine serves ends at a unix socket, because a lab has neither
-// tgtd nor the kernel's iSCSI.
+// What is not real is the block device: the volume that an engine serves ends at a unix socket, because a lab has
+// neither tgtd nor the kernel's iSCSI.
 package longhorn
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/manifest"
 )
 
@@ -29,6 +31,9 @@ const Namespace = "longhorn-system"
 
 // webhookPort is where the managers serve their admission webhook, on all addresses of the machine.
 const webhookPort = 9502
+
+// claimPort is held by the lab that has Longhorn.
+const claimPort = firstPort - 1
 
 var (
 	group            = schema.GroupVersion{Group: "longhorn.io", Version: "v1beta2"}
@@ -47,12 +52,28 @@ func Check(bin string) error {
 			return err
 		}
 	}
-	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", webhookPort))
+	claim, err := Claim()
 	if err != nil {
-		return fmt.Errorf("--longhorn: port %d, on which Longhorn's webhook listens, is in use (%w): only one lab of a "+
-			"machine can have Longhorn", webhookPort, err)
+		return err
 	}
-	return listener.Close()
+	return claim.Close()
+}
+
+// Claim is the right to run Longhorn on this machine, which the lab holds as long as it lives: Longhorn's processes
+// listen on all addresses, its webhook on a port that cannot be changed.
+func Claim() (io.Closer, error) {
+	const only = "--longhorn: only one lab of a machine can have Longhorn: port %d is in use (%w)"
+	webhook, err := net.Listen("tcp", fmt.Sprintf(":%d", webhookPort))
+	if err != nil {
+		return nil, fmt.Errorf(only, webhookPort, err)
+	}
+	webhook.Close()
+	// Between the start of a lab and that of its webhook the port is free, so the claim is another one.
+	claim, err := net.Listen("tcp", instance.Loopback(claimPort))
+	if err != nil {
+		return nil, fmt.Errorf(only, claimPort, err)
+	}
+	return claim, nil
 }
 
 const startTimeout = 5 * time.Minute

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Socket is a connection to the socket at which an engine serves its volume. Requests may be under way side by side; each
-// waits for its answer however long that takes.
+// Socket is a connection to the socket at which an engine serves its volume. Requests may be under way side by side;
+// each waits for its answer however long that takes.
 //
 // A message is a header of 26 bytes, little endian, and its data: magic (2 bytes), number of the request (4), kind (4),
 // offset in the volume (8), size (4), length of the data (4).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -42,6 +43,7 @@ type lab struct {
 	temporal     *child.Process
 	clusterAPI   *clusterapi.ClusterAPI
 	load         *child.Process
+	longhorn     io.Closer // the right to run it
 	server       *http.Server
 	ready        bool
 	cancel       context.CancelFunc // of all that lives as long as the lab
@@ -51,6 +53,12 @@ type lab struct {
 func (l *lab) up(ctx context.Context, progress func(string)) error {
 	life, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
+	if l.Topology.Longhorn {
+		var err error
+		if l.longhorn, err = longhorn.Claim(); err != nil {
+			return err
+		}
+	}
 	if err := l.links("kubectl", "etcd", "kube-apiserver"); err != nil {
 		return err
 	}
@@ -309,6 +317,9 @@ func (l *lab) down() {
 		wg.Go(l.controlPlane.Stop)
 	}
 	wg.Wait()
+	if l.longhorn != nil {
+		l.longhorn.Close()
+	}
 	if l.server != nil {
 		l.server.Close()
 	}
