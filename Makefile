@@ -45,6 +45,7 @@ test: ## everything: lint, unit tests, end-to-end tests in the lab
 test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all of `make test`: hours
 	@hack/step.sh lint $(MAKE) lint
 	@hack/step.sh "Cluster API" $(MAKE) cluster-api
+	@hack/step.sh Longhorn $(MAKE) longhorn
 	@hack/step.sh "unit tests" $(MAKE) test-unit ALL=1
 	@for release in 20 18 16; do hack/step.sh "end-to-end tests on Ceph $$release" $(MAKE) test-e2e ALL=1 CEPH=$$release || exit 1; done
 	@hack/step.sh "adapter on Ceph 16, 18 and 20" $(MAKE) test-adapter
@@ -112,7 +113,7 @@ lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/la
 	cd lab && golangci-lint run --config ../.golangci.yml $(LAB_CGO)
 	workflowcheck -test=false -config tools/workflowcheck.yaml ./workflows/...
 	@hack/generate.sh --check
-	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run hack/*.sh lab/*.sh lab/*/*.sh lab/internal/rookceph/*.sh; else echo "lint: shellcheck is not installed, so scripts are not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run hack/*.sh lab/*.sh lab/*/*.sh lab/internal/rookceph/*.sh lab/internal/longhorn/scripts/*.sh; else echo "lint: shellcheck is not installed, so scripts are not checked"; fi
 
 ##@ Building
 
@@ -144,6 +145,14 @@ cluster-api: lab/bin/cluster-api ## the core manager of Cluster API, for `lab up
 
 lab/bin/cluster-api: lab/clusterapi/go.mod lab/clusterapi/go.sum lab/clusterapi/build.sh
 	@$(LAB_ENV) hack/compile.sh "lab/bin/cluster-api, Cluster API's core manager" "2 to 4 minutes" lab/clusterapi tool -- lab/clusterapi/build.sh
+	@touch $@
+
+.PHONY: longhorn
+longhorn: lab/bin/longhorn/longhorn-manager ## Longhorn 1.10, for `lab up --longhorn`: 3 to 6 minutes, once
+
+LONGHORN_SOURCES := lab/longhorn/go.mod lab/longhorn/go.sum lab/longhorn/build.sh $(call sources,lab/longhorn)
+lab/bin/longhorn/longhorn-manager: $(LONGHORN_SOURCES)
+	@hack/compile.sh "lab/bin/longhorn, Longhorn's programs" "3 to 6 minutes" lab/longhorn "./cmd/... tool" -- lab/longhorn/build.sh
 	@touch $@
 
 .PHONY: generate

@@ -29,6 +29,10 @@ type CarryInput struct {
 	// Budgets that let somebody go are written after Set is done, others while it is.
 	Budgets *BudgetInput `json:"budgets,omitempty"`
 	Closes  bool         `json:"closes,omitempty"`
+	// Hold are holds of Machines that are set, which waits for nothing. LetGo are those that are taken away: after all that
+	// closes, and after the budgets say what was decided.
+	Hold  *HoldsInput `json:"hold,omitempty"`
+	LetGo *HoldsInput `json:"letGo,omitempty"`
 	// Report is the status that is written if all of this went as it was meant to.
 	Report *Report `json:"report,omitempty"`
 	// Look is taken when all of this is done.
@@ -42,6 +46,8 @@ type CarryResult struct {
 	Set        Attempt[NooutResult]  `json:"set,omitzero"`
 	Unset      Attempt[NooutResult]  `json:"unset,omitzero"`
 	Budgets    Attempt[BudgetResult] `json:"budgets,omitzero"`
+	Held       Attempt[HoldsResult]  `json:"held,omitzero"`
+	LetGo      Attempt[HoldsResult]  `json:"letGo,omitzero"`
 	Reported   Attempt[struct{}]     `json:"reported,omitzero"`
 	Looked     Attempt[Observation]  `json:"looked,omitzero"`
 }
@@ -78,7 +84,10 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 			return out, nil
 		}
 	}
-	var others, closing, setting, unsetting sync.WaitGroup
+	var others, closing, setting, unsetting, holding sync.WaitGroup
+	if in.Hold != nil {
+		holding.Go(func() { out.Held, _ = attempt(ctx, k.ChangeHolds, *in.Hold) })
+	}
 	if in.Others != nil {
 		others.Go(func() {
 			out.Others, _ = attempt(ctx, k.GuardOthers, StaticBudgetsInput{Cluster: in.Cluster, LeavingNodes: *in.Others})
@@ -101,6 +110,10 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 	}
 	closing.Wait()
 	unsetting.Wait()
+	holding.Wait()
+	if in.LetGo != nil && out.mayLetGo() {
+		out.LetGo, _ = attempt(ctx, k.ChangeHolds, in.LetGo.after(out.Budgets))
+	}
 	if out.Set.Err() == nil && out.Unset.Err() == nil {
 		k.tellAndLook(ctx, in, &out)
 	}
@@ -134,8 +147,23 @@ const reportWithin = time.Second
 func (r *CarryResult) asMeant() bool {
 	b := r.Budgets
 	return b.Err() == nil && b.Result.Moved == "" && b.Result.Conflict == "" &&
+		r.Held.Err() == nil && r.LetGo.Err() == nil && !r.LetGo.Result.Moved &&
 		len(r.Set.Result.Refused) == 0 && len(r.Unset.Result.Refused) == 0 &&
 		!r.Set.Result.Unsure && !r.Unset.Result.Unsure
+}
+
+// mayLetGo tells whether all that comes before a release of Machines was done.
+func (r *CarryResult) mayLetGo() bool {
+	return r.Set.Err() == nil && r.Held.Err() == nil && r.Budgets.Err() == nil && r.Budgets.Result.Moved == "" &&
+		r.Budgets.Result.Conflict == ""
+}
+
+// after is the input when the budgets were written in between: what they are then is what they have to be still.
+func (in HoldsInput) after(budgets Attempt[BudgetResult]) HoldsInput {
+	if in.Before != nil && budgets.Done() {
+		in.Before = budgets.Result.Book
+	}
+	return in
 }
 
 func (k *Keeper) switchNoout(ctx context.Context, in NooutInput) Attempt[NooutResult] {

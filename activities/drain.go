@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -101,6 +102,8 @@ type Nodes interface {
 type Keepers interface {
 	// RequestLease queues the claim with the keeper of the cluster, which it starts if need be.
 	RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error
+	// RequestFence asks the keeper to release a node's Machine, or, if healing, when the data is whole after that.
+	RequestFence(ctx context.Context, cluster storage.ClusterKey, target fencing.Target, healing bool) error
 }
 
 // Drain holds the activities of DrainNode.

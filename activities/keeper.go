@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -58,13 +59,15 @@ type Memory struct {
 	Noout []budget.Noout `json:"noout,omitempty"`
 	// Claim is which storage cluster the policy means, and whether its keeper looks after it.
 	Claim precedence.Claim `json:"claim,omitzero"`
+	// Fencing is which Machines are held, and for whom; nil: none.
+	Fencing *fencing.Ledger `json:"fencing,omitempty"`
 }
 
 // Covered tells whether a keeper that knew only of written would miss nothing that has to be undone, or that somebody
 // was promised: every claim and every flag in m is written down. What a claim waits for, and that a flag was seen, or
 // that one is no longer there, it finds out again.
 func (m Memory) Covered(written Memory) bool {
-	if m.Claim != written.Claim || m.Lease.Token != written.Lease.Token {
+	if m.Claim != written.Claim || m.Lease.Token != written.Lease.Token || !written.Fencing.Covers(m.Fencing) {
 		return false
 	}
 	for _, c := range m.Lease.Holders {
@@ -182,6 +185,10 @@ type Look struct {
 	Hosts   []storage.Host `json:"hosts,omitempty"`
 	// Bounded: the asker can do with a View that names only so many, and counts the others.
 	Bounded bool `json:"bounded,omitempty"`
+	// Machines are UIDs of Machines of which the Survey has to say whether they are there.
+	Machines []string `json:"machines,omitempty"`
+	// Hosting asks for Seen.Hosting.
+	Hosting bool `json:"hosting,omitempty"`
 	// LastChange and Departed are the ChangeEpoch and the Departed of the last View that could be had.
 	LastChange int64            `json:"lastChange,omitempty"`
 	Departed   storage.Departed `json:"departed,omitempty"`
@@ -192,6 +199,10 @@ type Seen struct {
 	View storage.View `json:"view"`
 	// ID is the storage cluster's own, by which it is told from others; "": it told none.
 	ID string `json:"id,omitempty"`
+	// Hosting is what every node hosts, if that was asked for and is known. Homeless: a daemon is up of which no node is
+	// known any more.
+	Hosting  map[string]fencing.Hosted `json:"-"`
+	Homeless bool                      `json:"-"`
 }
 
 // Watched is what a watcher last knew.
@@ -260,6 +271,7 @@ type Keeper struct {
 	Budgets  Budgets
 	Clusters StorageClusters
 	Jobs     Jobs
+	Machines Machines
 }
 
 // ObserveInput asks for one look at a storage cluster and its policy.
@@ -284,6 +296,8 @@ type Observation struct {
 	// Book is what was read of the budgets before the look. OtherBudgets: there were some of somebody else, too.
 	Book         budget.Book `json:"book,omitempty"`
 	OtherBudgets bool        `json:"otherBudgets,omitempty"`
+	// Survey is what there is to know of Machines; nil: the policy does not ask for that.
+	Survey *fencing.Survey `json:"survey,omitempty"`
 }
 
 // ObserveStorage takes one look at the policy, Kubernetes and the storage cluster.
@@ -312,10 +326,16 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	if unread != nil && !p.Deleting { // the end needs no look
 		return Observation{}, Unavailable("read the PodDisruptionBudgets", unread)
 	}
+	var listed *surveying
+	if spec, _ := fencingOf(p); spec != nil {
+		in.Look.Hosting = true
+		together.Go(func() { listed = k.listMachines(ctx, p) })
+	}
 	c, err := k.Clusters.StorageClusterOf(ctx, p)
 	if err == nil {
 		out.Seen, err = c.Observe(ctx, in.Look)
 	}
+	together.Wait()
 	if err != nil {
 		if ctx.Err() != nil {
 			return Observation{}, Unavailable("observe "+in.Cluster.String(), err)
@@ -330,6 +350,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	default:
 		out.Seen.View.NotInCharge = s.Waits
 	}
+	out.Survey = listed.survey(p, out.Seen, in.Look)
 	if l := in.Look; l.Bounded {
 		first := storage.Interest{Domains: l.Domains, Nodes: l.Nodes, Daemons: l.Daemons}
 		for _, h := range l.Hosts {

@@ -21,9 +21,18 @@ type Report struct {
 	Unmanaged  bool            `json:"unmanaged,omitempty"`
 	MayDrain   string          `json:"mayDrain"` // in a few words
 	Keeper     string          `json:"keeper"`
+	// Fencing is what else there is to say of it; nil: nothing.
+	Fencing *FencingReport `json:"fencing,omitempty"`
 	// AsOf is when all of this was so.
 	AsOf   time.Time `json:"asOf,omitzero"`
 	Events []Event   `json:"events,omitempty"`
+}
+
+// FencingReport is what people are told of the holds beside the ledger.
+type FencingReport struct {
+	Problem string   `json:"problem,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+	Max     *int     `json:"max,omitempty"` // what the MachineDisruptionBudget is to say
 }
 
 // Event is a Kubernetes Event on the policy, or on a node when one is named.

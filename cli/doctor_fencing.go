@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -39,8 +38,14 @@ func (d *Doctor) fencing(ctx context.Context) {
 			}
 			d.found(result, name+": "+problem.Message, problem.Remedy)
 		}
-		// Until the keeper does it: who reads that a policy is fine must not believe that it is protected.
-		d.found(FoundWarning, fmt.Sprintf("%s: spec.fencing.api is %s, and this version of lockkeeper holds no Machine yet",
-			name, api), "hold Machines with OSDs by hand, or pause their health check")
+		if f := p.Status.Fencing; f != nil && f.Problem != "" {
+			d.found(FoundBroken, name+": the keeper cannot hold or release every Machine: "+f.Problem,
+				"see `lockkeeper fence status`; rights are in deploy/fencing-namespace.yaml and deploy/fencing-nodes.yaml")
+		}
+		if f := p.Status.Fencing; f != nil {
+			for _, note := range f.Notes {
+				d.found(FoundWarning, name+": "+note, "see `lockkeeper fence status`")
+			}
+		}
 	})
 }

@@ -27,6 +27,8 @@ var (
 type Temporal interface {
 	// StartDrain starts the drain of a node. It returns ErrRuns when one runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
+	// StartFence sees a node through its fencing. It returns ErrRuns when that runs.
+	StartFence(ctx context.Context, in workflows.FenceNodeInput) error
 	// StartUpdate makes the rollout of a CephOSD look, and starts it first if it does not run.
 	StartUpdate(ctx context.Context, namespace, name string) error
 	// StartRestart starts the restart of a namespace's OSDs. It returns ErrRuns when one runs.

@@ -25,6 +25,7 @@ type Status struct {
 	Node     *NodeStatus    `json:"node,omitempty"`
 	Policies []PolicyStatus `json:"policies"`
 	Drains   []Drain        `json:"drains"` // those that run; of one node also the last one that has ended
+	Fences   []Fence        `json:"fences,omitempty"`
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
 	Rollouts []Rollout `json:"rollouts"`
 	// CephOSD is the one whose rollout was asked for, with what the rollout last wrote into its status.
@@ -104,6 +105,8 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 			if s.concerns(job) {
 				s.Drains = append(s.Drains, job)
 			}
+		case Fence:
+			s.Fences = append(s.Fences, job)
 		case Rollout:
 			if _, target, _ := jobs.Parse(job.WorkflowID); namespace == "" || target.Namespace == namespace {
 				s.Rollouts = append(s.Rollouts, job)

@@ -64,7 +64,9 @@ func (s Status) Write(w io.Writer) {
 	section(s.writeWishes)
 	section(s.writeLease)
 	section(s.writeNoout)
+	section(s.writeFencing)
 	section(s.writeDrains)
+	section(s.writeFences)
 	if !s.detailed {
 		section(s.writeRollouts)
 	}

@@ -89,6 +89,7 @@ func (t *temporalClient) StartRestart(ctx context.Context, in workflows.RestartO
 // answers has for each type of job what asks one, and decodes what it says.
 var answers = map[string]func(*temporalClient, context.Context, string) (Job, error){
 	jobs.DrainNode.Type:   (*temporalClient).drain,
+	jobs.FenceNode.Type:   (*temporalClient).fence,
 	jobs.UpdateOSDs.Type:  (*temporalClient).rollout,
 	jobs.RestartOSDs.Type: (*temporalClient).rollout,
 

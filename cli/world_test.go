@@ -292,6 +292,8 @@ func (w *world) Watcher(context.Context, string) (kube.Watcher, error) {
 	return w.watcher, cmp.Or(w.watcherAway, w.kubeAway)
 }
 
+func (w *world) StartFence(context.Context, workflows.FenceNodeInput) error { return nil }
+
 func (w *world) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {
 	if runs := w.jobs[jobs.DrainNode.ID(in.Node)]; len(runs) > 0 && len(w.started) == 0 {
 		if d := runs[0].(Drain); d.State == Running && d.Status != nil && d.Status.Step > 1 {

@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
-# install-in-lab.sh [--flush] [--cephosd NAME] DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first):
+# install-in-lab.sh [--flush] [--fencing API:NAMESPACE] [--cephosd NAME] DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first):
 # API, rights, a Ceph user with no more rights than it needs, and a policy. Writes DIR/worker.kubeconfig and
 # DIR/watch.kubeconfig, with which the two processes run as their service accounts. With --cephosd, for a lab whose OSDs run
 # from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. With --flush it may have OSDs report at once, which
-# takes all rights over them. May be repeated.
+# takes all rights over them. With --fencing it holds the Machines of that namespace. May be repeated.
 set -euo pipefail
-osds='' flush='' osdcaps=() moncaps=''
+osds='' flush='' fencing='' osdcaps=() moncaps=''
 if [ "${1:-}" = --flush ]; then
   flush='flushPGStats: true' osdcaps=(osd 'allow *') moncaps=', allow service mon r, allow service osd r'
   shift
+fi
+if [ "${1:-}" = --fencing ]; then
+  machines=${2#*:}
+  fencing="fencing: {api: ${2%%:*}${machines:+, namespace: $machines}}"
+  shift 2
 fi
 if [ "${1:-}" = --cephosd ]; then
   osds="osds: {selector: {matchLabels: {ceph.elemental.net/owner: CephOSD-${2:?--cephosd: a name is missing}}}}"
@@ -25,6 +30,11 @@ kubectl apply -f "$top/deploy/rbac.yaml" -f "$top/deploy/admission.yaml" >/dev/n
 more=restart-osds
 if [ -n "$osds" ]; then more=cephosd; fi
 kubectl -n "$ns" apply -f "$top/deploy/storage-namespace.yaml" -f "$top/deploy/storage-namespace-$more.yaml" >/dev/null
+if [ -n "$fencing" ]; then
+  kubectl -n "$ns" apply -f "$top/deploy/storage-namespace-fencing.yaml" >/dev/null
+  if [ -n "$machines" ]; then kubectl -n "$machines" apply -f "$top/deploy/fencing-namespace.yaml" >/dev/null; fi
+  if [ -z "$machines" ]; then kubectl apply -f "$top/deploy/fencing-nodes.yaml" >/dev/null; fi
+fi
 kubectl wait --for=condition=Established -f "$top/deploy/crds" --timeout=30s >/dev/null
 
 # A user for lockkeeper alone: it may look, ask, and switch noout on CRUSH nodes; nothing else.
@@ -44,6 +54,7 @@ spec:
       credentials: {name: lockkeeper-ceph-user}
     $osds
     $flush
+  $fencing
 YAML
 
 server=$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}')

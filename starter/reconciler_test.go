@@ -397,3 +397,7 @@ func TestTwoPolicies(t *testing.T) {
 	assert.Equal(t, []string{"signal rook-ceph/ceph: policy a-first no longer looks after the same storage cluster"},
 		w.reconcile())
 }
+
+func (r *recorder) SignalFence(context.Context, workflows.FenceNodeInput, string, bool) error {
+	return nil
+}

@@ -26,7 +26,10 @@ func strip(object any) (any, error) {
 		return &corev1.Node{
 			ObjectMeta: stripMeta(o.ObjectMeta),
 			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
-			Status:     corev1.NodeStatus{Conditions: stripNodeConditions(o.Status.Conditions)},
+			Status: corev1.NodeStatus{
+				Conditions: stripNodeConditions(o.Status.Conditions),
+				NodeInfo:   corev1.NodeSystemInfo{BootID: o.Status.NodeInfo.BootID},
+			},
 		}, nil
 	case *appsv1.Deployment:
 		return &appsv1.Deployment{
@@ -184,12 +187,11 @@ func stripPodStatus(s corev1.PodStatus) corev1.PodStatus {
 	return out
 }
 
-// stripNodeConditions keeps the answer and not the time of the last heartbeat, so that a heartbeat changes nothing.
-func stripNodeConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+// stripNodeConditions keeps the answers and since when they are so, by which health checks go, and not the time of the
+// last heartbeat, so that a heartbeat changes nothing.
+func stripNodeConditions(conditions []corev1.NodeCondition) (out []corev1.NodeCondition) {
 	for _, c := range conditions {
-		if c.Type == corev1.NodeReady {
-			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
-		}
+		out = append(out, corev1.NodeCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 	}
-	return nil
+	return out
 }

@@ -29,6 +29,8 @@ type Temporal interface {
 	Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error)
 	// StartDrain starts the drain of a node, unless it runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
+	// SignalFence tells the fence of a node to look, and starts it first, if start, when it does not run.
+	SignalFence(ctx context.Context, in workflows.FenceNodeInput, reason string, start bool) error
 	// SignalRollout tells the rollout of a CephOSD to look, and starts it first if it does not run.
 	SignalRollout(ctx context.Context, namespace, name, reason string) error
 	// SignalWaiting tells the restart of what waits to look. start says whether it is started first if it does not run.
@@ -116,6 +118,27 @@ func (t temporalClient) silent() error {
 
 func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
 	return t.start(ctx, options(jobs.DrainNode.ID(in.Node), "observe the drain of "+in.Node), jobs.DrainNode.Type, in)
+}
+
+func (t temporalClient) SignalFence(
+	ctx context.Context, in workflows.FenceNodeInput, reason string, start bool,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	opts := options(jobs.FenceNode.ID(in.Node), "fencing of "+in.Node)
+	if !start {
+		err := t.client.SignalWorkflow(ctx, opts.ID, "", workflows.SignalFenceChanged, reason)
+		var gone *serviceerror.NotFound
+		if err == nil || errors.As(err, &gone) {
+			return nil
+		}
+		return failed(ctx, "signal "+opts.ID, err)
+	}
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalFenceChanged, reason, opts,
+		jobs.FenceNode.Type, in); err != nil {
+		return failed(ctx, "signal "+opts.ID, err)
+	}
+	return nil
 }
 
 func (t temporalClient) SignalRollout(ctx context.Context, namespace, name, reason string) error {

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -58,6 +59,17 @@ func how(err error) (string, error) {
 // RequestLease implements activities.Keepers. Update-with-start: a keeper that is not running is started with the
 // claim.
 func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error {
+	return t.ask(ctx, cluster, workflows.UpdateRequestLease, workflows.LeaseRequest{Claim: claim})
+}
+
+// RequestFence implements activities.Keepers.
+func (t temporalJobs) RequestFence(
+	ctx context.Context, cluster storage.ClusterKey, target fencing.Target, healing bool,
+) error {
+	return t.ask(ctx, cluster, workflows.UpdateRequestFence, workflows.FenceRequest{Target: target, Healing: healing})
+}
+
+func (t temporalJobs) ask(ctx context.Context, cluster storage.ClusterKey, update string, request any) error {
 	start := t.c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: workflows.KeeperID(cluster), TaskQueue: workflows.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
@@ -65,13 +77,13 @@ func (t temporalJobs) RequestLease(ctx context.Context, cluster storage.ClusterK
 	h, err := t.c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{
-			UpdateName: workflows.UpdateRequestLease, Args: []any{workflows.LeaseRequest{Claim: claim}},
+			UpdateName: update, Args: []any{request},
 			WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})
 	if err != nil {
 		return err
 	}
-	// A claim that the keeper rejects comes back as an error that is not to be retried.
+	// A request that the keeper rejects comes back as an error that is not to be retried.
 	return h.Get(ctx, nil)
 }

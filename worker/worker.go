@@ -22,6 +22,7 @@ type Adapters struct {
 	Nodes    activities.Nodes
 	Clusters activities.StorageClusters
 	OSDSets  activities.OSDSets
+	Machines activities.Machines
 }
 
 // Registry is the part of a worker that Register needs; the SDK's test environment has it, too.
@@ -37,11 +38,14 @@ func Register(r Registry, a Adapters, t Temporal) {
 	}
 	r.RegisterActivityWithOptions(&activities.Keeper{
 		Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters,
-		Jobs: t,
+		Jobs: t, Machines: a.Machines,
 	}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Drain{
 		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters,
 		Keepers: t,
+	}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.Fence{
+		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Machines: a.Machines, Keepers: t,
 	}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.OSDs{OSDSets: a.OSDSets, Policies: a.Policies}, activity.RegisterOptions{})
 }

@@ -20,7 +20,7 @@ const DeadlockTimeout = 5 * time.Second
 
 // ByType has each workflow under its type.
 var ByType = map[string]any{
-	jobs.Keeper.Type: Keeper, jobs.DrainNode.Type: DrainNode,
+	jobs.Keeper.Type: Keeper, jobs.DrainNode.Type: DrainNode, jobs.FenceNode.Type: FenceNode,
 	jobs.UpdateOSDs.Type: UpdateOSDs, jobs.RestartOSDs.Type: RestartOSDs,
 	jobs.RestartWaiting.Type: RestartWaiting,
 }

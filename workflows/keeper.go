@@ -8,6 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -84,6 +85,14 @@ func (k *keeper) recall(ctx workflow.Context) error {
 	// The update that started this keeper may have queued a claim already.
 	for _, c := range k.state.Memory.Lease.Queue {
 		memory.Lease = memory.Lease.Request(c)
+	}
+	if asked := k.state.Memory.Fencing; asked != nil {
+		if memory.Fencing == nil {
+			memory.Fencing = &fencing.Ledger{}
+		}
+		for _, c := range asked.Cases {
+			memory.Fencing.Request(c.Target)
+		}
 	}
 	k.state.Memory = memory
 	_, err = call(persistent(ctx, "guard the policy"), keeping.GuardPolicy,
@@ -176,6 +185,9 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	err = k.apply(ctx)
 	k.next = budget.NextTimer(j.Input, k.state.Announced, k.state.Memory.Noout)
 	k.lookAgain(workflow.Now(ctx))
+	if at := k.lookAtMachinesAgain(workflow.Now(ctx)); !at.IsZero() && (k.next.IsZero() || at.Before(k.next)) {
+		k.next = at
+	}
 	k.again = k.again || j.claimed && err == nil
 	return false, err
 }
@@ -184,11 +196,11 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 func (k *keeper) observe(ctx workflow.Context) (activities.Observation, error) {
 	before := k.ahead
 	if k.ahead = nil; before != nil && before.asOf == k.state.Doubts.Last {
-		k.asked = before.asked
+		k.asked, k.askedNodes = before.asked, before.nodes
 		return before.Observation, nil
 	}
 	look := k.look()
-	k.asked = look.Look.Hosts
+	k.asked, k.askedNodes = look.Look.Hosts, look.Look.Nodes
 	return call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, look)
 }
 

@@ -26,6 +26,11 @@ type following struct {
 // followJobs watches everybody who holds or wants the lease.
 func (k *keeper) followJobs(ctx workflow.Context) {
 	claims := slices.Concat(k.state.Memory.Lease.Holders, k.state.Memory.Lease.Queue)
+	if l := k.state.Memory.Fencing; l != nil {
+		for _, c := range l.Cases {
+			claims = append(claims, lease.Claim{WorkflowID: c.WorkflowID, RunID: c.RunID})
+		}
+	}
 	claimed := map[string]bool{}
 	var fresh []lease.Claim
 	for _, c := range claims {
@@ -67,6 +72,7 @@ func (k *keeper) follow(ctx workflow.Context, claims []lease.Claim) {
 			}
 			for _, job := range ended {
 				k.state.Memory.Lease = k.state.Memory.Lease.Release(job.WorkflowID, job.RunID)
+				k.endFence(FenceRef{WorkflowID: job.WorkflowID, RunID: job.RunID, Drop: true})
 				// A request of this job may still be under way. The claim that it makes is followed anew, and ends at once.
 				k.forget(f, func(c lease.Claim) bool { return c.WorkflowID == job.WorkflowID && c.RunID == job.RunID })
 			}

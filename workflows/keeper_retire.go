@@ -62,6 +62,9 @@ func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []strin
 	} else {
 		waits = append(waits, k.forgetNoout(workflow.Now(ctx))...)
 	}
+	if err := k.letMachinesGo(ctx); err != nil {
+		waits = append(waits, "the holds of Machines to be taken away: "+message(err))
+	}
 	if len(waits) > 0 && ending.GivesUp(0) == "" {
 		return ending, waits
 	}

@@ -81,6 +81,9 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	if err := k.refusal(); err != nil {
 		return err
 	}
+	if err := k.letMachinesGo(ctx); err != nil {
+		return err
+	}
 	k.state.Memory.Noout, k.aside, k.asideAsOf, k.keptClosed, k.daemonsDue = nil, true, asOf, keepClosed, true
 	return nil
 }

@@ -24,6 +24,9 @@ func (k *keeper) answer(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, QueryKept, func() (Kept, error) { return k.kept(), nil }); err != nil {
 		return err
 	}
+	if err := k.answerFences(ctx); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateRequestLease,
 		func(ctx workflow.Context, r LeaseRequest) error {
 			// What the job said before it asked comes first: it may have given the same claim back.
@@ -75,7 +78,7 @@ func (k *keeper) awaitReason(ctx workflow.Context, untold workflow.Future) (reas
 	s := workflow.NewSelector(ctx)
 	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 	s.AddReceive(k.wake, func(c workflow.ReceiveChannel, _ bool) { reason = c.Receive(ctx, nil) })
-	for _, name := range []string{SignalStorageChanged, SignalFinishLease, SignalReleaseLease} {
+	for _, name := range []string{SignalStorageChanged, SignalFinishLease, SignalReleaseLease, SignalEndFence} {
 		s.AddReceive(workflow.GetSignalChannel(ctx, name), func(workflow.ReceiveChannel, bool) {})
 	}
 	if k.watch != nil {
@@ -149,6 +152,7 @@ func (k *keeper) drainHints(ctx workflow.Context) (reason bool) {
 		reason = true
 		k.state.Memory.Lease = k.state.Memory.Lease.Release(r.WorkflowID, r.RunID)
 	}
+	reason = k.hearFences(ctx) || reason
 	return k.wake.ReceiveAsync(nil) || reason
 }
 
@@ -199,6 +203,7 @@ func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) (reason bool
 
 // notify tells every job what has changed about its claim.
 func (k *keeper) notify(ctx workflow.Context) {
+	k.notifyFences(ctx)
 	k.tellAll(workflow.Now(ctx))
 	k.sendAll(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -75,6 +76,10 @@ type KeeperState struct {
 	RememberedAsReported bool `json:"rememberedAsReported,omitempty"`
 	// Told is the last notice to each claim, by the first run of its job.
 	Told map[string]Told `json:"told,omitempty"`
+	// FencesTold is the last notice about each case of fencing, by the first run of its job; FencesOver are cases that are
+	// over and of which the job has not heard yet.
+	FencesTold map[string]Told `json:"fencesTold,omitempty"`
+	FencesOver []fencing.Case  `json:"fencesOver,omitempty"`
 }
 
 // KeeperStatus answers the query "status".
@@ -97,6 +102,10 @@ type KeeperStatus struct {
 	// not known.
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
 	LivedFor     time.Duration `json:"livedFor,omitempty"`
+	// Fencing is which Machines are held, and which nodes are to be fenced; Machines what the last look found; nil: the
+	// policy names no fencing.
+	Fencing  *fencing.Ledger `json:"fencing,omitempty"`
+	Machines *fencing.Survey `json:"machines,omitempty"`
 }
 
 // KeeperResult is what a keeper leaves when its policy is gone.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -199,3 +200,7 @@ func (l *large) AwaitEnd(context.Context, string, string) (string, error) {
 }
 
 func (l *large) RequestLease(context.Context, storage.ClusterKey, lease.Claim) error { return nil }
+
+func (l *large) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error {
+	return nil
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -25,13 +26,22 @@ type mind struct {
 	lookFailed bool
 	ahead      *ahead // the next look, if it was taken already
 	// asked are the hosts that the last look was asked about.
-	asked     []storage.Host
-	noout     []string // the hosts that carry noout, as of the last look and of what was switched since
-	unclaimed int      // looks in a row that did not find the claim, which was written after the first of them
-	clean     bool
-	next      time.Time // when a decision could change although nothing happens
-	trouble   string    // what failed in the last pass
-	failures  int       // passes in a row with trouble
+	asked []storage.Host
+	// askedNodes are the nodes that the last look was asked about.
+	askedNodes []string
+	// What the last decision about Machines left: when to look at them again, what failed, whether to try that again, and
+	// whose holds are gone.
+	fenceNext      time.Time
+	fenceFailed    string
+	fenceRetry     bool
+	letGo          []fencing.Machine
+	maxUnavailable *int
+	noout          []string // the hosts that carry noout, as of the last look and of what was switched since
+	unclaimed      int      // looks in a row that did not find the claim, which was written after the first of them
+	clean          bool
+	next           time.Time // when a decision could change although nothing happens
+	trouble        string    // what failed in the last pass
+	failures       int       // passes in a row with trouble
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
 	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
@@ -140,6 +150,10 @@ func (m *mind) look() activities.ObserveInput {
 		l.Daemons = append(l.Daemons, c.Daemons...)
 	}
 	add(m.state.Decision.Open, "")
+	for _, node := range m.state.Memory.Fencing.Nodes() {
+		add(storage.FailureDomain{}, node)
+	}
+	l.Machines = m.state.Memory.Fencing.UIDs()
 	for _, node := range sortedKeys(m.state.Announced) {
 		if m.observed.Seen.View.Others != nil { // its turn is not forgotten because there is no name for it any more
 			add(storage.FailureDomain{}, node)
@@ -152,6 +166,7 @@ func (m *mind) look() activities.ObserveInput {
 type ahead struct {
 	activities.Observation
 	asked []storage.Host
+	nodes []string
 	asOf  doubt.Seq
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 )
 
 // This file makes a plan of a decision, and takes in what became of it.
@@ -29,6 +30,8 @@ type plan struct {
 	news                 []activities.Event
 	// haltsMarking: marks that are being written must end before the budgets say something else.
 	haltsMarking bool
+	// fencing is what comes next about Machines.
+	fencing fencing.Step
 	// mute is what the storage cluster gave no answer to; unsaid: the budgets do not say what was decided.
 	mute   string
 	unsaid bool
@@ -39,7 +42,9 @@ func (m *mind) prepare(now time.Time) *plan {
 	p := &plan{noout: m.planNoout(now), asOf: m.state.Doubts.Last}
 	p.Cluster, p.Within = m.cluster, nooutWithin
 	m.state.Memory.Noout = p.noout.Records
+	m.letGo, m.fenceRetry = nil, false
 	m.tellPeople(now, p.noout.News)
+	p.fencing = m.fence(now)
 	m.refused = nil
 	p.before = m.askNoout(p.noout)
 	p.remember = len(m.news) > 0 || !m.state.Memory.Covered(m.state.Reported.Memory)
@@ -52,6 +57,7 @@ func (m *mind) complete(now time.Time, p *plan, reports bool) {
 	p.Set, p.Unset = m.nooutInput(p.noout.Set, true), m.nooutInput(p.noout.Unset, false)
 	p.Others = m.otherBudgets(now)
 	m.planBudgets(now, p)
+	m.planHolds(now, p)
 	if p.remember {
 		p.remembered = m.draft(m.state.Reported)
 		p.remembered.AsOf = now
@@ -116,6 +122,7 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 		m.daemonsDue = m.daemonsDue || p.Others != nil
 		return err
 	}
+	m.tookHolds(p, r)
 	m.switched(p.Set, r.Set)
 	m.switched(p.Unset, r.Unset)
 	err := m.tookBudgets(p, r.Budgets)
@@ -132,7 +139,7 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 	}
 	m.withdraw(now, p)
 	if r.Looked.Done() {
-		m.ahead = &ahead{r.Looked.Result, p.Look.Hosts, p.asOf}
+		m.ahead = &ahead{r.Looked.Result, p.Look.Hosts, p.Look.Nodes, p.asOf}
 	}
 	return err
 }
@@ -158,7 +165,8 @@ func (p *plan) take(m *mind) []activities.Event {
 }
 
 func (p *plan) isNothing() bool {
-	return p.Remember == nil && p.Others == nil && p.Set == nil && p.Unset == nil && p.Budgets == nil && p.Report == nil
+	return p.Remember == nil && p.Others == nil && p.Set == nil && p.Unset == nil && p.Budgets == nil && p.Report == nil &&
+		p.Hold == nil && p.LetGo == nil
 }
 
 // summary is what Temporal's UI shows of it, and the story of a keeper tells of its decisions.
@@ -170,6 +178,10 @@ func (p *plan) summary() string {
 		return clip("set noout on " + strings.Join(p.Set.Hosts, ", "))
 	case p.Unset != nil:
 		return clip("unset noout on " + strings.Join(p.Unset.Hosts, ", "))
+	case p.LetGo != nil && len(p.LetGo.Remove) > 0:
+		return clip("let go of Machine " + p.LetGo.Remove[0].String())
+	case p.Hold != nil && len(p.Hold.Set) > 0:
+		return clip(fmt.Sprintf("hold %d Machines", len(p.Hold.Set)))
 	case p.Others != nil:
 		return "budgets of mgr, mds, rgw, rbd-mirror"
 	default:

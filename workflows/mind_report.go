@@ -53,6 +53,7 @@ func (m *mind) draft(before activities.Report) activities.Report {
 		View: m.observed.Seen.View, Health: m.health(), Clean: m.clean, Conflict: m.state.Conflict,
 		Keeper: KeeperID(m.cluster), MayDrain: MayDrain(m.said()), Unmanaged: !m.observed.Settings.ManagePodBudgets,
 	}
+	r.Fencing = m.fencingReport()
 	r.View.At, r.AsOf = before.View.At, before.AsOf
 	return r
 }
@@ -151,7 +152,7 @@ func (m *mind) status() KeeperStatus {
 		Cluster: m.cluster, Decision: m.said(), Since: m.state.Since, Lease: m.state.Memory.Lease,
 		Noout: m.state.Memory.Noout, View: view, Health: m.health(), Clean: m.clean, Known: m.known(),
 		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, ReportPeriod: m.state.ReportPeriod,
-		LivedFor: m.state.LivedFor,
+		LivedFor: m.state.LivedFor, Fencing: m.state.Memory.Fencing, Machines: m.observed.Survey,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -24,6 +25,18 @@ import (
 
 // RequestLease implements activities.Keepers as the worker does: by an update that starts the keeper if need be.
 func (s *scene) RequestLease(ctx context.Context, cluster storage.ClusterKey, claim lease.Claim) error {
+	return s.askKeeper(ctx, cluster, workflows.UpdateRequestLease, workflows.LeaseRequest{Claim: claim})
+}
+
+// RequestFence implements activities.Keepers in the same way.
+func (s *scene) RequestFence(
+	ctx context.Context, cluster storage.ClusterKey, target fencing.Target, healing bool,
+) error {
+	return s.askKeeper(ctx, cluster, workflows.UpdateRequestFence,
+		workflows.FenceRequest{Target: target, Healing: healing})
+}
+
+func (s *scene) askKeeper(ctx context.Context, cluster storage.ClusterKey, update string, request any) error {
 	id := workflows.KeeperID(cluster)
 	s.startKeeperOf(cluster)
 	answer := make(chan error, 1)
@@ -32,11 +45,11 @@ func (s *scene) RequestLease(ctx context.Context, cluster storage.ClusterKey, cl
 			answer <- errors.New("the keeper is terminated")
 			return
 		}
-		err := s.env.UpdateWorkflowByID(id, workflows.UpdateRequestLease, rand.Text(), &testsuite.TestUpdateCallback{
+		err := s.env.UpdateWorkflowByID(id, update, rand.Text(), &testsuite.TestUpdateCallback{
 			OnAccept:   func() {},
 			OnReject:   func(err error) { answer <- err },
 			OnComplete: func(_ any, err error) { answer <- err },
-		}, workflows.LeaseRequest{Claim: claim})
+		}, request)
 		if err != nil {
 			answer <- err
 		}
@@ -162,6 +175,8 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 				return r.scene.keeper(ctx, w, in)
 			}, o)
 	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	case func(workflow.Context, workflows.FenceNodeInput) (workflows.FenceNodeResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)

@@ -36,6 +36,7 @@ type scene struct {
 	*sim.World
 	env      *testsuite.TestWorkflowEnvironment
 	payloads *measured
+	machines *sim.Machines
 
 	mu        sync.Mutex
 	changed   chan struct{}
@@ -71,6 +72,7 @@ type childStart struct {
 type ended struct {
 	result  workflows.DrainNodeResult
 	rollout workflows.UpdateOSDsResult
+	fence   workflows.FenceNodeResult
 	err     error
 }
 
@@ -141,12 +143,13 @@ func newScene(t *testing.T, opts sim.Options, others ...sim.Options) *scene {
 		DeadlockDetectionTimeout: workflows.DeadlockTimeout,
 		Interceptors:             []interceptor.WorkerInterceptor{&faulty{scene: s}},
 	})
+	s.machines = s.World.Machines()
 	k := s.Kubernetes()
 	clusters := cephcluster.New(k, s)
 	typed, api := k.Clients()
 	adapters := worker.Adapters{
 		Policies: k, Budgets: k, Nodes: k, Clusters: clusters,
-		OSDSets: cephosd.New(typed, api, clusters),
+		OSDSets: cephosd.New(typed, api, clusters), Machines: s.machines,
 	}
 	if len(others) > 0 {
 		pair := sim.NewPair(worlds...)
@@ -269,6 +272,8 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	var e ended
 	outcome := &e.result.Outcome
 	switch c.workflowType {
+	case jobs.FenceNode.Type:
+		outcome, e.err = &e.fence.Outcome, f.Get(ctx, &e.fence)
 	case jobs.DrainNode.Type, visitType:
 		e.err = f.Get(ctx, &e.result)
 	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type, jobs.RestartWaiting.Type:

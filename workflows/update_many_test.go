@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
@@ -282,4 +283,8 @@ func (o *tallyOut) NewTimerWithOptions(
 func (o *tallyOut) SignalExternalWorkflow(ctx workflow.Context, id, run, name string, arg any) workflow.Future {
 	o.tally.add(ofTelling)
 	return o.Next.SignalExternalWorkflow(ctx, id, run, name, arg)
+}
+
+func (m *many) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error {
+	return nil
 }

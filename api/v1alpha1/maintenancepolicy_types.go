@@ -46,8 +46,8 @@ type MaintenancePolicySpec struct {
 	// +optional
 	Ceph *CephSpec `json:"ceph,omitempty"`
 
-	// Fencing says what replaces or reboots nodes that failed, so that it can be held back from Machines that the data relies on. This
-	// version only examines it (lockkeeper doctor) and holds no Machine yet.
+	// Fencing says what replaces or reboots nodes that failed. It is held back from Machines that the data relies on, and one of them is
+	// released at a time.
 	// +optional
 	// +kubebuilder:default={}
 	Fencing FencingSpec `json:"fencing,omitempty"`
@@ -97,6 +97,12 @@ type FencingSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Hooks;SkipRemediation
 	Hold FencingHold `json:"hold,omitempty"`
+
+	// RemediationTimeout is how long a Machine that was released may take to be fenced. After it the Machine is held again, and another
+	// one has its turn. 0: for ever.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('30s') && duration(self) <= duration('720h')",message="must be 0s (wait for ever) or a duration between 30s and 720h, such as 20m"
+	RemediationTimeout *metav1.Duration `json:"remediationTimeout,omitempty"`
 }
 
 // CephSpec describes one Ceph cluster. Every default fits a cluster that Rook runs in the policy's namespace.
@@ -324,6 +330,9 @@ type MaintenancePolicyStatus struct {
 	// Ceph is which Ceph cluster this policy means. Policies that mean the same one are told apart by it.
 	// +optional
 	Ceph *CephClusterStatus `json:"ceph,omitempty"`
+	// Fencing is what is held back from fencing; unset where the policy asks for none.
+	// +optional
+	Fencing *FencingStatus `json:"fencing,omitempty"`
 	// Keeper is the ID of the keeper's workflow.
 	// +optional
 	Keeper string `json:"keeper,omitempty"`
@@ -331,6 +340,93 @@ type MaintenancePolicyStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// FencingStatus tells which Machines are held back from fencing, and which nodes are to be fenced.
+type FencingStatus struct {
+	// API, Namespace and Hold are how the Machines were held: spec.fencing, or what it was before.
+	// +optional
+	API string `json:"api,omitempty"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// +optional
+	Hold string `json:"hold,omitempty"`
+	// Held is how many Machines are held.
+	// +optional
+	Held int32 `json:"held"`
+	// MaxUnavailable is what the MachineDisruptionBudget is to say; unset where there is none.
+	// +optional
+	MaxUnavailable *int32 `json:"maxUnavailable,omitempty"`
+	// Problem is what keeps lockkeeper from holding or releasing Machines.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+	// Notes are what else a person should know: marks of somebody else, nodes without a Machine.
+	// +optional
+	// +listType=atomic
+	Notes []string `json:"notes,omitempty"`
+	// Nodes are those that are to be fenced, and those whose data is not whole again since.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	Nodes []FencingNode `json:"nodes,omitempty"`
+	// Budget: a MachineDisruptionBudget of lockkeeper is there, or about to be.
+	// +optional
+	Budget bool `json:"budget,omitempty"`
+	// Marked are the beginnings of the UIDs of the Machines that carry a hold of lockkeeper, or are about to. Only from these it is taken
+	// away.
+	// +optional
+	// +listType=atomic
+	Marked []string `json:"marked,omitempty"`
+}
+
+// FencingNode is a node that is to be fenced.
+type FencingNode struct {
+	Node string `json:"node"`
+	// Stage is Held (its Machine is held), Released (it may be fenced) or Healing (it was fenced, and the data is not whole yet).
+	Stage string `json:"stage"`
+	// Why it is to be fenced: Unhealthy, or Deleting (its Machine is being deleted).
+	Why   string      `json:"why"`
+	Since metav1.Time `json:"since"`
+	// Reason and Message say what it waits for, or why it was released.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Machine and MachineUID are what was released, ReleasedAt when.
+	// +optional
+	Machine string `json:"machine,omitempty"`
+	// +optional
+	MachineUID string `json:"machineUID,omitempty"`
+	// +optional
+	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
+	// HostsNothing: it had no daemons when it was released, so that no other node waits for it.
+	// +optional
+	HostsNothing bool `json:"hostsNothing,omitempty"`
+	// Returns is how often a release was taken back because nobody fenced the node.
+	// +optional
+	Returns int32 `json:"returns,omitempty"`
+	// DisksGo: the data of its daemons goes with the Machine.
+	// +optional
+	DisksGo bool `json:"disksGo,omitempty"`
+	// Override is a person's word to release it whatever is known, and what was against it.
+	// +optional
+	Override *FencingOverride `json:"override,omitempty"`
+	// FailureDomains are those of its daemons when it was released.
+	// +optional
+	// +listType=atomic
+	FailureDomains []FailureDomain `json:"failureDomains,omitempty"`
+	WorkflowID     string          `json:"workflowID"`
+	RunID          string          `json:"runID"`
+}
+
+// FencingOverride is who released a Machine by hand, when and why.
+type FencingOverride struct {
+	By     string      `json:"by"`
+	Reason string      `json:"reason"`
+	At     metav1.Time `json:"at"`
+	// Against is why it would not have been released.
+	// +optional
+	Against string `json:"against,omitempty"`
 }
 
 // FailureDomain is a unit of the storage cluster's topology.

@@ -29,6 +29,7 @@ type kind struct {
 var kinds = map[string]kind{
 	jobs.Keeper.Type:      {(*reader).startedKeeper, (*reader).endedKeeper},
 	jobs.DrainNode.Type:   {(*reader).startedDrain, (*reader).endedDrain},
+	jobs.FenceNode.Type:   {(*reader).startedFence, (*reader).endedFence},
 	jobs.UpdateOSDs.Type:  {(*reader).startedUpdate, (*reader).endedRollout},
 	jobs.RestartOSDs.Type: {(*reader).startedRestart, (*reader).endedRollout},
 
@@ -116,6 +117,7 @@ func (r *reader) scheduled(e *historypb.HistoryEvent, a activity) {
 		if in.Budgets != nil {
 			r.decided(e, *in.Budgets)
 		}
+		r.heldOrLetGo(e, in)
 	default:
 		r.scheduledRollout(e, a)
 	}
@@ -180,6 +182,9 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 		}
 		r.say(e, in.Node+" is "+strings.Join(how, ", "), a.tries())
 	default:
+		if r.completedFence(e, a, result) {
+			return
+		}
 		r.completedRollout(e, a, result)
 		r.completedKeeper(e, a, result)
 	}
@@ -198,6 +203,7 @@ var persons = map[string]string{
 
 func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string) {
 	switch what := persons[name]; {
+	case r.signalledFence(e, name, input, identity):
 	case what != "":
 		r.say(e, what, by(identity))
 	case name == jobs.SignalSkip:

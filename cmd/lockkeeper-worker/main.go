@@ -25,6 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/machines"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
 
@@ -82,7 +83,7 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	typed, api := cluster.Clients()
 	w := worker.New(temporal, worker.Adapters{
 		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
-		OSDSets: cephosd.New(typed, api, clusters).Asking(cluster.May),
+		OSDSets: cephosd.New(typed, api, clusters).Asking(cluster.May), Machines: machines.Fencer{Client: api},
 	})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)

@@ -59,7 +59,7 @@ Exit codes:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c, err)
 	})
-	cmd.AddCommand(drainCommand(connections), statusCommand(connections), explainCommand(connections),
+	cmd.AddCommand(drainCommand(connections), fenceCommand(connections), statusCommand(connections), explainCommand(connections),
 		historyCommand(connections), doctorCommand(connections))
 	cmd.AddCommand(updateCommand(connections), restartCommand(connections), restartNowCommand(connections))
 	cmd.AddCommand(signalCommands(connections)...)

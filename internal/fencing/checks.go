@@ -47,6 +47,40 @@ func Unhealthy(conditions []Condition, checks []Check, now time.Time) (since, ne
 	return since, next, ok
 }
 
+// Patient is a node that may have to be fenced.
+type Patient struct {
+	// Machine is the node's; the zero Machine: it has none, so that nothing holds it.
+	Machine  Machine   `json:"machine"`
+	Deleting time.Time `json:"deleting,omitzero"` // since when its deletion is asked for
+	// Unhealthy is since when it meets a condition of its health checks; zero: it meets none. Next is when it may meet
+	// one as long as its conditions stay; zero: never.
+	Unhealthy time.Time `json:"unhealthy,omitzero"`
+	Next      time.Time `json:"next,omitzero"`
+	Condition string    `json:"condition,omitempty"` // which one it meets: "Ready=Unknown"
+	// DisksGo: whoever fences the node takes away the disks that are tied to it, and daemons of it have such disks.
+	DisksGo bool `json:"disksGo,omitempty"`
+	// Ready, BootID and Found are what Kubernetes says of the node.
+	Found  bool   `json:"found,omitempty"`
+	Ready  bool   `json:"ready,omitempty"`
+	BootID string `json:"bootID,omitempty"`
+	UID    string `json:"uid,omitempty"` // of the Node
+}
+
+// Why tells why the node is to be fenced, and since when.
+func (p Patient) Why() (Why, time.Time) {
+	switch {
+	case p.Machine.UID != "" && !p.Deleting.IsZero():
+		if !p.Unhealthy.IsZero() {
+			return WhyUnhealthy, p.Unhealthy
+		}
+		return WhyDeleting, p.Deleting
+	case !p.Unhealthy.IsZero():
+		return WhyUnhealthy, p.Unhealthy
+	default:
+		return WhyRecovered, time.Time{}
+	}
+}
+
 // Fences tells whether a health check would fence one unhealthy Machine of so many that it counts. limit is its
 // maxUnhealthy, or unhealthyLessThanOrEqualTo: a number, a percentage, which is rounded down, or a range, "[1-3]". ""
 // is no limit. The error says what is wrong with the limit.

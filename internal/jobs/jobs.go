@@ -40,6 +40,7 @@ const (
 // The signals of drains and of rollouts.
 var (
 	ofDrain   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
+	ofFence   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
 	ofRollout = []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip}
 )
 
@@ -48,6 +49,10 @@ var (
 	DrainNode = &Job{
 		Type: "DrainNode", Noun: "drain", Prefix: "drain/", Form: "NODE", Short: "the name of a node",
 		Priority: lease.PriorityDrain, Signals: ofDrain,
+	}
+	FenceNode = &Job{
+		Type: "FenceNode", Noun: "fence", Prefix: "fence/", Form: "NODE",
+		Priority: lease.PriorityFencing, Signals: ofFence,
 	}
 	UpdateOSDs = &Job{
 		Type: "UpdateOSDs", Noun: "rollout", Prefix: "update-osds/", Form: "NAMESPACE/NAME",
@@ -64,7 +69,7 @@ var (
 )
 
 // All are the jobs, in the order in which people are told of them.
-var All = []*Job{DrainNode, UpdateOSDs, RestartOSDs, RestartWaiting}
+var All = []*Job{DrainNode, FenceNode, UpdateOSDs, RestartOSDs, RestartWaiting}
 
 // Keeper is no job, since it grants leases and holds none, but its ID is made in the same way.
 var Keeper = &Job{Type: "Keeper", Noun: "keeper", Prefix: "keeper/", Form: "NAMESPACE/NAME"}

@@ -81,7 +81,7 @@ func TestEntries(t *testing.T) {
 			assert.True(t, j.Takes(signal), "every job takes %s", signal)
 		}
 	}
-	assert.Equal(t, []*jobs.Job{jobs.DrainNode}, jobs.Taking(jobs.SignalDone))
+	assert.Equal(t, []*jobs.Job{jobs.DrainNode, jobs.FenceNode}, jobs.Taking(jobs.SignalDone))
 	assert.Equal(t, []*jobs.Job{jobs.UpdateOSDs, jobs.RestartOSDs, jobs.RestartWaiting}, jobs.Taking(jobs.SignalSkip))
 }
 

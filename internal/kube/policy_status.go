@@ -24,6 +24,7 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 		ObservedGeneration: r.Generation, MayDrain: r.MayDrain, Reason: r.Decision.Reason, Message: r.Decision.Message,
 		Since: &since, Lease: leaseStatus(r.Memory.Lease), Storage: storageStatus(r),
 		Ceph: claimStatusOf(r.Memory.Claim, before.Ceph), Keeper: r.Keeper, Conditions: before.Conditions,
+		Fencing: fencingStatus(r),
 	}
 	if !r.AsOf.IsZero() {
 		s.AsOf = &metav1.Time{Time: r.AsOf}
@@ -174,7 +175,7 @@ func claimStatus(c lease.Claim, since int64) v1alpha1.LeaseClaim {
 // memoryOf is the reverse of what statusOf writes of the lease and of noout.
 func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 	var m activities.Memory
-	m.Lease.Token, m.Claim = s.Lease.Token, claimOf(s)
+	m.Lease.Token, m.Claim, m.Fencing = s.Lease.Token, claimOf(s), ledgerOf(s.Fencing)
 	claims := func(from []v1alpha1.LeaseClaim, granted bool) []lease.Claim {
 		var out []lease.Claim
 		for _, c := range from {

@@ -29,13 +29,16 @@ type HealthCheck struct {
 // Selects tells whether it is about a Machine, or a Node, with such labels.
 func (c HealthCheck) Selects(of map[string]string) bool { return c.selector.Matches(labels.Set(of)) }
 
+func (h *Holder) checkVersions() []string {
+	if h.kind.versionsOfChecks != nil {
+		return h.kind.versionsOfChecks
+	}
+	return h.kind.versions
+}
+
 // HealthChecks lists those of the API. One that cannot be read is an error: it may select anybody.
 func (h *Holder) HealthChecks(ctx context.Context) ([]HealthCheck, error) {
-	versions := h.kind.versionsOfChecks
-	if versions == nil {
-		versions = h.kind.versions
-	}
-	k, err := h.served(h.kind.check, versions)
+	k, err := h.served(h.kind.check, h.checkVersions())
 	if err != nil {
 		return nil, err
 	}

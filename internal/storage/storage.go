@@ -427,4 +427,15 @@ type Settings struct {
 	AnnouncementTimeout time.Duration `json:"announcementTimeout"`
 	// one or two mons may go although there is no quorum without them
 	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
+	// Fencing is what fences nodes; nil: nothing is held back.
+	Fencing *Fencing `json:"fencing,omitempty"`
+	// RemediationTimeout is how long a remediator may take for a Machine that is released to it.
+	RemediationTimeout time.Duration `json:"remediationTimeout,omitempty"`
+}
+
+// Fencing says what fences nodes, and how its Machines are held.
+type Fencing struct {
+	API       string `json:"api"`
+	Namespace string `json:"namespace,omitempty"` // of the Machines
+	Hold      string `json:"hold,omitempty"`
 }

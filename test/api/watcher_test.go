@@ -255,3 +255,5 @@ func report(t *testing.T, p *osdPods, upToDate metav1.ConditionStatus) {
 	}}
 	require.NoError(t, server.Status().Update(t.Context(), cr, client.FieldOwner(kube.FieldOwner)))
 }
+
+func (t *told) SignalFence(context.Context, workflows.FenceNodeInput, string, bool) error { return nil }

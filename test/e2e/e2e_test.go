@@ -34,29 +34,37 @@ var shapes = []struct {
 	labs  int // that share the scenarios, at most
 	// guarded: deploy/guard-deletions is installed.
 	guarded bool
+	// fencing is what fences nodes there, as hack/install-in-lab.sh takes it; "": nothing.
+	fencing string
 }{
 	{
 		"rollouts",
 		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "2", "--osd-pods", "none"},
 		[]string{"testdata/rollouts/*.txtar"},
-		2, false,
+		2, false, "",
 	},
 	{
 		"two-nodes-per-zone", twoNodesPerZone,
 		[]string{"testdata/two-nodes-per-zone/*.txtar", toldInWords + "/*.txtar"},
-		3, false,
+		3, false, "",
 	},
 	{
 		"guarded",
 		append(slices.Clone(twoNodesPerZone), "--controller-accounts", "own"),
 		[]string{"testdata/guarded/*.txtar"},
-		1, true,
+		1, true, "",
 	},
 	{
 		"two-osds-on-one-node",
 		[]string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
 		[]string{"testdata/two-osds-on-one-node/*.txtar"},
-		1, false,
+		1, false, "",
+	},
+	{
+		"machines",
+		append(slices.Clone(twoNodesPerZone), "--machines", "7", "--osd-storage", "pvc"),
+		[]string{"testdata/machines/*.txtar"},
+		1, false, "ClusterAPI:" + machinesNamespace,
 	},
 }
 
@@ -103,6 +111,10 @@ func TestScenarios(t *testing.T) {
 		compareRights(t, complete && used.scenarios == planned && !t.Failed())
 	})
 	for _, shape := range shapes {
+		if shape.fencing != "" && withoutClusterAPI(t) {
+			complete = false
+			continue
+		}
 		files, whole := played(t, shape.files)
 		planned, complete = planned+len(files), complete && whole
 		labs := min(shape.labs, 1+len(files)/worthALab)
@@ -116,7 +128,8 @@ func TestScenarios(t *testing.T) {
 			name := fmt.Sprintf("%s-%d", shape.name, lab+1)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				w := &world{name: fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[4:8]+name[len(name)-1:]), guarded: shape.guarded}
+				w := &world{name: fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[4:8]+name[len(name)-1:]), guarded: shape.guarded,
+					fencing: shape.fencing}
 				play(t, w, shape.flags, share)
 			})
 		}
@@ -129,6 +142,10 @@ func play(t *testing.T, w *world, flags, files []string) {
 	each := func(scenario *testing.T) {
 		if w.env == nil {
 			w.up(t, flags)
+		}
+		if w.fencing != "" {
+			stop := w.watchReleases(scenario)
+			scenario.Cleanup(stop)
 		}
 		scenario.Cleanup(func() {
 			used.Lock()

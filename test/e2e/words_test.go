@@ -92,7 +92,10 @@ var words = map[string]word{
 }
 
 // speak makes the words commands of testscript.
-func (w *world) speak() map[string]func(*testscript.TestScript, bool, []string) {
+func (w *world) speak() map[string]func(*testscript.TestScript, bool, []string) { return w.told(words) }
+
+// told makes words testscript's commands.
+func (w *world) told(words map[string]word) map[string]func(*testscript.TestScript, bool, []string) {
 	commands := map[string]func(*testscript.TestScript, bool, []string){}
 	for name, word := range words {
 		commands[name] = func(ts *testscript.TestScript, neg bool, args []string) {

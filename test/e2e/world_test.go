@@ -32,8 +32,10 @@ type world struct {
 	ownLibrados bool
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
 	moments      string
-	guarded      bool // deploy/guard-deletions is installed
-	soundCommand any  // of the OSDs, before a scenario broke it
+	guarded      bool               // deploy/guard-deletions is installed
+	fencing      string             // what fences nodes; "": nothing
+	fenced       map[string]machine // the Machine that each zone has lost
+	soundCommand any                // of the OSDs, before a scenario broke it
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
 	firstMap      int // of Ceph's OSDs
@@ -137,6 +139,9 @@ func (w *world) installObjects() error {
 	args := []string{w.dir}
 	if w.ofCephOSD() {
 		args = []string{"--cephosd", cephOSDName, w.dir}
+	}
+	if w.fencing != "" {
+		args = append([]string{"--fencing", w.fencing}, args...)
 	}
 	return w.run(filepath.Join(cmp.Or(w.older, w.root), "hack", "install-in-lab.sh"), args...)
 }
@@ -280,6 +285,7 @@ func (w *world) commands() map[string]func(*testscript.TestScript, bool, []strin
 	maps.Copy(commands, w.rolloutWords())
 	maps.Copy(commands, w.osdWords())
 	maps.Copy(commands, w.guardWords())
+	maps.Copy(commands, w.told(w.fencingWords()))
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[0])

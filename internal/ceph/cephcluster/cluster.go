@@ -103,6 +103,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	q := quorumOf(reading)
 	view.Mons.Map, view.Mons.InQuorum, view.Mons.Label = q.Mons, q.In, kube.MonLabel
 	seen := activities.Seen{View: storageview.Build(view), ID: reading.Status.FSID}
+	if in.Hosting {
+		seen.Hosting, seen.Homeless = storageview.Hosting(view)
+	}
 	if release := reading.Quorum.MonMap.MinRelease; release > 0 {
 		seen.View.Version = strconv.Itoa(release)
 	}

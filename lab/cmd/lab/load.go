@@ -16,9 +16,11 @@ import (
 
 func newLoad() *cobra.Command {
 	cmd := &cobra.Command{Use: "load", Short: "Write, read back and verify objects all the time"}
+	var volume string
 	start := withName("start", "Start the load", func(cmd *cobra.Command, cfg instance.Config) error {
-		return supervisor.NewClient(cfg.Instance).StartLoad(cmd.Context())
+		return supervisor.NewClient(cfg.Instance).StartLoad(cmd.Context(), volume)
 	})
+	start.Flags().StringVar(&volume, "volume", "", "a volume of Longhorn, which is attached (default: a pool of Ceph)")
 	var stopOutput, reportOutput string
 	stop := withName("stop", "Verify every object once more, stop the load, and report",
 		func(cmd *cobra.Command, cfg instance.Config) error {

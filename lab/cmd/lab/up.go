@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/clusterapi"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
 	"github.com/lockkeeper/lockkeeper/lab/internal/supervisor"
 )
@@ -45,9 +46,16 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.Mons, "mons", t.Mons, "Ceph monitors")
 	f.IntVar(&t.Machines, "machines", t.Machines, "Machines of Cluster API, whose core manager then runs: the first "+
 		"nodes are theirs, further ones get nodes without OSDs; 0 is without")
+	f.BoolVar(&t.Longhorn, "longhorn", t.Longhorn, "with Longhorn, on all nodes; one lab of a machine at a time")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
 		"who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
+	f.StringVar((*string)(&t.MonStorage), "mon-storage", string(t.MonStorage), "where the first mons have their stores: none "+
+		"(of Kubernetes', and ports of the lab), hostpath or pvc (and Services with Ceph's own ports). Once they run the lab "+
+		"leaves them to others; $CEPHMON describes them")
+	f.StringVar((*string)(&t.OSDStorage), "osd-storage", string(instance.OSDStorageNode),
+		"what an OSD's data is tied to: node, a disk of its node; or pvc, a volume of its zone, so that it runs on any node "+
+			"there")
 	f.StringVar((*string)(&t.CephPeriods), "ceph-periods", string(t.CephPeriods),
 		"how often Ceph's daemons report: fast (every second), or default (Ceph's own: every 5 s, 2 s and 1 s)")
 	f.Var(&cephFlag{&wanted}, "ceph", "Ceph's major version: 16 (the machine's), 18 or 20 (unpacked once, beside Go's "+
@@ -97,6 +105,11 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 	progress := newProgress(cmd.OutOrStdout())
 	if wanted.Topology.Machines > 0 {
 		if err := clusterapi.Check(bin()); err != nil {
+			return err
+		}
+	}
+	if wanted.Topology.Longhorn {
+		if err := longhorn.Check(bin()); err != nil {
 			return err
 		}
 	}
@@ -156,8 +169,8 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 		progress("removed what a crash had left in " + cfg.Dir)
 	case claim.Resumed:
 		for _, flag := range []string{
-			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "down-out", "osd-pods",
-			"ceph-periods", "ceph", "ceph-keys", "controller-accounts", "temporal",
+			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "longhorn", "down-out", "osd-pods",
+			"osd-storage", "mon-storage", "ceph-periods", "ceph", "ceph-keys", "controller-accounts", "temporal",
 		} {
 			if cmd.Flags().Changed(flag) &&
 				(wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {

@@ -136,24 +136,3 @@ func (c *ClusterAPI) manager() child.Spec {
 		},
 	}
 }
-
-// poll asks until it hears yes or an error that is not worth another try.
-func poll(ctx context.Context, ask func() (bool, error)) error {
-	var last error
-	for {
-		done, err := ask()
-		if done {
-			return err
-		}
-		if err != nil {
-			last = err
-		}
-		select {
-		case <-time.After(pollPeriod):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), last)
-		}
-	}
-}
-
-const pollPeriod = 100 * time.Millisecond

@@ -3,26 +3,23 @@ package clusterapi
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/manifest"
 )
 
 // This file applies what Cluster API ships, and the kinds of the provider. Two things differ from an installation in a
 // cluster with pods: webhooks are called by URL, since nothing routes to Services; and nobody has to sign certificates.
 
-const fieldOwner = "lab"
+const fieldOwner = manifest.FieldOwner
 
 var (
 	crds = schema.GroupVersionResource{
@@ -65,7 +62,7 @@ func (c *ClusterAPI) install(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.awaitKinds(ctx)
+	return manifest.AwaitKinds(ctx, c.client)
 }
 
 // readManifests reads all objects of the YAML files of a folder, the CRDs first.
@@ -74,36 +71,20 @@ func readManifests(dir string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	var objects []*unstructured.Unstructured
+	var all []*unstructured.Unstructured
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096); ; {
-			object := &unstructured.Unstructured{}
-			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("%s: %w", file, err)
-			}
-			if len(object.Object) > 0 {
-				objects = append(objects, object)
-			}
+		objects, err := manifest.Decode(bytes.NewReader(b))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+		all = append(all, objects...)
 	}
-	isKind := func(o *unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" }
-	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
-		switch {
-		case isKind(a) == isKind(b):
-			return 0
-		case isKind(a):
-			return -1
-		default:
-			return 1
-		}
-	})
-	return objects, nil
+	manifest.SortKindsFirst(all)
+	return all, nil
 }
 
 // completeKind adds to a CRD what an installation adds: which versions follow which contract, without which Cluster API
@@ -171,30 +152,4 @@ func (c *ClusterAPI) apply(ctx context.Context, r schema.GroupVersionResource, o
 		return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 	}
 	return nil
-}
-
-// awaitKinds waits until the API server serves all kinds: the manager gives up when one that it watches is missing.
-func (c *ClusterAPI) awaitKinds(ctx context.Context) error {
-	return poll(ctx, func() (bool, error) {
-		list, err := c.client.Resource(crds).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		for _, crd := range list.Items {
-			if !hasCondition(&crd, "Established") {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-}
-
-func hasCondition(o *unstructured.Unstructured, kind string) bool {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, c := range conditions {
-		if condition, ok := c.(map[string]any); ok && condition["type"] == kind && condition["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/version"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/manifest"
 )
 
 // This file makes the Cluster, and all that it takes until its Machines run: a MachineDeployment for each zone, as is
@@ -139,7 +141,7 @@ func (c *ClusterAPI) create(
 ) error {
 	in := c.client.Resource(r).Namespace(Namespace)
 	var made *unstructured.Unstructured
-	err := poll(ctx, func() (bool, error) {
+	err := manifest.Poll(ctx, func() (bool, error) {
 		var err error
 		made, err = in.Create(ctx, o, metav1.CreateOptions{FieldManager: fieldOwner})
 		switch {
@@ -195,12 +197,12 @@ func (c *ClusterAPI) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, func() (bool, error) {
+	return manifest.Poll(ctx, func() (bool, error) {
 		o, err := c.client.Resource(clusters).Namespace(Namespace).Get(ctx, ClusterName, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		if hasCondition(o, "ControlPlaneInitialized") {
+		if manifest.HasCondition(o, "ControlPlaneInitialized") {
 			return true, nil
 		}
 		_, err = c.client.Resource(clusters).Namespace(Namespace).Patch(ctx, ClusterName, types.MergePatchType, patch,
@@ -266,7 +268,7 @@ func (c *ClusterAPI) awaitMachines(ctx context.Context) (int, error) {
 		n, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
 		want += int(n)
 	}
-	return want, poll(ctx, func() (bool, error) {
+	return want, manifest.Poll(ctx, func() (bool, error) {
 		list, err := c.client.Resource(machines).Namespace(Namespace).List(ctx, metav1.ListOptions{LabelSelector: PoolLabel})
 		if err != nil {
 			return false, err

@@ -3,6 +3,7 @@ package instance
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -146,5 +147,27 @@ func TestProcessIsNotMistaken(t *testing.T) {
 	p.Started = "1"
 	if p.alive() {
 		t.Error("took us for somebody else")
+	}
+}
+
+// TestAddressesOfLabsDiffer: pods have 127.64 to 127.127.
+func TestAddressesOfLabsDiffer(t *testing.T) {
+	seen := map[string]int{}
+	for base := firstBlock; base <= lastBlock; base += blockSize {
+		p := Ports{Base: base}
+		cidr := p.ServiceCIDR()
+		if other, ok := seen[cidr]; ok {
+			t.Errorf("ports %d and %d: both have %s", base, other, cidr)
+		}
+		seen[cidr] = base
+		network, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range []int{1, 255} {
+			if a := netip.MustParseAddr(p.ServiceAddress(i)); !network.Contains(a) || !a.IsLoopback() || a.As4()[1] < 128 {
+				t.Errorf("ports %d: %s in %s", base, a, cidr)
+			}
+		}
 	}
 }

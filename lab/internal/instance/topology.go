@@ -17,10 +17,14 @@ type Topology struct {
 	// Machines is how many Machines of Cluster API there are; 0: it does not run. The first nodes are theirs, and what
 	// they are more than nodes have nodes without OSDs.
 	Machines int `json:"machines,omitempty"`
+	// Longhorn says that it runs, on all nodes.
+	Longhorn bool `json:"longhorn,omitempty"`
 	// DownOut is how long Ceph waits before it marks a down OSD out and moves its data (mon_osd_down_out_interval).
 	DownOut time.Duration `json:"downOut"`
 	// OSDPods says who runs the OSDs.
 	OSDPods OSDPods `json:"osdPods"`
+	// OSDStorage says what an OSD's data is tied to; "": OSDStorageNode.
+	OSDStorage OSDStorage `json:"osdStorage,omitempty"`
 	// CephPeriods says how often Ceph's daemons tell each other what they know.
 	CephPeriods CephPeriods `json:"cephPeriods,omitempty"`
 	// CephRelease is the major version of Ceph that the lab begins with; 0 is a lab that was kept by a version that had
@@ -28,6 +32,8 @@ type Topology struct {
 	CephRelease int `json:"cephRelease,omitempty"`
 	// CephKeys are the keys of Ceph's users; "": those that a new cluster of the release has.
 	CephKeys CephKeys `json:"cephKeys,omitempty"`
+	// MonStorage says where the first mons have their stores, and by that also their addresses; "": MonStorageNone.
+	MonStorage MonStorage `json:"monStorage,omitempty"`
 	// ControllerAccounts says as whom Kubernetes' controllers ask; "": ControllerAccountsShared.
 	ControllerAccounts ControllerAccounts `json:"controllerAccounts,omitempty"`
 }
@@ -83,6 +89,24 @@ const (
 	ControllerAccountsOwn ControllerAccounts = "own"
 )
 
+// MonStorage says where the first mons have their stores. Once they run, they belong to whoever looks after mons: the
+// lab never brings them back to their first shape.
+type MonStorage string
+
+const (
+	// MonStorageNone is none of Kubernetes': a folder of the lab. Such mons are on the host network, at ports of the lab.
+	MonStorageNone MonStorage = "none"
+	// MonStorageHostPath is a path of the mon's node, at Rook's place. Such mons have Services and Ceph's own ports.
+	MonStorageHostPath MonStorage = "hostpath"
+	// MonStoragePVC is a volume claim, usable in the mon's zone. Such mons have Services and Ceph's own ports, too.
+	MonStoragePVC MonStorage = "pvc"
+)
+
+// MonServices tells whether the first mons have Services, and Ceph's own ports there.
+func (t Topology) MonServices() bool {
+	return t.MonStorage == MonStorageHostPath || t.MonStorage == MonStoragePVC
+}
+
 // OSDPods says who runs the OSDs.
 type OSDPods string
 
@@ -93,12 +117,23 @@ const (
 	OSDPodsNone OSDPods = "none"
 )
 
+// OSDStorage says what an OSD's data is tied to.
+type OSDStorage string
+
+const (
+	// OSDStorageNode is a disk of a node: the OSD runs there or nowhere.
+	OSDStorageNode OSDStorage = "node"
+	// OSDStoragePVC is a volume of a zone, as Rook's portable OSDs have: the OSD runs on any node of the zone, and its host
+	// in the CRUSH map has the name of the volume.
+	OSDStoragePVC OSDStorage = "pvc"
+)
+
 // DefaultTopology is the smallest cluster on which every rule of lockkeeper shows: three failure domains, so that
 // min_size 2 survives the loss of one, and two nodes in each, so that a zone is more than a node.
 func DefaultTopology() Topology {
 	return Topology{
 		Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook,
-		CephPeriods: CephPeriodsFast, CephRelease: image.Machine,
+		CephPeriods: CephPeriodsFast, CephRelease: image.Machine, MonStorage: MonStorageNone,
 	}
 }
 
@@ -115,6 +150,17 @@ type OSD struct {
 	Zone string
 	// Device is the name of its disk, which every node has one of: osd-0, osd-1, …
 	Device string
+}
+
+// Portable tells whether OSDs may run on any node of their zone.
+func (t Topology) Portable() bool { return t.OSDStorage == OSDStoragePVC }
+
+// CrushHost is the OSD's host in the CRUSH map.
+func (t Topology) CrushHost(osd OSD) string {
+	if t.Portable() {
+		return fmt.Sprintf("set1-data-%d", osd.ID)
+	}
+	return osd.Node
 }
 
 // Validate says which size cannot be built, and what can.
@@ -137,11 +183,24 @@ func (t Topology) Validate() error {
 	if t.Mons > t.Zones*t.NodesPerZone {
 		return fmt.Errorf("--mons %d: there are only %d nodes, and two mons never share one", t.Mons, t.Zones*t.NodesPerZone)
 	}
+	if nodes := max(t.Zones*t.NodesPerZone, t.Machines); t.Longhorn && nodes > MaxLonghornNodes {
+		return fmt.Errorf("--longhorn: allowed are up to %d nodes, because each takes a range of the machine's ports; this "+
+			"lab would have %d", MaxLonghornNodes, nodes)
+	}
 	if t.DownOut < 0 {
 		return fmt.Errorf("--down-out %s: must not be negative (0 means never)", t.DownOut)
 	}
 	if t.OSDPods != OSDPodsRook && t.OSDPods != OSDPodsNone {
 		return fmt.Errorf("--osd-pods %q: allowed are %s and %s", t.OSDPods, OSDPodsRook, OSDPodsNone)
+	}
+	switch t.OSDStorage {
+	case "", OSDStorageNode:
+	case OSDStoragePVC:
+		if t.OSDPods != OSDPodsRook {
+			return fmt.Errorf("--osd-storage %s: needs --osd-pods %s", t.OSDStorage, OSDPodsRook)
+		}
+	default:
+		return fmt.Errorf("--osd-storage %q: allowed are %s and %s", t.OSDStorage, OSDStorageNode, OSDStoragePVC)
 	}
 	switch t.CephPeriods {
 	case CephPeriodsFast, CephPeriodsDefault, "": // "" is a lab that was kept by a version that had only one
@@ -153,6 +212,12 @@ func (t Topology) Validate() error {
 	default:
 		return fmt.Errorf("--controller-accounts %q: allowed are %s and %s", t.ControllerAccounts,
 			ControllerAccountsShared, ControllerAccountsOwn)
+	}
+	switch t.MonStorage {
+	case "", MonStorageNone, MonStorageHostPath, MonStoragePVC:
+	default:
+		return fmt.Errorf("--mon-storage %q: allowed are %s, %s and %s", t.MonStorage, MonStorageNone, MonStorageHostPath,
+			MonStoragePVC)
 	}
 	return t.validateCeph()
 }
@@ -198,6 +263,9 @@ func (t Topology) MachinesByZone() map[string]int {
 
 const maxMachines = 1000
 
+// MaxLonghornNodes is for how many nodes there are ports: Longhorn's processes listen on all of the machine's addresses.
+const MaxLonghornNodes = 20
+
 // OSDs lists the OSDs in the order of their nodes: with two a node, osd.0 and osd.1 are on node-a.
 func (t Topology) OSDs() []OSD {
 	var osds []OSD
@@ -216,6 +284,15 @@ func (t Topology) Devices() []string {
 		devices = append(devices, fmt.Sprintf("osd-%d", i))
 	}
 	return devices
+}
+
+// ZoneNames lists the zones.
+func (t Topology) ZoneNames() []string {
+	names := make([]string, t.Zones)
+	for i := range names {
+		names[i] = zoneName(i)
+	}
+	return names
 }
 
 // zoneName gives zone-x, zone-y, zone-z, and then zone-4, zone-5, …

@@ -27,6 +27,11 @@ type Config struct {
 	Dir string
 	// Disk is where the files are that a node has of its own.
 	Disk func(node string) string
+	// Furnish puts onto a node's disk what its pods expect there, before any of them starts; nil: nothing. It is called
+	// for every pod.
+	Furnish func(disk string) error
+	// Images are the images that the lab knows beside those of Ceph, by name.
+	Images map[string]Image
 	// Lab is the lab's folder, below which host paths are taken as they are.
 	Lab string
 	// Port is where Serve listens, on 127.0.0.1.
@@ -35,6 +40,8 @@ type Config struct {
 	Env map[string]string
 	// Network numbers the range of pod addresses, 0 to 63: labs that run at the same time should differ.
 	Network int
+	// Zones have volumes that a person would have made: those of class static-disk.
+	Zones []string
 }
 
 // Kubelet runs the nodes of a lab.
@@ -43,6 +50,7 @@ type Kubelet struct {
 	addresses *addresses
 	events    record.EventRecorder
 	pods      cache.SharedIndexInformer
+	broken    brokenClasses
 
 	mu    sync.Mutex
 	nodes map[string]*node

@@ -181,10 +181,13 @@ func (p *pod) volumes() (map[string]string, error) {
 	if err := os.MkdirAll(filepath.Join(p.dir, "rootfs"), 0o755); err != nil {
 		return nil, err
 	}
-	v := runtime.Volumes{
-		Source: objects{p.node.kubelet.Client}, Disk: p.node.kubelet.Disk(p.node.name),
-		Lab: p.node.kubelet.Lab,
+	k, disk := p.node.kubelet, p.node.kubelet.Disk(p.node.name)
+	if k.Furnish != nil {
+		if err := k.Furnish(disk); err != nil {
+			return nil, fmt.Errorf("furnish the node's disk: %w", err)
+		}
 	}
+	v := runtime.Volumes{Source: objects{k.Client, &k.broken}, Disk: disk, Lab: k.Lab}
 	return v.Prepare(p.ctx, p.withStatus(), filepath.Join(p.dir, "volumes"))
 }
 

@@ -115,7 +115,7 @@ func (c cluster) setUpCommands(id identity) []string {
 	}
 	for _, osd := range c.topo.OSDs() {
 		commands = append(commands, fmt.Sprintf("osd crush add %s 1 root=default zone=%s host=%s", osdName(osd.ID),
-			osd.Zone, osd.Node))
+			osd.Zone, c.topo.CrushHost(osd)))
 	}
 	commands = append(commands, fmt.Sprintf("osd crush rule create-replicated %s default zone", Pool))
 	if c.topo.Release() != image.Machine {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/fault"
@@ -40,9 +41,9 @@ func (c *Client) Inject(ctx context.Context, f fault.Fault) error {
 	return c.do(ctx, http.MethodPost, "/fault", f, nil)
 }
 
-// StartLoad starts the load.
-func (c *Client) StartLoad(ctx context.Context) error {
-	return c.do(ctx, http.MethodPost, "/load/start", nil, nil)
+// StartLoad starts the load, on a volume of Longhorn or, without one, on a pool of Ceph.
+func (c *Client) StartLoad(ctx context.Context, volume string) error {
+	return c.do(ctx, http.MethodPost, "/load/start?volume="+url.QueryEscape(volume), nil, nil)
 }
 
 // StopLoad stops the load, and returns when its report is complete.

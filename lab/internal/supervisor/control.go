@@ -52,7 +52,9 @@ func (l *lab) serveControl(life context.Context) error {
 		answer(w, struct{}{})
 	})
 	mux.HandleFunc("POST /load/{verb}", func(w http.ResponseWriter, r *http.Request) {
-		verbs := map[string]func() error{"start": l.startLoad, "stop": l.stopLoad}
+		verbs := map[string]func() error{
+			"start": func() error { return l.startLoad(r.FormValue("volume")) }, "stop": l.stopLoad,
+		}
 		verb := verbs[r.PathValue("verb")]
 		if verb == nil {
 			http.NotFound(w, r)

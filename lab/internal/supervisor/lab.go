@@ -24,7 +24,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/image"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/kubelet"
+	"github.com/lockkeeper/lockkeeper/lab/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
+	"github.com/lockkeeper/lockkeeper/lab/internal/serviceproxy"
 	"github.com/lockkeeper/lockkeeper/lab/internal/temporal"
 )
 
@@ -81,6 +83,9 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 		if l.Topology.Machines > 0 {
 			g.Go(func() error { return l.startClusterAPI(ctx, life, progress) })
 		}
+		if l.Topology.Longhorn {
+			g.Go(func() error { return l.startLonghorn(ctx, progress) })
+		}
 		if !l.Ceph {
 			return nil
 		}
@@ -89,11 +94,15 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := rookceph.Deploy(ctx, client, l.Instance, l.Topology); err != nil {
+		mons, err := rookceph.Deploy(ctx, client, l.Instance, l.Topology)
+		if err == nil {
+			err = rookceph.Follow(life, client, l.Instance, l.Topology)
+		}
+		if err != nil {
 			return fmt.Errorf("ceph: %w", err)
 		}
 		progress("Ceph's daemons are deployed")
-		return rookceph.WaitHealthy(ctx, l.Instance, l.Topology, progress)
+		return rookceph.WaitHealthy(ctx, l.Instance, l.Topology, mons, progress)
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -134,9 +143,12 @@ func (l *lab) useImage(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
+// podEnv is a variable that every container has: one sees the programs of its own image already.
+const podEnv = "LAB_POD"
+
 // wrap makes one of the image's programs a program of the lab. Without its folder, it would find itself.
 func (l *lab) wrap(name string) error {
-	script := fmt.Sprintf("#!/bin/sh\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
+	script := fmt.Sprintf("#!/bin/sh\nif [ -n \"${"+podEnv+"-}\" ]; then exec /usr/bin/"+name+" \"$@\"; fi\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
 		filepath.Dir(l.Dir), l.binary, l.Name, name)
 	return os.WriteFile(l.Path("bin", name), []byte(script), 0o700)
 }
@@ -193,6 +205,9 @@ func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) 
 	if err != nil {
 		return nil, err
 	}
+	if err := serviceproxy.Start(life, client); err != nil {
+		return nil, fmt.Errorf("service network: %w", err)
+	}
 	if err := l.startNodes(ctx, life, client); err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
 	}
@@ -217,15 +232,33 @@ func (l *lab) startClusterAPI(ctx, life context.Context, progress func(string)) 
 	return nil
 }
 
+func (l *lab) startLonghorn(ctx context.Context, progress func(string)) error {
+	config, err := controlplane.RestConfig(l.Instance)
+	if err != nil {
+		return err
+	}
+	return longhorn.Start(ctx, config, filepath.Dir(l.binary), len(l.kubelet.Nodes()), progress)
+}
+
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
-	k, err := kubelet.Start(life, kubelet.Config{
+	config := kubelet.Config{
 		Client: client, Dir: l.Nodes(), Disk: l.NodeDisk, Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
+		Zones: l.Topology.ZoneNames(),
 		Env: map[string]string{
 			"PATH":                    l.Path("bin") + ":" + os.Getenv("PATH"),
+			podEnv:                    l.Name,
 			"KUBERNETES_SERVICE_HOST": "127.0.0.1",
 			"KUBERNETES_SERVICE_PORT": strconv.Itoa(l.Ports.APIServer()),
 		},
-	})
+	}
+	if l.Topology.Longhorn {
+		images, err := longhorn.Images(filepath.Dir(l.binary), l.Dir)
+		if err != nil {
+			return err
+		}
+		config.Images, config.Furnish = images, longhorn.Furnish
+	}
+	k, err := kubelet.Start(life, config)
 	if err != nil {
 		return err
 	}

@@ -19,21 +19,22 @@ const (
 	loadProgram = "lab-load"
 	// loadGrace leaves time for verifying every object once more.
 	loadGrace = 30 * time.Second
+	// LoadDrain is how long the load of a volume waits for its last operations.
+	LoadDrain = 10 * time.Second
 	// loadDeadline is by when a load that can start has written its first report.
 	loadDeadline = 10 * time.Second
 )
 
-// startLoad returns when the load works.
-func (l *lab) startLoad() error {
-	if !l.Ceph {
-		return errors.New("this lab has no Ceph to load")
+// VolumeLoadCommand is the command of our own binary that is the load of a volume.
+const VolumeLoadCommand = "volume-load"
+
+// startLoad returns when the load works: on a volume of Longhorn, or else on a pool of Ceph.
+func (l *lab) startLoad(volume string) error {
+	args, err := l.loadArgs(volume)
+	if err != nil {
+		return err
 	}
-	program := filepath.Join(filepath.Dir(l.binary), loadProgram)
-	if _, err := os.Stat(program); err != nil {
-		return fmt.Errorf("%s is missing: `make build` makes it, with librados (apt-get install -y --no-install-recommends "+
-			"librados-dev)", program)
-	}
-	process, err := l.spawnLoad(program)
+	process, err := l.spawnLoad(args)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,28 @@ func (l *lab) startLoad() error {
 	}
 }
 
-func (l *lab) spawnLoad(program string) (*child.Process, error) {
+// loadArgs are the arguments with which our own binary is the load.
+func (l *lab) loadArgs(volume string) ([]string, error) {
+	switch {
+	case volume != "" && !l.Topology.Longhorn:
+		return nil, errors.New("--volume: this lab has no Longhorn (`lab up --longhorn`)")
+	case volume != "":
+		return []string{VolumeLoadCommand, "--name", l.Name, volume}, nil
+	case !l.Ceph:
+		return nil, errors.New("this lab has no Ceph to load; a volume of Longhorn takes --volume")
+	}
+	program := filepath.Join(filepath.Dir(l.binary), loadProgram)
+	if _, err := os.Stat(program); err != nil {
+		return nil, fmt.Errorf("%s is missing: `make build` makes it, with librados (apt-get install -y "+
+			"--no-install-recommends librados-dev)", program)
+	}
+	return []string{
+		"in-image", "--name", l.Name, program, "--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool,
+		"--report-file", LoadReport(l.Instance),
+	}, nil
+}
+
+func (l *lab) spawnLoad(args []string) (*child.Process, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.load != nil {
@@ -58,11 +80,7 @@ func (l *lab) spawnLoad(program string) (*child.Process, error) {
 		return nil, err
 	}
 	process, err := child.Start(child.Spec{
-		Name: "load", Path: l.binary, Log: l.Log("load"), Grace: loadGrace,
-		Args: []string{
-			"in-image", "--name", l.Name, program, "--conf", rookceph.AdminConfig(l.Instance), "--pool",
-			rookceph.Pool, "--report-file", LoadReport(l.Instance),
-		},
+		Name: "load", Path: l.binary, Log: l.Log("load"), Grace: loadGrace, Args: args,
 	})
 	if err == nil {
 		l.load = process

@@ -1,0 +1,166 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file holds Machines back from what fences them, for the keeper. Where a policy asks for no fencing nothing here
+// is called.
+
+// Machines are what fences nodes, and is held back. spec is the policy's, or what it was when a hold was set.
+type Machines interface {
+	// Machines lists everything that can be held.
+	Machines(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) ([]fencing.Machine, error)
+	// Max is what the policy's MachineDisruptionBudget says; nil: there is none.
+	Max(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) (*int, error)
+	// Hold sets a hold, or takes it away. A Machine that is gone, or another one by now, is no error.
+	Hold(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, m fencing.Machine, on bool) error
+	// SetMax makes the MachineDisruptionBudget say it; nil deletes it.
+	SetMax(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, most *int) error
+	// Patient is a node's Machine, and what its health checks say of it.
+	Patient(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, node string) (fencing.Patient, error)
+	// DeletePods deletes the pods of the policy's OSDs and mons on a node. Those that are being deleted count as deleted.
+	DeletePods(ctx context.Context, key storage.ClusterKey, node string) (deleted int, err error)
+}
+
+// fencingOf is under which a policy's Machines are to be looked at; nil: nobody asks for them. What was set under
+// another spec has to be taken away first.
+func fencingOf(p Policy) (spec *storage.Fencing, ending bool) {
+	wanted, noted := p.Settings.Fencing, p.Memory.Fencing
+	switch {
+	case noted != nil && len(noted.Held) == 0 && !noted.Budget:
+		return wanted, false
+	case noted == nil || wanted != nil && *wanted == noted.Fencing:
+		return wanted, false
+	default:
+		return &noted.Fencing, true
+	}
+}
+
+// surveying lists Machines while the storage cluster is looked at.
+type surveying struct {
+	spec     storage.Fencing
+	ending   bool
+	machines []fencing.Machine
+	most     *int
+	err      error
+}
+
+func (k *Keeper) listMachines(ctx context.Context, p Policy) *surveying {
+	spec, ending := fencingOf(p)
+	if spec == nil || k.Machines == nil {
+		return nil
+	}
+	s := &surveying{spec: *spec, ending: ending}
+	if s.machines, s.err = k.Machines.Machines(ctx, p.Key, *spec); s.err == nil && spec.API == fencing.APIBudget {
+		s.most, s.err = k.Machines.Max(ctx, p.Key, *spec)
+	}
+	return s
+}
+
+// survey is what there is to do about the Machines that were listed.
+func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
+	if s == nil {
+		return nil
+	}
+	if s.err != nil {
+		return &fencing.Survey{Fencing: s.spec, Unavailable: storage.Clip(s.err.Error(), mostProblem)}
+	}
+	out := fencing.Sift(fencing.Found{
+		Ledger: p.Memory.Fencing, Machines: s.machines, Hosted: seen.Hosting, Ending: s.ending,
+		Known: seen.View.Unavailable == "" && seen.View.NotInCharge == "" && seen.Hosting != nil && !seen.Homeless,
+		Nodes: in.Nodes, UIDs: in.Machines,
+	})
+	out.Fencing, out.Max = s.spec, s.most
+	return &out
+}
+
+// mostProblem is how long the words of an API may be that are kept.
+const mostProblem = 300
+
+// HoldsInput is what to change about the holds of a policy.
+type HoldsInput struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	Fencing storage.Fencing    `json:"fencing"`
+	Set     []fencing.Machine  `json:"set,omitempty"`
+	Remove  []fencing.Machine  `json:"remove,omitempty"`
+	// Max is what the MachineDisruptionBudget is to say; nil: it stays as it is, unless Drop says that it goes.
+	Max  *int `json:"max,omitempty"`
+	Drop bool `json:"drop,omitempty"`
+	// Before is what the PodDisruptionBudgets were when it was decided that something may be let go; nil: it may be,
+	// whatever they are. If they have changed since, an alarm was raised, and nothing is let go.
+	Before budget.Book `json:"before,omitempty"`
+}
+
+// HoldsResult is what became of it.
+type HoldsResult struct {
+	// Moved: the budgets have changed since it was decided, so nothing was let go.
+	Moved bool `json:"moved,omitempty"`
+}
+
+// ChangeHolds sets and takes away holds: one request or two for each. What one Machine refuses keeps no other one
+// waiting.
+func (k *Keeper) ChangeHolds(ctx context.Context, in HoldsInput) (HoldsResult, error) {
+	if in.Before != nil {
+		now, _, err := k.Budgets.ReadBudgets(ctx, in.Cluster)
+		if err != nil {
+			return HoldsResult{}, Unavailable("read the PodDisruptionBudgets", err)
+		}
+		if !now.Same(in.Before) {
+			return HoldsResult{Moved: true}, nil
+		}
+	}
+	var failed []error
+	for _, m := range in.Set {
+		failed = append(failed, k.Machines.Hold(ctx, in.Cluster, in.Fencing, m, true))
+	}
+	for _, m := range in.Remove {
+		failed = append(failed, k.Machines.Hold(ctx, in.Cluster, in.Fencing, m, false))
+	}
+	if in.Max != nil || in.Drop {
+		failed = append(failed, k.Machines.SetMax(ctx, in.Cluster, in.Fencing, in.Max))
+	}
+	if failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil }); len(failed) > 0 {
+		what := "hold Machines back"
+		if len(failed) > 1 {
+			what += fmt.Sprintf(" (%d failed)", len(failed))
+		}
+		return HoldsResult{}, Unavailable(what, failed[0])
+	}
+	return HoldsResult{}, nil
+}
+
+// ReleaseHolds takes away every hold that is noted in the policy's status, and the MachineDisruptionBudget. It returns
+// when nothing is left.
+func (k *Keeper) ReleaseHolds(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
+	p, err := k.Policies.Policy(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return struct{}{}, nil
+	}
+	if err != nil {
+		return struct{}{}, Unavailable("read MaintenancePolicy "+key.String(), err)
+	}
+	l := p.Memory.Fencing
+	if l == nil || k.Machines == nil {
+		return struct{}{}, nil
+	}
+	all, err := k.Machines.Machines(ctx, key, l.Fencing)
+	if err != nil {
+		return struct{}{}, Unavailable("list Machines", err)
+	}
+	in := HoldsInput{Cluster: key, Fencing: l.Fencing, Drop: l.Budget}
+	for _, m := range all {
+		if _, noted := slices.BinarySearch(l.Held, fencing.Key(m.UID)); noted {
+			in.Remove = append(in.Remove, m)
+		}
+	}
+	_, err = k.ChangeHolds(ctx, in)
+	return struct{}{}, err
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// Fence is the fencing of one node: what Temporal knows of its job, and what the job says of itself.
+type Fence struct {
+	Node string `json:"node"`
+	Execution
+	// Status is the job's own answer; nil with the reason in Silent when it gave none.
+	Status *workflows.FenceStatus `json:"status,omitempty"`
+	// Result is how it ended, if it did so by itself.
+	Result *FenceResult `json:"result,omitempty"`
+}
+
+// FenceResult is how the fencing of a node ended, with its duration as DrainResult has it.
+type FenceResult struct{ workflows.FenceNodeResult }
+
+// MarshalJSON writes the duration as Kubernetes does.
+func (r FenceResult) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		workflows.FenceNodeResult
+		Took metav1.Duration `json:"took"`
+	}{r.FenceNodeResult, metav1.Duration{Duration: r.Took}})
+}
+
+// Succeeded tells whether it ended by itself: whatever became of the node, its data is whole.
+func (j Fence) Succeeded() bool {
+	return j.Result != nil && j.Result.Outcome != workflows.OutcomeAborted && j.Result.Outcome != workflows.OutcomeFailed
+}
+
+// Phase is the job's phase with its number, or how it ended.
+func (j Fence) Phase() string {
+	switch {
+	case j.State != Running && j.Result != nil:
+		return j.Result.Outcome
+	case j.State != Running:
+		return j.State
+	case j.Status == nil:
+		return "unknown"
+	}
+	return fmt.Sprintf("%s %d/%d", j.Status.Phase, j.Status.Step, j.Status.Steps)
+}
+
+// WaitsFor says what keeps the job from going on; "" when nothing does.
+func (j Fence) WaitsFor() string {
+	switch {
+	case j.State != Running:
+		return j.Failure
+	case j.Status != nil:
+		return join(j.Status.WaitsFor, j.triesAgain())
+	default:
+		return join(j.Silent, j.triesAgain())
+	}
+}
+
+func (j Fence) waitsSince() time.Time {
+	if j.Status == nil {
+		return j.Started
+	}
+	return j.Status.Since
+}
+
+var fenceOutcomes = map[string]string{
+	workflows.OutcomeDone:      "Done: the node is back and its storage is whole,",
+	workflows.OutcomeGone:      "Gone: its Machine is gone and the data is whole,",
+	workflows.OutcomeRecovered: "Recovered: it need not be fenced any more, and its Machine stays held,",
+	workflows.OutcomeNotHeld:   "NotHeld: nothing holds its Machine,",
+}
+
+func (j Fence) done() string {
+	s := fmt.Sprintf("%s after %s", fenceOutcomes[j.Result.Outcome], j.Result.Took.Round(time.Second))
+	if j.Result.Released != "" {
+		s += "; released: " + j.Result.Released
+	}
+	if j.Result.Against != "" {
+		s += "; passed over: " + j.Result.Against
+	}
+	return s
+}
+
+func (j Fence) asks() string { return "" }
+
+func (j Fence) follower() follower { return &fenceFollower{} }
+
+func (j Fence) heard(before Job, signal, _ string) bool {
+	switch {
+	case j.State != Running || j.RunID != before.execution().RunID:
+		return true
+	case j.Status == nil:
+		return false
+	case signal == workflows.SignalFenceRelease:
+		return j.Status.Override != nil
+	default:
+		return shows(j.Status.JobStatus, signal)
+	}
+}
+
+// Describe is one sentence about it.
+func (j Fence) Describe(now time.Time) string {
+	if j.State != Running {
+		s := fmt.Sprintf("%s ended %s: %s", j.WorkflowID, when(j.Ended, now), j.Phase())
+		if j.Failure != "" {
+			s += ": " + j.Failure
+		}
+		return s
+	}
+	s := fmt.Sprintf("%s runs since %s", j.WorkflowID, when(j.Started, now))
+	if j.Status != nil {
+		s += ", phase " + j.Phase()
+	}
+	if w := j.WaitsFor(); w != "" {
+		s += ", waits for " + w
+	}
+	return s
+}
+
+// fenceFollower turns looks at a fence into lines.
+type fenceFollower struct{ phase, waits string }
+
+func (f *fenceFollower) news(_ context.Context, c *Command, j Job) (out []string) {
+	job, _ := j.(Fence)
+	if job.State != Running {
+		return nil
+	}
+	phase, waits := job.Phase(), job.WaitsFor()
+	if phase != f.phase || waits != f.waits {
+		line := clock(c.Now()) + "  " + phase
+		if waits != "" {
+			line += ": waits for " + waits
+		}
+		out = append(out, line)
+	}
+	f.phase, f.waits = phase, waits
+	return out
+}
+
+func (t *temporalClient) fence(ctx context.Context, id string) (Job, error) {
+	e, status, result, err := ask[workflows.FenceStatus, FenceResult](ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	if status != nil {
+		e.Started = status.Started
+	}
+	target, _ := jobs.FenceNode.Target(id)
+	return Fence{Node: target.Node, Execution: e, Status: status, Result: result}, nil
+}
+
+// StartFence implements Temporal.
+func (t *temporalClient) StartFence(ctx context.Context, in workflows.FenceNodeInput) error {
+	return t.start(ctx, jobs.FenceNode.ID(in.Node), "fencing of "+in.Node, jobs.FenceNode.Type, in)
+}

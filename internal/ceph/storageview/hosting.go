@@ -1,0 +1,36 @@
+package storageview
+
+import (
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+)
+
+// Hosting is what each node hosts, whether or not there is anything to say about it. homeless tells that an OSD is up
+// although its pod has gone and no node of it is known: it may be on any.
+func Hosting(in Input) (hosted map[string]fencing.Hosted, homeless bool) {
+	var ignored problems // Build tells of them
+	smallest, _ := failureDomain(in, &ignored)
+	osds, nodes := join(in, smallest.Type, &ignored)
+	hosted = map[string]fencing.Hosted{}
+	for _, o := range osds {
+		switch {
+		case !o.expected:
+		case o.node != nil:
+			h := hosted[o.node.Name]
+			h.Daemons++
+			if o.Up {
+				h.Running++
+			}
+			hosted[o.node.Name] = h
+		case bool(o.Up) && o.departed > 0:
+			homeless = true
+		}
+	}
+	for _, m := range describeMons(in.Mons, nodes) {
+		if m.Node != "" && m.InQuorum {
+			h := hosted[m.Node]
+			h.Mon++
+			hosted[m.Node] = h
+		}
+	}
+	return hosted, homeless
+}

@@ -1,0 +1,345 @@
+package fencing_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+var capi = storage.Fencing{API: "ClusterAPI", Namespace: "machines"}
+
+// fleet is a world with Machines, the marks on them, and a keeper's ledger of them.
+type fleet struct {
+	*world
+	ledger   *fencing.Ledger
+	wanted   *storage.Fencing
+	now      time.Time
+	machines []fencing.Machine
+	// marked are the marks that are really there, by UID: ours and those of others.
+	written *fencing.Ledger // what is written down
+	lost    map[string]bool
+	// released is the Machine that may be fenced, whatever the ledger says.
+	free map[string]bool
+}
+
+func newFleet() *fleet {
+	f := &fleet{world: newWorld(), wanted: &capi, now: now, lost: map[string]bool{}, free: map[string]bool{}}
+	for i, node := range nodes {
+		f.machines = append(f.machines, fencing.Machine{
+			Name: "machine-" + node, UID: uid(i), Node: node,
+		})
+	}
+	return f
+}
+
+func uid(i int) string {
+	return string([]byte{byte('a' + i)}) + "0000000-0000-4000-8000-000000000000"
+}
+
+func (f *fleet) hosted() map[string]fencing.Hosted {
+	out := map[string]fencing.Hosted{}
+	for _, node := range nodes[:6] {
+		running, all := f.running(node)
+		out[node] = fencing.Hosted{Daemons: all, Running: running}
+	}
+	for _, m := range f.mons {
+		if h := out[m.Node]; m.InQuorum {
+			h.Mon++
+			out[m.Node] = h
+		}
+	}
+	return out
+}
+
+// step is one look and what follows from it: first the ledger is written, then holds are set, then they go. A keeper
+// that dies after some of that is one that did only so much.
+func (f *fleet) step(writes, sets, removes bool) fencing.Step {
+	survey := fencing.Sift(fencing.Found{
+		Ledger: f.written, Machines: slices.Clone(f.machines), Hosted: f.hosted(), Known: !f.silent,
+		Nodes: f.ledger.Nodes(), UIDs: f.ledger.UIDs(), Ending: f.wanted == nil,
+	})
+	survey.Fencing = capi
+	facts := f.facts()
+	facts.AskedFor = f.ledger.Nodes()
+	s := fencing.Next(fencing.Input{
+		Now: f.now, Ledger: f.ledger, Wanted: f.wanted, Facts: facts, Survey: survey, Timeout: 20 * time.Minute,
+	})
+	f.ledger = s.Ledger
+	if !writes {
+		return s
+	}
+	f.written = s.Ledger.Clone()
+	if sets {
+		f.mark(s.Set, true)
+	}
+	if sets && removes {
+		f.mark(s.Remove, false)
+	}
+	return s
+}
+
+func (f *fleet) mark(which []fencing.Machine, held bool) {
+	for i, m := range f.machines {
+		if slices.ContainsFunc(which, func(x fencing.Machine) bool { return x.UID == m.UID }) {
+			f.machines[i].Held = held
+		}
+	}
+}
+
+func (f *fleet) held() (nodes []string) {
+	for _, m := range f.machines {
+		if m.Held {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	return nodes
+}
+
+func (f *fleet) want(node string, why fencing.Why) {
+	if f.ledger == nil {
+		f.ledger = &fencing.Ledger{}
+	}
+	t := target(node)
+	t.Why, t.Since = why, f.now
+	f.ledger.Request(t)
+}
+
+func (f *fleet) of(node string) (fencing.Case, bool) {
+	if f.ledger == nil {
+		return fencing.Case{}, false
+	}
+	i := slices.IndexFunc(f.ledger.Cases, func(c fencing.Case) bool { return c.Node == node })
+	if i < 0 {
+		return fencing.Case{}, false
+	}
+	return f.ledger.Cases[i], true
+}
+
+// gone: its Machine is deleted, and another takes its place some time later.
+func (f *fleet) gone(node string) {
+	f.machines = slices.DeleteFunc(f.machines, func(m fencing.Machine) bool { return m.Node == node })
+}
+
+// TestHoldsAtRest: what hosts daemons is held, noted first, and nothing else is; all goes with the policy.
+func TestHoldsAtRest(t *testing.T) {
+	f := newFleet()
+	s := f.step(true, false, false)
+	require.Len(t, s.Ledger.Held, 6)
+	require.Empty(t, f.held(), "noted before it is set")
+	f.step(true, true, true)
+	require.Equal(t, nodes[:6], f.held())
+	require.Empty(t, f.step(true, true, true).Set)
+
+	f.wanted = nil
+	f.step(true, true, true)
+	require.Empty(t, f.held())
+	f.step(true, true, true)
+	require.Nil(t, f.ledger)
+}
+
+// TestAnotherIsReleasedWhenNobodyFences: a release that nobody makes use of is taken back, and the next one waiting has
+// its turn.
+func TestAnotherIsReleasedWhenNobodyFences(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	f.fail("node-d")
+	f.fail("node-e")
+	f.want("node-d", fencing.WhyUnhealthy)
+	f.now = f.now.Add(time.Second)
+	f.want("node-e", fencing.WhyUnhealthy)
+	f.step(true, true, true)
+	c, _ := f.of("node-d")
+	require.Equal(t, fencing.StageReleased, c.Stage)
+	require.NotContains(t, f.held(), "node-d")
+	c, _ = f.of("node-e")
+	require.Equal(t, fencing.ReasonAnotherReleased, c.Reason)
+
+	f.now = f.now.Add(20 * time.Minute)
+	s := f.step(true, true, true)
+	c, _ = f.of("node-e")
+	require.Equal(t, fencing.StageReleased, c.Stage)
+	c, _ = f.of("node-d")
+	require.Equal(t, fencing.StageHeld, c.Stage)
+	require.Equal(t, 1, c.Returns)
+	require.Contains(t, f.held(), "node-d")
+	require.Equal(t, f.now.Add(20*time.Minute), s.Next)
+}
+
+// TestForeignHold: a mark that equals ours, and that nobody noted, is nobody's to take away.
+func TestForeignHold(t *testing.T) {
+	f := newFleet()
+	f.machines[6].Held = true // node-g hosts nothing
+	f.machines[0].Held = true
+	for range 3 {
+		f.step(true, true, true)
+	}
+	require.NotContains(t, f.ledger.Held, fencing.Key(uid(6)))
+	f.wanted = nil
+	f.step(true, true, true)
+	require.Equal(t, []string{"node-a", "node-g"}, f.held())
+}
+
+// TestBudgetFollows: the MachineDisruptionBudget says 1 only while the data is whole and nothing is released, and it
+// goes with the policy.
+func TestBudgetFollows(t *testing.T) {
+	f := newFleet()
+	mdb := storage.Fencing{API: fencing.APIBudget, Namespace: "machines"}
+	next := func(wanted *storage.Fencing, most *int) fencing.Step {
+		survey := fencing.Survey{Fencing: mdb, Known: true, Max: most}
+		s := fencing.Next(fencing.Input{
+			Now: f.now, Ledger: f.ledger, Wanted: wanted, Facts: f.facts(), Survey: survey, Timeout: time.Hour,
+		})
+		f.ledger = s.Ledger
+		return s
+	}
+	one, none := 1, 0
+	require.Equal(t, &one, next(&mdb, nil).Max)
+	require.True(t, f.ledger.Budget)
+	require.Nil(t, next(&mdb, &one).Max, "it says so already")
+	f.fail("node-a")
+	require.Equal(t, &none, next(&mdb, &one).Max)
+	require.True(t, next(nil, &none).Drop)
+	next(nil, nil)
+	require.Nil(t, f.ledger)
+}
+
+// TestUnderAnotherAPI: what was set under the old one goes before anything is set under the new one.
+func TestUnderAnotherAPI(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	other := storage.Fencing{API: "OpenShift", Namespace: "machines"}
+	f.wanted = &other
+	s := fencing.Next(fencing.Input{
+		Now: f.now, Ledger: f.ledger, Wanted: &other, Facts: f.facts(),
+		Survey: func() fencing.Survey {
+			x := fencing.Sift(fencing.Found{Ledger: f.ledger, Machines: f.machines, Hosted: f.hosted(), Known: true, Ending: true})
+			x.Fencing = capi
+			return x
+		}(),
+	})
+	require.Len(t, s.Remove, 6)
+	require.Empty(t, s.Set)
+	require.Equal(t, capi, s.Ledger.Fencing)
+}
+
+// TestLedgerModel plays a keeper that dies at any moment, remediators that fence whatever is not held and unhealthy,
+// people who take holds away, and failures of all kinds. What must hold is said in terms of Machines and daemons.
+func TestLedgerModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFleet()
+		f.step(true, true, true)
+		node := rapid.SampledFrom(nodes[:6])
+		wasReleased := map[string]bool{}
+		check := func() {
+			released := 0
+			for i := range f.machines {
+				m := f.machines[i]
+				c, _ := f.of(m.Node)
+				running, _ := f.running(m.Node)
+				if !m.Held && c.Stage == fencing.StageReleased && !c.Free {
+					released++
+				}
+				// Of a Machine that came while Ceph is silent nobody knows what it hosts.
+				if !f.silent && !m.Held && !wasReleased[m.Node] && running > 0 && c.Stage != fencing.StageReleased {
+					t.Fatalf("%s hosts %d daemons that serve, and is not held (%+v)", m.Node, running, c)
+				}
+			}
+			if released > 1 {
+				t.Fatalf("%d Machines are released (I7)", released)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"keeper": func(t *rapid.T) {
+				before := f.facts()
+				hurt := f.hurt()
+				was := map[string]fencing.Stage{}
+				for _, n := range f.ledger.Nodes() {
+					c, _ := f.of(n)
+					was[n] = c.Stage
+				}
+				f.step(rapid.Bool().Draw(t, "writes"), rapid.Bool().Draw(t, "sets"), rapid.Bool().Draw(t, "removes"))
+				f.step(true, true, true) // the next keeper, or the next pass
+				for _, n := range f.ledger.Nodes() {
+					c, _ := f.of(n)
+					if c.Stage != fencing.StageReleased || was[n] == fencing.StageReleased {
+						continue
+					}
+					running, _ := f.running(n)
+					elsewhere := slices.ContainsFunc(hurt, func(z string) bool { return z != zoneOf(n) })
+					if running > 0 && elsewhere {
+						t.Fatalf("%s is released with %d daemons that serve while %v is hurt", n, running, hurt)
+					}
+					if before.View.Unavailable != "" {
+						t.Fatalf("%s is released, and Ceph is silent", n)
+					}
+				}
+				check()
+			},
+			"dies":      func(t *rapid.T) { n := node.Draw(t, "node"); f.fail(n); f.want(n, fencing.WhyUnhealthy) },
+			"is cut":    func(t *rapid.T) { f.want(node.Draw(t, "node"), fencing.WhyUnhealthy) },
+			"deleted":   func(t *rapid.T) { f.want(node.Draw(t, "node"), fencing.WhyDeleting) },
+			"granted":   func(t *rapid.T) { n := node.Draw(t, "node"); f.holders = nil; f.hold("fence/"+n, zoneOf(n)) },
+			"lease end": func(*rapid.T) { f.holders, f.open = nil, "" },
+			"silent":    func(t *rapid.T) { f.silent = rapid.Bool().Draw(t, "silent") },
+			"fenced": func(t *rapid.T) {
+				for _, n := range f.ledger.Nodes() {
+					if c, _ := f.of(n); c.Stage == fencing.StageReleased && !slices.Contains(f.held(), n) &&
+						slices.ContainsFunc(f.machines, func(m fencing.Machine) bool { return m.Node == n }) {
+						f.gone(n)
+						f.fail(n)
+						return
+					}
+				}
+			},
+			"replaced": func(*rapid.T) {
+				for i, n := range nodes {
+					if !slices.ContainsFunc(f.machines, func(m fencing.Machine) bool { return m.Node == n }) {
+						f.machines = append(f.machines, fencing.Machine{
+							Name: "machine-" + n, UID: uid(i)[:9] + f.now.Format("1504") + uid(i)[13:], Node: n,
+						})
+						for j, o := range f.osds {
+							f.osds[j].up = o.up || o.node == n
+						}
+						wasReleased[n] = true // its new Machine is held by the next pass
+						f.step(true, true, true)
+						delete(wasReleased, n)
+						return
+					}
+				}
+			},
+			"whole": func(*rapid.T) { f.clean = !slices.ContainsFunc(f.osds, func(o osd) bool { return !o.up }) },
+			"later": func(t *rapid.T) { f.now = f.now.Add(time.Duration(rapid.IntRange(1, 25).Draw(t, "min")) * time.Minute) },
+			"job ends": func(t *rapid.T) {
+				n := node.Draw(t, "node")
+				f.ledger.Drop("fence/"+n, "run")
+			},
+			"tampering": func(t *rapid.T) {
+				i := rapid.IntRange(0, len(f.machines)-1).Draw(t, "machine")
+				f.machines[i].Held = false
+				f.step(true, true, true) // the watcher tells the keeper
+			},
+		})
+		// When Ceph answers and jobs ask, a fence that costs nothing has its turn.
+		f.silent, f.holders, f.open = false, nil, ""
+		for _, n := range f.ledger.Nodes() {
+			f.ledger.Drop("fence/"+n, "run")
+		}
+		f.step(true, true, true)
+		n := f.machines[0].Node
+		f.fail(n)
+		for i := range f.mons {
+			f.mons[i].InQuorum = f.mons[i].Node != n
+		}
+		f.want(n, fencing.WhyUnhealthy)
+		f.step(true, true, true)
+		if c, _ := f.of(n); c.Stage != fencing.StageReleased {
+			t.Fatalf("nothing on %s serves, and it is not released: %s %s", n, c.Reason, c.Message)
+		}
+	})
+}

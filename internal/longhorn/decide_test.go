@@ -1,0 +1,266 @@
+package longhorn_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+)
+
+// TestDecide is the table of what Longhorn's issues asked for, and of what it does itself. want is a word for each node:
+// its state and reason.
+func TestDecide(t *testing.T) {
+	abc := func() *world { return newWorld("a", "b", "c") }
+	never := func(w *world) { w.replica("v", "a").Healthy = false }
+	policy := func(p longhorn.DrainPolicy) func(*world) { return func(w *world) { w.Settings.DrainPolicy = p } }
+	off := func(w *world) { w.Settings.ClusterAutoscaler = false }
+	for name, c := range map[string]struct {
+		world *world
+		want  string
+	}{
+		"nothing": {abc(), "a:Spare/NothingToLose b:Spare/NothingToLose c:Spare/NothingToLose"},
+		"attached: engine and replicas stay": {
+			abc().volume("v", "a", "b").attach("v", "c"), "a:Kept/ReplicaInUse b:Kept/ReplicaInUse c:Kept/EngineRunning",
+		},
+		"detached: one keeps it": {
+			abc().volume("v", "a", "b").volume("w", "b", "c"), "a:Spare/NothingToLose b:Kept/Cover c:Spare/NothingToLose",
+		},
+		"the cover stays where it was": {
+			abc().volume("v", "a", "b", "c").with(func(w *world) { w.Kept = []string{"c"} }),
+			"a:Spare/NothingToLose b:Spare/NothingToLose c:Kept/Cover",
+		},
+		"unless it can be smaller": {
+			abc().volume("v", "a", "b").volume("w", "b", "c").with(func(w *world) { w.Kept = []string{"a", "c"} }),
+			"a:Spare/NothingToLose b:Kept/Cover c:Spare/NothingToLose",
+		},
+		"the last replica stays (1631, 4238)": {
+			abc().volume("v", "a").cordon("a"), "a:Kept/LastReplica b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"never attached (2673)": {
+			abc().volume("v", "a").with(never).cordon("a"),
+			"a:Open/NothingToLose b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"a dead node protects nothing (2237)": {
+			abc().volume("v", "a", "b").cordon("a").with(func(w *world) { w.node("b").Ready = false }),
+			"a:Kept/LastReplica b:Kept/LastReplica c:Spare/NothingToLose",
+		},
+		"a deleted node protects nothing (10833)": {
+			abc().volume("v", "a", "z").cordon("a"),
+			"a:Kept/LastReplica b:Spare/NothingToLose c:Spare/NothingToLose z:Kept/LastReplica",
+		},
+		"an instance manager that is down protects nothing": {
+			abc().volume("v", "a", "b").cordon("a").with(func(w *world) { w.manager("b").State = "error" }),
+			"a:Kept/LastReplica b:Kept/LastReplica c:Spare/NothingToLose",
+		},
+		"a failed replica is not the last": {
+			abc().volume("v", "a", "b").cordon("a").with(func(w *world) { w.replica("v", "b").Failed = true }),
+			"a:Kept/LastReplica b:Kept/LastReplica c:Spare/NothingToLose",
+		},
+		"a failed replica may be all that can be salvaged": {
+			abc().volume("v", "a").cordon("a").with(func(w *world) {
+				w.replica("v", "a").Healthy, w.replica("v", "a").Failed = false, true
+			}), "a:Kept/LastReplica b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"a drain beside a healthy one": {
+			abc().volume("v", "a", "b").cordon("a"), "a:Open/NothingToLose b:Kept/Cover c:Spare/NothingToLose",
+		},
+		"a drain of a replica in use": {
+			abc().volume("v", "a", "b").attach("v", "c").cordon("a"),
+			"a:Open/NothingToLose b:Kept/ReplicaInUse c:Kept/EngineRunning",
+		},
+		"an engine stays whatever the policy is": {
+			abc().volume("v", "a", "b").attach("v", "a").cordon("a").with(policy(longhorn.AlwaysAllow)),
+			"a:Kept/EngineRunning b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"three nodes of one volume in one second": {
+			abc().volume("v", "a", "b", "c").taint("a", "b", "c"), "a:Kept/LastReplica b:Kept/LastReplica c:Kept/LastReplica",
+		},
+		"two of three": {
+			abc().volume("v", "a", "b", "c").taint("a", "b"), "a:Open/NothingToLose b:Kept/SharesVolume c:Kept/Cover",
+		},
+		"who was allowed before goes first": {
+			abc().volume("v", "a", "b", "c").taint("a", "b").with(func(w *world) { w.Going = []string{"b"} }),
+			"a:Kept/SharesVolume b:Open/NothingToLose c:Kept/Cover",
+		},
+		"and then the queue": {
+			newWorld("a", "b", "c", "d").volume("v", "a", "b", "c", "d").taint("a", "b", "c").with(func(w *world) {
+				w.Going = []string{"c", "b"}
+			}), "a:Kept/SharesVolume b:Kept/SharesVolume c:Open/NothingToLose d:Kept/Cover",
+		},
+		"unrelated nodes go side by side": {
+			newWorld("a", "b", "c", "d").volume("v", "a", "c").volume("w", "b", "d").taint("a", "b"),
+			"a:Open/NothingToLose b:Open/NothingToLose c:Kept/Cover d:Kept/Cover",
+		},
+		"an expired taint does not count": {
+			abc().volume("v", "a", "b").taint("a").with(func(w *world) {
+				w.node("a").RemovalTaint = fmt.Sprint(now.Add(-time.Hour).Unix())
+			}), "a:Kept/Cover b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"a taint without a time does": {
+			abc().volume("v", "a", "b").taint("a").with(func(w *world) { w.node("a").RemovalTaint = "soon" }),
+			"a:Open/NothingToLose b:Kept/Cover c:Spare/NothingToLose",
+		},
+		"Karpenter": {
+			abc().volume("v", "a", "b").with(func(w *world) { w.node("a").Disrupted = true }),
+			"a:Open/NothingToLose b:Kept/Cover c:Spare/NothingToLose",
+		},
+		"without the setting all stay, and taints do not open": {
+			abc().volume("v", "a", "b").with(off).taint("a"), "a:Kept/AutoscalerOff b:Kept/AutoscalerOff c:Kept/AutoscalerOff",
+		},
+		"without the setting a tainted node protects nothing": {
+			abc().volume("v", "a", "b").with(off).taint("a").cordon("b"),
+			"a:Kept/AutoscalerOff b:Kept/LastReplica c:Kept/AutoscalerOff",
+		},
+		"without the setting a cordon opens": {
+			abc().volume("v", "a", "b").with(off).cordon("a"), "a:Open/NothingToLose b:Kept/AutoscalerOff c:Kept/AutoscalerOff",
+		},
+		"block-for-eviction": {
+			abc().volume("v", "a", "b").with(policy(longhorn.BlockForEviction)).cordon("a"),
+			"a:Kept/ReplicaOnNode b:Kept/ReplicaOnNode c:Spare/NothingToLose",
+		},
+		"allow-if-replica-is-stopped: a drain": {
+			abc().volume("v", "a").with(policy(longhorn.AllowIfReplicaIsStopped)).cordon("a"),
+			"a:Open/NothingToLose b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"allow-if-replica-is-stopped: a removal would take the data": {
+			abc().volume("v", "a").with(policy(longhorn.AllowIfReplicaIsStopped)).taint("a"),
+			"a:Kept/LastReplica b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"always-allow is the user's word": {
+			abc().volume("v", "a").with(policy(longhorn.AlwaysAllow)).cordon("a"),
+			"a:Open/UserAllows b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"an unknown policy is the strictest": {
+			abc().volume("v", "a", "b").with(policy("block-sometimes")).cordon("a"),
+			"a:Kept/ReplicaOnNode b:Kept/ReplicaOnNode c:Spare/NothingToLose",
+		},
+		"a backing image: not removed": {
+			abc().with(func(w *world) { w.node("a").Helpers = []string{"backing-image-manager-1"} }).taint("a"),
+			"a:Kept/Helper b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"a backing image: drained": {
+			abc().with(func(w *world) { w.node("a").Helpers = []string{"backing-image-manager-1"} }).cordon("a"),
+			"a:Open/NothingToLose b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"what cannot be read": {
+			abc().cordon("a", "b").with(func(w *world) {
+				w.Faults = []longhorn.Fault{{Object: "Replica r", Field: "spec.volumeName", Allowed: "a volume", Node: "a"}}
+			}), "a:Kept/Malformed b:Open/NothingToLose c:Spare/NothingToLose",
+		},
+		"an instance manager of an unknown kind": {
+			abc().cordon("a").with(func(w *world) { w.manager("a").Kind = "sharded" }),
+			"a:Kept/Malformed b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, n := range longhorn.Decide(c.world.World).Nodes {
+				got = append(got, fmt.Sprintf("%s:%s/%s", n.Node, n.State, n.Reason))
+			}
+			require.Equal(t, c.want, strings.Join(got, " "))
+		})
+	}
+}
+
+// TestManagers: what a manager's own state and kind add to the answer of its node.
+func TestManagers(t *testing.T) {
+	w := newWorld("a", "b").volume("v", "a", "b").cordon("a")
+	w.Managers = append(w.Managers,
+		longhorn.Manager{Name: "e-a", Node: "a", Kind: longhorn.Engine, State: longhorn.Running},
+		longhorn.Manager{Name: "e-b", Node: "b", Kind: longhorn.Engine, State: longhorn.Running},
+		longhorn.Manager{Name: "old-b", Node: "b", Kind: longhorn.Replicas, State: "stopped"},
+		longhorn.Manager{Name: "lost", Node: "z", Kind: longhorn.Replicas, State: "unknown"},
+		longhorn.Manager{Name: "nowhere", Kind: longhorn.Replicas, State: "unknown"})
+	var got []string
+	for _, m := range longhorn.Decide(w.World).Managers {
+		require.True(t, m.SafeToEvict)
+		got = append(got, fmt.Sprintf("%s:%s/%s", m.Manager, m.State, m.Reason))
+	}
+	require.Equal(t, []string{
+		"e-a:Open/NothingToLose", "e-b:Spare/NoEngine", "im-a:Open/NothingToLose", "im-b:Kept/Cover", "lost:Kept/NotRunning",
+		"nowhere:Kept/Malformed", "old-b:Kept/NotRunning",
+	}, got)
+}
+
+// TestStay: autoscalers are held back from nodes that must not go, and not from one that only waits for its turn.
+func TestStay(t *testing.T) {
+	w := newWorld("a", "b", "c", "d").volume("v", "a", "b", "c").taint("a", "b")
+	w.node("d").Helpers = []string{"share-manager-1"}
+	d := longhorn.Decide(w.World)
+	for node, want := range map[string]bool{"a": false, "b": false, "c": true, "d": true} {
+		require.Equal(t, want, nodeIn(d, node).Stay, node)
+	}
+	require.Equal(t, []string{"b"}, nodeIn(d, "a").Conflicts)
+	require.False(t, d.OneMore)
+	w.Settings.ClusterAutoscaler = false
+	for _, n := range longhorn.Decide(w.World).Nodes {
+		require.False(t, n.Stay, n.Node)
+	}
+}
+
+func TestSafeToEvict(t *testing.T) {
+	on, off := longhorn.Settings{ClusterAutoscaler: true}, longhorn.Settings{}
+	for _, c := range []struct {
+		workload longhorn.Workload
+		want     bool
+	}{
+		{longhorn.Workload{Name: "longhorn-ui", LocalStorage: true}, true},
+		{longhorn.Workload{Name: "csi-snapshotter", LocalStorage: true}, true},
+		{longhorn.Workload{Name: "csi-attacher"}, false},
+		{longhorn.Workload{Name: "longhorn-driver-deployer", LocalStorage: true}, false},
+		{longhorn.Workload{Name: "something", ManagedBy: "longhorn-manager", LocalStorage: true}, true},
+		{longhorn.Workload{Name: "im", Component: "instance-manager", LocalStorage: true}, true},
+		{longhorn.Workload{
+			Name: "bim", Component: "backing-image-manager", ManagedBy: "longhorn-manager", LocalStorage: true,
+		}, false},
+		{longhorn.Workload{Name: "sm", Component: "share-manager", ManagedBy: "longhorn-manager", LocalStorage: true}, false},
+	} {
+		require.Equal(t, c.want, on.SafeToEvict(c.workload), c.workload.Name)
+		require.False(t, off.SafeToEvict(c.workload), c.workload.Name)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	w := newWorld("a", "b", "c").volume("v", "a").volume("w", "a", "b").cordon("a")
+	said, ok := longhorn.Decide(w.World).Explain("a")
+	require.True(t, ok)
+	require.Equal(t, []string{
+		"node a, which is cordoned: must stay",
+		"volume v has its last healthy replica here: attach it elsewhere, which makes another one, or have it evicted from " +
+			"this node",
+		"autoscalers are to be held back from it",
+	}, said)
+	_, ok = longhorn.Decide(w.World).Explain("nowhere")
+	require.False(t, ok)
+}
+
+// TestFaultsAreNamed: an unknown policy is named with what is allowed.
+func TestFaultsAreNamed(t *testing.T) {
+	w := newWorld("a")
+	w.Settings.DrainPolicy = "sometimes"
+	d := longhorn.Decide(w.World)
+	require.Len(t, d.Faults, 1)
+	require.Equal(t, `Setting node-drain-policy: value: "sometimes": allowed are block-for-eviction, `+
+		"block-for-eviction-if-contains-last-replica, block-if-contains-last-replica, allow-if-replica-is-stopped, "+
+		"always-allow", d.Faults[0].String())
+}
+
+// TestSummaryIsSmall: 500 nodes that all leave, share volumes and have long names still fit.
+func TestSummaryIsSmall(t *testing.T) {
+	var names []string
+	for i := range 500 {
+		names = append(names, fmt.Sprintf("ip-10-0-%03d-%s.eu-central-1.compute.internal", i, strings.Repeat("x", 20)))
+	}
+	w := newWorld(names...).taint(names...)
+	for i := range names {
+		w.volume(fmt.Sprintf("pvc-%036d", i), names[i], names[(i+1)%500], names[(i+2)%500])
+	}
+	b, err := json.Marshal(longhorn.Decide(w.World).Summary())
+	require.NoError(t, err)
+	require.Less(t, len(b), 256<<10)
+}

@@ -1,0 +1,447 @@
+package longhorn_test
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+	"github.com/lockkeeper/lockkeeper/test/turns"
+)
+
+// model is the slow and plain reading of the rules: no index, no greedy choice, every question answered by going through
+// all replicas.
+type model struct{ longhorn.World }
+
+func (m model) find(name string) (longhorn.Node, bool) {
+	for _, n := range m.Nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return longhorn.Node{}, false
+}
+
+func (m model) tainted(n longhorn.Node) bool {
+	at, err := strconv.ParseInt(n.RemovalTaint, 10, 64)
+	return n.HasRemovalTaint && (err != nil || m.Now.Sub(time.Unix(at, 0)) < m.TaintExpiry)
+}
+
+func (m model) removed(n longhorn.Node) bool { return n.Deleting || n.Disrupted || m.tainted(n) }
+
+func (m model) leaving(n longhorn.Node) bool { return n.Cordoned || m.removed(n) }
+
+// asked tells whether the node may be opened because it is leaving.
+func (m model) asked(n longhorn.Node) bool {
+	return n.Deleting || n.Cordoned && !m.removed(n) || m.removed(n) && m.Settings.ClusterAutoscaler
+}
+
+// living tells whether a volume could go on with the replica, and nobody has asked its node to leave.
+func (m model) living(r longhorn.Replica) bool {
+	n, exists := m.find(r.Node)
+	runs := slices.ContainsFunc(m.Managers, func(i longhorn.Manager) bool {
+		return i.Node == r.Node && i.Kind != longhorn.Engine && i.State == "running"
+	})
+	return exists && n.Ready && !m.leaving(n) && runs && r.Healthy && !r.Failed
+}
+
+func data(r longhorn.Replica) bool { return r.Healthy || r.Failed }
+
+// excused tells whether the policy says that a drain need not think of the replica.
+func (m model) excused(r longhorn.Replica) bool {
+	n, exists := m.find(r.Node)
+	return m.Settings.DrainPolicy == longhorn.AllowIfReplicaIsStopped && exists && n.Cordoned && !m.removed(n) &&
+		r.Desired == "stopped" && r.Current == "stopped"
+}
+
+func (m model) engineOn(node string) bool {
+	return slices.ContainsFunc(m.Managers, func(i longhorn.Manager) bool { return i.Node == node && len(i.Engines) > 0 })
+}
+
+func (m model) attached(volume string) bool {
+	return slices.ContainsFunc(m.Volumes, func(v longhorn.Volume) bool { return v.Name == volume && v.State != "detached" })
+}
+
+// mustStay tells whether a node stays whatever the others do.
+func (m model) mustStay(n longhorn.Node) bool {
+	policy := m.Settings.DrainPolicy
+	if m.engineOn(n.Name) || m.removed(n) && m.Settings.ClusterAutoscaler && len(n.Helpers) > 0 {
+		return true
+	}
+	if !m.Settings.ClusterAutoscaler && !m.asked(n) {
+		return true
+	}
+	if policy == longhorn.AlwaysAllow {
+		return false
+	}
+	for _, r := range m.Replicas {
+		if r.Node != n.Name {
+			continue
+		}
+		if policy == longhorn.BlockForEviction || data(r) && !m.excused(r) && !m.livesAnywhere(r.Volume) ||
+			!m.leaving(n) && m.attached(r.Volume) && r.Current == "running" && !r.Failed {
+			return true
+		}
+	}
+	return false
+}
+
+func (m model) livesAnywhere(volume string) bool {
+	return slices.ContainsFunc(m.Replicas, func(r longhorn.Replica) bool { return r.Volume == volume && m.living(r) })
+}
+
+// livesWithout tells whether a volume has a living replica outside of some nodes.
+func (m model) livesWithout(volume string, away map[string]bool) bool {
+	return slices.ContainsFunc(m.Replicas, func(r longhorn.Replica) bool {
+		return r.Volume == volume && m.living(r) && !away[r.Node]
+	})
+}
+
+// smallest is how many nodes have to be kept, besides those that must stay, so that each volume that lives has a living
+// replica on one that is kept: every set of nodes is tried.
+func (m model) smallest() int {
+	if m.Settings.DrainPolicy == longhorn.AlwaysAllow {
+		return 0
+	}
+	stay := map[string]bool{}
+	for _, n := range m.Nodes {
+		stay[n.Name] = m.mustStay(n)
+	}
+	best := len(m.Nodes)
+	for set := range 1 << len(m.Nodes) {
+		kept := map[string]bool{}
+		for i, n := range m.Nodes {
+			kept[n.Name] = stay[n.Name] || set&(1<<i) != 0
+		}
+		covers := true
+		for _, r := range m.Replicas {
+			if !data(r) || !m.livesAnywhere(r.Volume) {
+				continue
+			}
+			covers = covers && slices.ContainsFunc(m.Replicas, func(k longhorn.Replica) bool {
+				return k.Volume == r.Volume && m.living(k) && kept[k.Node]
+			})
+		}
+		if covers {
+			best = min(best, bits.OnesCount(uint(set)))
+		}
+	}
+	return best
+}
+
+func (m model) share(a, b string) bool {
+	for _, r := range m.Replicas {
+		for _, q := range m.Replicas {
+			if data(r) && data(q) && r.Volume == q.Volume && r.Node == a && q.Node == b {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// check compares a decision with the rules. exact tells whether the cover must be as small as one can be.
+func (m model) check(t require.TestingT, d longhorn.Decision, exact bool) {
+	state := map[string]longhorn.State{}
+	var open, spare []string
+	for _, n := range d.Nodes {
+		state[n.Node] = n.State
+		require.NotEmpty(t, n.Leaving == longhorn.Gone || n.Reason != "", "%s has no reason", n.Node)
+		switch n.State {
+		case longhorn.Open:
+			open = append(open, n.Node)
+		case longhorn.Spare:
+			spare = append(spare, n.Node)
+		case longhorn.Kept:
+		}
+	}
+	covering := 0
+	for _, n := range m.Nodes {
+		must := m.mustStay(n)
+		switch {
+		case must:
+			require.Equal(t, longhorn.Kept, state[n.Name], "%s must stay", n.Name)
+		case !m.leaving(n) && state[n.Name] == longhorn.Kept:
+			covering++
+		case !m.leaving(n):
+			require.Equal(t, longhorn.Spare, state[n.Name], "%s need not stay", n.Name)
+		case m.asked(n) && state[n.Name] != longhorn.Open:
+			require.True(t, slices.ContainsFunc(open, func(o string) bool { return m.share(o, n.Name) }),
+				"%s could leave", n.Name)
+		}
+	}
+	require.Len(t, d.Kept, covering)
+	if exact {
+		require.Equal(t, m.smallest(), covering, "nodes that are kept for others")
+	}
+	m.checkOpen(t, d, open, spare)
+}
+
+// checkOpen goes through everything that the budgets let happen without another decision.
+func (m model) checkOpen(t require.TestingT, d longhorn.Decision, open, spare []string) {
+	require.Equal(t, len(open) == 0, d.OneMore)
+	if m.Settings.DrainPolicy == longhorn.AlwaysAllow {
+		return
+	}
+	for i, a := range open {
+		for _, b := range open[:i] {
+			require.False(t, m.share(a, b), "%s and %s share a volume", a, b)
+		}
+	}
+	m.survives(t, open)
+	if d.OneMore {
+		for _, s := range spare {
+			m.survives(t, []string{s})
+		}
+	}
+}
+
+// survives tells whether each volume that matters has a living replica when some nodes are away.
+func (m model) survives(t require.TestingT, away []string) {
+	gone := map[string]bool{}
+	for _, n := range away {
+		gone[n] = true
+	}
+	for _, r := range m.Replicas {
+		if gone[r.Node] && data(r) && !m.excused(r) {
+			require.True(t, m.livesWithout(r.Volume, gone), "volume %s without %v", r.Volume, away)
+		}
+	}
+	for _, n := range away {
+		require.False(t, m.engineOn(n), "engine on %s", n)
+	}
+}
+
+// TestEveryWorldOfOneVolume goes through all worlds of three nodes and one volume.
+func TestEveryWorldOfOneVolume(t *testing.T) {
+	every(t, 1, []int{5, 5, 5}, 4, 5)
+}
+
+// TestEveryWorldOfTwoVolumes goes through all worlds of three nodes and two detached volumes.
+func TestEveryWorldOfTwoVolumes(t *testing.T) {
+	every(t, 2, []int{4, 4, 4}, 1, 3)
+}
+
+// every goes through all worlds: the ways in which each node can be, the places of an engine, and of each replica.
+func every(t *testing.T, volumes int, nodeKinds []int, engines, replicaKinds int) {
+	t.Helper()
+	choices := slices.Clone(nodeKinds)
+	for range volumes * len(nodeKinds) {
+		choices = append(choices, replicaKinds)
+	}
+	choices = append(choices, engines, len(longhorn.DrainPolicies), 2)
+	total := 1
+	for _, c := range choices {
+		total *= c
+	}
+	first, step := turns.Steps(t.Name()+": worlds", 16, 1)
+	for number := first; number < total; number += step {
+		w, rest := build(number, choices, len(nodeKinds), volumes)
+		if rest != 0 {
+			t.Fatal("a world has no number")
+		}
+		d := longhorn.Decide(w.World)
+		failed := &failure{}
+		model{w.World}.check(failed, d, true)
+		if failed.said != "" {
+			t.Fatalf("world %d of %d: %s\n%+v\n%+v", number, total, failed.said, w.World, d)
+		}
+	}
+}
+
+// failure keeps the first complaint: formatting one for each of a million worlds would take longer than they do.
+type failure struct{ said string }
+
+func (f *failure) Errorf(format string, args ...any) {
+	if f.said == "" {
+		f.said = fmt.Sprintf(format, args...)
+	}
+}
+func (f *failure) FailNow() {}
+
+func build(number int, choices []int, nodes, volumes int) (*world, int) {
+	next := func() int {
+		c := number % choices[0]
+		number /= choices[0]
+		choices = choices[1:]
+		return c
+	}
+	names := []string{"a", "b", "c"}[:nodes]
+	w := newWorld(names...)
+	for _, n := range names {
+		setNode(w, n, next())
+	}
+	for v := range volumes {
+		volume := fmt.Sprintf("v%d", v)
+		w.Volumes = append(w.Volumes, longhorn.Volume{Name: volume, State: longhorn.Detached})
+		for _, n := range names {
+			addReplica(w, volume, n, next())
+		}
+	}
+	if engine := next(); engine > 0 {
+		w.attach("v0", names[engine-1])
+	}
+	w.Settings.DrainPolicy = longhorn.DrainPolicies[next()]
+	w.Settings.ClusterAutoscaler = next() == 1
+	return w, number
+}
+
+func setNode(w *world, name string, kind int) {
+	switch kind {
+	case 1:
+		w.cordon(name)
+	case 2:
+		w.taint(name)
+	case 3:
+		w.node(name).Ready = false
+	case 4:
+		w.manager(name).State = "error"
+	}
+}
+
+func addReplica(w *world, volume, node string, kind int) {
+	if kind == 0 {
+		return
+	}
+	w.Replicas = append(w.Replicas, longhorn.Replica{
+		Name: volume + "-" + node, Volume: volume, Node: node, Healthy: kind == 1 || kind == 4, Failed: kind == 2,
+		Desired: longhorn.Stopped, Current: map[bool]string{true: longhorn.Running, false: longhorn.Stopped}[kind == 4],
+	})
+}
+
+// drawn is a random world that need not be small.
+func drawn(t *rapid.T) *world {
+	names := []string{"a", "b", "c", "d", "e", "f", "g"}[:rapid.IntRange(1, 7).Draw(t, "nodes")]
+	w := newWorld(names...)
+	for _, n := range names {
+		setNode(w, n, rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2, 3, 4}).Draw(t, "node"))
+		w.node(n).Disrupted = rapid.IntRange(0, 9).Draw(t, "disrupted") == 0
+		w.node(n).Deleting = rapid.IntRange(0, 9).Draw(t, "deleting") == 0
+		if rapid.IntRange(0, 9).Draw(t, "helper") == 0 {
+			w.node(n).Helpers = []string{"share-manager-x"}
+		}
+	}
+	for v := range rapid.IntRange(0, 6).Draw(t, "volumes") {
+		volume := fmt.Sprintf("v%d", v)
+		w.Volumes = append(w.Volumes, longhorn.Volume{Name: volume, State: longhorn.Detached})
+		for _, n := range append(slices.Clone(names), "gone") {
+			addReplica(w, volume, n, rapid.SampledFrom([]int{0, 0, 1, 1, 1, 2, 3, 4}).Draw(t, "replica"))
+		}
+		if rapid.IntRange(0, 4).Draw(t, "attach") == 0 {
+			w.attach(volume, rapid.SampledFrom(names).Draw(t, "to"))
+		}
+	}
+	w.Settings.DrainPolicy = rapid.SampledFrom(longhorn.DrainPolicies).Draw(t, "policy")
+	w.Settings.ClusterAutoscaler = rapid.IntRange(0, 3).Draw(t, "autoscaler") > 0
+	w.Kept = rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "kept")
+	w.Going = rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "going")
+	return w
+}
+
+// TestRules: whatever the world is, the rules hold, the order in which it was read does not matter, and a decision about
+// the same world stays the same.
+func TestRules(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawn(t)
+		d := longhorn.Decide(w.World)
+		model{w.World}.check(t, d, false)
+		shuffled := w.World
+		shuffled.Nodes = rapid.Permutation(w.Nodes).Draw(t, "nodes")
+		shuffled.Managers = rapid.Permutation(w.Managers).Draw(t, "managers")
+		shuffled.Replicas = rapid.Permutation(w.Replicas).Draw(t, "replicas")
+		require.Equal(t, d, longhorn.Decide(shuffled))
+		again := w.World
+		again.Kept = d.Kept
+		again.Going = nil
+		for _, n := range d.Nodes {
+			if n.State == longhorn.Open {
+				again.Going = append(again.Going, n.Node)
+			}
+		}
+		after := longhorn.Decide(again)
+		require.Equal(t, d.Kept, after.Kept)
+		for i, n := range d.Nodes {
+			require.Equal(t, n.State, after.Nodes[i].State, n.Node)
+		}
+	})
+}
+
+// TestSticky: a node that is kept stays so when volumes come to it that need it, or go that did not.
+func TestSticky(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawn(t)
+		before := longhorn.Decide(w.World)
+		w.Kept = before.Kept
+		if len(before.Kept) == 0 {
+			return
+		}
+		node := rapid.SampledFrom(before.Kept).Draw(t, "node")
+		w.volume("new", node)
+		after := longhorn.Decide(w.World)
+		require.LessOrEqual(t, len(after.Kept), max(len(before.Kept), len(longhorn.Decide(w.World).Kept)))
+		require.Equal(t, longhorn.Kept, nodeIn(after, node).State)
+	})
+}
+
+// serves tells whether a volume has a healthy replica that could be used now, on a node that is leaving or not: what keeps
+// that node is its budget.
+func (w *world) serves(volume string) bool {
+	return slices.ContainsFunc(w.Replicas, func(r longhorn.Replica) bool {
+		n, exists := model{w.World}.find(r.Node)
+		return r.Volume == volume && exists && n.Ready && w.manager(r.Node).State == longhorn.Running && r.Healthy && !r.Failed
+	})
+}
+
+// TestNothingIsEverLost lets nodes and volumes come, leave and heal in any order. Between two decisions whatever the last
+// one allows may happen, and nothing else is known of lockkeeper: its budgets alone keep the data.
+func TestNothingIsEverLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawn(t)
+		w.Settings.DrainPolicy = longhorn.BlockIfContainsLastReplica
+		d := longhorn.Decide(w.World)
+		more := d.OneMore
+		t.Repeat(map[string]func(*rapid.T){
+			"decide": func(*rapid.T) {
+				w.Kept, w.Going = d.Kept, nil
+				d = longhorn.Decide(w.World)
+				more = d.OneMore
+				model{w.World}.check(t, d, false)
+			},
+			"evict and remove": func(t *rapid.T) {
+				if len(w.Nodes) == 0 {
+					return
+				}
+				name := rapid.SampledFrom(w.Nodes).Draw(t, "node").Name
+				switch state := nodeIn(d, name).State; {
+				case state == longhorn.Open:
+				case state == longhorn.Spare && more:
+					more = false
+				default:
+					return
+				}
+				var lived []string
+				for _, v := range w.Volumes {
+					if w.serves(v.Name) {
+						lived = append(lived, v.Name)
+					}
+				}
+				w.Nodes = slices.DeleteFunc(slices.Clone(w.Nodes), func(n longhorn.Node) bool { return n.Name == name })
+				w.Managers = slices.DeleteFunc(slices.Clone(w.Managers), func(m longhorn.Manager) bool { return m.Node == name })
+				for _, v := range lived {
+					require.True(t, w.serves(v), "volume %s went with %s", v, name)
+				}
+			},
+			"taint": func(t *rapid.T) {
+				if len(w.Nodes) > 0 {
+					w.taint(rapid.SampledFrom(w.Nodes).Draw(t, "node").Name)
+				}
+			},
+		})
+	})
+}

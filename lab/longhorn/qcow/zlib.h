@@ -1,0 +1,1 @@
+// Includes nothing: the stand-in for libqcow needs no zlib.

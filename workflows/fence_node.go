@@ -1,0 +1,607 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// FenceNodeInput starts the fencing of a node, or goes on with it after continue-as-new. Only the node is required.
+type FenceNodeInput struct {
+	Node string `json:"node"`
+	// Policy is "namespace/name" of the MaintenancePolicy, or of several, with commas; by default of all whose daemons the
+	// node hosts and that name what fences nodes.
+	Policy string `json:"policy,omitempty"`
+	// Reason is shown to everybody who has to wait.
+	Reason string `json:"reason,omitempty"`
+	// Release lets the Machine go whatever is known, but for "one at a time": a person's word, who and why.
+	Release *FenceRelease `json:"release,omitempty"`
+	// State is written by the run before, and not by people.
+	State *FenceState `json:"state,omitempty"`
+
+	invalid *input.Error // found while decoding
+}
+
+// FenceRelease is a person's word that a node's Machine is to be released whatever is known. It is also what the signal
+// `release` takes.
+type FenceRelease struct {
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+}
+
+// Signals of FenceNode beside those of all jobs.
+const (
+	// SignalFenceChanged: the watcher saw a change of the node, its Machine or a health check. Takes a reason.
+	SignalFenceChanged = "fence-changed"
+	// SignalFenceRelease overrides the judge. Takes a FenceRelease.
+	SignalFenceRelease = "release"
+)
+
+// Outcomes of a fence, beside Done (the node is back, and the data whole) and Gone (its Machine is, and the data whole).
+const (
+	OutcomeRecovered = "Recovered" // the node recovered before its Machine was released
+	OutcomeNotHeld   = "NotHeld"   // nothing holds it: it has no Machine, or the policy names no fencing any more
+)
+
+// FenceNodeResult is how the fencing of a node ended.
+type FenceNodeResult struct {
+	Outcome string `json:"outcome"`
+	// Released is why its Machine was released; "": it was not. Against is what a person passed over.
+	Released string        `json:"released,omitempty"`
+	Against  string        `json:"against,omitempty"`
+	Took     time.Duration `json:"took"`
+}
+
+// FenceNode sees a node through its fencing, which somebody else does: a health check that deletes its Machine or has it
+// rebooted, or a person who deletes the Machine. The Machine is held until the keepers of all storage clusters with
+// daemons on the node let it go: because nothing on it serves any more, or because its failure domain is open for it,
+// under the lease. Then the job waits until the node is gone or back, and until the data is whole.
+//
+// It never fences by itself, and sets no noout: the node may not come back. When the node recovers before it was
+// released, the job ends and the hold stays. A release that nobody makes use of is taken back after the policy's
+// remediationTimeout, so that another node has its turn. `abort` ends the job; the Machine is held again.
+//
+//	temporal workflow start --type FenceNode --task-queue lockkeeper --workflow-id fence/node-a --input '{"node":"node-a"}'
+func FenceNode(ctx workflow.Context, in FenceNodeInput) (FenceNodeResult, error) {
+	f := &fence{in: in, notices: workflow.GetSignalChannel(ctx, SignalFence)}
+	if in.State != nil {
+		f.state = *in.State
+	}
+	f.job = newJob(ctx, fencePhases, f.state.JobState)
+	err := runJob(ctx, f.job, f)
+	f.state.Result.Took = workflow.Now(ctx).Sub(f.job.Started)
+	return f.state.Result, err
+}
+
+// FenceState is what a fence hands on to its next run.
+type FenceState struct {
+	JobState
+	Patient fencing.Patient `json:"patient"`
+	// Before is how the node was when its Machine was released.
+	Before   fencing.Patient   `json:"before,omitzero"`
+	Why      fencing.Why       `json:"why,omitempty"`
+	WhySince time.Time         `json:"whySince,omitzero"`
+	Override *fencing.Override `json:"override,omitempty"`
+	Clusters []FenceStanding   `json:"clusters,omitempty"`
+	// Settled: nothing more is to be released, and only the data may have to heal.
+	Settled bool `json:"settled,omitempty"`
+	// Buried: the pods of dead daemons were deleted, or need not be.
+	Buried  bool            `json:"buried,omitempty"`
+	Stale   bool            `json:"stale,omitempty"` // something happened since the node was looked at
+	Trouble string          `json:"trouble,omitempty"`
+	Result  FenceNodeResult `json:"result"`
+}
+
+// FenceStanding is where a fence stands with one storage cluster.
+type FenceStanding struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	// Asked: the keeper was asked for what is wanted now.
+	Asked   bool                  `json:"asked,omitempty"`
+	Stage   fencing.Stage         `json:"stage,omitempty"` // "": the keeper has said nothing yet
+	Reason  string                `json:"reason,omitempty"`
+	Message string                `json:"message,omitempty"`
+	Against string                `json:"against,omitempty"`
+	Returns int                   `json:"returns,omitempty"`
+	Domain  storage.FailureDomain `json:"domain,omitzero"`
+}
+
+type fence struct {
+	in      FenceNodeInput
+	job     *job
+	state   FenceState
+	notices workflow.ReceiveChannel
+}
+
+var fencingNode *activities.Fence
+
+// The phases of a fence, in order. It shares those of the lease and of healing with a drain.
+const (
+	PhaseExamine   = "Examining"
+	PhaseHeld      = "Held"
+	PhaseRemediate = "AwaitingRemediation"
+)
+
+var fencePhases = []string{PhaseExamine, PhaseHeld, PhaseLease, PhaseRemediate, PhaseHeal}
+
+// FenceStatus answers the query "status".
+type FenceStatus struct {
+	JobStatus
+	Node     string            `json:"node"`
+	Reason   string            `json:"reason,omitempty"`
+	Why      fencing.Why       `json:"why,omitempty"`
+	WhySince time.Time         `json:"whySince,omitzero"`
+	Patient  fencing.Patient   `json:"patient"`
+	Override *fencing.Override `json:"override,omitempty"`
+	Clusters []FenceStanding   `json:"clusters,omitempty"`
+	Result   FenceNodeResult   `json:"result"`
+}
+
+func (f *fence) status() any {
+	return FenceStatus{
+		JobStatus: f.job.JobStatus, Node: f.in.Node, Reason: f.in.Reason, Why: f.state.Why, WhySince: f.state.WhySince,
+		Patient: f.state.Patient, Override: f.state.Override, Clusters: f.state.Clusters, Result: f.state.Result,
+	}
+}
+
+func (f *fence) outcome() *string { return &f.state.Result.Outcome }
+
+func (f *fence) again(ctx workflow.Context, s JobState) error {
+	f.take() // what has come is not in the next run's history
+	f.state.JobState = s
+	f.in.State = &f.state
+	return workflow.NewContinueAsNewError(ctx, FenceNode, f.in)
+}
+
+// UnmarshalJSON decodes an input strictly, as that of a drain.
+func (in *FenceNodeInput) UnmarshalJSON(data []byte) error {
+	type plain FenceNodeInput
+	var p plain
+	p.invalid = input.Strict(data, &p)
+	*in = FenceNodeInput(p)
+	return nil
+}
+
+// UnmarshalJSON passes over fields that it does not know: the run before may have been of another version.
+func (s *FenceState) UnmarshalJSON(data []byte) error {
+	type plain FenceState
+	return json.Unmarshal(data, (*plain)(s))
+}
+
+func (f *fence) validate(ctx workflow.Context) error {
+	in := &f.in
+	if in.invalid != nil {
+		return refuse(in.invalid)
+	}
+	in.Node = strings.TrimSpace(in.Node)
+	checks := []*input.Error{
+		input.NodeName("node", in.Node),
+		input.Text("reason", in.Reason),
+		theOne(ctx, jobs.FenceNode.ID(in.Node), "there is one fence of a node at a time, under this ID"),
+	}
+	if r := in.Release; r != nil {
+		checks = append(checks, required("release.by", r.By), input.Text("release.by", r.By),
+			required("release.reason", r.Reason), input.Text("release.reason", r.Reason))
+	}
+	_, err := input.PolicyKeys("policy", in.Policy)
+	return first(append(checks, err))
+}
+
+func required(field, value string) *input.Error {
+	if strings.TrimSpace(value) == "" {
+		return input.Wrong(field, value, "is required: it is kept in status, event and history")
+	}
+	return nil
+}
+
+// run sees the node through. What a claim was asked for in the run before goes on under it.
+func (f *fence) run(ctx workflow.Context) error {
+	f.serve(ctx)
+	if r := f.in.Release; r != nil && f.in.State == nil && f.state.Override == nil {
+		f.override(ctx, *r)
+	}
+	for !f.state.Settled {
+		if !f.claims() {
+			if err := f.proceed(ctx, false); err != nil {
+				return err
+			}
+		}
+		if f.state.Settled {
+			break
+		}
+		err := f.job.underLease(ctx, f.requests(), func(ctx workflow.Context) error { return f.proceed(ctx, true) })
+		if err != nil && !errors.Is(err, errLost) {
+			return err
+		}
+	}
+	if f.claims() { // the run before ended while the storage healed
+		if err := f.job.underLease(ctx, nil, nil); err != nil && !errors.Is(err, errLost) {
+			return err
+		}
+	}
+	return f.heal(ctx)
+}
+
+// serve takes in what the watcher and people say.
+func (f *fence) serve(ctx workflow.Context) {
+	var why string
+	serve(ctx, SignalFenceChanged, &why, func() { f.state.Stale = true })
+	var release FenceRelease
+	serve(ctx, SignalFenceRelease, &release, func() { f.override(ctx, release) })
+}
+
+// override takes in a person's word. One without a name or a reason says nothing.
+func (f *fence) override(ctx workflow.Context, r FenceRelease) {
+	if required("by", r.By) != nil || required("reason", r.Reason) != nil {
+		return
+	}
+	f.state.Override = &fencing.Override{
+		By: storage.Clip(r.By, mostReason), Reason: storage.Clip(r.Reason, mostReason), At: workflow.Now(ctx),
+	}
+	f.askAnew()
+}
+
+func (f *fence) askAnew() {
+	for i := range f.state.Clusters {
+		f.state.Clusters[i].Asked = false
+	}
+}
+
+// claims tells whether the lease of any storage cluster is held, or asked for.
+func (f *fence) claims() bool {
+	return slices.ContainsFunc(f.job.claims, func(c *claimant) bool { return c.Stage != claimFree })
+}
+
+// How long a job waits for news before it looks by itself. A watcher that is away costs that much.
+const (
+	lookAtNodeEvery    = 5 * time.Minute
+	lookAtReleaseEvery = time.Minute
+)
+
+// proceed goes on until the node is fenced, or need not be, or, when no lease is held, one is needed.
+func (f *fence) proceed(ctx workflow.Context, leased bool) error {
+	for {
+		if f.state.Stale || len(f.state.Clusters) == 0 {
+			if err := f.examine(ctx); err != nil || f.state.Settled {
+				return err
+			}
+		}
+		if err := f.ask(ctx); err != nil {
+			return err
+		}
+		f.take()
+		if done, err := f.settle(ctx); done || err != nil {
+			return err
+		}
+		switch {
+		case leased && !f.claims():
+			return errLost
+		case !leased && f.wantsLease():
+			return nil
+		}
+		if err := f.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// examine looks at the node and its Machine, and finds out why it is to be fenced.
+func (f *fence) examine(ctx workflow.Context) error {
+	if len(f.state.Clusters) == 0 {
+		f.job.enter(ctx, PhaseExamine)
+	}
+	in := activities.ExamineInput{Node: f.in.Node}
+	for _, c := range f.state.Clusters {
+		in.Clusters = append(in.Clusters, c.Cluster)
+	}
+	if len(in.Clusters) == 0 {
+		in.Clusters, _ = input.PolicyKeys("policy", f.in.Policy)
+	}
+	f.state.Stale = false
+	seen, err := perform(persistent(ctx, "look at "+f.in.Node+" and its Machine"), f.job, fencingNode.ExamineNode, in)
+	if isType(err, activities.InvalidInput) && len(f.state.Clusters) > 0 {
+		f.state.Result.Outcome, f.state.Settled = OutcomeNotHeld, true // it was held when the job began
+		f.state.Clusters = nil
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.state.Patient = seen.Patient
+	why, since := seen.Patient.Why()
+	if f.released() {
+		return nil // its reason stays what it was
+	}
+	if why != f.state.Why {
+		f.askAnew()
+	}
+	if f.state.Why, f.state.WhySince = why, since; len(f.state.Clusters) == 0 {
+		for _, key := range seen.Clusters {
+			f.state.Clusters = append(f.state.Clusters, FenceStanding{Cluster: key})
+		}
+	}
+	switch {
+	case seen.Patient.Machine.UID == "":
+		f.end(ctx, OutcomeNotHeld)
+	case why == fencing.WhyRecovered && f.state.Override == nil:
+		f.end(ctx, OutcomeRecovered)
+	}
+	return nil
+}
+
+// end withdraws what was asked for. The hold stays.
+func (f *fence) end(ctx workflow.Context, outcome string) {
+	f.state.Result.Outcome, f.state.Settled = outcome, true
+	f.drop(ctx)
+	f.state.Clusters = nil
+}
+
+// ask tells the keepers what is wanted.
+func (f *fence) ask(ctx workflow.Context) error {
+	if f.paused() {
+		f.drop(ctx) // or a keeper releases it meanwhile
+		for i := range f.state.Clusters {
+			f.state.Clusters[i] = FenceStanding{Cluster: f.state.Clusters[i].Cluster}
+		}
+		if err := f.job.gate(ctx); err != nil {
+			return err
+		}
+		f.state.Stale = true
+	}
+	for i := range f.state.Clusters {
+		c := &f.state.Clusters[i]
+		if c.Asked {
+			continue
+		}
+		if err := f.request(ctx, c.Cluster, false); err != nil {
+			return err
+		}
+		c.Asked = true
+	}
+	return nil
+}
+
+func (f *fence) request(ctx workflow.Context, cluster storage.ClusterKey, healing bool) error {
+	info := workflow.GetInfo(ctx)
+	_, err := perform(persistent(ctx, "ask for the release of "+f.in.Node), f.job, fencingNode.RequestFence,
+		activities.FenceInput{Cluster: cluster, Healing: healing, Target: fencing.Target{
+			Node: f.in.Node, Why: f.state.Why, Since: f.state.WhySince, WorkflowID: info.WorkflowExecution.ID,
+			RunID: info.FirstRunID, DisksGo: f.state.Patient.DisksGo, Override: f.state.Override,
+		}})
+	return err
+}
+
+// take takes in what keepers have said, and tells whether they have.
+func (f *fence) take() (news bool) {
+	for n := (FenceNotice{}); f.notices.ReceiveAsync(&n); n = (FenceNotice{}) {
+		for i := range f.state.Clusters {
+			if c := &f.state.Clusters[i]; c.Cluster == n.Cluster {
+				c.Stage, c.Reason, c.Message, c.Against, c.Returns = n.Stage, n.Reason, n.Message, n.Against, n.Returns
+				if news = true; !n.Domain.IsZero() {
+					c.Domain = n.Domain
+				}
+			}
+		}
+	}
+	return news
+}
+
+func (f *fence) all(is func(FenceStanding) bool) bool {
+	return len(f.state.Clusters) > 0 &&
+		!slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return !is(c) })
+}
+
+// released tells whether all keepers have let the Machine go.
+func (f *fence) released() bool {
+	return f.all(func(c FenceStanding) bool { return c.Stage != fencing.StageHeld && c.Stage != "" })
+}
+
+// settle finds out whether the node is fenced by now.
+func (f *fence) settle(ctx workflow.Context) (bool, error) {
+	if !f.released() {
+		f.state.Before, f.state.Buried = fencing.Patient{}, false
+		return false, nil
+	}
+	if f.state.Before.Machine.UID == "" {
+		f.state.Before = f.state.Patient
+		f.state.Result.Released, f.state.Result.Against = f.state.Clusters[0].Reason, f.state.Clusters[0].Against
+	}
+	gone := f.all(func(c FenceStanding) bool { return c.Stage == fencing.StageHealing || c.Stage == fencing.StageOver })
+	switch {
+	case gone:
+		f.state.Result.Outcome = OutcomeGone
+	case f.back() || f.job.done.Len() > 0:
+		f.state.Result.Outcome = OutcomeDone
+		for i := range f.state.Clusters {
+			c := &f.state.Clusters[i]
+			if err := f.tell(ctx, c.Cluster, false); err != nil {
+				return false, err
+			}
+			c.Stage = fencing.StageHealing
+		}
+	default:
+		return false, f.bury(ctx)
+	}
+	f.state.Settled = true
+	return true, nil
+}
+
+// bury deletes the pods of dead daemons, so that no closed budget of ours holds up whoever fences the node. If that
+// fails it is tried again with the next look; Kubernetes does the same after a while.
+func (f *fence) bury(ctx workflow.Context) error {
+	if f.state.Buried || f.state.Patient.Ready {
+		return nil
+	}
+	for _, c := range f.state.Clusters {
+		_, err := perform(quick(ctx, "delete the pods of dead daemons on "+f.in.Node), f.job, fencingNode.BuryPods,
+			activities.BuryInput{Cluster: c.Cluster, Node: f.in.Node})
+		if errors.Is(err, errFull) || ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			f.state.Trouble = message(err)
+			return nil
+		}
+	}
+	f.state.Buried, f.state.Trouble = true, ""
+	return nil
+}
+
+// back tells whether the node was started again, or recovered, since its Machine was released. A Machine whose deletion
+// has begun is doomed all the same.
+func (f *fence) back() bool {
+	now, before := f.state.Patient, f.state.Before
+	return now.Found && now.Ready && now.Unhealthy.IsZero() && now.Deleting.IsZero() &&
+		(!before.Unhealthy.IsZero() || now.BootID != before.BootID)
+}
+
+// wantsLease tells whether a keeper waits for the job to hold the lease.
+func (f *fence) wantsLease() bool {
+	return slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
+		return c.Stage == fencing.StageHeld && c.Reason == fencing.ReasonAwaitsLease && !c.Domain.IsZero()
+	})
+}
+
+// requests are the leases under which the Machine can be released.
+func (f *fence) requests() (out []request) {
+	reason := f.in.Reason
+	if reason == "" {
+		reason = fmt.Sprintf("fencing of %s (%s)", f.in.Node, f.state.Why)
+	}
+	for _, c := range f.state.Clusters {
+		if c.Domain.IsZero() || c.Stage != fencing.StageHeld {
+			continue
+		}
+		out = append(out, request{
+			of: f.job.claimOn(c.Cluster), unless: f.moved,
+			want: lease.Claim{Domain: c.Domain, Node: f.in.Node, Reason: reason, Priority: f.state.Why.Priority()},
+		})
+	}
+	return out
+}
+
+// moved ends the wait for a lease: it may not be needed any more.
+func (f *fence) moved() bool {
+	f.take()
+	return f.state.Stale || f.released()
+}
+
+// await waits until there is something new.
+func (f *fence) await(ctx workflow.Context) error {
+	every := lookAtNodeEvery
+	if f.released() {
+		every = lookAtReleaseEvery
+		if f.job.Phase != PhaseRemediate {
+			f.job.enter(ctx, PhaseRemediate)
+		}
+		f.job.waitFor(ctx, f.remedy())
+	} else {
+		if f.job.Phase != PhaseHeld {
+			f.job.enter(ctx, PhaseHeld)
+		}
+		f.job.waitFor(ctx, f.heldBecause())
+	}
+	if next := f.state.Patient.Next; !next.IsZero() {
+		every = min(every, max(next.Sub(workflow.Now(ctx)), time.Second))
+	}
+	news, err := f.job.awaitAtMost(ctx, every, "look at "+f.in.Node+" again", func() bool {
+		f.job.listen()
+		return f.take() || f.state.Stale || f.job.done.Len() > 0 || f.askedAnew() || f.paused()
+	})
+	f.state.Stale = f.state.Stale || !news
+	return err
+}
+
+// paused: nothing is to be released for now. What was released stays so.
+func (f *fence) paused() bool { return f.job.Paused && !f.released() }
+
+func (f *fence) askedAnew() bool { return !f.all(func(c FenceStanding) bool { return c.Asked }) }
+
+func (f *fence) heldBecause() string {
+	for _, c := range f.state.Clusters {
+		if c.Stage == fencing.StageHeld {
+			s := fmt.Sprintf("the release of its Machine by %s: %s", c.Cluster, c.Message)
+			if c.Returns > 0 {
+				s += fmt.Sprintf(" (released %d times before, and nobody fenced it in time)", c.Returns)
+			}
+			return s
+		}
+	}
+	return "the keeper's answer"
+}
+
+func (f *fence) remedy() string {
+	name := f.state.Patient.Machine.Name
+	if !f.state.Before.Deleting.IsZero() {
+		return fmt.Sprintf("Machine %s to be gone: it is being deleted, which cannot be taken back", name)
+	}
+	s := fmt.Sprintf("whatever fences %s: its Machine %s to be gone, or the node back", f.in.Node, name)
+	if f.state.Trouble != "" {
+		s += "; the pods of its dead daemons stay until then, which may hold that up: " + f.state.Trouble
+	}
+	return s
+}
+
+// heal waits until the data is whole in all storage clusters.
+func (f *fence) heal(ctx workflow.Context) error {
+	over := func() bool {
+		f.take()
+		return !slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return c.Stage != fencing.StageOver })
+	}
+	for !over() {
+		if f.job.Phase != PhaseHeal {
+			f.job.enter(ctx, PhaseHeal)
+		}
+		f.job.waitFor(ctx, "the data to be whole again without "+f.in.Node+", or with it")
+		done, err := f.job.awaitAtMost(ctx, remindAfter, "ask whether the data is whole", over)
+		if err != nil {
+			return err
+		}
+		for _, c := range f.state.Clusters {
+			if !done && c.Stage != fencing.StageOver {
+				if err := f.request(ctx, c.Cluster, true); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	f.job.waitFor(ctx, "")
+	return nil
+}
+
+// tell ends a case with one keeper: at once, or when the data is whole.
+func (f *fence) tell(ctx workflow.Context, cluster storage.ClusterKey, drop bool) error {
+	info := workflow.GetInfo(ctx)
+	ref := FenceRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Drop: drop}
+	err := workflow.SignalExternalWorkflow(ctx, KeeperID(cluster), "", SignalEndFence, ref).Get(ctx, nil)
+	if err == nil || drop || ctx.Err() != nil {
+		return err
+	}
+	return f.request(ctx, cluster, true) // the keeper was not running
+}
+
+// drop has all keepers forget the case. A keeper that cannot be told hears it from the end of this job.
+func (f *fence) drop(ctx workflow.Context) {
+	for _, c := range f.state.Clusters {
+		if !c.Asked || c.Stage == fencing.StageOver {
+			continue
+		}
+		if err := f.tell(ctx, c.Cluster, true); err != nil {
+			workflow.GetLogger(ctx).Warn("cannot tell the keeper that the fence is over", "cluster", c.Cluster, "error", err)
+		}
+	}
+}
+
+// cleanUp has the Machine held again, if it was released and is still there.
+func (f *fence) cleanUp(ctx workflow.Context) { f.drop(ctx) }

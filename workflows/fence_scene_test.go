@@ -1,0 +1,212 @@
+package workflows_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/turns"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// fenced has the policy name what fences nodes, and waits until all Machines are held.
+func (s *scene) fenced() {
+	s.Helper()
+	s.settle()
+	s.SetFencing(true)
+	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
+	require.True(s, s.Await(time.Minute, func() bool { return s.Status().Fencing != nil && s.Status().Fencing.Held == 6 }),
+		"%+v", s.Status().Fencing)
+	require.True(s, s.until(time.Minute, func() bool { return len(s.machines.Held()) == 6 }), s.machines.Held())
+}
+
+// fence is the watcher, which starts the fence of a node.
+func (s *scene) fence(node string) (run string) {
+	id := jobs.FenceNode.ID(node)
+	run = s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
+	go func() { // what it tells of changes
+		for s.runs(id) {
+			time.Sleep(5 * time.Second)
+			s.signal(id, workflows.SignalFenceChanged, "the watcher looks")
+		}
+	}()
+	return run
+}
+
+func (s *scene) fenceStatus(node string) (status workflows.FenceStatus) {
+	s.query(jobs.FenceNode.ID(node), &status)
+	return status
+}
+
+func (s *scene) awaitFence(node, run string) ended {
+	s.Helper()
+	key := jobs.FenceNode.ID(node) + "@" + run
+	var e ended
+	if !s.until(time.Hour, func() (ok bool) { e, ok = s.ended[key]; return ok }) {
+		s.Errorf("the fence of %s has not ended: %+v", node, s.fenceStatus(node))
+	}
+	return e
+}
+
+// heldAgain: nothing of a fence is left, and all Machines are held.
+func (s *scene) heldAgain() {
+	s.Helper()
+	require.True(s, s.Await(10*time.Minute, func() bool {
+		f := s.Status().Fencing
+		return f != nil && len(f.Nodes) == 0 && f.Held == 6
+	}), "%+v", s.Status().Fencing)
+	for range 60 {
+		if len(s.machines.Held()) == 6 {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	s.Errorf("held: %v", s.machines.Held())
+}
+
+func TestFenceOfANodeThatDied(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.LosePower("node-d")
+		time.Sleep(time.Minute) // its OSD is down by the map
+		e := s.awaitFence("node-d", s.fence("node-d"))
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+		require.Equal(s, "TakesNothing", e.fence.Released)
+		require.Equal(s, 1, s.machines.Fences("node-d"))
+		s.heldAgain()
+	})
+}
+
+// TestFencesOfTwoZones: they go one after the other.
+func TestFencesOfTwoZones(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		for _, node := range []string{"node-d", "node-e"} {
+			s.machines.LosePower(node)
+		}
+		d, e := s.fence("node-d"), s.fence("node-e")
+		for node, run := range map[string]string{"node-d": d, "node-e": e} {
+			end := s.awaitFence(node, run)
+			require.NoError(s, end.err)
+			require.Equal(s, workflows.OutcomeDone, end.fence.Outcome)
+			require.Equal(s, 1, s.machines.Fences(node))
+		}
+		s.heldAgain()
+	})
+}
+
+// TestFenceOfANodeThatIsFine: nothing is asked for.
+func TestFenceOfANodeThatIsFine(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		e := s.awaitFence("node-b", s.fence("node-b"))
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeRecovered, e.fence.Outcome)
+		require.Zero(s, s.machines.Fences("node-b"))
+		s.heldAgain()
+		s.machines.TakeHold("node-b")
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "Machines changed"})
+		s.heldAgain()
+	})
+}
+
+// TestHoldsGoWithThePolicy: with what names the fencing, and with the policy.
+func TestHoldsGoWithThePolicy(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.SetFencing(false)
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
+		require.True(s, s.Await(time.Minute, func() bool { return s.Status().Fencing == nil }), "%+v", s.Status().Fencing)
+		require.Empty(s, s.machines.Held())
+		s.SetFencing(true)
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
+		require.True(s, s.Await(time.Minute, func() bool { return s.Status().Fencing != nil && s.Status().Fencing.Held == 6 }))
+		time.Sleep(5 * time.Second)
+		s.DeletePolicy()
+		require.True(s, s.Await(time.Minute, func() bool { return !s.PolicyExists() }))
+		require.Empty(s, s.machines.Held())
+	})
+}
+
+// TestEveryStepOfAFence plays the fence of a node that died again and again, as TestEveryStep does.
+func TestEveryStepOfAFence(t *testing.T) {
+	t.Parallel()
+	const node = "node-d"
+	id := jobs.FenceNode.ID(node)
+	happens := map[string]mishap{}
+	for name, m := range mishaps {
+		happens[name] = m
+	}
+	happens["aborted"] = mishap{do: func(s *scene, _ string) { s.signal(id, jobs.SignalAbort, nil) }}
+	happens["cancelled"] = mishap{do: func(s *scene, _ string) { s.cancel(id) }}
+	happens["terminated"] = mishap{do: func(s *scene, _ string) { s.kill(id) }}
+	happens["continues as new"] = mishap{do: func(s *scene, _ string) { s.continueJob(id) }, survives: true}
+	happens["paused"] = mishap{do: func(s *scene, _ string) {
+		s.signal(id, jobs.SignalPause, nil)
+		go func() { time.Sleep(10 * time.Second); s.signal(id, jobs.SignalResume, nil) }()
+	}, survives: true}
+	names := []string{}
+	for name := range happens {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		m := happens[name]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at, every := turns.Steps("TestEveryStepOfAFence: "+name, 6, 1)
+			for more := true; more && !t.Failed(); at += every {
+				require.Less(t, at, 300)
+				t.Run(fmt.Sprint(at), func(t *testing.T) {
+					play(t, sim.Options{}, func(s *scene) { more = s.fenceWith(m, node, at) })
+				})
+			}
+		})
+	}
+}
+
+// fenceWith plays a fence with a mishap at one step, and tells whether it came to that step.
+func (s *scene) fenceWith(m mishap, node string, at int) (came bool) {
+	s.fenced()
+	began := s.attempts
+	happens := func(n int, info activity.Info) bool { return n == began+at && info.WorkflowExecution.ID != "" }
+	s.update(func() {
+		s.fault = func(n int, info activity.Info) fault {
+			if m.fault != noFault && happens(n, info) {
+				return m.fault
+			}
+			return noFault
+		}
+		s.onAttempt = func(n int, info activity.Info) {
+			if m.do != nil && happens(n, info) {
+				s.Tell("at %s of %s:", info.ActivityType.Name, info.WorkflowExecution.ID)
+				m.do(s, node)
+			}
+		}
+	})
+	s.machines.LosePower(node)
+	e := s.awaitFence(node, s.fence(node))
+	if m.survives {
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+	}
+	over := s.attempts > began+at
+	s.update(func() { s.fault, s.onAttempt = nil, nil })
+	if s.machines.Fences(node) == 0 { // it ended before: the watcher starts another one
+		s.awaitFence(node, s.fence(node))
+	}
+	s.heldAgain()
+	s.awaitNothingLeft(5 * time.Minute)
+	return over
+}

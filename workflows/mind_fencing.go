@@ -1,0 +1,298 @@
+package workflows
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file is the keeper's part in fencing: which Machines are held, and which one is released. What it decides is in
+// internal/fencing. A keeper whose policy names no fencing knows nothing of it, and does nothing.
+
+// Pauses after which Machines are looked at again although nothing happened.
+const (
+	// machinesEvery is how often a MachineDisruptionBudget is looked at: its API has one health check, which asks it
+	// alone, and this is what its users were promised. It is also how soon an API is asked again that is not served.
+	machinesEvery = time.Minute
+	// machinesAgain is how soon a hold is tried again that could not be set, or taken away.
+	machinesAgain = 5 * time.Second
+	// retellFence is how often a job hears that it waits for the same reason with other words.
+	retellFence = 30 * time.Second
+)
+
+// FenceNotice tells a job about its node's case.
+type FenceNotice struct {
+	Cluster storage.ClusterKey `json:"cluster"`
+	// RunID is the first run of the job; a later workflow of the same ID ignores it.
+	RunID   string        `json:"runID"`
+	Stage   fencing.Stage `json:"stage"`
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Against string        `json:"against,omitempty"`
+	Returns int           `json:"returns,omitempty"`
+	// Domain is the failure domain of the node, whose lease it may have to be released under.
+	Domain storage.FailureDomain `json:"domain,omitzero"`
+}
+
+// FenceRequest is a job's wish that its node's Machine be released.
+type FenceRequest struct {
+	Target fencing.Target `json:"target"`
+	// Healing: it was released, and fenced. The job waits for the data to be whole.
+	Healing bool `json:"healing,omitempty"`
+}
+
+// FenceRef names a job's case.
+type FenceRef struct {
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"`
+	// Drop: the case is over at once. Otherwise it is when the data is whole.
+	Drop bool `json:"drop,omitempty"`
+}
+
+// fence decides what comes next about Machines, and notes it.
+func (m *mind) fence(now time.Time) (s fencing.Step) {
+	wanted, survey := m.observed.Settings.Fencing, m.observed.Survey
+	if wanted == nil && m.state.Memory.Fencing == nil {
+		return s
+	}
+	if survey == nil {
+		survey = &fencing.Survey{Unavailable: "no look at the Machines was taken yet"}
+	}
+	d := m.state.Decision
+	if m.observed.Settings.ManagePodBudgets {
+		next, _ := budget.Step(m.state.Applied, d)
+		if next.Mode != budget.ModeOpen {
+			d.Open = storage.FailureDomain{} // not yet
+		}
+	}
+	facts := fencing.Know(m.input(now), d, m.askedNodes, nil)
+	s = fencing.Next(fencing.Input{
+		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Survey: *survey,
+		Timeout: m.observed.Settings.RemediationTimeout,
+	})
+	m.state.Memory.Fencing = s.Ledger
+	m.state.FencesOver = append(m.state.FencesOver, s.Over...)
+	m.fenceNext, m.fenceFailed = s.Next, survey.Unavailable
+	m.tellOfFences(now, s)
+	if most := s.Max; most != nil {
+		m.maxUnavailable = most
+	} else if survey.Max != nil {
+		m.maxUnavailable = survey.Max
+	}
+	return s
+}
+
+// tellOfFences has people hear which node is held back, which one is released, and which hold was taken away.
+func (m *mind) tellOfFences(now time.Time, s fencing.Step) {
+	add := func(node, reason, message string, warning bool) {
+		if len(m.news) < mostEventsAtOnce {
+			e := activities.Event{Reason: reason, Message: storage.Clip(message, mostEvent), Warning: warning, At: now}
+			m.news = append(m.news, e)
+			if e.Node = node; node != "" {
+				m.news = append(m.news, e)
+			}
+		}
+	}
+	for _, c := range s.News {
+		switch c.Stage {
+		case fencing.StageHeld:
+			add(c.Node, "FencingHeld", fmt.Sprintf("%s is to be fenced (%s), and is held back: %s: %s", c.Node, c.Why, c.Reason,
+				c.Message), false)
+		case fencing.StageReleased:
+			message := fmt.Sprintf("Machine %s of %s is released to be fenced (%s): %s", c.Machine, c.Node, c.Why, c.Message)
+			if c.Against != "" {
+				message += "; against it was " + c.Against
+			}
+			add(c.Node, "FencingReleased", message, c.Against != "")
+		case fencing.StageHealing:
+			add(c.Node, "FencingHealing", fmt.Sprintf("%s: %s; the data is to be whole again now", c.Node, c.Message), false)
+		case fencing.StageOver:
+		}
+	}
+	for _, name := range s.Again {
+		add("", "HoldRemoved", "somebody took the hold of Machine "+name+" away; it is set again", true)
+	}
+}
+
+// planHolds has the plan set what is to be set, at once, and take away what is to go, at last.
+func (m *mind) planHolds(now time.Time, p *plan) {
+	s, survey := p.fencing, m.observed.Survey
+	if survey == nil {
+		return
+	}
+	in := activities.HoldsInput{Cluster: m.cluster, Fencing: survey.Fencing}
+	if hold := in; len(s.Set) > 0 || s.Max != nil && *s.Max == 0 {
+		if hold.Set = s.Set; s.Max != nil && *s.Max == 0 {
+			hold.Max = s.Max
+		}
+		p.Hold = &hold
+	}
+	if survey.More > 0 && len(s.Set)+len(s.Remove) > 0 {
+		m.again = true
+	}
+	if len(s.Remove) == 0 && !s.Drop && (s.Max == nil || *s.Max == 0) {
+		return
+	}
+	letGo := in
+	if letGo.Remove, letGo.Drop = s.Remove, s.Drop; s.Max != nil && *s.Max > 0 {
+		letGo.Max = s.Max
+	}
+	if m.observed.Settings.ManagePodBudgets {
+		if p.next.Mode != budget.ModeOpen && m.state.Decision.Mode == budget.ModeOpen {
+			return // the budgets are on their way to what was decided: the next step lets go
+		}
+		if letGo.Before = m.observed.Book; letGo.Before == nil {
+			letGo.Before = budget.Book{}
+		}
+	}
+	if p.within == 0 {
+		p.within = staleAfter - now.Sub(m.looked)
+	}
+	if p.within <= 0 {
+		p.within, m.again = 0, true
+		return
+	}
+	p.LetGo = &letGo
+}
+
+// tookHolds takes in what became of the holds. What failed is tried again, and keeps nothing else waiting.
+func (m *mind) tookHolds(p *plan, r activities.CarryResult) {
+	for _, err := range []error{r.Held.Err(), r.LetGo.Err()} {
+		if err != nil {
+			m.fenceFailed = storage.Clip(err.Error(), mostReason)
+			m.fenceRetry = true
+		}
+	}
+	if m.again = m.again || r.LetGo.Result.Moved; p.LetGo != nil && r.LetGo.Done() && !r.LetGo.Result.Moved {
+		m.letGo = p.LetGo.Remove
+	}
+}
+
+// lookAtMachinesAgain is when to look at them although nothing happens; zero: never.
+func (m *mind) lookAtMachinesAgain(now time.Time) time.Time {
+	survey := m.observed.Survey
+	if survey == nil {
+		return time.Time{}
+	}
+	next := m.fenceNext
+	at := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	if survey.Unavailable != "" || survey.API == fencing.APIBudget {
+		at(now.Add(machinesEvery))
+	}
+	if m.fenceRetry {
+		at(now.Add(machinesAgain))
+	}
+	return next
+}
+
+// requestFence takes in that a job wants a Machine released.
+func (m *mind) requestFence(r FenceRequest) {
+	l := m.state.Memory.Fencing.Clone()
+	if l == nil {
+		l = &fencing.Ledger{}
+	}
+	l.Request(r.Target)
+	if r.Healing {
+		l.Finish(r.Target.WorkflowID, r.Target.RunID)
+	}
+	m.state.Memory.Fencing = l
+	delete(m.state.FencesTold, r.Target.RunID)
+}
+
+// endFence takes in that a job is done with its node.
+func (m *mind) endFence(r FenceRef) {
+	l := m.state.Memory.Fencing.Clone()
+	if r.Drop {
+		l.Drop(r.WorkflowID, r.RunID)
+	} else {
+		l.Finish(r.WorkflowID, r.RunID)
+	}
+	m.state.Memory.Fencing = l
+}
+
+// fenceNotice is a notice that is to be sent.
+type fenceNotice struct {
+	workflowID string
+	notice     FenceNotice
+}
+
+// tellFences are the notices to jobs about their cases: of a new stage or reason at once, of other words now and then.
+// That a Machine is released is told when its hold is gone.
+func (m *mind) tellFences(now time.Time) (out []fenceNotice) {
+	cases := slices.Clone(m.state.FencesOver)
+	m.state.FencesOver = nil
+	if l := m.state.Memory.Fencing; l != nil {
+		cases = append(cases, l.Cases...)
+	}
+	told := map[string]Told{}
+	for _, c := range cases {
+		if c.Stage == fencing.StageReleased && m.holdStands(c) {
+			told[c.RunID] = m.state.FencesTold[c.RunID]
+			continue
+		}
+		to := Told{State: LeaseState(string(c.Stage) + " " + c.Reason), Words: words(c.Message), At: now}
+		if last, ok := m.state.FencesTold[c.RunID]; ok && last.State == to.State &&
+			(last.Words == to.Words || now.Sub(last.At) < retellFence) {
+			told[c.RunID] = last
+			continue
+		}
+		if c.Stage != fencing.StageOver {
+			told[c.RunID] = to
+		}
+		n := FenceNotice{
+			Cluster: m.cluster, RunID: c.RunID, Stage: c.Stage, Reason: c.Reason,
+			Message: storage.Clip(c.Message, mostReason), Against: storage.Clip(c.Against, mostReason), Returns: c.Returns,
+		}
+		if len(c.Domains) > 0 {
+			n.Domain = c.Domains[0]
+		}
+		out = append(out, fenceNotice{c.WorkflowID, n})
+	}
+	if m.state.FencesTold = told; len(told) == 0 {
+		m.state.FencesTold = nil
+	}
+	return out
+}
+
+// holdStands tells whether the hold of a Machine that is released was there at the last look, and is still.
+func (m *mind) holdStands(c fencing.Case) bool {
+	if slices.ContainsFunc(m.letGo, func(x fencing.Machine) bool { return x.UID == c.UID }) {
+		return false
+	}
+	return m.observed.Survey == nil || slices.ContainsFunc(m.observed.Survey.Machines, func(x fencing.Machine) bool {
+		return x.UID == c.UID && x.Held
+	})
+}
+
+// fencingReport is what there is to say of the holds beside the ledger.
+func (m *mind) fencingReport() *activities.FencingReport {
+	s := m.observed.Survey
+	if s == nil || m.observed.Settings.Fencing == nil && m.state.Memory.Fencing == nil {
+		return nil
+	}
+	r := &activities.FencingReport{Problem: m.fenceFailed, Max: m.maxUnavailable}
+	note := func(names []string, more int, what string) {
+		if len(names) > 0 {
+			text := strings.Join(names, ", ")
+			if more > 0 {
+				text += fmt.Sprintf(" and %d more", more)
+			}
+			r.Notes = append(r.Notes, what+text)
+		}
+	}
+	note(s.Foreign, s.MoreForeign, "held by somebody else in our way, and not ours to release: ")
+	note(s.Without, s.MoreWithout, "nodes with OSDs and without a Machine, so that nothing holds them: ")
+	r.Problem = cmp.Or(r.Problem, s.Unavailable)
+	return r
+}
