@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
 // podPrefix tells a pod from a node on the command line, as kubectl writes it.
@@ -31,6 +34,9 @@ type PodExplanation struct {
 	Warned  string `json:"warned,omitempty"`
 	// Other is what somebody else's policy or webhook says.
 	Other string `json:"other,omitempty"`
+	// Wish is who wants the pod gone, and Turn how it gets its turn, if anybody does.
+	Wish *kube.StorageWish `json:"wish,omitempty"`
+	Turn string            `json:"turn,omitempty"`
 	// Drain is what a drain of the pod's node would meet: what is in its way is in the pod's way, too. Nil: the pod does
 	// not wait, or nobody knows.
 	Drain *Explanation `json:"drain,omitempty"`
@@ -62,6 +68,7 @@ func (c *Command) ExplainPod(ctx context.Context, namespace, pod, policy, system
 	if (d.Refused == "" && d.Warned == "") || d.Node == "" {
 		return e, nil
 	}
+	c.wish(ctx, &e)
 	switch drain, err := c.Explain(ctx, d.Node, policy, system); {
 	case err != nil:
 		e.Unknown = err.Error() // the guard's answer stands all the same
@@ -69,6 +76,24 @@ func (c *Command) ExplainPod(ctx context.Context, namespace, pod, policy, system
 		e.Drain = &drain
 	}
 	return e, nil
+}
+
+// wish finds out whether a controller wants the pod gone. That it cannot be found out takes nothing from the answer.
+func (c *Command) wish(ctx context.Context, e *PodExplanation) {
+	policies, err := c.Kubernetes.MaintenancePolicies(ctx, e.Namespace)
+	if err != nil {
+		return
+	}
+	for i := range policies {
+		wishes, err := c.Kubernetes.StorageWishes(ctx, &policies[i])
+		at := slices.IndexFunc(wishes, func(w kube.StorageWish) bool { return w.Pod == e.Pod })
+		if err == nil && at >= 0 {
+			p := policyStatus(&policies[i], e.At)
+			p.Restarts = kube.RestartMode(&policies[i])
+			e.Wish, e.Turn = &wishes[at], p.turn()
+			return
+		}
+	}
 }
 
 // Write puts an explanation into words: the answer first, and the guard's own.
@@ -90,6 +115,9 @@ func (e PodExplanation) Write(w io.Writer) {
 		fmt.Fprintf(w, "The guard only warns: %s.\n", e.Warned)
 	default:
 		fmt.Fprintln(w, "The API server would let it go: asked by a dry run.")
+	}
+	if e.Wish != nil {
+		fmt.Fprintf(w, "Somebody wants it gone: %s. It gets its turn %s.\n", e.Wish, e.Turn)
 	}
 	if e.Unknown != "" {
 		fmt.Fprintf(w, "What it waits for could not be found out: %s\n", e.Unknown)

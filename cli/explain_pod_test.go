@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
 
 // TestExplainPod: the guard's own answer comes first, and then what it waits for.
@@ -27,6 +28,13 @@ func TestExplainPod(t *testing.T) {
 			*d = kube.Deletion{Found: true}
 		}, true},
 		"at-rest":    {newWorld, func(d *kube.Deletion) { d.Refused = sentence }, false},
+		"wanted": {func() *world {
+			w := newWorld()
+			w.wishes = []kube.StorageWish{{Daemon: "osd.1", Wish: wish.Wish{
+				Pod: "rook-ceph-osd-1-5d94-x", Owner: "Deployment/rook-ceph-osd-1", Newer: true,
+			}}}
+			return w
+		}, func(d *kube.Deletion) { d.Refused = sentence }, false},
 		"lease-held": {drained, func(d *kube.Deletion) { d.Refused = sentence }, false},
 		"warned":     {newWorld, func(d *kube.Deletion) { d.Warned = sentence }, true},
 		"refused-by-others": {newWorld, func(d *kube.Deletion) {

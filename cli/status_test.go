@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/wish"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -28,6 +29,7 @@ func TestStatusText(t *testing.T) {
 		"no-report":      func() *world { w := newWorld(); w.policy.Status = v1alpha1.MaintenancePolicyStatus{}; return w },
 		"storage-silent": silent,
 		"evicting":       evicting,
+		"wishes":         wished,
 		"kept":           func() *world { return asOf(time.Minute) },
 		"not-kept":       func() *world { return asOf(12 * time.Minute) },
 		"no-worker":      func() *world { w := asOf(time.Minute); w.keeperAway = ErrNoWorker; return w },
@@ -50,6 +52,17 @@ func TestStatusText(t *testing.T) {
 			golden(t, "status-"+name+".txt", out.String())
 		})
 	}
+}
+
+// wished is a storage cluster of which somebody wants a mon and an OSD restarted, and an OSD removed.
+func wished() *world {
+	w := newWorld()
+	w.wishes = []kube.StorageWish{
+		{Daemon: "mon.a", Wish: wish.Wish{Pod: "mon-a-x", Owner: "Deployment/rook-ceph-mon-a", Newer: true, Since: ago(time.Minute)}},
+		{Daemon: "osd.1", Wish: wish.Wish{Pod: "osd-1-x", Owner: "ReplicaSet/rook-ceph-osd-1", Orphan: true}},
+		{Daemon: "osd.3", Wish: wish.Wish{Pod: "osd-3-x", Owner: "StatefulSet/osd", Newer: true}},
+	}
+	return w
 }
 
 // asOf is a world whose keeper confirmed its status a while ago.

@@ -56,6 +56,16 @@ func TestBadInputIsRefused(t *testing.T) {
 			drain, "drain/../secrets", `{"node": "../secrets"}`,
 			`node: "../secrets": must be the name of a node: lower-case letters, digits, '-' and '.', at most 253 of them`,
 		},
+		"what waits, nowhere": {jobs.RestartWaiting.Type, "restart-waiting/", `{}`, `policy: "": must be`},
+		"what waits, under another ID": {
+			jobs.RestartWaiting.Type, "restart-waiting/ceph/b", `{"policy": "ceph/a"}`,
+			`there is one restart of what waits for each policy, under this ID`,
+		},
+		"what waits, misspelt": {jobs.RestartWaiting.Type, "restart-waiting/ceph/a", `{"polizy": "ceph/a"}`, `polizy: "\"ceph/a\"": no such field`},
+		"what waits, in no time": {
+			jobs.RestartWaiting.Type, "restart-waiting/ceph/a", `{"policy": "ceph/a", "progressDeadline": 5}`,
+			`progressDeadline: "5ns": must be 1s or more`,
+		},
 		"half a policy": {
 			drain, "drain/a", `{"node": "a", "policy": "ceph"}`,
 			`policy: "ceph": must be namespace/name of a MaintenancePolicy; ` +
@@ -139,6 +149,7 @@ func execute(workflowType, id string, args ...any) error {
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
 	env.RegisterWorkflow(workflows.DrainNode)
+	env.RegisterWorkflow(workflows.RestartWaiting)
 	env.RegisterWorkflow(workflows.Keeper)
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id})
 	env.ExecuteWorkflow(workflowType, args...)

@@ -184,7 +184,7 @@ func TestTheFirstThatDoesNotComeBackHalts(t *testing.T) {
 	w := newWaitingPods("Automatic")
 	w.never = "osd.1"
 	r := w.play(t, &tally{}, func() {
-		w.later(30*time.Minute, func() {
+		w.later(2*time.Minute, func() {
 			require.Equal(t, domainByDomain[:6], w.log)
 			s := w.status(t)
 			require.NotNil(t, s.Halted)

@@ -37,7 +37,7 @@ type waits struct {
 	key     storage.ClusterKey
 	objects wish.Objects
 	wishes  []kube.StorageWish
-	nodes   podspec.Nodes
+	nodes   map[string]string // why they are not in service, by name
 }
 
 func (w waiting) look(ctx context.Context) (*waits, error) {
@@ -50,7 +50,7 @@ func (w waiting) look(ctx context.Context) (*waits, error) {
 	if err := w.api.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, out.policy); err != nil {
 		return nil, err
 	}
-	if out.nodes, err = w.OSDSets.nodes(ctx); err != nil {
+	if out.nodes, err = kube.Nodes(ctx, w.typed); err != nil {
 		return nil, err
 	}
 	if out.objects, err = kube.StorageObjects(ctx, w.typed, out.policy); err != nil {

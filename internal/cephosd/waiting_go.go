@@ -23,7 +23,7 @@ import (
 
 // This file lets pods go that somebody wants gone, and sees their daemons back.
 
-// running implements kind. A daemon whose pod is gone was let go by an attempt before this one. One whose pod runs and
+// running implements kind. A pod on a node that somebody takes is left to him. A daemon whose pod is gone was let go by an attempt before this one. One whose pod runs and
 // is not wanted gone any more was taken back: then nothing of the batch goes, and the next look says what is left.
 func (w waiting) running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error) {
 	s, err := w.look(ctx)
@@ -35,6 +35,9 @@ func (w waiting) running(ctx context.Context, in activities.Replacement) (standi
 	}
 	var out []rollout.OSD
 	for _, o := range in.OSDs {
+		if why := s.nodes[o.Host]; why != "" { // since the look: whoever took the node has taken the pod along, or will
+			return standing{}, storage.Answer{Reason: why}, nil
+		}
 		pods := s.pods(o.Name)
 		if !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == types.UID(o.Pod) }) {
 			continue

@@ -223,6 +223,24 @@ func TestWhatIsTakenBackStays(t *testing.T) {
 	require.Contains(t, answer.Reason, "or in another way", "to be restarted is not to be removed")
 }
 
+// TestWhoTakesANodeTakesItsPods: what is on it is not let go, and not waited for.
+func TestWhoTakesANodeTakesItsPods(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	n, err := b.typed.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	require.NoError(t, err)
+	n.Spec.Unschedulable = true
+	_, err = b.typed.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	_, answer, err := b.osdSets.Spare(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, storage.Answer{Reason: "node a is cordoned"}, answer)
+	s := b.look(activities.SurveyInput{})
+	require.Equal(t, []string{"osd.1"}, keysOf(s.Next.OSDs))
+	require.Contains(t, s.Superfluous[0].Why, "node a is cordoned: what takes its place would find no home")
+}
+
 func TestMonsOneAtATime(t *testing.T) {
 	b := newWaitingBed(t)
 	in := b.replacement(b.look(activities.SurveyInput{}))

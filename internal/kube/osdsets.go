@@ -89,21 +89,38 @@ func Hosts(ctx context.Context, typed kubernetes.Interface) (map[string]string, 
 	out := map[string]string{}
 	for i := range list.Items {
 		n := &list.Items[i]
-		host, why := n.Labels[corev1.LabelHostname], ""
+		host := n.Labels[corev1.LabelHostname]
 		if host == "" {
 			host = n.Name
 		}
-		switch taint := RemovalTaint(n); {
-		case n.Spec.Unschedulable:
-			why = "node " + n.Name + " is cordoned"
-		case taint != "":
-			why = "node " + n.Name + " is tainted " + taint
-		case !NodeReady(n):
-			why = "node " + n.Name + " is not ready"
-		}
-		out[host] = why
+		out[host] = away(n)
 	}
 	return out, nil
+}
+
+// Nodes says of every node, by its name, why a pod that is made now may not come up there; "" if it is in service.
+func Nodes(ctx context.Context, typed kubernetes.Interface) (map[string]string, error) {
+	list, err := typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = away(&list.Items[i])
+	}
+	return out, nil
+}
+
+func away(n *corev1.Node) string {
+	switch taint := RemovalTaint(n); {
+	case n.Spec.Unschedulable:
+		return "node " + n.Name + " is cordoned"
+	case taint != "":
+		return "node " + n.Name + " is tainted " + taint
+	case !NodeReady(n):
+		return "node " + n.Name + " is not ready"
+	}
+	return ""
 }
 
 // OSDOf is the number of the OSD that a Deployment runs; or wrong says why it cannot be restarted.

@@ -37,6 +37,12 @@ func (w *world) guardWords() map[string]func(*testscript.TestScript, bool, []str
 		},
 		// waits OSD REGEXP: a controller was refused to delete the OSD's pod, with a sentence that says why.
 		"waits": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.waits(args[0], args[1])) },
+		// rook-updates VALUE DURATION: Rook's operator changes all Deployments, and waits for each as long.
+		"rook-updates": func(ts *testscript.TestScript, _ bool, args []string) {
+			d, err := time.ParseDuration(args[1])
+			ts.Check(err)
+			ts.Check(w.rookUpdates(args[0], d))
+		},
 		// judge: from now on the audit log, Ceph's maps and the state of the data are judged.
 		"judge": func(ts *testscript.TestScript, _ bool, _ []string) {
 			osds, err := w.osds()
