@@ -31,6 +31,8 @@ type Temporal interface {
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
 	// SignalRollout tells the rollout of a CephOSD to look, and starts it first if it does not run.
 	SignalRollout(ctx context.Context, namespace, name, reason string) error
+	// SignalMons tells the job of a CephMon to look, and starts it first if it does not run.
+	SignalMons(ctx context.Context, namespace, name, reason string) error
 }
 
 // callTimeout bounds one call. The SDK retries within it, so an outage shorter than this goes unnoticed.
@@ -123,6 +125,18 @@ func (t temporalClient) SignalRollout(ctx context.Context, namespace, name, reas
 	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
 	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts,
 		jobs.UpdateOSDs.Type, in); err != nil {
+		return failed(ctx, "signal "+opts.ID, err)
+	}
+	return nil
+}
+
+func (t temporalClient) SignalMons(ctx context.Context, namespace, name, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	opts := options(jobs.MigrateMons.ID(namespace, name), "mons of "+namespace+"/"+name)
+	in := workflows.MigrateMonsInput{CephMon: namespace + "/" + name}
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalMonsChanged, reason, opts,
+		jobs.MigrateMons.Type, in); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil

@@ -22,6 +22,7 @@ type Adapters struct {
 	Nodes    activities.Nodes
 	Clusters activities.StorageClusters
 	OSDSets  activities.OSDSets
+	Mons     activities.Mons
 }
 
 // Registry is the part of a worker that Register needs; the SDK's test environment has it, too.
@@ -37,12 +38,13 @@ func Register(r Registry, a Adapters, t Temporal) {
 	}
 	r.RegisterActivityWithOptions(&activities.Keeper{
 		Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters,
-		Jobs: t,
+		Jobs: t, Mons: a.Mons, Migrations: t,
 	}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Drain{
 		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters,
 		Keepers: t,
 	}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.MonJob{Mons: a.Mons, Policies: a.Policies}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.OSDs{OSDSets: a.OSDSets, Policies: a.Policies}, activity.RegisterOptions{})
 }
 
@@ -50,6 +52,7 @@ func Register(r Registry, a Adapters, t Temporal) {
 type Temporal interface {
 	activities.Jobs
 	activities.Keepers
+	activities.Migrations
 }
 
 // StopTimeout is how long a stopping worker lets activities finish. The pod's grace period must be longer.

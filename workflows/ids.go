@@ -22,6 +22,7 @@ const DeadlockTimeout = 5 * time.Second
 var ByType = map[string]any{
 	jobs.Keeper.Type: Keeper, jobs.DrainNode.Type: DrainNode,
 	jobs.UpdateOSDs.Type: UpdateOSDs, jobs.RestartOSDs.Type: RestartOSDs,
+	jobs.MigrateMons.Type: MigrateMons, jobs.PlanMons.Type: PlanMons,
 }
 
 // KeeperID is the ID of the one keeper of a storage cluster.

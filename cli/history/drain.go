@@ -31,6 +31,7 @@ var kinds = map[string]kind{
 	jobs.DrainNode.Type:   {(*reader).startedDrain, (*reader).endedDrain},
 	jobs.UpdateOSDs.Type:  {(*reader).startedUpdate, (*reader).endedRollout},
 	jobs.RestartOSDs.Type: {(*reader).startedRestart, (*reader).endedRollout},
+	jobs.MigrateMons.Type: {(*reader).startedMigration, (*reader).endedMigration},
 }
 
 func (r *reader) started(e *historypb.HistoryEvent) {
@@ -75,6 +76,8 @@ func Clusters(run Run) (keys []storage.ClusterKey) {
 			for _, on := range read[activities.Target](a.GetResult()).Storage() {
 				add(on.Cluster)
 			}
+		case "SurveyMons":
+			add(read[activities.MonSurvey](a.GetResult()).Cluster)
 		case "SurveyOSDs":
 			add(read[activities.Survey](a.GetResult()).Cluster)
 		}
@@ -178,6 +181,7 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 		}
 		r.say(e, in.Node+" is "+strings.Join(how, ", "), a.tries())
 	default:
+		r.completedMigration(e, a, result)
 		r.completedRollout(e, a, result)
 		r.completedKeeper(e, a, result)
 	}
@@ -202,6 +206,10 @@ func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *common
 		r.say(e, "somebody said to leave "+read[string](input)+" as it is", by(identity))
 	case name == workflows.SignalOSDsChanged:
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
+	case name == workflows.SignalMonsChanged:
+		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
+	case name == workflows.SignalMigrate:
+		r.say(e, "somebody asked to migrate mons", by(identity))
 	case name == workflows.SignalLease:
 		n := read[workflows.LeaseNotice](input)
 		r.say(e, notice(n)+r.claims[n.Ask], prefixed("because: ", n.WaitsFor))

@@ -90,6 +90,15 @@ func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (
 	return c.connect(ctx, p, key)
 }
 
+// Client asks the storage cluster of a policy over the kept connection.
+func (c *Clusters) Client(ctx context.Context, key storage.ClusterKey) (ceph.Client, error) {
+	s, err := c.StorageCluster(ctx, key)
+	if err != nil {
+		return ceph.Client{}, err
+	}
+	return ceph.Client{Commander: s.(*cluster).conn}, nil
+}
+
 // StorageClusterOf implements activities.StorageClusters.
 func (c *Clusters) StorageClusterOf(ctx context.Context, p activities.Policy) (activities.StorageCluster, error) {
 	object, is := p.Object.(*v1alpha1.MaintenancePolicy)
