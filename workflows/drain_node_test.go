@@ -306,29 +306,35 @@ func TestBackBeforeCephKnows(t *testing.T) {
 	})
 }
 
+// drainStuckIn begins a drain of node-d and has it wait in a phase.
+func (s *scene) drainStuckIn(phase string) string {
+	s.settle()
+	switch phase {
+	case acquiringLease:
+		s.KillOSD(5)
+		s.awaitBudget(only("z"), 5*time.Second)
+		s.StopManager(true)
+	case evicting:
+		s.Foreign(true)
+	}
+	run := s.drain(drainOf("node-d"))
+	if phase == healing {
+		s.awaitPhase("node-d", awaitingNode, 30*time.Second)
+		s.StopManager(true)
+		s.tellDrain("node-d", jobs.SignalDone)
+	}
+	s.awaitPhase("node-d", phase, 30*time.Second)
+	time.Sleep(5 * time.Second)
+	return run
+}
+
 // TestAbort in every phase, and whatever was changed is changed back.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {
 		t.Run(phase, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
-				s.settle()
-				switch phase {
-				case acquiringLease:
-					s.KillOSD(5)
-					s.awaitBudget(only("z"), 5*time.Second)
-					s.StopManager(true)
-				case evicting:
-					s.Foreign(true)
-				}
-				run := s.drain(drainOf("node-d"))
-				if phase == healing {
-					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
-					s.StopManager(true)
-					s.tellDrain("node-d", jobs.SignalDone)
-				}
-				s.awaitPhase("node-d", phase, 30*time.Second)
-				time.Sleep(5 * time.Second)
+				run := s.drainStuckIn(phase)
 				s.tellDrain("node-d", jobs.SignalAbort)
 				e := s.awaitEnd("node-d", run, time.Minute)
 				require.NoError(s, e.err)
@@ -483,23 +489,7 @@ func TestPolicyDeletedInMidDrain(t *testing.T) {
 	for _, phase := range []string{acquiringLease, evicting, awaitingNode, healing} {
 		t.Run(phase, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
-				s.settle()
-				switch phase {
-				case acquiringLease:
-					s.KillOSD(5)
-					s.awaitBudget(only("z"), 5*time.Second)
-					s.StopManager(true)
-				case evicting:
-					s.Foreign(true)
-				}
-				run := s.drain(drainOf("node-d"))
-				if phase == healing {
-					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
-					s.StopManager(true)
-					s.tellDrain("node-d", jobs.SignalDone)
-				}
-				s.awaitPhase("node-d", phase, 30*time.Second)
-				time.Sleep(5 * time.Second)
+				run := s.drainStuckIn(phase)
 				s.DeletePolicy()
 				if phase == awaitingNode {
 					time.Sleep(time.Minute)
@@ -528,20 +518,7 @@ func TestKeeperTerminatedInMidDrain(t *testing.T) {
 	for _, phase := range []string{acquiringLease, awaitingNode, healing} {
 		t.Run(phase, func(t *testing.T) {
 			play(t, sim.Options{}, func(s *scene) {
-				s.settle()
-				if phase == acquiringLease {
-					s.KillOSD(5)
-					s.awaitBudget(only("z"), 5*time.Second)
-					s.StopManager(true)
-				}
-				run := s.drain(drainOf("node-d"))
-				if phase == healing {
-					s.awaitPhase("node-d", awaitingNode, 30*time.Second)
-					s.StopManager(true)
-					s.tellDrain("node-d", jobs.SignalDone)
-				}
-				s.awaitPhase("node-d", phase, 30*time.Second)
-				time.Sleep(5 * time.Second)
+				run := s.drainStuckIn(phase)
 				s.killKeeper()
 				time.Sleep(time.Minute)
 				s.startKeeper()

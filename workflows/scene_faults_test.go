@@ -176,9 +176,11 @@ func (s *scene) crashWorker(down bool) {
 		}
 		s.dying = nil
 	})
-	s.Unguarded(map[bool]time.Duration{true: forever, false: 30 * time.Second}[down])
-	if !down {
-		s.Guarded(30 * time.Second)
+	for _, x := range s.sights {
+		x.Unguarded(map[bool]time.Duration{true: forever, false: 30 * time.Second}[down])
+		if !down {
+			x.Guarded(30 * time.Second)
+		}
 	}
 }
 

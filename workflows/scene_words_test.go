@@ -123,8 +123,10 @@ func (s *scene) kill(id string) {
 }
 
 // killKeeper terminates the keeper. Another one may be started then.
-func (s *scene) killKeeper() {
-	id := workflows.KeeperID(sim.Key)
+func (s *scene) killKeeper() { s.killKeeperOf(sim.Key) }
+
+func (s *scene) killKeeperOf(cluster storage.ClusterKey) {
+	id := workflows.KeeperID(cluster)
 	s.kill(id)
 	s.signal(id, terminate, nil)
 	require.True(s, s.until(time.Minute, func() bool { _, runs := s.running[id]; return !runs }))

@@ -14,6 +14,7 @@ import (
 
 var (
 	simSchedules = flag.Int("sim.n", 100, "how many schedules TestSimulation plays")
+	simTwo       = flag.Int("sim.two", 20, "how many schedules TestTwoClustersInDisorder plays")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
 	simHosts     = flag.Int("sim.hosts", 7,

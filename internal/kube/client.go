@@ -4,6 +4,7 @@ package kube
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,9 @@ type Cluster struct {
 	api   client.Client
 	// evictions is the version of the eviction API; nil: nobody has asked yet.
 	evictions atomic.Pointer[schema.GroupVersion]
+	// written are policies as they were after the last write of their status, by ClusterKey: the next is written upon
+	// that without reading it, and fails if anybody else has written meanwhile.
+	written sync.Map
 }
 
 // New connects to the API server of cfg.

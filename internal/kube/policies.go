@@ -64,16 +64,15 @@ func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
 
 // ReportStatus implements activities.Policies: one request for the status, one for each event.
 func (c *Cluster) ReportStatus(ctx context.Context, key storage.ClusterKey, r activities.Report) error {
-	var policy *v1alpha1.MaintenancePolicy
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		p, err := c.MaintenancePolicy(ctx, key)
-		if err != nil {
-			return err
-		}
-		policy = p
-		p.Status = statusOf(r, p.Status)
-		return c.api.Status().Update(ctx, p, client.FieldOwner(FieldOwner))
-	})
+	policy, err := c.writeUponLast(ctx, key, r)
+	if policy == nil && err == nil {
+		err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+			if policy, err = c.MaintenancePolicy(ctx, key); err != nil {
+				return err
+			}
+			return c.writeStatus(ctx, key, policy, r)
+		})
+	}
 	if errors.Is(err, activities.ErrNotFound) {
 		return nil
 	}
@@ -85,6 +84,34 @@ func (c *Cluster) ReportStatus(ctx context.Context, key storage.ClusterKey, r ac
 			return fmt.Errorf("event %s: %w", e.Reason, err)
 		}
 	}
+	return nil
+}
+
+// writeUponLast writes a status upon the one that was written last; nil: there is none, or it is not the last any more.
+func (c *Cluster) writeUponLast(
+	ctx context.Context, key storage.ClusterKey, r activities.Report,
+) (*v1alpha1.MaintenancePolicy, error) {
+	last, is := c.written.LoadAndDelete(key)
+	if !is {
+		return nil, nil //nolint:nilnil // nil is an answer: read it
+	}
+	p := last.(*v1alpha1.MaintenancePolicy).DeepCopy() //nolint:forcetypeassert // writeStatus keeps nothing else
+	err := c.writeStatus(ctx, key, p, r)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return p, err
+}
+
+// writeStatus writes a status upon the policy as it was seen, which then is as it was written.
+func (c *Cluster) writeStatus(
+	ctx context.Context, key storage.ClusterKey, seen *v1alpha1.MaintenancePolicy, r activities.Report,
+) error {
+	seen.Status = statusOf(r, seen.Status)
+	if err := c.api.Status().Update(ctx, seen, client.FieldOwner(FieldOwner)); err != nil {
+		return err
+	}
+	c.written.Store(key, seen.DeepCopy())
 	return nil
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -165,4 +166,52 @@ func printed(t *testing.T, key storage.ClusterKey) map[string]string {
 		out[column.Name] = strings.TrimSpace(text)
 	}
 	return out
+}
+
+// counted counts the requests by method.
+type counted struct {
+	http.RoundTripper
+	methods []string
+}
+
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.methods = append(c.methods, r.Method)
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// TestAStatusIsWrittenUponTheLastOne: nobody reads it before, unless somebody else has written; and what they wrote stays.
+func TestAStatusIsWrittenUponTheLastOne(t *testing.T) {
+	w := newBudgetWorld(t, "upon")
+	var wire *counted
+	cfg := rest.CopyConfig(config)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { wire = &counted{RoundTripper: next}; return wire })
+	keeper, err := kube.New(cfg)
+	require.NoError(t, err)
+	report := func(says string) []string {
+		wire.methods = nil
+		require.NoError(t, keeper.ReportStatus(t.Context(), w.key, activities.Report{
+			Generation: 1, Since: time.Now(), AsOf: time.Now(), MayDrain: says, Keeper: "keeper/a/b",
+			Decision: budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonClean, Message: "it says " + says},
+		}))
+		return wire.methods
+	}
+	read := func() *v1alpha1.MaintenancePolicy {
+		p, err := w.cluster.MaintenancePolicy(t.Context(), w.key)
+		require.NoError(t, err)
+		return p
+	}
+	report("first") // what the API server can is asked once for each client
+	assert.Equal(t, []string{http.MethodPut}, report("second"))
+	require.NoError(t, w.cluster.Disown(t.Context(), read(), time.Now(), "no worker answers"))
+	assert.Equal(t, []string{http.MethodPut, http.MethodGet, http.MethodPut}, report("third"))
+	assert.Equal(t, []string{http.MethodPut}, report("fourth"))
+	assert.Equal(t, "fourth", read().Status.MayDrain)
+
+	other := read()
+	other.Annotations = map[string]string{"of": "a person"}
+	_, api := w.cluster.Clients()
+	require.NoError(t, api.Update(t.Context(), other))
+	report("fifth")
+	assert.Equal(t, "fifth", read().Status.MayDrain)
+	assert.Equal(t, "a person", read().Annotations["of"])
 }

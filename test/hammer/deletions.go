@@ -13,8 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 )
 
@@ -22,12 +20,7 @@ import (
 // ends: one by one, by force, and all of them by one request. Refused counts what an admission policy forbade, with
 // Example as one of its answers.
 func Deleters(ctx context.Context, kubeconfig, namespace, selector string, clients int) (Answers, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return Answers{}, err
-	}
-	cfg.QPS, cfg.UserAgent = -1, "hammer"
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := connect(kubeconfig)
 	if err != nil {
 		return Answers{}, err
 	}

@@ -36,14 +36,19 @@ func (a Answers) String() string {
 		a.Failed, a.Silent, a.Example)
 }
 
-// Clients evict all pods that a selector selects, again and again, each client in an order of its own, until ctx ends.
-func Clients(ctx context.Context, kubeconfig, namespace, selector string, clients int) (Answers, error) {
+// connect makes a client that nothing slows down.
+func connect(kubeconfig string) (kubernetes.Interface, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return Answers{}, err
+		return nil, err
 	}
 	cfg.QPS, cfg.UserAgent = -1, "hammer"
-	client, err := kubernetes.NewForConfig(cfg)
+	return kubernetes.NewForConfig(cfg)
+}
+
+// Clients evict all pods that a selector selects, again and again, each client in an order of its own, until ctx ends.
+func Clients(ctx context.Context, kubeconfig, namespace, selector string, clients int) (Answers, error) {
+	client, err := connect(kubeconfig)
 	if err != nil {
 		return Answers{}, err
 	}

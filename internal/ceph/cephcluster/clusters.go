@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -60,13 +61,14 @@ type Clusters struct {
 
 	mu    sync.Mutex
 	open  map[storage.ClusterKey]*cluster
+	seen  map[storage.ClusterKey]seenPolicy
 	turns map[storage.ClusterKey]chan struct{} // who holds the one value of a key may dial
 }
 
 // New makes Clusters that connect on demand.
 func New(k Kubernetes, d Dialer) *Clusters {
 	return &Clusters{
-		kube: k, dial: d, open: map[storage.ClusterKey]*cluster{},
+		kube: k, dial: d, open: map[storage.ClusterKey]*cluster{}, seen: map[storage.ClusterKey]seenPolicy{},
 		turns: map[storage.ClusterKey]chan struct{}{},
 	}
 }
@@ -81,11 +83,24 @@ func (c *Clusters) Close() {
 	}
 }
 
+// seenPolicy is a policy as it was read a moment ago.
+type seenPolicy struct {
+	*v1alpha1.MaintenancePolicy
+	at time.Time
+}
+
+// policyLasts is for how long a policy that was read need not be read again for what follows from a look: a command, a
+// question, the next watch. The look itself always brings a new one.
+const policyLasts = 5 * time.Second
+
 // StorageCluster implements activities.StorageClusters.
 func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (activities.StorageCluster, error) {
-	p, err := c.kube.MaintenancePolicy(ctx, key)
-	if err != nil {
-		return nil, err
+	p := c.lately(key)
+	if p == nil {
+		var err error
+		if p, err = c.kube.MaintenancePolicy(ctx, key); err != nil {
+			return nil, err
+		}
 	}
 	return c.connect(ctx, p, key)
 }
@@ -99,12 +114,25 @@ func (c *Clusters) Client(ctx context.Context, key storage.ClusterKey) (ceph.Cli
 	return ceph.Client{Commander: s.(*cluster).conn}, nil
 }
 
+// lately is the policy, if it was read a moment ago; nil otherwise.
+func (c *Clusters) lately(key storage.ClusterKey) *v1alpha1.MaintenancePolicy {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, was := c.seen[key]; was && time.Since(s.at) < policyLasts {
+		return s.MaintenancePolicy
+	}
+	return nil
+}
+
 // StorageClusterOf implements activities.StorageClusters.
 func (c *Clusters) StorageClusterOf(ctx context.Context, p activities.Policy) (activities.StorageCluster, error) {
 	object, is := p.Object.(*v1alpha1.MaintenancePolicy)
 	if !is {
 		return c.StorageCluster(ctx, p.Key)
 	}
+	c.mu.Lock()
+	c.seen[p.Key] = seenPolicy{object, time.Now()}
+	c.mu.Unlock()
 	return c.connect(ctx, object, p.Key)
 }
 

@@ -88,6 +88,18 @@ func required(p corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
+// A mon without its keyring refuses the others, whatever ceph.conf says of keyrings.
+func TestAMonHasItsKeyring(t *testing.T) {
+	mon := deployment(t, complete(t), newcomer()).Spec.Template.Spec.Containers[0]
+	keyring := ""
+	for _, m := range mon.VolumeMounts {
+		if m.Name == "keyring" {
+			keyring = "--keyring=" + m.MountPath + "/keyring"
+		}
+	}
+	assert.Contains(t, mon.Args, keyring)
+}
+
 // No budget, no Service and no mon takes a canary for a mon; and all of them know the mon.
 func TestACanaryIsNoMon(t *testing.T) {
 	s := complete(t)

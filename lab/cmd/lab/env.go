@@ -48,6 +48,7 @@ func environment(cfg instance.Config) [][2]string {
 	}
 	if cfg.Ceph {
 		env = append(env, [2]string{"CEPH_CONF", rookceph.AdminConfig(cfg.Instance)})
+		env = append(env, [2]string{"CEPHMON", rookceph.CephMonManifest(cfg.Instance)})
 		if cfg.Topology.OSDPods == instance.OSDPodsNone {
 			env = append(env, [2]string{"CEPHOSD", rookceph.CephOSDManifest(cfg.Instance)})
 		}

@@ -48,6 +48,9 @@ func newUp() *cobra.Command {
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
 		"who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
+	f.StringVar((*string)(&t.MonStorage), "mon-storage", string(t.MonStorage), "where the first mons have their stores: none "+
+		"(of Kubernetes', and ports of the lab), hostpath or pvc (and Services with Ceph's own ports). Once they run the lab "+
+		"leaves them to others; $CEPHMON describes them")
 	f.StringVar((*string)(&t.CephPeriods), "ceph-periods", string(t.CephPeriods),
 		"how often Ceph's daemons report: fast (every second), or default (Ceph's own: every 5 s, 2 s and 1 s)")
 	f.Var(&cephFlag{&wanted}, "ceph", "Ceph's major version: 16 (the machine's), 18 or 20 (unpacked once, beside Go's "+
@@ -157,7 +160,7 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 	case claim.Resumed:
 		for _, flag := range []string{
 			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "down-out", "osd-pods",
-			"ceph-periods", "ceph", "ceph-keys", "controller-accounts", "temporal",
+			"mon-storage", "ceph-periods", "ceph", "ceph-keys", "controller-accounts", "temporal",
 		} {
 			if cmd.Flags().Changed(flag) &&
 				(wanted.Topology != cfg.Topology || wanted.Ceph != cfg.Ceph || wanted.Temporal != cfg.Temporal) {

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"net"
 	"strconv"
 	"strings"
 
@@ -15,12 +14,9 @@ const (
 	nodeMonitorPeriod = "500ms"
 )
 
-// The service network exists as names only: nothing routes to it.
-const serviceCIDR = "10.96.0.0/16"
-
-var serviceIP = net.IPv4(10, 96, 0, 1)
-
-// controllers leaves out what needs a cloud, certificates to sign, or bootstrap tokens.
+// controllers leaves out what needs a cloud, certificates to sign, or bootstrap tokens. It leaves out those of endpoints,
+// too: the API server takes no loopback address for one, and all pods have such addresses. Package serviceproxy reads
+// Services and pods instead.
 var controllers = []string{
 	"disruption-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
 	"deployment-controller", "replicaset-controller", "daemonset-controller", "statefulset-controller", "job-controller",
@@ -31,7 +27,7 @@ var controllers = []string{
 	"persistentvolume-binder-controller", "persistentvolume-attach-detach-controller",
 	"persistentvolume-expander-controller",
 	"persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller", "ephemeral-volume-controller",
-	"endpoints-controller", "endpointslice-controller", "horizontal-pod-autoscaler-controller",
+	"horizontal-pod-autoscaler-controller",
 }
 
 func apiserver(inst instance.Instance, binary string) child.Spec {
@@ -40,7 +36,7 @@ func apiserver(inst instance.Instance, binary string) child.Spec {
 		"--etcd-servers=unix://"+etcdSocket(inst),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+strconv.Itoa(inst.Ports.APIServer()),
 		"--endpoint-reconciler-type=none", // refuses loopback addresses otherwise
-		"--service-cluster-ip-range="+serviceCIDR,
+		"--service-cluster-ip-range="+inst.Ports.ServiceCIDR(),
 		"--tls-cert-file="+pki(apiserverName+".crt"), "--tls-private-key-file="+pki(apiserverName+".key"),
 		"--client-ca-file="+pki(caFile),
 		"--kubelet-certificate-authority="+pki(caFile), "--kubelet-client-certificate="+pki(kubeletClientName+".crt"),

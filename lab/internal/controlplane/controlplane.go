@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -32,7 +33,8 @@ type ControlPlane struct {
 // Start returns when the API server is ready and the others have been started. binary is our own, which holds them all.
 func Start(ctx context.Context, config instance.Config, binary string, progress func(string)) (*ControlPlane, error) {
 	inst := config.Instance
-	if err := writePKI(inst.Path("pki"), "https://"+instance.Loopback(inst.Ports.APIServer())); err != nil {
+	url, service := "https://"+instance.Loopback(inst.Ports.APIServer()), net.ParseIP(inst.Ports.ServiceAddress(1))
+	if err := writePKI(inst.Path("pki"), url, service); err != nil {
 		return nil, err
 	}
 	admin, err := os.ReadFile(inst.Path("pki", "admin.kubeconfig"))

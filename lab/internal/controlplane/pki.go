@@ -122,9 +122,9 @@ var users = []struct {
 	{"kubelets", "system:lab-kubelets", []string{"system:masters"}},
 }
 
-// writePKI makes all keys, certificates and kubeconfigs in dir, for an API server at the given URL. It does nothing if
-// they are there already.
-func writePKI(dir, url string) error {
+// writePKI makes all keys, certificates and kubeconfigs in dir, for an API server at the given URL and at the address of
+// its Service. It does nothing if they are there already.
+func writePKI(dir, url string, service net.IP) error {
 	if _, err := os.Stat(filepath.Join(dir, caFile)); err == nil {
 		return nil
 	}
@@ -141,7 +141,7 @@ func writePKI(dir, url string) error {
 		return err
 	}
 	dns := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	server, err := ca.server("kube-apiserver", dns, serviceIP)
+	server, err := ca.server("kube-apiserver", dns, service)
 	errs := []error{addPair(apiserverName, server, err)}
 	kubelet, err := ca.server("kubelet", nil)
 	errs = append(errs, addPair(kubeletName, kubelet, err))

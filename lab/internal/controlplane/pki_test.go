@@ -3,6 +3,7 @@ package controlplane
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,7 +13,7 @@ import (
 
 func TestPKI(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
-	if err := writePKI(dir, "https://127.0.0.1:1"); err != nil {
+	if err := writePKI(dir, "https://127.0.0.1:1", net.IPv4(127, 128, 0, 1)); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(filepath.Join(dir, caFile))
@@ -36,7 +37,7 @@ func TestPKI(t *testing.T) {
 		return cert
 	}
 	for file, names := range map[string][]string{
-		apiserverName: {"127.0.0.1", "10.96.0.1", "kubernetes.default.svc"},
+		apiserverName: {"127.0.0.1", "127.128.0.1", "kubernetes.default.svc"},
 		kubeletName:   {"127.0.0.1"},
 	} {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, file+".crt"), filepath.Join(dir, file+".key"))
@@ -68,7 +69,7 @@ func TestPKI(t *testing.T) {
 			t.Errorf("%s: mode %s, %v", e.Name(), info.Mode(), err)
 		}
 	}
-	if err := writePKI(dir, "https://127.0.0.1:1"); err != nil {
+	if err := writePKI(dir, "https://127.0.0.1:1", net.IPv4(127, 128, 0, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := os.ReadFile(filepath.Join(dir, caFile)); string(after) != string(before) {

@@ -24,12 +24,15 @@ const (
 	PodResume  Kind = "pod-resume"
 	// ComponentKill ends a program of the control plane, or Temporal, which the lab then starts again.
 	ComponentKill Kind = "component-kill"
+	// StorageBreak has the storage of a StorageClass fail.
+	StorageBreak Kind = "storage-break"
+	StorageMend  Kind = "storage-mend"
 )
 
 // Fault is one fault.
 type Fault struct {
 	Kind Kind `json:"kind"`
-	// Target is a node, NAMESPACE/POD, or a component.
+	// Target is a node, NAMESPACE/POD, a component, or a StorageClass.
 	Target        string        `json:"target"`
 	KeepProcesses bool          `json:"keepProcesses,omitempty"` // NodeLost
 	Down          time.Duration `json:"down,omitempty"`          // NodeReboot, ComponentKill
@@ -47,6 +50,8 @@ type World interface {
 	ResumeNode(name string) error
 	SignalPod(namespace, name string, sig syscall.Signal) error
 	KillComponent(name string, down time.Duration) error
+	BreakStorage(ctx context.Context, class string) error
+	MendStorage(ctx context.Context, class string) error
 }
 
 // Inject makes it happen, and returns when it has. The context is that of the world: a node that is added lives as
@@ -82,6 +87,10 @@ func Inject(ctx context.Context, w World, f Fault) error {
 		return signalPod(w, f.Target, syscall.SIGCONT)
 	case ComponentKill:
 		return w.KillComponent(f.Target, f.Down)
+	case StorageBreak:
+		return w.BreakStorage(ctx, f.Target)
+	case StorageMend:
+		return w.MendStorage(ctx, f.Target)
 	}
 	return fmt.Errorf("unknown fault %q", f.Kind)
 }

@@ -28,6 +28,8 @@ type Topology struct {
 	CephRelease int `json:"cephRelease,omitempty"`
 	// CephKeys are the keys of Ceph's users; "": those that a new cluster of the release has.
 	CephKeys CephKeys `json:"cephKeys,omitempty"`
+	// MonStorage says where the first mons have their stores, and by that also their addresses; "": MonStorageNone.
+	MonStorage MonStorage `json:"monStorage,omitempty"`
 	// ControllerAccounts says as whom Kubernetes' controllers ask; "": ControllerAccountsShared.
 	ControllerAccounts ControllerAccounts `json:"controllerAccounts,omitempty"`
 }
@@ -83,6 +85,24 @@ const (
 	ControllerAccountsOwn ControllerAccounts = "own"
 )
 
+// MonStorage says where the first mons have their stores. Once they run, they belong to whoever looks after mons: the
+// lab never brings them back to their first shape.
+type MonStorage string
+
+const (
+	// MonStorageNone is none of Kubernetes': a folder of the lab. Such mons are on the host network, at ports of the lab.
+	MonStorageNone MonStorage = "none"
+	// MonStorageHostPath is a path of the mon's node, at Rook's place. Such mons have Services and Ceph's own ports.
+	MonStorageHostPath MonStorage = "hostpath"
+	// MonStoragePVC is a volume claim, usable in the mon's zone. Such mons have Services and Ceph's own ports, too.
+	MonStoragePVC MonStorage = "pvc"
+)
+
+// MonServices tells whether the first mons have Services, and Ceph's own ports there.
+func (t Topology) MonServices() bool {
+	return t.MonStorage == MonStorageHostPath || t.MonStorage == MonStoragePVC
+}
+
 // OSDPods says who runs the OSDs.
 type OSDPods string
 
@@ -98,7 +118,7 @@ const (
 func DefaultTopology() Topology {
 	return Topology{
 		Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook,
-		CephPeriods: CephPeriodsFast, CephRelease: image.Machine,
+		CephPeriods: CephPeriodsFast, CephRelease: image.Machine, MonStorage: MonStorageNone,
 	}
 }
 
@@ -153,6 +173,12 @@ func (t Topology) Validate() error {
 	default:
 		return fmt.Errorf("--controller-accounts %q: allowed are %s and %s", t.ControllerAccounts,
 			ControllerAccountsShared, ControllerAccountsOwn)
+	}
+	switch t.MonStorage {
+	case "", MonStorageNone, MonStorageHostPath, MonStoragePVC:
+	default:
+		return fmt.Errorf("--mon-storage %q: allowed are %s, %s and %s", t.MonStorage, MonStorageNone, MonStorageHostPath,
+			MonStoragePVC)
 	}
 	return t.validateCeph()
 }
@@ -216,6 +242,15 @@ func (t Topology) Devices() []string {
 		devices = append(devices, fmt.Sprintf("osd-%d", i))
 	}
 	return devices
+}
+
+// ZoneNames lists the zones.
+func (t Topology) ZoneNames() []string {
+	names := make([]string, t.Zones)
+	for i := range names {
+		names[i] = zoneName(i)
+	}
+	return names
 }
 
 // zoneName gives zone-x, zone-y, zone-z, and then zone-4, zone-5, …

@@ -62,6 +62,11 @@ func TestValidateNamesTheFlag(t *testing.T) {
 				Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: OSDPodsRook, ControllerAccounts: "none",
 			}, `--controller-accounts "none": allowed are shared and own`,
 		},
+		{
+			Topology{
+				Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, OSDPods: OSDPodsRook, MonStorage: "tape",
+			}, `--mon-storage "tape": allowed are none, hostpath and pvc`,
+		},
 		{ceph(17, ""), "--ceph: no Ceph 17: allowed are 16, 18, 20, and none"},
 		{ceph(18, CephKeysAES256K), "--ceph-keys aes256k: Ceph 18 has only aes"},
 		{ceph(16, CephKeysBoth), "--ceph-keys both: Ceph 16 has only aes"},

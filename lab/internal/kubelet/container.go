@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -73,7 +74,7 @@ func (c *container) create(ctx context.Context) (*exec.Cmd, error) {
 	object := p.withStatus()
 	base := maps.Clone(p.node.kubelet.Env)
 	base["HOSTNAME"], base["HOME"] = p.hostname(), c.workDir()
-	env, err := runtime.Environment(ctx, object, c.spec, base, objects{p.node.kubelet.Client})
+	env, err := runtime.Environment(ctx, object, c.spec, base, objects{p.node.kubelet.Client, &p.node.kubelet.broken})
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +129,9 @@ func (c *container) createSandbox(object *corev1.Pod, root string) error {
 	if err != nil {
 		return err
 	}
+	if mounts, err = c.withOwnFolders(mounts); err != nil {
+		return err
+	}
 	if c.hasLastWord() {
 		if err := os.WriteFile(c.lastWordFile(), nil, 0o666); err != nil {
 			return err
@@ -136,6 +140,28 @@ func (c *container) createSandbox(object *corev1.Pod, root string) error {
 	}
 	c.sandbox, err = runtime.NewSandbox(filepath.Join(c.pod.dir, "rootfs"), root, c.pod.hostname(), mounts)
 	return err
+}
+
+// ownFolders are those that an image would bring along, where programs of the machine would meet: Ceph's daemons of the
+// same name have the same socket.
+var ownFolders = []string{"/run/ceph"}
+
+// withOwnFolders gives a container folders of its own, unless the pod has something there.
+func (c *container) withOwnFolders(mounts []runtime.Mount) ([]runtime.Mount, error) {
+	for _, folder := range ownFolders {
+		if slices.ContainsFunc(mounts, func(m runtime.Mount) bool {
+			target := strings.Replace(filepath.Clean(m.Target), "/var/run", "/run", 1)
+			return target == folder || strings.HasPrefix(folder, target+"/")
+		}) {
+			continue
+		}
+		own := filepath.Join(c.pod.dir, "own", c.spec.Name, folder)
+		if err := os.MkdirAll(own, 0o755); err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, runtime.Mount{Source: own, Target: folder})
+	}
+	return mounts, nil
 }
 
 func (c *container) command(args []string) *exec.Cmd {

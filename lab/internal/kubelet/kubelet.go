@@ -35,6 +35,8 @@ type Config struct {
 	Env map[string]string
 	// Network numbers the range of pod addresses, 0 to 63: labs that run at the same time should differ.
 	Network int
+	// Zones have volumes that a person would have made: those of class static-disk.
+	Zones []string
 }
 
 // Kubelet runs the nodes of a lab.
@@ -43,6 +45,7 @@ type Kubelet struct {
 	addresses *addresses
 	events    record.EventRecorder
 	pods      cache.SharedIndexInformer
+	broken    brokenClasses
 
 	mu    sync.Mutex
 	nodes map[string]*node

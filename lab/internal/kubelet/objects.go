@@ -11,7 +11,10 @@ import (
 )
 
 // objects reads from the API server what pods refer to.
-type objects struct{ client kubernetes.Interface }
+type objects struct {
+	client kubernetes.Interface
+	broken *brokenClasses
+}
 
 func (o objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	return o.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -30,6 +33,9 @@ func (o objects) ClaimPath(ctx context.Context, namespace, name string) (string,
 		return "", fmt.Errorf("claim %s is not bound", name)
 	}
 	volume, err := o.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	if err == nil {
+		err = o.broken.check(volume.Spec.StorageClassName)
+	}
 	switch {
 	case err != nil:
 		return "", err

@@ -182,7 +182,7 @@ func (p *pod) volumes() (map[string]string, error) {
 		return nil, err
 	}
 	v := runtime.Volumes{
-		Source: objects{p.node.kubelet.Client}, Disk: p.node.kubelet.Disk(p.node.name),
+		Source: objects{p.node.kubelet.Client, &p.node.kubelet.broken}, Disk: p.node.kubelet.Disk(p.node.name),
 		Lab: p.node.kubelet.Lab,
 	}
 	return v.Prepare(p.ctx, p.withStatus(), filepath.Join(p.dir, "volumes"))

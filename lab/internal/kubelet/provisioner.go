@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,14 +17,21 @@ import (
 )
 
 // The classes differ in where a volume may be used: a node's own disk only there, a zone's anywhere in its zone, as the
-// disks of clouds.
+// disks of clouds. Volumes of the static class are there from the beginning, some in each zone, and nobody makes any; those
+// of the immediate class are made before anybody knows where they will be used, in whichever zone.
 const (
 	provisionerName = "lab.lockkeeper.io/folder"
+	noProvisioner   = "kubernetes.io/no-provisioner"
 	zoneClass       = "zone-disk"
 	nodeClass       = "node-disk"
+	staticClass     = "static-disk"
+	immediateClass  = "immediate-disk"
 )
 
-var classTopology = map[string]string{zoneClass: corev1.LabelTopologyZone, nodeClass: corev1.LabelHostname}
+var classTopology = map[string]string{
+	zoneClass: corev1.LabelTopologyZone, nodeClass: corev1.LabelHostname, staticClass: corev1.LabelTopologyZone,
+	immediateClass: corev1.LabelTopologyZone,
+}
 
 const (
 	annSelectedNode = "volume.kubernetes.io/selected-node"
@@ -39,12 +47,18 @@ func (k *Kubelet) startProvisioner(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := k.createStaticVolumes(ctx); err != nil {
+		return err
+	}
 	factory := informers.NewSharedInformerFactory(k.Client, 0)
 	claims, volumes := factory.Core().V1().PersistentVolumeClaims().Informer(),
 		factory.Core().V1().PersistentVolumes().Informer()
-	provision := func(c *corev1.PersistentVolumeClaim) {
-		if err := k.provision(ctx, c); err != nil {
-			slog.Warn("volume not made", "claim", c.Namespace+"/"+c.Name, "error", err)
+	provision := func(c *corev1.PersistentVolumeClaim) { k.tryToProvision(ctx, c) }
+	k.broken.mended = func(class string) {
+		for _, o := range claims.GetStore().List() {
+			if c := o.(*corev1.PersistentVolumeClaim); classOf(c) == class {
+				k.tryToProvision(ctx, c)
+			}
 		}
 	}
 	reclaim := func(v *corev1.PersistentVolume) {
@@ -68,7 +82,12 @@ func (k *Kubelet) createClass(ctx context.Context, name string) error {
 		ObjectMeta:  metav1.ObjectMeta{Name: name},
 		Provisioner: provisionerName, VolumeBindingMode: &binding, ReclaimPolicy: &policy,
 	}
-	if name == zoneClass {
+	switch name {
+	case staticClass:
+		class.Provisioner, policy = noProvisioner, corev1.PersistentVolumeReclaimRetain
+	case immediateClass:
+		binding = storagev1.VolumeBindingImmediate
+	case zoneClass:
 		class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 	}
 	_, err := k.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
@@ -78,18 +97,34 @@ func (k *Kubelet) createClass(ctx context.Context, name string) error {
 	return err
 }
 
+func (k *Kubelet) tryToProvision(ctx context.Context, c *corev1.PersistentVolumeClaim) {
+	if err := k.provision(ctx, c); err != nil {
+		slog.Warn("volume not made", "claim", c.Namespace+"/"+c.Name, "error", err)
+		k.events.Event(c, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
+	}
+}
+
+func classOf(claim *corev1.PersistentVolumeClaim) string {
+	if claim.Spec.StorageClassName == nil {
+		return ""
+	}
+	return *claim.Spec.StorageClassName
+}
+
 func (k *Kubelet) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	nodeName := claim.Annotations[annSelectedNode]
-	if nodeName == "" || claim.Annotations[annProvisioner] != provisionerName || claim.Spec.VolumeName != "" ||
+	if claim.Annotations[annProvisioner] != provisionerName || claim.Spec.VolumeName != "" ||
 		claim.DeletionTimestamp != nil {
 		return nil
 	}
-	node, err := k.Client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	class, err := k.Client.StorageV1().StorageClasses().Get(ctx, classOf(claim), metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	class, err := k.Client.StorageV1().StorageClasses().Get(ctx, *claim.Spec.StorageClassName, metav1.GetOptions{})
-	if err != nil {
+	node, err := k.nodeFor(ctx, claim, class)
+	if err != nil || node == nil {
+		return err
+	}
+	if err := k.broken.check(class.Name); err != nil {
 		return err
 	}
 	name := "pvc-" + string(claim.UID)
@@ -121,6 +156,27 @@ func (k *Kubelet) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 		return nil
 	}
 	return err
+}
+
+// nodeFor is the node near which a volume is to be made: the one that the scheduler has chosen, or with immediate binding
+// any; nil: none is chosen yet.
+func (k *Kubelet) nodeFor(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) (*corev1.Node, error) {
+	if name := claim.Annotations[annSelectedNode]; name != "" {
+		return k.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	}
+	if class.VolumeBindingMode != nil && *class.VolumeBindingMode != storagev1.VolumeBindingImmediate {
+		return nil, nil
+	}
+	nodes, err := k.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes.Items) == 0 {
+		return nil, errors.New("there is no node")
+	}
+	return &nodes.Items[0], nil
 }
 
 func affinityTo(label, value string) *corev1.VolumeNodeAffinity {

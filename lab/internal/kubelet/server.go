@@ -3,8 +3,10 @@ package kubelet
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -67,6 +69,10 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		restarts--
 	}
 	log, err := os.Open(c.logFile(restarts))
+	if errors.Is(err, fs.ErrNotExist) && restarts > 0 && r.FormValue("previous") != "true" {
+		restarts-- // the next attempt has not begun
+		log, err = os.Open(c.logFile(restarts))
+	}
 	if err != nil {
 		http.Error(w, fmt.Sprintf("no log of %s", filepath.Base(c.logFile(restarts))), http.StatusNotFound)
 		return

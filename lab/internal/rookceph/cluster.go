@@ -41,19 +41,45 @@ func (c cluster) path(elem ...string) string {
 
 // mon is one monitor of the first monmap.
 type mon struct {
-	id   string
-	node string
-	port int
+	id         string
+	node, zone string
+	port       int    // of the host network; 0: it has a Service
+	service    string // the address of its Service; "": it has none
 }
 
-// addr is the address as Ceph writes it. A single protocol: messenger v1 would double the ports.
-func (m mon) addr() string { return fmt.Sprintf("[v2:127.0.0.1:%d/0]", m.port) }
+// Ceph's own ports of monitors.
+const portV2, portV1 = 3300, 6789
+
+// addr is the address as Ceph writes it. On the host network a single protocol: messenger v1 would double the ports.
+func (m mon) addr() string {
+	if m.service != "" {
+		return fmt.Sprintf("[v2:%s:%d/0,v1:%s:%d/0]", m.service, portV2, m.service, portV1)
+	}
+	return fmt.Sprintf("[v2:127.0.0.1:%d/0]", m.port)
+}
+
+// endpoint is the one address that Rook gives to everybody: that of the older protocol, if it is served.
+func (m mon) endpoint() string {
+	if m.service != "" {
+		return fmt.Sprintf("%s:%d", m.service, portV1)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", m.port)
+}
+
+// firstMonService numbers the address of the first monitor's Service: below it are those that Kubernetes wants.
+const firstMonService = 10
 
 // mons spreads the monitors over the first nodes, which are in different zones.
 func (c cluster) mons() []mon {
 	var mons []mon
 	for i, node := range c.topo.Nodes()[:c.topo.Mons] {
-		mons = append(mons, mon{id: monID(i), node: node.Name, port: c.inst.Ports.CephMon(i)})
+		m := mon{id: monID(i), node: node.Name, zone: node.Zone}
+		if c.topo.MonServices() {
+			m.service = c.inst.Ports.ServiceAddress(firstMonService + i)
+		} else {
+			m.port = c.inst.Ports.CephMon(i)
+		}
+		mons = append(mons, m)
 	}
 	return mons
 }

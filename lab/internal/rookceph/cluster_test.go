@@ -107,9 +107,9 @@ func TestMonEndpoints(t *testing.T) {
 func TestConfigIsOneForPodAndMachine(t *testing.T) {
 	c := sized(3, 2, 1)
 	c.topo.DownOut = 10 * time.Second
-	pod, machine := c.config("F", podPlace()), c.config("F", c.machinePlace())
+	pod, machine := c.config("F", "", podPlace()), c.config("F", c.monHost(), c.machinePlace())
 	for _, want := range []string{
-		"fsid = F\n", "mon_host = [v2:127.0.0.1:12100/0],[v2:127.0.0.1:12101/0],[v2:127.0.0.1:12102/0]\n",
+		"fsid = F\n",
 		"mon_osd_down_out_interval = 10\n", "osd_pool_default_size = 3\n", "osd_pool_default_min_size = 2\n",
 	} {
 		if !strings.Contains(pod, want) || !strings.Contains(machine, want) {
@@ -131,7 +131,7 @@ func TestPeriods(t *testing.T) {
 		instance.CephPeriodsDefault: false,
 	} {
 		c.topo.CephPeriods = periods
-		config := c.config("F", podPlace())
+		config := c.config("F", "", podPlace())
 		for _, option := range []string{
 			"osd_mon_report_interval", "mgr_stats_period", "mgr_tick_period",
 			"mon_mgr_digest_period", "paxos_propose_interval",

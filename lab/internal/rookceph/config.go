@@ -37,11 +37,12 @@ func (c cluster) machinePlace() place {
 	}
 }
 
-// config renders ceph.conf.
-func (c cluster) config(fsid string, p place) string {
+// config renders ceph.conf. Where the monitors are is no part of it for pods, which take that from where Rook's do.
+func (c cluster) config(fsid, monHost string, p place) string {
 	first, last := c.inst.Ports.CephDaemons()
 	parts := []string{
 		c.globalConfig(fsid, p, first, last),
+		monHostConfig(monHost),
 		monConfig,
 		mgrConfig,
 		osdConfig,
@@ -53,10 +54,16 @@ func (c cluster) config(fsid string, p place) string {
 	return strings.Join(parts, "\n")
 }
 
+func monHostConfig(monHost string) string {
+	if monHost == "" {
+		return ""
+	}
+	return "mon_host = " + monHost + "\n"
+}
+
 func (c cluster) globalConfig(fsid string, p place, firstPort, lastPort int) string {
 	return fmt.Sprintf(`[global]
 fsid = %s
-mon_host = %s
 public_addr = 127.0.0.1
 cluster_addr = 127.0.0.1
 ms_bind_msgr1 = false
@@ -112,7 +119,7 @@ mon_warn_on_pool_no_redundancy = false
 mon_data_avail_warn = 2
 mon_data_avail_crit = 1
 `,
-		fsid, c.monHost(), firstPort, lastPort, p.keyring,
+		fsid, firstPort, lastPort, p.keyring,
 		p.mon, p.mgr, p.osd, p.run,
 		int(c.topo.DownOut.Seconds()),
 		c.replicas(), c.minReplicas())

@@ -20,11 +20,17 @@ type daemon struct {
 	labels map[string]string // beyond those of every daemon
 	args   []string
 	node   string // empty: anywhere
-	port   int    // answers as soon as the daemon serves; 0: nothing is asked
+	// port answers as soon as the daemon serves. It is one of the machine's, unless the daemon has an address of its own.
+	port       int
+	ownAddress bool
+	volume     *corev1.Volume // with its data; nil: a folder of the lab
+	subPath    string         // of the volume
 	// keyring is the Secret with the daemon's key. An OSD has its key on its disk.
 	keyring     string
 	tolerations []corev1.Toleration
 }
+
+func (c cluster) image() string { return image.Name(c.topo.Release()) }
 
 func (d daemon) name() string { return "rook-ceph-" + d.kind + "-" + d.id }
 
@@ -44,11 +50,26 @@ func (c cluster) daemons() []daemon {
 	return all
 }
 
+// monDaemon is bound to its node, if its store is. With a Service it serves at its pod's own address.
 func (c cluster) monDaemon(m mon) daemon {
-	return daemon{
+	d := daemon{
 		kind: "mon", id: m.id, node: m.node, port: m.port, keyring: secretMonKeyring,
 		labels: map[string]string{"mon": m.id, "mon_cluster": Namespace},
 	}
+	if m.service == "" {
+		return d
+	}
+	d.port, d.ownAddress = portV2, true
+	d.args = []string{"--public-addr=" + m.service, "--public-bind-addr=$(ROOK_POD_IP)"}
+	store := hostPath(dataVolume, monHostPath(m), corev1.HostPathDirectory)
+	if c.topo.MonStorage == instance.MonStoragePVC {
+		d.node, d.subPath = "", "data"
+		store.VolumeSource = corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: monResource(m)},
+		}
+	}
+	d.volume = &store
+	return d
 }
 
 // mgrDaemon may run on any node, and leaves an unreachable one after five seconds as Rook has it: nothing of it is
@@ -97,15 +118,19 @@ func bindArgs(first int) []string {
 	}
 }
 
-func (c cluster) deployment(d daemon) *appsv1.Deployment {
-	one, history := int32(1), int32(3)
-	labels := with(with(clusterLabels("rook-ceph-"+d.kind), d.labels), map[string]string{
+func (c cluster) labels(d daemon) map[string]string {
+	return with(with(clusterLabels("rook-ceph-"+d.kind), d.labels), map[string]string{
 		"ceph_daemon_type":            d.kind,
 		"ceph_daemon_id":              d.id,
 		"app.kubernetes.io/component": "cephclusters.ceph.rook.io",
 		"app.kubernetes.io/name":      "ceph-" + d.kind,
 		"app.kubernetes.io/instance":  d.id,
 	})
+}
+
+func (c cluster) deployment(d daemon) *appsv1.Deployment {
+	one, history := int32(1), int32(3)
+	labels := c.labels(d)
 	return &appsv1.Deployment{
 		ObjectMeta: meta(d.name(), labels),
 		Spec: appsv1.DeploymentSpec{
@@ -127,8 +152,8 @@ func (c cluster) deployment(d daemon) *appsv1.Deployment {
 func (c cluster) podSpec(d daemon) corev1.PodSpec {
 	no := false
 	spec := corev1.PodSpec{
-		// Ceph's addresses are the machine's loopback: OSDs and monitors keep theirs over a restart.
-		HostNetwork:                  true,
+		// Ceph's addresses are the machine's loopback: daemons without a Service keep theirs over a restart.
+		HostNetwork:                  !d.ownAddress,
 		AutomountServiceAccountToken: &no,
 		Containers:                   []corev1.Container{c.container(d)},
 		Volumes:                      c.volumes(d),
@@ -136,6 +161,14 @@ func (c cluster) podSpec(d daemon) corev1.PodSpec {
 	}
 	if d.node != "" {
 		spec.NodeSelector = map[string]string{corev1.LabelHostname: d.node}
+	}
+	if d.ownAddress { // as Rook's are kept apart
+		spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey:   corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "rook-ceph-" + d.kind}},
+			}},
+		}}
 	}
 	return spec
 }
@@ -147,19 +180,20 @@ func (c cluster) container(d daemon) corev1.Container {
 	}
 	container := corev1.Container{
 		Name:         d.kind,
-		Image:        image.Name(c.topo.Release()),
+		Image:        c.image(),
 		Command:      []string{c.program("ceph-" + d.kind)},
 		Args:         append(args, d.args...),
 		VolumeMounts: c.volumeMounts(d),
 		Env:          podEnv(),
 	}
 	if d.port != 0 {
-		container.Command = append(awaitPort(d.port), container.Command...)
+		probe := &corev1.TCPSocketAction{Port: intstr.FromInt(d.port)}
+		if !d.ownAddress {
+			probe.Host = "127.0.0.1"
+			container.Command = append(awaitPort(d.port), container.Command...)
+		}
 		container.ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{
-				TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt(d.port)},
-			},
-			PeriodSeconds: 1,
+			ProbeHandler: corev1.ProbeHandler{TCPSocket: probe}, PeriodSeconds: 1,
 		}
 	}
 	return container
@@ -171,8 +205,13 @@ func podEnv() []corev1.EnvVar {
 		{Name: "POD_NAME", ValueFrom: fieldRef("metadata.name")},
 		{Name: "POD_NAMESPACE", ValueFrom: fieldRef("metadata.namespace")},
 		{Name: "NODE_NAME", ValueFrom: fieldRef("spec.nodeName")},
-		// A collection of another cluster's settings in the caller's environment must not reach a daemon.
-		{Name: "CEPH_ARGS", Value: ""},
+		{Name: "ROOK_POD_IP", ValueFrom: fieldRef("status.podIP")},
+		// Where the monitors are when the container starts, as Rook tells its daemons; and so that a collection of another
+		// cluster's settings in the caller's environment does not reach them.
+		{Name: "ROOK_CEPH_MON_HOST", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: secretConfig}, Key: "mon_host",
+		}}},
+		{Name: "CEPH_ARGS", Value: "-m $(ROOK_CEPH_MON_HOST)"},
 		{Name: "CEPH_CONF", Value: podConfigDir + "/ceph.conf"},
 	}
 }
@@ -207,13 +246,20 @@ func hostPath(name, path string, t corev1.HostPathType) corev1.Volume {
 	}
 }
 
+// dataVolume is the name of the volume with a daemon's data, which is Rook's.
+const dataVolume = "ceph-daemon-data"
+
 func (c cluster) volumes(d daemon) []corev1.Volume {
 	volumes := []corev1.Volume{
 		configVolume("rook-config-override"),
 		// Debian's own folder is closed to all users but Ceph's, so that nothing could be mounted in it.
 		emptyDir("ceph-state"),
 		hostPath("ceph-daemons-sock-dir", c.path("run"), corev1.HostPathDirectoryOrCreate),
-		hostPath("ceph-daemon-data", c.path(d.kind+"-"+d.id), corev1.HostPathDirectory),
+	}
+	if d.volume != nil {
+		volumes = append(volumes, *d.volume)
+	} else {
+		volumes = append(volumes, hostPath(dataVolume, c.path(d.kind+"-"+d.id), corev1.HostPathDirectory))
 	}
 	if d.keyring != "" {
 		volumes = append(volumes, corev1.Volume{Name: "keyring", VolumeSource: corev1.VolumeSource{
@@ -229,7 +275,7 @@ func (c cluster) volumeMounts(d daemon) []corev1.VolumeMount {
 		{Name: "rook-config-override", MountPath: podConfigDir},
 		{Name: "ceph-daemons-sock-dir", MountPath: podRunDir},
 		{Name: "ceph-state", MountPath: podStateDir},
-		{Name: "ceph-daemon-data", MountPath: podStateDir + "/" + d.kind + "/ceph-" + d.id},
+		{Name: dataVolume, MountPath: podStateDir + "/" + d.kind + "/ceph-" + d.id, SubPath: d.subPath},
 	}
 	if d.keyring != "" {
 		mounts = append(mounts, corev1.VolumeMount{Name: "keyring", MountPath: podKeyringDir, ReadOnly: true})

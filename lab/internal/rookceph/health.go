@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,9 @@ const healthyTimeout = 4 * time.Minute
 //
 // The daemons themselves are asked as long as possible. What the monitors say of a cluster that has just been restarted
 // is what they remember of its last life, and that was clean.
-func WaitHealthy(ctx context.Context, inst instance.Instance, topo instance.Topology, progress func(string)) error {
+func WaitHealthy(
+	ctx context.Context, inst instance.Instance, topo instance.Topology, mons []string, progress func(string),
+) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, healthyTimeout,
 		fmt.Errorf("not healthy within %s (see kubectl -n %s get pods,events)", healthyTimeout, Namespace))
 	defer cancel()
@@ -33,10 +36,7 @@ func WaitHealthy(ctx context.Context, inst instance.Instance, topo instance.Topo
 	}
 	defer forget()
 	say := onlyNews(progress)
-	err = c.awaitQuorum(ctx, topo.Mons, func(have int) {
-		say(fmt.Sprintf("Ceph: %d of %d mons in quorum", have, topo.Mons))
-	})
-	if err != nil {
+	if err := c.awaitMons(ctx, mons, say); err != nil {
 		return err
 	}
 	if topo.OSDPods == instance.OSDPodsNone {
@@ -46,6 +46,34 @@ func WaitHealthy(ctx context.Context, inst instance.Instance, topo instance.Topo
 		return err
 	}
 	return c.awaitClean(ctx, say)
+}
+
+// awaitMons waits until all monitors are in quorum. Those that came later have their sockets where the machine does not
+// find them; without a quorum nobody answers for them, so what they say is not what they remember.
+func (c cluster) awaitMons(ctx context.Context, mons []string, say func(string)) error {
+	first := true
+	for i, m := range c.mons() {
+		first = first && i < len(mons) && m.id == mons[i]
+	}
+	if first && len(mons) == c.topo.Mons {
+		return c.awaitQuorum(ctx, c.topo.Mons, func(have int) {
+			say(fmt.Sprintf("Ceph: %d of %d mons in quorum", have, c.topo.Mons))
+		})
+	}
+	for {
+		var status struct {
+			Quorum []int `json:"quorum"`
+		}
+		err := c.ceph(ctx, &status, "quorum_status")
+		if say(fmt.Sprintf("Ceph: %d of %d mons in quorum", len(status.Quorum), len(mons))); len(status.Quorum) >= len(mons) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d mons in quorum: %w", len(status.Quorum), len(mons), errors.Join(err, context.Cause(ctx)))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // onlyNews passes on what differs from what was said before.

@@ -101,7 +101,7 @@ func (c cluster) writeFiles(id identity) error {
 	}
 	entities := c.entities()
 	files := map[string]string{
-		"ceph.conf":   c.config(id.FSID, c.machinePlace()),
+		"ceph.conf":   c.config(id.FSID, c.monHost(), c.machinePlace()),
 		"keys/all":    id.keyrings(entities),
 		"keys/mon":    id.keyrings(entities[:1]),
 		"keys/README": "One keyring per user, and all of them as the monitors got them at first.\n",
@@ -118,6 +118,9 @@ func (c cluster) writeFiles(id identity) error {
 		if err := c.writeCephOSD(); err != nil {
 			return err
 		}
+	}
+	if err := c.writeCephMon(); err != nil {
+		return err
 	}
 	return c.saveIdentity(id)
 }

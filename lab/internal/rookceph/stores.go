@@ -32,7 +32,7 @@ func (c cluster) makeMonStores(ctx context.Context, id identity) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, m := range c.mons() {
 		g.Go(func() error {
-			if err := os.MkdirAll(c.path("mon-"+m.id), 0o700); err != nil {
+			if err := c.makeMonDir(m); err != nil {
 				return err
 			}
 			return c.run(ctx, "ceph-mon", "--conf", AdminConfig(c.inst), "--mkfs", "--id", m.id,

@@ -35,6 +35,9 @@ func enterRoot(staging, image string, mounts []Mount) error {
 	mounts = slices.Clone(mounts)
 	slices.SortStableFunc(mounts,
 		func(a, b Mount) int { return len(filepath.Clean(a.Target)) - len(filepath.Clean(b.Target)) })
+	if err := r.makeRoom(mounts); err != nil {
+		return err
+	}
 	for _, m := range mounts {
 		if err := r.mount(m); err != nil {
 			return fmt.Errorf("mount %s at %s: %w", m.Source, m.Target, err)
@@ -69,7 +72,7 @@ func (r *rootfs) source(path string) string {
 func (r *rootfs) mirror(path string) error {
 	source := r.source(path)
 	entries, err := os.ReadDir(source)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // in a folder that is closed to us nobody misses anything
 		return err
 	}
 	st, err := os.Stat(source)
@@ -120,17 +123,65 @@ func bindEntry(source, target string, mode fs.FileMode) error {
 	return ignoreNotExist(bind(source, target)) // it may have gone since we listed it
 }
 
+// resolve is where a path of the container is. Symbolic links in it lead to places in the container, not on the machine.
+func (r *rootfs) resolve(path string) (string, error) {
+	here, err := securejoin.SecureJoin(r.dir, path)
+	return "/" + strings.TrimPrefix(strings.TrimPrefix(here, r.dir), "/"), err
+}
+
+// makeRoom mirrors the folders that lack a mount point, before anything is mounted: a mirror of /etc, for /etc/keyring,
+// would hide what is at /etc/ceph already, and one of /var what was mirrored below it. What is inside of a volume finds its
+// room there.
+func (r *rootfs) makeRoom(mounts []Mount) error {
+	var targets, parents []string
+	for _, m := range mounts {
+		target, err := r.resolve(m.Target)
+		if err != nil {
+			return err
+		}
+		targets = append(targets, target)
+	}
+	for _, target := range targets {
+		inside := func(other string) bool { return strings.HasPrefix(target, other+"/") }
+		if slices.ContainsFunc(targets, inside) {
+			continue
+		}
+		if parent := r.nearest(target); parent != target {
+			parents = append(parents, parent)
+		}
+	}
+	slices.Sort(parents) // each before what is below it
+	for _, parent := range slices.Compact(parents) {
+		if r.writable(parent) {
+			continue
+		}
+		if err := r.mirror(parent); err != nil {
+			return fmt.Errorf("room in %s: %w", parent, err)
+		}
+	}
+	return nil
+}
+
+// nearest is the path itself, or the nearest folder above it that exists.
+func (r *rootfs) nearest(path string) string {
+	for {
+		if _, err := os.Lstat(filepath.Join(r.dir, path)); err == nil {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
 func (r *rootfs) mount(m Mount) error {
 	st, err := os.Stat(m.Source)
 	if err != nil {
 		return err
 	}
-	// Symbolic links in the target lead to places in the container, not on the machine.
-	here, err := securejoin.SecureJoin(r.dir, m.Target)
+	target, err := r.resolve(m.Target)
 	if err != nil {
 		return err
 	}
-	target := "/" + strings.TrimPrefix(strings.TrimPrefix(here, r.dir), "/")
+	here := filepath.Join(r.dir, target)
 	if target == "/" {
 		return errors.New("cannot mount over the root folder")
 	}
@@ -149,16 +200,9 @@ func (r *rootfs) mount(m Mount) error {
 
 // provide makes sure that a mount point exists.
 func (r *rootfs) provide(target string, dir bool) error {
-	here := filepath.Join(r.dir, target)
-	if _, err := os.Lstat(here); err == nil {
+	here, parent := filepath.Join(r.dir, target), r.nearest(target)
+	if parent == target {
 		return nil
-	}
-	parent := filepath.Dir(target)
-	for {
-		if _, err := os.Lstat(filepath.Join(r.dir, parent)); err == nil {
-			break
-		}
-		parent = filepath.Dir(parent)
 	}
 	if !r.writable(parent) {
 		if err := r.mirror(parent); err != nil {

@@ -177,3 +177,23 @@ func look() {
 		os.Stdout.WriteString("/usr/bin cannot be written\n")
 	}
 }
+
+// TestRoomForOneVolumeHidesNoOther: /etc is the machine's, and so is a folder in it that one volume is mounted at. Room for
+// another one must not bring the machine's back.
+func TestRoomForOneVolumeHidesNoOther(t *testing.T) {
+	first, second, third := t.TempDir(), t.TempDir(), t.TempDir()
+	for dir, says := range map[string]string{first: "first", second: "second", third: "third"} {
+		if err := os.WriteFile(filepath.Join(dir, "says"), []byte(says+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := sandboxed(t, []Mount{
+		{Source: first, Target: "/etc/skel"},            // every Debian has it
+		{Source: second, Target: "/etc/lab-test-other"}, // nobody has it
+		{Source: third, Target: "/var/lib/lab-test/a/b"},
+		{Source: second, Target: "/var/lab-test-longer-than-the-one-before"},
+	}, "cat /etc/skel/says /etc/lab-test-other/says /var/lib/lab-test/a/b/says /var/lab-test-longer-than-the-one-before/says")
+	if got != "first\nsecond\nthird\nsecond" {
+		t.Errorf("got %q", got)
+	}
+}

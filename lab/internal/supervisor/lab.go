@@ -25,6 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/kubelet"
 	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
+	"github.com/lockkeeper/lockkeeper/lab/internal/serviceproxy"
 	"github.com/lockkeeper/lockkeeper/lab/internal/temporal"
 )
 
@@ -89,11 +90,15 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := rookceph.Deploy(ctx, client, l.Instance, l.Topology); err != nil {
+		mons, err := rookceph.Deploy(ctx, client, l.Instance, l.Topology)
+		if err == nil {
+			err = rookceph.Follow(life, client, l.Instance, l.Topology)
+		}
+		if err != nil {
 			return fmt.Errorf("ceph: %w", err)
 		}
 		progress("Ceph's daemons are deployed")
-		return rookceph.WaitHealthy(ctx, l.Instance, l.Topology, progress)
+		return rookceph.WaitHealthy(ctx, l.Instance, l.Topology, mons, progress)
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -134,9 +139,12 @@ func (l *lab) useImage(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
+// podEnv is a variable that every container has: one sees the programs of its own image already.
+const podEnv = "LAB_POD"
+
 // wrap makes one of the image's programs a program of the lab. Without its folder, it would find itself.
 func (l *lab) wrap(name string) error {
-	script := fmt.Sprintf("#!/bin/sh\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
+	script := fmt.Sprintf("#!/bin/sh\nif [ -n \"${"+podEnv+"-}\" ]; then exec /usr/bin/"+name+" \"$@\"; fi\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
 		filepath.Dir(l.Dir), l.binary, l.Name, name)
 	return os.WriteFile(l.Path("bin", name), []byte(script), 0o700)
 }
@@ -193,6 +201,9 @@ func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) 
 	if err != nil {
 		return nil, err
 	}
+	if err := serviceproxy.Start(life, client); err != nil {
+		return nil, fmt.Errorf("service network: %w", err)
+	}
 	if err := l.startNodes(ctx, life, client); err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
 	}
@@ -220,8 +231,10 @@ func (l *lab) startClusterAPI(ctx, life context.Context, progress func(string)) 
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
 	k, err := kubelet.Start(life, kubelet.Config{
 		Client: client, Dir: l.Nodes(), Disk: l.NodeDisk, Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
+		Zones: l.Topology.ZoneNames(),
 		Env: map[string]string{
 			"PATH":                    l.Path("bin") + ":" + os.Getenv("PATH"),
+			podEnv:                    l.Name,
 			"KUBERNETES_SERVICE_HOST": "127.0.0.1",
 			"KUBERNETES_SERVICE_PORT": strconv.Itoa(l.Ports.APIServer()),
 		},
