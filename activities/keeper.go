@@ -272,6 +272,11 @@ type Keeper struct {
 	Clusters StorageClusters
 	Jobs     Jobs
 	Machines Machines
+	// Mons and Migrations are how those who look after the mons hear of one that is out of quorum; nil: nobody does.
+	Mons       Mons
+	Migrations Migrations
+
+	told sync.Map // by storage.ClusterKey: toldMons
 }
 
 // ObserveInput asks for one look at a storage cluster and its policy.

@@ -33,6 +33,7 @@ func (k *Keeper) WatchStorage(ctx context.Context, in WatchInput) (Watched, erro
 		return Watched{}, Unavailable("connect to the storage cluster", err)
 	}
 	activity.RecordHeartbeat(ctx, in.Last)
+	go k.tellMons(ctx, in.Cluster, in.Last.Quorum)
 	w, err := c.Watch(ctx, in.Watching, func(w Watched) { activity.RecordHeartbeat(ctx, w) })
 	if err != nil {
 		return Watched{}, Unavailable("watch the storage cluster", err)

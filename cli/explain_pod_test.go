@@ -27,7 +27,7 @@ func TestExplainPod(t *testing.T) {
 		"somebody-elses": {newWorld, func(d *kube.Deletion) {
 			*d = kube.Deletion{Found: true}
 		}, true},
-		"at-rest":    {newWorld, func(d *kube.Deletion) { d.Refused = sentence }, false},
+		"at-rest": {newWorld, func(d *kube.Deletion) { d.Refused = sentence }, false},
 		"wanted": {func() *world {
 			w := newWorld()
 			w.wishes = []kube.StorageWish{{Daemon: "osd.1", Wish: wish.Wish{

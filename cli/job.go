@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/cli/history"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -33,6 +34,10 @@ type Temporal interface {
 	StartUpdate(ctx context.Context, namespace, name string) error
 	// StartRestart starts the restart of a namespace's OSDs. It returns ErrRuns when one runs.
 	StartRestart(ctx context.Context, in workflows.RestartOSDsInput) error
+	// StartMigration makes the job of a CephMon migrate mons, and starts it first if it does not run.
+	StartMigration(ctx context.Context, cephMon activities.MonsRef, mode monplan.Mode) error
+	// PlanMigration has a worker foresee a migration.
+	PlanMigration(ctx context.Context, in workflows.PlanMonsInput) (activities.MonPlan, error)
 	// Job tells about the last job with this ID, running or not. It returns nil and ErrNoJob when there never was one.
 	Job(ctx context.Context, workflowID string) (Job, error)
 	// Running lists the jobs that run, in the order of their IDs.

@@ -34,6 +34,12 @@ type Kubernetes interface {
 	// CephOSD reads a CephOSD, or returns activities.ErrNotFound; CephOSDPods are those with its owner label.
 	CephOSD(ctx context.Context, namespace, name string) (podspec.Set, error)
 	CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error)
+	// CephMon reads a CephMon, or returns activities.ErrNotFound.
+	CephMon(ctx context.Context, namespace, name string) (*v1alpha1.CephMon, error)
+	// DeleteMonClaim deletes the volume claim of a mon that has gone. One that is another mon's is an error.
+	DeleteMonClaim(ctx context.Context, namespace, claim, mon string) error
+	// ForgetMonStorage writes which storage of gone mons is left into the CephMon's status.
+	ForgetMonStorage(ctx context.Context, m *v1alpha1.CephMon, left []v1alpha1.MonStorageLeft) error
 	// Deployments are those of a namespace that a selector selects.
 	Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error)
 	// Hosts says of every node, by its hostname, why its OSDs may not serve; "" if it is in service.

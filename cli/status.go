@@ -28,6 +28,8 @@ type Status struct {
 	Fences   []Fence        `json:"fences,omitempty"`
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
 	Rollouts []Rollout `json:"rollouts"`
+	// Migrations are those of mons that run; when one is asked for, also if it has ended.
+	Migrations []Migration `json:"migrations,omitempty"`
 	// CephOSD is the one whose rollout was asked for, with what the rollout last wrote into its status.
 	CephOSD *CephOSDStatus `json:"cephOSD,omitempty"`
 	// Problems say what else could not be found out.
@@ -111,6 +113,10 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 			if _, target, _ := jobs.Parse(job.WorkflowID); namespace == "" || target.Namespace == namespace {
 				s.Rollouts = append(s.Rollouts, job)
 			}
+		case Migration:
+			if _, target, _ := jobs.Parse(job.WorkflowID); namespace == "" || target.Namespace == namespace {
+				s.Migrations = append(s.Migrations, job)
+			}
 		}
 	}
 	c.askKeepers(ctx, &s)
@@ -122,7 +128,31 @@ func (c *Command) JobStatus(ctx context.Context, id string) (Status, error) {
 	if _, target, _ := jobs.Parse(id); target.Node != "" {
 		return c.NodeStatus(ctx, target.Node)
 	}
+	if j, _, _ := jobs.Parse(id); j == jobs.MigrateMons {
+		return c.MigrationStatus(ctx, id)
+	}
 	return c.RolloutStatus(ctx, id)
+}
+
+// MigrationStatus gathers what concerns the mons of one CephMon: its job, and the policies of its namespace.
+func (c *Command) MigrationStatus(ctx context.Context, id string) (Status, error) {
+	_, target, _ := jobs.Parse(id)
+	s, err := c.Status(ctx, target.Namespace)
+	if err != nil {
+		return Status{}, err
+	}
+	s.Drains, s.Rollouts, s.Migrations = []Drain{}, []Rollout{}, nil
+	m, err := lookUp[Migration](ctx, c.Temporal, id)
+	switch {
+	case err == nil:
+		s.Migrations = append(s.Migrations, m)
+	case errors.Is(err, ErrNoJob):
+		return Status{}, fmt.Errorf("%s: Temporal knows no run of it: it never ran, or it ended longer ago than Temporal "+
+			"remembers; `kubectl -n %s get cephmon %s` tells how its mons are", id, target.Namespace, target.Name)
+	default:
+		s.TemporalProblem = err.Error()
+	}
+	return s, nil
 }
 
 // RolloutStatus gathers what concerns one rollout: how it is, what its CephOSD's status says, and the policies of its

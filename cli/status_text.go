@@ -70,6 +70,7 @@ func (s Status) Write(w io.Writer) {
 	if !s.detailed {
 		section(s.writeRollouts)
 	}
+	section(s.writeMigrations)
 	if len(s.Problems) > 0 {
 		section(func(w io.Writer) {
 			for _, p := range s.Problems {
@@ -238,6 +239,22 @@ func (s Status) writeDrains(w io.Writer) {
 		rows = append(rows, []string{d.WorkflowID, d.Phase(), when(since, s.At), next, waits})
 	}
 	table(w, []string{"DRAIN", "PHASE", "SINCE", "NEXT TIMER", "WAITS FOR"}, rows)
+}
+
+func (s Status) writeMigrations(w io.Writer) {
+	var rows [][]string
+	for _, m := range s.Migrations {
+		since := m.waitsSince()
+		waits := m.WaitsFor()
+		if m.State != Running {
+			since = m.Ended
+			if m.Result != nil {
+				waits = m.did()
+			}
+		}
+		rows = append(rows, []string{m.WorkflowID, m.Quorum(), m.Phase(), when(since, s.At), m.Work(), waits})
+	}
+	table(w, []string{"MONS", "IN QUORUM", "PHASE", "SINCE", "STEP", "WAITS FOR"}, rows)
 }
 
 func (s Status) since(t *metav1.Time) string {

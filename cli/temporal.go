@@ -21,6 +21,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/cli/history"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -86,14 +87,52 @@ func (t *temporalClient) StartRestart(ctx context.Context, in workflows.RestartO
 	return t.start(ctx, id, summary, jobs.RestartOSDs.Type, in)
 }
 
+// StartMigration implements Temporal.
+func (t *temporalClient) StartMigration(ctx context.Context, ref activities.MonsRef, mode monplan.Mode) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	id := jobs.MigrateMons.ID(ref.Namespace, ref.Name)
+	o := options(id, "mons of "+ref.String())
+	o.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+	in := workflows.MigrateMonsInput{CephMon: ref.String(), Migrate: true, OneLess: mode.OneLess}
+	_, err := t.client.SignalWithStartWorkflow(ctx, id, workflows.SignalMigrate, mode, o, jobs.MigrateMons.Type, in)
+	return t.failed("start "+id, err)
+}
+
+// planTimeout is how long a worker may take to look at mons of which one may just have died.
+const planTimeout = time.Minute
+
+// PlanMigration implements Temporal.
+func (t *temporalClient) PlanMigration(
+	ctx context.Context, in workflows.PlanMonsInput,
+) (plan activities.MonPlan, err error) {
+	ctx, cancel := context.WithTimeout(ctx, planTimeout)
+	defer cancel()
+	id := jobs.PlanMons.Prefix + in.CephMon
+	o := options(id, "plan of "+in.CephMon)
+	o.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING // it changes nothing
+	o.WorkflowRunTimeout = planTimeout
+	run, err := t.client.ExecuteWorkflow(ctx, o, jobs.PlanMons.Type, in)
+	if err != nil {
+		return plan, t.failed("start "+id, err)
+	}
+	if err = run.Get(ctx, &plan); errors.Is(err, context.DeadlineExceeded) {
+		return plan, fmt.Errorf("%w for %s: is lockkeeper-worker running?", ErrNoWorker, id)
+	}
+	if err != nil {
+		return plan, errors.New(reason(err))
+	}
+	return plan, nil
+}
+
 // answers has for each type of job what asks one, and decodes what it says.
 var answers = map[string]func(*temporalClient, context.Context, string) (Job, error){
-	jobs.DrainNode.Type:   (*temporalClient).drain,
-	jobs.FenceNode.Type:   (*temporalClient).fence,
-	jobs.UpdateOSDs.Type:  (*temporalClient).rollout,
-	jobs.RestartOSDs.Type: (*temporalClient).rollout,
-
+	jobs.DrainNode.Type:      (*temporalClient).drain,
+	jobs.FenceNode.Type:      (*temporalClient).fence,
+	jobs.UpdateOSDs.Type:     (*temporalClient).rollout,
+	jobs.RestartOSDs.Type:    (*temporalClient).rollout,
 	jobs.RestartWaiting.Type: (*temporalClient).rollout,
+	jobs.MigrateMons.Type:    (*temporalClient).migration,
 }
 
 // Job implements Temporal.
@@ -123,6 +162,17 @@ func (t *temporalClient) rollout(ctx context.Context, id string) (Job, error) {
 		e.Started = status.Started // of the first run, if it went on in another one
 	}
 	return Rollout{Execution: e, Status: status, Result: result}, nil
+}
+
+func (t *temporalClient) migration(ctx context.Context, id string) (Job, error) {
+	e, status, result, err := ask[workflows.MigrateMonsStatus, MigrationResult](ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	if status != nil {
+		e.Started = status.Started // of the first run, if it went on in another one
+	}
+	return Migration{Execution: e, Status: status, Result: result}, nil
 }
 
 // lookUp asks for a job of a kind that is known. If there is none, or with an error, it is an empty one.

@@ -28,6 +28,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -78,6 +79,11 @@ type world struct {
 	osdPods  []*corev1.Pod
 	osdSets  []appsv1.Deployment
 	hosts    map[string]string
+
+	migrations    []string // that were started, with what they may do
+	monPlan       activities.MonPlan
+	cephMon       *v1alpha1.CephMon
+	deletedClaims []string
 
 	deletion     kube.Deletion // what the API server answers to whoever wants to delete a pod
 	deletionAway error
@@ -334,6 +340,32 @@ func (w *world) Signal(_ context.Context, id, signal string, arg any) error {
 	}
 	w.signals = append(w.signals, said)
 	return w.temporalAway
+}
+
+func (w *world) StartMigration(_ context.Context, ref activities.MonsRef, mode monplan.Mode) error {
+	w.migrations = append(w.migrations, fmt.Sprintf("%s %+v", jobs.MigrateMons.ID(ref.Namespace, ref.Name), mode))
+	return w.temporalAway
+}
+
+func (w *world) PlanMigration(context.Context, workflows.PlanMonsInput) (activities.MonPlan, error) {
+	return w.monPlan, nil
+}
+
+func (w *world) CephMon(_ context.Context, namespace, name string) (*v1alpha1.CephMon, error) {
+	if m := w.cephMon; m != nil && m.Namespace == namespace && m.Name == name {
+		return m, nil
+	}
+	return nil, activities.ErrNotFound
+}
+
+func (w *world) DeleteMonClaim(_ context.Context, _, claim, _ string) error {
+	w.deletedClaims = append(w.deletedClaims, claim)
+	return nil
+}
+
+func (w *world) ForgetMonStorage(_ context.Context, m *v1alpha1.CephMon, left []v1alpha1.MonStorageLeft) error {
+	m.Status.Left = left
+	return nil
 }
 
 func (w *world) StartUpdate(_ context.Context, namespace, name string) error {

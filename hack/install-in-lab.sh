@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# install-in-lab.sh [--flush] [--fencing API:NAMESPACE] [--cephosd NAME] DIR: puts lockkeeper into the running lab of this environment (eval "$(lab env)" first):
-# API, rights, a Ceph user with no more rights than it needs, and a policy. Writes DIR/worker.kubeconfig and
-# DIR/watch.kubeconfig, with which the two processes run as their service accounts. With --cephosd, for a lab whose OSDs run
-# from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. With --flush it may have OSDs report at once, which
-# takes all rights over them. With --fencing it holds the Machines of that namespace. May be repeated.
+# install-in-lab.sh [--mons] [--flush] [--fencing API:NAMESPACE] [--cephosd NAME] DIR: puts lockkeeper into the running lab of this
+# environment (eval "$(lab env)" first): API, rights, a Ceph user with no more rights than it needs, and a policy. Writes
+# DIR/worker.kubeconfig and DIR/watch.kubeconfig, with which the two processes run as their service accounts. With --cephosd, for a lab
+# whose OSDs run from a CephOSD, the policy's OSDs are the pods of the CephOSD of that name. With --flush it may have OSDs report at
+# once, which takes all rights over them. With --fencing it holds the Machines of that namespace. With --mons it may move mons. May be
+# repeated.
 set -euo pipefail
-osds='' flush='' fencing='' osdcaps=() moncaps=''
+osds='' flush='' fencing='' mons='' osdcaps=() moncaps=''
+if [ "${1:-}" = --mons ]; then
+  mons=yes
+  shift
+fi
 if [ "${1:-}" = --flush ]; then
   flush='flushPGStats: true' osdcaps=(osd 'allow *') moncaps=', allow service mon r, allow service osd r'
   shift
@@ -19,7 +24,7 @@ if [ "${1:-}" = --cephosd ]; then
   osds="osds: {selector: {matchLabels: {ceph.elemental.net/owner: CephOSD-${2:?--cephosd: a name is missing}}}}"
   shift 2
 fi
-dir=${1:?usage: install-in-lab.sh [--flush] [--cephosd NAME] DIR}
+dir=${1:?usage: install-in-lab.sh [--mons] [--flush] [--fencing API:NAMESPACE] [--cephosd NAME] DIR}
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ns=rook-ceph system=lockkeeper-system
 
@@ -34,6 +39,10 @@ if [ -n "$fencing" ]; then
   kubectl -n "$ns" apply -f "$top/deploy/storage-namespace-fencing.yaml" >/dev/null
   if [ -n "$machines" ]; then kubectl -n "$machines" apply -f "$top/deploy/fencing-namespace.yaml" >/dev/null; fi
   if [ -z "$machines" ]; then kubectl apply -f "$top/deploy/fencing-nodes.yaml" >/dev/null; fi
+fi
+if [ -n "$mons" ]; then
+  kubectl -n "$ns" apply -f "$top/deploy/storage-namespace-cephmon.yaml" >/dev/null
+  moncaps="$moncaps, $(cat "$top/deploy/ceph-caps-cephmon.txt")"
 fi
 kubectl wait --for=condition=Established -f "$top/deploy/crds" --timeout=30s >/dev/null
 

@@ -67,6 +67,10 @@ func (r *recorder) StartDrain(_ context.Context, in workflows.DrainNodeInput) er
 	return r.did("drain %s of %s, observe %t: %s", in.Node, in.Policy, in.Observe, in.Reason)
 }
 
+func (r *recorder) SignalMons(_ context.Context, namespace, name, reason string) error {
+	return r.did("look at the mons of %s/%s: %s", namespace, name, reason)
+}
+
 func (r *recorder) SignalRollout(_ context.Context, namespace, name, reason string) error {
 	return r.did("roll out %s/%s: %s", namespace, name, reason)
 }

@@ -35,6 +35,8 @@ type Temporal interface {
 	SignalRollout(ctx context.Context, namespace, name, reason string) error
 	// SignalWaiting tells the restart of what waits to look. start says whether it is started first if it does not run.
 	SignalWaiting(ctx context.Context, cluster storage.ClusterKey, reason string, start bool) error
+	// SignalMons tells the job of a CephMon to look, and starts it first if it does not run.
+	SignalMons(ctx context.Context, namespace, name, reason string) error
 }
 
 // callTimeout bounds one call. The SDK retries within it, so an outage shorter than this goes unnoticed.
@@ -171,6 +173,18 @@ func (t temporalClient) SignalWaiting(
 		}
 	}
 	if err != nil {
+		return failed(ctx, "signal "+opts.ID, err)
+	}
+	return nil
+}
+
+func (t temporalClient) SignalMons(ctx context.Context, namespace, name, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	opts := options(jobs.MigrateMons.ID(namespace, name), "mons of "+namespace+"/"+name)
+	in := workflows.MigrateMonsInput{CephMon: namespace + "/" + name}
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalMonsChanged, reason, opts,
+		jobs.MigrateMons.Type, in); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil

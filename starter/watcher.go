@@ -130,6 +130,9 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err := watchWishes(mgr, &WishReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
+	if err := watchMons(mgr, &MonReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}); err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -33,6 +34,17 @@ func (t temporalJobs) AwaitEnd(ctx context.Context, workflowID, runID string) (s
 		run = runID // another workflow by now, or a server that does not tell
 	}
 	return how(t.c.GetWorkflow(ctx, workflowID, run).Get(ctx, nil))
+}
+
+// TellMons implements activities.Migrations.
+func (t temporalJobs) TellMons(ctx context.Context, ref activities.MonsRef, reason string) error {
+	id := jobs.MigrateMons.ID(ref.Namespace, ref.Name)
+	_, err := t.c.SignalWithStartWorkflow(ctx, id, workflows.SignalMonsChanged, reason, client.StartWorkflowOptions{
+		ID: id, TaskQueue: workflows.TaskQueue, StaticSummary: "mons of " + ref.String(),
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+	}, jobs.MigrateMons.Type, workflows.MigrateMonsInput{CephMon: ref.String()})
+	return err
 }
 
 // how a workflow ended, by the error with which its result came.

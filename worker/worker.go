@@ -23,6 +23,7 @@ type Adapters struct {
 	Clusters activities.StorageClusters
 	OSDSets  activities.OSDSets
 	Machines activities.Machines
+	Mons     activities.Mons
 }
 
 // Registry is the part of a worker that Register needs; the SDK's test environment has it, too.
@@ -38,7 +39,7 @@ func Register(r Registry, a Adapters, t Temporal) {
 	}
 	r.RegisterActivityWithOptions(&activities.Keeper{
 		Policies: a.Policies, Budgets: a.Budgets, Clusters: a.Clusters,
-		Jobs: t, Machines: a.Machines,
+		Jobs: t, Machines: a.Machines, Mons: a.Mons, Migrations: t,
 	}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Drain{
 		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters,
@@ -47,6 +48,7 @@ func Register(r Registry, a Adapters, t Temporal) {
 	r.RegisterActivityWithOptions(&activities.Fence{
 		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Machines: a.Machines, Keepers: t,
 	}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.MonJob{Mons: a.Mons, Policies: a.Policies}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.OSDs{OSDSets: a.OSDSets, Policies: a.Policies}, activity.RegisterOptions{})
 }
 
@@ -54,6 +56,7 @@ func Register(r Registry, a Adapters, t Temporal) {
 type Temporal interface {
 	activities.Jobs
 	activities.Keepers
+	activities.Migrations
 }
 
 // StopTimeout is how long a stopping worker lets activities finish. The pod's grace period must be longer.

@@ -199,6 +199,8 @@ func (l *large) AwaitEnd(context.Context, string, string) (string, error) {
 	return "", errors.New("nobody knows")
 }
 
+func (l *large) TellMons(context.Context, activities.MonsRef, string) error { return nil }
+
 func (l *large) RequestLease(context.Context, storage.ClusterKey, lease.Claim) error { return nil }
 
 func (l *large) RequestFence(context.Context, storage.ClusterKey, fencing.Target, bool) error {

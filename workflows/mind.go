@@ -143,6 +143,9 @@ func (m *mind) look() activities.ObserveInput {
 	}
 	claims := slices.Concat(m.state.Memory.Lease.Holders, m.state.Memory.Lease.Queue)
 	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
+		if c.OfMon() {
+			continue // all mons are seen anyway
+		}
 		add(c.Domain, c.Node)
 		if c.Next != nil {
 			add(c.Next.Domain, c.Next.Node)

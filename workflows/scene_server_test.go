@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -63,6 +64,9 @@ func (s *scene) askKeeper(ctx context.Context, cluster storage.ClusterKey, updat
 		return ctx.Err()
 	}
 }
+
+// TellMons implements activities.Migrations.
+func (s *scene) TellMons(context.Context, activities.MonsRef, string) error { return nil }
 
 // AwaitEnd implements activities.Jobs.
 func (s *scene) AwaitEnd(ctx context.Context, id, run string) (string, error) {
@@ -184,6 +188,9 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.RestartOSDsInput) (workflows.UpdateOSDsResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	case func(workflow.Context, workflows.MigrateMonsInput) (workflows.MigrateMonsResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	case func(workflow.Context, workflows.PlanMonsInput) (activities.MonPlan, error): // it changes nothing
 	default:
 		panic(fmt.Sprintf("a workflow of an unknown shape: %T", w))
 	}

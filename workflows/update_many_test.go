@@ -139,6 +139,8 @@ func (m *many) tell(state workflows.LeaseState) {
 	m.env.RegisterDelayedCallback(func() { m.env.SignalWorkflow(workflows.SignalLease, n) }, time.Millisecond)
 }
 
+func (m *many) TellMons(context.Context, activities.MonsRef, string) error { return nil }
+
 func (m *many) RequestLease(_ context.Context, _ storage.ClusterKey, claim lease.Claim) error {
 	m.token++
 	m.claim = claim

@@ -43,6 +43,9 @@ func (s *scene) watchOSDs() *osdWatcher {
 	return w
 }
 
+// SignalMons is not asked of it either.
+func (w *osdWatcher) SignalMons(context.Context, string, string, string) error { return nil }
+
 // SignalRollout implements starter.Temporal; the rest of it is not asked of a watcher of CephOSDs.
 func (w *osdWatcher) SignalRollout(_ context.Context, _, _, reason string) error {
 	w.scene.Tell("the watcher tells the rollout: %s", reason)

@@ -9,7 +9,7 @@ import (
 // exist are adopted as they are; a change of the storage or of the zones is carried out by moving mons, one at a time.
 // Deleting a CephMon leaves all mons, their Services, volumes and keys as they are.
 //
-// No job of this version acts on one yet, and the commands that its fields name do not exist: deploy/ does not install it.
+// The job MigrateMons acts on it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -297,7 +297,7 @@ type MonStatus struct {
 
 // MonStep is one mon's coming, and if it replaces another one, that one's going.
 type MonStep struct {
-	// Kind is Add, Migrate, FailOver, Remove or Restart.
+	// Kind is Add, Migrate, OneLess, FailOver, Remove or Restart.
 	Kind string `json:"kind"`
 	// Mon is the one that comes, or the one that is removed or restarted.
 	Mon string `json:"mon"`
@@ -311,6 +311,18 @@ type MonStep struct {
 	Message string `json:"message,omitempty"`
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Generation of the spec by which the newcomer is made.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// Started is when the newcomer was first about to be started. It may be in the monmap from then on.
+	// +optional
+	Started *metav1.Time `json:"started,omitempty"`
+	// Joined: the newcomer has been in quorum.
+	// +optional
+	Joined bool `json:"joined,omitempty"`
+	// Undo is why the step is rolled back.
+	// +optional
+	Undo string `json:"undo,omitempty"`
 }
 
 // MonStorageLeft is storage of a mon that has gone.

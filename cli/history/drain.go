@@ -27,13 +27,13 @@ type kind struct {
 }
 
 var kinds = map[string]kind{
-	jobs.Keeper.Type:      {(*reader).startedKeeper, (*reader).endedKeeper},
-	jobs.DrainNode.Type:   {(*reader).startedDrain, (*reader).endedDrain},
-	jobs.FenceNode.Type:   {(*reader).startedFence, (*reader).endedFence},
-	jobs.UpdateOSDs.Type:  {(*reader).startedUpdate, (*reader).endedRollout},
-	jobs.RestartOSDs.Type: {(*reader).startedRestart, (*reader).endedRollout},
-
+	jobs.Keeper.Type:         {(*reader).startedKeeper, (*reader).endedKeeper},
+	jobs.DrainNode.Type:      {(*reader).startedDrain, (*reader).endedDrain},
+	jobs.FenceNode.Type:      {(*reader).startedFence, (*reader).endedFence},
+	jobs.UpdateOSDs.Type:     {(*reader).startedUpdate, (*reader).endedRollout},
+	jobs.RestartOSDs.Type:    {(*reader).startedRestart, (*reader).endedRollout},
 	jobs.RestartWaiting.Type: {(*reader).startedWaiting, (*reader).endedRollout},
+	jobs.MigrateMons.Type:    {(*reader).startedMigration, (*reader).endedMigration},
 }
 
 func (r *reader) started(e *historypb.HistoryEvent) {
@@ -78,6 +78,8 @@ func Clusters(run Run) (keys []storage.ClusterKey) {
 			for _, on := range read[activities.Target](a.GetResult()).Storage() {
 				add(on.Cluster)
 			}
+		case "SurveyMons":
+			add(read[activities.MonSurvey](a.GetResult()).Cluster)
 		case "SurveyOSDs":
 			add(read[activities.Survey](a.GetResult()).Cluster)
 		}
@@ -185,6 +187,7 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 		if r.completedFence(e, a, result) {
 			return
 		}
+		r.completedMigration(e, a, result)
 		r.completedRollout(e, a, result)
 		r.completedKeeper(e, a, result)
 	}
@@ -210,6 +213,10 @@ func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *common
 		r.say(e, "somebody said to leave "+read[string](input)+" as it is", by(identity))
 	case name == workflows.SignalOSDsChanged:
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
+	case name == workflows.SignalMonsChanged:
+		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
+	case name == workflows.SignalMigrate:
+		r.say(e, "somebody asked to migrate mons", by(identity))
 	case name == workflows.SignalLease:
 		n := read[workflows.LeaseNotice](input)
 		r.say(e, notice(n)+r.claims[n.Ask], prefixed("because: ", n.WaitsFor))

@@ -23,9 +23,11 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/machines"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
 
@@ -84,6 +86,9 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	w := worker.New(temporal, worker.Adapters{
 		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
 		OSDSets: cephosd.New(typed, api, clusters).Asking(cluster.May), Machines: machines.Fencer{Client: api},
+		Mons: cephmon.New(typed, api, func(ctx context.Context, key storage.ClusterKey) (cephmon.Ceph, error) {
+			return clusters.Client(ctx, key)
+		}),
 	})
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)

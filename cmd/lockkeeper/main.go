@@ -61,6 +61,7 @@ Exit codes:
 	})
 	cmd.AddCommand(drainCommand(connections), fenceCommand(connections), statusCommand(connections), explainCommand(connections),
 		historyCommand(connections), doctorCommand(connections))
+	cmd.AddCommand(migrateMonsCommand(connections), cleanMonsCommand(connections))
 	cmd.AddCommand(updateCommand(connections), restartCommand(connections), restartNowCommand(connections))
 	cmd.AddCommand(signalCommands(connections)...)
 	cmd.AddCommand(watchCommand(connections), versionCommand())

@@ -202,7 +202,7 @@ type opening struct {
 // then any other that is down; an announcement only when all is quiet.
 func candidate(in Input) (storage.FailureDomain, opening, bool) {
 	affected := Affected(in)
-	if len(in.Lease.Holders) > 0 {
+	if len(in.Lease.Holders) > 0 && in.Lease.MonHeld() == "" {
 		h := in.Lease.Holders[0]
 		if d := in.turn(h); len(affected) == 0 || contains(affected, d.Name) {
 			message := fmt.Sprintf("%s holds the lease: %s", h.WorkflowID, h.Reason)
@@ -221,7 +221,7 @@ func candidate(in Input) (storage.FailureDomain, opening, bool) {
 		}
 		return in.domain(pick.Name), opening{reason: ReasonDisrupted, message: describeMissed(in, pick)}, true
 	}
-	if !Clean(in) {
+	if !Clean(in) || in.Lease.MonHeld() != "" { // whose mon would have to stay until the job has moved its own
 		return storage.FailureDomain{}, opening{}, false
 	}
 	if n, ok := nextAnnounced(in); ok {

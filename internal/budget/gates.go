@@ -228,6 +228,9 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if len(in.View.Problems) > 0 {
 		return storage.Answer{Reason: strings.Join(in.View.Problems, "; ")}
 	}
+	if c.OfMon() {
+		return monGate(in, c)
+	}
 	if c.Stops = Stops(in, c); c.Stops == lease.StopTogether {
 		in = in.asOne(c)
 	}

@@ -41,7 +41,7 @@ func Foreign(in Input) (out []lease.Claim) {
 		return nil
 	}
 	for _, c := range slices.Concat(in.Lease.Holders, in.Lease.Queue) {
-		if c.Domain.Type != in.View.FailureDomainType {
+		if c.Domain.Type != in.View.FailureDomainType && !c.OfMon() {
 			out = append(out, c)
 		}
 	}

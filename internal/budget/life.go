@@ -11,7 +11,7 @@ func Question(in Input) (storage.FailureDomain, bool) {
 	supposing.Life = &storage.Life{}
 	// Nothing is granted here: who would be first decides what is asked.
 	l, granted := Grant(supposing, anyClaim)
-	if len(granted) > 0 {
+	if len(granted) > 0 && !granted[0].OfMon() { // the mons have shown that they live
 		c := granted[0]
 		c.Stops = Stops(supposing, c)
 		return supposing.turn(c), true

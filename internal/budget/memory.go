@@ -86,6 +86,9 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	if in.View.Unavailable != "" {
 		return storage.Answer{Reason: "the storage cluster: " + in.View.Unavailable}
 	}
+	if c.OfMon() {
+		return monHealed(in, c)
+	}
 	in = in.asOne(c)
 	domain := in.View.Domain(c.Domain.Name)
 	down, rest := domain.Down(), domain.Rest.Down
@@ -123,7 +126,7 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 // DownBefore lists the daemons of a claim's node that are down although nobody has touched the node yet: a dead disk,
 // say. Whether those that are down on a node which somebody else drains were down before cannot be told.
 func DownBefore(in Input, c lease.Claim) []string {
-	if c.Observing {
+	if c.Observing || c.OfMon() {
 		return nil
 	}
 	var out []string

@@ -34,6 +34,7 @@ func monBudget(in Input, d Decision) *Spec {
 	for _, m := range mayGo(in, d) {
 		spec.Except = append(spec.Except, m.Name)
 	}
+	spec.Except = append(spec.Except, in.View.StrayMons...) // the quorum does without them
 	if len(spec.Except) == 0 {
 		spec.Key = ""
 		if d.Mode == ModeDefault && d.Unproved != nil {
@@ -54,6 +55,9 @@ func lossAllowed(in Input) bool {
 // order, so that it is not one mon now and another one at the next look.
 func mayGo(in Input, d Decision) []storage.Mon {
 	var out, wanted []storage.Mon
+	if held := in.Lease.MonHeld(); held != "" {
+		return monsOfClaim(in, held)
+	}
 	can := spare(in.View.Mons)
 	if can < 0 {
 		return nil // quorum waits for one that is out: it must not be let go just when it comes back

@@ -133,6 +133,9 @@ func (in Input) turn(c lease.Claim) storage.FailureDomain {
 // Turn names the failure domains that must be looked at for the lease's holders.
 func Turn(in Input) (out []string) {
 	for _, c := range in.Lease.Holders {
+		if c.OfMon() {
+			continue
+		}
 		out = append(out, in.turn(c).Name)
 	}
 	return out
@@ -140,6 +143,9 @@ func Turn(in Input) (out []string) {
 
 // Serves tells whether what a decision opens is what a claim was granted.
 func Serves(in Input, d Decision, c lease.Claim) bool {
+	if c.OfMon() {
+		return true // nothing is open for it
+	}
 	if d.Mode != ModeOpen || d.Open == c.Domain {
 		return d.Mode == ModeOpen
 	}

@@ -318,11 +318,13 @@ func (x act) saveEndpoints(ctx context.Context) (storage.Answer, error) {
 	if err != nil {
 		return storage.Answer{}, err
 	}
-	if _, err := x.typed.CoreV1().ConfigMaps(x.namespace()).Patch(ctx, x.endpoints.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: kube.FieldOwner}); err != nil {
+	// The endpoints come last: the act is done when they name the mon.
+	if err := x.saveForClients(ctx, q, seen.EndpointsToSave()); err != nil {
 		return storage.Answer{}, err
 	}
-	return yes(x.saveMonHost(ctx, q, seen.EndpointsToSave()))
+	_, err = x.typed.CoreV1().ConfigMaps(x.namespace()).Patch(ctx, x.endpoints.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: kube.FieldOwner})
+	return yes(err)
 }
 
 // endpoint is one address of a mon, as Rook writes it: that of the older protocol if the mon serves it.
@@ -334,25 +336,6 @@ func endpoint(m ceph.Mon) string {
 		}
 	}
 	return address
-}
-
-// saveMonHost keeps Rook's Secret with the addresses, if there is one. It has no key, and is written without being
-// read.
-func (x act) saveMonHost(ctx context.Context, q ceph.QuorumStatus, names []string) error {
-	var addresses []string
-	for _, name := range names {
-		mon, _ := q.Find(name)
-		addresses = append(addresses, mon.Address())
-	}
-	patch, err := json.Marshal(map[string]any{"stringData": map[string]string{
-		"mon_host": strings.Join(addresses, ","), "mon_initial_members": strings.Join(names, ","),
-	}})
-	if err != nil {
-		return err
-	}
-	_, err = x.typed.CoreV1().Secrets(x.namespace()).Patch(ctx, "rook-ceph-config", types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: kube.FieldOwner})
-	return client.IgnoreNotFound(err)
 }
 
 // removeMon takes a mon out of the monmap. Ceph is asked once more, and decides by what it knows now.

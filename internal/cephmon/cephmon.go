@@ -9,20 +9,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -50,21 +51,14 @@ func New(
 }
 
 // Ref names a CephMon.
-type Ref struct{ Namespace, Name string }
+type Ref = activities.MonsRef
 
-// Memory is what a job knows beyond what is in the cluster. It is written down before it is acted on.
-type Memory struct {
-	Mode   monplan.Mode
-	Work   *monplan.Work
-	Failed []string
-	// OutSince has the timers of the mons that are out of quorum.
-	OutSince map[string]time.Time
-	// NextID is the number of the next name; what the cluster knows of names that were given may raise it.
-	NextID int
-}
+// Memory is what a job knows beyond what is in the cluster.
+type Memory = activities.MonMemory
 
 // world is all that is read of the Kubernetes cluster at one moment.
 type world struct {
+	cephMon     *v1alpha1.CephMon
 	set         monspec.Set
 	policy      *v1alpha1.MaintenancePolicy
 	endpoints   *corev1.ConfigMap
@@ -72,24 +66,32 @@ type world struct {
 	pods        []corev1.Pod
 	nodes       []corev1.Node
 	claims      []corev1.PersistentVolumeClaim
-	service     bool   // there is a Service of the newcomer
-	rook        string // the CephCluster of the namespace; "": there is none
+	service     bool              // there is a Service of the newcomer
+	others      []string          // further CephMons of the same policy
+	addresses   map[string]string // of the monmap
+	rook        string            // the CephCluster of the namespace; "": there is none
 }
 
 // read reads a CephMon and what belongs to it.
 func (m *Mons) read(ctx context.Context, ref Ref) (*world, error) {
 	var c v1alpha1.CephMon
 	if err := m.api.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &c); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("CephMon %s: %w", ref, activities.ErrNotFound)
+		}
 		return nil, err
 	}
-	w := &world{set: monspec.Of(&c), policy: &v1alpha1.MaintenancePolicy{}}
+	w := &world{cephMon: &c, set: monspec.Of(&c), policy: &v1alpha1.MaintenancePolicy{}}
 	if err := m.api.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: c.Spec.Policy}, w.policy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return w, input.Wrong("spec.policy", c.Spec.Policy, "no such MaintenancePolicy in namespace "+ref.Namespace)
+		}
 		return nil, err
 	}
 	selector := kube.MonSelector(w.policy)
 	if len(selector.MatchExpressions) > 0 {
-		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph.daemons.mon.matchExpressions is not allowed with a CephMon: "+
-			"new mons get the labels that matchLabels names", c.Spec.Policy)
+		return w, input.Wrong("spec.policy", c.Spec.Policy, "has spec.ceph.daemons.mon.matchExpressions, which is not "+
+			"allowed with a CephMon: new mons get the labels that matchLabels names")
 	}
 	w.set.Selector = selector.MatchLabels
 	var err error
@@ -100,6 +102,11 @@ func (m *Mons) read(ctx context.Context, ref Ref) (*world, error) {
 	if w.rook, err = m.cephCluster(ctx, ref.Namespace); err != nil {
 		return nil, err
 	}
+	names, err := m.cephMons(ctx, storage.ClusterKey{Namespace: ref.Namespace, Name: c.Spec.Policy})
+	if err != nil {
+		return nil, err
+	}
+	w.others = slices.DeleteFunc(names, func(name string) bool { return name == ref.Name })
 	return w, m.lists(ctx, ref.Namespace, w)
 }
 

@@ -42,7 +42,10 @@ func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen,
 		s.Unproved = err.Error()
 	}
 	s.Now = time.Now()
-	s.Mons = w.mons(q)
+	s.Mons, w.addresses = w.mons(q), map[string]string{}
+	for _, mon := range q.MonMap.Mons {
+		w.addresses[mon.Name] = mon.Address()
+	}
 	if s.Unproved == "" {
 		memory.OutSince = monplan.Timers(memory.OutSince, s.Mons, s.Now)
 	}
@@ -119,15 +122,10 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 	}
 	for _, in := range q.MonMap.Mons {
 		mon := monplan.Mon{Name: in.Name, Alive: alive[in.Name]}
-		d, pod := w.deployment(w.isMon(in.Name)), w.pod(w.isMon(in.Name))
-		if pod != nil {
-			mon.Node = kube.PodNode(pod)
-		}
+		d := w.deployment(w.isMon(in.Name))
+		mon.Node = w.nodeOf(in.Name)
 		if d != nil {
 			pinned := d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]
-			if mon.Node == "" {
-				mon.Node = pinned
-			}
 			mon.MadeFor = d.Annotations[monspec.ZoneAnnotation]
 			if made := d.Annotations[monspec.AddressAnnotation]; made != "" && made != in.Address() {
 				mon.Alive = false // who serves under this name is another one
@@ -146,6 +144,17 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 	return out
 }
 
+// nodeOf is the node of a mon: where its pod runs, or the only one where it could.
+func (w *world) nodeOf(mon string) string {
+	if pod := w.pod(w.isMon(mon)); pod != nil && kube.PodNode(pod) != "" {
+		return kube.PodNode(pod)
+	}
+	if d := w.deployment(w.isMon(mon)); d != nil {
+		return d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]
+	}
+	return ""
+}
+
 // storageOf is what an existing mon has. Its class counts only where the spec names one.
 func (w *world) storageOf(d *appsv1.Deployment, zone string) monplan.Storage {
 	for _, v := range d.Spec.Template.Spec.Volumes {
@@ -162,11 +171,20 @@ func (w *world) storageOf(d *appsv1.Deployment, zone string) monplan.Storage {
 	return monplan.Storage{}
 }
 
-// drain is the job that has the lease for a node.
+// drain is the job that has the lease for a node, or that waits for it while somebody else empties the node.
 func (w *world) drain(node string) string {
-	for _, holder := range w.policy.Status.Lease.Holders {
-		if holder.Node == node && node != "" {
+	if node == "" {
+		return ""
+	}
+	l := w.policy.Status.Lease
+	for _, holder := range l.Holders {
+		if holder.Node == node {
 			return holder.WorkflowID
+		}
+	}
+	for _, waits := range l.Queue {
+		if waits.Node == node && waits.Observing { // its node is emptied with or without the lease
+			return waits.WorkflowID
 		}
 	}
 	return ""
@@ -181,6 +199,9 @@ func (w *world) nextID(mons []monplan.Mon, next int) int {
 	}
 	if id, err := strconv.Atoi(w.endpoints.Data["maxMonId"]); err == nil { // Rook's
 		next = max(next, id+1)
+	}
+	if id := w.cephMon.Status.MaxMonID; id != nil {
+		next = max(next, int(*id)+1)
 	}
 	for _, m := range mons {
 		given(m.Name)

@@ -37,11 +37,12 @@ const (
 	SignalSkip    = "skip"    // takes the name or the key of an OSD: do not replace it, and do not wait for it
 )
 
-// The signals of drains and of rollouts.
+// The signals of drains, of migrations and of rollouts.
 var (
-	ofDrain   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
-	ofFence   = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
-	ofRollout = []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip}
+	ofDrain     = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
+	ofFence     = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
+	ofMigration = []string{SignalPause, SignalResume, SignalAbort}
+	ofRollout   = []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip}
 )
 
 // The jobs.
@@ -66,10 +67,17 @@ var (
 		Type: "RestartWaiting", Noun: "rollout", Prefix: "restart-waiting/", Form: "NAMESPACE/NAME",
 		Priority: lease.PriorityUpdate, Signals: ofRollout,
 	}
+	MigrateMons = &Job{
+		Type: "MigrateMons", Noun: "migration", Prefix: "migrate-mons/", Form: "NAMESPACE/NAME",
+		Priority: lease.PriorityMigration, Signals: ofMigration,
+	}
 )
 
 // All are the jobs, in the order in which people are told of them.
-var All = []*Job{DrainNode, FenceNode, UpdateOSDs, RestartOSDs, RestartWaiting}
+var All = []*Job{DrainNode, FenceNode, UpdateOSDs, RestartOSDs, RestartWaiting, MigrateMons}
+
+// PlanMons is no job, since it changes nothing: it foresees what MigrateMons would do.
+var PlanMons = &Job{Type: "PlanMons", Noun: "plan", Prefix: "plan-mons/", Form: "NAMESPACE/NAME"}
 
 // Keeper is no job, since it grants leases and holds none, but its ID is made in the same way.
 var Keeper = &Job{Type: "Keeper", Noun: "keeper", Prefix: "keeper/", Form: "NAMESPACE/NAME"}

@@ -202,7 +202,8 @@ type Step struct {
 	Work *Work
 	// Acts are what is left of it, in order, as far as can be foreseen. Only the first was judged by what was seen.
 	Acts []Act
-	// Takes is the living mon that goes meanwhile, so that the step needs the lease; "": the step takes nothing away.
+	// Takes is the living mon that goes meanwhile, or the one that joins, so that the step needs the lease; "": the step
+	// takes nothing away.
 	Takes string
 	// Risk is what the step costs for a while, in words.
 	Risk string
@@ -240,6 +241,9 @@ func (s Seen) monmap() quorum.Map {
 	return m
 }
 
+// FatalZones are the zones whose loss would take the quorum away.
+func (s Seen) FatalZones() []string { return s.monmap().Fatal() }
+
 func (s Seen) mon(name string) (Mon, bool) {
 	for _, m := range s.Mons {
 		if m.Name == name && name != "" {
@@ -253,4 +257,12 @@ func yes() storage.Answer { return storage.Answer{OK: true} }
 
 func no(format string, args ...any) storage.Answer {
 	return storage.Answer{Reason: fmt.Sprintf(format, args...)}
+}
+
+// Kind is that of the step that is under way, or begins; "": there is none.
+func (s Step) Kind() Kind {
+	if s.Work == nil {
+		return ""
+	}
+	return s.Work.Kind
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -196,10 +197,18 @@ func (s Seen) yields(w Work) bool {
 	return s.Elsewhere != "" || s.deadFirst(w) != ""
 }
 
-// takes is the living mon that a step takes away. Until the newcomer is started nothing is taken, and whoever waits for
+// takes is the living mon that a step takes away, or the one that joins where the mons cannot spare as many as before
+// with one more in the monmap: of three one may be evicted, of four only if all live, and nobody knows yet whether the
+// newcomer will. Of an even number one more takes nothing. Until the newcomer is started nothing is taken, and whoever waits for
 // a node or a volume keeps nobody waiting.
 func (s Seen) takes(w Work, next Act) string {
 	old, known := s.mon(w.Old)
+	if n := len(s.monmap().Without(w.Newcomer)); w.Kind == Add && w.Undo == "" && !s.joined(w) {
+		if next.Do == Schedule || next.Do == ClaimVolume || quorum.Majority(n+1) == quorum.Majority(n) {
+			return ""
+		}
+		return w.Newcomer
+	}
 	switch {
 	case w.Undo != "", w.Kind == FailOver, !known, !old.Alive && w.Kind != Restart:
 		return ""

@@ -278,6 +278,8 @@ type View struct {
 	Nodes   []Node   `json:"nodes,omitempty"`   // leaving or with troubled daemons, and those that were asked for
 	// Mons is the whole monmap; empty for a kind of storage without mons.
 	Mons []Mon `json:"mons,omitempty"`
+	// StrayMons are mons that have pods and are not in the monmap: they have left it, or have not joined it yet.
+	StrayMons []string `json:"strayMons,omitempty"`
 	// MonKey is the pod label that carries a mon's name. "" when the mons' pods do not tell which mon they are.
 	MonKey string `json:"monKey,omitempty"`
 	// IdleMons is how many mon pods are ready beyond those in quorum.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -396,4 +397,15 @@ func (w *world) respec(patch string) {
 
 func (w *world) cephMon() *v1alpha1.CephMon {
 	return &v1alpha1.CephMon{ObjectMeta: metav1.ObjectMeta{Namespace: w.ref.Namespace, Name: w.ref.Name}}
+}
+
+// class makes a storage class that binds late.
+func (w *world) class(name string) {
+	w.Helper()
+	late := storagev1.VolumeBindingWaitForFirstConsumer
+	c := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/disks", VolumeBindingMode: &late,
+	}
+	w.create(c)
+	w.Cleanup(func() { _ = w.api.Delete(context.Background(), c) })
 }

@@ -105,6 +105,15 @@ func (c *Clusters) StorageCluster(ctx context.Context, key storage.ClusterKey) (
 	return c.connect(ctx, p, key)
 }
 
+// Client asks the storage cluster of a policy over the kept connection.
+func (c *Clusters) Client(ctx context.Context, key storage.ClusterKey) (ceph.Client, error) {
+	s, err := c.StorageCluster(ctx, key)
+	if err != nil {
+		return ceph.Client{}, err
+	}
+	return ceph.Client{Commander: s.(*cluster).conn}, nil
+}
+
 // lately is the policy, if it was read a moment ago; nil otherwise.
 func (c *Clusters) lately(key storage.ClusterKey) *v1alpha1.MaintenancePolicy {
 	c.mu.Lock()

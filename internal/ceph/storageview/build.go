@@ -30,6 +30,7 @@ func Build(in Input) storage.View {
 		Notes:             notes(in.Map),
 		Mons:              describeMons(in.Mons, nodes),
 		IdleMons:          in.Mons.idle(),
+		StrayMons:         in.Mons.stray(),
 		Marks:             marks(in, osds),
 		MonsMixed:         in.Mons.mixed(),
 	}

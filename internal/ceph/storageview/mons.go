@@ -85,6 +85,20 @@ func podRank(s storage.PodState) int {
 	}, s)
 }
 
+// stray lists the mons that have pods and are not in the monmap.
+func (m Mons) stray() (out []string) {
+	if len(m.Map) == 0 || !m.named() {
+		return nil
+	}
+	for _, p := range m.Pods {
+		if !slices.Contains(m.Map, p.Mon) && !slices.Contains(out, p.Mon) {
+			out = append(out, p.Mon)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // describeMons joins the monmap with pods and nodes.
 func describeMons(in Mons, ns *nodes) []storage.Mon {
 	var out []storage.Mon

@@ -1,0 +1,207 @@
+package cephmon
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
+)
+
+// This file writes the status of a CephMon. Names that were given, timers and the step under way are in it before what
+// they describe is done: a job that was terminated leaves them to the next one.
+
+// Reasons of a CephMon's state.
+const (
+	reasonSettled   = "Settled"   // nothing is left to do
+	reasonDifferent = "Different" // mons are not as the spec says, or superfluous, and nobody asked to move them
+	reasonWorking   = "Working"   // a step is under way
+	reasonWaiting   = "Waiting"
+	reasonRefused   = "Refused"  // a person has to change something
+	reasonUnproved  = "NoQuorum" // no commit was answered: nobody knows which mons live
+)
+
+// report writes the status unless it says the same already.
+func (m *Mons) report(ctx context.Context, w *world, seen *monplan.Seen, s activities.MonSurvey) error {
+	before := w.cephMon.Status
+	after := w.status(seen, s)
+	now := metav1.Now()
+	after.Since, after.AsOf = before.Since, before.AsOf
+	if after.Reason != before.Reason || after.Since == nil {
+		after.Since = &now
+	}
+	if after.Step != nil {
+		after.Step.Since = &now
+		if before.Step != nil && before.Step.Kind == after.Step.Kind && before.Step.Mon == after.Step.Mon {
+			after.Step.Since = before.Step.Since
+		}
+	}
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	after.AsOf = &now
+	c := w.cephMon.DeepCopy()
+	c.Status = after
+	err := m.api.Status().Update(ctx, c)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (w *world) status(seen *monplan.Seen, s activities.MonSurvey) v1alpha1.CephMonStatus {
+	out := *w.cephMon.Status.DeepCopy()
+	out.ObservedGeneration, out.Warnings = w.cephMon.Generation, s.Warnings
+	out.Reason, out.Message = state(seen, s)
+	out.Step = step(s)
+	if seen == nil {
+		return out
+	}
+	out.MaxMonID = maxID(out.MaxMonID, *seen, s)
+	if seen.Unproved != "" {
+		return out // what was seen last is the best that is known
+	}
+	out.Quorum = fmt.Sprintf("%d/%d", s.Counts.InQuorum, s.Counts.Mons)
+	out.AsSpec = fmt.Sprintf("%d/%d", s.Counts.AsSpec, s.Counts.Wanted)
+	out.Mons = w.monStatuses(*seen)
+	out.EmptyZones = nil
+	for _, zone := range seen.Want.Zones {
+		if !slices.ContainsFunc(seen.Mons, func(m monplan.Mon) bool { return m.MadeFor == zone || m.Zone == zone }) {
+			out.EmptyZones = append(out.EmptyZones, zone)
+		}
+	}
+	out.FatalZones = seen.FatalZones()
+	out.Left = w.left(out.Left, *seen, s)
+	return out
+}
+
+func state(seen *monplan.Seen, s activities.MonSurvey) (reason, message string) {
+	switch {
+	case len(s.Refused) > 0:
+		return reasonRefused, s.Refused[0].Error()
+	case seen != nil && seen.Unproved != "":
+		return reasonUnproved, s.Step.Why
+	}
+	switch s.Step.Verdict {
+	case monplan.Done:
+		if s.Step.Why != "" {
+			return reasonDifferent, s.Step.Why
+		}
+		return reasonSettled, ""
+	case monplan.Refuse:
+		return reasonRefused, s.Step.Why
+	case monplan.Wait:
+		return reasonWaiting, s.Step.Why
+	default:
+		return reasonWorking, strings.TrimSpace(s.Step.Why + " " + s.Step.Risk)
+	}
+}
+
+func step(s activities.MonSurvey) *v1alpha1.MonStep {
+	w := s.Step.Work
+	if w == nil {
+		return nil
+	}
+	out := &v1alpha1.MonStep{
+		Kind: string(w.Kind), Mon: w.Newcomer, Replaces: w.Old, Generation: w.Generation, Joined: w.Joined, Undo: w.Undo,
+		Message: s.Step.Why,
+	}
+	if w.Newcomer == "" {
+		out.Mon, out.Replaces = w.Old, ""
+	}
+	if len(s.Step.Acts) > 0 {
+		out.Phase = string(s.Step.Acts[0].Do)
+	}
+	if !w.Started.IsZero() {
+		out.Started = stamp(w.Started)
+	}
+	return out
+}
+
+// stamp is a time as the API server keeps it, so that what was written and what would be can be compared.
+func stamp(t time.Time) *metav1.Time {
+	return &metav1.Time{Time: t.Truncate(time.Second).Local()}
+}
+
+// maxID counts the name of a step that is about to begin as given: it is written down before anything has it.
+func maxID(before *int32, seen monplan.Seen, s activities.MonSurvey) *int32 {
+	last := int32(seen.NextID - 1)
+	if s.Step.Work != nil {
+		if id, named := monplan.NumberOf(s.Step.Work.Newcomer); named {
+			last = max(last, int32(id))
+		}
+	}
+	if before != nil {
+		last = max(last, *before)
+	}
+	if last < 0 {
+		return nil
+	}
+	return &last
+}
+
+func (w *world) monStatuses(seen monplan.Seen) (out []v1alpha1.MonStatus) {
+	different := differences(seen)
+	for _, mon := range seen.Mons {
+		m := v1alpha1.MonStatus{
+			Name: mon.Name, Node: mon.Node, Zone: mon.Zone, Storage: w.storageText(mon), Address: w.addresses[mon.Name],
+			InQuorum: mon.Alive, AsSpec: different[mon.Name] == "", Different: different[mon.Name],
+		}
+		if !mon.OutSince.IsZero() {
+			m.OutSince = stamp(mon.OutSince)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// left is the storage of mons that have gone: claims that no mon has, and paths of which this was noted when their mon
+// left.
+func (w *world) left(
+	before []v1alpha1.MonStorageLeft, seen monplan.Seen, s activities.MonSurvey,
+) (out []v1alpha1.MonStorageLeft) {
+	gone := func(mon string) bool {
+		coming := s.Step.Work != nil && s.Step.Work.Newcomer == mon
+		return !coming && !slices.ContainsFunc(seen.Mons, func(m monplan.Mon) bool { return m.Name == mon })
+	}
+	for _, l := range before {
+		if gone(l.Mon) && (l.Claim == "" || w.claim(l.Claim) != nil) {
+			out = append(out, l)
+		}
+	}
+	add := func(l v1alpha1.MonStorageLeft) {
+		known := slices.ContainsFunc(out, func(o v1alpha1.MonStorageLeft) bool {
+			return o.Mon == l.Mon && o.Claim == l.Claim && o.Path == l.Path
+		})
+		if !known && gone(l.Mon) && (l.Claim != "" || l.Path != "") {
+			l.Since = stamp(seen.Now)
+			out = append(out, l)
+		}
+	}
+	for i := range w.deployments {
+		d := &w.deployments[i]
+		if mon := d.Spec.Template.Labels[kube.MonLabel]; w.isMon(mon)(d.Spec.Template.Labels) {
+			l := w.storeOf(mon)
+			if l.Claim == "" {
+				l.Node = w.nodeOf(mon)
+			}
+			add(l)
+		}
+	}
+	for i := range w.claims {
+		if c := &w.claims[i]; c.Labels[monspec.CephMonLabel] == w.set.Name && c.DeletionTimestamp == nil {
+			add(v1alpha1.MonStorageLeft{Mon: c.Labels[kube.MonLabel], Claim: c.Name})
+		}
+	}
+	return out
+}
