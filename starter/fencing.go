@@ -298,8 +298,8 @@ func (r *FencingReconciler) tell(ctx context.Context, key storage.ClusterKey, be
 	}
 	for _, node := range slices.Sorted(maps.Keys(before.Patients)) {
 		if _, there := now.Patients[node]; !there && before.Patients[node].Why != fencing.WhyRecovered {
-			if err := r.Temporal.SignalFence(ctx, workflows.FenceNodeInput{Node: node}, "its Machine is gone, or its daemons are",
-				false); err != nil {
+			if err := r.Temporal.SignalFence(ctx, workflows.FenceNodeInput{Node: node},
+				"its Machine is gone, or its daemons are", false); err != nil {
 				return err
 			}
 		}

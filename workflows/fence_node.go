@@ -49,7 +49,8 @@ const (
 	SignalFenceRelease = "release"
 )
 
-// Outcomes of a fence, beside Done (the node is back, and the data whole) and Gone (its Machine is, and the data whole).
+// Outcomes of a fence, beside Done (the node is back, and the data whole) and Gone (its Machine is gone, and the data
+// whole).
 const (
 	OutcomeRecovered = "Recovered" // the node recovered before its Machine was released
 	OutcomeNotHeld   = "NotHeld"   // nothing holds it: it has no Machine, or the policy names no fencing any more

@@ -75,7 +75,8 @@ func TestFenceOfANodeThatDied(t *testing.T) {
 	play(t, sim.Options{}, func(s *scene) {
 		s.fenced()
 		s.machines.LosePower("node-d")
-		require.True(s, s.Await(time.Minute, func() bool { return s.Status().Storage.Up == "5/6" }), "its OSD is down by the map")
+		down := func() bool { return s.Status().Storage.Up == "5/6" }
+		require.True(s, s.Await(time.Minute, down), "its OSD is down by the map")
 		e := s.awaitFence("node-d", s.fence("node-d"))
 		require.NoError(s, e.err)
 		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
@@ -131,7 +132,8 @@ func TestHoldsGoWithThePolicy(t *testing.T) {
 		require.Empty(s, s.machines.Held())
 		s.SetFencing(true)
 		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
-		require.True(s, s.Await(time.Minute, func() bool { return s.Status().Fencing != nil && s.Status().Fencing.Held == 6 }))
+		held := func() bool { return s.Status().Fencing != nil && s.Status().Fencing.Held == 6 }
+		require.True(s, s.Await(time.Minute, held))
 		time.Sleep(5 * time.Second)
 		s.DeletePolicy()
 		require.True(s, s.Await(time.Minute, func() bool { return !s.PolicyExists() }))

@@ -218,7 +218,9 @@ func TestUnderAnotherAPI(t *testing.T) {
 	s := fencing.Next(fencing.Input{
 		Now: f.now, Ledger: f.ledger, Wanted: &other, Facts: f.facts(),
 		Survey: func() fencing.Survey {
-			x := fencing.Sift(fencing.Found{Ledger: f.ledger, Machines: f.machines, Hosted: f.hosted(), Known: true, Ending: true})
+			x := fencing.Sift(fencing.Found{
+				Ledger: f.ledger, Machines: f.machines, Hosted: f.hosted(), Known: true, Ending: true,
+			})
 			x.Fencing = capi
 			return x
 		}(),
