@@ -155,6 +155,13 @@ lab/bin/longhorn/longhorn-manager: $(LONGHORN_SOURCES)
 	@hack/compile.sh "lab/bin/longhorn, Longhorn's programs" "3 to 6 minutes" lab/longhorn "./cmd/... tool" -- lab/longhorn/build.sh
 	@touch $@
 
+.PHONY: cluster-autoscaler
+cluster-autoscaler: lab/bin/cluster-autoscaler ## the Cluster Autoscaler with a lab as its cloud, to be started by hand: 5 minutes, once
+
+lab/bin/cluster-autoscaler: lab/autoscaler/go.mod lab/autoscaler/go.sum lab/autoscaler/build.sh $(call sources,lab/autoscaler)
+	@GOFLAGS="$$($(GO) env GOFLAGS) -tags=externalgrpc" hack/compile.sh lab/bin/cluster-autoscaler "5 minutes" lab/autoscaler . -- lab/autoscaler/build.sh
+	@touch $@
+
 .PHONY: generate
 generate: bin/controller-gen ## write the CRDs and the deep copies from the types in api/
 	@hack/generate.sh
