@@ -123,8 +123,8 @@ type OSDStorage string
 const (
 	// OSDStorageNode is a disk of a node: the OSD runs there or nowhere.
 	OSDStorageNode OSDStorage = "node"
-	// OSDStoragePVC is a volume of a zone, as Rook's portable OSDs have: the OSD runs on any node of the zone, and its host
-	// in the CRUSH map has the name of the volume.
+	// OSDStoragePVC is a volume of a zone, as Rook's portable OSDs have: the OSD runs on any node of the zone, and its
+	// host in the CRUSH map has the name of the volume.
 	OSDStoragePVC OSDStorage = "pvc"
 )
 
@@ -263,7 +263,8 @@ func (t Topology) MachinesByZone() map[string]int {
 
 const maxMachines = 1000
 
-// MaxLonghornNodes is for how many nodes there are ports: Longhorn's processes listen on all of the machine's addresses.
+// MaxLonghornNodes is for how many nodes there are ports: Longhorn's processes listen on all of the machine's
+// addresses.
 const MaxLonghornNodes = 20
 
 // OSDs lists the OSDs in the order of their nodes: with two a node, osd.0 and osd.1 are on node-a.

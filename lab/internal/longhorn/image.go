@@ -82,8 +82,8 @@ func SocketPath(disk, volume string) string {
 	return filepath.Join(disk, socketFolder, "longhorn-"+volume+".sock")
 }
 
-// Furnish lets the manager enter the namespaces of its node, which are those of its own container. Only the folder ns is
-// there: with a whole /proc/1 its search for the ancestors of a process would never end.
+// Furnish lets the manager enter the namespaces of its node, which are those of its own container. Only the folder ns
+// is there: with a whole /proc/1 its search for the ancestors of a process would never end.
 func Furnish(disk string) error {
 	init := filepath.Join(disk, "proc", "1")
 	if err := os.MkdirAll(init, 0o755); err != nil {

@@ -1,7 +1,8 @@
 // Package longhorn runs the real Longhorn in a lab: its CRDs, webhook, managers, instance managers, engines and
 // replicas, all of them pods of the lab's kubelet, with the bytes of each replica on its node's disk.
 //
-// What is not real is the block device: the volume that an engine serves ends at a unix socket, because a lab has neither
+// What is not real is the block device: the volume that an engine serves ends at a unix socket, because a lab has
+// neither
 // tgtd nor the kernel's iSCSI.
 package longhorn
 

@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// Socket is a connection to the socket at which an engine serves its volume. Requests may be under way side by side; each
+// Socket is a connection to the socket at which an engine serves its volume. Requests may be under way side by side;
+// each
 // waits for its answer however long that takes.
 //
 // A message is a header of 26 bytes, little endian, and its data: magic (2 bytes), number of the request (4), kind (4),
