@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestMonsBehindServices: mons on claims come back at their addresses, also on another node of their zone; what becomes of
-// their nodes becomes of them.
+// TestMonsBehindServices: mons on claims come back at their addresses, also on another node of their zone; what becomes
+// of their nodes becomes of them.
 func TestMonsBehindServices(t *testing.T) {
 	if _, err := exec.LookPath("ceph"); err != nil {
 		t.Fatal("Ceph is not installed: run make packages")

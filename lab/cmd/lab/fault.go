@@ -57,7 +57,8 @@ func newFault() *cobra.Command {
 		func(c *cobra.Command, f *fault.Fault) {
 			c.Flags().DurationVar(&f.Down, "down", time.Second, "how long it is away, and its start on top of that")
 		})
-	add(fault.StorageBreak, "STORAGECLASS", "Let no volume of a class be made any more, nor mounted by a pod that starts", nil)
+	add(fault.StorageBreak, "STORAGECLASS",
+		"Let no volume of a class be made any more, nor mounted by a pod that starts", nil)
 	add(fault.StorageMend, "STORAGECLASS", "End storage-break", nil)
 	return cmd
 }

@@ -14,9 +14,9 @@ const (
 	nodeMonitorPeriod = "500ms"
 )
 
-// controllers leaves out what needs a cloud, certificates to sign, or bootstrap tokens. It leaves out those of endpoints,
-// too: the API server takes no loopback address for one, and all pods have such addresses. Package serviceproxy reads
-// Services and pods instead.
+// controllers leaves out what needs a cloud, certificates to sign, or bootstrap tokens. It leaves out those of
+// endpoints, too: the API server takes no loopback address for one, and all pods have such addresses. Package
+// serviceproxy reads Services and pods instead.
 var controllers = []string{
 	"disruption-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
 	"deployment-controller", "replicaset-controller", "daemonset-controller", "statefulset-controller", "job-controller",

@@ -122,8 +122,8 @@ var users = []struct {
 	{"kubelets", "system:lab-kubelets", []string{"system:masters"}},
 }
 
-// writePKI makes all keys, certificates and kubeconfigs in dir, for an API server at the given URL and at the address of
-// its Service. It does nothing if they are there already.
+// writePKI makes all keys, certificates and kubeconfigs in dir, for an API server at the given URL and at the address
+// of its Service. It does nothing if they are there already.
 func writePKI(dir, url string, service net.IP) error {
 	if _, err := os.Stat(filepath.Join(dir, caFile)); err == nil {
 		return nil

@@ -44,14 +44,14 @@ func (p Ports) CephMon(i int) int { return p.Base + 100 + i }
 // CephDaemons is the range from which OSDs and managers choose.
 func (p Ports) CephDaemons() (first, last int) { return p.Base + 200, p.Base + blockSize - 1 }
 
-// ServiceCIDR is the range of the addresses of Services. It is of the loopback network, so that the lab can serve there,
-// and each instance has its own, beyond those of pods.
+// ServiceCIDR is the range of the addresses of Services. It is of the loopback network, so that the lab can serve
+// there, and each instance has its own, beyond those of pods.
 func (p Ports) ServiceCIDR() string {
 	return fmt.Sprintf("127.%d.0.0/16", firstServiceNetwork+p.Network())
 }
 
-// ServiceAddress is the i-th address of that range, 1 to 255. Kubernetes takes the first for itself, and gives these only
-// to Services that ask for one.
+// ServiceAddress is the i-th address of that range, 1 to 255. Kubernetes takes the first for itself, and gives these
+// only to Services that ask for one.
 func (p Ports) ServiceAddress(i int) string {
 	return fmt.Sprintf("127.%d.0.%d", firstServiceNetwork+p.Network(), i)
 }

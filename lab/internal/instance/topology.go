@@ -123,8 +123,8 @@ type OSDStorage string
 const (
 	// OSDStorageNode is a disk of a node: the OSD runs there or nowhere.
 	OSDStorageNode OSDStorage = "node"
-	// OSDStoragePVC is a volume of a zone, as Rook's portable OSDs have: the OSD runs on any node of the zone, and its host
-	// in the CRUSH map has the name of the volume.
+	// OSDStoragePVC is a volume of a zone, as Rook's portable OSDs have: the OSD runs on any node of the zone, and its
+	// host in the CRUSH map has the name of the volume.
 	OSDStoragePVC OSDStorage = "pvc"
 )
 

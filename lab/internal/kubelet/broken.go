@@ -38,8 +38,8 @@ func (b *brokenClasses) set(class string, broken bool) {
 	b.classes[class] = broken
 }
 
-// BreakStorage has the storage of a class fail: no volume of it is made any more, and none is mounted by a pod that starts.
-// Who has mounted one goes on.
+// BreakStorage has the storage of a class fail: no volume of it is made any more, and none is mounted by a pod that
+// starts. Who has mounted one goes on.
 func (k *Kubelet) BreakStorage(ctx context.Context, class string) error {
 	return k.setBroken(ctx, class, true)
 }

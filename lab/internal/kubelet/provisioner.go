@@ -17,8 +17,8 @@ import (
 )
 
 // The classes differ in where a volume may be used: a node's own disk only there, a zone's anywhere in its zone, as the
-// disks of clouds. Volumes of the static class are there from the beginning, some in each zone, and nobody makes any; those
-// of the immediate class are made before anybody knows where they will be used, in whichever zone.
+// disks of clouds. Volumes of the static class are there from the beginning, some in each zone, and nobody makes any;
+// those of the immediate class are made before anybody knows where they will be used, in whichever zone.
 const (
 	provisionerName = "lab.lockkeeper.io/folder"
 	noProvisioner   = "kubernetes.io/no-provisioner"
@@ -158,8 +158,8 @@ func (k *Kubelet) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 	return err
 }
 
-// nodeFor is the node near which a volume is to be made: the one that the scheduler has chosen, or with immediate binding
-// any; nil: none is chosen yet.
+// nodeFor is the node near which a volume is to be made: the one that the scheduler has chosen, or with immediate
+// binding any; nil: none is chosen yet.
 func (k *Kubelet) nodeFor(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 ) (*corev1.Node, error) {

@@ -15,8 +15,8 @@ import (
 // staticPerZone is how many volumes of class static-disk each zone has.
 const staticPerZone = 3
 
-// createStaticVolumes makes what a person would have made by hand. A volume that was released stays so, with the data of
-// whoever had it, until a person has looked at it.
+// createStaticVolumes makes what a person would have made by hand. A volume that was released stays so, with the data
+// of whoever had it, until a person has looked at it.
 func (k *Kubelet) createStaticVolumes(ctx context.Context) error {
 	for _, zone := range k.Zones {
 		for i := range staticPerZone {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// Deploy hands the cluster that Prepare made to Kubernetes, and returns the names of its monitors. Done again, it brings
-// every object back to its first shape but those of the monitors: they belong to whoever looks after monitors.
+// Deploy hands the cluster that Prepare made to Kubernetes, and returns the names of its monitors. Done again, it
+// brings every object back to its first shape but those of the monitors: they belong to whoever looks after monitors.
 func Deploy(
 	ctx context.Context, client kubernetes.Interface, inst instance.Instance, topo instance.Topology,
 ) (mons []string, err error) {

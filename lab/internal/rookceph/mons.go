@@ -16,8 +16,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// This file is what the first monitors have that other daemons do not: a Service, and a volume claim or a folder of their
-// node. All of it is made once, and then belongs to whoever looks after the monitors.
+// This file is what the first monitors have that other daemons do not: a Service, and a volume claim or a folder of
+// their node. All of it is made once, and then belongs to whoever looks after the monitors.
 
 // Where a monitor's volume comes from.
 const (
@@ -27,8 +27,8 @@ const (
 	annProvisioned, provisioner = "pv.kubernetes.io/provisioned-by", "lab.lockkeeper.io/folder"
 )
 
-// monDir is where a monitor's store is, as the machine sees it: in Rook's place on its node, in the folder of its volume,
-// or in the lab's folder alone.
+// monDir is where a monitor's store is, as the machine sees it: in Rook's place on its node, in the folder of its
+// volume, or in the lab's folder alone.
 func (c cluster) monDir(m mon) string {
 	switch c.topo.MonStorage {
 	case instance.MonStorageHostPath:

@@ -107,8 +107,8 @@ func parseEndpoints(data string) (mons, addresses []string) {
 	return mons, addresses
 }
 
-// Follow has ceph.conf on the machine name the monitors where they are, until ctx ends: `ceph`, the load, and whoever else
-// starts with it.
+// Follow has ceph.conf on the machine name the monitors where they are, until ctx ends: `ceph`, the load, and whoever
+// else starts with it.
 func Follow(ctx context.Context, client kubernetes.Interface, inst instance.Instance, topo instance.Topology) error {
 	c := cluster{inst: inst, topo: topo}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace),

@@ -123,15 +123,16 @@ func bindEntry(source, target string, mode fs.FileMode) error {
 	return ignoreNotExist(bind(source, target)) // it may have gone since we listed it
 }
 
-// resolve is where a path of the container is. Symbolic links in it lead to places in the container, not on the machine.
+// resolve is where a path of the container is. Symbolic links in it lead to places in the container, not on the
+// machine.
 func (r *rootfs) resolve(path string) (string, error) {
 	here, err := securejoin.SecureJoin(r.dir, path)
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(here, r.dir), "/"), err
 }
 
 // makeRoom mirrors the folders that lack a mount point, before anything is mounted: a mirror of /etc, for /etc/keyring,
-// would hide what is at /etc/ceph already, and one of /var what was mirrored below it. What is inside of a volume finds its
-// room there.
+// would hide what is at /etc/ceph already, and one of /var what was mirrored below it. What is inside of a volume finds
+// its room there.
 func (r *rootfs) makeRoom(mounts []Mount) error {
 	var parents []string
 	for _, m := range mounts {

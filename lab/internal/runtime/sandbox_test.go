@@ -178,8 +178,8 @@ func look() {
 	}
 }
 
-// TestRoomForOneVolumeHidesNoOther: /etc is the machine's, and so is a folder in it that one volume is mounted at. Room for
-// another one must not bring the machine's back.
+// TestRoomForOneVolumeHidesNoOther: /etc is the machine's, and so is a folder in it that one volume is mounted at. Room
+// for another one must not bring the machine's back.
 func TestRoomForOneVolumeHidesNoOther(t *testing.T) {
 	first, second, third := t.TempDir(), t.TempDir(), t.TempDir()
 	for dir, says := range map[string]string{first: "first", second: "second", third: "third"} {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// routes are the addresses at which Services serve, each with the addresses of the pods behind it. Nothing is routed for
-// a Service that has no pod to serve it.
+// routes are the addresses at which Services serve, each with the addresses of the pods behind it. Nothing is routed
+// for a Service that has no pod to serve it.
 func routes(services []*corev1.Service, pods []*corev1.Pod) map[string][]string {
 	all := map[string][]string{}
 	for _, s := range services {

@@ -156,7 +156,8 @@ const podEnv = "LAB_POD"
 
 // wrap makes one of the image's programs a program of the lab. Without its folder, it would find itself.
 func (l *lab) wrap(name string) error {
-	script := fmt.Sprintf("#!/bin/sh\nif [ -n \"${"+podEnv+"-}\" ]; then exec /usr/bin/"+name+" \"$@\"; fi\nLAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
+	script := fmt.Sprintf("#!/bin/sh\nif [ -n \"${"+podEnv+"-}\" ]; then exec /usr/bin/"+name+" \"$@\"; fi\n"+
+		"LAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
 		filepath.Dir(l.Dir), l.binary, l.Name, name)
 	return os.WriteFile(l.Path("bin", name), []byte(script), 0o700)
 }
