@@ -33,6 +33,7 @@ type world struct {
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
 	moments      string
 	guarded      bool // deploy/guard-deletions is installed
+	cephMon      bool // lockkeeper looks after the mons
 	soundCommand any  // of the OSDs, before a scenario broke it
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
@@ -130,6 +131,11 @@ func (w *world) install(t *testing.T) {
 		policyName, "-o", "jsonpath={.status.mayDrain}"); err != nil {
 		t.Fatal(err)
 	}
+	if w.cephMon {
+		if err := w.adoptMons(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // installObjects is the part of install that may be repeated, when a scenario has deleted the policy.
@@ -137,6 +143,9 @@ func (w *world) installObjects() error {
 	args := []string{w.dir}
 	if w.ofCephOSD() {
 		args = []string{"--cephosd", cephOSDName, w.dir}
+	}
+	if w.cephMon {
+		args = []string{"--mons", w.dir}
 	}
 	return w.run(filepath.Join(cmp.Or(w.older, w.root), "hack", "install-in-lab.sh"), args...)
 }
@@ -280,6 +289,7 @@ func (w *world) commands() map[string]func(*testscript.TestScript, bool, []strin
 	maps.Copy(commands, w.rolloutWords())
 	maps.Copy(commands, w.osdWords())
 	maps.Copy(commands, w.guardWords())
+	maps.Copy(commands, w.monWords())
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[0])
