@@ -70,7 +70,8 @@ func (w *world) awaitMons(count, storage string) error {
 		st := s.Status
 		if st.ObservedGeneration != s.Metadata.Generation || st.Step != nil || st.Quorum != count+"/"+count ||
 			!strings.HasPrefix(st.AsSpec, count+"/") {
-			return fmt.Errorf("%s in quorum, %s as the spec says, %s: %s; %+v", st.Quorum, st.AsSpec, st.Reason, st.Message, st.Step)
+			return fmt.Errorf("%s in quorum, %s as the spec says, %s: %s; %+v", st.Quorum, st.AsSpec, st.Reason, st.Message,
+				st.Step)
 		}
 		for _, m := range st.Mons {
 			if !strings.HasPrefix(m.Storage, storage) {
