@@ -31,6 +31,8 @@ import (
 
 // monWorld stands in for Ceph, Kubernetes and the keeper.
 type monWorld struct {
+	activities.Keepers // of which a migration needs but one method
+
 	mu     sync.Mutex
 	env    *testsuite.TestWorkflowEnvironment
 	random *rand.Rand

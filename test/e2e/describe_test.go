@@ -17,11 +17,16 @@ func (w *world) describe(t *testing.T) {
 			"EXCEPT:.spec.selector.matchExpressions,HEALTHY:.status.currentHealthy,ALLOWED:.status.disruptionsAllowed",
 		"kubectl -n " + cephNamespace +
 			" get cephosd -o jsonpath={range.items[*]}{.metadata.name}{\"\\n\"}{.status}{\"\\n\"}{end} --ignore-not-found",
+		"kubectl -n " + cephNamespace + " get cephmon -o yaml --ignore-not-found",
+		"kubectl -n " + cephNamespace + " get configmap rook-ceph-mon-endpoints -o jsonpath={.data.data}",
+		"kubectl -n " + cephNamespace + " get pvc",
 		"kubectl get nodes",
 		"kubectl -n " + cephNamespace + " get pods -o wide",
 		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector " +
 			"involvedObject.kind=MaintenancePolicy -o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
 		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector involvedObject.kind=CephOSD " +
+			"-o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
+		"kubectl -n " + cephNamespace + " get events --sort-by=.lastTimestamp --field-selector involvedObject.kind=CephMon " +
 			"-o custom-columns=AT:.lastTimestamp,REASON:.reason,MESSAGE:.message",
 		"lockkeeper status",
 		"ceph -s --connect-timeout 5",

@@ -36,35 +36,42 @@ var shapes = []struct {
 	guarded bool
 	// fencing is what fences nodes there, as hack/install-in-lab.sh takes it; "": nothing.
 	fencing string
+	// cephMon: lockkeeper looks after the mons.
+	cephMon bool
 }{
 	{
 		"rollouts",
 		[]string{"--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "2", "--osd-pods", "none"},
 		[]string{"testdata/rollouts/*.txtar"},
-		2, false, "",
+		2, false, "", false,
+	},
+	{
+		"mons", append(slices.Clone(twoNodesPerZone), "--mon-storage", "hostpath"),
+		[]string{"testdata/mons/*.txtar"},
+		1, false, "", true,
 	},
 	{
 		"two-nodes-per-zone", twoNodesPerZone,
 		[]string{"testdata/two-nodes-per-zone/*.txtar", toldInWords + "/*.txtar"},
-		3, false, "",
+		3, false, "", false,
 	},
 	{
 		"guarded",
 		append(slices.Clone(twoNodesPerZone), "--controller-accounts", "own"),
 		[]string{"testdata/guarded/*.txtar"},
-		1, true, "",
+		1, true, "", false,
 	},
 	{
 		"two-osds-on-one-node",
 		[]string{"--zones", "3", "--nodes-per-zone", "1", "--osds-per-node", "2"},
 		[]string{"testdata/two-osds-on-one-node/*.txtar"},
-		1, false, "",
+		1, false, "", false,
 	},
 	{
 		"machines",
 		append(slices.Clone(twoNodesPerZone), "--machines", "7", "--osd-storage", "pvc"),
 		[]string{"testdata/machines/*.txtar"},
-		1, false, "ClusterAPI:" + machinesNamespace,
+		1, false, "ClusterAPI:" + machinesNamespace, false,
 	},
 }
 
@@ -128,8 +135,10 @@ func TestScenarios(t *testing.T) {
 			name := fmt.Sprintf("%s-%d", shape.name, lab+1)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				w := &world{name: fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[4:8]+name[len(name)-1:]), guarded: shape.guarded,
-					fencing: shape.fencing}
+				w := &world{
+					name:    fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[max(0, len(name)-6):]),
+					guarded: shape.guarded, fencing: shape.fencing, cephMon: shape.cephMon,
+				}
 				play(t, w, shape.flags, share)
 			})
 		}

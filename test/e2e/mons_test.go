@@ -24,17 +24,17 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-// TestMonsMoveByHand does by hand what a job does with mons, in the lab: each mon on HostPath gives way to one on a claim
-// that monspec renders, new before old, until nobody is left whom the first list of mons named. Kubernetes' own scheduler
-// and volume binder find their places. Then whoever starts anew finds the mons: an OSD, a client, and a lab that was
-// stopped.
+// TestMonsMoveByHand does by hand what a job does with mons, in the lab: each mon on HostPath gives way to one on a
+// claim that monspec renders, new before old, until nobody is left whom the first list of mons named. Kubernetes' own
+// scheduler and volume binder find their places. Then whoever starts anew finds the mons: an OSD, a client, and a lab
+// that was stopped.
 func TestMonsMoveByHand(t *testing.T) {
 	if !turns.Has("mons moved by hand", often) {
 		return
 	}
 	t.Parallel()
 	m := &handMons{world: &world{name: fmt.Sprintf("e2e-%d-mons", os.Getpid())}, T: t}
-	m.makeLab(t, []string{"--mon-storage", "hostpath", "--temporal=false", "--zones", "3", "--nodes-per-zone", "2", "--osds-per-node", "1"})
+	m.makeLab(t, append(slices.Clone(twoNodesPerZone), "--mon-storage", "hostpath", "--temporal=false"))
 	defer func() {
 		if t.Failed() {
 			m.describe(t)
@@ -148,7 +148,8 @@ func (m *handMons) join(name, old string) {
 	m.running(monspec.CanaryName(name))
 	require.NoError(m, m.run("kubectl", "-n", cephNamespace, "delete", "deployment", monspec.CanaryName(name)))
 
-	service, err := m.kube.CoreV1().Services(cephNamespace).Create(m.Context(), m.set.Service(name), metav1.CreateOptions{})
+	service, err := m.kube.CoreV1().Services(cephNamespace).Create(m.Context(), m.set.Service(name),
+		metav1.CreateOptions{})
 	require.NoError(m, err)
 	require.Regexp(m, `^127\.`, service.Spec.ClusterIP)
 	n.Address = monspec.AddressOf(service.Spec.ClusterIP)
@@ -163,7 +164,8 @@ func (m *handMons) join(name, old string) {
 		}
 		return nil
 	}))
-	require.NoError(m, m.run("ceph", "-m", n.Address, "--connect-timeout", "10", "mon", "stat"), "a client that knows only it")
+	require.NoError(m, m.run("ceph", "-m", n.Address, "--connect-timeout", "10", "mon", "stat"),
+		"a client that knows only it")
 	m.saveEndpoints(m.quorum())
 }
 
@@ -182,7 +184,8 @@ func (m *handMons) apply(d *appsv1.Deployment) {
 
 func (m *handMons) running(deployment string) {
 	m.Helper()
-	require.NoError(m, m.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment", deployment, "--timeout=1m"))
+	require.NoError(m, m.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment", deployment,
+		"--timeout=1m"))
 }
 
 // zoneOf is the zone of the one pod whose name begins so.

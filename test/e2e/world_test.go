@@ -36,6 +36,7 @@ type world struct {
 	fencing      string             // what fences nodes; "": nothing
 	fenced       map[string]machine // the Machine that each zone has lost
 	soundCommand any                // of the OSDs, before a scenario broke it
+	cephMon      bool               // lockkeeper looks after the mons
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
 	firstMap      int // of Ceph's OSDs
@@ -132,6 +133,11 @@ func (w *world) install(t *testing.T) {
 		policyName, "-o", "jsonpath={.status.mayDrain}"); err != nil {
 		t.Fatal(err)
 	}
+	if w.cephMon {
+		if err := w.adoptMons(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // installObjects is the part of install that may be repeated, when a scenario has deleted the policy.
@@ -142,6 +148,9 @@ func (w *world) installObjects() error {
 	}
 	if w.fencing != "" {
 		args = append([]string{"--fencing", w.fencing}, args...)
+	}
+	if w.cephMon {
+		args = append([]string{"--mons"}, args...)
 	}
 	return w.run(filepath.Join(cmp.Or(w.older, w.root), "hack", "install-in-lab.sh"), args...)
 }
@@ -286,6 +295,7 @@ func (w *world) commands() map[string]func(*testscript.TestScript, bool, []strin
 	maps.Copy(commands, w.osdWords())
 	maps.Copy(commands, w.guardWords())
 	maps.Copy(commands, w.told(w.fencingWords()))
+	maps.Copy(commands, w.monWords())
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[0])

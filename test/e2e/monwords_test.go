@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// cephMonName is the CephMon of a lab whose mons lockkeeper looks after.
+const cephMonName = "mons"
+
+// monSet is what a CephMon's status says of its mons.
+type monSet struct {
+	Metadata struct{ Generation int64 }
+	Status   struct {
+		ObservedGeneration              int64
+		Quorum, AsSpec, Reason, Message string
+		Mons                            []struct{ Name, Node, Zone, Storage, Address, Different string }
+		Step                            *struct{ Kind, Mon, Replaces, Phase, Message string }
+	}
+}
+
+func (w *world) monSet() (s monSet, err error) {
+	return s, w.read(&s, "kubectl", "-n", cephNamespace, "get", "cephmon", cephMonName, "-o", "json")
+}
+
+// monWords are what scenarios about mons are told in. Mons change their names, so that a scenario begins with pick-mon.
+func (w *world) monWords() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		// pick-mon ZONE: the zone's mon is $MON, such as mon.a, and its node $NODE.
+		"pick-mon": func(ts *testscript.TestScript, _ bool, args []string) {
+			s, err := w.monSet()
+			ts.Check(err)
+			for _, m := range s.Status.Mons {
+				if m.Zone == args[0] {
+					ts.Setenv("MON", "mon."+m.Name)
+					ts.Setenv("NODE", m.Node)
+					return
+				}
+			}
+			ts.Fatalf("no mon in %s: %+v", args[0], s.Status.Mons)
+		},
+		// cephmon PATCH: the CephMon's spec is changed: '{"count": 5}'.
+		"cephmon": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(w.run("kubectl", "-n", cephNamespace, "patch", "cephmon", cephMonName, "--type=merge", "-p",
+				`{"spec":`+args[0]+`}`))
+		},
+		// mons-are N REGEXP: so many mons are in quorum, nothing is under way, and the storage of each of them matches.
+		"mons-are": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.awaitMons(args[0], args[1])) },
+		// gone DAEMON: the mon has left the monmap, its Deployment and its Service are gone, and nobody is told of it.
+		"gone": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.awaitGone(args[0])) },
+		// stays DAEMON DURATION: for that long it is in the monmap, with the pod that it has now.
+		"stays": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.staysMon(args[0], args[1])) },
+		// new-client: whoever starts now finds the mons by what everybody is told, and so does an OSD.
+		"new-client": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.newClient()) },
+	}
+}
+
+func (w *world) awaitMons(count, storage string) error {
+	return until(patience, func() error {
+		s, err := w.monSet()
+		if err != nil {
+			return err
+		}
+		st := s.Status
+		if st.ObservedGeneration != s.Metadata.Generation || st.Step != nil || st.Quorum != count+"/"+count ||
+			!strings.HasPrefix(st.AsSpec, count+"/") {
+			return fmt.Errorf("%s in quorum, %s as the spec says, %s: %s; %+v", st.Quorum, st.AsSpec, st.Reason, st.Message,
+				st.Step)
+		}
+		for _, m := range st.Mons {
+			if !strings.HasPrefix(m.Storage, storage) {
+				return fmt.Errorf("mon.%s is on %s", m.Name, m.Storage)
+			}
+		}
+		return w.noMonTraces()
+	})
+}
+
+// noMonTraces: every Deployment and Service of a mon or a canary is of a mon in the monmap.
+func (w *world) noMonTraces() error {
+	mons, err := w.monmap()
+	if err != nil {
+		return err
+	}
+	for _, kind := range []string{"deployments", "services"} {
+		var list struct {
+			Items []struct{ Metadata struct{ Name string } }
+		}
+		if err := w.read(&list, "kubectl", "-n", cephNamespace, "get", kind, "-o", "json"); err != nil {
+			return err
+		}
+		for _, o := range list.Items {
+			name, ofMon := strings.CutPrefix(o.Metadata.Name, "rook-ceph-mon-")
+			if ofMon && !slices.Contains(mons, name) {
+				return fmt.Errorf("%s %s is left, and the monmap has %v", kind, o.Metadata.Name, mons)
+			}
+		}
+	}
+	told, err := w.toldMons()
+	if err == nil && !slices.Equal(told, mons) {
+		return fmt.Errorf("everybody is told of %v, and the monmap has %v", told, mons)
+	}
+	return err
+}
+
+// monmap are the names of the mons in the monmap.
+func (w *world) monmap() (names []string, err error) {
+	var dump struct{ Mons []struct{ Name string } }
+	err = w.read(&dump, "ceph", "--connect-timeout", "20", "mon", "dump", "-f", "json")
+	for _, m := range dump.Mons {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// toldMons are the mons that everybody is told of.
+func (w *world) toldMons() (names []string, err error) {
+	var endpoints struct{ Data struct{ Data string } }
+	err = w.read(&endpoints, "kubectl", "-n", cephNamespace, "get", "configmap", "rook-ceph-mon-endpoints", "-o", "json")
+	for _, e := range strings.Split(endpoints.Data.Data, ",") {
+		name, _, _ := strings.Cut(e, "=")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+func (w *world) awaitGone(daemon string) error {
+	name := strings.TrimPrefix(daemon, "mon.")
+	return until(patience, func() error {
+		mons, err := w.monmap()
+		if err == nil && slices.Contains(mons, name) {
+			return fmt.Errorf("the monmap has %v", mons)
+		}
+		return errors.Join(err, w.noMonTraces())
+	})
+}
+
+func (w *world) staysMon(daemon, duration string) error {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return err
+	}
+	name, before := strings.TrimPrefix(daemon, "mon."), ""
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(time.Second) {
+		mons, err := w.monmap()
+		if err != nil {
+			return err
+		}
+		pods, err := w.podsOf(daemon)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(mons, name) || len(pods) != 1 || before != "" && pods[0].Metadata.UID != before {
+			return fmt.Errorf("the monmap has %v, and its pods are %+v", mons, pods)
+		}
+		before = pods[0].Metadata.UID
+	}
+	return nil
+}
+
+func (w *world) newClient() error {
+	if err := w.run("ceph", "--connect-timeout", "20", "osd", "dump"); err != nil {
+		return err
+	}
+	for _, osd := range []string{"rook-ceph-osd-0", "rook-ceph-mgr-a"} {
+		if err := w.run("kubectl", "-n", cephNamespace, "rollout", "restart", "deployment", osd); err != nil {
+			return err
+		}
+	}
+	if err := w.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment", "rook-ceph-osd-0",
+		"--timeout=2m"); err != nil {
+		return err
+	}
+	return w.eventually(patience, `"num_up_osds":6`, "ceph", "osd", "stat", "-f", "json")
+}
+
+// adoptMons has lockkeeper look after the mons as they are. A dead one is replaced after the least time.
+func (w *world) adoptMons() error {
+	if err := w.run("kubectl", "apply", "-f", w.env["CEPHMON"]); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"healthTimeout": "1m", "zones": []map[string]string{
+		{"name": "zone-x"}, {"name": "zone-y"}, {"name": "zone-z"},
+	}}})
+	if err != nil {
+		return err
+	}
+	if err := w.run("kubectl", "-n", cephNamespace, "patch", "cephmon", cephMonName, "--type=merge", "-p",
+		string(patch)); err != nil {
+		return err
+	}
+	return w.awaitMons("3", "HostPath")
+}
