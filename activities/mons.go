@@ -47,8 +47,8 @@ type MonSurvey struct {
 	Refused  []input.Error `json:"refused,omitempty"`
 	Warnings []string      `json:"warnings,omitempty"`
 	Step     monplan.Step  `json:"step"`
-	// OutSince, NextID and Work are the memory as of this look. Work is the step under way, as a status told of it when the
-	// job did not know of any.
+	// OutSince, NextID and Work are the memory as of this look. Work is the step under way, as a status told of it when
+	// the job did not know of any.
 	OutSince map[string]time.Time `json:"outSince,omitempty"`
 	NextID   int                  `json:"nextID,omitempty"`
 	Work     *monplan.Work        `json:"work,omitempty"`

@@ -183,8 +183,9 @@ func (c *Command) printFencePlan(plan FencePlan) error {
 	if plan.Waits != "" {
 		fmt.Fprintf(c.Out, "It waits for one thing that nobody can pass over: %s.\n", plan.Waits)
 	}
-	fmt.Fprintln(c.Out, "Whoever fences nodes may then delete the Machine or reboot the node at once. That cannot be taken "+
-		"back. Nothing was changed.")
+	fmt.Fprintln(c.Out,
+		"Whoever fences nodes may then delete the Machine or reboot the node at once. That cannot be taken "+
+			"back. Nothing was changed.")
 	return nil
 }
 

@@ -46,11 +46,13 @@ func TestMigrateMons(t *testing.T) {
 	w := withMons()
 	w.jobs["migrate-mons/rook-ceph/mons"] = []Job{migrating()}
 	c, out, _ := w.command()
-	require.NoError(t, c.MigrateMons(t.Context(), "rook-ceph/mons", monplan.Mode{Migrate: true, OneLess: true}, StayOptions{}))
+	require.NoError(t, c.MigrateMons(t.Context(), "rook-ceph/mons", monplan.Mode{Migrate: true, OneLess: true},
+		StayOptions{}))
 	assert.Equal(t, []string{"migrate-mons/rook-ceph/mons {Migrate:true OneLess:true}"}, w.migrations)
 	assert.Contains(t, out.String(), "Migrate mon.d for mon.a, waits for mon.d to be in quorum")
 
-	require.ErrorContains(t, c.MigrateMons(t.Context(), "rook-ceph/none", monplan.Mode{}, StayOptions{}), "no such CephMon")
+	require.ErrorContains(t, c.MigrateMons(t.Context(), "rook-ceph/none", monplan.Mode{}, StayOptions{}),
+		"no such CephMon")
 	require.ErrorContains(t, c.MigrateMons(t.Context(), "mons", monplan.Mode{}, StayOptions{}), "NAMESPACE/NAME")
 	assert.Len(t, w.migrations, 1)
 }

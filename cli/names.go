@@ -99,8 +99,8 @@ func FullName(job string, namespace func() (string, error)) (string, error) {
 	return job, nil
 }
 
-// CephMonName is "namespace/name" of the CephMon that somebody means by its name, with or without a namespace, or by the
-// ID of its job.
+// CephMonName is "namespace/name" of the CephMon that somebody means by its name, with or without a namespace, or by
+// the ID of its job.
 func CephMonName(name string, namespace func() (string, error)) (string, error) {
 	id, err := FullName(jobs.MigrateMons.ID(strings.TrimPrefix(name, jobs.MigrateMons.Prefix)), namespace)
 	return strings.TrimPrefix(id, jobs.MigrateMons.Prefix), err

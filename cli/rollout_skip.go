@@ -64,8 +64,8 @@ func (c *Command) checkOSD(ctx context.Context, id, osd string) error {
 		cmp.Or(some(there, mostNames), "it has none")))
 }
 
-// waitingNames are those of the daemons that somebody wants gone. Others may have gone already and not be back, so that a
-// number of another OSD is no slip of the pen.
+// waitingNames are those of the daemons that somebody wants gone. Others may have gone already and not be back, so that
+// a number of another OSD is no slip of the pen.
 func (c *Command) waitingNames(ctx context.Context, target jobs.Target) (osdSetNames, error) {
 	out := osdSetNames{of: "what waits in " + target.Namespace + "/" + target.Name}
 	p, err := c.Kubernetes.MaintenancePolicy(ctx, storage.ClusterKey{Namespace: target.Namespace, Name: target.Name})

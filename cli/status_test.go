@@ -58,7 +58,10 @@ func TestStatusText(t *testing.T) {
 func wished() *world {
 	w := newWorld()
 	w.wishes = []kube.StorageWish{
-		{Daemon: "mon.a", Wish: wish.Wish{Pod: "mon-a-x", Owner: "Deployment/rook-ceph-mon-a", Newer: true, Since: ago(time.Minute)}},
+		{Daemon: "mon.a", Wish: wish.Wish{
+			Pod: "mon-a-x", Owner: "Deployment/rook-ceph-mon-a", Newer: true,
+			Since: ago(time.Minute),
+		}},
 		{Daemon: "osd.1", Wish: wish.Wish{Pod: "osd-1-x", Owner: "ReplicaSet/rook-ceph-osd-1", Orphan: true}},
 		{Daemon: "osd.3", Wish: wish.Wish{Pod: "osd-3-x", Owner: "StatefulSet/osd", Newer: true}},
 	}

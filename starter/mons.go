@@ -68,7 +68,9 @@ func DecideMons(before *MonSnapshot, now MonSnapshot) (reason string) {
 }
 
 // TakeMons makes a snapshot.
-func TakeMons(m *v1alpha1.CephMon, p *v1alpha1.MaintenancePolicy, ds []appsv1.Deployment, ns []corev1.Node) MonSnapshot {
+func TakeMons(
+	m *v1alpha1.CephMon, p *v1alpha1.MaintenancePolicy, ds []appsv1.Deployment, ns []corev1.Node,
+) MonSnapshot {
 	s := MonSnapshot{
 		UID: m.UID, Generation: m.Generation, Policy: p != nil, Nodes: map[string]string{},
 		Looked: m.Status.ObservedGeneration == m.Generation && m.Status.Step == nil,
@@ -107,8 +109,8 @@ type cephMon struct {
 	pending string // why its job has to be told, and was not yet
 }
 
-// Reconcile takes a snapshot and tells the job what has changed. What could not be told is kept, and the error makes the
-// queue come back to it.
+// Reconcile takes a snapshot and tells the job what has changed. What could not be told is kept, and the error makes
+// the queue come back to it.
 func (r *MonReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	now, err := r.take(ctx, req)
 	if apierrors.IsNotFound(err) {
@@ -151,7 +153,8 @@ func (r *MonReconciler) take(ctx context.Context, req reconcile.Request) (MonSna
 		return MonSnapshot{}, err
 	}
 	var deployments appsv1.DeploymentList
-	if err := r.Objects.List(ctx, &deployments, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Objects.List(ctx, &deployments, client.InNamespace(req.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return MonSnapshot{}, fmt.Errorf("list Deployments in the cache: %w", err)
 	}
 	var nodes corev1.NodeList

@@ -49,12 +49,12 @@ func watchMons(mgr manager.Manager, r *MonReconciler) error {
 		return registerMons(mgr, r)
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		_ = wait.PollUntilContextCancel(ctx, askForCephMons, false, func(context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, askForCephMons, false, func(context.Context) (bool, error) {
 			known, err := knowsCephMons(mgr.GetRESTMapper())
 			return known && err == nil, nil
 		})
-		if ctx.Err() != nil {
-			return nil
+		if err != nil {
+			return nil //nolint:nilerr // the watcher ends
 		}
 		return registerMons(mgr, r)
 	}))

@@ -73,8 +73,8 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-// stripReplicaSet keeps how many pods it wants, whose it is, and since when it has not been able to delete. A Deployment
-// keeps ten of its old ones, most of which want no pod and have none.
+// stripReplicaSet keeps how many pods it wants, whose it is, and since when it has not been able to delete. A
+// Deployment keeps ten of its old ones, most of which want no pod and have none.
 func stripReplicaSet(o *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	out := &appsv1.ReplicaSet{ObjectMeta: stripMeta(o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}}
 	out.Labels, out.OwnerReferences = nil, stripOwners(o.OwnerReferences)

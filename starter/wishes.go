@@ -46,7 +46,8 @@ const gatherWishes = 50 * time.Millisecond
 func (r *WishReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := storage.ClusterKey{Namespace: req.Namespace, Name: req.Name}
 	p := &v1alpha1.MaintenancePolicy{}
-	if err := r.Objects.Get(ctx, req.NamespacedName, p); apierrors.IsNotFound(err) || err == nil && !p.DeletionTimestamp.IsZero() {
+	if err := r.Objects.Get(ctx, req.NamespacedName, p); apierrors.IsNotFound(err) || err == nil &&
+		!p.DeletionTimestamp.IsZero() {
 		r.policies.Delete(key)
 		return reconcile.Result{}, nil // the job finds that there is no policy
 	} else if err != nil {
@@ -98,7 +99,9 @@ func openForOthers(p *v1alpha1.MaintenancePolicy) string {
 }
 
 // gather reads from the cache, the pods first. It does not copy.
-func (r *WishReconciler) gather(ctx context.Context, p *v1alpha1.MaintenancePolicy) (wish.Objects, []corev1.Pod, error) {
+func (r *WishReconciler) gather(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy,
+) (wish.Objects, []corev1.Pod, error) {
 	var (
 		pods         corev1.PodList
 		replicaSets  appsv1.ReplicaSetList

@@ -33,7 +33,9 @@ type SeenWish struct {
 const unrefusedFor = 200 * time.Millisecond
 
 // TakeWishes makes a snapshot of wishes as they are now. before remembers since when they are known.
-func TakeWishes(mode v1alpha1.RestartMode, open string, wishes []kube.StorageWish, before *WishSnapshot, now time.Time) WishSnapshot {
+func TakeWishes(
+	mode v1alpha1.RestartMode, open string, wishes []kube.StorageWish, before *WishSnapshot, now time.Time,
+) WishSnapshot {
 	s := WishSnapshot{Mode: mode, Open: open, Wishes: make(map[types.UID]SeenWish, len(wishes))}
 	for _, w := range wishes {
 		seen := SeenWish{Daemon: w.Daemon, Newer: w.Newer, Since: now, Refused: !w.Since.IsZero()}

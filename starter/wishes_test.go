@@ -36,14 +36,23 @@ func TestDecideWishes(t *testing.T) {
 	}{
 		"nothing":         {modes: [2]v1alpha1.RestartMode{approve, approve}},
 		"some are wanted": {now: some, want: WishNews{"mon.a, osd.0, osd.1 is to go", true}},
-		"only looked at":  {now: some, modes: [2]v1alpha1.RestartMode{observe, observe}, want: WishNews{"mon.a, osd.0, osd.1 is to go", false}},
-		"the same again":  {before: some, now: some},
-		"one more":        {before: some, now: append(some[:3:3], wanted("osd.7", true)), want: WishNews{"osd.7 is to go", true}},
+		"only looked at": {
+			now: some, modes: [2]v1alpha1.RestartMode{observe, observe},
+			want: WishNews{"mon.a, osd.0, osd.1 is to go", false},
+		},
+		"the same again": {before: some, now: some},
+		"one more": {before: some, now: append(some[:3:3], wanted("osd.7", true)), want: WishNews{
+			"osd.7 is to go",
+			true,
+		}},
 		"one taken back":  {before: some, now: some[:2], want: WishNews{"osd.0 is not to go any more", false}},
 		"one went":        {before: some, now: some[:2], gone: true},
 		"the last went":   {before: some, gone: true, want: WishNews{"nothing waits any more", false}},
 		"not refused yet": {now: []kube.StorageWish{wanted("osd.0", false)}},
-		"for a while":     {now: []kube.StorageWish{wanted("osd.0", false)}, after: unrefusedFor, want: WishNews{"osd.0 is to go", true}},
+		"for a while": {
+			now: []kube.StorageWish{wanted("osd.0", false)}, after: unrefusedFor,
+			want: WishNews{"osd.0 is to go", true},
+		},
 		"open anyway":     {before: some, now: some, open: "zone-x", want: WishNews{"zone-x is open", false}},
 		"open, for what?": {open: "zone-x"},
 		"asked to act": {
@@ -72,8 +81,8 @@ func TestDecideWishes(t *testing.T) {
 	}
 }
 
-// TestNoWishIsForgotten: whatever comes and goes between two looks, each pod that is wanted gone for long enough has been
-// told of, and the last one that is taken back, too.
+// TestNoWishIsForgotten: whatever comes and goes between two looks, each pod that is wanted gone for long enough has
+// been told of, and the last one that is taken back, too.
 func TestNoWishIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var seen, told *WishSnapshot

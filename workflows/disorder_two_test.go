@@ -19,9 +19,9 @@ import (
 
 // kindsForTwo are what may happen to two storage clusters on the same nodes, as often as they are listed. What an event
 // does to one of them depends on its number.
-var kindsForTwo = strings.Split("drain,drain,drain,drain,drain one,drain one,kubectl drain,kubectl drain,uncordon,done,"+
-	"done,done,reboot,reboot,kill,kill,evict,evict,abort,abort,pause,resume,kill drain,kill keeper,kill keeper,continue,"+
-	"continue,release,worker,watcher,manager,hang", ",")
+var kindsForTwo = strings.Split("drain,drain,drain,drain,drain one,drain one,kubectl drain,kubectl drain,uncordon,"+
+	"done,done,done,reboot,reboot,kill,kill,evict,evict,abort,abort,pause,resume,kill drain,kill keeper,kill keeper,"+
+	"continue,continue,release,worker,watcher,manager,hang", ",")
 
 var schedulesForTwo = rapid.Custom(func(t *rapid.T) schedule {
 	s := schedule{

@@ -65,8 +65,8 @@ type FenceNodeResult struct {
 	Took     time.Duration `json:"took"`
 }
 
-// FenceNode sees a node through its fencing, which somebody else does: a health check that deletes its Machine or has it
-// rebooted, or a person who deletes the Machine. The Machine is held until the keepers of all storage clusters with
+// FenceNode sees a node through its fencing, which somebody else does: a health check that deletes its Machine or has
+// it rebooted, or a person who deletes the Machine. The Machine is held until the keepers of all storage clusters with
 // daemons on the node let it go: because nothing on it serves any more, or because its failure domain is open for it,
 // under the lease. Then the job waits until the node is gone or back, and until the data is whole.
 //

@@ -39,8 +39,9 @@ const (
 	SignalMigrate = "migrate"
 )
 
-// Outcomes of MigrateMons beside those of all jobs.
-const OutcomeRefused = "Refused" // nothing was changed: a person has to change something
+// OutcomeRefused is an outcome of MigrateMons beside those of all jobs: nothing was changed, and a person has to change
+// something.
+const OutcomeRefused = "Refused"
 
 // MigrateMonsResult is how it ended.
 type MigrateMonsResult struct {
@@ -97,10 +98,10 @@ var phaseOf = map[monplan.Do]string{
 // rolls out a changed image, and, if it is allowed to, moves mons to other nodes, zones and storage and removes
 // superfluous ones. One step at a time; what the next one is package monplan decides, after each act anew.
 //
-// The quorum is never fewer than a majority of the monmap as it is after an act. A step that takes a living mon away, or
-// has one join where a drain could take another one meanwhile, holds the lease; the replacement of a dead mon takes
-// nothing and does not wait for it. A step that fails is rolled back. Whatever dies: the job goes on where it was, since
-// a step is known by what it has left in the cluster.
+// The quorum is never fewer than a majority of the monmap as it is after an act. A step that takes a living mon away,
+// or has one join where a drain could take another one meanwhile, holds the lease; the replacement of a dead mon takes
+// nothing and does not wait for it. A step that fails is rolled back. Whatever dies: the job goes on where it was,
+// since a step is known by what it has left in the cluster.
 //
 //	temporal workflow start --type MigrateMons --task-queue lockkeeper \
 //	  --workflow-id migrate-mons/rook-ceph/mons --input '{"cephMon":"rook-ceph/mons","migrate":true}'
@@ -315,8 +316,9 @@ func (m *migration) underLease(ctx workflow.Context, next monplan.Step) error {
 	})
 }
 
-// work does the acts of a step for which the lease is held. It gives it back as soon as it is not needed, or if the step
-// has to wait before its newcomer is started: then nothing has been changed that others would have to be kept from.
+// work does the acts of a step for which the lease is held. It gives it back as soon as it is not needed, or if the
+// step has to wait before its newcomer is started: then nothing has been changed that others would have to be kept
+// from.
 func (m *migration) work(ctx workflow.Context, c *claimant) error {
 	for {
 		if err := m.look(ctx); err != nil {

@@ -46,7 +46,6 @@ type monWorld struct {
 	nodes     []string
 	canary    string
 	claims    map[string]bool
-	spares    int // nodes without a mon
 	lease     lease.State
 	leases    []string // mons for which the lease was granted
 	acts      []string
@@ -108,7 +107,9 @@ func (w *monWorld) free(old string) string {
 }
 
 // Survey implements activities.Mons.
-func (w *monWorld) Survey(_ context.Context, _ activities.MonsRef, m activities.MonMemory) (activities.MonSurvey, error) {
+func (w *monWorld) Survey(
+	_ context.Context, _ activities.MonsRef, m activities.MonMemory,
+) (activities.MonSurvey, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, mon := range w.mons {
@@ -173,7 +174,10 @@ func (w *monWorld) Do(_ context.Context, _ activities.MonsRef, step monplan.Step
 	case monplan.Start:
 		w.start(act.Mon, work)
 	case monplan.SaveEndpoints:
-		w.endpoints = slices.DeleteFunc(slices.Clone(w.monmap), func(m string) bool { return m == work.Newcomer && !w.alive(m) })
+		w.endpoints = slices.DeleteFunc(slices.Clone(w.monmap), func(m string) bool {
+			return m == work.Newcomer &&
+				!w.alive(m)
+		})
 	case monplan.RemoveMon:
 		w.remove(act.Mon, step)
 	case monplan.StopMon:
@@ -325,9 +329,6 @@ func (w *monWorld) run(t *testing.T, in workflows.MigrateMonsInput) (out workflo
 		return out
 	}
 }
-
-// toClaims: the spec says claims, and the mons have paths.
-func (w *monWorld) toClaims() { w.want.Storage[""] = monplan.Storage{Claim: true} }
 
 // TestMigrateMons moves three mons from paths to claims.
 func TestMigrateMons(t *testing.T) {

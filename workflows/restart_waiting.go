@@ -63,10 +63,10 @@ const whatWaits = "what waits to be restarted"
 // the guard of deletions has wait: their Deployments were changed, `kubectl rollout restart` was told so, an operator
 // wants it. It changes no Deployment. It lets the pods go, by eviction, and what wants them gone makes the next ones.
 //
-// Mons go first, one by one, then OSDs, one failure domain after the other under the lease, the very first daemon alone.
-// What went has to be back, and the data whole, before anything else goes; what takes longer than the progress deadline
-// halts the job, and it goes on by itself when that is back or is not wanted any more. A wish that is taken back is no
-// longer part of it. What would go for good goes when Ceph says that nobody needs it, and waits until then.
+// Mons go first, one by one, then OSDs, one failure domain after the other under the lease, the very first daemon
+// alone. What went has to be back, and the data whole, before anything else goes; what takes longer than the progress
+// deadline halts the job, and it goes on by itself when that is back or is not wanted any more. A wish that is taken
+// back is no longer part of it. What would go for good goes when Ceph says that nobody needs it, and waits until then.
 //
 // With `restarts: Approve` in the policy nothing goes before somebody has sent the signal approve; that holds as long as
 // the job runs, and so also for what begins to wait meanwhile. It ends when nothing waits. The watcher starts it.

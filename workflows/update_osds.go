@@ -194,7 +194,8 @@ func (u *update) status() any {
 	s := UpdateStatus{
 		JobStatus: u.job.JobStatus, OSDSet: u.osdSet, Counts: u.seen.Counts, Batch: u.state.Batch, Halted: u.state.Halted,
 		Canary: u.state.Canary, Skip: u.state.Skip, Refused: u.seen.Refused, Warned: u.seen.Warned,
-		Superfluous: u.seen.Superfluous, Holds: u.holds, Consent: u.state.Consent, Template: u.seen.Template, Token: u.lease.Token,
+		Superfluous: u.seen.Superfluous, Holds: u.holds, Consent: u.state.Consent, Template: u.seen.Template,
+		Token:  u.lease.Token,
 		Result: u.state.Result,
 	}
 	s.Done, s.Of = u.seen.Counts.Progress()

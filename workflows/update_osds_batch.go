@@ -251,7 +251,10 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 		}
 	}
 	c.NooutHosts = c.Daemons
-	if u.waiting() && slices.ContainsFunc(c.Daemons, func(daemon string) bool { return !strings.HasPrefix(daemon, "osd.") }) {
+	if u.waiting() && slices.ContainsFunc(c.Daemons, func(daemon string) bool {
+		return !strings.HasPrefix(daemon,
+			"osd.")
+	}) {
 		c.NooutHosts = nil // mons, which go one by one
 	}
 	return c

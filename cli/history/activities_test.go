@@ -18,7 +18,8 @@ import (
 // One that was renamed would no longer be told of, and nobody would miss it.
 func TestEveryActivityThatIsToldOfExists(t *testing.T) {
 	exist := map[string]bool{}
-	for _, all := range []any{&activities.Keeper{}, &activities.Drain{}, &activities.OSDs{}, &activities.MonJob{},
+	for _, all := range []any{
+		&activities.Keeper{}, &activities.Drain{}, &activities.OSDs{}, &activities.MonJob{},
 		&activities.Fence{},
 	} {
 		for method := range reflect.TypeOf(all).Methods() {

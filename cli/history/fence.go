@@ -59,7 +59,9 @@ func (r *reader) completedFence(e *historypb.HistoryEvent, a activity, result *c
 }
 
 // signalledFence tells of the signals of fences, and whether this was one.
-func (r *reader) signalledFence(e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string) bool {
+func (r *reader) signalledFence(
+	e *historypb.HistoryEvent, name string, input *commonpb.Payloads, identity string,
+) bool {
 	switch name {
 	case workflows.SignalFenceChanged:
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))

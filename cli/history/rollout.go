@@ -120,7 +120,8 @@ func (r *reader) completedRollout(e *historypb.HistoryEvent, a activity, result 
 	}
 }
 
-// arrived says that those who were waited for serve, or, of those that somebody wanted gone for good, that they are gone.
+// arrived says that those who were waited for serve, or, of those that somebody wanted gone for good, that they are
+// gone.
 func arrived(in activities.AwaitInput) string {
 	var serve, gone []string
 	for _, key := range in.Keys {

@@ -48,7 +48,8 @@ func fenceReleaseCommand(connections *cli.Connections) *cobra.Command {
 		Use:   "release NODE --reason WHY",
 		Short: "Let a node's Machine be fenced whatever is known of its storage",
 		Long: `Let a node's Machine be fenced whatever is known of its storage: without a quorum of Ceph, say, nothing is released
-otherwise. Who, when, why, and what was against it are kept in status, event and history. One thing cannot be passed over:
+otherwise. Who, when, why, and what was against it are kept in status,
+	event and history. One thing cannot be passed over:
 while another Machine is released, this one waits. What is fenced then cannot be taken back.`,
 		Example: `  lockkeeper fence release node-a --plan                  what it would pass over; changes nothing
   lockkeeper fence release node-a --reason 'burnt, and Ceph has no quorum without its replacement'`,
@@ -74,8 +75,9 @@ while another Machine is released, this one waits. What is fenced then cannot be
 	}
 	f.add(cmd, "fence", "ends", "print what it would pass over, and change nothing")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why it may not wait: kept in status, event and history")
-	cmd.Flags().StringVar(&in.Policy, "policy", "", "MaintenancePolicies, as namespace/name or as a name in --namespace, with "+
-		"commas between them (default: all whose storage the node hosts)")
+	cmd.Flags().StringVar(&in.Policy, "policy", "",
+		"MaintenancePolicies, as namespace/name or as a name in --namespace, with "+
+			"commas between them (default: all whose storage the node hosts)")
 	return cmd
 }
 

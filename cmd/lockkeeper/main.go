@@ -59,7 +59,8 @@ Exit codes:
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c, err)
 	})
-	cmd.AddCommand(drainCommand(connections), fenceCommand(connections), statusCommand(connections), explainCommand(connections),
+	cmd.AddCommand(drainCommand(connections), fenceCommand(connections), statusCommand(connections),
+		explainCommand(connections),
 		historyCommand(connections), doctorCommand(connections))
 	cmd.AddCommand(migrateMonsCommand(connections), cleanMonsCommand(connections))
 	cmd.AddCommand(updateCommand(connections), restartCommand(connections), restartNowCommand(connections))

@@ -15,12 +15,16 @@ func migrateMonsCommand(connections *cli.Connections) *cobra.Command {
 		Short: "Move the mons that are not as their CephMon says, one at a time",
 		Long: `Move the mons that are not as their CephMon says to other nodes, zones or storage, and remove superfluous ones.
 
-One mon at a time: a canary finds a node, the volume is bound, the new mon joins and is in quorum, which a commit proves, and
-only then the old one leaves. Its volume stays until clean-mons. What fails is rolled back. Dead mons are replaced, missing ones
-made and changed images rolled out without this command, by the same job: the Temporal workflow migrate-mons/NAMESPACE/CEPHMON,
+One mon at a time: a canary finds a node, the volume is bound, the new mon joins and is in quorum,
+	which a commit proves, and
+only then the old one leaves. Its volume stays until clean-mons. What fails is rolled back. Dead mons are replaced,
+	missing ones
+made and changed images rolled out without this command,
+	by the same job: the Temporal workflow migrate-mons/NAMESPACE/CEPHMON,
 which goes on whatever becomes of this command.
 
---one-less is for clusters without a node for one more mon: the old one leaves first, and until its successor is in quorum none of
+--one-less is for clusters without a node for one more mon: the old one leaves first,
+	and until its successor is in quorum none of
 the others may fail.`,
 		Example: `  lockkeeper migrate-mons rook-ceph/mons --plan     what would be moved where, and what it costs; changes nothing
   lockkeeper migrate-mons rook-ceph/mons --follow
@@ -51,7 +55,8 @@ the others may fail.`,
 		},
 	}
 	f.add(cmd, "migration", "ends", "print the steps in order, and what they cost; change nothing")
-	cmd.Flags().BoolVar(&mode.OneLess, "one-less", false, "where no node has a place for one more, let a living mon leave first")
+	cmd.Flags().BoolVar(&mode.OneLess, "one-less", false,
+		"where no node has a place for one more, let a living mon leave first")
 	return cmd
 }
 

@@ -52,9 +52,10 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 		},
 		{
 			jobs.SignalApprove, "JOB", "Say that the canary of a rollout is fine, or that what waits may be restarted",
-			"Of restart-waiting it lets go whatever somebody wants restarted, one failure domain after the\nother, also " +
-				"what begins to wait before it has ended. Of a rollout it stands for what spec.canary.approval asks for, and does not end the soak: the\nrollout goes on when " +
-				"spec.canary.soak is over, too. It holds for the present template.\n\n" + jobHelp, one,
+			"Of restart-waiting it lets go whatever somebody wants restarted, one failure domain after the other, also what\n" +
+				"begins to wait before it has ended. Of a rollout it stands for what spec.canary.approval asks for, and does\n" +
+				"not end the soak: the rollout goes on when spec.canary.soak is over, too. It holds for the present template.\n\n" +
+				jobHelp, one,
 			func(c *cli.Command, ctx context.Context, names []string) error { return c.Approve(ctx, names[0]) },
 		},
 		{

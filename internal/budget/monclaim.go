@@ -7,9 +7,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is about claims of jobs that move mons. Mons and storage daemons have one lock (ADR 7), so a job that takes a
-// living mon away holds the lease, in a form of its own: nothing opens for it, and no other mon may go. A drain that has
-// begun could lose its mon in between, and the quorum with it; so such a claim is granted only when all is quiet.
+// This file is about claims of jobs that move mons. Mons and storage daemons have one lock (ADR 7), so a job that takes
+// a living mon away holds the lease, in a form of its own: nothing opens for it, and no other mon may go. A drain that
+// has begun could lose its mon in between, and the quorum with it; so such a claim is granted only when all is quiet.
 
 // monGate answers whether a claim of a mon may hold the lease now.
 func monGate(in Input, c lease.Claim) storage.Answer {
@@ -40,7 +40,8 @@ func monHealed(in Input, c lease.Claim) storage.Answer {
 	return storage.Answer{OK: true}
 }
 
-// monsOfClaim are the mons that may go while a claim of a mon holds the lease: that one alone, if the rest is a majority.
+// monsOfClaim are the mons that may go while a claim of a mon holds the lease: that one alone, if the rest is a
+// majority.
 func monsOfClaim(in Input, name string) (out []storage.Mon) {
 	for _, m := range in.View.Mons {
 		if m.Name == name && (!m.Standing() || spare(in.View.Mons) > 0) {

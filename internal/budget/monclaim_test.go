@@ -15,7 +15,10 @@ func monsOf(w *world, names string, out ...string) budget.Input {
 	in := w.input()
 	in.View.MonKey = "ceph_daemon_id"
 	for i, name := range names {
-		m := storage.Mon{Name: string(name), Node: w.osds[i].Node, Domain: zones[i/perZone], InQuorum: true, Pod: storage.PodReady}
+		m := storage.Mon{
+			Name: string(name), Node: w.osds[i].Node, Domain: zones[i/perZone], InQuorum: true,
+			Pod: storage.PodReady,
+		}
 		for _, o := range out {
 			if o == m.Name {
 				m.InQuorum = false

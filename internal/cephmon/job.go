@@ -122,7 +122,8 @@ func (w *world) recall(memory Memory) Memory {
 // Deployment counts as started.
 func (w *world) recalled(s v1alpha1.MonStep) *monplan.Work {
 	work := &monplan.Work{
-		Kind: monplan.Kind(s.Kind), Newcomer: s.Mon, Old: s.Replaces, Generation: s.Generation, Joined: s.Joined, Undo: s.Undo,
+		Kind: monplan.Kind(s.Kind), Newcomer: s.Mon, Old: s.Replaces, Generation: s.Generation, Joined: s.Joined,
+		Undo: s.Undo,
 	}
 	if work.Kind == monplan.Remove || work.Kind == monplan.Restart {
 		work.Newcomer, work.Old = "", s.Mon

@@ -22,9 +22,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
 
-// waiting is the set of daemons whose pods a controller wants gone, and which the guard of deletions has wait: a changed
-// Deployment, `kubectl rollout restart`, an operator. To let one go is to evict it under the lease; what takes its place
-// its controller makes. Daemons are known by their names, since their pods change.
+// waiting is the set of daemons whose pods a controller wants gone, and which the guard of deletions has wait: a
+// changed Deployment, `kubectl rollout restart`, an operator. To let one go is to evict it under the lease; what takes
+// its place its controller makes. Daemons are known by their names, since their pods change.
 type waiting struct {
 	*OSDSets
 	ref activities.OSDSetRef
@@ -88,7 +88,9 @@ type cluster struct {
 }
 
 // ask asks Ceph, about the mons only where some are concerned.
-func (w waiting) ask(ctx context.Context, key storage.ClusterKey, mons bool) (c cluster, unavailable string, err error) {
+func (w waiting) ask(
+	ctx context.Context, key storage.ClusterKey, mons bool,
+) (c cluster, unavailable string, err error) {
 	if c.OSDs, err = w.ceph.OSDs(ctx, key, false); err != nil || c.Unavailable != "" {
 		return c, c.Unavailable, err
 	}
@@ -114,7 +116,7 @@ func (w waiting) survey(ctx context.Context, in activities.SurveyInput) (activit
 	out := activities.Survey{Found: true, Cluster: s.key, Template: w.ref.Name}
 	if s.refuse != nil {
 		out.Refused = errorsOf([]*input.Error{s.refuse})
-		return out, nil
+		return out, nil //nolint:nilerr // what is wrong with the policy is an answer
 	}
 	mode := kube.RestartMode(s.policy)
 	if mode == v1alpha1.RestartsObserve && len(in.LetGo) == 0 {

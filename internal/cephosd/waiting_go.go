@@ -23,15 +23,16 @@ import (
 
 // This file lets pods go that somebody wants gone, and sees their daemons back.
 
-// running implements kind. A pod on a node that somebody takes is left to him. A daemon whose pod is gone was let go by an attempt before this one. One whose pod runs and
-// is not wanted gone any more was taken back: then nothing of the batch goes, and the next look says what is left.
+// running implements kind. A pod on a node that somebody takes is left to him. A daemon whose pod is gone was let go by
+// an attempt before this one. One whose pod runs and is not wanted gone any more was taken back: then nothing of the
+// batch goes, and the next look says what is left.
 func (w waiting) running(ctx context.Context, in activities.Replacement) (standing, storage.Answer, error) {
 	s, err := w.look(ctx)
 	if err != nil {
 		return standing{}, storage.Answer{}, err
 	}
 	if s.refuse != nil {
-		return standing{}, storage.Answer{Reason: s.refuse.Allowed}, nil
+		return standing{}, storage.Answer{Reason: s.refuse.Allowed}, nil //nolint:nilerr // as in survey
 	}
 	var out []rollout.OSD
 	for _, o := range in.OSDs {

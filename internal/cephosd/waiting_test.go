@@ -37,7 +37,10 @@ func newWaitingBed(t *testing.T) *waitingBed {
 	b.ref = activities.OSDSetRef{Kind: activities.OSDSetWaiting, Namespace: namespace, Name: "waiting", Policy: "policy"}
 	b.ceph.epoch = 9
 	for _, d := range []struct{ daemon, host, zone string }{
-		{"osd.0", "a", "x"}, {"osd.1", "b", "y"}, {"osd.2", "b", "y"}, {"mon.a", "a", ""}, {"mon.b", "b", ""}, {"mon.c", "c", ""},
+		{"osd.0", "a", "x"}, {"osd.1", "b", "y"}, {"osd.2", "b", "y"}, {"mon.a", "a", ""}, {"mon.b", "b", ""}, {
+			"mon.c",
+			"c", "",
+		},
 	} {
 		b.workload(d.daemon, d.host)
 		if id := osdID(d.daemon); id >= 0 {
@@ -78,12 +81,17 @@ func labelsOf(daemon string) map[string]string {
 }
 
 func (b *waitingBed) workload(daemon, host string) {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon, UID: types.UID("d " + daemon)}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon, UID: types.UID("d " +
+		daemon)}}
 	d.Spec.Replicas = new(int32(1))
 	d.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "osd", Image: "ceph:1"}}}
 	require.NoError(b, b.typed.Tracker().Create(deploymentsResource, d, namespace))
-	r := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon + "-old", UID: types.UID("r " + daemon)}}
-	r.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	r := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: daemon + "-old",
+		UID: types.UID("r " + daemon),
+	}}
+	r.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+		appsv1.SchemeGroupVersion.WithKind("Deployment"))}
 	r.Spec.Replicas = new(int32(0))
 	require.NoError(b, b.typed.Tracker().Create(replicaSetsResource, r, namespace))
 	b.pod(daemon, host, "old", metav1.NewControllerRef(r, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
@@ -155,7 +163,6 @@ func TestWhatWaitsInOrder(t *testing.T) {
 	b.noMons()
 	s = b.look(activities.SurveyInput{})
 	require.Equal(t, []string{"osd.0"}, keysOf(s.Next.OSDs), "then OSDs, the very first one alone")
-	s = b.look(activities.SurveyInput{Done: 1})
 	b.wants("osd.0", 1, 1)
 	s = b.look(activities.SurveyInput{Done: 1})
 	require.Equal(t, []string{"osd.1", "osd.2"}, keysOf(s.Next.OSDs), "then all of a failure domain")

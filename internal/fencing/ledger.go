@@ -293,7 +293,8 @@ type Input struct {
 	Timeout time.Duration
 }
 
-// Step is what to do next: first write the ledger down, then set the holds, and then, when all else is in place, let go.
+// Step is what to do next: first write the ledger down, then set the holds, and then, when all else is in place, let
+// go.
 type Step struct {
 	Ledger *Ledger
 	Set    []Machine

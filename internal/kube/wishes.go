@@ -98,7 +98,9 @@ func CompareDaemons(a, b string) int {
 }
 
 // StorageObjects reads what wishes follow from, the pods first.
-func StorageObjects(ctx context.Context, typed kubernetes.Interface, p *v1alpha1.MaintenancePolicy) (wish.Objects, error) {
+func StorageObjects(
+	ctx context.Context, typed kubernetes.Interface, p *v1alpha1.MaintenancePolicy,
+) (wish.Objects, error) {
 	var o wish.Objects
 	all, err := typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

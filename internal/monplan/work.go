@@ -199,8 +199,8 @@ func (s Seen) yields(w Work) bool {
 
 // takes is the living mon that a step takes away, or the one that joins where the mons cannot spare as many as before
 // with one more in the monmap: of three one may be evicted, of four only if all live, and nobody knows yet whether the
-// newcomer will. Of an even number one more takes nothing. Until the newcomer is started nothing is taken, and whoever waits for
-// a node or a volume keeps nobody waiting.
+// newcomer will. Of an even number one more takes nothing. Until the newcomer is started nothing is taken, and whoever
+// waits for a node or a volume keeps nobody waiting.
 func (s Seen) takes(w Work, next Act) string {
 	old, known := s.mon(w.Old)
 	if n := len(s.monmap().Without(w.Newcomer)); w.Kind == Add && w.Undo == "" && !s.joined(w) {

@@ -43,8 +43,8 @@ type OSD struct {
 	Away string `json:"away,omitempty"`
 	// Excused: a person said not to wait for it.
 	Excused bool `json:"excused,omitempty"`
-	// Of a pod that somebody else wants gone: its UID; the epoch in which the daemon came up, so that a later one shows that
-	// it is back; and whether nothing takes its place.
+	// Of a pod that somebody else wants gone: its UID; the epoch in which the daemon came up, so that a later one shows
+	// that it is back; and whether nothing takes its place.
 	Pod     string `json:"pod,omitempty"`
 	Epoch   int64  `json:"epoch,omitempty"`
 	ForGood bool   `json:"forGood,omitempty"`
@@ -183,7 +183,8 @@ func (in Input) skips(o OSD) bool {
 func (in Input) sorted() []OSD {
 	out := slices.Clone(in.OSDs)
 	slices.SortFunc(out, func(a, b OSD) int {
-		return cmp.Or(in.later(a)-in.later(b), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Host, b.Host),
+		return cmp.Or(in.later(a)-in.later(b), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Unit, b.Unit),
+			cmp.Compare(a.Host, b.Host),
 			cmp.Compare(a.Key, b.Key))
 	})
 	return out

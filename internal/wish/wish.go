@@ -1,8 +1,8 @@
-// Package wish finds the storage pods that a controller wants gone: because it wants a newer one in its place, or fewer,
-// or because the pod's owner is gone. Where deletions are guarded such a pod waits, and so does its controller.
+// Package wish finds the storage pods that a controller wants gone: because it wants a newer one in its place, or
+// fewer, or because the pod's owner is gone. Where deletions are guarded such a pod waits, and so does its controller.
 //
-// It is pure, and follows the controllers of Kubernetes: what it names is what they have been refused to delete, or will
-// ask for next. It reads what is stored, and no event, so a restart of whoever looks loses nothing.
+// It is pure, and follows the controllers of Kubernetes: what it names is what they have been refused to delete, or
+// will ask for next. It reads what is stored, and no event, so a restart of whoever looks loses nothing.
 package wish
 
 import (
@@ -40,8 +40,8 @@ type Objects struct {
 	DaemonSets   []appsv1.DaemonSet
 }
 
-// Find finds all wishes, by the name of the pod. Whoever reads the objects one list after the other has to read the pods
-// first: a pod that is newer than the list of its owners would look as if it had none.
+// Find finds all wishes, by the name of the pod. Whoever reads the objects one list after the other has to read the
+// pods first: a pod that is newer than the list of its owners would look as if it had none.
 func Find(o Objects) []Wish {
 	w := world{pods: map[types.UID][]*corev1.Pod{}, owners: map[types.UID]bool{}}
 	for i := range o.Pods {
@@ -128,8 +128,8 @@ func (w *world) replicaSets(all []appsv1.ReplicaSet, deployments []appsv1.Deploy
 	}
 }
 
-// replicaSet wants the pods that it has too many of. A Deployment that is paused makes no pod in their place, so nothing
-// is wanted of it until it goes on.
+// replicaSet wants the pods that it has too many of. A Deployment that is paused makes no pod in their place, so
+// nothing is wanted of it until it goes on.
 func (w *world) replicaSet(r *appsv1.ReplicaSet, d *appsv1.Deployment, pods []*corev1.Pod) {
 	excess := len(pods) - number(r.Spec.Replicas, 1)
 	if excess <= 0 || d != nil && d.Spec.Paused {
@@ -176,8 +176,8 @@ func refusedSince(r *appsv1.ReplicaSet) time.Time {
 	return time.Time{}
 }
 
-// orphans are pods whose owners are all gone, or being deleted with their dependents. Of owners of other kinds than those
-// that run storage nothing is known.
+// orphans are pods whose owners are all gone, or being deleted with their dependents. Of owners of other kinds than
+// those that run storage nothing is known.
 func (w *world) orphans(pods []corev1.Pod) {
 	for i := range pods {
 		p := &pods[i]

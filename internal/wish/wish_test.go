@@ -114,31 +114,39 @@ func TestFind(t *testing.T) {
 		edit    func(*wish.Objects)
 		want    []string // "pod owner", with + for newer and ! for an orphan
 	}{
-		"a changed Deployment":              {objects: changed(old()), want: []string{"osd-3-old-x Deployment/osd-3+"}},
-		"its old pod terminates":            {objects: changed(old(terminating))},
-		"its old pod crashed":               {objects: changed(old(crashed))},
-		"its old pod is not ready and runs": {objects: changed(old(unready)), want: []string{"osd-3-old-x Deployment/osd-3+"}},
+		"a changed Deployment":   {objects: changed(old()), want: []string{"osd-3-old-x Deployment/osd-3+"}},
+		"its old pod terminates": {objects: changed(old(terminating))},
+		"its old pod crashed":    {objects: changed(old(crashed))},
+		"its old pod is not ready and runs": {
+			objects: changed(old(unready)),
+			want:    []string{"osd-3-old-x Deployment/osd-3+"},
+		},
 		"rolled back": {
 			objects: changed(old()),
 			edit: func(o *wish.Objects) {
 				o.ReplicaSets[0].Spec.Replicas, o.ReplicaSets[1].Spec.Replicas = new(int32(1)), new(int32(0))
 			},
 		},
-		"paused in the middle": {objects: changed(old()), edit: func(o *wish.Objects) { o.Deployments[0].Spec.Paused = true }},
+		"paused in the middle": {
+			objects: changed(old()),
+			edit:    func(o *wish.Objects) { o.Deployments[0].Spec.Paused = true },
+		},
 		"scaled to 0": {
 			objects: changed(old()), edit: func(o *wish.Objects) { o.Deployments[0].Spec.Replicas = new(int32(0)) },
 			want: []string{"osd-3-old-x Deployment/osd-3"},
 		},
 		"scaled down": {
 			objects: wish.Objects{
-				Deployments: []appsv1.Deployment{deployment("mon", 1)}, ReplicaSets: []appsv1.ReplicaSet{replicaSet("mon-1", "mon", 1)},
+				Deployments: []appsv1.Deployment{deployment("mon", 1)}, ReplicaSets: []appsv1.ReplicaSet{replicaSet("mon-1",
+					"mon", 1)},
 				Pods: []corev1.Pod{pod("mon-a", by("ReplicaSet", "mon-1")), pod("mon-b", by("ReplicaSet", "mon-1"), unready)},
 			},
 			want: []string{"mon-b Deployment/mon"},
 		},
 		"a ReplicaSet of its own": {
 			objects: wish.Objects{
-				ReplicaSets: []appsv1.ReplicaSet{replicaSet("osd", "", 0)}, Pods: []corev1.Pod{pod("osd-x", by("ReplicaSet", "osd"))},
+				ReplicaSets: []appsv1.ReplicaSet{replicaSet("osd", "", 0)}, Pods: []corev1.Pod{pod("osd-x", by("ReplicaSet",
+					"osd"))},
 			},
 			want: []string{"osd-x ReplicaSet/osd"},
 		},
@@ -182,8 +190,9 @@ func TestFind(t *testing.T) {
 			}, ordinal(0, "old"), ordinal(1, "old"), ordinal(2, "new")),
 		},
 		"StatefulSet: OnDelete": {
-			objects: statefulSet(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType },
-				ordinal(2, "old")),
+			objects: statefulSet(func(s *appsv1.StatefulSet) {
+				s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+			}, ordinal(2, "old")),
 		},
 		"StatefulSet: scaled down": {
 			objects: statefulSet(func(s *appsv1.StatefulSet) { s.Spec.Replicas = new(int32(1)) },

@@ -179,7 +179,8 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// TestAStatusIsWrittenUponTheLastOne: nobody reads it before, unless somebody else has written; and what they wrote stays.
+// TestAStatusIsWrittenUponTheLastOne: nobody reads it before, unless somebody else has written; and what they wrote
+// stays.
 func TestAStatusIsWrittenUponTheLastOne(t *testing.T) {
 	w := newBudgetWorld(t, "upon")
 	var wire *counted

@@ -34,7 +34,8 @@ func (w wishWorld) osd(id int) (*appsv1.ReplicaSet, *corev1.Pod) {
 	create(w.T, r)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.ns, Name: name, Labels: labels,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(r, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(r,
+			appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 	}}
 	p.Spec = corev1.PodSpec{Containers: []corev1.Container{container}, NodeName: "a"}
 	create(w.T, p)
@@ -60,8 +61,8 @@ func (w wishWorld) wants(r *appsv1.ReplicaSet, replicas int32, refused bool) {
 	require.NoError(w, server.Status().Update(w.Context(), r))
 }
 
-// TestTheWatcherSeesWishes with its own rights, by its informers: that a pod is wanted gone, and that it is not any more;
-// and tells nothing that is not so.
+// TestTheWatcherSeesWishes with its own rights, by its informers: that a pod is wanted gone, and that it is not any
+// more; and tells nothing that is not so.
 func TestTheWatcherSeesWishes(t *testing.T) {
 	t.Parallel()
 	w := wishWorld{t, "wishes"}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// This file is an imitation of how Rook's operator updates Ceph: the same calls in the same order, with short timeouts. It
-// knows nothing of lockkeeper, and does not mind whether its pods went.
+// This file is an imitation of how Rook's operator updates Ceph: the same calls in the same order, with short timeouts.
+// It knows nothing of lockkeeper, and does not mind whether its pods went.
 
 // rookUpdates changes the template of every Deployment of the cluster, as a new image in the CephCluster does.
 //
 // A mon's Deployment is changed and waited for; when that takes too long the reconcile ends with an error, and the next
-// one finds the Deployment as it should be and goes on with the next mon. Then the manager, in the same way. Of the OSDs it
-// asks Ceph which may stop together with the next one, twenty at the most, changes these at once, waits for them, and
-// drops them from its list whether they came or not.
+// one finds the Deployment as it should be and goes on with the next mon. Then the manager, in the same way. Of the
+// OSDs it asks Ceph which may stop together with the next one, twenty at the most, changes these at once, waits for
+// them, and drops them from its list whether they came or not.
 func (w *world) rookUpdates(value string, patience time.Duration) error {
 	for _, app := range []string{"rook-ceph-mon", "rook-ceph-mgr"} {
 		names, err := w.deployments(app)

@@ -27,8 +27,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// This file has MigrateMons move real mons, on a real Temporal. The keeper, which would need OSDs, is stood in for by one
-// that grants each claim at once, and notes it.
+// This file has MigrateMons move real mons, on a real Temporal. The keeper, which would need OSDs, is stood in for by
+// one that grants each claim at once, and notes it.
 
 // job is what MigrateMons runs on.
 type job struct {
@@ -214,7 +214,8 @@ func (j *job) migrate(in workflows.MigrateMonsInput) workflows.MigrateMonsResult
 		require.NoError(j, err, "it waits for %s in phase %s; %v", s.WaitsFor, s.Phase, s.Survey.Step)
 	}
 	events := 0
-	for iter := j.temporal.GetWorkflowHistory(j.Context(), run.GetID(), run.GetRunID(), false, 0); iter.HasNext(); events++ {
+	for iter := j.temporal.GetWorkflowHistory(j.Context(), run.GetID(), run.GetRunID(), false,
+		0); iter.HasNext(); events++ {
 		_, err := iter.Next()
 		require.NoError(j, err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is what fences nodes: a Machine for each node, a hold on it, and a remediator that starts a node again which
-// has been unready for a while, unless its Machine is held. Whoever lets a Machine go is judged by what is true.
+// This file is what fences nodes: a Machine for each node, a hold on it, and a remediator that starts a node again
+// which has been unready for a while, unless its Machine is held. Whoever lets a Machine go is judged by what is true.
 
 // Machines are those of a World. They implement activities.Machines.
 type Machines struct {
@@ -155,10 +155,14 @@ func (m *Machines) Machines(
 }
 
 // Max implements activities.Machines.
-func (m *Machines) Max(context.Context, storage.ClusterKey, storage.Fencing) (*int, error) { return nil, nil }
+func (m *Machines) Max(context.Context, storage.ClusterKey, storage.Fencing) (*int, error) {
+	return nil, nil
+}
 
 // SetMax implements activities.Machines.
-func (m *Machines) SetMax(context.Context, storage.ClusterKey, storage.Fencing, *int) error { return nil }
+func (m *Machines) SetMax(context.Context, storage.ClusterKey, storage.Fencing, *int) error {
+	return nil
+}
 
 // Hold implements activities.Machines.
 func (m *Machines) Hold(
@@ -201,7 +205,8 @@ func (m *Machines) judge(name string) {
 	}
 	for _, o := range w.osds {
 		if serves > 0 && o.zone != zone && !o.up {
-			w.violate("the Machine of %s is released, %d of its OSDs serve, and %s of %s is down", name, serves, o.name(), o.zone)
+			w.violate("the Machine of %s is released, %d of its OSDs serve, and %s of %s is down", name, serves, o.name(),
+				o.zone)
 		}
 	}
 }
@@ -229,4 +234,6 @@ func (m *Machines) Patient(
 }
 
 // DeletePods implements activities.Machines. The pods of a node of metal are those that come back with it.
-func (m *Machines) DeletePods(context.Context, storage.ClusterKey, string) (int, error) { return 0, nil }
+func (m *Machines) DeletePods(context.Context, storage.ClusterKey, string) (int, error) {
+	return 0, nil
+}

@@ -239,8 +239,8 @@ func (s Set) args(n Newcomer) []string {
 	args := []string{
 		"--foreground", "--id=" + n.Name, "--fsid=" + n.FSID, "--mon-data=" + volumeDir + "/store",
 		"--public-addrv=" + n.Address, "--default-log-to-stderr=true",
-		// A mon that finds no keyring where ceph.conf says speaks cephx to others, and refuses all who speak it: it joins, and
-		// the first election that needs it fails.
+		// A mon that finds no keyring where ceph.conf says speaks cephx to others, and refuses all who speak it: it joins,
+		// and the first election that needs it fails.
 		"--keyring=" + keyringDir + "/keyring",
 	}
 	if !s.Spec.PodTemplate.HostNetwork {

@@ -36,7 +36,8 @@ func (w *world) KillComponent(name string, down time.Duration) error {
 }
 
 func (w *world) BreakStorage(_ context.Context, class string) error { return w.note("break %s", class) }
-func (w *world) MendStorage(_ context.Context, class string) error  { return w.note("mend %s", class) }
+
+func (w *world) MendStorage(_ context.Context, class string) error { return w.note("mend %s", class) }
 
 func TestInject(t *testing.T) {
 	for _, test := range []struct {
