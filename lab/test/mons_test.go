@@ -148,7 +148,8 @@ func (m mons) delete(t *testing.T, pod string) {
 
 func (m mons) patchNode(t *testing.T, node, patch string) {
 	t.Helper()
-	_, err := m.client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := m.client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,10 @@ func TestImmediateVolumeIsInAnyZone(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	claimOf(t, ns, "immediate-disk")
-	eventually(t, "bound without a pod", func() bool { return claim(t, ns, "immediate-disk").Status.Phase == corev1.ClaimBound })
+	eventually(t, "bound without a pod", func() bool {
+		return claim(t, ns,
+			"immediate-disk").Status.Phase == corev1.ClaimBound
+	})
 	v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), claim(t, ns, "immediate-disk").Spec.VolumeName,
 		metav1.GetOptions{})
 	if err != nil {
@@ -145,7 +148,8 @@ func TestService(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := newPod("server", shell("main", `exec perl -MIO::Socket::INET -e '
-		$s = IO::Socket::INET->new(Listen => 5, LocalAddr => "$ENV{IP}:8000", ReuseAddr => 1) or die; while ($c = $s->accept) {}'`))
+		$s = IO::Socket::INET->new(Listen => 5, LocalAddr => "$ENV{IP}:8000",
+			ReuseAddr => 1) or die; while ($c = $s->accept) {}'`))
 	server.Labels = labels
 	server.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{
 		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},

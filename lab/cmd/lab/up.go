@@ -50,9 +50,9 @@ func newUp() *cobra.Command {
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
 		"who runs the OSDs: rook, or none to run them from the CephOSD in $CEPHOSD")
-	f.StringVar((*string)(&t.MonStorage), "mon-storage", string(t.MonStorage), "where the first mons have their stores: none "+
-		"(of Kubernetes', and ports of the lab), hostpath or pvc (and Services with Ceph's own ports). Once they run the lab "+
-		"leaves them to others; $CEPHMON describes them")
+	f.StringVar((*string)(&t.MonStorage), "mon-storage", string(t.MonStorage),
+		"where the first mons have their stores: none (of Kubernetes', and ports of the lab), hostpath or pvc (and Services "+
+			"with Ceph's own ports). Once they run the lab leaves them to others; $CEPHMON describes them")
 	f.StringVar((*string)(&t.OSDStorage), "osd-storage", string(instance.OSDStorageNode),
 		"what an OSD's data is tied to: node, a disk of its node; or pvc, a volume of its zone, so that it runs on any node "+
 			"there")

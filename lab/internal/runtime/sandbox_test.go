@@ -192,7 +192,9 @@ func TestRoomForOneVolumeHidesNoOther(t *testing.T) {
 		{Source: second, Target: "/etc/lab-test-other"}, // nobody has it
 		{Source: third, Target: "/var/lib/lab-test/a/b"},
 		{Source: second, Target: "/var/lab-test-longer-than-the-one-before"},
-	}, "cat /etc/skel/says /etc/lab-test-other/says /var/lib/lab-test/a/b/says /var/lab-test-longer-than-the-one-before/says")
+	},
+		"cat /etc/skel/says /etc/lab-test-other/says /var/lib/lab-test/a/b/says "+
+			"/var/lab-test-longer-than-the-one-before/says")
 	if got != "first\nsecond\nthird\nsecond" {
 		t.Errorf("got %q", got)
 	}

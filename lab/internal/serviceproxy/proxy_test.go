@@ -52,6 +52,11 @@ func pod(name, ip string, change func(*corev1.Pod)) *corev1.Pod {
 func unready(p *corev1.Pod)     { p.Status.Conditions = nil }
 func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 
+// to has a Service lead to a port.
+func to(port int32) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(port) }
+}
+
 func TestRoutes(t *testing.T) {
 	port := func(to intstr.IntOrString) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = to }
@@ -61,8 +66,12 @@ func TestRoutes(t *testing.T) {
 		pods    []*corev1.Pod
 		want    string
 	}{
-		"ready":     {service(nil), []*corev1.Pod{pod("a", podA, nil)}, "[127.190.1.1:3300]"},
-		"both":      {service(nil), []*corev1.Pod{pod("b", podB, nil), pod("a", podA, nil)}, "[127.190.1.1:3300 127.190.1.2:3300]"},
+		"ready": {service(nil), []*corev1.Pod{pod("a", podA, nil)}, "[127.190.1.1:3300]"},
+		"both": {
+			service(nil),
+			[]*corev1.Pod{pod("b", podB, nil), pod("a", podA, nil)},
+			"[127.190.1.1:3300 127.190.1.2:3300]",
+		},
 		"not ready": {service(nil), []*corev1.Pod{pod("a", podA, unready)}, "[127.190.1.1:3300]"},
 		"the ready one": {
 			service(nil), []*corev1.Pod{pod("a", podA, unready), pod("b", podB, nil)}, "[127.190.1.2:3300]",
@@ -72,7 +81,8 @@ func TestRoutes(t *testing.T) {
 		},
 		"only one that goes": {service(nil), []*corev1.Pod{pod("a", podA, terminating)}, "[127.190.1.1:3300]"},
 		"not ready, and not published": {
-			service(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = false }), []*corev1.Pod{pod("a", podA, unready)}, "[]",
+			service(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = false }), []*corev1.Pod{pod("a", podA,
+				unready)}, "[]",
 		},
 		"no address yet": {service(nil), []*corev1.Pod{pod("a", "", nil)}, "[]"},
 		"another's": {
@@ -84,11 +94,17 @@ func TestRoutes(t *testing.T) {
 		"failed": {
 			service(nil), []*corev1.Pod{pod("a", podA, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, "[]",
 		},
-		"port by name":     {service(port(intstr.FromString("msgr2"))), []*corev1.Pod{pod("a", podA, nil)}, "[127.190.1.1:3333]"},
-		"port of no name":  {service(port(intstr.FromString("none"))), []*corev1.Pod{pod("a", podA, nil)}, "[]"},
-		"port by default":  {service(port(intstr.IntOrString{})), []*corev1.Pod{pod("a", podA, nil)}, "[127.190.1.1:3300]"},
-		"headless":         {service(func(s *corev1.Service) { s.Spec.ClusterIP = "None" }), []*corev1.Pod{pod("a", podA, nil)}, "[]"},
-		"without selector": {service(func(s *corev1.Service) { s.Spec.Selector = nil }), []*corev1.Pod{pod("a", podA, nil)}, "[]"},
+		"port by name": {
+			service(port(intstr.FromString("msgr2"))),
+			[]*corev1.Pod{pod("a", podA, nil)},
+			"[127.190.1.1:3333]",
+		},
+		"port of no name": {service(port(intstr.FromString("none"))), []*corev1.Pod{pod("a", podA, nil)}, "[]"},
+		"port by default": {service(port(intstr.IntOrString{})), []*corev1.Pod{pod("a", podA, nil)}, "[127.190.1.1:3300]"},
+		"headless": {service(func(s *corev1.Service) { s.Spec.ClusterIP = "None" }), []*corev1.Pod{pod("a", podA,
+			nil)}, "[]"},
+		"without selector": {service(func(s *corev1.Service) { s.Spec.Selector = nil }), []*corev1.Pod{pod("a", podA,
+			nil)}, "[]"},
 	} {
 		got := routes([]*corev1.Service{test.service}, test.pods)
 		if to := fmt.Sprint(got[serviceIP+":3300"]); to != test.want {
@@ -99,7 +115,7 @@ func TestRoutes(t *testing.T) {
 
 // TestProxy follows a mon that moves: its address refuses connections, serves, stays, and refuses them again.
 func TestProxy(t *testing.T) {
-	client := fake.NewClientset(service(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(port(t)) }))
+	client := fake.NewClientset(service(to(port(t))))
 	if err := Start(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +144,7 @@ func TestProxy(t *testing.T) {
 
 // TestPodThatDoesNotServe: its client is cut off, and does not wait.
 func TestPodThatDoesNotServe(t *testing.T) {
-	client := fake.NewClientset(service(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(port(t)) }),
+	client := fake.NewClientset(service(to(port(t))),
 		pod("a", podA, unready))
 	if err := Start(t.Context(), client); err != nil {
 		t.Fatal(err)
