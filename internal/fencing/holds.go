@@ -3,6 +3,7 @@ package fencing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -121,12 +122,11 @@ func PlanHolds(r Rest) Plan {
 		}
 	}
 	if r.Known && !r.Ending {
-		for node, h := range r.Hosted {
-			if h.Daemons > 0 && !hosts[node] {
+		for _, node := range slices.Sorted(maps.Keys(r.Hosted)) {
+			if r.Hosted[node].Daemons > 0 && !hosts[node] {
 				p.Without = append(p.Without, node)
 			}
 		}
-		slices.Sort(p.Without)
 	}
 	return p
 }

@@ -3,6 +3,7 @@ package fencing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -259,15 +260,10 @@ func Sift(f Found) Survey {
 		}
 	}
 	if f.Known && !f.Ending {
-		var without []string
-		for node, h := range f.Hosted {
-			if h.Daemons > 0 && !hosts[node] {
-				without = append(without, node)
+		for _, node := range slices.Sorted(maps.Keys(f.Hosted)) {
+			if f.Hosted[node].Daemons > 0 && !hosts[node] {
+				s.Without, s.MoreWithout = named(s.Without, s.MoreWithout, node)
 			}
-		}
-		slices.Sort(without)
-		for _, node := range without {
-			s.Without, s.MoreWithout = named(s.Without, s.MoreWithout, node)
 		}
 	}
 	slices.SortFunc(s.Machines, func(a, b Machine) int { return cmp.Compare(a.Name, b.Name) })
