@@ -122,7 +122,8 @@ func PlanHolds(r Rest) Plan {
 		}
 	}
 	if r.Known && !r.Ending {
-		for _, node := range slices.Sorted(maps.Keys(r.Hosted)) {
+		nodes := slices.Sorted(maps.Keys(r.Hosted)) //workflowcheck:ignore sorted before anybody sees the order
+		for _, node := range nodes {
 			if r.Hosted[node].Daemons > 0 && !hosts[node] {
 				p.Without = append(p.Without, node)
 			}

@@ -260,7 +260,8 @@ func Sift(f Found) Survey {
 		}
 	}
 	if f.Known && !f.Ending {
-		for _, node := range slices.Sorted(maps.Keys(f.Hosted)) {
+		nodes := slices.Sorted(maps.Keys(f.Hosted)) //workflowcheck:ignore sorted before anybody sees the order
+		for _, node := range nodes {
 			if f.Hosted[node].Daemons > 0 && !hosts[node] {
 				s.Without, s.MoreWithout = named(s.Without, s.MoreWithout, node)
 			}
