@@ -16,8 +16,8 @@ func historyCommand(connections *cli.Connections) *cobra.Command {
 		Use:   "history JOB",
 		Short: "What was decided, on which facts, and when",
 		Long: `Tell from Temporal's record what was decided in a job, on which facts, and when. JOB is drain/NODE, or just the
-node's name; update-osds/[NAMESPACE/]NAME, or just NAMESPACE/NAME of a CephOSD; restart-osds[/NAMESPACE]; each with what the
-keeper did meanwhile; or keeper/[NAMESPACE/]POLICY. Without a namespace it is --namespace, or that of the kubeconfig.
+node's name; update-osds/[NAMESPACE/]NAME, or just NAMESPACE/NAME of a CephOSD; restart-osds[/NAMESPACE],
+restart-waiting/[NAMESPACE/]POLICY, fence/NODE, migrate-mons/[NAMESPACE/]NAME; each with what the keeper did meanwhile; or keeper/[NAMESPACE/]POLICY. Without a namespace it is --namespace, or that of the kubeconfig.
 
 It works for jobs that run and for those that have ended, for as long as Temporal keeps them, and asks nobody else.`,
 		Example: `  lockkeeper history node-a

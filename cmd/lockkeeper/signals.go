@@ -13,7 +13,8 @@ import (
 
 // jobHelp says how people name jobs.
 const jobHelp = `JOB is the name of a node, for its drain; NAMESPACE/NAME of a CephOSD, for its rollout; or the workflow's ID: drain/NODE,
-update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE], restart-waiting/[NAMESPACE/]POLICY. Without a namespace it is --namespace, or that of the kubeconfig.`
+fence/NODE, update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE], restart-waiting/[NAMESPACE/]POLICY,
+migrate-mons/[NAMESPACE/]NAME. Without a namespace it is --namespace, or that of the kubeconfig.`
 
 // signalCommands are the signals that jobs take.
 func signalCommands(connections *cli.Connections) []*cobra.Command {
