@@ -125,66 +125,55 @@ func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeIn
 func (t temporalClient) SignalFence(
 	ctx context.Context, in workflows.FenceNodeInput, reason string, start bool,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	opts := options(jobs.FenceNode.ID(in.Node), "fencing of "+in.Node)
 	if !start {
-		err := t.client.SignalWorkflow(ctx, opts.ID, "", workflows.SignalFenceChanged, reason)
-		var gone *serviceerror.NotFound
-		if err == nil || errors.As(err, &gone) {
-			return nil
-		}
-		return failed(ctx, "signal "+opts.ID, err)
+		return t.tell(ctx, opts.ID, workflows.SignalFenceChanged, reason)
 	}
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalFenceChanged, reason, opts,
-		jobs.FenceNode.Type, in); err != nil {
-		return failed(ctx, "signal "+opts.ID, err)
-	}
-	return nil
+	return t.tellOrStart(ctx, workflows.SignalFenceChanged, reason, opts, jobs.FenceNode.Type, in)
 }
 
 func (t temporalClient) SignalRollout(ctx context.Context, namespace, name, reason string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	opts := options(jobs.UpdateOSDs.ID(namespace, name), "rollout of "+namespace+"/"+name)
-	in := workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name}
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts,
-		jobs.UpdateOSDs.Type, in); err != nil {
-		return failed(ctx, "signal "+opts.ID, err)
-	}
-	return nil
+	return t.tellOrStart(ctx, workflows.SignalOSDsChanged, reason, opts, jobs.UpdateOSDs.Type,
+		workflows.UpdateOSDsInput{CephOSD: namespace + "/" + name})
 }
 
 func (t temporalClient) SignalWaiting(
 	ctx context.Context, cluster storage.ClusterKey, reason string, start bool,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	opts := options(jobs.RestartWaiting.ID(cluster.Namespace, cluster.Name), "restart of what waits in "+cluster.String())
-	var err error
-	if start {
-		_, err = t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalOSDsChanged, reason, opts,
-			jobs.RestartWaiting.Type, workflows.RestartWaitingInput{Policy: cluster.String()})
-	} else {
-		err = t.client.SignalWorkflow(ctx, opts.ID, "", workflows.SignalOSDsChanged, reason)
-		var gone *serviceerror.NotFound
-		if errors.As(err, &gone) {
-			return nil
-		}
+	if !start {
+		return t.tell(ctx, opts.ID, workflows.SignalOSDsChanged, reason)
 	}
-	if err != nil {
-		return failed(ctx, "signal "+opts.ID, err)
-	}
-	return nil
+	return t.tellOrStart(ctx, workflows.SignalOSDsChanged, reason, opts, jobs.RestartWaiting.Type,
+		workflows.RestartWaitingInput{Policy: cluster.String()})
 }
 
 func (t temporalClient) SignalMons(ctx context.Context, namespace, name, reason string) error {
+	opts := options(jobs.MigrateMons.ID(namespace, name), "mons of "+namespace+"/"+name)
+	return t.tellOrStart(ctx, workflows.SignalMonsChanged, reason, opts, jobs.MigrateMons.Type,
+		workflows.MigrateMonsInput{CephMon: namespace + "/" + name})
+}
+
+// tell signals a job. One that does not run needs to hear nothing.
+func (t temporalClient) tell(ctx context.Context, id, signal, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	opts := options(jobs.MigrateMons.ID(namespace, name), "mons of "+namespace+"/"+name)
-	in := workflows.MigrateMonsInput{CephMon: namespace + "/" + name}
-	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, workflows.SignalMonsChanged, reason, opts,
-		jobs.MigrateMons.Type, in); err != nil {
+	err := t.client.SignalWorkflow(ctx, id, "", signal, reason)
+	var gone *serviceerror.NotFound
+	if err == nil || errors.As(err, &gone) {
+		return nil
+	}
+	return failed(ctx, "signal "+id, err)
+}
+
+// tellOrStart signals a job, and starts it first if it does not run.
+func (t temporalClient) tellOrStart(
+	ctx context.Context, signal, reason string, opts client.StartWorkflowOptions, workflowType string, in any,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := t.client.SignalWithStartWorkflow(ctx, opts.ID, signal, reason, opts, workflowType, in); err != nil {
 		return failed(ctx, "signal "+opts.ID, err)
 	}
 	return nil

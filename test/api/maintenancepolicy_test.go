@@ -34,7 +34,7 @@ func TestDefaultsFitRook(t *testing.T) {
 
 	yes := true
 	assert.Equal(t, &v1alpha1.CephSpec{
-		AtRest: "One",
+		AtRest: "One", Restarts: v1alpha1.RestartsApprove,
 		Connection: v1alpha1.CephConnection{
 			MonEndpoints: v1alpha1.KeyReference{Name: "rook-ceph-mon-endpoints", Key: "data"},
 			Credentials: v1alpha1.CredentialsReference{
