@@ -17,7 +17,11 @@ import (
 
 // Binding gives an account a role; Namespace "": in the whole cluster, or where the file leaves that to whoever applies
 // it.
-type Binding struct{ Role, Account, Namespace string }
+type Binding struct {
+	Role, Account, Namespace string
+	// Everywhere: it is bound in the whole cluster, in whatever namespace its file is applied.
+	Everywhere bool
+}
 
 // ReadRBAC reads roles by their name, and who is bound to them where ("": in the whole cluster).
 func ReadRBAC(file []byte) (map[string][]rbacv1.PolicyRule, []Binding, error) {
@@ -43,7 +47,7 @@ func ReadRBAC(file []byte) (map[string][]rbacv1.PolicyRule, []Binding, error) {
 			for _, s := range b.Subjects {
 				bindings = append(bindings, Binding{
 					Role: roleName(b.RoleRef.Kind, b.Namespace, b.RoleRef.Name), Account: s.Name,
-					Namespace: b.Namespace,
+					Namespace: b.Namespace, Everywhere: u.GetKind() == "ClusterRoleBinding",
 				})
 			}
 		}

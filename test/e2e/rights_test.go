@@ -165,7 +165,7 @@ func granted(t *testing.T) (out []grant) {
 			roles[name] = rules
 		}
 		for i := range b {
-			if strings.HasPrefix(filepath.Base(file), "storage-namespace") {
+			if strings.HasPrefix(filepath.Base(file), "storage-namespace") && !b[i].Everywhere {
 				b[i].Namespace = cephNamespace
 			}
 			if filepath.Base(file) == "fencing-namespace.yaml" {

@@ -334,7 +334,7 @@ func (w *world) turn() monplan.Step {
 // until goes on until a verdict.
 func (w *world) until(end monplan.Verdict) monplan.Step {
 	w.Helper()
-	for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(100 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < 5*time.Minute; time.Sleep(100 * time.Millisecond) {
 		switch step := w.turn(); step.Verdict {
 		case end:
 			return step
