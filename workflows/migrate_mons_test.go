@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -56,33 +55,4 @@ func (s *scene) moved(in workflows.MigrateMonsInput) workflows.MigrateMonsResult
 	s.awaitNothingLeft(time.Minute)
 	require.Empty(s, s.Memory().Lease.Holders, "the lease is given back")
 	return out
-}
-
-func TestMonsMoveToClaims(t *testing.T) {
-	t.Parallel()
-	playMons(t, "abc", func(s *scene, w *monWorld) {
-		w.want.Storage[""] = monplan.Storage{Claim: true}
-		out := s.moved(workflows.MigrateMonsInput{Migrate: true})
-		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
-		require.Equal(s, []string{"d", "e", "f"}, w.monmap)
-		require.Equal(s, []string{"d", "e", "f"}, w.endpoints)
-		require.Equal(s, []string{
-			"Migrate: mon.d for mon.a", "Migrate: mon.e for mon.b", "Migrate: mon.f for mon.c",
-		}, out.Steps)
-	})
-}
-
-// A mon that is dead leaves first, and nobody is asked for the lease.
-func TestDeadMonIsReplaced(t *testing.T) {
-	t.Parallel()
-	playMons(t, "abc", func(s *scene, w *monWorld) {
-		require.True(s, w.dies("b"))
-		began := time.Now()
-		out := s.moved(workflows.MigrateMonsInput{})
-		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
-		require.Equal(s, []string{"FailOver: mon.d for mon.b"}, out.Steps)
-		require.Equal(s, []string{"a", "c", "d"}, w.monmap)
-		require.Equal(s, []string{"a", "c", "d"}, w.endpoints)
-		require.GreaterOrEqual(s, time.Since(began), w.want.HealthTimeout, "not before its time")
-	})
 }

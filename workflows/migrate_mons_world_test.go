@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
@@ -37,6 +39,7 @@ type monWorld struct {
 	claims    map[string]bool
 	never     bool // newcomers never come into quorum
 	full      bool // the scheduler has no node for a canary
+	refuse    func(act string) bool // acts to which the adapters say no; nil: none
 	// What the CephMon's status has.
 	status   *monplan.Work
 	outSince map[string]time.Time
@@ -44,8 +47,7 @@ type monWorld struct {
 
 	news   int // of mons that died or came back
 	looked int // the news that the last look has seen
-	busy   string
-	kinds  []string // of the steps, in order
+	acted  time.Time // when the last act was over
 	acts   []string
 	wrong  []string
 }
@@ -130,7 +132,7 @@ func (w *monWorld) bad(format string, args ...any) {
 func (w *monWorld) look(m activities.MonMemory) monplan.Seen {
 	s := monplan.Seen{
 		Now: time.Now(), Want: w.want, Mode: m.Mode, Endpoints: slices.Clone(w.endpoints), Failed: m.Failed,
-		Elsewhere: w.elsewhere, NextID: max(m.NextID, w.nextID), Nodes: w.nodes, Work: w.work(m.Work),
+		Ending: m.Ending, Elsewhere: w.elsewhere, NextID: max(m.NextID, w.nextID), Nodes: w.nodes, Work: w.work(m.Work),
 	}
 	if 2*w.living() <= len(w.monmap) {
 		s.Unproved = "no answer"
@@ -198,7 +200,7 @@ func (w *monWorld) Survey(
 		return activities.MonSurvey{}, nil
 	}
 	out := activities.MonSurvey{
-		Found: true, Generation: w.want.Generation, Cluster: sim.Key, Refused: w.refused,
+		Found: true, Generation: w.want.Generation, Cluster: sim.Key,
 	}
 	if !m.Known { // a job that begins: it knows what the status says
 		if m.OutSince == nil {
@@ -223,6 +225,9 @@ func (w *monWorld) Survey(
 		s.Mons[i].OutSince = out.OutSince[s.Mons[i].Name]
 	}
 	out.Step, out.NextID = monplan.Next(s), s.NextID
+	if len(w.refused) > 0 && s.Work == nil {
+		out.Refused, out.Step = w.refused, monplan.Step{Verdict: monplan.Refuse, Why: w.refused[0].Error()}
+	}
 	out.Counts = activities.MonCounts{Mons: len(w.monmap), InQuorum: w.living(), Wanted: w.want.Count}
 	w.status, w.outSince, w.looked = out.Step.Work, out.OutSince, w.news
 	return out, nil
@@ -230,8 +235,9 @@ func (w *monWorld) Survey(
 
 // may tells whether whoever asks still lives.
 func (w *monWorld) may(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	// The test environment waits for no activity that is cancelled. One that changes something a server waits for.
+	if activity.RecordHeartbeat(ctx); ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return w.scene.stopFrozen(ctx)
 }
@@ -242,45 +248,38 @@ func (w *monWorld) Do(ctx context.Context, _ activities.MonsRef, step monplan.St
 		return storage.Answer{}, err
 	}
 	act := fmt.Sprintf("%s %s", step.Acts[0].Do, step.Acts[0].Mon)
-	if a := w.begin(act); !a.OK {
-		return a, nil
-	}
+	began := time.Now()
 	time.Sleep(50 * time.Millisecond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.busy = ""
 	if err := w.may(ctx); err != nil {
 		return storage.Answer{}, err
 	}
+	if w.gone {
+		return storage.Answer{}, fmt.Errorf("CephMon n/mons: %w", activities.ErrNotFound)
+	}
+	if step.Acts[0].Do != monplan.AwaitQuorum { // which changes nothing
+		if w.acted.After(began) {
+			w.bad("%s while another act is under way", act)
+		}
+		w.acted = time.Now()
+	}
 	if w.looked != w.news { // the adapters ask Ceph right before
 		return storage.Answer{Reason: "a mon has died meanwhile, or is back"}, nil
+	}
+	if w.refuse != nil && w.refuse(act) {
+		return storage.Answer{Reason: "not now, says the test"}, nil
 	}
 	if n := len(w.acts); n == 0 || w.acts[n-1] != act {
 		w.scene.Tell("mons: %s", act)
 		w.acts = append(w.acts, act)
 	}
-	if kind, n := string(step.Work.Kind), len(w.kinds); n == 0 || w.kinds[n-1] != kind {
-		w.kinds = append(w.kinds, kind)
-	}
+	agreed := 2*w.living() > len(w.monmap)
 	w.act(step.Acts[0], step)
-	if 2*w.living() <= len(w.monmap) {
+	if agreed && 2*w.living() <= len(w.monmap) {
 		w.bad("after %s only %d of %d mons live", act, w.living(), len(w.monmap))
 	}
 	return storage.Answer{OK: true}, nil
-}
-
-// begin is the moment from which on an act is under way.
-func (w *monWorld) begin(act string) storage.Answer {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gone {
-		w.bad("%s, and the CephMon is deleted", act)
-	}
-	if w.busy != "" {
-		w.bad("%s while %s is under way", act, w.busy)
-	}
-	w.busy = act
-	return storage.Answer{OK: true}
 }
 
 func (w *monWorld) act(act monplan.Act, step monplan.Step) {
