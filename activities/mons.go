@@ -36,6 +36,9 @@ type MonMemory struct {
 	NextID int `json:"nextID,omitempty"`
 	// Known: the job has looked, so that what the status tells of a step is older than Work.
 	Known bool `json:"known,omitempty"`
+	// Ending: the job takes back what is under way, and begins nothing. What a status tells of a step that was about to
+	// begin, the next job would take for one that somebody wants.
+	Ending bool `json:"ending,omitempty"`
 }
 
 // MonSurvey is what was seen of the mons of a CephMon, and what comes next.
@@ -200,6 +203,9 @@ func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, 
 			return MonStepped{}, err
 		}
 		a, err := j.Mons.Do(ctx, in.Ref, in.Seen.Step)
+		if errors.Is(err, ErrNotFound) { // the CephMon was deleted meanwhile: the look says so
+			a, err = storage.Answer{Reason: err.Error()}, nil
+		}
 		if err != nil {
 			return MonStepped{}, Unavailable(what, err)
 		}

@@ -153,7 +153,7 @@ func (m *migration) run(ctx workflow.Context) error {
 	if err := letSignalsIn(ctx); err != nil {
 		return err
 	}
-	m.stale = true
+	m.stale, m.memory().Ending = true, false
 	for {
 		if err := m.look(ctx); err != nil {
 			return err
@@ -206,6 +206,10 @@ func (m *migration) look(ctx workflow.Context) error {
 
 // take takes in a look, and what it says of the step that was under way.
 func (m *migration) take(s activities.MonSurvey) {
+	if !s.Found { // what is left of the step still has to go
+		m.seen = s
+		return
+	}
 	before, now := m.memory().Work, s.Step.Work
 	if before == nil {
 		before = s.Work // of a job before this one
@@ -232,7 +236,7 @@ func (m *migration) ended(w monplan.Work, s activities.MonSurvey) {
 		m.memory().Failed = append(m.memory().Failed, w.Old)
 		m.stale = true // what was decided did not know of it
 	}
-	if len(m.state.Result.Steps) < mostSteps && s.Found {
+	if len(m.state.Result.Steps) < mostSteps {
 		m.state.Result.Steps = append(m.state.Result.Steps, told(w))
 	}
 }
@@ -456,37 +460,61 @@ func (m *migration) await(ctx workflow.Context) error {
 const undoWithin = 5 * time.Minute
 
 // cleanUp takes back a step whose newcomer was never in quorum. One that was stays, and so does the mon that it was to
-// replace.
+// replace. It leaves a status that tells of no step: the next job would go on with it.
 func (m *migration) cleanUp(ctx workflow.Context) {
 	w := m.memory().Work
-	if w == nil {
+	if w == nil && m.seen.Step.Work == nil {
 		return
 	}
+	m.memory().Ending = true
 	until := workflow.Now(ctx).Add(undoWithin)
 	ctx = workflow.WithScheduleToCloseTimeout(stopping(ctx, "roll back"), undoWithin)
-	undone := *w
-	undone.Undo = cmp.Or(undone.Undo, "the job was ended")
-	m.memory().Work = &undone
-	for m.memory().Work != nil && workflow.Now(ctx).Before(until) {
-		in := activities.MonSurveyInput{Ref: m.in.ref, Memory: *m.memory()}
-		s, err := call(ctx, moving.SurveyMons, in)
-		if err != nil {
+	if w != nil {
+		undone := *w
+		undone.Undo = cmp.Or(undone.Undo, "the job was ended")
+		m.memory().Work = &undone
+	}
+	for m.memory().Work != nil {
+		err := m.undo(ctx)
+		if err == nil && !workflow.Now(ctx).Before(until) {
+			err = errors.New("it takes too long")
+		}
+		if err != nil { // the status tells of it as it is
 			workflow.GetLogger(ctx).Error("cannot roll back a step; the next job of this CephMon does", "error", err)
 			return
-		}
-		next := s.Step.Work
-		m.take(s)
-		if next == nil || next.Undo == "" || s.Step.Verdict != monplan.Move { // it is over, or its newcomer is in quorum
-			m.memory().Work = nil
-			continue
-		}
-		stepped, err := call(ctx, moving.CarryOutMon, activities.MonStepInput{Ref: m.in.ref, Memory: *m.memory(), Seen: s})
-		if err == nil {
-			m.take(stepped.Survey)
 		}
 	}
 	in := activities.MonSurveyInput{Ref: m.in.ref, Memory: *m.memory()}
 	if _, err := call(ctx, moving.SurveyMons, in); err != nil { // so that the status says that nothing is under way
 		workflow.GetLogger(ctx).Error("cannot write the status", "error", err)
 	}
+}
+
+// undo does what comes next to take back a step. When nothing is left of it, or its newcomer is in quorum, there is no
+// work any more.
+func (m *migration) undo(ctx workflow.Context) error {
+	s, err := call(ctx, moving.SurveyMons, activities.MonSurveyInput{Ref: m.in.ref, Memory: *m.memory()})
+	if err != nil {
+		return err
+	}
+	if !s.Found {
+		_, err := m.gone(ctx)
+		return err
+	}
+	next := s.Step.Work
+	m.take(s)
+	switch {
+	case next == nil || next.Undo == "":
+		m.memory().Work = nil
+		return nil
+	case s.Step.Verdict == monplan.Move:
+		stepped, err := call(ctx, moving.CarryOutMon, activities.MonStepInput{Ref: m.in.ref, Memory: *m.memory(), Seen: s})
+		if err == nil {
+			m.take(stepped.Survey)
+		}
+		if err != nil || stepped.Refused == "" {
+			return err
+		}
+	}
+	return workflow.Sleep(ctx, refusedFor) // there is no quorum, say
 }

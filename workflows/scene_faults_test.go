@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -33,14 +34,14 @@ func (f *faulty) InterceptActivity(
 // lasting are the activities that may take days.
 var lasting = map[string]bool{
 	"WatchStorage": true, "AskLife": true, "AwaitJobsEnd": true, "EvictPods": true,
-	"AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true,
+	"AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true, "CarryOutMon": true, "AwaitMons": true,
 }
 
 // thorough are those that heartbeat, and may take minutes.
 var thorough = map[string]bool{
 	"MarkPods": true, "UnmarkPods": true, "ReleasePods": true,
 	"SurveyOSDs": true, "RehearseBatch": true, "CreatePods": true, "DiscardPods": true, "NotePods": true,
-	"RemoveOSDs": true, "ConfirmOSDs": true,
+	"RemoveOSDs": true, "ConfirmOSDs": true, "SurveyMons": true,
 }
 
 // attemptTimeout is what the workflows give an attempt of the others. The test environment gives it to all attempts
@@ -74,7 +75,7 @@ func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any
 	o.StartToCloseTimeout = forever
 	// The test environment lets the heartbeat's time run on from one attempt to the next, and never tries again after a
 	// silence, such as that of a worker which is away for minutes. faultyActivity sees to it.
-	if thorough[name] || name == "AwaitOSDs" || name == "AwaitNode" {
+	if thorough[name] || slices.Contains([]string{"AwaitOSDs", "AwaitNode", "CarryOutMon", "AwaitMons"}, name) {
 		o.HeartbeatTimeout = forever
 	}
 	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {

@@ -56,6 +56,7 @@ type scene struct {
 	jobs      map[string]*workflow.Info // those of the jobs, by workflow ID
 	continues map[string]int            // how often each job has continued as new
 	osds      *osdWatcher               // of the CephOSD; nil: it has not begun
+	mons      *monWorld                 // of the CephMon; nil: there is none
 	continued int                       // how often it has
 	left      workflows.KeeperResult
 	blind     bool // the watcher is down
@@ -73,6 +74,7 @@ type ended struct {
 	result  workflows.DrainNodeResult
 	rollout workflows.UpdateOSDsResult
 	fence   workflows.FenceNodeResult
+	moved   workflows.MigrateMonsResult
 	err     error
 }
 
@@ -149,7 +151,7 @@ func newScene(t *testing.T, opts sim.Options, others ...sim.Options) *scene {
 	typed, api := k.Clients()
 	adapters := worker.Adapters{
 		Policies: k, Budgets: k, Nodes: k, Clusters: clusters,
-		OSDSets: cephosd.New(typed, api, clusters), Machines: s.machines,
+		OSDSets: cephosd.New(typed, api, clusters), Machines: s.machines, Mons: monsOf{s},
 	}
 	if len(others) > 0 {
 		pair := sim.NewPair(worlds...)
@@ -274,6 +276,8 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	switch c.workflowType {
 	case jobs.FenceNode.Type:
 		outcome, e.err = &e.fence.Outcome, f.Get(ctx, &e.fence)
+	case jobs.MigrateMons.Type:
+		outcome, e.err = &e.moved.Outcome, f.Get(ctx, &e.moved)
 	case jobs.DrainNode.Type, visitType:
 		e.err = f.Get(ctx, &e.result)
 	case jobs.UpdateOSDs.Type, jobs.RestartOSDs.Type, jobs.RestartWaiting.Type:

@@ -82,6 +82,9 @@ func (m *Mons) survey(
 	if begins := look.Work == nil; begins && look.Unproved == "" && !healing(s.Step) {
 		s.Refused = values(refused)
 	}
+	if len(s.Refused) > 0 { // the status must not tell the next job of a step that never began
+		s.Step = monplan.Step{Verdict: monplan.Refuse, Why: s.Refused[0].Error()}
+	}
 	return w, &look, s, nil
 }
 

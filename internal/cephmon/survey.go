@@ -32,6 +32,7 @@ func (m *Mons) Look(ctx context.Context, ref Ref, memory Memory) (monplan.Seen, 
 func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen, error) {
 	s := monplan.Seen{
 		Mode: memory.Mode, Failed: memory.Failed, Endpoints: w.endpointNames(), Nodes: w.planNodes(), Elsewhere: w.rook,
+		Ending: memory.Ending,
 	}
 	var err error
 	if s.Want, err = w.want(); err != nil {

@@ -44,6 +44,8 @@ type Seen struct {
 	Work *Work
 	// Failed are mons whose migration was rolled back because the newcomer did not join. They are not tried again.
 	Failed []string
+	// Ending: whoever looks is about to stop. A step that is under way goes on, and none begins.
+	Ending bool
 	// Elsewhere says who else looks after these mons: "CephCluster rook-ceph". lockkeeper stands aside then.
 	Elsewhere string
 }
@@ -220,6 +222,9 @@ func Next(s Seen) Step {
 		if step, over := s.goOn(*s.Work); !over {
 			return step
 		}
+	}
+	if s.Ending {
+		return Step{Verdict: Wait, Why: "the job of these mons was ended, and left no step under way"}
 	}
 	return s.begin()
 }
