@@ -42,11 +42,17 @@ type disorder struct {
 	// drain: that one may then wait for a mon in vain until the node is uncordoned.
 	excused   sync.Map
 	upgrading sync.Map
+	fencing   bool
+	paused    sync.Map // nodes whose fence a person has paused
 }
 
 func (d *disorder) play(events []event) (stuck []string) {
 	d.skipped = map[string]bool{}
 	d.startKeeper()
+	if d.fencing {
+		d.SetFencing(true)
+		go d.watchMachines()
+	}
 	if !d.Await(5*time.Minute, func() bool { return len(d.Leftovers()) == 0 }) {
 		return []string{fmt.Sprintf("does not come to rest at the beginning: %q", d.Leftovers())}
 	}
@@ -148,7 +154,7 @@ func (d *disorder) happen(e event) {
 	case "policy elsewhere":
 		d.PolicyElsewhere(elsewhere[e.Which%len(elsewhere)])
 	default:
-		if !d.rollout(e.Kind, e.Which) {
+		if !d.rollout(e.Kind, e.Which) && !d.fence(e.Kind, node) {
 			d.fail(e.Kind, job)
 		}
 	}
@@ -302,6 +308,7 @@ func (d *disorder) rest() (stuck []string) {
 	d.Hang(false, d.hung...)
 	d.untaint()
 	d.mendRollouts()
+	d.mendFences()
 	for _, node := range d.Nodes() {
 		if d.Noout(node) == "a person" {
 			d.PersonSetsNoout(node, false)
@@ -321,6 +328,7 @@ func (d *disorder) rest() (stuck []string) {
 			}
 		}
 		d.resumeRollouts()
+		d.helpFences(i)
 		if d.Await(time.Minute, d.quiet) {
 			return d.notWhole()
 		}
@@ -337,6 +345,9 @@ func (d *disorder) rest() (stuck []string) {
 		if d.lives(node) {
 			stuck = append(stuck, fmt.Sprintf("the drain of %s does not end: %+v", node, d.drainStatus(node).JobStatus))
 		}
+	}
+	for _, w := range d.fencesUnderWay() {
+		stuck = append(stuck, fmt.Sprintf("%s; keeper: %+v", w, d.Status().Fencing))
 	}
 	if left := d.Leftovers(); len(left) > 0 {
 		stuck = append(stuck, fmt.Sprintf("left behind: %q, keeper: %+v", left, d.keeperStatus()))
@@ -355,7 +366,7 @@ func (d *disorder) quiet() bool {
 		return false
 	}
 	// A rollout that has just been asked for has not begun yet.
-	return len(d.Leftovers()) == 0 && (d.broken || !d.runs(updateID) && !d.runs(restartID) && len(d.notRolledOut()) == 0)
+	return len(d.Leftovers()) == 0 && len(d.fencesUnderWay()) == 0 && (d.broken || !d.runs(updateID) && !d.runs(restartID) && len(d.notRolledOut()) == 0)
 }
 
 // lives tells whether a drain of ours runs.

@@ -238,8 +238,21 @@ func (f *fence) run(ctx workflow.Context) error {
 func (f *fence) serve(ctx workflow.Context) {
 	var why string
 	serve(ctx, SignalFenceChanged, &why, func() { f.state.Stale = true })
-	var release FenceRelease
-	serve(ctx, SignalFenceRelease, &release, func() { f.override(ctx, release) })
+	var release wholeRelease
+	serve(ctx, SignalFenceRelease, &release, func() { f.override(ctx, FenceRelease(release)) })
+}
+
+// wholeRelease is a FenceRelease of one signal alone: who said who, and who said why, have not said both.
+type wholeRelease FenceRelease
+
+// UnmarshalJSON keeps nothing of what was decoded before, and nothing of what cannot be decoded.
+func (r *wholeRelease) UnmarshalJSON(data []byte) error {
+	var whole FenceRelease
+	err := json.Unmarshal(data, &whole)
+	if *r = (wholeRelease{}); err == nil {
+		*r = wholeRelease(whole)
+	}
+	return err
 }
 
 // override takes in a person's word. One without a name or a reason says nothing.

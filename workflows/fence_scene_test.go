@@ -29,6 +29,12 @@ func (s *scene) fenced() {
 // fence is the watcher, which starts the fence of a node.
 func (s *scene) fence(node string) (run string) {
 	id := jobs.FenceNode.ID(node)
+	for range 6 { // until its health check is met, if it ever is
+		if p, _ := s.machines.Sight(node); !p.Unhealthy.IsZero() || !p.Deleting.IsZero() {
+			break
+		}
+		time.Sleep(time.Second)
+	}
 	run = s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
 	go func() { // what it tells of changes
 		for s.runs(id) {

@@ -16,7 +16,9 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -65,6 +67,24 @@ func TestBadInputIsRefused(t *testing.T) {
 		"what waits, in no time": {
 			jobs.RestartWaiting.Type, "restart-waiting/ceph/a", `{"policy": "ceph/a", "progressDeadline": 5}`,
 			`progressDeadline: "5ns": must be 1s or more`,
+		},
+		"fence of nothing": {jobs.FenceNode.Type, "fence/", `{}`, `node: "": the name of a node is required`},
+		"fence, misspelt": {
+			jobs.FenceNode.Type, "fence/a", `{"node": "a", "relaese": {}}`, `relaese: "{}": no such field; allowed are node`,
+		},
+		"fence under another ID": {
+			jobs.FenceNode.Type, "fence/b", `{"node": "a"}`, `there is one fence of a node at a time, under this ID`,
+		},
+		"fence with half a policy": {
+			jobs.FenceNode.Type, "fence/a", `{"node": "a", "policy": "a/b,c"}`, `policy: "c": must be`,
+		},
+		"release by nobody": {
+			jobs.FenceNode.Type, "fence/a", `{"node": "a", "release": {"reason": "it burns"}}`,
+			`release.by: "": is required: it is kept in status, event and history`,
+		},
+		"release for nothing": {
+			jobs.FenceNode.Type, "fence/a", `{"node": "a", "release": {"by": "ann", "reason": " "}}`,
+			`release.reason: " ": is required: it is kept in status, event and history`,
 		},
 		"half a policy": {
 			drain, "drain/a", `{"node": "a", "policy": "ceph"}`,
@@ -150,6 +170,7 @@ func execute(workflowType, id string, args ...any) error {
 	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
 	env.RegisterWorkflow(workflows.DrainNode)
 	env.RegisterWorkflow(workflows.RestartWaiting)
+	env.RegisterWorkflow(workflows.FenceNode)
 	env.RegisterWorkflow(workflows.Keeper)
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id})
 	env.ExecuteWorkflow(workflowType, args...)
@@ -201,16 +222,21 @@ func FuzzInputs(f *testing.F) {
 		`{"node":"a"}`, `{"node":"a","policy":"b/c","eviction":{"gracePeriodSeconds":5,"podSelector":"a=b"}}`, `{"nod":1}`,
 		`{"":""}`, `{"cluster":{"namespace":"a","name":"b"}}`,
 		`{"cluster":{"namespace":"a","name":"b"},"state":{"memory":{"lease":{"holders":[{}]}}}}`, `null`, `[]`,
-		`{"node":"\ud800"}`,
+		`{"node":"\ud800"}`, `{"policy":"a/b"}`, `{"node":"a","release":{"by":"b","reason":"c"},"state":{"clusters":[{}]}}`,
+		`{"policy":"a/b","state":{"letGo":[{}]}}`,
 	} {
 		f.Add([]byte(s), "drain/a")
 		f.Add([]byte(s), "keeper/a/b")
+		f.Add([]byte(s), "fence/a")
+		f.Add([]byte(s), "restart-waiting/a/b")
 	}
 	f.Fuzz(func(t *testing.T, data []byte, id string) {
 		if !json.Valid(data) {
 			return
 		}
-		for _, workflowType := range []string{jobs.DrainNode.Type, jobs.Keeper.Type} {
+		for _, workflowType := range []string{
+			jobs.DrainNode.Type, jobs.Keeper.Type, jobs.FenceNode.Type, jobs.RestartWaiting.Type,
+		} {
 			err := execute(workflowType, id, json.RawMessage(data))
 			var app *temporal.ApplicationError
 			switch {
@@ -278,6 +304,41 @@ func TestOddSignals(t *testing.T) {
 		s.StopManager(false)
 		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("node-a", run, 2*time.Minute).result.Outcome)
 		s.awaitNothingLeft(0)
+	})
+}
+
+// TestOddSignalsOfAFence: whatever is said to a fence that waits, nothing is released by it, and it goes on.
+func TestOddSignalsOfAFence(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		const node = "node-e"
+		id, keeper := jobs.FenceNode.ID(node), workflows.KeeperID(sim.Key)
+		s.fenced()
+		s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.machines.Delete(node)
+		run := s.fence(node)
+		require.True(s, s.Await(time.Minute, func() bool { return s.fenceStatus(node).Phase == workflows.PhaseHeld }))
+		for _, arg := range []any{
+			nil, 7, "garbage", []string{"a"}, map[string]any{"by": 7}, map[string]any{"by": "ann"},
+			map[string]any{"by": "ann", "reason": 7},
+			map[string]any{"reason": "it burns"}, map[string]any{"stage": "Released", "runID": run},
+			workflows.FenceNotice{Cluster: storage.ClusterKey{Namespace: "no", Name: "body"}, Stage: fencing.StageReleased},
+			workflows.FenceRef{WorkflowID: id, RunID: "another run", Drop: true}, workflows.FenceRef{WorkflowID: "fence/x"},
+		} {
+			for _, name := range []string{workflows.SignalFenceRelease, workflows.SignalFence, "no-such-signal"} {
+				s.signal(id, name, arg)
+			}
+			s.signal(keeper, workflows.SignalEndFence, arg)
+			time.Sleep(time.Second)
+		}
+		require.Len(s, s.machines.Held(), 6)
+		require.Equal(s, workflows.PhaseHeld, s.fenceStatus(node).Phase)
+		require.Nil(s, s.fenceStatus(node).Override)
+		s.tellDrain("node-a", jobs.SignalDone)
+		require.Equal(s, workflows.OutcomeGone, s.awaitFence(node, run).fence.Outcome)
+		s.heldAgain()
+		s.awaitNothingLeft(time.Minute)
 	})
 }
 

@@ -33,6 +33,7 @@ type schedule struct {
 	Hammers     []hammer
 	ByOSD       int           // as in sim.Options
 	Grace       time.Duration // as in sim.Options
+	Fencing     bool          // the policy says what fences nodes, and nodes lose their power
 }
 
 // hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is
@@ -89,6 +90,10 @@ func drawSchedule(seed int) schedule {
 	if n := *simPolicies; n > 0 && seed%n == 0 {
 		s.insert(policies, 3)
 	}
+	if n := *simFencing; n > 0 && seed%n == 0 {
+		s.Fencing = true
+		s.insert(fences, 4)
+	}
 	return s
 }
 
@@ -107,6 +112,11 @@ var hosts = []string{"rename host", "rename host", "replace host"}
 
 // policies are what may happen beside everything else in every -sim.policies-th schedule.
 var policies = []string{"second policy", "policy elsewhere", "policy elsewhere", "policy elsewhere"}
+
+// fences are what may happen beside everything else in every -sim.fencing-th schedule.
+var fences = strings.Split("lose power,lose power,lose power,lose power,lose power,power returns,power returns,"+
+	"delete Machine,delete Machine,take hold,release fence,abort fence,pause fence,resume fence,kill fence,"+
+	"continue fence,no fencing", ",")
 
 var (
 	schedulesOfDrains     = schedules(false)
@@ -153,6 +163,7 @@ func schedules(withRollouts bool) *rapid.Generator[schedule] {
 type outcome struct {
 	violations, stuck []string
 	story             []string
+	fences            int // of nodes
 }
 
 func (o outcome) failed() bool { return len(o.violations)+len(o.stuck) > 0 }
@@ -266,9 +277,11 @@ func (s schedule) play(t *testing.T) (o outcome) {
 			}
 		}
 		stage.run(func(stage *scene) {
-			o.stuck = (&disorder{scene: stage, osdSet: s.OSDSet, without: without(), hammers: s.Hammers}).play(s.Events)
+			o.stuck = (&disorder{
+				scene: stage, osdSet: s.OSDSet, without: without(), hammers: s.Hammers, fencing: s.Fencing,
+			}).play(s.Events)
 		})
-		o.violations, o.story = stage.Violations(), stage.Story()
+		o.violations, o.story, o.fences = stage.Violations(), stage.Story(), stage.machines.AllFences()
 	})
 	return o
 }

@@ -23,6 +23,8 @@ var (
 	simSlow     = flag.Int("sim.slow", 11, "OSDs take 10 s to end in every such schedule; 0: in none")
 	simPolicies = flag.Int("sim.policies", 13,
 		"other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
+	simFencing = flag.Int("sim.fencing", 9,
+		"nodes lose their power, and a remediator starts them again, in every such schedule; 0: in none")
 	simWithout = flag.String("sim.without", "",
 		"events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
 	simReport   = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
@@ -38,9 +40,9 @@ func without() map[string]bool { return setOf(strings.Split(*simWithout, ",")) }
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	var (
-		played, violations, stuck atomic.Int64
-		mu                        sync.Mutex
-		told                      int
+		played, violations, stuck, fences atomic.Int64
+		mu                                sync.Mutex
+		told                              int
 	)
 	began := time.Now()
 	t.Run("schedules", func(t *testing.T) {
@@ -60,6 +62,7 @@ func TestSimulation(t *testing.T) {
 					}
 					s := drawSchedule(seed)
 					o := s.play(t)
+					fences.Add(int64(o.fences))
 					if !o.failed() {
 						continue
 					}
@@ -83,8 +86,9 @@ func TestSimulation(t *testing.T) {
 		}
 	})
 	if *simReport {
-		fmt.Fprintf(os.Stdout, "schedules %d count\nviolations %d count\nstuck %d count\nschedules_per_s %.1f 1/s\n",
-			played.Load(), violations.Load(), stuck.Load(), float64(played.Load())/time.Since(began).Seconds())
+		fmt.Fprintf(os.Stdout, "schedules %d count\nviolations %d count\nstuck %d count\n"+
+			"fences %d count\nschedules_per_s %.1f 1/s\n",
+			played.Load(), violations.Load(), stuck.Load(), fences.Load(), float64(played.Load())/time.Since(began).Seconds())
 	}
 }
 
@@ -102,6 +106,9 @@ func tale(s schedule, o outcome) string {
 	}
 	if s.Grace > 0 {
 		fmt.Fprintf(&b, "  OSDs take %s to end\n", s.Grace)
+	}
+	if s.Fencing {
+		fmt.Fprintf(&b, "  nodes are fenced\n")
 	}
 	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n",
 		s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)

@@ -229,3 +229,56 @@ func TestRolloutContinuesAsNewAtEveryWait(t *testing.T) {
 		s.awaitWhole()
 	})
 }
+
+// TestFenceContinuesAsNewAtEveryWait: the same for a fence of a Machine that somebody deletes, which needs the lease.
+func TestFenceContinuesAsNewAtEveryWait(t *testing.T) {
+	t.Parallel()
+	opts, blocked := blockable(sim.Options{})
+	play(t, opts, func(s *scene) {
+		const node = "node-e"
+		id := jobs.FenceNode.ID(node)
+		again := func(phase string) {
+			s.Helper()
+			if !s.Await(5*time.Minute, func() bool { return s.fenceStatus(node).Phase == phase }) {
+				s.Errorf("the fence should be %s: %+v", phase, s.fenceStatus(node))
+			}
+			time.Sleep(10 * time.Second)
+			for range 2 {
+				s.mustContinue(id, func() workflows.JobStatus { return s.fenceStatus(node).JobStatus })
+				time.Sleep(time.Minute)
+			}
+		}
+		s.fenced()
+		blocked.set("evict", true)
+		s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", evicting, 30*time.Second)
+		s.machines.Idle(true)
+		s.LoseQuorum(true)
+		s.machines.Delete(node)
+		run := s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
+		again(workflows.PhaseHeld)
+		require.Contains(s, s.fenceStatus(node).WaitsFor, "nothing is known")
+
+		s.LoseQuorum(false)
+		again(workflows.PhaseLease)
+		require.Len(s, s.keeperStatus().Lease.Queue, 1)
+		require.Len(s, s.machines.Held(), 6)
+
+		s.tellDrain("node-a", jobs.SignalAbort)
+		again(workflows.PhaseRemediate)
+		granted := s.keeperStatus().Lease.Holders
+		require.Len(s, granted, 1)
+		require.NotContains(s, s.machines.Held(), node, "it stays released")
+
+		s.StopManager(true) // so that nobody knows whether the data is whole
+		s.machines.Idle(false)
+		again(workflows.PhaseHeal)
+		s.StopManager(false)
+		e := s.awaitFence(node, run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
+		require.Equal(s, 1, s.machines.Fences(node))
+		s.heldAgain()
+		s.awaitNothingLeft(time.Minute)
+	})
+}

@@ -1,6 +1,7 @@
 package cephosd
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -67,7 +68,11 @@ func (b *waitingBed) evicted(e *policyv1.Eviction) error {
 	if err != nil {
 		return err
 	}
-	if p := x.(*corev1.Pod); p.UID != *e.DeleteOptions.Preconditions.UID {
+	var only *metav1.Preconditions
+	if e.DeleteOptions != nil {
+		only = e.DeleteOptions.Preconditions
+	}
+	if p := x.(*corev1.Pod); only != nil && only.UID != nil && p.UID != *only.UID {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, e.Name, fmt.Errorf("another UID"))
 	}
 	return b.typed.Tracker().Delete(podsResource, namespace, e.Name)
@@ -336,4 +341,60 @@ func TestTheImageIsJudgedBefore(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out.Waits, "not all monitors are of release 20 yet")
 	require.Equal(t, []string{"ask ceph:2"}, b.log)
+}
+
+// TestAnotherPodOfTheNameStays: a StatefulSet makes the next pod under the name of the last one. Between the look and
+// the eviction that may have happened.
+func TestAnotherPodOfTheNameStays(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	replaced := false
+	b.typed.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() != "eviction" || replaced {
+			return false, nil, nil
+		}
+		replaced = true
+		require.NoError(t, b.typed.Tracker().Delete(podsResource, namespace, "osd.0-old"))
+		b.pod("osd.0", "a", "old", nil)
+		x, err := b.typed.Tracker().Get(podsResource, namespace, "osd.0-old")
+		require.NoError(t, err)
+		next := x.(*corev1.Pod).DeepCopy()
+		next.UID = "the next one"
+		require.NoError(t, b.typed.Tracker().Update(podsResource, next, namespace))
+		return false, nil, nil
+	})
+	require.NoError(t, b.osdSets.Replace(t.Context(), in), "what was to go has gone")
+	x, err := b.typed.Tracker().Get(podsResource, namespace, "osd.0-old")
+	require.NoError(t, err, "the next one was not named")
+	require.EqualValues(t, "the next one", x.(*corev1.Pod).UID)
+}
+
+// TestWhatLooksBackIsAwaited: for a while after a daemon has gone Ceph calls it up, or in quorum, as it was before. Its
+// next pod is there by then, and ready.
+func TestWhatLooksBackIsAwaited(t *testing.T) {
+	for _, daemon := range []string{"osd.0", "mon.a"} {
+		t.Run(daemon, func(t *testing.T) {
+			b := newWaitingBed(t)
+			if !isMon(daemon) {
+				b.noMons()
+			}
+			in := b.replacement(b.look(activities.SurveyInput{}))
+			require.Equal(t, []string{daemon}, keysOf(in.OSDs))
+			require.NoError(t, b.osdSets.Replace(t.Context(), in))
+			b.pod(daemon, "a", "new", nil)
+			gone := []activities.LetGo{{Key: daemon, Pod: in.OSDs[0].Pod, Epoch: in.OSDs[0].Epoch}}
+			s := b.look(activities.SurveyInput{LetGo: gone})
+			require.Equal(t, rollout.DoAwait, s.Next.Do)
+			require.False(t, s.Next.OSDs[0].Serves)
+			ctx, cancel := context.WithCancel(t.Context())
+			var heard activities.Arrival
+			_, err := b.osdSets.Await(ctx, activities.AwaitInput{
+				OSDSet: b.ref, Cluster: in.Cluster, Keys: []string{daemon}, LetGo: gone,
+			}, func(a activities.Arrival) { heard = a; cancel() })
+			require.ErrorIs(t, err, context.Canceled)
+			require.Len(t, heard.Waiting, 1)
+			require.Regexp(t, `is not (up in Ceph|in quorum) yet`, heard.Waiting[0].Why)
+		})
+	}
 }

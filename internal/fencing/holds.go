@@ -69,8 +69,10 @@ func (p Plan) Nothing() bool { return len(p.Note)+len(p.Set)+len(p.Remove)+len(p
 
 // wants tells whether a node's Machine is to be held. Daemons that are down do not end a hold by themselves, or a
 // failure of several nodes would end the holds of all of them in the moment between the storage cluster's word and
-// Kubernetes'; it ends when the data is whole without them, or by a release, which is given to one node at a time.
-func (r Rest) wants(node string) bool {
+// Kubernetes'; it ends when the data is whole without them, or by a release, which is given to one node at a time. A hold
+// that is noted stays until then also when the node hosts nothing by now: of a daemon whose pod is gone for a moment
+// nobody can tell the node.
+func (r Rest) wants(node string, noted bool) bool {
 	h := r.Hosted[node]
 	switch {
 	case r.Ending || node == "" || slices.Contains(r.Released, node):
@@ -78,7 +80,7 @@ func (r Rest) wants(node string) bool {
 	case h.Running > 0 || h.Mon > 0:
 		return true
 	default:
-		return h.Daemons > 0 && !r.Clean
+		return (h.Daemons > 0 || noted) && !r.Clean
 	}
 }
 
@@ -95,7 +97,7 @@ func PlanHolds(r Rest) Plan {
 	for _, m := range machines {
 		there[m.UID], hosts[m.Node] = true, true
 		h, ours := noted[m.UID]
-		want := r.wants(m.Node)
+		want := r.wants(m.Node, ours)
 		if !r.Known && !r.Ending && !slices.Contains(r.Released, m.Node) {
 			want = ours
 		}

@@ -76,6 +76,16 @@ func TestPlanHolds(t *testing.T) {
 			}, fencing.Plan{Remove: []fencing.Machine{held}, Forget: []fencing.Hold{noted("m")}},
 		},
 		{
+			"its OSDs are down, and their pods are gone", fencing.Rest{
+				Machines: []fencing.Machine{held}, Noted: []fencing.Hold{noted("m")}, Known: true,
+			}, fencing.Plan{},
+		},
+		{
+			"nothing is on it, and nothing is missing", fencing.Rest{
+				Machines: []fencing.Machine{held}, Noted: []fencing.Hold{noted("m")}, Known: true, Clean: true,
+			}, fencing.Plan{Remove: []fencing.Machine{held}, Forget: []fencing.Hold{noted("m")}},
+		},
+		{
 			"is released", fencing.Rest{
 				Machines: []fencing.Machine{held}, Noted: []fencing.Hold{noted("m")}, Hosted: serves, Known: true,
 				Released: []string{"node-a"},

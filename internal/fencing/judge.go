@@ -67,7 +67,7 @@ func Judge(f Facts, t Target) Verdict {
 		return v
 	}
 	v.Action, v.Reason, v.Message = Release, ReasonTakesNothing, "none of its daemons serves, so nothing is taken"
-	for _, g := range gatesOf(takes) {
+	for _, g := range gatesOf(f, takes) {
 		if reason, message, failed := g(f, t, takes); failed {
 			v.Action, v.Reason, v.Message = Wait, reason, message
 			break
@@ -104,17 +104,18 @@ func overridden(f Facts, t Target, v Verdict) Verdict {
 type gate func(Facts, Target, Takes) (reason, message string, failed bool)
 
 // gatesOf are the gates that a target has to pass, certain and cheap ones first, so that the message names the cause
-// and not one of its consequences.
-func gatesOf(t Takes) []gate {
+// and not one of its consequences. Who hosts nothing waits for nobody, if nothing is missing: of a daemon whose pod is
+// gone nobody can tell the node. Whether all its daemons may stop together no lease changes, so it is asked before.
+func gatesOf(f Facts, t Takes) []gate {
 	known := []gate{gateSeen, gateAnswers, gateHomeless}
-	if t.Nothing() && t.Hosts == 0 {
+	if t.Nothing() && t.Hosts == 0 && f.Clean {
 		return known
 	}
 	known = append(known, gateAnother)
 	if t.Nothing() {
 		return append(known, gateDisks)
 	}
-	return append(known, gateNamed, gateQuorum, gateConfined, gateLease, gateOpen, gateTogether, gateDisksOpen)
+	return append(known, gateNamed, gateQuorum, gateConfined, gateTogether, gateLease, gateOpen, gateDisksOpen)
 }
 
 // gateSeen keeps a node of which nobody was asked: a look does not mention nodes that all is well with.
@@ -161,7 +162,7 @@ func another(f Facts, t Target) (string, bool) {
 // gateDisks keeps disks that may have what no other disk has. That their daemons are down does not mean that nobody
 // will need them: a second failure may come before the data is whole again.
 func gateDisks(f Facts, t Target, takes Takes) (string, string, bool) {
-	if !t.DisksGo || f.Clean || takes.Hosts == 0 {
+	if !t.DisksGo || f.Clean {
 		return "", "", false
 	}
 	return ReasonDisksGo, "its disks go with its Machine, and the data is not known to be whole without them", true

@@ -131,6 +131,11 @@ func TestSeveralDomains(t *testing.T) {
 	require.Contains(t, v.Message, "nobody asked")
 	f.View.Nodes[3].OKToStop = &storage.Answer{Reason: "1 PG would be inactive"}
 	require.Contains(t, fencing.Judge(f, target("node-d")).Message, "1 PG would be inactive")
+	alone := f
+	alone.Open, alone.Lease.Holders = storage.FailureDomain{}, nil
+	v = fencing.Judge(alone, target("node-d"))
+	require.Equal(t, fencing.ReasonRefusedByStorage, v.Reason, "no lease would change that, so none is asked for")
+	require.False(t, v.WantsLease())
 	f.View.Nodes[3].OKToStop = &storage.Answer{OK: true}
 	require.Equal(t, fencing.Release, fencing.Judge(f, target("node-d")).Action)
 }

@@ -22,6 +22,18 @@ type Machines struct {
 	held, released map[string]bool
 	lostAt         map[string]time.Time
 	fences         map[string]int
+	// deleting is since when somebody wants a Machine gone; away are nodes without one; made is how many a node has had.
+	deleting map[string]time.Time
+	away     map[string]bool
+	made     map[string]int
+	// byHand are nodes whose Machine a person has told lockkeeper to release. Until foreseen, what goes is no surprise:
+	// the policy held nothing a moment ago.
+	byHand    map[string]bool
+	foreseen  time.Time
+	idle      bool                 // the remediator is away
+	starting  map[string]bool      // nodes that the remediator starts
+	costless  map[string]time.Time // since when nothing would be lost by the fence of a node that is held
+	hindrance time.Time            // when something last kept lockkeeper from releasing what costs nothing
 }
 
 var _ activities.Machines = (*Machines)(nil)
@@ -32,12 +44,18 @@ const (
 	remediates   = 3 * time.Second // how often it looks
 	startsAgain  = 20 * time.Second
 	machineNames = "machine-of-"
+	// givesUpHolds is how long the last release of all holds may take once the policy names no fencing.
+	givesUpHolds = 2 * time.Minute
+	// releasedWithin is how long a node may be held whose fence costs nothing.
+	releasedWithin = 3 * time.Minute
 )
 
 // Machines makes the Machines of a World, whose policy then says that they are fenced.
 func (w *World) Machines() *Machines {
 	m := &Machines{
 		w: w, held: map[string]bool{}, released: map[string]bool{}, lostAt: map[string]time.Time{}, fences: map[string]int{},
+		deleting: map[string]time.Time{}, away: map[string]bool{}, made: map[string]int{}, byHand: map[string]bool{},
+		costless: map[string]time.Time{}, starting: map[string]bool{},
 	}
 	go func() {
 		for w.end.Err() == nil {
@@ -83,20 +101,89 @@ func (m *Machines) LosePower(name string) {
 	})
 }
 
-// remediate starts a node again that nobody holds.
+// PowerReturns gives a node its power back, unless somebody starts it by now.
+func (m *Machines) PowerReturns(name string) {
+	m.w.happens(func() {
+		if !m.lostAt[name].IsZero() {
+			m.w.tell("%s has its power again", name)
+			delete(m.lostAt, name)
+			m.back(name)
+		}
+	})
+}
+
+// Delete is a person, a rollout or an autoscaler who wants a Machine gone. It goes when nobody holds it, its node with
+// it, and another one takes its place, with the disks.
+func (m *Machines) Delete(name string) {
+	m.w.happens(func() {
+		if m.away[name] || !m.deleting[name].IsZero() {
+			return
+		}
+		m.w.tell("a person deletes the Machine of %s", name)
+		m.deleting[name] = time.Now()
+	})
+}
+
+// remediate starts a node again that nobody holds, and takes the Machines away that are being deleted.
 func (m *Machines) remediate() {
 	for _, name := range m.w.names {
-		if at := m.lostAt[name]; !at.IsZero() && time.Since(at) >= unreadyFor && !m.held[name] {
+		lost := m.lostAt[name]
+		switch {
+		case m.held[name] || m.away[name] || m.idle:
+		case !m.deleting[name].IsZero():
+			m.take(name)
+		case !lost.IsZero() && time.Since(lost) >= unreadyFor:
 			m.w.tell("the remediator starts %s again", name)
 			m.fences[name]++
 			delete(m.lostAt, name)
+			m.starting[name] = true
 			m.w.later(startsAgain, func() { m.back(name) })
 		}
 	}
+	m.judgeWaits()
+}
+
+// take takes a Machine away, and its node.
+func (m *Machines) take(name string) {
+	w, n := m.w, m.w.nodes[name]
+	w.tell("the Machine of %s is gone, and the node with it", name)
+	m.away[name] = true
+	m.fences[name]++
+	delete(m.deleting, name)
+	delete(m.lostAt, name)
+	delete(m.released, name)
+	delete(m.byHand, name)
+	n.gone, n.rebooting = true, false
+	w.crashed = time.Now()
+	for _, p := range slices.Clone(w.pods) {
+		if p.node == name && p.bound {
+			w.crashOn(p)
+			w.remove(p)
+		}
+	}
+	w.kubeChanged()
+	w.later(startsAgain, func() { m.replaced(name) })
+}
+
+// replaced is another Machine, which takes the place of one that is gone.
+func (m *Machines) replaced(name string) {
+	n := m.w.nodes[name]
+	m.w.tell("another Machine takes the place of that of %s", name)
+	delete(m.away, name)
+	m.made[name]++
+	if n.gone {
+		*n = node{name: n.name, zone: n.zone, uid: n.uid + "+", boot: n.boot + 1, ready: true}
+	}
+	m.w.kubeChanged()
+	m.w.schedule()
 }
 
 func (m *Machines) back(name string) {
 	n := m.w.nodes[name]
+	delete(m.starting, name)
+	if !m.lostAt[name].IsZero() || m.away[name] { // once more, or for good
+		return
+	}
 	n.rebooting, n.ready = false, true
 	n.boot++
 	m.w.tell("%s is back", name)
@@ -109,9 +196,89 @@ func (m *Machines) back(name string) {
 	m.w.schedule()
 }
 
+// Idle has the remediator do nothing, or act again.
+func (m *Machines) Idle(on bool) { m.w.happens(func() { m.idle = on }) }
+
+// ReleasedByHand: a person tells lockkeeper to release a Machine, whatever it takes.
+func (m *Machines) ReleasedByHand(name string) { m.w.happens(func() { m.byHand[name] = true }) }
+
+// Hindered says that lockkeeper cannot be expected to release anything just now.
+func (m *Machines) Hindered() { m.w.happens(func() { m.hindrance = time.Now() }) }
+
+// Unrest is what has not come to an end about Machines.
+func (m *Machines) Unrest() (out []string) {
+	m.w.happens(func() {
+		for _, name := range m.w.names {
+			switch {
+			case !m.lostAt[name].IsZero():
+				out = append(out, name+" has no power")
+			case m.away[name]:
+				out = append(out, name+" has no Machine")
+			case !m.deleting[name].IsZero():
+				out = append(out, "the Machine of "+name+" is being deleted")
+			case m.w.nodes[name].rebooting:
+				out = append(out, name+" starts")
+			case m.fenced() && !m.held[name] && m.serves(name) > 0:
+				out = append(out, "nobody holds the Machine of "+name)
+			case m.w.policy == nil && m.held[name]:
+				out = append(out, "the Machine of "+name+" is held, and there is no policy")
+			}
+		}
+	})
+	return out
+}
+
+// Quorate tells whether enough mons run for a quorum.
+func (m *Machines) Quorate() (is bool) {
+	m.w.happens(func() { is = m.w.enoughMons() })
+	return is
+}
+
+// Without are the nodes that have no power.
+func (m *Machines) Without() (nodes []string) {
+	m.w.happens(func() {
+		for _, name := range m.w.names {
+			if !m.lostAt[name].IsZero() {
+				nodes = append(nodes, name)
+			}
+		}
+	})
+	return nodes
+}
+
+// Sight is what a watcher sees of a node and its Machine, and whether the policy names fencing.
+func (m *Machines) Sight(name string) (p fencing.Patient, fenced bool) {
+	m.w.happens(func() { p, fenced = m.patient(name), m.fenced() })
+	return p, fenced
+}
+
+func (m *Machines) fenced() bool {
+	p := m.w.policy
+	return p != nil && p.DeletionTimestamp == nil && p.Spec.Fencing.API == v1alpha1.FencingClusterAPI
+}
+
+func (m *Machines) serves(name string) (n int) {
+	for _, o := range m.w.osds {
+		if o.host == name && o.serves() {
+			n++
+		}
+	}
+	return n
+}
+
 // Fences is how often a node was fenced.
 func (m *Machines) Fences(name string) (n int) {
 	m.w.happens(func() { n = m.fences[name] })
+	return n
+}
+
+// AllFences is how often any node was fenced.
+func (m *Machines) AllFences() (n int) {
+	m.w.happens(func() {
+		for _, fences := range m.fences {
+			n += fences
+		}
+	})
 	return n
 }
 
@@ -137,7 +304,8 @@ func (m *Machines) TakeHold(name string) {
 
 func (m *Machines) machine(name string) fencing.Machine {
 	return fencing.Machine{
-		Name: machineNames + name, UID: fmt.Sprintf("%-13.13s-%s", name, name), Node: name, Held: m.held[name],
+		Name: machineNames + name, UID: fmt.Sprintf("%03d-%-9.9s-%s", m.made[name], name, name), Node: name,
+		Held: m.held[name],
 	}
 }
 
@@ -147,7 +315,9 @@ func (m *Machines) Machines(
 ) (out []fencing.Machine, err error) {
 	err = m.w.request(ctx, "list Machines", func() error {
 		for _, name := range m.w.names {
-			out = append(out, m.machine(name))
+			if !m.away[name] {
+				out = append(out, m.machine(name))
+			}
 		}
 		return nil
 	})
@@ -169,11 +339,15 @@ func (m *Machines) Hold(
 	ctx context.Context, _ storage.ClusterKey, _ storage.Fencing, which fencing.Machine, on bool,
 ) error {
 	return m.w.request(ctx, "hold a Machine", func() error {
+		is := m.machine(which.Node)
+		if m.away[which.Node] || is.UID != which.UID {
+			return nil // that Machine is gone
+		}
 		if m.held[which.Node] = on; on {
 			m.released[which.Node] = false
-			return nil
+		} else if is.Held {
+			m.judge(which.Node)
 		}
-		m.judge(which.Node)
 		return nil
 	})
 }
@@ -181,19 +355,14 @@ func (m *Machines) Hold(
 // judge judges a release by what is true: I7, and that it takes nothing while another failure domain is hurt.
 func (m *Machines) judge(name string) {
 	w := m.w
-	if w.policy == nil || w.policy.DeletionTimestamp != nil || w.policy.Spec.Fencing.API != v1alpha1.FencingClusterAPI {
-		return // all holds go with the policy
-	}
-	hosts, serves, zone := 0, 0, ""
+	hosts, serves := map[string]bool{}, m.serves(name)
 	for _, o := range w.osds {
-		if o.host == name {
-			hosts, zone = hosts+1, o.zone
-			if o.serves() {
-				serves++
-			}
+		if o.host == name && (o.serves() || w.missed(o)) { // or the data is whole without it, and nobody relies on it
+			hosts[w.domainOf(o)] = true
 		}
 	}
-	if hosts == 0 {
+	if len(hosts) == 0 || !m.fenced() || w.older != nil || w.elsewhere != nil || time.Now().Before(m.foreseen) {
+		// all holds go with the policy, and with one that gives way to another
 		return
 	}
 	m.released[name] = true
@@ -203,12 +372,54 @@ func (m *Machines) judge(name string) {
 			w.violate("I7: the Machine of %s is released while that of %s is", name, other)
 		}
 	}
+	if serves == 0 || m.byHand[name] || time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) ||
+		w.hangsUnseen() || w.unknowable() {
+		return
+	}
 	for _, o := range w.osds {
-		if serves > 0 && o.zone != zone && !o.up {
-			w.violate("the Machine of %s is released, %d of its OSDs serve, and %s of %s is down", name, serves, o.name(),
-				o.zone)
+		known := time.Since(o.since) > w.opts.Reaction && time.Since(w.lastInOut) > w.opts.Reaction
+		if !hosts[w.domainOf(o)] && !o.up && known && w.missed(o) {
+			w.violate("I1: the Machine of %s is released, %d of its OSDs serve, and %s in %s is down and missed", name, serves,
+				o.name(), w.domainOf(o))
 		}
 	}
+}
+
+// judgeWaits: a node whose fence costs nothing is released in bounded time (I8).
+func (m *Machines) judgeWaits() {
+	w := m.w
+	if !m.fenced() || w.older != nil || w.elsewhere != nil {
+		m.foreseen = time.Now().Add(givesUpHolds)
+	}
+	able := m.fenced() && w.quorate() && time.Now().After(w.unguarded) && w.older == nil && w.elsewhere == nil
+	for _, name := range w.names {
+		able = able && !m.released[name]
+	}
+	if !able {
+		m.hindrance = time.Now()
+	}
+	for _, name := range w.names {
+		if !m.free(name) {
+			delete(m.costless, name)
+			continue
+		}
+		if m.costless[name].IsZero() {
+			m.costless[name] = time.Now()
+		}
+		if time.Since(m.costless[name]) > releasedWithin && time.Since(m.hindrance) > releasedWithin {
+			w.violate("I8: the Machine of %s is held, although its fence costs nothing", name)
+		}
+	}
+}
+
+// free tells whether a node is to be fenced and held, and nothing on it serves, by Ceph's map.
+func (m *Machines) free(name string) bool {
+	why, _ := m.patient(name).Why()
+	if why == fencing.WhyRecovered || !m.held[name] || m.away[name] {
+		return false
+	}
+	return !slices.ContainsFunc(m.w.osds, func(o *osd) bool { return o.host == name && (o.up || o.running) }) &&
+		!slices.ContainsFunc(m.w.mons, func(x *mon) bool { return x.host == name && (x.in || x.running) })
 }
 
 // Patient implements activities.Machines.
@@ -216,21 +427,34 @@ func (m *Machines) Patient(
 	ctx context.Context, _ storage.ClusterKey, _ storage.Fencing, name string,
 ) (p fencing.Patient, err error) {
 	err = m.w.request(ctx, "read a Machine", func() error {
-		n := m.w.nodes[name]
-		if n == nil {
-			return nil
-		}
-		p.Machine, p.Found, p.Ready, p.UID = m.machine(name), !n.gone, n.ready, n.uid
-		p.BootID = fmt.Sprintf("boot-%s-%d", n.name, n.boot)
-		if !n.ready {
-			p.Unhealthy, p.Condition = m.lostAt[name].Add(unreadyFor), "Ready=Unknown"
-			if m.lostAt[name].IsZero() { // it starts
-				p.Unhealthy = time.Now().Add(-time.Second)
-			}
+		if m.w.nodes[name] != nil {
+			p = m.patient(name)
 		}
 		return nil
 	})
 	return p, err
+}
+
+func (m *Machines) patient(name string) (p fencing.Patient) {
+	n := m.w.nodes[name]
+	if !m.away[name] {
+		p.Machine, p.Deleting = m.machine(name), m.deleting[name]
+	}
+	if n.gone {
+		return p
+	}
+	p.Found, p.Ready, p.UID = true, n.ready, n.uid
+	p.BootID = fmt.Sprintf("boot-%s-%d", n.name, n.boot)
+	switch lost := m.lostAt[name]; {
+	case n.ready || lost.IsZero() && !m.starting[name]: // a reboot takes less than a health check waits
+	case lost.IsZero():
+		p.Unhealthy, p.Condition = time.Now().Add(-time.Second), "Ready=Unknown"
+	case time.Since(lost) < unreadyFor:
+		p.Next = lost.Add(unreadyFor)
+	default:
+		p.Unhealthy, p.Condition = lost.Add(unreadyFor), "Ready=Unknown"
+	}
+	return p
 }
 
 // DeletePods implements activities.Machines. The pods of a node of metal are those that come back with it.
