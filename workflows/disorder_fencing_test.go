@@ -123,8 +123,8 @@ func (d *disorder) mendFences() {
 // have been better to drain their nodes first.
 const byHandAfter = 8
 
-// helpFences: where so many nodes are lost that Ceph has no quorum nothing is released, and people give them their power
-// back. The policy names what fences them, also if it was created anew.
+// helpFences: where so many nodes are lost that Ceph has no quorum nothing is released, and people give them their
+// power back. The policy names what fences them, also if it was created anew.
 func (d *disorder) helpFences(round int) {
 	if !d.fencing {
 		return

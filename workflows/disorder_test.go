@@ -366,7 +366,8 @@ func (d *disorder) quiet() bool {
 		return false
 	}
 	// A rollout that has just been asked for has not begun yet.
-	return len(d.Leftovers()) == 0 && len(d.fencesUnderWay()) == 0 && (d.broken || !d.runs(updateID) && !d.runs(restartID) && len(d.notRolledOut()) == 0)
+	return len(d.Leftovers()) == 0 && len(d.fencesUnderWay()) == 0 &&
+		(d.broken || !d.runs(updateID) && !d.runs(restartID) && len(d.notRolledOut()) == 0)
 }
 
 // lives tells whether a drain of ours runs.

@@ -320,11 +320,16 @@ func TestOddSignalsOfAFence(t *testing.T) {
 		run := s.fence(node)
 		require.True(s, s.Await(time.Minute, func() bool { return s.fenceStatus(node).Phase == workflows.PhaseHeld }))
 		for _, arg := range []any{
-			nil, 7, "garbage", []string{"a"}, map[string]any{"by": 7}, map[string]any{"by": "ann"},
+			nil, 7, "garbage",
+			[]string{"a"},
+			map[string]any{"by": 7},
+			map[string]any{"by": "ann"},
 			map[string]any{"by": "ann", "reason": 7},
-			map[string]any{"reason": "it burns"}, map[string]any{"stage": "Released", "runID": run},
+			map[string]any{"reason": "it burns"},
+			map[string]any{"stage": "Released", "runID": run},
 			workflows.FenceNotice{Cluster: storage.ClusterKey{Namespace: "no", Name: "body"}, Stage: fencing.StageReleased},
-			workflows.FenceRef{WorkflowID: id, RunID: "another run", Drop: true}, workflows.FenceRef{WorkflowID: "fence/x"},
+			workflows.FenceRef{WorkflowID: id, RunID: "another run", Drop: true},
+			workflows.FenceRef{WorkflowID: "fence/x"},
 		} {
 			for _, name := range []string{workflows.SignalFenceRelease, workflows.SignalFence, "no-such-signal"} {
 				s.signal(id, name, arg)

@@ -216,7 +216,7 @@ func (m *migration) take(s activities.MonSurvey) {
 	}
 	goesOn := before != nil && now != nil && now.Newcomer == before.Newcomer && now.Old == before.Old
 	if before != nil && !goesOn {
-		m.ended(*before, s)
+		m.ended(*before)
 	}
 	m.seen, m.memory().Work = s, nil
 	if goesOn { // one that is about to begin is written down with its first act
@@ -229,7 +229,7 @@ func (m *migration) take(s activities.MonSurvey) {
 const mostSteps = 64 // that a result names
 
 // ended notes how a step ended.
-func (m *migration) ended(w monplan.Work, s activities.MonSurvey) {
+func (m *migration) ended(w monplan.Work) {
 	moves := w.Kind == monplan.Migrate || w.Kind == monplan.OneLess
 	failed := moves && w.Undo != "" && !w.Started.IsZero()
 	if failed && !slices.Contains(m.memory().Failed, w.Old) {
@@ -516,5 +516,5 @@ func (m *migration) undo(ctx workflow.Context) error {
 			return err
 		}
 	}
-	return workflow.Sleep(ctx, refusedFor) // there is no quorum, say
+	return workflow.Sleep(ctx, refusedFor) //nolint:forbidigo // it cleans up: nobody continues as new any more
 }

@@ -20,7 +20,7 @@ type monFlow struct {
 	mons string
 	set  func(w *monWorld) // what the spec and the nodes are
 	in   workflows.MigrateMonsInput
-	want []string // the mons afterwards, when nothing happened on the way
+	want []string                 // the mons afterwards, when nothing happened on the way
 	done func(w *monWorld) string // what is missing afterwards; nil: only the number counts
 }
 

@@ -37,16 +37,16 @@ type monWorld struct {
 	nodes     []monplan.Node
 	canary    string
 	claims    map[string]bool
-	never     bool // newcomers never come into quorum
-	full      bool // the scheduler has no node for a canary
+	never     bool                  // newcomers never come into quorum
+	full      bool                  // the scheduler has no node for a canary
 	refuse    func(act string) bool // acts to which the adapters say no; nil: none
 	// What the CephMon's status has.
 	status   *monplan.Work
 	outSince map[string]time.Time
 	nextID   int
 
-	news   int // of mons that died or came back
-	looked int // the news that the last look has seen
+	news   int       // of mons that died or came back
+	looked int       // the news that the last look has seen
 	acted  time.Time // when the last act was over
 	acts   []string
 	wrong  []string
@@ -178,7 +178,7 @@ func (w *monWorld) place(work monplan.Work) (monplan.Node, bool) {
 	for _, n := range w.nodes {
 		taken := slices.ContainsFunc(w.monmap, func(name string) bool {
 			m, leaves := w.mons[name], name == work.Old
-			return m.node == n.Name && !(leaves && instead) || len(w.want.Zones) > 0 && m.zone == n.Zone && !leaves
+			return m.node == n.Name && (!leaves || !instead) || len(w.want.Zones) > 0 && m.zone == n.Zone && !leaves
 		})
 		if !w.full && !taken && n.Why == "" && (len(w.want.Zones) == 0 || slices.Contains(w.want.Zones, n.Zone)) {
 			return n, true
@@ -467,4 +467,6 @@ func (m monsOf) Plan(context.Context, activities.MonsRef, monplan.Mode) (activit
 	return activities.MonPlan{}, errNoMons
 }
 
-func (m monsOf) Of(context.Context, storage.ClusterKey) ([]activities.MonsRef, error) { return nil, nil }
+func (m monsOf) Of(context.Context, storage.ClusterKey) ([]activities.MonsRef, error) {
+	return nil, nil
+}

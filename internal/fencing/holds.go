@@ -69,9 +69,9 @@ func (p Plan) Nothing() bool { return len(p.Note)+len(p.Set)+len(p.Remove)+len(p
 
 // wants tells whether a node's Machine is to be held. Daemons that are down do not end a hold by themselves, or a
 // failure of several nodes would end the holds of all of them in the moment between the storage cluster's word and
-// Kubernetes'; it ends when the data is whole without them, or by a release, which is given to one node at a time. A hold
-// that is noted stays until then also when the node hosts nothing by now: of a daemon whose pod is gone for a moment
-// nobody can tell the node.
+// Kubernetes'; it ends when the data is whole without them, or by a release, which is given to one node at a time. A
+// hold that is noted stays until then also when the node hosts nothing by now: of a daemon whose pod is gone for a
+// moment nobody can tell the node.
 func (r Rest) wants(node string, noted bool) bool {
 	h := r.Hosted[node]
 	switch {

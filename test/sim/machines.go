@@ -199,7 +199,7 @@ func (m *Machines) back(name string) {
 // Idle has the remediator do nothing, or act again.
 func (m *Machines) Idle(on bool) { m.w.happens(func() { m.idle = on }) }
 
-// ReleasedByHand: a person tells lockkeeper to release a Machine, whatever it takes.
+// ReleasedByHand has a person tell lockkeeper to release a Machine, whatever it takes.
 func (m *Machines) ReleasedByHand(name string) { m.w.happens(func() { m.byHand[name] = true }) }
 
 // Hindered says that lockkeeper cannot be expected to release anything just now.
