@@ -23,7 +23,7 @@ var (
 	simSlow     = flag.Int("sim.slow", 11, "OSDs take 10 s to end in every such schedule; 0: in none")
 	simPolicies = flag.Int("sim.policies", 13,
 		"other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
-	simFencing = flag.Int("sim.fencing", 0,
+	simFencing = flag.Int("sim.fencing", 9,
 		"nodes lose their power, and a remediator starts them again, in every such schedule; 0: in none")
 	simWithout = flag.String("sim.without", "",
 		"events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")

@@ -57,6 +57,7 @@ func (w *World) Machines() *Machines {
 		deleting: map[string]time.Time{}, away: map[string]bool{}, made: map[string]int{}, byHand: map[string]bool{},
 		costless: map[string]time.Time{}, starting: map[string]bool{},
 	}
+	w.machines = m
 	go func() {
 		for w.end.Err() == nil {
 			time.Sleep(remediates)

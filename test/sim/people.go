@@ -193,6 +193,9 @@ func (w *World) RestoreNode(name string) {
 			return
 		}
 		w.tell("%s is registered again", name)
+		if w.machines != nil {
+			delete(w.machines.lostAt, name) // it runs
+		}
 		*n = node{name: n.name, zone: n.zone, uid: n.uid + "+", boot: n.boot + 1, ready: true}
 		w.kubeChanged()
 		w.schedule()

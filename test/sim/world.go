@@ -133,6 +133,7 @@ type World struct {
 	covering  map[string]labels.Selector  // of budgets, by name
 	computing bool                        // the disruption controller is about to
 	policy    *v1alpha1.MaintenancePolicy // nil: deleted
+	machines  *Machines                   // nil: it has none
 	edited    time.Time                   // when its spec was last changed
 	retiring  time.Time                   // when a person began to delete it
 	ending    time.Time                   // when the namespace began to be deleted; zero: it is not
