@@ -16,8 +16,7 @@ func Choose(f Facts, targets []Target) (node string, verdicts map[string]Verdict
 	})
 	for _, t := range order {
 		v := Judge(f, t)
-		// What hosts nothing is not held, and so is no release that others would have to wait for.
-		if v.Action == Release && v.Takes.Hosts+len(v.Takes.Mon) > 0 && !slices.Contains(f.Released, t.Node) {
+		if v.Action == Release && !v.Free && !slices.Contains(f.Released, t.Node) {
 			node = t.Node
 			f.Released = append(slices.Clip(f.Released), t.Node)
 		}

@@ -50,6 +50,9 @@ type Verdict struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Takes   Takes  `json:"takes"`
+	// Free: the storage cluster is known to have nothing on it, and the data is whole. So it is no release that others
+	// would have to wait for. One by hand is none, since it may be that nothing is known.
+	Free bool `json:"free,omitempty"`
 	// Against is what an override passed over: why the Machine would not have been released.
 	Against string `json:"against,omitempty"`
 }
@@ -79,7 +82,7 @@ func Judge(f Facts, t Target) Verdict {
 	case !takes.Nothing():
 		v.Reason, v.Message = ReasonDomainOpen, fmt.Sprintf("%s is open for it", f.Open)
 	case takes.Hosts == 0:
-		v.Reason, v.Message = ReasonHostsNothing, "the storage cluster has nothing on it"
+		v.Reason, v.Message, v.Free = ReasonHostsNothing, "the storage cluster has nothing on it", f.Clean
 	}
 	return v
 }

@@ -384,7 +384,7 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 			targets = append(targets, c.Target)
 		}
 	}
-	chosen, verdicts := Choose(f, targets)
+	_, verdicts := Choose(f, targets)
 	for i := range s.Ledger.Cases {
 		c := &s.Ledger.Cases[i]
 		if c.Stage != StageHeld {
@@ -401,7 +401,7 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 			continue
 		}
 		c.Stage, c.Machine, c.UID, c.At = StageReleased, m.Name, m.UID, in.Now
-		c.Free = c.Node != chosen
+		c.Free = v.Free
 		if end := in.Now.Add(in.Timeout); in.Timeout > 0 && (s.Next.IsZero() || end.Before(s.Next)) {
 			s.Next = end
 		}

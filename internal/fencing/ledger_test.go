@@ -110,6 +110,14 @@ func (f *fleet) want(node string, why fencing.Why) {
 	f.ledger.Request(t)
 }
 
+// byHand: a person has a node's Machine released.
+func (f *fleet) byHand(node string) {
+	f.want(node, fencing.WhyUnhealthy)
+	t := target(node)
+	t.Since, t.Override = f.now, &fencing.Override{By: "ann", Reason: "it burns", At: f.now}
+	f.ledger.Request(t)
+}
+
 func (f *fleet) of(node string) (fencing.Case, bool) {
 	if f.ledger == nil {
 		return fencing.Case{}, false
@@ -169,6 +177,33 @@ func TestAnotherIsReleasedWhenNobodyFences(t *testing.T) {
 	require.Equal(t, 1, c.Returns)
 	require.Contains(t, f.held(), "node-d")
 	require.Equal(t, f.now.Add(20*time.Minute), s.Next)
+}
+
+// TestReleasedByHandIsARelease: of a node that is released without Ceph's word nobody knows what it hosts. It counts all
+// the same: nobody else is released beside it.
+func TestReleasedByHandIsARelease(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	f.fail("node-d")
+	f.silent = true
+	f.byHand("node-d")
+	f.step(true, true, true)
+	c, _ := f.of("node-d")
+	require.Equal(t, fencing.ReasonOverridden, c.Reason)
+	require.NotContains(t, f.held(), "node-d")
+
+	f.byHand("node-e")
+	f.step(true, true, true)
+	c, _ = f.of("node-e")
+	require.Equal(t, fencing.ReasonAnotherReleased, c.Reason, "not even by hand")
+
+	f.silent = false
+	f.fail("node-f")
+	f.want("node-f", fencing.WhyUnhealthy)
+	f.step(true, true, true)
+	c, _ = f.of("node-f")
+	require.Equal(t, fencing.ReasonAnotherReleased, c.Reason)
+	require.Contains(t, f.held(), "node-f")
 }
 
 // TestForeignHold: a mark that equals ours, and that nobody noted, is nobody's to take away.
@@ -243,8 +278,8 @@ func TestLedgerModel(t *testing.T) {
 			for i := range f.machines {
 				m := f.machines[i]
 				c, _ := f.of(m.Node)
-				running, _ := f.running(m.Node)
-				if !m.Held && c.Stage == fencing.StageReleased && !c.Free {
+				running, all := f.running(m.Node)
+				if !m.Held && c.Stage == fencing.StageReleased && all > 0 {
 					released++
 				}
 				// Of a Machine that came while Ceph is silent nobody knows what it hosts.
@@ -269,7 +304,7 @@ func TestLedgerModel(t *testing.T) {
 				f.step(true, true, true) // the next keeper, or the next pass
 				for _, n := range f.ledger.Nodes() {
 					c, _ := f.of(n)
-					if c.Stage != fencing.StageReleased || was[n] == fencing.StageReleased {
+					if c.Stage != fencing.StageReleased || was[n] == fencing.StageReleased || c.Override != nil {
 						continue
 					}
 					running, _ := f.running(n)
@@ -285,6 +320,7 @@ func TestLedgerModel(t *testing.T) {
 			},
 			"dies":      func(t *rapid.T) { n := node.Draw(t, "node"); f.fail(n); f.want(n, fencing.WhyUnhealthy) },
 			"is cut":    func(t *rapid.T) { f.want(node.Draw(t, "node"), fencing.WhyUnhealthy) },
+			"by hand":   func(t *rapid.T) { f.byHand(node.Draw(t, "node")) },
 			"deleted":   func(t *rapid.T) { f.want(node.Draw(t, "node"), fencing.WhyDeleting) },
 			"granted":   func(t *rapid.T) { n := node.Draw(t, "node"); f.holders = nil; f.hold("fence/"+n, zoneOf(n)) },
 			"lease end": func(*rapid.T) { f.holders, f.open = nil, "" },
