@@ -179,8 +179,8 @@ func TestAnotherIsReleasedWhenNobodyFences(t *testing.T) {
 	require.Equal(t, f.now.Add(20*time.Minute), s.Next)
 }
 
-// TestReleasedByHandIsARelease: of a node that is released without Ceph's word nobody knows what it hosts. It counts all
-// the same: nobody else is released beside it.
+// TestReleasedByHandIsARelease: of a node that is released without Ceph's word nobody knows what it hosts. It counts
+// all the same: nobody else is released beside it.
 func TestReleasedByHandIsARelease(t *testing.T) {
 	f := newFleet()
 	f.step(true, true, true)
