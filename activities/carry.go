@@ -29,8 +29,8 @@ type CarryInput struct {
 	// Budgets that let somebody go are written after Set is done, others while it is.
 	Budgets *BudgetInput `json:"budgets,omitempty"`
 	Closes  bool         `json:"closes,omitempty"`
-	// Hold are holds of Machines that are set, which waits for nothing. LetGo are those that are taken away: after all
-	// that closes, and after the budgets say what was decided.
+	// Hold are holds of Machines that are set, or taken away from whom nobody relies on: that waits for nothing. LetGo are
+	// the others that are taken away: after all that closes, and after the budgets say what was decided.
 	Hold  *HoldsInput `json:"hold,omitempty"`
 	LetGo *HoldsInput `json:"letGo,omitempty"`
 	// Report is the status that is written if all of this went as it was meant to.

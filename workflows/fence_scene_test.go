@@ -111,6 +111,26 @@ func TestFencesOfTwoZones(t *testing.T) {
 	})
 }
 
+// TestFenceBesideABudgetOfSomebodyElse: our budgets cannot open then, for as long as nobody takes it away. A fence that
+// takes nothing does not wait for that.
+func TestFenceBesideABudgetOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.Foreign(true)
+		s.machines.LosePower("node-d")
+		down := func() bool { return s.Status().Storage.Up == "5/6" }
+		require.True(s, s.Await(time.Minute, down), "its OSD is down by the map")
+		run, began := s.fence("node-d"), time.Now()
+		require.True(s, s.until(time.Minute, func() bool { return s.machines.Fences("node-d") == 1 }),
+			"%+v", s.fenceStatus("node-d"))
+		require.Less(s, time.Since(began), 30*time.Second)
+		require.NoError(s, s.awaitFence("node-d", run).err)
+		s.Foreign(false)
+		s.heldAgain()
+	})
+}
+
 // TestFenceOfANodeThatIsFine: nothing is asked for.
 func TestFenceOfANodeThatIsFine(t *testing.T) {
 	t.Parallel()

@@ -128,13 +128,16 @@ func (m *mind) planHolds(now time.Time, p *plan) {
 		return
 	}
 	in := activities.HoldsInput{Cluster: m.cluster, Fencing: survey.Fencing}
-	if hold := in; len(s.Set) > 0 || s.Max != nil && *s.Max == 0 {
-		if hold.Set = s.Set; s.Max != nil && *s.Max == 0 {
+	if len(s.AtOnce) > 0 && !m.inTime(now, p) {
+		s.AtOnce = nil
+	}
+	if hold := in; len(s.Set)+len(s.AtOnce) > 0 || s.Max != nil && *s.Max == 0 {
+		if hold.Set, hold.Remove = s.Set, s.AtOnce; s.Max != nil && *s.Max == 0 {
 			hold.Max = s.Max
 		}
 		p.Hold = &hold
 	}
-	if survey.More > 0 && len(s.Set)+len(s.Remove) > 0 {
+	if survey.More > 0 && len(s.Set)+len(s.AtOnce)+len(s.Remove) > 0 {
 		m.again = true
 	}
 	if len(s.Remove) == 0 && !s.Drop && (s.Max == nil || *s.Max == 0) {
@@ -152,14 +155,20 @@ func (m *mind) planHolds(now time.Time, p *plan) {
 			letGo.Before = budget.Book{}
 		}
 	}
+	if m.inTime(now, p) {
+		p.LetGo = &letGo
+	}
+}
+
+// inTime has a plan that lets go of Machines end before the look is too old, unless it is already.
+func (m *mind) inTime(now time.Time, p *plan) bool {
 	if p.within == 0 {
 		p.within = staleAfter - now.Sub(m.looked)
 	}
 	if p.within <= 0 {
 		p.within, m.again = 0, true
-		return
 	}
-	p.LetGo = &letGo
+	return p.within > 0
 }
 
 // tookHolds takes in what became of the holds. What failed is tried again, and keeps nothing else waiting.
@@ -170,8 +179,11 @@ func (m *mind) tookHolds(p *plan, r activities.CarryResult) {
 			m.fenceRetry = true
 		}
 	}
+	if p.Hold != nil && r.Held.Done() {
+		m.letGo = p.Hold.Remove
+	}
 	if m.again = m.again || r.LetGo.Result.Moved; p.LetGo != nil && r.LetGo.Done() && !r.LetGo.Result.Moved {
-		m.letGo = p.LetGo.Remove
+		m.letGo = slices.Concat(m.letGo, p.LetGo.Remove)
 	}
 }
 

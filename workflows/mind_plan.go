@@ -180,6 +180,8 @@ func (p *plan) summary() string {
 		return clip("unset noout on " + strings.Join(p.Unset.Hosts, ", "))
 	case p.LetGo != nil && len(p.LetGo.Remove) > 0:
 		return clip("let go of Machine " + p.LetGo.Remove[0].String())
+	case p.Hold != nil && len(p.Hold.Remove) > 0:
+		return clip("let go of Machine " + p.Hold.Remove[0].String())
 	case p.Hold != nil && len(p.Hold.Set) > 0:
 		return clip(fmt.Sprintf("hold %d Machines", len(p.Hold.Set)))
 	case p.Others != nil:

@@ -91,7 +91,9 @@ func (r *reader) heldOrLetGo(e *historypb.HistoryEvent, in activities.CarryInput
 	if in.Hold != nil && len(in.Hold.Set) > 0 {
 		r.say(e, fmt.Sprintf("holds %d Machines, %s for one", len(in.Hold.Set), in.Hold.Set[0]))
 	}
-	if in.LetGo != nil && len(in.LetGo.Remove) > 0 {
-		r.say(e, fmt.Sprintf("lets go of %d Machines, %s for one", len(in.LetGo.Remove), in.LetGo.Remove[0]))
+	for _, x := range []*activities.HoldsInput{in.Hold, in.LetGo} {
+		if x != nil && len(x.Remove) > 0 {
+			r.say(e, fmt.Sprintf("lets go of %d Machines, %s for one", len(x.Remove), x.Remove[0]))
+		}
 	}
 }

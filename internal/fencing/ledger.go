@@ -295,6 +295,9 @@ type Input struct {
 type Step struct {
 	Ledger *Ledger
 	Set    []Machine
+	// AtOnce and Remove are Machines that are let go. Those AtOnce were released, by hand or since no daemon of their nodes
+	// serves: whatever else may go, they take nothing, so they wait for nothing.
+	AtOnce []Machine
 	Remove []Machine
 	// Max is what the MachineDisruptionBudget is to say; nil: nothing has to be written. Drop: it is to be deleted.
 	Max  *int
@@ -447,7 +450,14 @@ func (s *Step) plan(in Input, ending bool) {
 		}
 	}
 	p := PlanHolds(rest)
-	s.Set, s.Remove, s.Again = p.Set, p.Remove, p.Again
+	s.Set, s.Again = p.Set, p.Again
+	for _, m := range p.Remove {
+		if s.Ledger.waitsForNothing(m.UID) {
+			s.AtOnce = append(s.AtOnce, m)
+		} else {
+			s.Remove = append(s.Remove, m)
+		}
+	}
 	for _, h := range p.Note {
 		if at, found := slices.BinarySearch(s.Ledger.Held, Key(h.UID)); !found {
 			s.Ledger.Held = slices.Insert(s.Ledger.Held, at, Key(h.UID))
@@ -460,6 +470,15 @@ func (s *Step) plan(in Input, ending bool) {
 		}
 	}
 	s.Ledger.Held = slices.DeleteFunc(s.Ledger.Held, func(key string) bool { return slices.Contains(forget, key) })
+}
+
+// waitsForNothing tells whether a Machine was released by hand, or takes nothing with it: no daemon that serves, nor
+// disks.
+func (l *Ledger) waitsForNothing(uid string) bool {
+	return slices.ContainsFunc(l.Cases, func(c Case) bool {
+		harmless := !c.DisksGo && (c.Reason == ReasonTakesNothing || c.Reason == ReasonHostsNothing)
+		return c.Stage == StageReleased && c.UID == uid && (harmless || c.Reason == ReasonOverridden)
+	})
 }
 
 // revoke ends all cases: nothing is held any more.

@@ -78,6 +78,9 @@ func (f *fleet) step(writes, sets, removes bool) fencing.Step {
 	if sets {
 		f.mark(s.Set, true)
 	}
+	if sets {
+		f.mark(s.AtOnce, false)
+	}
 	if sets && removes {
 		f.mark(s.Remove, false)
 	}
@@ -204,6 +207,38 @@ func TestReleasedByHandIsARelease(t *testing.T) {
 	c, _ = f.of("node-f")
 	require.Equal(t, fencing.ReasonAnotherReleased, c.Reason)
 	require.Contains(t, f.held(), "node-f")
+}
+
+// TestWhatTakesNothingGoesAtOnce: and what takes something, or disks, waits for all else that was decided.
+func TestWhatTakesNothingGoesAtOnce(t *testing.T) {
+	for name, want := range map[string]struct {
+		serves, disksGo, byHand bool
+		atOnce                  int
+	}{
+		"nothing serves": {atOnce: 1},
+		"it serves":      {serves: true},
+		"disks go":       {disksGo: true},
+		"by hand":        {serves: true, byHand: true, atOnce: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet()
+			f.step(true, true, true)
+			switch {
+			case want.byHand:
+				f.byHand("node-d")
+			case want.serves:
+				f.want("node-d", fencing.WhyUnhealthy)
+				f.hold("fence/node-d", "zone-x")
+			default:
+				f.want("node-d", fencing.WhyUnhealthy)
+				f.fail("node-d")
+			}
+			f.ledger.Cases[0].DisksGo, f.clean = want.disksGo, true
+			s := f.step(true, true, true)
+			require.Len(t, s.AtOnce, want.atOnce)
+			require.Len(t, s.Remove, 1-want.atOnce)
+		})
+	}
 }
 
 // TestForeignHold: a mark that equals ours, and that nobody noted, is nobody's to take away.

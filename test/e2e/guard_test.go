@@ -94,7 +94,7 @@ func (w *world) deleteEverything(lasting time.Duration) error {
 		return fmt.Errorf("pods before: %v; after: %v", before, after)
 	case len(granted) > 0 || answers.Granted > 0:
 		return fmt.Errorf("%d deletions were granted (%s), by the audit log %v", answers.Granted, answers, granted)
-	case answers.Refused < 100 || refused < answers.Refused:
+	case answers.Refused < len(before) || refused < answers.Refused: // as many as a busy machine answers
 		return fmt.Errorf("%s; by the audit log %d were refused", answers, refused)
 	case !strings.Contains(answers.Example, "has to wait for its turn"):
 		return errors.New(answers.Example)
