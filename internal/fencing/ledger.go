@@ -295,8 +295,8 @@ type Input struct {
 type Step struct {
 	Ledger *Ledger
 	Set    []Machine
-	// AtOnce and Remove are Machines that are let go. Those AtOnce were released, by hand or since no daemon of their nodes
-	// serves: whatever else may go, they take nothing, so they wait for nothing.
+	// AtOnce and Remove are Machines that are let go. Those AtOnce were released, by hand or since no daemon of their
+	// nodes serves: whatever else may go, they take nothing, so they wait for nothing.
 	AtOnce []Machine
 	Remove []Machine
 	// Max is what the MachineDisruptionBudget is to say; nil: nothing has to be written. Drop: it is to be deleted.
