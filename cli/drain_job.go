@@ -91,20 +91,8 @@ func (j Drain) heard(before Job, signal, _ string) bool {
 
 // Describe is one sentence about a drain.
 func (j Drain) Describe(now time.Time) string {
-	if j.State != Running {
-		s := fmt.Sprintf("%s ended %s: %s", j.WorkflowID, when(j.Ended, now), j.Phase())
-		if j.Failure != "" {
-			s += ": " + j.Failure
-		}
-		return s
+	if j.State == Running && j.Status == nil {
+		return fmt.Sprintf("%s runs since %s; %s", j.WorkflowID, when(j.Started, now), j.WaitsFor())
 	}
-	s := fmt.Sprintf("%s runs since %s", j.WorkflowID, when(j.Started, now))
-	if j.Status == nil {
-		return s + "; " + j.WaitsFor()
-	}
-	s += ", phase " + j.Phase()
-	if w := j.WaitsFor(); w != "" {
-		s += ", waits for " + w
-	}
-	return s
+	return j.describe(now, j.Phase(), j.WaitsFor())
 }

@@ -107,21 +107,11 @@ func (j Fence) heard(before Job, signal, _ string) bool {
 
 // Describe is one sentence about it.
 func (j Fence) Describe(now time.Time) string {
-	if j.State != Running {
-		s := fmt.Sprintf("%s ended %s: %s", j.WorkflowID, when(j.Ended, now), j.Phase())
-		if j.Failure != "" {
-			s += ": " + j.Failure
-		}
-		return s
+	phase := j.Phase()
+	if j.State == Running && j.Status == nil {
+		phase = ""
 	}
-	s := fmt.Sprintf("%s runs since %s", j.WorkflowID, when(j.Started, now))
-	if j.Status != nil {
-		s += ", phase " + j.Phase()
-	}
-	if w := j.WaitsFor(); w != "" {
-		s += ", waits for " + w
-	}
-	return s
+	return j.describe(now, phase, j.WaitsFor())
 }
 
 // fenceFollower turns looks at a fence into lines.

@@ -28,6 +28,25 @@ type Execution struct {
 
 func (e Execution) execution() Execution { return e }
 
+// describe is one sentence about a job, in a phase and waiting for something if there is any.
+func (e Execution) describe(now time.Time, phase, waitsFor string) string {
+	if e.State != Running {
+		s := fmt.Sprintf("%s ended %s: %s", e.WorkflowID, when(e.Ended, now), phase)
+		if e.Failure != "" {
+			s += ": " + e.Failure
+		}
+		return s
+	}
+	s := fmt.Sprintf("%s runs since %s", e.WorkflowID, when(e.Started, now))
+	if phase != "" {
+		s += ", phase " + phase
+	}
+	if waitsFor != "" {
+		s += ", waits for " + waitsFor
+	}
+	return s
+}
+
 // triesAgain says which step has failed and is tried again, and why; "": none.
 func (e Execution) triesAgain() string {
 	if e.Step == nil || e.Step.LastFailure == "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -39,7 +40,12 @@ becomes of this command.`,
 			if err := f.complete(connections.Namespace); err != nil {
 				return usage(cmd, err)
 			}
-			return f.run(cmd, connections)
+			return f.run(cmd, connections, func(ctx context.Context, command *cli.Command) (planned, error) {
+				return planned{
+					start: func() error { return command.Drain(ctx, f.input, f.options) },
+					plan:  func() (answer, error) { return command.Plan(ctx, f.input) },
+				}, nil
+			})
 		},
 	}
 	f.add(cmd, "drain", "ends", "print steps and gates, and change nothing")
@@ -82,20 +88,4 @@ func qualified(policies, namespace string) string {
 		}
 	}
 	return strings.Join(names, ",")
-}
-
-func (f *drainFlags) run(cmd *cobra.Command, connections *cli.Connections) error {
-	command, _, done, err := connect(cmd, connections)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if !f.plan {
-		return command.Drain(cmd.Context(), f.input, f.options)
-	}
-	plan, err := command.Plan(cmd.Context(), f.input)
-	if err != nil {
-		return err
-	}
-	return f.print(cmd, plan)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,34 @@ func (f *jobFlags) check() error {
 	return cli.CheckOutput(f.output)
 }
 
-// print prints a plan.
-func (f *jobFlags) print(cmd *cobra.Command, plan answer) error {
+// planned is a job that can be foretold.
+type planned struct {
+	start func() error
+	plan  func() (answer, error)
+}
+
+// run checks the flags, connects, and starts the job, or prints the plan of it.
+func (f *jobFlags) run(
+	cmd *cobra.Command, connections *cli.Connections, of func(context.Context, *cli.Command) (planned, error),
+) error {
+	if err := f.check(); err != nil {
+		return usage(cmd, err)
+	}
+	command, _, done, err := connect(cmd, connections)
+	if err != nil {
+		return err
+	}
+	defer done()
+	job, err := of(cmd.Context(), command)
+	if err != nil {
+		return err
+	}
+	if !f.plan {
+		return job.start()
+	}
+	plan, err := job.plan()
+	if err != nil {
+		return err
+	}
 	return printed(cmd, plan, f.output)
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/cli"
@@ -15,43 +17,26 @@ func migrateMonsCommand(connections *cli.Connections) *cobra.Command {
 		Short: "Move the mons that are not as their CephMon says, one at a time",
 		Long: `Move the mons that are not as their CephMon says to other nodes, zones or storage, and remove superfluous ones.
 
-One mon at a time: a canary finds a node, the volume is bound, the new mon joins and is in quorum,
-	which a commit proves, and
-only then the old one leaves. Its volume stays until clean-mons. What fails is rolled back. Dead mons are replaced,
-	missing ones
-made and changed images rolled out without this command,
-	by the same job: the Temporal workflow migrate-mons/NAMESPACE/CEPHMON,
-which goes on whatever becomes of this command.
+One mon at a time: a canary finds a node, the volume is bound, the new mon joins and is in quorum, which a commit
+proves, and only then the old one leaves. Its volume stays until clean-mons. What fails is rolled back. Dead mons are
+replaced, missing ones made and changed images rolled out without this command, by the same job: the Temporal workflow
+migrate-mons/NAMESPACE/CEPHMON, which goes on whatever becomes of this command.
 
---one-less is for clusters without a node for one more mon: the old one leaves first,
-	and until its successor is in quorum none of
-the others may fail.`,
+--one-less is for clusters without a node for one more mon: the old one leaves first, and until its successor is in
+quorum none of the others may fail.`,
 		Example: `  lockkeeper migrate-mons rook-ceph/mons --plan     what would be moved where, and what it costs; changes nothing
   lockkeeper migrate-mons rook-ceph/mons --follow
   lockkeeper migrate-mons rook-ceph/mons --one-less --plan`,
 		Args: args(oneOf("CEPHMON", "`kubectl get cephmons -A` lists them")),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := f.check(); err != nil {
-				return usage(cmd, err)
-			}
-			command, _, done, err := connect(cmd, connections)
-			if err != nil {
-				return err
-			}
-			defer done()
-			name, err := cli.CephMonName(names[0], connections.CurrentNamespace)
-			if err != nil {
-				return err
-			}
-			mode.Migrate = true
-			if !f.plan {
-				return command.MigrateMons(cmd.Context(), name, mode, f.options)
-			}
-			plan, err := command.PlanMigration(cmd.Context(), name, mode)
-			if err != nil {
-				return err
-			}
-			return f.print(cmd, plan)
+			return f.run(cmd, connections, func(ctx context.Context, command *cli.Command) (planned, error) {
+				name, err := cli.CephMonName(names[0], connections.CurrentNamespace)
+				mode.Migrate = true
+				return planned{
+					start: func() error { return command.MigrateMons(ctx, name, mode, f.options) },
+					plan:  func() (answer, error) { return command.PlanMigration(ctx, name, mode) },
+				}, err
+			})
 		},
 	}
 	f.add(cmd, "migration", "ends", "print the steps in order, and what they cost; change nothing")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -34,26 +35,13 @@ command.
   lockkeeper skip ceph/osds osd.7              leave this one as it is`,
 		Args: args(oneOf("CEPHOSD", "`kubectl get cephosds -A` lists them")),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := f.check(); err != nil {
-				return usage(cmd, err)
-			}
-			command, _, done, err := connect(cmd, connections)
-			if err != nil {
-				return err
-			}
-			defer done()
-			name, err := cli.CephOSDName(names[0], connections.CurrentNamespace)
-			if err != nil {
-				return err
-			}
-			if !f.plan {
-				return command.UpdateOSDs(cmd.Context(), name, f.options)
-			}
-			plan, err := command.PlanUpdate(cmd.Context(), name)
-			if err != nil {
-				return err
-			}
-			return f.print(cmd, plan)
+			return f.run(cmd, connections, func(ctx context.Context, command *cli.Command) (planned, error) {
+				name, err := cli.CephOSDName(names[0], connections.CurrentNamespace)
+				return planned{
+					start: func() error { return command.UpdateOSDs(ctx, name, f.options) },
+					plan:  func() (answer, error) { return command.PlanUpdate(ctx, name) },
+				}, err
+			})
 		},
 	}
 	f.add(cmd, "rollout", "ends, or halts", "print the batches in order, and why; change nothing")
@@ -85,25 +73,13 @@ the image back.
   lockkeeper restart-osds -n rook-ceph --update-domain Zone --image ceph/ceph:v20.2.4 --plan`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return usage(cmd, err)
-			}
-			command, _, done, err := connect(cmd, connections)
-			if err != nil {
-				return err
-			}
-			defer done()
-			if in.Namespace, err = connections.CurrentNamespace(); err != nil {
-				return err
-			}
-			if !f.plan {
-				return command.RestartOSDs(cmd.Context(), in, f.options)
-			}
-			plan, err := command.PlanRestart(cmd.Context(), in)
-			if err != nil {
-				return err
-			}
-			return f.print(cmd, plan)
+			return f.run(cmd, connections, func(ctx context.Context, command *cli.Command) (_ planned, err error) {
+				in.Namespace, err = connections.CurrentNamespace()
+				return planned{
+					start: func() error { return command.RestartOSDs(ctx, in, f.options) },
+					plan:  func() (answer, error) { return command.PlanRestart(ctx, in) },
+				}, err
+			})
 		},
 	}
 	f.add(cmd, "rollout", "ends, or halts", "print the batches in order, and why; change nothing")
