@@ -60,7 +60,7 @@ func (p RolloutPlan) Write(w io.Writer) {
 		row("Note", "%s", note)
 	}
 	if len(p.Superfluous) > 0 {
-		row("Left the spec", "%s; each stays until Ceph says that its data is safe without it",
+		row(p.leaving(), "%s; each stays until Ceph says that its data is safe without it",
 			some(p.Superfluous, mostNames))
 	}
 	if len(p.Discarded) > 0 {
@@ -89,7 +89,7 @@ func (p RolloutPlan) writeSteps(w io.Writer) {
 		return
 	}
 	if len(p.Steps) == 0 {
-		fmt.Fprintln(w, "Nothing is to be done: every OSD is as its template says.")
+		fmt.Fprintln(w, p.nothing())
 		return
 	}
 	replaced := 0
@@ -120,6 +120,26 @@ func (p RolloutPlan) writeSteps(w io.Writer) {
 		fmt.Fprintf(w, ", a pause of %s", duration.HumanDuration(p.PauseBetween.Duration))
 	}
 	fmt.Fprintln(w, ".")
+}
+
+// waiting tells whether it is about pods that somebody wants gone.
+func (p RolloutPlan) waiting() bool {
+	kind, _, _ := jobs.Parse(p.Job)
+	return kind == jobs.RestartWaiting
+}
+
+func (p RolloutPlan) leaving() string {
+	if p.waiting() {
+		return "Goes for good"
+	}
+	return "Left the spec"
+}
+
+func (p RolloutPlan) nothing() string {
+	if p.waiting() {
+		return "Nothing is to be done: nobody wants a pod gone that could be let go."
+	}
+	return "Nothing is to be done: every OSD is as its template says."
 }
 
 func (p RolloutPlan) why(s rollout.Step) string {

@@ -98,7 +98,7 @@ func (f deploymentSet) osds() (out []rollout.OSD) {
 			o.Away = f.nodes[host]
 		}
 		f.judge(&o, kube.OSDImage(&d.Spec.Template.Spec))
-		f.plan.place(&o, f.location(d))
+		f.plan.place(&o, locationOf(f.policy, d.Labels, d.Spec.Template.Labels))
 		out = append(out, o)
 	}
 	return out
@@ -117,11 +117,11 @@ func (f deploymentSet) judge(o *rollout.OSD, has string) {
 	}
 }
 
-// location is where an OSD is, by CRUSH type, as the policy's label has it.
-func (f deploymentSet) location(d *appsv1.Deployment) map[string]string {
-	before, after, _ := strings.Cut(kube.FailureDomainLabel(f.policy), "{type}")
+// locationOf is where an OSD is, by CRUSH type, as the policy's label has it.
+func locationOf(policy *v1alpha1.MaintenancePolicy, all ...map[string]string) map[string]string {
+	before, after, _ := strings.Cut(kube.FailureDomainLabel(policy), "{type}")
 	out := map[string]string{}
-	for _, labels := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
+	for _, labels := range all {
 		for label, value := range labels {
 			crushType, ok := strings.CutPrefix(label, before)
 			if crushType, is := strings.CutSuffix(crushType, after); ok && is && crushType != "" {

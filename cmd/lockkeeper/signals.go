@@ -32,24 +32,25 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 		name, args, short, long string
 		check                   cobra.PositionalArgs
 		send                    func(*cli.Command, context.Context, []string) error
+		plan                    func(*cli.Command, context.Context, string) (answer, error)
 	}{
 		{
 			jobs.SignalPause, "JOB", "Hold a drain or a rollout where it is",
 			"What is under way stays protected: the lease, noout and the cordon of a drain\nremain; of a rollout, the batch " +
-				"in work is finished.\n\n" + jobHelp, one, send(jobs.SignalPause),
+				"in work is finished.\n\n" + jobHelp, one, send(jobs.SignalPause), nil,
 		},
-		{jobs.SignalResume, "JOB", "Let a paused drain or rollout go on", jobHelp, one, send(jobs.SignalResume)},
+		{jobs.SignalResume, "JOB", "Let a paused drain or rollout go on", jobHelp, one, send(jobs.SignalResume), nil},
 		{
 			jobs.SignalAbort, "JOB", "Undo a drain, or stop a rollout",
 			"The node of a drain is uncordoned if the drain cordoned it, noout is unset, and\nthe lease is given back. A " +
 				"rollout gives the lease back and leaves every pod as it is; the watcher starts it again\nat the next change of " +
 				"its CephOSD or of its pods. What keeps it from replacing anything is spec.paused: true.\n\n" + jobHelp, one,
-			send(jobs.SignalAbort),
+			send(jobs.SignalAbort), nil,
 		},
 		{
 			jobs.SignalDone, "NODE", "Say that the work on a node is finished",
 			"The drain uncordons the node if it cordoned it, and ends when the storage is whole again. Not needed after a " +
-				"reboot\nand an uncordon, or when the node is deleted: the drain sees those.", oneNode, send(jobs.SignalDone),
+				"reboot\nand an uncordon, or when the node is deleted: the drain sees those.", oneNode, send(jobs.SignalDone), nil,
 		},
 		{
 			jobs.SignalApprove, "JOB", "Say that the canary of a rollout is fine, or that what waits may be restarted",
@@ -58,6 +59,7 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 				"not end the soak: the rollout goes on when spec.canary.soak is over, too. It holds for the present template.\n\n" +
 				jobHelp, one,
 			func(c *cli.Command, ctx context.Context, names []string) error { return c.Approve(ctx, names[0]) },
+			func(c *cli.Command, ctx context.Context, job string) (answer, error) { return c.PlanWaiting(ctx, job) },
 		},
 		{
 			jobs.SignalSkip, "JOB OSD", "Let a rollout leave an OSD as it is",
@@ -66,12 +68,13 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 				"status.skipped. For a restart it lasts until that ends.\n\n" + jobHelp, jobAndOSD,
 			func(c *cli.Command, ctx context.Context, names []string) error {
 				return c.Skip(ctx, names[0], names[1])
-			},
+			}, nil,
 		},
 	}
 	var out []*cobra.Command
 	for _, s := range signals {
 		var output string
+		var plan bool
 		cmd := &cobra.Command{
 			Use: s.name + " " + s.args, Short: s.short, Args: args(s.check),
 			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s",
@@ -89,10 +92,20 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 				if names[0], err = cli.FullName(names[0], connections.CurrentNamespace); err != nil {
 					return err
 				}
+				if plan {
+					foretold, err := s.plan(command, cmd.Context(), names[0])
+					if err != nil {
+						return err
+					}
+					return printed(cmd, foretold, output)
+				}
 				return s.send(command, cmd.Context(), names)
 			},
 		}
 		cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: print the job as it is then")
+		if s.plan != nil {
+			cmd.Flags().BoolVar(&plan, "plan", false, "of restart-waiting: print what would be let go, in order; change nothing")
+		}
 		out = append(out, cmd)
 	}
 	return out

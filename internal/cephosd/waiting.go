@@ -104,8 +104,6 @@ func (w waiting) ask(
 	return c, c.mons.Unavailable, err
 }
 
-func isMon(daemon string) bool { return strings.HasPrefix(daemon, "mon.") }
-
 // survey says what goes next: what is broken, then mons one by one, then OSDs, and those of the failure domain that is
 // open anyway first. Nothing goes while what went before is not back.
 func (w waiting) survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
@@ -149,29 +147,13 @@ func (w waiting) survey(ctx context.Context, in activities.SurveyInput) (activit
 	out.Counts.UpToDate += in.Done
 	out.Counts.Total += in.Done
 	out.Counts.Superfluous = len(out.Superfluous)
-	out.Next = next(d, in)
+	out.Next = rollout.NextWaiting(d, in.Done > 0 || len(in.LetGo) > 0)
 	return out, nil
 }
 
-// next keeps OSDs back while mons wait or come back, and lets the very first daemon go alone: it is the one that shows
-// whether it comes back at all.
-func next(d rollout.Input, in activities.SurveyInput) rollout.Step {
-	waits := func(o rollout.OSD) bool { return isMon(o.Name) && !slices.Contains(in.Skip, o.Name) }
-	if slices.ContainsFunc(d.OSDs, waits) {
-		d.OSDs = slices.DeleteFunc(slices.Clone(d.OSDs), func(o rollout.OSD) bool {
-			return !isMon(o.Name) && o.State == rollout.OutOfDate
-		})
-		d.MaxParallel = 1
-	}
-	if in.Done == 0 && len(in.LetGo) == 0 {
-		d.MaxParallel = 1
-	}
-	return rollout.Next(d)
-}
-
 func (s *waits) concernsMons(letGo []activities.LetGo) bool {
-	return slices.ContainsFunc(s.wishes, func(w kube.StorageWish) bool { return isMon(w.Daemon) }) ||
-		slices.ContainsFunc(letGo, func(g activities.LetGo) bool { return isMon(g.Key) })
+	return slices.ContainsFunc(s.wishes, func(w kube.StorageWish) bool { return rollout.IsMon(w.Daemon) }) ||
+		slices.ContainsFunc(letGo, func(g activities.LetGo) bool { return rollout.IsMon(g.Key) })
 }
 
 // letGo are the daemons that went and are awaited.
@@ -207,7 +189,7 @@ func (s *waits) back(g activities.LetGo, c cluster) string {
 		}
 		return fmt.Sprintf("pod %s is not ready: %s", pods[0].Name, podspec.Trouble(pods[0]))
 	}
-	if isMon(g.Key) {
+	if rollout.IsMon(g.Key) {
 		m, known := c.mons.Map.Find(strings.TrimPrefix(g.Key, "mon."))
 		if !known || !m.Alive || c.mons.Election <= g.Epoch {
 			return g.Key + " is not in quorum yet"
@@ -222,7 +204,7 @@ func (s *waits) back(g activities.LetGo, c cluster) string {
 
 // domain is the failure domain of an OSD, or of the OSDs beside a mon.
 func (s *waits) domain(daemon string, c cluster) string {
-	if !isMon(daemon) {
+	if !rollout.IsMon(daemon) {
 		return c.byID[daemon].Domain
 	}
 	for _, p := range s.pods(daemon) {
@@ -254,7 +236,7 @@ func (w waiting) due(
 			Pod: string(x.UID), Epoch: c.byID[x.Daemon].UpFrom, ForGood: !x.Newer, Serves: true,
 		}
 		o.Unit = o.Domain
-		if isMon(x.Daemon) {
+		if rollout.IsMon(x.Daemon) {
 			o.Unit, o.Epoch = "", c.mons.Election
 		}
 		if why := s.holds(x, o, c, destroy); why != "" {
@@ -271,11 +253,11 @@ func (s *waits) holds(x kube.StorageWish, o rollout.OSD, c cluster, destroy map[
 	switch mon := strings.TrimPrefix(x.Daemon, "mon."); {
 	case s.nodes[x.Node] != "":
 		return s.nodes[x.Node] + ": what takes its place would find no home, and a drain takes it along"
-	case isMon(x.Daemon) && o.Domain == "":
+	case rollout.IsMon(x.Daemon) && o.Domain == "":
 		return fmt.Sprintf("no OSD tells the failure domain of %s: `lockkeeper drain %s` lets it go", x.Node, x.Node)
 	case o.Domain == "":
 		return "the CRUSH map has it in no failure domain, so that nothing opens for it"
-	case isMon(x.Daemon) && !x.Newer:
+	case rollout.IsMon(x.Daemon) && !x.Newer:
 		if _, known := c.mons.Map.Find(mon); known {
 			return "it goes for good, and the monmap still has it: Ceph first, `ceph mon remove " + mon + "`"
 		}

@@ -54,7 +54,7 @@ func (w waiting) running(ctx context.Context, in activities.Replacement) (standi
 // quorum answers whether the mons of a batch may stop: there is one at a time.
 func (w waiting) quorum(ctx context.Context, in activities.Replacement, running []rollout.OSD) storage.Answer {
 	for _, o := range running {
-		if !isMon(o.Name) || o.ForGood {
+		if !rollout.IsMon(o.Name) || o.ForGood {
 			continue
 		}
 		mons, err := w.ceph.Mons(ctx, in.Cluster)

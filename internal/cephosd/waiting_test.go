@@ -376,7 +376,7 @@ func TestWhatLooksBackIsAwaited(t *testing.T) {
 	for _, daemon := range []string{"osd.0", "mon.a"} {
 		t.Run(daemon, func(t *testing.T) {
 			b := newWaitingBed(t)
-			if !isMon(daemon) {
+			if !rollout.IsMon(daemon) {
 				b.noMons()
 			}
 			in := b.replacement(b.look(activities.SurveyInput{}))

@@ -1,0 +1,53 @@
+package rollout_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+)
+
+// TestWaitingBatches: mons go before OSDs and one by one, the first of all goes alone, no batch leaves its failure
+// domain, and everybody has a turn, whoever waits.
+func TestWaitingBatches(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		in := rollout.Input{DomainType: "zone"}
+		for i := range 1 + r.IntN(12) {
+			in.OSDs = append(in.OSDs, waits(fmt.Sprintf("osd.%d", i), r.IntN(4)))
+		}
+		for i := range r.IntN(4) {
+			mon := waits(fmt.Sprintf("mon.%c", 'a'+i), r.IntN(4))
+			mon.Unit = ""
+			in.OSDs = append(in.OSDs, mon)
+		}
+		if r.IntN(3) == 0 {
+			in.First = "zone-1"
+		}
+		had, osds := map[string]bool{}, false
+		for i, s := range rollout.WaitingBatches(in, false) {
+			require.Equal(t, rollout.DoReplace, s.Do, "seed %d", seed)
+			require.True(t, i > 0 || len(s.OSDs) == 1, "seed %d: the first goes alone: %+v", seed, s)
+			for _, o := range s.OSDs {
+				require.False(t, had[o.Key], "seed %d: %s twice", seed, o.Key)
+				had[o.Key] = true
+				require.Equal(t, s.Domain.Name, o.Domain)
+				if rollout.IsMon(o.Name) {
+					require.False(t, osds, "seed %d: %s after an OSD", seed, o.Name)
+					require.Len(t, s.OSDs, 1, "seed %d: mons one by one", seed)
+				} else {
+					osds = true
+				}
+			}
+		}
+		require.Len(t, had, len(in.OSDs), "seed %d", seed)
+	}
+}
+
+func waits(name string, zone int) rollout.OSD {
+	domain := fmt.Sprintf("zone-%d", zone)
+	return rollout.OSD{Key: name, Name: name, Domain: domain, Unit: domain, State: rollout.OutOfDate, Serves: true}
+}
