@@ -108,14 +108,15 @@ type FenceState struct {
 // FenceStanding is where a fence stands with one storage cluster.
 type FenceStanding struct {
 	Cluster storage.ClusterKey `json:"cluster"`
-	// Asked: the keeper was asked for what is wanted now.
-	Asked   bool                  `json:"asked,omitempty"`
-	Stage   fencing.Stage         `json:"stage,omitempty"` // "": the keeper has said nothing yet
-	Reason  string                `json:"reason,omitempty"`
-	Message string                `json:"message,omitempty"`
-	Against string                `json:"against,omitempty"`
-	Returns int                   `json:"returns,omitempty"`
-	Domain  storage.FailureDomain `json:"domain,omitzero"`
+	// Asked: the keeper was asked for what is wanted now, InReserve if so.
+	Asked     bool                  `json:"asked,omitempty"`
+	InReserve bool                  `json:"inReserve,omitempty"`
+	Stage     fencing.Stage         `json:"stage,omitempty"` // "": the keeper has said nothing yet
+	Reason    string                `json:"reason,omitempty"`
+	Message   string                `json:"message,omitempty"`
+	Against   string                `json:"against,omitempty"`
+	Returns   int                   `json:"returns,omitempty"`
+	Domain    storage.FailureDomain `json:"domain,omitzero"`
 }
 
 type fence struct {
@@ -374,10 +375,11 @@ func (f *fence) ask(ctx workflow.Context) error {
 		f.state.Stale = true
 	}
 	for i := range f.state.Clusters {
-		c := &f.state.Clusters[i]
-		if c.Asked {
+		c, reserve := &f.state.Clusters[i], fencing.InReserve(f.stages(), i)
+		if c.Asked && c.InReserve == reserve {
 			continue
 		}
+		c.InReserve = reserve
 		if err := f.request(ctx, c.Cluster, false); err != nil {
 			return err
 		}
@@ -386,12 +388,22 @@ func (f *fence) ask(ctx workflow.Context) error {
 	return nil
 }
 
+func (f *fence) stages() (all []fencing.Stage) {
+	for _, c := range f.state.Clusters {
+		all = append(all, c.Stage)
+	}
+	return all
+}
+
 func (f *fence) request(ctx workflow.Context, cluster storage.ClusterKey, healing bool) error {
 	info := workflow.GetInfo(ctx)
 	_, err := perform(persistent(ctx, "ask for the release of "+f.in.Node), f.job, fencingNode.RequestFence,
 		activities.FenceInput{Cluster: cluster, Healing: healing, Target: fencing.Target{
 			Node: f.in.Node, Why: f.state.Why, Since: f.state.WhySince, WorkflowID: info.WorkflowExecution.ID,
 			RunID: info.FirstRunID, DisksGo: f.state.Patient.DisksGo, Override: f.state.Override,
+			InReserve: !healing && slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
+				return c.Cluster == cluster && c.InReserve
+			}),
 		}})
 	return err
 }

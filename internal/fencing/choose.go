@@ -36,6 +36,13 @@ func urgency(t Target) int {
 	}
 }
 
+// InReserve tells whether the i-th of the storage clusters on a node has to keep its hold until another one has let go:
+// they release in the order of their keys, as leases are granted. Each releases one Machine at a time, so two of them
+// that began with two nodes would wait for each other. stages are those of the node's cases, in that order.
+func InReserve(stages []Stage, i int) bool {
+	return slices.ContainsFunc(stages[:i], func(s Stage) bool { return s == StageHeld || s == "" })
+}
+
 // All joins the verdicts of several storage clusters that have daemons on one node: each of them has to let it go.
 func All(verdicts ...Verdict) Verdict {
 	joined := Verdict{Action: Release, Reason: ReasonHostsNothing, Message: "no storage cluster has anything on it"}

@@ -55,6 +55,9 @@ type Target struct {
 	DisksGo bool `json:"disksGo,omitempty"`
 	// Override is a person's word that the Machine is to be released whatever is known.
 	Override *Override `json:"override,omitempty"`
+	// InReserve: another storage cluster has to release the Machine first. See InReserve. It is not kept in the policy's
+	// status: a keeper that has forgotten it lets go out of order, which costs a timeout at most.
+	InReserve bool `json:"inReserve,omitempty"`
 }
 
 // Override is who released a Machine by hand, when and why.

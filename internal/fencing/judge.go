@@ -32,6 +32,7 @@ const (
 // Reasons to wait. Those that a drain may wait for, too, are named as in package budget.
 const (
 	ReasonAnotherReleased = "AnotherReleased" // one at a time
+	ReasonInReserve       = "InReserve"       // another storage cluster on the node lets go first
 	ReasonNotSeen         = "NotSeen"         // the look does not say what runs on the node
 	ReasonDisksGo         = "DisksGo"         // its disks go with it, and the data is not whole without them
 	ReasonAwaitsLease     = "AwaitsLease"     // somebody else may disrupt the storage cluster now
@@ -79,6 +80,8 @@ func Judge(f Facts, t Target) Verdict {
 	switch {
 	case v.Action == Wait:
 		return overridden(f, t, v)
+	case t.InReserve:
+		return inReserve(v)
 	case !takes.Nothing():
 		v.Reason, v.Message = ReasonDomainOpen, fmt.Sprintf("%s is open for it", f.Open)
 	case takes.Hosts == 0:
@@ -97,9 +100,19 @@ func overridden(f Facts, t Target, v Verdict) Verdict {
 		v.Reason, v.Message = ReasonAnotherReleased, other
 		return v
 	}
+	if t.InReserve {
+		return inReserve(v)
+	}
 	v.Against = v.Reason + ": " + v.Message
 	v.Action, v.Reason = Release, ReasonOverridden
 	v.Message = fmt.Sprintf("%s released it by hand: %s", t.Override.By, t.Override.Reason)
+	return v
+}
+
+// inReserve keeps what could go until another storage cluster has let go.
+func inReserve(v Verdict) Verdict {
+	v.Action, v.Reason = Wait, ReasonInReserve
+	v.Message = "it could go: another storage cluster on the node has to let go first"
 	return v
 }
 
