@@ -15,8 +15,8 @@ export GOLANGCI_LINT_CACHE := $(shell $(GO) env GOCACHE)/golangci-lint
 
 # The lab's flags: with others than lab/build.sh has, the Go cache would hold Kubernetes twice.
 LAB_ENV := CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -gcflags=all=-dwarf=false"
-# Tests collect less garbage, and their programs are linked without what only debuggers read: processors are scarcer than memory.
-GO_TEST := GOGC=400 $(GO) test -ldflags=-s
+# Test programs are linked without what only debuggers read, which takes a third less.
+GO_TEST := $(GO) test -ldflags=-s
 # The packages of the lab that need librados, and so cannot be built without cgo.
 LAB_CGO := ./cmd/lab-load/... ./internal/load/...
 
@@ -61,7 +61,7 @@ test-times: build ## all of `make test`, and where its time went: by stage, pack
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
 	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $$($(GO) list ./... | grep -v '/lockkeeper/test/')
-	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) $(GO_TEST) $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
 	cd lab && $(GO_TEST) $(TESTFLAGS) $(LAB_CGO)
 
 .PHONY: test-e2e

@@ -114,7 +114,7 @@ func TestEveryStep(t *testing.T) {
 		for mishapName, m := range mishaps {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
 				t.Parallel()
-				at, every := turns.Steps("TestEveryStep: "+courseName+", "+mishapName, 4, 1)
+				at, every := turns.Steps("TestEveryStep: "+courseName+", "+mishapName, 8, 1)
 				for more := true; more && !t.Failed(); at += every {
 					require.Less(t, at, 300)
 					t.Run(fmt.Sprint(at), func(t *testing.T) {

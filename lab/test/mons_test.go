@@ -20,6 +20,7 @@ func TestMonsBehindServices(t *testing.T) {
 	if _, err := exec.LookPath("ceph"); err != nil {
 		t.Fatal("Ceph is not installed: run make packages")
 	}
+	awaitTurn(t, 4)
 	mustLab(t, "up", "--name", cephLab, "--mon-storage", "pvc", "--ceph", "16", "--temporal=false")
 	t.Cleanup(func() { mustLab(t, "down", "--name", cephLab) })
 	m := mons{connectCeph(t)}

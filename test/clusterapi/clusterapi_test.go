@@ -4,9 +4,7 @@ package clusterapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,14 +116,7 @@ func TestHoldsAndReleases(t *testing.T) {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(filepath.Dir(lab), "cluster-api")); errors.Is(err, fs.ErrNotExist) {
-		if turns.All() {
-			t.Fatal("Cluster API is not built: run make cluster-api")
-		}
-		turns.LeaveOut("Cluster API's controllers")
-		require.NoError(t, turns.TellLeftOut())
-		t.Skip("Cluster API is not built: make test-all, or make cluster-api, builds it")
-	}
+	turns.Need(t, "Cluster API's controllers", filepath.Join(filepath.Dir(lab), "cluster-api"), "cluster-api")
 	home, err := os.MkdirTemp("", "lk-capi-") //nolint:usetesting // t.TempDir() is too long for unix sockets
 	require.NoError(t, err)
 	t.Setenv("LAB_HOME", home)

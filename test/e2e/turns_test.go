@@ -4,8 +4,8 @@ import "math"
 
 // How many commits it takes, on average, until something that takes long has had its turn.
 const (
-	often  = 4
-	seldom = 6
+	often  = 6
+	seldom = 10
 	// never: only when all is played, since it needs a release of Ceph that is downloaded.
 	never = math.MaxUint32
 )

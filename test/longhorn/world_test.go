@@ -3,8 +3,6 @@ package longhorn
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,19 +44,8 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	if !turns.Has("the real Longhorn", 2) {
-		require.NoError(t, turns.TellLeftOut())
-		t.Skip("not this commit's turn: ALL=1 plays all")
-	}
-	built := filepath.Join(filepath.Dir(lab), "longhorn", "longhorn-manager")
-	if _, err := os.Stat(built); errors.Is(err, fs.ErrNotExist) {
-		if turns.All() {
-			t.Fatal("Longhorn is not built: run make longhorn")
-		}
-		turns.LeaveOut("the real Longhorn")
-		require.NoError(t, turns.TellLeftOut())
-		t.Skip("Longhorn is not built: make test-all, or make longhorn, builds it")
-	}
+	turns.Await(t, "the real Longhorn", 2)
+	turns.Need(t, "the real Longhorn", filepath.Join(filepath.Dir(lab), "longhorn", "longhorn-manager"), "longhorn")
 	home, err := os.MkdirTemp("", "lk-lh-") //nolint:usetesting // t.TempDir() is too long for unix sockets
 	require.NoError(t, err)
 	t.Setenv("LAB_HOME", home)

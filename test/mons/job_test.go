@@ -23,6 +23,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -232,6 +233,7 @@ func (quiet) Error(string, ...any) {}
 
 // TestJobMovesToClaims moves all mons, under write load, while the worker dies in the middle of five acts.
 func TestJobMovesToClaims(t *testing.T) {
+	turns.Await(t, "TestJobMovesToClaims", 2)
 	w := start(t, "job", 3, 2)
 	w.want("zones: [{name: job-zone-0}, {name: job-zone-1}, {name: job-zone-2}]")
 	j := onTemporal(t, w)

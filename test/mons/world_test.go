@@ -37,6 +37,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/apiserver"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
 var root = flag.String("root", "../..", "the repository, with lab/bin/lab built")
@@ -66,7 +67,12 @@ func run(m *testing.M) int {
 		}
 	}()
 	config = started.Config
-	return m.Run()
+	code := m.Run()
+	if err := turns.TellLeftOut(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // world is a Ceph cluster of three mons on HostPath, as Rook shapes them, and a CephMon that adopts them.

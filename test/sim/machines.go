@@ -73,6 +73,9 @@ func (w *World) SetFencing(on bool) {
 		if w.policy == nil {
 			return
 		}
+		if !on && w.machines != nil { // who has seen that gives up all holds, even if it is taken back a moment later
+			w.machines.foreseen = time.Now().Add(givesUpHolds)
+		}
 		next := w.policy.DeepCopy()
 		if next.Spec.Fencing = (v1alpha1.FencingSpec{}); on {
 			next.Spec.Fencing = v1alpha1.FencingSpec{API: v1alpha1.FencingClusterAPI, Namespace: "machines"}

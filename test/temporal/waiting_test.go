@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -57,6 +58,7 @@ func (s *stage) phase(run client.WorkflowRun, phase string) {
 // TestDrainThatWaitsForDays: a drain waits for the lease and for its node under so many notices that no history could
 // hold them. It keeps its claim and its place, hears of everything, and ends as it should.
 func TestDrainThatWaitsForDays(t *testing.T) {
+	turns.Await(t, "TestDrainThatWaitsForDays", 2)
 	t.Parallel()
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })
@@ -129,6 +131,7 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 // TestRolloutThatWaitsForDays: the same for a rollout, which waits for the lease while somebody drains a node, and is
 // paused meanwhile.
 func TestRolloutThatWaitsForDays(t *testing.T) {
+	turns.Await(t, "TestRolloutThatWaitsForDays", 2)
 	t.Parallel()
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })

@@ -80,5 +80,6 @@ func TellLeftOut() error {
 	defer f.Close()
 	slices.Sort(others.names)
 	_, err = f.WriteString(strings.Join(append(slices.Compact(others.names), ""), "\n"))
+	others.names = nil
 	return err
 }
