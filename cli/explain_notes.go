@@ -5,14 +5,51 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 )
 
 // This file looks for what is worth knowing although it keeps no drain from beginning.
 
 // worthKnowing does not keep a drain from beginning.
 var worthKnowing = []look{
-	lookTrouble, lookClosed, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving,
+	lookTrouble, lookClosed, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving, lookFencing,
 	lookCompromise, lookUnknown,
+}
+
+// lookFencing: the node is to be fenced, or was; or nobody can hold its Machine back.
+func lookFencing(f Facts) (out []Obstacle) {
+	s := f.Reported.Fencing
+	if s == nil {
+		return nil
+	}
+	node := f.Input.Node
+	for _, n := range s.Nodes {
+		if n.Node != node {
+			continue
+		}
+		o := Obstacle{Name: "Fencing", Since: n.Since.Time}
+		switch fencing.Stage(n.Stage) {
+		case fencing.StageHeld:
+			o.What = fmt.Sprintf("it is to be fenced (%s), and its Machine is held back: %s: %s", n.Why, n.Reason, n.Message)
+			o.Change = "docs/runbooks/fencing.md tells of each reason"
+			if n.Reason != fencing.ReasonAnotherReleased && n.Reason != fencing.ReasonInReserve { // not even by hand
+				o.Change += fmt.Sprintf("; whatever is known, `lockkeeper fence release %s --reason …` lets it go", node)
+			}
+		case fencing.StageReleased:
+			o.What = fmt.Sprintf("its Machine %s may be fenced at any moment (%s): %s", n.Machine, n.Why, n.Message)
+			o.Change = fmt.Sprintf("nothing has to; `lockkeeper fence hold %s` holds it again if nobody has begun", node)
+		default:
+			o.What, o.Change = "it was fenced: "+n.Message, "wait until the data is whole again"
+		}
+		out = append(out, o)
+	}
+	if s.Problem != "" {
+		out = append(out, Obstacle{
+			Name: "FencingProblem", What: "Machines cannot be held back or released: " + s.Problem,
+			Change: "`lockkeeper doctor` says what is missing; until then nothing new is released",
+		})
+	}
+	return out
 }
 
 func lookCompromise(f Facts) []Obstacle {

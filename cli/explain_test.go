@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -189,6 +191,20 @@ func TestExplain(t *testing.T) {
 		"trouble": {edit(func(w *world) {
 			w.keeper.Trouble = "update the daemons' PodDisruptionBudget: connection refused"
 		}), "node-a", nil, []string{"KeeperInTrouble"}},
+		"fence-held": {edit(func(w *world) {
+			w.policy.Status.Fencing = fencingOf(v1alpha1.FencingNode{
+				Node: "node-a", Stage: string(fencing.StageHeld), Why: string(fencing.WhyUnhealthy), Since: agoMeta(time.Minute),
+				Reason: fencing.ReasonAnotherReleased, Message: "the Machine of node-b is released, and one goes at a time",
+			})
+			w.policy.Status.Fencing.Problem = "list Machines: forbidden"
+		}), "node-a", nil, []string{"Fencing", "FencingProblem"}},
+		"fence-released": {edit(func(w *world) {
+			w.policy.Status.Fencing = fencingOf(v1alpha1.FencingNode{
+				Node: "node-a", Stage: string(fencing.StageReleased), Why: string(fencing.WhyDeleting), Since: agoMeta(time.Hour),
+				Reason: fencing.ReasonTakesNothing, Message: "none of its daemons serves, so nothing is taken",
+				Machine: "machine-a",
+			}, v1alpha1.FencingNode{Node: "node-b", Stage: string(fencing.StageHeld)})
+		}), "node-a", nil, []string{"Fencing"}},
 		"proved-before": {edit(func(w *world) {
 			// an OSD of the node's own zone is down, and nothing else has happened since the data was whole
 			*w.keeper = *drained().keeper
@@ -316,4 +332,8 @@ func TestExplainInJSON(t *testing.T) {
 	var back Explanation
 	require.NoError(t, json.Unmarshal(out.Bytes(), &back))
 	assert.Equal(t, e.InTheWay, back.InTheWay)
+}
+
+func fencingOf(nodes ...v1alpha1.FencingNode) *v1alpha1.FencingStatus {
+	return &v1alpha1.FencingStatus{API: string(v1alpha1.FencingClusterAPI), Nodes: nodes}
 }
