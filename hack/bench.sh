@@ -31,5 +31,5 @@ done
 halt
 "$work/drains" --dir "$work" --lab "$world" --drains "${DRAINS:-6}" --idle "${IDLE:-3m}"
 # And at last with everybody evicting.
-"$work/evictions" --dir "$work" --lab "$world" --for "${UNWATCHED:-60s}"
+"$work/evictions" --dir "$work" --lab "$world" --for "${UNWATCHED:-60s}" --guard "$top/deploy/guard-deletions"
 writer_says

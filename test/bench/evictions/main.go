@@ -5,6 +5,13 @@
 //	domains_at_once                  failure domains that were disrupted at the same moment, in all of it
 //	evictions_with_nobody_watching   evictions that were granted in --for; ..._at_rest_none: with atRest: None
 //	failed_evictions                 those that were answered with 500, in all of it
+//
+// With --guard it installs the guard of deletions afterwards, and has clients delete everything while nobody watches:
+//
+//	deletions_with_nobody_watching   deletions that were granted in --for
+//	wish_seen_ms_p50, _p99           somebody wants an OSD's pod gone, which waits → the job that lets it go has begun
+//	restart_by_hand_s                RestartOSDs, zone by zone
+//	restart_all_s                    the same by whoever changes all Deployments at once, without anybody to approve it
 package main
 
 import (
@@ -24,6 +31,7 @@ type options struct {
 	during                      time.Duration
 	clients                     int
 	dir, lab, namespace, policy string
+	guard                       string
 }
 
 func main() {
@@ -32,6 +40,7 @@ func main() {
 	flag.IntVar(&o.clients, "clients", 4, "how many evict")
 	flag.StringVar(&o.dir, "dir", "", "folder with worker.kubeconfig and watch.kubeconfig (required)")
 	flag.StringVar(&o.lab, "lab", "", "name of the lab (required)")
+	flag.StringVar(&o.guard, "guard", "", "folder of the guard of deletions: measures that, too")
 	flag.StringVar(&o.namespace, "namespace", "rook-ceph", "of the policy and the storage pods")
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
 	figures.Main("evictions", func(ctx context.Context) error { return run(ctx, o) })
@@ -88,7 +97,10 @@ func run(ctx context.Context, o options) error {
 	fmt.Printf("evictions_with_nobody_watching %d evictions\n", one.Evictions)
 	fmt.Printf("evictions_with_nobody_watching_at_rest_none %d evictions\n", none.Evictions)
 	fmt.Printf("failed_evictions %d evictions\n", all.Failed)
-	return nil
+	if w.guard == "" {
+		return nil
+	}
+	return w.deletions(ctx)
 }
 
 // hammer evicts everything until the context ends, while something is done, and judges it when all is whole again.
@@ -158,16 +170,24 @@ func (w *world) overDrain(ctx context.Context) (hammer.Verdict, error) {
 	})
 }
 
-// unwatched lets worker, watcher and Temporal die, and hammers.
-func (w *world) unwatched(ctx context.Context) (hammer.Verdict, error) {
+// die waits for rest, and ends worker, watcher and Temporal, which comes back a while after nobody was to watch.
+func (w *world) die(ctx context.Context) error {
 	if err := w.awaitRest(ctx); err != nil {
-		return hammer.Verdict{}, err
+		return err
 	}
 	if err := lab.Command(ctx, "lab", "fault", "component-kill", "temporal", "--down", (w.during + 5*time.Second).String(),
 		"--name", w.lab); err != nil {
-		return hammer.Verdict{}, err
+		return err
 	}
 	w.lockkeeper.Kill()
+	return nil
+}
+
+// unwatched lets worker, watcher and Temporal die, and hammers.
+func (w *world) unwatched(ctx context.Context) (hammer.Verdict, error) {
+	if err := w.die(ctx); err != nil {
+		return hammer.Verdict{}, err
+	}
 	during := func(ctx context.Context) error { return figures.Pause(ctx, w.during) }
 	return w.hammer(ctx, "nobody watches", during, func() error {
 		if err := w.start(); err != nil {
