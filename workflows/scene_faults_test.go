@@ -113,6 +113,7 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	s.attempts++
 	onAttempt, what := s.onAttempt, s.fault
 	s.mu.Unlock()
+	s.brake(info)
 	if onAttempt != nil {
 		onAttempt(n, info)
 	}

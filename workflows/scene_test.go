@@ -48,6 +48,7 @@ type scene struct {
 	stopping  bool                  // the script is through
 	over      bool
 	attempts  int // of activities
+	races     map[string]*turnsTaken
 	onAttempt func(n int, info activity.Info)
 	fault     func(n int, info activity.Info) fault
 	sights    []*sight                  // one for each storage cluster, first that of World
