@@ -56,7 +56,7 @@ func Revoked(in Input) (out []lease.Claim) {
 			in.View.FailureDomainType)
 		out = append(out, c)
 	}
-	for _, c := range in.Lease.Overdue(in.Now) {
+	for _, c := range in.Lease.Overdue(in.Now, lease.SameDomain) {
 		c.WaitsFor = fmt.Sprintf("others wait for it, and in %s the job did not get the lease of another storage cluster "+
 			"that it needs as well", c.Reserve)
 		out = append(out, c)
@@ -81,12 +81,12 @@ func TakeBack(in Input) (l lease.State, released []lease.Claim) {
 // Grant returns the lease with the grants to who may have it now. seen tells whether the look was asked about all that
 // a claim speaks of.
 func Grant(in Input, seen func(lease.Claim) bool) (lease.State, []lease.Claim) {
-	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer {
+	l, granted := in.Lease.Grant(lease.Rules{Together: lease.SameDomain, Gate: func(c lease.Claim) storage.Answer {
 		if !seen(c) { // it came during the look, so the next pass follows at once
 			return storage.Answer{Reason: "it is looked at for the first time"}
 		}
 		return LeaseGate(in, c)
-	}, in.Now)
+	}}, in.Now)
 	return l.NoteStops(func(c lease.Claim) lease.Stops { return Stops(in, c) }), granted
 }
 
