@@ -219,22 +219,11 @@ func (s State) Return(workflowID, runID string, now time.Time) (next State, hand
 	return s.Request(again), true
 }
 
-// NoteDownBefore notes, for the claim with this token, which daemons were down when it was granted.
-func (s State) NoteDownBefore(token int64, daemons []string) State {
+// Note notes on every holder's claim what there is to know of it.
+func (s State) Note(what func(Claim) Claim) State {
 	s.Holders = slices.Clone(s.Holders)
 	for i := range s.Holders {
-		if s.Holders[i].Token == token {
-			s.Holders[i].DownBefore = daemons
-		}
-	}
-	return s
-}
-
-// NoteStops notes, for every holder, how the daemons of its node stop.
-func (s State) NoteStops(how func(Claim) Stops) State {
-	s.Holders = slices.Clone(s.Holders)
-	for i := range s.Holders {
-		s.Holders[i].Stops = how(s.Holders[i])
+		s.Holders[i] = what(s.Holders[i])
 	}
 	return s
 }
