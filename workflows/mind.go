@@ -101,7 +101,9 @@ func (m *mind) sawAll(now time.Time) {
 	}
 	m.looked, m.noout = now, slices.Clone(m.observed.Seen.View.Noout)
 	if m.state.Kind = m.observed.Seen.Kind; guards[m.state.Kind] == nil {
-		m.observed.Seen.View = storage.View{Unavailable: fmt.Sprintf("this version knows no storage of kind %q", m.state.Kind)}
+		m.observed.Seen.View = storage.View{
+			Unavailable: fmt.Sprintf("this version knows no storage of kind %q", m.state.Kind),
+		}
 	}
 }
 

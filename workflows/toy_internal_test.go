@@ -20,7 +20,8 @@ import (
 // ToyKind is the kind's name.
 const ToyKind storage.Kind = "Toy"
 
-func init() { guards[ToyKind] = toyGuard{} } //nolint:gochecknoinits // only the tests know this kind
+// Only the tests know this kind.
+func init() { guards[ToyKind] = toyGuard{} }
 
 // ToySummary is what a look tells of a toy, by node.
 type ToySummary map[string]ToyNode

@@ -329,7 +329,8 @@ func (t *toyStore) EvictOnce(_ context.Context, in activities.Eviction) (p activ
 // judge tells whether the pod of a node may go: every volume has another whole copy.
 func (t *toyStore) judge(node string) {
 	for v, copies := range t.volumes {
-		if slices.Contains(copies, node) && !slices.ContainsFunc(copies, func(x string) bool { return x != node && t.whole(x) }) {
+		other := slices.ContainsFunc(copies, func(x string) bool { return x != node && t.whole(x) })
+		if slices.Contains(copies, node) && !other {
 			t.bad = append(t.bad, fmt.Sprintf("I6: the last whole copy of %s goes with %s", v, node))
 		}
 	}

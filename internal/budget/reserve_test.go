@@ -53,7 +53,7 @@ func TestReserveGoesBack(t *testing.T) {
 	}}
 	at := func(after time.Duration) []lease.Claim {
 		in.Now = now.Add(after)
-		return guard.Revoked(ceph, guard.Input{Input: in})
+		return guard.Revoked(ceph, guarded(in))
 	}
 	require.Empty(t, at(time.Hour), "nobody waits")
 	in.Lease.Queue = []lease.Claim{{WorkflowID: "drain/q", RunID: "1", Domain: zone("y")}}
