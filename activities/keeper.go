@@ -5,6 +5,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -197,6 +198,10 @@ type Look struct {
 // Seen is what one look saw.
 type Seen struct {
 	View storage.View `json:"view"`
+	// Kind is which guard judges what was seen, and Own what it judges by beside the View, in words of its kind alone. It
+	// is bounded in size: a summary, never a list of all that there is.
+	Kind storage.Kind    `json:"kind,omitempty"`
+	Own  json.RawMessage `json:"own,omitempty"`
 	// ID is the storage cluster's own, by which it is told from others; "": it told none.
 	ID string `json:"id,omitempty"`
 	// Hosting is what every node hosts, if that was asked for and is known. Homeless: a daemon is up of which no node is

@@ -12,9 +12,10 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
+	"github.com/lockkeeper/lockkeeper/internal/guard/cephguard"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -176,7 +177,7 @@ func (p *Plan) askForLease() storage.Answer {
 		in.View.Domains = withDomain(in.View.Domains,
 			storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
 	}
-	return budget.WouldGrant(in, claim)
+	return guard.WouldGrant(cephguard.Guard{}, guard.Input{Input: in}, claim)
 }
 
 // withDomain adds a failure domain in which all is well: the keeper's view names only those that have something to say.

@@ -183,7 +183,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	j := k.judge(workflow.Now(ctx))
 	k.ask(ctx, j.question)
 	err = k.apply(ctx)
-	k.next = budget.NextTimer(j.Input, k.state.Announced, k.state.Memory.Noout)
+	k.next = k.nextTimer(j.Input)
 	k.lookAgain(workflow.Now(ctx))
 	if at := k.lookAtMachinesAgain(workflow.Now(ctx)); !at.IsZero() && (k.next.IsZero() || at.Before(k.next)) {
 		k.next = at

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/precedence"
 )
@@ -43,9 +44,8 @@ func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	if k.state.Decision.Reason != d.Reason {
 		k.state.Since = now
 	}
-	k.state.Decision, k.state.Watched, k.state.Proof, k.state.Announced, k.state.HealingSince = d, activities.Watched{},
-		nil, nil, time.Time{}
-	k.state.Applied, k.state.Conflict, k.clean, k.next, k.closed = nil, "", false, time.Time{}, nil
+	k.state.Decision, k.state.Watched, k.state.Remembered = d, activities.Watched{}, budget.Remembered{}
+	k.state.Applied, k.state.Conflict, k.verdict, k.next, k.closed = nil, "", guard.Verdict{}, time.Time{}, nil
 	if err := k.letGo(ctx); err != nil {
 		return err
 	}

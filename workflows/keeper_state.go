@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -36,16 +37,16 @@ func NewKeeperInput(cluster storage.ClusterKey) KeeperInput {
 // KeeperState is what a keeper knows. Lease and noout are also in the policy's status, so that a keeper that was
 // terminated is followed by one that still knows them; the rest it can find out again.
 type KeeperState struct {
-	Memory       activities.Memory              `json:"memory"`
-	Watched      activities.Watched             `json:"watched"`
-	Proof        *storage.CleanProof            `json:"proof,omitempty"`
-	Announced    map[string]budget.Announcement `json:"announced,omitempty"`
-	HealingSince time.Time                      `json:"healingSince,omitzero"`
-	LastChange   int64                          `json:"lastChange,omitempty"` // ChangeEpoch of the last View
-	Departed     storage.Departed               `json:"departed,omitempty"`   // the last View's
-	Decision     budget.Decision                `json:"decision"`
-	Since        time.Time                      `json:"since"` // of Decision
-	Conflict     string                         `json:"conflict,omitempty"`
+	Memory  activities.Memory  `json:"memory"`
+	Watched activities.Watched `json:"watched"`
+	// Kind is the kind of storage that was seen last.
+	Kind storage.Kind `json:"kind,omitempty"`
+	budget.Remembered
+	LastChange int64            `json:"lastChange,omitempty"` // ChangeEpoch of the last View
+	Departed   storage.Departed `json:"departed,omitempty"`   // the last View's
+	Decision   budget.Decision  `json:"decision"`
+	Since      time.Time        `json:"since"` // of Decision
+	Conflict   string           `json:"conflict,omitempty"`
 	// Doubts are what has happened that facts may be older than.
 	Doubts doubt.State `json:"doubts,omitzero"`
 	// WatchedAsOf is as of which doubt Watched is.
@@ -90,6 +91,8 @@ type KeeperStatus struct {
 	Lease    lease.State        `json:"lease"`
 	Noout    []budget.Noout     `json:"noout,omitempty"`
 	View     storage.View       `json:"view"`
+	Kind     storage.Kind       `json:"kind,omitempty"`
+	Own      json.RawMessage    `json:"own,omitempty"`
 	Health   storage.Health     `json:"health"`
 	Clean    bool               `json:"clean"`
 	// Known is what else the keeper judges by; nil: its worker is too old to tell.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
+	"github.com/lockkeeper/lockkeeper/internal/guard/cephguard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -38,7 +41,7 @@ type mind struct {
 	maxUnavailable *int
 	noout          []string // the hosts that carry noout, as of the last look and of what was switched since
 	unclaimed      int      // looks in a row that did not find the claim, which was written after the first of them
-	clean          bool
+	verdict        guard.Verdict
 	next           time.Time // when a decision could change although nothing happens
 	trouble        string    // what failed in the last pass
 	failures       int       // passes in a row with trouble
@@ -97,11 +100,28 @@ func (m *mind) sawAll(now time.Time) {
 		m.state.Departed = v.Departed
 	}
 	m.looked, m.noout = now, slices.Clone(m.observed.Seen.View.Noout)
+	if m.state.Kind = m.observed.Seen.Kind; guards[m.state.Kind] == nil {
+		m.observed.Seen.View = storage.View{
+			Unavailable: fmt.Sprintf("this version knows no storage of kind %q", m.state.Kind),
+		}
+	}
+}
+
+// guards has one for each kind of storage.
+var guards = map[storage.Kind]guard.Guard{storage.Ceph: cephguard.Guard{}}
+
+// guard is that of the kind of storage that was seen last. Of a kind that this version does not know nothing counts
+// that was seen, so that whichever guard is asked closes.
+func (m *mind) guard() guard.Guard {
+	if g := guards[m.state.Kind]; g != nil {
+		return g
+	}
+	return guards[storage.Ceph]
 }
 
 // judgement is what a decision rests on, and what it leaves open.
 type judgement struct {
-	budget.Input
+	guard.Input
 	question
 	claimed bool // the claim to the storage cluster is about to be written
 }
@@ -127,42 +147,34 @@ func (m *mind) look() activities.ObserveInput {
 		Proof: m.state.Proof, LastChange: m.state.LastChange, Departed: m.state.Departed,
 		Hosts: m.nooutHosts(), Bounded: true,
 	}
-	add := func(d storage.FailureDomain, node string) {
-		if d.Name != "" && !slices.Contains(l.Domains, d.Name) {
-			l.Domains = append(l.Domains, d.Name)
-		}
-		if node != "" && !slices.Contains(l.Nodes, node) {
-			l.Nodes = append(l.Nodes, node)
-		}
-	}
-	for _, domain := range budget.Turn(budget.Input{
-		View: m.observed.Seen.View, Lease: m.state.Memory.Lease,
-		Open: m.state.Decision.Open,
-	}) {
-		add(storage.FailureDomain{Name: domain}, "")
-	}
-	claims := slices.Concat(m.state.Memory.Lease.Holders, m.state.Memory.Lease.Queue)
-	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
-		if c.OfMon() {
-			continue // all mons are seen anyway
-		}
-		add(c.Domain, c.Node)
-		if c.Next != nil {
-			add(c.Next.Domain, c.Next.Node)
-		}
-		l.Daemons = append(l.Daemons, c.Daemons...)
-	}
-	add(m.state.Decision.Open, "")
-	for _, node := range m.state.Memory.Fencing.Nodes() {
-		add(storage.FailureDomain{}, node)
-	}
+	interest := m.interest()
+	l.Daemons = interest.Daemons
+	domains, nodes := append(interest.Domains, m.state.Decision.Open.Name), interest.Nodes
+	nodes = append(nodes, m.state.Memory.Fencing.Nodes()...)
 	l.Machines = m.state.Memory.Fencing.UIDs()
-	for _, node := range sortedKeys(m.state.Announced) {
-		if m.observed.Seen.View.Others != nil { // its turn is not forgotten because there is no name for it any more
-			add(storage.FailureDomain{}, node)
+	if m.observed.Seen.View.Others != nil { // their turn is not forgotten because there is no name for them any more
+		nodes = append(nodes, sortedKeys(m.state.Announced)...)
+	}
+	l.Domains, l.Nodes = distinct(domains), distinct(nodes)
+	return activities.ObserveInput{Cluster: m.cluster, Look: l}
+}
+
+// interest is what the look has to be about because of the lease.
+func (m *mind) interest() storage.Interest {
+	claims := slices.Concat(m.state.Memory.Lease.Holders, m.state.Memory.Lease.Queue)
+	in := guard.Input{Own: m.observed.Seen.Own}
+	in.View, in.Lease, in.Open = m.observed.Seen.View, m.state.Memory.Lease, m.state.Decision.Open
+	return m.guard().Interest(in, claims[:min(len(claims), mostClaimsSeen)])
+}
+
+// distinct are the names in the order in which each is first named.
+func distinct(names []string) (out []string) {
+	for _, name := range names {
+		if name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
-	return activities.ObserveInput{Cluster: m.cluster, Look: l}
+	return out
 }
 
 // ahead is a look that was taken when the decision before it had been carried out.
@@ -174,7 +186,10 @@ type ahead struct {
 }
 
 // input is all that a decision depends on: no more than the query "status" tells.
-func (m *mind) input(now time.Time) budget.Input { return m.status().Input(now) }
+func (m *mind) input(now time.Time) guard.Input {
+	s := m.status()
+	return guard.Input{Input: s.Input(now), Own: s.Own}
+}
 
 // known is what the keeper judges by beside the last look.
 func (m *mind) known() *budget.Known {
@@ -185,28 +200,25 @@ func (m *mind) known() *budget.Known {
 	}
 }
 
-// revoke takes claims away: those that speak of a kind of failure domain that is no longer the pools' smallest one, and
-// those that were held in reserve while others waited. Their jobs find out anew where they are, and ask again.
-func (m *mind) revoke(in *budget.Input) {
-	for _, c := range budget.Revoked(*in) {
+// revoke takes claims away: those that mean nothing any more, and those that were held in reserve while others waited.
+// Their jobs find out anew where they are, and ask again.
+func (m *mind) revoke(in *guard.Input) {
+	for _, c := range guard.Revoked(m.guard(), *in) {
 		in.Lease = in.Lease.Release(c.WorkflowID, c.RunID)
 		m.revoked = append(m.revoked, c)
 	}
 }
 
 // takeBack takes the lease back from jobs that are done and healed. Those with a next claim hear of that.
-func (m *mind) takeBack(in *budget.Input) {
-	l, released := budget.TakeBack(*in)
+func (m *mind) takeBack(in *guard.Input) {
+	l, released := guard.TakeBack(m.guard(), *in)
 	in.Lease = l
 	m.state.Released = append(m.state.Released, released...)
 }
 
 // grant grants the lease to who may have it now.
-func (m *mind) grant(in *budget.Input) {
-	l, granted := budget.Grant(*in, m.askedAbout)
-	for _, c := range granted {
-		l = l.NoteDownBefore(c.Token, budget.DownBefore(*in, c))
-	}
+func (m *mind) grant(in *guard.Input) {
+	l, _ := guard.Grant(m.guard(), *in, m.askedAbout)
 	for i := range l.Queue {
 		most := mostReason
 		if i >= mostClaimsSeen {
@@ -217,21 +229,27 @@ func (m *mind) grant(in *budget.Input) {
 	in.Lease = l
 }
 
-func (m *mind) decide(now time.Time, in budget.Input) {
-	d := budget.Decide(in)
+func (m *mind) decide(now time.Time, in guard.Input) {
+	m.verdict = m.guard().Decide(in)
+	d := m.verdict.Decision
 	d.Message = storage.Clip(d.Message, mostMessage)
-	m.clean = budget.Clean(in)
-	m.state.Announced = budget.NextAnnounced(in, d)
-	m.state.Proof = budget.NextProof(in)
-	if in.Unheard && !budget.NextUnheard(in) {
+	if m.verdict.Heard {
 		m.state.Doubts.Hear(m.state.WatchedAsOf)
 	}
-	m.state.HealingSince = in.HealingSince
-	m.state.Memory.Lease = in.Lease
+	m.state.Remembered, m.state.Memory.Lease = m.verdict.Remembered, in.Lease
 	if d.Mode != m.state.Decision.Mode || d.Open != m.state.Decision.Open || d.Reason != m.state.Decision.Reason {
 		m.state.Since = now
 	}
 	m.state.Decision, m.closed = d, nil
+}
+
+// nextTimer is when a decision could change although nothing happens; zero: never.
+func (m *mind) nextTimer(in guard.Input) time.Time {
+	next := m.guard().Next(in, m.state.Remembered, m.state.Memory.Noout)
+	if at := guard.NextOverdue(m.guard(), in); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		return at
+	}
+	return next
 }
 
 func (m *mind) doubt(now time.Time, kind doubt.Kind, why string) {

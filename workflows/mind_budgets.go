@@ -19,7 +19,7 @@ func (m *mind) planBudgets(now time.Time, p *plan) {
 		return
 	}
 	next, more := budget.Step(m.state.Applied, m.state.Decision)
-	p.marks = budget.PlanMarks(m.input(now), m.state.Decision)
+	p.marks = m.verdict.Marks
 	if p.marks.Unset && !more {
 		next, more = budget.CloseForMarks(m.state.Decision, *m.observed.Seen.View.Marks), true
 	}
@@ -121,10 +121,9 @@ func (m *mind) applied(d budget.Decision, asOf doubt.Seq, r activities.BudgetRes
 
 // otherBudgets are the nodes by which the budgets of the other daemons go, if they are to be updated. They depend on
 // little that changes.
-func (m *mind) otherBudgets(now time.Time) *activities.LeavingNodes {
+func (m *mind) otherBudgets() *activities.LeavingNodes {
 	leaving := activities.LeavingNodes{
-		Emptying: budget.Emptying(m.input(now), m.state.Decision),
-		Granted:  budget.GrantedNodes(m.state.Memory.Lease),
+		Emptying: m.verdict.Emptying, Granted: budget.GrantedNodes(m.state.Memory.Lease),
 	}
 	same := slices.Equal(leaving.Emptying, m.leaving.Emptying) && slices.Equal(leaving.Granted, m.leaving.Granted)
 	if !m.observed.Settings.ManagePodBudgets || (!m.daemonsDue && same) {

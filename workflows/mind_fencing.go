@@ -72,7 +72,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 			d.Open = storage.FailureDomain{} // not yet
 		}
 	}
-	facts := fencing.Know(m.input(now), d, m.askedNodes, nil)
+	facts := fencing.Know(m.input(now).Input, d, m.askedNodes, nil)
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Survey: *survey,
 		Timeout: m.observed.Settings.RemediationTimeout,

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -122,7 +121,7 @@ func (m *mind) tellAll(now time.Time) {
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:
 		case refused != "":
 			n.State, n.WaitsFor = LeaseWaiting, refused
-		case !budget.Serves(m.input(now), d, c):
+		case !m.guard().Serves(m.input(now), d, c):
 			// Between the grant and its telling somebody else was hurt: what it promises is not in place. No budget keeps a
 			// rollout from what it was told that it may.
 			n.State, n.WaitsFor = LeaseWaiting, d.Message
@@ -130,7 +129,7 @@ func (m *mind) tellAll(now time.Time) {
 		if c.Finishing {
 			in := m.input(now)
 			n.State = LeaseHealing
-			if a := budget.Healed(in, c); !a.OK {
+			if a := m.guard().Healed(in, c); !a.OK {
 				n.WaitsFor = a.Reason
 			}
 		}

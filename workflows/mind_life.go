@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -26,13 +26,13 @@ type question struct {
 
 // wonder adds to the input what is known of who lives, and says what has to be asked: if something is to open, and
 // nothing is known.
-func (m *mind) wonder(now time.Time, in *budget.Input) (q question) {
+func (m *mind) wonder(now time.Time, in *guard.Input) (q question) {
 	defer func() { in.Life = m.state.Life }()
 	if in.View.Unavailable != "" {
 		m.state.Lived, m.state.Life = time.Time{}, m.silence() // what follows begins anew anyway
 		return question{}
 	}
-	d, wanted := budget.Question(*in)
+	d, wanted := m.guard().Question(*in)
 	silent := m.silence() != nil
 	switch {
 	case !wanted && !silent:

@@ -55,7 +55,7 @@ func (m *mind) prepare(now time.Time) *plan {
 func (m *mind) complete(now time.Time, p *plan, reports bool) {
 	p.noout.Set = m.stillHeld(p.noout.Set, p.before)
 	p.Set, p.Unset = m.nooutInput(p.noout.Set, true), m.nooutInput(p.noout.Unset, false)
-	p.Others = m.otherBudgets(now)
+	p.Others = m.otherBudgets()
 	m.planBudgets(now, p)
 	m.planHolds(now, p)
 	if p.remember {

@@ -50,7 +50,7 @@ func (m *mind) tellPeople(now time.Time, news []budget.News) {
 func (m *mind) draft(before activities.Report) activities.Report {
 	r := activities.Report{
 		Generation: m.observed.Generation, Memory: m.state.Memory, Decision: m.said(), Since: m.state.Since,
-		View: m.observed.Seen.View, Health: m.health(), Clean: m.clean, Conflict: m.state.Conflict,
+		View: m.observed.Seen.View, Health: m.health(), Clean: m.verdict.Clean, Conflict: m.state.Conflict,
 		Keeper: KeeperID(m.cluster), MayDrain: MayDrain(m.said()), Unmanaged: !m.observed.Settings.ManagePodBudgets,
 	}
 	r.Fencing = m.fencingReport()
@@ -150,7 +150,8 @@ func (m *mind) status() KeeperStatus {
 	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
 		Cluster: m.cluster, Decision: m.said(), Since: m.state.Since, Lease: m.state.Memory.Lease,
-		Noout: m.state.Memory.Noout, View: view, Health: m.health(), Clean: m.clean, Known: m.known(),
+		Noout: m.state.Memory.Noout, View: view, Kind: m.state.Kind, Own: m.observed.Seen.Own, Health: m.health(),
+		Clean: m.verdict.Clean, Known: m.known(),
 		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, ReportPeriod: m.state.ReportPeriod,
 		LivedFor: m.state.LivedFor, Fencing: m.state.Memory.Fencing, Machines: m.observed.Survey,
 	}

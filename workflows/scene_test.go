@@ -96,9 +96,17 @@ const (
 // play runs a script in a scene, and then takes everything down.
 func play(t *testing.T, opts sim.Options, script func(*scene), others ...sim.Options) {
 	t.Helper()
+	playOn(t, func(*worker.Adapters) {}, opts, script, others...)
+}
+
+// playOn plays with other adapters than those of the World.
+func playOn(
+	t *testing.T, adapt func(*worker.Adapters), opts sim.Options, script func(*scene), others ...sim.Options,
+) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		s := newScene(t, opts, others...)
+		s := newSceneOn(t, adapt, opts, others...)
 		s.run(script)
 		for _, x := range s.sights {
 			for _, v := range x.Violations() {
@@ -115,6 +123,10 @@ func play(t *testing.T, opts sim.Options, script func(*scene), others ...sim.Opt
 
 // newScene makes a scene of one storage cluster, or of several on the same nodes.
 func newScene(t *testing.T, opts sim.Options, others ...sim.Options) *scene {
+	return newSceneOn(t, func(*worker.Adapters) {}, opts, others...)
+}
+
+func newSceneOn(t *testing.T, adapt func(*worker.Adapters), opts sim.Options, others ...sim.Options) *scene {
 	s := &scene{
 		T: t, changed: make(chan struct{}), waiting: map[string]childStart{}, running: map[string]string{},
 		last: map[string]string{}, ended: map[string]ended{}, frozen: map[string]bool{}, jobs: map[string]*workflow.Info{},
@@ -158,6 +170,7 @@ func newScene(t *testing.T, opts sim.Options, others ...sim.Options) *scene {
 		pair := sim.NewPair(worlds...)
 		adapters.Policies, adapters.Budgets, adapters.Nodes, adapters.Clusters = pair, pair, pair, pair
 	}
+	adapt(&adapters)
 	worker.Register(registry{s.env, s}, adapters, s)
 	s.env.RegisterWorkflowWithOptions(chained(s, workflows.Visit), workflow.RegisterOptions{Name: visitType})
 	s.env.RegisterWorkflowWithOptions(s.host, workflow.RegisterOptions{Name: hostType})

@@ -236,12 +236,14 @@ func (w *locks) round() {
 // pass is a keeper's.
 func (w *locks) pass(cluster string) {
 	k := w.keepers[cluster]
-	for _, c := range k.state.Overdue(w.now) {
+	for _, c := range k.state.Overdue(w.now, lease.SameDomain) {
 		k.state = k.state.Release(c.WorkflowID, c.RunID)
 		w.tell(k, c, LeaseNotice{State: LeaseRevoked})
 		w.back++
 	}
-	k.state, _ = k.state.Grant(func(lease.Claim) storage.Answer { return storage.Answer{OK: true} }, w.now)
+	k.state, _ = k.state.Grant(lease.Rules{
+		Together: lease.SameDomain, Gate: func(lease.Claim) storage.Answer { return storage.Answer{OK: true} },
+	}, w.now)
 	for _, c := range k.state.Holders {
 		state := LeaseGranted
 		if c.Reserved() {

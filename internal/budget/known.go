@@ -2,15 +2,14 @@ package budget
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is what the keeper and whoever explains it have in common: from what is known to an Input, and what a pass
-// makes of the lease. Who asks why something waits must not judge by less than the keeper does.
+// This file is what the keeper and whoever explains it have in common: from what is known to an Input. Who asks why
+// something waits must not judge by less than the keeper does.
 
 // Known is what a keeper judges by beside what its last look saw, the health of the data and the lease.
 type Known struct {
@@ -35,75 +34,27 @@ func (k Known) Input(now time.Time, view storage.View, health storage.Health, l 
 	return in
 }
 
-// Foreign lists claims that speak of a kind of failure domain that is no longer the pools' smallest one.
-func Foreign(in Input) (out []lease.Claim) {
-	if in.View.Unavailable != "" || len(in.View.Problems) > 0 {
-		return nil
-	}
-	for _, c := range slices.Concat(in.Lease.Holders, in.Lease.Queue) {
-		if c.Domain.Type != in.View.FailureDomainType && !c.OfMon() {
-			out = append(out, c)
-		}
-	}
-	return out
+// Remembered is what the keeper remembers of a decision for the next one.
+type Remembered struct {
+	Proof        *storage.CleanProof     `json:"proof,omitempty"`
+	Announced    map[string]Announcement `json:"announced,omitempty"`
+	HealingSince time.Time               `json:"healingSince,omitzero"`
 }
 
-// Revoked lists the claims that their jobs lose now, each with the reason: those that are foreign, and those that were
-// held in reserve for too long.
-func Revoked(in Input) (out []lease.Claim) {
-	for _, c := range Foreign(in) {
-		c.WaitsFor = fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain,
-			in.View.FailureDomainType)
-		out = append(out, c)
+// Foreign says of a claim that it speaks of a kind of failure domain that is no longer the pools' smallest one; "": it
+// does not.
+func Foreign(in Input, c lease.Claim) string {
+	if in.View.Unavailable != "" || len(in.View.Problems) > 0 || c.Domain.Type == in.View.FailureDomainType || c.OfMon() {
+		return ""
 	}
-	for _, c := range in.Lease.Overdue(in.Now) {
-		c.WaitsFor = fmt.Sprintf("others wait for it, and in %s the job did not get the lease of another storage cluster "+
-			"that it needs as well", c.Reserve)
-		out = append(out, c)
-	}
-	return out
+	return fmt.Sprintf("%s is no longer a failure domain of the pools, which is %s now", c.Domain,
+		in.View.FailureDomainType)
 }
 
-// TakeBack returns the lease without the claims of jobs that are done and healed. Those in released have no next claim.
-func TakeBack(in Input) (l lease.State, released []lease.Claim) {
-	l = in.Lease
-	for _, c := range in.Lease.Holders {
-		if (c.Finishing && Healed(in, c).OK) || Parked(in, c) {
-			var handedOn bool
-			if l, handedOn = l.Return(c.WorkflowID, c.RunID, in.Now); !handedOn {
-				released = append(released, c)
-			}
-		}
-	}
-	return l, released
-}
-
-// Grant returns the lease with the grants to who may have it now. seen tells whether the look was asked about all that
-// a claim speaks of.
-func Grant(in Input, seen func(lease.Claim) bool) (lease.State, []lease.Claim) {
-	l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer {
-		if !seen(c) { // it came during the look, so the next pass follows at once
-			return storage.Answer{Reason: "it is looked at for the first time"}
-		}
+// grant supposes that whoever may have the lease now gets it.
+func grant(in Input) (lease.State, []lease.Claim) {
+	l, granted := in.Lease.Grant(lease.Rules{Together: lease.SameDomain, Gate: func(c lease.Claim) storage.Answer {
 		return LeaseGate(in, c)
-	}, in.Now)
-	return l.NoteStops(func(c lease.Claim) lease.Stops { return Stops(in, c) }), granted
-}
-
-func anyClaim(lease.Claim) bool { return true }
-
-// WouldGrant is what the keeper would answer to a claim that is made now. Whether everybody lives it would ask first,
-// within a report period or two; that everybody does is supposed, unless somebody is known to be silent.
-func WouldGrant(in Input, c lease.Claim) storage.Answer {
-	for _, r := range Revoked(in) {
-		in.Lease = in.Lease.Release(r.WorkflowID, r.RunID)
-	}
-	in.Lease, _ = TakeBack(in)
-	in.Lease = in.Lease.Request(c)
-	if in.Life == nil || in.Life.Silent == 0 {
-		in.Life = &storage.Life{}
-	}
-	l, _ := Grant(in, anyClaim)
-	asked, granted, _ := l.Find(c.WorkflowID, c.RunID)
-	return storage.Answer{OK: granted, Reason: asked.WaitsFor}
+	}}, in.Now)
+	return l.Note(func(c lease.Claim) lease.Claim { c.Stops = Stops(in, c); return c }), granted
 }

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
+	"github.com/lockkeeper/lockkeeper/internal/guard/cephguard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -56,7 +58,7 @@ func TestWhoeverIsToldJudgesAsTheKeeper(t *testing.T) {
 			WorkflowID: "drain/new", RunID: "1", Domain: zone(rapid.SampledFrom(zones).Draw(t, "wanted")),
 			Node: "a", Priority: lease.PriorityDrain, Requested: in.Now,
 		}
-		explained := budget.WouldGrant(judged, claim)
+		explained := guard.WouldGrant(ceph, guarded(judged), claim)
 		if granted := keeperGrants(in, claim); granted != explained.OK {
 			t.Fatalf("explained %+v, and the keeper grants it: %t", explained, granted)
 		}
@@ -66,20 +68,24 @@ func TestWhoeverIsToldJudgesAsTheKeeper(t *testing.T) {
 	})
 }
 
+var ceph = cephguard.Guard{}
+
+func guarded(in budget.Input) guard.Input { return guard.Input{Input: in} }
+
 // keeperGrants plays the keeper's passes in the order in which the keeper has them: the claim comes in, foreign claims
 // are revoked, what is healed is taken back, whoever has to is asked for a sign of life and gives one unless somebody
 // is known to be silent, and then there are grants.
 func keeperGrants(in budget.Input, c lease.Claim) bool {
 	in.Lease = in.Lease.Request(c)
 	for range 3 {
-		for _, f := range budget.Foreign(in) {
+		for _, f := range guard.Revoked(ceph, guarded(in)) {
 			in.Lease = in.Lease.Release(f.WorkflowID, f.RunID)
 		}
-		in.Lease, _ = budget.TakeBack(in)
+		in.Lease, _ = guard.TakeBack(ceph, guarded(in))
 		if d, asks := budget.Question(in); asks && (in.Life == nil || in.Life.Silent == 0) {
 			in.Life = &storage.Life{Outside: d}
 		}
-		in.Lease, _ = budget.Grant(in, func(lease.Claim) bool { return true })
+		in.Lease, _ = guard.Grant(ceph, guarded(in), func(lease.Claim) bool { return true })
 	}
 	_, holds, _ := in.Lease.Find(c.WorkflowID, c.RunID)
 	return holds
@@ -116,11 +122,11 @@ func TestWithoutTheProofTheAnswerIsAnother(t *testing.T) {
 			}
 			in := w.input()
 			k := budget.Known{Settings: in.Settings, Proof: in.Proof, HealingSince: in.HealingSince, Life: in.Life}
-			if a := budget.WouldGrant(k.Input(in.Now, in.View, in.Health, in.Lease), claim); a.OK != c.ok {
+			if a := guard.WouldGrant(ceph, guarded(k.Input(in.Now, in.View, in.Health, in.Lease)), claim); a.OK != c.ok {
 				t.Errorf("%+v", a)
 			}
 			c.forget(&k)
-			if a := budget.WouldGrant(k.Input(in.Now, in.View, in.Health, in.Lease), claim); a.OK == c.ok {
+			if a := guard.WouldGrant(ceph, guarded(k.Input(in.Now, in.View, in.Health, in.Lease)), claim); a.OK == c.ok {
 				t.Errorf("without it: %+v", a)
 			}
 		})

@@ -10,7 +10,7 @@ func Question(in Input) (storage.FailureDomain, bool) {
 	supposing := in
 	supposing.Life = &storage.Life{}
 	// Nothing is granted here: who would be first decides what is asked.
-	l, granted := Grant(supposing, anyClaim)
+	l, granted := grant(supposing)
 	if len(granted) > 0 && !granted[0].OfMon() { // the mons have shown that they live
 		c := granted[0]
 		c.Stops = Stops(supposing, c)

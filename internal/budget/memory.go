@@ -183,7 +183,7 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 	for _, h := range in.Lease.Holders {
 		at(h.Granted.Add(in.Settings.MaintenanceTimeout))
 	}
-	at(in.Lease.NextOverdue())
+	at(in.Lease.NextOverdue(lease.SameDomain))
 	if slices.ContainsFunc(in.asHeld().View.Domains, func(d storage.Domain) bool { return mayChangeItsMind(in, d) }) {
 		at(in.Now.Add(askAgain))
 	}

@@ -256,7 +256,9 @@ func TestQuestion(t *testing.T) {
 		decide := func(life *storage.Life) (budget.Decision, int) {
 			in := in
 			in.Life = life
-			l, granted := in.Lease.Grant(func(c lease.Claim) storage.Answer { return budget.LeaseGate(in, c) }, in.Now)
+			l, granted := in.Lease.Grant(lease.Rules{
+				Together: lease.SameDomain, Gate: func(c lease.Claim) storage.Answer { return budget.LeaseGate(in, c) },
+			}, in.Now)
 			in.Lease = l
 			return budget.Decide(in), len(granted)
 		}

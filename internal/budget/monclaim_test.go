@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -68,10 +69,11 @@ func TestMonClaimOpensNothingButItsMon(t *testing.T) {
 
 func TestMonClaimKeepsOthersAway(t *testing.T) {
 	in := held(monsOf(atRest(), "abc"), monClaim("a"))
-	a := budget.WouldGrant(in, lease.Claim{WorkflowID: "drain/b", RunID: "r2", Domain: zone("x"), Node: "b"})
+	a := guard.WouldGrant(ceph, guarded(in), lease.Claim{WorkflowID: "drain/b", RunID: "r2", Domain: zone("x"), Node: "b"})
 	assert.False(t, a.OK)
 	assert.Contains(t, a.Reason, "holds mon a")
-	assert.Empty(t, budget.Revoked(in), "a mon is no failure domain of the pools, and its claim stays all the same")
+	assert.Empty(t, guard.Revoked(ceph, guarded(in)),
+		"a mon is no failure domain of the pools, and its claim stays all the same")
 	assert.True(t, budget.Healed(in, monClaim("a")).OK)
 	assert.False(t, budget.Healed(monsOf(atRest(), "abc", "a"), monClaim("a")).OK, "it is to be in quorum again")
 	assert.True(t, budget.Healed(monsOf(atRest(), "bcd"), monClaim("a")).OK, "it has left the monmap")

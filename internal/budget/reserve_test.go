@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -52,7 +53,7 @@ func TestReserveGoesBack(t *testing.T) {
 	}}
 	at := func(after time.Duration) []lease.Claim {
 		in.Now = now.Add(after)
-		return budget.Revoked(in)
+		return guard.Revoked(ceph, guarded(in))
 	}
 	require.Empty(t, at(time.Hour), "nobody waits")
 	in.Lease.Queue = []lease.Claim{{WorkflowID: "drain/q", RunID: "1", Domain: zone("y")}}

@@ -167,7 +167,7 @@ func TestWhoeverWaitsForLifeAsks(t *testing.T) {
 			in.Opened = osd(rapid.IntRange(0, 2).Draw(t, "which"))
 			in.LeftOut = rapid.SampledFrom([][]string{nil, {"0"}, {"1"}}).Draw(t, "left out")
 		}
-		in.Lease = in.Lease.NoteStops(func(c lease.Claim) lease.Stops { return budget.Stops(in, c) })
+		in.Lease = noteStops(in)
 		if d := budget.Decide(in); d.Reason == budget.ReasonNoSignOfLife {
 			_, asks := budget.Question(in)
 			require.True(t, asks, d.Message)
@@ -201,7 +201,7 @@ func TestSeveralDomainsAreConfined(t *testing.T) {
 				Troubled: []storage.Daemon{{Name: "osd.7", Pod: storage.PodReady}},
 			})
 		}
-		in.Lease = in.Lease.NoteStops(func(c lease.Claim) lease.Stops { return budget.Stops(in, c) })
+		in.Lease = noteStops(in)
 		d := budget.Decide(in)
 		for _, id := range d.Budget.Except {
 			require.Contains(t, []string{"0", "1", "2"}, id)
@@ -213,4 +213,8 @@ func TestSeveralDomainsAreConfined(t *testing.T) {
 			require.Empty(t, d.Budget.Except)
 		}
 	})
+}
+
+func noteStops(in budget.Input) lease.State {
+	return in.Lease.Note(func(c lease.Claim) lease.Claim { c.Stops = budget.Stops(in, c); return c })
 }

@@ -1,5 +1,6 @@
-// Package lease decides who may disrupt a storage cluster: one failure domain at a time, shared by jobs of that domain,
-// everybody else in a queue by priority and then by age. It is pure; the keeper is its only user and keeps its State.
+// Package lease decides who may disrupt a storage cluster: jobs whose claims go together, everybody else in a queue by
+// priority and then by age. Which claims go together is for the kind of storage to say (Rules). It is pure; the keeper
+// is its only user and keeps its State.
 package lease
 
 import (
@@ -117,7 +118,7 @@ func (c Claim) Reserved() bool { return c.Reserve > 0 }
 type State struct {
 	// Token of the last grant. Tokens only rise, so a mutating step can tell that its grant is no longer the last word.
 	Token   int64   `json:"token"`
-	Holders []Claim `json:"holders,omitempty"` // all of one failure domain
+	Holders []Claim `json:"holders,omitempty"` // all of them go together
 	Queue   []Claim `json:"queue,omitempty"`   // in the order in which they would be granted
 }
 
@@ -218,45 +219,43 @@ func (s State) Return(workflowID, runID string, now time.Time) (next State, hand
 	return s.Request(again), true
 }
 
-// NoteDownBefore notes, for the claim with this token, which daemons were down when it was granted.
-func (s State) NoteDownBefore(token int64, daemons []string) State {
+// Note notes on every holder's claim what there is to know of it.
+func (s State) Note(what func(Claim) Claim) State {
 	s.Holders = slices.Clone(s.Holders)
 	for i := range s.Holders {
-		if s.Holders[i].Token == token {
-			s.Holders[i].DownBefore = daemons
-		}
+		s.Holders[i] = what(s.Holders[i])
 	}
 	return s
 }
 
-// NoteStops notes, for every holder, how the daemons of its node stop.
-func (s State) NoteStops(how func(Claim) Stops) State {
-	s.Holders = slices.Clone(s.Holders)
-	for i := range s.Holders {
-		s.Holders[i].Stops = how(s.Holders[i])
-	}
-	return s
+// Rules are what a kind of storage says about claims.
+type Rules struct {
+	// Together tells whether two claims may be held at the same time. The order of the two says nothing.
+	Together func(a, b Claim) bool
+	// Gate answers whether a claim may be granted now, and if not, what it waits for.
+	Gate func(Claim) storage.Answer
 }
 
-// Gate answers whether a claim may be granted now, and if not, what it waits for.
-type Gate func(Claim) storage.Answer
+// SameDomain is the rule of storage that bears the loss of one failure domain, and of no other at the same time.
+func SameDomain(a, b Claim) bool { return a.Domain == b.Domain }
 
-// Grant moves claims from the queue to the holders: those of the held domain, or, when nobody holds, the first in the
-// queue that the gate lets through and all others of the same domain. A claim that the gate refuses is overtaken by the
-// next one only while nobody holds the lease: refusing zone x because zone y is broken must not keep zone y's own
-// claim, which would mend it, from being served. Nor may newcomers to the held domain make it last for ever while
-// something more urgent waits for another one; those that only observe a disruption which happens anyway may.
+// Grant moves claims from the queue to the holders: those that go together with all holders, or, when nobody holds, the
+// first in the queue that the gate lets through and all others that go together with it. A claim that the gate refuses
+// is overtaken by the next one only while nobody holds the lease: refusing one domain because another is broken must
+// not keep the claim of that one, which would mend it, from being served. Nor may newcomers beside the holders make it
+// last for ever while something more urgent waits that does not go together with them; those that only observe a
+// disruption which happens anyway may.
 //
 // A claim in reserve whose job is ready takes effect when the gate lets it through: much may have happened since it was
 // granted. It counts as granted then, with a new token.
-func (s State) Grant(gate Gate, now time.Time) (State, []Claim) {
+func (s State) Grant(rules Rules, now time.Time) (State, []Claim) {
 	s.Holders, s.Queue = slices.Clone(s.Holders), slices.Clone(s.Queue)
 	var granted, waiting []Claim
 	for i, c := range s.Holders {
 		if !c.Ready {
 			continue
 		}
-		if a := gate(c); !a.OK {
+		if a := rules.Gate(c); !a.OK {
 			s.Holders[i].WaitsFor = a.Reason
 			continue
 		}
@@ -266,18 +265,18 @@ func (s State) Grant(gate Gate, now time.Time) (State, []Claim) {
 		granted = append(granted, c)
 	}
 	for _, c := range s.Queue {
-		if d := s.Domain(); !d.IsZero() && d != c.Domain {
-			c.WaitsFor = s.heldBy(d)
+		if in, ok := s.inTheWay(c, rules.Together); ok {
+			c.WaitsFor = heldBy(in)
 			waiting = append(waiting, c)
 			continue
 		}
-		if ahead, ok := outranked(c, waiting); ok && len(s.Holders) > 0 {
+		if ahead, ok := outranked(c, waiting, rules.Together); ok && len(s.Holders) > 0 {
 			c.WaitsFor = fmt.Sprintf("its turn: %s wants %s with a higher priority (%s)", ahead.WorkflowID,
 				ahead.Domain, ahead.Priority)
 			waiting = append(waiting, c)
 			continue
 		}
-		if a := gate(c); !a.OK {
+		if a := rules.Gate(c); !a.OK {
 			c.WaitsFor = a.Reason
 			waiting = append(waiting, c)
 			continue
@@ -291,13 +290,24 @@ func (s State) Grant(gate Gate, now time.Time) (State, []Claim) {
 	return s, granted
 }
 
-// outranked finds a claim that waits ahead of c for another failure domain and is more urgent.
-func outranked(c Claim, waiting []Claim) (Claim, bool) {
+// inTheWay finds a holder beside whom a claim may not be held: rather one for whom something is open than one in
+// reserve.
+func (s State) inTheWay(c Claim, together func(a, b Claim) bool) (in Claim, ok bool) {
+	for _, h := range s.Holders {
+		if !together(h, c) && (!ok || in.Reserved() && !h.Reserved()) {
+			in, ok = h, true
+		}
+	}
+	return in, ok
+}
+
+// outranked finds a claim that waits ahead of c, does not go together with it, and is more urgent.
+func outranked(c Claim, waiting []Claim, together func(a, b Claim) bool) (Claim, bool) {
 	if c.Observing {
 		return Claim{}, false
 	}
 	for _, w := range waiting {
-		if w.Domain != c.Domain && w.Priority > c.Priority {
+		if !together(w, c) && w.Priority > c.Priority {
 			return w, true
 		}
 	}

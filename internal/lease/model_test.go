@@ -14,13 +14,11 @@ import (
 )
 
 // TestModel does random things to a lease and compares it, after each, with what little may be said without knowing how
-// it works: a list of who wants it, in the order of asking, and who got which token.
+// it works: a list of who wants it, in the order of asking, and who got which token. Which claims go together is drawn,
+// too: only those of one domain, or also those of some others, as where what nodes share decides.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{
-			T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{},
-			reserved: map[string]bool{},
-		}
+		m := newModel(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"request": m.request,
 			"release": m.release,
@@ -35,8 +33,18 @@ func TestModel(t *testing.T) {
 	})
 }
 
+func newModel(t *rapid.T) *model {
+	return &model{
+		T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{},
+		reserved: map[string]bool{},
+		apart:    rapid.SliceOfDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), rapid.ID).Draw(t, "apart"),
+	}
+}
+
 type model struct {
 	*rapid.T
+	// apart are the domains that go together with no other; the rest go together with each other.
+	apart   []string
 	state   lease.State
 	wanted  []lease.Claim    // everybody who asked and did not give up, in the order of asking
 	tokens  map[string]int64 // of those who hold it
@@ -99,8 +107,8 @@ func (m *model) ready(t *rapid.T) {
 // overdue takes back what was held in reserve for too long: only while others wait and nobody is at work.
 func (m *model) overdue(t *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
-	next := m.state.NextOverdue()
-	back := m.state.Overdue(m.now)
+	next := m.state.NextOverdue(m.together)
+	back := m.state.Overdue(m.now, m.together)
 	if due := !next.IsZero() && !m.now.Before(next); due != (len(back) > 0) {
 		t.Fatalf("at %s %v go back, the next at %s", m.now, back, next)
 	}
@@ -166,9 +174,18 @@ func (m *model) gate(c lease.Claim) storage.Answer {
 	return storage.Answer{OK: !m.refused[c.Domain.Name], Reason: "refused"}
 }
 
+func (m *model) together(a, b lease.Claim) bool {
+	return a.Domain == b.Domain || !slices.Contains(m.apart, a.Domain.Name) && !slices.Contains(m.apart, b.Domain.Name)
+}
+
+// besides tells whether a claim may be held beside all of these.
+func (m *model) besides(c lease.Claim, holders []lease.Claim) bool {
+	return !slices.ContainsFunc(holders, func(h lease.Claim) bool { return !m.together(c, h) })
+}
+
 func (m *model) grant(t *rapid.T) {
-	held, queue, holders := m.state.Domain(), m.state.Queue, m.state.Holders
-	next, granted := m.state.Grant(m.gate, m.now)
+	queue, holders := m.state.Queue, m.state.Holders
+	next, granted := m.state.Grant(lease.Rules{Together: m.together, Gate: m.gate}, m.now)
 	m.state = next
 	for _, c := range granted {
 		if slices.ContainsFunc(holders, func(h lease.Claim) bool {
@@ -183,18 +200,19 @@ func (m *model) grant(t *rapid.T) {
 		if m.refused[c.Domain.Name] {
 			t.Fatalf("%s holds %s, which the gate refuses", c.WorkflowID, c.Domain)
 		}
-		if !held.IsZero() && c.Domain != held {
-			t.Fatalf("%s got %s while %s was held", c.WorkflowID, c.Domain, held)
+		if !m.besides(c, holders) {
+			t.Fatalf("%s got %s beside %v", c.WorkflowID, c.Domain, holders)
 		}
 	}
-	if held.IsZero() {
+	if len(holders) == 0 {
 		m.mustBeFirst(t, queue, granted)
 	}
 	for _, c := range m.state.Queue {
 		if c.WaitsFor == "" {
 			t.Fatalf("%s does not say what it waits for", c.WorkflowID)
 		}
-		if c.Domain == m.state.Domain() && !m.refused[c.Domain.Name] && !m.somebodyMoreUrgent(c) {
+		if len(m.state.Holders) > 0 && m.besides(c, m.state.Holders) && !m.refused[c.Domain.Name] &&
+			!m.somebodyMoreUrgent(c) {
 			t.Fatalf("%s could share %s", c.WorkflowID, c.Domain)
 		}
 	}
@@ -218,7 +236,7 @@ func (m *model) mustBeFirst(t *rapid.T, queue, granted []lease.Claim) {
 
 func (m *model) somebodyMoreUrgent(c lease.Claim) bool {
 	return !c.Observing && slices.ContainsFunc(m.state.Queue,
-		func(w lease.Claim) bool { return w.Domain != c.Domain && w.Priority > c.Priority })
+		func(w lease.Claim) bool { return !m.together(w, c) && w.Priority > c.Priority })
 }
 
 // check is what holds at every moment.
@@ -238,8 +256,8 @@ func (m *model) check(t *rapid.T) {
 		t.Fatalf("%d wanted it, %d are known", len(m.wanted), len(seen))
 	}
 	for _, c := range m.state.Holders {
-		if c.Domain != m.state.Domain() {
-			t.Fatalf("two domains are held: %s and %s", c.Domain, m.state.Domain())
+		if !m.besides(c, m.state.Holders) {
+			t.Fatalf("%s is held beside what it does not go together with: %v", c.Domain, m.state.Holders)
 		}
 		if c.Token != m.tokens[key(c.WorkflowID, c.RunID)] {
 			t.Fatalf("%s has token %d, it was given %d", c.WorkflowID, c.Token, m.tokens[key(c.WorkflowID, c.RunID)])
@@ -283,10 +301,7 @@ func order(queue []lease.Claim) []string {
 // while it asks the storage cluster, and signals change the new one.
 func TestStateIsAValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{
-			T: t, now: epoch, tokens: map[string]int64{}, next: map[string]lease.Claim{}, refused: map[string]bool{},
-			reserved: map[string]bool{},
-		}
+		m := newModel(t)
 		for range rapid.IntRange(1, 6).Draw(t, "requests") {
 			m.request(t)
 		}

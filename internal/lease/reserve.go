@@ -3,8 +3,6 @@ package lease
 import (
 	"slices"
 	"time"
-
-	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file is about jobs that need the leases of several storage clusters. Each keeper knows of its own lease alone.
@@ -28,10 +26,10 @@ func (s State) InEffect() State {
 }
 
 // Overdue lists the claims in reserve that go back now: each is as old as its job allows, its job is not ready, and
-// somebody waits for another failure domain. As long as somebody else is at work under the lease, nobody would gain
-// anything.
-func (s State) Overdue(now time.Time) (out []Claim) {
-	if !s.onlyReserved() || !s.othersWait() {
+// somebody waits who may not hold the lease beside them. As long as somebody else is at work under the lease, nobody
+// would gain anything.
+func (s State) Overdue(now time.Time, together func(a, b Claim) bool) (out []Claim) {
+	if !s.onlyReserved() || !s.othersWait(together) {
 		return nil
 	}
 	for _, c := range s.Holders {
@@ -43,8 +41,8 @@ func (s State) Overdue(now time.Time) (out []Claim) {
 }
 
 // NextOverdue is when the next claim in reserve would go back if nothing else happens; zero for none.
-func (s State) NextOverdue() (next time.Time) {
-	if !s.onlyReserved() || !s.othersWait() {
+func (s State) NextOverdue(together func(a, b Claim) bool) (next time.Time) {
+	if !s.onlyReserved() || !s.othersWait(together) {
 		return time.Time{}
 	}
 	for _, c := range s.Holders {
@@ -59,8 +57,8 @@ func (s State) onlyReserved() bool {
 	return !slices.ContainsFunc(s.Holders, func(c Claim) bool { return !c.Reserved() })
 }
 
-func (s State) othersWait() bool {
-	return slices.ContainsFunc(s.Queue, func(c Claim) bool { return c.Domain != s.Domain() })
+func (s State) othersWait(together func(a, b Claim) bool) bool {
+	return slices.ContainsFunc(s.Queue, func(c Claim) bool { _, waits := s.inTheWay(c, together); return waits })
 }
 
 const (
@@ -77,14 +75,10 @@ func NextReserve(before time.Duration) time.Duration {
 }
 
 // heldBy is what people read of who holds the lease.
-func (s State) heldBy(held storage.FailureDomain) string {
-	h := s.Holders[0]
-	if at := s.InEffect().Holders; len(at) > 0 {
-		h = at[0]
-	}
+func heldBy(h Claim) string {
 	if h.Reserved() {
-		return "the lease: " + h.WorkflowID + " holds " + held.String() + " in reserve, until it has that of another " +
+		return "the lease: " + h.WorkflowID + " holds " + h.Domain.String() + " in reserve, until it has that of another " +
 			"storage cluster (" + h.Reason + ")"
 	}
-	return "the lease: " + h.WorkflowID + " holds " + held.String() + " (" + h.Reason + ")"
+	return "the lease: " + h.WorkflowID + " holds " + h.Domain.String() + " (" + h.Reason + ")"
 }

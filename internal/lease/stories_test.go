@@ -77,7 +77,7 @@ func (s *teller) do(t *testing.T, words []string) {
 		require.NoError(t, err)
 		s.now = s.now.Add(after)
 		s.got = nil
-		for _, c := range s.state.Overdue(s.now) {
+		for _, c := range s.state.Overdue(s.now, lease.SameDomain) {
 			s.got = append(s.got, c.WorkflowID+" goes back")
 			s.state = s.state.Release(c.WorkflowID, c.RunID)
 		}
@@ -101,10 +101,10 @@ func (s *teller) do(t *testing.T, words []string) {
 	case "allow":
 		delete(s.refused, words[1])
 	case "grant":
-		s.state, _ = s.state.Grant(func(c lease.Claim) storage.Answer {
+		s.state, _ = s.state.Grant(lease.Rules{Together: lease.SameDomain, Gate: func(c lease.Claim) storage.Answer {
 			reason, no := s.refused[c.Domain.Name]
 			return storage.Answer{OK: !no, Reason: reason}
-		}, s.now)
+		}}, s.now)
 		s.got = describe(s.state)
 	default:
 		require.Fail(t, "unknown command "+words[0])

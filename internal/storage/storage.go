@@ -13,6 +13,12 @@ import (
 	"time"
 )
 
+// Kind is a kind of storage. Observations and states that say nothing are of Ceph, which was the first.
+type Kind string
+
+// Ceph is the kind that has no name.
+const Ceph Kind = ""
+
 // ClusterKey names the MaintenancePolicy of a storage cluster. There is one policy, one keeper and one lease for each.
 type ClusterKey struct {
 	Namespace string `json:"namespace"`

@@ -61,7 +61,9 @@ func (h *holds) Policy(_ context.Context, key storage.ClusterKey) (activities.Po
 func (h *holds) Grant(_ context.Context, c lease.Claim) (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.state, _ = h.state.Request(c).Grant(func(lease.Claim) storage.Answer { return storage.Answer{OK: true} }, time.Now())
+	h.state, _ = h.state.Request(c).Grant(lease.Rules{
+		Together: lease.SameDomain, Gate: func(lease.Claim) storage.Answer { return storage.Answer{OK: true} },
+	}, time.Now())
 	had, _, _ := h.state.Find(c.WorkflowID, c.RunID)
 	h.claims = append(h.claims, c.Domain.Name)
 	return had.Token, nil

@@ -1,0 +1,132 @@
+package workflows_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/worker"
+	"github.com/lockkeeper/lockkeeper/workflows"
+)
+
+// playToy plays a script over a store of another kind than Ceph. The keeper, the jobs and the activities are the real
+// ones. The watcher, which knows only Ceph, is away.
+func playToy(t *testing.T, toy *toyStore, script func(*scene)) {
+	t.Helper()
+	playOn(t, func(a *worker.Adapters) {
+		toy.changed = make(chan struct{}) // of this bubble
+		a.Policies, a.Budgets, a.Nodes, a.Clusters = toy, toy, toy, toy
+	}, sim.Options{}, func(s *scene) {
+		s.blindfold(true)
+		s.startKeeper()
+		script(s)
+	})
+	assert.Empty(t, toy.bad)
+	assert.Equal(t, []string(nil), toy.leftBehind())
+}
+
+// leftBehind is what lockkeeper has changed and not changed back.
+func (t *toyStore) leftBehind() (out []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, n := range t.nodes {
+		if n.cordoned {
+			out = append(out, name+" is cordoned")
+		}
+	}
+	if t.specs.LetsGo() {
+		out = append(out, "a node is open")
+	}
+	return out
+}
+
+// ring has a volume on each two nodes that follow each other: a shares none with c, and b none with d.
+func ring() *toyStore {
+	return newToy(map[string][]string{"v1": {"a", "b"}, "v2": {"b", "c"}, "v3": {"c", "d"}, "v4": {"d", "a"}})
+}
+
+func (s *scene) drainToy(node string) (run string) {
+	return s.drain(workflows.DrainNodeInput{Node: node, UncordonAfterReboot: true})
+}
+
+// waitsFor is what the lease's queue says that a drain waits for.
+func (s *scene) waitsFor(node string) string {
+	c, _, _ := s.keeperStatus().Lease.Find(jobs.DrainNode.ID(node), s.last[jobs.DrainNode.ID(node)])
+	return c.WaitsFor
+}
+
+// TestToyDrains: of two nodes that share a volume one waits for the other, and hears why. A third one, which shares
+// none with the first, goes at the same time.
+func TestToyDrains(t *testing.T) {
+	toy := ring()
+	playToy(t, toy, func(s *scene) {
+		a := s.drainToy("a")
+		s.awaitPhase("a", workflows.PhaseReturn, time.Minute)
+		b, c := s.drainToy("b"), s.drainToy("c")
+		s.awaitPhase("c", workflows.PhaseReturn, time.Minute)
+		s.awaitPhase("b", workflows.PhaseLease, time.Minute)
+		require.True(s, s.Await(time.Minute, func() bool {
+			return strings.Contains(s.drainStatus("b").WaitsFor, "the lease: drain/a holds node a")
+		}), s.drainStatus("b").WaitsFor)
+		for node, run := range map[string]string{"a": a, "b": b, "c": c} {
+			e := s.awaitEnd(node, run, time.Hour)
+			require.NoError(s, e.err)
+			require.Equal(s, workflows.OutcomeDone, e.result.Outcome)
+			require.Equal(s, 1, e.result.Evicted)
+		}
+		status := s.keeperStatus()
+		require.Equal(s, workflows.ToyKind, status.Kind)
+		require.True(s, s.Await(time.Minute, func() bool { return s.keeperStatus().Decision.Mode == budget.ModeDefault }))
+		require.Empty(s, s.keeperStatus().Lease.Holders)
+	})
+	assert.Equal(t, 2, toy.away, "nodes that were away at once")
+}
+
+// TestToyKeeperGoesOn: a keeper that continues as new, and one that follows a keeper that was terminated, know who
+// holds the lease of a store of this kind, and who waits.
+func TestToyKeeperGoesOn(t *testing.T) {
+	for name, interrupt := range map[string]func(*scene){
+		"continues as new": (*scene).continueKeeper,
+		"is terminated":    func(s *scene) { s.killKeeper(); s.startKeeper() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			toy := ring()
+			playToy(t, toy, func(s *scene) {
+				a := s.drainToy("a")
+				s.awaitPhase("a", workflows.PhaseReturn, time.Minute)
+				b := s.drainToy("b")
+				require.True(s, s.Await(time.Minute, func() bool { return s.waitsFor("b") != "" }))
+				before := s.keeperStatus().Lease.Holders
+				interrupt(s)
+				require.True(s, s.Await(time.Minute, func() bool { return s.waitsFor("b") != "" }))
+				holders := s.keeperStatus().Lease.Holders
+				require.Len(s, holders, 1)
+				require.Equal(s, before[0].Token, holders[0].Token)
+				for node, run := range map[string]string{"a": a, "b": b} {
+					require.Equal(s, workflows.OutcomeDone, s.awaitEnd(node, run, time.Hour).result.Outcome)
+				}
+			})
+			assert.Equal(t, 1, toy.away, "nodes that were away at once")
+		})
+	}
+}
+
+// TestToySilent: a store that does not answer closes, and what waits goes on when it answers again.
+func TestToySilent(t *testing.T) {
+	toy := ring()
+	playToy(t, toy, func(s *scene) {
+		require.True(s, s.Await(time.Minute, func() bool { return s.keeperStatus().Decision.Mode == budget.ModeDefault }))
+		toy.happens(func() { toy.silent = true })
+		require.True(s, s.Await(time.Minute, func() bool { return s.keeperStatus().Decision.Mode == budget.ModeClosed }))
+		toy.happens(func() { toy.silent = false })
+		require.Equal(s, workflows.OutcomeDone, s.awaitEnd("d", s.drainToy("d"), time.Hour).result.Outcome)
+		require.True(s, slices.Contains([]budget.Mode{budget.ModeDefault, budget.ModeClosed}, s.keeperStatus().Decision.Mode))
+	})
+}
