@@ -34,9 +34,9 @@ type ClaimState struct {
 	Claim   lease.Claim        `json:"claim"`
 	Token   int64              `json:"token,omitempty"` // of the grant
 	Epoch   int64              `json:"epoch,omitempty"` // of the storage cluster's map that the grant rests on
-	Alive   time.Time          `json:"alive,omitzero"`  // when all OSDs elsewhere were last known to live, as of the grant
+	Alive   time.Time          `json:"alive,omitzero"`  // when all daemons elsewhere were last known to live
 	Stops   lease.Stops        `json:"stops,omitempty"` // how the daemons of the node go, as of the grant
-	// NodeGone: the node will not come back, so that noout must not keep its data from moving.
+	// NodeGone: the node will not come back, so that flags must not keep its data from moving.
 	NodeGone bool `json:"nodeGone,omitempty"`
 	// Next is what the keeper was told to take for the claim when it takes this one back. It is never changed: nobody
 	// could tell whether it has become the claim already.

@@ -106,10 +106,10 @@ func (d *drain) wanted(on activities.Hosted) lease.Claim {
 	c := lease.Claim{
 		Domain: on.Domain, Node: d.state.Target.Node, Reason: reason, Priority: jobs.DrainNode.Priority,
 		// The pods of the node are gone, whoever evicted them, so the disruption goes on with or without the lease.
-		Observing: d.in.Observe || d.state.Returning, NooutHosts: on.Hosts,
+		Observing: d.in.Observe || d.state.Returning, FlagHosts: on.Hosts,
 	}
 	if d.state.Target.Gone {
-		c.NooutHosts = nil // nobody comes back to what noout would preserve
+		c.FlagHosts = nil // nobody comes back to what noout would preserve
 	}
 	return c
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// Keeper guards one storage cluster: it is the only writer of its budgets, its noout flags and its lease, and runs for
+// Keeper guards one storage cluster: it is the only writer of its budgets, its flags and its lease, and runs for
 // as long as the MaintenancePolicy exists.
 //
 // It rests until somebody tells it to look: the watcher (Kubernetes changed), its own activity that watches the storage
@@ -21,8 +21,8 @@ import (
 //
 // The watcher starts it for every policy. By hand:
 //
-//	temporal workflow start --type Keeper --task-queue lockkeeper --workflow-id keeper/rook-ceph/rook-ceph \
-//	  --input '{"cluster":{"namespace":"rook-ceph","name":"rook-ceph"}}'
+//	temporal workflow start --type Keeper --task-queue lockkeeper --workflow-id keeper/storage/main \
+//	  --input '{"cluster":{"namespace":"storage","name":"main"}}'
 func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	if err := in.validate(ctx); err != nil {
 		return KeeperResult{}, err
@@ -78,7 +78,7 @@ var keeping *activities.Keeper
 
 // recall takes up what the last keeper left. The finalizer comes before anything else is changed.
 func (k *keeper) recall(ctx workflow.Context) error {
-	memory, err := call(persistent(ctx, "recall lease and noout"), keeping.Recall, k.cluster)
+	memory, err := call(persistent(ctx, "recall lease and flags"), keeping.Recall, k.cluster)
 	if err != nil {
 		return err
 	}

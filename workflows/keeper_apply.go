@@ -102,7 +102,7 @@ func (k *keeper) followBudgets(ctx workflow.Context, p *plan) error {
 	case marks.Unset && k.says(p.next) && p.next.Mode == budget.ModeClosed:
 		return k.unmark(ctx, marks.UnsetAll)
 	case marks.Set && p.next.Mode == budget.ModeDefault && k.says(p.next):
-		k.mark(ctx, k.state.Decision.Reason == budget.ReasonPGHealthTimeout)
+		k.mark(ctx, marks.Unclean)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (k *keeper) admitClosed(ctx workflow.Context, why string) {
 	k.reportLater(ctx)
 }
 
-// guardPods writes the budgets of the storage daemons and the mons, and nothing else.
+// guardPods writes the budgets that follow decisions, and nothing else.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
 	in := k.budgetInput(d)
 	k.writing(in)

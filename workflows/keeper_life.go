@@ -28,7 +28,7 @@ func (k *keeper) ask(ctx workflow.Context, q question) {
 	}
 	ctx, k.stopLife = workflow.WithCancel(ctx)
 	k.asks, k.asksAsOf = d, k.state.Doubts.Last
-	k.life = begin(watching(ctx, "ask every OSD outside "+d.String()+" for a sign of life"), keeping.AskLife, in)
+	k.life = begin(watching(ctx, "ask every daemon outside "+d.String()+" for a sign of life"), keeping.AskLife, in)
 }
 
 func (k *keeper) stopAsking() {

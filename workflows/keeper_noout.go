@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -10,6 +11,41 @@ import (
 )
 
 // This file is what the keeper does at the end, and when the storage cluster does not answer.
+
+// undoFlags unsets noout at the end, and returns what could not be undone.
+func (k *keeper) undoFlags(ctx workflow.Context) (waits []string) {
+	k.refused = nil
+	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
+		return []string{fmt.Sprintf("noout on %s to be unset: %s", strings.Join(k.flagged(), ", "), message(err))}
+	}
+	return k.forgetFlags(workflow.Now(ctx))
+}
+
+// flagsLeft says what noout may be left behind by a policy that is gone, and for which reason; "": none.
+func (k *keeper) flagsLeft(because string) string {
+	var hosts []string
+	for _, n := range k.state.Memory.Noout {
+		hosts = append(hosts, n.Host)
+	}
+	if len(hosts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("noout may be left in Ceph (%s). If that Ceph lives on: ceph osd unset-group noout %s", because,
+		strings.Join(hosts, " "))
+}
+
+// letFlagsGo takes away noout of a policy that is no longer in charge. Where the policy means another storage cluster
+// now, it is only forgotten.
+func (k *keeper) letFlagsGo(ctx workflow.Context) error {
+	if k.movedOn() {
+		k.abandonFlags(workflow.Now(ctx))
+	}
+	k.refused = nil
+	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
+		return err
+	}
+	return k.refusal()
+}
 
 // unsetNoout is for the end, where nothing depends on it.
 func (k *keeper) unsetNoout(ctx workflow.Context, hosts []string) error {

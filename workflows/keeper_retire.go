@@ -48,20 +48,15 @@ func (k *keeper) retire(ctx workflow.Context) (KeeperResult, error) {
 	return out, k.dismissAll(ctx)
 }
 
-// undo tries to undo everything once, and returns what could not be undone. The budgets stay as long as noout does:
-// they are what protects the storage meanwhile. Where the namespace goes, its budgets go with it, whether or not the
+// undo tries to undo everything once, and returns what could not be undone. The budgets stay as long as flags do: they
+// are what protects the storage meanwhile. Where the namespace goes, its budgets go with it, whether or not the
 // right to delete them is still there.
 func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []string) {
 	ending, err := call(quick(ctx, "how the policy ends"), keeping.PolicyEnding, k.cluster)
 	if err != nil {
 		waits = append(waits, message(err))
 	}
-	k.refused = nil
-	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
-		waits = append(waits, fmt.Sprintf("noout on %s to be unset: %s", strings.Join(k.flagged(), ", "), message(err)))
-	} else {
-		waits = append(waits, k.forgetNoout(workflow.Now(ctx))...)
-	}
+	waits = append(waits, k.undoFlags(ctx)...)
 	if err := k.letMachinesGo(ctx); err != nil {
 		waits = append(waits, "the holds of Machines to be taken away: "+message(err))
 	}
@@ -95,16 +90,10 @@ func (k *keeper) await(ctx workflow.Context, waits []string) {
 // farewell says what is left behind to whoever may look for it: in the events about the namespace, which are kept in
 // "default", in the worker's log, and in the result.
 func (k *keeper) farewell(ctx workflow.Context, out KeeperResult) {
-	var hosts []string
-	for _, n := range k.state.Memory.Noout {
-		hosts = append(hosts, n.Host)
-	}
 	what := fmt.Sprintf("MaintenancePolicy %s is gone, and left behind: %s (%s)", k.cluster, strings.Join(out.Left, "; "),
 		out.LeftBecause)
-	if len(hosts) > 0 {
-		what = fmt.Sprintf("MaintenancePolicy %s is gone, and noout may be left in Ceph (%s). If that Ceph lives on: ceph "+
-			"osd unset-group noout %s. %s",
-			k.cluster, out.LeftBecause, strings.Join(hosts, " "), strings.Join(out.Left, "; "))
+	if flags := k.flagsLeft(out.LeftBecause); flags != "" {
+		what = fmt.Sprintf("MaintenancePolicy %s is gone, and %s. %s", k.cluster, flags, strings.Join(out.Left, "; "))
 	}
 	workflow.GetLogger(ctx).Warn(what)
 	workflow.SetCurrentDetails(ctx, what)

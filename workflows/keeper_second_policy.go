@@ -61,7 +61,7 @@ func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	return nil
 }
 
-// letGo takes away the budgets and the noout flags that are this policy's own.
+// letGo takes away the budgets and the flags that are this policy's own.
 func (k *keeper) letGo(ctx workflow.Context) error {
 	keepClosed := k.observed.Settings.ManagePodBudgets && (k.observed.SecondElsewhere || k.movedOn())
 	if k.aside && k.asideAsOf >= k.state.Doubts.Budgets && k.keptClosed == keepClosed {
@@ -71,20 +71,14 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	if err := k.letPodsGo(ctx, keepClosed); err != nil {
 		return err
 	}
-	if k.movedOn() {
-		k.abandonNoout(workflow.Now(ctx))
-	}
-	k.refused = nil
-	if err := k.unsetNoout(ctx, k.flagged()); err != nil {
-		return err
-	}
-	if err := k.refusal(); err != nil {
+	if err := k.letFlagsGo(ctx); err != nil {
 		return err
 	}
 	if err := k.letMachinesGo(ctx); err != nil {
 		return err
 	}
-	k.state.Memory.Noout, k.aside, k.asideAsOf, k.keptClosed, k.daemonsDue = nil, true, asOf, keepClosed, true
+	k.dropFlags()
+	k.aside, k.asideAsOf, k.keptClosed, k.daemonsDue = true, asOf, keepClosed, true
 	return nil
 }
 
@@ -98,8 +92,7 @@ func (k *keeper) letPodsGo(ctx workflow.Context, keepClosed bool) error {
 	if err := k.endMarking(ctx); err != nil {
 		return err
 	}
-	closed := budget.CloseFirst(k.state.Decision, k.state.Decision.Message)
-	closed.Mons = &budget.Spec{MinAvailable: budget.Everything}
+	closed := budget.CloseAll(k.state.Decision, k.state.Decision.Message)
 	_, err := k.guardPods(prompt(ctx, staleAfter, clip("close: "+k.state.Decision.Message)), closed)
 	return err
 }

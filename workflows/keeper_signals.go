@@ -40,7 +40,7 @@ func (k *keeper) answer(ctx workflow.Context) error {
 			switch {
 			case r.Claim.RunID == "" || !(LeaseRef{WorkflowID: r.Claim.WorkflowID, RunID: r.Claim.RunID}).named():
 				return activities.Invalid("claim.workflowID", r.Claim.WorkflowID,
-					"a lease is held by a job: its workflow ID (drain/NODE, update-osds/NAMESPACE/NAME, …) and run ID are required")
+					"a lease is held by a job: its workflow ID (drain/NODE, for one) and run ID are required")
 			case r.Claim.Domain.IsZero():
 				return activities.Invalid("claim.domain", "", "the failure domain to disrupt is required")
 			}
@@ -186,7 +186,7 @@ func (k *keeper) endWatch() {
 }
 
 // hearWatch takes in what the watch saw, and tells whether that is a reason to look. What the keeper itself did to
-// noout is none, and then the watch goes on.
+// flags is none, and then the watch goes on.
 func (k *keeper) hearWatch(ctx workflow.Context, f workflow.Future) (reason bool) {
 	k.watch = nil
 	var w activities.Watched

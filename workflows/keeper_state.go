@@ -34,7 +34,7 @@ func NewKeeperInput(cluster storage.ClusterKey) KeeperInput {
 	return KeeperInput{Cluster: cluster, Protocol: keeperProtocol}
 }
 
-// KeeperState is what a keeper knows. Lease and noout are also in the policy's status, so that a keeper that was
+// KeeperState is what a keeper knows. Lease and flags are also in the policy's status, so that a keeper that was
 // terminated is followed by one that still knows them; the rest it can find out again.
 type KeeperState struct {
 	Memory  activities.Memory  `json:"memory"`
@@ -63,8 +63,8 @@ type KeeperState struct {
 	Life     *storage.Life `json:"life,omitempty"`
 	Answered time.Time     `json:"answered,omitzero"`
 	LifeAsOf doubt.Seq     `json:"lifeAsOf,omitempty"`
-	// Lived is when every OSD was last known to live because of a proof of PG health, for how long that counts, and as of
-	// which doubt it is.
+	// Lived is when every daemon was last known to live because of a proof of whole data, for how long that counts, and as
+	// of which doubt it is.
 	Lived     time.Time     `json:"lived,omitzero"`
 	LivedFor  time.Duration `json:"livedFor,omitempty"`
 	LivedAsOf doubt.Seq     `json:"livedAsOf,omitempty"`
@@ -89,12 +89,12 @@ type KeeperStatus struct {
 	Decision budget.Decision    `json:"decision"`
 	Since    time.Time          `json:"since"`
 	Lease    lease.State        `json:"lease"`
-	Noout    []budget.Noout     `json:"noout,omitempty"`
-	View     storage.View       `json:"view"`
-	Kind     storage.Kind       `json:"kind,omitempty"`
-	Own      json.RawMessage    `json:"own,omitempty"`
-	Health   storage.Health     `json:"health"`
-	Clean    bool               `json:"clean"`
+	FlagStatus
+	View   storage.View    `json:"view"`
+	Kind   storage.Kind    `json:"kind,omitempty"`
+	Own    json.RawMessage `json:"own,omitempty"`
+	Health storage.Health  `json:"health"`
+	Clean  bool            `json:"clean"`
 	// Known is what else the keeper judges by; nil: its worker is too old to tell.
 	Known *budget.Known `json:"known,omitempty"`
 	// Trouble is what the keeper could not do at its last attempt, and will try again.

@@ -51,7 +51,7 @@ func TestLargeClusterInTrouble(t *testing.T) {
 				l.memory.Queue = append(l.memory.Queue, lease.Claim{
 					WorkflowID: jobs.DrainNode.ID(node.Name), RunID: fmt.Sprintf("%036d", i),
 					Domain: storage.FailureDomain{Type: l.view.FailureDomainType, Name: node.Domain}, Node: node.Name,
-					Reason: "drain of " + node.Name, Priority: jobs.DrainNode.Priority, NooutHosts: []string{node.Host},
+					Reason: "drain of " + node.Name, Priority: jobs.DrainNode.Priority, FlagHosts: []string{node.Host},
 					Requested: time.Unix(0, 0).UTC(),
 				})
 			}

@@ -3,7 +3,6 @@ package workflows
 import (
 	"time"
 
-	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
@@ -37,7 +36,7 @@ const (
 	LeaseReserved LeaseState = "Reserved" // held, but nothing is open: the job does not have all of its leases yet
 	LeaseHealing  LeaseState = "Healing"  // the job is done, its domain is not healed yet
 	LeaseReleased LeaseState = "Released" // given back, the domain is healed
-	LeaseParked   LeaseState = "Parked"   // taken back: noout has expired and the data is whole without the node
+	LeaseParked   LeaseState = "Parked"   // taken back: its flags have expired and the data is whole without the node
 	LeaseRevoked  LeaseState = "Revoked"  // taken away; ask again
 )
 
@@ -51,7 +50,7 @@ type LeaseNotice struct {
 	Token int64 `json:"token,omitempty"`
 	// Epoch is the ChangeEpoch of the storage cluster's map that a grant rests on.
 	Epoch int64 `json:"epoch,omitempty"`
-	// Alive is when every OSD elsewhere was last known to live, which the grant rests on, too; zero: nobody asked.
+	// Alive is when every daemon elsewhere was last known to live, which the grant rests on, too; zero: nobody asked.
 	Alive time.Time `json:"alive,omitzero"`
 	// Stops is how the daemons of the job's node go, of a grant.
 	Stops    lease.Stops `json:"stops,omitempty"`
@@ -64,7 +63,7 @@ type LeaseRef struct {
 	WorkflowID string `json:"workflowID"`
 	RunID      string `json:"runID"`
 	Ask        int64  `json:"ask,omitempty"`
-	// NodeGone: the node will not come back, so noout must not keep the data from healing elsewhere.
+	// NodeGone: the node will not come back, so flags must not keep the data from healing elsewhere.
 	NodeGone bool `json:"nodeGone,omitempty"`
 	// Next is what the job claims as soon as the claim that this names is given back, or at once if it has been; for
 	// SignalFinishLease.
@@ -79,34 +78,3 @@ func (r LeaseRef) next() *lease.Claim {
 	}
 	return r.Next
 }
-
-// Hint is why the watcher thinks that the keeper should look. It decides nothing: the keeper looks for itself.
-type Hint struct {
-	Reason string `json:"reason"`
-	// Own: it is lockkeeper's own doing.
-	Own bool `json:"own,omitempty"`
-	// Daemons: replicas of mgr, mds, rgw or rbd-mirror changed, or one of their budgets did.
-	Daemons bool `json:"daemons,omitempty"`
-	// Alarm: the pod of a storage daemon stopped serving. A keeper at rest closes first and looks afterwards.
-	Alarm bool `json:"alarm,omitempty"`
-	// Tampered: somebody else deleted or changed a budget that the keeper decides. It closes first and looks afterwards,
-	// since the look may take long just then.
-	Tampered bool `json:"tampered,omitempty"`
-	// Disowned: the policy's status says that nobody keeps it up to date, and has to be written anew.
-	Disowned bool `json:"disowned,omitempty"`
-	// Echo, ProvedEcho and MonEcho are the generations of the budgets of the storage daemons without a mark, of those with
-	// one, and of the mons when all that changed is that lockkeeper wrote them. The keeper knows of its own writes; it is
-	// told all the same, since one that was believed lost may still have arrived.
-	Echo       int64 `json:"echo,omitempty"`
-	ProvedEcho int64 `json:"provedEcho,omitempty"`
-	MonEcho    int64 `json:"monEcho,omitempty"`
-}
-
-// echo tells whether all that changed is what the keeper knows already: its writes up to those in the book.
-func (h Hint) echo(b budget.Book) bool {
-	return h.IsEcho() && h.Echo <= b[budget.Unmarked].Generation && h.ProvedEcho <= b[budget.Marked].Generation &&
-		h.MonEcho <= b[budget.OfMons].Generation
-}
-
-// IsEcho tells whether all that changed is what lockkeeper wrote.
-func (h Hint) IsEcho() bool { return h.Echo > 0 || h.ProvedEcho > 0 || h.MonEcho > 0 }

@@ -11,7 +11,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/guard"
-	"github.com/lockkeeper/lockkeeper/internal/guard/cephguard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -39,18 +38,16 @@ type mind struct {
 	fenceRetry     bool
 	letGo          []fencing.Machine
 	maxUnavailable *int
-	noout          []string // the hosts that carry noout, as of the last look and of what was switched since
-	unclaimed      int      // looks in a row that did not find the claim, which was written after the first of them
-	verdict        guard.Verdict
-	next           time.Time // when a decision could change although nothing happens
-	trouble        string    // what failed in the last pass
-	failures       int       // passes in a row with trouble
+	flags
+	unclaimed int // looks in a row that did not find the claim, which was written after the first of them
+	verdict   guard.Verdict
+	next      time.Time // when a decision could change although nothing happens
+	trouble   string    // what failed in the last pass
+	failures  int       // passes in a row with trouble
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
 	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
 	closed *budget.Decision
-	// refused says of hosts why the storage cluster did not switch their noout in this pass.
-	refused map[string]string
 	// marking: pods are being marked.
 	marking bool
 	// The static budgets depend on little that changes; they are applied when a hint says so.
@@ -94,29 +91,26 @@ func (m *mind) takeUp(s KeeperState, now time.Time) {
 
 // sawAll takes note of what the look saw.
 func (m *mind) sawAll(now time.Time) {
+	m.sawKind()
 	if v := m.observed.Seen.View; v.Unavailable == "" {
 		m.state.LastChange, m.state.Departed = v.ChangeEpoch, v.Departed
 	} else if v.Departed != nil {
 		m.state.Departed = v.Departed
 	}
-	m.looked, m.noout = now, slices.Clone(m.observed.Seen.View.Noout)
-	if m.state.Kind = m.observed.Seen.Kind; guards[m.state.Kind] == nil {
-		m.observed.Seen.View = storage.View{
-			Unavailable: fmt.Sprintf("this version knows no storage of kind %q", m.state.Kind),
-		}
-	}
+	m.looked = now
+	m.sawFlags()
 }
 
-// guards has one for each kind of storage.
-var guards = map[storage.Kind]guard.Guard{storage.Ceph: cephguard.Guard{}}
-
-// guard is that of the kind of storage that was seen last. Of a kind that this version does not know nothing counts
-// that was seen, so that whichever guard is asked closes.
-func (m *mind) guard() guard.Guard {
-	if g := guards[m.state.Kind]; g != nil {
-		return g
+// sawKind takes note of which kind of storage was seen. A look that failed tells of none, and the storage is what it
+// was before. Of a kind that this version does not know nothing counts that was seen.
+func (m *mind) sawKind() {
+	seen := &m.observed.Seen
+	if seen.Kind != "" || seen.View.Unavailable == "" {
+		m.state.Kind = seen.Kind
 	}
-	return guards[storage.Ceph]
+	if guards[m.state.Kind] == nil {
+		seen.View = storage.View{Unavailable: fmt.Sprintf("this version knows no storage of kind %q", m.state.Kind)}
+	}
 }
 
 // judgement is what a decision rests on, and what it leaves open.
@@ -145,7 +139,7 @@ func (m *mind) judge(now time.Time) (j judgement) {
 func (m *mind) look() activities.ObserveInput {
 	l := activities.Look{
 		Proof: m.state.Proof, LastChange: m.state.LastChange, Departed: m.state.Departed,
-		Hosts: m.nooutHosts(), Bounded: true,
+		Hosts: m.flagHosts(), Bounded: true,
 	}
 	interest := m.interest()
 	l.Daemons = interest.Daemons
@@ -245,7 +239,7 @@ func (m *mind) decide(now time.Time, in guard.Input) {
 
 // nextTimer is when a decision could change although nothing happens; zero: never.
 func (m *mind) nextTimer(in guard.Input) time.Time {
-	next := m.guard().Next(in, m.state.Remembered, m.state.Memory.Noout)
+	next := m.guard().Next(in, m.state.Remembered, m.ourFlags())
 	if at := guard.NextOverdue(m.guard(), in); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 		return at
 	}
@@ -305,7 +299,7 @@ func (m *mind) hint(now time.Time, h Hint) (reason bool) {
 
 // saw takes in what the watch saw, as of a doubt, and tells whether it is a reason to look.
 func (m *mind) saw(now time.Time, w activities.Watched, asOf doubt.Seq) (reason bool) {
-	reason = !w.OnlyNoout(m.watched(), m.noout)
+	reason = !m.onlyFlags(w)
 	m.state.Watched, m.state.WatchedAsOf = w, asOf
 	if w.Unavailable != "" {
 		m.doubt(now, doubt.Mute, w.Unavailable)

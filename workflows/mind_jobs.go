@@ -115,7 +115,7 @@ func (m *mind) tellAll(now time.Time) {
 			Alive: m.state.Answered, Since: c.Granted, Stops: c.Stops,
 		}
 		last := m.state.Told[c.RunID]
-		switch d, refused := m.said(), m.refusedFor(c.NooutHosts); {
+		switch d, refused := m.said(), m.refusedOf(c); {
 		case c.Reserved():
 			n.State, n.WaitsFor = LeaseReserved, c.WaitsFor
 		case c.Finishing || last.State == LeaseGranted && last.Token == c.Token:

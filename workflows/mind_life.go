@@ -11,7 +11,7 @@ import (
 )
 
 // This file is what the keeper knows of who lives, and what it has to ask. A storage daemon that hangs is up in the
-// storage cluster's map, and the PGs are clean by its last word, so before anything opens every daemon elsewhere has to
+// storage cluster's map, and the data is whole by its last word, so before anything opens every daemon elsewhere has to
 // report once more.
 
 // lifeLasts is how long after the answer something may open because of it: a pass that closes and one that opens, when
@@ -57,7 +57,7 @@ func (m *mind) lived(a activities.LifeAnswer, asOf doubt.Seq) {
 	m.state.Life, m.state.Answered, m.state.LifeAsOf = &a.Life, a.At, asOf
 }
 
-// noteLived takes in that the proof of PG health is one of life, too. It counts for as long as it takes until the next
+// noteLived takes in that the proof of whole data is one of life, too. It counts for as long as it takes until the next
 // report of the same daemon is heard of: what opens right afterwards needs no question of its own.
 func (m *mind) noteLived(w activities.Watched, asOf doubt.Seq) {
 	if w.ReportPeriod > 0 && w.Health.Fresh {

@@ -340,7 +340,7 @@ func (w *small) answers() {
 
 func (w *small) claims(osd int) {
 	w.mind.request(w.now, lease.Claim{
-		WorkflowID: "drain/" + w.node(osd), RunID: w.node(osd), Node: w.node(osd), NooutHosts: []string{w.node(osd)},
+		WorkflowID: "drain/" + w.node(osd), RunID: w.node(osd), Node: w.node(osd), FlagHosts: []string{w.node(osd)},
 		Domain: storage.FailureDomain{Type: "zone", Name: w.zone(osd)}, Reason: "a test", Priority: lease.PriorityDrain,
 	})
 }

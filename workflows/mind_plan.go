@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -17,8 +16,7 @@ import (
 // plan is a decision as the steps that carry it out, and what became of them.
 type plan struct {
 	activities.CarryInput
-	noout  budget.NooutPlan
-	before []string // hosts of which it was not known before either whether noout is on its way to them
+	flagPlan
 	next   budget.Decision
 	marks  budget.MarkPlan
 	asOf   doubt.Seq
@@ -39,22 +37,19 @@ type plan struct {
 
 // prepare begins a plan. It takes note of what is about to be asked of the storage cluster.
 func (m *mind) prepare(now time.Time) *plan {
-	p := &plan{noout: m.planNoout(now), asOf: m.state.Doubts.Last}
-	p.Cluster, p.Within = m.cluster, nooutWithin
-	m.state.Memory.Noout = p.noout.Records
+	p := &plan{asOf: m.state.Doubts.Last}
+	p.Cluster = m.cluster
+	m.planFlags(now, p)
 	m.letGo, m.fenceRetry = nil, false
-	m.tellPeople(now, p.noout.News)
 	p.fencing = m.fence(now)
-	m.refused = nil
-	p.before = m.askNoout(p.noout)
+	m.askFlags(p)
 	p.remember = len(m.news) > 0 || !m.state.Memory.Covered(m.state.Reported.Memory)
 	return p
 }
 
 // complete says how to make the world follow the decision. reports: the status may be written on the way.
 func (m *mind) complete(now time.Time, p *plan, reports bool) {
-	p.noout.Set = m.stillHeld(p.noout.Set, p.before)
-	p.Set, p.Unset = m.nooutInput(p.noout.Set, true), m.nooutInput(p.noout.Unset, false)
+	m.switchFlags(p)
 	p.Others = m.otherBudgets()
 	m.planBudgets(now, p)
 	m.planHolds(now, p)
@@ -82,8 +77,7 @@ func (m *mind) foretell(now time.Time, p *plan) {
 	if p.Budgets != nil {
 		m.state.Conflict = ""
 	}
-	m.answered(p.noout, p.before, false)
-	m.withdraw(now, p)
+	m.foretellFlags(now, p)
 	r := m.draft(before)
 	m.state.Memory, m.state.Conflict = memory, conflict
 	if len(m.news) == 0 && reflect.DeepEqual(r, before) {
@@ -127,17 +121,9 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 	m.switched(p.Unset, r.Unset)
 	err := m.tookBudgets(p, r.Budgets)
 	p.unsaid = err != nil
-	if failed := r.Set.Err(); failed != nil {
-		// A grant without its noout would let the storage move data about; the holders hear of it when it is set.
-		p.mute = "noout could not be set"
+	if failed := m.tookFlags(now, p, r); failed != nil {
 		return failed
 	}
-	m.answered(p.noout, p.before, r.Set.Result.Unsure)
-	if failed := r.Unset.Err(); failed != nil {
-		p.mute = "noout could not be unset"
-		return failed
-	}
-	m.withdraw(now, p)
 	if r.Looked.Done() {
 		m.ahead = &ahead{r.Looked.Result, p.Look.Hosts, p.Look.Nodes, p.asOf}
 	}
@@ -147,12 +133,7 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 // lost takes in that nobody knows what became of a plan.
 func (m *mind) lost(p *plan) {
 	m.daemonsDue = m.daemonsDue || p.Others != nil
-	switch {
-	case p.Set != nil:
-		p.mute = "noout could not be set"
-	case p.Unset != nil:
-		p.mute = "noout could not be unset"
-	default:
+	if p.mute = p.lostFlags(); p.mute == "" {
 		p.unsaid = p.Budgets != nil
 	}
 }
@@ -174,10 +155,8 @@ func (p *plan) summary() string {
 	switch {
 	case p.Budgets != nil:
 		return clip(fmt.Sprintf("%s: %s", p.next.Mode, p.next.Message))
-	case p.Set != nil:
-		return clip("set noout on " + strings.Join(p.Set.Hosts, ", "))
-	case p.Unset != nil:
-		return clip("unset noout on " + strings.Join(p.Unset.Hosts, ", "))
+	case p.Set != nil || p.Unset != nil:
+		return clip(p.flagsSummary())
 	case p.LetGo != nil && len(p.LetGo.Remove) > 0:
 		return clip("let go of Machine " + p.LetGo.Remove[0].String())
 	case p.Hold != nil && len(p.Hold.Remove) > 0:

@@ -35,16 +35,6 @@ func (m *mind) renewal(now time.Time) time.Duration {
 	return m.state.Reported.AsOf.Add(renewEvery).Sub(now)
 }
 
-// tellPeople has the next report tell something.
-func (m *mind) tellPeople(now time.Time, news []budget.News) {
-	for _, n := range news {
-		m.news = append(m.news, activities.Event{
-			Reason: n.Reason, Message: n.Message,
-			Warning: n.Reason != budget.ReasonNooutRenamed, At: now,
-		})
-	}
-}
-
 // draft is what there is to say. It is as of the report before, since when a View was taken says nothing about what it
 // saw.
 func (m *mind) draft(before activities.Report) activities.Report {
@@ -150,7 +140,7 @@ func (m *mind) status() KeeperStatus {
 	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
 		Cluster: m.cluster, Decision: m.said(), Since: m.state.Since, Lease: m.state.Memory.Lease,
-		Noout: m.state.Memory.Noout, View: view, Kind: m.state.Kind, Own: m.observed.Seen.Own, Health: m.health(),
+		FlagStatus: m.flagStatus(), View: view, Kind: m.state.Kind, Own: m.observed.Seen.Own, Health: m.health(),
 		Clean: m.verdict.Clean, Known: m.known(),
 		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, ReportPeriod: m.state.ReportPeriod,
 		LivedFor: m.state.LivedFor, Fencing: m.state.Memory.Fencing, Machines: m.observed.Survey,

@@ -29,10 +29,6 @@ func prompt(ctx workflow.Context, within time.Duration, summary string) workflow
 // staleAfter is how long after a look a budget may still be opened because of it.
 const staleAfter = 6 * time.Second
 
-// nooutWithin is how long a storage cluster may take to set a flag, which is as long as it proposes and agrees. Without
-// a quorum it takes for ever, and what is open must not stay so meanwhile.
-const nooutWithin = 2500 * time.Millisecond
-
 // persistent is for one look or one change that the job cannot go on without: retried until the job is aborted.
 func persistent(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

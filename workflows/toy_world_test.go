@@ -34,6 +34,7 @@ type toyStore struct {
 	away       int      // nodes without a pod at once, at most
 	bad        []string // what must never happen
 	silent     bool     // the store answers nobody
+	kind       storage.Kind
 }
 
 type toyNode struct {
@@ -51,7 +52,10 @@ const (
 const toyID = "a store of the tests"
 
 func newToy(volumes map[string][]string) *toyStore {
-	t := &toyStore{volumes: volumes, nodes: map[string]*toyNode{}, changed: make(chan struct{}), memory: []byte("{}")}
+	t := &toyStore{
+		volumes: volumes, nodes: map[string]*toyNode{}, changed: make(chan struct{}), memory: []byte("{}"),
+		kind: workflows.ToyKind,
+	}
 	t.specs.Daemons.MinAvailable = budget.Everything
 	for _, copies := range volumes {
 		for _, node := range copies {
@@ -112,7 +116,7 @@ func (t *toyStore) summary() workflows.ToySummary {
 // fingerprint changes with everything that a decision depends on, also with what time alone changes.
 func (t *toyStore) fingerprint() string {
 	text, _ := json.Marshal(t.summary())
-	return fmt.Sprint(t.silent, string(text))
+	return fmt.Sprint(t.silent, t.kind, string(text))
 }
 
 // Observe implements activities.StorageCluster.
@@ -121,7 +125,7 @@ func (t *toyStore) Observe(context.Context, activities.Look) (activities.Seen, e
 	defer t.mu.Unlock()
 	v := storage.View{At: time.Now(), FailureDomainType: "node", Daemons: len(t.nodes)}
 	if t.silent {
-		return activities.Seen{Kind: workflows.ToyKind, View: storage.View{Unavailable: "the store is silent"}}, nil
+		return activities.Seen{View: storage.View{Unavailable: "the store is silent"}}, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
 		n := storage.Node{Name: name, Domain: name, Cordoned: t.nodes[name].cordoned, Daemons: []string{"toy." + name}}
@@ -131,7 +135,7 @@ func (t *toyStore) Observe(context.Context, activities.Look) (activities.Seen, e
 		v.Nodes = append(v.Nodes, n)
 	}
 	own, err := json.Marshal(t.summary())
-	return activities.Seen{View: v, ID: toyID, Kind: workflows.ToyKind, Own: own}, err
+	return activities.Seen{View: v, ID: toyID, Kind: t.kind, Own: own}, err
 }
 
 // Watch implements activities.StorageCluster.

@@ -250,12 +250,12 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 			c.Daemons = append(c.Daemons, o.Name)
 		}
 	}
-	c.NooutHosts = c.Daemons
+	c.FlagHosts = c.Daemons
 	if u.waiting() && slices.ContainsFunc(c.Daemons, func(daemon string) bool {
 		return !strings.HasPrefix(daemon,
 			"osd.")
 	}) {
-		c.NooutHosts = nil // mons, which go one by one
+		c.FlagHosts = nil // mons, which go one by one
 	}
 	return c
 }

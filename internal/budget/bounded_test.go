@@ -87,7 +87,7 @@ func drawLarge(t *rapid.T) (budget.Input, []lease.Claim) {
 		if r.IntN(20) == 0 {
 			claims = append(claims, lease.Claim{
 				WorkflowID: "drain/" + n.Name, RunID: n.Name, Domain: storage.FailureDomain{Type: "zone", Name: d.Name},
-				Node: n.Name, NooutHosts: []string{n.Name}, Granted: now.Add(-time.Duration(r.IntN(60)) * time.Minute),
+				Node: n.Name, FlagHosts: []string{n.Name}, Granted: now.Add(-time.Duration(r.IntN(60)) * time.Minute),
 				Observing: r.IntN(2) == 0, Finishing: r.IntN(2) == 0,
 			})
 		}

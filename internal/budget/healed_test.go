@@ -58,11 +58,11 @@ func TestHealed(t *testing.T) {
 				c.granted = time.Minute
 			}
 			claim := lease.Claim{
-				WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"},
+				WorkflowID: "drain/a", Domain: zone("x"), Node: "a", FlagHosts: []string{"a"},
 				Granted: now.Add(-c.granted), Finishing: true,
 			}
 			if c.gone {
-				claim.NooutHosts = nil
+				claim.FlagHosts = nil
 			}
 			a := budget.Healed(w.input(), claim)
 			if c.want == "healed" {
@@ -80,7 +80,7 @@ func TestWhatWasDownBefore(t *testing.T) {
 	w := atRest()
 	w.say("osd.0=down/NotReady")
 	in := w.input()
-	c := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"}}
+	c := lease.Claim{WorkflowID: "drain/a", Domain: zone("x"), Node: "a", FlagHosts: []string{"a"}}
 	require.Equal(t, []string{"osd.0"}, budget.DownBefore(in, c))
 	c.Granted, c.DownBefore = now, budget.DownBefore(in, c)
 	require.True(t, budget.Healed(in, c).OK)
@@ -108,7 +108,7 @@ func TestParked(t *testing.T) {
 				w.say(word)
 			}
 			claim := lease.Claim{
-				WorkflowID: "drain/a", Domain: zone("x"), Node: "a", NooutHosts: []string{"a"},
+				WorkflowID: "drain/a", Domain: zone("x"), Node: "a", FlagHosts: []string{"a"},
 				Granted: now.Add(-c.granted),
 			}
 			require.Equal(t, c.want, budget.Parked(w.input(), claim))

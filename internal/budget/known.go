@@ -41,6 +41,13 @@ type Remembered struct {
 	HealingSince time.Time               `json:"healingSince,omitzero"`
 }
 
+// What is said of the flags of a storage cluster. Ceph's is noout, and there is no other kind's yet.
+type (
+	Flag      = Noout      // one that is ours, or may be
+	FlagInput = NooutInput // what is wanted, recorded and seen
+	FlagPlan  = NooutPlan  // what is to be set and unset
+)
+
 // Foreign says of a claim that it speaks of a kind of failure domain that is no longer the pools' smallest one; "": it
 // does not.
 func Foreign(in Input, c lease.Claim) string {

@@ -15,6 +15,8 @@ import (
 type MarkPlan struct {
 	// Set: pods that were proved are to be marked, after the budgets say what was decided.
 	Set bool
+	// Unclean: the data is not whole, and the policy says that this was long enough.
+	Unclean bool
 	// Unset: marks have to go, while both budgets are closed. UnsetAll: all of them.
 	Unset, UnsetAll bool
 }
@@ -30,7 +32,7 @@ func PlanMarks(in Input, d Decision) MarkPlan {
 		marked := m.Proved+m.Stale > 0 || len(m.Foreign) > 0
 		return MarkPlan{Unset: marked, UnsetAll: marked}
 	}
-	return MarkPlan{Set: m.Unproved > 0, Unset: m.Stale > 0}
+	return MarkPlan{Set: m.Unproved > 0, Unclean: d.Reason == ReasonPGHealthTimeout, Unset: m.Stale > 0}
 }
 
 // CloseForMarks is the closed step before marks are taken away.

@@ -94,7 +94,7 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	down, rest := domain.Down(), domain.Rest.Down
 	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected
 	// back.
-	if len(c.NooutHosts) > 0 && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
+	if len(c.FlagHosts) > 0 && in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) {
 		for _, x := range down {
 			if c.Concerns(x) && !slices.Contains(c.DownBefore, x.Name) {
 				return storage.Answer{Reason: x.String()}
@@ -145,7 +145,7 @@ func Parked(in Input, c lease.Claim) bool {
 	if c.Stops == lease.StopOneByOne && domain.Tally().Down < domain.Daemons {
 		return false // the data is whole between two of its daemons as well
 	}
-	return !c.Finishing && !c.Reserved() && len(c.NooutHosts) > 0 && Clean(in) &&
+	return !c.Finishing && !c.Reserved() && len(c.FlagHosts) > 0 && Clean(in) &&
 		!in.Now.Before(c.Granted.Add(in.Settings.MaintenanceTimeout)) && domain.Tally().Down > 0
 }
 

@@ -205,7 +205,7 @@ func (in NooutInput) wanted(records []Noout) map[string]want {
 		if h.Stops == lease.StopOneByOne {
 			continue // each goes when the data of those before has moved, which noout would prevent
 		}
-		for _, host := range h.NooutHosts {
+		for _, host := range h.FlagHosts {
 			gone := slices.Contains(in.Gone, storage.Host{Name: host})
 			if !gone {
 				add(host, want{Claim: h})
@@ -309,7 +309,7 @@ func Withdraw(now time.Time, records []Noout, host string, holders []lease.Claim
 	for _, r := range records {
 		if r.Host == host {
 			wanted := slices.ContainsFunc(holders, func(c lease.Claim) bool {
-				return slices.Contains(c.NooutHosts, host) || r.Claimed != "" && slices.Contains(c.NooutHosts, r.Claimed)
+				return slices.Contains(c.FlagHosts, host) || r.Claimed != "" && slices.Contains(c.FlagHosts, r.Claimed)
 			})
 			if !wanted && !r.Unsure {
 				continue

@@ -13,7 +13,7 @@ import (
 
 // TestNooutFollowsItsHost: a host is its ID. What it is called, and whether it is there, the topology says.
 func TestNooutFollowsItsHost(t *testing.T) {
-	holder := lease.Claim{WorkflowID: "drain/a", Node: "a", NooutHosts: []string{"a"}, Granted: now}
+	holder := lease.Claim{WorkflowID: "drain/a", Node: "a", FlagHosts: []string{"a"}, Granted: now}
 	record := budget.Noout{Host: "a", ID: -3, Owner: "drain/a", Since: now, Expires: now.Add(timeout), Confirmed: true}
 	renamed := record
 	renamed.Host, renamed.Claimed = "b", "a"
@@ -91,7 +91,7 @@ func TestNooutFollowsItsHost(t *testing.T) {
 
 // TestNooutWithoutAnAnswer: a set that got none may be carried out after the unset, for a while.
 func TestNooutWithoutAnAnswer(t *testing.T) {
-	holders := []lease.Claim{{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}}
+	holders := []lease.Claim{{WorkflowID: "drain/a", FlagHosts: []string{"a"}, Granted: now}}
 	plan := planNoout(now, timeout, holders, nil, nil)
 	records, before := budget.Asked(plan.Records, plan.Set)
 	require.Empty(t, before)

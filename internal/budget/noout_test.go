@@ -70,7 +70,7 @@ func (c *nooutCluster) grant(t *rapid.T) {
 	if slices.ContainsFunc(c.holders, func(h lease.Claim) bool { return h.WorkflowID == job }) {
 		return
 	}
-	c.holders = append(c.holders, lease.Claim{WorkflowID: job, NooutHosts: []string{job[len(job)-1:]}, Granted: c.now})
+	c.holders = append(c.holders, lease.Claim{WorkflowID: job, FlagHosts: []string{job[len(job)-1:]}, Granted: c.now})
 }
 
 func (c *nooutCluster) end(t *rapid.T) {
@@ -170,7 +170,7 @@ func (c *nooutCluster) check(t *rapid.T) {
 }
 
 func TestNooutExpires(t *testing.T) {
-	h := lease.Claim{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}
+	h := lease.Claim{WorkflowID: "drain/a", FlagHosts: []string{"a"}, Granted: now}
 	plan := planNoout(now, timeout, []lease.Claim{h}, nil, nil)
 	require.Equal(t, []string{"a"}, plan.Set)
 	require.Equal(t, now.Add(timeout), plan.Records[0].Expires)
@@ -188,7 +188,7 @@ func TestNooutExpires(t *testing.T) {
 
 // TestNooutOnAllHostsOfANode: an OSD on a volume that moves has a host of its own in the CRUSH map.
 func TestNooutOnAllHostsOfANode(t *testing.T) {
-	h := lease.Claim{WorkflowID: "drain/a", NooutHosts: []string{"set-1", "set-2"}, Granted: now}
+	h := lease.Claim{WorkflowID: "drain/a", FlagHosts: []string{"set-1", "set-2"}, Granted: now}
 	plan := planNoout(now, timeout, []lease.Claim{h}, nil, []string{"set-2"})
 	require.Equal(t, []string{"set-1"}, plan.Set, "the other one is a person's")
 	plan = planNoout(now, timeout, nil, plan.Records, []string{"set-1", "set-2"})
@@ -196,7 +196,7 @@ func TestNooutOnAllHostsOfANode(t *testing.T) {
 }
 
 func TestNooutThatAPersonTookAwayStaysAway(t *testing.T) {
-	h := []lease.Claim{{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}}
+	h := []lease.Claim{{WorkflowID: "drain/a", FlagHosts: []string{"a"}, Granted: now}}
 	plan := planNoout(now, timeout, h, nil, nil)
 	plan = planNoout(now, timeout, h, plan.Records, []string{"a"}) // it was seen
 	plan = planNoout(now, timeout, h, plan.Records, nil)           // it is gone
@@ -210,7 +210,7 @@ func TestNooutThatAPersonTookAwayStaysAway(t *testing.T) {
 
 // TestNooutFollowsThePolicy: an administrator who cuts the time short in the middle of a drain means this drain, too.
 func TestNooutFollowsThePolicy(t *testing.T) {
-	holders := []lease.Claim{{WorkflowID: "drain/a", NooutHosts: []string{"a"}, Granted: now}}
+	holders := []lease.Claim{{WorkflowID: "drain/a", FlagHosts: []string{"a"}, Granted: now}}
 	plan := planNoout(now, timeout, holders, nil, nil)
 	require.Equal(t, []string{"a"}, plan.Set)
 	later := now.Add(5 * time.Minute)

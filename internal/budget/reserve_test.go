@@ -22,7 +22,7 @@ func TestNothingOpensForAClaimInReserve(t *testing.T) {
 		c := lease.Claim{
 			WorkflowID: "drain/r", RunID: "1", Domain: zone(rapid.SampledFrom(zones).Draw(t, "reserved")), Node: "a",
 			Granted: in.Now, Token: 1, Reserve: lease.FirstReserve, Ready: rapid.Bool().Draw(t, "ready"),
-			NooutHosts: []string{"a"}, Requested: in.Now,
+			FlagHosts: []string{"a"}, Requested: in.Now,
 		}
 		in.Lease.Holders = nil
 		waits := in

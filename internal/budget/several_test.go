@@ -39,7 +39,7 @@ func byOSD(stops lease.Stops, mayStop bool, down ...int) budget.Input {
 	}
 	v.Nodes = []storage.Node{node}
 	claim := lease.Claim{
-		WorkflowID: "drain/a", Domain: osd(0), Node: "a", NooutHosts: []string{"a"},
+		WorkflowID: "drain/a", Domain: osd(0), Node: "a", FlagHosts: []string{"a"},
 		Granted: now, Stops: stops,
 	}
 	return budget.Input{

@@ -56,6 +56,13 @@ func CloseFirst(decided Decision, why string) Decision {
 	}
 }
 
+// CloseAll closes as CloseFirst does, and also what the last decision had no budget for.
+func CloseAll(decided Decision, why string) Decision {
+	d := CloseFirst(decided, why)
+	d.Mons = &Spec{MinAvailable: Everything}
+	return d
+}
+
 func closedUnproved(next Decision) *Spec {
 	if next.Unproved == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Package doubt keeps apart what a keeper knows and what has happened since. It is pure.
 //
 // What is known of a storage cluster ages without a word: a pod stops serving before the cluster's map says that its
-// daemon is gone, somebody edits a budget, the governors fall silent. Each of these raises a doubt. Doubts are
+// daemon is gone, somebody edits a budget, the storage cluster falls silent. Each of these raises a doubt. Doubts are
 // numbered, and the numbers only rise. A fact carries the number of the last doubt as of when it was asked for, and it
 // counts until a later doubt is about it. So nothing has to be reset in the right places: what was not asked for anew
 // does not count.
@@ -26,8 +26,8 @@ const (
 	PodStopped Kind = "PodStopped" // the pod of a storage daemon stopped serving
 	Alarmed    Kind = "Alarmed"    // somebody closed the budgets in a hurry
 	Vanished   Kind = "Vanished"   // a daemon has no pod any more, and nobody saw it leave
-	Silenced   Kind = "Silenced"   // the governors were silent for a while
-	Mute       Kind = "Mute"       // the governors do not answer
+	Silenced   Kind = "Silenced"   // the storage cluster was silent for a while
+	Mute       Kind = "Mute"       // the storage cluster does not answer
 	Tampered   Kind = "Tampered"   // a budget is not what we made it
 	Changed    Kind = "Changed"    // something changed that a budget may have been a part of
 )
@@ -96,7 +96,7 @@ type State struct {
 
 // Noticed is what a look tells of what happened before it.
 type Noticed struct {
-	Silent time.Time `json:"silent,omitzero"`  // the last silence of the governors
+	Silent time.Time `json:"silent,omitzero"`  // the last silence of the storage cluster
 	Unseen int       `json:"unseen,omitempty"` // how many daemons have no pod
 	Alarms string    `json:"alarms,omitempty"` // that are written on the budgets
 }
@@ -123,7 +123,7 @@ func (s *State) Raise(at time.Time, kind Kind, why string) {
 func (s *State) Look(at time.Time, v storage.View, book budget.Book) {
 	is := s.Noticed
 	if v.Silent.After(is.Silent) || v.Unavailable != "" && !s.Unheard() {
-		s.Raise(at, Silenced, "the governors were silent")
+		s.Raise(at, Silenced, "the storage cluster was silent")
 	}
 	if v.Silent.After(is.Silent) {
 		is.Silent = v.Silent

@@ -44,9 +44,11 @@ type Guard interface {
 	Serves(in Input, d budget.Decision, c lease.Claim) bool
 	// Parked answers whether a job that has not done its work has nothing left to hold the lease for.
 	Parked(in Input, c lease.Claim) bool
+	// Flags says which flags the storage is to carry for the holders, and what becomes of those that are ours.
+	Flags(in budget.FlagInput) budget.FlagPlan
 	// Next is when a decision could change although nothing happens; zero: never. after is what is remembered of the last
 	// decision, and flags what of the storage's flags is ours.
-	Next(in Input, after budget.Remembered, flags []budget.Noout) time.Time
+	Next(in Input, after budget.Remembered, flags []budget.Flag) time.Time
 }
 
 // Verdict is a decision, and what else follows from what it was made of.
@@ -93,5 +95,8 @@ func (Plain) Serves(_ Input, d budget.Decision, c lease.Claim) bool {
 // Parked leaves every job its lease.
 func (Plain) Parked(Input, lease.Claim) bool { return false }
 
+// Flags wants none, and keeps the records of those that there are.
+func (Plain) Flags(in budget.FlagInput) budget.FlagPlan { return budget.FlagPlan{Records: in.Records} }
+
 // Next knows of nothing that time alone changes.
-func (Plain) Next(Input, budget.Remembered, []budget.Noout) time.Time { return time.Time{} }
+func (Plain) Next(Input, budget.Remembered, []budget.Flag) time.Time { return time.Time{} }

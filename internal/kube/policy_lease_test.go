@@ -20,7 +20,7 @@ func TestManyWait(t *testing.T) {
 		node := fmt.Sprintf("node-%03d", i)
 		was.Queue = append(was.Queue, lease.Claim{
 			WorkflowID: "drain/" + node, RunID: "r", Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"}, Node: node,
-			Reason: "drain of " + node, Priority: lease.PriorityDrain, NooutHosts: []string{node},
+			Reason: "drain of " + node, Priority: lease.PriorityDrain, FlagHosts: []string{node},
 			Requested: at.Add(time.Duration(i) * time.Second), WaitsFor: "zone zone-x stays closed",
 		})
 	}

@@ -163,7 +163,7 @@ func claimStatus(c lease.Claim, since int64) v1alpha1.LeaseClaim {
 		WorkflowID: c.WorkflowID, RunID: c.RunID,
 		FailureDomain: v1alpha1.FailureDomain{Type: c.Domain.Type, Name: c.Domain.Name}, Ask: c.Ask, Node: c.Node,
 		Daemons: c.Daemons, Reason: c.Reason, Priority: c.Priority.String(), Token: c.Token, Since: metav1.Unix(since, 0),
-		WaitsFor: c.WaitsFor, Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts,
+		WaitsFor: c.WaitsFor, Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.FlagHosts,
 		DownBefore: c.DownBefore, Stops: string(c.Stops), Ready: c.Ready,
 	}
 	if c.Reserved() {
@@ -184,7 +184,7 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 				WorkflowID: c.WorkflowID, RunID: c.RunID,
 				Domain: storage.FailureDomain{Type: c.FailureDomain.Type, Name: c.FailureDomain.Name}, Ask: c.Ask, Node: c.Node,
 				Daemons: c.Daemons, Reason: c.Reason, Priority: p, Token: c.Token, WaitsFor: c.WaitsFor, Requested: c.Since.UTC(),
-				Observing: c.Observing, Finishing: c.Finishing, NooutHosts: c.NooutHosts, DownBefore: c.DownBefore,
+				Observing: c.Observing, Finishing: c.Finishing, FlagHosts: c.NooutHosts, DownBefore: c.DownBefore,
 				Stops: lease.Stops(c.Stops), Ready: c.Ready,
 			}
 			if c.Reserve != nil {

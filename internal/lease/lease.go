@@ -53,7 +53,7 @@ type Stops string
 const (
 	// StopTogether: the storage cluster says that all of them may stop at once.
 	StopTogether Stops = "Together"
-	// StopOneByOne: each goes when the data is whole without those that went before. noout would keep the data from
+	// StopOneByOne: each goes when the data is whole without those that went before. Flags would keep the data from
 	// moving.
 	StopOneByOne Stops = "OneByOne"
 )
@@ -73,9 +73,10 @@ type Claim struct {
 	Priority Priority `json:"priority"`
 	// Observing: the disruption is somebody else's and goes on whether granted or not; the job only accompanies it.
 	Observing bool `json:"observing,omitempty"`
-	// NooutHosts asks for noout on these hosts while the lease is held, at most for the policy's maintenance timeout. A
-	// node has several in the topology when its daemons' volumes can move between nodes.
-	NooutHosts []string `json:"nooutHosts,omitempty"`
+	// FlagHosts asks for the storage cluster's flag on these hosts, which keeps their data where it is, while the lease is
+	// held, at most for the policy's maintenance timeout. A node has several in the topology when its daemons' disks can
+	// move between nodes.
+	FlagHosts []string `json:"nooutHosts,omitempty"`
 	// DownBefore are daemons of the node, or among Daemons, that were down already when the lease was granted. The job
 	// need not wait for them.
 	DownBefore []string `json:"downBefore,omitempty"`
@@ -188,7 +189,7 @@ func (s State) Release(workflowID, runID string) State {
 }
 
 // Finish marks a holder as done with its work. Its claim goes when the domain has healed. A node that will not come
-// back must not keep its noout: the data has to heal without it. next is what the job wants then; nil does not change
+// back must not keep its flags: the data has to heal without it. next is what the job wants then; nil does not change
 // what it said before.
 func (s State) Finish(workflowID, runID string, nodeGone bool, next *Claim) State {
 	s.Holders = slices.Clone(s.Holders)
@@ -196,7 +197,7 @@ func (s State) Finish(workflowID, runID string, nodeGone bool, next *Claim) Stat
 		if c.is(workflowID, runID) {
 			s.Holders[i].Finishing = true
 			if nodeGone {
-				s.Holders[i].NooutHosts = nil
+				s.Holders[i].FlagHosts = nil
 			}
 			if next != nil {
 				s.Holders[i].Next = next

@@ -23,7 +23,7 @@ func TestStateComesBack(t *testing.T) {
 				node := fmt.Sprintf("%s-%d-%s", what, i, strings.Repeat("y", rapid.IntRange(0, 200).Draw(t, "length")))
 				out = append(out, lease.Claim{
 					WorkflowID: "drain/" + node, RunID: fmt.Sprint(i), Domain: storage.FailureDomain{Type: "zone", Name: "x"},
-					Node: node, Reason: "drain of " + node, Priority: lease.PriorityDrain, NooutHosts: []string{node},
+					Node: node, Reason: "drain of " + node, Priority: lease.PriorityDrain, FlagHosts: []string{node},
 					Requested: time.Unix(int64(i), 0).UTC(), Next: &lease.Claim{Ask: 2},
 				})
 			}

@@ -65,7 +65,7 @@ func (s *teller) do(t *testing.T, words []string) {
 		s.state = s.state.Request(lease.Claim{
 			WorkflowID: words[1], RunID: "run", Domain: zone(words[2]), Priority: p,
 			Observing: slices.Contains(words, "observing"), Reason: "maintenance",
-			NooutHosts: []string{"host"}, Requested: s.now, Reserve: reserve(words),
+			FlagHosts: []string{"host"}, Requested: s.now, Reserve: reserve(words),
 		})
 	case "ready":
 		s.state = s.state.Request(lease.Claim{
@@ -91,7 +91,7 @@ func (s *teller) do(t *testing.T, words []string) {
 		if len(words) > 4 {
 			p, ok := lease.ParsePriority(words[4])
 			require.True(t, ok, "priority %q", words[4])
-			next = &lease.Claim{Ask: 1, Domain: zone(words[3]), Priority: p, Reason: "maintenance", NooutHosts: []string{"host"}}
+			next = &lease.Claim{Ask: 1, Domain: zone(words[3]), Priority: p, Reason: "maintenance", FlagHosts: []string{"host"}}
 		}
 		s.state = s.state.Finish(words[1], "run", len(words) == 3, next)
 	case "return":
@@ -125,7 +125,7 @@ func describe(s lease.State) []string {
 		if c.Finishing {
 			line += " finishing"
 		}
-		if len(c.NooutHosts) == 0 {
+		if len(c.FlagHosts) == 0 {
 			line += " without noout"
 		}
 		if c.Reserved() {

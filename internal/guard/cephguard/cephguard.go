@@ -78,7 +78,10 @@ func (Guard) Serves(in guard.Input, d budget.Decision, c lease.Claim) bool {
 // Parked implements guard.Guard.
 func (Guard) Parked(in guard.Input, c lease.Claim) bool { return budget.Parked(in.Input, c) }
 
+// Flags implements guard.Guard: noout on the hosts of the holders.
+func (Guard) Flags(in budget.FlagInput) budget.FlagPlan { return budget.PlanNoout(in) }
+
 // Next implements guard.Guard.
-func (Guard) Next(in guard.Input, after budget.Remembered, flags []budget.Noout) time.Time {
+func (Guard) Next(in guard.Input, after budget.Remembered, flags []budget.Flag) time.Time {
 	return budget.NextTimer(in.Input, after.Announced, flags)
 }
