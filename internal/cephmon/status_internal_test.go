@@ -38,8 +38,8 @@ func TestWithoutAQuorum(t *testing.T) {
 	seen := monplan.Seen{Unproved: "timed out"}
 	s := threeMons().status(&seen, activities.MonSurvey{Found: true, Step: monplan.Next(seen)})
 	assert.Equal(t, "NoQuorum", s.Reason)
-	assert.Equal(t, "Ceph has not committed anything: timed out; 2 of the 3 mons have to answer, and until then no mon is "+
-		"changed: no pod runs of mon.b, mon.c. Bring them back; if their stores are lost, rebuild the quorum from a "+
+	assert.Equal(t, "Ceph has not committed anything: timed out; 2 of the 3 mons have to answer, and until then no mon "+
+		"is changed: no pod runs of mon.b, mon.c. Bring them back; if their stores are lost, rebuild the quorum from a "+
 		"survivor's store by Ceph's documentation", s.Message)
 }
 

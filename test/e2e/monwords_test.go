@@ -60,7 +60,7 @@ func (w *world) monWords() map[string]func(*testscript.TestScript, bool, []strin
 		},
 		// keep-nodes: mons may run only on the nodes where they are now.
 		"keep-nodes": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.keepNodes()) },
-		// taint ZONE, untaint ZONE: no pod is scheduled to the nodes of the zone, as when Kubernetes finds that they are full.
+		// taint ZONE, untaint ZONE: no pod is scheduled to its nodes, as when Kubernetes finds that they are full.
 		"taint":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.taint(args[0], ":NoSchedule")) },
 		"untaint": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.taint(args[0], "-")) },
 		// mon-in ZONE REGEXP: the zone has one mon, and its storage matches.

@@ -57,8 +57,8 @@ func history(t *testing.T, began int64, acts ...act) []*historypb.HistoryEvent {
 
 // TestMoves: a move lasts from the end of the one before it, and only what is neither Kubernetes' nor Ceph's is ours.
 func TestMoves(t *testing.T) {
-	d, e := monplan.Work{Kind: monplan.Migrate, Newcomer: "d", Old: "a"}, monplan.Work{Kind: monplan.Migrate, Newcomer: "e",
-		Old: "b"}
+	d := monplan.Work{Kind: monplan.Migrate, Newcomer: "d", Old: "a"}
+	e := monplan.Work{Kind: monplan.Migrate, Newcomer: "e", Old: "b"}
 	acts, err := actsOf(history(t, 100,
 		act{do: monplan.Schedule, mon: "d", of: d, Span: from(101, 104)},
 		act{do: monplan.Start, mon: "d", of: d, Span: from(105, 106)},
