@@ -66,11 +66,12 @@ type MonCounts struct {
 	Wanted   int `json:"wanted"`
 }
 
-// same tells whether two surveys decide the same: the job need not hear of the second one.
+// same tells whether two surveys decide the same: the job need not hear of the second one. Why a step is done is said
+// when it begins, and not any more when it is under way.
 func (s MonSurvey) same(o MonSurvey) bool {
 	a, b := s.Step, o.Step
 	return s.Found == o.Found && s.Generation == o.Generation && slices.Equal(s.Refused, o.Refused) &&
-		a.Verdict == b.Verdict && a.Why == b.Why && a.Takes == b.Takes && first(a.Acts) == first(b.Acts) &&
+		a.Verdict == b.Verdict && (a.Why == b.Why || a.Verdict == monplan.Move) && a.Takes == b.Takes && first(a.Acts) == first(b.Acts) &&
 		sameWork(a.Work, b.Work)
 }
 
