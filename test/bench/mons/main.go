@@ -82,6 +82,7 @@ func (w *world) run(ctx context.Context, rounds int) (err error) {
 	printSeconds("mon_quorum", parts, func(p split) time.Duration { return p.quorum })
 	printSeconds("mon_ours", parts, func(p split) time.Duration { return p.ours() })
 	fmt.Printf("mon_without_quorum_ms %d ms\n", rec.seen.longestWithoutQuorum().Milliseconds())
+	fmt.Printf("mon_client_wait_ms %d ms\n", rec.seen.longestWait.Milliseconds())
 	fmt.Printf("events_per_mon_move %.1f events\n", float64(events)/float64(len(moves)))
 	return nil
 }

@@ -118,29 +118,33 @@ type seen struct {
 	pods map[string]*podTimes // by mon
 	// joined is when Ceph named a mon in quorum for the first time.
 	joined map[string]time.Time
-	// waited are the times from a question that takes a commit to its answer.
-	waited []spans.Span
+	// answered is when one of several clients, which ask all the time for something that takes a commit, got an answer.
+	answered []time.Time
+	// longestWait is the longest that one of them waited: one that was connected to a mon that leaves looks for another.
+	longestWait time.Duration
 }
 
 // podTimes is how far a mon's first pod was, and when: there, its init container under way and at its end, ceph-mon
 // started.
 type podTimes struct{ made, mkfs, whole, started time.Time }
 
-// usual is what a commit takes at most while there is a quorum.
-const usual = 100 * time.Millisecond
+// usual is the most between two answers while there is a quorum.
+const usual = 100*time.Millisecond + askEvery
 
+// withoutQuorum are the times in which no client got an answer.
 func (s *seen) withoutQuorum() (out []spans.Span) {
-	for _, w := range s.waited {
-		if w.To.Sub(w.From) > usual {
-			out = append(out, w)
+	slices.SortFunc(s.answered, time.Time.Compare)
+	for i := 1; i < len(s.answered); i++ {
+		if gap := (spans.Span{From: s.answered[i-1], To: s.answered[i]}); gap.To.Sub(gap.From) > usual {
+			out = append(out, gap)
 		}
 	}
 	return out
 }
 
 func (s *seen) longestWithoutQuorum() (longest time.Duration) {
-	for _, w := range s.waited {
-		longest = max(longest, w.To.Sub(w.From))
+	for _, gap := range s.withoutQuorum() {
+		longest = max(longest, gap.To.Sub(gap.From))
 	}
 	return longest
 }

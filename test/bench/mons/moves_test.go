@@ -22,6 +22,8 @@ import (
 
 func at(second int64) time.Time { return time.Unix(second, 0).UTC() }
 
+type span struct{ first, last int64 }
+
 func from(first, last int64) spans.Span { return spans.Span{From: at(first), To: at(last)} }
 
 // history is one of a job, of activities that take from one second to another.
@@ -75,7 +77,12 @@ func TestMoves(t *testing.T) {
 	s := seen{
 		pods:   map[string]*podTimes{"d": {made: at(107), mkfs: at(109), whole: at(110), started: at(111)}},
 		joined: map[string]time.Time{"d": at(116)},
-		waited: []spans.Span{from(90, 90), from(113, 117), from(120, 123)},
+	}
+	for _, answered := range []span{{90, 113}, {117, 120}, {123, 140}} { // not in their order
+		for at := time.Unix(answered.last, 0); at.After(time.Unix(answered.first, 0)); at = at.Add(-askEvery) {
+			s.answered = append(s.answered, at)
+		}
+		s.answered = append(s.answered, time.Unix(answered.first, 0))
 	}
 	p := s.split(moves[0])
 	assert.Equal(t, 25*time.Second, p.total)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
-	"github.com/lockkeeper/lockkeeper/test/bench/spans"
 )
 
 // recorder writes down what happens to the pods of mons and to their quorum.
@@ -51,14 +50,16 @@ func (w *world) startRecording(ctx context.Context) (*recorder, error) {
 	r := &recorder{stop: cancel, seen: seen{pods: map[string]*podTimes{}, joined: map[string]time.Time{}}}
 	r.done.Go(func() { r.watchPods(ctx, changes) })
 	r.done.Go(func() { r.watchQuorum(ctx, w.ceph) })
-	prober, err := lab.Ceph() // a question that waits for a commit has those after it wait, too
-	if err != nil {
-		return nil, errors.Join(err, r.end())
+	for range clients {
+		client, err := lab.Ceph() // a question that waits for a commit has those after it wait, too
+		if err != nil {
+			return nil, errors.Join(err, r.end())
+		}
+		r.done.Go(func() {
+			defer client.Shutdown()
+			r.commit(ctx, client)
+		})
 	}
-	r.done.Go(func() {
-		defer prober.Shutdown()
-		r.commit(ctx, prober)
-	})
 	return r, nil
 }
 
@@ -121,19 +122,20 @@ func (r *recorder) watchQuorum(ctx context.Context, ceph *cephrados.Conn) {
 	}
 }
 
-// commit has the mons commit something all the time. Whoever gets no answer asks again, and has waited since the first
-// time that it asked.
+// clients are more than mons that leave at once, so that some of them are connected to mons that stay.
+const clients = 5
+
+// commit has the mons commit something all the time. Who gets no answer asks again, and has waited since it first did.
 func (r *recorder) commit(ctx context.Context, ceph *cephrados.Conn) {
 	command := []byte(`{"prefix":"config-key set","key":"bench/mons","val":"1"}`)
-	for ; ctx.Err() == nil; time.Sleep(askEvery) {
-		began := time.Now()
-		for ctx.Err() == nil {
-			if _, _, err := ceph.MonCommand(command); err == nil {
-				break
-			}
+	for began := time.Now(); ctx.Err() == nil; time.Sleep(askEvery) {
+		if _, _, err := ceph.MonCommand(command); err != nil {
+			continue
 		}
+		now := time.Now()
 		r.mu.Lock()
-		r.seen.waited = append(r.seen.waited, spans.Span{From: began, To: time.Now()})
+		r.seen.answered, r.seen.longestWait = append(r.seen.answered, now), max(r.seen.longestWait, now.Sub(began))
 		r.mu.Unlock()
+		began = now
 	}
 }
