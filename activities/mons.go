@@ -71,8 +71,8 @@ type MonCounts struct {
 func (s MonSurvey) same(o MonSurvey) bool {
 	a, b := s.Step, o.Step
 	return s.Found == o.Found && s.Generation == o.Generation && slices.Equal(s.Refused, o.Refused) &&
-		a.Verdict == b.Verdict && (a.Why == b.Why || a.Verdict == monplan.Move) && a.Takes == b.Takes && first(a.Acts) == first(b.Acts) &&
-		sameWork(a.Work, b.Work)
+		a.Verdict == b.Verdict && (a.Why == b.Why || a.Verdict == monplan.Move) &&
+		a.Takes == b.Takes && first(a.Acts) == first(b.Acts) && sameWork(a.Work, b.Work)
 }
 
 func first(acts []monplan.Act) monplan.Act {

@@ -208,7 +208,7 @@ func (e MonsExplanation) role() string {
 	if s == nil || s.Mon != e.Mon && s.Replaces != e.Mon {
 		return ""
 	}
-	text := ""
+	var text string
 	switch kind, comes := monplan.Kind(s.Kind), s.Mon == e.Mon; {
 	case s.Undo != "":
 		text = "the step is rolled back: " + s.Undo

@@ -180,7 +180,8 @@ func TestExplainMons(t *testing.T) {
 	for name, c := range monCases {
 		t.Run(name, func(t *testing.T) {
 			command, out, _ := c.world().command()
-			e, err := MonsExplanation{}, error(nil)
+			var e MonsExplanation
+			var err error
 			if c.mon == "" {
 				e, err = command.ExplainCephMon(t.Context(), "rook-ceph/mons")
 			} else {

@@ -20,8 +20,9 @@ change. It asks the keeper and the jobs that hold the lease, and reads Kubernete
 Of a pod in --namespace, written pod/POD, it answers "may I delete this pod now?" by a dry run, so that the answer is
 that of the guard (deploy/guard-deletions) where it is installed. That takes the right to delete the pod.
 
-Of a mon in --namespace, written mon/a, and of all mons of a CephMon, written cephmon/NAME, it answers "are they in quorum and as
-the CephMon says?", and if not, why, which step is under way, and what that waits for. A mon's pod has that with its answer, too.
+Of a mon in --namespace, written mon/a, and of all mons of a CephMon, written cephmon/NAME, it answers "are they in
+quorum and as the CephMon says?", and if not, why, which step is under way, and what that waits for. A mon's pod has
+that with its answer, too.
 
 The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
 		Example: `  lockkeeper explain node-a
