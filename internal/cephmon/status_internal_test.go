@@ -49,20 +49,17 @@ func TestPending(t *testing.T) {
 	noNode := corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: full + "."},
 	}}
-	noImage := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-		Reason: "ErrImagePull", Message: "no such image",
-	}}}
+	noImage := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"},
+	}}}}
 	for name, tt := range map[string]struct {
 		status corev1.PodStatus
 		do     monplan.Do
 		says   string
 	}{
-		"no node":   {noNode, monplan.Schedule, "; no node for its canary: " + full},
-		"no volume": {noNode, monplan.ClaimVolume, "; no node for its canary: " + full},
-		"no image": {
-			corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{noImage}}, monplan.Schedule,
-			"; its canary does not start: ErrImagePull: no such image",
-		},
+		"no node":       {noNode, monplan.Schedule, "; no node for its canary: " + full},
+		"no volume":     {noNode, monplan.ClaimVolume, "; no node for its canary: " + full},
+		"no image":      {noImage, monplan.Schedule, "; its canary does not start: ErrImagePull: no such image"},
 		"not seen yet":  {corev1.PodStatus{}, monplan.Schedule, ""},
 		"not waited on": {noNode, monplan.Start, ""},
 	} {
