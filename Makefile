@@ -106,6 +106,10 @@ bench-late: build ## how late Ceph's word is, on Ceph 16, 18 and 20
 bench-osds: build ## numbers of rollouts, of 24 OSDs and at Ceph's default periods: ARGS=--quick for few
 	@./hack/bench-osds.sh $(ARGS)
 
+.PHONY: bench-mons
+bench-mons: build ## how long a mon takes to move, and where the time goes: ARGS=--quick for few
+	@./hack/bench-mons.sh $(ARGS)
+
 # lab/bin/lab comes first because whoever reads the lab's code has to compile Kubernetes, and only compile.sh says how far it is.
 # In the lab without staticcheck: it reads all of Kubernetes for its facts, which doubles the time of the first run.
 .PHONY: lint

@@ -66,12 +66,13 @@ type MonCounts struct {
 	Wanted   int `json:"wanted"`
 }
 
-// same tells whether two surveys decide the same: the job need not hear of the second one.
+// same tells whether two surveys decide the same: the job need not hear of the second one. Why a step is done is said
+// when it begins, and not any more when it is under way.
 func (s MonSurvey) same(o MonSurvey) bool {
 	a, b := s.Step, o.Step
 	return s.Found == o.Found && s.Generation == o.Generation && slices.Equal(s.Refused, o.Refused) &&
-		a.Verdict == b.Verdict && a.Why == b.Why && a.Takes == b.Takes && first(a.Acts) == first(b.Acts) &&
-		sameWork(a.Work, b.Work)
+		a.Verdict == b.Verdict && (a.Why == b.Why || a.Verdict == monplan.Move) &&
+		a.Takes == b.Takes && first(a.Acts) == first(b.Acts) && sameWork(a.Work, b.Work)
 }
 
 func first(acts []monplan.Act) monplan.Act {
@@ -192,13 +193,16 @@ const (
 	monPauseMax = 15 * time.Second
 )
 
+// longer is the pause after a pause. Whatever is waited for is seen late by an eighth of the wait at the most.
+func longer(pause time.Duration) time.Duration { return min(pause*9/8, monPauseMax) }
+
 // CarryOutMon does one act, and looks until something else comes next. The act is done again at each look that asks for
 // it, as after a crash: none does any harm by that, and some are of several requests.
 func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
 	what := fmt.Sprintf("%s mon.%s", in.Seen.Step.Acts[0].Do, in.Seen.Step.Acts[0].Mon)
-	for pause := monPauseMin; ; pause = min(pause*5/4, monPauseMax) {
+	for pause := monPauseMin; ; pause = longer(pause) {
 		if err := j.holds(ctx, in); err != nil {
 			return MonStepped{}, err
 		}
@@ -229,7 +233,7 @@ func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, 
 func (j *MonJob) AwaitMons(ctx context.Context, in MonStepInput) (MonSurvey, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	for pause := 5 * monPauseMin; ; pause = min(pause*5/4, monPauseMax) {
+	for pause := 5 * monPauseMin; ; pause = longer(pause) {
 		if err := sleep(ctx, pause); err != nil {
 			return MonSurvey{}, err
 		}

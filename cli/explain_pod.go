@@ -42,6 +42,8 @@ type PodExplanation struct {
 	Drain *Explanation `json:"drain,omitempty"`
 	// Unknown says why Drain is nil.
 	Unknown string `json:"unknown,omitempty"`
+	// Mon is what MigrateMons says of the mon; nil: it is none, or no CephMon knows of it.
+	Mon *MonsExplanation `json:"mon,omitempty"`
 }
 
 // ExplainsPod tells whether an argument of explain names a pod, and which.
@@ -65,6 +67,12 @@ func (c *Command) ExplainPod(ctx context.Context, namespace, pod, policy, system
 	e.Daemon, e.Node, e.Owner, e.Terminating = d.Daemon, d.Node, d.Owner, d.Terminating
 	e.Refused, e.Warned, e.Other = d.Refused, d.Warned, d.Other
 	e.MayDelete = d.Refused == "" && d.Other == ""
+	if mon, ok := strings.CutPrefix(d.Daemon, "mon."); ok {
+		// That it cannot be found out, as where there are no CephMons, takes nothing from the answer.
+		if m, err := c.ExplainMon(ctx, namespace, mon); err == nil {
+			e.Mon = &m
+		}
+	}
 	if (d.Refused == "" && d.Warned == "") || d.Node == "" {
 		return e, nil
 	}
@@ -122,9 +130,17 @@ func (e PodExplanation) Write(w io.Writer) {
 	if e.Unknown != "" {
 		fmt.Fprintf(w, "What it waits for could not be found out: %s\n", e.Unknown)
 	}
-	if e.Drain == nil {
-		return
+	if e.Drain != nil {
+		e.writeWait(w)
 	}
+	if e.Mon != nil {
+		fmt.Fprintln(w)
+		e.Mon.Write(w)
+	}
+}
+
+// writeWait tells what keeps the pod's failure domain closed, or how to have it opened.
+func (e PodExplanation) writeWait(w io.Writer) {
 	d := *e.Drain
 	if len(d.InTheWay) == 0 {
 		e.writeHow(w, d)

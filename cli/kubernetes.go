@@ -36,6 +36,8 @@ type Kubernetes interface {
 	CephOSDPods(ctx context.Context, namespace, name string) ([]*corev1.Pod, error)
 	// CephMon reads a CephMon, or returns activities.ErrNotFound.
 	CephMon(ctx context.Context, namespace, name string) (*v1alpha1.CephMon, error)
+	// CephMons lists those of a namespace. Where there is no such kind there are none.
+	CephMons(ctx context.Context, namespace string) ([]v1alpha1.CephMon, error)
 	// DeleteMonClaim deletes the volume claim of a mon that has gone. One that is another mon's is an error.
 	DeleteMonClaim(ctx context.Context, namespace, claim, mon string) error
 	// ForgetMonStorage writes which storage of gone mons is left into the CephMon's status.

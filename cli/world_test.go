@@ -358,6 +358,13 @@ func (w *world) CephMon(_ context.Context, namespace, name string) (*v1alpha1.Ce
 	return nil, activities.ErrNotFound
 }
 
+func (w *world) CephMons(_ context.Context, namespace string) ([]v1alpha1.CephMon, error) {
+	if w.cephMon == nil || w.cephMon.Namespace != namespace {
+		return nil, w.kubeAway
+	}
+	return []v1alpha1.CephMon{*w.cephMon}, w.kubeAway
+}
+
 func (w *world) DeleteMonClaim(_ context.Context, _, claim, _ string) error {
 	w.deletedClaims = append(w.deletedClaims, claim)
 	return nil

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# record-histories.sh VERSION: plays drains and rollouts in labs of its own, one after the other, and keeps their histories, and
+# record-histories.sh VERSION: plays drains, rollouts and a move of mons in labs of its own, one after the other, and keeps their histories, and
 # the keeper's, as workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
 set -euo pipefail
 version=${1:?usage: record-histories.sh VERSION, for instance v0.2}
@@ -34,6 +34,27 @@ if [ "${2:-}" = rollouts ]; then
     {"op":"move","from":"/spec/podTemplate/spec/containers/0/args","path":"/spec/podTemplate/spec/containers/0/command"}]' >/dev/null
   until_says 120 '6/6 UpToDate' updated
   keep update-osds/rook-ceph/ceph-osds
+  exit
+fi
+
+if [ "${2:-}" = mons ]; then
+  install+=(--mons)
+  enter_world "${RECORD_NAME:-record}" --mon-storage hostpath
+  move_in
+  adopt_mons
+  echo "three mons that move from paths to claims, one of them after its step was taken back"
+  kubectl -n rook-ceph patch cephmon mons --type=merge \
+    -p '{"spec":{"volumeClaimTemplate":{"spec":{"storageClassName":"zone-disk"}}}}' >/dev/null
+  kubectl taint nodes --all node.kubernetes.io/full:NoSchedule >/dev/null
+  lockkeeper migrate-mons rook-ceph/mons >/dev/null
+  until_says 60 'no node for its canary' kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.step.message}'
+  kubectl -n rook-ceph patch cephmon mons --type=merge \
+    -p '{"spec":{"volumeClaimTemplate":{"spec":{"storageClassName":"zone-disk","resources":{"requests":{"storage":"5Gi"}}}}}}' >/dev/null
+  until_says 60 '"mon": ?"e"' kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.step}'
+  kubectl taint nodes --all node.kubernetes.io/full- >/dev/null
+  until_says 180 '^Settled 3/3$' kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.reason} {.status.quorum}'
+  until_says 60 Done lockkeeper status migrate-mons/rook-ceph/mons
+  keep migrate-mons/rook-ceph/mons
   exit
 fi
 
@@ -74,5 +95,6 @@ keep keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drain/nod
 halt
 lab down --name "$world" >/dev/null
 "$0" "$version" rollouts
+"$0" "$version" mons
 # What `lockkeeper history` tells of them.
 (cd "$top" && go test ./cli/history -run TestRecorded -update)

@@ -54,6 +54,14 @@ move_in() {
   until_says 60 '^any node$' policy '{.status.mayDrain}'
 }
 
+# adopt_mons: has lockkeeper look after the mons of a lab with --mon-storage, as they are; returns when it does.
+adopt_mons() {
+  kubectl apply -f "$CEPHMON" >/dev/null
+  kubectl -n rook-ceph patch cephmon mons --type=merge \
+    -p '{"spec":{"zones":[{"name":"zone-x"},{"name":"zone-y"},{"name":"zone-z"}]}}' >/dev/null
+  until_says 60 '^Settled 3/3$' kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.reason} {.status.quorum}'
+}
+
 # machines_apart: Temporal's server and the control plane have machines of their own where it counts. Here they share with all else,
 # and hundreds of jobs, or an OSD that starts, have whoever closes wait for a processor. So Temporal comes last, and the API server and
 # etcd, which is in the lab's own process, first.

@@ -49,12 +49,24 @@ func (r *reader) completedMigration(e *historypb.HistoryEvent, a activity, resul
 			r.say(e, "did not do it: "+what, prefixed("because: ", done.Refused), a.tries())
 			return
 		}
+		if !achieved(act, in.Seen.Step, done.Survey.Step) {
+			r.say(e, fmt.Sprintf("not done yet: %s mon.%s", act.Do, act.Mon), inQuorum(done.Survey), a.tries())
+			return
+		}
 		under := ""
 		if in.Grant != nil {
 			under = fmt.Sprintf("under token %d of the lease", in.Grant.Token)
 		}
 		r.say(e, what, under, inQuorum(done.Survey), a.tries())
 	}
+}
+
+// achieved tells whether an act is done: it is not what comes next, and its step was not given up meanwhile.
+func achieved(act monplan.Act, before, after monplan.Step) bool {
+	if w := after.Work; w != nil && w.Undo != "" && before.Work != nil && before.Work.Undo == "" {
+		return false
+	}
+	return len(after.Acts) == 0 || after.Acts[0] != act
 }
 
 // acts are the acts of steps, in the past.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 )
 
 // This file writes the status of a CephMon. Names that were given, timers and the step under way are in it before what
@@ -62,8 +64,8 @@ func (m *Mons) report(ctx context.Context, w *world, seen *monplan.Seen, s activ
 func (w *world) status(seen *monplan.Seen, s activities.MonSurvey) v1alpha1.CephMonStatus {
 	out := *w.cephMon.Status.DeepCopy()
 	out.ObservedGeneration, out.Warnings = w.cephMon.Generation, s.Warnings
-	out.Reason, out.Message = state(seen, s)
-	out.Step = step(s)
+	out.Reason, out.Message = w.state(seen, s)
+	out.Step = w.step(s)
 	if seen == nil {
 		return out
 	}
@@ -85,12 +87,12 @@ func (w *world) status(seen *monplan.Seen, s activities.MonSurvey) v1alpha1.Ceph
 	return out
 }
 
-func state(seen *monplan.Seen, s activities.MonSurvey) (reason, message string) {
+func (w *world) state(seen *monplan.Seen, s activities.MonSurvey) (reason, message string) {
 	switch {
 	case len(s.Refused) > 0:
 		return reasonRefused, s.Refused[0].Error()
 	case seen != nil && seen.Unproved != "":
-		return reasonUnproved, s.Step.Why
+		return reasonUnproved, s.Step.Why + "; " + w.bringBack()
 	}
 	switch s.Step.Verdict {
 	case monplan.Done:
@@ -103,27 +105,82 @@ func state(seen *monplan.Seen, s activities.MonSurvey) (reason, message string) 
 	case monplan.Wait:
 		return reasonWaiting, s.Step.Why
 	default:
-		return reasonWorking, strings.TrimSpace(s.Step.Why + " " + s.Step.Risk)
+		return reasonWorking, joined(w.why(s), s.Step.Risk)
 	}
 }
 
-func step(s activities.MonSurvey) *v1alpha1.MonStep {
-	w := s.Step.Work
-	if w == nil {
+// joined has what is not empty in one line.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+}
+
+// bringBack is what a person must do while no commit is answered: nobody can say who lives then, and only Kubernetes
+// still tells which mons have no pod that runs.
+func (w *world) bringBack() string {
+	mons := w.endpointNames()
+	var down []string
+	for _, mon := range mons {
+		if p := w.pod(w.isMon(mon)); p == nil || !running(p) {
+			down = append(down, "mon."+mon)
+		}
+	}
+	text := fmt.Sprintf("%d of the %d mons have to answer, and until then no mon is changed", quorum.Majority(len(mons)),
+		len(mons))
+	if len(down) > 0 {
+		text += fmt.Sprintf(": no pod runs of %s", strings.Join(down, ", "))
+	}
+	return text + ". Bring them back; if their stores are lost, rebuild the quorum from a survivor's store by Ceph's " +
+		"documentation"
+}
+
+// why is why a step is done, and while it waits for a node, why Kubernetes has none. The job does not hear of the
+// latter: the scheduler's words change, and each change would be one more look in its history.
+func (w *world) why(s activities.MonSurvey) string {
+	if len(s.Step.Acts) == 0 || s.Step.Work == nil {
+		return s.Step.Why
+	}
+	if do := s.Step.Acts[0].Do; do != monplan.Schedule && do != monplan.ClaimVolume {
+		return s.Step.Why
+	}
+	return joined(s.Step.Why, w.pending(s.Step.Work.Newcomer))
+}
+
+// pending is why the canary of a newcomer does not run, in Kubernetes' own words; "": it runs, or nothing is known.
+func (w *world) pending(newcomer string) string {
+	pod := w.pod(isCanary(newcomer))
+	if pod == nil || running(pod) {
+		return ""
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "no node for its canary: " + strings.TrimRight(c.Message, ".")
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if wait := c.State.Waiting; wait != nil && wait.Message != "" {
+			return fmt.Sprintf("its canary does not start: %s: %s", wait.Reason, wait.Message)
+		}
+	}
+	return ""
+}
+
+func (w *world) step(s activities.MonSurvey) *v1alpha1.MonStep {
+	work := s.Step.Work
+	if work == nil {
 		return nil
 	}
 	out := &v1alpha1.MonStep{
-		Kind: string(w.Kind), Mon: w.Newcomer, Replaces: w.Old, Generation: w.Generation, Joined: w.Joined, Undo: w.Undo,
-		Message: s.Step.Why,
+		Kind: string(work.Kind), Mon: work.Newcomer, Replaces: work.Old, Generation: work.Generation, Joined: work.Joined,
+		Undo: work.Undo, Message: w.why(s),
 	}
-	if w.Newcomer == "" {
-		out.Mon, out.Replaces = w.Old, ""
+	if work.Newcomer == "" {
+		out.Mon, out.Replaces = work.Old, ""
 	}
 	if len(s.Step.Acts) > 0 {
 		out.Phase = string(s.Step.Acts[0].Do)
 	}
-	if !w.Started.IsZero() {
-		out.Started = stamp(w.Started)
+	if !work.Started.IsZero() {
+		out.Started = stamp(work.Started)
 	}
 	return out
 }

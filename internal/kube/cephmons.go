@@ -23,6 +23,16 @@ func (c *Cluster) CephMon(ctx context.Context, namespace, name string) (*v1alpha
 	return &m, err
 }
 
+// CephMons lists those of a namespace. Where there is no such kind there are none.
+func (c *Cluster) CephMons(ctx context.Context, namespace string) ([]v1alpha1.CephMon, error) {
+	var all v1alpha1.CephMonList
+	err := c.api.List(ctx, &all, client.InNamespace(namespace))
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return all.Items, err
+}
+
 // DeleteMonClaim deletes the volume claim of a mon that has gone. One that is gone already is no error; one that a pod
 // uses Kubernetes keeps until the pod is gone.
 func (c *Cluster) DeleteMonClaim(ctx context.Context, namespace, claim, mon string) error {

@@ -86,7 +86,7 @@ func (s Storage) String() string {
 	case !s.Claim:
 		return "HostPath"
 	case s.Class == "":
-		return "a PVC without a class"
+		return "a PVC" // of whatever class: the spec leaves it to Kubernetes
 	}
 	return "a PVC of class " + s.Class
 }

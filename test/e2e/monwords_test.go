@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,10 +21,12 @@ type monSet struct {
 	Status   struct {
 		ObservedGeneration              int64
 		Quorum, AsSpec, Reason, Message string
-		Mons                            []struct{ Name, Node, Zone, Storage, Address, Different string }
+		Mons                            []mon
 		Step                            *struct{ Kind, Mon, Replaces, Phase, Message string }
 	}
 }
+
+type mon struct{ Name, Node, Zone, Storage, Address, Different string }
 
 func (w *world) monSet() (s monSet, err error) {
 	return s, w.read(&s, "kubectl", "-n", cephNamespace, "get", "cephmon", cephMonName, "-o", "json")
@@ -47,11 +50,38 @@ func (w *world) monWords() map[string]func(*testscript.TestScript, bool, []strin
 		},
 		// cephmon PATCH: the CephMon's spec is changed: '{"count": 5}'.
 		"cephmon": func(ts *testscript.TestScript, _ bool, args []string) {
-			ts.Check(w.run("kubectl", "-n", cephNamespace, "patch", "cephmon", cephMonName, "--type=merge", "-p",
-				`{"spec":`+args[0]+`}`))
+			ts.Check(w.setCephMon(args[0]))
+		},
+		// change-storage: the spec asks for claims if mons are on paths, and for paths otherwise: for $STORAGE.
+		"change-storage": func(ts *testscript.TestScript, _ bool, _ []string) {
+			storage, err := w.changeStorage()
+			ts.Check(err)
+			ts.Setenv("STORAGE", storage)
+		},
+		// keep-nodes: mons may run only on the nodes where they are now.
+		"keep-nodes": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.keepNodes()) },
+		// taint ZONE, untaint ZONE: no pod is scheduled to its nodes, as when Kubernetes finds that they are full.
+		"taint":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.taint(args[0], ":NoSchedule")) },
+		"untaint": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.taint(args[0], "-")) },
+		// mon-in ZONE REGEXP: the zone has one mon, and its storage matches.
+		"mon-in": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.awaitMonIn(args[0], args[1])) },
+		// says REGEXP: so says the CephMon's status, of itself or of the step under way.
+		"says": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(w.eventually(patience, args[0], "kubectl", "-n", cephNamespace, "get", "cephmon", cephMonName, "-o",
+				"jsonpath={.status.reason}: {.status.message} {.status.step.message}"))
 		},
 		// mons-are N REGEXP: so many mons are in quorum, nothing is under way, and the storage of each of them matches.
 		"mons-are": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.awaitMons(args[0], args[1])) },
+		// nothing-under-way: no step is, and none has left anything, whether all mons are as the spec says or not.
+		"nothing-under-way": func(ts *testscript.TestScript, _ bool, _ []string) {
+			ts.Check(until(patience, func() error {
+				s, err := w.monSet()
+				if err == nil && s.Status.Step != nil {
+					return fmt.Errorf("it is %+v", s.Status.Step)
+				}
+				return errors.Join(err, w.noMonTraces())
+			}))
+		},
 		// gone DAEMON: the mon has left the monmap, its Deployment and its Service are gone, and nobody is told of it.
 		"gone": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.awaitGone(args[0])) },
 		// stays DAEMON DURATION: for that long it is in the monmap, with the pod that it has now.
@@ -79,6 +109,63 @@ func (w *world) awaitMons(count, storage string) error {
 			}
 		}
 		return w.noMonTraces()
+	})
+}
+
+func (w *world) changeStorage() (string, error) {
+	s, err := w.monSet()
+	if err != nil || len(s.Status.Mons) == 0 {
+		return "", fmt.Errorf("no mons are known: %+v: %w", s.Status, err)
+	}
+	storage, template := "HostPath", "null"
+	if strings.HasPrefix(s.Status.Mons[0].Storage, storage) {
+		storage, template = "PVC", `{"spec": {"storageClassName": "zone-disk"}}`
+	}
+	return storage, w.setCephMon(`{"volumeClaimTemplate":` + template + `}`)
+}
+
+func (w *world) setCephMon(spec string) error {
+	return w.run("kubectl", "-n", cephNamespace, "patch", "cephmon", cephMonName, "--type=merge", "-p",
+		`{"spec":`+spec+`}`)
+}
+
+func (w *world) keepNodes() error {
+	s, err := w.monSet()
+	if err != nil {
+		return err
+	}
+	var nodes []string
+	for _, m := range s.Status.Mons {
+		nodes = append(nodes, m.Node)
+	}
+	names, err := json.Marshal(nodes)
+	if err != nil {
+		return err
+	}
+	return w.setCephMon(`{"placement":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":` +
+		`{"nodeSelectorTerms":[{"matchExpressions":[{"key":"kubernetes.io/hostname","operator":"In","values":` +
+		string(names) + `}]}]}}}}`)
+}
+
+func (w *world) taint(zone, what string) error {
+	return w.run("kubectl", "taint", "nodes", "-l", "topology.kubernetes.io/zone="+zone, "node.kubernetes.io/full"+what)
+}
+
+func (w *world) awaitMonIn(zone, storage string) error {
+	re, err := regexp.Compile(storage)
+	if err != nil {
+		return err
+	}
+	return until(patience, func() error {
+		s, err := w.monSet()
+		if err != nil {
+			return err
+		}
+		there := slices.DeleteFunc(s.Status.Mons, func(m mon) bool { return m.Zone != zone })
+		if len(there) != 1 || !re.MatchString(there[0].Storage) {
+			return fmt.Errorf("it has %+v", there)
+		}
+		return nil
 	})
 }
 
@@ -187,14 +274,8 @@ func (w *world) adoptMons() error {
 	if err := w.run("kubectl", "apply", "-f", w.env["CEPHMON"]); err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"healthTimeout": "1m", "zones": []map[string]string{
-		{"name": "zone-x"}, {"name": "zone-y"}, {"name": "zone-z"},
-	}}})
-	if err != nil {
-		return err
-	}
-	if err := w.run("kubectl", "-n", cephNamespace, "patch", "cephmon", cephMonName, "--type=merge", "-p",
-		string(patch)); err != nil {
+	const spec = `{"healthTimeout":"1m","zones":[{"name":"zone-x"},{"name":"zone-y"},{"name":"zone-z"}]}`
+	if err := w.setCephMon(spec); err != nil {
 		return err
 	}
 	return w.awaitMons("3", "HostPath")

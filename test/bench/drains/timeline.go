@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/bench/keeperlog"
 	"github.com/lockkeeper/lockkeeper/test/bench/lab"
+	"github.com/lockkeeper/lockkeeper/test/bench/spans"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -98,10 +99,11 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 		return timeline{}, err
 	}
 	evicted := <-evicting
-	own := without([]span{{asked, ended}}, append(slices.Clone(evicted), span{empty, wholeAt}))
+	own := spans.Without([]spans.Span{{From: asked, To: ended}},
+		append(slices.Clone(evicted), spans.Span{From: empty, To: wholeAt}))
 	return timeline{
-		total: ended.Sub(asked), evicting: length(evicted), away: back.Sub(empty), recovery: wholeAt.Sub(back),
-		reports: length(own) - length(without(own, reportWaits(log, wholeAt))),
+		total: ended.Sub(asked), evicting: spans.Length(evicted), away: back.Sub(empty), recovery: wholeAt.Sub(back),
+		reports: spans.Length(own) - spans.Length(spans.Without(own, reportWaits(log, wholeAt))),
 		events:  d.WorkflowExecutionInfo.HistoryLength,
 	}, nil
 }
@@ -129,7 +131,7 @@ func (w *world) awaitWhole(ctx context.Context, at *time.Time) error {
 }
 
 // watchEvictions measures, until stop is called, for how long at least one of a node's pods was terminating.
-func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan []span, stop func(), err error) {
+func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan []spans.Span, stop func(), err error) {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 	pods, err := w.Kube.CoreV1().Pods(w.namespace).List(ctx, options)
 	if err != nil {
@@ -140,10 +142,10 @@ func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan []
 	if err != nil {
 		return nil, nil, err
 	}
-	out := make(chan []span, 1)
+	out := make(chan []spans.Span, 1)
 	go func() {
 		terminating := map[types.UID]bool{}
-		var all []span
+		var all []spans.Span
 		var since time.Time
 		for e := range changes.ResultChan() {
 			pod, ok := e.Object.(*corev1.Pod)
@@ -161,7 +163,7 @@ func (w *world) watchEvictions(ctx context.Context, node string) (took <-chan []
 			case before == 0 && len(terminating) > 0:
 				since = time.Now()
 			case before > 0 && len(terminating) == 0:
-				all = append(all, span{since, time.Now()})
+				all = append(all, spans.Span{From: since, To: time.Now()})
 			}
 		}
 		out <- all

@@ -1,0 +1,80 @@
+package cephmon
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
+)
+
+// threeMons is a world with the mons a, b and c, of which a alone has a pod that runs.
+func threeMons() *world {
+	w := &world{
+		cephMon: &v1alpha1.CephMon{}, policy: &v1alpha1.MaintenancePolicy{},
+		endpoints: &corev1.ConfigMap{Data: map[string]string{"data": "a=10.0.0.1:6789,b=10.0.0.2:6789,c=10.0.0.3:6789"}},
+	}
+	w.policy.Spec.Ceph = &v1alpha1.CephSpec{}
+	w.policy.Spec.Ceph.Connection.MonEndpoints.Key = "data"
+	w.set.Selector = map[string]string{"app": "rook-ceph-mon"}
+	for _, mon := range []string{"a", "b"} {
+		w.pods = append(w.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"app": "rook-ceph-mon", kube.MonLabel: mon},
+		}})
+	}
+	w.pods[0].Spec.NodeName, w.pods[0].Status.Phase = "node-a", corev1.PodRunning
+	w.pods[1].Status.Phase = corev1.PodPending
+	return w
+}
+
+// TestWithoutAQuorum: nobody knows who lives, and the status says all the same what a person has to do.
+func TestWithoutAQuorum(t *testing.T) {
+	seen := monplan.Seen{Unproved: "timed out"}
+	s := threeMons().status(&seen, activities.MonSurvey{Found: true, Step: monplan.Next(seen)})
+	assert.Equal(t, "NoQuorum", s.Reason)
+	assert.Equal(t, "Ceph has not committed anything: timed out; 2 of the 3 mons have to answer, and until then no mon "+
+		"is changed: no pod runs of mon.b, mon.c. Bring them back; if their stores are lost, rebuild the quorum from a "+
+		"survivor's store by Ceph's documentation", s.Message)
+}
+
+// TestPending: the status says why a canary does not run, as long as the step waits for that.
+func TestPending(t *testing.T) {
+	const full = "0/6 nodes are available: 2 node(s) had untolerated taint(s)"
+	noNode := corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: full + "."},
+	}}
+	noImage := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"},
+	}}}}
+	for name, tt := range map[string]struct {
+		status corev1.PodStatus
+		do     monplan.Do
+		says   string
+	}{
+		"no node":       {noNode, monplan.Schedule, "; no node for its canary: " + full},
+		"no volume":     {noNode, monplan.ClaimVolume, "; no node for its canary: " + full},
+		"no image":      {noImage, monplan.Schedule, "; its canary does not start: ErrImagePull: no such image"},
+		"not seen yet":  {corev1.PodStatus{}, monplan.Schedule, ""},
+		"not waited on": {noNode, monplan.Start, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := threeMons()
+			w.pods = append(w.pods, corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{monspec.CanaryLabel: "d"}}, Status: tt.status,
+			})
+			seen := monplan.Seen{}
+			s := w.status(&seen, activities.MonSurvey{Found: true, Step: monplan.Step{
+				Verdict: monplan.Move, Why: "mon.a: old", Risk: "none", Acts: []monplan.Act{{Do: tt.do, Mon: "d"}},
+				Work: &monplan.Work{Kind: monplan.Migrate, Newcomer: "d", Old: "a"},
+			}})
+			assert.Equal(t, "mon.a: old"+tt.says, s.Step.Message)
+			assert.Equal(t, "mon.a: old"+tt.says+"; none", s.Message)
+		})
+	}
+}
