@@ -16,8 +16,58 @@ const jobHelp = `JOB is the name of a node, for its drain; NAMESPACE/NAME of a C
 fence/NODE, update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE], restart-waiting/[NAMESPACE/]POLICY,
 migrate-mons/[NAMESPACE/]NAME. Without a namespace it is --namespace, or that of the kubeconfig.`
 
-// signalCommands are the signals that jobs take.
+// signalCommand is one signal, as people send it.
+type signalCommand struct {
+	name, args, short, long string
+	check                   cobra.PositionalArgs
+	send                    func(*cli.Command, context.Context, []string) error
+	plan                    func(*cli.Command, context.Context, string) (answer, error)
+}
+
+// signalCommands are the commands that send signals to jobs.
 func signalCommands(connections *cli.Connections) []*cobra.Command {
+	var out []*cobra.Command
+	for _, s := range signals() {
+		var output string
+		var plan bool
+		cmd := &cobra.Command{
+			Use: s.name + " " + s.args, Short: s.short, Args: args(s.check),
+			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s",
+				s.short, s.long, s.name),
+			RunE: func(cmd *cobra.Command, names []string) error {
+				if err := cli.CheckOutput(output); err != nil {
+					return usage(cmd, err)
+				}
+				command, _, done, err := connect(cmd, connections)
+				if err != nil {
+					return err
+				}
+				defer done()
+				command.Output = output
+				if names[0], err = cli.FullName(names[0], connections.CurrentNamespace); err != nil {
+					return err
+				}
+				if plan {
+					foretold, err := s.plan(command, cmd.Context(), names[0])
+					if err != nil {
+						return err
+					}
+					return printed(cmd, foretold, output)
+				}
+				return s.send(command, cmd.Context(), names)
+			},
+		}
+		cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: print the job as it is then")
+		if s.plan != nil {
+			cmd.Flags().BoolVar(&plan, "plan", false, "of restart-waiting: print what would be let go, in order; change nothing")
+		}
+		out = append(out, cmd)
+	}
+	return out
+}
+
+// signals are those that jobs take.
+func signals() []signalCommand {
 	one := func(_ *cobra.Command, names []string) error {
 		if len(names) != 1 {
 			return fmt.Errorf("JOB: one at a time, not %d: a node's name, NAMESPACE/NAME of a CephOSD, or a workflow's ID",
@@ -28,12 +78,7 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 	send := func(name string) func(*cli.Command, context.Context, []string) error {
 		return func(c *cli.Command, ctx context.Context, names []string) error { return c.Signal(ctx, names[0], name) }
 	}
-	signals := []struct {
-		name, args, short, long string
-		check                   cobra.PositionalArgs
-		send                    func(*cli.Command, context.Context, []string) error
-		plan                    func(*cli.Command, context.Context, string) (answer, error)
-	}{
+	return []signalCommand{
 		{
 			jobs.SignalPause, "JOB", "Hold a drain or a rollout where it is",
 			"What is under way stays protected: the lease, noout and the cordon of a drain\nremain; of a rollout, the batch " +
@@ -71,44 +116,6 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 			}, nil,
 		},
 	}
-	var out []*cobra.Command
-	for _, s := range signals {
-		var output string
-		var plan bool
-		cmd := &cobra.Command{
-			Use: s.name + " " + s.args, Short: s.short, Args: args(s.check),
-			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s",
-				s.short, s.long, s.name),
-			RunE: func(cmd *cobra.Command, names []string) error {
-				if err := cli.CheckOutput(output); err != nil {
-					return usage(cmd, err)
-				}
-				command, _, done, err := connect(cmd, connections)
-				if err != nil {
-					return err
-				}
-				defer done()
-				command.Output = output
-				if names[0], err = cli.FullName(names[0], connections.CurrentNamespace); err != nil {
-					return err
-				}
-				if plan {
-					foretold, err := s.plan(command, cmd.Context(), names[0])
-					if err != nil {
-						return err
-					}
-					return printed(cmd, foretold, output)
-				}
-				return s.send(command, cmd.Context(), names)
-			},
-		}
-		cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: print the job as it is then")
-		if s.plan != nil {
-			cmd.Flags().BoolVar(&plan, "plan", false, "of restart-waiting: print what would be let go, in order; change nothing")
-		}
-		out = append(out, cmd)
-	}
-	return out
 }
 
 func jobAndOSD(_ *cobra.Command, names []string) error {

@@ -16,7 +16,7 @@ type Guard struct{}
 
 var _ guard.Guard = Guard{}
 
-// Together: claims of one failure domain, or of the same mon.
+// Together lets claims of one failure domain be held at the same time, and those of the same mon.
 func (Guard) Together(_ guard.Input, a, b lease.Claim) bool { return lease.SameDomain(a, b) }
 
 // Gate implements guard.Guard.
