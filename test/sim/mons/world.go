@@ -207,6 +207,7 @@ func (w *World) adopt(name, node string) {
 		}
 		d := w.deployments[monspec.ResourceName(name)]
 		d.Spec.Template.Annotations = map[string]string{monspec.TemplateAnnotation: hash}
+		d.Spec.Template.Spec.Containers[0].Image = Image
 	}
 	w.given[name], w.proved[name] = 1, true
 	w.monmap = append(w.monmap, member{name: name, ip: s.Spec.ClusterIP})
