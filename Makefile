@@ -90,6 +90,10 @@ upgrade: build ## replace an older version by this one while everything is evict
 sim: ## random schedules in the simulated world: N=20000 SEED=1; rollouts of OSDs in every 2nd: ROLLOUTS=2
 	@$(GO) test ./workflows -run '^TestSimulation$$' -count=1 -timeout 24h -v -sim.report -sim.n=$(or $(N),20000) -sim.seed=$(or $(SEED),1) -sim.rollouts=$(or $(ROLLOUTS),2) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'
 
+.PHONY: sim-mons
+sim-mons: ## random schedules of what happens to mons that are moved and replaced: N=20000 SEED=1
+	@$(GO) test ./workflows -run '^TestMonsInDisorder$$' -count=1 -timeout 24h -v -sim.report -sim.mons=$(or $(N),20000) -sim.seed=$(or $(SEED),1) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'
+
 .PHONY: mutants
 mutants: ## prove that the simulation finds bugs: NAME=one for one
 	$(GO) run ./hack/mutants $(NAME)

@@ -25,6 +25,9 @@ type request struct {
 	want lease.Claim
 	// unless ends the wait for the lease: the work begins without it.
 	unless func() bool
+	// hurry ends the wait for the storage to be whole after the work: the lease is given back as it is. nil: it is waited
+	// for.
+	hurry func() bool
 }
 
 func never() bool { return false }
@@ -66,10 +69,16 @@ func (j *job) underLease(ctx workflow.Context, requests []request, work func(wor
 	if err := j.tellAllDone(ctx); err != nil {
 		return err
 	}
+	hurry := func() bool {
+		return slices.ContainsFunc(requests, func(r request) bool { return r.hurry != nil && r.hurry() })
+	}
 	for _, c := range j.claims {
 		for c.Stage != claimFree {
-			if _, err := c.whole(ctx, never, func() {}); err != nil {
+			if _, err := c.whole(ctx, hurry, func() {}); err != nil {
 				return err
+			}
+			if hurry() {
+				c.release(ctx)
 			}
 		}
 	}

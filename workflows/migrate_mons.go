@@ -311,13 +311,23 @@ func (m *migration) underLease(ctx workflow.Context, next monplan.Step) error {
 	}
 	// While the lease is waited for a mon may die, whose replacement does not wait for it.
 	changed := func() bool { return m.job.changed }
-	return m.job.underLease(ctx, []request{{of: c, want: want, unless: changed}}, func(ctx workflow.Context) error {
+	hurry := func() bool { return m.job.changed || m.heals() }
+	r := request{of: c, want: want, unless: changed, hurry: hurry}
+	return m.job.underLease(ctx, []request{r}, func(ctx workflow.Context) error {
 		if !c.held() {
 			c.release(ctx)
 			return errLost
 		}
 		return m.work(ctx, c)
 	})
+}
+
+// heals: what comes next is the replacement of a dead mon, or its removal. It waits for no lease, nor for the storage
+// to be whole after the work: the dead one may be the mon for which the lease is held, and never be back.
+func (m *migration) heals() bool {
+	next := m.seen.Step
+	return next.Verdict == monplan.Move && next.Takes == "" &&
+		(next.Kind() == monplan.FailOver || next.Kind() == monplan.Remove)
 }
 
 // work does the acts of a step for which the lease is held. It gives it back as soon as it is not needed, or if the

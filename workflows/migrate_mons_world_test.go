@@ -12,11 +12,13 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim/mons"
 )
 
 // This file has MigrateMons move mons that are a monmap, a quorum and some Deployments in memory. It does what it is
@@ -64,15 +66,15 @@ type simMon struct {
 
 const joins = 3 * time.Second
 
-func newMonWorld(s *scene, mons string) *monWorld {
+func newMonWorld(s *scene, names string) *monWorld {
 	w := &monWorld{
-		scene: s, mons: map[string]*simMon{}, claims: map[string]bool{}, nextID: len(mons),
+		scene: s, mons: map[string]*simMon{}, claims: map[string]bool{}, nextID: len(names),
 		want: monplan.Want{
-			Generation: 1, Count: len(mons), Storage: map[string]monplan.Storage{"": {}}, Template: "t",
+			Generation: 1, Count: len(names), Storage: map[string]monplan.Storage{"": {}}, Template: "t",
 			HealthTimeout: 10 * time.Minute, JoinTimeout: 10 * time.Minute,
 		},
 	}
-	for i, r := range mons {
+	for i, r := range names {
 		name, zone := string(r), string(rune('x'+i%3))
 		w.monmap, w.endpoints = append(w.monmap, name), append(w.endpoints, name)
 		w.mons[name] = &simMon{node: "n-" + name, zone: zone, deployed: true, running: true, proved: true, template: "t"}
@@ -168,6 +170,7 @@ func (w *monWorld) work(of *monplan.Work) *monplan.Work {
 	work.Running = newcomer != nil && newcomer.deployed
 	work.Stopped = old == nil || !old.deployed
 	work.Restarted = old != nil && old.template == w.want.Template
+	work.Renewed = work.Restarted
 	work.Traces = w.claims[work.Newcomer]
 	return &work
 }
@@ -417,6 +420,16 @@ func (w *monWorld) Forget(ctx context.Context, _ activities.MonsRef, work monpla
 	return nil
 }
 
+// Plan implements activities.Mons.
+func (w *monWorld) Plan(context.Context, activities.MonsRef, monplan.Mode) (activities.MonPlan, error) {
+	return activities.MonPlan{}, errNoMons
+}
+
+// Of implements activities.Mons.
+func (w *monWorld) Of(context.Context, storage.ClusterKey) ([]activities.MonsRef, error) {
+	return nil, nil
+}
+
 // leftovers is what is left of steps that are over.
 func (w *monWorld) leftovers() (left []string) {
 	w.mu.Lock()
@@ -446,21 +459,31 @@ type monsOf struct{ scene *scene }
 
 var errNoMons = errors.New("the scene has no CephMon")
 
+func (m monsOf) world() activities.Mons {
+	switch {
+	case m.scene.monSim != nil:
+		return adapted{m.scene.monSim.Mons()}
+	case m.scene.mons != nil:
+		return m.scene.mons
+	}
+	return nil
+}
+
 func (m monsOf) Survey(
 	ctx context.Context, ref activities.MonsRef, memory activities.MonMemory,
 ) (activities.MonSurvey, error) {
-	if m.scene.mons == nil {
-		return activities.MonSurvey{}, errNoMons
+	if w := m.world(); w != nil {
+		return w.Survey(ctx, ref, memory)
 	}
-	return m.scene.mons.Survey(ctx, ref, memory)
+	return activities.MonSurvey{}, errNoMons
 }
 
 func (m monsOf) Do(ctx context.Context, ref activities.MonsRef, step monplan.Step) (storage.Answer, error) {
-	return m.scene.mons.Do(ctx, ref, step)
+	return m.world().Do(ctx, ref, step)
 }
 
 func (m monsOf) Forget(ctx context.Context, ref activities.MonsRef, work monplan.Work) error {
-	return m.scene.mons.Forget(ctx, ref, work)
+	return m.world().Forget(ctx, ref, work)
 }
 
 func (m monsOf) Plan(context.Context, activities.MonsRef, monplan.Mode) (activities.MonPlan, error) {
@@ -469,4 +492,21 @@ func (m monsOf) Plan(context.Context, activities.MonsRef, monplan.Mode) (activit
 
 func (m monsOf) Of(context.Context, storage.ClusterKey) ([]activities.MonsRef, error) {
 	return nil, nil
+}
+
+// adapted are lockkeeper's own adapters in front of simulated mons, whose CephMon has one name.
+type adapted struct{ *cephmon.Mons }
+
+func (a adapted) Survey(
+	ctx context.Context, _ activities.MonsRef, memory activities.MonMemory,
+) (activities.MonSurvey, error) {
+	return a.Mons.Survey(ctx, mons.Ref, memory)
+}
+
+func (a adapted) Do(ctx context.Context, _ activities.MonsRef, step monplan.Step) (storage.Answer, error) {
+	return a.Mons.Do(ctx, mons.Ref, step)
+}
+
+func (a adapted) Forget(ctx context.Context, _ activities.MonsRef, work monplan.Work) error {
+	return a.Mons.Forget(ctx, mons.Ref, work)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim/mons"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -58,6 +59,7 @@ type scene struct {
 	continues map[string]int            // how often each job has continued as new
 	osds      *osdWatcher               // of the CephOSD; nil: it has not begun
 	mons      *monWorld                 // of the CephMon; nil: there is none
+	monSim    *mons.World               // of the CephMon, with lockkeeper's own adapters in front of it; nil: there is none
 	continued int                       // how often it has
 	left      workflows.KeeperResult
 	blind     bool // the watcher is down

@@ -49,11 +49,11 @@ func (m *Mons) Do(ctx context.Context, ref Ref, step monplan.Step) (storage.Answ
 	case monplan.RemoveMon:
 		return x.removeMon(ctx, first.Mon)
 	case monplan.StopMon:
-		return yes(x.stopMon(ctx, first.Mon))
+		return x.stopMon(ctx, first.Mon)
 	case monplan.RestartMon:
 		return x.restartMon(ctx, first.Mon)
 	case monplan.DropTraces:
-		return yes(x.dropTraces(ctx, first.Mon))
+		return x.dropTraces(ctx, first.Mon)
 	default:
 		return storage.Answer{}, fmt.Errorf("act %q is not known", first.Do)
 	}
@@ -216,13 +216,17 @@ func (x act) start(ctx context.Context) (storage.Answer, error) {
 			return a, err
 		}
 	}
+	pinned := !x.set.Storage(x.work.Zone).Claim || x.set.Spec.PodTemplate.HostNetwork
+	if pinned && x.node(x.work.Node) == nil {
+		return no("node %q of mon.%s is gone", x.work.Node, x.work.Newcomer), nil
+	}
 	ip, err := x.address(ctx)
 	if err != nil {
 		return storage.Answer{}, err
 	}
 	n := x.newcomer(x.work.Zone)
 	n.FSID, n.Address, n.Hosts = q.MonMap.FSID, monspec.AddressOf(ip), hosts(q)
-	if !x.set.Storage(x.work.Zone).Claim || x.set.Spec.PodTemplate.HostNetwork {
+	if pinned {
 		n.Node = x.work.Node
 	}
 	d, err := x.set.Deployment(n)
@@ -253,9 +257,6 @@ func hosts(q ceph.QuorumStatus) string {
 func (x act) address(ctx context.Context) (string, error) {
 	if x.set.Spec.PodTemplate.HostNetwork {
 		node := x.node(x.work.Node)
-		if node == nil {
-			return "", fmt.Errorf("node %s is gone", x.work.Node)
-		}
 		for _, a := range node.Status.Addresses {
 			if a.Type == corev1.NodeInternalIP {
 				return a.Address, nil
@@ -365,22 +366,22 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 }
 
 // stopMon deletes the Deployment and the Service of a mon that has left the monmap. Its storage stays.
-func (x act) stopMon(ctx context.Context, mon string) error {
+func (x act) stopMon(ctx context.Context, mon string) (storage.Answer, error) {
 	q, err := x.proved(ctx, x.world)
 	if err != nil {
-		return err
+		return storage.Answer{}, err
 	}
-	if _, there := q.Find(mon); there {
-		return fmt.Errorf("mon.%s is in the monmap", mon)
+	if _, there := q.Find(mon); there { // it has joined since it was decided that it goes
+		return no("mon.%s is in the monmap", mon), nil
 	}
 	if err := x.dropService(ctx, mon); err != nil {
-		return err
+		return storage.Answer{}, err
 	}
 	d := x.deployment(x.isMon(mon))
 	if d == nil { // it goes last: without it the act counts as done
-		return nil
+		return storage.Answer{OK: true}, nil
 	}
-	return client.IgnoreNotFound(x.typed.AppsV1().Deployments(x.namespace()).Delete(ctx, d.Name, onlyThis(d)))
+	return yes(client.IgnoreNotFound(x.typed.AppsV1().Deployments(x.namespace()).Delete(ctx, d.Name, onlyThis(d))))
 }
 
 // onlyThis deletes what was read, and nothing that has its name meanwhile.
@@ -420,14 +421,14 @@ func (x act) restartMon(ctx context.Context, mon string) (storage.Answer, error)
 }
 
 // dropTraces deletes what a newcomer has that was never in quorum.
-func (x act) dropTraces(ctx context.Context, mon string) error {
+func (x act) dropTraces(ctx context.Context, mon string) (storage.Answer, error) {
 	if x.deployment(x.isMon(mon)) != nil || x.work.Joined || mon != x.work.Newcomer {
-		return fmt.Errorf("mon.%s has a Deployment, or was in quorum: its claim stays", mon)
+		return no("mon.%s has a Deployment, or was in quorum: its claim stays", mon), nil
 	}
 	if err := x.dropService(ctx, mon); err != nil {
-		return err
+		return storage.Answer{}, err
 	}
-	return x.dropClaim(ctx, x.claim(monspec.ResourceName(mon)))
+	return yes(x.dropClaim(ctx, x.claim(monspec.ResourceName(mon))))
 }
 
 // dropClaim deletes a claim that lockkeeper has made for a newcomer.

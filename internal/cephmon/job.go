@@ -54,6 +54,12 @@ func (m *Mons) survey(
 		Found: true, Generation: w.cephMon.Generation, OutSince: memory.OutSince, NextID: memory.NextID,
 		Cluster: storage.ClusterKey{Namespace: ref.Namespace, Name: w.cephMon.Spec.Policy},
 	}
+	// A step that the status tells of is not forgotten because the spec was damaged meanwhile.
+	known := memory.Known
+	memory = w.recall(memory)
+	if !known {
+		s.Work, s.OutSince = memory.Work, memory.OutSince
+	}
 	refused := w.set.Refusals()
 	if wrong != nil {
 		refused = append(refused, wrong)
@@ -65,15 +71,11 @@ func (m *Mons) survey(
 		}
 		return w, nil, s, nil
 	}
-	memory = w.recall(memory)
 	look, err := m.look(ctx, w, memory)
 	if err != nil {
 		return nil, nil, s, err
 	}
 	s.Step, s.NextID, s.OutSince, s.Counts = monplan.Next(look), look.NextID, outSince(look), counts(look)
-	if !memory.Known {
-		s.Work = memory.Work
-	}
 	world, err := m.against(ctx, w, look)
 	if err != nil {
 		return nil, nil, s, err
@@ -88,9 +90,9 @@ func (m *Mons) survey(
 	return w, &look, s, nil
 }
 
-// healing: what the step does is needed whatever else is wrong with the spec.
+// healing: what the step does is needed whatever else is wrong with the spec. A living mon is not removed then.
 func healing(s monplan.Step) bool {
-	return s.Work != nil && (s.Work.Kind == monplan.FailOver || s.Work.Kind == monplan.Remove)
+	return s.Takes == "" && (s.Kind() == monplan.FailOver || s.Kind() == monplan.Remove)
 }
 
 func values(refused []*input.Error) (out []input.Error) {
@@ -121,8 +123,9 @@ func (w *world) recall(memory Memory) Memory {
 	return memory
 }
 
-// recalled is a step as the status tells of it. The status may be older than the last act: a newcomer that has a
-// Deployment counts as started.
+// recalled is a step as the status tells of it. The status may be older than the last act, or than one that was never
+// carried out: a newcomer counts as started if it has a Deployment. Without one it needs a canary again, since nothing
+// else tells for which node and zone it was meant.
 func (w *world) recalled(s v1alpha1.MonStep) *monplan.Work {
 	work := &monplan.Work{
 		Kind: monplan.Kind(s.Kind), Newcomer: s.Mon, Old: s.Replaces, Generation: s.Generation, Joined: s.Joined,
@@ -131,10 +134,11 @@ func (w *world) recalled(s v1alpha1.MonStep) *monplan.Work {
 	if work.Kind == monplan.Remove || work.Kind == monplan.Restart {
 		work.Newcomer, work.Old = "", s.Mon
 	}
-	if s.Started != nil {
-		work.Started = s.Started.Time
-	} else if d := w.deployment(w.isMon(work.Newcomer)); d != nil {
+	if d := w.deployment(w.isMon(work.Newcomer)); d != nil {
 		work.Started = d.CreationTimestamp.Time
+		if s.Started != nil {
+			work.Started = s.Started.Time
+		}
 	}
 	return work
 }

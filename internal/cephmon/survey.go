@@ -3,6 +3,7 @@ package cephmon
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -231,12 +232,38 @@ func (w *world) work(work monplan.Work, template string) *monplan.Work {
 		}
 		work.Claimed = work.Scheduled && w.claimed(work)
 	}
-	work.Running = w.deployment(w.isMon(work.Newcomer)) != nil
+	newcomer := w.deployment(w.isMon(work.Newcomer))
+	if work.Running = newcomer != nil; work.Running && work.Started.IsZero() { // whoever made it died before it said so
+		work.Started = newcomer.CreationTimestamp.Time
+	}
+	work.Ending = newcomer == nil && w.ending(work.Newcomer)
 	old := w.deployment(w.isMon(work.Old))
 	work.Stopped = old == nil
 	work.Restarted = old != nil && old.Spec.Template.Annotations[monspec.TemplateAnnotation] == template
+	work.Renewed = work.Restarted && w.renewed(work.Old, template)
 	work.Traces = work.Newcomer != "" && (w.service || w.claim(monspec.ResourceName(work.Newcomer)) != nil)
 	return &work
+}
+
+// ending: a pod of the mon is on its way out. On a node that does not answer it stays for as long as that, and is not
+// waited for.
+func (w *world) ending(mon string) bool {
+	return slices.ContainsFunc(w.pods, func(p corev1.Pod) bool { return w.runs(mon, &p) })
+}
+
+// renewed: the mon's pod has a template, and none is left that has another one.
+func (w *world) renewed(mon, template string) bool {
+	now := w.pod(w.isMon(mon))
+	return now != nil && running(now) && !slices.ContainsFunc(w.pods, func(p corev1.Pod) bool {
+		return w.runs(mon, &p) && p.Annotations[monspec.TemplateAnnotation] != template
+	})
+}
+
+// runs: the pod is one of the mon's, and has not ended, also if it is deleted already.
+func (w *world) runs(mon string, p *corev1.Pod) bool {
+	node := w.node(p.Spec.NodeName)
+	ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+	return w.isMon(mon)(p.Labels) && !ended && node != nil && kube.NodeReady(node)
 }
 
 func running(p *corev1.Pod) bool {

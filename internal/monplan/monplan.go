@@ -153,8 +153,10 @@ type Work struct {
 	Started   time.Time // when the newcomer's pod was first about to be made; zero: never
 	Joined    bool      // the newcomer has been in quorum
 	Running   bool      // there is a Deployment of the newcomer
+	Ending    bool      // there is none any more, and its pod still runs: it may join the monmap all the same
 	Stopped   bool      // there is no Deployment of the old mon
 	Restarted bool      // the old mon's Deployment has the template of the spec
+	Renewed   bool      // so has its pod, and none is left that has not: until then the old pod may still serve
 	Traces    bool      // there is a Service or a volume claim of the newcomer
 	// Undo is why the step is rolled back; "": it is not.
 	Undo string

@@ -342,6 +342,17 @@ func TestGoOn(t *testing.T) {
 			want: "Migrate: RemoveMon d, StopMon d, DropTraces d",
 		},
 		{
+			what: "a restarted mon whose old pod still serves", mons: "a b c",
+			work: monplan.Work{Kind: monplan.Restart, Old: "b", Restarted: true}, want: "Restart: AwaitQuorum b",
+		},
+		{
+			what: "it is taken back, and its pod, which still runs, may join", mons: "a b c", work: func() monplan.Work {
+				w := started
+				w.Undo, w.Running, w.Ending = "no more", false, true
+				return w
+			}(), want: "Migrate: StopMon d, DropTraces d",
+		},
+		{
 			what: "Rook took over, and it is in quorum", mons: "a b c d", work: started,
 			but:  func(s *monplan.Seen) { s.Elsewhere = "CephCluster r" },
 			want: "Refuse: CephCluster r looks after these mons",

@@ -75,7 +75,7 @@ func (s Seen) acts(w Work) (acts []Act) {
 	case Restart:
 		old, _ := s.mon(w.Old)
 		add(!w.Restarted, RestartMon, w.Old)
-		add(oldThere && (!w.Restarted || !old.Alive), AwaitQuorum, w.Old)
+		add(oldThere && (!w.Restarted || !w.Renewed || !old.Alive), AwaitQuorum, w.Old)
 		return acts
 	case Remove:
 		remove()
@@ -156,7 +156,7 @@ func (s Seen) undo(w Work) (acts []Act) {
 	if _, there := s.mon(w.Newcomer); there {
 		acts = append(acts, Act{RemoveMon, w.Newcomer})
 	}
-	if w.Running {
+	if w.Running || w.Ending {
 		acts = append(acts, Act{StopMon, w.Newcomer})
 	}
 	if w.Canary {

@@ -112,6 +112,7 @@ func (w *world) look() monplan.Seen {
 		work.Running = made && newcomer.deployed
 		work.Stopped = old == nil || !old.deployed
 		work.Restarted = old != nil && old.template == w.want.Template
+		work.Renewed = work.Restarted
 		work.Traces = w.traces[work.Newcomer]
 		s.Work = &work
 	}

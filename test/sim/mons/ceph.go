@@ -1,0 +1,356 @@
+package mons
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+)
+
+// This file is the mons themselves: their stores, the monmap, elections and commands. Periods are those of mons with
+// short ones (facts seen with Ceph 16 and 20).
+
+const (
+	noticed  = 5 * time.Second        // how long it takes until the others agree without a mon that died
+	agreed   = time.Second            // how long an election takes that was called for
+	answered = 30 * time.Second       // how long a command is tried without a quorum
+	often    = 100 * time.Millisecond // how often who waits for a quorum looks
+)
+
+type quorum struct {
+	monmap   []member
+	stores   map[string]*store // by place
+	down     map[string]bool   // mons whose processes hang, or die again and again
+	shy      bool              // newcomers never come into quorum
+	living   []string          // as of the last pass
+	named    []string          // as quorum_status says
+	electing time.Time         // until when nothing is committed
+	news     time.Time         // when somebody died or came back
+	told     time.Time         // when it was answered last who has proved to live
+	lost     time.Time         // since when there is no majority; zero: there is one
+	promises []promise
+}
+
+// promise is a yes of Ceph's to something that may follow any moment.
+type promise struct {
+	leaves string // for good
+	stops  string // for a while; "" both: one joins
+	until  time.Time
+}
+
+func newQuorum() quorum { return quorum{stores: map[string]*store{}, down: map[string]bool{}} }
+
+type member struct{ name, ip string }
+
+// store is what a mon has on its disk.
+type store struct {
+	mon    string
+	joined bool // it was in the monmap with it
+}
+
+func (w *World) member(name string) (member, bool) {
+	i := slices.IndexFunc(w.monmap, func(m member) bool { return m.name == name })
+	if i < 0 {
+		return member{}, false
+	}
+	return w.monmap[i], true
+}
+
+func majority(n int) int { return n/2 + 1 }
+
+func (w *World) alive(name string) bool {
+	if _, there := w.member(name); !there || w.down[name] {
+		return false
+	}
+	for _, p := range w.pods {
+		if p.mon() == name && !p.ready.IsZero() && !p.shy && !time.Now().Before(p.ready) && !w.deadNodes[p.Spec.NodeName] {
+			return true
+		}
+	}
+	return false
+}
+
+// alives are the mons of the monmap that live.
+func (w *World) alives() (names []string) {
+	for _, name := range w.names() {
+		if w.alive(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (w *World) agrees() bool { return len(w.alives()) >= majority(len(w.monmap)) }
+
+func (w *World) commits() bool { return w.agrees() && !time.Now().Before(w.electing) }
+
+// observe notices who has died or come back, and has the others elect.
+func (w *World) observe() {
+	now, living := time.Now(), w.alives()
+	if !slices.Equal(living, w.living) {
+		takes := agreed
+		for _, name := range w.living {
+			if _, there := w.member(name); there && !slices.Contains(living, name) {
+				takes = noticed
+			}
+		}
+		if w.living == nil {
+			takes = 0
+		}
+		w.elect(takes)
+		w.living, w.news = living, now
+		w.tell("living: %v of %v", living, w.names())
+		if w.opts.News != nil {
+			go w.opts.News("the mons that live are " + strings.Join(living, ", "))
+		}
+	}
+	switch {
+	case w.agrees():
+		w.lost = time.Time{}
+	case w.lost.IsZero():
+		w.lost = now
+		w.wake(lostFor + time.Second)
+	case now.Sub(w.lost) > lostFor:
+		w.violate("for %s only %v of %v live, after %v", lostFor, living, w.names(), w.last())
+	}
+	if w.commits() {
+		w.named = living
+		for _, name := range living {
+			w.proved[name] = true
+		}
+	}
+}
+
+// lostFor is how long there may be no majority, as while a newcomer has joined and does not serve yet.
+const lostFor = 2 * time.Minute
+
+func (w *World) elect(takes time.Duration) {
+	w.electing = time.Now().Add(takes)
+	w.wake(takes)
+}
+
+// storeOf is where a pod has its store.
+func (w *World) storeOf(p *pod) string {
+	for _, v := range p.Spec.Volumes {
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			if c := w.claims[v.PersistentVolumeClaim.ClaimName]; c != nil {
+				return "claim " + string(c.UID)
+			}
+		case v.HostPath != nil && strings.Contains(v.HostPath.Path+"/", "/mon-"):
+			return p.Spec.NodeName + v.HostPath.Path
+		}
+	}
+	return "nowhere"
+}
+
+// process is a mon's process: it makes its store, looks for the others, adds itself to the monmap, and comes into
+// quorum.
+func (w *World) process(p *pod) {
+	now, name, place := time.Now(), p.mon(), w.storeOf(p)
+	m, there := w.member(name)
+	disk := w.stores[place]
+	switch {
+	case p.joins.IsZero(): // the store is made before, and the image may have to be pulled
+		takes := w.between(50*time.Millisecond, 4*time.Second)
+		p.joins = now.Add(takes)
+		w.wake(takes)
+	case now.Before(p.joins) || w.down[name]:
+	case disk != nil && disk.mon != name:
+		w.violate("mon.%s starts on the store of mon.%s", name, disk.mon)
+	case there && p.ready.IsZero() && m.ip != w.address(name):
+		w.violate("mon.%s starts at %s, and the monmap has it at %s", name, w.address(name), m.ip)
+	case there && p.ready.IsZero():
+		w.comes(p, place)
+	case there:
+	case disk != nil && disk.joined: // "must have been removed": it exits, and is started again, and exits
+	case !w.commits():
+		w.wake(time.Second)
+	default:
+		if w.removed[name] {
+			w.violate("mon.%s joins again under a name that has left", name)
+		}
+		w.monmap = append(w.monmap, member{name: name, ip: w.address(name)})
+		w.tell("mon.%s is in the monmap", name)
+		w.elect(agreed)
+		w.comes(p, place)
+	}
+}
+
+// comes has a mon of the monmap come into quorum, unless it never does.
+func (w *World) comes(p *pod, place string) {
+	takes := w.between(2*time.Second, 8*time.Second)
+	p.ready = time.Now().Add(takes)
+	p.shy = p.shy || w.shy && !w.proved[p.mon()]
+	w.stores[place] = &store{mon: p.mon(), joined: true}
+	w.wake(takes)
+}
+
+// address is a mon's address, which is its Service's.
+func (w *World) address(name string) string {
+	if s := w.services[monspec.ResourceName(name)]; s != nil {
+		return s.Spec.ClusterIP
+	}
+	return "nowhere"
+}
+
+// list is the mons as the endpoints name them.
+func (w *World) list(names []string) string {
+	var out []string
+	for _, name := range names {
+		m, _ := w.member(name)
+		out = append(out, name+"="+m.ip+":6789")
+	}
+	return strings.Join(out, ",")
+}
+
+// commander is lockkeeper's connection to the mons.
+type commander struct{ *World }
+
+// cephError is a return code of Ceph's.
+type cephError struct{ code syscall.Errno }
+
+func (e cephError) Error() string  { return e.code.Error() }
+func (e cephError) ErrorCode() int { return -int(e.code) }
+
+var errTimeout = cephError{syscall.ETIMEDOUT}
+
+// MonCommand carries out what cephmon asks.
+func (c commander) MonCommand(ctx context.Context, command []byte) (output []byte, status string, err error) {
+	var q struct {
+		Prefix, ID, Name string
+		IDs              []string
+	}
+	if err := json.Unmarshal(command, &q); err != nil {
+		return nil, "", err
+	}
+	change := q.Prefix == "mon rm"
+	if change || q.Prefix == "config-key set" {
+		if err := c.awaitCommit(ctx); err != nil {
+			return nil, "", err
+		}
+	}
+	err = c.request(ctx, strings.TrimSpace(q.Prefix+" "+q.Name), change, func() error {
+		output, status, err = c.carryOut(q.Prefix, q.ID+q.Name, q.IDs)
+		return err
+	})
+	return output, status, err
+}
+
+// awaitCommit waits until the mons agree.
+func (c commander) awaitCommit(ctx context.Context) error {
+	for end := time.Now().Add(answered); ; {
+		c.mu.Lock()
+		commits := c.commits()
+		c.mu.Unlock()
+		switch {
+		case commits:
+			return nil
+		case time.Now().After(end):
+			return errTimeout
+		}
+		if err := pause(ctx, often); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *World) carryOut(prefix, name string, ids []string) (output []byte, status string, err error) {
+	busy := func(left, of int, what string, args ...any) (_ []byte, status string, err error) {
+		if left < majority(of) {
+			return nil, fmt.Sprintf(what, args...) + " would break quorum", cephError{syscall.EBUSY}
+		}
+		return nil, "", nil
+	}
+	if w.commits() { // an election may have ended in this very instant
+		w.named = w.alives()
+	}
+	if len(w.named) < majority(len(w.monmap)) {
+		return nil, "", errTimeout
+	}
+	in := func(name string) int {
+		if slices.Contains(w.named, name) {
+			return 1
+		}
+		return 0
+	}
+	_, known := w.member(name)
+	switch prefix {
+	case "config-key set":
+		return nil, "", nil
+	case "quorum_status":
+		w.told = time.Now()
+		output, err = w.quorumStatus()
+		return output, "", err
+	case "mon ok-to-rm": // of an unknown mon it says yes
+		if !known {
+			return nil, "", nil
+		}
+		w.promises = append(w.promises, promise{leaves: name, until: time.Now().Add(promised)})
+		return busy(len(w.named)-in(name), len(w.monmap)-1, "removing mon.%s", name)
+	case "mon ok-to-stop":
+		w.promises = append(w.promises, promise{stops: ids[0], until: time.Now().Add(promised)})
+		return busy(len(w.named)-in(ids[0]), len(w.monmap), "stopping %v", ids)
+	case "mon ok-to-add-offline":
+		w.promises = append(w.promises, promise{until: time.Now().Add(promised)})
+		return busy(len(w.named), len(w.monmap)+1, "adding a monitor")
+	case "mon rm": // of an unknown mon it is a success
+		if known {
+			w.remove(name)
+		}
+		return nil, "", nil
+	}
+	return nil, "", fmt.Errorf("the simulated mons do not know %q", prefix)
+}
+
+func (w *World) quorumStatus() ([]byte, error) {
+	type address struct {
+		Type string `json:"type"`
+		Addr string `json:"addr"`
+	}
+	type mon struct {
+		Name    string `json:"name"`
+		Address struct {
+			All []address `json:"addrvec"`
+		} `json:"public_addrs"`
+	}
+	var q struct {
+		Names  []string `json:"quorum_names"`
+		MonMap struct {
+			FSID string `json:"fsid"`
+			Mons []mon  `json:"mons"`
+		} `json:"monmap"`
+	}
+	q.Names, q.MonMap.FSID = w.named, fsid
+	for _, m := range w.monmap {
+		x := mon{Name: m.name}
+		x.Address.All = []address{{"v2", m.ip + ":3300"}, {"v1", m.ip + ":6789"}}
+		q.MonMap.Mons = append(q.MonMap.Mons, x)
+	}
+	return json.Marshal(q)
+}
+
+// remove takes a mon out of the monmap. Its process then ends by itself.
+func (w *World) remove(name string) {
+	w.judgeRemoval(name)
+	i := slices.IndexFunc(w.monmap, func(m member) bool { return m.name == name })
+	w.monmap = slices.Delete(w.monmap, i, i+1)
+	w.removed[name] = true
+	w.named = slices.DeleteFunc(slices.Clone(w.named), func(n string) bool { return n == name })
+	w.promises = slices.DeleteFunc(w.promises, func(p promise) bool { return p.leaves == name })
+	w.tell("mon.%s leaves the monmap", name)
+	for _, p := range w.pods {
+		if p.mon() == name {
+			p.ready = time.Time{}
+			w.gone[name] = w.storeOf(p)
+		}
+	}
+	w.living = w.alives() // nobody has died
+	w.news = time.Now()
+	w.elect(agreed)
+}

@@ -1,0 +1,306 @@
+package mons
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
+)
+
+// This file judges what lockkeeper does, at the moment in which it does it.
+
+func (w *World) violate(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(w.violations, text) {
+		w.tell("!! %s", text)
+		w.violations = append(w.violations, text)
+	}
+}
+
+// Violations are what must never have been.
+func (w *World) Violations() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.violations)
+}
+
+func (w *World) last() []string { return w.acts[max(0, len(w.acts)-3):] }
+
+// known: nobody has died or come back since the mons said last who of them lives. Otherwise what was done rested on
+// what was right a moment before.
+func (w *World) known() bool { return !w.news.After(w.told) }
+
+func monOf(deployment string) (mon string, canary bool) {
+	mon, canary = strings.CutSuffix(strings.TrimPrefix(deployment, monspec.ResourceName("")), "-canary")
+	return mon, canary
+}
+
+// judgeDeployment judges a canary or a mon that is made.
+func (w *World) judgeDeployment(d *appsv1.Deployment) {
+	name, canary := monOf(d.Name)
+	if w.removed[name] {
+		w.violate("the name %s is given again, which has left", name)
+	}
+	id, _ := monplan.NumberOf(name)
+	for other := range w.given {
+		if n, _ := monplan.NumberOf(other); n > id {
+			w.violate("the name %s is given after %s", name, other)
+		}
+	}
+	for _, other := range sorted(w.deployments) {
+		mon, isCanary := monOf(other)
+		_, joined := w.member(mon)
+		if isCanary || !joined {
+			w.violate("%s is made beside %s: two at once", d.Name, other)
+		}
+	}
+	w.given[name]++
+	if w.cephMon != nil {
+		w.counted = int(w.cephMon.Spec.Count)
+	}
+	if canary {
+		return
+	}
+	if spec := &d.Spec.Template.Spec; claimOf(spec) == "" && spec.NodeSelector[corev1.LabelHostname] == "" {
+		w.violate("mon.%s has its store on a path, and may run on any node", name)
+	}
+	if _, there := w.member(name); there {
+		return
+	}
+	if living := w.alives(); w.known() && len(living) < majority(len(w.monmap)+1) {
+		w.violate("if mon.%s dies while it joins, %d of %d live", name, len(living), len(w.monmap)+1)
+	}
+}
+
+// judgeRemoval judges a mon that leaves the monmap.
+func (w *World) judgeRemoval(name string) {
+	lives, n := w.alive(name), len(w.monmap)-1
+	living := slices.DeleteFunc(w.alives(), func(other string) bool { return other == name })
+	if len(living) < majority(n) {
+		w.violate("mon.%s leaves, and %d of %d live", name, len(living), n)
+	}
+	known := 0
+	for _, other := range living {
+		if strings.Contains(","+w.endpoints.Data["data"], ","+other+"=") {
+			known++
+		}
+	}
+	if known < majority(n) && w.known() {
+		w.violate("mon.%s leaves, and the endpoints name %d of %d others that live", name, known, n)
+	}
+	if !lives || !w.proved[name] || !w.known() {
+		return
+	}
+	if w.opts.Lease != nil && w.opts.Lease() != name && !w.newest(name) {
+		w.violate("mon.%s leaves, which lives, and the lease is held for %q", name, w.opts.Lease())
+	}
+	if len(living) < n {
+		w.violate("mon.%s leaves, which lives, although another one is out of quorum", name)
+	}
+	// A count that was raised since the step began is for the next one.
+	if w.cephMon != nil && n < min(int(w.cephMon.Spec.Count), w.counted) && !w.alone && !w.newest(name) {
+		w.violate("mon.%s leaves before its successor is in quorum: %d of %d are left", name, n, w.cephMon.Spec.Count)
+	}
+}
+
+// newest: nobody was named after it, so that it may be a newcomer which is taken back.
+func (w *World) newest(name string) bool {
+	id, _ := monplan.NumberOf(name)
+	for other := range w.given {
+		if n, _ := monplan.NumberOf(other); n > id {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeStop judges a Deployment that is deleted.
+func (w *World) judgeStop(d *appsv1.Deployment) {
+	name, canary := monOf(d.Name)
+	if _, there := w.member(name); there && !canary {
+		w.violate("mon.%s is stopped while the monmap has it", name)
+	}
+}
+
+// judgeRestart judges a Deployment that is changed, whose pod then ends.
+func (w *World) judgeRestart(d *appsv1.Deployment) {
+	name, canary := monOf(d.Name)
+	_, there := w.member(name)
+	if canary || !there || !w.known() {
+		return
+	}
+	for _, p := range w.pods { // which still serves, but not for long
+		if d := w.deployments[p.of]; p.mon() != "" && p.mon() != name && d != nil && d.Generation != p.spec &&
+			!w.deadNodes[p.Spec.NodeName] {
+			w.violate("mon.%s is restarted while mon.%s is", name, p.mon())
+		}
+	}
+	living := slices.DeleteFunc(w.alives(), func(other string) bool { return other == name })
+	if len(living) < majority(len(w.monmap)) {
+		w.violate("mon.%s is restarted, and meanwhile %d of %d live", name, len(living), len(w.monmap))
+	}
+	if len(living) < len(w.monmap)-1 {
+		w.violate("mon.%s is restarted although another one is out of quorum", name)
+	}
+	if w.opts.Lease != nil && w.opts.Lease() != name {
+		w.violate("mon.%s is restarted, and the lease is held for %q", name, w.opts.Lease())
+	}
+}
+
+func (w *World) judgeService(name string) {
+	mon, _ := monOf(name)
+	if _, there := w.member(mon); there {
+		w.violate("the Service of mon.%s is deleted while the monmap has it", mon)
+	}
+}
+
+// judgeClaim judges a claim that is deleted.
+func (w *World) judgeClaim(c *corev1.PersistentVolumeClaim) {
+	mon, _ := monOf(c.Name)
+	if w.proved[mon] {
+		w.violate("the claim of mon.%s is deleted, which was in quorum", mon)
+	}
+	if w.deployments[c.Name] != nil {
+		w.violate("the claim of mon.%s is deleted, which has a Deployment", mon)
+	}
+}
+
+// judgeEndpoints judges what everybody finds the mons by.
+func (w *World) judgeEndpoints() {
+	text := w.endpoints.Data["data"]
+	for _, entry := range strings.Split(text, ",") {
+		name, address, _ := strings.Cut(entry, "=")
+		m, there := w.member(name)
+		switch {
+		case !there:
+			if w.known() {
+				w.violate("the endpoints name mon.%s, which the monmap does not have: %s", name, text)
+			}
+		case address != m.ip+":6789":
+			w.violate("the endpoints name mon.%s at %s, and the monmap at %s", name, address, m.ip)
+		case !w.proved[name]:
+			w.violate("the endpoints name mon.%s, which was never in quorum", name)
+		}
+	}
+}
+
+// Leftovers is what is left of steps that are over; none when all is well and nothing is under way.
+func (w *World) Leftovers() (left []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	add := func(format string, args ...any) { left = append(left, fmt.Sprintf(format, args...)) }
+	for _, name := range sorted(w.deployments) {
+		mon, canary := monOf(name)
+		if _, there := w.member(mon); canary || !there {
+			add("Deployment %s", name)
+		}
+	}
+	for _, name := range sorted(w.services) {
+		mon, _ := monOf(name)
+		if _, there := w.member(mon); !there {
+			add("Service %s", name)
+		}
+	}
+	for _, name := range sorted(w.claims) {
+		mon, _ := monOf(name)
+		if _, there := w.member(mon); !there && !w.proved[mon] {
+			add("claim %s", name)
+		}
+	}
+	for _, m := range w.monmap {
+		if w.deployments[monspec.ResourceName(m.name)] == nil {
+			add("mon.%s in the monmap without a Deployment", m.name)
+		}
+	}
+	if w.cephMon == nil {
+		return left
+	}
+	if w.cephMon.Status.Step != nil {
+		add("a step in the status: %+v", *w.cephMon.Status.Step)
+	}
+	for _, name := range sorted(w.gone) {
+		if w.proved[name] && !w.listed(name) {
+			add("the store of mon.%s, %s, which the status does not list: %+v", name, w.gone[name], w.cephMon.Status.Left)
+		}
+	}
+	return left
+}
+
+// listed: the status tells where the store of a mon is that has left.
+func (w *World) listed(name string) bool {
+	for _, l := range w.cephMon.Status.Left {
+		if l.Mon == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Whole is what the mons are not yet, of what the spec says; none: they are.
+func (w *World) Whole() (wrong []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	names, spec := w.names(), w.cephMon.Spec
+	if len(names) != int(spec.Count) {
+		add("%d mons, and the spec says %d", len(names), spec.Count)
+	}
+	if living := w.alives(); len(living) < len(names) {
+		add("only %v of %v live", living, names)
+	}
+	listed := []string{}
+	for _, entry := range strings.Split(w.endpoints.Data["data"], ",") {
+		name, _, _ := strings.Cut(entry, "=")
+		listed = append(listed, name)
+	}
+	if slices.Sort(listed); !slices.Equal(listed, names) {
+		add("the endpoints name %v, and the monmap %v", listed, names)
+	}
+	used := map[string]string{}
+	for _, p := range w.pods {
+		mon := p.mon()
+		if mon == "" {
+			continue
+		}
+		zone := w.zoneOf(p)
+		wants := spec.VolumeClaimTemplate != nil || slices.ContainsFunc(spec.Zones,
+			func(z v1alpha1.MonZone) bool { return z.Name == zone && z.VolumeClaimTemplate != nil })
+		if claim := claimOf(&p.Spec) != ""; claim != wants {
+			add("mon.%s in zone %s has a claim: %t", mon, zone, claim)
+		}
+		if p.Spec.Containers[0].Image != spec.PodTemplate.Image && p.Annotations[monspec.TemplateAnnotation] != "" {
+			add("mon.%s has image %s", mon, p.Spec.Containers[0].Image)
+		}
+		if len(spec.Zones) > 0 && used[zone] != "" {
+			add("mon.%s and mon.%s are in zone %s", mon, used[zone], zone)
+		}
+		used[zone] = mon
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+// zoneOf is the zone for which a mon was made, or that of its node.
+func (w *World) zoneOf(p *pod) string {
+	if d := w.deployments[p.of]; d != nil && d.Annotations[monspec.ZoneAnnotation] != "" {
+		return d.Annotations[monspec.ZoneAnnotation]
+	}
+	if n := w.nodes[p.Spec.NodeName]; n != nil {
+		return n.Labels[corev1.LabelTopologyZone]
+	}
+	return ""
+}
+
+// LostSince is since when the mons have no majority; zero: they have one.
+func (w *World) LostSince() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
