@@ -53,8 +53,10 @@ func TestBadCephMons(t *testing.T) {
 			s.FailureDomainLabel = "topology.rook.io/rack"
 		}, `spec.failureDomainLabel: "topology.rook.io/rack"`},
 		"an unknown class": {fiveZones, mons.Claims("slow"), `storageClassName: "slow": must be a StorageClass`},
-		"a zone twice": {fiveZones, func(s spec) { mons.InZones("x", "y", "x")(s) },
-			`spec.zones[2].name: "x": is the same as spec.zones[0].name`},
+		"a zone twice": {
+			fiveZones, func(s spec) { mons.InZones("x", "y", "x")(s) },
+			`spec.zones[2].name: "x": is the same as spec.zones[0].name`,
+		},
 		"a field of the template without effect": {fiveZones, func(s spec) {
 			mons.Claims("disk")(s)
 			s.VolumeClaimTemplate.Spec.VolumeName = "mine"
@@ -64,8 +66,11 @@ func TestBadCephMons(t *testing.T) {
 			s.Count = 4
 		}, `spec.count: "4": must be at most 3`},
 		"more than there are nodes": {fiveZones, func(s spec) { s.Count = 6 }, `spec.count: "6": must be at most 5`},
-		"fewer than a majority": {mons.Options{Mons: 5, Zones: 5, PerZone: 1}, func(s spec) { s.Count = 2 },
-			`spec.count: "2": must be at least 3, a majority of the 5 mons`},
+		"fewer than a majority": {
+			mons.Options{Mons: 5, Zones: 5, PerZone: 1},
+			func(s spec) { s.Count = 2 },
+			`spec.count: "2": must be at least 3, a majority of the 5 mons`,
+		},
 		"no volume that a person has made": {fiveZones, func(s spec) {
 			mons.InZones("x", "y", "u")(s)
 			mons.Claims("local")(s)

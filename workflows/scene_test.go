@@ -59,7 +59,7 @@ type scene struct {
 	continues map[string]int            // how often each job has continued as new
 	osds      *osdWatcher               // of the CephOSD; nil: it has not begun
 	mons      *monWorld                 // of the CephMon; nil: there is none
-	monSim    *mons.World               // of the CephMon, with lockkeeper's own adapters in front of it; nil: there is none
+	monSim    *mons.World               // of the CephMon, behind our own adapters; nil: there is none
 	continued int                       // how often it has
 	left      workflows.KeeperResult
 	blind     bool // the watcher is down
