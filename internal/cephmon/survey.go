@@ -133,6 +133,7 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 				mon.Alive = false // who serves under this name is another one
 			}
 			mon.Template = d.Spec.Template.Annotations[monspec.TemplateAnnotation]
+			mon.Renewing = mon.Template != "" && !w.renewed(in.Name, mon.Template)
 			mon.Bound = pinned != ""
 		}
 		node := w.node(mon.Node)

@@ -87,6 +87,9 @@ func (s Seen) restart() (Step, bool) {
 			continue
 		}
 		why := "mon." + m.Name + " has another pod template than the spec"
+		if i := slices.IndexFunc(mons, func(x Mon) bool { return x.Renewing && x.Name != m.Name }); i >= 0 && m.Alive {
+			return Step{Verdict: Wait, Why: why + "; the pod of mon." + mons[i].Name + " is being replaced"}, true
+		}
 		if m.Alive && !s.monmap().EveryZoneUp().OK {
 			continue // awaitAll says why
 		}

@@ -105,6 +105,8 @@ type Mon struct {
 	MadeFor  string
 	Storage  Storage
 	Template string // ""; not known, which is no difference
+	// Renewing: its pod is not the one of its Deployment's template yet. It may serve, and will stop.
+	Renewing bool
 	Drain    string // the drain of its node, if the keeper knows of one
 }
 

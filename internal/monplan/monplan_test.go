@@ -153,6 +153,11 @@ func TestNext(t *testing.T) {
 			want: "Wait: the monmap has 2 mons, and the spec says 3; no node is free: node-a has mon.a, node-b has mon.b",
 		},
 		{
+			what: "another template, and somebody else's pod is being replaced", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Mons[0].Renewing, s.Mons[1].Template = true, "old" }},
+			want: "Wait: mon.b has another pod template than the spec; the pod of mon.a is being replaced",
+		},
+		{
 			what: "another template", mons: "a b c", but: []change{func(s *monplan.Seen) { s.Mons[1].Template = "old" }},
 			want: "Restart: RestartMon b, AwaitQuorum b",
 		},
