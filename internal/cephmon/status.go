@@ -227,12 +227,16 @@ func (w *world) monStatuses(seen monplan.Seen) (out []v1alpha1.MonStatus) {
 func (w *world) left(
 	before []v1alpha1.MonStorageLeft, seen monplan.Seen, s activities.MonSurvey,
 ) (out []v1alpha1.MonStorageLeft) {
-	gone := func(mon string) bool {
-		coming := s.Step.Work != nil && s.Step.Work.Newcomer == mon
-		return !coming && !slices.ContainsFunc(seen.Mons, func(m monplan.Mon) bool { return m.Name == mon })
+	gone := func(l v1alpha1.MonStorageLeft) bool {
+		work := s.Step.Work
+		coming := work != nil && work.Newcomer == l.Mon
+		if coming && work.Undo != "" && l.Path != "" {
+			coming = false // it is taken back; its claim is deleted with it, and what is on its node stays
+		}
+		return !coming && !slices.ContainsFunc(seen.Mons, func(m monplan.Mon) bool { return m.Name == l.Mon })
 	}
 	for _, l := range before {
-		if gone(l.Mon) && (l.Claim == "" || w.claim(l.Claim) != nil) {
+		if gone(l) && (l.Claim == "" || w.claim(l.Claim) != nil) {
 			out = append(out, l)
 		}
 	}
@@ -240,7 +244,7 @@ func (w *world) left(
 		known := slices.ContainsFunc(out, func(o v1alpha1.MonStorageLeft) bool {
 			return o.Mon == l.Mon && o.Claim == l.Claim && o.Path == l.Path
 		})
-		if !known && gone(l.Mon) && (l.Claim != "" || l.Path != "") {
+		if !known && gone(l) && (l.Claim != "" || l.Path != "") {
 			l.Since = stamp(seen.Now)
 			out = append(out, l)
 		}

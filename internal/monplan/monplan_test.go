@@ -311,6 +311,10 @@ func TestGoOn(t *testing.T) {
 			what: "the old one is dead: it leaves first", mons: "a! b c", work: ready,
 			want: "FailOver: RemoveMon a, StopMon a, DropCanary d",
 		},
+		{
+			what: "the dead one has left, and the spec was changed: another one is added", mons: "a c", work: failOver,
+			but: func(s *monplan.Seen) { s.Want.Generation = 2 }, want: "FailOver: DropCanary d, DropTraces d, StopMon b",
+		},
 		{what: "started, and not in the monmap", mons: "a b c", work: started, want: "Migrate: AwaitQuorum d"},
 		{what: "started, and in the monmap", mons: "a b c d?", work: started, want: "Migrate: AwaitQuorum d"},
 		{

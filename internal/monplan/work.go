@@ -118,6 +118,9 @@ func (s Seen) undoes(w Work) string {
 	case !w.Started.IsZero() && s.Now.Sub(w.Started) >= s.Want.JoinTimeout:
 		return fmt.Sprintf("mon.%s was not in quorum %s after its start", w.Newcomer, s.Want.JoinTimeout)
 	case w.Kind != Add && !oldThere: // the newcomer is missed
+		if w.Started.IsZero() && w.Generation != s.Want.Generation {
+			return "the spec was changed" // its canary may lack the volume that the spec wants now: another one is added
+		}
 		if w.Started.IsZero() && !s.monmap().MayJoin(w.Newcomer).OK {
 			return s.deadFirst(w) // no mon may join while the monmap has that one
 		}

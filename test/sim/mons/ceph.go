@@ -172,9 +172,8 @@ func (w *World) process(p *pod) {
 	case !w.commits():
 		w.wake(time.Second)
 	default:
-		if w.removed[name] {
-			w.violate("mon.%s joins again under a name that has left", name)
-		}
+		// Also one that has left, whose Deployment was not deleted yet when its node came back with an empty disk. It has to
+		// be taken out again; a Deployment that is made under such a name is what is judged.
 		w.monmap = append(w.monmap, member{name: name, ip: w.address(name)})
 		w.tell("mon.%s is in the monmap", name)
 		w.elect(agreed)
