@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -76,5 +77,28 @@ func TestPending(t *testing.T) {
 			assert.Equal(t, "mon.a: old"+tt.says, s.Step.Message)
 			assert.Equal(t, "mon.a: old"+tt.says+"; none", s.Message)
 		})
+	}
+}
+
+// TestLeftOfANewcomerThatIsTakenBack: what it has made on its node stays there, and is listed. While it comes it is not.
+func TestLeftOfANewcomerThatIsTakenBack(t *testing.T) {
+	w := threeMons()
+	d := appsv1.Deployment{}
+	d.Spec.Template.Labels = map[string]string{"app": "rook-ceph-mon", kube.MonLabel: "d"}
+	d.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-d"}
+	d.Spec.Template.Spec.Volumes = []corev1.Volume{{
+		Name: "ceph-daemon-data", VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/rook/mon-d"},
+		},
+	}}
+	w.deployments = []appsv1.Deployment{d}
+	work := monplan.Work{Kind: monplan.Add, Newcomer: "d"}
+	survey := activities.MonSurvey{Step: monplan.Step{Work: &work}}
+	assert.Empty(t, w.left(nil, monplan.Seen{}, survey))
+	work.Undo = "it was not in quorum in time"
+	left := w.left(nil, monplan.Seen{}, survey)
+	if assert.Len(t, left, 1) {
+		assert.Equal(t, "/var/lib/rook/mon-d", left[0].Path)
+		assert.Equal(t, "d", left[0].Mon)
 	}
 }
