@@ -48,8 +48,8 @@ func fenceReleaseCommand(connections *cli.Connections) *cobra.Command {
 		Use:   "release NODE --reason WHY",
 		Short: "Let a node's Machine be fenced whatever is known of its storage",
 		Long: `Let a node's Machine be fenced whatever is known of its storage: without a quorum of Ceph, say, nothing is released
-otherwise. Who, when, why, and what was against it are kept in status, event and history. One thing cannot be passed over:
-while another Machine is released, this one waits. What is fenced then cannot be taken back.`,
+otherwise. Who, when, why, and what was against it are kept in status, event and history. One thing cannot be passed
+over: while another Machine is released, this one waits. What is fenced then cannot be taken back.`,
 		Example: `  lockkeeper fence release node-a --plan                  what it would pass over; changes nothing
   lockkeeper fence release node-a --reason 'burnt, and Ceph has no quorum without its replacement'`,
 		Args: args(oneNode),

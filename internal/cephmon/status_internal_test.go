@@ -80,7 +80,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestLeftOfANewcomerThatIsTakenBack: what it has made on its node stays there, and is listed. While it comes it is not.
+// TestLeftOfANewcomerThatIsTakenBack: what it has made on its node stays there, and is listed. While it comes it is
+// not.
 func TestLeftOfANewcomerThatIsTakenBack(t *testing.T) {
 	w := threeMons()
 	d := appsv1.Deployment{}
