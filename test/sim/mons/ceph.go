@@ -173,7 +173,8 @@ func (w *World) process(p *pod) {
 		w.wake(time.Second)
 	default:
 		// Also one that has left, whose Deployment was not deleted yet when its node came back with an empty disk. It has to
-		// be taken out again; a Deployment that is made under such a name is what is judged.
+		// be taken out again, or stays as what it was; a Deployment that is made under such a name is what is judged.
+		delete(w.gone, name)
 		w.monmap = append(w.monmap, member{name: name, ip: w.address(name)})
 		w.tell("mon.%s is in the monmap", name)
 		w.elect(agreed)

@@ -196,15 +196,17 @@ func (w *World) Leftovers() (left []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	add := func(format string, args ...any) { left = append(left, fmt.Sprintf(format, args...)) }
+	// Without its CephMon nobody can ask any more whether a mon has left, and what it had stays.
+	unasked := func(mon string) bool { return w.cephMon == nil && w.removed[mon] && w.proved[mon] }
 	for _, name := range sorted(w.deployments) {
 		mon, canary := monOf(name)
-		if _, there := w.member(mon); canary || !there {
+		if _, there := w.member(mon); canary || !there && !unasked(mon) {
 			add("Deployment %s", name)
 		}
 	}
 	for _, name := range sorted(w.services) {
 		mon, _ := monOf(name)
-		if _, there := w.member(mon); !there {
+		if _, there := w.member(mon); !there && !unasked(mon) {
 			add("Service %s", name)
 		}
 	}
