@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/cli"
@@ -33,23 +34,17 @@ The exit code is 0 for yes, 5 for no, 1 when nobody could be asked.`,
   until lockkeeper explain node-a; do sleep 10; done`,
 		Args: args(oneNode),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return usage(cmd, err)
-			}
-			command, _, done, err := connect(cmd, connections)
-			if err != nil {
-				return err
-			}
-			defer done()
-			if pod, ok := cli.ExplainsPod(names[0]); ok {
-				policy = qualified(policy, connections.Namespace)
-				return explainPod(cmd, command, connections, podQuestion{pod, policy, system, output})
-			}
-			if e, ok, err := explainMons(cmd, command, connections, names[0]); ok {
-				return answered(cmd, e, output, e.Settled, err)
-			}
-			e, err := command.Explain(cmd.Context(), names[0], qualified(policy, connections.Namespace), system)
-			return answered(cmd, e, output, e.MayDrain, err)
+			return ask(cmd, connections, output, func(ctx context.Context, command *cli.Command) error {
+				if pod, ok := cli.ExplainsPod(names[0]); ok {
+					policy = qualified(policy, connections.Namespace)
+					return explainPod(cmd, command, connections, podQuestion{pod, policy, system, output})
+				}
+				if e, ok, err := explainMons(cmd, command, connections, names[0]); ok {
+					return answered(cmd, e, output, e.Settled, err)
+				}
+				e, err := command.Explain(ctx, names[0], qualified(policy, connections.Namespace), system)
+				return answered(cmd, e, output, e.MayDrain, err)
+			})
 		},
 	}
 	flags := cmd.Flags()

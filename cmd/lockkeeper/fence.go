@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"github.com/spf13/cobra"
 
 	"github.com/lockkeeper/lockkeeper/cli"
@@ -25,16 +26,9 @@ func fenceStatusCommand(connections *cli.Connections) *cobra.Command {
 		Short: "Which Machines are held, which nodes are to be fenced, and what they wait for",
 		Args:  args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return usage(cmd, err)
-			}
-			command, _, done, err := connect(cmd, connections)
-			if err != nil {
-				return err
-			}
-			defer done()
-			command.Output = output
-			return command.FenceStatus(cmd.Context(), connections.Namespace, append(names, "")[0])
+			return ask(cmd, connections, output, func(ctx context.Context, command *cli.Command) error {
+				return command.FenceStatus(ctx, connections.Namespace, append(names, "")[0])
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
@@ -92,16 +86,9 @@ begun is not taken back by that. The watcher starts the fence again at the next 
 The same with Temporal's CLI: temporal workflow signal --workflow-id fence/NODE --name abort`,
 		Args: args(oneNode),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return usage(cmd, err)
-			}
-			command, _, done, err := connect(cmd, connections)
-			if err != nil {
-				return err
-			}
-			defer done()
-			command.Output = output
-			return command.FenceHold(cmd.Context(), names[0], plan)
+			return ask(cmd, connections, output, func(ctx context.Context, command *cli.Command) error {
+				return command.FenceHold(ctx, names[0], plan)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&plan, "plan", false, "say what would happen, and change nothing")

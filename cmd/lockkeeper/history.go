@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -34,23 +35,17 @@ It works for jobs that run and for those that have ended, for as long as Tempora
 			if o.Since < 0 {
 				return usage(cmd, errors.New("--since: must not be negative; 0 is as far back as Temporal remembers"))
 			}
-			if err := cli.CheckOutput(output); err != nil {
-				return usage(cmd, err)
-			}
-			command, _, done, err := connect(cmd, connections)
-			if err != nil {
-				return err
-			}
-			defer done()
-			job, err := cli.FullName(names[0], connections.CurrentNamespace)
-			if err != nil {
-				return err
-			}
-			h, err := command.History(cmd.Context(), job, o)
-			if err != nil {
-				return err
-			}
-			return printed(cmd, h, output)
+			return ask(cmd, connections, output, func(ctx context.Context, command *cli.Command) error {
+				job, err := cli.FullName(names[0], connections.CurrentNamespace)
+				if err != nil {
+					return err
+				}
+				h, err := command.History(ctx, job, o)
+				if err != nil {
+					return err
+				}
+				return printed(cmd, h, output)
+			})
 		},
 	}
 	flags := cmd.Flags()

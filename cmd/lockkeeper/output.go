@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -18,4 +19,20 @@ func printed(cmd *cobra.Command, a answer, output string) error {
 	}
 	a.Write(cmd.OutOrStdout())
 	return nil
+}
+
+// ask checks how the answer is to be printed, connects, and asks.
+func ask(
+	cmd *cobra.Command, connections *cli.Connections, output string, question func(context.Context, *cli.Command) error,
+) error {
+	if err := cli.CheckOutput(output); err != nil {
+		return usage(cmd, err)
+	}
+	command, _, done, err := connect(cmd, connections)
+	if err != nil {
+		return err
+	}
+	defer done()
+	command.Output = output
+	return question(cmd.Context(), command)
 }

@@ -35,26 +35,21 @@ func signalCommands(connections *cli.Connections) []*cobra.Command {
 			Long: fmt.Sprintf("%s. %s\n\nThe same with Temporal's CLI: temporal workflow signal --workflow-id ID --name %s",
 				s.short, s.long, s.name),
 			RunE: func(cmd *cobra.Command, names []string) error {
-				if err := cli.CheckOutput(output); err != nil {
-					return usage(cmd, err)
-				}
-				command, _, done, err := connect(cmd, connections)
-				if err != nil {
-					return err
-				}
-				defer done()
-				command.Output = output
-				if names[0], err = cli.FullName(names[0], connections.CurrentNamespace); err != nil {
-					return err
-				}
-				if plan {
-					foretold, err := s.plan(command, cmd.Context(), names[0])
+				return ask(cmd, connections, output, func(ctx context.Context, command *cli.Command) error {
+					job, err := cli.FullName(names[0], connections.CurrentNamespace)
 					if err != nil {
 						return err
 					}
-					return printed(cmd, foretold, output)
-				}
-				return s.send(command, cmd.Context(), names)
+					names[0] = job
+					if plan {
+						foretold, err := s.plan(command, ctx, job)
+						if err != nil {
+							return err
+						}
+						return printed(cmd, foretold, output)
+					}
+					return s.send(command, ctx, names)
+				})
 			},
 		}
 		cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: print the job as it is then")
