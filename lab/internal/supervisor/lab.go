@@ -287,8 +287,8 @@ func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface)
 	}
 	for _, n := range l.Topology.Nodes() {
 		gone := !slices.ContainsFunc(known.Items, func(k corev1.Node) bool { return k.Name == n.Name })
-		if l.Topology.Machines > 0 && len(known.Items) > 0 && gone {
-			continue // its Machine was deleted before the restart
+		if len(known.Items) > 0 && gone && (l.Topology.Machines > 0 || !l.hasFolder(n.Name)) {
+			continue // its machine was deleted before the restart
 		}
 		if err := k.AddNode(life, n.Name, n.Zone); err != nil {
 			return err
@@ -298,6 +298,12 @@ func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface)
 		return err
 	}
 	return k.AwaitReady(ctx)
+}
+
+// hasFolder tells whether a node has a folder, which it has from its first pod until its machine is discarded.
+func (l *lab) hasFolder(node string) bool {
+	_, err := os.Stat(filepath.Join(l.Nodes(), node))
+	return err == nil
 }
 
 // down ends everything in the opposite order. What a crash would end without harm is just ended.
