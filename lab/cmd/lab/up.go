@@ -46,6 +46,7 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.Mons, "mons", t.Mons, "Ceph monitors")
 	f.IntVar(&t.Machines, "machines", t.Machines, "Machines of Cluster API, whose core manager then runs: the first "+
 		"nodes are theirs, further ones get nodes without OSDs; 0 is without")
+	f.IntVar(&t.NodeCPUs, "node-cpus", t.NodeCPUs, "CPUs that each node says it has")
 	f.BoolVar(&t.Longhorn, "longhorn", t.Longhorn, "with Longhorn, on all nodes; one lab of a machine at a time")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
@@ -169,7 +170,7 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 		progress("removed what a crash had left in " + cfg.Dir)
 	case claim.Resumed:
 		for _, flag := range []string{
-			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "longhorn", "down-out", "osd-pods",
+			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "node-cpus", "longhorn", "down-out", "osd-pods",
 			"osd-storage", "mon-storage", "ceph-periods", "ceph", "ceph-keys", "controller-accounts", "temporal",
 		} {
 			if cmd.Flags().Changed(flag) &&

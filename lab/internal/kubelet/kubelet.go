@@ -40,6 +40,8 @@ type Config struct {
 	Port int
 	// Env is what every container finds in its environment.
 	Env map[string]string
+	// CPUs is how many each node says it has.
+	CPUs int
 	// Network numbers the range of pod addresses, 0 to 63: labs that run at the same time should differ.
 	Network int
 	// Zones have volumes that a person would have made: those of class static-disk.

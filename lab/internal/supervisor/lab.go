@@ -252,7 +252,7 @@ func (l *lab) startLonghorn(ctx context.Context, progress func(string)) error {
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
 	config := kubelet.Config{
 		Client: client, Dir: l.Nodes(), Disk: l.NodeDisk, Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
-		Zones: l.Topology.ZoneNames(),
+		Zones: l.Topology.ZoneNames(), CPUs: l.Topology.CPUs(),
 		Env: map[string]string{
 			"PATH":                    l.Path("bin") + ":" + os.Getenv("PATH"),
 			podEnv:                    l.Name,
