@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/autoscaler"
 	"github.com/lockkeeper/lockkeeper/lab/internal/clusterapi"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/longhorn"
@@ -23,7 +24,8 @@ import (
 
 func newUp() *cobra.Command {
 	wanted := instance.Config{Topology: instance.DefaultTopology(), Ceph: true, Temporal: true}
-	var foreground bool
+	var foreground, scaling bool
+	var scaler autoscaler.Options
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a lab, or continue one that was kept, and return when all of it is healthy",
@@ -34,7 +36,13 @@ func newUp() *cobra.Command {
 					return fmt.Errorf("LAB_CEPH=%s: %w", release, err)
 				}
 			}
-			return up(cmd, wanted, foreground)
+			if err := checkAutoscaler(scaling, scaler, wanted.Topology); err != nil {
+				return err
+			}
+			if scaling {
+				return up(cmd, wanted, foreground, &scaler)
+			}
+			return up(cmd, wanted, foreground, nil)
 		},
 	}
 	f := cmd.Flags()
@@ -47,6 +55,9 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.Machines, "machines", t.Machines, "Machines of Cluster API, whose core manager then runs: the first "+
 		"nodes are theirs, further ones get nodes without OSDs; 0 is without")
 	f.IntVar(&t.NodeCPUs, "node-cpus", t.NodeCPUs, "CPUs that each node says it has")
+	f.BoolVar(&scaling, "autoscaler", false, "with the Cluster Autoscaler, once all else is healthy (`lab autoscaler "+
+		"start` starts it later)")
+	autoscalerFlags(cmd, &scaler)
 	f.BoolVar(&t.Longhorn, "longhorn", t.Longhorn, "with Longhorn, on all nodes; one lab of a machine at a time")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
@@ -99,7 +110,8 @@ func (f *cephFlag) Set(value string) error {
 	return nil
 }
 
-func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
+// up starts a lab, and with it the Cluster Autoscaler unless scaler is nil.
+func up(cmd *cobra.Command, wanted instance.Config, foreground bool, scaler *autoscaler.Options) error {
 	if err := wanted.Topology.Validate(); err != nil {
 		return err
 	}
@@ -142,6 +154,12 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%w\nlogs: %s (`lab down` removes them)", err, claim.Config.Path("log"))
+	}
+	if scaler != nil {
+		if err := startAutoscaler(ctx, claim.Config.Instance, *scaler); err != nil {
+			return errors.Join(err, launched.Wait())
+		}
+		progress("the Cluster Autoscaler works")
 	}
 	progress("lab " + claim.Config.Name + " is up: eval \"$(lab env" + nameHint(claim.Config.Name) + ")\"")
 	if !foreground {

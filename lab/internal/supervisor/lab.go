@@ -42,11 +42,14 @@ type lab struct {
 	kubelet      *kubelet.Kubelet
 	temporal     *child.Process
 	clusterAPI   *clusterapi.ClusterAPI
+	autoscaler   *child.Process
 	load         *child.Process
 	longhorn     io.Closer // the right to run it
 	server       *http.Server
 	ready        bool
 	cancel       context.CancelFunc // of all that lives as long as the lab
+
+	scaling sync.Mutex // held while the autoscaler is started or stopped, and taken before mu
 }
 
 // up starts everything, side by side as far as it does not need each other, and returns when all of it is healthy.
@@ -309,7 +312,8 @@ func (l *lab) hasFolder(node string) bool {
 // down ends everything in the opposite order. What a crash would end without harm is just ended.
 func (l *lab) down() {
 	defer l.cancel()
-	_ = l.stopLoad() // none, perhaps
+	_ = l.stopLoad()       // none, perhaps
+	_ = l.stopAutoscaler() // the same
 	if l.kubelet != nil {
 		l.kubelet.Stop()
 	}
