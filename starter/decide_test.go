@@ -66,7 +66,6 @@ func behind(first string) func(*Snapshot) { return func(s *Snapshot) { s.Second 
 
 func rival(younger string) func(*Snapshot) { return func(s *Snapshot) { s.Rival = younger } }
 
-
 func keeperClaims(s *Snapshot) { s.Claimed = true }
 
 func TestDecide(t *testing.T) {

@@ -158,9 +158,10 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 
 // leftOut tells of a pod's labels whether our budgets leave the pod out, because its failure domain is open.
 func leftOut(o Objects) func(map[string]string) bool {
+	unmarked, _ := kube.BudgetNames(o.Policy)
 	for i := range o.Budgets {
 		b := &o.Budgets[i]
-		if unmarked, _ := kube.BudgetNames(o.Policy); b.Name != unmarked || b.Labels[kube.LabelManagedBy] != kube.FieldOwner ||
+		if b.Name != unmarked || b.Labels[kube.LabelManagedBy] != kube.FieldOwner ||
 			b.Spec.Selector == nil {
 			continue
 		}

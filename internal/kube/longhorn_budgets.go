@@ -149,8 +149,8 @@ func (c *Cluster) drop(
 
 // Errors of the way back.
 var (
-	errStillOneWriter = errors.New("the API server still empties Longhorn's own budgets, so that nothing would protect its " +
-		"volumes without these: kubectl delete -f deploy/longhorn/one-writer.yaml")
+	errStillOneWriter = errors.New("the API server still empties Longhorn's own budgets, so that nothing would protect " +
+		"its volumes without these: kubectl delete -f deploy/longhorn/one-writer.yaml")
 	errNotCovered = errors.New("Longhorn has not made its own budgets again yet, which takes it half a minute")
 )
 

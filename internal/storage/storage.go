@@ -434,8 +434,8 @@ type Settings struct {
 	MaintenanceTimeout time.Duration `json:"maintenanceTimeout"` // how long a noout of ours may last
 	// how long unclean PGs hold everything back; 0: for ever
 	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"`
-	// how long a cordon keeps its domain open before anything goes down; of Longhorn, how long a node that is leaving keeps
-	// its turn while others wait for it
+	// how long a cordon keeps its domain open before anything goes down; where nodes take turns, how long one that is
+	// leaving keeps its own while others wait for it
 	AnnouncementTimeout time.Duration `json:"announcementTimeout"`
 	// RemovalTaintExpiry is the age from which an autoscaler's taint does not count.
 	RemovalTaintExpiry time.Duration `json:"removalTaintExpiry,omitempty"`

@@ -170,8 +170,10 @@ func decide(in guard.Input, l Look) budget.Decision {
 		Mode: budget.ModeOpen, Open: Domain(open[0]), With: open[1:], Reason: budget.ReasonLeaving,
 		Message: describe(l, open), Budget: everything(),
 	}
-	if slices.ContainsFunc(in.Lease.InEffect().Holders, func(h lease.Claim) bool { return slices.Contains(open, h.Node) }) {
-		d.Reason = budget.ReasonLeaseHeld
+	for _, h := range in.Lease.InEffect().Holders {
+		if slices.Contains(open, h.Node) {
+			d.Reason = budget.ReasonLeaseHeld
+		}
 	}
 	d.Budget.Key, d.Budget.Except = in.View.LabelKey, open
 	d.Unproved = pointer(d.Budget)

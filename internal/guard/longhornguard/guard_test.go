@@ -108,7 +108,8 @@ func TestDecide(t *testing.T) {
 			in(), budget.ModeDefault, budget.Spec{MinAvailable: 2}, "one of a, b, c", "nothing depends on a, b, c",
 		},
 		"marks are counted before they are set": {
-			in(func(_ *longhornguard.Look, in *guard.Input) { in.View.Marks = &storage.Marks{Proved: 1, Unproved: 1} }, kept("a")),
+			in(func(_ *longhornguard.Look, in *guard.Input) { in.View.Marks = &storage.Marks{Proved: 1, Unproved: 1} },
+				kept("a")),
 			budget.ModeDefault, budget.Spec{MinAvailable: 1}, "one of b, c", "b, c",
 		},
 		"none by the policy": {

@@ -27,7 +27,8 @@ import (
 // to keep a processor busy.
 const costs = 5
 
-// How often a watch decides anew while objects change, and how often it tells that it is alive, or tries again to begin.
+// How often a watch decides anew while objects change, and how often it tells that it is alive, or tries again to
+// begin.
 const (
 	settle    = 50 * time.Millisecond
 	beatEvery = 5 * time.Second
