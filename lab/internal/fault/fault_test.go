@@ -20,6 +20,7 @@ func (w *world) note(format string, args ...any) error {
 func (w *world) AddNode(_ context.Context, name, zone string) error {
 	return w.note("add %s to %s", name, zone)
 }
+
 func (w *world) DiscardNode(_ context.Context, name string) error { return w.note("discard %s", name) }
 
 func (w *world) LoseNode(name string, keep bool) error { return w.note("lose %s %t", name, keep) }
