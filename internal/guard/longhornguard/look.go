@@ -64,6 +64,16 @@ func (l Look) open() (names []string) {
 	return names
 }
 
+// stay lists the nodes from which autoscalers are to be held back, by name.
+func (l Look) stay() (names []string) {
+	for _, n := range l.Nodes {
+		if n.Stay {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}
+
 // away lists the nodes that stay, and whose instance managers do not run: what is on them protects nothing.
 func (l Look) away() (names []string) {
 	for _, n := range l.Nodes {
@@ -72,4 +82,10 @@ func (l Look) away() (names []string) {
 		}
 	}
 	return names
+}
+
+// AdmissionOf is what a look told of a node that a job empties, or would.
+func AdmissionOf(own json.RawMessage, node string) (longhorn.Admission, bool) {
+	l, _ := seen(guard.Input{Own: own})
+	return l.admission(node)
 }

@@ -91,7 +91,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		return activities.Seen{}, err
 	}
 	out := activities.Seen{Kind: storage.Longhorn, ID: id}
-	s, err := c.look(ctx, c.reader, longhorn.Turns{Held: in.Domains, Asked: in.Nodes, Last: in.Last})
+	s, err := c.look(ctx, c.reader, longhorn.Turns{
+		Held: in.Held, First: in.Domains, Asked: in.Nodes, Last: in.Last,
+	})
 	if errors.Is(err, ErrNotInstalled) {
 		out.View = storage.View{At: time.Now(), Unavailable: err.Error()}
 		return out, nil
@@ -99,7 +101,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	if err != nil {
 		return activities.Seen{}, err
 	}
-	out.View = s.view(slices.Concat(in.Domains, in.Nodes, in.Last))
+	out.View = s.view(slices.Concat(in.Held, in.Domains, in.Nodes, in.Last))
 	out.Own, err = json.Marshal(s.told())
 	return out, err
 }
