@@ -88,3 +88,39 @@ func changeOf(r longhorn.Reason) string {
 		return "nothing: it changes with the volumes"
 	}
 }
+
+// managers looks for the instance managers of an installation.
+func (d *Doctor) managers(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
+	if kube.KindOf(p) != storage.Longhorn {
+		return
+	}
+	pods, err := d.Kubernetes.StoragePods(ctx, p)
+	switch {
+	case err != nil:
+		d.unknown(name+": which pods are instance managers", err)
+	case len(pods) == 0:
+		d.found(FoundBroken, name+": there is no instance manager in "+p.Namespace,
+			"the policy has to be in Longhorn's namespace: kubectl get pods -A -l longhorn.io/component=instance-manager")
+	default:
+		d.ok("%s selects %d instance managers", name, len(pods))
+	}
+}
+
+// longhorn says what of an installation's settings and volumes is against what lockkeeper is there for.
+func (d *Doctor) longhorn(name string, k *workflows.KeeperStatus) {
+	l, ok := longhornguard.Seen(k.Own)
+	if !ok {
+		return
+	}
+	if l.Fault != "" {
+		d.found(FoundBroken, fmt.Sprintf("%s: %s", name, l.Fault), "what it may be about stays protected until it is mended")
+	}
+	if l.Settings.DrainPolicy == longhorn.AlwaysAllow {
+		d.found(FoundWarning, name+": Longhorn's setting node-drain-policy is always-allow: a drain may take the last "+
+			"healthy replica of a volume", "that is honoured as your word; block-if-contains-last-replica is Longhorn's default")
+	}
+	if l.Single > 0 {
+		d.found(FoundWarning, fmt.Sprintf("%s: %d volumes have one replica only, %s is one of them: its node cannot be "+
+			"emptied", name, l.Single, l.SingleExample), "give them a second one: spec.numberOfReplicas of the Volume")
+	}
+}

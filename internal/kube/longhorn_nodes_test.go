@@ -19,15 +19,15 @@ func TestHeldBack(t *testing.T) {
 		wanted bool
 		want   set
 	}{
-		"nothing, and wanted":              {nil, true, ours},
-		"nothing, and not wanted":          {nil, false, nil},
-		"ours stays":                       {ours, true, ours},
-		"ours goes":                        {ours, false, set{}},
-		"a person's is no mark of ours":    {set{scaleDownDisabled: "true"}, true, set{scaleDownDisabled: "true"}},
-		"a person's stays":                 {set{doNotDisrupt: "true"}, false, set{doNotDisrupt: "true"}},
-		"a person's word against it":       {set{scaleDownDisabled: "false"}, true, set{scaleDownDisabled: "false"}},
-		"another policy's does":            {set{HeldBack: "ns/q"}, true, set{HeldBack: "ns/q"}},
-		"another policy's stays":           {set{HeldBack: "ns/q"}, false, set{HeldBack: "ns/q"}},
+		"nothing, and wanted":           {nil, true, ours},
+		"nothing, and not wanted":       {nil, false, nil},
+		"ours stays":                    {ours, true, ours},
+		"ours goes":                     {ours, false, set{}},
+		"a person's is no mark of ours": {set{scaleDownDisabled: "true"}, true, set{scaleDownDisabled: "true"}},
+		"a person's stays":              {set{doNotDisrupt: "true"}, false, set{doNotDisrupt: "true"}},
+		"a person's word against it":    {set{scaleDownDisabled: "false"}, true, set{scaleDownDisabled: "false"}},
+		"another policy's does":         {set{HeldBack: "ns/q"}, true, set{HeldBack: "ns/q"}},
+		"another policy's stays":        {set{HeldBack: "ns/q"}, false, set{HeldBack: "ns/q"}},
 		"what a person changed since then": {
 			set{HeldBack: "ns/p", scaleDownDisabled: "no"}, false, set{scaleDownDisabled: "no"},
 		},

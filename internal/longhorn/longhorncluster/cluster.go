@@ -108,7 +108,22 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 
 // told is what the guard judges by.
 func (s sight) told() longhornguard.Look {
-	return longhornguard.Look{Summary: s.decision.Summary(), Admitted: s.admission, Managers: s.managers()}
+	l := longhornguard.Look{
+		Summary: s.decision.Summary(), Admitted: s.admission, Managers: s.managers(), Settings: s.world.Settings,
+	}
+	copies := map[string]int{}
+	for _, r := range s.world.Replicas {
+		copies[r.Volume]++
+	}
+	for _, v := range s.world.Volumes {
+		if copies[v.Name] != 1 {
+			continue
+		}
+		if l.Single++; l.SingleExample == "" || v.Name < l.SingleExample {
+			l.SingleExample = v.Name
+		}
+	}
+	return l
 }
 
 // managers tells of each node that should run instance managers whether all of them do.
