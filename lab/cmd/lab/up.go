@@ -55,8 +55,8 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.Machines, "machines", t.Machines, "Machines of Cluster API, whose core manager then runs: the first "+
 		"nodes are theirs, further ones get nodes without OSDs; 0 is without")
 	f.IntVar(&t.NodeCPUs, "node-cpus", t.NodeCPUs, "CPUs that each node says it has")
-	f.BoolVar(&scaling, "autoscaler", false, "with the Cluster Autoscaler, once all else is healthy (`lab autoscaler "+
-		"start` starts it later)")
+	f.BoolVar(&scaling, "autoscaler", false, "with the Cluster Autoscaler, once all else is healthy; \"lab autoscaler "+
+		"start\" starts it later")
 	autoscalerFlags(cmd, &scaler)
 	f.BoolVar(&t.Longhorn, "longhorn", t.Longhorn, "with Longhorn, on all nodes; one lab of a machine at a time")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
@@ -116,20 +116,8 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool, scaler *aut
 		return err
 	}
 	progress := newProgress(cmd.OutOrStdout())
-	if wanted.Topology.Machines > 0 {
-		if err := clusterapi.Check(bin()); err != nil {
-			return err
-		}
-	}
-	if wanted.Topology.Longhorn {
-		if err := longhorn.Check(bin()); err != nil {
-			return err
-		}
-	}
-	if wanted.Ceph {
-		if err := rookceph.CheckInstalled(cmd.Context(), wanted.Topology, progress); err != nil {
-			return err
-		}
+	if err := checkPrograms(cmd.Context(), wanted, progress); err != nil {
+		return err
 	}
 	claim, err := instance.Acquire(wanted)
 	if err != nil {
@@ -169,6 +157,24 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool, scaler *aut
 	<-ctx.Done()
 	launched.Stop()
 	return instance.Remove(claim.Config.Instance)
+}
+
+// checkPrograms says what has to be installed or built before such a lab can be had.
+func checkPrograms(ctx context.Context, wanted instance.Config, progress func(string)) error {
+	if wanted.Topology.Machines > 0 {
+		if err := clusterapi.Check(bin()); err != nil {
+			return err
+		}
+	}
+	if wanted.Topology.Longhorn {
+		if err := longhorn.Check(bin()); err != nil {
+			return err
+		}
+	}
+	if !wanted.Ceph {
+		return nil
+	}
+	return rookceph.CheckInstalled(ctx, wanted.Topology, progress)
 }
 
 // bin is the folder of the lab's programs.
