@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,12 +15,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Objects are the cached objects that a snapshot is taken of: a policy, all nodes, and the rest of the policy's
 // namespace. They are shared with the cache and only read.
 type Objects struct {
+	Now          time.Time
 	Policy       *v1alpha1.MaintenancePolicy
 	Policies     []v1alpha1.MaintenancePolicy // all that there are
 	Nodes        []corev1.Node
@@ -45,7 +48,7 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	nodes := newNodeNames(o.Nodes)
 	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
 	s.MarkedTemplates = markedTemplates(o, selectors.osds)
-	s.Nodes = takeNodes(hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
+	s.Nodes = takeNodes(hosts(s.OSDs, o.Pods, selectors, nodes), nodes, o.Now)
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
 	return s
@@ -253,21 +256,25 @@ func hosts(osds map[string]OSD, pods []corev1.Pod, s selectors, nodes nodeNames)
 }
 
 // takeNodes takes those of the hosts that are not simply in service.
-func takeNodes(hosts map[string]struct{}, nodes nodeNames) map[string]Node {
+func takeNodes(hosts map[string]struct{}, nodes nodeNames, now time.Time) map[string]Node {
 	out := map[string]Node{}
 	for name := range hosts {
-		if n := nodeOf(nodes.byName[name]); n != (Node{}) {
+		if n := nodeOf(nodes.byName[name], now); n != (Node{}) {
 			out[name] = n
 		}
 	}
 	return out
 }
 
-func nodeOf(n *corev1.Node) Node {
+func nodeOf(n *corev1.Node, now time.Time) Node {
 	if n == nil {
 		return Node{Gone: true}
 	}
-	return Node{Cordoned: n.Spec.Unschedulable, Tainted: kube.RemovalTaint(n), NotReady: !kube.NodeReady(n)}
+	out := Node{Cordoned: n.Spec.Unschedulable, Tainted: kube.RemovalTaint(n, now), NotReady: !kube.NodeReady(n)}
+	if at, ok := leaving.Of(n).Expires(0); ok && out.Tainted == leaving.RemovalTaint {
+		out.Expires = at
+	}
+	return out
 }
 
 func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
@@ -357,7 +364,7 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 				pods = append(pods, &o.Pods[i])
 			}
 		}
-		d.Home = string(kube.HomeOf(pods, o.Nodes, nil))
+		d.Home = string(kube.HomeOf(pods, o.Nodes, nil, o.Now))
 		out[kube.SoleKind] = d
 	}
 	return out
