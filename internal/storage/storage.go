@@ -433,6 +433,8 @@ type Settings struct {
 	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"`
 	// how long a cordon keeps its domain open before anything goes down
 	AnnouncementTimeout time.Duration `json:"announcementTimeout"`
+	// RemovalTaintExpiry is the age from which an autoscaler's removal taint does not count; 0: an hour.
+	RemovalTaintExpiry time.Duration `json:"removalTaintExpiry,omitempty"`
 	// one or two mons may go although there is no quorum without them
 	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
 	// Fencing is what fences nodes; nil: nothing is held back.
