@@ -85,7 +85,9 @@ func (s Signs) How(now time.Time, expiry time.Duration) Way {
 }
 
 // Expired tells whether RemovalTaint is there and does not count any more.
-func (s Signs) Expired(now time.Time, expiry time.Duration) bool { return s.Tainted && s.expired(now, expiry) }
+func (s Signs) Expired(now time.Time, expiry time.Duration) bool {
+	return s.Tainted && s.expired(now, expiry)
+}
 
 func (s Signs) expired(now time.Time, expiry time.Duration) bool {
 	at, ok := s.Expires(expiry)
