@@ -17,8 +17,8 @@ type AwaitSignsInput struct {
 	Last leaving.Sight `json:"last"`
 }
 
-// AwaitSigns returns when the node is another one, or shows other signs of its leaving, than it was seen last. What time
-// alone changes is not for it to tell.
+// AwaitSigns returns when the node is another one, or shows other signs of its leaving, than it was seen last. What
+// time alone changes is not for it to tell.
 func (d *ScaleDown) AwaitSigns(ctx context.Context, in AwaitSignsInput) (leaving.Sight, error) {
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()

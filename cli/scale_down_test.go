@@ -24,7 +24,9 @@ func scalingDown(node string) ScaleDown {
 	}
 	return ScaleDown{
 		Node: node, Status: &status,
-		Execution: Execution{WorkflowID: jobs.ScaleDownNode.ID(node), RunID: "run", State: Running, Started: ago(5 * time.Minute)},
+		Execution: Execution{
+			WorkflowID: jobs.ScaleDownNode.ID(node), RunID: "run", State: Running, Started: ago(5 * time.Minute),
+		},
 	}
 }
 

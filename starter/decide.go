@@ -58,8 +58,12 @@ func newDrains(before, now Snapshot) map[string]string {
 	return are
 }
 
-// drained lists the nodes that are leaving and already miss an OSD, and says why they count as drained.
+// drained lists the nodes that are leaving and already miss an OSD, and says why they count as drained. It does so for
+// Ceph alone: nodes with other storage have their job as soon as they announce that they leave.
 func drained(s Snapshot) map[string]string {
+	if s.Kind != storage.Ceph {
+		return nil
+	}
 	var missing []string
 	for name, osd := range s.OSDs {
 		if osd.Pod != storage.PodReady && !osd.Replacing && s.Nodes[osd.Node].Leaving() {
@@ -132,7 +136,7 @@ func changes(before, now Snapshot) *change {
 		c.add("policy %s looks after the same storage cluster and has to stand aside", now.Rival)
 	case now.Rival != before.Rival:
 		c.add("policy %s stood aside", before.Rival)
-	case before.Claim.Claimed && !now.Claim.Claimed && now.Second == "":
+	case before.Claimed && !now.Claimed && now.Second == "":
 		c.add("the claim to the storage cluster is gone from the policy's status")
 	}
 	if now.Second != "" {
@@ -266,7 +270,7 @@ func (c *change) written(name string, b Budget) {
 		return
 	}
 	c.own = append(c.own, what)
-	switch b.Daemon {
+	switch kube.BookKey(b.Daemon) {
 	case kube.DaemonOSD:
 		c.echo = b.Generation
 	case kube.DaemonOSDProved:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,29 +23,31 @@ type daemons struct {
 	kind      storage.Kind
 	namespace string
 	is        func(labels.Set) bool
+	expiry    time.Duration
 }
 
-// KindsOn implements Homes. A policy that makes no sense, or is going, looks after nothing.
-func (h cachedHomes) KindsOn(ctx context.Context, node string) (kinds []storage.Kind, err error) {
+// On implements Homes. A policy that makes no sense, or is going, looks after nothing.
+func (h cachedHomes) On(ctx context.Context, node string) (out Home, err error) {
 	var policies v1alpha1.MaintenancePolicyList
 	if err := h.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list policies in the cache: %w", err)
+		return Home{}, fmt.Errorf("list policies in the cache: %w", err)
 	}
 	for i := range policies.Items {
 		d, known := daemonsOf(&policies.Items[i])
-		if !known || slices.Contains(kinds, d.kind) {
+		if !known {
 			continue
 		}
 		var pods corev1.PodList
 		if err := h.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.InNamespace(d.namespace)); err != nil {
-			return nil, fmt.Errorf("list pods in the cache: %w", err)
+			return Home{}, fmt.Errorf("list pods in the cache: %w", err)
 		}
 		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return kube.PodNode(&p) == node && d.is(p.Labels) }) {
-			kinds = append(kinds, d.kind)
+			out.Kinds, out.Expiry = append(out.Kinds, d.kind), max(out.Expiry, d.expiry)
 		}
 	}
-	slices.Sort(kinds)
-	return kinds, nil
+	slices.Sort(out.Kinds)
+	out.Kinds = slices.Compact(out.Kinds)
+	return out, nil
 }
 
 func daemonsOf(p *v1alpha1.MaintenancePolicy) (d daemons, known bool) {
@@ -56,7 +59,7 @@ func daemonsOf(p *v1alpha1.MaintenancePolicy) (d daemons, known bool) {
 		return daemons{}, false
 	}
 	return daemons{
-		kind: storage.Ceph, namespace: p.Namespace,
+		kind: kube.KindOf(p), namespace: p.Namespace, expiry: kube.Settings(&p.Spec).RemovalTaintExpiry,
 		is: func(l labels.Set) bool { return s.osds.Matches(l) || s.daemons[kube.DaemonMon].Matches(l) },
 	}, true
 }

@@ -28,13 +28,19 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-// This file is the watcher's lens on nodes that are about to leave, and have other storage than Ceph on them. Ceph's own
-// lens looks after the others: there a drain is observed once it has taken an OSD down.
+// This file is the watcher's lens on nodes that are about to leave, and have other storage than Ceph on them. Ceph's
+// own lens looks after the others: there a drain is observed once it has taken an OSD down.
 
-// Homes tells which kinds of storage a node hosts.
+// Homes tells which storage a node hosts.
 type Homes interface {
-	// KindsOn lists the kinds of those policies whose daemons the node hosts, each once.
-	KindsOn(ctx context.Context, node string) ([]storage.Kind, error)
+	On(ctx context.Context, node string) (Home, error)
+}
+
+// Home is the storage on a node.
+type Home struct {
+	Kinds []storage.Kind // of the policies whose daemons it hosts, each once
+	// Expiry is the age from which an autoscaler's taint does not count, the longest that one of them has; 0: an hour.
+	Expiry time.Duration
 }
 
 // LeavingReconciler starts a ScaleDownNode when a node with storage announces that it leaves.
@@ -65,20 +71,21 @@ func (r *LeavingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 		return reconcile.Result{}, err
 	}
 	signs, now := leaving.Of(&n), r.Now()
-	is := departure{UID: n.UID, Way: signs.How(now, 0)}
-	if is.Way == leaving.Not {
+	if signs == (leaving.Signs{Until: signs.Until}) { // of all nodes but a few this is all that is to be looked at
 		r.told.Delete(req.Name)
 		return reconcile.Result{}, nil
 	}
-	expires, _ := signs.Expires(0)
-	if was, known := r.told.Load(req.Name); known && was == is {
-		return lookAgainAfter(expires, now), nil
-	}
-	kinds, err := r.Homes.KindsOn(ctx, req.Name)
+	home, err := r.Homes.On(ctx, req.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !scalesDown(is.Way, kube.OwnCordon(&n), kinds) {
+	is := departure{UID: n.UID, Way: signs.How(now, home.Expiry)}
+	expires, _ := signs.Expires(home.Expiry)
+	if !scalesDown(is.Way, kube.OwnCordon(&n), home.Kinds) {
+		r.told.Delete(req.Name)
+		return lookAgainAfter(expires, now), nil
+	}
+	if was, known := r.told.Load(req.Name); known && was == is {
 		return lookAgainAfter(expires, now), nil
 	}
 	why := fmt.Sprintf("%s is %s", req.Name, is.Way)
@@ -98,9 +105,10 @@ func lookAgainAfter(at, now time.Time) reconcile.Result {
 	return lookAgain(at, now)
 }
 
-// scalesDown tells whether a node that leaves in this way is for ScaleDownNode to see through (the table in ADR 28). Who
-// cordons a node on which there is Ceph drains it, which is observed when it takes an OSD down. Where there is none, a
-// cordon is all that there will ever be to see. A node that lockkeeper itself has cordoned is drained by a job of ours.
+// scalesDown tells whether a node that leaves in this way is for ScaleDownNode to see through (the table in ADR 28).
+// Who cordons a node on which there is Ceph drains it, which is observed when it takes an OSD down. Where there is none,
+// a cordon is all that there will ever be to see. A node that lockkeeper itself has cordoned is drained by a job of
+// ours.
 func scalesDown(way leaving.Way, ours bool, kinds []storage.Kind) bool {
 	if !slices.ContainsFunc(kinds, func(k storage.Kind) bool { return k != storage.Ceph }) {
 		return false
@@ -121,13 +129,7 @@ func watchLeaving(mgr manager.Manager, r *LeavingReconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("leaving").
 		For(&corev1.Node{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			pod, is := o.(*corev1.Pod)
-			if !is || pod.Spec.NodeName == "" {
-				return nil
-			}
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Spec.NodeName}}}
-		})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod)).
 		Watches(&v1alpha1.MaintenancePolicy{}, handler.EnqueueRequestsFromMapFunc(
 			func(ctx context.Context, _ client.Object) []reconcile.Request { return allNodes(ctx, cached) })).
 		WithEventFilter(predicate.Funcs{
@@ -139,6 +141,15 @@ func watchLeaving(mgr manager.Manager, r *LeavingReconciler) error {
 				retryAfterMax),
 		}).
 		Complete(r)
+}
+
+// nodeOfPod is the node on which a pod runs.
+func nodeOfPod(_ context.Context, o client.Object) []reconcile.Request {
+	pod, is := o.(*corev1.Pod)
+	if !is || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Spec.NodeName}}}
 }
 
 // allNodes are all nodes that the cache knows: a new policy may look after any of them.

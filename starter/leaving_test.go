@@ -21,7 +21,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-const another storage.Kind = "Another"
+const another = storage.Longhorn
 
 // TestScalesDown is the table of which job owns a node that leaves.
 func TestScalesDown(t *testing.T) {
@@ -45,7 +45,7 @@ type homes struct {
 	err   error
 }
 
-func (h *homes) KindsOn(context.Context, string) ([]storage.Kind, error) { return h.kinds, h.err }
+func (h *homes) On(context.Context, string) (Home, error) { return Home{Kinds: h.kinds}, h.err }
 
 // TestLeavingIsTold: a job hears of its node when it begins to leave, and when it leaves in another way, and otherwise
 // nothing.
@@ -97,7 +97,8 @@ func TestLeavingIsTold(t *testing.T) {
 	told("scale down node-a: node-a is tainted by Karpenter")
 	require.NoError(t, api.Delete(t.Context(), n))
 	told()
-	n = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "2"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	n = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "2"}}
+	n.Spec.Unschedulable = true
 	require.NoError(t, api.Create(t.Context(), n))
 	there.kinds = nil
 	told()
@@ -105,11 +106,24 @@ func TestLeavingIsTold(t *testing.T) {
 	told("scale down node-a: node-a is cordoned")
 }
 
-// TestKindsOn: a node hosts what has an OSD or a mon on it, by a policy that makes sense and stays.
-func TestKindsOn(t *testing.T) {
+// TestHomes: a node hosts what has an OSD or a mon on it, by a policy that makes sense and stays.
+func TestHomes(t *testing.T) {
 	policy := &v1alpha1.MaintenancePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "rook-ceph"},
 		Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}},
+	}
+	other := &v1alpha1.MaintenancePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "longhorn-system", Name: "longhorn"},
+		Spec: v1alpha1.MaintenancePolicySpec{Longhorn: &v1alpha1.LonghornSpec{
+			RemovalTaintExpiry: &metav1.Duration{Duration: 2 * time.Hour},
+		}},
+	}
+	manager := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "longhorn-system", Name: "manager",
+			Labels: map[string]string{"longhorn.io/component": "instance-manager"},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-b"},
 	}
 	pod := func(name, node, app string) *corev1.Pod {
 		return &corev1.Pod{
@@ -117,12 +131,15 @@ func TestKindsOn(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: node},
 		}
 	}
-	api := fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(policy, pod("osd", "node-a", "rook-ceph-osd"),
+	api := fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(policy, other, manager, pod("osd", "node-a", "rook-ceph-osd"),
 		pod("mon", "node-b", "rook-ceph-mon"), pod("web", "node-c", "web")).Build()
-	for node, want := range map[string]int{"node-a": 1, "node-b": 1, "node-c": 0} {
-		kinds, err := cachedHomes{api}.KindsOn(t.Context(), node)
+	for node, want := range map[string]Home{
+		"node-a": {Kinds: []storage.Kind{storage.Ceph}}, "node-c": {},
+		"node-b": {Kinds: []storage.Kind{storage.Ceph, storage.Longhorn}, Expiry: 2 * time.Hour},
+	} {
+		home, err := cachedHomes{api}.On(t.Context(), node)
 		require.NoError(t, err)
-		assert.Len(t, kinds, want, node)
+		assert.Equal(t, want, home, node)
 	}
 }
 

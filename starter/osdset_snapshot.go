@@ -126,7 +126,7 @@ func awayHosts(cr *cephv1alpha1.CephOSD, nodes []corev1.Node, at time.Time) map[
 	out := map[string]Node{}
 	for _, storage := range cr.Spec.Storage {
 		for _, host := range storage.Hosts {
-			if n := nodeOf(byHostname[host], at); n != (Node{}) {
+			if n := nodeOf(byHostname[host], at, 0); n != (Node{}) {
 				out[host] = n
 			}
 		}

@@ -3,13 +3,13 @@ package starter
 import (
 	"time"
 
-	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Snapshot is what matters to a keeper of everything that Kubernetes knows about its storage cluster. Two equal ones
 // call for nothing.
 type Snapshot struct {
+	Kind       storage.Kind
 	Generation int64 // of the policy's spec
 	Deleting   bool  // the policy waits for its keeper to let it go
 	// Invalid says which field of the policy's spec makes no sense; then nothing below is filled in.
@@ -18,8 +18,8 @@ type Snapshot struct {
 	Second string
 	// Rival names a younger policy whose keeper has not yet taken back what it did for the same storage cluster.
 	Rival string
-	// Claim is what the policy's own status says of its storage cluster.
-	Claim v1alpha1.CephClusterStatus
+	// Claimed: the policy's own status says that its keeper looks after the storage cluster.
+	Claimed bool
 
 	OSDs    map[string]OSD    // by name, "osd.3"
 	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name

@@ -36,9 +36,7 @@ type Objects struct {
 // run.
 func Take(o Objects, before *Snapshot) Snapshot {
 	s := Snapshot{Generation: o.Policy.Generation, Deleting: !o.Policy.DeletionTimestamp.IsZero()}
-	if o.Policy.Status.Ceph != nil {
-		s.Claim = *o.Policy.Status.Ceph
-	}
+	s.Claimed, s.Kind = claimed(&o.Policy.Status), kube.KindOf(o.Policy)
 	selectors, err := selectorsOf(o.Policy)
 	if err != nil {
 		s.Invalid = err.Error()
@@ -48,10 +46,15 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	nodes := newNodeNames(o.Nodes)
 	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
 	s.MarkedTemplates = markedTemplates(o, selectors.osds)
-	s.Nodes = takeNodes(hosts(s.OSDs, o.Pods, selectors, nodes), nodes, o.Now)
+	s.Nodes = takeNodes(o, hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
 	return s
+}
+
+// claimed tells whether a policy's status says that its keeper looks after the storage cluster.
+func claimed(s *v1alpha1.MaintenancePolicyStatus) bool {
+	return s.Ceph != nil && s.Ceph.Claimed || s.Longhorn != nil && s.Longhorn.Claimed
 }
 
 // second names the policy that is in charge instead of this one, and rival the one that has to stand aside before this
@@ -87,11 +90,18 @@ type selectors struct {
 }
 
 func selectorsOf(p *v1alpha1.MaintenancePolicy) (selectors, error) {
-	if p.Spec.Ceph == nil {
-		return selectors{}, fmt.Errorf("spec.ceph: is required: Ceph is the only kind of storage this version knows")
-	}
 	out := selectors{daemons: map[string]labels.Selector{}}
 	var err error
+	if kube.KindOf(p) == storage.Longhorn { // which has no daemons beside its instance managers
+		out.osds, err = metav1.LabelSelectorAsSelector(kube.OSDSelector(p))
+		for _, kind := range kube.DaemonKinds {
+			out.daemons[kind.Name] = labels.Nothing()
+		}
+		return out, err
+	}
+	if p.Spec.Ceph == nil {
+		return selectors{}, fmt.Errorf("spec: exactly one of spec.ceph and spec.longhorn is required")
+	}
 	if out.osds, err = metav1.LabelSelectorAsSelector(kube.OSDSelector(p)); err != nil {
 		return selectors{}, fmt.Errorf("spec.ceph.osds.selector: %w", err)
 	}
@@ -151,9 +161,10 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 
 // leftOut tells of a pod's labels whether our budgets leave the pod out, because its failure domain is open.
 func leftOut(o Objects) func(map[string]string) bool {
+	unmarked, _ := kube.BudgetNames(o.Policy)
 	for i := range o.Budgets {
 		b := &o.Budgets[i]
-		if b.Name != kube.DaemonBudgetName(o.Policy.Name) || b.Labels[kube.LabelManagedBy] != kube.FieldOwner ||
+		if b.Name != unmarked || b.Labels[kube.LabelManagedBy] != kube.FieldOwner ||
 			b.Spec.Selector == nil {
 			continue
 		}
@@ -256,22 +267,24 @@ func hosts(osds map[string]OSD, pods []corev1.Pod, s selectors, nodes nodeNames)
 }
 
 // takeNodes takes those of the hosts that are not simply in service.
-func takeNodes(hosts map[string]struct{}, nodes nodeNames, now time.Time) map[string]Node {
+func takeNodes(o Objects, hosts map[string]struct{}, nodes nodeNames) map[string]Node {
+	expiry := kube.Settings(&o.Policy.Spec).RemovalTaintExpiry
 	out := map[string]Node{}
 	for name := range hosts {
-		if n := nodeOf(nodes.byName[name], now); n != (Node{}) {
+		if n := nodeOf(nodes.byName[name], o.Now, expiry); n != (Node{}) {
 			out[name] = n
 		}
 	}
 	return out
 }
 
-func nodeOf(n *corev1.Node, now time.Time) Node {
+func nodeOf(n *corev1.Node, now time.Time, expiry time.Duration) Node {
 	if n == nil {
 		return Node{Gone: true}
 	}
-	out := Node{Cordoned: n.Spec.Unschedulable, Tainted: kube.RemovalTaint(n, now), NotReady: !kube.NodeReady(n)}
-	if at, ok := leaving.Of(n).Expires(0); ok && out.Tainted == leaving.RemovalTaint {
+	signs := leaving.Of(n)
+	out := Node{Cordoned: signs.Cordoned, Tainted: signs.Key(now, expiry), NotReady: !kube.NodeReady(n)}
+	if at, ok := signs.Expires(expiry); ok && out.Tainted == leaving.RemovalTaint {
 		out.Expires = at
 	}
 	return out

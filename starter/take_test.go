@@ -58,10 +58,10 @@ func TestForgottenTaint(t *testing.T) {
 	ready := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	n.Status.Conditions = ready
 	expires := set.Add(time.Hour)
-	young := nodeOf(n, expires.Add(-time.Second))
+	young := nodeOf(n, expires.Add(-time.Second), 0)
 	assert.Equal(t, Node{Tainted: leaving.RemovalTaint, Expires: expires}, young)
 	assert.Equal(t, expires, nextExpiry(map[string]Node{"a": {Cordoned: true}, "b": young}))
-	assert.Zero(t, nodeOf(n, expires), "in service")
+	assert.Zero(t, nodeOf(n, expires, 0), "in service")
 	n.Spec.Taints[0].Value = "yesterday"
-	assert.Equal(t, Node{Tainted: leaving.RemovalTaint}, nodeOf(n, expires), "a time that cannot be read counts")
+	assert.Equal(t, Node{Tainted: leaving.RemovalTaint}, nodeOf(n, expires, 0), "a time that cannot be read counts")
 }

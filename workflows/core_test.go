@@ -15,8 +15,8 @@ import (
 // core is what is the same for every kind of storage (ADR 30): the keeper, what all jobs have in common, and the
 // packages that these rest on.
 var core = []string{
-	"mind*.go", "keeper*.go", "job.go", "await.go", "call.go", "claim.go", "claimant.go", "scale_down_node.go", "several.go", "lease.go",
-	"input.go", "options.go", "status.go",
+	"mind*.go", "keeper*.go", "job.go", "await.go", "call.go", "claim.go", "claimant.go", "several.go", "lease.go",
+	"input.go", "options.go", "status.go", "scale_down_node.go",
 	"../internal/guard/*.go", "../internal/lease/*.go", "../internal/doubt/*.go",
 }
 

@@ -48,9 +48,9 @@ type ScaleDownNodeResult struct {
 	Waited time.Duration `json:"waitedForLease"`
 }
 
-// ScaleDownNode sees a node through its removal by an autoscaler, or by whoever else announced that it leaves. It waits
-// for the lease of each storage cluster with daemons on the node; as soon as it has all, the keepers open the node, and
-// it can be emptied. The job itself neither cordons nor evicts: whoever removes the node does. It gives the leases back
+// ScaleDownNode sees a node through its removal by an autoscaler, or by whoever else announced that it leaves. It
+// waits for the lease of each storage cluster with daemons on the node; as soon as it has all, the keepers open the
+// node, and it can be emptied. The job itself neither cordons nor evicts: whoever removes the node does. It gives the leases back
 // when the node is gone, when nothing announces any more that it leaves, or when the taint that did was forgotten. A
 // node that comes back under the same name is another one.
 //

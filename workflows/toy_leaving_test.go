@@ -32,8 +32,8 @@ func (t *toyStore) remove(node string) {
 	})
 }
 
-// autoscales removes a node as an autoscaler does: its pod goes as soon as it may, and then the machine, unless the node
-// is to stay by then.
+// autoscales removes a node as an autoscaler does: its pod goes as soon as it may, and then the machine, unless the
+// node is to stay by then.
 func (t *toyStore) autoscales(node string) {
 	go func() {
 		went := false

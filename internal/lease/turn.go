@@ -38,8 +38,8 @@ func (s State) givesWay(c Claim, together func(a, b Claim) bool) bool {
 const doublings = 4
 
 // TurnOf is how long the next turn of a job may be, given the first one and how many have ended because others waited.
-// It doubles up to sixteen times the first one: where those who wait could not go anyway, nobody gains by changing places
-// every minute.
+// It doubles up to sixteen times the first one: where those who wait could not go anyway, nobody gains by changing
+// places every minute.
 func TurnOf(first time.Duration, ended int) time.Duration {
 	return first << min(max(ended, 0), doublings)
 }

@@ -40,12 +40,16 @@ func TestHow(t *testing.T) {
 		want   leaving.Way
 		key    string
 	}{
-		"in service":                {want: leaving.Not},
-		"cordoned":                  {Signs: leaving.Signs{Cordoned: true}, want: leaving.Cordoned},
-		"tainted by Karpenter":      {Signs: leaving.Signs{Disrupted: true}, want: leaving.Disrupted, key: leaving.DisruptedTaint},
-		"deleted":                   {Signs: leaving.Signs{Deleting: true}, want: leaving.Deleting},
-		"tainted a minute ago":      {Signs: tainted(ago(time.Minute)), want: leaving.Removal, key: leaving.RemovalTaint},
-		"tainted nearly an hour":    {Signs: tainted(ago(time.Hour - time.Second)), want: leaving.Removal, key: leaving.RemovalTaint},
+		"in service": {want: leaving.Not},
+		"cordoned":   {Signs: leaving.Signs{Cordoned: true}, want: leaving.Cordoned},
+		"tainted by Karpenter": {
+			Signs: leaving.Signs{Disrupted: true}, want: leaving.Disrupted, key: leaving.DisruptedTaint,
+		},
+		"deleted":              {Signs: leaving.Signs{Deleting: true}, want: leaving.Deleting},
+		"tainted a minute ago": {Signs: tainted(ago(time.Minute)), want: leaving.Removal, key: leaving.RemovalTaint},
+		"tainted nearly an hour": {
+			Signs: tainted(ago(time.Hour - time.Second)), want: leaving.Removal, key: leaving.RemovalTaint,
+		},
 		"tainted an hour ago":       {Signs: tainted(ago(time.Hour)), want: leaving.Not},
 		"tainted, and it expires":   {Signs: tainted(ago(2 * time.Minute)), expiry: time.Minute, want: leaving.Not},
 		"tainted, without a time":   {Signs: tainted(""), want: leaving.Removal, key: leaving.RemovalTaint},

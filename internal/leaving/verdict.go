@@ -56,8 +56,8 @@ func (s Sight) Warning(now time.Time) string {
 	case now.Before(at.Add(-warnLate)):
 		return fmt.Sprintf("Karpenter removes the node at %s (its terminationGracePeriod), whatever its budgets say", when)
 	case now.Before(at):
-		return fmt.Sprintf("in less than ten minutes, at %s, Karpenter removes the node, whatever its budgets say: what only "+
-			"this node has is lost then", when)
+		return fmt.Sprintf("in less than ten minutes, at %s, Karpenter removes the node, whatever its budgets say: what "+
+			"only this node has is lost then", when)
 	default:
 		return fmt.Sprintf("since %s Karpenter passes over the node's budgets: its terminationGracePeriod is over", when)
 	}

@@ -17,6 +17,9 @@ const (
 
 // leaving tells whether a node is about to leave: what is on it protects nothing any more.
 func (w World) leaving(n Node) Leaving {
+	if n.Cordoned && !n.Deleting && !w.Settings.ClusterAutoscaler {
+		return Cordoned // which says more than a taint that Longhorn is not to know
+	}
 	return leaving.Signs{
 		Cordoned: n.Cordoned, Deleting: n.Deleting, Tainted: n.HasRemovalTaint, Taint: n.RemovalTaint,
 		Disrupted: n.Disrupted,
