@@ -54,10 +54,12 @@ type LeavingReconciler struct {
 	told sync.Map // of departure by the node's name: what its job was told last
 }
 
-// departure is how a node leaves. Another one is news to its job.
+// departure is how a node leaves. Another one is news to its job, which may have seen in between that it stays: an
+// autoscaler that begins anew writes another time on it.
 type departure struct {
-	UID types.UID
-	Way leaving.Way
+	UID   types.UID
+	Way   leaving.Way
+	Signs leaving.Signs
 }
 
 // Reconcile looks at one node. What could not be told is told again, since the error makes the queue come back to it.
@@ -79,7 +81,7 @@ func (r *LeavingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	is := departure{UID: n.UID, Way: signs.How(now, home.Expiry)}
+	is := departure{UID: n.UID, Way: signs.How(now, home.Expiry), Signs: signs}
 	expires, _ := signs.Expires(home.Expiry)
 	if !scalesDown(is.Way, kube.OwnCordon(&n), home.Kinds) {
 		r.told.Delete(req.Name)
@@ -106,9 +108,9 @@ func lookAgainAfter(at, now time.Time) reconcile.Result {
 }
 
 // scalesDown tells whether a node that leaves in this way is for ScaleDownNode to see through (the table in ADR 28).
-// Who cordons a node on which there is Ceph drains it, which is observed when it takes an OSD down. Where there is none,
-// a cordon is all that there will ever be to see. A node that lockkeeper itself has cordoned is drained by a job of
-// ours.
+// Who cordons a node on which there is Ceph drains it, which is observed when it takes an OSD down. Where there is
+// none, a cordon is all that there will ever be to see. A node that lockkeeper itself has cordoned is drained by a job
+// of ours.
 func scalesDown(way leaving.Way, ours bool, kinds []storage.Kind) bool {
 	if !slices.ContainsFunc(kinds, func(k storage.Kind) bool { return k != storage.Ceph }) {
 		return false

@@ -50,12 +50,12 @@ type ScaleDownNodeResult struct {
 
 // ScaleDownNode sees a node through its removal by an autoscaler, or by whoever else announced that it leaves. It
 // waits for the lease of each storage cluster with daemons on the node; as soon as it has all, the keepers open the
-// node, and it can be emptied. The job itself neither cordons nor evicts: whoever removes the node does. It gives the leases back
-// when the node is gone, when nothing announces any more that it leaves, or when the taint that did was forgotten. A
-// node that comes back under the same name is another one.
+// node, and it can be emptied. The job itself neither cordons nor evicts: whoever removes the node does. It gives the
+// leases back when the node is gone, when nothing announces any more that it leaves, or when the taint that did was
+// forgotten. A node that comes back under the same name is another one.
 //
-// A node that nobody empties gives its turn to those who wait, after the policy's announcementTimeout, and queues again.
-// `pause` closes the node, or leaves the queue, until `resume`; `abort` ends the job.
+// A node that nobody empties gives its turn to those who wait, after the policy's announcementTimeout, and queues
+// again. `pause` closes the node, or leaves the queue, until `resume`; `abort` ends the job.
 //
 //	temporal workflow start --type ScaleDownNode --task-queue lockkeeper --workflow-id scale-down/node-a --input '{"node":"node-a"}'
 func ScaleDownNode(ctx workflow.Context, in ScaleDownNodeInput) (ScaleDownNodeResult, error) {

@@ -68,10 +68,10 @@ const awaitNodeFor = 10 * time.Minute
 // watchFor is how long to watch a node at most: when its removal taint stops to count, no event tells.
 func watchFor(last activities.NodeState, now time.Time) time.Duration {
 	at, ok := last.Leaving.Expires(0)
-	if !ok || last.Tainted == "" || at.Sub(now) > awaitNodeFor {
+	if !ok || !at.After(now) {
 		return awaitNodeFor
 	}
-	return max(at.Sub(now), time.Second)
+	return min(max(at.Sub(now), time.Second), awaitNodeFor)
 }
 
 // AwaitNode implements activities.Nodes by a watch on the one node.
