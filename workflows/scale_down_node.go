@@ -54,7 +54,7 @@ type ScaleDownNodeResult struct {
 // leases back when the node is gone, when nothing announces any more that it leaves, or when the taint that did was
 // forgotten. A node that comes back under the same name is another one.
 //
-// A node that nobody empties gives its turn to those who wait, after the policy's announcementTimeout, and queues
+// A node that nobody empties gives its turn to those who wait, after the time that the policy says, and queues
 // again. `pause` closes the node, or leaves the queue, until `resume`; `abort` ends the job.
 //
 //	temporal workflow start --type ScaleDownNode --task-queue lockkeeper --workflow-id scale-down/node-a --input '{"node":"node-a"}'
