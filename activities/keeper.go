@@ -32,6 +32,7 @@ type Policy struct {
 	Deleting   bool
 	Settings   storage.Settings
 	Memory     Memory
+	Kind       storage.Kind
 	// Daemons, Mons and Managers are the label selectors of their pods, in the policy's namespace.
 	Daemons, Mons, Managers string
 	// Second says which other policy was first to look after the same storage cluster, by what the two say of it; "" for
@@ -180,6 +181,8 @@ type Look struct {
 	Proof   *storage.CleanProof `json:"proof,omitempty"`
 	Domains []string            `json:"domains,omitempty"` // wanted in the View, with an answer to ok-to-stop
 	Nodes   []string            `json:"nodes,omitempty"`
+	// Last are nodes that had their turn and did not use it, so that others go first.
+	Last []string `json:"last,omitempty"`
 	// Daemons and Hosts are what must have a name in the View, as have the domains and the nodes, the most important
 	// first. Hosts are also wanted in View.Hosts or View.Gone.
 	Daemons []string       `json:"daemons,omitempty"`

@@ -132,7 +132,7 @@ func changes(before, now Snapshot) *change {
 		c.add("policy %s looks after the same storage cluster and has to stand aside", now.Rival)
 	case now.Rival != before.Rival:
 		c.add("policy %s stood aside", before.Rival)
-	case before.Claim.Claimed && !now.Claim.Claimed && now.Second == "":
+	case before.Claimed && !now.Claimed && now.Second == "":
 		c.add("the claim to the storage cluster is gone from the policy's status")
 	}
 	if now.Second != "" {
@@ -266,7 +266,7 @@ func (c *change) written(name string, b Budget) {
 		return
 	}
 	c.own = append(c.own, what)
-	switch b.Daemon {
+	switch kube.BookKey(b.Daemon) {
 	case kube.DaemonOSD:
 		c.echo = b.Generation
 	case kube.DaemonOSDProved:

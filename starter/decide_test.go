@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 
-	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -67,9 +66,7 @@ func behind(first string) func(*Snapshot) { return func(s *Snapshot) { s.Second 
 
 func rival(younger string) func(*Snapshot) { return func(s *Snapshot) { s.Rival = younger } }
 
-func claims(fsid string) func(*Snapshot) {
-	return func(s *Snapshot) { s.Claim = v1alpha1.CephClusterStatus{FSID: fsid, Claimed: true} }
-}
+func keeperClaims(s *Snapshot) { s.Claimed = true }
 
 func TestDecide(t *testing.T) {
 	cordoned := node("node-b", Node{Cordoned: true})
@@ -109,10 +106,10 @@ func TestDecide(t *testing.T) {
 			reason: "policy zoo/ceph stood aside",
 		},
 		"the claim is lost": {
-			before: with(claims("f")), now: healthy(),
+			before: with(keeperClaims), now: healthy(),
 			reason: "the claim to the storage cluster is gone from the policy's status",
 		},
-		"the claim is written": {before: healthy(), now: with(claims("f"))},
+		"the claim is written": {before: healthy(), now: with(keeperClaims)},
 		"an OSD is evicted": {
 			before: healthy(), now: with(pod("osd.3", storage.PodTerminating)),
 			reason: "osd.3 on node-b is terminating",

@@ -1,7 +1,6 @@
 package starter
 
 import (
-	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -16,8 +15,8 @@ type Snapshot struct {
 	Second string
 	// Rival names a younger policy whose keeper has not yet taken back what it did for the same storage cluster.
 	Rival string
-	// Claim is what the policy's own status says of its storage cluster.
-	Claim v1alpha1.CephClusterStatus
+	// Claimed: the policy's own status says that its keeper looks after the storage cluster.
+	Claimed bool
 
 	OSDs    map[string]OSD    // by name, "osd.3"
 	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name

@@ -33,9 +33,7 @@ type Objects struct {
 // run.
 func Take(o Objects, before *Snapshot) Snapshot {
 	s := Snapshot{Generation: o.Policy.Generation, Deleting: !o.Policy.DeletionTimestamp.IsZero()}
-	if o.Policy.Status.Ceph != nil {
-		s.Claim = *o.Policy.Status.Ceph
-	}
+	s.Claimed = claimed(&o.Policy.Status)
 	selectors, err := selectorsOf(o.Policy)
 	if err != nil {
 		s.Invalid = err.Error()
@@ -49,6 +47,11 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
 	return s
+}
+
+// claimed tells whether a policy's status says that its keeper looks after the storage cluster.
+func claimed(s *v1alpha1.MaintenancePolicyStatus) bool {
+	return s.Ceph != nil && s.Ceph.Claimed || s.Longhorn != nil && s.Longhorn.Claimed
 }
 
 // second names the policy that is in charge instead of this one, and rival the one that has to stand aside before this
@@ -84,11 +87,18 @@ type selectors struct {
 }
 
 func selectorsOf(p *v1alpha1.MaintenancePolicy) (selectors, error) {
-	if p.Spec.Ceph == nil {
-		return selectors{}, fmt.Errorf("spec.ceph: is required: Ceph is the only kind of storage this version knows")
-	}
 	out := selectors{daemons: map[string]labels.Selector{}}
 	var err error
+	if kube.KindOf(p) == storage.Longhorn { // which has no daemons beside its instance managers
+		out.osds, err = metav1.LabelSelectorAsSelector(kube.OSDSelector(p))
+		for _, kind := range kube.DaemonKinds {
+			out.daemons[kind.Name] = labels.Nothing()
+		}
+		return out, err
+	}
+	if p.Spec.Ceph == nil {
+		return selectors{}, fmt.Errorf("spec: exactly one of spec.ceph and spec.longhorn is required")
+	}
 	if out.osds, err = metav1.LabelSelectorAsSelector(kube.OSDSelector(p)); err != nil {
 		return selectors{}, fmt.Errorf("spec.ceph.osds.selector: %w", err)
 	}
@@ -148,9 +158,10 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 
 // leftOut tells of a pod's labels whether our budgets leave the pod out, because its failure domain is open.
 func leftOut(o Objects) func(map[string]string) bool {
+	unmarked, _ := kube.BudgetNames(o.Policy)
 	for i := range o.Budgets {
 		b := &o.Budgets[i]
-		if b.Name != kube.DaemonBudgetName(o.Policy.Name) || b.Labels[kube.LabelManagedBy] != kube.FieldOwner ||
+		if b.Name != unmarked || b.Labels[kube.LabelManagedBy] != kube.FieldOwner ||
 			b.Spec.Selector == nil {
 			continue
 		}

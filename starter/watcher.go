@@ -219,7 +219,8 @@ func matters(before, now client.Object) bool {
 		was, is := before.(*v1alpha1.MaintenancePolicy)
 		return p.Generation != before.GetGeneration() ||
 			p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero() ||
-			!is || !reflect.DeepEqual(p.Status.Ceph, was.Status.Ceph)
+			!is || !reflect.DeepEqual(p.Status.Ceph, was.Status.Ceph) ||
+			!reflect.DeepEqual(p.Status.Longhorn, was.Status.Longhorn)
 	}
 	return !reflect.DeepEqual(unversioned(before), unversioned(now))
 }

@@ -3,11 +3,12 @@ package workflows
 import (
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/guard/cephguard"
+	"github.com/lockkeeper/lockkeeper/internal/guard/longhornguard"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // guards has one for each kind of storage.
-var guards = map[storage.Kind]guard.Guard{storage.Ceph: cephguard.Guard{}}
+var guards = map[storage.Kind]guard.Guard{storage.Ceph: cephguard.Guard{}, storage.Longhorn: longhornguard.Guard{}}
 
 // guard is that of the kind of storage that was seen last. Where this version does not know it, any will do: nothing
 // counts that was seen, so that each closes.

@@ -142,7 +142,7 @@ func (m *mind) look() activities.ObserveInput {
 		Hosts: m.flagHosts(), Bounded: true,
 	}
 	interest := m.interest()
-	l.Daemons = interest.Daemons
+	l.Daemons, l.Last = interest.Daemons, interest.Last
 	domains, nodes := append(interest.Domains, m.state.Decision.Open.Name), interest.Nodes
 	nodes = append(nodes, m.state.Memory.Fencing.Nodes()...)
 	l.Machines = m.state.Memory.Fencing.UIDs()
@@ -158,6 +158,8 @@ func (m *mind) interest() storage.Interest {
 	claims := slices.Concat(m.state.Memory.Lease.Holders, m.state.Memory.Lease.Queue)
 	in := guard.Input{Own: m.observed.Seen.Own}
 	in.View, in.Lease, in.Open = m.observed.Seen.View, m.state.Memory.Lease, m.state.Decision.Open
+	in.Announced = m.state.Announced
+	_, in.LeftOut = m.opened()
 	return m.guard().Interest(in, claims[:min(len(claims), mostClaimsSeen)])
 }
 

@@ -167,6 +167,8 @@ func eventReason(d budget.Decision) string {
 // MayDrain answers in a few words where a disruption is allowed.
 func MayDrain(d budget.Decision) string {
 	switch {
+	case d.Answer != "":
+		return d.Answer
 	case d.Mode == budget.ModeDefault:
 		return "any node"
 	case d.Mode == budget.ModeOpen && d.Open != storage.FailureDomain{}:

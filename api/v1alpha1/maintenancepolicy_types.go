@@ -40,11 +40,18 @@ type MaintenancePolicyList struct {
 
 // MaintenancePolicySpec names the kind of storage by which of its fields is set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.ceph)",message="spec.ceph is required: Ceph is the only kind of storage this version knows"
+// +kubebuilder:validation:XValidation:rule="has(self.ceph) != has(self.longhorn)",message="exactly one of spec.ceph and spec.longhorn is required: a policy looks after one storage cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.longhorn) || !has(self.fencing) || !has(self.fencing.api) || self.fencing.api == 'None'",message="spec.fencing.api must be None with spec.longhorn: Longhorn's volumes need nothing to be held back"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.ceph) || has(self.ceph)",message="spec.ceph cannot be replaced by spec.longhorn: delete the policy and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.longhorn) || has(self.longhorn)",message="spec.longhorn cannot be replaced by spec.ceph: delete the policy and create another one"
 type MaintenancePolicySpec struct {
 	// Ceph says how to look after a Ceph cluster.
 	// +optional
 	Ceph *CephSpec `json:"ceph,omitempty"`
+
+	// Longhorn says how to look after the Longhorn installation in the policy's namespace.
+	// +optional
+	Longhorn *LonghornSpec `json:"longhorn,omitempty"`
 
 	// Fencing says what replaces or reboots nodes that failed. It is held back from Machines that the data relies on, and one of them is
 	// released at a time.
@@ -191,6 +198,36 @@ type CephSpec struct {
 	FlushPGStats bool `json:"flushPGStats,omitempty"`
 }
 
+// LonghornSpec describes the Longhorn installation in the policy's namespace. Longhorn's own settings node-drain-policy and
+// kubernetes-cluster-autoscaler-enabled are honoured.
+type LonghornSpec struct {
+	// ManagePodBudgets: create and update PodDisruptionBudgets. When false nothing is created, and what lockkeeper created is removed.
+	// +optional
+	// +kubebuilder:default=true
+	ManagePodBudgets *bool `json:"managePodBudgets,omitempty"`
+
+	// AtRest is what may be evicted while no node is leaving: One (the instance manager of one node on which nothing depends), or None
+	// (only a cordon, an autoscaler's taint or a job opens a node).
+	// +optional
+	// +kubebuilder:default=One
+	// +kubebuilder:validation:Enum=One;None
+	AtRest string `json:"atRest,omitempty"`
+
+	// RemovalTaintExpiry is the age from which the Cluster Autoscaler's taint ToBeDeletedByClusterAutoscaler does not count: such taints
+	// are forgotten sometimes.
+	// +optional
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="must be a duration between 1m and 720h, such as 1h"
+	RemovalTaintExpiry *metav1.Duration `json:"removalTaintExpiry,omitempty"`
+
+	// TurnTimeout is how long a node that is leaving keeps its turn while others that share a volume with it wait. After it the next one
+	// has its turn, and this one comes last.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('720h')",message="must be a duration between 10s and 720h, such as 10m"
+	TurnTimeout *metav1.Duration `json:"turnTimeout,omitempty"`
+}
+
 // RestartMode is what becomes of pods that wait to be restarted.
 type RestartMode string
 
@@ -330,6 +367,9 @@ type MaintenancePolicyStatus struct {
 	// Ceph is which Ceph cluster this policy means. Policies that mean the same one are told apart by it.
 	// +optional
 	Ceph *CephClusterStatus `json:"ceph,omitempty"`
+	// Longhorn is which installation this policy means.
+	// +optional
+	Longhorn *LonghornStatus `json:"longhorn,omitempty"`
 	// Fencing is what is held back from fencing; unset where the policy asks for none.
 	// +optional
 	Fencing *FencingStatus `json:"fencing,omitempty"`
@@ -538,6 +578,15 @@ type CephClusterStatus struct {
 	FSID string `json:"fsid"`
 	// Claimed: this policy's keeper looks after the cluster, or has not yet taken back all that it did there. While that is so no
 	// keeper of another policy opens anything. It is written before the keeper's first step, and withdrawn after its last.
+	// +optional
+	Claimed bool `json:"claimed,omitempty"`
+}
+
+// LonghornStatus is which Longhorn installation a policy means, and whether its keeper looks after it.
+type LonghornStatus struct {
+	// Installation is the UID of the namespace that Longhorn is installed in.
+	Installation string `json:"installation"`
+	// Claimed: something may be open, granted or set there for this policy.
 	// +optional
 	Claimed bool `json:"claimed,omitempty"`
 }

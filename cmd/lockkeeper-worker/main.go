@@ -21,11 +21,13 @@ import (
 	"go.temporal.io/sdk/log"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/longhorn/longhorncluster"
 	"github.com/lockkeeper/lockkeeper/internal/machines"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/worker"
@@ -83,8 +85,13 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	clusters := cephcluster.New(cluster, rados.Dialer{})
 	defer clusters.Close()
 	typed, api := cluster.Clients()
+	longhorns := longhorncluster.NewClusters(cluster, api, kube.CacheOf(cfg))
+	defer longhorns.Close()
+	kinds := &worker.Kinds{Policies: cluster, Of: map[storage.Kind]activities.StorageClusters{
+		storage.Ceph: clusters, storage.Longhorn: longhorns,
+	}}
 	w := worker.New(temporal, worker.Adapters{
-		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
+		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: kinds,
 		OSDSets: cephosd.New(typed, api, clusters).Asking(cluster.May), Machines: machines.Fencer{Client: api},
 		Mons: cephmon.New(typed, api, func(ctx context.Context, key storage.ClusterKey) (cephmon.Ceph, error) {
 			return clusters.Client(ctx, key)

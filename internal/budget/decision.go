@@ -29,8 +29,9 @@ const (
 	ReasonNoSignOfLife       = "NoSignOfLife"       // a daemon that is up has not reported since it was asked
 	// Kubernetes has lost a node whose daemons are up by the storage cluster's word
 	ReasonNodeNotReady = "NodeNotReady"
-	ReasonUnmanaged    = "Unmanaged" // the policy switched the budgets off
-	ReasonDeleting     = "Deleting"  // the policy is deleted, and something is not undone yet
+	ReasonLeaving      = "NodeLeaving" // a node is leaving, and nothing depends on it
+	ReasonUnmanaged    = "Unmanaged"   // the policy switched the budgets off
+	ReasonDeleting     = "Deleting"    // the policy is deleted, and something is not undone yet
 	// another policy may look after the same storage cluster, which is not settled yet
 	ReasonNotInCharge  = "NotInCharge"
 	ReasonSecondPolicy = "SecondPolicy" // another policy looks after the same storage cluster, and was first
@@ -49,6 +50,8 @@ type Decision struct {
 	Budget   Spec  `json:"budget"`
 	Unproved *Spec `json:"unproved,omitempty"`
 	Mons     *Spec `json:"mons,omitempty"`
+	// Answer is what is said to who asks where he may drain, if it is another than the mode alone tells.
+	Answer string `json:"answer,omitempty"`
 	// Announcement is the node whose cordon opened the domain, if that is the reason.
 	Announcement string `json:"announcement,omitempty"`
 }

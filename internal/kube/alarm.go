@@ -49,21 +49,22 @@ func (c *Cluster) Close(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, owner string, at time.Time, why string,
 ) error {
 	alarm := at.UTC().Format(alarmTime) + " " + clipped(why)
-	write := func(name, daemon string, selector *metav1.LabelSelector) error {
-		return c.closeBudget(ctx, newBudget(p, name, daemon, selector, budget.Spec{MinAvailable: budget.Everything}), owner,
-			alarm)
-	}
+	closed := budget.Spec{MinAvailable: budget.Everything}
+	write := func(b *policyv1.PodDisruptionBudget) error { return c.closeBudget(ctx, b, owner, alarm) }
 	var provedErr, othersErr error
 	var daemons sync.WaitGroup
-	daemons.Go(func() { provedErr = write(ProvedBudgetName(p.Name), DaemonOSDProved, marked(OSDSelector(p), true)) })
-	daemons.Go(func() { othersErr = write(DaemonBudgetName(p.Name), DaemonOSD, marked(OSDSelector(p), false)) })
+	daemons.Go(func() { provedErr = write(markedBudget(p).of(p, closed)) })
+	daemons.Go(func() { othersErr = write(unmarkedBudget(p).of(p, closed)) })
 	written := make(chan struct{})
 	go func() { daemons.Wait(); close(written) }()
 	select {
 	case <-written:
 	case <-time.After(headStart):
 	}
-	monsErr := write(MonBudgetName(p.Name), DaemonMon, MonSelector(p))
+	var monsErr error
+	if KindOf(p) == storage.Ceph {
+		monsErr = write(newBudget(p, MonBudgetName(p.Name), DaemonMon, MonSelector(p), closed))
+	}
 	<-written
 	return errors.Join(provedErr, othersErr, monsErr)
 }

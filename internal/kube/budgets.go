@@ -53,14 +53,12 @@ const (
 
 // Decided tells whether a budget with this value of LabelDaemon says what the keeper decided, and not what follows from
 // replicas.
-func Decided(daemon string) bool {
-	return daemon == DaemonOSD || daemon == DaemonOSDProved || daemon == DaemonMon
-}
+func Decided(daemon string) bool { return BookKey(daemon) != "" }
 
 // ApplyBudgets implements activities.Budgets: one list, and one write for each budget that differs. A write is a create
 // or a whole update of one object, so that there is no instant between the old and the new state.
 func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (activities.BudgetResult, error) {
-	key, specs := in.Cluster, in.Specs
+	key := in.Cluster
 	p, err := c.MaintenancePolicy(ctx, key)
 	if err != nil {
 		return activities.BudgetResult{}, err
@@ -69,7 +67,18 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
-	existing := read{budgets: list.Items, before: in.Before, fence: in.Fence}
+	if KindOf(p) == storage.Longhorn {
+		return c.applyLonghorn(ctx, p, list.Items, in)
+	}
+	return c.applyAll(ctx, p, list.Items, in)
+}
+
+// applyAll writes the budgets of the storage daemons and those of the mons.
+func (c *Cluster) applyAll(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, budgets []policyv1.PodDisruptionBudget, in activities.BudgetInput,
+) (activities.BudgetResult, error) {
+	specs := in.Specs
+	existing := read{budgets: budgets, before: in.Before, fence: in.Fence}
 	if existing.before != nil {
 		if out, err := c.makeMissing(ctx, p, existing, specs); out.Moved != "" || err != nil {
 			return out, err
@@ -80,7 +89,7 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (
 		return out, err
 	}
 	if specs.Mons == nil {
-		return out, c.removeBudget(ctx, list.Items, MonBudgetName(p.Name))
+		return out, c.removeBudget(ctx, budgets, MonBudgetName(p.Name))
 	}
 	mons := newBudget(p, MonBudgetName(p.Name), DaemonMon, except(MonSelector(p), *specs.Mons), *specs.Mons)
 	err = c.applyDecided(ctx, existing, mons, MonSelector(p), &out)
@@ -101,7 +110,7 @@ func (c *Cluster) applyDecided(
 		if out.Book == nil {
 			out.Book = budget.Book{}
 		}
-		out.Book[want.Labels[LabelDaemon]] = r.is
+		out.Book[BookKey(want.Labels[LabelDaemon])] = r.is
 	}
 	return nil
 }
@@ -119,7 +128,7 @@ func (r read) moved(have *policyv1.PodDisruptionBudget, daemon string) bool {
 	if r.before == nil {
 		return false
 	}
-	was, had := r.before[daemon]
+	was, had := r.before[BookKey(daemon)]
 	if have == nil || !had {
 		return had || have != nil
 	}
@@ -140,9 +149,9 @@ func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (book
 	for i := range list.Items {
 		switch b := &list.Items[i]; {
 		case !ours(b) || b.Labels[LabelPolicy] != key.Name:
-			others = true
+			others = others || !emptied(b)
 		case Decided(b.Labels[LabelDaemon]):
-			book[b.Labels[LabelDaemon]] = written(b)
+			book[BookKey(b.Labels[LabelDaemon])] = written(b)
 			// Of a lockkeeper from before deletions were guarded: it has to be written although it says the right thing.
 			others = others || b.Labels[LabelDaemon] != DaemonMon && b.Labels[LabelGuards] != GuardsDeletions
 		}
@@ -158,8 +167,7 @@ func (c *Cluster) makeMissing(
 ) (out activities.BudgetResult, err error) {
 	closed := budget.Spec{MinAvailable: budget.Everything}
 	wanted := []*policyv1.PodDisruptionBudget{
-		newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(OSDSelector(p), true), closed),
-		newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(OSDSelector(p), false), closed),
+		markedBudget(p).of(p, closed), unmarkedBudget(p).of(p, closed),
 	}
 	if specs.Mons != nil {
 		wanted = append(wanted, newBudget(p, MonBudgetName(p.Name), DaemonMon, MonSelector(p), closed))
@@ -201,10 +209,7 @@ func (c *Cluster) applyOSDBudgets(
 		return activities.BudgetResult{}, err
 	}
 	var out activities.BudgetResult
-	proved := newBudget(p, ProvedBudgetName(p.Name), DaemonOSDProved, marked(except(OSDSelector(p), specs.Daemons), true),
-		specs.Daemons)
-	unproved := newBudget(p, DaemonBudgetName(p.Name), DaemonOSD, marked(except(OSDSelector(p), *specs.Unproved), false),
-		*specs.Unproved)
+	proved, unproved := markedBudget(p).of(p, specs.Daemons), unmarkedBudget(p).of(p, *specs.Unproved)
 	order := []*policyv1.PodDisruptionBudget{proved, unproved}
 	if !specs.Daemons.Quiet && specs.Daemons.MinAvailable < budget.Everything {
 		slices.Reverse(order)
@@ -223,8 +228,8 @@ func (c *Cluster) applyOSDBudgets(
 func (c *Cluster) split(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, existing []policyv1.PodDisruptionBudget,
 ) error {
-	old, had := find(existing, DaemonBudgetName(p.Name))
-	if _, split := find(existing, ProvedBudgetName(p.Name)); split || !had || !ours(old) || splitsByMark(old) {
+	old, had := find(existing, unmarkedBudget(p).name)
+	if _, split := find(existing, markedBudget(p).name); split || !had || !ours(old) || splitsByMark(old) {
 		return nil
 	}
 	if err := c.unmark(ctx, p.Namespace, OSDSelector(p), func(int) {}); err != nil {
@@ -285,6 +290,11 @@ func (c *Cluster) removeBudget(ctx context.Context, existing []policyv1.PodDisru
 	return nil
 }
 
+// of is the budget as it says what a spec wants.
+func (b daemonBudget) of(p *v1alpha1.MaintenancePolicy, spec budget.Spec) *policyv1.PodDisruptionBudget {
+	return newBudget(p, b.name, b.daemon, marked(except(OSDSelector(p), spec), b.marked), spec)
+}
+
 func newBudget(
 	p *v1alpha1.MaintenancePolicy, name, daemon string, selector *metav1.LabelSelector, spec budget.Spec,
 ) *policyv1.PodDisruptionBudget {
@@ -318,8 +328,9 @@ func newBudget(
 // leavesOut tells whether a budget decides by leaving out the pods that may go. That of mons that cannot be told apart
 // keeps a majority of them instead, and those of mgr, mds, rgw and rbd-mirror keep all but one.
 func leavesOut(daemon string, spec budget.Spec) bool {
-	return daemon == DaemonOSD || daemon == DaemonOSDProved ||
-		daemon == DaemonMon && (spec.Quiet || spec.MinAvailable >= budget.Everything)
+	key := BookKey(daemon)
+	return key == budget.Unmarked || key == budget.Marked ||
+		key == budget.OfMons && (spec.Quiet || spec.MinAvailable >= budget.Everything)
 }
 
 // RemoveBudgets implements activities.Budgets. Those of the OSDs close first, then every mark goes, which moves the
@@ -332,7 +343,16 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, pro
 	if err != nil {
 		return err
 	}
-	if proved, has := find(list.Items, ProvedBudgetName(key.Name)); has {
+	if ofLonghorn(list.Items) {
+		all, err := budgets.List(ctx, metav1.ListOptions{})
+		if err == nil {
+			err = c.handBack(ctx, key.Namespace, all.Items)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if proved := markedOf(list.Items); proved != nil {
 		if err := c.closeForGood(ctx, proved); err != nil {
 			return err
 		}
@@ -344,6 +364,16 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, pro
 	for i := range list.Items {
 		if err := budgets.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
+		}
+	}
+	return nil
+}
+
+// markedOf is the budget of the marked pods among those of one policy; nil: there is none. Its policy may be gone.
+func markedOf(budgets []policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	for i := range budgets {
+		if BookKey(budgets[i].Labels[LabelDaemon]) == budget.Marked {
+			return &budgets[i]
 		}
 	}
 	return nil

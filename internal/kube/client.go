@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
@@ -76,6 +77,18 @@ func protobuf(cfg *rest.Config) *rest.Config {
 // NewFor makes a Cluster of two clients of one API server.
 func NewFor(typed kubernetes.Interface, api client.Client) *Cluster {
 	return &Cluster{typed: typed, api: api}
+}
+
+// CacheOf makes caches of the objects of one namespace, and of all nodes, for who only wants to hear of changes.
+func CacheOf(cfg *rest.Config) func(namespace string) (cache.Cache, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent, cfg.QPS = FieldOwner, -1
+	return func(namespace string) (cache.Cache, error) {
+		return cache.New(cfg, cache.Options{
+			Scheme: Scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}},
+			DefaultTransform: cache.TransformStripManagedFields(),
+		})
+	}
 }
 
 // Clients are the two of this API server, for other adapters.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // MonLabel is the pod label with a mon's name.
@@ -19,11 +20,17 @@ func MonBudgetName(policy string) string { return "lockkeeper-" + policy + "-mon
 
 // MonSelector is the selector of the policy's mon pods.
 func MonSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
+	if KindOf(p) != storage.Ceph {
+		return nothing()
+	}
 	return orRook(selections(p).Mon, "rook-ceph-mon")
 }
 
 // ManagerSelector selects the policy's manager pods.
 func ManagerSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
+	if KindOf(p) != storage.Ceph {
+		return nothing()
+	}
 	i := slices.IndexFunc(DaemonKinds, func(k DaemonKind) bool { return k.Name == SoleKind })
 	return DaemonKinds[i].Selector(selections(p))
 }

@@ -24,8 +24,11 @@ const (
 	DefaultFailureDomainLabel = "topology-location-{type}"
 )
 
-// OSDSelector is the selector of the policy's OSD pods.
+// OSDSelector is the selector of the pods of the policy's storage daemons: OSDs, or Longhorn's instance managers.
 func OSDSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {
+	if KindOf(p) == storage.Longhorn {
+		return instanceManagers()
+	}
 	if c := p.Spec.Ceph; c != nil && c.OSDs.Selector != nil {
 		return c.OSDs.Selector
 	}
@@ -42,6 +45,9 @@ func IDLabel(p *v1alpha1.MaintenancePolicy) string {
 
 // FailureDomainLabel is the template of the pod label with the failure domain's name.
 func FailureDomainLabel(p *v1alpha1.MaintenancePolicy) string {
+	if KindOf(p) == storage.Longhorn {
+		return LonghornNode
+	}
 	if c := p.Spec.Ceph; c != nil && c.OSDs.FailureDomainLabel != "" {
 		return c.OSDs.FailureDomainLabel
 	}

@@ -52,6 +52,9 @@ func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
 			s.RemediationTimeout = f.RemediationTimeout.Duration
 		}
 	}
+	if l := spec.Longhorn; l != nil {
+		return longhornSettings(s, l)
+	}
 	ceph := spec.Ceph
 	if ceph == nil {
 		return s
@@ -70,6 +73,27 @@ func Settings(spec *v1alpha1.MaintenancePolicySpec) storage.Settings {
 	}
 	return s
 }
+
+// turnTimeout is long enough for an autoscaler, which gives a node up after two minutes of refused evictions, and for a
+// drain that waits for workloads.
+const turnTimeout = 10 * time.Minute
+
+func longhornSettings(s storage.Settings, l *v1alpha1.LonghornSpec) storage.Settings {
+	s.AtRest, s.RemovalTaintExpiry, s.AnnouncementTimeout = storage.AtRest(l.AtRest), DefaultTaintExpiry, turnTimeout
+	if l.ManagePodBudgets != nil {
+		s.ManagePodBudgets = *l.ManagePodBudgets
+	}
+	if l.RemovalTaintExpiry != nil {
+		s.RemovalTaintExpiry = l.RemovalTaintExpiry.Duration
+	}
+	if l.TurnTimeout != nil {
+		s.AnnouncementTimeout = l.TurnTimeout.Duration
+	}
+	return s
+}
+
+// DefaultTaintExpiry is the age from which an autoscaler's taint does not count where a policy says nothing else.
+const DefaultTaintExpiry = time.Hour
 
 // ReportStatus implements activities.Policies: one request for the status, one for each event.
 func (c *Cluster) ReportStatus(ctx context.Context, key storage.ClusterKey, r activities.Report) error {
@@ -116,7 +140,7 @@ func (c *Cluster) writeUponLast(
 func (c *Cluster) writeStatus(
 	ctx context.Context, key storage.ClusterKey, seen *v1alpha1.MaintenancePolicy, r activities.Report,
 ) error {
-	seen.Status = statusOf(r, seen.Status)
+	seen.Status = statusOf(KindOf(seen), r, seen.Status)
 	if err := c.api.Status().Update(ctx, seen, client.FieldOwner(FieldOwner)); err != nil {
 		return err
 	}
@@ -162,6 +186,15 @@ func (c *Cluster) Ending(ctx context.Context, key storage.ClusterKey) (e budget.
 	}
 	e.NamespaceGoes = err == nil && !n.DeletionTimestamp.IsZero()
 	return e, err
+}
+
+// NamespaceUID is the UID of a namespace.
+func (c *Cluster) NamespaceUID(ctx context.Context, name string) (string, error) {
+	n, err := c.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return string(n.UID), nil
 }
 
 // TellOfNamespace implements activities.Policies.

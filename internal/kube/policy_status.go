@@ -18,13 +18,19 @@ import (
 )
 
 // statusOf writes a report as the policy's status. before supplies the transition times of unchanged conditions.
-func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1alpha1.MaintenancePolicyStatus {
+func statusOf(
+	kind storage.Kind, r activities.Report, before v1alpha1.MaintenancePolicyStatus,
+) v1alpha1.MaintenancePolicyStatus {
 	since := metav1.NewTime(r.Since)
 	s := v1alpha1.MaintenancePolicyStatus{
 		ObservedGeneration: r.Generation, MayDrain: r.MayDrain, Reason: r.Decision.Reason, Message: r.Decision.Message,
 		Since: &since, Lease: leaseStatus(r.Memory.Lease), Storage: storageStatus(r),
-		Ceph: claimStatusOf(r.Memory.Claim, before.Ceph), Keeper: r.Keeper, Conditions: before.Conditions,
+		Keeper: r.Keeper, Conditions: before.Conditions,
 		Fencing: fencingStatus(r),
+	}
+	s.Ceph, s.Longhorn = before.Ceph, before.Longhorn
+	if r.Memory.Claim != (precedence.Claim{}) {
+		s.Ceph, s.Longhorn = claimStatusOf(kind, r.Memory.Claim)
 	}
 	if !r.AsOf.IsZero() {
 		s.AsOf = &metav1.Time{Time: r.AsOf}
@@ -50,19 +56,23 @@ func statusOf(r activities.Report, before v1alpha1.MaintenancePolicyStatus) v1al
 }
 
 // claimStatusOf writes a claim. A report without one is of a keeper that has not looked yet, or comes late: it
-// withdraws nothing.
-func claimStatusOf(c precedence.Claim, before *v1alpha1.CephClusterStatus) *v1alpha1.CephClusterStatus {
-	if c == (precedence.Claim{}) {
-		return before
+// withdraws nothing, and is not written.
+func claimStatusOf(kind storage.Kind, c precedence.Claim) (*v1alpha1.CephClusterStatus, *v1alpha1.LonghornStatus) {
+	if kind == storage.Longhorn {
+		return nil, &v1alpha1.LonghornStatus{Installation: c.ID, Claimed: c.Held}
 	}
-	return &v1alpha1.CephClusterStatus{FSID: c.ID, Claimed: c.Held}
+	return &v1alpha1.CephClusterStatus{FSID: c.ID, Claimed: c.Held}, nil
 }
 
 func claimOf(s *v1alpha1.MaintenancePolicyStatus) precedence.Claim {
-	if s.Ceph == nil {
+	switch {
+	case s.Ceph != nil:
+		return precedence.Claim{ID: s.Ceph.FSID, Held: s.Ceph.Claimed}
+	case s.Longhorn != nil:
+		return precedence.Claim{ID: s.Longhorn.Installation, Held: s.Longhorn.Claimed}
+	default:
 		return precedence.Claim{}
 	}
-	return precedence.Claim{ID: s.Ceph.FSID, Held: s.Ceph.Claimed}
 }
 
 func conditions(r activities.Report) []metav1.Condition {

@@ -84,6 +84,12 @@ func byAge(a, b *v1alpha1.MaintenancePolicy) int {
 }
 
 func sameCluster(a, b *v1alpha1.MaintenancePolicy, pods []labels.Set) string {
+	if KindOf(a) != KindOf(b) {
+		return ""
+	}
+	if KindOf(a) == storage.Longhorn {
+		return "both are for the Longhorn of their namespace"
+	}
 	if m := monEndpoints(a); m == monEndpoints(b) {
 		return fmt.Sprintf("both find its mons in ConfigMap %s, key %s", m.Name, m.Key)
 	}
@@ -130,7 +136,7 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 	return activities.Policy{
 		Key: key, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
 		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason,
-		Listed: claimants(list.Items), Object: p,
+		Listed: claimants(list.Items), Object: p, Kind: KindOf(p),
 		Daemons: metav1.FormatLabelSelector(OSDSelector(p)), Mons: metav1.FormatLabelSelector(MonSelector(p)),
 		Managers: metav1.FormatLabelSelector(ManagerSelector(p)),
 	}, nil
@@ -145,7 +151,7 @@ func (c *Cluster) byConfiguration(
 		return storage.Answer{OK: true}, nil
 	}
 	unclaimed := p.DeepCopy()
-	unclaimed.Status.Ceph = nil
+	unclaimed.Status.Ceph, unclaimed.Status.Longhorn = nil, nil
 	return c.precedence(ctx, unclaimed, others)
 }
 

@@ -64,7 +64,7 @@ func (c *Cluster) ApplyStaticBudgets(
 	ctx context.Context, key storage.ClusterKey, leaving activities.LeavingNodes,
 ) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
-	if err != nil {
+	if err != nil || KindOf(p) != storage.Ceph { // other kinds have no such daemons
 		return activities.BudgetResult{}, err
 	}
 	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{})
@@ -72,7 +72,8 @@ func (c *Cluster) ApplyStaticBudgets(
 		return activities.BudgetResult{}, err
 	}
 	var out activities.BudgetResult
-	wanted := map[string]bool{DaemonBudgetName(p.Name): true, ProvedBudgetName(p.Name): true, MonBudgetName(p.Name): true}
+	unmarked, marked := BudgetNames(p)
+	wanted := map[string]bool{unmarked: true, marked: true, MonBudgetName(p.Name): true}
 	wanting, err := c.workloads(ctx, p)
 	if err != nil {
 		return out, err

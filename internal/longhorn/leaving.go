@@ -14,6 +14,8 @@ func (w World) leaving(n Node) Leaving {
 	switch {
 	case n.Deleting:
 		return Deleting
+	case n.Cordoned && !w.Settings.ClusterAutoscaler: // which says more than a taint that Longhorn is not to know
+		return Cordoned
 	case n.HasRemovalTaint && w.removalTaintCounts(n.RemovalTaint):
 		return RemovalTaint
 	case n.Disrupted:

@@ -33,7 +33,11 @@ func (m model) tainted(n longhorn.Node) bool {
 	return n.HasRemovalTaint && (err != nil || m.Now.Sub(time.Unix(at, 0)) < m.TaintExpiry)
 }
 
-func (m model) removed(n longhorn.Node) bool { return n.Deleting || n.Disrupted || m.tainted(n) }
+// removed: a taint is not to be known while Longhorn's setting is off, and a cordon is.
+func (m model) removed(n longhorn.Node) bool {
+	unknown := n.Cordoned && !m.Settings.ClusterAutoscaler
+	return n.Deleting || !unknown && (n.Disrupted || m.tainted(n))
+}
 
 func (m model) leaving(n longhorn.Node) bool { return n.Cordoned || m.removed(n) }
 

@@ -109,10 +109,12 @@ type World struct {
 	// TaintExpiry is the age from which the autoscaler's taint does not count: such taints are sometimes forgotten.
 	TaintExpiry time.Duration
 	Settings    Settings
-	Nodes       []Node
-	Managers    []Manager
-	Volumes     []Volume
-	Replicas    []Replica
+	// Version is that of Longhorn, as it tells it.
+	Version  string
+	Nodes    []Node
+	Managers []Manager
+	Volumes  []Volume
+	Replicas []Replica
 	// Kept are the nodes that the decision before kept for the sake of detached volumes. They stay in the cover unless
 	// it can be smaller.
 	Kept []string

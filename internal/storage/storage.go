@@ -16,8 +16,11 @@ import (
 // Kind is a kind of storage. Observations and states that say nothing are of Ceph, which was the first.
 type Kind string
 
-// Ceph is the kind that has no name.
-const Ceph Kind = ""
+// The kinds. Ceph is the one that has no name.
+const (
+	Ceph     Kind = ""
+	Longhorn Kind = "Longhorn"
+)
 
 // ClusterKey names the MaintenancePolicy of a storage cluster. There is one policy, one keeper and one lease for each.
 type ClusterKey struct {
@@ -431,8 +434,11 @@ type Settings struct {
 	MaintenanceTimeout time.Duration `json:"maintenanceTimeout"` // how long a noout of ours may last
 	// how long unclean PGs hold everything back; 0: for ever
 	PGHealthCheckTimeout time.Duration `json:"pgHealthCheckTimeout"`
-	// how long a cordon keeps its domain open before anything goes down
+	// how long a cordon keeps its domain open before anything goes down; where nodes take turns, how long one that is
+	// leaving keeps its own while others wait for it
 	AnnouncementTimeout time.Duration `json:"announcementTimeout"`
+	// RemovalTaintExpiry is the age from which an autoscaler's taint does not count.
+	RemovalTaintExpiry time.Duration `json:"removalTaintExpiry,omitempty"`
 	// one or two mons may go although there is no quorum without them
 	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
 	// Fencing is what fences nodes; nil: nothing is held back.

@@ -47,7 +47,7 @@ func (o Objects) World() longhorn.World {
 	w := longhorn.World{
 		Now: o.Now, TaintExpiry: o.Before.TaintExpiry, Kept: o.Before.Kept, Going: o.Before.Going,
 	}
-	w.Settings = o.settings(&w.Faults)
+	o.readSettings(&w)
 	for i := range o.Managers {
 		w.Managers = append(w.Managers, manager(&o.Managers[i], &w.Faults))
 	}
@@ -131,8 +131,9 @@ func replica(object *unstructured.Unstructured, faults *[]longhorn.Fault) (longh
 	return r, true
 }
 
-// settings reads the settings that decide. One that is missing has Longhorn's default.
-func (o Objects) settings(faults *[]longhorn.Fault) longhorn.Settings {
+// readSettings reads the settings that decide. One that is missing has Longhorn's default.
+func (o Objects) readSettings(w *longhorn.World) {
+	faults := &w.Faults
 	values := map[string]string{}
 	for i := range o.Settings {
 		f := fields{object: &o.Settings[i], faults: faults}
@@ -153,18 +154,18 @@ func (o Objects) settings(faults *[]longhorn.Fault) longhorn.Settings {
 		}
 		return false
 	}
-	if !knownVersion(values[settingVersion]) {
+	w.Version = values[settingVersion]
+	if !knownVersion(w.Version) {
 		refuse(settingVersion, maintainedVersions)
 	}
-	s := longhorn.Settings{
+	w.Settings = longhorn.Settings{
 		ClusterAutoscaler: flag(settingAutoscaler),
 		DrainPolicy: longhorn.DrainPolicy(cmp.Or(values[settingDrainPolicy],
 			string(longhorn.BlockIfContainsLastReplica))),
 	}
 	if _, newer := values[settingDrainPolicy]; !newer && flag(settingLastReplica) {
-		s.DrainPolicy = longhorn.AlwaysAllow
+		w.Settings.DrainPolicy = longhorn.AlwaysAllow
 	}
-	return s
 }
 
 // knownVersion tells whether a version of Longhorn has the fields that are read here, with their meaning.

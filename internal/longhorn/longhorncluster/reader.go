@@ -43,11 +43,23 @@ type Before struct {
 
 // World reads everything that a decision needs. The error is ErrNotInstalled where there is no Longhorn; an object that
 // is not as it should be is a Fault in the World.
-//
-// Nodes are read last: a node that has begun to leave meanwhile protects nothing, and to know that too early harms
-// nobody.
 func (r *Reader) World(ctx context.Context, now time.Time, before Before) (longhorn.World, error) {
-	objects := Objects{Now: now, Before: before}
+	objects, err := r.Objects(ctx)
+	if err != nil {
+		return longhorn.World{}, err
+	}
+	objects.Now, objects.Before = now, before
+	return objects.World(), nil
+}
+
+// Objects reads the objects of the installation. Pods are read first: what is proved by what comes later is proved of
+// them. Nodes are read last: one that has begun to leave meanwhile protects nothing, and to know that too early harms
+// nobody.
+func (r *Reader) Objects(ctx context.Context) (objects Objects, err error) {
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.InNamespace(r.namespace), client.HasLabels{componentLabel}); err != nil {
+		return objects, fmt.Errorf("pods in %s: %w", r.namespace, err)
+	}
 	for _, list := range []struct {
 		kind string
 		into *[]unstructured.Unstructured
@@ -57,21 +69,16 @@ func (r *Reader) World(ctx context.Context, now time.Time, before Before) (longh
 		{"Volume", &objects.Volumes},
 		{"InstanceManager", &objects.Managers},
 	} {
-		var err error
 		if *list.into, err = r.list(ctx, list.kind); err != nil {
-			return longhorn.World{}, err
+			return objects, err
 		}
-	}
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(r.namespace), client.HasLabels{componentLabel}); err != nil {
-		return longhorn.World{}, fmt.Errorf("pods in %s: %w", r.namespace, err)
 	}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes); err != nil {
-		return longhorn.World{}, fmt.Errorf("nodes: %w", err)
+		return objects, fmt.Errorf("nodes: %w", err)
 	}
 	objects.Pods, objects.Nodes = pods.Items, nodes.Items
-	return objects.World(), nil
+	return objects, nil
 }
 
 func (r *Reader) list(ctx context.Context, kind string) ([]unstructured.Unstructured, error) {

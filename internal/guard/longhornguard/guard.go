@@ -1,0 +1,272 @@
+package longhornguard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// NodeDomain is the type of the failure domains: each node is one.
+const NodeDomain = "node"
+
+// Domain is what a job claims that empties a node.
+func Domain(node string) storage.FailureDomain {
+	return storage.FailureDomain{Type: NodeDomain, Name: node}
+}
+
+// Guard implements guard.Guard.
+type Guard struct{ guard.Plain }
+
+var _ guard.Guard = Guard{}
+
+// shut is why nothing may open at all; "": nothing is.
+func shut(in guard.Input) (l Look, why string) {
+	l, ok := seen(in)
+	switch {
+	case in.View.Unavailable != "":
+		why = in.View.Unavailable
+	case !ok:
+		why = "the look does not tell where the volumes are"
+	case in.View.NotInCharge != "":
+		why = in.View.NotInCharge
+	}
+	return l, why
+}
+
+// Together lets jobs empty nodes at the same time that may go beside each other: of those that the look was asked
+// about, each that is admitted was judged beside those before it.
+func (Guard) Together(in guard.Input, a, b lease.Claim) bool {
+	if a.Node == b.Node {
+		return true
+	}
+	l, _ := seen(in)
+	x, askedX := l.admission(a.Node)
+	y, askedY := l.admission(b.Node)
+	return askedX && askedY && x.OK && y.OK
+}
+
+// Gate lets a job have a node that could leave once nothing is attached to it.
+func (Guard) Gate(in guard.Input, c lease.Claim) storage.Answer {
+	l, why := shut(in)
+	if why != "" {
+		return storage.Answer{Reason: why}
+	}
+	a, asked := l.admission(c.Node)
+	if !asked {
+		return storage.Answer{Reason: "others are looked at first"}
+	}
+	return storage.Answer{OK: a.OK, Reason: a.Reason.Sentence(a.Subject)}
+}
+
+// Healed: the node is gone or on its way, or its instance manager runs again.
+func (Guard) Healed(in guard.Input, c lease.Claim) storage.Answer {
+	l, why := shut(in)
+	if why != "" {
+		return storage.Answer{Reason: why}
+	}
+	n, known := l.node(c.Node)
+	m, has := l.Managers[c.Node]
+	if !known || !has || n.Leaving != longhorn.NotLeaving || m.Running {
+		return storage.Answer{OK: true}
+	}
+	return storage.Answer{Reason: "the instance manager on " + c.Node + " does not run yet"}
+}
+
+// Serves: the node is open, or will be as soon as nothing is attached to it any more.
+func (Guard) Serves(in guard.Input, _ budget.Decision, c lease.Claim) bool {
+	l, why := shut(in)
+	a, asked := l.admission(c.Node)
+	return why == "" && asked && a.OK
+}
+
+// Interest is whose turn it is: the holders and what is open, then the queue, and last those that had their turn.
+func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interest) {
+	holds := map[string]bool{}
+	for _, h := range in.Lease.InEffect().Holders {
+		out.Domains, holds[h.Node] = append(out.Domains, h.Node), true
+	}
+	waits := map[string]bool{}
+	for _, c := range claims {
+		if c.Node != "" && !holds[c.Node] {
+			out.Nodes, waits[c.Node] = append(out.Nodes, c.Node), true
+		}
+		if c.Next != nil && !holds[c.Next.Node] && !waits[c.Next.Node] {
+			out.Nodes = append(out.Nodes, c.Next.Node)
+		}
+	}
+	for _, open := range in.LeftOut {
+		if !holds[open] && !waits[open] && !in.Announced[open].Spent {
+			out.Domains = append(out.Domains, open)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Announced)) {
+		if in.Announced[name].Spent && !holds[name] && !waits[name] {
+			out.Last = append(out.Last, name)
+		}
+	}
+	return out
+}
+
+// Next is when a node has had its turn for long enough that others wait for it.
+func (Guard) Next(in guard.Input, after budget.Remembered, _ []budget.Flag) (next time.Time) {
+	//workflowcheck:ignore the earliest is the same in any order
+	for _, a := range after.Announced {
+		at := a.Opened.Add(in.Settings.AnnouncementTimeout)
+		if !a.Spent && at.After(in.Now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// Decide implements guard.Guard.
+func (Guard) Decide(in guard.Input) guard.Verdict {
+	l, why := shut(in)
+	if why != "" {
+		return guard.Verdict{Decision: closed(in, why), Remembered: budget.Remembered{Announced: in.Announced}}
+	}
+	v := guard.Verdict{Decision: decide(in, l), Clean: len(l.away()) == 0 && l.Faults == 0}
+	v.Remembered.Announced = nextTurns(in, l)
+	if m := in.View.Marks; m != nil && v.Decision.Mode == budget.ModeDefault {
+		v.Marks = budget.MarkPlan{Set: m.Unproved > 0, Unset: m.Stale > 0}
+		if in.Settings.AtRest == storage.AtRestNone {
+			marked := m.Proved+m.Stale > 0 || len(m.Foreign) > 0
+			v.Marks = budget.MarkPlan{Unset: marked, UnsetAll: marked}
+		}
+	}
+	return v
+}
+
+// closed lets nobody go.
+func closed(in guard.Input, why string) budget.Decision {
+	d := budget.Decision{
+		Mode: budget.ModeClosed, Reason: budget.ReasonStorageUnavailable, Message: why, Budget: everything(),
+		Unproved: pointer(everything()),
+	}
+	if in.View.Unavailable == "" && in.View.NotInCharge != "" {
+		d.Reason = budget.ReasonNotInCharge
+	}
+	return d
+}
+
+func everything() budget.Spec { return budget.Spec{MinAvailable: budget.Everything} }
+
+func pointer(s budget.Spec) *budget.Spec { return &s }
+
+func decide(in guard.Input, l Look) budget.Decision {
+	open := l.open()
+	if len(open) == 0 {
+		return atRest(in, l)
+	}
+	d := budget.Decision{
+		Mode: budget.ModeOpen, Open: Domain(open[0]), With: open[1:], Reason: budget.ReasonLeaving,
+		Message: describe(l, open), Budget: everything(),
+	}
+	for _, h := range in.Lease.InEffect().Holders {
+		if slices.Contains(open, h.Node) {
+			d.Reason = budget.ReasonLeaseHeld
+		}
+	}
+	d.Budget.Key, d.Budget.Except = in.View.LabelKey, open
+	d.Unproved = pointer(d.Budget)
+	return d
+}
+
+// describe says why nodes are open.
+func describe(l Look, open []string) string {
+	var out []string
+	for _, name := range open {
+		n, _ := l.node(name)
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s is %s: %s", name, n.Leaving, n.Reason.Sentence(n.Subject))))
+	}
+	return strings.Join(out, "; ")
+}
+
+// atRest lets one of the spare nodes go, and none as long as another one is away: the two could share a volume.
+func atRest(in guard.Input, l Look) budget.Decision {
+	quiet := budget.Spec{Quiet: true}
+	d := budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonClean, Budget: quiet, Unproved: pointer(quiet)}
+	spare := spares(l)
+	away := l.away()
+	switch m := in.View.Marks; {
+	case l.Fault != "":
+		d.Message = fmt.Sprintf("something could not be read, and what it may be about stays protected: %s", l.Fault)
+		d.Answer = nobody
+	case in.Settings.AtRest == storage.AtRestNone:
+		d.Message, d.Answer = "a node opens when it is cordoned or leaving, as soon as its volumes can bear it", nobody
+	case len(away) > 0:
+		d.Message, d.Answer = "no instance manager runs on "+names(away), nobody
+	case len(spare) == 0:
+		d.Message, d.Answer = "every node keeps a volume or is in use: a node opens when it is cordoned or leaving, as "+
+			"soon as its volumes can bear it", nobody
+	case m == nil || m.Proved+m.Unproved == 0:
+		d.Message, d.Answer = "no instance manager of a node on which nothing depends is ready", nobody
+	default:
+		d.Budget = budget.Spec{MinAvailable: m.Proved + m.Unproved - 1}
+		d.Message = "nothing depends on " + names(spare)
+		if d.Answer = "one of " + names(spare); len(spare) == 1 {
+			d.Answer = spare[0]
+		}
+	}
+	return d
+}
+
+// nobody is the answer to who may drain while no node is leaving and none is spare.
+const nobody = "a node once it is cordoned"
+
+// spares are the nodes of which one may go, by name.
+func spares(l Look) (out []string) {
+	for _, n := range l.Nodes {
+		if _, has := l.Managers[n.Node]; has && n.State == longhorn.Spare {
+			out = append(out, n.Node)
+		}
+	}
+	return out
+}
+
+// names lists a few names.
+func names(of []string) string {
+	const most = 4
+	if len(of) <= most {
+		return strings.Join(of, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), len(of)-most)
+}
+
+// nextTurns notes since when each node that is open has its turn. One that had it for long enough while others waited
+// for it comes last, until it is not leaving any more.
+func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
+	out := map[string]budget.Announcement{}
+	for _, n := range l.Nodes {
+		if n.Leaving == longhorn.NotLeaving {
+			continue
+		}
+		a, had := in.Announced[n.Node]
+		if n.State == longhorn.Open && (!had || a.Spent) {
+			a, had = budget.Announcement{Node: n.Node, Opened: in.Now}, true
+		}
+		over := !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
+		if n.State == longhorn.Open && over && l.waitedFor(n.Node) {
+			a.Spent = true
+		}
+		if had {
+			out[n.Node] = a
+		}
+	}
+	return out
+}
+
+// waitedFor tells whether another node waits until this one is gone.
+func (l Look) waitedFor(name string) bool {
+	return slices.ContainsFunc(l.Nodes, func(n longhorn.NodeSummary) bool {
+		return n.Reason == longhorn.SharesVolume && n.Subject == name
+	})
+}

@@ -1,0 +1,238 @@
+package longhornguard_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/guard"
+	"github.com/lockkeeper/lockkeeper/internal/guard/longhornguard"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// in is what a guard judges by: an installation of three nodes, all of them in service and spare.
+func in(change ...func(*longhornguard.Look, *guard.Input)) guard.Input {
+	l := longhornguard.Look{Managers: map[string]longhornguard.Managers{}}
+	for _, n := range []string{"a", "b", "c"} {
+		l.Nodes = append(l.Nodes, longhorn.NodeSummary{Node: n, State: longhorn.Spare, Reason: longhorn.NothingToLose})
+		l.Managers[n] = longhornguard.Managers{Running: true}
+	}
+	var out guard.Input
+	out.Now, out.View.LabelKey, out.View.Marks = now, "longhorn.io/node", &storage.Marks{Proved: 3}
+	out.Settings.AnnouncementTimeout = 10 * time.Minute
+	for _, c := range change {
+		c(&l, &out)
+	}
+	out.Own, _ = json.Marshal(l)
+	return out
+}
+
+type change = func(*longhornguard.Look, *guard.Input)
+
+func node(name string, leaving longhorn.Leaving, state longhorn.State, reason longhorn.Reason, subject string) change {
+	return func(l *longhornguard.Look, _ *guard.Input) {
+		for i := range l.Nodes {
+			if l.Nodes[i].Node == name {
+				l.Nodes[i] = longhorn.NodeSummary{
+					Node: name, Leaving: leaving, State: state, Reason: reason, Subject: subject,
+				}
+			}
+		}
+	}
+}
+
+func open(name string) change {
+	return node(name, longhorn.Cordoned, longhorn.Open, longhorn.NothingToLose, "")
+}
+
+func waits(name, behind string) change {
+	return node(name, longhorn.Cordoned, longhorn.Kept, longhorn.SharesVolume, behind)
+}
+
+func kept(name string) change {
+	return node(name, longhorn.NotLeaving, longhorn.Kept, longhorn.Cover, "v")
+}
+
+func away(name string) change {
+	return func(l *longhornguard.Look, _ *guard.Input) { l.Managers[name] = longhornguard.Managers{} }
+}
+
+func admitted(name string, ok bool) change {
+	return func(l *longhornguard.Look, _ *guard.Input) {
+		a := longhorn.Admission{Node: name, OK: ok, Reason: longhorn.NothingToLose}
+		if !ok {
+			a.Reason, a.Subject = longhorn.LastReplica, "v"
+		}
+		l.Admitted = append(l.Admitted, a)
+	}
+}
+
+func turn(name string, since time.Duration, spent bool) change {
+	return func(_ *longhornguard.Look, in *guard.Input) {
+		if in.Announced == nil {
+			in.Announced = map[string]budget.Announcement{}
+		}
+		in.Announced[name] = budget.Announcement{Node: name, Opened: now.Add(-since), Spent: spent}
+	}
+}
+
+func claim(name string) lease.Claim {
+	return lease.Claim{WorkflowID: "drain/" + name, RunID: name, Node: name, Domain: longhornguard.Domain(name)}
+}
+
+func holds(name string) change {
+	return func(_ *longhornguard.Look, in *guard.Input) {
+		in.Lease.Holders = append(in.Lease.Holders, claim(name))
+	}
+}
+
+// TestDecide: what the budgets say, and what is answered to who asks where he may drain.
+func TestDecide(t *testing.T) {
+	const everything = budget.Everything
+	for name, c := range map[string]struct {
+		in     guard.Input
+		mode   budget.Mode
+		marked budget.Spec
+		answer string
+		says   string
+	}{
+		"at rest one of the spare ones may go": {
+			in(), budget.ModeDefault, budget.Spec{MinAvailable: 2}, "one of a, b, c", "nothing depends on a, b, c",
+		},
+		"marks are counted before they are set": {
+			in(func(_ *longhornguard.Look, in *guard.Input) { in.View.Marks = &storage.Marks{Proved: 1, Unproved: 1} },
+				kept("a")),
+			budget.ModeDefault, budget.Spec{MinAvailable: 1}, "one of b, c", "b, c",
+		},
+		"none by the policy": {
+			in(func(_ *longhornguard.Look, in *guard.Input) { in.Settings.AtRest = storage.AtRestNone }),
+			budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "cordoned",
+		},
+		"none while one is away": {
+			in(away("b")), budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "b",
+		},
+		"none while something cannot be read": {
+			in(func(l *longhornguard.Look, _ *guard.Input) { l.Faults, l.Fault = 1, "Replica r" }),
+			budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "Replica r",
+		},
+		"one that leaves": {
+			in(open("b")), budget.ModeOpen,
+			budget.Spec{MinAvailable: everything, Key: "longhorn.io/node", Except: []string{"b"}}, "", "b is cordoned",
+		},
+		"two that leave and share no volume": {
+			in(open("b"), open("c")), budget.ModeOpen,
+			budget.Spec{MinAvailable: everything, Key: "longhorn.io/node", Except: []string{"b", "c"}}, "", "c is cordoned",
+		},
+		"Longhorn is not there": {
+			in(func(_ *longhornguard.Look, in *guard.Input) { in.View.Unavailable = "not installed" }), budget.ModeClosed,
+			budget.Spec{MinAvailable: everything}, "", "not installed",
+		},
+		"another policy is in charge": {
+			in(open("b"), func(_ *longhornguard.Look, in *guard.Input) { in.View.NotInCharge = "another one" }),
+			budget.ModeClosed, budget.Spec{MinAvailable: everything}, "", "another one",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := longhornguard.Guard{}.Decide(c.in)
+			require.Equal(t, c.mode, v.Decision.Mode)
+			require.Equal(t, c.marked, v.Decision.Budget)
+			require.Equal(t, c.answer, v.Decision.Answer)
+			require.Contains(t, v.Decision.Message, c.says)
+			require.Equal(t, c.marked.Except, v.Decision.Unproved.Except, "both budgets leave out the same nodes")
+			require.False(t, c.mode != budget.ModeOpen && budget.Specs{Daemons: *v.Decision.Unproved}.LetsGo(),
+				"nobody goes who has no mark")
+		})
+	}
+}
+
+// TestMarksFollow: marks are set and taken away at rest alone.
+func TestMarksFollow(t *testing.T) {
+	marks := func(m storage.Marks) change {
+		return func(_ *longhornguard.Look, in *guard.Input) { in.View.Marks = &m }
+	}
+	decide := func(c ...change) budget.MarkPlan { return longhornguard.Guard{}.Decide(in(c...)).Marks }
+	require.Equal(t, budget.MarkPlan{Set: true}, decide(marks(storage.Marks{Unproved: 1})))
+	require.Equal(t, budget.MarkPlan{Unset: true}, decide(marks(storage.Marks{Stale: 1})))
+	require.Equal(t, budget.MarkPlan{}, decide(marks(storage.Marks{Unproved: 1, Stale: 1}), open("a")))
+	require.Equal(t, budget.MarkPlan{Unset: true, UnsetAll: true}, decide(marks(storage.Marks{Proved: 1}),
+		func(_ *longhornguard.Look, in *guard.Input) { in.Settings.AtRest = storage.AtRestNone }))
+}
+
+// TestTurns: a node that had its turn for long enough while another one waited for it comes last.
+func TestTurns(t *testing.T) {
+	const long, short = 10 * time.Minute, time.Minute
+	for name, c := range map[string]struct {
+		in   guard.Input
+		want string // of the nodes with a turn: who is spent, in brackets
+	}{
+		"it begins":                         {in(open("a")), "a"},
+		"nobody waits":                      {in(open("a"), turn("a", long, false)), "a"},
+		"not long enough":                   {in(open("a"), waits("b", "a"), turn("a", short, false)), "a"},
+		"long enough":                       {in(open("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
+		"it waits for its next turn":        {in(open("b"), waits("a", "b"), turn("a", long, true)), "(a) b"},
+		"which begins anew":                 {in(open("a"), turn("a", long, true)), "a"},
+		"it is back in service":             {in(turn("a", short, false)), ""},
+		"what cannot be seen takes no turn": {in(turn("a", short, false), unavailable), "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			after := longhornguard.Guard{}.Decide(c.in).Remembered
+			for _, n := range []string{"a", "b", "c"} {
+				switch a, has := after.Announced[n]; {
+				case has && a.Spent:
+					got = append(got, "("+n+")")
+				case has:
+					got = append(got, n)
+				}
+			}
+			require.Equal(t, c.want, strings.Join(got, " "))
+		})
+	}
+	since := longhornguard.Guard{}.Decide(in(open("a"), turn("a", long, true))).Remembered.Announced["a"].Opened
+	require.Equal(t, now, since)
+	after := longhornguard.Guard{}.Decide(in(open("a"))).Remembered
+	require.Equal(t, now.Add(long), longhornguard.Guard{}.Next(in(open("a")), after, nil))
+}
+
+func unavailable(_ *longhornguard.Look, in *guard.Input) { in.View.Unavailable = "not known" }
+
+// TestInterest: whose turn it is comes first, then the queue, and last who had his turn.
+func TestInterest(t *testing.T) {
+	i := in(holds("a"), turn("c", time.Hour, true), turn("x", 0, false), turn("y", 0, false))
+	i.LeftOut = []string{"a", "b", "c", "x"}
+	got := longhornguard.Guard{}.Interest(i, []lease.Claim{claim("a"), claim("b")})
+	require.Equal(t, []string{"a", "x"}, got.Domains, "b waits in the queue, and c had its turn")
+	require.Equal(t, []string{"b"}, got.Nodes)
+	require.Equal(t, []string{"c"}, got.Last)
+}
+
+// TestLease: who gets it beside whom, whether what it promises is in place, and when it goes back.
+func TestLease(t *testing.T) {
+	g := longhornguard.Guard{}
+	i := in(admitted("a", true), admitted("b", true), admitted("c", false))
+	require.True(t, g.Gate(i, claim("a")).OK)
+	require.Contains(t, g.Gate(i, claim("c")).Reason, "volume v has its last healthy replica here")
+	require.False(t, g.Gate(i, claim("d")).OK, "nobody has looked at it")
+	require.False(t, g.Gate(in(admitted("a", true), unavailable), claim("a")).OK)
+	require.True(t, g.Together(i, claim("a"), claim("b")))
+	require.False(t, g.Together(i, claim("a"), claim("c")))
+	require.False(t, g.Together(i, claim("a"), claim("d")))
+	require.True(t, g.Together(i, claim("d"), claim("d")))
+
+	require.True(t, g.Serves(i, budget.Decision{}, claim("a")), "it opens as soon as nothing is attached")
+	require.False(t, g.Serves(i, budget.Decision{}, claim("c")))
+
+	require.True(t, g.Healed(in(), claim("a")).OK)
+	require.False(t, g.Healed(in(away("a")), claim("a")).OK)
+	require.True(t, g.Healed(in(away("a"), open("a")), claim("a")).OK, "it is leaving")
+	require.True(t, g.Healed(in(), claim("gone")).OK)
+	require.False(t, g.Healed(in(unavailable), claim("a")).OK)
+}

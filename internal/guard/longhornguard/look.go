@@ -1,0 +1,75 @@
+// Package longhornguard is the guard of a Longhorn installation: which nodes may be emptied, at the same time or one
+// after the other, so that no volume loses its last healthy replica and no two nodes with replicas of one volume go
+// together. What there is to judge by is decided by package longhorn where all volumes are known; this package turns
+// it into leases and budgets.
+package longhornguard
+
+import (
+	"encoding/json"
+
+	"github.com/lockkeeper/lockkeeper/internal/guard"
+	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+)
+
+// Look is what a look tells of a Longhorn installation.
+type Look struct {
+	longhorn.Summary
+	// Admitted says of the nodes that jobs empty, and then of those that wait, whether they may.
+	Admitted []longhorn.Admission `json:"admitted,omitempty"`
+	// Managers are the nodes on which instance managers should run, with what they have: by name.
+	Managers map[string]Managers `json:"managers,omitempty"`
+}
+
+// Managers are the instance managers of a node.
+type Managers struct {
+	// Running: all of them run, and their pods are ready.
+	Running bool `json:"ok,omitempty"`
+}
+
+// seen is what the last look told; ok is false when it told nothing of Longhorn.
+func seen(in guard.Input) (l Look, ok bool) {
+	if len(in.Own) == 0 {
+		return l, false
+	}
+	return l, json.Unmarshal(in.Own, &l) == nil
+}
+
+// node is what a look tells of a node.
+func (l Look) node(name string) (longhorn.NodeSummary, bool) {
+	for _, n := range l.Nodes {
+		if n.Node == name {
+			return n, true
+		}
+	}
+	return longhorn.NodeSummary{}, false
+}
+
+// admission is the answer about a node.
+func (l Look) admission(name string) (longhorn.Admission, bool) {
+	for _, a := range l.Admitted {
+		if a.Node == name {
+			return a, true
+		}
+	}
+	return longhorn.Admission{}, false
+}
+
+// open lists the nodes that may go now, by name.
+func (l Look) open() (names []string) {
+	for _, n := range l.Nodes {
+		if n.State == longhorn.Open {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}
+
+// away lists the nodes that stay, and whose instance managers do not run: what is on them protects nothing.
+func (l Look) away() (names []string) {
+	for _, n := range l.Nodes {
+		if m, has := l.Managers[n.Node]; has && n.Leaving == longhorn.NotLeaving && !m.Running {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}

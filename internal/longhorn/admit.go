@@ -1,0 +1,106 @@
+package longhorn
+
+import "slices"
+
+// Admission is the answer whether a job may empty a node: whether it could leave once no volume is attached to it any
+// more, beside those that jobs empty already.
+type Admission struct {
+	Node    string `json:"n"`
+	OK      bool   `json:"ok,omitempty"`
+	Reason  Reason `json:"r,omitempty"`
+	Subject string `json:"of,omitempty"`
+}
+
+// mostAsked bounds how many nodes of the queue are judged at once: each takes a decision of its own. The others have
+// their turn later.
+const mostAsked = 16
+
+// Admit answers for the nodes that jobs empty, and then for those that wait, in the order of their queue: whoever is
+// admitted counts as one that leaves when the next is judged.
+func Admit(w World, held, asked []string) []Admission {
+	going := slices.Clone(held)
+	var out []Admission
+	judge := func(of []string) []Admission {
+		w.Going = of
+		d := Decide(w.leavingToo(of))
+		admissions := make([]Admission, 0, len(of))
+		for _, name := range of {
+			admissions = append(admissions, d.admission(name))
+		}
+		return admissions
+	}
+	if len(held) > 0 {
+		out = judge(held)
+	}
+	for _, name := range asked[:min(len(asked), mostAsked)] {
+		if slices.Contains(going, name) {
+			continue
+		}
+		all := judge(append(slices.Clone(going), name))
+		a := all[len(all)-1]
+		out = append(out, a)
+		if a.OK {
+			going = append(going, name)
+		}
+	}
+	return out
+}
+
+// admission is what a decision says of a node.
+func (d Decision) admission(name string) Admission {
+	i := slices.IndexFunc(d.Nodes, func(n NodeVerdict) bool { return n.Node == name })
+	if i < 0 {
+		return Admission{Node: name, OK: true, Reason: NothingToLose}
+	}
+	n := d.Nodes[i]
+	return Admission{Node: name, OK: n.State == Open || n.Leaving == Gone, Reason: n.Reason, Subject: n.Subject}
+}
+
+// leavingToo is the world in which some nodes are about to be emptied: cordoned, and without engines.
+func (w World) leavingToo(nodes []string) World {
+	w = w.cordoned(nodes)
+	w.Managers = slices.Clone(w.Managers)
+	for i := range w.Managers {
+		if slices.Contains(nodes, w.Managers[i].Node) {
+			w.Managers[i].Engines = nil
+		}
+	}
+	return w
+}
+
+// cordoned is the world in which some nodes are about to be: a job that empties them has the right to. A node that is
+// leaving in another way is so still.
+func (w World) cordoned(nodes []string) World {
+	w.Nodes = slices.Clone(w.Nodes)
+	for i := range w.Nodes {
+		if slices.Contains(nodes, w.Nodes[i].Name) {
+			w.Nodes[i].Cordoned = true
+		}
+	}
+	return w
+}
+
+// Turns says in which order nodes may go: those that jobs empty, or that are open, then those that wait, and last those
+// that had their turn and did not use it.
+type Turns struct {
+	Held, Asked, Last []string
+}
+
+// DecideInTurn decides for a world in which jobs empty nodes and others wait.
+func DecideInTurn(w World, t Turns) (Decision, []Admission) {
+	admissions := Admit(w, t.Held, t.Asked)
+	w = w.cordoned(t.Held)
+	w.Going = slices.Concat(t.Held, t.Asked, w.leavingNodes(slices.Concat(t.Held, t.Asked, t.Last)), t.Last)
+	return Decide(w), admissions
+}
+
+// leavingNodes are the nodes that are leaving, by name, but for some.
+func (w World) leavingNodes(but []string) (names []string) {
+	for _, n := range w.Nodes {
+		if w.leaving(n) != NotLeaving && !slices.Contains(but, n.Name) {
+			names = append(names, n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

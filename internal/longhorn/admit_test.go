@@ -1,0 +1,131 @@
+package longhorn_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+)
+
+// TestAdmit: who may be emptied by a job, beside those that are, and in the order of the queue.
+func TestAdmit(t *testing.T) {
+	abc := func() *world { return newWorld("a", "b", "c") }
+	off := func(w *world) { w.Settings.ClusterAutoscaler = false }
+	for name, c := range map[string]struct {
+		world *world
+		turns longhorn.Turns
+		want  string
+		open  string
+	}{
+		"nothing there, and a stranger": {abc(), longhorn.Turns{Asked: []string{"a", "x"}}, "a:ok x:ok", ""},
+		"its volume has another replica": {
+			abc().volume("v", "a", "b"), longhorn.Turns{Asked: []string{"a"}}, "a:ok", "",
+		},
+		"two that share a volume": {
+			abc().volume("v", "a", "b", "c"), longhorn.Turns{Asked: []string{"a", "b"}}, "a:ok b:SharesVolume/a", "",
+		},
+		"two that share none": {
+			abc().volume("v", "a", "c").volume("w", "b", "c"), longhorn.Turns{Asked: []string{"a", "b"}}, "a:ok b:ok", "",
+		},
+		"the last replica": {abc().volume("v", "a"), longhorn.Turns{Asked: []string{"a"}}, "a:LastReplica/v", ""},
+		"a volume is attached: it goes with the workloads": {
+			abc().volume("v", "a", "b").attach("v", "a"), longhorn.Turns{Asked: []string{"a"}}, "a:ok", "",
+		},
+		"a job that holds the lease, and one that waits": {
+			abc().volume("v", "a", "b", "c"), longhorn.Turns{Held: []string{"b"}, Asked: []string{"a"}},
+			"b:ok a:SharesVolume/b", "b",
+		},
+		"a holder whose volume is attached does not open": {
+			abc().volume("v", "a", "b").attach("v", "a"), longhorn.Turns{Held: []string{"a"}}, "a:ok", "",
+		},
+		"the queue does not count as leaving": {
+			abc().volume("v", "a", "b").volume("w", "b", "c"), longhorn.Turns{Asked: []string{"a", "b", "c"}},
+			"a:ok b:LastReplica/v c:ok", "",
+		},
+		"what is cordoned opens by itself, in turn": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{}, "", "a",
+		},
+		"who had its turn comes last": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{Last: []string{"a"}}, "", "b",
+		},
+		"the autoscaler's taint is not to be known, but a cordon is": {
+			abc().volume("v", "a", "b").taint("a").cordon("a").with(off), longhorn.Turns{Asked: []string{"a"}}, "a:ok", "a",
+		},
+		"nor does a job open what is tainted alone": {
+			abc().volume("v", "a", "b").taint("a").with(off), longhorn.Turns{}, "", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, admissions := longhorn.DecideInTurn(c.world.World, c.turns)
+			require.Equal(t, c.want, admitted(admissions))
+			require.Equal(t, c.open, strings.Join(open(d), " "))
+		})
+	}
+}
+
+func admitted(all []longhorn.Admission) string {
+	var out []string
+	for _, a := range all {
+		said := "ok"
+		if !a.OK {
+			said = fmt.Sprintf("%s/%s", a.Reason, a.Subject)
+		}
+		out = append(out, a.Node+":"+said)
+	}
+	return strings.Join(out, " ")
+}
+
+func open(d longhorn.Decision) (names []string) {
+	for _, n := range d.Nodes {
+		if n.State == longhorn.Open {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}
+
+// TestAdmittedTogether: those that are admitted share no volume, and each volume on them has a healthy replica on a
+// node that is none of them and is not leaving.
+func TestAdmittedTogether(t *testing.T) {
+	nodes := []string{"a", "b", "c", "d", "e"}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(nodes...)
+		copies := map[string][]string{}
+		for _, v := range []string{"u", "v", "w"} {
+			copies[v] = rapid.SliceOfNDistinct(rapid.SampledFrom(nodes), 0, 3, rapid.ID).Draw(t, "copies of "+v)
+			w.volume(v, copies[v]...)
+		}
+		for _, n := range nodes {
+			if rapid.IntRange(0, 3).Draw(t, n+" is cordoned") == 0 {
+				w.cordon(n)
+			}
+			w.node(n).Ready = rapid.IntRange(0, 4).Draw(t, n+" is dead") > 0
+		}
+		asked := rapid.SliceOfDistinct(rapid.SampledFrom(nodes), rapid.ID).Draw(t, "asked")
+		held := asked[:min(len(asked), rapid.IntRange(0, 1).Draw(t, "held"))]
+		_, admissions := longhorn.DecideInTurn(w.World, longhorn.Turns{Held: held, Asked: asked})
+		goes := map[string]bool{}
+		for _, a := range admissions {
+			if a.OK {
+				goes[a.Node] = true
+			}
+		}
+		for v, on := range copies {
+			going, stays := 0, false
+			for _, n := range on {
+				if goes[n] {
+					going++
+				}
+				node := w.node(n)
+				stays = stays || !goes[n] && node.Ready && !node.Cordoned
+			}
+			if going > 1 || going == 1 && !stays {
+				t.Fatalf("%s is on %v, and %v may go: %v", v, on, going, admitted(admissions))
+			}
+		}
+	})
+}
