@@ -26,12 +26,14 @@ func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, e
 	return r, nil
 }
 
-// LeavingNodes are nodes whose other daemons may go, too.
+// LeavingNodes are nodes whose other daemons may go, too, and those that must not leave.
 type LeavingNodes struct {
 	// Emptying: nothing but such daemons may still keep them from being empty. See budget.Emptying.
 	Emptying []string `json:"emptying,omitempty"`
 	// Granted: a job may empty them. See budget.GrantedNodes.
 	Granted []string `json:"granted,omitempty"`
+	// Stay are nodes that must not go: autoscalers are held back from them.
+	Stay []string `json:"stay,omitempty"`
 }
 
 // StaticBudgetsInput is what the budgets of the other daemons depend on, beside what is read when they are applied.

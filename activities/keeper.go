@@ -181,6 +181,8 @@ type Look struct {
 	Proof   *storage.CleanProof `json:"proof,omitempty"`
 	Domains []string            `json:"domains,omitempty"` // wanted in the View, with an answer to ok-to-stop
 	Nodes   []string            `json:"nodes,omitempty"`
+	// Held are nodes that jobs empty, and so may be taken for leaving already.
+	Held []string `json:"held,omitempty"`
 	// Last are nodes that had their turn and did not use it, so that others go first.
 	Last []string `json:"last,omitempty"`
 	// Daemons and Hosts are what must have a name in the View, as have the domains and the nodes, the most important

@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Versions: below the least something that is needed is missing; tested is what README says.
@@ -150,8 +151,18 @@ func (d *Doctor) each(ctx context.Context, look func(context.Context, *v1alpha1.
 	}
 }
 
-func (d *Doctor) daemons(ctx context.Context) {
+// eachOfCeph makes a check of every policy of a Ceph cluster.
+func (d *Doctor) eachOfCeph(ctx context.Context, look func(context.Context, *v1alpha1.MaintenancePolicy, string)) {
 	d.each(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
+		if kube.KindOf(p) == storage.Ceph {
+			look(ctx, p, name)
+		}
+	})
+}
+
+func (d *Doctor) daemons(ctx context.Context) {
+	d.each(ctx, d.managers)
+	d.eachOfCeph(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
 		pods, err := d.Kubernetes.StoragePods(ctx, p)
 		var nameless, fresh []string
 		for _, pod := range pods {
@@ -186,6 +197,15 @@ func (d *Doctor) daemons(ctx context.Context) {
 	})
 }
 
+// remedyForBudgets is how budgets of somebody else go.
+func remedyForBudgets(p *v1alpha1.MaintenancePolicy) string {
+	if kube.KindOf(p) == storage.Longhorn {
+		return "kubectl apply -f deploy/longhorn/one-writer.yaml: the API server empties Longhorn's own from then on, and " +
+			"lockkeeper makes its own"
+	}
+	return "Rook's go by themselves when its CephCluster has spec.disruptionManagement.managePodBudgets: false"
+}
+
 func pods2(n int) string { return strings.Replace(pods(n), "pod", "OSD pod", 1) }
 
 func (d *Doctor) precedence(ctx context.Context) {
@@ -213,7 +233,7 @@ func (d *Doctor) otherBudgets(ctx context.Context) {
 			d.unknown(name+": which other budgets there are", err)
 		case foreign != "":
 			d.found(FoundBroken, name+": "+foreign,
-				"Rook's go by themselves when its CephCluster has spec.disruptionManagement.managePodBudgets: false")
+				remedyForBudgets(p))
 		default:
 			d.ok("%s: no other budget covers the same pods", name)
 		}
@@ -221,7 +241,7 @@ func (d *Doctor) otherBudgets(ctx context.Context) {
 }
 
 func (d *Doctor) monEndpoints(ctx context.Context) {
-	d.each(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
+	d.eachOfCeph(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
 		raw, err := d.Installation.MonEndpoints(ctx, p)
 		if apierrors.IsForbidden(err) {
 			d.unknown(name, err)
@@ -268,6 +288,11 @@ func (d *Doctor) grant(account string) string {
 	if len(d.policies) > 0 {
 		remedy += fmt.Sprintf(". In each namespace with storage:\nkubectl -n %s apply -f deploy/storage-namespace.yaml",
 			d.policies[0].Namespace)
+		for i := range d.policies {
+			if p := &d.policies[i]; kube.KindOf(p) == storage.Longhorn {
+				remedy += fmt.Sprintf("\nkubectl -n %s apply -f deploy/storage-namespace-longhorn.yaml", p.Namespace)
+			}
+		}
 	}
 	return remedy
 }

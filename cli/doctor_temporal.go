@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -112,10 +113,20 @@ func (d *Doctor) storage(ctx context.Context) {
 		case k.Decision.Reason == "":
 			d.found(FoundUnknown, name+": its keeper has just begun", "ask again in a moment")
 		default:
-			d.ok("%s: %s%s", name, d.cephVersion(name, k.View.Version), describeStorage(&k))
-			d.reports(p, name, &k)
+			d.serves(p, name, &k)
 		}
 	})
+}
+
+// serves tells of a storage cluster that answers.
+func (d *Doctor) serves(p *v1alpha1.MaintenancePolicy, name string, k *workflows.KeeperStatus) {
+	if k.Kind == storage.Longhorn {
+		d.ok("%s: Longhorn %s, %s", name, k.View.Version, describeStorage(k))
+		d.longhorn(name, k)
+		return
+	}
+	d.ok("%s: %s%s", name, d.cephVersion(name, k.View.Version), describeStorage(k))
+	d.reports(p, name, k)
 }
 
 // cephVersion puts into words which release of Ceph the mons are of, "" if that is not known, and warns of one that
@@ -134,6 +145,10 @@ func (d *Doctor) cephVersion(name, is string) string {
 
 // reach says how to make a storage cluster answer, by the cause of its silence.
 func (d *Doctor) reach(p *v1alpha1.MaintenancePolicy, cause storage.Cause) string {
+	if kube.KindOf(p) == storage.Longhorn {
+		return "the policy has to be in Longhorn's namespace, and the worker to have the rights of " +
+			"deploy/storage-namespace-longhorn.yaml there"
+	}
 	switch cause {
 	case storage.CauseLibrary:
 		return "run a worker whose image has that librados: the Dockerfile makes no other. The key is as it should be"

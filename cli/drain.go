@@ -19,9 +19,11 @@ import (
 type Command struct {
 	Kubernetes Kubernetes
 	Temporal   Temporal
-	Out        io.Writer // answers
-	Err        io.Writer // what qualifies them
-	Now        func() time.Time
+	// Installations are those of Longhorn.
+	Installations Installations
+	Out           io.Writer // answers
+	Err           io.Writer // what qualifies them
+	Now           func() time.Time
 	// WorkerNamespace is where lockkeeper's worker runs, of whose rights a plan speaks; "": it does not.
 	WorkerNamespace string
 	Output          string // json or yaml: how a job is printed that took a signal; "": in words

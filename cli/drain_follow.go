@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -105,6 +106,9 @@ func describeStorage(k *workflows.KeeperStatus) string {
 		return ""
 	case k.View.Unavailable != "":
 		return "the storage cluster: " + k.View.Unavailable
+	}
+	if k.Kind == storage.Longhorn {
+		return fmt.Sprintf("%d of %d instance managers run", k.View.Up, k.View.Daemons)
 	}
 	s := fmt.Sprintf("OSDs %d/%d up, ", k.View.Up, k.View.Daemons)
 	switch {

@@ -53,6 +53,7 @@ var inTheWay = []look{
 	lookSecond, // another policy is in charge
 	ifRefused(lookNotInCharge),
 	ifRefused(lookStorage),
+	ifRefused(lookLonghorn),
 	ifRefused(lookProblems),
 	ifRefused(lookIntolerant),
 	lookConflict, // evictions would fail

@@ -15,7 +15,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/guard"
-	"github.com/lockkeeper/lockkeeper/internal/guard/cephguard"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -108,6 +107,7 @@ func (c *Command) planOn(
 	} else {
 		p.Now = &now
 	}
+	unseen := c.lookAgain(ctx, policy, p.Now, in.Node)
 	switch job, err := lookUp[Drain](ctx, c.Temporal, jobs.DrainNode.ID(in.Node)); {
 	case err == nil && job.State == Running:
 		p.Running = &job
@@ -122,6 +122,8 @@ func (c *Command) planOn(
 	switch {
 	case p.Now == nil:
 		p.LeaseUnknown = "the keeper does not answer"
+	case unseen != nil:
+		p.LeaseUnknown = unseen.Error()
 	case p.Domain.IsZero():
 		p.LeaseUnknown = "the failure domain is not known"
 	case p.Now.Known == nil:
@@ -177,7 +179,7 @@ func (p *Plan) askForLease() storage.Answer {
 		in.View.Domains = withDomain(in.View.Domains,
 			storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
 	}
-	return guard.WouldGrant(cephguard.Guard{}, guard.Input{Input: in}, claim)
+	return guard.WouldGrant(guardOf(p.Now.Kind), guard.Input{Input: in, Own: p.Now.Own}, claim)
 }
 
 // withDomain adds a failure domain in which all is well: the keeper's view names only those that have something to say.

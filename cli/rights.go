@@ -8,6 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/deploy"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Names in deploy/rbac.yaml.
@@ -45,6 +46,10 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 	if err != nil {
 		return nil, fmt.Errorf("deploy/rbac.yaml: %w", err)
 	}
+	longhorn, _, err := kube.ReadRBAC(deploy.Longhorn)
+	if err != nil {
+		return nil, fmt.Errorf("deploy/storage-namespace-longhorn.yaml: %w", err)
+	}
 	var out []need
 	add := func(account string, rules []rbacv1.PolicyRule, namespace string) {
 		for _, rule := range rules {
@@ -69,6 +74,8 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 		p := &policies[i]
 		for _, rule := range roles[storageRole] {
 			switch {
+			case len(rule.ResourceNames) > 0 && kube.KindOf(p) != storage.Ceph:
+				continue // where its mons are, and its credentials
 			case len(rule.ResourceNames) > 0 && rule.Resources[0] == "configmaps":
 				rule.ResourceNames = []string{kube.Endpoints(p)}
 			case len(rule.ResourceNames) > 0 && rule.Resources[0] == "secrets":
@@ -80,6 +87,10 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 		}
 		if !seen[p.Namespace] {
 			add(watcherAccount, roles[watcherStorageRole], p.Namespace)
+		}
+		if kube.KindOf(p) == storage.Longhorn {
+			add(workerAccount, longhorn["lockkeeper-worker-longhorn"], p.Namespace)
+			add(workerAccount, longhorn["lockkeeper-worker-one-writer"], "")
 		}
 		seen[p.Namespace] = true
 	}

@@ -96,6 +96,14 @@ func (s Status) writeNode(w io.Writer) {
 	}
 }
 
+// pgs are Ceph's; other kinds of storage have none.
+func (p PolicyStatus) pgs() string {
+	if p.Longhorn != nil {
+		return "-"
+	}
+	return p.Storage.PGs
+}
+
 func (s Status) writePolicies(w io.Writer) {
 	if len(s.Policies) == 0 && s.Node == nil && len(s.Problems) == 0 {
 		fmt.Fprintln(w, "No MaintenancePolicy found: no storage is guarded. `kubectl explain maintenancepolicy` tells how "+
@@ -104,11 +112,11 @@ func (s Status) writePolicies(w io.Writer) {
 	var rows [][]string
 	for _, p := range s.Policies {
 		rows = append(rows, []string{
-			p.Namespace, p.Name, p.summary(), p.Storage.Up, p.Storage.PGs,
+			p.Namespace, p.Name, p.summary(), p.Storage.Up, p.pgs(),
 			s.since(p.Since), p.why(),
 		})
 	}
-	table(w, []string{"NAMESPACE", "POLICY", "MAY DRAIN", "OSDS UP", "PGS CLEAN", "SINCE", "WHY"}, rows)
+	table(w, []string{"NAMESPACE", "POLICY", "MAY DRAIN", "UP", "PGS CLEAN", "SINCE", "WHY"}, rows)
 }
 
 // writeProblems tells what of a policy is not as it should be. The table has said already that nobody may drain.

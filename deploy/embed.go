@@ -18,6 +18,11 @@ var CephOSD []byte
 //go:embed storage-namespace-restart-osds.yaml
 var RestartOSDs []byte
 
+// Longhorn is storage-namespace-longhorn.yaml: what it needs for a Longhorn installation.
+//
+//go:embed storage-namespace-longhorn.yaml
+var Longhorn []byte
+
 // CephMon is storage-namespace-cephmon.yaml: what it needs where it is to look after the mons of a CephMon.
 //
 //go:embed storage-namespace-cephmon.yaml

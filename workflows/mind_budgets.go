@@ -123,9 +123,13 @@ func (m *mind) applied(d budget.Decision, asOf doubt.Seq, r activities.BudgetRes
 // little that changes.
 func (m *mind) otherBudgets() *activities.LeavingNodes {
 	leaving := activities.LeavingNodes{
-		Emptying: m.verdict.Emptying, Granted: budget.GrantedNodes(m.state.Memory.Lease),
+		Emptying: m.verdict.Emptying, Granted: budget.GrantedNodes(m.state.Memory.Lease), Stay: m.verdict.Stay,
 	}
-	same := slices.Equal(leaving.Emptying, m.leaving.Emptying) && slices.Equal(leaving.Granted, m.leaving.Granted)
+	if m.observed.Seen.View.Unavailable != "" { // nobody knows who must stay
+		leaving.Stay = m.leaving.Stay
+	}
+	same := slices.Equal(leaving.Emptying, m.leaving.Emptying) && slices.Equal(leaving.Granted, m.leaving.Granted) &&
+		slices.Equal(leaving.Stay, m.leaving.Stay)
 	if !m.observed.Settings.ManagePodBudgets || (!m.daemonsDue && same) {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/cli"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/longhorn/longhorncluster"
 )
 
 // kubernetesWithin is how long a person waits for one answer of the API server.
@@ -50,8 +51,10 @@ func examine(
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	_, api := cluster.Clients()
 	return &cli.Command{
 		WorkerNamespace: defaultSystem,
+		Installations:   longhorncluster.NewClusters(cluster, api, nil),
 		Kubernetes:      cluster, Temporal: cli.NewTemporal(temporal, address),
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now,
 	}, cluster, temporal.Close, nil

@@ -62,6 +62,8 @@ type Verdict struct {
 	Marks budget.MarkPlan
 	// Emptying are nodes that nothing but other pods keeps from becoming empty.
 	Emptying []string
+	// Stay are nodes that must not go, and from which autoscalers are to be held back.
+	Stay []string
 	// Remembered is what the next decision has to know of this one.
 	Remembered budget.Remembered
 }

@@ -344,6 +344,9 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, pro
 		return err
 	}
 	if ofLonghorn(list.Items) {
+		if _, err := c.holdBack(ctx, key, nil); err != nil {
+			return err
+		}
 		all, err := budgets.List(ctx, metav1.ListOptions{})
 		if err == nil {
 			err = c.handBack(ctx, key.Namespace, all.Items)

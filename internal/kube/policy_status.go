@@ -24,7 +24,7 @@ func statusOf(
 	since := metav1.NewTime(r.Since)
 	s := v1alpha1.MaintenancePolicyStatus{
 		ObservedGeneration: r.Generation, MayDrain: r.MayDrain, Reason: r.Decision.Reason, Message: r.Decision.Message,
-		Since: &since, Lease: leaseStatus(r.Memory.Lease), Storage: storageStatus(r),
+		Since: &since, Lease: leaseStatus(r.Memory.Lease), Storage: storageStatus(kind, r),
 		Keeper: r.Keeper, Conditions: before.Conditions,
 		Fencing: fencingStatus(r),
 	}
@@ -48,7 +48,7 @@ func statusOf(
 		}
 		s.Noout = append(s.Noout, record)
 	}
-	for _, c := range conditions(r) {
+	for _, c := range conditions(kind, r) {
 		c.ObservedGeneration = r.Generation
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
@@ -75,7 +75,7 @@ func claimOf(s *v1alpha1.MaintenancePolicyStatus) precedence.Claim {
 	}
 }
 
-func conditions(r activities.Report) []metav1.Condition {
+func conditions(kind storage.Kind, r activities.Report) []metav1.Condition {
 	is := func(b bool) metav1.ConditionStatus {
 		if b {
 			return metav1.ConditionTrue
@@ -93,9 +93,15 @@ func conditions(r activities.Report) []metav1.Condition {
 		Type: v1alpha1.ConditionDataClean, Status: is(r.Clean), Reason: "Clean",
 		Message: fmt.Sprintf("%d of %d PGs are clean", r.Health.PGsClean, r.Health.PGs),
 	}
+	if kind == storage.Longhorn {
+		reachable.Message = "its objects can be read"
+		clean.Message = fmt.Sprintf("%d of %d instance managers run", r.View.Up, r.View.Daemons)
+	}
 	if !r.Clean {
 		clean.Reason = "NotProvenClean"
 		switch {
+		case kind == storage.Longhorn && r.View.Unavailable == "":
+			clean.Reason = "NotAllRun"
 		case r.Health.Reason != "":
 			clean.Message = r.Health.Reason
 		case r.View.Unavailable != "":
@@ -112,7 +118,7 @@ func conditions(r activities.Report) []metav1.Condition {
 			r.Decision.Message
 	case r.Unmanaged:
 		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, budget.ReasonUnmanaged,
-			"managePodBudgets is false: no budget of lockkeeper protects the OSDs"
+			"managePodBudgets is false: no budget of lockkeeper protects the storage"
 	case r.Conflict != "":
 		protected.Status, protected.Reason, protected.Message = metav1.ConditionFalse, "BudgetConflict", r.Conflict
 	}
@@ -128,15 +134,16 @@ func conditions(r activities.Report) []metav1.Condition {
 	return []metav1.Condition{reachable, clean, protected, allowed, kept}
 }
 
-func storageStatus(r activities.Report) v1alpha1.StorageStatus {
+func storageStatus(kind storage.Kind, r activities.Report) v1alpha1.StorageStatus {
 	v := r.View
 	if v.Unavailable != "" {
 		return v1alpha1.StorageStatus{}
 	}
-	s := v1alpha1.StorageStatus{
-		FailureDomainType: v.FailureDomainType, Up: fmt.Sprintf("%d/%d", v.Up, v.Daemons),
-		PGs: fmt.Sprintf("%d/%d", r.Health.PGsClean, r.Health.PGs),
+	s := v1alpha1.StorageStatus{FailureDomainType: v.FailureDomainType, Up: fmt.Sprintf("%d/%d", v.Up, v.Daemons)}
+	if kind == storage.Longhorn {
+		return s
 	}
+	s.PGs = fmt.Sprintf("%d/%d", r.Health.PGsClean, r.Health.PGs)
 	const most = 20 // a status is for people; Ceph itself lists them all
 	for _, d := range v.Domains {
 		for _, x := range d.Down() {

@@ -64,8 +64,12 @@ func (c *Cluster) ApplyStaticBudgets(
 	ctx context.Context, key storage.ClusterKey, leaving activities.LeavingNodes,
 ) (activities.BudgetResult, error) {
 	p, err := c.MaintenancePolicy(ctx, key)
-	if err != nil || KindOf(p) != storage.Ceph { // other kinds have no such daemons
+	if err != nil {
 		return activities.BudgetResult{}, err
+	}
+	if KindOf(p) == storage.Longhorn { // which has no such daemons
+		changed, err := c.holdBack(ctx, key, leaving.Stay)
+		return activities.BudgetResult{Changed: changed}, err
 	}
 	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

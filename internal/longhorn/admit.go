@@ -80,17 +80,18 @@ func (w World) cordoned(nodes []string) World {
 	return w
 }
 
-// Turns says in which order nodes may go: those that jobs empty, or that are open, then those that wait, and last those
-// that had their turn and did not use it.
+// Turns says in which order nodes may go: those that jobs empty, which count as leaving already, then those whose turn
+// it is, then those that wait, and last those that had their turn and did not use it.
 type Turns struct {
-	Held, Asked, Last []string
+	Held, First, Asked, Last []string
 }
 
 // DecideInTurn decides for a world in which jobs empty nodes and others wait.
 func DecideInTurn(w World, t Turns) (Decision, []Admission) {
 	admissions := Admit(w, t.Held, t.Asked)
 	w = w.cordoned(t.Held)
-	w.Going = slices.Concat(t.Held, t.Asked, w.leavingNodes(slices.Concat(t.Held, t.Asked, t.Last)), t.Last)
+	named := slices.Concat(t.Held, t.First, t.Asked)
+	w.Going = slices.Concat(named, w.leavingNodes(slices.Concat(named, t.Last)), t.Last)
 	return Decide(w), admissions
 }
 

@@ -49,6 +49,9 @@ func TestAdmit(t *testing.T) {
 		"what is cordoned opens by itself, in turn": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{}, "", "a",
 		},
+		"whose turn it is goes on, and one that is not leaving any more does not": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{First: []string{"b", "c"}}, "", "b",
+		},
 		"who had its turn comes last": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{Last: []string{"a"}}, "", "b",
 		},

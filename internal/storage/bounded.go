@@ -81,10 +81,11 @@ func (v View) AllDomains() []Domain {
 
 // Interest is what must be named before anything else, the most important first.
 //
-// Where nodes go one after the other, Domains are those whose turn it is, Nodes those that wait, in their order, and
-// Last those that had their turn.
+// Where nodes go one after the other, Held are those that jobs empty, Domains those whose turn it is, Nodes those that
+// wait, in their order, and Last those that had their turn.
 type Interest struct {
-	Domains, Nodes, Daemons, Hosts, Last []string
+	Domains, Nodes, Daemons, Hosts []string
+	Held, Last                     []string
 }
 
 // Bounded is the View with at most so many names. Others is nil in a View that is given.

@@ -86,7 +86,21 @@ func TestWhatIsSaidIsKept(t *testing.T) {
 // A refusal names the field, and says what is allowed.
 func TestBadInputIsRefused(t *testing.T) {
 	for _, c := range []struct{ name, spec, field, allowed string }{
-		{"no-spec", `{}`, "spec", "spec.ceph is required: Ceph is the only kind of storage this version knows"},
+		{"no-spec", `{}`, "spec", "exactly one of spec.ceph and spec.longhorn is required"},
+		{"two-kinds", `{ceph: {}, longhorn: {}}`, "spec", "exactly one of spec.ceph and spec.longhorn is required"},
+		{
+			"longhorn-fencing", `{longhorn: {}, fencing: {api: NodeHealthCheck}}`, "spec",
+			"spec.fencing.api must be None with spec.longhorn",
+		},
+		{"longhorn-rest", `{longhorn: {atRest: Two}}`, "spec.longhorn.atRest", `supported values: "One", "None"`},
+		{
+			"longhorn-turn", `{longhorn: {turnTimeout: 1s}}`, "spec.longhorn.turnTimeout",
+			"must be a duration between 10s and 720h, such as 10m",
+		},
+		{
+			"longhorn-taint", `{longhorn: {removalTaintExpiry: 1s}}`, "spec.longhorn.removalTaintExpiry",
+			"must be a duration between 1m and 720h, such as 1h",
+		},
 		{
 			"zero-noout", `{ceph: {osdMaintenanceTimeout: 0s}}`, "spec.ceph.osdMaintenanceTimeout",
 			"must be a duration between 1s and 720h, such as 30m",

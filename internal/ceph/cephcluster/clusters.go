@@ -142,8 +142,8 @@ func (c *Clusters) connect(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, key storage.ClusterKey,
 ) (activities.StorageCluster, error) {
 	if p.Spec.Ceph == nil {
-		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph is missing: Ceph is the only kind of storage this version "+
-			"knows", key)
+		return nil, fmt.Errorf("MaintenancePolicy %s: spec.ceph is missing: this is no policy of a Ceph cluster",
+			key)
 	}
 	if x := c.kept(p, key); x != nil {
 		return x, nil

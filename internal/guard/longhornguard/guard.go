@@ -91,7 +91,7 @@ func (Guard) Serves(in guard.Input, _ budget.Decision, c lease.Claim) bool {
 func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interest) {
 	holds := map[string]bool{}
 	for _, h := range in.Lease.InEffect().Holders {
-		out.Domains, holds[h.Node] = append(out.Domains, h.Node), true
+		out.Held, holds[h.Node] = append(out.Held, h.Node), true
 	}
 	waits := map[string]bool{}
 	for _, c := range claims {
@@ -134,7 +134,7 @@ func (Guard) Decide(in guard.Input) guard.Verdict {
 		return guard.Verdict{Decision: closed(in, why), Remembered: budget.Remembered{Announced: in.Announced}}
 	}
 	v := guard.Verdict{Decision: decide(in, l), Clean: len(l.away()) == 0 && l.Faults == 0}
-	v.Remembered.Announced = nextTurns(in, l)
+	v.Remembered.Announced, v.Stay = nextTurns(in, l), l.stay()
 	if m := in.View.Marks; m != nil && v.Decision.Mode == budget.ModeDefault {
 		v.Marks = budget.MarkPlan{Set: m.Unproved > 0, Unset: m.Stale > 0}
 		if in.Settings.AtRest == storage.AtRestNone {

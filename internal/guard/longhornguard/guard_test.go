@@ -209,7 +209,8 @@ func TestInterest(t *testing.T) {
 	i := in(holds("a"), turn("c", time.Hour, true), turn("x", 0, false), turn("y", 0, false))
 	i.LeftOut = []string{"a", "b", "c", "x"}
 	got := longhornguard.Guard{}.Interest(i, []lease.Claim{claim("a"), claim("b")})
-	require.Equal(t, []string{"a", "x"}, got.Domains, "b waits in the queue, and c had its turn")
+	require.Equal(t, []string{"a"}, got.Held)
+	require.Equal(t, []string{"x"}, got.Domains, "b waits in the queue, and c had its turn")
 	require.Equal(t, []string{"b"}, got.Nodes)
 	require.Equal(t, []string{"c"}, got.Last)
 }

@@ -16,6 +16,11 @@ type Look struct {
 	longhorn.Summary
 	// Admitted says of the nodes that jobs empty, and then of those that wait, whether they may.
 	Admitted []longhorn.Admission `json:"admitted,omitempty"`
+	// Settings are those of Longhorn that decide.
+	Settings longhorn.Settings `json:"settings,omitzero"`
+	// Single is how many volumes have one replica only, SingleExample the first of them.
+	Single        int    `json:"single,omitempty"`
+	SingleExample string `json:"singleExample,omitempty"`
 	// Managers are the nodes on which instance managers should run, with what they have: by name.
 	Managers map[string]Managers `json:"managers,omitempty"`
 }
@@ -64,6 +69,16 @@ func (l Look) open() (names []string) {
 	return names
 }
 
+// stay lists the nodes from which autoscalers are to be held back, by name.
+func (l Look) stay() (names []string) {
+	for _, n := range l.Nodes {
+		if n.Stay {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}
+
 // away lists the nodes that stay, and whose instance managers do not run: what is on them protects nothing.
 func (l Look) away() (names []string) {
 	for _, n := range l.Nodes {
@@ -72,4 +87,13 @@ func (l Look) away() (names []string) {
 		}
 	}
 	return names
+}
+
+// Seen is what a look told, for who shows it; ok is false when it told nothing of Longhorn.
+func Seen(own json.RawMessage) (l Look, ok bool) { return seen(guard.Input{Own: own}) }
+
+// AdmissionOf is what a look told of a node that a job empties, or would.
+func AdmissionOf(own json.RawMessage, node string) (longhorn.Admission, bool) {
+	l, _ := seen(guard.Input{Own: own})
+	return l.admission(node)
 }

@@ -91,7 +91,9 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		return activities.Seen{}, err
 	}
 	out := activities.Seen{Kind: storage.Longhorn, ID: id}
-	s, err := c.look(ctx, c.reader, longhorn.Turns{Held: in.Domains, Asked: in.Nodes, Last: in.Last})
+	s, err := c.look(ctx, c.reader, longhorn.Turns{
+		Held: in.Held, First: in.Domains, Asked: in.Nodes, Last: in.Last,
+	})
 	if errors.Is(err, ErrNotInstalled) {
 		out.View = storage.View{At: time.Now(), Unavailable: err.Error()}
 		return out, nil
@@ -99,14 +101,29 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	if err != nil {
 		return activities.Seen{}, err
 	}
-	out.View = s.view(slices.Concat(in.Domains, in.Nodes, in.Last))
+	out.View = s.view(slices.Concat(in.Held, in.Domains, in.Nodes, in.Last))
 	out.Own, err = json.Marshal(s.told())
 	return out, err
 }
 
 // told is what the guard judges by.
 func (s sight) told() longhornguard.Look {
-	return longhornguard.Look{Summary: s.decision.Summary(), Admitted: s.admission, Managers: s.managers()}
+	l := longhornguard.Look{
+		Summary: s.decision.Summary(), Admitted: s.admission, Managers: s.managers(), Settings: s.world.Settings,
+	}
+	copies := map[string]int{}
+	for _, r := range s.world.Replicas {
+		copies[r.Volume]++
+	}
+	for _, v := range s.world.Volumes {
+		if copies[v.Name] != 1 {
+			continue
+		}
+		if l.Single++; l.SingleExample == "" || v.Name < l.SingleExample {
+			l.SingleExample = v.Name
+		}
+	}
+	return l
 }
 
 // managers tells of each node that should run instance managers whether all of them do.

@@ -155,8 +155,26 @@ func (a *API) post(ctx context.Context, path string, body, answer any) error {
 	return a.do(ctx, http.MethodPost, path, body, answer)
 }
 
-// do asks one manager after the other: one that was just started does not answer yet.
+// startsWithin is how long a manager that was just started may take until it answers.
+const startsWithin = time.Minute
+
+// do asks until a manager answers: what none of them heard may be asked again.
 func (a *API) do(ctx context.Context, method, path string, body, answer any) error {
+	for end := time.Now().Add(startsWithin); ; {
+		err := a.askAny(ctx, method, path, body, answer)
+		if !unreachable(err) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// askAny asks one manager after the other: one that was just started does not answer yet.
+func (a *API) askAny(ctx context.Context, method, path string, body, answer any) error {
 	pods, err := a.kube.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=longhorn-manager"})
 	if err != nil {
 		return err
