@@ -31,6 +31,10 @@ LAB_SOURCES := lab/go.mod lab/go.sum lab/build.sh $(call sources,lab/cmd lab/int
 demo: build ## drain a storage node under write load in a real small world, and watch
 	@./hack/demo.sh
 
+.PHONY: demo-longhorn
+demo-longhorn: build longhorn ## three nodes that hold one volume of Longhorn are to go at once, and every byte stays
+	@./hack/demo-longhorn.sh
+
 .PHONY: demo-upgrade
 demo-upgrade: build ## Ceph 16, then 18, then 20, on the same data and under write load: ARGS=--deployments for Rook-shaped OSDs
 	@./hack/demo-upgrade.sh $(ARGS)

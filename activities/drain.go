@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -32,6 +33,10 @@ type Hosted struct {
 	Domain  storage.FailureDomain `json:"domain"`
 	Hosts   []string              `json:"hosts"` // the node's buckets in the storage cluster's topology; mostly one
 	Daemons []string              `json:"daemons"`
+	// Turn is for how long the node may be open, while others wait, before any of its daemons goes down.
+	Turn time.Duration `json:"turn,omitempty"`
+	// TaintExpiry is the age from which an autoscaler's taint does not count; 0: an hour.
+	TaintExpiry time.Duration `json:"taintExpiry,omitempty"`
 }
 
 // Storage is that of all clusters on the node.
@@ -43,8 +48,10 @@ type NodeState struct {
 	UID      string `json:"uid,omitempty"`
 	BootID   string `json:"bootID,omitempty"`
 	Cordoned bool   `json:"cordoned,omitempty"`
-	Tainted  string `json:"tainted,omitempty"` // an autoscaler's removal taint
+	Tainted  string `json:"tainted,omitempty"` // an autoscaler's removal taint that counts
 	Ready    bool   `json:"ready,omitempty"`
+	// Leaving are all signs of its leaving, whether they count by now or not.
+	Leaving leaving.Signs `json:"leaving,omitzero"`
 }
 
 // EvictionOptions are kubectl drain's, by their names there.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -122,10 +123,14 @@ func (d *Drain) hostedBy(ctx context.Context, cluster storage.ClusterKey, node s
 			fmt.Sprintf("hosts no storage of %s, so nothing has to be guarded; use `kubectl drain`", cluster))
 	}
 	return Hosted{
+		Turn: cmp.Or(p.Settings.AnnouncementTimeout, shortestTurn), TaintExpiry: p.Settings.RemovalTaintExpiry,
 		Cluster: cluster, Hosts: hostsOf(n), Daemons: n.Daemons,
 		Domain: storage.FailureDomain{Type: seen.View.FailureDomainType, Name: n.Domain},
 	}, nil
 }
+
+// shortestTurn is the turn of a node where cordons announce nothing: who removes it needs some time for the first pod.
+const shortestTurn = time.Minute
 
 func isInvalid(err error) bool {
 	var app *temporal.ApplicationError

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -53,6 +54,8 @@ type Facts struct {
 	// Holders are the jobs that hold the lease or are before this node in the queue, by workflow ID, as far as they
 	// answered.
 	Holders map[string]Job
+	// ScaleDown sees the node through its removal; nil: none runs.
+	ScaleDown *ScaleDown
 	// Watcher is nil when the Lease could not be read; that it cannot is no news about the watcher.
 	Watcher *kube.Watcher
 }
@@ -105,6 +108,10 @@ func (c *Command) facts(ctx context.Context, node, policies, system string) (Fac
 	f = c.factsOn(ctx, plan, nil)
 	if w, err := c.Kubernetes.Watcher(ctx, system); err == nil {
 		f.Watcher = &w
+	}
+	down, err := lookUp[ScaleDown](ctx, c.Temporal, jobs.ScaleDownNode.ID(node))
+	if err == nil && down.State == Running {
+		f.ScaleDown = &down
 	}
 	return f, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // worthKnowing does not keep a drain from beginning.
 var worthKnowing = []look{
-	lookTrouble, lookClosed, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving, lookFencing,
+	lookTrouble, lookClosed, lookWatcher, lookNoout, lookNotes, lookUnmanaged, lookLeaving, lookScaleDown, lookFencing,
 	lookCompromise, lookUnknown,
 }
 
@@ -146,7 +146,7 @@ func lookUnmanaged(f Facts) []Obstacle {
 }
 
 func lookLeaving(f Facts) []Obstacle {
-	if f.Running != nil || !f.Node.Cordoned && f.Node.Tainted == "" {
+	if f.Running != nil || f.ScaleDown != nil || !f.Node.Cordoned && f.Node.Tainted == "" {
 		return nil
 	}
 	return []Obstacle{{

@@ -205,6 +205,10 @@ func TestExplain(t *testing.T) {
 				Machine: "machine-a",
 			}, v1alpha1.FencingNode{Node: "node-b", Stage: string(fencing.StageHeld)})
 		}), "node-a", nil, []string{"Fencing"}},
+		"scale-down": {edit(func(w *world) {
+			w.nodes["node-a"] = activities.NodeState{Found: true, Ready: true, Tainted: "karpenter.sh/disrupted"}
+			w.jobs["scale-down/node-a"] = []Job{scalingDown("node-a")}
+		}), "node-a", nil, []string{"ScaleDown"}},
 		"proved-before": {edit(func(w *world) {
 			// an OSD of the node's own zone is down, and nothing else has happened since the data was whole
 			*w.keeper = *drained().keeper

@@ -90,7 +90,7 @@ func (j Fence) done() string {
 
 func (j Fence) asks() string { return "" }
 
-func (j Fence) follower() follower { return &fenceFollower{} }
+func (j Fence) follower() follower { return &phaseFollower{} }
 
 func (j Fence) heard(before Job, signal, _ string) bool {
 	switch {
@@ -112,26 +112,6 @@ func (j Fence) Describe(now time.Time) string {
 		phase = ""
 	}
 	return j.describe(now, phase, j.WaitsFor())
-}
-
-// fenceFollower turns looks at a fence into lines.
-type fenceFollower struct{ phase, waits string }
-
-func (f *fenceFollower) news(_ context.Context, c *Command, j Job) (out []string) {
-	job, _ := j.(Fence)
-	if job.State != Running {
-		return nil
-	}
-	phase, waits := job.Phase(), job.WaitsFor()
-	if phase != f.phase || waits != f.waits {
-		line := clock(c.Now()) + "  " + phase
-		if waits != "" {
-			line += ": waits for " + waits
-		}
-		out = append(out, line)
-	}
-	f.phase, f.waits = phase, waits
-	return out
 }
 
 func (t *temporalClient) fence(ctx context.Context, id string) (Job, error) {

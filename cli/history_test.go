@@ -127,7 +127,7 @@ func TestHistoryRefuses(t *testing.T) {
 		},
 		"another kind": {
 			"a/b/c", "",
-			`JOB: "a/b/c": must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, fence/NODE, update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE], restart-waiting/[NAMESPACE/]NAME or migrate-mons/[NAMESPACE/]NAME, or keeper/NAMESPACE/POLICY`, ExitUsage, nil,
+			`JOB: "a/b/c": must be the name of a node, NAMESPACE/NAME of a CephOSD, drain/NODE, fence/NODE, scale-down/NODE, update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE], restart-waiting/[NAMESPACE/]NAME or migrate-mons/[NAMESPACE/]NAME, or keeper/NAMESPACE/POLICY`, ExitUsage, nil,
 		},
 		"no rollout":         {"ceph/osds", "", "update-osds/ceph/osds: no such job is recorded", ExitFailed, nil},
 		"half a keeper":      {"keeper/x", "", `JOB: "x": must be namespace/name of a MaintenancePolicy`, ExitUsage, nil},

@@ -26,6 +26,8 @@ type Status struct {
 	Policies []PolicyStatus `json:"policies"`
 	Drains   []Drain        `json:"drains"` // those that run; of one node also the last one that has ended
 	Fences   []Fence        `json:"fences,omitempty"`
+	// ScaleDowns are those that run; when one is asked for, or its node, also the last one that has ended.
+	ScaleDowns []ScaleDown `json:"scaleDowns,omitempty"`
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
 	Rollouts []Rollout `json:"rollouts"`
 	// Migrations are those of mons that run; when one is asked for, also if it has ended.
@@ -109,6 +111,8 @@ func (c *Command) Status(ctx context.Context, namespace string) (Status, error) 
 			}
 		case Fence:
 			s.Fences = append(s.Fences, job)
+		case ScaleDown:
+			s.ScaleDowns = append(s.ScaleDowns, job)
 		case Rollout:
 			if _, target, _ := jobs.Parse(job.WorkflowID); namespace == "" || target.Namespace == namespace {
 				s.Rollouts = append(s.Rollouts, job)
@@ -216,7 +220,11 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 		s.Drains = append(s.Drains, job)
 	case !errors.Is(err, ErrNoJob):
 		s.TemporalProblem = err.Error()
-	case !n.Found:
+	}
+	if down, err := lookUp[ScaleDown](ctx, c.Temporal, jobs.ScaleDownNode.ID(node)); err == nil {
+		s.ScaleDowns = append(s.ScaleDowns, down)
+	}
+	if !n.Found && len(s.Drains)+len(s.ScaleDowns) == 0 && s.TemporalProblem == "" {
 		return s, wrong("node", node, "no such node, and no drain of it; `kubectl get nodes` lists them")
 	}
 	keys, answer, err := c.Kubernetes.PoliciesOf(ctx, node)

@@ -67,6 +67,7 @@ func (s Status) Write(w io.Writer) {
 	section(s.writeFencing)
 	section(s.writeDrains)
 	section(s.writeFences)
+	section(s.writeScaleDowns)
 	if !s.detailed {
 		section(s.writeRollouts)
 	}

@@ -129,6 +129,7 @@ func (t *temporalClient) PlanMigration(
 var answers = map[string]func(*temporalClient, context.Context, string) (Job, error){
 	jobs.DrainNode.Type:      (*temporalClient).drain,
 	jobs.FenceNode.Type:      (*temporalClient).fence,
+	jobs.ScaleDownNode.Type:  (*temporalClient).scaleDown,
 	jobs.UpdateOSDs.Type:     (*temporalClient).rollout,
 	jobs.RestartOSDs.Type:    (*temporalClient).rollout,
 	jobs.RestartWaiting.Type: (*temporalClient).rollout,

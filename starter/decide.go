@@ -58,8 +58,12 @@ func newDrains(before, now Snapshot) map[string]string {
 	return are
 }
 
-// drained lists the nodes that are leaving and already miss an OSD, and says why they count as drained.
+// drained lists the nodes that are leaving and already miss an OSD, and says why they count as drained. It does so for
+// Ceph alone: nodes with other storage have their job as soon as they announce that they leave.
 func drained(s Snapshot) map[string]string {
+	if s.Kind != storage.Ceph {
+		return nil
+	}
 	var missing []string
 	for name, osd := range s.OSDs {
 		if osd.Pod != storage.PodReady && !osd.Replacing && s.Nodes[osd.Node].Leaving() {

@@ -58,7 +58,11 @@ func (r *OSDSetReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 		r.Log.Info("told the rollout", "cephOSD", req.String(), "reason", f.pending)
 		f.pending = ""
 	}
-	return reconcile.Result{RequeueAfter: now.lookAgain()}, nil
+	again := lookAgain(nextExpiry(now.Away), r.Now()).RequeueAfter
+	if lost := now.lookAgain(); lost > 0 && (again == 0 || lost < again) {
+		again = lost
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // gather reads from the cache, without a copy.

@@ -86,7 +86,7 @@ func TakeOSDSet(o OSDSetObjects, before *OSDSetSnapshot, at time.Time) OSDSetSna
 	}
 	slices.Sort(policies)
 	s.Policies = strings.Join(policies, ", ")
-	s.Away = awayHosts(cr, o.Nodes)
+	s.Away = awayHosts(cr, o.Nodes, at)
 	s.Lost = losses(cr, s, before, at)
 	return s
 }
@@ -113,7 +113,7 @@ func osdSetPod(p *corev1.Pod) OSDSetPod {
 }
 
 // awayHosts takes those of the spec's hosts that are not simply in service.
-func awayHosts(cr *cephv1alpha1.CephOSD, nodes []corev1.Node) map[string]Node {
+func awayHosts(cr *cephv1alpha1.CephOSD, nodes []corev1.Node, at time.Time) map[string]Node {
 	byHostname := make(map[string]*corev1.Node, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -126,7 +126,7 @@ func awayHosts(cr *cephv1alpha1.CephOSD, nodes []corev1.Node) map[string]Node {
 	out := map[string]Node{}
 	for _, storage := range cr.Spec.Storage {
 		for _, host := range storage.Hosts {
-			if n := nodeOf(byHostname[host]); n != (Node{}) {
+			if n := nodeOf(byHostname[host], at, 0); n != (Node{}) {
 				out[host] = n
 			}
 		}

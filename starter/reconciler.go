@@ -93,12 +93,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	c.waiting = time.Time{}
-	return reconcile.Result{}, r.deliver(ctx, key, &c.pending)
+	if err := r.deliver(ctx, key, &c.pending); err != nil {
+		return reconcile.Result{}, err
+	}
+	return lookAgain(nextExpiry(now.Nodes), objects.Now), nil
+}
+
+// lookAgain has a reconciler look at a time at which no event tells that something has changed.
+func lookAgain(at, now time.Time) reconcile.Result {
+	if at.IsZero() {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: max(at.Sub(now), 100*time.Millisecond)}
 }
 
 // gather reads from the cache. It does not copy: ten thousand pods are only looked at.
 func gather(ctx context.Context, from client.Reader, req reconcile.Request) (Objects, error) {
-	o := Objects{Policy: &v1alpha1.MaintenancePolicy{}}
+	o := Objects{Policy: &v1alpha1.MaintenancePolicy{}, Now: time.Now()}
 	if err := from.Get(ctx, req.NamespacedName, o.Policy); err != nil {
 		return Objects{}, err
 	}

@@ -67,6 +67,10 @@ func (r *recorder) StartDrain(_ context.Context, in workflows.DrainNodeInput) er
 	return r.did("drain %s of %s, observe %t: %s", in.Node, in.Policy, in.Observe, in.Reason)
 }
 
+func (r *recorder) SignalScaleDown(_ context.Context, in workflows.ScaleDownNodeInput, reason string) error {
+	return r.did("scale down %s: %s", in.Node, reason)
+}
+
 func (r *recorder) SignalMons(_ context.Context, namespace, name, reason string) error {
 	return r.did("look at the mons of %s/%s: %s", namespace, name, reason)
 }

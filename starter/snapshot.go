@@ -1,12 +1,15 @@
 package starter
 
 import (
+	"time"
+
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Snapshot is what matters to a keeper of everything that Kubernetes knows about its storage cluster. Two equal ones
 // call for nothing.
 type Snapshot struct {
+	Kind       storage.Kind
 	Generation int64 // of the policy's spec
 	Deleting   bool  // the policy waits for its keeper to let it go
 	// Invalid says which field of the policy's spec makes no sense; then nothing below is filled in.
@@ -50,13 +53,24 @@ func (o OSD) FalseMark() bool { return o.Mark != "" && (o.Mark != o.Life || o.Po
 // Node is why a node is not simply in service. The zero Node is.
 type Node struct {
 	Cordoned bool
-	Tainted  string // the autoscaler's taint that announces its removal
-	Gone     bool   // the Node object is deleted
+	Tainted  string    // the autoscaler's taint that announces its removal, as long as it counts
+	Expires  time.Time // when it stops to count; zero: never
+	Gone     bool      // the Node object is deleted
 	NotReady bool
 }
 
 // Leaving tells whether somebody announced, or already carried out, the disruption of this node.
 func (n Node) Leaving() bool { return n.Cordoned || n.Tainted != "" || n.Gone }
+
+// nextExpiry is when the first removal taint stops to count; zero: none does.
+func nextExpiry(nodes map[string]Node) (next time.Time) {
+	for _, n := range nodes {
+		if !n.Expires.IsZero() && (next.IsZero() || n.Expires.Before(next)) {
+			next = n.Expires
+		}
+	}
+	return next
+}
 
 // Budget is a PodDisruptionBudget: what it asks for, and who asked last.
 type Budget struct {

@@ -23,8 +23,12 @@ func strip(object any) (any, error) {
 			Status: stripPodStatus(o.Status),
 		}, nil
 	case *corev1.Node:
+		meta := stripMeta(o.ObjectMeta)
+		if kube.OwnCordon(o) {
+			meta.ManagedFields = kube.CordonFields
+		}
 		return &corev1.Node{
-			ObjectMeta: stripMeta(o.ObjectMeta),
+			ObjectMeta: meta,
 			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
 			Status: corev1.NodeStatus{
 				Conditions: stripNodeConditions(o.Status.Conditions),

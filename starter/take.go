@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,12 +15,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Objects are the cached objects that a snapshot is taken of: a policy, all nodes, and the rest of the policy's
 // namespace. They are shared with the cache and only read.
 type Objects struct {
+	Now          time.Time
 	Policy       *v1alpha1.MaintenancePolicy
 	Policies     []v1alpha1.MaintenancePolicy // all that there are
 	Nodes        []corev1.Node
@@ -33,7 +36,7 @@ type Objects struct {
 // run.
 func Take(o Objects, before *Snapshot) Snapshot {
 	s := Snapshot{Generation: o.Policy.Generation, Deleting: !o.Policy.DeletionTimestamp.IsZero()}
-	s.Claimed = claimed(&o.Policy.Status)
+	s.Claimed, s.Kind = claimed(&o.Policy.Status), kube.KindOf(o.Policy)
 	selectors, err := selectorsOf(o.Policy)
 	if err != nil {
 		s.Invalid = err.Error()
@@ -43,7 +46,7 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	nodes := newNodeNames(o.Nodes)
 	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
 	s.MarkedTemplates = markedTemplates(o, selectors.osds)
-	s.Nodes = takeNodes(hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
+	s.Nodes = takeNodes(o, hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
 	return s
@@ -264,21 +267,27 @@ func hosts(osds map[string]OSD, pods []corev1.Pod, s selectors, nodes nodeNames)
 }
 
 // takeNodes takes those of the hosts that are not simply in service.
-func takeNodes(hosts map[string]struct{}, nodes nodeNames) map[string]Node {
+func takeNodes(o Objects, hosts map[string]struct{}, nodes nodeNames) map[string]Node {
+	expiry := kube.Settings(&o.Policy.Spec).RemovalTaintExpiry
 	out := map[string]Node{}
 	for name := range hosts {
-		if n := nodeOf(nodes.byName[name]); n != (Node{}) {
+		if n := nodeOf(nodes.byName[name], o.Now, expiry); n != (Node{}) {
 			out[name] = n
 		}
 	}
 	return out
 }
 
-func nodeOf(n *corev1.Node) Node {
+func nodeOf(n *corev1.Node, now time.Time, expiry time.Duration) Node {
 	if n == nil {
 		return Node{Gone: true}
 	}
-	return Node{Cordoned: n.Spec.Unschedulable, Tainted: kube.RemovalTaint(n), NotReady: !kube.NodeReady(n)}
+	signs := leaving.Of(n)
+	out := Node{Cordoned: signs.Cordoned, Tainted: signs.Key(now, expiry), NotReady: !kube.NodeReady(n)}
+	if at, ok := signs.Expires(expiry); ok && out.Tainted == leaving.RemovalTaint {
+		out.Expires = at
+	}
+	return out
 }
 
 func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
@@ -368,7 +377,7 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 				pods = append(pods, &o.Pods[i])
 			}
 		}
-		d.Home = string(kube.HomeOf(pods, o.Nodes, nil))
+		d.Home = string(kube.HomeOf(pods, o.Nodes, nil, o.Now))
 		out[kube.SoleKind] = d
 	}
 	return out

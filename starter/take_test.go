@@ -1,13 +1,16 @@
 package starter
 
 import (
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 )
 
 // TestTakeASecondPod: a pod beside the ready one is seen to come and to go, whatever becomes of it. A pod that ended is
@@ -43,4 +46,22 @@ func TestTakeASecondPod(t *testing.T) {
 			assert.Equal(t, c.want, s.OSDs["osd.3"].Beside)
 		})
 	}
+}
+
+// TestForgottenTaint: an autoscaler's taint that is an hour old is one that was forgotten, and the watcher looks again
+// when one comes to that age.
+func TestForgottenTaint(t *testing.T) {
+	set := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	n := &corev1.Node{Spec: corev1.NodeSpec{
+		Taints: []corev1.Taint{{Key: leaving.RemovalTaint, Value: strconv.FormatInt(set.Unix(), 10)}},
+	}}
+	ready := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.Conditions = ready
+	expires := set.Add(time.Hour)
+	young := nodeOf(n, expires.Add(-time.Second), 0)
+	assert.Equal(t, Node{Tainted: leaving.RemovalTaint, Expires: expires}, young)
+	assert.Equal(t, expires, nextExpiry(map[string]Node{"a": {Cordoned: true}, "b": young}))
+	assert.Zero(t, nodeOf(n, expires, 0), "in service")
+	n.Spec.Taints[0].Value = "yesterday"
+	assert.Equal(t, Node{Tainted: leaving.RemovalTaint}, nodeOf(n, expires, 0), "a time that cannot be read counts")
 }

@@ -29,6 +29,8 @@ type Temporal interface {
 	Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error)
 	// StartDrain starts the drain of a node, unless it runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
+	// SignalScaleDown tells the scale-down of a node how it leaves, and starts it first if it does not run.
+	SignalScaleDown(ctx context.Context, in workflows.ScaleDownNodeInput, reason string) error
 	// SignalFence tells the fence of a node to look, and starts it first, if start, when it does not run.
 	SignalFence(ctx context.Context, in workflows.FenceNodeInput, reason string, start bool) error
 	// SignalRollout tells the rollout of a CephOSD to look, and starts it first if it does not run.
@@ -130,6 +132,11 @@ func (t temporalClient) SignalFence(
 		return t.tell(ctx, opts.ID, workflows.SignalFenceChanged, reason)
 	}
 	return t.tellOrStart(ctx, workflows.SignalFenceChanged, reason, opts, jobs.FenceNode.Type, in)
+}
+
+func (t temporalClient) SignalScaleDown(ctx context.Context, in workflows.ScaleDownNodeInput, reason string) error {
+	opts := options(jobs.ScaleDownNode.ID(in.Node), "scale-down of "+in.Node)
+	return t.tellOrStart(ctx, workflows.SignalNodeLeaving, reason, opts, jobs.ScaleDownNode.Type, in)
 }
 
 func (t temporalClient) SignalRollout(ctx context.Context, namespace, name, reason string) error {

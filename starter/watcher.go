@@ -127,6 +127,11 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
+	if err := watchLeaving(mgr, &LeavingReconciler{
+		Objects: mgr.GetCache(), Homes: cachedHomes{mgr.GetCache()}, Temporal: temporal, Log: opts.Log, Now: time.Now,
+	}); err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
 	if err := watchWishes(mgr, &WishReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}

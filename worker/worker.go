@@ -45,6 +45,7 @@ func Register(r Registry, a Adapters, t Temporal) {
 		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters,
 		Keepers: t,
 	}, activity.RegisterOptions{})
+	r.RegisterActivityWithOptions(&activities.ScaleDown{Nodes: a.Nodes}, activity.RegisterOptions{})
 	r.RegisterActivityWithOptions(&activities.Fence{
 		Nodes: a.Nodes, Policies: a.Policies, Clusters: a.Clusters, Machines: a.Machines, Keepers: t,
 	}, activity.RegisterOptions{})

@@ -16,7 +16,7 @@ import (
 // packages that these rest on.
 var core = []string{
 	"mind*.go", "keeper*.go", "job.go", "await.go", "call.go", "claim.go", "claimant.go", "several.go", "lease.go",
-	"input.go", "options.go", "status.go",
+	"input.go", "options.go", "status.go", "scale_down_node.go",
 	"../internal/guard/*.go", "../internal/lease/*.go", "../internal/doubt/*.go",
 }
 

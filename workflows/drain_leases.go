@@ -166,15 +166,14 @@ func (d *drain) grants() (out []activities.Grant) {
 }
 
 // standing says of each of several leases where it stands.
-func (d *drain) standing() (token int64, all []LeaseStanding) {
-	claims := d.claims()
+func standing(target activities.Target, claims []*claimant) (token int64, all []LeaseStanding) {
 	for i, c := range claims {
 		if i == 0 {
 			token = c.Token
 		}
 		if len(claims) > 1 {
 			all = append(all, LeaseStanding{
-				Cluster: c.Cluster, Domain: d.state.Target.Storage()[i].Domain, Stage: string(c.Stage), Token: c.Token,
+				Cluster: c.Cluster, Domain: target.Storage()[i].Domain, Stage: string(c.Stage), Token: c.Token,
 			})
 		}
 	}

@@ -120,7 +120,7 @@ type DrainStatus struct {
 }
 
 func (d *drain) status() any {
-	token, leases := d.standing()
+	token, leases := standing(d.state.Target, d.claims())
 	return DrainStatus{
 		JobStatus: d.job.JobStatus, Target: d.state.Target, Observe: d.in.Observe, Reason: d.in.Reason,
 		Token: token, Leases: leases, Result: d.state.Result,

@@ -78,6 +78,20 @@ func TestBadInputIsRefused(t *testing.T) {
 		"fence with half a policy": {
 			jobs.FenceNode.Type, "fence/a", `{"node": "a", "policy": "a/b,c"}`, `policy: "c": must be`,
 		},
+		"scale-down of nothing": {
+			jobs.ScaleDownNode.Type, "scale-down/", `{}`, `node: "": the name of a node is required`,
+		},
+		"scale-down, misspelt": {
+			jobs.ScaleDownNode.Type, "scale-down/a", `{"node": "a", "evict": true}`,
+			`evict: "true": no such field; allowed are node, policy, reason`,
+		},
+		"scale-down under another ID": {
+			jobs.ScaleDownNode.Type, "scale-down/b", `{"node": "a"}`,
+			`there is one scale-down of a node at a time, under this ID`,
+		},
+		"scale-down with half a policy": {
+			jobs.ScaleDownNode.Type, "scale-down/a", `{"node": "a", "policy": "a/b,c"}`, `policy: "c": must be`,
+		},
 		"release by nobody": {
 			jobs.FenceNode.Type, "fence/a", `{"node": "a", "release": {"reason": "it burns"}}`,
 			`release.by: "": is required: it is kept in status, event and history`,
@@ -171,6 +185,7 @@ func execute(workflowType, id string, args ...any) error {
 	env.RegisterWorkflow(workflows.DrainNode)
 	env.RegisterWorkflow(workflows.RestartWaiting)
 	env.RegisterWorkflow(workflows.FenceNode)
+	env.RegisterWorkflow(workflows.ScaleDownNode)
 	env.RegisterWorkflow(workflows.Keeper)
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id})
 	env.ExecuteWorkflow(workflowType, args...)
@@ -235,7 +250,8 @@ func FuzzInputs(f *testing.F) {
 			return
 		}
 		for _, workflowType := range []string{
-			jobs.DrainNode.Type, jobs.Keeper.Type, jobs.FenceNode.Type, jobs.RestartWaiting.Type,
+			jobs.DrainNode.Type, jobs.Keeper.Type, jobs.FenceNode.Type, jobs.ScaleDownNode.Type,
+			jobs.RestartWaiting.Type,
 		} {
 			err := execute(workflowType, id, json.RawMessage(data))
 			var app *temporal.ApplicationError

@@ -28,6 +28,8 @@ type job struct {
 	changed bool
 	// ending: the job cleans up, which a full history does not interrupt.
 	ending bool
+	// warning is what people have to know beside what the job waits for.
+	warning string
 }
 
 // Outcomes that runJob sets.
@@ -204,7 +206,18 @@ func (j *job) details() string {
 	if j.WaitsFor != "" {
 		s += "  \nwaits for " + j.WaitsFor + " since " + j.Since.Format("15:04:05")
 	}
+	if j.warning != "" {
+		s += "  \n" + j.warning
+	}
 	return s
+}
+
+// warn says what people have to know beside what the job waits for, until it is told otherwise.
+func (j *job) warn(ctx workflow.Context, what string) {
+	if j.warning != what {
+		j.warning = what
+		workflow.SetCurrentDetails(ctx, j.details())
+	}
 }
 
 const pausedWait = "the signal `resume`: somebody paused this job"

@@ -242,7 +242,7 @@ func (m *mind) decide(now time.Time, in guard.Input) {
 // nextTimer is when a decision could change although nothing happens; zero: never.
 func (m *mind) nextTimer(in guard.Input) time.Time {
 	next := m.guard().Next(in, m.state.Remembered, m.ourFlags())
-	if at := guard.NextOverdue(m.guard(), in); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+	if at := guard.NextRevoked(m.guard(), in); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 		return at
 	}
 	return next

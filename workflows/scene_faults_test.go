@@ -34,8 +34,11 @@ func (f *faulty) InterceptActivity(
 // lasting are the activities that may take days.
 var lasting = map[string]bool{
 	"WatchStorage": true, "AskLife": true, "AwaitJobsEnd": true, "EvictPods": true,
-	"AwaitNode": true, "ReplaceBatch": true, "AwaitOSDs": true, "CarryOutMon": true, "AwaitMons": true,
+	"AwaitNode": true, "AwaitSigns": true, "ReplaceBatch": true, "AwaitOSDs": true, "CarryOutMon": true, "AwaitMons": true,
 }
+
+// heartbeats are those among them whose silences faultyActivity minds.
+var heartbeats = []string{"AwaitOSDs", "AwaitNode", "AwaitSigns", "CarryOutMon", "AwaitMons"}
 
 // thorough are those that heartbeat, and may take minutes.
 var thorough = map[string]bool{
@@ -75,7 +78,7 @@ func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any
 	o.StartToCloseTimeout = forever
 	// The test environment lets the heartbeat's time run on from one attempt to the next, and never tries again after a
 	// silence, such as that of a worker which is away for minutes. faultyActivity sees to it.
-	if thorough[name] || slices.Contains([]string{"AwaitOSDs", "AwaitNode", "CarryOutMon", "AwaitMons"}, name) {
+	if thorough[name] || slices.Contains(heartbeats, name) {
 		o.HeartbeatTimeout = forever
 	}
 	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {

@@ -180,6 +180,8 @@ func (r registry) RegisterWorkflowWithOptions(w any, o workflow.RegisterOptions)
 			}, o)
 	case func(workflow.Context, workflows.DrainNodeInput) (workflows.DrainNodeResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
+	case func(workflow.Context, workflows.ScaleDownNodeInput) (workflows.ScaleDownNodeResult, error):
+		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.FenceNodeInput) (workflows.FenceNodeResult, error):
 		r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(chained(r.scene, w), o)
 	case func(workflow.Context, workflows.UpdateOSDsInput) (workflows.UpdateOSDsResult, error):

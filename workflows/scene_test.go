@@ -77,6 +77,7 @@ type ended struct {
 	result  workflows.DrainNodeResult
 	rollout workflows.UpdateOSDsResult
 	fence   workflows.FenceNodeResult
+	removal workflows.ScaleDownNodeResult
 	moved   workflows.MigrateMonsResult
 	err     error
 }
@@ -292,6 +293,8 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	switch c.workflowType {
 	case jobs.FenceNode.Type:
 		outcome, e.err = &e.fence.Outcome, f.Get(ctx, &e.fence)
+	case jobs.ScaleDownNode.Type:
+		outcome, e.err = &e.removal.Outcome, f.Get(ctx, &e.removal)
 	case jobs.MigrateMons.Type:
 		outcome, e.err = &e.moved.Outcome, f.Get(ctx, &e.moved)
 	case jobs.DrainNode.Type, visitType:

@@ -52,6 +52,22 @@ func (s ToySummary) share(a, b string) string {
 	return ""
 }
 
+// alone is a volume with no copy on any other node; "": there is none.
+func (s ToySummary) alone(node string) string {
+	for _, v := range s[node].Volumes {
+		others := 0
+		for other, n := range s {
+			if other != node && slices.Contains(n.Volumes, v) {
+				others++
+			}
+		}
+		if others == 0 {
+			return v
+		}
+	}
+	return ""
+}
+
 type toyGuard struct{ guard.Plain }
 
 // Together: two nodes that share no volume.
@@ -65,6 +81,9 @@ func (toyGuard) Gate(in guard.Input, c lease.Claim) storage.Answer {
 		return storage.Answer{Reason: why}
 	}
 	s := toySees(in)
+	if v := s.alone(c.Node); v != "" {
+		return storage.Answer{Reason: fmt.Sprintf("no other node has a copy of %s", v)}
+	}
 	for _, other := range slices.Sorted(maps.Keys(s)) {
 		if v := s.share(c.Node, other); other != c.Node && v != "" && !s[other].Whole {
 			return storage.Answer{Reason: fmt.Sprintf("the copy of %s on %s is not whole", v, other)}
@@ -112,10 +131,11 @@ func (g toyGuard) Decide(in guard.Input) (v guard.Verdict) {
 	return v
 }
 
-// Healed: the node serves again, and its copies are whole.
+// Healed: the node serves again, and its copies are whole; or it does not exist any more.
 func (toyGuard) Healed(in guard.Input, c lease.Claim) storage.Answer {
 	if why := toyShut(in); why != "" {
 		return storage.Answer{Reason: why}
 	}
-	return storage.Answer{OK: toySees(in)[c.Node].Whole, Reason: "the copies on " + c.Node + " are not whole"}
+	n, exists := toySees(in)[c.Node]
+	return storage.Answer{OK: !exists || n.Whole, Reason: "the copies on " + c.Node + " are not whole"}
 }

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -19,13 +20,17 @@ import (
 // ones. The watcher, which knows only Ceph, is away.
 func playToy(t *testing.T, toy *toyStore, script func(*scene)) {
 	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
 	playOn(t, func(a *worker.Adapters) {
+		toy.scene = ctx
 		toy.changed = make(chan struct{}) // of this bubble
 		a.Policies, a.Budgets, a.Nodes, a.Clusters = toy, toy, toy, toy
 	}, sim.Options{}, func(s *scene) {
 		s.blindfold(true)
+		defer end() // of those who remove nodes
 		s.startKeeper()
 		script(s)
+		s.Await(2*time.Minute, func() bool { return len(toy.leftBehind()) == 0 })
 	})
 	assert.Empty(t, toy.bad)
 	assert.Equal(t, []string(nil), toy.leftBehind())

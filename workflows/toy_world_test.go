@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
@@ -22,6 +23,7 @@ import (
 // with copies on nodes. A node that is cordoned and has lost its pod reboots; its pod comes back when it is uncordoned,
 // and its copies are whole a while later.
 type toyStore struct {
+	scene      context.Context
 	mu         sync.Mutex
 	changed    chan struct{}
 	version    int
@@ -39,6 +41,8 @@ type toyStore struct {
 
 type toyNode struct {
 	cordoned, pod bool
+	signs         leaving.Signs // beside the cordon
+	incarnation   int           // rises when the node is registered again
 	boot          int
 	serves        time.Time // since when; its copies are whole soon after
 }
@@ -95,7 +99,7 @@ func (t *toyStore) await(ctx context.Context, is func() bool) error {
 
 func (t *toyStore) whole(node string) bool {
 	n := t.nodes[node]
-	return n.pod && time.Since(n.serves) >= toyRebuilds
+	return n != nil && n.pod && time.Since(n.serves) >= toyRebuilds
 }
 
 // summary is what a look sees in the words of the kind.
@@ -274,8 +278,10 @@ func (t *toyStore) state(name string) activities.NodeState {
 	if n == nil {
 		return activities.NodeState{}
 	}
+	n.signs.Cordoned = n.cordoned
 	return activities.NodeState{
-		Found: true, Ready: true, Cordoned: n.cordoned, UID: "uid-" + name, BootID: fmt.Sprint("boot ", n.boot),
+		Found: true, Ready: true, Cordoned: n.cordoned, UID: fmt.Sprint("uid-", name, "-", n.incarnation),
+		BootID: fmt.Sprint("boot ", n.boot), Tainted: n.signs.Key(time.Now(), 0), Leaving: n.signs,
 	}
 }
 
@@ -316,18 +322,23 @@ func (t *toyStore) EvictOnce(_ context.Context, in activities.Eviction) (p activ
 			p.Remaining, p.Blocked = 1, []string{"toy-" + in.Node}
 			return
 		}
-		t.judge(in.Node)
-		n.pod = false
+		t.goes(in.Node)
 		time.AfterFunc(toyReboots, func() { t.happens(func() { n.boot++ }) })
-		gone := 0
-		for _, x := range t.nodes {
-			if !x.pod {
-				gone++
-			}
-		}
-		t.away = max(t.away, gone)
 	})
 	return p, nil
+}
+
+// goes is the end of the pod of a node.
+func (t *toyStore) goes(node string) {
+	t.judge(node)
+	t.nodes[node].pod = false
+	gone := 0
+	for _, x := range t.nodes {
+		if !x.pod {
+			gone++
+		}
+	}
+	t.away = max(t.away, gone)
 }
 
 // judge tells whether the pod of a node may go: every volume has another whole copy.

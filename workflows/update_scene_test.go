@@ -44,6 +44,10 @@ func (s *scene) watchOSDs() *osdWatcher {
 }
 
 // SignalMons is not asked of it either.
+func (w *osdWatcher) SignalScaleDown(context.Context, workflows.ScaleDownNodeInput, string) error {
+	return nil
+}
+
 func (w *osdWatcher) SignalMons(context.Context, string, string, string) error { return nil }
 
 // SignalRollout implements starter.Temporal; the rest of it is not asked of a watcher of CephOSDs.

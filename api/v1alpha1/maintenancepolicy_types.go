@@ -538,6 +538,10 @@ type LeaseClaim struct {
 	// Ready: the job has all of its leases; this one takes effect as soon as the storage allows it.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
+	// Turn: the job waits for somebody else to take the node down. As long as none of its daemons is down, the claim goes back after
+	// this time once others wait for it.
+	// +optional
+	Turn *metav1.Duration `json:"turn,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted yet.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`

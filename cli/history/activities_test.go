@@ -20,7 +20,7 @@ func TestEveryActivityThatIsToldOfExists(t *testing.T) {
 	exist := map[string]bool{}
 	for _, all := range []any{
 		&activities.Keeper{}, &activities.Drain{}, &activities.OSDs{}, &activities.MonJob{},
-		&activities.Fence{},
+		&activities.Fence{}, &activities.ScaleDown{},
 	} {
 		for method := range reflect.TypeOf(all).Methods() {
 			exist[method.Name] = true

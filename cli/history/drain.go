@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -30,6 +31,7 @@ var kinds = map[string]kind{
 	jobs.Keeper.Type:         {(*reader).startedKeeper, (*reader).endedKeeper},
 	jobs.DrainNode.Type:      {(*reader).startedDrain, (*reader).endedDrain},
 	jobs.FenceNode.Type:      {(*reader).startedFence, (*reader).endedFence},
+	jobs.ScaleDownNode.Type:  {(*reader).startedScaleDown, (*reader).endedScaleDown},
 	jobs.UpdateOSDs.Type:     {(*reader).startedUpdate, (*reader).endedRollout},
 	jobs.RestartOSDs.Type:    {(*reader).startedRestart, (*reader).endedRollout},
 	jobs.RestartWaiting.Type: {(*reader).startedWaiting, (*reader).endedRollout},
@@ -183,6 +185,8 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 			how[0], how[1] = how[1], how[0]
 		}
 		r.say(e, in.Node+" is "+strings.Join(how, ", "), a.tries())
+	case "AwaitSigns":
+		r.saw(e, read[activities.AwaitSignsInput](a.input).Node, read[leaving.Sight](result), a.tries())
 	default:
 		if r.completedFence(e, a, result) {
 			return

@@ -13,8 +13,9 @@ import (
 
 // jobHelp says how people name jobs.
 const jobHelp = `JOB is the name of a node, for its drain; NAMESPACE/NAME of a CephOSD, for its rollout; or the workflow's ID: drain/NODE,
-fence/NODE, update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE], restart-waiting/[NAMESPACE/]POLICY,
-migrate-mons/[NAMESPACE/]NAME. Without a namespace it is --namespace, or that of the kubeconfig.`
+fence/NODE, scale-down/NODE, update-osds/[NAMESPACE/]NAME, restart-osds[/NAMESPACE],
+restart-waiting/[NAMESPACE/]POLICY, migrate-mons/[NAMESPACE/]NAME. Without a namespace it is --namespace, or that of
+the kubeconfig.`
 
 // signalCommand is one signal, as people send it.
 type signalCommand struct {

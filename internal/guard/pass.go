@@ -12,14 +12,18 @@ import (
 // This file is what a pass of a keeper makes of the lease, whatever the kind of storage. Who asks why something waits
 // must not judge by less than the keeper does, so that both use it.
 
-// Revoked lists the claims that their jobs lose now, each with the reason: those that mean nothing any more, and those
-// that were held in reserve for too long.
+// Revoked lists the claims that their jobs lose now, each with the reason: those that mean nothing any more, those that
+// were held in reserve for too long, and those whose turn is over although nothing has happened.
 func Revoked(g Guard, in Input) (out []lease.Claim) {
 	for _, c := range slices.Concat(in.Lease.Holders, in.Lease.Queue) {
 		if why := g.Void(in, c); why != "" {
 			c.WaitsFor = why
 			out = append(out, c)
 		}
+	}
+	for _, c := range in.Lease.SpentTurns(in.Now, together(g, in), idle(in)) {
+		c.WaitsFor = fmt.Sprintf("others wait for it, and in %s no daemon of %s went down", c.Turn, c.Node)
+		out = append(out, c)
 	}
 	for _, c := range in.Lease.Overdue(in.Now, together(g, in)) {
 		c.WaitsFor = fmt.Sprintf("others wait for it, and in %s the job did not get the lease of another storage cluster "+
@@ -75,12 +79,26 @@ func WouldGrant(g Guard, in Input, c lease.Claim) storage.Answer {
 	return storage.Answer{OK: granted, Reason: asked.WaitsFor}
 }
 
-// NextOverdue is when a claim that is held in reserve could go back although nothing happens; zero: never.
-func NextOverdue(g Guard, in Input) time.Time {
-	if at := in.Lease.NextOverdue(together(g, in)); at.After(in.Now) {
-		return at
+// NextRevoked is when a claim could go back to those who wait although nothing happens; zero: never.
+func NextRevoked(g Guard, in Input) (next time.Time) {
+	for _, at := range []time.Time{
+		in.Lease.NextOverdue(together(g, in)), in.Lease.NextSpentTurn(together(g, in), idle(in)),
+	} {
+		if at.After(in.Now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
 	}
-	return time.Time{}
+	return next
+}
+
+// idle tells whether nothing has begun of what a claim was granted for: its node's daemons are there, and none is down.
+// Of a look that tells nothing it does not tell that.
+func idle(in Input) func(lease.Claim) bool {
+	return func(c lease.Claim) bool {
+		n, seen := in.View.Node(c.Node)
+		daemons, down := n.Counts()
+		return seen && in.View.Unavailable == "" && !n.Gone && daemons > 0 && down == 0
+	}
 }
 
 func together(g Guard, in Input) func(a, b lease.Claim) bool {

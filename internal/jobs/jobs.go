@@ -37,10 +37,11 @@ const (
 	SignalSkip    = "skip"    // takes the name or the key of an OSD: do not replace it, and do not wait for it
 )
 
-// The signals of drains, of migrations and of rollouts.
+// The signals of drains, of scale-downs, of migrations and of rollouts.
 var (
 	ofDrain     = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
 	ofFence     = []string{SignalPause, SignalResume, SignalAbort, SignalDone}
+	ofScaleDown = []string{SignalPause, SignalResume, SignalAbort}
 	ofMigration = []string{SignalPause, SignalResume, SignalAbort}
 	ofRollout   = []string{SignalPause, SignalResume, SignalAbort, SignalApprove, SignalSkip}
 )
@@ -54,6 +55,10 @@ var (
 	FenceNode = &Job{
 		Type: "FenceNode", Noun: "fence", Prefix: "fence/", Form: "NODE",
 		Priority: lease.PriorityFencing, Signals: ofFence,
+	}
+	ScaleDownNode = &Job{
+		Type: "ScaleDownNode", Noun: "scale-down", Prefix: "scale-down/", Form: "NODE",
+		Priority: lease.PriorityScaleDown, Signals: ofScaleDown,
 	}
 	UpdateOSDs = &Job{
 		Type: "UpdateOSDs", Noun: "rollout", Prefix: "update-osds/", Form: "NAMESPACE/NAME",
@@ -74,7 +79,7 @@ var (
 )
 
 // All are the jobs, in the order in which people are told of them.
-var All = []*Job{DrainNode, FenceNode, UpdateOSDs, RestartOSDs, RestartWaiting, MigrateMons}
+var All = []*Job{DrainNode, FenceNode, ScaleDownNode, UpdateOSDs, RestartOSDs, RestartWaiting, MigrateMons}
 
 // PlanMons is no job, since it changes nothing: it foresees what MigrateMons would do.
 var PlanMons = &Job{Type: "PlanMons", Noun: "plan", Prefix: "plan-mons/", Form: "NAMESPACE/NAME"}

@@ -21,6 +21,7 @@ func TestIDs(t *testing.T) {
 	}{
 		"drain/node-a":          {jobs.DrainNode, jobs.Target{Node: "node-a"}, "node-a"},
 		"update-osds/ceph/osds": {jobs.UpdateOSDs, jobs.Target{Namespace: "ceph", Name: "osds"}, "ceph/osds"},
+		"scale-down/node-a":     {jobs.ScaleDownNode, jobs.Target{Node: "node-a"}, ""},
 		"restart-osds/ceph":     {jobs.RestartOSDs, jobs.Target{Namespace: "ceph"}, ""},
 	} {
 		j, target, ok := jobs.Parse(id)

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,7 @@ func FuzzTaints(f *testing.F) {
 		n := &corev1.Node{Spec: corev1.NodeSpec{
 			Taints: []corev1.Taint{{Key: other}, {Key: key, Effect: corev1.TaintEffectNoSchedule}},
 		}}
-		if got := kube.RemovalTaint(n); got != "" && got != key && got != other {
+		if got := kube.RemovalTaint(n, time.Now()); got != "" && got != key && got != other {
 			t.Fatalf("%q and %q became %q", other, key, got)
 		} else if got != "" && got != kube.RemovalTaints[0] && got != kube.RemovalTaints[1] {
 			t.Fatalf("%q announces nothing", got)

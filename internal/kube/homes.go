@@ -3,6 +3,7 @@ package kube
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedule "k8s.io/component-helpers/scheduling/corev1"
@@ -20,7 +21,7 @@ const SoleKind = "mgr"
 // HomeOf tells where else the only pod of a group could run. granted are nodes that a job was allowed to empty, whether
 // or not it has begun. It goes by node selector, required node affinity and taints. What it does not know (room,
 // spreading) only matters to who hopes for another node: the pod may wait.
-func HomeOf(pods []*corev1.Pod, nodes []corev1.Node, granted []string) budget.Home {
+func HomeOf(pods []*corev1.Pod, nodes []corev1.Node, granted []string, now time.Time) budget.Home {
 	at := slices.IndexFunc(pods,
 		func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && PodState(p) != storage.PodTerminating })
 	if at < 0 {
@@ -28,7 +29,7 @@ func HomeOf(pods []*corev1.Pod, nodes []corev1.Node, granted []string) budget.Ho
 	}
 	pod := pods[at]
 	leaving := func(n *corev1.Node) bool {
-		return n.Spec.Unschedulable || RemovalTaint(n) != "" || slices.Contains(granted, n.Name)
+		return n.Spec.Unschedulable || RemovalTaint(n, now) != "" || slices.Contains(granted, n.Name)
 	}
 	own := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
 	if own >= 0 && !leaving(&nodes[own]) {

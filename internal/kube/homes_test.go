@@ -2,6 +2,7 @@ package kube
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +99,7 @@ func TestHomeOf(t *testing.T) {
 				})
 			}
 			c.change(pod, nodes)
-			require.Equal(t, c.want, HomeOf([]*corev1.Pod{pod}, nodes, c.granted))
+			require.Equal(t, c.want, HomeOf([]*corev1.Pod{pod}, nodes, c.granted, time.Now()))
 		})
 	}
 }

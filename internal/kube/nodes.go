@@ -21,31 +21,24 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // RemovalTaints are the taints by which an autoscaler announces that it is about to remove a node.
-var RemovalTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+var RemovalTaints = []string{leaving.RemovalTaint, leaving.DisruptedTaint}
 
 // StateOf is a node as far as jobs need it.
-func StateOf(n *corev1.Node) activities.NodeState {
+func StateOf(n *corev1.Node, now time.Time) activities.NodeState {
 	return activities.NodeState{
 		Found: true, UID: string(n.UID), BootID: n.Status.NodeInfo.BootID, Cordoned: n.Spec.Unschedulable,
-		Tainted: RemovalTaint(n), Ready: NodeReady(n),
+		Tainted: RemovalTaint(n, now), Ready: NodeReady(n), Leaving: leaving.Of(n),
 	}
 }
 
-// RemovalTaint returns the key of the node's removal taint, or "".
-func RemovalTaint(n *corev1.Node) string {
-	for _, t := range n.Spec.Taints {
-		for _, key := range RemovalTaints {
-			if t.Key == key {
-				return key
-			}
-		}
-	}
-	return ""
-}
+// RemovalTaint returns the key of the node's removal taint, or "". One that was forgotten does not count: for ever the
+// node's failure domain would be opened in advance, and the node not be taken for one that is back.
+func RemovalTaint(n *corev1.Node, now time.Time) string { return leaving.Of(n).Key(now, 0) }
 
 // NodeReady tells whether the kubelet reports the node ready.
 func NodeReady(n *corev1.Node) bool {
@@ -66,15 +59,24 @@ func (c *Cluster) Node(ctx context.Context, name string) (activities.NodeState, 
 	if err != nil {
 		return activities.NodeState{}, err
 	}
-	return StateOf(n), nil
+	return StateOf(n, time.Now()), nil
 }
 
 // awaitNodeFor bounds one watch; the caller simply asks again.
 const awaitNodeFor = 10 * time.Minute
 
+// watchFor is how long to watch a node at most: when its removal taint stops to count, no event tells.
+func watchFor(last activities.NodeState, now time.Time) time.Duration {
+	at, ok := last.Leaving.Expires(0)
+	if !ok || !at.After(now) {
+		return awaitNodeFor
+	}
+	return min(max(at.Sub(now), time.Second), awaitNodeFor)
+}
+
 // AwaitNode implements activities.Nodes by a watch on the one node.
 func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.NodeState) (activities.NodeState, error) {
-	ctx, cancel := context.WithTimeout(ctx, awaitNodeFor)
+	ctx, cancel := context.WithTimeout(ctx, watchFor(last, time.Now()))
 	defer cancel()
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	// List before watch: what changed since `last` must not be missed, and the watch has to begin exactly there.
@@ -84,7 +86,7 @@ func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.No
 	}
 	now := activities.NodeState{}
 	if len(list.Items) == 1 {
-		now = StateOf(&list.Items[0])
+		now = StateOf(&list.Items[0], time.Now())
 	}
 	if now != last {
 		return now, nil
@@ -101,7 +103,7 @@ func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.No
 		case e.Type == watch.Error:
 			return activities.NodeState{}, apierrors.FromObject(e.Object)
 		case ok && e.Type != watch.Deleted:
-			now = StateOf(n)
+			now = StateOf(n, time.Now())
 		}
 		if now != last {
 			return now, nil
@@ -134,23 +136,36 @@ func (c *Cluster) Cordon(ctx context.Context, name string, on bool) error {
 
 // cordonedByAnother tells whether somebody else wrote the cordon that a node has now, as far as the API server knows.
 func cordonedByAnother(n *corev1.Node) bool {
+	by := cordonedBy(n)
+	return n.Spec.Unschedulable && by != "" && by != FieldOwner
+}
+
+// OwnCordon tells whether it was lockkeeper that cordoned a node, as far as the API server knows.
+func OwnCordon(n *corev1.Node) bool { return n.Spec.Unschedulable && cordonedBy(n) == FieldOwner }
+
+// CordonFields are what OwnCordon goes by.
+var CordonFields = []metav1.ManagedFieldsEntry{{
+	Manager: FieldOwner, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:unschedulable":{}}}`),
+}}
+
+// cordonedBy is who wrote whether a node is schedulable: lockkeeper, if it is one of them; "" if nobody is known.
+func cordonedBy(n *corev1.Node) (by string) {
 	var fields struct {
 		Spec map[string]json.RawMessage `json:"f:spec"`
 	}
-	by := ""
 	for _, f := range n.ManagedFields {
 		if f.FieldsV1 == nil || json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, owns := fields.Spec["f:unschedulable"]; owns {
 			if f.Manager == FieldOwner {
-				return false
+				return FieldOwner
 			}
 			by = f.Manager
 		}
 		fields.Spec = nil
 	}
-	return n.Spec.Unschedulable && by != ""
+	return by
 }
 
 // EvictOnce implements activities.Nodes: kubectl's filters choose the pods, kubectl's request evicts them, and every

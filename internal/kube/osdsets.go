@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -112,7 +113,7 @@ func Nodes(ctx context.Context, typed kubernetes.Interface) (map[string]string, 
 }
 
 func away(n *corev1.Node) string {
-	switch taint := RemovalTaint(n); {
+	switch taint := RemovalTaint(n, time.Now()); {
 	case n.Spec.Unschedulable:
 		return "node " + n.Name + " is cordoned"
 	case taint != "":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -195,7 +196,7 @@ func (c *Cluster) StorageNodes(ctx context.Context) ([]storageview.Node, error) 
 		n := &list.Items[i]
 		out = append(out, storageview.Node{
 			Name: n.Name, Hostname: n.Labels[corev1.LabelHostname], Unschedulable: n.Spec.Unschedulable,
-			RemovalTaint: RemovalTaint(n), NotReady: !NodeReady(n),
+			RemovalTaint: RemovalTaint(n, time.Now()), NotReady: !NodeReady(n),
 		})
 	}
 	return out, nil

@@ -48,8 +48,10 @@ func TestWhatIsHeldInReserveIsRemembered(t *testing.T) {
 	was := lease.State{Token: 3, Holders: []lease.Claim{{
 		WorkflowID: "drain/a", RunID: "r", Domain: storage.FailureDomain{Type: "zone", Name: "zone-x"}, Node: "a",
 		Priority: lease.PriorityDrain, Token: 3, Reserve: 4 * time.Minute, Ready: true,
+		Turn: 10 * time.Minute,
 	}}}
 	is := memoryOf(&v1alpha1.MaintenancePolicyStatus{Lease: leaseStatus(was)}).Lease
 	assert.Equal(t, 4*time.Minute, is.Holders[0].Reserve)
 	assert.True(t, is.Holders[0].Ready)
+	assert.Equal(t, 10*time.Minute, is.Holders[0].Turn)
 }

@@ -186,6 +186,9 @@ func claimStatus(c lease.Claim, since int64) v1alpha1.LeaseClaim {
 	if c.Reserved() {
 		out.Reserve = &metav1.Duration{Duration: c.Reserve}
 	}
+	if c.Turn > 0 {
+		out.Turn = &metav1.Duration{Duration: c.Turn}
+	}
 	return out
 }
 
@@ -206,6 +209,9 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 			}
 			if c.Reserve != nil {
 				x.Reserve = c.Reserve.Duration
+			}
+			if c.Turn != nil {
+				x.Turn = c.Turn.Duration
 			}
 			if granted {
 				x.Granted = c.Since.UTC()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -267,7 +268,7 @@ func (c *Cluster) soleMinAvailable(
 	}
 	emptied := slices.ContainsFunc(pods,
 		func(p *corev1.Pod) bool { return slices.Contains(leaving.Emptying, p.Spec.NodeName) })
-	return budget.SoleMinAvailable(HomeOf(pods, nodes.Items, leaving.Granted), emptied), nil
+	return budget.SoleMinAvailable(HomeOf(pods, nodes.Items, leaving.Granted, time.Now()), emptied), nil
 }
 
 func groupPods(pods []*corev1.Pod) (out []budget.GroupPod) {

@@ -89,6 +89,9 @@ type Claim struct {
 	Reserve time.Duration `json:"reserve,omitempty"`
 	// Ready: the job has all of its leases, so that this one is to take effect as soon as the gate lets it.
 	Ready bool `json:"ready,omitempty"`
+	// Turn: the job takes nothing down by itself; it waits for somebody else to. As long as no daemon of its node is down,
+	// the claim goes back when it is this old and others have to wait because of it. 0: it does not.
+	Turn time.Duration `json:"turn,omitempty"`
 
 	Requested time.Time `json:"requested"`
 	// Granted and Token are set once it holds the lease.

@@ -1,44 +1,29 @@
 package longhorn
 
-import (
-	"strconv"
-	"time"
-)
+import "github.com/lockkeeper/lockkeeper/internal/leaving"
 
-// DefaultTaintExpiry is the age from which the autoscaler's taint does not count. The autoscaler gives up a node after
-// two minutes of refused evictions and ten of graceful termination.
-const DefaultTaintExpiry = time.Hour
+// Leaving is how a node says that it is about to leave.
+type Leaving = leaving.Way
+
+// The ways. NotLeaving is a node that stays.
+const (
+	NotLeaving   = leaving.Not
+	Cordoned     = leaving.Cordoned
+	RemovalTaint = leaving.Removal
+	Disrupted    = leaving.Disrupted
+	Deleting     = leaving.Deleting
+	Gone         = leaving.Gone
+)
 
 // leaving tells whether a node is about to leave: what is on it protects nothing any more.
 func (w World) leaving(n Node) Leaving {
-	switch {
-	case n.Deleting:
-		return Deleting
-	case n.Cordoned && !w.Settings.ClusterAutoscaler: // which says more than a taint that Longhorn is not to know
-		return Cordoned
-	case n.HasRemovalTaint && w.removalTaintCounts(n.RemovalTaint):
-		return RemovalTaint
-	case n.Disrupted:
-		return Disrupted
-	case n.Cordoned:
-		return Cordoned
-	default:
-		return NotLeaving
+	if n.Cordoned && !n.Deleting && !w.Settings.ClusterAutoscaler {
+		return Cordoned // which says more than a taint that Longhorn is not to know
 	}
-}
-
-// removalTaintCounts tells whether the autoscaler's taint is recent. One without a time counts: who reads it wrongly
-// would take a node for safe that is about to be deleted.
-func (w World) removalTaintCounts(value string) bool {
-	seconds, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		return true
-	}
-	expiry := w.TaintExpiry
-	if expiry <= 0 {
-		expiry = DefaultTaintExpiry
-	}
-	return w.Now.Sub(time.Unix(seconds, 0)) < expiry
+	return leaving.Signs{
+		Cordoned: n.Cordoned, Deleting: n.Deleting, Tainted: n.HasRemovalTaint, Taint: n.RemovalTaint,
+		Disrupted: n.Disrupted,
+	}.How(w.Now, w.TaintExpiry)
 }
 
 // opens tells whether a node may be let go because it is leaving in this way. Longhorn itself knows cordoned nodes

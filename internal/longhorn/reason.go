@@ -42,19 +42,6 @@ const (
 	NoEngine Reason = "NoEngine"
 )
 
-// Leaving is how a node says that it is about to leave.
-type Leaving string
-
-// The ways. NotLeaving is a node that stays.
-const (
-	NotLeaving   Leaving = ""
-	Cordoned     Leaving = "cordoned"
-	RemovalTaint Leaving = "tainted by the Cluster Autoscaler"
-	Disrupted    Leaving = "tainted by Karpenter"
-	Deleting     Leaving = "being deleted"
-	Gone         Leaving = "gone"
-)
-
 func quote(s string) string { return strconv.Quote(s) }
 
 // Sentence is what a reason means for a node, in words. subject is the volume, node or pod that the reason names.

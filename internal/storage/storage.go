@@ -437,7 +437,7 @@ type Settings struct {
 	// how long a cordon keeps its domain open before anything goes down; where nodes take turns, how long one that is
 	// leaving keeps its own while others wait for it
 	AnnouncementTimeout time.Duration `json:"announcementTimeout"`
-	// RemovalTaintExpiry is the age from which an autoscaler's taint does not count.
+	// RemovalTaintExpiry is the age from which an autoscaler's removal taint does not count; 0: an hour.
 	RemovalTaintExpiry time.Duration `json:"removalTaintExpiry,omitempty"`
 	// one or two mons may go although there is no quorum without them
 	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`

@@ -118,5 +118,5 @@ func (w *World) nodeState(name string) activities.NodeState {
 		return activities.NodeState{}
 	}
 	x := n.object()
-	return kube.StateOf(&x)
+	return kube.StateOf(&x, time.Now())
 }

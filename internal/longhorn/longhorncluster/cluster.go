@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/guard/longhornguard"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -192,9 +193,9 @@ func (s sight) tainted(n longhorn.Node) string {
 	i := slices.IndexFunc(s.decision.Nodes, func(d longhorn.NodeVerdict) bool { return d.Node == n.Name })
 	switch {
 	case n.Disrupted:
-		return disruptedTaint
+		return leaving.DisruptedTaint
 	case n.HasRemovalTaint && i >= 0 && s.decision.Nodes[i].Leaving == longhorn.RemovalTaint:
-		return removalTaint
+		return leaving.RemovalTaint
 	default:
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 )
 
@@ -27,11 +28,9 @@ type Objects struct {
 	Pods     []corev1.Pod
 }
 
-// Labels, taints and settings of others.
+// Labels and settings of others.
 const (
 	componentLabel      = "longhorn.io/component"
-	removalTaint        = "ToBeDeletedByClusterAutoscaler"
-	disruptedTaint      = "karpenter.sh/disrupted"
 	settingAutoscaler   = "kubernetes-cluster-autoscaler-enabled"
 	settingDrainPolicy  = "node-drain-policy"
 	settingLastReplica  = "allow-node-drain-with-last-healthy-replica" // before 1.4
@@ -74,20 +73,13 @@ func (o Objects) World() longhorn.World {
 }
 
 func node(n *corev1.Node, helpers []string) longhorn.Node {
+	signs := leaving.Of(n)
 	out := longhorn.Node{
-		Name: n.Name, Cordoned: n.Spec.Unschedulable, Deleting: n.DeletionTimestamp != nil, Helpers: slices.Sorted(
-			slices.Values(helpers)),
+		Name: n.Name, Cordoned: signs.Cordoned, Deleting: signs.Deleting, HasRemovalTaint: signs.Tainted,
+		RemovalTaint: signs.Taint, Disrupted: signs.Disrupted, Helpers: slices.Sorted(slices.Values(helpers)),
 	}
 	for _, c := range n.Status.Conditions {
 		out.Ready = out.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}
-	for _, t := range n.Spec.Taints {
-		switch t.Key {
-		case removalTaint:
-			out.HasRemovalTaint, out.RemovalTaint = true, t.Value
-		case disruptedTaint:
-			out.Disrupted = true
-		}
 	}
 	return out
 }
