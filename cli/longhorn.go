@@ -50,7 +50,9 @@ func (c *Command) lookAgain(
 	in := guard.Input{Input: now.Input(c.Now()), Own: now.Own}
 	claims := append(slices.Concat(in.Lease.Holders, in.Lease.Queue), lease.Claim{Node: node})
 	i := longhornguard.Guard{}.Interest(in, claims)
-	seen, err := cluster.Observe(ctx, activities.Look{Held: i.Held, Domains: i.Domains, Nodes: i.Nodes, Last: i.Last})
+	seen, err := cluster.Observe(ctx, activities.Look{
+		Held: i.Held, Domains: i.Domains, Nodes: i.Nodes, Last: i.Last, Went: i.Went,
+	})
 	if err != nil {
 		return fmt.Errorf("look at Longhorn: %w", err)
 	}

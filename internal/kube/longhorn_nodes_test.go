@@ -32,7 +32,8 @@ func TestHeldBack(t *testing.T) {
 			set{HeldBack: "ns/p", scaleDownDisabled: "no"}, false, set{scaleDownDisabled: "no"},
 		},
 		"beside what others have": {
-			set{"other": "x"}, true,
+			set{"other": "x"},
+			true,
 			set{"other": "x", HeldBack: "ns/p", scaleDownDisabled: "true", doNotDisrupt: "true"},
 		},
 	} {

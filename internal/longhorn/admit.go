@@ -81,18 +81,34 @@ func (w World) cordoned(nodes []string) World {
 }
 
 // Turns says in which order nodes may go: those that jobs empty, which count as leaving already, then those whose turn
-// it is, then those that wait, and last those that had their turn and did not use it.
+// it is, then those that wait, and last those that had their turn and did not use it. Of those that were open, nobody
+// goes beside one that is not back.
 type Turns struct {
-	Held, First, Asked, Last []string
+	Held, First, Asked, Last, Went []string
 }
 
 // DecideInTurn decides for a world in which jobs empty nodes and others wait.
 func DecideInTurn(w World, t Turns) (Decision, []Admission) {
+	w.Away = w.notBack(t.Went)
 	admissions := Admit(w, t.Held, t.Asked)
 	w = w.cordoned(t.Held)
 	named := slices.Concat(t.Held, t.First, t.Asked)
 	w.Going = slices.Concat(named, w.leavingNodes(slices.Concat(named, t.Last)), t.Last)
 	return Decide(w), admissions
+}
+
+// notBack are those of some nodes that are not leaving any more, and whose instance managers do not run yet.
+func (w World) notBack(of []string) (names []string) {
+	runs := map[string]bool{}
+	for _, m := range w.Managers {
+		runs[m.Node] = runs[m.Node] || m.Kind != Engine && m.State == Running
+	}
+	for _, n := range w.Nodes {
+		if slices.Contains(of, n.Name) && w.leaving(n) == NotLeaving && !runs[n.Name] {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // leavingNodes are the nodes that are leaving, by name, but for some.

@@ -36,14 +36,16 @@ func TestAdmit(t *testing.T) {
 			abc().volume("v", "a", "b").attach("v", "a"), longhorn.Turns{Asked: []string{"a"}}, "a:ok", "",
 		},
 		"a job that holds the lease, and one that waits": {
-			abc().volume("v", "a", "b", "c"), longhorn.Turns{Held: []string{"b"}, Asked: []string{"a"}},
+			abc().volume("v", "a", "b", "c"),
+			longhorn.Turns{Held: []string{"b"}, Asked: []string{"a"}},
 			"b:ok a:SharesVolume/b", "b",
 		},
 		"a holder whose volume is attached does not open": {
 			abc().volume("v", "a", "b").attach("v", "a"), longhorn.Turns{Held: []string{"a"}}, "a:ok", "",
 		},
 		"the queue does not count as leaving": {
-			abc().volume("v", "a", "b").volume("w", "b", "c"), longhorn.Turns{Asked: []string{"a", "b", "c"}},
+			abc().volume("v", "a", "b").volume("w", "b", "c"),
+			longhorn.Turns{Asked: []string{"a", "b", "c"}},
 			"a:ok b:LastReplica/v c:ok", "",
 		},
 		"what is cordoned opens by itself, in turn": {
@@ -51,6 +53,17 @@ func TestAdmit(t *testing.T) {
 		},
 		"whose turn it is goes on, and one that is not leaving any more does not": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{First: []string{"b", "c"}}, "", "b",
+		},
+		"who went and is not back yet still has its turn": {
+			newWorld("a", "b", "c", "d").volume("v", "a", "b", "c", "d").cordon("a").
+				with(func(w *world) { w.manager("b").State = "stopped" }),
+			longhorn.Turns{Went: []string{"b"}, Asked: []string{"c"}},
+			"c:SharesVolume/b", "",
+		},
+		"who is down without having had a turn holds up nobody": {
+			abc().volume("v", "a", "b", "c").cordon("a").with(func(w *world) { w.manager("b").State = "stopped" }),
+			longhorn.Turns{},
+			"", "a",
 		},
 		"who had its turn comes last": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{Last: []string{"a"}}, "", "b",

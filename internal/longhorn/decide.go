@@ -137,6 +137,13 @@ func (s *surveyed) letGo() {
 	})
 	free := s.world.Settings.DrainPolicy == AlwaysAllow
 	goes := map[*volume]*node{}
+	for _, name := range s.world.Away {
+		if n := s.byName[name]; n != nil {
+			for _, v := range n.volumes {
+				goes[v] = n
+			}
+		}
+	}
 	for _, n := range candidates {
 		if n.state == Kept && n.reason != "" {
 			continue
@@ -159,7 +166,7 @@ func (s *surveyed) letGo() {
 // node that goes already.
 func (s *surveyed) mayGo(n *node, goes map[*volume]*node) bool {
 	for _, v := range n.volumes {
-		if first := goes[v]; first != nil {
+		if first := goes[v]; first != nil && first != n {
 			n.keep(SharesVolume, first.name)
 			return false
 		}

@@ -82,10 +82,10 @@ func (v View) AllDomains() []Domain {
 // Interest is what must be named before anything else, the most important first.
 //
 // Where nodes go one after the other, Held are those that jobs empty, Domains those whose turn it is, Nodes those that
-// wait, in their order, and Last those that had their turn.
+// wait, in their order, and Last those that had their turn. Went are those that were open and may not be back.
 type Interest struct {
 	Domains, Nodes, Daemons, Hosts []string
-	Held, Last                     []string
+	Held, Last, Went               []string
 }
 
 // Bounded is the View with at most so many names. Others is nil in a View that is given.

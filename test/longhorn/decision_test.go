@@ -18,6 +18,7 @@ func TestRealLonghorn(t *testing.T) {
 	w := start(t)
 	decides(w)
 	oneWriter(w)
+	keeper(w)
 }
 
 // decides compares the decision with what is there, and with what Longhorn's own manager makes of it.

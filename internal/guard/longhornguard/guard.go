@@ -66,7 +66,7 @@ func (Guard) Gate(in guard.Input, c lease.Claim) storage.Answer {
 	return storage.Answer{OK: a.OK, Reason: a.Reason.Sentence(a.Subject)}
 }
 
-// Healed: the node is gone or on its way, or its instance manager runs again.
+// Healed waits until the node is gone or on its way, or its instance manager runs again.
 func (Guard) Healed(in guard.Input, c lease.Claim) storage.Answer {
 	l, why := shut(in)
 	if why != "" {
@@ -80,7 +80,7 @@ func (Guard) Healed(in guard.Input, c lease.Claim) storage.Answer {
 	return storage.Answer{Reason: "the instance manager on " + c.Node + " does not run yet"}
 }
 
-// Serves: the node is open, or will be as soon as nothing is attached to it any more.
+// Serves tells whether the node is open, or will be as soon as nothing is attached to it any more.
 func (Guard) Serves(in guard.Input, _ budget.Decision, c lease.Claim) bool {
 	l, why := shut(in)
 	a, asked := l.admission(c.Node)
@@ -102,14 +102,19 @@ func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interes
 			out.Nodes = append(out.Nodes, c.Next.Node)
 		}
 	}
+	out.Went = slices.Sorted(maps.Keys(in.Announced))
 	for _, open := range in.LeftOut {
-		if !holds[open] && !waits[open] && !in.Announced[open].Spent {
-			out.Domains = append(out.Domains, open)
+		if !slices.Contains(out.Went, open) {
+			out.Went = append(out.Went, open)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(in.Announced)) {
-		if in.Announced[name].Spent && !holds[name] && !waits[name] {
+	for _, name := range out.Went {
+		switch {
+		case holds[name] || waits[name]: // by which it has its place
+		case in.Announced[name].Spent:
 			out.Last = append(out.Last, name)
+		default:
+			out.Domains = append(out.Domains, name)
 		}
 	}
 	return out
@@ -246,10 +251,13 @@ func names(of []string) string {
 func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 	out := map[string]budget.Announcement{}
 	for _, n := range l.Nodes {
+		a, had := in.Announced[n.Node]
 		if n.Leaving == longhorn.NotLeaving {
+			if had && l.isAway(n.Node) && in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout)) {
+				out[n.Node] = a // it went, and is not back
+			}
 			continue
 		}
-		a, had := in.Announced[n.Node]
 		if n.State == longhorn.Open && (!had || a.Spent) {
 			a, had = budget.Announcement{Node: n.Node, Opened: in.Now}, true
 		}

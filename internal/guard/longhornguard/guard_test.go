@@ -110,34 +110,45 @@ func TestDecide(t *testing.T) {
 		"marks are counted before they are set": {
 			in(func(_ *longhornguard.Look, in *guard.Input) { in.View.Marks = &storage.Marks{Proved: 1, Unproved: 1} },
 				kept("a")),
-			budget.ModeDefault, budget.Spec{MinAvailable: 1}, "one of b, c", "b, c",
+			budget.ModeDefault,
+			budget.Spec{MinAvailable: 1},
+			"one of b, c", "b, c",
 		},
 		"none by the policy": {
 			in(func(_ *longhornguard.Look, in *guard.Input) { in.Settings.AtRest = storage.AtRestNone }),
-			budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "cordoned",
+			budget.ModeDefault,
+			budget.Spec{Quiet: true},
+			"a node once it is cordoned", "cordoned",
 		},
 		"none while one is away": {
 			in(away("b")), budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "b",
 		},
 		"none while something cannot be read": {
 			in(func(l *longhornguard.Look, _ *guard.Input) { l.Faults, l.Fault = 1, "Replica r" }),
-			budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "Replica r",
+			budget.ModeDefault,
+			budget.Spec{Quiet: true},
+			"a node once it is cordoned", "Replica r",
 		},
 		"one that leaves": {
 			in(open("b")), budget.ModeOpen,
-			budget.Spec{MinAvailable: everything, Key: "longhorn.io/node", Except: []string{"b"}}, "", "b is cordoned",
+			budget.Spec{MinAvailable: everything, Key: "longhorn.io/node", Except: []string{"b"}},
+			"", "b is cordoned",
 		},
 		"two that leave and share no volume": {
 			in(open("b"), open("c")), budget.ModeOpen,
-			budget.Spec{MinAvailable: everything, Key: "longhorn.io/node", Except: []string{"b", "c"}}, "", "c is cordoned",
+			budget.Spec{MinAvailable: everything, Key: "longhorn.io/node", Except: []string{"b", "c"}},
+			"", "c is cordoned",
 		},
 		"Longhorn is not there": {
 			in(func(_ *longhornguard.Look, in *guard.Input) { in.View.Unavailable = "not installed" }), budget.ModeClosed,
-			budget.Spec{MinAvailable: everything}, "", "not installed",
+			budget.Spec{MinAvailable: everything},
+			"", "not installed",
 		},
 		"another policy is in charge": {
 			in(open("b"), func(_ *longhornguard.Look, in *guard.Input) { in.View.NotInCharge = "another one" }),
-			budget.ModeClosed, budget.Spec{MinAvailable: everything}, "", "another one",
+			budget.ModeClosed,
+			budget.Spec{MinAvailable: everything},
+			"", "another one",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,6 +191,8 @@ func TestTurns(t *testing.T) {
 		"it waits for its next turn":        {in(open("b"), waits("a", "b"), turn("a", long, true)), "(a) b"},
 		"which begins anew":                 {in(open("a"), turn("a", long, true)), "a"},
 		"it is back in service":             {in(turn("a", short, false)), ""},
+		"it went, and is not back":          {in(turn("a", short, false), away("a")), "a"},
+		"nor for a long time":               {in(turn("a", long, false), away("a")), ""},
 		"what cannot be seen takes no turn": {in(turn("a", short, false), unavailable), "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +223,8 @@ func TestInterest(t *testing.T) {
 	i.LeftOut = []string{"a", "b", "c", "x"}
 	got := longhornguard.Guard{}.Interest(i, []lease.Claim{claim("a"), claim("b")})
 	require.Equal(t, []string{"a"}, got.Held)
-	require.Equal(t, []string{"x"}, got.Domains, "b waits in the queue, and c had its turn")
+	require.Equal(t, []string{"x", "y"}, got.Domains, "b waits in the queue, and c had its turn")
+	require.Equal(t, []string{"c", "x", "y", "a", "b"}, got.Went)
 	require.Equal(t, []string{"b"}, got.Nodes)
 	require.Equal(t, []string{"c"}, got.Last)
 }

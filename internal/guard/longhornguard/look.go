@@ -82,11 +82,17 @@ func (l Look) stay() (names []string) {
 // away lists the nodes that stay, and whose instance managers do not run: what is on them protects nothing.
 func (l Look) away() (names []string) {
 	for _, n := range l.Nodes {
-		if m, has := l.Managers[n.Node]; has && n.Leaving == longhorn.NotLeaving && !m.Running {
+		if n.Leaving == longhorn.NotLeaving && l.isAway(n.Node) {
 			names = append(names, n.Node)
 		}
 	}
 	return names
+}
+
+// isAway tells whether a node should run instance managers and does not.
+func (l Look) isAway(name string) bool {
+	m, has := l.Managers[name]
+	return has && !m.Running
 }
 
 // Seen is what a look told, for who shows it; ok is false when it told nothing of Longhorn.

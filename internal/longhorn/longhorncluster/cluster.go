@@ -55,9 +55,17 @@ func (c *cluster) look(ctx context.Context, from *Reader, turns longhorn.Turns) 
 		Kept: unmarkedNodes(s.pods), TaintExpiry: kube.Settings(&c.policy.Spec).RemovalTaintExpiry,
 	}
 	s.world = objects.World()
+	for i := range s.world.Managers { // Longhorn hears of its pods a moment later
+		if m := &s.world.Managers[i]; !s.serves(*m) && m.State == longhorn.Running {
+			m.State = stopping
+		}
+	}
 	s.decision, s.admission = longhorn.DecideInTurn(s.world, turns)
 	return s, nil
 }
+
+// stopping is the state of an instance manager whose pod is not ready, whatever Longhorn says of it.
+const stopping = "its pod is not ready"
 
 // managerPods are the pods of instance managers that have not ended.
 func managerPods(all []corev1.Pod) (out []storageview.Pod) {
@@ -93,7 +101,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	out := activities.Seen{Kind: storage.Longhorn, ID: id}
 	s, err := c.look(ctx, c.reader, longhorn.Turns{
-		Held: in.Held, First: in.Domains, Asked: in.Nodes, Last: in.Last,
+		Held: in.Held, First: in.Domains, Asked: in.Nodes, Last: in.Last, Went: in.Went,
 	})
 	if errors.Is(err, ErrNotInstalled) {
 		out.View = storage.View{At: time.Now(), Unavailable: err.Error()}

@@ -1,0 +1,350 @@
+package longhorn
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+)
+
+const removalTaint = "ToBeDeletedByClusterAutoscaler"
+
+// keeper has lockkeeper look after the installation, while everything is evicted all the time for which that is
+// allowed: no two nodes with replicas of one volume are ever without their instance managers, whoever is dead.
+func keeper(w *world) {
+	k := w.moveIn()
+	defer k.stop()
+	w.await("Longhorn's own are empty, and ours are there", func() bool {
+		return w.mayDrain() == "a node once it is cordoned" && len(w.budgeted()) == 3 && !w.anyFull()
+	})
+	w.set("kubernetes-cluster-autoscaler-enabled", "true")
+	w.lab("volume", "create", "data", "--replicas", "3", "--size", "8Mi")
+	w.lab("volume", "attach", "data", "node-a")
+	w.lab("load", "start", "--volume", "data")
+	time.Sleep(time.Second)
+	require.Contains(w, w.lab("load", "stop"), "0       lost writes")
+	w.lab("volume", "detach", "data")
+	w.await("one of two", func() bool { return strings.HasPrefix(w.mayDrain(), "one of ") })
+	w.await("the autoscalers are held back from the third", func() bool {
+		held := w.heldBack()
+		return len(held) == 1 && !strings.Contains(w.mayDrain(), held[0])
+	})
+
+	e := w.evictEverything()
+	w.await("one goes, and another one when it is back", func() bool { return len(e.went()) >= 2 })
+	w.since(e, 0)
+
+	// All three are to be removed at once: none goes, until one of them is not to be any more.
+	for _, n := range allNodes {
+		w.taint(n, true)
+	}
+	w.await("all stay", func() bool { return w.mayDrain() == "a node once it is cordoned" })
+	w.awaitAllRun()
+	before := len(e.went())
+	time.Sleep(3 * time.Second)
+	require.Len(w, e.went(), before, "the last healthy replica of a volume went")
+	w.taint("node-b", false)
+	w.await("the two others go", func() bool { return len(w.since(e, before)) >= 1 })
+	first := w.since(e, before)[0]
+	require.NotEqual(w, "node-b", first)
+	w.taint(first, false)
+	w.await("and the other one, after the first", func() bool {
+		return slices.ContainsFunc(w.since(e, before), func(n string) bool { return n != first && n != "node-b" })
+	})
+	for _, n := range allNodes {
+		w.taint(n, false)
+	}
+	w.awaitAllRun()
+	e.stop()
+
+	// With everything of ours dead one more node goes, and no second one.
+	w.await("one of two", func() bool { return strings.HasPrefix(w.mayDrain(), "one of ") })
+	k.kill()
+	e = w.evictEverything()
+	time.Sleep(8 * time.Second)
+	went := e.stop()
+	require.LessOrEqual(w, len(went), 1, "%v", went)
+	w.awaitAllRun()
+	k.start()
+
+	w.drainsWithVolume()
+	w.handsBack()
+}
+
+// drainsWithVolume drains a node to which a volume is attached: it waits until it is detached, and then goes.
+func (w *world) drainsWithVolume() {
+	w.Helper()
+	w.lab("volume", "attach", "data", "node-c")
+	w.lockkeeper("drain", "node-c")
+	w.await("it is cordoned", func() bool {
+		n, err := w.typed.CoreV1().Nodes().Get(w.Context(), "node-c", metav1.GetOptions{})
+		return err == nil && n.Spec.Unschedulable
+	})
+	time.Sleep(time.Second)
+	require.Contains(w, w.explain("node-c"), "engine data-e-0 runs here")
+	require.Equal(w, 3, w.running(), "a volume is attached")
+	w.lab("volume", "detach", "data")
+	w.await("its instance manager goes", func() bool { return w.running() == 2 })
+	w.cordon("node-c", false)
+	w.await("the drain is done", func() bool {
+		return strings.Contains(w.lockkeeper("status", "node-c"), "Done")
+	})
+	w.lab("volume", "attach", "data", "node-a")
+	w.lab("load", "start", "--volume", "data")
+	time.Sleep(time.Second)
+	require.Contains(w, w.lab("load", "stop"), "0       lost writes")
+	w.lab("volume", "detach", "data")
+}
+
+// handsBack takes the admission policy away: Longhorn's own budgets decide again, and ours go when they are there. Then
+// the policy goes, and leaves nothing behind.
+func (w *world) handsBack() {
+	w.Helper()
+	w.set("kubernetes-cluster-autoscaler-enabled", "false")
+	w.uninstall("../../deploy/longhorn/one-writer.yaml")
+	w.lockkeeper("status") // which is not refused meanwhile
+	w.cordon("node-b", true)
+	w.cordon("node-b", false) // so that the keeper looks
+	w.await("Longhorn's own are full again, and ours gone", func() bool {
+		return w.anyFull() && len(w.ourBudgets()) == 0
+	})
+	var p v1alpha1.MaintenancePolicy
+	key := client.ObjectKey{Namespace: namespace, Name: "longhorn"}
+	require.NoError(w, w.Get(w.Context(), key, &p))
+	require.NoError(w, w.Delete(w.Context(), &p))
+	w.await("the policy is gone", func() bool { return w.Get(w.Context(), key, &p) != nil })
+	require.Empty(w, w.heldBack())
+	pods, err := w.typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{
+		LabelSelector: managers + ",lockkeeper.io/proved",
+	})
+	require.NoError(w, err)
+	require.Empty(w, pods.Items, "marks are left")
+}
+
+// mayDrain is what the policy's status answers.
+func (w *world) mayDrain() string {
+	var p v1alpha1.MaintenancePolicy
+	if err := w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "longhorn"}, &p); err != nil {
+		return err.Error()
+	}
+	return p.Status.MayDrain
+}
+
+func (w *world) ourBudgets() []policyv1.PodDisruptionBudget {
+	w.Helper()
+	var all policyv1.PodDisruptionBudgetList
+	require.NoError(w, w.List(w.Context(), &all, client.InNamespace(namespace),
+		client.MatchingLabels{kube.LabelManagedBy: kube.FieldOwner}))
+	return all.Items
+}
+
+// anyFull tells whether a budget of Longhorn's own decides anything.
+func (w *world) anyFull() bool {
+	return slices.ContainsFunc(w.longhornsBudgets(), func(b policyv1.PodDisruptionBudget) bool {
+		return *b.Spec.MinAvailable != intstr.FromInt32(0)
+	})
+}
+
+func (w *world) heldBack() (names []string) {
+	w.Helper()
+	nodes, err := w.typed.CoreV1().Nodes().List(w.Context(), metav1.ListOptions{})
+	require.NoError(w, err)
+	for _, n := range nodes.Items {
+		if n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] == "true" {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// taint has a node be about to be removed, or not any more.
+func (w *world) taint(node string, on bool) {
+	w.Helper()
+	taints := "[]"
+	if on {
+		taints = fmt.Sprintf(`[{"key":%q,"value":"%d","effect":"NoSchedule"}]`, removalTaint, time.Now().Unix())
+	}
+	_, err := w.typed.CoreV1().Nodes().Patch(w.Context(), node, types.MergePatchType,
+		[]byte(`{"spec":{"taints":`+taints+`}}`), patchOptions)
+	require.NoError(w, err)
+}
+
+// running counts the instance managers that run.
+func (w *world) running() (n int) {
+	pods, err := w.typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{LabelSelector: managers})
+	if err != nil {
+		return 0
+	}
+	for _, p := range pods.Items {
+		s := p.Status.ContainerStatuses
+		if p.DeletionTimestamp == nil && len(s) == 1 && s[0].Ready {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) awaitAllRun() {
+	w.Helper()
+	w.await("all instance managers run", func() bool { return w.running() == 3 })
+}
+
+// evictor evicts whatever it is allowed to, and notes what went.
+type evictor struct {
+	stopped context.CancelFunc
+	done    sync.WaitGroup
+	mu      sync.Mutex
+	nodes   []string // whose instance managers went, in their order
+	wrong   []string
+}
+
+// evictEverything begins to evict all instance managers all the time, with several clients. All three nodes have a
+// replica of the same volume, so that at any time at most one may be without its instance manager.
+func (w *world) evictEverything() *evictor {
+	e := &evictor{}
+	var ctx context.Context
+	ctx, e.stopped = context.WithCancel(context.Background())
+	for range 3 {
+		e.done.Go(func() {
+			for ctx.Err() == nil {
+				w.evictAll(ctx, e)
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	w.Cleanup(func() { e.stop() })
+	return e
+}
+
+func (w *world) evictAll(ctx context.Context, e *evictor) {
+	pods := w.typed.CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: managers})
+	if err != nil {
+		return
+	}
+	for _, p := range list.Items {
+		s := p.Status.ContainerStatuses
+		if p.DeletionTimestamp != nil || len(s) != 1 || !s[0].Ready {
+			continue
+		}
+		if pods.EvictV1(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: p.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
+		}) != nil {
+			continue
+		}
+		left := w.running()
+		e.mu.Lock()
+		if e.nodes = append(e.nodes, p.Spec.NodeName); left < len(allNodes)-1 {
+			e.wrong = append(e.wrong, fmt.Sprintf("after that of %s %d instance managers run", p.Spec.NodeName, left))
+		}
+		e.mu.Unlock()
+	}
+}
+
+func (e *evictor) went() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.nodes)
+}
+
+func (w *world) since(e *evictor, n int) []string {
+	w.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	require.Empty(w, e.wrong)
+	return slices.Clone(e.nodes[n:])
+}
+
+// stop ends the evictions, and tells whose instance managers went.
+func (e *evictor) stop() []string {
+	e.stopped()
+	e.done.Wait()
+	return e.nodes
+}
+
+// lockkeepers are the worker and the watcher.
+type lockkeepers struct {
+	w         *world
+	dir       string
+	processes []*exec.Cmd
+}
+
+// moveIn installs lockkeeper, and starts it.
+func (w *world) moveIn() *lockkeepers {
+	w.Helper()
+	k := &lockkeepers{w: w, dir: w.TempDir()}
+	w.run("bash", "-c", `eval "$("$0" env)" && ../../hack/install-in-lab.sh --longhorn "$1"`, lab, k.dir)
+	k.start()
+	return k
+}
+
+func (k *lockkeepers) start() {
+	k.w.Helper()
+	for who, command := range map[string]string{
+		"worker": "exec ../../bin/lockkeeper-worker",
+		"watch":  "exec ../../bin/lockkeeper watch --leader-elect-namespace lockkeeper-system",
+	} {
+		log, err := os.OpenFile(filepath.Join(k.dir, who+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		require.NoError(k.w, err)
+		c := exec.CommandContext(context.Background(), "bash", "-c",
+			`eval "$("$0" env)" && export KUBECONFIG="$1/`+who+`.kubeconfig" && `+command, lab, k.dir)
+		c.Stdout, c.Stderr = log, log
+		require.NoError(k.w, c.Start())
+		require.NoError(k.w, log.Close())
+		k.processes = append(k.processes, c)
+	}
+}
+
+func (k *lockkeepers) end(by os.Signal) {
+	for _, c := range k.processes {
+		_ = c.Process.Signal(by)
+	}
+	for _, c := range k.processes {
+		_ = c.Wait()
+	}
+	k.processes = nil
+}
+
+func (k *lockkeepers) kill() { k.end(syscall.SIGKILL) }
+
+// stop ends them, and shows their last words if the test failed.
+func (k *lockkeepers) stop() {
+	k.end(syscall.SIGTERM)
+	if !k.w.Failed() {
+		return
+	}
+	for _, who := range []string{"worker", "watch"} {
+		said, _ := os.ReadFile(filepath.Join(k.dir, who+".log"))
+		k.w.Logf("%s:\n%s", who, said[max(0, len(said)-3000):])
+	}
+}
+
+// lockkeeper runs the command in the lab's environment.
+func (w *world) lockkeeper(args ...string) string {
+	w.Helper()
+	return w.run("bash", append([]string{"-c", `eval "$("$0" env)" && exec ../../bin/lockkeeper "$@"`, lab}, args...)...)
+}
+
+func (w *world) run(name string, args ...string) string {
+	w.Helper()
+	out, err := exec.CommandContext(w.Context(), name, args...).CombinedOutput()
+	require.NoError(w, err, "%s: %s", strings.Join(args, " "), out)
+	return string(out)
+}
