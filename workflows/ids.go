@@ -22,7 +22,8 @@ const DeadlockTimeout = 5 * time.Second
 var ByType = map[string]any{
 	jobs.Keeper.Type: Keeper, jobs.DrainNode.Type: DrainNode, jobs.FenceNode.Type: FenceNode,
 	jobs.UpdateOSDs.Type: UpdateOSDs, jobs.RestartOSDs.Type: RestartOSDs,
-	jobs.ScaleDownNode.Type: ScaleDownNode, jobs.RestartWaiting.Type: RestartWaiting, jobs.MigrateMons.Type: MigrateMons, jobs.PlanMons.Type: PlanMons,
+	jobs.ScaleDownNode.Type: ScaleDownNode, jobs.RestartWaiting.Type: RestartWaiting,
+	jobs.MigrateMons.Type: MigrateMons, jobs.PlanMons.Type: PlanMons,
 }
 
 // KeeperID is the ID of the one keeper of a storage cluster.
