@@ -48,9 +48,11 @@ if [ "${2:-}" = mons ]; then
   kubectl taint nodes --all node.kubernetes.io/full:NoSchedule >/dev/null
   lockkeeper migrate-mons rook-ceph/mons >/dev/null
   until_says 60 'no node for its canary' kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.step.message}'
+  newcomer() { kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.step.mon}'; }
+  first=$(newcomer) # a name may have been passed over when the spec changed between a look and its act
   kubectl -n rook-ceph patch cephmon mons --type=merge \
     -p '{"spec":{"volumeClaimTemplate":{"spec":{"storageClassName":"zone-disk","resources":{"requests":{"storage":"5Gi"}}}}}}' >/dev/null
-  until_says 60 '"mon": ?"e"' kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.step}'
+  until_says 60 "^[^$first]$" newcomer
   kubectl taint nodes --all node.kubernetes.io/full- >/dev/null
   until_says 180 '^Settled 3/3$' kubectl -n rook-ceph get cephmon mons -o 'jsonpath={.status.reason} {.status.quorum}'
   until_says 60 Done lockkeeper status migrate-mons/rook-ceph/mons

@@ -42,16 +42,21 @@ enter_world() {
 # without OSDs lockkeeper makes them, as $CEPHOSD says.
 move_in() {
   if [ -n "${CEPHOSD:-}" ]; then install+=(--cephosd ceph-osds); fi
-  "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
-  # Each in a session of its own, as they are pods of their own where it counts: Linux shares the processors among sessions first.
-  KUBECONFIG=$work/worker.kubeconfig setsid lab in-image --name "$world" lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
-  KUBECONFIG=$work/watch.kubeconfig setsid lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
+  start_lockkeeper lab in-image --name "$world"
   if [ -n "${CEPHOSD:-}" ]; then
     kubectl apply -f "$CEPHOSD" >/dev/null
     until_says 120 '^UpToDate$' kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.reason}'
   fi
   lab load start --name "$world" >/dev/null
   until_says 60 '^any node$' policy '{.status.mayDrain}'
+}
+
+# start_lockkeeper [IN…]: installs lockkeeper and starts it, the worker by the command IN, by which it sees the lab's librados.
+start_lockkeeper() {
+  "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
+  # Each in a session of its own, as they are pods of their own where it counts: Linux shares the processors among sessions first.
+  KUBECONFIG=$work/worker.kubeconfig setsid "$@" lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
+  KUBECONFIG=$work/watch.kubeconfig setsid lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
 }
 
 # adopt_mons: has lockkeeper look after the mons of a lab with --mon-storage, as they are; returns when it does.

@@ -37,10 +37,16 @@ const simulation = "^TestSimulation$"
 const workflows = "workflows"
 
 type mutant struct {
-	name, breaks, invariant, run string
-	tests                        string // the folder that they are in
-	rollouts                     int
-	files                        []txtar.File
+	name, breaks, invariant string
+	catcher
+	files []txtar.File
+}
+
+// catcher is what has to catch a mutant.
+type catcher struct {
+	run      string // the tests
+	tests    string // the folder that they are in
+	rollouts int
 }
 
 func main() {
@@ -69,13 +75,13 @@ func run(ctx context.Context, schedules int, only []string) error {
 		all = slices.DeleteFunc(all, func(m mutant) bool { return !slices.Contains(only, m.name) })
 	}
 	total, caught := 0, 0
-	sound := map[int]bool{}
+	sound := map[catcher]bool{}
 	for _, m := range all {
-		if !sound[m.rollouts] {
-			if err := withoutAny(ctx, dir, schedules, m.rollouts); err != nil {
+		if !sound[m.catcher] {
+			if err := withoutAny(ctx, dir, schedules, m.catcher); err != nil {
 				return err
 			}
-			sound[m.rollouts] = true
+			sound[m.catcher] = true
 		}
 		total++
 		began := time.Now()
@@ -97,14 +103,14 @@ func run(ctx context.Context, schedules int, only []string) error {
 	return nil
 }
 
-// withoutAny plays the schedules in which mutants have to be caught. What fails without any catches nothing.
-func withoutAny(ctx context.Context, dir string, schedules, rollouts int) error {
+// withoutAny runs the tests that have to catch a mutant. What fails without any catches nothing.
+func withoutAny(ctx context.Context, dir string, schedules int, by catcher) error {
 	began := time.Now()
-	how, err := mutant{name: "none", run: simulation, tests: workflows, rollouts: rollouts}.play(ctx, dir, schedules)
+	how, err := mutant{name: "none", catcher: by}.play(ctx, dir, schedules)
 	if err != nil || how != "" {
-		return errors.Join(err, fmt.Errorf("without any mutant: %s", how))
+		return errors.Join(err, fmt.Errorf("%s fails without any mutant: %s", by.run, how))
 	}
-	fmt.Fprintf(os.Stderr, "%-28s all is well (%s)\n", "none", time.Since(began).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "%-28s all is well (%s, %s)\n", "none", by.run, time.Since(began).Round(time.Second))
 	return nil
 }
 
@@ -125,7 +131,8 @@ func read(dir string) ([]mutant, error) {
 			return nil, err
 		}
 		m := mutant{
-			name: strings.TrimSuffix(filepath.Base(path), ".txtar"), run: simulation, tests: workflows, files: a.Files,
+			name: strings.TrimSuffix(filepath.Base(path), ".txtar"), files: a.Files,
+			catcher: catcher{run: simulation, tests: workflows},
 		}
 		for line := range strings.Lines(string(a.Comment)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")

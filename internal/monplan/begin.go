@@ -178,7 +178,20 @@ func (s Seen) left() string {
 	if len(parts) == 0 {
 		return ""
 	}
+	// A person who was refused finds out here why: a look that nobody asked for may come right after the refusal.
+	if asked := s.asked(); asked.Verdict == Refuse {
+		return "`lockkeeper migrate-mons` is refused: " + asked.Why
+	}
 	return strings.Join(parts, "; ") + "; `lockkeeper migrate-mons` moves and removes mons"
+}
+
+// asked is what would come next if a person had asked for it.
+func (s Seen) asked() Step {
+	if s.Mode.Migrate {
+		return Step{}
+	}
+	s.Mode.Migrate, s.Failed = true, nil
+	return s.begin()
 }
 
 // start is the first look at a step that begins.

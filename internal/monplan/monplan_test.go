@@ -250,6 +250,14 @@ func TestNext(t *testing.T) {
 			want: "Done: mon.e is superfluous; mon.d is superfluous; `lockkeeper migrate-mons` moves and removes mons",
 		},
 		{
+			what: "nobody asked, and whoever asked would be refused", mons: "a b c", but: []change{claims},
+			want: "Done: `lockkeeper migrate-mons` is refused: mon.a: " + onPath + "; no node is free: node-a has mon.a",
+		},
+		{
+			what: "nobody asked, and there is a place", mons: "a b c", more: "d", but: []change{claims},
+			want: "Done: mon.a: " + onPath + "; mon.b: " + onPath + "; mon.c: " + onPath + "; `lockkeeper migrate-mons` moves",
+		},
+		{
 			what: "Rook looks after them", mons: "a b! c", more: "d",
 			but:  []change{func(s *monplan.Seen) { s.Elsewhere = "CephCluster rook-ceph" }},
 			want: "Refuse: CephCluster rook-ceph looks after these mons: lockkeeper stands aside, and changes none of them",

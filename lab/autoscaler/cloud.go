@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/autoscaler/cluster-autoscaler/cloudprovider"
@@ -18,10 +22,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// cloud is the lab as a cloud: a node group for each zone, whose machines come by `lab fault node-add`, and go with
-// their Node.
+// cloud is the lab as a cloud: a node group for each zone, whose machines the lab adds and removes.
 type cloud struct {
 	client  kubernetes.Interface
+	lab     http.Client // at its control socket
 	limiter *cloudprovider.ResourceLimiter
 	groups  []cloudprovider.NodeGroup
 
@@ -33,7 +37,13 @@ type cloud struct {
 func newCloud(
 	client kubernetes.Interface, specs []string, limiter *cloudprovider.ResourceLimiter,
 ) (*cloud, error) {
-	c := &cloud{client: client, limiter: limiter}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", os.Getenv("LAB_CONTROL"))
+	}
+	c := &cloud{
+		client: client, limiter: limiter,
+		lab: http.Client{Transport: &http.Transport{DialContext: dial}, Timeout: labTimeout},
+	}
 	for _, s := range specs {
 		spec, err := dynamic.SpecFromString(s, true)
 		if err != nil {
@@ -45,6 +55,9 @@ func newCloud(
 	}
 	return c, c.Refresh()
 }
+
+// labTimeout is far more than the lab takes for a machine.
+const labTimeout = 30 * time.Second
 
 // Refresh is called before each look of the autoscaler.
 func (c *cloud) Refresh() error {
@@ -100,21 +113,33 @@ func (c *cloud) NewNodeGroup(
 	return nil, cloudprovider.ErrNotImplemented
 }
 
-// add adds a machine to the lab, which takes less than a second.
-func (c *cloud) add(name, zone string) error {
-	//nolint:gosec // the lab that started us
-	out, err := exec.Command(os.Getenv("LAB_BINARY"), "fault", "node-add", name, "--zone", zone, "--name",
-		os.Getenv("LAB_NAME")).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("add %s: %w: %s", name, err, strings.TrimSpace(string(out)))
-	}
-	return nil
+// fault is what the lab is asked to do to one of its machines, as `lab fault` asks.
+type fault struct {
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	Zone   string `json:"zone,omitempty"`
 }
 
-func (c *cloud) remove(name string) error {
-	err := c.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+func (c *cloud) add(name, zone string) error {
+	return c.ask(fault{Kind: "node-add", Target: name, Zone: zone})
+}
+
+// remove takes a machine away, with its disk and its Node.
+func (c *cloud) remove(name string) error { return c.ask(fault{Kind: "node-remove", Target: name}) }
+
+func (c *cloud) ask(f fault) error {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return err
 	}
-	return err
+	answer, err := c.lab.Post("http://lab/fault", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", f.Kind, f.Target, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(answer.Body)
+		return fmt.Errorf("%s %s: %s", f.Kind, f.Target, strings.TrimSpace(string(said)))
+	}
+	return nil
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/autoscaler/cluster-autoscaler/cloudprovider"
 	"k8s.io/autoscaler/cluster-autoscaler/config"
 	"k8s.io/autoscaler/cluster-autoscaler/simulator/framework"
@@ -18,7 +20,6 @@ type group struct {
 	cloud    *cloud
 	zone     string
 	min, max int
-	last     int // the number of the last machine that it added
 
 	coming map[string]bool // asked for, and not among the nodes yet
 	going  map[string]bool // deleted, and still among the nodes
@@ -91,14 +92,16 @@ func (g *group) IncreaseSize(delta int) error {
 	return nil
 }
 
+// nameLength leaves so many names that a machine never gets that of one before it, of which others may know something.
+const nameLength = 5
+
 // reserve finds a name that no machine has.
 func (g *group) reserve() string {
 	g.cloud.mu.Lock()
 	defer g.cloud.mu.Unlock()
 	for {
-		g.last++
-		name := fmt.Sprintf("%s-auto-%d", g.zone, g.last)
-		if g.cloud.nodes[name] == nil {
+		name := g.zone + "-" + rand.String(nameLength)
+		if g.cloud.nodes[name] == nil && !g.coming[name] {
 			g.coming[name] = true
 			return name
 		}
@@ -149,8 +152,12 @@ func (g *group) Nodes() ([]cloudprovider.Instance, error) {
 // TemplateNodeInfo is what a new machine would be: as the lab's nodes are.
 func (g *group) TemplateNodeInfo() (*framework.NodeInfo, error) {
 	name := g.zone + "-template"
+	cpus, err := resource.ParseQuantity(os.Getenv("LAB_NODE_CPUS"))
+	if err != nil {
+		return nil, fmt.Errorf("LAB_NODE_CPUS: %w", err)
+	}
 	has := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourceCPU: cpus, corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("250"),
 	}
 	return framework.NewNodeInfo(&corev1.Node{

@@ -3,7 +3,10 @@ package test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +116,33 @@ func TestDeletedNodeStaysAway(t *testing.T) {
 	}
 	fault(t, "node-return", "test-deleted")
 	nodeReady(t, "test-deleted", corev1.ConditionTrue)
+}
+
+// TestRemovedMachine is gone with its disk, and one of the same name knows nothing of it.
+func TestRemovedMachine(t *testing.T) {
+	t.Parallel()
+	addNode(t, "test-removed")
+	ns := namespace(t)
+	startOn(t, ns, "test-removed")
+	before := nodeReady(t, "test-removed", "True")
+	folder := filepath.Join(home, "h", labName, "nodes", "test-removed")
+	if _, err := os.Stat(folder); err != nil {
+		t.Error(err)
+	}
+	fault(t, "node-remove", "test-removed")
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder: %v", err)
+	}
+	if _, err := client.CoreV1().Nodes().Get(t.Context(), "test-removed", metav1.GetOptions{}); err == nil {
+		t.Error("its Node is there")
+	}
+	if strings.Contains(mustLab(t, "status", "--name", labName, "-o", "json"), "test-removed") {
+		t.Error("the lab still knows it")
+	}
+	fault(t, "node-add", "test-removed", "--zone", "zone-y")
+	if after := nodeReady(t, "test-removed", "True"); after.UID == before.UID {
+		t.Error("the same Node")
+	}
 }
 
 func TestHungNodeAndPod(t *testing.T) {

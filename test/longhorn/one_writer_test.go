@@ -73,6 +73,9 @@ func oneWriter(w *world) {
 		}
 		return full == 3
 	})
+	require.NoError(w, w.Delete(w.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: coverName},
+	}))
 }
 
 // coverAll makes a budget of ours over all instance managers. Until Longhorn's are empty a pod is under two budgets,
@@ -81,7 +84,7 @@ func (w *world) coverAll() {
 	w.Helper()
 	all := intstr.FromInt32(1_000_000)
 	require.NoError(w, w.Create(w.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lockkeeper-longhorn"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: coverName},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: &all, Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 				Key: "longhorn.io/component", Operator: metav1.LabelSelectorOpIn, Values: []string{"instance-manager"},
@@ -89,6 +92,9 @@ func (w *world) coverAll() {
 		},
 	}))
 }
+
+// coverName is the name of the budget over all.
+const coverName = "over-all"
 
 // handOver has Longhorn make its budgets anew, which are empty then.
 func (w *world) handOver() {

@@ -70,7 +70,7 @@ func start(t *testing.T) *world {
 func (w *world) upAlone() {
 	w.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(2 * time.Second) {
-		out, err := exec.CommandContext(context.Background(), lab, "up", "--ceph=none", "--temporal=false",
+		out, err := exec.CommandContext(context.Background(), lab, "up", "--ceph=none",
 			"--nodes-per-zone=1", "--longhorn").CombinedOutput()
 		if err == nil {
 			return

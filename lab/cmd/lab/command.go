@@ -17,7 +17,7 @@ shape that Rook gives it, and Temporal. Each lab has a name, a folder and ports 
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(), newFault(), newLoad(),
-		newVolume(), newVolumeLoad(),
+		newVolume(), newVolumeLoad(), newAutoscaler(),
 		newInImage(), newSupervise())
 	return root
 }

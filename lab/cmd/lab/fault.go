@@ -44,6 +44,7 @@ func newFault() *cobra.Command {
 	add(fault.NodeAdd, "NODE", "Add a node, or bring back a deleted one", func(c *cobra.Command, f *fault.Fault) {
 		c.Flags().StringVar(&f.Zone, "zone", "", "its zone (required)")
 	})
+	add(fault.NodeRemove, "NODE", "Take a machine away for good, with its disk and its Node, as a cloud does", nil)
 	add(fault.NodeHang, "NODE", "Stop everything on a node where it is", nil)
 	add(fault.NodeResume, "NODE", "End node-hang", nil)
 	add(fault.PodKill, "NAMESPACE/POD", "Signal a pod's processes; its restart policy applies",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/autoscaler"
 	"github.com/lockkeeper/lockkeeper/lab/internal/clusterapi"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 	"github.com/lockkeeper/lockkeeper/lab/internal/longhorn"
@@ -23,7 +24,8 @@ import (
 
 func newUp() *cobra.Command {
 	wanted := instance.Config{Topology: instance.DefaultTopology(), Ceph: true, Temporal: true}
-	var foreground bool
+	var foreground, scaling bool
+	var scaler autoscaler.Options
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a lab, or continue one that was kept, and return when all of it is healthy",
@@ -34,7 +36,13 @@ func newUp() *cobra.Command {
 					return fmt.Errorf("LAB_CEPH=%s: %w", release, err)
 				}
 			}
-			return up(cmd, wanted, foreground)
+			if err := checkAutoscaler(scaling, scaler, wanted.Topology); err != nil {
+				return err
+			}
+			if scaling {
+				return up(cmd, wanted, foreground, &scaler)
+			}
+			return up(cmd, wanted, foreground, nil)
 		},
 	}
 	f := cmd.Flags()
@@ -46,6 +54,10 @@ func newUp() *cobra.Command {
 	f.IntVar(&t.Mons, "mons", t.Mons, "Ceph monitors")
 	f.IntVar(&t.Machines, "machines", t.Machines, "Machines of Cluster API, whose core manager then runs: the first "+
 		"nodes are theirs, further ones get nodes without OSDs; 0 is without")
+	f.IntVar(&t.NodeCPUs, "node-cpus", t.NodeCPUs, "CPUs that each node says it has")
+	f.BoolVar(&scaling, "autoscaler", false, "with the Cluster Autoscaler, once all else is healthy; \"lab autoscaler "+
+		"start\" starts it later")
+	autoscalerFlags(cmd, &scaler)
 	f.BoolVar(&t.Longhorn, "longhorn", t.Longhorn, "with Longhorn, on all nodes; one lab of a machine at a time")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
@@ -98,25 +110,14 @@ func (f *cephFlag) Set(value string) error {
 	return nil
 }
 
-func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
+// up starts a lab, and with it the Cluster Autoscaler unless scaler is nil.
+func up(cmd *cobra.Command, wanted instance.Config, foreground bool, scaler *autoscaler.Options) error {
 	if err := wanted.Topology.Validate(); err != nil {
 		return err
 	}
 	progress := newProgress(cmd.OutOrStdout())
-	if wanted.Topology.Machines > 0 {
-		if err := clusterapi.Check(bin()); err != nil {
-			return err
-		}
-	}
-	if wanted.Topology.Longhorn {
-		if err := longhorn.Check(bin()); err != nil {
-			return err
-		}
-	}
-	if wanted.Ceph {
-		if err := rookceph.CheckInstalled(cmd.Context(), wanted.Topology, progress); err != nil {
-			return err
-		}
+	if err := checkPrograms(cmd.Context(), wanted, progress); err != nil {
+		return err
 	}
 	claim, err := instance.Acquire(wanted)
 	if err != nil {
@@ -142,6 +143,12 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 	if err != nil {
 		return fmt.Errorf("%w\nlogs: %s (`lab down` removes them)", err, claim.Config.Path("log"))
 	}
+	if scaler != nil {
+		if err := startAutoscaler(ctx, claim.Config.Instance, *scaler); err != nil {
+			return errors.Join(err, launched.Wait())
+		}
+		progress("the Cluster Autoscaler works")
+	}
 	progress("lab " + claim.Config.Name + " is up: eval \"$(lab env" + nameHint(claim.Config.Name) + ")\"")
 	if !foreground {
 		interrupted()
@@ -150,6 +157,24 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool) error {
 	<-ctx.Done()
 	launched.Stop()
 	return instance.Remove(claim.Config.Instance)
+}
+
+// checkPrograms says what has to be installed or built before such a lab can be had.
+func checkPrograms(ctx context.Context, wanted instance.Config, progress func(string)) error {
+	if wanted.Topology.Machines > 0 {
+		if err := clusterapi.Check(bin()); err != nil {
+			return err
+		}
+	}
+	if wanted.Topology.Longhorn {
+		if err := longhorn.Check(bin()); err != nil {
+			return err
+		}
+	}
+	if !wanted.Ceph {
+		return nil
+	}
+	return rookceph.CheckInstalled(ctx, wanted.Topology, progress)
 }
 
 // bin is the folder of the lab's programs.
@@ -169,7 +194,7 @@ func announce(cmd *cobra.Command, claim *instance.Claim, wanted instance.Config,
 		progress("removed what a crash had left in " + cfg.Dir)
 	case claim.Resumed:
 		for _, flag := range []string{
-			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "longhorn", "down-out", "osd-pods",
+			"zones", "nodes-per-zone", "osds-per-node", "mons", "machines", "node-cpus", "longhorn", "down-out", "osd-pods",
 			"osd-storage", "mon-storage", "ceph-periods", "ceph", "ceph-keys", "controller-accounts", "temporal",
 		} {
 			if cmd.Flags().Changed(flag) &&

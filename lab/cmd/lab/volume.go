@@ -23,7 +23,8 @@ import (
 
 func newVolume() *cobra.Command {
 	cmd := &cobra.Command{Use: "volume", Short: "Longhorn's volumes, of a lab that was started with --longhorn"}
-	cmd.AddCommand(newVolumeCreate(), newVolumeAttach(), newVolumeDetach(), newVolumeList())
+	cmd.AddCommand(newVolumeCreate(), newVolumeAttach(), newVolumeDetach(), newVolumeList(), newVolumeRead(),
+		newVolumeWrite())
 	return cmd
 }
 

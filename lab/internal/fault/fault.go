@@ -17,6 +17,8 @@ const (
 	NodeReturn Kind = "node-return"
 	NodeReboot Kind = "node-reboot"
 	NodeAdd    Kind = "node-add"
+	// NodeRemove takes a machine away for good.
+	NodeRemove Kind = "node-remove"
 	NodeHang   Kind = "node-hang"
 	NodeResume Kind = "node-resume"
 	PodKill    Kind = "pod-kill"
@@ -43,6 +45,7 @@ type Fault struct {
 // World is what faults happen to.
 type World interface {
 	AddNode(ctx context.Context, name, zone string) error
+	DiscardNode(ctx context.Context, name string) error
 	LoseNode(name string, keepProcesses bool) error
 	ReturnNode(name string) error
 	RebootNode(ctx context.Context, name string, down time.Duration) error
@@ -72,6 +75,8 @@ func Inject(ctx context.Context, w World, f Fault) error {
 			return fmt.Errorf("--zone: a node needs one")
 		}
 		return w.AddNode(ctx, f.Target, f.Zone)
+	case NodeRemove:
+		return w.DiscardNode(ctx, f.Target)
 	case NodeHang:
 		return w.HangNode(f.Target)
 	case NodeResume:

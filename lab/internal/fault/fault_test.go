@@ -20,6 +20,9 @@ func (w *world) note(format string, args ...any) error {
 func (w *world) AddNode(_ context.Context, name, zone string) error {
 	return w.note("add %s to %s", name, zone)
 }
+
+func (w *world) DiscardNode(_ context.Context, name string) error { return w.note("discard %s", name) }
+
 func (w *world) LoseNode(name string, keep bool) error { return w.note("lose %s %t", name, keep) }
 func (w *world) ReturnNode(name string) error          { return w.note("return %s", name) }
 func (w *world) RebootNode(_ context.Context, name string, down time.Duration) error {
@@ -50,6 +53,7 @@ func TestInject(t *testing.T) {
 		{Fault{Kind: NodeReboot, Target: "a", Down: -1}, "error --down"},
 		{Fault{Kind: NodeAdd, Target: "a", Zone: "z"}, "add a to z"},
 		{Fault{Kind: NodeAdd, Target: "a"}, "error --zone"},
+		{Fault{Kind: NodeRemove, Target: "a"}, "discard a"},
 		{Fault{Kind: NodeHang, Target: "a"}, "hang a"},
 		{Fault{Kind: NodeResume, Target: "a"}, "resume a"},
 		{Fault{Kind: PodKill, Target: "ns/p", Signal: 15}, "signal ns p 15"},

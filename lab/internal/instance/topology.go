@@ -17,6 +17,8 @@ type Topology struct {
 	// Machines is how many Machines of Cluster API there are; 0: it does not run. The first nodes are theirs, and what
 	// they are more than nodes have nodes without OSDs.
 	Machines int `json:"machines,omitempty"`
+	// NodeCPUs is how many CPUs each node says it has; 0: DefaultNodeCPUs.
+	NodeCPUs int `json:"nodeCPUs,omitempty"`
 	// Longhorn says that it runs, on all nodes.
 	Longhorn bool `json:"longhorn,omitempty"`
 	// DownOut is how long Ceph waits before it marks a down OSD out and moves its data (mon_osd_down_out_interval).
@@ -40,6 +42,13 @@ type Topology struct {
 
 // Release is the major version of Ceph that the lab begins with.
 func (t Topology) Release() int { return cmp.Or(t.CephRelease, image.Machine) }
+
+// DefaultNodeCPUs is enough for whatever is run in a lab. Pods are held to no limit: how many CPUs a node says it has
+// decides what is scheduled there, and what an autoscaler makes of it.
+const DefaultNodeCPUs = 16
+
+// CPUs is how many CPUs each node says it has.
+func (t Topology) CPUs() int { return cmp.Or(t.NodeCPUs, DefaultNodeCPUs) }
 
 // CephKeys says of which type the keys of Ceph's users are.
 type CephKeys string
@@ -133,7 +142,7 @@ const (
 func DefaultTopology() Topology {
 	return Topology{
 		Zones: 3, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3, DownOut: 10 * time.Minute, OSDPods: OSDPodsRook,
-		CephPeriods: CephPeriodsFast, CephRelease: image.Machine, MonStorage: MonStorageNone,
+		CephPeriods: CephPeriodsFast, CephRelease: image.Machine, MonStorage: MonStorageNone, NodeCPUs: DefaultNodeCPUs,
 	}
 }
 
@@ -175,6 +184,7 @@ func (t Topology) Validate() error {
 		{"--osds-per-node", t.OSDsPerNode, 1, 50},
 		{"--mons", t.Mons, 1, maxMons},
 		{"--machines", t.Machines, 0, maxMachines},
+		{"--node-cpus", t.CPUs(), 1, maxNodeCPUs},
 	} {
 		if c.n < c.min || c.n > c.max {
 			return fmt.Errorf("%s %d: allowed are %d to %d", c.flag, c.n, c.min, c.max)
@@ -261,7 +271,10 @@ func (t Topology) MachinesByZone() map[string]int {
 	return byZone
 }
 
-const maxMachines = 1000
+const (
+	maxMachines = 1000
+	maxNodeCPUs = 1000
+)
 
 // MaxLonghornNodes is for how many nodes there are ports: Longhorn's processes listen on all of the machine's
 // addresses.

@@ -48,6 +48,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 51, Mons: 1}, "--osds-per-node 51"},
 		{Topology{Zones: 1, NodesPerZone: 2, OSDsPerNode: 1, Mons: 3}, "--mons 3: there are only 2 nodes"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, Machines: -1}, "--machines -1: allowed are 0 to 1000"},
+		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, NodeCPUs: -1}, "--node-cpus -1: allowed are 1 to 1000"},
 		{Topology{Zones: 1, NodesPerZone: 1, OSDsPerNode: 1, Mons: 1, DownOut: -1}, "--down-out"},
 		{Topology{Zones: 3, NodesPerZone: 7, OSDsPerNode: 1, Mons: 1, Longhorn: true}, "--longhorn: allowed are up to 20"},
 		{

@@ -131,8 +131,9 @@ func (n *node) status(bootID string, since metav1.Time) corev1.NodeStatus {
 	}
 	// Made up: what pods ask for decides where they go, and nobody enforces it.
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
-		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(n.kubelet.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourcePods:   resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
 	return corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,

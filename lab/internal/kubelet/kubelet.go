@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -38,6 +40,8 @@ type Config struct {
 	Port int
 	// Env is what every container finds in its environment.
 	Env map[string]string
+	// CPUs is how many each node says it has.
+	CPUs int
 	// Network numbers the range of pod addresses, 0 to 63: labs that run at the same time should differ.
 	Network int
 	// Zones have volumes that a person would have made: those of class static-disk.
@@ -159,6 +163,7 @@ func (k *Kubelet) AddNode(ctx context.Context, name, zone string) error {
 		return fmt.Errorf("node %s exists already", name)
 	}
 	k.nodes[name] = n
+	ctx, n.end = context.WithCancel(ctx)
 	k.mu.Unlock()
 	go n.heartbeat(ctx)
 	n.syncAll()
@@ -171,6 +176,26 @@ func (k *Kubelet) RemoveNode(name string) {
 	if n := k.node(name); n != nil {
 		n.terminate()
 	}
+}
+
+// DiscardNode takes a machine away for good, as a cloud does that is told to: its processes, its disk, and its Node
+// object, as the cloud's controller does when it finds the machine gone.
+func (k *Kubelet) DiscardNode(ctx context.Context, name string) error {
+	return k.with(name, func(n *node) error {
+		n.terminate()
+		n.end()
+		k.mu.Lock()
+		delete(k.nodes, name)
+		k.mu.Unlock()
+		if err := os.RemoveAll(n.path()); err != nil {
+			return err
+		}
+		err := k.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // AwaitReady waits until all nodes may be used, and pods may be created in the default namespace.

@@ -21,7 +21,8 @@ import (
 type node struct {
 	kubelet    *Kubelet
 	name, zone string
-	wake       chan struct{} // ends a pause of the heartbeat
+	wake       chan struct{}      // ends a pause of the heartbeat
+	end        context.CancelFunc // of the heartbeat
 
 	mu         sync.Mutex
 	condition  machine

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/lockkeeper/lockkeeper/lab/internal/autoscaler"
 	"github.com/lockkeeper/lockkeeper/lab/internal/fault"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
@@ -49,6 +50,16 @@ func (c *Client) StartLoad(ctx context.Context, volume string) error {
 // StopLoad stops the load, and returns when its report is complete.
 func (c *Client) StopLoad(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/load/stop", nil, nil)
+}
+
+// StartAutoscaler starts the Cluster Autoscaler, and returns when it has looked at the cluster.
+func (c *Client) StartAutoscaler(ctx context.Context, o autoscaler.Options) error {
+	return c.do(ctx, http.MethodPost, "/autoscaler/start", o, nil)
+}
+
+// StopAutoscaler stops it, and returns when it has ended.
+func (c *Client) StopAutoscaler(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/autoscaler/stop", nil, nil)
 }
 
 // Stop asks the lab to end. It returns before it has.

@@ -42,11 +42,14 @@ type lab struct {
 	kubelet      *kubelet.Kubelet
 	temporal     *child.Process
 	clusterAPI   *clusterapi.ClusterAPI
+	autoscaler   *child.Process
 	load         *child.Process
 	longhorn     io.Closer // the right to run it
 	server       *http.Server
 	ready        bool
 	cancel       context.CancelFunc // of all that lives as long as the lab
+
+	scaling sync.Mutex // held while the autoscaler is started or stopped, and taken before mu
 }
 
 // up starts everything, side by side as far as it does not need each other, and returns when all of it is healthy.
@@ -252,7 +255,7 @@ func (l *lab) startLonghorn(ctx context.Context, progress func(string)) error {
 func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface) error {
 	config := kubelet.Config{
 		Client: client, Dir: l.Nodes(), Disk: l.NodeDisk, Lab: l.Dir, Port: l.Ports.Kubelet(), Network: l.Ports.Network(),
-		Zones: l.Topology.ZoneNames(),
+		Zones: l.Topology.ZoneNames(), CPUs: l.Topology.CPUs(),
 		Env: map[string]string{
 			"PATH":                    l.Path("bin") + ":" + os.Getenv("PATH"),
 			podEnv:                    l.Name,
@@ -287,8 +290,8 @@ func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface)
 	}
 	for _, n := range l.Topology.Nodes() {
 		gone := !slices.ContainsFunc(known.Items, func(k corev1.Node) bool { return k.Name == n.Name })
-		if l.Topology.Machines > 0 && len(known.Items) > 0 && gone {
-			continue // its Machine was deleted before the restart
+		if len(known.Items) > 0 && gone && (l.Topology.Machines > 0 || !l.hasFolder(n.Name)) {
+			continue // its machine was deleted before the restart
 		}
 		if err := k.AddNode(life, n.Name, n.Zone); err != nil {
 			return err
@@ -300,10 +303,17 @@ func (l *lab) startNodes(ctx, life context.Context, client kubernetes.Interface)
 	return k.AwaitReady(ctx)
 }
 
+// hasFolder tells whether a node has a folder, which it has from its first pod until its machine is discarded.
+func (l *lab) hasFolder(node string) bool {
+	_, err := os.Stat(filepath.Join(l.Nodes(), node))
+	return err == nil
+}
+
 // down ends everything in the opposite order. What a crash would end without harm is just ended.
 func (l *lab) down() {
 	defer l.cancel()
-	_ = l.stopLoad() // none, perhaps
+	_ = l.stopLoad()       // none, perhaps
+	_ = l.stopAutoscaler() // the same
 	if l.kubelet != nil {
 		l.kubelet.Stop()
 	}
