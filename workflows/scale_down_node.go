@@ -30,8 +30,7 @@ type ScaleDownNodeInput struct {
 	invalid *input.Error // found while decoding
 }
 
-// SignalNodeLeaving says that the watcher saw that the node is leaving. Takes how. A job that is about to end looks
-// again.
+// SignalNodeLeaving says that the watcher saw the node leave. Takes how. A job that is about to end looks again.
 const SignalNodeLeaving = "node-leaving"
 
 // Outcomes of a scale-down beside Gone and Revoked.
