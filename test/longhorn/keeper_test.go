@@ -243,10 +243,13 @@ func (w *world) evictAll(ctx context.Context, e *evictor) {
 		if p.DeletionTimestamp != nil || len(s) != 1 || !s[0].Ready {
 			continue
 		}
-		if pods.EvictV1(ctx, &policyv1.Eviction{
+		patient, cancel := context.WithTimeout(ctx, time.Second) // the client itself asks again when it is told to
+		err := pods.EvictV1(patient, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: p.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
-		}) != nil {
+		})
+		cancel()
+		if err != nil {
 			continue
 		}
 		left := w.running()

@@ -3,6 +3,7 @@ package longhorn
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,7 +161,21 @@ func (w *world) await(what string, ok func() bool) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.Fatalf("not within %s: %s", patience, what)
+			w.Fatalf("not within %s: %s\n%s", patience, what, w.describe())
 		}
 	}
+}
+
+// describe is how the installation looks, for who has to find out what went wrong.
+func (w *world) describe() string {
+	w.Helper()
+	c := exec.CommandContext(context.Background(), "bash", "-c", `eval "$("$0" env)" && kubectl -n "$1" get \
+		maintenancepolicies,pdb,instancemanagers,volumes.longhorn.io,nodes 2>&1
+		kubectl -n "$1" get pods -L lockkeeper.io/proved,longhorn.io/node -l longhorn.io/component=instance-manager 2>&1`,
+		lab, namespace)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("%s (%v)", out, err)
+	}
+	return string(out)
 }

@@ -199,6 +199,10 @@ func describe(l Look, open []string) string {
 func atRest(in guard.Input, l Look) budget.Decision {
 	quiet := budget.Spec{Quiet: true}
 	d := budget.Decision{Mode: budget.ModeDefault, Reason: budget.ReasonClean, Budget: quiet, Unproved: pointer(quiet)}
+	if l.leaving() || len(in.Lease.Queue)+len(in.Lease.Holders) > 0 {
+		// Somebody asks already, and of a quiet budget the API server says to ask again after ten seconds.
+		d.Unproved = pointer(everything())
+	}
 	spare := spares(l)
 	away := l.away()
 	switch m := in.View.Marks; {

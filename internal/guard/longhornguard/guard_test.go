@@ -164,6 +164,15 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsAsksOften: a budget without a number is never done being processed for these pods, so that whoever asks is
+// told to wait for ten seconds. It has one as soon as somebody may ask.
+func TestWhoWaitsAsksOften(t *testing.T) {
+	unmarked := func(c ...change) budget.Spec { return *longhornguard.Guard{}.Decide(in(c...)).Decision.Unproved }
+	require.Equal(t, budget.Spec{Quiet: true}, unmarked())
+	require.Equal(t, budget.Spec{MinAvailable: budget.Everything}, unmarked(waits("a", "b")))
+	require.Equal(t, budget.Spec{MinAvailable: budget.Everything}, unmarked(holds("a")))
+}
+
 // TestMarksFollow: marks are set and taken away at rest alone.
 func TestMarksFollow(t *testing.T) {
 	marks := func(m storage.Marks) change {

@@ -6,6 +6,7 @@ package longhornguard
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
@@ -67,6 +68,13 @@ func (l Look) open() (names []string) {
 		}
 	}
 	return names
+}
+
+// leaving tells whether a node is, and has to wait.
+func (l Look) leaving() bool {
+	return slices.ContainsFunc(l.Nodes, func(n longhorn.NodeSummary) bool {
+		return n.Leaving != longhorn.NotLeaving && n.Leaving != longhorn.Gone
+	})
 }
 
 // stay lists the nodes from which autoscalers are to be held back, by name.
