@@ -164,8 +164,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsAsksOften: a budget without a number is never done being processed for these pods, so that whoever asks is
-// told to wait for ten seconds. It has one as soon as somebody may ask.
+// TestWhoWaitsAsksOften: a budget without a number is never done being processed for these pods, so that whoever asks
+// is told to wait for ten seconds. It has one as soon as somebody may ask.
 func TestWhoWaitsAsksOften(t *testing.T) {
 	unmarked := func(c ...change) budget.Spec { return *longhornguard.Guard{}.Decide(in(c...)).Decision.Unproved }
 	require.Equal(t, budget.Spec{Quiet: true}, unmarked())
