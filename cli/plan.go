@@ -39,6 +39,7 @@ type Plan struct {
 	// Now is what the keeper says; nil when it does not answer, and then the policy's status has to do.
 	Now           *workflows.KeeperStatus          `json:"now,omitempty"`
 	Reported      v1alpha1.MaintenancePolicyStatus `json:"reported"`
+	kind          storage.Kind                     // of the policy
 	flush         bool                             // spec.ceph.flushPGStats
 	keeperProblem error                            // why it does not
 	// Running is a drain of this node that runs already.
@@ -92,6 +93,7 @@ func (c *Command) planOn(
 		return Plan{}, err
 	}
 	settings := kube.Settings(&policy.Spec)
+	p.kind = kube.KindOf(policy)
 	p.flush = policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats
 	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = metav1.Duration{Duration: settings.MaintenanceTimeout},
 		settings.AllowMonQuorumLoss, policy.Status

@@ -77,6 +77,10 @@ func (p Plan) writeNow(row func(name, format string, args ...any)) {
 	if p.Now == nil {
 		s := p.Reported
 		row("May drain", "%s, by the keeper's last report: %s", orDash(s.MayDrain), orDash(s.Message))
+		if p.kind == storage.Longhorn {
+			row("Storage now", "%s instance managers run, by the keeper's last report", orDash(s.Storage.Up))
+			return
+		}
 		row("Storage now", "OSDs %s up, PGs %s clean, by the keeper's last report", orDash(s.Storage.Up),
 			orDash(s.Storage.PGs))
 		return
@@ -130,16 +134,14 @@ func (p Plan) steps() []string {
 	if len(p.Outlook.Refused) > 0 {
 		evict += "; it would wait for what is in the way"
 	}
-	var leases, heal []string
+	var leases []string
 	for _, plan := range p.all() {
 		leases = append(leases, plan.leaseStep(len(p.Others) > 0))
-		heal = append(heal, plan.where(len(p.Others) > 0))
 	}
-	acquire, giveBack := leases[0], "then unset noout and give the lease back"
+	acquire := leases[0]
 	if len(p.Others) > 0 {
 		acquire = "get all of these leases, in this order; nothing opens before it has all, and one that others wait for " +
 			"goes back meanwhile\n   - " + strings.Join(leases, "\n   - ")
-		giveBack = "then unset noout and give the leases back"
 	}
 	return []string{
 		"Resolving: find the storage on " + node,
@@ -147,9 +149,33 @@ func (p Plan) steps() []string {
 		"Cordoning: " + cordon,
 		"Evicting: " + evict,
 		"AwaitingNode: " + back,
-		fmt.Sprintf("Healing: wait until the OSDs of %s are up and all PGs are clean; %s", strings.Join(heal, " and "),
-			giveBack),
+		"Healing: " + p.healing(),
 	}
+}
+
+// healing is what a drain waits for at its end.
+func (p Plan) healing() string {
+	var osds, managers []string
+	for _, plan := range p.all() {
+		if plan.kind == storage.Longhorn {
+			managers = append(managers, plan.where(len(p.Others) > 0))
+		} else {
+			osds = append(osds, plan.where(len(p.Others) > 0))
+		}
+	}
+	var until []string
+	giveBack := "then give the lease back"
+	if len(osds) > 0 {
+		until = append(until, fmt.Sprintf("the OSDs of %s are up and all PGs are clean", strings.Join(osds, " and ")))
+		giveBack = "then unset noout and give the lease back"
+	}
+	if len(managers) > 0 {
+		until = append(until, fmt.Sprintf("the instance manager of %s runs", strings.Join(managers, " and ")))
+	}
+	if len(p.Others) > 0 {
+		giveBack = strings.Replace(giveBack, "lease", "leases", 1)
+	}
+	return fmt.Sprintf("wait until %s; %s", strings.Join(until, ", and "), giveBack)
 }
 
 // where names the failure domain, and its storage cluster if there are several.
@@ -169,13 +195,17 @@ func (p Plan) leaseStep(several bool) string {
 	case !p.Lease.OK:
 		gate = "now it would wait: " + p.Lease.Reason
 	}
-	noout := fmt.Sprintf("then noout is set on the node for at most %s", p.MaintenanceTimeout.Duration)
-	if p.several() {
-		noout += ", if its OSDs may go together"
-	}
 	indent := "\n   "
 	if several {
 		indent = "\n     "
+	}
+	if p.kind == storage.Longhorn {
+		return fmt.Sprintf("get the lease of %s; %s%sthen its instance manager may go as soon as nothing is attached "+
+			"there, and no node that shares a volume with it goes meanwhile", p.where(several), gate, indent)
+	}
+	noout := fmt.Sprintf("then noout is set on the node for at most %s", p.MaintenanceTimeout.Duration)
+	if p.several() {
+		noout += ", if its OSDs may go together"
 	}
 	return fmt.Sprintf("get the lease of %s; %s%s%s, and every other failure domain is closed", p.where(several), gate,
 		indent, noout)

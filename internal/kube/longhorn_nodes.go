@@ -26,6 +26,12 @@ const (
 // HeldBack is the annotation of a node from which lockkeeper holds autoscalers back: for which policy.
 const HeldBack = "lockkeeper.io/held-back"
 
+// PinnedByPerson tells whether somebody else holds the Cluster Autoscaler back from a node.
+func PinnedByPerson(n *corev1.Node) bool {
+	_, ours := n.Annotations[HeldBack]
+	return !ours && n.Annotations[scaleDownDisabled] == "true"
+}
+
 // holdBack has autoscalers leave these nodes alone, and no others for the sake of this policy.
 func (c *Cluster) holdBack(ctx context.Context, key storage.ClusterKey, from []string) (changed bool, err error) {
 	nodes, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

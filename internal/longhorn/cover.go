@@ -7,18 +7,14 @@ import (
 
 // keepCover keeps as few more nodes as it finds so that every volume has a healthy replica on a node that is kept, and
 // returns those that it keeps. Nodes that the decision before kept stay, unless a cover without them is smaller: a node
-// whose budget came and went with every volume could never be emptied.
+// whose budget came and went with every volume could never be emptied. What a node can keep that is not to be removed
+// anyway, it keeps: so that no other one has to stay for it.
 func (s *surveyed) keepCover() []string {
 	if s.world.Settings.DrainPolicy == AlwaysAllow {
 		return nil
 	}
-	var open []*volume // volumes that nothing keeps yet
-	for _, v := range s.volumes {
-		v.covered = len(v.keepers) == 0 || slices.ContainsFunc(v.keepers, func(n *node) bool { return n.reason != "" })
-		if !v.covered {
-			open = append(open, v)
-		}
-	}
+	names := s.keepByPinned()
+	open := s.open()
 	var before []*node
 	for _, name := range s.world.Kept {
 		if n := s.byName[name]; n != nil && n.reason == "" {
@@ -30,12 +26,38 @@ func (s *surveyed) keepCover() []string {
 	if sticky := prune(open, greedy(open, before)); len(sticky) <= len(fresh) {
 		cover = sticky
 	}
-	var names []string
 	for _, n := range cover {
 		n.keep(Cover, n.example(open))
 		names = append(names, n.name)
 	}
 	slices.Sort(names)
+	return names
+}
+
+// open are the volumes that nothing keeps yet, and something could.
+func (s *surveyed) open() (open []*volume) {
+	for _, v := range s.volumes {
+		v.covered = len(v.keepers) == 0 || slices.ContainsFunc(v.keepers, func(n *node) bool { return n.reason != "" })
+		if !v.covered {
+			open = append(open, v)
+		}
+	}
+	return open
+}
+
+// keepByPinned keeps nodes that are not to be removed anyway, for all volumes that they can keep.
+func (s *surveyed) keepByPinned() (names []string) {
+	var could []*volume
+	for _, v := range s.open() {
+		pinned := slices.DeleteFunc(slices.Clone(v.keepers), func(n *node) bool { return !n.pinned })
+		if len(pinned) > 0 {
+			could = append(could, &volume{name: v.name, keepers: pinned})
+		}
+	}
+	for _, n := range greedy(could, nil) {
+		n.keep(Cover, n.example(could))
+		names = append(names, n.name)
+	}
 	return names
 }
 

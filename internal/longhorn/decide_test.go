@@ -34,6 +34,14 @@ func TestDecide(t *testing.T) {
 			abc().volume("v", "a", "b", "c").with(func(w *world) { w.Kept = []string{"c"} }),
 			"a:Spare/NothingToLose b:Spare/NothingToLose c:Kept/Cover",
 		},
+		"what is not to be removed anyway keeps it": {
+			abc().volume("v", "a", "b", "c").with(func(w *world) { w.Kept, w.node("b").Pinned = []string{"c"}, true }),
+			"a:Spare/NothingToLose b:Kept/Cover c:Spare/NothingToLose",
+		},
+		"unless it is leaving all the same": {
+			abc().volume("v", "a", "b", "c").cordon("b").with(func(w *world) { w.node("b").Pinned = true }),
+			"a:Kept/Cover b:Open/NothingToLose c:Spare/NothingToLose",
+		},
 		"unless it can be smaller": {
 			abc().volume("v", "a", "b").volume("w", "b", "c").with(func(w *world) { w.Kept = []string{"a", "c"} }),
 			"a:Spare/NothingToLose b:Kept/Cover c:Spare/NothingToLose",

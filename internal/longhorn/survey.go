@@ -22,6 +22,7 @@ type node struct {
 	helpers []string
 	// serves tells whether its replicas could be used now.
 	serves bool
+	pinned bool
 	// engine, replica, inUse are examples: of an engine that runs on it, of a replica of any kind on it, of an attached
 	// volume that writes to a replica on it.
 	engine, replica, inUse string
@@ -64,7 +65,7 @@ func survey(w World) *surveyed {
 	s := &surveyed{world: w, byName: make(map[string]*node, len(w.Nodes))}
 	for _, n := range w.Nodes {
 		found := s.node(n.Name)
-		found.leaving, found.serves, found.helpers = w.leaving(n), n.Ready, n.Helpers
+		found.leaving, found.serves, found.helpers, found.pinned = w.leaving(n), n.Ready, n.Helpers, n.Pinned
 	}
 	for i, name := range slices.Backward(w.Going) {
 		if n := s.byName[name]; n != nil {

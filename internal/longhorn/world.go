@@ -73,6 +73,8 @@ type Node struct {
 	HasRemovalTaint bool
 	// Disrupted tells whether Karpenter's taint karpenter.sh/disrupted is there.
 	Disrupted bool
+	// Pinned tells that a person holds autoscalers back from it: it will not be removed.
+	Pinned bool
 	// Helpers are the pods of backing-image and share managers on it.
 	Helpers []string
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 )
@@ -76,7 +77,7 @@ func node(n *corev1.Node, helpers []string) longhorn.Node {
 	signs := leaving.Of(n)
 	out := longhorn.Node{
 		Name: n.Name, Cordoned: signs.Cordoned, Deleting: signs.Deleting, HasRemovalTaint: signs.Tainted,
-		RemovalTaint: signs.Taint, Disrupted: signs.Disrupted, Helpers: slices.Sorted(slices.Values(helpers)),
+		RemovalTaint: signs.Taint, Disrupted: signs.Disrupted, Helpers: slices.Sorted(slices.Values(helpers)), Pinned: kube.PinnedByPerson(n),
 	}
 	for _, c := range n.Status.Conditions {
 		out.Ready = out.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
