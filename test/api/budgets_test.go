@@ -343,7 +343,7 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	refused := func(who client.Client, o client.Object, text string) func(*assert.CollectT) {
 		return func(c *assert.CollectT) { assert.ErrorContains(c, patch(who, o, text), "ValidatingAdmissionPolicy") }
 	}
-	require.EventuallyWithT(t, refused(watcher, proved, `{"spec":{"minAvailable":1}}`), 20*time.Second,
+	require.EventuallyWithT(t, refused(watcher, proved, `{"spec":{"minAvailable":1}}`), time.Minute,
 		100*time.Millisecond)
 	for name, text := range map[string]string{
 		"fewer pods":         `{"spec":{"minAvailable":1000000,"selector":{"matchLabels":{"only":"these"}}}}`,
@@ -370,7 +370,7 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	require.Equal(t, budget.Everything, proved.Spec.MinAvailable.IntValue())
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "osd-0"}}
-	require.EventuallyWithT(t, refused(worker, pod, `{"metadata":{"labels":{"app":"other"}}}`), 20*time.Second,
+	require.EventuallyWithT(t, refused(worker, pod, `{"metadata":{"labels":{"app":"other"}}}`), time.Minute,
 		100*time.Millisecond)
 	require.ErrorContains(t, patch(worker, pod, `{"metadata":{"annotations":{"a":"b"}}}`), "annotations")
 	require.ErrorContains(t, patch(worker, pod, `{"spec":{"activeDeadlineSeconds":1}}`), "spec of a pod")

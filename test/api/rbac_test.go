@@ -219,7 +219,7 @@ func TestManifestsAreValid(t *testing.T) {
 	} {
 		apply(t, filepath.Join(deploy, file), "")
 	}
-	for _, namespace := range []string{"rook-ceph", "ceph"} {
+	for _, namespace := range []string{"rook-ceph", "ceph", "longhorn-system"} {
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 		create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-all-files"}})
 		for _, file := range []string{
