@@ -77,7 +77,8 @@ func node(n *corev1.Node, helpers []string) longhorn.Node {
 	signs := leaving.Of(n)
 	out := longhorn.Node{
 		Name: n.Name, Cordoned: signs.Cordoned, Deleting: signs.Deleting, HasRemovalTaint: signs.Tainted,
-		RemovalTaint: signs.Taint, Disrupted: signs.Disrupted, Helpers: slices.Sorted(slices.Values(helpers)), Pinned: kube.PinnedByPerson(n),
+		RemovalTaint: signs.Taint, Disrupted: signs.Disrupted, Pinned: kube.PinnedByPerson(n),
+		Helpers: slices.Sorted(slices.Values(helpers)),
 	}
 	for _, c := range n.Status.Conditions {
 		out.Ready = out.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
