@@ -101,6 +101,9 @@ func (c *Cluster) applyLonghorn(
 	if out, err = c.applyAll(ctx, p, withoutLonghorns(all), in); err != nil || out.Moved != "" || out.Conflict != "" {
 		return out, err
 	}
+	if err := c.forgetHandedBack(ctx, all); err != nil {
+		return out, err
+	}
 	return out, c.drop(ctx, all, func(b *policyv1.PodDisruptionBudget) bool { return longhorns(b) && !emptied(b) })
 }
 
@@ -214,6 +217,23 @@ func (c *Cluster) coveredByLonghorn(
 		}
 	}
 	return true, nil
+}
+
+// forgetHandedBack takes back what noteHandedBack wrote: the next time Longhorn needs as long again.
+func (c *Cluster) forgetHandedBack(ctx context.Context, all []policyv1.PodDisruptionBudget) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, handedBack)
+	for i := range all {
+		b := &all[i]
+		if !ours(b) || b.Annotations[handedBack] == "" {
+			continue
+		}
+		_, err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: FieldOwner})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // noteHandedBack writes on ours that from now on it is for Longhorn to make its own.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -137,6 +138,14 @@ func (w *longhornWorld) apply() (activities.BudgetResult, error) {
 	})
 }
 
+// saysHandedBack tells whether one of ours says since when Longhorn is to make its own.
+func (w *longhornWorld) saysHandedBack() bool {
+	w.Helper()
+	return slices.ContainsFunc(w.budgets(), func(b policyv1.PodDisruptionBudget) bool {
+		return b.Annotations[handedBack] != ""
+	})
+}
+
 func (w *longhornWorld) remove() error {
 	return w.RemoveBudgets(w.Context(), longhornKey, func(int) {})
 }
@@ -176,6 +185,14 @@ func TestHandOver(t *testing.T) {
 	_, err = w.apply()
 	require.ErrorIs(t, err, errNotCovered)
 	require.Equal(t, oursAlone, w.names(), "Longhorn's empty one is to be made anew")
+	_, err = w.apply()
+	require.ErrorIs(t, err, errNotCovered)
+	require.True(t, w.saysHandedBack())
+	w.oneWriterIs(true) // somebody thinks better of it: the time begins anew when it is handed back again
+	_, err = w.apply()
+	require.NoError(t, err)
+	require.False(t, w.saysHandedBack())
+	w.oneWriterIs(false)
 	_, err = w.apply()
 	require.ErrorIs(t, err, errNotCovered)
 	w.longhornMakes(false)
