@@ -97,14 +97,16 @@ func DecideInTurn(w World, t Turns) (Decision, []Admission) {
 	return Decide(w), admissions
 }
 
-// notBack are those of some nodes that are not leaving any more, and whose instance managers do not run yet.
+// notBack are the nodes that are not leaving, and whose instance managers do not run: those that went in their turn,
+// and others that are Ready, from which one was evicted at rest. A machine that died holds up nobody.
 func (w World) notBack(of []string) (names []string) {
 	runs := map[string]bool{}
 	for _, m := range w.Managers {
 		runs[m.Node] = runs[m.Node] || m.Kind != Engine && m.State == Running
 	}
 	for _, n := range w.Nodes {
-		if slices.Contains(of, n.Name) && w.leaving(n) == NotLeaving && !runs[n.Name] {
+		running, has := runs[n.Name]
+		if (n.Ready && has || slices.Contains(of, n.Name)) && w.leaving(n) == NotLeaving && !running {
 			names = append(names, n.Name)
 		}
 	}

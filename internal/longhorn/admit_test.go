@@ -60,10 +60,15 @@ func TestAdmit(t *testing.T) {
 			longhorn.Turns{Went: []string{"b"}, Asked: []string{"c"}},
 			"c:SharesVolume/b", "",
 		},
-		"who is down without having had a turn holds up nobody": {
+		"nor does anybody go beside one from which it was evicted at rest": {
 			abc().volume("v", "a", "b", "c").cordon("a").with(func(w *world) { w.manager("b").State = "stopped" }),
 			longhorn.Turns{},
-			"", "a",
+			"", "",
+		},
+		"a machine that died holds up nobody": {
+			abc().volume("v", "a", "b", "c").cordon("a").with(func(w *world) {
+				w.manager("b").State, w.node("b").Ready = "stopped", false
+			}), longhorn.Turns{}, "", "a",
 		},
 		"who had its turn comes last": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{Last: []string{"a"}}, "", "b",

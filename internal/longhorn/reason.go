@@ -62,7 +62,8 @@ func (r Reason) Sentence(subject string) string {
 	case ReplicaOnNode:
 		return fmt.Sprintf("replica %s is here, and Longhorn's setting node-drain-policy is %s", subject, BlockForEviction)
 	case SharesVolume:
-		return fmt.Sprintf("waits for node %s, which is leaving and has a replica of the same volume", subject)
+		return fmt.Sprintf("waits for node %s, which is leaving or not back yet, and has a replica of the same volume",
+			subject)
 	case NotRunning:
 		return fmt.Sprintf("instance manager %s does not run", subject)
 	case Malformed:
