@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +30,7 @@ const removalTaint = "ToBeDeletedByClusterAutoscaler"
 // keeper has lockkeeper look after the installation, while everything is evicted all the time for which that is
 // allowed: no two nodes with replicas of one volume are ever without their instance managers, whoever is dead.
 func keeper(w *world) {
+	w.remove("vol") // its two replicas would have a say in what may go
 	k := w.moveIn()
 	defer k.stop()
 	w.await("Longhorn's own are empty, and ours are there", func() bool {
@@ -85,6 +88,28 @@ func keeper(w *world) {
 
 	w.drainsWithVolume()
 	w.handsBack()
+}
+
+// remove deletes a volume, and waits until its replicas are gone, too.
+func (w *world) remove(volume string) {
+	w.Helper()
+	of := func(kind string) *unstructured.UnstructuredList {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "longhorn.io", Version: "v1beta2", Kind: kind + "List"})
+		require.NoError(w, w.List(w.Context(), list, client.InNamespace(namespace)))
+		return list
+	}
+	for _, v := range of("Volume").Items {
+		if v.GetName() == volume {
+			require.NoError(w, client.IgnoreNotFound(w.Delete(w.Context(), &v)))
+		}
+	}
+	w.await("the volume is gone", func() bool {
+		return !slices.ContainsFunc(of("Replica").Items, func(r unstructured.Unstructured) bool {
+			name, _, _ := unstructured.NestedString(r.Object, "spec", "volumeName")
+			return name == volume
+		})
+	})
 }
 
 // drainsWithVolume drains a node to which a volume is attached: it waits until it is detached, and then goes.
