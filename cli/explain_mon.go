@@ -214,6 +214,8 @@ func (e MonsExplanation) role() string {
 		text = "the step is rolled back: " + s.Undo
 	case kind == monplan.Restart:
 		text = "gets a new pod, in place"
+	case kind == monplan.TidyUp:
+		text = "is what a step that was ended left behind, and is tidied up after"
 	case kind == monplan.Remove:
 		text = "leaves, and no mon takes its place"
 	case kind == monplan.Add:

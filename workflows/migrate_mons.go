@@ -484,9 +484,10 @@ func (m *migration) cleanUp(ctx workflow.Context) {
 		undone.Undo = cmp.Or(undone.Undo, "the job was ended")
 		m.memory().Work = &undone
 	}
-	for m.memory().Work != nil {
-		err := m.undo(ctx)
-		if err == nil && !workflow.Now(ctx).Before(until) {
+	for over := false; !over; {
+		var err error
+		over, err = m.undo(ctx)
+		if err == nil && !over && !workflow.Now(ctx).Before(until) {
 			err = errors.New("it takes too long")
 		}
 		if err != nil { // the status tells of it as it is
@@ -494,37 +495,30 @@ func (m *migration) cleanUp(ctx workflow.Context) {
 			return
 		}
 	}
-	in := activities.MonSurveyInput{Ref: m.in.ref, Memory: *m.memory()}
-	if _, err := call(ctx, moving.SurveyMons, in); err != nil { // so that the status says that nothing is under way
-		workflow.GetLogger(ctx).Error("cannot write the status", "error", err)
-	}
 }
 
-// undo does what comes next to take back a step. When nothing is left of it, or its newcomer is in quorum, there is no
-// work any more.
-func (m *migration) undo(ctx workflow.Context) error {
+// undo does what comes next to take back a step, or to tell everybody of what it has done. over: nothing is left of it,
+// and the status says so.
+func (m *migration) undo(ctx workflow.Context) (over bool, err error) {
 	s, err := call(ctx, moving.SurveyMons, activities.MonSurveyInput{Ref: m.in.ref, Memory: *m.memory()})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !s.Found {
-		_, err := m.gone(ctx)
-		return err
+		return m.gone(ctx)
 	}
-	next := s.Step.Work
 	m.take(s)
 	switch {
-	case next == nil || next.Undo == "":
-		m.memory().Work = nil
-		return nil
+	case s.Step.Work == nil:
+		return true, nil
 	case s.Step.Verdict == monplan.Move:
 		stepped, err := call(ctx, moving.CarryOutMon, activities.MonStepInput{Ref: m.in.ref, Memory: *m.memory(), Seen: s})
 		if err == nil {
 			m.take(stepped.Survey)
 		}
 		if err != nil || stepped.Refused == "" {
-			return err
+			return false, err
 		}
 	}
-	return workflow.Sleep(ctx, refusedFor) //nolint:forbidigo // it cleans up: nobody continues as new any more
+	return false, workflow.Sleep(ctx, refusedFor) //nolint:forbidigo // it cleans up: nobody continues as new any more
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon"
 	"github.com/lockkeeper/lockkeeper/internal/input"
@@ -151,6 +149,9 @@ func (w *monWorld) look(m activities.MonMemory) monplan.Seen {
 		}
 		s.Mons = append(s.Mons, seen)
 	}
+	if w.canary != "" && (s.Work == nil || s.Work.Newcomer != w.canary) {
+		s.Strays = []string{w.canary}
+	}
 	return s
 }
 
@@ -238,11 +239,7 @@ func (w *monWorld) Survey(
 
 // may tells whether whoever asks still lives.
 func (w *monWorld) may(ctx context.Context) error {
-	// The test environment waits for no activity that is cancelled. One that changes something a server waits for.
-	if activity.RecordHeartbeat(ctx); ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return w.scene.stopFrozen(ctx)
+	return w.scene.mayAct(ctx)
 }
 
 // Do implements activities.Mons.
@@ -299,7 +296,9 @@ func (w *monWorld) act(act monplan.Act, step monplan.Step) {
 	case monplan.ClaimVolume:
 		w.claims[act.Mon] = true
 	case monplan.DropCanary:
-		w.canary = ""
+		if w.canary == act.Mon {
+			w.canary = ""
+		}
 	case monplan.Start:
 		w.start(act.Mon, step.Work)
 	case monplan.SaveEndpoints:

@@ -2,10 +2,12 @@ package workflows_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
@@ -260,5 +262,50 @@ func TestRestartedMonThatStaysAway(t *testing.T) {
 		steps := []string{"FailOver: mon.d for mon.a", "Restart: mon.b", "Restart: mon.c"}
 		require.Equal(s, steps, out.Steps[len(out.Steps)-len(steps):])
 		require.Empty(s, w.Whole())
+	})
+}
+
+// A mon dies right after the look that decides to restart another one. Ceph still counts it then; a commit does not.
+func TestAMonDiesRightBeforeARestart(t *testing.T) {
+	t.Parallel()
+	five := mons.Options{Mons: 5, Zones: 5, PerZone: 1, Own: true} // of which two may be away
+	simulated(t, sim.Options{}, five, func(s *scene, w *mons.World) {
+		var once sync.Once
+		s.update(func() {
+			s.onAttempt = func(_ int, info activity.Info) {
+				if info.ActivityType.Name == "CarryOutMon" {
+					once.Do(func() { require.True(s, w.KillMon("b")) })
+				}
+			}
+		})
+		w.Spec("another image", func(s *v1alpha1.CephMonSpec) { s.PodTemplate.Image = "ceph:2" })
+		run := s.migrate(workflows.MigrateMonsInput{})
+		time.Sleep(time.Minute)
+		require.Contains(s, s.migrateStatus().WaitsFor, "out of quorum: mon.b")
+		require.NotContains(s, w.Acts(), "patch rook-ceph-mon-a")
+		w.Revive()
+		out := s.awaitMigration(run, time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+	})
+}
+
+// A superfluous mon is dead, so that it may leave without a lease. It is back after the look that says so.
+func TestADeadMonIsBackRightBeforeItLeaves(t *testing.T) {
+	t.Parallel()
+	four := mons.Options{Mons: 4, Zones: 4, PerZone: 1}
+	simulated(t, sim.Options{}, four, func(s *scene, w *mons.World) {
+		var once sync.Once
+		s.update(func() {
+			s.onAttempt = func(_ int, info activity.Info) {
+				if info.ActivityType.Name == "CarryOutMon" {
+					once.Do(func() { w.Revive(); time.Sleep(20 * time.Second) })
+				}
+			}
+		})
+		w.Spec("count", func(s *v1alpha1.CephMonSpec) { s.Count = 3 })
+		require.True(s, w.KillMon("b"))
+		out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{}), time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Equal(s, []string{"a", "b", "c", "d"}, w.Names(), "only a person has superfluous living ones removed")
 	})
 }

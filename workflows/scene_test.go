@@ -59,6 +59,7 @@ type scene struct {
 	continues map[string]int            // how often each job has continued as new
 	osds      *osdWatcher               // of the CephOSD; nil: it has not begun
 	mons      *monWorld                 // of the CephMon; nil: there is none
+	monActs   time.Time                 // when the latest attempt of its job began that did anything
 	monSim    *mons.World               // of the CephMon, behind our own adapters; nil: there is none
 	continued int                       // how often it has
 	left      workflows.KeeperResult

@@ -297,7 +297,7 @@ type MonStatus struct {
 
 // MonStep is one mon's coming, and if it replaces another one, that one's going.
 type MonStep struct {
-	// Kind is Add, Migrate, OneLess, FailOver, Remove or Restart.
+	// Kind is Add, Migrate, OneLess, FailOver, Remove, Restart or TidyUp.
 	Kind string `json:"kind"`
 	// Mon is the one that comes, or the one that is removed or restarted.
 	Mon string `json:"mon"`

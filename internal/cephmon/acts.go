@@ -21,6 +21,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -32,14 +33,14 @@ func (m *Mons) Do(ctx context.Context, ref Ref, step monplan.Step) (storage.Answ
 	if err != nil {
 		return storage.Answer{}, err
 	}
-	x := act{Mons: m, world: w, work: *step.Work}
+	x := act{Mons: m, world: w, work: *step.Work, takes: step.Takes}
 	switch first := step.Acts[0]; first.Do {
 	case monplan.Schedule:
 		return yes(x.schedule(ctx))
 	case monplan.ClaimVolume:
 		return yes(x.claimVolume(ctx))
 	case monplan.DropCanary:
-		return yes(x.dropCanary(ctx))
+		return yes(x.dropCanary(ctx, first.Mon))
 	case monplan.Start:
 		return x.start(ctx)
 	case monplan.AwaitQuorum:
@@ -64,6 +65,8 @@ type act struct {
 	*Mons
 	*world
 	work monplan.Work
+	// takes is the living mon for which the lease is held; "": it is not.
+	takes string
 }
 
 func yes(err error) (storage.Answer, error) { return storage.Answer{OK: err == nil}, err }
@@ -190,9 +193,9 @@ func (x act) putClaim(ctx context.Context, zone string) error {
 }
 
 // dropCanary deletes the canary. Its pod may be there for a while; the mon's pod waits for what it needs.
-func (x act) dropCanary(ctx context.Context) error {
+func (x act) dropCanary(ctx context.Context, mon string) error {
 	return client.IgnoreNotFound(x.typed.AppsV1().Deployments(x.namespace()).Delete(ctx,
-		monspec.CanaryName(x.work.Newcomer), background()))
+		monspec.CanaryName(mon), background()))
 }
 
 // background deletes a Deployment at once, and its pods after it: one on a node that does not answer stays for ever.
@@ -353,16 +356,27 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 		return storage.Answer{OK: true}, nil
 	}
 	// What was decided on may have changed a moment ago: a dead mon is back, or the successor is gone.
-	if lives := slices.Contains(q.QuorumNames, mon); lives && x.work.Kind == monplan.FailOver && mon == x.work.Old {
+	lives := slices.Contains(q.QuorumNames, mon) && mon == x.work.Old
+	if lives && x.takes == "" {
 		return no("mon.%s is in quorum again", mon), nil
 	}
 	if x.work.Kind == monplan.Migrate && mon == x.work.Old && !slices.Contains(q.QuorumNames, x.work.Newcomer) {
 		return no("mon.%s is not in quorum any more", x.work.Newcomer), nil
 	}
+	if lives && x.work.Kind != monplan.OneLess {
+		if a := x.quorum(q).MayReplace(mon); !a.OK {
+			return a, nil
+		}
+	}
 	if a, err := c.OKToRemoveMon(ctx, mon); err != nil || !a.OK {
 		return a, err
 	}
 	return yes(c.RemoveMon(ctx, mon))
+}
+
+// quorum is what the arithmetic of majorities needs.
+func (x act) quorum(q ceph.QuorumStatus) quorum.Map {
+	return monplan.Seen{Mons: x.mons(q)}.Monmap()
 }
 
 // stopMon deletes the Deployment and the Service of a mon that has left the monmap. Its storage stays.
@@ -407,6 +421,14 @@ func (x act) restartMon(ctx context.Context, mon string) (storage.Answer, error)
 		return storage.Answer{}, err
 	}
 	if !x.policy.Spec.Ceph.AllowMonQuorumLoss {
+		// Ceph's own answer is about the quorum that it remembers: another mon may have died since the look.
+		q, err := c.ProvedQuorum(ctx)
+		if err != nil {
+			return storage.Answer{}, err
+		}
+		if a := x.quorum(q).Without(mon).EveryZoneUp(); !a.OK {
+			return a, nil
+		}
 		if a, err := c.OKToStopMon(ctx, mon); err != nil || !a.OK {
 			return a, err
 		}

@@ -92,7 +92,8 @@ func (m *Mons) survey(
 
 // healing: what the step does is needed whatever else is wrong with the spec. A living mon is not removed then.
 func healing(s monplan.Step) bool {
-	return s.Takes == "" && (s.Kind() == monplan.FailOver || s.Kind() == monplan.Remove)
+	kinds := []monplan.Kind{monplan.FailOver, monplan.Remove, monplan.TidyUp}
+	return s.Takes == "" && slices.Contains(kinds, s.Kind())
 }
 
 func values(refused []*input.Error) (out []input.Error) {
@@ -131,7 +132,7 @@ func (w *world) recalled(s v1alpha1.MonStep) *monplan.Work {
 		Kind: monplan.Kind(s.Kind), Newcomer: s.Mon, Old: s.Replaces, Generation: s.Generation, Joined: s.Joined,
 		Undo: s.Undo,
 	}
-	if work.Kind == monplan.Remove || work.Kind == monplan.Restart {
+	if work.Kind == monplan.Remove || work.Kind == monplan.Restart || work.Kind == monplan.TidyUp {
 		work.Newcomer, work.Old = "", s.Mon
 	}
 	if d := w.deployment(w.isMon(work.Newcomer)); d != nil {
@@ -250,7 +251,7 @@ func (m *Mons) Forget(ctx context.Context, ref Ref, work monplan.Work) error {
 		return err
 	}
 	x := act{Mons: m, world: w, work: work}
-	if err := x.dropCanary(ctx); err != nil {
+	if err := x.dropCanary(ctx, work.Newcomer); err != nil {
 		return err
 	}
 	isMon := func(d appsv1.Deployment) bool { return d.Name == monspec.ResourceName(work.Newcomer) }

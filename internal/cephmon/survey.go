@@ -61,6 +61,7 @@ func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen,
 		}
 		s.Work = w.work(*memory.Work, s.Want.Template)
 	}
+	s.Strays = w.strays(memory.Work)
 	return s, nil
 }
 
@@ -242,8 +243,24 @@ func (w *world) work(work monplan.Work, template string) *monplan.Work {
 	work.Stopped = old == nil
 	work.Restarted = old != nil && old.Spec.Template.Annotations[monspec.TemplateAnnotation] == template
 	work.Renewed = work.Restarted && w.renewed(work.Old, template)
+	if s := w.cephMon.Status.Step; s != nil && s.Mon == work.Newcomer && s.Joined { // of a look whose answer was lost
+		work.Joined = true
+	}
 	work.Traces = work.Newcomer != "" && (w.service || w.claim(monspec.ResourceName(work.Newcomer)) != nil)
 	return &work
+}
+
+// strays are mons with a canary that belongs to no step of this CephMon.
+func (w *world) strays(work *monplan.Work) (mons []string) {
+	for i := range w.deployments {
+		l := w.deployments[i].Spec.Template.Labels
+		mon := l[monspec.CanaryLabel]
+		if mon == "" || l[monspec.CephMonLabel] != w.set.Name || work != nil && work.Newcomer == mon {
+			continue
+		}
+		mons = append(mons, mon)
+	}
+	return mons
 }
 
 // ending: a pod of the mon is on its way out. On a node that does not answer it stays for as long as that, and is not

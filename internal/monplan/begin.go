@@ -37,7 +37,7 @@ func (s Seen) failOver() (Step, bool) {
 		if m.NodeGone {
 			why = fmt.Sprintf("mon.%s is dead: its node %s is deleted, with its store", m.Name, m.Node)
 		}
-		if s.monmap().Living() >= s.Want.Count {
+		if s.Monmap().Living() >= s.Want.Count {
 			w.Kind, w.Newcomer = Remove, ""
 		}
 		return s.start(w, why), true
@@ -50,7 +50,7 @@ func (s Seen) spared(m Mon) string {
 	if m.Drain != "" {
 		return fmt.Sprintf("mon.%s is out of quorum, and %s has its node", m.Name, m.Drain)
 	}
-	return s.monmap().MayRemove(m.Name).Reason
+	return s.Monmap().MayRemove(m.Name).Reason
 }
 
 // add makes a missing mon.
@@ -60,7 +60,7 @@ func (s Seen) add() (Step, bool) {
 	}
 	name := s.newName()
 	why := fmt.Sprintf("the monmap has %d mons, and the spec says %d", len(s.Mons), s.Want.Count)
-	if a := s.monmap().MayJoin(name); !a.OK {
+	if a := s.Monmap().MayJoin(name); !a.OK {
 		until := time.Time{}
 		if _, dies := s.out(); dies.After(s.Now) {
 			until = dies
@@ -90,11 +90,11 @@ func (s Seen) restart() (Step, bool) {
 		if i := slices.IndexFunc(mons, func(x Mon) bool { return x.Renewing && x.Name != m.Name }); i >= 0 && m.Alive {
 			return Step{Verdict: Wait, Why: why + "; the pod of mon." + mons[i].Name + " is being replaced"}, true
 		}
-		if m.Alive && !s.monmap().EveryZoneUp().OK {
+		if m.Alive && !s.Monmap().EveryZoneUp().OK {
 			continue // awaitAll says why
 		}
 		lost := s.Want.AllowQuorumLoss && len(s.Mons) <= 2
-		if a := s.monmap().MayStop(m.Name); !a.OK && !lost {
+		if a := s.Monmap().MayStop(m.Name); !a.OK && !lost {
 			return Step{Verdict: Refuse, Why: why + "; " + a.Reason}, true
 		}
 		return s.start(Work{Kind: Restart, Old: m.Name, Generation: s.Want.Generation}, why), true
@@ -124,7 +124,7 @@ func (s Seen) remove() (Step, bool) {
 	}
 	why := fmt.Sprintf("mon.%s is superfluous: the monmap has %d mons, and the spec says %d", names[0], len(s.Mons),
 		s.Want.Count)
-	if a := s.monmap().MayReplace(names[0]); !a.OK {
+	if a := s.Monmap().MayReplace(names[0]); !a.OK {
 		return Step{Verdict: Refuse, Why: why + "; " + a.Reason}, true
 	}
 	return s.start(Work{Kind: Remove, Old: names[0], Generation: s.Want.Generation}, why), true
@@ -143,11 +143,11 @@ func (s Seen) migrate() (Step, bool) {
 			continue
 		}
 		w := Work{Kind: Migrate, Old: d.Mon, Newcomer: s.newName(), Generation: s.Want.Generation}
-		join, place := s.monmap().MayJoin(w.Newcomer), s.place(d.Mon, false)
+		join, place := s.Monmap().MayJoin(w.Newcomer), s.place(d.Mon, false)
 		if join.OK && place.OK {
 			return s.start(w, d.String()), true
 		}
-		instead, oneLess := s.place(d.Mon, true), s.monmap().MayOneLess(d.Mon)
+		instead, oneLess := s.place(d.Mon, true), s.Monmap().MayOneLess(d.Mon)
 		switch {
 		case !join.OK:
 			refused = append(refused, d.String()+"; "+join.Reason)
@@ -214,7 +214,7 @@ func (s Seen) risk(w Work) string {
 	case w.Kind != Migrate || w.Zone == "":
 		return ""
 	}
-	before := s.monmap().Without(w.Newcomer)
+	before := s.Monmap().Without(w.Newcomer)
 	after := before.With(quorum.Mon{Name: w.Newcomer, Zone: w.Zone, Alive: true})
 	for _, zone := range after.Fatal() {
 		if !slices.Contains(before.Fatal(), zone) {

@@ -66,7 +66,7 @@ func (s Seen) superfluous() []string {
 	for _, d := range s.Different() {
 		different[d.Mon] = true
 	}
-	all := s.monmap()
+	all := s.Monmap()
 	mons := slices.Clone(s.Mons)
 	slices.SortFunc(mons, func(a, b Mon) int {
 		return cmp.Or(

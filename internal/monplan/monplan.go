@@ -11,6 +11,7 @@
 //	FailOver  the dead mon leaves, then the newcomer joins
 //	Remove    a mon leaves that nobody has to replace
 //	Restart   a mon gets a new pod template, in place
+//	TidyUp    what a step left behind that was ended in the middle
 //
 // A living mon is replaced new before old, a dead one old before new. If a newcomer joined beside a dead mon and died
 // at once, two of four would live, and the mons would never agree again; without the dead one it is two of three.
@@ -36,6 +37,9 @@ type Seen struct {
 	Unproved string
 	// Endpoints are the mons that everybody finds by the ConfigMap of the mons' addresses.
 	Endpoints []string
+	// Strays are mons that have a canary although no step is under way that makes them: an act that was thought to be over
+	// was carried out late.
+	Strays []string
 	// NextID is the number of the next name. It rises with every name that is given, also to a mon that never joined.
 	NextID int
 	// Nodes are all nodes, with the reason why one can take no mon today.
@@ -135,13 +139,14 @@ const (
 	FailOver Kind = "FailOver"
 	Remove   Kind = "Remove"
 	Restart  Kind = "Restart"
+	TidyUp   Kind = "TidyUp"
 )
 
 // Work is a step that is under way: what was decided, and what it has left in the cluster.
 type Work struct {
 	Kind       Kind
 	Newcomer   string // "": none
-	Old        string // which mon leaves or restarts; "": none
+	Old        string // which mon leaves, restarts or is tidied up after; "": none
 	Generation int64  // of the spec by which the newcomer is made
 
 	Canary bool // there is one
@@ -220,12 +225,17 @@ func Next(s Seen) Step {
 	switch {
 	case s.Unproved != "":
 		return Step{Verdict: Wait, Why: "Ceph has not committed anything: " + s.Unproved, Work: s.Work}
-	case !s.monmap().Quorum():
+	case !s.Monmap().Quorum():
 		return Step{Verdict: Wait, Why: s.noQuorum(), Work: s.Work}
+	case len(s.Strays) > 0:
+		return s.dropStray()
 	case s.Work != nil:
 		if step, over := s.goOn(*s.Work); !over {
 			return step
 		}
+	}
+	if step, tidies := s.tidyUp(); tidies {
+		return step
 	}
 	if s.Ending {
 		return Step{Verdict: Wait, Why: "the job of these mons was ended, and left no step under way"}
@@ -235,14 +245,14 @@ func Next(s Seen) Step {
 
 // noQuorum says what a person must do. Nothing that needs a commit works any more.
 func (s Seen) noQuorum() string {
-	m := s.monmap()
+	m := s.Monmap()
 	return fmt.Sprintf("only %d of %d mons live (out of quorum: %v), and a majority is %d: no mon can be replaced. Bring "+
 		"%d of them back; if their stores are lost, rebuild the quorum from a survivor's store by Ceph's documentation",
 		m.Living(), len(m), m.Dead(), quorum.Majority(len(m)), quorum.Majority(len(m))-m.Living())
 }
 
-// monmap is what the arithmetic of majorities needs.
-func (s Seen) monmap() quorum.Map {
+// Monmap is what the arithmetic of majorities needs.
+func (s Seen) Monmap() quorum.Map {
 	m := make(quorum.Map, 0, len(s.Mons))
 	for _, mon := range s.Mons {
 		m = append(m, quorum.Mon{Name: mon.Name, Zone: mon.Zone, Alive: mon.Alive})
@@ -251,7 +261,7 @@ func (s Seen) monmap() quorum.Map {
 }
 
 // FatalZones are the zones whose loss would take the quorum away.
-func (s Seen) FatalZones() []string { return s.monmap().Fatal() }
+func (s Seen) FatalZones() []string { return s.Monmap().Fatal() }
 
 func (s Seen) mon(name string) (Mon, bool) {
 	for _, m := range s.Mons {

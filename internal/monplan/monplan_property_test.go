@@ -58,7 +58,7 @@ func (w *world) happens(t *rapid.T) {
 	nodeBefore := *n
 	what := rapid.SampledFrom([]string{
 		"dies", "returns", "node gone", "node back", "relabelled", "drained", "drain over", "spec", "elsewhere", "later",
-		"much later", "slow",
+		"much later", "slow", "canary made late",
 	}).Draw(t, "what")
 	switch what {
 	case "dies":
@@ -67,6 +67,10 @@ func (w *world) happens(t *rapid.T) {
 		m.running = true
 	case "slow":
 		m.late = slices.Contains(w.monmap, name) && !w.alive(name)
+	case "canary made late": // by a worker that was thought to be dead
+		if w.canary == "" {
+			w.canary, w.nextID = monplan.NameOf(w.nextID), w.nextID+1
+		}
 	case "node gone":
 		n.gone = true
 	case "node back":

@@ -90,6 +90,30 @@ func TestNext(t *testing.T) {
 	}{
 		{what: "all is well", mons: "a b c", want: "Done: "},
 		{
+			what: "a step ended before it said that its newcomer is there", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Endpoints, s.Ending = []string{"a", "b"}, true }},
+			want: "TidyUp: SaveEndpoints c",
+		},
+		{
+			what: "a step ended before it said who has left", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Endpoints = []string{"a", "b", "c", "d"} }},
+			want: "TidyUp: SaveEndpoints d",
+		},
+		{
+			what: "whose endpoints are wrong on Rook is Rook's", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Endpoints, s.Elsewhere = []string{"a"}, "CephCluster r" }},
+			want: "Refuse: CephCluster r looks after these mons",
+		},
+		{
+			what: "endpoints without names are somebody's own", mons: "a b c",
+			but: []change{func(s *monplan.Seen) { s.Endpoints = nil }}, want: "Done: ",
+		},
+		{
+			what: "a canary that nobody waits for", mons: "a b! c", more: "d",
+			but:  []change{func(s *monplan.Seen) { s.Strays = []string{"e"} }},
+			want: "TidyUp: DropCanary e",
+		},
+		{
 			what: "nobody committed", mons: "a b c", but: []change{func(s *monplan.Seen) { s.Unproved = "no answer for 5s" }},
 			want: "Wait: Ceph has not committed anything: no answer for 5s",
 		},
@@ -336,6 +360,29 @@ func TestGoOn(t *testing.T) {
 			what: "endpoints before the old one leaves", mons: "a b c d", work: started,
 			but:  func(s *monplan.Seen) { s.Endpoints = []string{"a", "b", "c"} },
 			want: "Migrate: SaveEndpoints d, RemoveMon a, StopMon a, SaveEndpoints a",
+		},
+		{
+			what: "a dead one was to be removed, and is back", mons: "a b c d",
+			work: monplan.Work{Kind: monplan.Remove, Old: "b"}, but: func(s *monplan.Seen) { s.Mode.Migrate = false },
+			want: "Done: mon.d is superfluous",
+		},
+		{
+			what: "the job ends: who reads the endpoints finds the newcomer", mons: "a b c d", work: started,
+			but:  func(s *monplan.Seen) { s.Endpoints, s.Ending = []string{"a", "b", "c"}, true },
+			want: "Migrate: SaveEndpoints d",
+		},
+		{
+			what: "the job ends, and the old one stays", mons: "a b c d", work: started,
+			but:  func(s *monplan.Seen) { s.Ending = true },
+			want: "Wait: the job of these mons was ended",
+		},
+		{
+			what: "the job ends, and the old one has left", mons: "b c d", work: started,
+			but: func(s *monplan.Seen) { s.Ending = true }, want: "Migrate: StopMon a",
+		},
+		{
+			what: "the canary of another step stands in the way", mons: "a b c", work: ready,
+			but: func(s *monplan.Seen) { s.Strays = []string{"e"} }, want: "Migrate: DropCanary e",
 		},
 		{what: "in quorum", mons: "a b c d", work: started, want: "Migrate: RemoveMon a, StopMon a, SaveEndpoints a"},
 		{what: "in quorum, and another one is not", mons: "a b? c d", work: started, want: "Wait: out of quorum: mon.b"},

@@ -24,7 +24,7 @@ func (s Seen) goOn(w Work) (step Step, over bool) {
 	if w.Undo != "" {
 		acts = s.undo(w)
 	}
-	if len(acts) == 0 || s.yields(w) {
+	if len(acts) == 0 || s.yields(w) || s.Ending && w.Undo == "" && acts[0].takesOrAdds() {
 		return Step{}, true
 	}
 	step = Step{Verdict: Move, Why: w.Undo, Work: &w, Acts: acts, Takes: s.takes(w, acts[0]), Risk: s.risk(w)}
@@ -77,6 +77,9 @@ func (s Seen) acts(w Work) (acts []Act) {
 		add(!w.Restarted, RestartMon, w.Old)
 		add(oldThere && (!w.Restarted || !w.Renewed || !old.Alive), AwaitQuorum, w.Old)
 		return acts
+	case TidyUp:
+		add(s.misnamed() != "", SaveEndpoints, w.Old)
+		return acts
 	case Remove:
 		remove()
 	case Add, Migrate, OneLess, FailOver:
@@ -121,7 +124,7 @@ func (s Seen) undoes(w Work) string {
 		if w.Started.IsZero() && w.Generation != s.Want.Generation {
 			return "the spec was changed" // its canary may lack the volume that the spec wants now: another one is added
 		}
-		if w.Started.IsZero() && !s.monmap().MayJoin(w.Newcomer).OK {
+		if w.Started.IsZero() && !s.Monmap().MayJoin(w.Newcomer).OK {
 			return s.deadFirst(w) // no mon may join while the monmap has that one
 		}
 		return ""
@@ -156,6 +159,9 @@ func (s Seen) deadFirst(w Work) string {
 // undo takes back what a step has made: first the newcomer out of the monmap, whatever was seen of its start, then all
 // that is in Kubernetes. What has left the monmap does not come back.
 func (s Seen) undo(w Work) (acts []Act) {
+	if w.Kind == TidyUp { // it has taken nothing
+		return nil
+	}
 	if _, there := s.mon(w.Newcomer); there {
 		acts = append(acts, Act{RemoveMon, w.Newcomer})
 	}
@@ -172,6 +178,17 @@ func (s Seen) undo(w Work) (acts []Act) {
 		acts = append(acts, Act{StopMon, w.Old})
 	}
 	return acts
+}
+
+// takesOrAdds: the act changes which mons there are, or which pod one has. Whoever is about to stop does only what
+// tells of such an act, or clears up after it.
+func (a Act) takesOrAdds() bool {
+	switch a.Do {
+	case StopMon, DropCanary, SaveEndpoints, DropTraces:
+		return false
+	default:
+		return true
+	}
 }
 
 // yields: what is left of a step has to wait, since something else comes first: a dead mon is replaced, or somebody
@@ -191,8 +208,11 @@ func (s Seen) yields(w Work) bool {
 			return false
 		}
 	case Remove:
-		if s.dead(old) { // it is one of the dead that come first
+		switch {
+		case s.dead(old): // it is one of the dead that come first
 			return s.Elsewhere != ""
+		case old.Alive && (!s.Mode.Migrate || !slices.Contains(s.superfluous(), w.Old)): // it was dead, and is back
+			return true
 		}
 	default:
 		return false
@@ -206,14 +226,14 @@ func (s Seen) yields(w Work) bool {
 // waits for a node or a volume keeps nobody waiting.
 func (s Seen) takes(w Work, next Act) string {
 	old, known := s.mon(w.Old)
-	if n := len(s.monmap().Without(w.Newcomer)); w.Kind == Add && w.Undo == "" && !s.joined(w) {
+	if n := len(s.Monmap().Without(w.Newcomer)); w.Kind == Add && w.Undo == "" && !s.joined(w) {
 		if next.Do == Schedule || next.Do == ClaimVolume || quorum.Majority(n+1) == quorum.Majority(n) {
 			return ""
 		}
 		return w.Newcomer
 	}
 	switch {
-	case w.Undo != "", w.Kind == FailOver, !known, !old.Alive && w.Kind != Restart:
+	case w.Undo != "", w.Kind == FailOver, w.Kind == TidyUp, !known, !old.Alive && w.Kind != Restart:
 		return ""
 	case next.Do == Schedule, next.Do == ClaimVolume:
 		return ""
@@ -223,7 +243,7 @@ func (s Seen) takes(w Work, next Act) string {
 
 // gate judges an act by the monmap as it will be after it. The adapters ask Ceph once more, right before.
 func (s Seen) gate(w Work, act Act) storage.Answer {
-	m := s.monmap()
+	m := s.Monmap()
 	switch act.Do {
 	case Start:
 		if _, there := s.mon(act.Mon); there { // it has joined before, and its Deployment was lost
@@ -251,7 +271,7 @@ func (s Seen) gate(w Work, act Act) storage.Answer {
 }
 
 func (s Seen) mayLeave(w Work, name string) storage.Answer {
-	m := s.monmap()
+	m := s.Monmap()
 	mon, _ := s.mon(name)
 	switch {
 	case name == w.Newcomer, w.Kind == FailOver, w.Kind == Remove && s.dead(mon):

@@ -116,6 +116,9 @@ func (w *world) look() monplan.Seen {
 		work.Traces = w.traces[work.Newcomer]
 		s.Work = &work
 	}
+	if w.canary != "" && (w.work == nil || w.work.Newcomer != w.canary) {
+		s.Strays = []string{w.canary}
+	}
 	return s
 }
 
@@ -156,7 +159,9 @@ func (w *world) act(act monplan.Act, step monplan.Step) {
 		work.Claimed = true
 		w.traces[act.Mon] = true
 	case monplan.DropCanary:
-		w.canary = ""
+		if w.canary == act.Mon {
+			w.canary = ""
+		}
 	case monplan.Start:
 		w.start(act.Mon)
 	case monplan.AwaitQuorum:

@@ -486,6 +486,9 @@ func (a statusAPI) Update(ctx context.Context, o client.Object, _ ...client.SubR
 			return err
 		}
 		a.cephMon.Status = status
+		for _, m := range status.Mons {
+			a.seen[m.Name] = a.seen[m.Name] || m.InQuorum
+		}
 		a.stamped(a.cephMon)
 		return nil
 	})

@@ -220,6 +220,12 @@ func (e cephError) ErrorCode() int { return -int(e.code) }
 
 var errTimeout = cephError{syscall.ETIMEDOUT}
 
+// when is when the mons were asked for something, and whether whoever asked knew who lives.
+type when struct {
+	at    time.Time
+	known bool
+}
+
 // MonCommand carries out what cephmon asks.
 func (c commander) MonCommand(ctx context.Context, command []byte) (output []byte, status string, err error) {
 	var q struct {
@@ -230,13 +236,16 @@ func (c commander) MonCommand(ctx context.Context, command []byte) (output []byt
 		return nil, "", err
 	}
 	change := q.Prefix == "mon rm"
+	c.mu.Lock()
+	asked := when{time.Now(), c.known()}
+	c.mu.Unlock()
 	if change || q.Prefix == "config-key set" {
 		if err := c.awaitCommit(ctx); err != nil {
 			return nil, "", err
 		}
 	}
 	err = c.request(ctx, strings.TrimSpace(q.Prefix+" "+q.Name), change, func() error {
-		output, status, err = c.carryOut(q.Prefix, q.ID+q.Name, q.IDs)
+		output, status, err = c.carryOut(asked, q.Prefix, q.ID+q.Name, q.IDs)
 		return err
 	})
 	return output, status, err
@@ -260,7 +269,9 @@ func (c commander) awaitCommit(ctx context.Context) error {
 	}
 }
 
-func (w *World) carryOut(prefix, name string, ids []string) (output []byte, status string, err error) {
+func (w *World) carryOut(
+	asked when, prefix, name string, ids []string,
+) (output []byte, status string, err error) {
 	busy := func(left, of int, what string, args ...any) (_ []byte, status string, err error) {
 		if left < majority(of) {
 			return nil, fmt.Sprintf(what, args...) + " would break quorum", cephError{syscall.EBUSY}
@@ -284,7 +295,9 @@ func (w *World) carryOut(prefix, name string, ids []string) (output []byte, stat
 	case "config-key set":
 		return nil, "", nil
 	case "quorum_status":
-		w.told = time.Now()
+		if w.commits() { // otherwise it says what was, as mons do until they have elected
+			w.told = time.Now()
+		}
 		output, err = w.quorumStatus()
 		return output, "", err
 	case "mon ok-to-rm": // of an unknown mon it says yes
@@ -301,7 +314,7 @@ func (w *World) carryOut(prefix, name string, ids []string) (output []byte, stat
 		return busy(len(w.named), len(w.monmap)+1, "adding a monitor")
 	case "mon rm": // of an unknown mon it is a success
 		if known {
-			w.remove(name)
+			w.remove(name, asked)
 		}
 		return nil, "", nil
 	}
@@ -336,8 +349,8 @@ func (w *World) quorumStatus() ([]byte, error) {
 }
 
 // remove takes a mon out of the monmap. Its process then ends by itself.
-func (w *World) remove(name string) {
-	w.judgeRemoval(name)
+func (w *World) remove(name string, asked when) {
+	w.judgeRemoval(name, asked)
 	i := slices.IndexFunc(w.monmap, func(m member) bool { return m.name == name })
 	w.monmap = slices.Delete(w.monmap, i, i+1)
 	w.removed[name] = true

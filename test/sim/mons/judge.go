@@ -79,8 +79,8 @@ func (w *World) judgeDeployment(d *appsv1.Deployment) {
 	}
 }
 
-// judgeRemoval judges a mon that leaves the monmap.
-func (w *World) judgeRemoval(name string) {
+// judgeRemoval judges a mon that leaves the monmap. The mons carry out what they were asked for before they elected.
+func (w *World) judgeRemoval(name string, asked when) {
 	lives, n := w.alive(name), len(w.monmap)-1
 	living := slices.DeleteFunc(w.alives(), func(other string) bool { return other == name })
 	if len(living) < majority(n) {
@@ -95,7 +95,7 @@ func (w *World) judgeRemoval(name string) {
 	if known < majority(n) && w.known() {
 		w.violate("mon.%s leaves, and the endpoints name %d of %d others that live", name, known, n)
 	}
-	if !lives || !w.proved[name] || !w.known() {
+	if !lives || !w.proved[name] || !asked.known || !w.known() || w.news.After(asked.at) {
 		return
 	}
 	if w.opts.Lease != nil && w.opts.Lease() != name && !w.newest(name) {
@@ -164,8 +164,8 @@ func (w *World) judgeService(name string) {
 // judgeClaim judges a claim that is deleted.
 func (w *World) judgeClaim(c *corev1.PersistentVolumeClaim) {
 	mon, _ := monOf(c.Name)
-	if w.proved[mon] {
-		w.violate("the claim of mon.%s is deleted, which was in quorum", mon)
+	if w.seen[mon] {
+		w.violate("the claim of mon.%s is deleted, which was seen in quorum", mon)
 	}
 	if w.deployments[c.Name] != nil {
 		w.violate("the claim of mon.%s is deleted, which has a Deployment", mon)
@@ -228,7 +228,7 @@ func (w *World) Leftovers() (left []string) {
 		add("a step in the status: %+v", *w.cephMon.Status.Step)
 	}
 	for _, name := range sorted(w.gone) {
-		if w.proved[name] && !w.listed(name) {
+		if w.seen[name] && !w.listed(name) {
 			add("the store of mon.%s, %s, which the status does not list: %+v", name, w.gone[name], w.cephMon.Status.Left)
 		}
 	}

@@ -100,6 +100,7 @@ type World struct {
 type history struct {
 	given   map[string]int // what names were given, and how often their Deployment was made
 	proved  map[string]bool
+	seen    map[string]bool   // whom the status has named in quorum: that is what lockkeeper knows
 	gone    map[string]string // mons that were in quorum and have left, with the place of their store
 	acts    []string          // changes that were carried out
 	removed map[string]bool   // names that have left the monmap
@@ -116,7 +117,8 @@ func New(opts Options) *World {
 		classes: map[string]*storagev1.StorageClass{}, deadClasses: map[string]bool{}, deadNodes: map[string]bool{},
 		full:   map[string]bool{},
 		quorum: newQuorum(), history: history{
-			given: map[string]int{}, proved: map[string]bool{}, gone: map[string]string{}, removed: map[string]bool{},
+			given: map[string]int{}, proved: map[string]bool{}, seen: map[string]bool{},
+			gone: map[string]string{}, removed: map[string]bool{},
 		},
 	}
 	w.mu.Lock()
@@ -248,12 +250,20 @@ func (w *World) between(least, most time.Duration) time.Duration {
 	return least + (most-least)*time.Duration(n)/parts
 }
 
-// request is one request of lockkeeper.
-func (w *World) request(ctx context.Context, op string, change bool, do func() error) error {
+// may tells whether whoever asks still lives.
+func (w *World) may(ctx context.Context) error {
 	if w.opts.May != nil {
 		if err := w.opts.May(ctx); err != nil {
 			return err
 		}
+	}
+	return ctx.Err()
+}
+
+// request is one request of lockkeeper.
+func (w *World) request(ctx context.Context, op string, change bool, do func() error) error {
+	if err := w.may(ctx); err != nil {
+		return err
 	}
 	var takes time.Duration
 	if w.opts.Latency != nil {
@@ -262,7 +272,7 @@ func (w *World) request(ctx context.Context, op string, change bool, do func() e
 	if err := pause(ctx, takes/2); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := w.may(ctx); err != nil {
 		return err
 	}
 	var failure Failure
