@@ -215,6 +215,9 @@ func (x act) start(ctx context.Context) (storage.Answer, error) {
 		return storage.Answer{}, err
 	}
 	if _, known := q.Find(x.work.Newcomer); !known {
+		if a := x.quorum(q).MayJoin(x.work.Newcomer); !a.OK { // what Ceph remembers of the quorum does not tell
+			return a, nil
+		}
 		if a, err := c.OKToAddMon(ctx); err != nil || !a.OK {
 			return a, err
 		}
@@ -342,11 +345,15 @@ func endpoint(m ceph.Mon) string {
 	return address
 }
 
-// removeMon takes a mon out of the monmap. Ceph is asked once more, and decides by what it knows now.
+// removeMon takes a mon out of the monmap. Ceph is asked once more, and answers by the quorum that it remembers; what
+// it cannot know yet, a commit right before the removal tells.
 func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) {
 	c, err := x.ceph(ctx, storage.ClusterKey{Namespace: x.namespace(), Name: x.policy.Name})
 	if err != nil {
 		return storage.Answer{}, err
+	}
+	if a, err := c.OKToRemoveMon(ctx, mon); err != nil || !a.OK && a.Refusal != storage.RefusalUnknown {
+		return a, err
 	}
 	q, err := c.ProvedQuorum(ctx)
 	if err != nil {
@@ -363,13 +370,15 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 	if x.work.Kind == monplan.Migrate && mon == x.work.Old && !slices.Contains(q.QuorumNames, x.work.Newcomer) {
 		return no("mon.%s is not in quorum any more", x.work.Newcomer), nil
 	}
-	if lives && x.work.Kind != monplan.OneLess {
-		if a := x.quorum(q).MayReplace(mon); !a.OK {
-			return a, nil
-		}
+	may := x.quorum(q).MayRemove
+	switch {
+	case lives && x.work.Kind == monplan.OneLess:
+		may = x.quorum(q).MayOneLess
+	case lives:
+		may = x.quorum(q).MayReplace
 	}
-	if a, err := c.OKToRemoveMon(ctx, mon); err != nil || !a.OK {
-		return a, err
+	if a := may(mon); !a.OK {
+		return a, nil
 	}
 	return yes(c.RemoveMon(ctx, mon))
 }
@@ -421,6 +430,9 @@ func (x act) restartMon(ctx context.Context, mon string) (storage.Answer, error)
 		return storage.Answer{}, err
 	}
 	if !x.policy.Spec.Ceph.AllowMonQuorumLoss {
+		if a, err := c.OKToStopMon(ctx, mon); err != nil || !a.OK {
+			return a, err
+		}
 		// Ceph's own answer is about the quorum that it remembers: another mon may have died since the look.
 		q, err := c.ProvedQuorum(ctx)
 		if err != nil {
@@ -428,9 +440,6 @@ func (x act) restartMon(ctx context.Context, mon string) (storage.Answer, error)
 		}
 		if a := x.quorum(q).Without(mon).EveryZoneUp(); !a.OK {
 			return a, nil
-		}
-		if a, err := c.OKToStopMon(ctx, mon); err != nil || !a.OK {
-			return a, err
 		}
 	}
 	patch, err := x.set.Restart(d)
