@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lockkeeper/lockkeeper/lab/internal/longhorn"
 )
 
@@ -54,11 +56,10 @@ func TestLonghorn(t *testing.T) {
 	if report := stopLoad(t); report.FailedWrites+report.LostWrites > 0 || report.Writes == 0 {
 		t.Errorf("%+v", report)
 	}
-	if sums := replicaSums(t); len(sums) != 1 {
-		t.Errorf("the replicas differ: %v", sums)
-	}
-
 	before := contentOn(t, "node-a")
+	if sums := replicaSums(t); len(sums) != 1 || !sums[before] {
+		t.Errorf("the replicas differ, or from what is read: %v, %s", sums, before)
+	}
 
 	// Attached elsewhere, it has the same bytes; and a load of a volume that is not attached says so.
 	mustLab(t, "volume", "detach", "vol", "--name", longhornLab)
@@ -114,27 +115,71 @@ func killReplica(t *testing.T, node string) {
 	t.Fatalf("no process of the replica on %s", node)
 }
 
-// replicaSums are the different contents that the volume's replicas have on the disks of their nodes.
+// replicaSums are the different contents that the volume's replicas have on the disks of their nodes. Which file of a
+// replica has a block differs: after a rebuild Longhorn merges the snapshots of each in its own time.
 func replicaSums(t *testing.T) map[string]bool {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(home, "h", longhornLab, "nodes/*/disk/var/lib/longhorn/replicas/vol-*/*.img"))
-	perReplica := map[string][]string{} // of its head and its snapshots, whose names may differ
-	for _, file := range files {
-		b, err := os.ReadFile(file)
+	folders, _ := filepath.Glob(filepath.Join(home, "h", longhornLab, "nodes/*/disk/var/lib/longhorn/replicas/vol-*"))
+	if len(folders) != 3 {
+		t.Fatalf("replicas: %v", folders)
+	}
+	sums := map[string]bool{}
+	for _, folder := range folders {
+		sums[fmt.Sprintf("%x", sha256.Sum256(replicaContent(t, folder)))] = true
+	}
+	return sums
+}
+
+// replicaContent is what a replica has: its files from the oldest snapshot to the head, each with the blocks that were
+// written while it was the head, one on top of the other.
+func replicaContent(t *testing.T, folder string) []byte {
+	t.Helper()
+	named := func(file, field string) string {
+		b, err := os.ReadFile(filepath.Join(folder, file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		perReplica[filepath.Dir(file)] = append(perReplica[filepath.Dir(file)], fmt.Sprintf("%x", sha256.Sum256(b)))
+		var meta map[string]any
+		if err := json.Unmarshal(b, &meta); err != nil {
+			t.Fatalf("%s/%s: %v", folder, file, err)
+		}
+		name, _ := meta[field].(string)
+		return name
 	}
-	if len(perReplica) != 3 {
-		t.Fatalf("replicas: %d", len(perReplica))
+	var chain []string
+	for file := named("volume.meta", "Head"); file != ""; file = named(file+".meta", "Parent") {
+		chain = append(chain, file)
 	}
-	sums := map[string]bool{}
-	for _, of := range perReplica {
-		slices.Sort(of)
-		sums[strings.Join(of, " ")] = true
+	content := make([]byte, 8<<20)
+	for _, file := range slices.Backward(chain) {
+		overlay(t, content, filepath.Join(folder, file))
 	}
-	return sums
+	return content
+}
+
+// overlay puts the parts of a sparse file that were written over what is there.
+func overlay(t *testing.T, content []byte, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for at := int64(0); ; {
+		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // nothing more was written
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, err = unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.ReadAt(content[from:at], from); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // contentOn is a sum of what is read from the volume at its socket on a node.
