@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
 var patchOptions = metav1.PatchOptions{}
@@ -15,6 +16,7 @@ var patchOptions = metav1.PatchOptions{}
 // TestRealLonghorn goes through the life of one volume: its steps build on each other. Longhorn's manager decides, too,
 // beside the decision that is tried; only the last step takes its budgets away from it.
 func TestRealLonghorn(t *testing.T) {
+	turns.Await(t, "the real Longhorn", 2)
 	w := start(t)
 	decides(w)
 	oneWriter(w)

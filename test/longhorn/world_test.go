@@ -43,15 +43,15 @@ type world struct {
 	before longhorncluster.Before
 }
 
-func start(t *testing.T) *world {
+// start starts it, with more flags of `lab up`.
+func start(t *testing.T, flags ...string) *world {
 	t.Helper()
-	turns.Await(t, "the real Longhorn", 2)
 	turns.Need(t, "the real Longhorn", filepath.Join(filepath.Dir(lab), "longhorn", "longhorn-manager"), "longhorn")
 	home, err := os.MkdirTemp("", "lk-lh-") //nolint:usetesting // t.TempDir() is too long for unix sockets
 	require.NoError(t, err)
 	t.Setenv("LAB_HOME", home)
 	w := &world{T: t}
-	w.upAlone()
+	w.upAlone(flags)
 	t.Cleanup(func() {
 		w.lab("down")
 		require.NoError(t, os.RemoveAll(home))
@@ -68,11 +68,11 @@ func start(t *testing.T) *world {
 }
 
 // upAlone starts the lab. Tests of another module may have one with Longhorn on this machine, whose end it awaits.
-func (w *world) upAlone() {
+func (w *world) upAlone(flags []string) {
 	w.Helper()
+	args := append([]string{"up", "--ceph=none", "--nodes-per-zone=1", "--longhorn"}, flags...)
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(2 * time.Second) {
-		out, err := exec.CommandContext(context.Background(), lab, "up", "--ceph=none",
-			"--nodes-per-zone=1", "--longhorn").CombinedOutput()
+		out, err := exec.CommandContext(context.Background(), lab, args...).CombinedOutput()
 		if err == nil {
 			return
 		}
