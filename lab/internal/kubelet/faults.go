@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -127,16 +126,4 @@ func (k *Kubelet) Nodes() []NodeState {
 		n.mu.Unlock()
 	}
 	return states
-}
-
-// Adopt adds the nodes that the API server knows and we do not: those added to a lab before it was stopped.
-func (k *Kubelet) Adopt(ctx context.Context, nodes []corev1.Node) error {
-	for _, n := range nodes {
-		if k.node(n.Name) == nil {
-			if err := k.AddNode(ctx, n.Name, n.Labels[corev1.LabelTopologyZone]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -135,6 +135,9 @@ func (n *node) status(bootID string, since metav1.Time) corev1.NodeStatus {
 		corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourcePods:   resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
+	if n.resources != nil {
+		capacity = n.resources
+	}
 	return corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,
 		Addresses: []corev1.NodeAddress{

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -75,7 +76,9 @@ func Start(ctx context.Context, cfg Config) (*Kubelet, error) {
 	if _, err := k.pods.AddEventHandler(handler(k.podChanged, k.podDeleted)); err != nil {
 		return nil, err
 	}
-	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(handler(nil, k.nodeDeleted)); err != nil {
+	nodes := handler(nil, k.nodeDeleted)
+	nodes.AddFunc = func(o any) { k.adopt(ctx, o.(*corev1.Node)) }
+	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(nodes); err != nil {
 		return nil, err
 	}
 	factory.Start(ctx.Done())
@@ -123,8 +126,12 @@ func (k *Kubelet) podDeleted(p *corev1.Pod) {
 }
 
 func (k *Kubelet) nodeDeleted(o *corev1.Node) {
-	if n := k.node(o.Name); n != nil {
-		n.deleted(o.UID)
+	n := k.node(o.Name)
+	if n == nil || !n.deleted(o.UID) || !n.adopted {
+		return
+	}
+	if err := k.discard(n); err != nil {
+		slog.Warn("disk not removed", "node", n.name, "error", err)
 	}
 }
 
@@ -153,16 +160,20 @@ func (k *Kubelet) bound(name string) map[types.UID]*corev1.Pod {
 
 // AddNode adds a machine to the cluster, which lives until ctx ends. One that was removed may be added again.
 func (k *Kubelet) AddNode(ctx context.Context, name, zone string) error {
-	n := newNode(k, name, zone)
-	k.mu.Lock()
-	if old := k.nodes[name]; old != nil {
-		k.mu.Unlock()
-		if old.renew(zone) {
-			return nil
-		}
+	if old := k.switchOn(ctx, newNode(k, name, zone)); old != nil && !old.renew(zone) {
 		return fmt.Errorf("node %s exists already", name)
 	}
-	k.nodes[name] = n
+	return nil
+}
+
+// switchOn lets a machine work until ctx ends, unless there is one of that name: it returns that one then.
+func (k *Kubelet) switchOn(ctx context.Context, n *node) (old *node) {
+	k.mu.Lock()
+	if old = k.nodes[n.name]; old != nil {
+		k.mu.Unlock()
+		return old
+	}
+	k.nodes[n.name] = n
 	ctx, n.end = context.WithCancel(ctx)
 	k.mu.Unlock()
 	go n.heartbeat(ctx)
@@ -182,12 +193,7 @@ func (k *Kubelet) RemoveNode(name string) {
 // object, as the cloud's controller does when it finds the machine gone.
 func (k *Kubelet) DiscardNode(ctx context.Context, name string) error {
 	return k.with(name, func(n *node) error {
-		n.terminate()
-		n.end()
-		k.mu.Lock()
-		delete(k.nodes, name)
-		k.mu.Unlock()
-		if err := os.RemoveAll(n.path()); err != nil {
+		if err := k.discard(n); err != nil {
 			return err
 		}
 		err := k.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
@@ -196,6 +202,16 @@ func (k *Kubelet) DiscardNode(ctx context.Context, name string) error {
 		}
 		return err
 	})
+}
+
+// discard ends a machine for good, and removes its disk.
+func (k *Kubelet) discard(n *node) error {
+	n.terminate()
+	n.end()
+	k.mu.Lock()
+	delete(k.nodes, n.name)
+	k.mu.Unlock()
+	return os.RemoveAll(n.path())
 }
 
 // AwaitReady waits until all nodes may be used, and pods may be created in the default namespace.

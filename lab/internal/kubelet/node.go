@@ -24,6 +24,9 @@ type node struct {
 	wake       chan struct{}      // ends a pause of the heartbeat
 	end        context.CancelFunc // of the heartbeat
 
+	adopted   bool                // somebody else made its Node, and it goes with it
+	resources corev1.ResourceList // what it says it has; nil: what all nodes of the lab have
+
 	mu         sync.Mutex
 	condition  machine
 	since      metav1.Time // when it last began to run
@@ -170,14 +173,16 @@ func (n *node) syncAll() {
 	}
 }
 
-// deleted takes the node out of service: a machine whose Node object is gone is gone.
-func (n *node) deleted(uid types.UID) {
+// deleted takes the node out of service: a machine whose Node object is gone is gone. It tells whether it was this
+// node's object.
+func (n *node) deleted(uid types.UID) (ours bool) {
 	n.mu.Lock()
-	ours := n.uid == uid
+	ours = n.uid == uid
 	n.mu.Unlock()
 	if ours {
 		n.terminate()
 	}
+	return ours
 }
 
 // terminate ends a machine: nothing of it comes back, whatever becomes of its Node object.
