@@ -1,11 +1,9 @@
 package clusterapi
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +35,7 @@ var (
 
 // install applies CRDs first and webhooks last, and returns when every kind is served.
 func (c *ClusterAPI) install(ctx context.Context) error {
-	shipped, err := readManifests(manifests(c.Bin))
+	shipped, err := manifest.ReadFolder(manifests(c.Bin))
 	if err != nil {
 		return err
 	}
@@ -63,28 +61,6 @@ func (c *ClusterAPI) install(ctx context.Context) error {
 		}
 	}
 	return manifest.AwaitKinds(ctx, c.client)
-}
-
-// readManifests reads all objects of the YAML files of a folder, the CRDs first.
-func readManifests(dir string) ([]*unstructured.Unstructured, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var all []*unstructured.Unstructured
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		objects, err := manifest.Decode(bytes.NewReader(b))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		all = append(all, objects...)
-	}
-	manifest.SortKindsFirst(all)
-	return all, nil
 }
 
 // completeKind adds to a CRD what an installation adds: which versions follow which contract, without which Cluster API

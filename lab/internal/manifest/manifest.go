@@ -2,10 +2,13 @@
 package manifest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -44,6 +47,28 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 	SortKindsFirst(objects)
 	return objects, nil
+}
+
+// ReadFolder reads all objects of the YAML files of a folder, CRDs first.
+func ReadFolder(dir string) ([]*unstructured.Unstructured, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		objects, err := Decode(bytes.NewReader(b))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, objects...)
+	}
+	SortKindsFirst(all)
+	return all, nil
 }
 
 // SortKindsFirst puts CRDs before everything else, which may be of their kinds.
