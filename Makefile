@@ -53,6 +53,7 @@ test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all
 	@hack/step.sh "Cluster API" $(MAKE) cluster-api
 	@hack/step.sh Longhorn $(MAKE) longhorn
 	@hack/step.sh "Cluster Autoscaler" $(MAKE) autoscaler
+	@hack/step.sh Karpenter $(MAKE) karpenter
 	@hack/step.sh "unit tests" $(MAKE) test-unit ALL=1
 	@for release in 20 18 16; do hack/step.sh "end-to-end tests on Ceph $$release" $(MAKE) test-e2e ALL=1 CEPH=$$release || exit 1; done
 	@hack/step.sh "adapter on Ceph 16, 18 and 20" $(MAKE) test-adapter
@@ -175,6 +176,13 @@ autoscaler: lab/bin/cluster-autoscaler ## the Cluster Autoscaler 1.33, for `lab 
 
 lab/bin/cluster-autoscaler: lab/autoscaler/go.mod lab/autoscaler/go.sum lab/autoscaler/build.sh $(call sources,lab/autoscaler)
 	@CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -gcflags=all=-dwarf=false -tags=externalgrpc" hack/compile.sh "lab/bin/cluster-autoscaler, the Cluster Autoscaler" "4 to 6 minutes" lab/autoscaler . -- lab/autoscaler/build.sh
+	@touch $@
+
+.PHONY: karpenter
+karpenter: lab/bin/karpenter ## Karpenter 1.14, for `lab up --karpenter`: 2 to 4 minutes, once
+
+lab/bin/karpenter: lab/karpenter/go.mod lab/karpenter/go.sum lab/karpenter/build.sh
+	@$(LAB_ENV) hack/compile.sh "lab/bin/karpenter, Karpenter with its kwok provider" "2 to 4 minutes" lab/karpenter tool -- lab/karpenter/build.sh
 	@touch $@
 
 .PHONY: generate

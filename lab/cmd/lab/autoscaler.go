@@ -36,8 +36,8 @@ func autoscalerFlags(cmd *cobra.Command, o *autoscaler.Options) {
 	cmd.Flags().Var((*groupsFlag)(o), "node-group", "a zone, and how many nodes the autoscaler leaves there at least and "+
 		"at most: ZONE=MIN:MAX, may be said for several zones; the others are left alone (default: no zone becomes smaller "+
 		"than it began)")
-	cmd.Flags().Var((*flagsFlag)(o), "autoscaler-flag", "a flag of the Cluster Autoscaler, NAME=VALUE, in place of the "+
-		"lab's own, which have it act at once; may be said for several")
+	cmd.Flags().Var(flagsFlag{&o.Flags, autoscaler.ParseFlag}, "autoscaler-flag", "a flag of the Cluster "+
+		"Autoscaler, NAME=VALUE, in place of the lab's own, which have it act at once; may be said for several")
 }
 
 // groupsFlag collects node groups.
@@ -56,22 +56,25 @@ func (f *groupsFlag) Set(value string) error {
 	return nil
 }
 
-// flagsFlag collects flags of the autoscaler.
-type flagsFlag autoscaler.Options
+// flagsFlag collects flags of a program.
+type flagsFlag struct {
+	to    *map[string]string
+	parse func(string) (name, value string, err error)
+}
 
-func (f *flagsFlag) Type() string { return "flag" }
+func (f flagsFlag) Type() string { return "flag" }
 
-func (f *flagsFlag) String() string { return "" }
+func (f flagsFlag) String() string { return "" }
 
-func (f *flagsFlag) Set(value string) error {
-	name, value, err := autoscaler.ParseFlag(value)
+func (f flagsFlag) Set(value string) error {
+	name, value, err := f.parse(value)
 	if err != nil {
 		return err
 	}
-	if f.Flags == nil {
-		f.Flags = map[string]string{}
+	if *f.to == nil {
+		*f.to = map[string]string{}
 	}
-	f.Flags[name] = value
+	(*f.to)[name] = value
 	return nil
 }
 
@@ -89,12 +92,9 @@ func checkAutoscaler(wanted bool, o autoscaler.Options, t instance.Topology) err
 	return autoscaler.Check(bin())
 }
 
-// startAutoscaler starts it in a lab that is up, and ends the lab if that fails.
-func startAutoscaler(ctx context.Context, inst instance.Instance, o autoscaler.Options) error {
-	client := supervisor.NewClient(inst)
-	err := client.StartAutoscaler(ctx, o)
-	if err != nil {
-		return errors.Join(err, client.Stop(context.WithoutCancel(ctx), false))
-	}
-	return nil
+// withAutoscaler starts it in a lab that is up.
+func withAutoscaler(o autoscaler.Options) extra {
+	return extra{"the Cluster Autoscaler works", func(ctx context.Context, c *supervisor.Client) error {
+		return c.StartAutoscaler(ctx, o)
+	}}
 }

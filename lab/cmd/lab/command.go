@@ -17,7 +17,7 @@ shape that Rook gives it, and Temporal. Each lab has a name, a folder and ports 
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(), newFault(), newLoad(),
-		newVolume(), newVolumeLoad(), newAutoscaler(),
+		newVolume(), newVolumeLoad(), newAutoscaler(), newKarpenter(),
 		newInImage(), newSupervise())
 	return root
 }

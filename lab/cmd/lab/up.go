@@ -17,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/autoscaler"
 	"github.com/lockkeeper/lockkeeper/lab/internal/clusterapi"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/karpenter"
 	"github.com/lockkeeper/lockkeeper/lab/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/lab/internal/rookceph"
 	"github.com/lockkeeper/lockkeeper/lab/internal/supervisor"
@@ -24,8 +25,9 @@ import (
 
 func newUp() *cobra.Command {
 	wanted := instance.Config{Topology: instance.DefaultTopology(), Ceph: true, Temporal: true}
-	var foreground, scaling bool
+	var foreground, scaling, karpenting bool
 	var scaler autoscaler.Options
+	var pools karpenter.Options
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a lab, or continue one that was kept, and return when all of it is healthy",
@@ -39,10 +41,17 @@ func newUp() *cobra.Command {
 			if err := checkAutoscaler(scaling, scaler, wanted.Topology); err != nil {
 				return err
 			}
-			if scaling {
-				return up(cmd, wanted, foreground, &scaler)
+			if err := checkKarpenter(karpenting, pools); err != nil {
+				return err
 			}
-			return up(cmd, wanted, foreground, nil)
+			var extras []extra
+			if scaling {
+				extras = append(extras, withAutoscaler(scaler))
+			}
+			if karpenting {
+				extras = append(extras, withKarpenter(pools))
+			}
+			return up(cmd, wanted, foreground, extras)
 		},
 	}
 	f := cmd.Flags()
@@ -58,6 +67,9 @@ func newUp() *cobra.Command {
 	f.BoolVar(&scaling, "autoscaler", false, "with the Cluster Autoscaler, once all else is healthy; \"lab autoscaler "+
 		"start\" starts it later")
 	autoscalerFlags(cmd, &scaler)
+	f.BoolVar(&karpenting, "karpenter", false, "with Karpenter, once all else is healthy; \"lab karpenter start\" "+
+		"starts it later")
+	karpenterFlags(cmd, &pools)
 	f.BoolVar(&t.Longhorn, "longhorn", t.Longhorn, "with Longhorn, on all nodes; one lab of a machine at a time")
 	f.DurationVar(&t.DownOut, "down-out", t.DownOut, "after which Ceph marks a down OSD out; 0 is never")
 	f.StringVar((*string)(&t.OSDPods), "osd-pods", string(t.OSDPods),
@@ -110,8 +122,14 @@ func (f *cephFlag) Set(value string) error {
 	return nil
 }
 
-// up starts a lab, and with it the Cluster Autoscaler unless scaler is nil.
-func up(cmd *cobra.Command, wanted instance.Config, foreground bool, scaler *autoscaler.Options) error {
+// extra is a program that is started once all else is healthy.
+type extra struct {
+	works string // said when it does
+	start func(context.Context, *supervisor.Client) error
+}
+
+// up starts a lab, and then what else is wanted in it.
+func up(cmd *cobra.Command, wanted instance.Config, foreground bool, extras []extra) error {
 	if err := wanted.Topology.Validate(); err != nil {
 		return err
 	}
@@ -143,11 +161,12 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool, scaler *aut
 	if err != nil {
 		return fmt.Errorf("%w\nlogs: %s (`lab down` removes them)", err, claim.Config.Path("log"))
 	}
-	if scaler != nil {
-		if err := startAutoscaler(ctx, claim.Config.Instance, *scaler); err != nil {
-			return errors.Join(err, launched.Wait())
+	client := supervisor.NewClient(claim.Config.Instance)
+	for _, e := range extras {
+		if err := e.start(ctx, client); err != nil {
+			return errors.Join(err, client.Stop(context.WithoutCancel(ctx), false), launched.Wait())
 		}
-		progress("the Cluster Autoscaler works")
+		progress(e.works)
 	}
 	progress("lab " + claim.Config.Name + " is up: eval \"$(lab env" + nameHint(claim.Config.Name) + ")\"")
 	if !foreground {

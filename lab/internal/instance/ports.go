@@ -38,6 +38,9 @@ func (p Ports) ClusterAPIWebhook() int     { return p.Base + 40 }
 func (p Ports) ClusterAPIHealth() int      { return p.Base + 41 }
 func (p Ports) ClusterAPIDiagnostics() int { return p.Base + 42 }
 
+func (p Ports) KarpenterHealth() int  { return p.Base + 43 }
+func (p Ports) KarpenterMetrics() int { return p.Base + 44 }
+
 // CephMon is the msgr2 port of the i-th mon that ever existed; there is room for mons that replace others.
 func (p Ports) CephMon(i int) int { return p.Base + 100 + i }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/autoscaler"
 	"github.com/lockkeeper/lockkeeper/lab/internal/fault"
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
+	"github.com/lockkeeper/lockkeeper/lab/internal/karpenter"
 )
 
 // Client talks to the supervisor of an instance.
@@ -60,6 +61,16 @@ func (c *Client) StartAutoscaler(ctx context.Context, o autoscaler.Options) erro
 // StopAutoscaler stops it, and returns when it has ended.
 func (c *Client) StopAutoscaler(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/autoscaler/stop", nil, nil)
+}
+
+// StartKarpenter starts Karpenter, and returns when it works.
+func (c *Client) StartKarpenter(ctx context.Context, o karpenter.Options) error {
+	return c.do(ctx, http.MethodPost, "/karpenter/start", o, nil)
+}
+
+// StopKarpenter stops it, and returns when it has ended.
+func (c *Client) StopKarpenter(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/karpenter/stop", nil, nil)
 }
 
 // Stop asks the lab to end. It returns before it has.

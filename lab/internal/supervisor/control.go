@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockkeeper/lockkeeper/lab/internal/autoscaler"
 	"github.com/lockkeeper/lockkeeper/lab/internal/child"
 	"github.com/lockkeeper/lockkeeper/lab/internal/fault"
 	"github.com/lockkeeper/lockkeeper/lab/internal/kubelet"
@@ -67,7 +66,8 @@ func (l *lab) serveControl(life context.Context) error {
 		}
 		answer(w, struct{}{})
 	})
-	mux.HandleFunc("POST /autoscaler/{verb}", l.answerAutoscaler)
+	mux.HandleFunc("POST /autoscaler/{verb}", startOrStop(l.startAutoscaler, l.stopAutoscaler))
+	mux.HandleFunc("POST /karpenter/{verb}", startOrStop(l.startKarpenter, l.stopKarpenter))
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case l.stop <- r.FormValue("keep") == "true":
@@ -78,30 +78,6 @@ func (l *lab) serveControl(life context.Context) error {
 	l.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = l.server.Serve(listener) }() // ends with down
 	return nil
-}
-
-// answerAutoscaler starts or stops the Cluster Autoscaler.
-func (l *lab) answerAutoscaler(w http.ResponseWriter, r *http.Request) {
-	var err error
-	switch r.PathValue("verb") {
-	case "start":
-		var o autoscaler.Options
-		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		err = l.startAutoscaler(r.Context(), o)
-	case "stop":
-		err = l.stopAutoscaler()
-	default:
-		http.NotFound(w, r)
-		return
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
-		return
-	}
-	answer(w, struct{}{})
 }
 
 // world is what faults happen to: the nodes, and the programs that the supervisor watches over.
@@ -134,7 +110,7 @@ func (l *lab) components() []*child.Process {
 	if l.clusterAPI != nil {
 		all = append(all, l.clusterAPI.Process())
 	}
-	for _, p := range []*child.Process{l.autoscaler, l.temporal, l.load} {
+	for _, p := range []*child.Process{l.autoscaler, l.karpenter, l.temporal, l.load} {
 		if p != nil {
 			all = append(all, p)
 		}

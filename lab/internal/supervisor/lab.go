@@ -43,13 +43,14 @@ type lab struct {
 	temporal     *child.Process
 	clusterAPI   *clusterapi.ClusterAPI
 	autoscaler   *child.Process
+	karpenter    *child.Process
 	load         *child.Process
 	longhorn     io.Closer // the right to run it
 	server       *http.Server
 	ready        bool
 	cancel       context.CancelFunc // of all that lives as long as the lab
 
-	scaling sync.Mutex // held while the autoscaler is started or stopped, and taken before mu
+	scaling sync.Mutex // held while an autoscaler is started or stopped, and taken before mu
 }
 
 // up starts everything, side by side as far as it does not need each other, and returns when all of it is healthy.
@@ -314,6 +315,7 @@ func (l *lab) down() {
 	defer l.cancel()
 	_ = l.stopLoad()       // none, perhaps
 	_ = l.stopAutoscaler() // the same
+	_ = l.stopKarpenter()
 	if l.kubelet != nil {
 		l.kubelet.Stop()
 	}
