@@ -73,7 +73,7 @@ func (r *LeavingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 		return reconcile.Result{}, err
 	}
 	signs, now := leaving.Of(&n), r.Now()
-	if signs == (leaving.Signs{Until: signs.Until}) { // of all nodes but a few this is all that is to be looked at
+	if signs == (leaving.Signs{}) { // of all nodes but a few this is all that is to be looked at
 		r.told.Delete(req.Name)
 		return reconcile.Result{}, nil
 	}

@@ -11,12 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubectl/pkg/drain"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -59,8 +61,32 @@ func (c *Cluster) Node(ctx context.Context, name string) (activities.NodeState, 
 	if err != nil {
 		return activities.NodeState{}, err
 	}
-	return StateOf(n, time.Now()), nil
+	return c.stateOf(ctx, n)
 }
+
+// stateOf is StateOf, with the deadline that Karpenter has written on the node's NodeClaim. It is there before the node
+// is deleted, so that each change of the node is a moment to look. Who may not read NodeClaims, because the rights are
+// older than this program, is not told of deadlines: it is only a warning that is missing then.
+func (c *Cluster) stateOf(ctx context.Context, n *corev1.Node) (activities.NodeState, error) {
+	s := StateOf(n, time.Now())
+	name := leaving.NodeClaim(n)
+	if name == "" || !s.Leaving.Deleting && !s.Leaving.Disrupted {
+		return s, nil
+	}
+	claim := &metav1.PartialObjectMetadata{}
+	claim.SetGroupVersionKind(nodeClaims)
+	err := c.api.Get(ctx, client.ObjectKey{Name: name}, claim)
+	switch {
+	case err == nil:
+		s.Leaving.Until = claim.Annotations[leaving.DeadlineAnnotation]
+	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
+		return activities.NodeState{}, fmt.Errorf("NodeClaim %s of node %s: %w", name, n.Name, err)
+	}
+	return s, nil
+}
+
+// nodeClaims is what Karpenter has for each of its nodes.
+var nodeClaims = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodeClaim"}
 
 // awaitNodeFor bounds one watch; the caller simply asks again.
 const awaitNodeFor = 10 * time.Minute
@@ -86,7 +112,9 @@ func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.No
 	}
 	now := activities.NodeState{}
 	if len(list.Items) == 1 {
-		now = StateOf(&list.Items[0], time.Now())
+		if now, err = c.stateOf(ctx, &list.Items[0]); err != nil {
+			return activities.NodeState{}, err
+		}
 	}
 	if now != last {
 		return now, nil
@@ -103,7 +131,9 @@ func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.No
 		case e.Type == watch.Error:
 			return activities.NodeState{}, apierrors.FromObject(e.Object)
 		case ok && e.Type != watch.Deleted:
-			now = StateOf(n, time.Now())
+			if now, err = c.stateOf(ctx, n); err != nil {
+				return activities.NodeState{}, err
+			}
 		}
 		if now != last {
 			return now, nil

@@ -4,6 +4,7 @@ package leaving
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,8 @@ const (
 	RemovalTaint = "ToBeDeletedByClusterAutoscaler"
 	// DisruptedTaint is Karpenter's. It has no value.
 	DisruptedTaint = "karpenter.sh/disrupted"
-	// DeadlineAnnotation is when Karpenter removes the node whatever its budgets say. It exists if the NodeClaim has a
-	// terminationGracePeriod.
+	// DeadlineAnnotation is when Karpenter removes the node whatever its budgets say. It is not on the node but on its
+	// NodeClaim, once that is deleted, and exists if the NodeClaim has a terminationGracePeriod.
 	DeadlineAnnotation = "karpenter.sh/nodeclaim-termination-timestamp"
 )
 
@@ -47,15 +48,13 @@ type Signs struct {
 	Taint   string `json:"taint,omitempty"`
 	// Disrupted: DisruptedTaint is there.
 	Disrupted bool `json:"disrupted,omitempty"`
-	// Until is the value of DeadlineAnnotation.
+	// Until is the value of DeadlineAnnotation. Of does not know it: it takes the NodeClaim.
 	Until string `json:"until,omitempty"`
 }
 
 // Of reads the signs on a node.
 func Of(n *corev1.Node) Signs {
-	s := Signs{
-		Cordoned: n.Spec.Unschedulable, Deleting: n.DeletionTimestamp != nil, Until: n.Annotations[DeadlineAnnotation],
-	}
+	s := Signs{Cordoned: n.Spec.Unschedulable, Deleting: n.DeletionTimestamp != nil}
 	for _, t := range n.Spec.Taints {
 		switch t.Key {
 		case RemovalTaint:
@@ -65,6 +64,16 @@ func Of(n *corev1.Node) Signs {
 		}
 	}
 	return s
+}
+
+// NodeClaim is the name of Karpenter's object behind a node; "": it is not one of Karpenter's.
+func NodeClaim(n *corev1.Node) string {
+	for _, o := range n.OwnerReferences {
+		if group, _, _ := strings.Cut(o.APIVersion, "/"); group == "karpenter.sh" && o.Kind == "NodeClaim" {
+			return o.Name
+		}
+	}
+	return ""
 }
 
 // How says in which way a node leaves. The most certain way comes first. expiry is the age from which RemovalTaint does

@@ -25,12 +25,22 @@ func TestOf(t *testing.T) {
 	n.Spec.Taints = []corev1.Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Value: "1"}, {Key: "gpu", Value: "2"}}
 	assert.Zero(t, leaving.Of(n), "a candidate is not chosen yet")
 	n.Spec.Unschedulable, n.DeletionTimestamp = true, &metav1.Time{Time: now}
-	n.Annotations = map[string]string{"karpenter.sh/nodeclaim-termination-timestamp": "2026-11-26T13:00:00Z"}
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "ToBeDeletedByClusterAutoscaler", Value: "3"},
 		corev1.Taint{Key: "karpenter.sh/disrupted"})
 	assert.Equal(t, leaving.Signs{
-		Cordoned: true, Deleting: true, Tainted: true, Taint: "3", Disrupted: true, Until: "2026-11-26T13:00:00Z",
+		Cordoned: true, Deleting: true, Tainted: true, Taint: "3", Disrupted: true,
 	}, leaving.Of(n))
+}
+
+func TestNodeClaim(t *testing.T) {
+	n := &corev1.Node{}
+	assert.Empty(t, leaving.NodeClaim(n))
+	n.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Name: "a"},
+		{APIVersion: "example.com/v1", Kind: "NodeClaim", Name: "b"},
+		{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "storage-x7k2p"},
+	}
+	assert.Equal(t, "storage-x7k2p", leaving.NodeClaim(n))
 }
 
 func TestHow(t *testing.T) {
