@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 )
 
@@ -47,13 +49,24 @@ type message struct {
 
 // OpenSocket connects to the socket of a volume.
 func OpenSocket(path string) (*Socket, error) {
-	c, err := net.Dial("unix", path)
+	c, err := dial(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &Socket{connection: c, waiting: map[uint32]chan message{}}
 	go s.receive()
 	return s, nil
+}
+
+// dial connects by way of the socket's folder: a path of a socket has 107 bytes at most, and a node that somebody else
+// named may have a long name.
+func dial(path string) (net.Conn, error) {
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	return net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(path)))
 }
 
 // Close fails what is under way.
