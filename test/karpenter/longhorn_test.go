@@ -1,0 +1,210 @@
+package karpenter
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/scaling"
+	"github.com/lockkeeper/lockkeeper/test/turns"
+)
+
+// seldom is in how many commits the test with Longhorn has its turn, which takes three minutes.
+const seldom = 10
+
+const (
+	longhornSystem   = "longhorn-system"
+	instanceManagers = "longhorn.io/component=instance-manager"
+)
+
+// TestKarpenterUnderLonghorn has Karpenter need none of the three nodes any more that hold the replicas of a volume.
+func TestKarpenterUnderLonghorn(t *testing.T) {
+	const what = "the real Karpenter under Longhorn"
+	turns.Await(t, what, seldom)
+	turns.Need(t, what, "../../lab/bin/longhorn/longhorn-manager", "longhorn")
+	w := startKarpenter(t, "--longhorn", "--temporal")
+	p := &pool{name: "lh", consolidate: true, alone: true, nodes: 3}
+	w.create(p)
+	w.Await("the nodes are there", func() bool { return len(w.nodesOf(p)) == int(p.nodes) })
+	nodes := w.nodesOf(p)
+	w.setLonghorn("Node", "node-a", `{"spec":{"allowScheduling":false}}`)
+	w.Await("an instance manager runs on each node", func() bool { return len(w.managers()) == 1+len(nodes) })
+	ends := w.followManagers()
+
+	w.MoveIn("--longhorn")
+	w.setLonghorn("Setting", "kubernetes-cluster-autoscaler-enabled", `{"value":"true"}`)
+	w.Lab("volume", "create", "data", "--replicas", "3", "--size", "8Mi")
+	bytes := w.use(nodes[0])
+	var held string
+	w.Await("Karpenter is held back from one of the three", func() bool {
+		all := w.heldBack(nodes)
+		if len(all) == 1 {
+			held = all[0]
+		}
+		return len(all) == 1
+	})
+
+	// Karpenter chooses the two others in the same moment; lockkeeper lets one after the other go.
+	began := time.Now()
+	w.leave(p, p.big())
+	var gone []string
+	w.Await("two go", func() bool {
+		gone = nil
+		for _, n := range nodes {
+			if w.Journal.Has(n, scaling.Gone) {
+				gone = append(gone, n)
+			}
+		}
+		return len(gone) == 2
+	})
+	first, second := gone[0], gone[1]
+	if w.Journal.When(second, scaling.Gone).Before(w.Journal.When(first, scaling.Gone)) {
+		first, second = second, first
+	}
+	for _, n := range []string{first, second} {
+		w.Logf("tainted after %s, its instance manager told to end after %s, gone after %s",
+			w.Journal.When(n, scaling.Tainted).Sub(began), ends.of(n).Sub(began), w.Journal.When(n, scaling.Gone).Sub(began))
+	}
+	require.NotContains(t, gone, held)
+	require.True(t, w.Journal.When(second, scaling.Tainted).Before(w.Journal.When(first, scaling.Gone)), "both at once")
+	require.True(t, ends.of(second).After(w.Journal.When(first, scaling.Gone)), "one after the other")
+	require.Equal(t, []string{held}, w.heldBack(nodes))
+	require.False(t, w.Journal.Has(held, scaling.Tainted))
+	w.setLonghorn("Volume", "data", `{"spec":{"numberOfReplicas":1}}`) // or nobody would call it healthy again
+	require.True(t, bytes == w.read(held), "the volume has other bytes than before")
+
+	// Nothing is lost with the last one once there is no volume.
+	w.deleteVolume("data")
+	w.Await("it goes, too", func() bool { return w.Journal.Has(held, scaling.Gone) })
+}
+
+// nodesOf are the ready nodes of a NodePool.
+func (w world) nodesOf(p *pool) (names []string) {
+	w.Helper()
+	list, err := w.Typed.CoreV1().Nodes().List(w.Context(), metav1.ListOptions{LabelSelector: poolLabel + "=" + p.name})
+	require.NoError(w, err)
+	for i := range list.Items {
+		if kube.NodeReady(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
+}
+
+// heldBack are those of the nodes from which lockkeeper holds Karpenter back.
+func (w world) heldBack(nodes []string) (names []string) {
+	w.Helper()
+	for _, name := range nodes {
+		n, err := w.Typed.CoreV1().Nodes().Get(w.Context(), name, metav1.GetOptions{})
+		if client.IgnoreNotFound(err) == nil && n.Annotations[doNotDisrupt] == "true" && n.Annotations[kube.HeldBack] != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// managers are the nodes whose instance managers run.
+func (w world) managers() (nodes []string) {
+	w.Helper()
+	of := metav1.ListOptions{LabelSelector: instanceManagers}
+	pods, err := w.Typed.CoreV1().Pods(longhornSystem).List(w.Context(), of)
+	require.NoError(w, err)
+	for _, p := range pods.Items {
+		if s := p.Status.ContainerStatuses; p.DeletionTimestamp == nil && len(s) == 1 && s[0].Ready {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
+// managerEnds are when instance managers were told to end, by their nodes.
+type managerEnds struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (e *managerEnds) of(node string) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.at[node]
+}
+
+// followManagers notes when instance managers are told to end.
+func (w world) followManagers() *managerEnds {
+	w.Helper()
+	e := &managerEnds{at: map[string]time.Time{}}
+	factory := informers.NewSharedInformerFactoryWithOptions(w.Typed, 0, informers.WithNamespace(longhornSystem),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = instanceManagers }))
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, o any) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if p := o.(*corev1.Pod); p.DeletionTimestamp != nil && e.at[p.Spec.NodeName].IsZero() {
+				e.at[p.Spec.NodeName] = time.Now()
+			}
+		},
+	})
+	require.NoError(w, err)
+	factory.Start(w.Context().Done())
+	factory.WaitForCacheSync(w.Context().Done())
+	return e
+}
+
+// use writes to the volume, attached to a node, and returns all of its bytes.
+func (w world) use(node string) string {
+	w.Helper()
+	w.Lab("volume", "attach", "data", node)
+	w.Lab("load", "start", "--volume", "data")
+	time.Sleep(time.Second)
+	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
+	bytes := w.Lab("volume", "read", "data")
+	require.NotEmpty(w, strings.Trim(bytes, "\x00"), "nothing was written")
+	w.Lab("volume", "detach", "data")
+	return bytes
+}
+
+// read returns all bytes of the volume, attached to a node.
+func (w world) read(node string) string {
+	w.Helper()
+	w.Lab("volume", "attach", "data", node)
+	bytes := w.Lab("volume", "read", "data")
+	w.Lab("volume", "detach", "data")
+	return bytes
+}
+
+func (w world) longhornObject(kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "longhorn.io", Version: "v1beta2", Kind: kind})
+	o.SetNamespace(longhornSystem)
+	o.SetName(name)
+	return o
+}
+
+// setLonghorn changes an object of Longhorn's, whose webhook does not answer while its managers start.
+func (w world) setLonghorn(kind, name, patch string) {
+	w.Helper()
+	w.Await(kind+" "+name+" is changed", func() bool {
+		err := w.Patch(w.Context(), w.longhornObject(kind, name), client.RawPatch(types.MergePatchType, []byte(patch)))
+		if err != nil {
+			w.Log(err)
+		}
+		return err == nil
+	})
+}
+
+func (w world) deleteVolume(name string) {
+	w.Helper()
+	require.NoError(w, w.Delete(w.Context(), w.longhornObject("Volume", name)))
+}
