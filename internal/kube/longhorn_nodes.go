@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,13 +24,29 @@ const (
 	doNotDisrupt      = "karpenter.sh/do-not-disrupt"
 )
 
-// HeldBack is the annotation of a node from which lockkeeper holds autoscalers back: for which policy.
+// holds are the annotations by which lockkeeper holds autoscalers back, one for each of them.
+var holds = []string{scaleDownDisabled, doNotDisrupt}
+
+// HeldBack is the annotation of a node from which lockkeeper holds autoscalers back: for which policy, and by which of
+// the annotations for autoscalers if not by all of them, since the others are a person's: "NAMESPACE/NAME ANNOTATION".
 const HeldBack = "lockkeeper.io/held-back"
+
+// holdOn is the policy for which a node is held back, and which annotations are lockkeeper's own; "": it is not.
+func holdOn(n *corev1.Node) (policy string, ours []string) {
+	policy, by, some := strings.Cut(n.Annotations[HeldBack], " ")
+	switch {
+	case policy == "":
+		return "", nil
+	case some:
+		return policy, strings.Fields(by)
+	}
+	return policy, holds
+}
 
 // PinnedByPerson tells whether somebody else holds the Cluster Autoscaler back from a node.
 func PinnedByPerson(n *corev1.Node) bool {
-	_, ours := n.Annotations[HeldBack]
-	return !ours && n.Annotations[scaleDownDisabled] == "true"
+	_, ours := holdOn(n)
+	return n.Annotations[scaleDownDisabled] == "true" && !slices.Contains(ours, scaleDownDisabled)
 }
 
 // holdBack has autoscalers leave these nodes alone, and no others for the sake of this policy.
@@ -51,30 +68,51 @@ func (c *Cluster) holdBack(ctx context.Context, key storage.ClusterKey, from []s
 	return changed, nil
 }
 
-// heldBack is what has to change on a node. What somebody else has set stays as it is.
+// heldBack is what has to change on a node. What somebody else has set stays as it is, and what somebody took away is
+// set again as long as it is wanted.
 func heldBack(n *corev1.Node, policy string, wanted bool) (patch []operation) {
-	of, is := n.Annotations[HeldBack]
+	of, ours := holdOn(n)
 	switch {
-	case wanted && is, !wanted && of != policy:
-		return nil // another policy's hold does for this one, too
+	case of != "" && of != policy: // another policy's hold does for this one, too
+		return nil
 	case wanted:
-		if len(n.Annotations) == 0 {
-			patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{}})
-		}
-		if n.Annotations[scaleDownDisabled] == "" && n.Annotations[doNotDisrupt] == "" {
-			return append(patch, annotate(HeldBack, policy), annotate(scaleDownDisabled, "true"),
-				annotate(doNotDisrupt, "true"))
-		}
-		return nil // a person holds it back already, in one way or the other
-	default:
-		for _, key := range []string{scaleDownDisabled, doNotDisrupt} {
-			if n.Annotations[key] == "true" {
-				patch = append(patch, operation{"test", annotationPath(key), "true"},
-					operation{"remove", annotationPath(key), nil})
-			}
-		}
-		return append(patch, operation{"remove", annotationPath(HeldBack), nil})
+		return hold(n, policy, ours)
+	case of == "":
+		return nil
 	}
+	for _, key := range ours {
+		if n.Annotations[key] == "true" {
+			patch = append(patch, operation{"test", annotationPath(key), "true"}, operation{"remove", annotationPath(key), nil})
+		}
+	}
+	return append(patch, operation{"remove", annotationPath(HeldBack), nil})
+}
+
+// hold sets the annotations about which nobody has said anything: whoever holds one autoscaler back does not speak of
+// the other.
+func hold(n *corev1.Node, policy string, ours []string) (patch []operation) {
+	mine := slices.Clone(ours)
+	var missing []operation
+	for _, key := range holds {
+		if n.Annotations[key] != "" {
+			continue
+		}
+		missing = append(missing, annotate(key, "true"))
+		if !slices.Contains(mine, key) {
+			mine = append(mine, key)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	value := policy
+	if len(mine) < len(holds) {
+		value += " " + strings.Join(mine, " ")
+	}
+	if len(n.Annotations) == 0 {
+		patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{}})
+	}
+	return append(append(patch, annotate(HeldBack, value)), missing...)
 }
 
 func annotationPath(key string) string { return "/metadata/annotations/" + escaped(key) }

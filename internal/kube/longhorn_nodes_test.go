@@ -19,15 +19,32 @@ func TestHeldBack(t *testing.T) {
 		wanted bool
 		want   set
 	}{
-		"nothing, and wanted":           {nil, true, ours},
-		"nothing, and not wanted":       {nil, false, nil},
-		"ours stays":                    {ours, true, ours},
-		"ours goes":                     {ours, false, set{}},
-		"a person's is no mark of ours": {set{scaleDownDisabled: "true"}, true, set{scaleDownDisabled: "true"}},
-		"a person's stays":              {set{doNotDisrupt: "true"}, false, set{doNotDisrupt: "true"}},
-		"a person's word against it":    {set{scaleDownDisabled: "false"}, true, set{scaleDownDisabled: "false"}},
-		"another policy's does":         {set{HeldBack: "ns/q"}, true, set{HeldBack: "ns/q"}},
-		"another policy's stays":        {set{HeldBack: "ns/q"}, false, set{HeldBack: "ns/q"}},
+		"nothing, and wanted":     {nil, true, ours},
+		"nothing, and not wanted": {nil, false, nil},
+		"ours stays":              {ours, true, ours},
+		"ours goes":               {ours, false, set{}},
+		"a person's stays":        {set{doNotDisrupt: "true"}, false, set{doNotDisrupt: "true"}},
+		"a person's does for one autoscaler": {
+			set{scaleDownDisabled: "true"},
+			true,
+			set{scaleDownDisabled: "true", HeldBack: "ns/p " + doNotDisrupt, doNotDisrupt: "true"},
+		},
+		"and stays when ours goes": {
+			set{scaleDownDisabled: "true", HeldBack: "ns/p " + doNotDisrupt, doNotDisrupt: "true"},
+			false,
+			set{scaleDownDisabled: "true"},
+		},
+		"a person's for both": {
+			set{scaleDownDisabled: "true", doNotDisrupt: "true"}, true, set{scaleDownDisabled: "true", doNotDisrupt: "true"},
+		},
+		"a person's word against it": {
+			set{scaleDownDisabled: "false"},
+			true,
+			set{scaleDownDisabled: "false", HeldBack: "ns/p " + doNotDisrupt, doNotDisrupt: "true"},
+		},
+		"somebody took it away":  {set{HeldBack: "ns/p", doNotDisrupt: "true"}, true, ours},
+		"another policy's does":  {set{HeldBack: "ns/q"}, true, set{HeldBack: "ns/q"}},
+		"another policy's stays": {set{HeldBack: "ns/q"}, false, set{HeldBack: "ns/q"}},
 		"what a person changed since then": {
 			set{HeldBack: "ns/p", scaleDownDisabled: "no"}, false, set{scaleDownDisabled: "no"},
 		},
@@ -57,5 +74,20 @@ func TestHeldBack(t *testing.T) {
 			require.Equal(t, c.want, got.Annotations)
 			require.Empty(t, heldBack(&got, "ns/p", c.wanted), "once is enough")
 		})
+	}
+}
+
+func TestPinnedByPerson(t *testing.T) {
+	for _, c := range []struct {
+		has  map[string]string
+		want bool
+	}{
+		{nil, false},
+		{map[string]string{scaleDownDisabled: "true"}, true},
+		{map[string]string{scaleDownDisabled: "true", HeldBack: "ns/p"}, false},
+		{map[string]string{scaleDownDisabled: "true", HeldBack: "ns/p " + doNotDisrupt}, true},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: c.has}}
+		require.Equal(t, c.want, PinnedByPerson(n), "%v", c.has)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // timeout is for what takes a second at most on an idle machine.
-const timeout = 30 * time.Second
+const timeout = 90 * time.Second
 
 // namespace makes a namespace for a test, and waits until pods can be created in it.
 func namespace(t *testing.T) string {

@@ -48,6 +48,8 @@ func TestKarpenter(t *testing.T) {
 		Spec: corev1.PodSpec{
 			NodeSelector: map[string]string{"karpenter.sh/nodepool": "lab"},
 			Containers:   []corev1.Container{{Name: "main", Image: "pause"}},
+
+			TerminationGracePeriodSeconds: new(int64),
 		},
 	}
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}
