@@ -44,6 +44,8 @@ type Installation interface {
 	ForeignBudget(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error)
 	Second(ctx context.Context, p *v1alpha1.MaintenancePolicy) (storage.Answer, error)
 	MonEndpoints(ctx context.Context, p *v1alpha1.MaintenancePolicy) (string, error)
+	// Karpenter is what it does not ask the budgets about.
+	Karpenter(ctx context.Context, p *v1alpha1.MaintenancePolicy) (kube.Karpenter, error)
 	// DeletionGuard is how deploy/guard-deletions is installed; GuardingBudgets are the budgets that it may go by.
 	DeletionGuard(ctx context.Context) (kube.DeletionGuard, error)
 	GuardingBudgets(ctx context.Context, p *v1alpha1.MaintenancePolicy) (map[string]bool, error)
@@ -94,6 +96,7 @@ var checks = []check{
 	{name: "other budgets", look: (*Doctor).otherBudgets, kubernetes: true},
 	// what else takes nodes away
 	{name: "fencing", look: (*Doctor).fencing, kubernetes: true},
+	{name: "Karpenter", look: (*Doctor).karpenter, kubernetes: true},
 	// of those who want deletions to wait as evictions do
 	{name: "guard of deletions", look: (*Doctor).guard, kubernetes: true},
 	{name: "addresses of the mons", look: (*Doctor).monEndpoints, kubernetes: true},  // where Ceph is

@@ -40,6 +40,8 @@ type installation struct {
 	guard           kube.DeletionGuard
 	guards          map[string]bool
 	guardAway       error
+	karpenter       kube.Karpenter
+	karpenterAway   error
 }
 
 func newInstallation() *installation {
@@ -91,6 +93,10 @@ func (i *installation) May(ctx context.Context, who kube.Account, r kube.Right) 
 
 func (i *installation) ForeignBudget(context.Context, *v1alpha1.MaintenancePolicy) (string, error) {
 	return i.foreign, i.kubeAway
+}
+
+func (i *installation) Karpenter(context.Context, *v1alpha1.MaintenancePolicy) (kube.Karpenter, error) {
+	return i.karpenter, cmp.Or(i.karpenterAway, i.kubeAway)
 }
 
 func (i *installation) Second(context.Context, *v1alpha1.MaintenancePolicy) (storage.Answer, error) {
@@ -165,6 +171,26 @@ func TestDoctor(t *testing.T) {
 		"fencing not known": {func(i *installation) {
 			i.policy.Spec.Fencing.API, i.machinesAway = v1alpha1.FencingOpenShift, errors.New("machines is forbidden")
 		}, nil, "how nodes are fenced: machines is forbidden", ""},
+		"Karpenter": {func(i *installation) {
+			i.karpenter.Nodes = []string{"node-a", "node-b"}
+		}, nil, "", ""},
+		"Karpenter passes over daemons": {
+			func(i *installation) {
+				i.karpenter = kube.Karpenter{Nodes: []string{"node-a"}, Tolerant: []string{"osd-0", "osd-1"}}
+			},
+			[]string{"Karpenter"},
+			"rook-ceph/rook-ceph: osd-0 and osd-1 tolerate Karpenter's taint karpenter.sh/disrupted", "by their keys",
+		},
+		"Karpenter has a deadline": {
+			func(i *installation) {
+				i.karpenter = kube.Karpenter{Nodes: []string{"node-a"}, Hurried: []string{"node-a"}}
+			}, nil,
+			"rook-ceph/rook-ceph: Karpenter gives the pods on node-a a terminationGracePeriod", "deploy/guard-deletions",
+		},
+		"Karpenter not known": {
+			func(i *installation) { i.karpenterAway = errors.New("nodeclaims is forbidden") }, nil,
+			"what Karpenter passes over: nodeclaims is forbidden", "",
+		},
 		"no selector": {
 			func(i *installation) { i.podsErr = fmt.Errorf("%w: \"in\" is no operator", kube.ErrSelector) },
 			[]string{"daemons"},
