@@ -236,12 +236,13 @@ func (c *Cluster) forgetHandedBack(ctx context.Context, all []policyv1.PodDisrup
 	return nil
 }
 
-// noteHandedBack writes on ours that from now on it is for Longhorn to make its own.
+// noteHandedBack writes on ours, on each, that from now on it is for Longhorn to make its own: when one of them is gone
+// the other one has to tell.
 func (c *Cluster) noteHandedBack(ctx context.Context, all []policyv1.PodDisruptionBudget) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, handedBack, time.Now().UTC().Format(time.RFC3339))
 	for i := range all {
 		b := &all[i]
-		if !ours(b) || BookKey(b.Labels[LabelDaemon]) != budget.Unmarked {
+		if !ours(b) {
 			continue
 		}
 		_, err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, patch,

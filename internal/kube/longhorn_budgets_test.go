@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -202,8 +203,8 @@ func TestHandOver(t *testing.T) {
 	require.Equal(t, []string{theirs}, w.names())
 }
 
-// TestHandBackWithoutABudget: Longhorn makes none for an instance manager that it lets go. Ours goes when it has had
-// the time.
+// TestHandBackWithoutABudget: Longhorn makes none for an instance manager that it lets go. Ours go when it has had the
+// time, also if somebody dies between one and the other.
 func TestHandBackWithoutABudget(t *testing.T) {
 	w := newLonghornWorld(t)
 	w.oneWriterIs(true)
@@ -224,11 +225,17 @@ func TestHandBackWithoutABudget(t *testing.T) {
 			}
 			return true, budgets, err
 		})
+	deletions := 0
 	w.typed.Fake.PrependReactor("delete", "poddisruptionbudgets",
 		func(a clienttesting.Action) (bool, runtime.Object, error) { // here the last one may go
+			if deletions++; deletions == 2 {
+				return true, nil, errors.New("the connection was lost")
+			}
 			return true, nil, w.typed.Tracker().Delete(a.GetResource(), a.GetNamespace(),
 				a.(clienttesting.DeleteAction).GetName())
 		})
+	require.ErrorContains(t, w.remove(), "the connection was lost")
+	require.Len(t, w.names(), 1)
 	require.NoError(t, w.remove())
 	require.Empty(t, w.names())
 }
