@@ -89,7 +89,7 @@ type Turns struct {
 
 // DecideInTurn decides for a world in which jobs empty nodes and others wait.
 func DecideInTurn(w World, t Turns) (Decision, []Admission) {
-	w.Away = w.notBack(t.Went)
+	w.Away = w.notBack(t)
 	admissions := Admit(w, t.Held, t.Asked)
 	w = w.cordoned(t.Held)
 	named := slices.Concat(t.Held, t.First, t.Asked)
@@ -97,16 +97,22 @@ func DecideInTurn(w World, t Turns) (Decision, []Admission) {
 	return Decide(w), admissions
 }
 
-// notBack are the nodes that are not leaving, and whose instance managers do not run: those that went in their turn,
-// and others that are Ready, from which one was evicted at rest. A machine that died holds up nobody.
-func (w World) notBack(of []string) (names []string) {
+// notBack are the nodes whose instance managers do not run: those that went in their turn, and others that are Ready,
+// from which one was evicted at rest, or before this keeper began. A machine that died holds up nobody; nor does a node
+// that is leaving still, once its turn is over.
+func (w World) notBack(t Turns) (names []string) {
 	runs := map[string]bool{}
 	for _, m := range w.Managers {
 		runs[m.Node] = runs[m.Node] || m.Kind != Engine && m.State == Running
 	}
 	for _, n := range w.Nodes {
 		running, has := runs[n.Name]
-		if (n.Ready && has || slices.Contains(of, n.Name)) && w.leaving(n) == NotLeaving && !running {
+		went := slices.Contains(t.Went, n.Name)
+		if w.leaving(n) != NotLeaving {
+			went = went && has
+			running = running || slices.Contains(t.Last, n.Name)
+		}
+		if (n.Ready && has || went) && !running {
 			names = append(names, n.Name)
 		}
 	}

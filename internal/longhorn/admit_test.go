@@ -65,6 +65,26 @@ func TestAdmit(t *testing.T) {
 			longhorn.Turns{},
 			"", "",
 		},
+		"nor beside one that went and is leaving still, though it may not leave any more": {
+			abc().volume("v", "a", "b", "c").volume("w", "b").cordon("a").cordon("b").with(func(w *world) {
+				w.manager("b").State = "stopped"
+			}), longhorn.Turns{}, "", "",
+		},
+		"not even who waits in the queue": {
+			abc().volume("v", "a", "b", "c").cordon("b").with(func(w *world) { w.manager("b").State = "stopped" }),
+			longhorn.Turns{Asked: []string{"a"}, Went: []string{"b"}},
+			"a:SharesVolume/b", "b",
+		},
+		"of a machine that reboots it is known": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b").with(func(w *world) {
+				w.manager("b").State, w.node("b").Ready = "stopped", false
+			}), longhorn.Turns{Went: []string{"b"}}, "", "b",
+		},
+		"until its turn is over": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b").with(func(w *world) {
+				w.manager("b").State = "stopped"
+			}), longhorn.Turns{Went: []string{"b"}, Last: []string{"b"}}, "", "a",
+		},
 		"a machine that died holds up nobody": {
 			abc().volume("v", "a", "b", "c").cordon("a").with(func(w *world) {
 				w.manager("b").State, w.node("b").Ready = "stopped", false

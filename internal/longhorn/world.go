@@ -123,8 +123,8 @@ type World struct {
 	// Going are the nodes that go before others that are leaving: first those that were allowed to and have not left yet,
 	// then those that wait, in the order of their queue.
 	Going []string
-	// Away are nodes that went and are not back, though they announce no longer that they leave. Nobody goes who shares a
-	// volume with one of them.
+	// Away are nodes that went and are not back, whether or not they still announce that they leave. Nobody goes who
+	// shares a volume with one of them.
 	Away []string
 	// Faults are the objects that could not be read.
 	Faults []Fault

@@ -110,9 +110,10 @@ func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interes
 	}
 	for _, name := range out.Went {
 		switch {
-		case holds[name] || waits[name]: // by which it has its place
-		case in.Announced[name].Spent:
+		case holds[name]: // by which it has its place
+		case in.Announced[name].Spent: // a place in the queue comes first
 			out.Last = append(out.Last, name)
+		case waits[name]:
 		default:
 			out.Domains = append(out.Domains, name)
 		}
@@ -204,7 +205,7 @@ func atRest(in guard.Input, l Look) budget.Decision {
 		d.Unproved = pointer(everything())
 	}
 	spare := spares(l)
-	away := l.away()
+	away := l.allAway()
 	switch m := in.View.Marks; {
 	case l.Fault != "":
 		d.Message = fmt.Sprintf("something could not be read, and what it may be about stays protected: %s", l.Fault)
@@ -250,8 +251,8 @@ func names(of []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), len(of)-most)
 }
 
-// nextTurns notes since when each node that is open has its turn. One that had it for long enough while others waited
-// for it comes last, until it is not leaving any more.
+// nextTurns notes since when each node has its turn that is open, or has lost its instance manager and may not open any
+// more. One that had it for long enough while others waited for it comes last, until it is not leaving any more.
 func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 	out := map[string]budget.Announcement{}
 	for _, n := range l.Nodes {
@@ -262,11 +263,12 @@ func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 			}
 			continue
 		}
-		if n.State == longhorn.Open && (!had || a.Spent) {
+		opens, seen := n.State == longhorn.Open, storage.Node{}
+		if seen, _ = in.View.Node(n.Node); opens && a.Spent || !had && (opens || l.isAway(n.Node) && !seen.NotReady) {
 			a, had = budget.Announcement{Node: n.Node, Opened: in.Now}, true
 		}
 		over := !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
-		if n.State == longhorn.Open && over && l.waitedFor(n.Node) {
+		if (opens || l.isAway(n.Node)) && over && l.waitedFor(n.Node) {
 			a.Spent = true
 		}
 		if had {

@@ -61,6 +61,11 @@ func kept(name string) change {
 	return node(name, longhorn.NotLeaving, longhorn.Kept, longhorn.Cover, "v")
 }
 
+// stays is a node that is leaving, and may not.
+func stays(name string) change {
+	return node(name, longhorn.Cordoned, longhorn.Kept, longhorn.LastReplica, "v")
+}
+
 func away(name string) change {
 	return func(l *longhornguard.Look, _ *guard.Input) { l.Managers[name] = longhornguard.Managers{} }
 }
@@ -122,6 +127,9 @@ func TestDecide(t *testing.T) {
 		},
 		"none while one is away": {
 			in(away("b")), budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "b",
+		},
+		"nor while one is away that is leaving, and may not leave any more": {
+			in(away("b"), stays("b")), budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "b",
 		},
 		"none while something cannot be read": {
 			in(func(l *longhornguard.Look, _ *guard.Input) { l.Faults, l.Fault = 1, "Replica r" }),
@@ -193,16 +201,19 @@ func TestTurns(t *testing.T) {
 		in   guard.Input
 		want string // of the nodes with a turn: who is spent, in brackets
 	}{
-		"it begins":                         {in(open("a")), "a"},
-		"nobody waits":                      {in(open("a"), turn("a", long, false)), "a"},
-		"not long enough":                   {in(open("a"), waits("b", "a"), turn("a", short, false)), "a"},
-		"long enough":                       {in(open("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
-		"it waits for its next turn":        {in(open("b"), waits("a", "b"), turn("a", long, true)), "(a) b"},
-		"which begins anew":                 {in(open("a"), turn("a", long, true)), "a"},
-		"it is back in service":             {in(turn("a", short, false)), ""},
-		"it went, and is not back":          {in(turn("a", short, false), away("a")), "a"},
-		"nor for a long time":               {in(turn("a", long, false), away("a")), ""},
-		"what cannot be seen takes no turn": {in(turn("a", short, false), unavailable), "a"},
+		"it begins":                                 {in(open("a")), "a"},
+		"nobody waits":                              {in(open("a"), turn("a", long, false)), "a"},
+		"not long enough":                           {in(open("a"), waits("b", "a"), turn("a", short, false)), "a"},
+		"long enough":                               {in(open("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
+		"it waits for its next turn":                {in(open("b"), waits("a", "b"), turn("a", long, true)), "(a) b"},
+		"which begins anew":                         {in(open("a"), turn("a", long, true)), "a"},
+		"it is back in service":                     {in(turn("a", short, false)), ""},
+		"it went, and is not back":                  {in(turn("a", short, false), away("a")), "a"},
+		"nor for a long time":                       {in(turn("a", long, false), away("a")), ""},
+		"it went, and may not leave any more":       {in(stays("a"), away("a")), "a"},
+		"others wait for it, but not for ever":      {in(stays("a"), away("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
+		"of a machine that died nobody knew before": {in(stays("a"), away("a"), dead("a")), ""},
+		"what cannot be seen takes no turn":         {in(turn("a", short, false), unavailable), "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -224,18 +235,24 @@ func TestTurns(t *testing.T) {
 	require.Equal(t, now.Add(long), longhornguard.Guard{}.Next(in(open("a")), after, nil))
 }
 
+func dead(name string) change {
+	return func(_ *longhornguard.Look, in *guard.Input) {
+		in.View.Nodes = append(in.View.Nodes, storage.Node{Name: name, NotReady: true})
+	}
+}
+
 func unavailable(_ *longhornguard.Look, in *guard.Input) { in.View.Unavailable = "not known" }
 
 // TestInterest: whose turn it is comes first, then the queue, and last who had his turn.
 func TestInterest(t *testing.T) {
-	i := in(holds("a"), turn("c", time.Hour, true), turn("x", 0, false), turn("y", 0, false))
+	i := in(holds("a"), turn("b", time.Hour, true), turn("c", time.Hour, true), turn("x", 0, false), turn("y", 0, false))
 	i.LeftOut = []string{"a", "b", "c", "x"}
 	got := longhornguard.Guard{}.Interest(i, []lease.Claim{claim("a"), claim("b")})
 	require.Equal(t, []string{"a"}, got.Held)
 	require.Equal(t, []string{"x", "y"}, got.Domains, "b waits in the queue, and c had its turn")
-	require.Equal(t, []string{"c", "x", "y", "a", "b"}, got.Went)
+	require.Equal(t, []string{"b", "c", "x", "y", "a"}, got.Went)
 	require.Equal(t, []string{"b"}, got.Nodes)
-	require.Equal(t, []string{"c"}, got.Last)
+	require.Equal(t, []string{"b", "c"}, got.Last, "b had its turn, too, and has a better place in the queue")
 }
 
 // TestLease: who gets it beside whom, whether what it promises is in place, and when it goes back.

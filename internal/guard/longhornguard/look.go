@@ -97,6 +97,16 @@ func (l Look) away() (names []string) {
 	return names
 }
 
+// allAway lists the nodes whose instance managers do not run, whether or not they are leaving.
+func (l Look) allAway() (names []string) {
+	for _, n := range l.Nodes {
+		if n.Leaving != longhorn.Gone && l.isAway(n.Node) {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}
+
 // isAway tells whether a node should run instance managers and does not.
 func (l Look) isAway(name string) bool {
 	m, has := l.Managers[name]
