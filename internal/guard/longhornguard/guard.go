@@ -121,8 +121,15 @@ func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interes
 	return out
 }
 
-// Next is when a node has had its turn for long enough that others wait for it.
+// lookAgain is how long after a look that failed the next one is taken.
+const lookAgain = 15 * time.Second
+
+// Next is when a node has had its turn for long enough that others wait for it. A look that failed, and so has no time,
+// is taken again: the watch goes by a cache, and does not hear that the API server gave no answer.
 func (Guard) Next(in guard.Input, after budget.Remembered, _ []budget.Flag) (next time.Time) {
+	if in.View.Unavailable != "" && in.View.At.IsZero() {
+		return in.Now.Add(lookAgain)
+	}
 	//workflowcheck:ignore the earliest is the same in any order
 	for _, a := range after.Announced {
 		at := a.Opened.Add(in.Settings.AnnouncementTimeout)

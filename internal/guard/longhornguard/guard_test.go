@@ -235,6 +235,15 @@ func TestTurns(t *testing.T) {
 	require.Equal(t, now.Add(long), longhornguard.Guard{}.Next(in(open("a")), after, nil))
 }
 
+// TestLooksAgain: no event tells that a look would succeed which failed. Of an installation that is not there the watch
+// tells.
+func TestLooksAgain(t *testing.T) {
+	failed := in(unavailable)
+	require.Equal(t, now.Add(15*time.Second), longhornguard.Guard{}.Next(failed, budget.Remembered{}, nil))
+	failed.View.At = now
+	require.Zero(t, longhornguard.Guard{}.Next(failed, budget.Remembered{}, nil))
+}
+
 func dead(name string) change {
 	return func(_ *longhornguard.Look, in *guard.Input) {
 		in.View.Nodes = append(in.View.Nodes, storage.Node{Name: name, NotReady: true})
