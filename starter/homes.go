@@ -15,6 +15,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
+// HomesIn are Homes by a cache of policies and pods.
+func HomesIn(objects client.Reader) Homes { return cachedHomes{objects} }
+
 // cachedHomes implements Homes over a cache of policies and pods.
 type cachedHomes struct{ client.Reader }
 

@@ -128,7 +128,7 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
 	if err := watchLeaving(mgr, &LeavingReconciler{
-		Objects: mgr.GetCache(), Homes: cachedHomes{mgr.GetCache()}, Temporal: temporal, Log: opts.Log, Now: time.Now,
+		Objects: mgr.GetCache(), Homes: HomesIn(mgr.GetCache()), Temporal: temporal, Log: opts.Log, Now: time.Now,
 	}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
