@@ -100,6 +100,10 @@ sim: ## random schedules in the simulated world: N=20000 SEED=1; rollouts of OSD
 sim-mons: ## random schedules of what happens to mons that are moved and replaced: N=20000 SEED=1
 	@$(GO) test ./workflows -run '^TestMonsInDisorder$$' -count=1 -timeout 24h -v -sim.report -sim.mons=$(or $(N),20000) -sim.seed=$(or $(SEED),1) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'
 
+.PHONY: sim-longhorn
+sim-longhorn: ## random schedules of what happens to a Longhorn whose nodes leave: N=20000 SEED=1
+	@$(GO) test ./workflows -run '^TestLonghornInDisorder$$' -count=1 -timeout 24h -v -sim.report -sim.longhorn=$(or $(N),20000) -sim.seed=$(or $(SEED),1) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'
+
 .PHONY: mutants
 mutants: ## prove that the simulation finds bugs: NAME=one for one
 	$(GO) run ./hack/mutants $(NAME)

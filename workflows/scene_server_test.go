@@ -206,7 +206,7 @@ func (s *scene) keeper(
 ) (result workflows.KeeperResult, err error) {
 	info := workflow.GetInfo(ctx)
 	info.FirstRunID = info.WorkflowExecution.RunID
-	if in.Cluster == sim.Key {
+	if in.Cluster == s.Key() {
 		s.update(func() { s.keepers = info })
 	}
 	terminated := false
