@@ -285,9 +285,11 @@ func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 	return out
 }
 
-// waitedFor tells whether another node waits until this one is gone.
+// waitedFor tells whether another node waits until this one is gone, or a job that would empty another one.
 func (l Look) waitedFor(name string) bool {
 	return slices.ContainsFunc(l.Nodes, func(n longhorn.NodeSummary) bool {
 		return n.Reason == longhorn.SharesVolume && n.Subject == name
+	}) || slices.ContainsFunc(l.Admitted, func(a longhorn.Admission) bool {
+		return !a.OK && a.Reason == longhorn.SharesVolume && a.Subject == name
 	})
 }
