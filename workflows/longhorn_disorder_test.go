@@ -84,11 +84,11 @@ var longhornSchedules = rapid.Custom(func(t *rapid.T) longhornSchedule {
 	return s
 })
 
-// TestLonghornInDisorder: people, autoscalers and upgrade tools take nodes of a Longhorn installation away, while nodes,
-// replicas and instance managers fail, everything is evicted that may be, and lockkeeper is killed at any request. No
-// volume loses its last healthy replica by what lockkeeper allows, no two nodes with replicas of one volume are let go
-// together, each instance manager is under one budget; and when everything works again whoever may leave has left, no
-// claim is held, and nothing of ours is where it should not be.
+// TestLonghornInDisorder: people, autoscalers and upgrade tools take nodes of a Longhorn installation away. Nodes,
+// replicas and instance managers fail meanwhile, everything is evicted that may be, and lockkeeper is killed at any
+// request. No volume loses its last healthy replica by what lockkeeper allows, no two nodes with replicas of one volume
+// are let go together, each instance manager is under one budget; and when everything works again whoever may leave has
+// left, no claim is held, and nothing of ours is where it should not be.
 func TestLonghornInDisorder(t *testing.T) {
 	t.Parallel()
 	var (
@@ -487,8 +487,8 @@ func (d *longhornDisorder) eachJob(do func(id, node string)) {
 // patience is for how many minutes a node may stay that may leave.
 const patience = 20
 
-// rest mends what can be mended, and expects that whoever may leave leaves. Then all others stay, and nothing of ours is
-// left.
+// rest mends what can be mended, and expects that whoever may leave leaves. Then all others stay, and nothing of ours
+// is left.
 func (d *longhornDisorder) rest() (stuck []string) {
 	if d.stopHammer != nil {
 		d.stopHammer()

@@ -258,24 +258,22 @@ func names(of []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), len(of)-most)
 }
 
-// nextTurns notes since when each node has its turn that is open, or has lost its instance manager and may not open any
-// more. One that had it for long enough while others waited for it comes last, until it is not leaving any more.
+// nextTurns notes since when each node has its turn that is open, or has lost its instance manager in another way: at
+// rest, or before it was not to leave any more. One that had it for long enough while others waited for it comes last,
+// until it is not leaving any more. A machine that is dead when it is first seen so has no turn.
 func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 	out := map[string]budget.Announcement{}
 	for _, n := range l.Nodes {
 		a, had := in.Announced[n.Node]
-		if n.Leaving == longhorn.NotLeaving {
-			if had && l.isAway(n.Node) && in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout)) {
-				out[n.Node] = a // it went, and is not back
-			}
-			continue
-		}
-		opens, seen := n.State == longhorn.Open, storage.Node{}
-		if seen, _ = in.View.Node(n.Node); opens && a.Spent || !had && (opens || l.isAway(n.Node) && !seen.NotReady) {
+		seen, _ := in.View.Node(n.Node)
+		opens, away := n.State == longhorn.Open, l.isAway(n.Node)
+		if opens && a.Spent || !had && (opens || away && !seen.NotReady) {
 			a, had = budget.Announcement{Node: n.Node, Opened: in.Now}, true
 		}
 		over := !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
-		if (opens || l.isAway(n.Node)) && over && l.waitedFor(n.Node) {
+		if n.Leaving == longhorn.NotLeaving {
+			had = had && away && !over // it went, and is not back
+		} else if (opens || away) && over && l.waitedFor(n.Node) {
 			a.Spent = true
 		}
 		if had {

@@ -201,17 +201,18 @@ func TestTurns(t *testing.T) {
 		in   guard.Input
 		want string // of the nodes with a turn: who is spent, in brackets
 	}{
-		"it begins":                            {in(open("a")), "a"},
-		"nobody waits":                         {in(open("a"), turn("a", long, false)), "a"},
-		"not long enough":                      {in(open("a"), waits("b", "a"), turn("a", short, false)), "a"},
-		"long enough":                          {in(open("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
-		"it waits for its next turn":           {in(open("b"), waits("a", "b"), turn("a", long, true)), "(a) b"},
-		"which begins anew":                    {in(open("a"), turn("a", long, true)), "a"},
-		"it is back in service":                {in(turn("a", short, false)), ""},
-		"it went, and is not back":             {in(turn("a", short, false), away("a")), "a"},
-		"nor for a long time":                  {in(turn("a", long, false), away("a")), ""},
-		"it went, and may not leave any more":  {in(stays("a"), away("a")), "a"},
-		"others wait for it, but not for ever": {in(stays("a"), away("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
+		"it begins":                                {in(open("a")), "a"},
+		"nobody waits":                             {in(open("a"), turn("a", long, false)), "a"},
+		"not long enough":                          {in(open("a"), waits("b", "a"), turn("a", short, false)), "a"},
+		"long enough":                              {in(open("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
+		"it waits for its next turn":               {in(open("b"), waits("a", "b"), turn("a", long, true)), "(a) b"},
+		"which begins anew":                        {in(open("a"), turn("a", long, true)), "a"},
+		"it is back in service":                    {in(turn("a", short, false)), ""},
+		"it went, and is not back":                 {in(turn("a", short, false), away("a")), "a"},
+		"it went at rest, whoever cordons it then": {in(away("a")), "a"},
+		"nor for a long time":                      {in(turn("a", long, false), away("a")), ""},
+		"it went, and may not leave any more":      {in(stays("a"), away("a")), "a"},
+		"others wait for it, but not for ever":     {in(stays("a"), away("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
 		"nor does a job": {
 			in(stays("a"), away("a"), turn("a", long, false), func(l *longhornguard.Look, _ *guard.Input) {
 				l.Admitted = append(l.Admitted, longhorn.Admission{Node: "b", Reason: longhorn.SharesVolume, Subject: "a"})
