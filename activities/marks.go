@@ -14,6 +14,8 @@ import (
 type Marking struct {
 	// Unclean: the policy's pgHealthCheckTimeout is over, so a daemon need only serve.
 	Unclean bool `json:"unclean,omitempty"`
+	// Most is how many pods may carry a mark; 0: as many as are proved.
+	Most int `json:"most,omitempty"`
 }
 
 // Marked says what became of the marks.

@@ -102,7 +102,7 @@ func (k *keeper) followBudgets(ctx workflow.Context, p *plan) error {
 	case marks.Unset && k.says(p.next) && p.next.Mode == budget.ModeClosed:
 		return k.unmark(ctx, marks.UnsetAll)
 	case marks.Set && p.next.Mode == budget.ModeDefault && k.says(p.next):
-		k.mark(ctx, marks.Unclean)
+		k.mark(ctx, marks)
 	}
 	return nil
 }

@@ -6,19 +6,22 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 )
 
 // This file sets the marks on the storage daemons' pods and takes them away (internal/budget/marks.go decides).
 
 // mark marks pods while the keeper goes on: at rest the budget lets fewer go until it is through, and nothing else
 // waits for it.
-func (k *keeper) mark(ctx workflow.Context, unclean bool) {
+func (k *keeper) mark(ctx workflow.Context, marks budget.MarkPlan) {
 	if k.marking {
 		return
 	}
 	k.marking = true
 	ctx, k.stopMarking = workflow.WithCancel(ctx)
-	in := activities.MarkInput{Cluster: k.cluster, Marking: activities.Marking{Unclean: unclean}}
+	in := activities.MarkInput{
+		Cluster: k.cluster, Marking: activities.Marking{Unclean: marks.Unclean, Most: marks.Most},
+	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		out, err := call(marking(ctx, "mark pods that are proved"), keeping.MarkPods, in)
 		if err != nil || out.Left > 0 {

@@ -17,6 +17,8 @@ type MarkPlan struct {
 	Set bool
 	// Unclean: the data is not whole, and the policy says that this was long enough.
 	Unclean bool
+	// Most is how many pods may carry a mark: as many as the budgets count. 0: as many as are proved.
+	Most int
 	// Unset: marks have to go, while both budgets are closed. UnsetAll: all of them.
 	Unset, UnsetAll bool
 }

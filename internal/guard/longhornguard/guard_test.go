@@ -187,7 +187,8 @@ func TestMarksFollow(t *testing.T) {
 		return func(_ *longhornguard.Look, in *guard.Input) { in.View.Marks = &m }
 	}
 	decide := func(c ...change) budget.MarkPlan { return longhornguard.Guard{}.Decide(in(c...)).Marks }
-	require.Equal(t, budget.MarkPlan{Set: true}, decide(marks(storage.Marks{Unproved: 1})))
+	require.Equal(t, budget.MarkPlan{Set: true, Most: 3}, decide(marks(storage.Marks{Proved: 2, Unproved: 1})),
+		"no more than the budget counts")
 	require.Equal(t, budget.MarkPlan{Unset: true}, decide(marks(storage.Marks{Stale: 1})))
 	require.Equal(t, budget.MarkPlan{}, decide(marks(storage.Marks{Unproved: 1, Stale: 1}), open("a")))
 	require.Equal(t, budget.MarkPlan{Unset: true, UnsetAll: true}, decide(marks(storage.Marks{Proved: 1}),

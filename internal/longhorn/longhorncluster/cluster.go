@@ -244,21 +244,40 @@ func (s sight) marks() *storage.Marks {
 
 // Mark implements activities.StorageCluster: it marks the pods of which one may go.
 func (c *cluster) Mark(
-	ctx context.Context, _ activities.Marking, beat func(activities.Marked),
+	ctx context.Context, in activities.Marking, beat func(activities.Marked),
 ) (out activities.Marked, err error) {
 	s, err := c.look(ctx, c.reader, longhorn.Turns{})
 	if err != nil {
 		return out, err
 	}
-	var pods []storageview.Pod
-	for _, p := range s.spare() {
-		if !p.Proved() {
-			pods = append(pods, *p)
+	pods, left := s.toMark(in.Most)
+	out.Done, err = c.kube.MarkPods(ctx, c.policy, pods, func(done int) { beat(activities.Marked{Done: done}) })
+	out.Left = left + len(pods) - out.Done
+	return out, err
+}
+
+// toMark are the pods that are to get a mark, and how many are left without. Who is spare may be others than when the
+// budgets were written, which let all go but as many as they counted then: so no more pods have marks than that, those
+// included that have one and should not.
+func (s sight) toMark(most int) (pods []storageview.Pod, left int) {
+	marked := 0
+	for i := range s.pods {
+		if p := &s.pods[i]; p.Marked() && p.State != storage.PodTerminating {
+			marked++
 		}
 	}
-	out.Done, err = c.kube.MarkPods(ctx, c.policy, pods, func(done int) { beat(activities.Marked{Done: done}) })
-	out.Left = len(pods) - out.Done
-	return out, err
+	for _, p := range s.spare() {
+		switch {
+		case p.Proved():
+		case most > 0 && marked >= most && !p.Marked():
+			left++
+		default:
+			if pods = append(pods, *p); !p.Marked() {
+				marked++
+			}
+		}
+	}
+	return pods, left
 }
 
 // Unmark implements activities.StorageCluster.
