@@ -130,6 +130,9 @@ func (Guard) Next(in guard.Input, after budget.Remembered, _ []budget.Flag) (nex
 	if in.View.Unavailable != "" && in.View.At.IsZero() {
 		return in.Now.Add(lookAgain)
 	}
+	if outdated(in) {
+		return in.Now.Add(time.Second)
+	}
 	//workflowcheck:ignore the earliest is the same in any order
 	for _, a := range after.Announced {
 		at := a.Opened.Add(in.Settings.AnnouncementTimeout)
@@ -138,6 +141,20 @@ func (Guard) Next(in guard.Input, after budget.Remembered, _ []budget.Flag) (nex
 		}
 	}
 	return next
+}
+
+// outdated tells whether the look took a node for one that a job empties, and by now none does: the job has given its
+// lease back since, which nobody else tells.
+func outdated(in guard.Input) bool {
+	l, why := shut(in)
+	if why != "" {
+		return false
+	}
+	return slices.ContainsFunc(l.Nodes, func(n longhorn.NodeSummary) bool {
+		seen, is := in.View.Node(n.Node)
+		return n.Leaving == longhorn.Cordoned && is && !seen.Cordoned && seen.Tainted == "" &&
+			!slices.ContainsFunc(in.Lease.InEffect().Holders, func(c lease.Claim) bool { return c.Node == n.Node })
+	})
 }
 
 // Decide implements guard.Guard.

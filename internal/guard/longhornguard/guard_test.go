@@ -249,6 +249,11 @@ func TestLooksAgain(t *testing.T) {
 	require.Equal(t, now.Add(15*time.Second), longhornguard.Guard{}.Next(failed, budget.Remembered{}, nil))
 	failed.View.At = now
 	require.Zero(t, longhornguard.Guard{}.Next(failed, budget.Remembered{}, nil))
+
+	seen := func(_ *longhornguard.Look, in *guard.Input) { in.View.Nodes = []storage.Node{{Name: "a"}} }
+	require.Equal(t, now.Add(time.Second), longhornguard.Guard{}.Next(in(open("a"), seen), budget.Remembered{}, nil),
+		"its job held the lease when the look began, and does no longer")
+	require.Zero(t, longhornguard.Guard{}.Next(in(open("a"), seen, holds("a")), budget.Remembered{}, nil))
 }
 
 func dead(name string) change {
