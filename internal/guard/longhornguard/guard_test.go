@@ -213,7 +213,9 @@ func TestTurns(t *testing.T) {
 		"it went at rest, whoever cordons it then": {in(away("a")), "a"},
 		"nor for a long time":                      {in(turn("a", long, false), away("a")), ""},
 		"it went, and may not leave any more":      {in(stays("a"), away("a")), "a"},
-		"others wait for it, but not for ever":     {in(stays("a"), away("a"), waits("b", "a"), turn("a", long, false)), "(a)"},
+		"others wait for it, but not for ever": {
+			in(stays("a"), away("a"), waits("b", "a"), turn("a", long, false)), "(a)",
+		},
 		"nor does a job": {
 			in(stays("a"), away("a"), turn("a", long, false), func(l *longhornguard.Look, _ *guard.Input) {
 				l.Admitted = append(l.Admitted, longhorn.Admission{Node: "b", Reason: longhorn.SharesVolume, Subject: "a"})

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestMarksNoMoreThanCounted: the budget lets all marked pods go but one less than were counted when it was written. Who
-// is spare is another node by now: with a third mark two could go.
+// TestMarksNoMoreThanCounted: the budget lets all marked pods go but one less than were counted when it was written.
+// Who is spare is another node by now: with a third mark two could go.
 func TestMarksNoMoreThanCounted(t *testing.T) {
 	var s sight
 	for _, name := range []string{"a", "b", "c"} {

@@ -357,7 +357,8 @@ func labelSet(l map[string]string) labels.Set { return l }
 // Plus adds up.
 func (c Counts) Plus(o Counts) Counts {
 	return Counts{
-		Evicted: c.Evicted + o.Evicted, Judged: c.Judged + o.Judged, Refused: c.Refused + o.Refused, Removed: c.Removed + o.Removed,
-		Waited: c.Waited + o.Waited, TwoBudgets: c.TwoBudgets + o.TwoBudgets, HeldBack: c.HeldBack + o.HeldBack,
+		Evicted: c.Evicted + o.Evicted, Judged: c.Judged + o.Judged, Refused: c.Refused + o.Refused,
+		Removed: c.Removed + o.Removed, Waited: c.Waited + o.Waited, TwoBudgets: c.TwoBudgets + o.TwoBudgets,
+		HeldBack: c.HeldBack + o.HeldBack,
 	}
 }

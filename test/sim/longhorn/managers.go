@@ -45,7 +45,10 @@ type installation struct {
 }
 
 func newInstallation() installation {
-	return installation{managers: map[string]*manager{}, volumes: map[string]*volume{}, replicas: map[string]*replica{}, gone: map[string]time.Time{}}
+	return installation{
+		managers: map[string]*manager{}, volumes: map[string]*volume{}, replicas: map[string]*replica{},
+		gone: map[string]time.Time{},
+	}
 }
 
 // manager is an instance manager. Its pod has the same name.

@@ -38,7 +38,7 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 func (w *World) get(key client.ObjectKey, into client.Object) error {
 	switch into := into.(type) {
 	case *v1alpha1.MaintenancePolicy:
-		if w.policy == nil || key != client.ObjectKey(policyKey()) {
+		if w.policy == nil || key != policyKey() {
 			return notFound("maintenancepolicies", key.Name)
 		}
 		w.policy.DeepCopyInto(into)

@@ -1,10 +1,10 @@
-// Package longhorn simulates one Longhorn installation and what Kubernetes has of it: nodes, instance managers and their
-// pods, volumes with replicas and engines, workloads, budgets, the eviction API, the disruption controller, the admission
-// policy that empties Longhorn's budgets, autoscalers and people. In front of it are lockkeeper's own adapters, so that
-// what fails, is repeated or gets no answer is a single request.
+// Package longhorn simulates one Longhorn installation and what Kubernetes has of it: nodes, instance managers and
+// their pods, volumes with replicas and engines, workloads, budgets, the eviction API, the disruption controller, the
+// admission policy that empties Longhorn's budgets, autoscalers and people. In front of it are lockkeeper's own
+// adapters, so that what fails, is repeated or gets no answer is a single request.
 //
-// What must never be is judged when it happens, from what the World itself knows (judge.go). Bad luck may strike anywhere;
-// lockkeeper is judged by what it could have known.
+// What must never be is judged when it happens, from what the World itself knows (judge.go). Bad luck may strike
+// anywhere; lockkeeper is judged by what it could have known.
 package longhorn
 
 import (
