@@ -32,6 +32,7 @@ type judge struct {
 	went        map[string]time.Time // nodes whose instance managers were evicted and are not back, since when
 	old         []oldSetting
 	uncordoned  map[string]time.Time // when each node was last
+	doomed      map[string]time.Time // nodes that are tainted or being deleted, since when
 	released    map[string]time.Time // when the lease of a node was last seen to be held
 	tampered    map[string]bool      // budgets of ours that a person has changed or deleted
 	mended      time.Time            // when the last of them was as it should be again
@@ -52,7 +53,7 @@ type oldSetting struct {
 func newJudge() judge {
 	return judge{
 		violated: map[string]bool{}, dark: map[string]bool{}, went: map[string]time.Time{},
-		uncordoned: map[string]time.Time{}, released: map[string]time.Time{}, tampered: map[string]bool{},
+		doomed: map[string]time.Time{}, uncordoned: map[string]time.Time{}, released: map[string]time.Time{}, tampered: map[string]bool{},
 	}
 }
 
@@ -224,7 +225,7 @@ func (w *World) judgeEviction(p *corev1.Pod) {
 // judgeLast: there is another copy that can be used.
 func (w *World) judgeLast(r *replica, since time.Time, policies []string) {
 	n := w.nodes[r.node]
-	removed := n.DeletionTimestamp != nil || len(n.Spec.Taints) > 0
+	removed := (n.DeletionTimestamp != nil || len(n.Spec.Taints) > 0) && w.doomed[n.Name].Before(since)
 	idle := !r.wanted && r.process == stopped
 	if !r.whole() || slices.Contains(policies, string(longhorn.AllowIfReplicaIsStopped)) && idle && !removed &&
 		w.asked(n, since) {

@@ -206,6 +206,7 @@ func (w *World) taint(name, key, value string) {
 		return
 	}
 	w.tell("%s is tainted %s=%s", name, key, value)
+	w.doomed[name] = time.Now()
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule})
 	w.wroteNode(n)
