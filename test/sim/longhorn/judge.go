@@ -53,7 +53,8 @@ type oldSetting struct {
 func newJudge() judge {
 	return judge{
 		violated: map[string]bool{}, dark: map[string]bool{}, went: map[string]time.Time{},
-		doomed: map[string]time.Time{}, uncordoned: map[string]time.Time{}, released: map[string]time.Time{}, tampered: map[string]bool{},
+		doomed: map[string]time.Time{}, uncordoned: map[string]time.Time{}, released: map[string]time.Time{},
+		tampered: map[string]bool{},
 	}
 }
 
