@@ -506,6 +506,13 @@ func (d *longhornDisorder) rest() (stuck []string) {
 		time.Sleep(time.Minute)
 		settled++
 		waiting := d.w.Waiting()
+		d.eachJob(func(id, node string) { // whoever uncordoned it in the middle of its drain says that it is done
+			_, leaves := waiting[node]
+			if phase := d.drainStatus(node).Phase; id == jobs.DrainNode.ID(node) && !leaves &&
+				(phase == workflows.PhaseEvict || phase == workflows.PhaseReturn) {
+				d.signal(id, jobs.SignalDone, nil)
+			}
+		})
 		maps.DeleteFunc(could, func(node string, _ int) bool { why, is := waiting[node]; return !is || why != "" })
 		for node, why := range waiting {
 			if why != "" {
