@@ -277,14 +277,16 @@ func names(of []string) string {
 
 // nextTurns notes since when each node has its turn that is open, or has lost its instance manager in another way: at
 // rest, or before it was not to leave any more. One that had it for long enough while others waited for it comes last,
-// until it is not leaving any more. A machine that is dead when it is first seen so has no turn.
+// until it is not leaving any more. A machine that is dead when it is first seen so has no turn, unless it is leaving:
+// it may have been emptied, and reboot.
 func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 	out := map[string]budget.Announcement{}
 	for _, n := range l.Nodes {
 		a, had := in.Announced[n.Node]
 		seen, _ := in.View.Node(n.Node)
 		opens, away := n.State == longhorn.Open, l.isAway(n.Node)
-		if opens && a.Spent || !had && (opens || away && !seen.NotReady) {
+		died := seen.NotReady && n.Leaving == longhorn.NotLeaving
+		if opens && a.Spent || !had && (opens || away && !died) {
 			a, had = budget.Announcement{Node: n.Node, Opened: in.Now}, true
 		}
 		over := !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))

@@ -221,8 +221,9 @@ func TestTurns(t *testing.T) {
 				l.Admitted = append(l.Admitted, longhorn.Admission{Node: "b", Reason: longhorn.SharesVolume, Subject: "a"})
 			}), "(a)",
 		},
-		"of a machine that died nobody knew before": {in(stays("a"), away("a"), dead("a")), ""},
-		"what cannot be seen takes no turn":         {in(turn("a", short, false), unavailable), "a"},
+		"a machine that died takes none":                        {in(away("a"), dead("a")), ""},
+		"one that is leaving may have been emptied, and reboot": {in(stays("a"), away("a"), dead("a")), "a"},
+		"what cannot be seen takes no turn":                     {in(turn("a", short, false), unavailable), "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
