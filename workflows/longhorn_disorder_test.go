@@ -38,7 +38,7 @@ func longhornSchedulesToPlay() int {
 	case *simLonghorn > 0:
 		return *simLonghorn
 	case turns.All():
-		return 400
+		return 150
 	default:
 		return 60
 	}

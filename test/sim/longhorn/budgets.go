@@ -220,7 +220,8 @@ func (w *World) dropBudget(name string, who owner) {
 	if who != byLonghorn {
 		w.tell("%s deletes %s", who, name)
 	}
-	if who.ours() && b.Labels[kube.LabelManagedBy] != kube.FieldOwner && !w.full[name] && w.oneWriter {
+	if who.ours() && b.Labels[kube.LabelManagedBy] != kube.FieldOwner && !w.full[name] && w.oneWriter &&
+		time.Since(w.handedOver) >= 2*w.opts.Reaction {
 		w.violate("I9: lockkeeper deletes the budget %s, which is Longhorn's and empty", name)
 	}
 	delete(w.budgets, name)
