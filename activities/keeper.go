@@ -183,8 +183,10 @@ type Look struct {
 	Nodes   []string            `json:"nodes,omitempty"`
 	// Held are nodes that jobs empty, and so may be taken for leaving already.
 	Held []string `json:"held,omitempty"`
-	// Went are nodes that were open, and so may have gone and not be back.
+	// Went are nodes that were open, and so may have gone and not be back. Over are those that have been away for a whole
+	// turn.
 	Went []string `json:"went,omitempty"`
+	Over []string `json:"over,omitempty"`
 	// Last are nodes that had their turn and did not use it, so that others go first.
 	Last []string `json:"last,omitempty"`
 	// Daemons and Hosts are what must have a name in the View, as have the domains and the nodes, the most important

@@ -179,7 +179,7 @@ func TestDoctor(t *testing.T) {
 				i.karpenter = kube.Karpenter{Nodes: []string{"node-a"}, Tolerant: []string{"osd-0", "osd-1"}}
 			},
 			[]string{"Karpenter"},
-			"rook-ceph/rook-ceph: osd-0 and osd-1 tolerate Karpenter's taint karpenter.sh/disrupted", "by their keys",
+			"rook-ceph/rook-ceph: osd-0, osd-1 tolerate Karpenter's taint karpenter.sh/disrupted", "by their keys",
 		},
 		"Karpenter has a deadline": {
 			func(i *installation) {

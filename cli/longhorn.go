@@ -51,7 +51,7 @@ func (c *Command) lookAgain(
 	claims := append(slices.Concat(in.Lease.Holders, in.Lease.Queue), lease.Claim{Node: node})
 	i := longhornguard.Guard{}.Interest(in, claims)
 	seen, err := cluster.Observe(ctx, activities.Look{
-		Held: i.Held, Domains: i.Domains, Nodes: i.Nodes, Last: i.Last, Went: i.Went,
+		Held: i.Held, Domains: i.Domains, Nodes: i.Nodes, Last: i.Last, Went: i.Went, Over: i.Over,
 	})
 	if err != nil {
 		return fmt.Errorf("look at Longhorn: %w", err)

@@ -220,6 +220,7 @@ type longhornDisorder struct {
 	noWorker, noWatcher atomic.Bool
 	without             bool         // the admission policy
 	crashIn             atomic.Int64 // after so many requests somebody dies
+	mended              atomic.Bool  // nothing is lost any more
 	victim              atomic.Int64
 	stopHammer          func()
 }
@@ -267,7 +268,7 @@ func (d *longhornDisorder) lose(change bool) longhorn.Failure {
 		}
 	}
 	switch {
-	case !d.is(d.schedule.Lost), !change && !d.is(0.1):
+	case d.mended.Load(), !d.is(d.schedule.Lost), !change && !d.is(0.1):
 		return longhorn.Failure{}
 	case !change || d.is(0.3):
 		return longhorn.Failure{Err: errLost}
@@ -494,6 +495,7 @@ func (d *longhornDisorder) rest() (stuck []string) {
 		d.stopHammer()
 	}
 	d.crashIn.Store(0)
+	d.mended.Store(true)
 	d.noWorker.Store(false)
 	d.noWatcher.Store(false)
 	d.work(true)
@@ -505,12 +507,20 @@ func (d *longhornDisorder) rest() (stuck []string) {
 		d.eachJob(func(id, _ string) { d.signal(id, jobs.SignalResume, nil) })
 		time.Sleep(time.Minute)
 		settled++
-		waiting := d.w.Waiting()
-		d.eachJob(func(id, node string) { // whoever uncordoned it in the middle of its drain says that it is done
+		var drained []string
+		for _, h := range d.keeperNow().Lease.Holders {
+			drained = append(drained, h.Node)
+		}
+		waiting := d.w.Waiting(drained...)
+		d.eachJob(func(id, node string) {
 			_, leaves := waiting[node]
-			if phase := d.drainStatus(node).Phase; id == jobs.DrainNode.ID(node) && !leaves &&
-				(phase == workflows.PhaseEvict || phase == workflows.PhaseReturn) {
-				d.signal(id, jobs.SignalDone, nil)
+			switch phase := d.drainStatus(node).Phase; {
+			case id != jobs.DrainNode.ID(node):
+			case phase == workflows.PhaseReturn && leaves: // for as long as it is drained others wait for it
+				d.w.Untaint(node)
+				d.w.Cordon(node, false)
+			case !leaves && (phase == workflows.PhaseEvict || phase == workflows.PhaseReturn):
+				d.signal(id, jobs.SignalDone, nil) // whoever uncordoned it in the middle of its drain says that it is done
 			}
 		})
 		maps.DeleteFunc(could, func(node string, _ int) bool { why, is := waiting[node]; return !is || why != "" })

@@ -142,7 +142,8 @@ func (m *mind) look() activities.ObserveInput {
 		Hosts: m.flagHosts(), Bounded: true,
 	}
 	interest := m.interest()
-	l.Daemons, l.Held, l.Last, l.Went = interest.Daemons, interest.Held, interest.Last, interest.Went
+	l.Daemons, l.Held, l.Last = interest.Daemons, interest.Held, interest.Last
+	l.Went, l.Over = interest.Went, interest.Over
 	domains, nodes := append(interest.Domains, m.state.Decision.Open.Name), interest.Nodes
 	nodes = append(nodes, m.state.Memory.Fencing.Nodes()...)
 	l.Machines = m.state.Memory.Fencing.UIDs()

@@ -26,6 +26,8 @@ type Announcement struct {
 	Opened time.Time `json:"opened"`
 	// Spent: its time is over; the node's domain is not opened again until it was back in service.
 	Spent bool `json:"spent,omitempty"`
+	// Gone: at the last look its daemons did not run, where a turn begins anew with that.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // Input is all that a decision depends on.

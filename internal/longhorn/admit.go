@@ -81,10 +81,10 @@ func (w World) cordoned(nodes []string) World {
 }
 
 // Turns says in which order nodes may go: those that jobs empty, which count as leaving already, then those whose turn
-// it is, then those that wait, and last those that had their turn and did not use it. Of those that were open, nobody
-// goes beside one that is not back.
+// it is, then those that wait, and last those that had their turn. Nobody goes beside one that went and is not back,
+// unless it is over: it has been away for a whole turn.
 type Turns struct {
-	Held, First, Asked, Last, Went []string
+	Held, First, Asked, Last, Went, Over []string
 }
 
 // DecideInTurn decides for a world in which jobs empty nodes and others wait.
@@ -97,9 +97,9 @@ func DecideInTurn(w World, t Turns) (Decision, []Admission) {
 	return Decide(w), admissions
 }
 
-// notBack are the nodes whose instance managers do not run: those that went in their turn, and others that are Ready,
-// from which one was evicted at rest, or before this keeper began. A machine that died holds up nobody; nor does a node
-// that is leaving still, once its turn is over.
+// notBack are the nodes whose instance managers do not run: those that went in their turn, and others that are Ready
+// or leaving, from which one was evicted at rest, or before this keeper began. A machine that died holds up nobody; nor
+// does a node that is leaving still, once its turn is over.
 func (w World) notBack(t Turns) (names []string) {
 	runs := map[string]bool{}
 	for _, m := range w.Managers {
@@ -107,12 +107,11 @@ func (w World) notBack(t Turns) (names []string) {
 	}
 	for _, n := range w.Nodes {
 		running, has := runs[n.Name]
-		went := slices.Contains(t.Went, n.Name)
-		if w.leaving(n) != NotLeaving {
-			went = went && has
-			running = running || slices.Contains(t.Last, n.Name)
+		away := n.Ready && has || slices.Contains(t.Went, n.Name)
+		if w.leaving(n) != NotLeaving { // it may have been emptied, and reboot
+			away = has && !slices.Contains(t.Over, n.Name)
 		}
-		if (n.Ready && has || went) && !running {
+		if away && !running {
 			names = append(names, n.Name)
 		}
 	}

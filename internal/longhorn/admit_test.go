@@ -83,7 +83,17 @@ func TestAdmit(t *testing.T) {
 		"until its turn is over": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b").with(func(w *world) {
 				w.manager("b").State = "stopped"
-			}), longhorn.Turns{Went: []string{"b"}, Last: []string{"b"}}, "", "a",
+			}), longhorn.Turns{Went: []string{"b"}, Last: []string{"b"}, Over: []string{"b"}}, "", "a",
+		},
+		"which begins anew when it goes": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b").with(func(w *world) {
+				w.manager("b").State = "stopped"
+			}), longhorn.Turns{Went: []string{"b"}, Last: []string{"b"}}, "", "b",
+		},
+		"of one that is leaving it is not known whether it died": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b").with(func(w *world) {
+				w.manager("b").State, w.node("b").Ready = "stopped", false
+			}), longhorn.Turns{}, "", "b",
 		},
 		"a machine that died holds up nobody": {
 			abc().volume("v", "a", "b", "c").cordon("a").with(func(w *world) {

@@ -85,7 +85,7 @@ func (v View) AllDomains() []Domain {
 // wait, in their order, and Last those that had their turn. Went are those that were open and may not be back.
 type Interest struct {
 	Domains, Nodes, Daemons, Hosts []string
-	Held, Last, Went               []string
+	Held, Last, Went, Over         []string
 }
 
 // Bounded is the View with at most so many names. Others is nil in a View that is given.

@@ -113,6 +113,9 @@ func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interes
 		case holds[name]: // by which it has its place
 		case in.Announced[name].Spent: // a place in the queue comes first
 			out.Last = append(out.Last, name)
+			if in.Announced[name].Gone {
+				out.Over = append(out.Over, name)
+			}
 		case waits[name]:
 		default:
 			out.Domains = append(out.Domains, name)
@@ -277,7 +280,8 @@ func names(of []string) string {
 
 // nextTurns notes since when each node has its turn that is open, or has lost its instance manager in another way: at
 // rest, or before it was not to leave any more. One that had it for long enough while others waited for it comes last,
-// until it is not leaving any more. A machine that is dead when it is first seen so has no turn, unless it is leaving:
+// until it is not leaving any more. When it goes its turn begins anew, since it may go at the end of it. A
+// machine that is dead when it is first seen so has no turn, unless it is leaving:
 // it may have been emptied, and reboot.
 func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 	out := map[string]budget.Announcement{}
@@ -286,9 +290,11 @@ func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 		seen, _ := in.View.Node(n.Node)
 		opens, away := n.State == longhorn.Open, l.isAway(n.Node)
 		died := seen.NotReady && n.Leaving == longhorn.NotLeaving
-		if opens && a.Spent || !had && (opens || away && !died) {
+		goes := had && away && !a.Gone
+		if opens && a.Spent || goes || !had && (opens || away && !died) {
 			a, had = budget.Announcement{Node: n.Node, Opened: in.Now}, true
 		}
+		a.Gone = away
 		over := !in.Now.Before(a.Opened.Add(in.Settings.AnnouncementTimeout))
 		if n.Leaving == longhorn.NotLeaving {
 			had = had && away && !over // it went, and is not back

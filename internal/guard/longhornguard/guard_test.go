@@ -89,6 +89,16 @@ func turn(name string, since time.Duration, spent bool) change {
 	}
 }
 
+// gone is a turn that began when the node went.
+func gone(name string, since time.Duration, spent bool) change {
+	return func(l *longhornguard.Look, in *guard.Input) {
+		turn(name, since, spent)(l, in)
+		a := in.Announced[name]
+		a.Gone = true
+		in.Announced[name] = a
+	}
+}
+
 func claim(name string) lease.Claim {
 	return lease.Claim{WorkflowID: "drain/" + name, RunID: name, Node: name, Domain: longhornguard.Domain(name)}
 }
@@ -211,13 +221,13 @@ func TestTurns(t *testing.T) {
 		"it is back in service":                    {in(turn("a", short, false)), ""},
 		"it went, and is not back":                 {in(turn("a", short, false), away("a")), "a"},
 		"it went at rest, whoever cordons it then": {in(away("a")), "a"},
-		"nor for a long time":                      {in(turn("a", long, false), away("a")), ""},
+		"nor for a long time":                      {in(gone("a", long, false), away("a")), ""},
 		"it went, and may not leave any more":      {in(stays("a"), away("a")), "a"},
 		"others wait for it, but not for ever": {
-			in(stays("a"), away("a"), waits("b", "a"), turn("a", long, false)), "(a)",
+			in(stays("a"), away("a"), waits("b", "a"), gone("a", long, false)), "(a)",
 		},
 		"nor does a job": {
-			in(stays("a"), away("a"), turn("a", long, false), func(l *longhornguard.Look, _ *guard.Input) {
+			in(stays("a"), away("a"), gone("a", long, false), func(l *longhornguard.Look, _ *guard.Input) {
 				l.Admitted = append(l.Admitted, longhorn.Admission{Node: "b", Reason: longhorn.SharesVolume, Subject: "a"})
 			}), "(a)",
 		},
@@ -243,6 +253,21 @@ func TestTurns(t *testing.T) {
 	require.Equal(t, now, since)
 	after := longhornguard.Guard{}.Decide(in(open("a"))).Remembered
 	require.Equal(t, now.Add(long), longhornguard.Guard{}.Next(in(open("a")), after, nil))
+}
+
+// TestTurnBeginsAnew: others wait for a node that went at the end of its turn, or after it, as for one that went at
+// once.
+func TestTurnBeginsAnew(t *testing.T) {
+	const long = 10 * time.Minute
+	for _, spent := range []bool{false, true} {
+		went := in(stays("a"), away("a"), waits("b", "a"), turn("a", long, spent))
+		require.Empty(t, longhornguard.Guard{}.Interest(went, nil).Over)
+		a := longhornguard.Guard{}.Decide(went).Remembered.Announced["a"]
+		require.Equal(t, budget.Announcement{Node: "a", Opened: now, Gone: true}, a)
+	}
+	over := in(stays("a"), away("a"), waits("b", "a"), gone("a", long, true))
+	require.Equal(t, []string{"a"}, longhornguard.Guard{}.Interest(over, nil).Over)
+	require.True(t, longhornguard.Guard{}.Decide(over).Remembered.Announced["a"].Spent)
 }
 
 // TestLooksAgain: no event tells that a look would succeed which failed. Of an installation that is not there the watch

@@ -101,7 +101,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	out := activities.Seen{Kind: storage.Longhorn, ID: id}
 	s, err := c.look(ctx, c.reader, longhorn.Turns{
-		Held: in.Held, First: in.Domains, Asked: in.Nodes, Last: in.Last, Went: in.Went,
+		Held: in.Held, First: in.Domains, Asked: in.Nodes, Last: in.Last, Went: in.Went, Over: in.Over,
 	})
 	if errors.Is(err, ErrNotInstalled) {
 		out.View = storage.View{At: time.Now(), Unavailable: err.Error()}

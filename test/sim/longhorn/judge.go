@@ -30,6 +30,7 @@ type judge struct {
 	dark        map[string]bool
 	from, until time.Time
 	went        map[string]time.Time // nodes whose instance managers were evicted and are not back, since when
+	undecided   map[string]bool      // of them, those that went while somebody else's budgets decided, or none
 	old         []oldSetting
 	uncordoned  map[string]time.Time // when each node was last
 	doomed      map[string]time.Time // nodes that are tainted or being deleted, since when
@@ -54,7 +55,7 @@ func newJudge() judge {
 	return judge{
 		violated: map[string]bool{}, dark: map[string]bool{}, went: map[string]time.Time{},
 		doomed: map[string]time.Time{}, uncordoned: map[string]time.Time{}, released: map[string]time.Time{},
-		tampered: map[string]bool{},
+		tampered: map[string]bool{}, undecided: map[string]bool{},
 	}
 }
 
@@ -190,7 +191,7 @@ func (w *World) judgeEviction(p *corev1.Pod) {
 	w.Evicted++
 	defer func() {
 		if _, is := w.went[x]; !is {
-			w.went[x] = time.Now()
+			w.went[x], w.undecided[x] = time.Now(), !w.decides()
 		}
 	}()
 	if !w.decides() {
@@ -288,7 +289,7 @@ func isLeaving(n *corev1.Node, expiry time.Duration) bool {
 // judgeRemoval is called before a machine goes for good that an autoscaler has emptied, with all that is on it.
 func (w *World) judgeRemoval(x string) {
 	at, went := w.went[x]
-	if !went || !w.decides() {
+	if !went || w.undecided[x] || !w.decides() {
 		return
 	}
 	since := w.fair()

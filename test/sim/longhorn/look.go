@@ -114,27 +114,28 @@ func (w *World) emptyOne(name string) {
 	w.happens(func() {
 		n := w.nodes[name]
 		_, went := w.went[name]
-		if n != nil && heldBack(n) == "" && (went || w.mayGo(n) == "") {
+		if n != nil && heldBack(n) == "" && (went || w.mayGo(n, nil) == "") {
 			w.removeNode(name)
 		}
 	})
 }
 
-// Waiting are the nodes that are leaving and have not gone, each with why it may not; "": it may.
-func (w *World) Waiting() map[string]string {
+// Waiting are the nodes that are leaving and have not gone, each with why it may not; "": it may. What is on nodes that
+// jobs empty protects nothing.
+func (w *World) Waiting(drained ...string) map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := map[string]string{}
 	for name, n := range w.nodes {
 		if isLeaving(n, w.expiry()) {
-			out[name] = w.mayGo(n)
+			out[name] = w.mayGo(n, drained)
 		}
 	}
 	return out
 }
 
 // mayGo says why a node may not leave, whatever others do: a volume on it has no usable copy on a node that stays.
-func (w *World) mayGo(n *corev1.Node) (why string) {
+func (w *World) mayGo(n *corev1.Node, drained []string) (why string) {
 	for _, name := range sorted(w.replicas) {
 		r := w.replicas[name]
 		if r.node != n.Name || !r.used() {
@@ -144,7 +145,7 @@ func (w *World) mayGo(n *corev1.Node) (why string) {
 		for _, o := range w.replicas {
 			m := w.nodes[o.node]
 			other = other || o.volume == r.volume && o.node != n.Name && o.whole() && m != nil && w.serves(o.node) &&
-				!isLeaving(m, w.expiry())
+				!isLeaving(m, w.expiry()) && !slices.Contains(drained, o.node)
 		}
 		if !other {
 			return "the last healthy replica of " + r.volume
