@@ -461,10 +461,19 @@ func (d *monDisorder) rest() (stuck []string) {
 			return nil
 		}
 		if !d.deleted {
+			d.shrinksInSteps()
 			d.asks(monplan.Mode{})
 		}
 	}
 	return append(d.wrong(), fmt.Sprintf("the job: %t, %+v", d.runs(monsID), d.migrateStatus()))
+}
+
+// shrinksInSteps is a person who reads that a spec would leave less than a majority of the mons that there are.
+func (d *monDisorder) shrinksInSteps() {
+	least := len(d.w.Names())/2 + 1
+	if c := d.w.CephMon(); c != nil && int(c.Spec.Count) < least {
+		d.w.Spec("fewer mons, in several steps", func(s *v1alpha1.CephMonSpec) { s.Count = int32(least) }) //nolint:gosec // few
+	}
 }
 
 // wrong is what is not as it should be at rest.

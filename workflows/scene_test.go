@@ -307,6 +307,9 @@ func (s *scene) child(ctx workflow.Context, id string) {
 	}
 	s.update(func() {
 		s.Tell("%s ends: %s %v", id, *outcome, e.err)
+		if e.moved.Why != "" {
+			s.Tell("  %s", e.moved.Why)
+		}
 		delete(s.running, id)
 		if _, known := s.ended[id+"@"+exec.RunID]; !known {
 			s.ended[id+"@"+exec.RunID] = e

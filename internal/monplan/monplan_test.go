@@ -417,6 +417,21 @@ func TestGoOn(t *testing.T) {
 			}(), want: "Migrate: StopMon d, DropTraces d",
 		},
 		{
+			what: "it is taken back while another mon is out, and may join at this moment: then two of four would live",
+			mons: "a b c?", work: func() monplan.Work {
+				w := started
+				w.Undo = "no more"
+				return w
+			}(), want: "Wait: if mon.d dies while it joins, 2 of 4 mons live",
+		},
+		{
+			what: "when it had its time it does not join any more", mons: "a b c?", work: func() monplan.Work {
+				w := late
+				w.Undo = "no more"
+				return w
+			}(), want: "Migrate: StopMon d, DropTraces d",
+		},
+		{
 			what: "Rook took over, and it is in quorum", mons: "a b c d", work: started,
 			but:  func(s *monplan.Seen) { s.Elsewhere = "CephCluster r" },
 			want: "Refuse: CephCluster r looks after these mons",

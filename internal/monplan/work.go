@@ -118,7 +118,7 @@ func (s Seen) undoes(w Work) string {
 	switch {
 	case w.Newcomer == "" || s.joined(w):
 		return ""
-	case !w.Started.IsZero() && s.Now.Sub(w.Started) >= s.Want.JoinTimeout:
+	case s.late(w):
 		return fmt.Sprintf("mon.%s was not in quorum %s after its start", w.Newcomer, s.Want.JoinTimeout)
 	case w.Kind != Add && !oldThere: // the newcomer is missed
 		if w.Started.IsZero() && w.Generation != s.Want.Generation {
@@ -144,6 +144,11 @@ func (s Seen) undoes(w Work) string {
 		return s.deadFirst(w)
 	}
 	return ""
+}
+
+// late: the newcomer has had its time to join.
+func (s Seen) late(w Work) bool {
+	return !w.Started.IsZero() && s.Now.Sub(w.Started) >= s.Want.JoinTimeout
 }
 
 // deadFirst is which dead mon is replaced before this step goes on; "": none.
@@ -255,6 +260,11 @@ func (s Seen) gate(w Work, act Act) storage.Answer {
 			}
 		}
 		return m.MayJoin(act.Mon)
+	case StopMon:
+		if _, there := s.mon(act.Mon); act.Mon == w.Newcomer && !there && w.Running && !s.late(w) {
+			return m.MayJoin(act.Mon) // it may join while it ends, and be one more that does not live
+		}
+		return yes()
 	case RemoveMon:
 		return s.mayLeave(w, act.Mon)
 	case RestartMon:

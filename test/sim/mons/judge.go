@@ -62,10 +62,10 @@ func (w *World) judgeDeployment(d *appsv1.Deployment) {
 		}
 	}
 	w.given[name]++
-	if w.cephMon != nil {
-		w.counted = int(w.cephMon.Spec.Count)
-	}
-	if canary {
+	if canary { // with which a step begins
+		if w.cephMon != nil {
+			w.counted = int(w.cephMon.Spec.Count)
+		}
 		return
 	}
 	if spec := &d.Spec.Template.Spec; claimOf(spec) == "" && spec.NodeSelector[corev1.LabelHostname] == "" {
