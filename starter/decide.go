@@ -291,6 +291,8 @@ func (c *change) otherDaemons(before, now map[string]Daemon) {
 			c.add("%s: %d replicas instead of %d", name, is.Replicas, was.Replicas)
 		case is.Ready != was.Ready:
 			c.add("%s: %d of %d ready", name, is.Ready, is.Replicas)
+		case is.Mons != was.Mons:
+			c.addCalm("%s: there are pods of %q instead of %q", name, is.Mons, was.Mons)
 		case is.Home != was.Home:
 			c.add("%s: where else it could run has changed", name)
 		default:

@@ -88,6 +88,9 @@ type Budget struct {
 type Daemon struct {
 	Replicas int // wanted by their workloads
 	Ready    int // those that are not may have nowhere to run
+	// Mons are those of mons that have a pod which is not on its way out, sorted: "a b c". One that has left the monmap
+	// may go as long as it has one.
+	Mons string
 	// Home is where a single manager could run if it had to go, see budget.Home.
 	Home string
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -329,6 +330,11 @@ func daemonName(kind kube.DaemonKind, podLabels map[string]string) string {
 	return kind.Name
 }
 
+// stands: the pod has not ended, and nobody has told it to.
+func stands(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
 // takeDaemons counts as the static budgets do: the replicas that the workloads want, not the pods that happen to exist.
 func takeDaemons(o Objects, s selectors) map[string]Daemon {
 	out := map[string]Daemon{}
@@ -355,8 +361,12 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 			count(d.Labels, d.Spec.Template.Labels, d.Spec.Replicas)
 		}
 	}
+	var mons []string
 	for i := range o.Pods {
 		pod := &o.Pods[i]
+		if isMon := s.daemons[kube.DaemonMon]; isMon.Matches(labels.Set(pod.Labels)) && stands(pod) {
+			mons = append(mons, pod.Labels[kube.MonLabel])
+		}
 		if kube.PodState(pod) != storage.PodReady {
 			continue
 		}
@@ -369,6 +379,12 @@ func takeDaemons(o Objects, s selectors) map[string]Daemon {
 			d.Ready++
 			out[name] = d
 		}
+	}
+	if len(mons) > 0 {
+		slices.Sort(mons)
+		d := out[kube.DaemonMon]
+		d.Mons = strings.Join(slices.Compact(mons), " ")
+		out[kube.DaemonMon] = d
 	}
 	if d := out[kube.SoleKind]; d.Replicas == 1 {
 		var pods []*corev1.Pod

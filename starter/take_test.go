@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/leaving"
 )
 
@@ -46,6 +47,26 @@ func TestTakeASecondPod(t *testing.T) {
 			assert.Equal(t, c.want, s.OSDs["osd.3"].Beside)
 		})
 	}
+}
+
+// TestThePodOfAMonThatHasLeft: the keeper hears when it is told to end, which no Deployment and no readiness tells.
+// Until then it may go, and the budget of the mons leaves it out.
+func TestThePodOfAMonThatHasLeft(t *testing.T) {
+	pod := func(mon string) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "mon-" + mon, Labels: map[string]string{"app": "rook-ceph-mon", kube.MonLabel: mon},
+			},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+	}
+	policy := &v1alpha1.MaintenancePolicy{Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
+	before := Take(Objects{Policy: policy, Pods: []corev1.Pod{pod("c"), pod("a")}}, nil)
+	assert.Equal(t, "a c", before.Daemons["mon"].Mons)
+	ends := pod("c")
+	ends.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	now := Take(Objects{Policy: policy, Pods: []corev1.Pod{ends, pod("a")}}, &before)
+	assert.Equal(t, `mon: there are pods of "a" instead of "a c"`, Decide(&before, now).Hint.Reason)
 }
 
 // TestForgottenTaint: an autoscaler's taint that is an hour old is one that was forgotten, and the watcher looks again

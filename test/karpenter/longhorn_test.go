@@ -9,9 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,11 +21,6 @@ import (
 // seldom is in how many commits the test with Longhorn has its turn, which takes three minutes.
 const seldom = 10
 
-const (
-	longhornSystem   = "longhorn-system"
-	instanceManagers = "longhorn.io/component=instance-manager"
-)
-
 // TestKarpenterUnderLonghorn has Karpenter need none of the three nodes any more that hold the replicas of a volume.
 func TestKarpenterUnderLonghorn(t *testing.T) {
 	const what = "the real Karpenter under Longhorn"
@@ -39,12 +31,12 @@ func TestKarpenterUnderLonghorn(t *testing.T) {
 	w.create(p)
 	w.Await("the nodes are there", func() bool { return len(w.nodesOf(p)) == int(p.nodes) })
 	nodes := w.nodesOf(p)
-	w.setLonghorn("Node", "node-a", `{"spec":{"allowScheduling":false}}`)
-	w.Await("an instance manager runs on each node", func() bool { return len(w.managers()) == 1+len(nodes) })
+	w.SetLonghorn("Node", "node-a", `{"spec":{"allowScheduling":false}}`)
+	w.Await("an instance manager runs on each node", func() bool { return len(w.Managers()) == 1+len(nodes) })
 	ends := w.followManagers()
 
 	w.MoveIn("--longhorn")
-	w.setLonghorn("Setting", "kubernetes-cluster-autoscaler-enabled", `{"value":"true"}`)
+	w.SetLonghorn("Setting", "kubernetes-cluster-autoscaler-enabled", `{"value":"true"}`)
 	w.Lab("volume", "create", "data", "--replicas", "3", "--size", "8Mi")
 	bytes := w.use(nodes[0])
 	var held string
@@ -82,7 +74,7 @@ func TestKarpenterUnderLonghorn(t *testing.T) {
 	require.True(t, ends.of(second).After(w.Journal.When(first, scaling.Gone)), "one after the other")
 	require.Equal(t, []string{held}, w.heldBack(nodes))
 	require.False(t, w.Journal.Has(held, scaling.Tainted))
-	w.setLonghorn("Volume", "data", `{"spec":{"numberOfReplicas":1}}`) // or nobody would call it healthy again
+	w.SetLonghorn("Volume", "data", `{"spec":{"numberOfReplicas":1}}`) // or nobody would call it healthy again
 	require.True(t, bytes == w.read(held), "the volume has other bytes than before")
 
 	// Nothing is lost with the last one once there is no volume.
@@ -115,20 +107,6 @@ func (w world) heldBack(nodes []string) (names []string) {
 	return names
 }
 
-// managers are the nodes whose instance managers run.
-func (w world) managers() (nodes []string) {
-	w.Helper()
-	of := metav1.ListOptions{LabelSelector: instanceManagers}
-	pods, err := w.Typed.CoreV1().Pods(longhornSystem).List(w.Context(), of)
-	require.NoError(w, err)
-	for _, p := range pods.Items {
-		if s := p.Status.ContainerStatuses; p.DeletionTimestamp == nil && len(s) == 1 && s[0].Ready {
-			nodes = append(nodes, p.Spec.NodeName)
-		}
-	}
-	return nodes
-}
-
 // managerEnds are when instance managers were told to end, by their nodes.
 type managerEnds struct {
 	mu sync.Mutex
@@ -145,8 +123,8 @@ func (e *managerEnds) of(node string) time.Time {
 func (w world) followManagers() *managerEnds {
 	w.Helper()
 	e := &managerEnds{at: map[string]time.Time{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(w.Typed, 0, informers.WithNamespace(longhornSystem),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = instanceManagers }))
+	factory := informers.NewSharedInformerFactoryWithOptions(w.Typed, 0, informers.WithNamespace(scaling.Longhorn),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = scaling.InstanceManagers }))
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, o any) {
 			e.mu.Lock()
@@ -184,27 +162,7 @@ func (w world) read(node string) string {
 	return bytes
 }
 
-func (w world) longhornObject(kind, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "longhorn.io", Version: "v1beta2", Kind: kind})
-	o.SetNamespace(longhornSystem)
-	o.SetName(name)
-	return o
-}
-
-// setLonghorn changes an object of Longhorn's, whose webhook does not answer while its managers start.
-func (w world) setLonghorn(kind, name, patch string) {
-	w.Helper()
-	w.Await(kind+" "+name+" is changed", func() bool {
-		err := w.Patch(w.Context(), w.longhornObject(kind, name), client.RawPatch(types.MergePatchType, []byte(patch)))
-		if err != nil {
-			w.Log(err)
-		}
-		return err == nil
-	})
-}
-
 func (w world) deleteVolume(name string) {
 	w.Helper()
-	require.NoError(w, w.Delete(w.Context(), w.longhornObject("Volume", name)))
+	require.NoError(w, w.Delete(w.Context(), scaling.LonghornObject("Volume", name)))
 }

@@ -94,9 +94,15 @@ func (w *World) upAlone(flags []string) {
 // Lab runs a command of the lab, and returns its output.
 func (w *World) Lab(args ...string) string {
 	w.Helper()
+	return w.LabWith("", args...)
+}
+
+// LabWith is Lab for a command that reads something.
+func (w *World) LabWith(input string, args ...string) string {
+	w.Helper()
 	c := exec.CommandContext(context.Background(), lab, args...)
 	var out, said bytes.Buffer
-	c.Stdout, c.Stderr = &out, &said
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(input), &out, &said
 	err := c.Run()
 	require.NoError(w, err, "lab %s: %s", strings.Join(args, " "), strings.TrimSpace(said.String()))
 	return out.String()

@@ -85,13 +85,13 @@ func podRank(s storage.PodState) int {
 	}, s)
 }
 
-// stray lists the mons that have pods and are not in the monmap.
+// stray lists the mons that have pods and are not in the monmap. A pod on its way out needs nobody's leave any more.
 func (m Mons) stray() (out []string) {
 	if len(m.Map) == 0 || !m.named() {
 		return nil
 	}
 	for _, p := range m.Pods {
-		if !slices.Contains(m.Map, p.Mon) && !slices.Contains(out, p.Mon) {
+		if p.State != storage.PodTerminating && !slices.Contains(m.Map, p.Mon) && !slices.Contains(out, p.Mon) {
 			out = append(out, p.Mon)
 		}
 	}

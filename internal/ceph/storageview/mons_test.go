@@ -37,6 +37,12 @@ func TestDescribeMons(t *testing.T) {
 	assert.Equal(t, 1, mons.idle(), "d is ready, and nobody's")
 	assert.True(t, mons.named())
 
+	left := mons
+	left.Map = []string{"a", "c"}
+	assert.Equal(t, []string{"b", "d"}, left.stray())
+	left.Pods = left.Pods[2:]
+	assert.Equal(t, []string{"d"}, left.stray(), "that of b is on its way out, and needs nobody's leave any more")
+
 	mons.Pods[0].Mon = ""
 	assert.False(t, mons.named())
 	assert.Equal(t, storage.PodNone, describeMons(mons, ns)[1].Pod, "whose pod it is cannot be told")
