@@ -101,6 +101,7 @@ func (w world) takeOfEachNode() {
 	labels := map[string]string{"app": "agent"}
 	pod := filler(onEachNode)
 	pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	pod.PriorityClassName = "system-node-critical" // a new node may have been filled before
 	require.NoError(w, w.Create(w.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "agent"},
 		Spec: appsv1.DaemonSetSpec{
