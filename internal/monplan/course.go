@@ -42,6 +42,8 @@ func (s Seen) after(step Step) Seen {
 			s.Mons = append(s.Mons, newcomer)
 		case RemoveMon:
 			s.Mons = slices.DeleteFunc(s.Mons, func(m Mon) bool { return m.Name == act.Mon })
+		case DropCanary:
+			s.Strays = slices.DeleteFunc(slices.Clone(s.Strays), func(mon string) bool { return mon == act.Mon })
 		case RestartMon:
 			s.Mons[i].Template = s.Want.Template
 		default:

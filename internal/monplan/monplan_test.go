@@ -422,7 +422,7 @@ func TestGoOn(t *testing.T) {
 				w := started
 				w.Undo = "no more"
 				return w
-			}(), want: "Wait: if mon.d dies while it joins, 2 of 4 mons live",
+			}(), want: "Wait: mon.d is not stopped before its time to join is over: if mon.d dies while it joins, 2 of 4 mons live",
 		},
 		{
 			what: "when it had its time it does not join any more", mons: "a b c?", work: func() monplan.Work {
@@ -529,4 +529,15 @@ func TestCourse(t *testing.T) {
 	assert.Equal(t, []string{"OneLess d for a", "OneLess e for b", "OneLess f for c", "Done"}, tell(three))
 	three.Mode.OneLess = false
 	assert.Equal(t, []string{"Refuse"}, tell(three))
+}
+
+// What a person is told before is the whole course, also where something is to be tidied up first.
+func TestCourseTidiesUp(t *testing.T) {
+	s := seen("a b c", "d")
+	s.Strays = []string{"e", "f"}
+	var course []string
+	for _, step := range monplan.Course(s) {
+		course = append(course, told(step))
+	}
+	assert.Equal(t, []string{"TidyUp: DropCanary e", "TidyUp: DropCanary f", "Done: "}, course)
 }

@@ -262,7 +262,9 @@ func (s Seen) gate(w Work, act Act) storage.Answer {
 		return m.MayJoin(act.Mon)
 	case StopMon:
 		if _, there := s.mon(act.Mon); act.Mon == w.Newcomer && !there && w.Running && !s.late(w) {
-			return m.MayJoin(act.Mon) // it may join while it ends, and be one more that does not live
+			if a := m.MayJoin(act.Mon); !a.OK { // it may join while it ends, and be one more that does not live
+				return no("mon.%s is not stopped before its time to join is over: %s", act.Mon, a.Reason)
+			}
 		}
 		return yes()
 	case RemoveMon:
