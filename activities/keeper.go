@@ -153,7 +153,7 @@ type StorageCluster interface {
 	// does.
 	Mark(ctx context.Context, in Marking, beat func(Marked)) (Marked, error)
 	// Unmark takes away the marks that have to go, or all.
-	Unmark(ctx context.Context, all bool, beat func(Marked)) (Marked, error)
+	Unmark(ctx context.Context, in Unmarking, beat func(Marked)) (Marked, error)
 	// Life asks who lives, and returns when everybody does whom the question is about, or when who does not is another
 	// answer than in.Known. beat is called at every look.
 	Life(ctx context.Context, in Asking, beat func()) (storage.Life, error)

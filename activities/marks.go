@@ -16,6 +16,14 @@ type Marking struct {
 	Unclean bool `json:"unclean,omitempty"`
 	// Most is how many pods may carry a mark; 0: as many as are proved.
 	Most int `json:"most,omitempty"`
+	// Held are nodes that jobs empty, as in the Look by which it was decided: who marks has to see what that one saw.
+	Held []string `json:"held,omitempty"`
+}
+
+// Unmarking says whose marks go: those that have to, or all. Held is that of a Marking.
+type Unmarking struct {
+	All  bool     `json:"all,omitempty"`
+	Held []string `json:"held,omitempty"`
 }
 
 // Marked says what became of the marks.
@@ -59,10 +67,10 @@ func (k *Keeper) MarkPods(ctx context.Context, in MarkInput) (Marked, error) {
 	return out, nil
 }
 
-// UnmarkInput is whose marks go: those that have to, or all.
+// UnmarkInput is of which storage cluster marks go, and which.
 type UnmarkInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
-	All     bool               `json:"all,omitempty"`
+	Unmarking
 }
 
 // UnmarkPods takes marks away. Both budgets must be closed.
@@ -73,7 +81,7 @@ func (k *Keeper) UnmarkPods(ctx context.Context, in UnmarkInput) (Marked, error)
 	if err != nil {
 		return Marked{}, Unavailable("connect to the storage cluster", err)
 	}
-	out, err := c.Unmark(ctx, in.All, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
+	out, err := c.Unmark(ctx, in.Unmarking, func(m Marked) { activity.RecordHeartbeat(ctx, m) })
 	if err != nil {
 		return Marked{}, Unavailable("take marks away", err)
 	}

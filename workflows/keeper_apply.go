@@ -100,7 +100,7 @@ func (k *keeper) followBudgets(ctx workflow.Context, p *plan) error {
 	case !k.observed.Settings.ManagePodBudgets:
 		return k.releasePods(ctx)
 	case marks.Unset && k.says(p.next) && p.next.Mode == budget.ModeClosed:
-		return k.unmark(ctx, marks.UnsetAll)
+		return k.unmark(ctx, marks)
 	case marks.Set && p.next.Mode == budget.ModeDefault && k.says(p.next):
 		k.mark(ctx, marks)
 	}

@@ -20,7 +20,7 @@ func (k *keeper) mark(ctx workflow.Context, marks budget.MarkPlan) {
 	k.marking = true
 	ctx, k.stopMarking = workflow.WithCancel(ctx)
 	in := activities.MarkInput{
-		Cluster: k.cluster, Marking: activities.Marking{Unclean: marks.Unclean, Most: marks.Most},
+		Cluster: k.cluster, Marking: activities.Marking{Unclean: marks.Unclean, Most: marks.Most, Held: marks.Held},
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		out, err := call(marking(ctx, "mark pods that are proved"), keeping.MarkPods, in)
@@ -46,7 +46,7 @@ func (k *keeper) endMarking(ctx workflow.Context) error {
 const unmarkUnsaid = 2 * time.Second
 
 // unmark takes marks away, while both budgets are closed.
-func (k *keeper) unmark(ctx workflow.Context, all bool) error {
+func (k *keeper) unmark(ctx workflow.Context, marks budget.MarkPlan) error {
 	if err := k.endMarking(ctx); err != nil {
 		return err
 	}
@@ -57,8 +57,9 @@ func (k *keeper) unmark(ctx workflow.Context, all bool) error {
 			k.admitClosed(ctx, "marks of pods have to go first")
 		}
 	})
-	_, err := call(marking(ctx, "take marks away"), keeping.UnmarkPods,
-		activities.UnmarkInput{Cluster: k.cluster, All: all})
+	_, err := call(marking(ctx, "take marks away"), keeping.UnmarkPods, activities.UnmarkInput{
+		Cluster: k.cluster, Unmarking: activities.Unmarking{All: marks.UnsetAll, Held: marks.Held},
+	})
 	return err
 }
 

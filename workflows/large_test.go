@@ -174,7 +174,7 @@ func (l *large) Mark(context.Context, activities.Marking, func(activities.Marked
 	return activities.Marked{}, nil
 }
 
-func (l *large) Unmark(context.Context, bool, func(activities.Marked)) (activities.Marked, error) {
+func (l *large) Unmark(context.Context, activities.Unmarking, func(activities.Marked)) (activities.Marked, error) {
 	return activities.Marked{}, nil
 }
 

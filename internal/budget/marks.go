@@ -21,6 +21,8 @@ type MarkPlan struct {
 	Most int
 	// Unset: marks have to go, while both budgets are closed. UnsetAll: all of them.
 	Unset, UnsetAll bool
+	// Held are nodes that jobs empty, where that decides who may have a mark.
+	Held []string
 }
 
 // PlanMarks says what to do about the marks. Only at rest do they count: while a failure domain is open, or nothing is,

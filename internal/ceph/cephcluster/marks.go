@@ -198,16 +198,18 @@ func (c *cluster) podsThenCeph(ctx context.Context) (storageview.Input, ceph.Rea
 }
 
 // Unmark implements activities.StorageCluster.
-func (c *cluster) Unmark(ctx context.Context, all bool, beat func(activities.Marked)) (activities.Marked, error) {
+func (c *cluster) Unmark(
+	ctx context.Context, which activities.Unmarking, beat func(activities.Marked),
+) (activities.Marked, error) {
 	in, reading, err := c.podsThenCeph(ctx)
 	if err != nil {
 		return activities.Marked{}, err
 	}
-	if reading.Unavailable != "" && !all {
+	if reading.Unavailable != "" && !which.All {
 		return activities.Marked{Reason: reading.Unavailable}, nil
 	}
 	stay := map[string]bool{}
-	if !all {
+	if !which.All {
 		for _, p := range storageview.Markable(in) {
 			stay[p.Name] = true
 		}

@@ -174,6 +174,9 @@ func (Guard) Decide(in guard.Input) guard.Verdict {
 			marked := m.Proved+m.Stale > 0 || len(m.Foreign) > 0
 			v.Marks = budget.MarkPlan{Unset: marked, UnsetAll: marked}
 		}
+		for _, h := range in.Lease.InEffect().Holders {
+			v.Marks.Held = append(v.Marks.Held, h.Node)
+		}
 	}
 	return v
 }

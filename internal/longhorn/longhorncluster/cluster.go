@@ -246,7 +246,7 @@ func (s sight) marks() *storage.Marks {
 func (c *cluster) Mark(
 	ctx context.Context, in activities.Marking, beat func(activities.Marked),
 ) (out activities.Marked, err error) {
-	s, err := c.look(ctx, c.reader, longhorn.Turns{})
+	s, err := c.look(ctx, c.reader, longhorn.Turns{Held: in.Held})
 	if err != nil {
 		return out, err
 	}
@@ -282,16 +282,16 @@ func (s sight) toMark(most int) (pods []storageview.Pod, left int) {
 
 // Unmark implements activities.StorageCluster.
 func (c *cluster) Unmark(
-	ctx context.Context, all bool, beat func(activities.Marked),
+	ctx context.Context, in activities.Unmarking, beat func(activities.Marked),
 ) (out activities.Marked, err error) {
-	s, err := c.look(ctx, c.reader, longhorn.Turns{})
+	s, err := c.look(ctx, c.reader, longhorn.Turns{Held: in.Held})
 	if err != nil {
 		return out, err
 	}
 	var pods []storageview.Pod
 	spare := s.spare()
 	for i := range s.pods {
-		if p := &s.pods[i]; p.Marked() && (all || !slices.Contains(spare, p)) {
+		if p := &s.pods[i]; p.Marked() && (in.All || !slices.Contains(spare, p)) {
 			pods = append(pods, *p)
 		}
 	}
