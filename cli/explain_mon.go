@@ -215,7 +215,7 @@ func (e MonsExplanation) role() string {
 	case kind == monplan.Restart:
 		text = "gets a new pod, in place"
 	case kind == monplan.TidyUp:
-		text = "is what a step that was ended left behind, and is tidied up after"
+		text = "a step about this mon ended in the middle: what it left behind is put right"
 	case kind == monplan.Remove:
 		text = "leaves, and no mon takes its place"
 	case kind == monplan.Add:

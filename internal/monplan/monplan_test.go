@@ -109,6 +109,10 @@ func TestNext(t *testing.T) {
 			but: []change{func(s *monplan.Seen) { s.Endpoints = nil }}, want: "Done: ",
 		},
 		{
+			what: "so are those with other names than ours", mons: "a b c",
+			but: []change{func(s *monplan.Seen) { s.Endpoints = []string{"node-1", "node-2"} }}, want: "Done: ",
+		},
+		{
 			what: "a canary that nobody waits for", mons: "a b! c", more: "d",
 			but:  []change{func(s *monplan.Seen) { s.Strays = []string{"e"} }},
 			want: "TidyUp: DropCanary e",
@@ -422,7 +426,7 @@ func TestGoOn(t *testing.T) {
 				w := started
 				w.Undo = "no more"
 				return w
-			}(), want: "Wait: mon.d is not stopped before its time to join is over: if mon.d dies while it joins, 2 of 4 mons live",
+			}(), want: "Wait: mon.d is not stopped before its time to join is over: if mon.d dies while it joins, 2 of 4",
 		},
 		{
 			what: "when it had its time it does not join any more", mons: "a b c?", work: func() monplan.Work {

@@ -33,9 +33,10 @@ func (s Seen) tidyUp() (Step, bool) {
 }
 
 // misnamed is a mon that the endpoints name and the monmap has not, or one in quorum that they do not name; "": there
-// is none. Endpoints that name nobody are addresses alone, and stay as somebody wrote them.
+// is none. Endpoints with other names than lockkeeper gives, or with none, are somebody's own, and stay as they are.
 func (s Seen) misnamed() string {
-	if len(s.Endpoints) == 0 {
+	foreign := func(name string) bool { _, ours := NumberOf(name); return !ours }
+	if len(s.Endpoints) == 0 || slices.ContainsFunc(s.Endpoints, foreign) {
 		return ""
 	}
 	for _, name := range s.Endpoints {
@@ -44,7 +45,7 @@ func (s Seen) misnamed() string {
 		}
 	}
 	for _, m := range s.Mons {
-		if m.Alive && !slices.Contains(s.Endpoints, m.Name) {
+		if m.Alive && !foreign(m.Name) && !slices.Contains(s.Endpoints, m.Name) {
 			return m.Name
 		}
 	}

@@ -82,7 +82,8 @@ func (v View) AllDomains() []Domain {
 // Interest is what must be named before anything else, the most important first.
 //
 // Where nodes go one after the other, Held are those that jobs empty, Domains those whose turn it is, Nodes those that
-// wait, in their order, and Last those that had their turn. Went are those that were open and may not be back.
+// wait, in their order, and Last those that had their turn. Went are those that were open and may not be back, and Over
+// those of them that have been away for a whole turn.
 type Interest struct {
 	Domains, Nodes, Daemons, Hosts []string
 	Held, Last, Went, Over         []string

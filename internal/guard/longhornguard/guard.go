@@ -281,11 +281,11 @@ func names(of []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), len(of)-most)
 }
 
-// nextTurns notes since when each node has its turn that is open, or has lost its instance manager in another way: at
-// rest, or before it was not to leave any more. One that had it for long enough while others waited for it comes last,
-// until it is not leaving any more. When it goes its turn begins anew, since it may go at the end of it. A
-// machine that is dead when it is first seen so has no turn, unless it is leaving:
-// it may have been emptied, and reboot.
+// nextTurns notes since when each node has its turn. A node has one that is open, or that has lost its instance manager
+// in another way: at rest, or before it was not to leave any more. Its turn begins anew when it goes, since it may go
+// at the end of one. After a whole turn in which others waited for it a node comes last, until it is not leaving any
+// more. A machine that is dead when it is first seen has no turn, unless it is leaving: it may have been emptied, and
+// reboot.
 func nextTurns(in guard.Input, l Look) map[string]budget.Announcement {
 	out := map[string]budget.Announcement{}
 	for _, n := range l.Nodes {

@@ -200,6 +200,8 @@ func TestMarksFollow(t *testing.T) {
 	require.Equal(t, budget.MarkPlan{Set: true, Most: 3}, decide(marks(storage.Marks{Proved: 2, Unproved: 1})),
 		"no more than the budget counts")
 	require.Equal(t, budget.MarkPlan{Unset: true}, decide(marks(storage.Marks{Stale: 1})))
+	require.Equal(t, budget.MarkPlan{Unset: true, Held: []string{"a"}}, decide(marks(storage.Marks{Stale: 1}), holds("a")),
+		"who takes it away has to see what the look saw")
 	require.Equal(t, budget.MarkPlan{}, decide(marks(storage.Marks{Unproved: 1, Stale: 1}), open("a")))
 	require.Equal(t, budget.MarkPlan{Unset: true, UnsetAll: true}, decide(marks(storage.Marks{Proved: 1}),
 		func(_ *longhornguard.Look, in *guard.Input) { in.Settings.AtRest = storage.AtRestNone }))
