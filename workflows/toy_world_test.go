@@ -162,7 +162,9 @@ func (t *toyStore) Mark(context.Context, activities.Marking, func(activities.Mar
 }
 
 // Unmark implements activities.StorageCluster.
-func (t *toyStore) Unmark(context.Context, activities.Unmarking, func(activities.Marked)) (m activities.Marked, err error) {
+func (t *toyStore) Unmark(
+	context.Context, activities.Unmarking, func(activities.Marked),
+) (m activities.Marked, err error) {
 	return m, errNotAToys
 }
 
