@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/lockkeeper/lockkeeper/test/auditlog"
 	"github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
@@ -104,27 +104,8 @@ func (w *world) deleteEverything(lasting time.Duration) error {
 
 // deletions of pods since then, as the API server's audit log tells of them.
 func (w *world) deletions(since time.Time) ([]hammer.Deletion, int, error) {
-	time.Sleep(time.Second) // the API server writes in batches
-	path := w.env["LAB_AUDIT_LOG"]
-	files, err := filepath.Glob(strings.TrimSuffix(path, filepath.Ext(path)) + "*") // with those that it rotated
-	if err != nil {
-		return nil, 0, err
-	}
-	var all []hammer.Deletion
-	refused := 0
-	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, 0, err
-		}
-		granted, no, err := hammer.Deletions(f, cephNamespace, since)
-		_ = f.Close()
-		if err != nil {
-			return nil, 0, err
-		}
-		all, refused = append(all, granted...), refused+no
-	}
-	return all, refused, nil
+	time.Sleep(auditlog.Delay)
+	return hammer.Deletions(w.env[auditlog.Variable], cephNamespace, since)
 }
 
 func (w *world) waits(osd, says string) error {

@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/auditlog"
 )
 
 // This file compares the rights in deploy/ with those that lockkeeper used, by the API server's audit log.
@@ -71,68 +69,36 @@ var used = struct {
 	scenarios int
 }{requests: map[grant]bool{}, refused: map[grant]bool{}}
 
-// auditEvent is a request, as far as it matters here.
-type auditEvent struct {
-	User        struct{ Username string }
-	Verb        string
-	ObjectRef   *struct{ APIGroup, Resource, Subresource, Namespace, Name string } `json:"objectRef"`
-	Annotations map[string]string
-}
-
 // collectRights reads the audit log of a lab that is about to end.
 func (w *world) collectRights() error {
-	path := w.env["LAB_AUDIT_LOG"]
+	path := w.env[auditlog.Variable]
 	if path == "" {
 		return nil // it never came up
 	}
-	time.Sleep(time.Second)                                                         // the API server writes in batches
-	files, err := filepath.Glob(strings.TrimSuffix(path, filepath.Ext(path)) + "*") // with those that it rotated
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		used.Lock()
-		err = readRights(f, used.requests, used.refused)
-		used.Unlock()
-		_ = f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	time.Sleep(auditlog.Delay)
+	used.Lock()
+	defer used.Unlock()
+	return auditlog.ReadFiles(path, func(e auditlog.Event) { noteRight(e, used.requests, used.refused) })
 }
 
-// readRights takes down what our accounts asked for, and were allowed or refused.
-func readRights(log io.Reader, requests, refused map[grant]bool) error {
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<22)
-	for lines.Scan() {
-		var e auditEvent
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.ObjectRef == nil {
-			continue
-		}
-		account, ours := strings.CutPrefix(e.User.Username, "system:serviceaccount:"+systemNamespace+":")
-		if !ours {
-			continue
-		}
-		g := grant{account: account, verb: e.Verb, resource: resourceName(e.ObjectRef.Resource, e.ObjectRef.Subresource,
-			e.ObjectRef.APIGroup), name: e.ObjectRef.Name, bound: e.ObjectRef.Namespace != ""}
-		if slices.Contains([]string{"subjectaccessreviews", "selfsubjectaccessreviews"}, e.ObjectRef.Resource) {
-			continue // everybody may ask about himself
-		}
-		if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
-			refused[g] = true
-			continue
-		}
-		// Which of its rights allowed it: one that is bound in a namespace is not used where the whole cluster's does it.
-		g.bound = !strings.Contains(e.Annotations["authorization.k8s.io/reason"], "ClusterRoleBinding")
-		requests[g] = true
+// noteRight takes down what one of our accounts asked for, and was allowed or refused.
+func noteRight(e auditlog.Event, requests, refused map[grant]bool) {
+	account, ours := strings.CutPrefix(e.User.Username, "system:serviceaccount:"+systemNamespace+":")
+	if !ours || e.ObjectRef == (auditlog.Object{}) {
+		return
 	}
-	return lines.Err()
+	g := grant{account: account, verb: e.Verb, resource: resourceName(e.ObjectRef.Resource, e.ObjectRef.Subresource,
+		e.ObjectRef.APIGroup), name: e.ObjectRef.Name, bound: e.ObjectRef.Namespace != ""}
+	if slices.Contains([]string{"subjectaccessreviews", "selfsubjectaccessreviews"}, e.ObjectRef.Resource) {
+		return // everybody may ask about himself
+	}
+	if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
+		refused[g] = true
+		return
+	}
+	// Which of its rights allowed it: one that is bound in a namespace is not used where the whole cluster's does it.
+	g.bound = !strings.Contains(e.Annotations["authorization.k8s.io/reason"], "ClusterRoleBinding")
+	requests[g] = true
 }
 
 func resourceName(resource, subresource, group string) string {
@@ -252,14 +218,15 @@ func compareRights(t *testing.T, complete bool) {
 	}
 }
 
-// TestReadRights: of two requests one was refused.
-func TestReadRights(t *testing.T) {
+// TestNoteRight: of two requests one was refused.
+func TestNoteRight(t *testing.T) {
 	const line = `{"user":{"username":"system:serviceaccount:lockkeeper-system:test"},"verb":"%s","objectRef":{"resource":"pods","subresource":"eviction","namespace":"a","name":"b"},` +
 		`"annotations":{"authorization.k8s.io/decision":"%s","authorization.k8s.io/reason":"RBAC: allowed by %s \"x\" of ClusterRole \"y\" to ServiceAccount \"z\""}}` + "\n"
 	log := fmt.Sprintf(line, "create", "allow", "ClusterRoleBinding") +
 		fmt.Sprintf(line, "patch", "allow", "RoleBinding") + fmt.Sprintf(line, "delete", "forbid", "")
 	requests, refused := map[grant]bool{}, map[grant]bool{}
-	if err := readRights(strings.NewReader(log), requests, refused); err != nil {
+	err := auditlog.Read(strings.NewReader(log), func(e auditlog.Event) { noteRight(e, requests, refused) })
+	if err != nil {
 		t.Fatal(err)
 	}
 	if !requests[grant{"test", "create", "pods/eviction", "b", false}] ||

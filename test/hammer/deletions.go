@@ -1,11 +1,8 @@
 package hammer
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -14,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockkeeper/lockkeeper/test/auditlog"
 )
 
 // Deleters delete all pods that a selector selects, again and again, each client in an order of its own, until ctx
@@ -90,30 +89,21 @@ func (d Deletion) String() string {
 	return fmt.Sprintf("%s %s deleted %q", clock(d.At), d.By, d.Name)
 }
 
-// Deletions reads an audit log: which deletions of pods of a namespace were granted since then, and how many refused.
-func Deletions(log io.Reader, namespace string, since time.Time) (granted []Deletion, refused int, err error) {
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e struct {
-			At        time.Time `json:"stageTimestamp"`
-			Verb      string
-			URI       string `json:"requestURI"`
-			User      struct{ Username string }
-			ObjectRef struct{ Resource, Subresource, Namespace, Name string }
-			Status    struct{ Code int } `json:"responseStatus"`
-		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || !strings.HasPrefix(e.Verb, "delete") || e.At.Before(since) ||
-			e.ObjectRef.Resource != "pods" || e.ObjectRef.Subresource != "" || e.ObjectRef.Namespace != namespace ||
-			strings.Contains(e.URI, "dryRun") {
-			continue
+// Deletions reads the audit log at a path: which deletions of pods of a namespace were granted since then, and how many
+// refused.
+func Deletions(log, namespace string, since time.Time) (granted []Deletion, refused int, err error) {
+	err = auditlog.ReadFiles(log, func(e auditlog.Event) {
+		about := e.ObjectRef
+		if !strings.HasPrefix(e.Verb, "delete") || e.At.Before(since) || e.DryRun() ||
+			about.Resource != "pods" || about.Subresource != "" || about.Namespace != namespace {
+			return
 		}
 		switch {
-		case e.Status.Code < 300:
-			granted = append(granted, Deletion{At: e.At, By: e.User.Username, Name: e.ObjectRef.Name})
-		case e.Status.Code == 403:
+		case e.Response.Code < 300:
+			granted = append(granted, Deletion{At: e.At, By: e.User.Username, Name: about.Name})
+		case e.Response.Code == 403:
 			refused++
 		}
-	}
-	return granted, refused, lines.Err()
+	})
+	return granted, refused, err
 }

@@ -3,11 +3,12 @@ package hammer
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/auditlog"
 )
 
 // Judge knows a cluster's OSDs and watches whether its data is whole.
@@ -31,12 +32,12 @@ type Judge struct {
 func NewJudge(ctx context.Context, env []string, osds []OSD) (*Judge, error) {
 	j := &Judge{env: env, osds: osds, began: time.Now(), ended: make(chan struct{})}
 	for _, v := range env {
-		if path, ok := strings.CutPrefix(v, "LAB_AUDIT_LOG="); ok {
+		if path, ok := strings.CutPrefix(v, auditlog.Variable+"="); ok {
 			j.audit = path
 		}
 	}
 	if j.audit == "" {
-		return nil, fmt.Errorf("LAB_AUDIT_LOG is missing from the lab's environment")
+		return nil, fmt.Errorf("%s is missing from the lab's environment", auditlog.Variable)
 	}
 	c, err := newConsole(ctx, env)
 	if err != nil {
@@ -122,12 +123,7 @@ func (j *Judge) Verdict(ctx context.Context) (Verdict, error) {
 }
 
 func (j *Judge) evictions() (granted []eviction, failed int, err error) {
-	f, err := os.Open(j.audit)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer f.Close()
-	return readEvictions(f, j.began, j.osds, j.deletions)
+	return readEvictions(j.audit, j.began, j.osds, j.deletions)
 }
 
 type osdMap struct {

@@ -1,13 +1,12 @@
 package hammer
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/auditlog"
 )
 
 // Verdict is what the judge found.
@@ -91,47 +90,32 @@ func clock(t time.Time) string {
 // readEvictions reads an audit log: who asked since then for the eviction of which OSD's pod, or with deletions for its
 // deletion, and was granted it. A pod that was evicted is deleted by its kubelet when it has ended.
 func readEvictions(
-	log io.Reader, since time.Time, osds []OSD, deletions bool,
+	log string, since time.Time, osds []OSD, deletions bool,
 ) (granted []eviction, failed int, err error) {
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
 	seen := map[string]bool{} // pods; no two ever have the same name
-	for lines.Scan() {
-		var e struct {
-			At        time.Time `json:"stageTimestamp"`
-			UserAgent string    `json:"userAgent"`
-			Verb      string
-			ObjectRef struct{ Resource, Name, Subresource string }
-			Status    struct {
-				Code    int
-				Message string
-			} `json:"responseStatus"`
-			URI string `json:"requestURI"`
+	err = auditlog.ReadFiles(log, func(e auditlog.Event) {
+		about := e.ObjectRef
+		if e.At.Before(since) || about.Resource != "pods" || e.DryRun() ||
+			about.Subresource != "eviction" && (!deletions || e.Verb != "delete" || about.Subresource != "") {
+			return
 		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.At.Before(since) ||
-			e.ObjectRef.Resource != "pods" ||
-			e.ObjectRef.Subresource != "eviction" && (!deletions || e.Verb != "delete" || e.ObjectRef.Subresource != "") ||
-			strings.Contains(e.URI, "dryRun") {
-			continue
-		}
-		i := slices.IndexFunc(osds, func(o OSD) bool { return strings.HasPrefix(e.ObjectRef.Name, o.pods) })
+		i := slices.IndexFunc(osds, func(o OSD) bool { return strings.HasPrefix(about.Name, o.pods) })
 		if i < 0 {
-			continue
+			return
 		}
-		switch e.Status.Code {
+		switch e.Response.Code {
 		case 200, 201:
-			if seen[e.ObjectRef.Name] {
-				continue
+			if !seen[about.Name] {
+				seen[about.Name] = true
+				granted = append(granted, eviction{at: e.At, osd: osds[i].ID, zone: osds[i].Zone, who: e.UserAgent})
 			}
-			seen[e.ObjectRef.Name] = true
-			granted = append(granted, eviction{at: e.At, osd: osds[i].ID, zone: osds[i].Zone, who: e.UserAgent})
 		case 500:
 			// One that its client gave up in the midst of it is a 500 in this log, too.
-			if strings.Contains(e.Status.Message, "more than one PodDisruptionBudget") {
+			if strings.Contains(e.Response.Message, "more than one PodDisruptionBudget") {
 				failed++
 			}
 		}
-	}
+	})
 	slices.SortFunc(granted, func(a, b eviction) int { return a.at.Compare(b.at) })
-	return granted, failed, lines.Err()
+	return granted, failed, err
 }

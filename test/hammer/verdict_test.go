@@ -2,6 +2,8 @@ package hammer
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +79,7 @@ func TestReadEvictions(t *testing.T) {
 	deleted := func(second int, pod string, code int) string {
 		return strings.Replace(line(second, pod, "", "", code, ""), "{", `{"verb":"delete",`, 1)
 	}
-	log := strings.Join([]string{
+	log := logged(t,
 		line(20, "rook-ceph-osd-3-abc", "eviction", "", 201, ""),
 		line(12, "rook-ceph-osd-1-abc", "eviction", "", 201, ""),
 		line(21, "rook-ceph-osd-3-abc", "eviction", "", 201, ""), // asked again
@@ -92,13 +94,12 @@ func TestReadEvictions(t *testing.T) {
 		deleted(24, "rook-ceph-osd-3-abc", 200), // by its kubelet, in the end
 		deleted(25, "rook-ceph-osd-4-abc", 403),
 		deleted(26, "rook-ceph-osd-4-abc", 200),
-		"no JSON",
-	}, "\n")
+		"no JSON")
 	osds := []OSD{
 		NewOSD(1, "x", "rook-ceph-osd-1-67d-abc"), NewOSD(3, "y", "rook-ceph-osd-3-67d-abc"),
 		NewOSD(4, "y", "rook-ceph-osd-4-67d-abc"), NewOSD(5, "z", "osd-node-a-osd-0-1a2b"),
 	}
-	granted, failed, err := readEvictions(strings.NewReader(log), at(10), osds, true)
+	granted, failed, err := readEvictions(log, at(10), osds, true)
 	require.NoError(t, err)
 	assert.Equal(t, []eviction{
 		{at: at(12), osd: 1, zone: "x", who: "kubectl"},
@@ -107,7 +108,7 @@ func TestReadEvictions(t *testing.T) {
 		{at: at(26), osd: 4, zone: "y", who: "kubectl"},
 	}, granted)
 	assert.Equal(t, 1, failed)
-	granted, _, err = readEvictions(strings.NewReader(log), at(10), osds, false)
+	granted, _, err = readEvictions(log, at(10), osds, false)
 	require.NoError(t, err)
 	assert.Len(t, granted, 3, "no deletion")
 }
@@ -118,7 +119,7 @@ func TestDeletions(t *testing.T) {
 			`"objectRef":{"resource":%q,"subresource":%q,"namespace":%q,"name":"a"},"responseStatus":{"code":%d}}`,
 			at(second).Format(time.RFC3339Nano), verb, query, resource, subresource, namespace, code)
 	}
-	log := strings.Join([]string{
+	log := logged(t,
 		line(9, "delete", "pods", "", "ceph", "", 200), // before
 		line(11, "delete", "pods", "", "ceph", "", 200),
 		line(12, "deletecollection", "pods", "", "ceph", "", 200),
@@ -129,10 +130,17 @@ func TestDeletions(t *testing.T) {
 		line(17, "create", "pods", "eviction", "ceph", "", 201),
 		line(18, "delete", "nodes", "", "", "", 200),
 		line(19, "delete", "pods", "", "ceph", "", 404),
-		"no JSON",
-	}, "\n")
-	granted, refused, err := Deletions(strings.NewReader(log), "ceph", at(10))
+		"no JSON")
+	granted, refused, err := Deletions(log, "ceph", at(10))
 	require.NoError(t, err)
 	assert.Equal(t, 2, refused)
 	assert.Equal(t, []Deletion{{at(11), "somebody", "a"}, {at(12), "somebody", "a"}}, granted)
+}
+
+// logged writes an audit log, and returns its path.
+func logged(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+	return path
 }
