@@ -22,7 +22,8 @@ const longest = 1 << 22
 
 // Event is a request that was answered, as far as anybody asks here.
 type Event struct {
-	At          time.Time `json:"stageTimestamp"` // when it was answered, to the microsecond
+	Received    time.Time `json:"requestReceivedTimestamp"` // to the microsecond
+	At          time.Time `json:"stageTimestamp"`           // when it was answered
 	User        struct{ Username string }
 	UserAgent   string
 	Verb        string

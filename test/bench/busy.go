@@ -89,6 +89,10 @@ func (c *crowded) stopOneMeanwhile(ctx context.Context, i int) (busy, error) {
 		return busy{}, err
 	}
 	s.budgets.Stop()
-	e.pod, e.reaction, e.then = s.pod.Name, s.closed.Sub(s.down), told()
-	return e, <-asked
+	e.pod, e.then = s.pod.Name, told()
+	if err := <-asked; err != nil {
+		return busy{}, err
+	}
+	e.reaction, err = c.reaction(ctx, s)
+	return e, err
 }

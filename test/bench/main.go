@@ -1,6 +1,6 @@
 // bench stops OSDs, one after the other, in a cluster that lockkeeper looks after, cordons nodes, and has many jobs
-// wait for the lease. It measures by its own watches and its own connection to Ceph how long lockkeeper takes, and
-// prints one line "name value unit" for each figure:
+// wait for the lease. It measures by the API server's audit log, its own watches and its own connection to Ceph how
+// long lockkeeper takes, and prints one line "name value unit" for each figure:
 //
 //	reaction_ms       an OSD's pod is not ready → the budgets say "nobody but in this failure domain"
 //	reopen_ms         the manager's report, after everything was back, that all PGs are clean, and proved not to be old → one OSD may go again
@@ -21,8 +21,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/bench/figures"
 )
 
-// rest is the pause before each event: what the last one still has to do must not count twice.
-const rest = 1500 * time.Millisecond
+// rest is the pause before each event, beside that for the audit log: what the last one still has to do must not count
+// twice.
+const rest = 500 * time.Millisecond
 
 type options struct {
 	events, openings, busy, jobs int

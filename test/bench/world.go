@@ -156,10 +156,11 @@ func (w *world) stopOne(ctx context.Context, i int) (event, error) {
 	if r.err != nil {
 		return event{}, r.err
 	}
-	e := event{
-		pod: s.pod.Name, reaction: s.closed.Sub(s.down), outage: open.Sub(s.down),
-		counted: open.Sub(rest), reopen: -1,
+	reaction, err := w.reaction(ctx, s)
+	if err != nil {
+		return event{}, err
 	}
+	e := event{pod: s.pod.Name, reaction: reaction, outage: open.Sub(s.down), counted: open.Sub(rest), reopen: -1}
 	if r.clean.IsZero() {
 		return e, nil
 	}
