@@ -72,7 +72,8 @@ type FenceNodeResult struct {
 //
 // It never fences by itself, and sets no noout: the node may not come back. When the node recovers before it was
 // released, the job ends and the hold stays. A release that nobody makes use of is taken back after the policy's
-// remediationTimeout, so that another node has its turn. `abort` ends the job; the Machine is held again.
+// remediationTimeout, so that another node has its turn. A node that fails once more before the data is whole waits for
+// its release once more. `abort` ends the job; the Machine is held again.
 //
 //	temporal workflow start --type FenceNode --task-queue lockkeeper --workflow-id fence/node-a --input '{"node":"node-a"}'
 func FenceNode(ctx workflow.Context, in FenceNodeInput) (FenceNodeResult, error) {
@@ -213,6 +214,24 @@ func (f *fence) run(ctx workflow.Context) error {
 	if r := f.in.Release; r != nil && f.in.State == nil && f.state.Override == nil {
 		f.override(ctx, *r)
 	}
+	for {
+		if err := f.release(ctx); err != nil {
+			return err
+		}
+		if f.claims() { // the run before ended while the storage healed
+			if err := f.job.underLease(ctx, nil, nil); err != nil && !errors.Is(err, errLost) {
+				return err
+			}
+		}
+		if again, err := f.heal(ctx); !again || err != nil {
+			return err
+		}
+		f.begin(ctx)
+	}
+}
+
+// release goes on until the node is fenced, or need not be.
+func (f *fence) release(ctx workflow.Context) error {
 	for !f.state.Settled {
 		if !f.claims() {
 			if err := f.proceed(ctx, false); err != nil {
@@ -227,12 +246,18 @@ func (f *fence) run(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if f.claims() { // the run before ended while the storage healed
-		if err := f.job.underLease(ctx, nil, nil); err != nil && !errors.Is(err, errLost) {
-			return err
-		}
+	return nil
+}
+
+// begin has the node wait for its release once more: it has failed again. Data that is missed because of that may never
+// heal without it.
+func (f *fence) begin(ctx workflow.Context) {
+	f.drop(ctx)
+	for i := range f.state.Clusters {
+		f.state.Clusters[i] = FenceStanding{Cluster: f.state.Clusters[i].Cluster}
 	}
-	return f.heal(ctx)
+	f.state.Settled, f.state.Buried, f.state.Override = false, false, nil
+	f.state.Before, f.state.Result = fencing.Patient{}, FenceNodeResult{}
 }
 
 // serve takes in what the watcher and people say.
@@ -326,7 +351,9 @@ func (f *fence) examine(ctx workflow.Context) error {
 	f.state.Stale = false
 	seen, err := perform(persistent(ctx, "look at "+f.in.Node+" and its Machine"), f.job, fencingNode.ExamineNode, in)
 	if isType(err, activities.InvalidInput) && len(f.state.Clusters) > 0 {
-		f.state.Result.Outcome, f.state.Settled = OutcomeNotHeld, true // it was held when the job began
+		if !f.state.Settled { // it was held when the job began
+			f.state.Result.Outcome, f.state.Settled = OutcomeNotHeld, true
+		}
 		f.state.Clusters = nil
 		return nil
 	}
@@ -412,7 +439,9 @@ func (f *fence) request(ctx workflow.Context, cluster storage.ClusterKey, healin
 func (f *fence) take() (news bool) {
 	for n := (FenceNotice{}); f.notices.ReceiveAsync(&n); n = (FenceNotice{}) {
 		for i := range f.state.Clusters {
-			if c := &f.state.Clusters[i]; c.Cluster == n.Cluster {
+			// What it has to say of a release that is over it may have said before it heard of this one.
+			old := n.Stage == fencing.StageHealing || n.Stage == fencing.StageOver && n.Reason != fencing.ReasonNotHeld
+			if c := &f.state.Clusters[i]; c.Cluster == n.Cluster && (c.Stage != "" || !old) {
 				c.Stage, c.Reason, c.Message, c.Against, c.Returns = n.Stage, n.Reason, n.Message, n.Against, n.Returns
 				if news = true; !n.Domain.IsZero() {
 					c.Domain = n.Domain
@@ -545,7 +574,12 @@ func (f *fence) await(ctx workflow.Context) error {
 		f.job.listen()
 		return f.take() || f.state.Stale || f.job.done.Len() > 0 || f.askedAnew() || f.paused()
 	})
-	f.state.Stale = f.state.Stale || !news
+	if !news {
+		f.state.Stale = true
+		if err == nil && !f.released() { // a keeper may have died before it had noted what it was asked for
+			f.askAnew()
+		}
+	}
 	return err
 }
 
@@ -579,8 +613,8 @@ func (f *fence) remedy() string {
 	return s
 }
 
-// heal waits until the data is whole in all storage clusters.
-func (f *fence) heal(ctx workflow.Context) error {
+// heal waits until the data is whole in all storage clusters. again: the node has failed meanwhile.
+func (f *fence) heal(ctx workflow.Context) (again bool, err error) {
 	over := func() bool {
 		f.take()
 		return !slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return c.Stage != fencing.StageOver })
@@ -590,20 +624,38 @@ func (f *fence) heal(ctx workflow.Context) error {
 			f.job.enter(ctx, PhaseHeal)
 		}
 		f.job.waitFor(ctx, "the data to be whole again without "+f.in.Node+", or with it")
-		done, err := f.job.awaitAtMost(ctx, remindAfter, "ask whether the data is whole", over)
+		done, err := f.job.awaitAtMost(ctx, remindAfter, "ask whether the data is whole", func() bool {
+			return over() || f.state.Stale
+		})
 		if err != nil {
-			return err
+			return false, err
+		}
+		if f.state.Stale {
+			if err := f.examine(ctx); err != nil {
+				return false, err
+			}
+			if f.failsAgain() {
+				return true, nil
+			}
+			continue
 		}
 		for _, c := range f.state.Clusters {
 			if !done && c.Stage != fencing.StageOver {
 				if err := f.request(ctx, c.Cluster, true); err != nil {
-					return err
+					return false, err
 				}
 			}
 		}
 	}
 	f.job.waitFor(ctx, "")
-	return nil
+	return false, nil
+}
+
+// failsAgain tells whether the node is to be fenced that was back, or whose place another Machine has taken. What it
+// had when it was released, and a person calls done, is nothing new.
+func (f *fence) failsAgain() bool {
+	now := f.state.Patient
+	return now.Machine.UID != "" && now.Unhealthy.After(f.state.Before.Unhealthy)
 }
 
 // tell ends a case with one keeper: at once, or when the data is whole.

@@ -23,7 +23,7 @@ func (s *scene) fenced() {
 	s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
 	require.True(s, s.Await(time.Minute, func() bool { return s.Status().Fencing != nil && s.Status().Fencing.Held == 6 }),
 		"%+v", s.Status().Fencing)
-	require.True(s, s.until(time.Minute, func() bool { return len(s.machines.Held()) == 6 }), s.machines.Held())
+	require.True(s, s.Await(time.Minute, func() bool { return len(s.machines.Held()) == 6 }), s.machines.Held())
 }
 
 // fence is the watcher, which starts the fence of a node.
@@ -88,6 +88,30 @@ func TestFenceOfANodeThatDied(t *testing.T) {
 		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
 		require.Equal(s, "TakesNothing", e.fence.Released)
 		require.Equal(s, 1, s.machines.Fences("node-d"))
+		s.heldAgain()
+	})
+}
+
+// TestFenceOfANodeThatFailsAgain: it is fenced once more, although the data was not whole in between and would not have
+// been without it, as while somebody has set noout.
+func TestFenceOfANodeThatFailsAgain(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.LosePower("node-d")
+		s.PersonSetsNoout("node-d", true)
+		down := func() bool { return s.Status().Storage.Up == "5/6" }
+		require.True(s, s.Await(time.Minute, down), "its OSD is down by the map")
+		run := s.fence("node-d")
+		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
+		require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+		s.machines.LosePower("node-d")
+		require.True(s, s.until(2*time.Minute, func() bool { return s.machines.Fences("node-d") == 2 }),
+			"%+v", s.fenceStatus("node-d"))
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+		s.PersonSetsNoout("node-d", false)
 		s.heldAgain()
 	})
 }

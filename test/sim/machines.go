@@ -359,12 +359,7 @@ func (m *Machines) Hold(
 // judge judges a release by what is true: I7, and that it takes nothing while another failure domain is hurt.
 func (m *Machines) judge(name string) {
 	w := m.w
-	hosts, serves := map[string]bool{}, m.serves(name)
-	for _, o := range w.osds {
-		if o.host == name && (o.serves() || w.missed(o)) { // or the data is whole without it, and nobody relies on it
-			hosts[w.domainOf(o)] = true
-		}
-	}
+	hosts, serves := m.reliedOn(name), m.serves(name)
 	if len(hosts) == 0 || !m.fenced() || w.older != nil || w.elsewhere != nil || time.Now().Before(m.foreseen) {
 		// all holds go with the policy, and with one that gives way to another
 		return
@@ -372,7 +367,7 @@ func (m *Machines) judge(name string) {
 	m.released[name] = true
 	w.tell("the Machine of %s is released", name)
 	for _, other := range w.names {
-		if other != name && m.released[other] {
+		if other != name && m.released[other] && len(m.reliedOn(other)) > 0 {
 			w.violate("I7: the Machine of %s is released while that of %s is", name, other)
 		}
 	}
@@ -387,6 +382,17 @@ func (m *Machines) judge(name string) {
 				o.name(), w.domainOf(o))
 		}
 	}
+}
+
+// reliedOn are the failure domains of those of a node's OSDs that data is on. Without the others it is whole.
+func (m *Machines) reliedOn(name string) map[string]bool {
+	domains := map[string]bool{}
+	for _, o := range m.w.osds {
+		if o.host == name && (o.serves() || m.w.missed(o)) {
+			domains[m.w.domainOf(o)] = true
+		}
+	}
+	return domains
 }
 
 // judgeWaits: a node whose fence costs nothing is released in bounded time (I8).
