@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/test/auditlog"
 	"github.com/lockkeeper/lockkeeper/test/bench/figures"
 )
@@ -29,7 +30,8 @@ func (w *world) reaction(ctx context.Context, s stop) (time.Duration, error) {
 		case about.Namespace != w.namespace || e.Response.Code >= 300 || e.Received.After(s.closed):
 		case about.Resource == "pods" && e.Verb == "delete" && about.Name == s.pod.Name && down.IsZero():
 			down = e.At // its kubelet deletes it, too, in the end
-		case about.Resource == "poddisruptionbudgets" && e.Verb == "patch" && e.At.After(closed):
+		case about.Resource == "poddisruptionbudgets" && e.Verb == "patch" && e.At.After(closed) &&
+			about.Name != kube.MonBudgetName(w.policy): // which has no part in it
 			closed = e.At
 		}
 	}); err != nil {
