@@ -23,15 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
-	"github.com/lockkeeper/lockkeeper/internal/cephmon"
-	"github.com/lockkeeper/lockkeeper/internal/cephosd"
-	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/internal/longhorn/longhorncluster"
-	"github.com/lockkeeper/lockkeeper/internal/machines"
-	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/cmd/lockkeeper-worker/adapters"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
 
@@ -70,10 +62,11 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	if err != nil {
 		return fmt.Errorf("Kubernetes configuration: %w", err)
 	}
-	cluster, err := kube.New(cfg)
+	world, err := adapters.New(cfg)
 	if err != nil {
 		return err
 	}
+	defer world.Close()
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return fmt.Errorf("Temporal configuration: %w", err)
@@ -85,21 +78,7 @@ func run(ctx context.Context, kubeconfig, health string, logger *slog.Logger) er
 	}
 	defer temporal.Close()
 
-	clusters := cephcluster.New(cluster, rados.Dialer{})
-	defer clusters.Close()
-	typed, api := cluster.Clients()
-	longhorns := longhorncluster.NewClusters(cluster, api, kube.CacheOf(cfg))
-	defer longhorns.Close()
-	kinds := &worker.Kinds{Policies: cluster, Of: map[storage.Kind]activities.StorageClusters{
-		storage.Ceph: clusters, storage.Longhorn: longhorns,
-	}}
-	w := worker.New(temporal, worker.Adapters{
-		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: kinds,
-		OSDSets: cephosd.New(typed, api, clusters).Asking(cluster.May), Machines: machines.Fencer{Client: api},
-		Mons: cephmon.New(typed, api, func(ctx context.Context, key storage.ClusterKey) (cephmon.Ceph, error) {
-			return clusters.Client(ctx, key)
-		}),
-	})
+	w := worker.New(temporal, world.Adapters)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)
 	}

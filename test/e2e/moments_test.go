@@ -22,10 +22,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
-	"github.com/lockkeeper/lockkeeper/internal/ceph/rados"
-	"github.com/lockkeeper/lockkeeper/internal/cephosd"
-	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/cmd/lockkeeper-worker/adapters"
 	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/worker"
 )
@@ -78,10 +75,11 @@ func runWorker(socket string) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := kube.New(cfg)
+	world, err := adapters.New(cfg)
 	if err != nil {
 		return err
 	}
+	defer world.Close()
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return err
@@ -95,13 +93,7 @@ func runWorker(socket string) error {
 		return err
 	}
 	defer temporal.Close()
-	clusters := cephcluster.New(cluster, rados.Dialer{})
-	defer clusters.Close()
-	typed, api := cluster.Clients()
-	w := worker.New(temporal, worker.Adapters{
-		Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: clusters,
-		OSDSets: cephosd.New(typed, api, clusters),
-	}, &teller{socket: socket})
+	w := worker.New(temporal, world.Adapters, &teller{socket: socket})
 	if err := w.Start(); err != nil {
 		return err
 	}
