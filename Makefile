@@ -85,8 +85,8 @@ CEPH ?= 20
 LABS ?= 2
 
 .PHONY: crash
-crash: build ## let something die at every moment of a drain and of a rollout, hours: VICTIM=worker EVERY=1
-	$(GO) test ./test/e2e -count=1 -timeout 12h -v -run TestCrashes -crash-every $(or $(EVERY),1) -crash-victim '$(VICTIM)'
+crash: build ## let something die at every moment of a drain, a rollout, a migration of mons and a failover, hours: VICTIM=worker EVERY=1 OF=migration
+	$(GO) test ./test/e2e -count=1 -timeout 12h -v -run 'TestCrashes$(if $(OF),/$(OF))' -crash-every $(or $(EVERY),1) -crash-victim '$(VICTIM)'
 
 .PHONY: upgrade
 upgrade: build ## replace an older version by this one while everything is evicted: OLDER=path/to/its/checkout, built

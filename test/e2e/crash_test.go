@@ -24,16 +24,21 @@ var (
 // lockkeeper's own processes, the test starts it again.
 var victims = []struct {
 	name string
-	// At how many moments of each job it dies when not told otherwise.
-	ofDrain, ofRollout int
-	kill               func(w *world) error
+	few  map[string]int // at how many moments of each job it dies when not told otherwise
+	kill func(w *world) error
 }{
-	{"worker", 4, 2, func(w *world) error { return w.replace("worker") }},
-	{"watch", 1, 0, func(w *world) error { return w.replace("watch") }},
-	{"temporal", 1, 0, func(w *world) error { return w.fault("component-kill", "temporal") }},
-	{"kube-apiserver", 1, 0, func(w *world) error { return w.fault("component-kill", "kube-apiserver") }},
-	{"mon", 1, 0, func(w *world) error { return w.signalDaemon("pod-kill", "mon.b") }},
-	{"mgr", 1, 0, func(w *world) error { return w.signalDaemon("pod-kill", "mgr") }},
+	{"worker", map[string]int{"drain": 4, "rollout": 2, "migration": 1, "failover": 1}, func(w *world) error {
+		return w.replace("worker")
+	}},
+	{"watch", map[string]int{"drain": 1}, func(w *world) error { return w.replace("watch") }},
+	{"temporal", map[string]int{"drain": 1, "migration": 1}, func(w *world) error {
+		return w.fault("component-kill", "temporal")
+	}},
+	{"kube-apiserver", map[string]int{"drain": 1, "migration": 1}, func(w *world) error {
+		return w.fault("component-kill", "kube-apiserver")
+	}},
+	{"mon", map[string]int{"drain": 1, "migration": 1}, func(w *world) error { return w.killLeader() }},
+	{"mgr", map[string]int{"drain": 1, "migration": 1}, func(w *world) error { return w.signalDaemon("pod-kill", "mgr") }},
 }
 
 // The node that is drained has a mon, and so the third one's death leaves no quorum for a while. The other is in
@@ -43,38 +48,30 @@ const (
 	otherNode = "node-e"
 )
 
-// TestCrashes lets something die at a moment of a drain or of a rollout: before or after a call, which was found by
-// counting, not by waiting. The job must end all the same, no two zones may be open at once, and nothing may be left
-// over.
+// TestCrashes lets something die at a moment of a job: before or after a call, which was found by counting, not by
+// waiting. The job must end all the same, no two zones may be open at once, and nothing may be left over.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
-	t.Run("drain", func(t *testing.T) {
-		t.Parallel()
-		c := &crashes{name: "drain", world: &world{name: "crash-" + fmt.Sprint(os.Getpid())}}
-		c.job = c.drainAndBack
-		few := map[string]int{}
-		for _, v := range victims {
-			few[v.name] = v.ofDrain
-		}
-		c.test(t, twoNodesPerZone, few)
-	})
-	t.Run("rollout", func(t *testing.T) {
-		t.Parallel()
-		c := &crashes{name: "rollout", world: &world{name: "crash-r-" + fmt.Sprint(os.Getpid())}}
-		c.job = c.rollOut
-		few := map[string]int{}
-		for _, v := range victims {
-			few[v.name] = v.ofRollout
-		}
-		c.test(t, append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), few)
-	})
+	adopted := append(slices.Clone(twoNodesPerZone), "--mon-storage", "hostpath")
+	for _, c := range []*crashes{
+		{name: "drain", flags: twoNodesPerZone, job: (*crashes).drainAndBack},
+		{name: "rollout", flags: append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), job: (*crashes).rollOut},
+		{name: "migration", flags: adopted, job: (*crashes).migrate},
+		{name: "failover", flags: adopted, job: (*crashes).failOver},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.world = &world{name: fmt.Sprintf("crash-%s-%d", c.name[:1], os.Getpid())}
+			c.world.cephMon = slices.Contains(c.flags, "--mon-storage")
+			c.test(t)
+		})
+	}
 }
 
-// test does the job in a lab of its own, first in peace, and then with each victim; few says how many moments are a
-// few.
-func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
+// test does the job in a lab of its own, first in peace, and then with each victim.
+func (c *crashes) test(t *testing.T) {
 	w := c.world
-	dies := c.dies(few)
+	dies := c.dies()
 	if len(dies) == 0 {
 		return
 	}
@@ -85,7 +82,7 @@ func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
 	}
 	t.Cleanup(func() { l.server.Close() })
 	w.moments = socket
-	w.up(t, flags)
+	w.up(t, c.flags)
 
 	moments, took, err := c.once(0, nil)
 	if err != nil {
@@ -94,7 +91,7 @@ func (c *crashes) test(t *testing.T, flags []string, few map[string]int) {
 	}
 	t.Logf("it has %d moments, and takes %s", len(moments), took.Round(time.Millisecond))
 	for _, v := range victims {
-		for i, at := range when(len(moments), few[v.name], *crashEvery) {
+		for i, at := range when(len(moments), v.few[c.name], *crashEvery) {
 			if !dies[death{v.name, i}] && !dies[death{v.name, always}] {
 				continue
 			}
@@ -126,7 +123,7 @@ type death struct {
 const always = -1
 
 // dies says who dies this time: at a few moments it takes turns.
-func (c *crashes) dies(few map[string]int) map[death]bool {
+func (c *crashes) dies() map[death]bool {
 	out := map[death]bool{}
 	for _, v := range victims {
 		if *crashVictim != "" && *crashVictim != v.name {
@@ -135,7 +132,7 @@ func (c *crashes) dies(few map[string]int) map[death]bool {
 		if *crashEvery > 0 {
 			out[death{v.name, always}] = true
 		}
-		for i := range few[v.name] {
+		for i := range v.few[c.name] {
 			if *crashEvery == 0 && turns.Has(fmt.Sprintf("crash of %s in a %s, %d", v.name, c.name, i+1), often) {
 				out[death{v.name, i}] = true
 			}
@@ -169,9 +166,10 @@ func when(moments, few, every int) []int {
 // crashes has somebody die at a moment of a job.
 type crashes struct {
 	name  string
+	flags []string             // of its lab
+	job   func(*crashes) error // from its beginning until all is whole again
 	world *world
-	job   func() error // from its beginning until all is whole again
-	done  int          // jobs
+	done  int // jobs
 
 	mu   sync.Mutex
 	seen []moment
@@ -199,7 +197,7 @@ func (c *crashes) once(at int, kill func(*world) error) (seen []moment, took tim
 	c.mu.Lock()
 	c.seen, c.at, c.kill, c.err = nil, at, kill, nil
 	c.mu.Unlock()
-	err = c.job()
+	err = c.job(c)
 	c.done++
 	took = time.Since(w.scenarioBegan)
 	c.mu.Lock()
@@ -257,6 +255,59 @@ func (c *crashes) drainAndBack() error {
 		return err
 	}
 	return w.whole()
+}
+
+// migrate has all mons move to other storage, one after the other.
+func (c *crashes) migrate() error {
+	w := c.world
+	var storage string
+	// Whoever is asked may be the one that dies. To ask twice does no harm.
+	if err := until(patience, func() (err error) {
+		storage, err = w.changeStorage()
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := until(patience, func() error {
+		return w.run("lockkeeper", "migrate-mons", cephNamespace+"/"+cephMonName)
+	}); err != nil {
+		return err
+	}
+	if err := w.awaitMons("3", storage); err != nil {
+		return err
+	}
+	return w.whole()
+}
+
+// failOver has a mon die for good, and another one take its place.
+func (c *crashes) failOver() error {
+	w := c.world
+	mons, err := w.monmap()
+	if err != nil {
+		return err
+	}
+	dead := "mon." + mons[c.done%len(mons)]
+	if err := until(patience, func() error { return w.failDaemon(dead) }); err != nil {
+		return err
+	}
+	if err := w.awaitGone(dead); err != nil {
+		return err
+	}
+	if err := w.awaitMons("3", ""); err != nil {
+		return err
+	}
+	return w.whole()
+}
+
+// killLeader kills the mon that leads the others. Its container is started again.
+func (w *world) killLeader() error {
+	var q struct {
+		Leader string `json:"quorum_leader_name"`
+	}
+	if err := w.read(&q, "ceph", "--connect-timeout", "20", "quorum_status", "-f", "json"); err != nil {
+		return err
+	}
+	return w.signalDaemon("pod-kill", "mon."+q.Leader)
 }
 
 // replace kills one of lockkeeper's processes and starts another one.

@@ -86,6 +86,15 @@ func (w *world) monWords() map[string]func(*testscript.TestScript, bool, []strin
 		"gone": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.awaitGone(args[0])) },
 		// stays DAEMON DURATION: for that long it is in the monmap, with the pod that it has now.
 		"stays": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.staysMon(args[0], args[1])) },
+		// remember-mons: as they are now, for restarted-mons: each has its name, address and storage, and another pod.
+		"remember-mons": func(ts *testscript.TestScript, _ bool, _ []string) {
+			mons, err := w.monsAndPods()
+			ts.Check(err)
+			w.knownMons = mons
+		},
+		"restarted-mons": func(ts *testscript.TestScript, _ bool, _ []string) {
+			ts.Check(until(patience, w.restartedMons))
+		},
 		// new-client: whoever starts now finds the mons by what everybody is told, and so does an OSD.
 		"new-client": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.newClient()) },
 	}
@@ -249,6 +258,37 @@ func (w *world) staysMon(daemon, duration string) error {
 			return fmt.Errorf("the monmap has %v, and its pods are %+v", mons, pods)
 		}
 		before = pods[0].Metadata.UID
+	}
+	return nil
+}
+
+// monsAndPods are the mons that the status tells of, each with its pod.
+func (w *world) monsAndPods() (map[mon]string, error) {
+	s, err := w.monSet()
+	if err != nil {
+		return nil, err
+	}
+	mons := map[mon]string{}
+	for _, m := range s.Status.Mons {
+		pods, err := w.podsOf("mon." + m.Name)
+		if err != nil || len(pods) != 1 {
+			return nil, fmt.Errorf("mon.%s has %d pods: %w", m.Name, len(pods), err)
+		}
+		m.Node, m.Different = "", "" // one on a volume of its zone may run on another node of it
+		mons[m] = pods[0].Metadata.UID
+	}
+	return mons, nil
+}
+
+func (w *world) restartedMons() error {
+	now, err := w.monsAndPods()
+	if err != nil {
+		return err
+	}
+	for m, pod := range w.knownMons {
+		if now[m] == "" || now[m] == pod {
+			return fmt.Errorf("mon.%s is not itself in another pod: %v, and before %v", m.Name, now, w.knownMons)
+		}
 	}
 	return nil
 }

@@ -37,6 +37,7 @@ type world struct {
 	fenced       map[string]machine // the Machine that each zone has lost
 	soundCommand any                // of the OSDs, before a scenario broke it
 	cephMon      bool               // lockkeeper looks after the mons
+	knownMons    map[mon]string     // by their pods' UIDs, as a scenario remembers them
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
 	firstMap      int // of Ceph's OSDs
