@@ -384,12 +384,14 @@ func (m *Machines) judge(name string) {
 	}
 }
 
-// reliedOn are the failure domains of those of a node's OSDs that data is on. Without the others it is whole.
+// reliedOn are the failure domains of those of a node's OSDs that data is on. Without the others it is whole. One that
+// has only just come up counts when a look could have seen it.
 func (m *Machines) reliedOn(name string) map[string]bool {
-	domains := map[string]bool{}
-	for _, o := range m.w.osds {
-		if o.host == name && (o.serves() || m.w.missed(o)) {
-			domains[m.w.domainOf(o)] = true
+	w, domains := m.w, map[string]bool{}
+	for _, o := range w.osds {
+		seen := !o.up || time.Since(o.since) > w.opts.Reaction
+		if o.host == name && seen && (o.serves() || w.missed(o)) {
+			domains[w.domainOf(o)] = true
 		}
 	}
 	return domains
