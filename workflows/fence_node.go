@@ -253,6 +253,8 @@ func (f *fence) release(ctx workflow.Context) error {
 // heal without it.
 func (f *fence) begin(ctx workflow.Context) {
 	f.drop(ctx)
+	for f.job.done.ReceiveAsync(nil) { // it was said of what is over
+	}
 	for i := range f.state.Clusters {
 		f.state.Clusters[i] = FenceStanding{Cluster: f.state.Clusters[i].Cluster}
 	}
@@ -576,7 +578,8 @@ func (f *fence) await(ctx workflow.Context) error {
 	})
 	if !news {
 		f.state.Stale = true
-		if err == nil && !f.released() { // a keeper may have died before it had noted what it was asked for
+		// A keeper may have died before it had noted what it was asked for.
+		if err == nil && every == lookAtNodeEvery && !f.released() {
 			f.askAnew()
 		}
 	}

@@ -105,6 +105,7 @@ func TestFenceOfANodeThatFailsAgain(t *testing.T) {
 		run := s.fence("node-d")
 		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
 		require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+		s.signal(jobs.FenceNode.ID("node-d"), jobs.SignalDone, nil) // too late: it is back
 		s.machines.LosePower("node-d")
 		require.True(s, s.until(2*time.Minute, func() bool { return s.machines.Fences("node-d") == 2 }),
 			"%+v", s.fenceStatus("node-d"))

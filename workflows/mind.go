@@ -31,6 +31,9 @@ type mind struct {
 	asked []storage.Host
 	// askedNodes are the nodes that the last look was asked about.
 	askedNodes []string
+	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
+	// nil: not known, so that nobody is blamed for the lack of one.
+	bare []string
 	// What the last decision about Machines left: when to look at them again, what failed, whether to try that again, and
 	// whose holds are gone.
 	fenceNext      time.Time

@@ -78,6 +78,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 		Timeout: m.observed.Settings.RemediationTimeout,
 	})
 	m.state.Memory.Fencing = s.Ledger
+	s.Again = m.takenAway(*survey, s)
 	m.state.FencesOver = append(m.state.FencesOver, s.Over...)
 	m.fenceNext, m.fenceFailed = s.Next, survey.Unavailable
 	m.tellOfFences(now, s)
@@ -87,6 +88,32 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 		m.maxUnavailable = survey.Max
 	}
 	return s
+}
+
+// takenAway are the Machines from which somebody else took the hold. A hold that was never set is nobody's doing. Nor
+// is one that this keeper took away itself, and has to set again, since daemons on the node serve once more.
+func (m *mind) takenAway(seen fencing.Survey, s fencing.Step) (names []string) {
+	if seen.Unavailable != "" {
+		return nil
+	}
+	for _, name := range s.Again {
+		if m.bare != nil && !slices.Contains(m.bare, name) {
+			names = append(names, name)
+		}
+	}
+	if m.bare = nil; seen.More > 0 { // not all are named
+		return names
+	}
+	m.bare = []string{}
+	for _, x := range slices.Concat(s.AtOnce, s.Remove) {
+		m.bare = append(m.bare, x.Name)
+	}
+	for _, x := range seen.Machines {
+		if !x.Held {
+			m.bare = append(m.bare, x.Name)
+		}
+	}
+	return names
 }
 
 // tellOfFences has people hear which node is held back, which one is released, and which hold was taken away.

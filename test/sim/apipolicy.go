@@ -75,6 +75,9 @@ func (c policyClient) Create(ctx context.Context, o client.Object, _ ...client.C
 			return nil // the policy has the same
 		}
 		c.tell("event %s: %s", e.Reason, e.Message)
+		if e.Reason == "HoldRemoved" && c.machines != nil {
+			c.machines.blames(e.Message)
+		}
 		if e.Reason == "NooutClaimed" || e.Reason == "NooutLate" {
 			c.noteClaimed(e.Message)
 		}

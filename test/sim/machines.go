@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -29,6 +30,7 @@ type Machines struct {
 	// byHand are nodes whose Machine a person has told lockkeeper to release. Until foreseen, what goes is no surprise:
 	// the policy held nothing a moment ago.
 	byHand    map[string]bool
+	taken     map[string]bool // from whose Machines a person has taken the hold
 	foreseen  time.Time
 	idle      bool                 // the remediator is away
 	starting  map[string]bool      // nodes that the remediator starts
@@ -55,7 +57,7 @@ func (w *World) Machines() *Machines {
 	m := &Machines{
 		w: w, held: map[string]bool{}, released: map[string]bool{}, lostAt: map[string]time.Time{}, fences: map[string]int{},
 		deleting: map[string]time.Time{}, away: map[string]bool{}, made: map[string]int{}, byHand: map[string]bool{},
-		costless: map[string]time.Time{}, starting: map[string]bool{},
+		costless: map[string]time.Time{}, starting: map[string]bool{}, taken: map[string]bool{},
 	}
 	w.machines = m
 	go func() {
@@ -302,8 +304,17 @@ func (m *Machines) Held() (nodes []string) {
 func (m *Machines) TakeHold(name string) {
 	m.w.happens(func() {
 		m.w.tell("a person takes the hold of %s away", name)
-		m.held[name] = false
+		m.held[name], m.taken[name] = false, true
 	})
+}
+
+// blames judges what lockkeeper says of somebody who took a hold away (I11).
+func (m *Machines) blames(message string) {
+	for _, name := range m.w.names {
+		if strings.Contains(message, "Machine "+machineNames+name+" ") && !m.taken[name] {
+			m.w.violate("I11: nobody has touched the hold of %s: %s", name, message)
+		}
+	}
 }
 
 func (m *Machines) machine(name string) fencing.Machine {

@@ -1,0 +1,44 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+)
+
+// TestTakenAway: somebody is blamed for the lack of a hold that was there, and that this keeper has left alone.
+func TestTakenAway(t *testing.T) {
+	bare, held := fencing.Machine{Name: "a"}, fencing.Machine{Name: "a", Held: true}
+	look := func(machines ...fencing.Machine) fencing.Survey { return fencing.Survey{Machines: machines} }
+	again, idle := fencing.Step{Again: []string{"a"}}, fencing.Step{}
+	type pass struct {
+		seen fencing.Survey
+		step fencing.Step
+		want []string
+	}
+	removes := fencing.Step{Remove: []fencing.Machine{held}}
+	atOnce := fencing.Step{AtOnce: []fencing.Machine{held}}
+	silent, many := fencing.Survey{Unavailable: "x"}, fencing.Survey{More: 1}
+	blamed := []string{"a"}
+	for name, passes := range map[string][]pass{
+		"a person takes it": {{look(), idle, nil}, {look(bare), again, blamed}},
+		"a person takes it twice": {
+			{look(), idle, nil}, {look(bare), again, blamed}, {look(held), idle, nil}, {look(bare), again, blamed},
+		},
+		"the first look of a keeper":       {{look(bare), again, nil}},
+		"it could not be set":              {{look(), idle, nil}, {look(bare), idle, nil}, {look(bare), again, nil}},
+		"the keeper takes it, at once":     {{look(held), atOnce, nil}, {look(bare), again, nil}},
+		"the keeper takes it":              {{look(held), removes, nil}, {look(bare), again, nil}},
+		"a look without an answer":         {{look(), idle, nil}, {silent, again, nil}, {look(bare), again, blamed}},
+		"of many Machines some are unseen": {{many, idle, nil}, {look(bare), again, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &mind{}
+			for _, p := range passes {
+				assert.Equal(t, p.want, m.takenAway(p.seen, p.step))
+			}
+		})
+	}
+}
