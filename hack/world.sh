@@ -5,6 +5,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PATH="$top/bin:$top/lab/bin:$PATH"
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockkeeper.XXXXXX")
 pids=()
+watcher=
 world=
 install=() # flags for install-in-lab.sh
 
@@ -56,7 +57,7 @@ start_lockkeeper() {
   "$top/hack/install-in-lab.sh" "${install[@]}" "$work"
   # Each in a session of its own, as they are pods of their own where it counts: Linux shares the processors among sessions first.
   KUBECONFIG=$work/worker.kubeconfig setsid "$@" lockkeeper-worker 2>"$work/worker.log" & pids+=($!)
-  KUBECONFIG=$work/watch.kubeconfig setsid lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & pids+=($!)
+  KUBECONFIG=$work/watch.kubeconfig setsid lockkeeper watch --leader-elect-namespace lockkeeper-system 2>"$work/watch.log" & watcher=$!; pids+=("$watcher")
 }
 
 # adopt_mons: has lockkeeper look after the mons of a lab with --mon-storage, as they are; returns when it does.
@@ -76,7 +77,7 @@ machines_apart() {
   worth 10 "$(pgrep -f -- "server start-dev .*--port ${TEMPORAL_ADDRESS##*:} ")"
   worth -10 "$(pgrep -f -- "kube-apiserver .*=$at/pki/")"
   worth -10 "$(sed -nE 's/.*"pid": ?([0-9]+).*/\1/p' "$at/supervisor.json")"
-  worth -10 "${pids[1]}" # start_lockkeeper's second
+  worth -10 "$watcher"
 }
 
 # worth NICE PID: gives a process a priority, and its session, too: where Linux shares the processors among sessions first, priorities

@@ -2,12 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"strconv"
-	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,31 +23,6 @@ type crowded struct {
 	*crowd.Crowd
 	held storage.FailureDomain
 	osds []appsv1.Deployment // of the other zones
-}
-
-// comeLast has this process come after all others. Its hundreds of jobs run in it, which have machines of their own
-// where it counts; and what is measured of them the API server writes down.
-func comeLast() error {
-	const nice = 10
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	for _, thread := range threads { // Linux gives each its own, and a new one that of who starts it
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			return err
-		}
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, nice); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("nice: %w", err)
-		}
-	}
-	// Where Linux shares the processors among sessions first, that of the session counts.
-	err = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) {
-		return nil
-	}
-	return err
 }
 
 // crowd returns when all jobs have asked. The crowd is to be dispersed even if it is returned with an error.

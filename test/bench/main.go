@@ -112,9 +112,6 @@ func openAll(ctx context.Context, w *world, o options) error {
 }
 
 func stopAllBusy(ctx context.Context, w *world, o options) error {
-	if err := comeLast(); err != nil {
-		return err
-	}
 	began := time.Now()
 	c, err := w.crowd(ctx, o.jobs)
 	if c != nil {

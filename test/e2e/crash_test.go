@@ -56,13 +56,13 @@ func TestCrashes(t *testing.T) {
 	for _, c := range []*crashes{
 		{name: "drain", flags: twoNodesPerZone, job: (*crashes).drainAndBack},
 		{name: "rollout", flags: append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), job: (*crashes).rollOut},
-		{name: "migration", flags: adopted, job: (*crashes).migrate},
-		{name: "failover", flags: adopted, job: (*crashes).failOver},
+		{name: "migration", flags: adopted, cephMon: true, job: (*crashes).migrate},
+		{name: "failover", flags: adopted, cephMon: true, job: (*crashes).failOver},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.world = &world{name: fmt.Sprintf("crash-%s-%d", c.name[:1], os.Getpid())}
-			c.world.cephMon = slices.Contains(c.flags, "--mon-storage")
+			// A name is part of the paths of sockets, which have to be short.
+			c.world = &world{name: fmt.Sprintf("crash-%s-%d", c.name[:1], os.Getpid()), cephMon: c.cephMon}
 			c.test(t)
 		})
 	}
@@ -165,11 +165,12 @@ func when(moments, few, every int) []int {
 
 // crashes has somebody die at a moment of a job.
 type crashes struct {
-	name  string
-	flags []string             // of its lab
-	job   func(*crashes) error // from its beginning until all is whole again
-	world *world
-	done  int // jobs
+	name    string
+	flags   []string             // of its lab
+	cephMon bool                 // lockkeeper looks after the mons
+	job     func(*crashes) error // from its beginning until all is whole again
+	world   *world
+	done    int // jobs
 
 	mu   sync.Mutex
 	seen []moment
