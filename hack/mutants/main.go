@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -74,27 +75,48 @@ func run(ctx context.Context, schedules int, only []string) error {
 	if len(only) > 0 {
 		all = slices.DeleteFunc(all, func(m mutant) bool { return !slices.Contains(only, m.name) })
 	}
-	total, caught := 0, 0
+	return play(ctx, all, dir, schedules)
+}
+
+// play plays each mutant, while the next one is being built.
+func play(ctx context.Context, all []mutant, dir string, schedules int) error {
+	ctx, stop := context.WithCancel(ctx)
+	builds := make(chan build)
+	var builder sync.WaitGroup
+	builder.Go(func() { buildAll(ctx, all, dir, builds) })
+	defer builder.Wait()
+	defer stop()
 	sound := map[catcher]bool{}
-	for _, m := range all {
-		if !sound[m.catcher] {
-			if err := withoutAny(ctx, dir, schedules, m.catcher); err != nil {
-				return err
+	total, caught := 0, 0
+	for b := range builds {
+		if b.err != nil {
+			return fmt.Errorf("%s: %w", b.name, b.err)
+		}
+		// What fails without any mutant catches nothing.
+		if !sound[b.catcher] {
+			began := time.Now()
+			how, err := b.catcher.play(ctx, b.none, schedules)
+			if err != nil || how != "" {
+				return errors.Join(err, fmt.Errorf("%s fails without any mutant: %s", b.run, how))
 			}
-			sound[m.catcher] = true
+			sound[b.catcher] = true
+			fmt.Fprintf(os.Stderr, "%-28s all is well (%s, %s)\n", "none", b.run, time.Since(began).Round(time.Second))
 		}
 		total++
 		began := time.Now()
-		how, err := m.play(ctx, dir, schedules)
+		how, err := b.catcher.play(ctx, b.mutated, schedules)
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		if how == "" {
-			fmt.Fprintf(os.Stderr, "%-28s SURVIVED (%s)\n", m.name, time.Since(began).Round(time.Second))
+			fmt.Fprintf(os.Stderr, "%-28s SURVIVED (%s)\n", b.name, time.Since(began).Round(time.Second))
 			continue
 		}
 		caught++
-		fmt.Fprintf(os.Stderr, "%-28s caught after %s: %s\n", m.name, time.Since(began).Round(time.Second), how)
+		fmt.Fprintf(os.Stderr, "%-28s caught after %s: %s\n", b.name, time.Since(began).Round(time.Second), how)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	fmt.Fprintf(os.Stdout, "mutants_total %d count\nmutants_caught %d count\n", total, caught)
 	if caught < total {
@@ -103,15 +125,34 @@ func run(ctx context.Context, schedules int, only []string) error {
 	return nil
 }
 
-// withoutAny runs the tests that have to catch a mutant. What fails without any catches nothing.
-func withoutAny(ctx context.Context, dir string, schedules int, by catcher) error {
-	began := time.Now()
-	how, err := mutant{name: "none", catcher: by}.play(ctx, dir, schedules)
-	if err != nil || how != "" {
-		return errors.Join(err, fmt.Errorf("%s fails without any mutant: %s", by.run, how))
+// build is the tests that have to catch a mutant, as programs: with the mutant, and without any.
+type build struct {
+	mutant
+	mutated, none string
+	err           error
+}
+
+// buildAll builds each mutant's tests, in the order of the mutants.
+func buildAll(ctx context.Context, all []mutant, dir string, out chan<- build) {
+	defer close(out)
+	none := map[string]string{} // by the folder of the tests
+	for i, m := range all {
+		b := build{mutant: m}
+		if none[m.tests] == "" {
+			none[m.tests] = filepath.Join(dir, fmt.Sprintf("none-%d.test", len(none)))
+			b.err = mutant{name: "none", catcher: m.catcher}.build(ctx, dir, none[m.tests])
+		}
+		b.none = none[m.tests]
+		b.mutated = filepath.Join(dir, fmt.Sprintf("mutated-%d.test", i%2)) // one is built while the other is played
+		if b.err == nil {
+			b.err = m.build(ctx, dir, b.mutated)
+		}
+		select {
+		case out <- b:
+		case <-ctx.Done():
+			return
+		}
 	}
-	fmt.Fprintf(os.Stderr, "%-28s all is well (%s, %s)\n", "none", by.run, time.Since(began).Round(time.Second))
-	return nil
 }
 
 // read reads all mutants, in the order of their names.
@@ -165,26 +206,30 @@ func read(dir string) ([]mutant, error) {
 	return out, nil
 }
 
-// play builds the tests with the mutant in them and runs them. how is the first thing that they found; "" if nothing.
-func (m mutant) play(ctx context.Context, dir string, schedules int) (how string, err error) {
+// build builds the tests with the mutant in them.
+func (m mutant) build(ctx context.Context, dir, test string) error {
 	overlay, err := m.overlay(dir)
 	if err != nil {
-		return "", err
+		return err
 	}
-	test := filepath.Join(dir, "mutated.test")
 	//nolint:gosec // a folder of this repository
-	if out, err := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-c", "-o", test,
+	if out, err := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-ldflags=-s", "-c", "-o", test,
 		"./"+m.tests).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("does not build: %w\n%s", err, out)
+		return fmt.Errorf("does not build: %w\n%s", err, out)
 	}
-	args := []string{"-test.run", m.run, "-test.timeout", "15m"}
-	if m.tests == workflows {
-		args = append(args, "-sim.first", fmt.Sprintf("-sim.rollouts=%d", m.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
+	return nil
+}
+
+// play runs the tests that are built in a program. how is the first thing that they found; "" if nothing.
+func (c catcher) play(ctx context.Context, program string, schedules int) (how string, err error) {
+	args := []string{"-test.run", c.run, "-test.timeout", "15m"}
+	if c.tests == workflows {
+		args = append(args, "-sim.first", fmt.Sprintf("-sim.rollouts=%d", c.rollouts), fmt.Sprintf("-sim.n=%d", schedules))
 	}
-	//nolint:gosec // the test that was just built
-	c := exec.CommandContext(ctx, test, args...)
-	c.Dir, c.Env = m.tests, append(os.Environ(), "TEST_ALL=1")
-	out, err := c.CombinedOutput()
+	//nolint:gosec // the tests that were just built
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = c.tests, append(os.Environ(), "TEST_ALL=1")
+	out, err := cmd.CombinedOutput()
 	var failed *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

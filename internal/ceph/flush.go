@@ -25,7 +25,8 @@ const (
 	FlushMonCaps = "allow service mon r, allow service osd r"
 )
 
-var errNoOSDCommands = errors.New("this connection does not reach OSDs")
+// ErrNoOSDCommands is returned for a command to an OSD on a connection that is none to OSDs.
+var ErrNoOSDCommands = errors.New("this connection does not reach OSDs")
 
 // FlushPGStats has OSDs report to the manager now instead of at the end of their period. It returns the numbers of
 // those reports, by OSD; an OSD that answers lives. The user needs FlushOSDCaps and FlushMonCaps. An OSD that gives no
@@ -33,7 +34,7 @@ var errNoOSDCommands = errors.New("this connection does not reach OSDs")
 func (c Client) FlushPGStats(ctx context.Context, osds []int) (flushed map[int]Report, err error) {
 	commander, reaches := c.Commander.(OSDCommander)
 	if !reaches {
-		return nil, errNoOSDCommands
+		return nil, ErrNoOSDCommands
 	}
 	var (
 		mu sync.Mutex // guards flushed and err

@@ -30,12 +30,13 @@ type cluster struct {
 // connected is what outlives a change of the policy.
 type connected struct {
 	connection v1alpha1.CephConnection
-	conn       Conn
+	line       *line
 	client     ceph.Client
 	reader     *ceph.Reader
 	// broken: a command was refused for lack of rights, or the connection failed; the next caller reads the credentials
 	// again.
 	broken atomic.Bool
+	fsid   atomic.Pointer[string] // of the last reading that counts
 
 	digested atomic.Pointer[digests] // of the last map that was looked at
 	departed departures
@@ -51,9 +52,10 @@ type connected struct {
 }
 
 func newCluster(k Kubernetes, conn Conn, p *v1alpha1.MaintenancePolicy) *cluster {
-	client := ceph.Client{Commander: conn}
+	l := &line{conn: conn}
+	client := ceph.Client{Commander: l}
 	return &cluster{kube: k, policy: p, connected: &connected{
-		connection: p.Spec.Ceph.Connection, conn: conn, client: client, reader: ceph.NewReader(client),
+		connection: p.Spec.Ceph.Connection, line: l, client: client, reader: ceph.NewReader(client),
 		turn: make(chan struct{}, 1),
 	}}
 }
@@ -62,7 +64,29 @@ func (c *cluster) with(p *v1alpha1.MaintenancePolicy) *cluster {
 	return &cluster{kube: c.kube, policy: p, connected: c.connected}
 }
 
-func (c *cluster) failed() bool { return c.broken.Load() }
+func (c *connected) failed() bool { return c.broken.Load() }
+
+// sameCluster dials once more. What was seen of one cluster says nothing of another: if that is what answers there now,
+// the next caller begins from nothing.
+func (c *connected) sameCluster(
+	ctx context.Context, dial func(context.Context, *v1alpha1.MaintenancePolicy) (Conn, error),
+	p *v1alpha1.MaintenancePolicy,
+) (Conn, error) {
+	conn, err := dial(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	status, err := ceph.Client{Commander: conn}.Status(ctx)
+	if known := c.fsid.Load(); err == nil && known != nil && status.FSID != *known {
+		c.broken.Store(true)
+		err = fmt.Errorf("another cluster answers: %s instead of %s", status.FSID, *known)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
 
 // okToStopWithin bounds the questions that only the manager answers. With a dead manager it would take the whole
 // mon timeout, and closing must not wait for an answer that only opening needs.
@@ -147,6 +171,9 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 		r, err = c.reader.Read(ctx)
 	}
 	if err == nil {
+		if r.Unavailable == "" {
+			c.fsid.Store(&r.Status.FSID)
+		}
 		return r, nil
 	}
 	c.broken.Store(ctx.Err() == nil)

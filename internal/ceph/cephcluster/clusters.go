@@ -78,7 +78,7 @@ func (c *Clusters) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, x := range c.open {
-		x.conn.Close()
+		x.line.Close()
 		delete(c.open, key)
 	}
 }
@@ -111,7 +111,7 @@ func (c *Clusters) Client(ctx context.Context, key storage.ClusterKey) (ceph.Cli
 	if err != nil {
 		return ceph.Client{}, err
 	}
-	return ceph.Client{Commander: s.(*cluster).conn}, nil
+	return ceph.Client{Commander: s.(*cluster).line}, nil
 }
 
 // lately is the policy, if it was read a moment ago; nil otherwise.
@@ -137,7 +137,7 @@ func (c *Clusters) StorageClusterOf(ctx context.Context, p activities.Policy) (a
 }
 
 // connect returns the connection of a policy. A connection lives for as long as the policy says the same about how to
-// connect; librados itself follows the mons when they move.
+// connect: librados follows the mons when they move, and where it does not, its line is made anew.
 func (c *Clusters) connect(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, key storage.ClusterKey,
 ) (activities.StorageCluster, error) {
@@ -159,6 +159,23 @@ func (c *Clusters) connect(
 	if x := c.kept(p, key); x != nil {
 		return x, nil
 	}
+	conn, err := c.dialAs(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	x := newCluster(c.kube, conn, p)
+	x.line.redial = func(ctx context.Context) (Conn, error) { return x.sameCluster(ctx, c.dialAs, p) }
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.open[key]; old != nil {
+		old.line.Close()
+	}
+	c.open[key] = x
+	return x, nil
+}
+
+// dialAs connects as a policy says now.
+func (c *Clusters) dialAs(ctx context.Context, p *v1alpha1.MaintenancePolicy) (Conn, error) {
 	a, err := c.address(ctx, p)
 	if err != nil {
 		return nil, err
@@ -171,14 +188,7 @@ func (c *Clusters) connect(
 		}
 		return nil, err
 	}
-	x := newCluster(c.kube, conn, p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if old := c.open[key]; old != nil {
-		old.conn.Close()
-	}
-	c.open[key] = x
-	return x, nil
+	return conn, nil
 }
 
 // kept is the connection that there is, if it still is what the policy asks for.
