@@ -293,6 +293,10 @@ type MonStatus struct {
 	AsSpec bool `json:"asSpec,omitempty"`
 	// +optional
 	Different string `json:"different,omitempty"`
+	// Adopted is set for a mon that lockkeeper has not made: a hash of the image and the resources that the spec had when
+	// it was first seen. The mon is not restarted for those, but for others.
+	// +optional
+	Adopted string `json:"adopted,omitempty"`
 }
 
 // MonStep is one mon's coming, and if it replaces another one, that one's going.

@@ -81,6 +81,7 @@ func (m *Mons) survey(
 		return nil, nil, s, err
 	}
 	refused, s.Warnings = w.set.Against(world)
+	s.Warnings = append(s.Warnings, w.otherImages(look)...)
 	if begins := look.Work == nil; begins && look.Unproved == "" && !healing(s.Step) {
 		s.Refused = values(refused)
 	}

@@ -217,6 +217,10 @@ func (w *world) monStatuses(seen monplan.Seen) (out []v1alpha1.MonStatus) {
 		if !mon.OutSince.IsZero() {
 			m.OutSince = stamp(mon.OutSince)
 		}
+		d := w.deployment(w.isMon(mon.Name))
+		if d != nil && d.Spec.Template.Annotations[monspec.TemplateAnnotation] == "" {
+			m.Adopted = mon.Template
+		}
 		out = append(out, m)
 	}
 	return out

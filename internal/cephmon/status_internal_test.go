@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
@@ -102,4 +104,52 @@ func TestLeftOfANewcomerThatIsTakenBack(t *testing.T) {
 		assert.Equal(t, "/var/lib/rook/mon-d", left[0].Path)
 		assert.Equal(t, "d", left[0].Mon)
 	}
+}
+
+// TestAdoptedMons: a mon that lockkeeper has not made is restarted for what the spec says anew, not for what it said
+// when the mon came under it.
+func TestAdoptedMons(t *testing.T) {
+	w := threeMons()
+	image := func(spec string) string {
+		w.set.Spec.PodTemplate.Image = spec
+		hash, err := w.set.TemplateHash()
+		require.NoError(t, err)
+		return hash
+	}
+	for _, mon := range []string{"a", "b"} {
+		d := appsv1.Deployment{}
+		d.Spec.Template.Labels = map[string]string{"app": "rook-ceph-mon", kube.MonLabel: mon}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "mon", Image: "ceph:16"}}
+		w.deployments = append(w.deployments, d)
+	}
+	q := ceph.QuorumStatus{QuorumNames: []string{"a", "b"}}
+	for _, mon := range q.QuorumNames {
+		q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Name: mon})
+	}
+	look := func(template string) (seen monplan.Seen, templates []string) {
+		seen = monplan.Seen{Mons: w.mons(q), Want: monplan.Want{Template: template}}
+		w.cephMon.Status = w.status(&seen, activities.MonSurvey{Found: true, Step: monplan.Step{Verdict: monplan.Done}})
+		for _, m := range seen.Mons {
+			templates = append(templates, m.Template)
+		}
+		return seen, templates
+	}
+	first := image("ceph:18")
+	seen, templates := look(first)
+	assert.Equal(t, []string{first, first}, templates)
+	warnings := w.otherImages(seen)
+	require.Len(t, warnings, 2)
+	assert.Contains(t, warnings[0], "mon.a has image ceph:16, as it had before lockkeeper looked after it, instead of "+
+		"spec.podTemplate.image ceph:18")
+
+	second := image("ceph:20")
+	for range 2 { // it stays different for as long as it takes
+		seen, templates = look(second)
+		assert.Equal(t, []string{first, first}, templates)
+		assert.Empty(t, w.otherImages(seen), "they are about to be restarted")
+	}
+	w.deployments[0].Spec.Template.Annotations = map[string]string{monspec.TemplateAnnotation: second}
+	_, templates = look(second)
+	assert.Equal(t, []string{second, first}, templates)
+	assert.Empty(t, w.cephMon.Status.Mons[0].Adopted, "it has lockkeeper's template now")
 }

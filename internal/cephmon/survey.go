@@ -3,6 +3,7 @@ package cephmon
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -133,8 +134,11 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 			if made := d.Annotations[monspec.AddressAnnotation]; made != "" && made != in.Address() {
 				mon.Alive = false // who serves under this name is another one
 			}
-			mon.Template = d.Spec.Template.Annotations[monspec.TemplateAnnotation]
-			mon.Renewing = mon.Template != "" && !w.renewed(in.Name, mon.Template)
+			if mon.Template = d.Spec.Template.Annotations[monspec.TemplateAnnotation]; mon.Template != "" {
+				mon.Renewing = !w.renewed(in.Name, mon.Template)
+			} else {
+				mon.Template = w.adopted(in.Name)
+			}
 			mon.Bound = pinned != ""
 		}
 		node := w.node(mon.Node)
@@ -146,6 +150,35 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 		out = append(out, mon)
 	}
 	return out
+}
+
+// adopted is the template that the spec had when a mon was first seen that lockkeeper has not made. One that has not
+// been seen before came under the template of now.
+func (w *world) adopted(mon string) string {
+	for _, m := range w.cephMon.Status.Mons {
+		if m.Name == mon && m.Adopted != "" {
+			return m.Adopted
+		}
+	}
+	now, _ := w.set.TemplateHash() // without one nothing is decided
+	return now
+}
+
+// otherImages warns of adopted mons whose image is not the spec's, and for which nobody restarts them.
+func (w *world) otherImages(s monplan.Seen) (warnings []string) {
+	for _, mon := range s.Mons {
+		d := w.deployment(w.isMon(mon.Name))
+		if d == nil || d.Spec.Template.Annotations[monspec.TemplateAnnotation] != "" || mon.Template != s.Want.Template {
+			continue
+		}
+		has := monspec.ContainerOf(&d.Spec.Template.Spec)
+		if want := w.set.Spec.PodTemplate.Image; has != nil && has.Image != want {
+			warnings = append(warnings, fmt.Sprintf("mon.%s has image %s, as it had before lockkeeper looked after it, "+
+				"instead of spec.podTemplate.image %s; it gets that when the spec changes to another one, or when it moves",
+				mon.Name, has.Image, want))
+		}
+	}
+	return warnings
 }
 
 // nodeOf is the node of a mon: where its pod runs, or the only one where it could.

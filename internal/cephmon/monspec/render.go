@@ -362,27 +362,67 @@ func within(a *corev1.NodeAffinity, r corev1.NodeSelectorRequirement) *corev1.No
 	return a
 }
 
-// Restart is a patch that gives a mon's Deployment the image and the resources of the spec. Names of containers are
-// those that the Deployment has.
+// Restart is a patch that gives a mon's Deployment the image and the resources of the spec. Others than lockkeeper may
+// have made it: a container beside the mon gets the image if it has the mon's, and keeps its own resources.
 func (s Set) Restart(d *appsv1.Deployment) ([]byte, error) {
 	hash, err := s.TemplateHash()
 	if err != nil {
 		return nil, err
 	}
-	template := &s.Spec.PodTemplate
-	containers := func(all []corev1.Container) (out []map[string]any) {
-		for i := range all {
-			out = append(out, map[string]any{
-				"name": all[i].Name, "image": template.Image, "resources": template.Resources,
-			})
-		}
-		return out
+	pod := &d.Spec.Template.Spec
+	mon := ContainerOf(pod)
+	if mon == nil {
+		return nil, fmt.Errorf("deployment %s has no container", d.Name)
 	}
-	spec := map[string]any{"containers": containers(d.Spec.Template.Spec.Containers)}
-	if init := containers(d.Spec.Template.Spec.InitContainers); len(init) > 0 {
-		spec["initContainers"] = init
+	patched := func(all []corev1.Container, init bool) (out []map[string]any, err error) {
+		for i := range all {
+			c := map[string]any{"name": all[i].Name}
+			if all[i].Image == mon.Image {
+				c["image"] = s.Spec.PodTemplate.Image
+			}
+			if init && all[i].Image == mon.Image || all[i].Name == mon.Name {
+				if c["resources"], err = instead(s.Spec.PodTemplate.Resources); err != nil {
+					return nil, err
+				}
+			}
+			out = append(out, c)
+		}
+		return out, nil
+	}
+	spec := map[string]any{}
+	if spec["containers"], err = patched(pod.Containers, false); err != nil {
+		return nil, err
+	}
+	if len(pod.InitContainers) > 0 {
+		if spec["initContainers"], err = patched(pod.InitContainers, true); err != nil {
+			return nil, err
+		}
 	}
 	return json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{TemplateAnnotation: hash}}, "spec": spec,
 	}}})
+}
+
+// ContainerOf is the container of a pod in which the mon runs, whatever else is in there; nil: it has none.
+func ContainerOf(pod *corev1.PodSpec) *corev1.Container {
+	for i := range pod.Containers {
+		if pod.Containers[i].Name == "mon" {
+			return &pod.Containers[i]
+		}
+	}
+	if len(pod.Containers) > 0 {
+		return &pod.Containers[0]
+	}
+	return nil
+}
+
+// instead is part of a strategic merge patch that leaves nothing of what was there.
+func instead(value any) (map[string]any, error) {
+	out := map[string]any{}
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	out["$patch"] = "replace"
+	return out, err
 }

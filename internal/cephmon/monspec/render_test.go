@@ -1,14 +1,18 @@
 package monspec_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
 )
@@ -216,4 +220,42 @@ func TestOtherLabels(t *testing.T) {
 		assert.Equal(t, value, s.Service("d").Spec.Selector[key])
 	}
 	assert.NotContains(t, d.Spec.Template.Labels, "app")
+}
+
+// A restart changes the mon's image and resources, and leaves what stands beside it to whoever has put it there.
+func TestRestart(t *testing.T) {
+	limits := func(memory string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}}
+	}
+	s := complete(t, "podTemplate: {image: ceph:20, resources: {requests: {cpu: 1}}}")
+	wants := s.Spec.PodTemplate.Resources
+	pod := corev1.PodSpec{
+		InitContainers: []corev1.Container{
+			{Name: "chown", Image: "ceph:18", Resources: limits("1Gi")},
+			{Name: "log", Image: "busybox", Resources: limits("1Mi")},
+		},
+		Containers: []corev1.Container{
+			{Name: "log-collector", Image: "ceph:18", Resources: limits("2Mi")},
+			{Name: "mon", Image: "ceph:18", Resources: limits("1Gi"), Command: []string{"ceph-mon"}},
+			{Name: "exporter", Image: "exporter:1"},
+		},
+	}
+	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}}}
+	patch, err := s.Restart(d)
+	require.NoError(t, err)
+	before, err := json.Marshal(d)
+	require.NoError(t, err)
+	after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.Deployment{})
+	require.NoError(t, err)
+	var got appsv1.Deployment
+	require.NoError(t, json.Unmarshal(after, &got))
+
+	hash, err := s.TemplateHash()
+	require.NoError(t, err)
+	assert.Equal(t, hash, got.Spec.Template.Annotations[monspec.TemplateAnnotation])
+	want := pod.DeepCopy()
+	want.InitContainers[0].Image, want.InitContainers[0].Resources = "ceph:20", wants
+	want.Containers[0].Image = "ceph:20"
+	want.Containers[1].Image, want.Containers[1].Resources = "ceph:20", wants // and the limit of before has gone
+	assert.True(t, equality.Semantic.DeepEqual(*want, got.Spec.Template.Spec), "%s", after)
 }

@@ -277,7 +277,7 @@ func (w *World) Whole() (wrong []string) {
 		if claim := claimOf(&p.Spec) != ""; claim != wants {
 			add("mon.%s in zone %s has a claim: %t", mon, zone, claim)
 		}
-		if p.Spec.Containers[0].Image != spec.PodTemplate.Image && p.Annotations[monspec.TemplateAnnotation] != "" {
+		if p.Spec.Containers[0].Image != spec.PodTemplate.Image && !w.asAdopted(mon, p) {
 			add("mon.%s has image %s", mon, p.Spec.Containers[0].Image)
 		}
 		if len(spec.Zones) > 0 && used[zone] != "" {
@@ -287,6 +287,13 @@ func (w *World) Whole() (wrong []string) {
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// asAdopted: lockkeeper did not make the mon's pod, and has not seen the spec with another image since it knows it.
+func (w *World) asAdopted(mon string, p *pod) bool {
+	now, err := monspec.Of(w.cephMon).TemplateHash()
+	return err == nil && p.Annotations[monspec.TemplateAnnotation] == "" && !slices.ContainsFunc(w.cephMon.Status.Mons,
+		func(m v1alpha1.MonStatus) bool { return m.Name == mon && m.Adopted != "" && m.Adopted != now })
 }
 
 // zoneOf is the zone for which a mon was made, or that of its node.
