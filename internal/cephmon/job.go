@@ -222,6 +222,8 @@ func (m *Mons) Plan(ctx context.Context, ref Ref, mode monplan.Mode) (activities
 	if err != nil || seen == nil {
 		return activities.MonPlan{Survey: s}, err
 	}
+	// Not in the status: nobody would hear when a manager is restarted.
+	s.Warnings = append(s.Warnings, w.outOfTouch(*seen)...)
 	p := activities.MonPlan{Survey: s, Course: monplan.Course(*seen)}
 	different := differences(*seen)
 	for _, mon := range seen.Mons {

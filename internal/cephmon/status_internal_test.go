@@ -2,6 +2,7 @@ package cephmon
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -152,4 +153,38 @@ func TestAdoptedMons(t *testing.T) {
 	_, templates = look(second)
 	assert.Equal(t, []string{second, first}, templates)
 	assert.Empty(t, w.cephMon.Status.Mons[0].Adopted, "it has lockkeeper's template now")
+}
+
+// TestOutOfTouch: who was started before every mon of now has addresses of others.
+func TestOutOfTouch(t *testing.T) {
+	w, began := threeMons(), time.Now()
+	at := func(minute int) metav1.Time { return metav1.NewTime(began.Add(time.Duration(minute) * time.Minute)) }
+	var seen monplan.Seen
+	for i, mon := range []string{"d", "e"} {
+		d := appsv1.Deployment{}
+		d.CreationTimestamp = at(10 * (i + 1))
+		d.Spec.Template.Labels = map[string]string{"app": "rook-ceph-mon", kube.MonLabel: mon}
+		w.deployments = append(w.deployments, d)
+		seen.Mons = append(seen.Mons, monplan.Mon{Name: mon})
+	}
+	daemon := func(name, app string, started int) {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(started)}}},
+		}
+		w.pods = append(w.pods, p)
+	}
+	daemon("old-mgr", "rook-ceph-mgr", 1)
+	daemon("old-osd", "rook-ceph-osd", 1) // whose container ends with it
+	daemon("new-mgr", "rook-ceph-mgr", 15)
+	daemon("old-mds", "rook-ceph-mds", 1)
+	warnings := w.outOfTouch(seen)
+	require.Len(t, warnings, 2)
+	assert.Contains(t, warnings[0], "pod old-mgr was started before every mon that there is")
+	assert.Contains(t, warnings[1], "pod old-mds")
+
+	w.deployments[0].CreationTimestamp = at(0)
+	assert.Empty(t, w.outOfTouch(seen), "mon.d is among those that they know")
+	seen.Mons = append(seen.Mons, monplan.Mon{Name: "z"})
+	assert.Empty(t, w.outOfTouch(seen), "nobody knows since when mon.z is there")
 }

@@ -3,7 +3,6 @@ package cephmon
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -162,23 +161,6 @@ func (w *world) adopted(mon string) string {
 	}
 	now, _ := w.set.TemplateHash() // without one nothing is decided
 	return now
-}
-
-// otherImages warns of adopted mons whose image is not the spec's, and for which nobody restarts them.
-func (w *world) otherImages(s monplan.Seen) (warnings []string) {
-	for _, mon := range s.Mons {
-		d := w.deployment(w.isMon(mon.Name))
-		if d == nil || d.Spec.Template.Annotations[monspec.TemplateAnnotation] != "" || mon.Template != s.Want.Template {
-			continue
-		}
-		has := monspec.ContainerOf(&d.Spec.Template.Spec)
-		if want := w.set.Spec.PodTemplate.Image; has != nil && has.Image != want {
-			warnings = append(warnings, fmt.Sprintf("mon.%s has image %s, as it had before lockkeeper looked after it, "+
-				"instead of spec.podTemplate.image %s; it gets that when the spec changes to another one, or when it moves",
-				mon.Name, has.Image, want))
-		}
-	}
-	return warnings
 }
 
 // nodeOf is the node of a mon: where its pod runs, or the only one where it could.

@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/test/turns"
+)
+
+// TestMonsGetAnotherRelease: three adopted mons get the image of another release where they are, one after the other,
+// under write load. The manager of before, which starts itself anew for that, finds them. So it does after all of them
+// have moved, if it was restarted once, as the plan says.
+func TestMonsGetAnotherRelease(t *testing.T) {
+	if !turns.Has("mons get another release", seldom) {
+		return
+	}
+	t.Parallel()
+	w := &world{name: fmt.Sprintf("e2e-%d-release", os.Getpid()), cephMon: true}
+	w.up(t, append(slices.Clone(twoNodesPerZone), "--ceph", "16", "--mon-storage", "hostpath"))
+	defer func() {
+		if t.Failed() {
+			w.describe(t)
+		}
+	}()
+	require.NoError(t, w.begins())
+	upgrade := func(release, storage string) {
+		var err error
+		w.knownMons, err = w.monsAndPods()
+		require.NoError(t, err)
+		require.NoError(t, w.setCephMon(`{"podTemplate": {"image": "lab/ceph:`+release+`"}}`))
+		require.NoError(t, until(patience, w.restartedMons))
+		require.NoError(t, w.awaitMons("3", storage))
+		require.NoError(t, w.eventually(patience, `"mon": {\s+"ceph version `+release+`[^}]*": 3\s+}`, "ceph", "versions"))
+		require.NoError(t, w.whole())
+	}
+	upgrade("18", "HostPath")
+
+	storage, err := w.changeStorage()
+	require.NoError(t, err)
+	require.NoError(t, w.run("lockkeeper", "migrate-mons", cephNamespace+"/"+cephMonName))
+	require.NoError(t, w.awaitMons("3", storage))
+	plan := []string{"lockkeeper", "migrate-mons", cephNamespace + "/" + cephMonName, "--plan"}
+	require.NoError(t, w.eventually(patience, "pod rook-ceph-mgr-a-.* was started before every mon", plan[0], plan[1:]...))
+	require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "restart", "deployment/rook-ceph-mgr-a"))
+	require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment/rook-ceph-mgr-a",
+		"--timeout=2m"))
+	upgrade("20", storage)
+}
