@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -13,33 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/input"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/lease"
-	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
-
-// FenceNodeInput starts the fencing of a node, or goes on with it after continue-as-new. Only the node is required.
-type FenceNodeInput struct {
-	Node string `json:"node"`
-	// Policy is "namespace/name" of the MaintenancePolicy, or of several, with commas; by default of all whose daemons the
-	// node hosts and that name what fences nodes.
-	Policy string `json:"policy,omitempty"`
-	// Reason is shown to everybody who has to wait.
-	Reason string `json:"reason,omitempty"`
-	// Release lets the Machine go whatever is known, but for "one at a time": a person's word, who and why.
-	Release *FenceRelease `json:"release,omitempty"`
-	// State is written by the run before, and not by people.
-	State *FenceState `json:"state,omitempty"`
-
-	invalid *input.Error // found while decoding
-}
-
-// FenceRelease is a person's word that a node's Machine is to be released whatever is known. It is also what the signal
-// `release` takes.
-type FenceRelease struct {
-	By     string `json:"by"`
-	Reason string `json:"reason"`
-}
 
 // Signals of FenceNode beside those of all jobs.
 const (
@@ -106,20 +79,6 @@ type FenceState struct {
 	Result  FenceNodeResult `json:"result"`
 }
 
-// FenceStanding is where a fence stands with one storage cluster.
-type FenceStanding struct {
-	Cluster storage.ClusterKey `json:"cluster"`
-	// Asked: the keeper was asked for what is wanted now, InReserve if so.
-	Asked     bool                  `json:"asked,omitempty"`
-	InReserve bool                  `json:"inReserve,omitempty"`
-	Stage     fencing.Stage         `json:"stage,omitempty"` // "": the keeper has said nothing yet
-	Reason    string                `json:"reason,omitempty"`
-	Message   string                `json:"message,omitempty"`
-	Against   string                `json:"against,omitempty"`
-	Returns   int                   `json:"returns,omitempty"`
-	Domain    storage.FailureDomain `json:"domain,omitzero"`
-}
-
 type fence struct {
 	in      FenceNodeInput
 	job     *job
@@ -167,45 +126,10 @@ func (f *fence) again(ctx workflow.Context, s JobState) error {
 	return workflow.NewContinueAsNewError(ctx, FenceNode, f.in)
 }
 
-// UnmarshalJSON decodes an input strictly, as that of a drain.
-func (in *FenceNodeInput) UnmarshalJSON(data []byte) error {
-	type plain FenceNodeInput
-	var p plain
-	p.invalid = input.Strict(data, &p)
-	*in = FenceNodeInput(p)
-	return nil
-}
-
 // UnmarshalJSON passes over fields that it does not know: the run before may have been of another version.
 func (s *FenceState) UnmarshalJSON(data []byte) error {
 	type plain FenceState
 	return json.Unmarshal(data, (*plain)(s))
-}
-
-func (f *fence) validate(ctx workflow.Context) error {
-	in := &f.in
-	if in.invalid != nil {
-		return refuse(in.invalid)
-	}
-	in.Node = strings.TrimSpace(in.Node)
-	checks := []*input.Error{
-		input.NodeName("node", in.Node),
-		input.Text("reason", in.Reason),
-		theOne(ctx, jobs.FenceNode.ID(in.Node), "there is one fence of a node at a time, under this ID"),
-	}
-	if r := in.Release; r != nil {
-		checks = append(checks, required("release.by", r.By), input.Text("release.by", r.By),
-			required("release.reason", r.Reason), input.Text("release.reason", r.Reason))
-	}
-	_, err := input.PolicyKeys("policy", in.Policy)
-	return first(append(checks, err))
-}
-
-func required(field, value string) *input.Error {
-	if strings.TrimSpace(value) == "" {
-		return input.Wrong(field, value, "is required: it is kept in status, event and history")
-	}
-	return nil
 }
 
 // run sees the node through. What a claim was asked for in the run before goes on under it.
@@ -268,41 +192,6 @@ func (f *fence) serve(ctx workflow.Context) {
 	serve(ctx, SignalFenceChanged, &why, func() { f.state.Stale = true })
 	var release wholeRelease
 	serve(ctx, SignalFenceRelease, &release, func() { f.override(ctx, FenceRelease(release)) })
-}
-
-// wholeRelease is a FenceRelease of one signal alone: who said who, and who said why, have not said both.
-type wholeRelease FenceRelease
-
-// UnmarshalJSON keeps nothing of what was decoded before, and nothing of what cannot be decoded.
-func (r *wholeRelease) UnmarshalJSON(data []byte) error {
-	var whole FenceRelease
-	err := json.Unmarshal(data, &whole)
-	if *r = (wholeRelease{}); err == nil {
-		*r = wholeRelease(whole)
-	}
-	return err
-}
-
-// override takes in a person's word. One without a name or a reason says nothing.
-func (f *fence) override(ctx workflow.Context, r FenceRelease) {
-	if required("by", r.By) != nil || required("reason", r.Reason) != nil {
-		return
-	}
-	f.state.Override = &fencing.Override{
-		By: storage.Clip(r.By, mostReason), Reason: storage.Clip(r.Reason, mostReason), At: workflow.Now(ctx),
-	}
-	f.askAnew()
-}
-
-func (f *fence) askAnew() {
-	for i := range f.state.Clusters {
-		f.state.Clusters[i].Asked = false
-	}
-}
-
-// claims tells whether the lease of any storage cluster is held, or asked for.
-func (f *fence) claims() bool {
-	return slices.ContainsFunc(f.job.claims, func(c *claimant) bool { return c.Stage != claimFree })
 }
 
 // How long a job waits for news before it looks by itself. A watcher that is away costs that much.
@@ -391,79 +280,6 @@ func (f *fence) end(ctx workflow.Context, outcome string) {
 	f.state.Clusters = nil
 }
 
-// ask tells the keepers what is wanted.
-func (f *fence) ask(ctx workflow.Context) error {
-	if f.paused() {
-		f.drop(ctx) // or a keeper releases it meanwhile
-		for i := range f.state.Clusters {
-			f.state.Clusters[i] = FenceStanding{Cluster: f.state.Clusters[i].Cluster}
-		}
-		if err := f.job.gate(ctx); err != nil {
-			return err
-		}
-		f.state.Stale = true
-	}
-	for i := range f.state.Clusters {
-		c, reserve := &f.state.Clusters[i], fencing.InReserve(f.stages(), i)
-		if c.Asked && c.InReserve == reserve {
-			continue
-		}
-		c.InReserve = reserve
-		if err := f.request(ctx, c.Cluster, false); err != nil {
-			return err
-		}
-		c.Asked = true
-	}
-	return nil
-}
-
-func (f *fence) stages() (all []fencing.Stage) {
-	for _, c := range f.state.Clusters {
-		all = append(all, c.Stage)
-	}
-	return all
-}
-
-func (f *fence) request(ctx workflow.Context, cluster storage.ClusterKey, healing bool) error {
-	info := workflow.GetInfo(ctx)
-	_, err := perform(persistent(ctx, "ask for the release of "+f.in.Node), f.job, fencingNode.RequestFence,
-		activities.FenceInput{Cluster: cluster, Healing: healing, Target: fencing.Target{
-			Node: f.in.Node, Why: f.state.Why, Since: f.state.WhySince, WorkflowID: info.WorkflowExecution.ID,
-			RunID: info.FirstRunID, DisksGo: f.state.Patient.DisksGo, Override: f.state.Override,
-			InReserve: !healing && slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
-				return c.Cluster == cluster && c.InReserve
-			}),
-		}})
-	return err
-}
-
-// take takes in what keepers have said, and tells whether they have.
-func (f *fence) take() (news bool) {
-	for n := (FenceNotice{}); f.notices.ReceiveAsync(&n); n = (FenceNotice{}) {
-		for i := range f.state.Clusters {
-			// What it has to say of a release that is over it may have said before it heard of this one.
-			old := n.Stage == fencing.StageHealing || n.Stage == fencing.StageOver && n.Reason != fencing.ReasonNotHeld
-			if c := &f.state.Clusters[i]; c.Cluster == n.Cluster && (c.Stage != "" || !old) {
-				c.Stage, c.Reason, c.Message, c.Against, c.Returns = n.Stage, n.Reason, n.Message, n.Against, n.Returns
-				if news = true; !n.Domain.IsZero() {
-					c.Domain = n.Domain
-				}
-			}
-		}
-	}
-	return news
-}
-
-func (f *fence) all(is func(FenceStanding) bool) bool {
-	return len(f.state.Clusters) > 0 &&
-		!slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return !is(c) })
-}
-
-// released tells whether all keepers have let the Machine go.
-func (f *fence) released() bool {
-	return f.all(func(c FenceStanding) bool { return c.Stage != fencing.StageHeld && c.Stage != "" })
-}
-
 // settle finds out whether the node is fenced by now.
 func (f *fence) settle(ctx workflow.Context) (bool, error) {
 	if !f.released() {
@@ -523,37 +339,6 @@ func (f *fence) back() bool {
 		(!before.Unhealthy.IsZero() || now.BootID != before.BootID)
 }
 
-// wantsLease tells whether a keeper waits for the job to hold the lease.
-func (f *fence) wantsLease() bool {
-	return slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
-		return c.Stage == fencing.StageHeld && c.Reason == fencing.ReasonAwaitsLease && !c.Domain.IsZero()
-	})
-}
-
-// requests are the leases under which the Machine can be released.
-func (f *fence) requests() (out []request) {
-	reason := f.in.Reason
-	if reason == "" {
-		reason = fmt.Sprintf("fencing of %s (%s)", f.in.Node, f.state.Why)
-	}
-	for _, c := range f.state.Clusters {
-		if c.Domain.IsZero() || c.Stage != fencing.StageHeld {
-			continue
-		}
-		out = append(out, request{
-			of: f.job.claimOn(c.Cluster), unless: f.moved,
-			want: lease.Claim{Domain: c.Domain, Node: f.in.Node, Reason: reason, Priority: f.state.Why.Priority()},
-		})
-	}
-	return out
-}
-
-// moved ends the wait for a lease: it may not be needed any more.
-func (f *fence) moved() bool {
-	f.take()
-	return f.state.Stale || f.released()
-}
-
 // await waits until there is something new.
 func (f *fence) await(ctx workflow.Context) error {
 	every := lookAtNodeEvery
@@ -588,8 +373,6 @@ func (f *fence) await(ctx workflow.Context) error {
 
 // paused: nothing is to be released for now. What was released stays so.
 func (f *fence) paused() bool { return f.job.Paused && !f.released() }
-
-func (f *fence) askedAnew() bool { return !f.all(func(c FenceStanding) bool { return c.Asked }) }
 
 func (f *fence) heldBecause() string {
 	for _, c := range f.state.Clusters {
@@ -659,29 +442,6 @@ func (f *fence) heal(ctx workflow.Context) (again bool, err error) {
 func (f *fence) failsAgain() bool {
 	now := f.state.Patient
 	return now.Machine.UID != "" && now.Unhealthy.After(f.state.Before.Unhealthy)
-}
-
-// tell ends a case with one keeper: at once, or when the data is whole.
-func (f *fence) tell(ctx workflow.Context, cluster storage.ClusterKey, drop bool) error {
-	info := workflow.GetInfo(ctx)
-	ref := FenceRef{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Drop: drop}
-	err := workflow.SignalExternalWorkflow(ctx, KeeperID(cluster), "", SignalEndFence, ref).Get(ctx, nil)
-	if err == nil || drop || ctx.Err() != nil {
-		return err
-	}
-	return f.request(ctx, cluster, true) // the keeper was not running
-}
-
-// drop has all keepers forget the case. A keeper that cannot be told hears it from the end of this job.
-func (f *fence) drop(ctx workflow.Context) {
-	for _, c := range f.state.Clusters {
-		if !c.Asked || c.Stage == fencing.StageOver {
-			continue
-		}
-		if err := f.tell(ctx, c.Cluster, true); err != nil {
-			workflow.GetLogger(ctx).Warn("cannot tell the keeper that the fence is over", "cluster", c.Cluster, "error", err)
-		}
-	}
 }
 
 // cleanUp has the Machine held again, if it was released and is still there.
