@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -95,15 +96,19 @@ func (w *world) keeperID() string {
 // awaitRest waits until the keeper says that all is well and nobody holds or wants the lease, and its last words are
 // written.
 func (w *world) awaitRest(ctx context.Context) error {
-	return w.until(ctx, "rest", func() (bool, error) {
+	last := "nothing"
+	err := w.until(ctx, "rest", func() (bool, error) {
 		v, err := w.Temporal.QueryWorkflow(ctx, w.keeperID(), "", workflows.QueryStatus)
 		if err != nil {
+			last = err.Error()
 			return false, nil //nolint:nilerr // it may have to start yet
 		}
 		var s workflows.KeeperStatus
 		if err := v.Get(&s); err != nil {
 			return false, err
 		}
+		last = fmt.Sprintf("clean %t, %d hold the lease, %d wait for it, noout on %v: %s %s", s.Clean,
+			len(s.Lease.Holders), len(s.Lease.Queue), s.Noout, s.Decision.Reason, s.Trouble)
 		if !s.Clean || len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Noout) > 0 {
 			return false, nil
 		}
@@ -113,8 +118,14 @@ func (w *world) awaitRest(ctx context.Context) error {
 		}
 		time.Sleep(time.Second)
 		after, err := w.spent(ctx)
+		last = fmt.Sprintf("within a second %d requests and %d events", after.requests-before.requests,
+			after.events-before.events)
 		return before == after, err
 	})
+	if err != nil {
+		return fmt.Errorf("%w; last seen: %s", err, last)
+	}
+	return nil
 }
 
 // spent is what lockkeeper has used since it started. A keeper that continued as new has forgotten how many events it
