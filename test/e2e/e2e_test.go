@@ -69,9 +69,9 @@ var shapes = []struct {
 	},
 	{
 		"machines",
-		append(slices.Clone(twoNodesPerZone), "--machines", "7", "--osd-storage", "pvc"),
+		append(slices.Clone(twoNodesPerZone), "--machines", "7", "--osd-storage", "pvc", "--mon-storage", "hostpath"),
 		[]string{"testdata/machines/*.txtar"},
-		1, false, "ClusterAPI:" + machinesNamespace, false,
+		1, false, "ClusterAPI:" + machinesNamespace, true,
 	},
 }
 
