@@ -131,15 +131,22 @@ func (k *Keeper) AwaitJobsEnd(ctx context.Context, in JobsInput) (JobsEnded, err
 	case <-ctx.Done():
 		return JobsEnded{}, Unavailable("wait for the end of jobs", context.Cause(ctx))
 	}
-	for {
+	// Hundreds may have been terminated at once. Each that is told alone costs one more activity, which asks about all
+	// others anew.
+	for last := time.After(endTogether); len(out.Ended) < len(in.Jobs); {
 		select {
 		case e := <-ends:
 			note(e)
-		default:
+		case <-last:
 			return out, nil
 		}
 	}
+	return out, nil
 }
+
+// endTogether is how long after the first end others count as of the same time. Whoever ends in order has given its
+// claim back before.
+const endTogether = 200 * time.Millisecond
 
 // askAgainAfter is the pause before a job is asked about again, which doubles up to its bound.
 const (
