@@ -98,10 +98,39 @@ func (w *world) nodeIn(zone string) (string, error) {
 	return "", fmt.Errorf("no node of %s hosts an OSD and no mon: %v", zone, hosts)
 }
 
+// spread has an OSD of the zone live on a node without a mon, where nodeIn finds it.
+func (w *world) spread(zone string) error {
+	if _, err := w.nodeIn(zone); err == nil {
+		return nil
+	}
+	hosts, err := w.hosts()
+	if err != nil {
+		return err
+	}
+	machines, err := w.machines()
+	if err != nil {
+		return err
+	}
+	for node, daemons := range hosts {
+		osd := slices.IndexFunc(daemons, func(d string) bool { return strings.HasPrefix(d, "osd.") })
+		if osd < 0 || !strings.Contains(machines[node].Spec.ProviderID, "/"+zone+"/") {
+			continue
+		}
+		if err := w.run("kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=3m",
+			"--pod-selector", "app=rook-ceph-osd,ceph_daemon_id="+strings.TrimPrefix(daemons[osd], "osd.")); err != nil {
+			return err
+		}
+		moved := until(patience, func() error { _, err := w.nodeIn(zone); return err })
+		return errors.Join(moved, w.run("kubectl", "uncordon", node), until(patience, w.notWhole))
+	}
+	return fmt.Errorf("no node of %s hosts an OSD: %v", zone, hosts)
+}
+
 // fencingWords are those of scenarios with Machines.
 func (w *world) fencingWords() map[string]word {
 	return map[string]word{
-		"held": {"", func(w *world, _ []string) error { return until(patience, w.allHeld) }},
+		"spread": {"ZONE", func(w *world, a []string) error { return w.spread(a[0]) }},
+		"held":   {"", func(w *world, _ []string) error { return until(patience, w.allHeld) }},
 		"lose": {"ZONE", func(w *world, a []string) error {
 			node, err := w.nodeIn(a[0])
 			if err != nil {
