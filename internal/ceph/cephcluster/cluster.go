@@ -37,6 +37,8 @@ type connected struct {
 	// again.
 	broken atomic.Bool
 	fsid   atomic.Pointer[string] // of the last reading that counts
+	// elsewhere: another cluster answers where this one did.
+	elsewhere atomic.Bool
 
 	digested atomic.Pointer[digests] // of the last map that was looked at
 	departed departures
@@ -64,7 +66,7 @@ func (c *cluster) with(p *v1alpha1.MaintenancePolicy) *cluster {
 	return &cluster{kube: c.kube, policy: p, connected: c.connected}
 }
 
-func (c *connected) failed() bool { return c.broken.Load() }
+func (c *connected) failed() bool { return c.broken.Load() || c.elsewhere.Load() }
 
 // sameCluster dials once more. What was seen of one cluster says nothing of another: if that is what answers there now,
 // the next caller begins from nothing.
@@ -78,7 +80,7 @@ func (c *connected) sameCluster(
 	}
 	status, err := ceph.Client{Commander: conn}.Status(ctx)
 	if known := c.fsid.Load(); err == nil && known != nil && status.FSID != *known {
-		c.broken.Store(true)
+		c.elsewhere.Store(true)
 		err = fmt.Errorf("another cluster answers: %s instead of %s", status.FSID, *known)
 	}
 	if err != nil {

@@ -10,7 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -19,7 +22,7 @@ import (
 func TestALineThatIsDeadIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &phones{}
-		c := New(objects{}, d)
+		c := New(noPods{}, d)
 		ask := func() error {
 			client, err := c.Client(t.Context(), storage.ClusterKey{})
 			require.NoError(t, err)
@@ -57,11 +60,23 @@ func TestALineThatIsDeadIsMadeAnew(t *testing.T) {
 		fsid := "one"
 		first.(*cluster).fsid.Store(&fsid)
 		d.made[1].dead, d.away, d.fsid = true, false, "another"
+		watched := make(chan error, 1)
+		go func() {
+			var last activities.Watched
+			for {
+				now, err := first.Watch(t.Context(), activities.Watching{Last: last}, func(activities.Watched) {})
+				if last = now; err != nil {
+					watched <- err
+					return
+				}
+			}
+		}()
 		for ask() != nil {
 			require.Less(t, time.Since(began), 10*time.Minute)
 		}
 		second, err := c.StorageCluster(t.Context(), storage.ClusterKey{})
 		require.NoError(t, err)
+		require.ErrorIs(t, <-watched, errElsewhere)
 		require.NotSame(t, first.(*cluster).connected, second.(*cluster).connected)
 		c.Close()
 		for _, p := range d.made {
@@ -84,6 +99,13 @@ type code syscall.Errno
 
 func (c code) Error() string  { return syscall.Errno(c).Error() }
 func (c code) ErrorCode() int { return -int(c) }
+
+// noPods are the objects of a policy that finds no pods.
+type noPods struct{ objects }
+
+func (noPods) StoragePods(context.Context, *v1alpha1.MaintenancePolicy) ([]storageview.Pod, error) {
+	return nil, nil
+}
 
 // phones dials, and remembers what it made.
 type phones struct {
@@ -110,10 +132,14 @@ type phone struct {
 	fsid         string
 }
 
-func (p *phone) MonCommand(context.Context, []byte) ([]byte, string, error) {
+func (p *phone) MonCommand(ctx context.Context, _ []byte) ([]byte, string, error) {
 	if p.dead {
-		time.Sleep(3 * time.Second)
-		return nil, "", code(syscall.ETIMEDOUT)
+		select {
+		case <-time.After(3 * time.Second):
+			return nil, "", code(syscall.ETIMEDOUT)
+		case <-ctx.Done():
+			return nil, "", ctx.Err()
+		}
 	}
 	return fmt.Appendf(nil, `{"fsid": %q}`, p.fsid), "", nil
 }

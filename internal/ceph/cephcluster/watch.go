@@ -2,6 +2,7 @@ package cephcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -46,6 +47,9 @@ func (c *cluster) Watch(
 			return now, nil
 		}
 		beat(now)
+		if c.elsewhere.Load() {
+			return activities.Watched{}, errElsewhere
+		}
 		if since = nil; !settled && time.Since(began) < atFirst {
 			since = c.awaitEpoch(ctx, lookAtFirst)
 			continue
@@ -57,6 +61,9 @@ func (c *cluster) Watch(
 		}
 	}
 }
+
+// errElsewhere ends a watch over a cluster that is not there any more. The next one connects to whoever is.
+var errElsewhere = errors.New("another cluster answers at the addresses of the one that was watched")
 
 // pause is how long a watcher that has watched for some time waits until it looks again.
 func pause(settled bool) time.Duration {
