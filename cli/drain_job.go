@@ -23,47 +23,30 @@ func (j Drain) Succeeded() bool {
 	return j.Result != nil && (j.Result.Outcome == workflows.OutcomeDone || j.Result.Outcome == workflows.OutcomeGone)
 }
 
-// Phase is the job's phase with its number, "Evicting 4/6", or how it ended.
-func (j Drain) Phase() string {
-	switch {
-	case j.State != Running && j.Result != nil:
-		return j.Result.Outcome
-	case j.State != Running:
-		return j.State
-	case j.Status == nil:
-		return "unknown"
+func (j Drain) said() *workflows.JobStatus {
+	if j.Status == nil {
+		return nil
 	}
-	s := fmt.Sprintf("%s %d/%d", j.Status.Phase, j.Status.Step, j.Status.Steps)
-	switch {
-	case j.Status.Paused:
-		s += ", paused"
-	case j.Status.Observe:
+	return &j.Status.JobStatus
+}
+
+// Phase is the job's phase with its number, or how it ended.
+func (j Drain) Phase() string {
+	outcome := ""
+	if j.Result != nil {
+		outcome = j.Result.Outcome
+	}
+	s := j.phase(j.said(), outcome)
+	if j.State == Running && j.Status != nil && j.Status.Observe && !j.Status.Paused {
 		s += ", observing"
 	}
 	return s
 }
 
 // WaitsFor says what keeps the job from going on; "" when nothing does.
-func (j Drain) WaitsFor() string {
-	var out string
-	switch {
-	case j.State != Running:
-		return j.Failure
-	case j.Status != nil:
-		out = j.Status.WaitsFor
-	default:
-		out = j.Silent
-	}
-	return join(out, j.triesAgain())
-}
+func (j Drain) WaitsFor() string { return j.waitsFor(j.said(), "") }
 
-// waitsSince is since when it waits for what WaitsFor says.
-func (j Drain) waitsSince() time.Time {
-	if j.Status == nil {
-		return j.Started
-	}
-	return j.Status.Since
-}
+func (j Drain) waitsSince() time.Time { return j.waits(j.said()) }
 
 func (j Drain) done() string {
 	r := j.Result
@@ -76,23 +59,15 @@ func (j Drain) asks() string { return "" }
 func (j Drain) follower() follower { return &drainFollower{} }
 
 func (j Drain) heard(before Job, signal, _ string) bool {
-	switch {
-	case j.State != Running || j.RunID != before.execution().RunID:
-		return true
-	case j.Status == nil:
-		return false
-	case signal == jobs.SignalDone:
+	var done func() bool
+	if signal == jobs.SignalDone {
 		// It is kept until the job waits for the node; before that there is nothing to see.
-		return j.Status.Phase != workflows.PhaseReturn
-	default:
-		return shows(j.Status.JobStatus, signal)
+		done = func() bool { return j.Status.Phase != workflows.PhaseReturn }
 	}
+	return j.shows(before, j.said(), signal, done)
 }
 
 // Describe is one sentence about a drain.
 func (j Drain) Describe(now time.Time) string {
-	if j.State == Running && j.Status == nil {
-		return fmt.Sprintf("%s runs since %s; %s", j.WorkflowID, when(j.Started, now), j.WaitsFor())
-	}
-	return j.describe(now, j.Phase(), j.WaitsFor())
+	return j.sentence(now, j.said(), j.Phase(), j.WaitsFor())
 }

@@ -38,37 +38,26 @@ func (j Fence) Succeeded() bool {
 	return j.Result != nil && j.Result.Outcome != workflows.OutcomeAborted && j.Result.Outcome != workflows.OutcomeFailed
 }
 
+func (j Fence) said() *workflows.JobStatus {
+	if j.Status == nil {
+		return nil
+	}
+	return &j.Status.JobStatus
+}
+
 // Phase is the job's phase with its number, or how it ended.
 func (j Fence) Phase() string {
-	switch {
-	case j.State != Running && j.Result != nil:
-		return j.Result.Outcome
-	case j.State != Running:
-		return j.State
-	case j.Status == nil:
-		return "unknown"
+	outcome := ""
+	if j.Result != nil {
+		outcome = j.Result.Outcome
 	}
-	return fmt.Sprintf("%s %d/%d", j.Status.Phase, j.Status.Step, j.Status.Steps)
+	return j.phase(j.said(), outcome)
 }
 
 // WaitsFor says what keeps the job from going on; "" when nothing does.
-func (j Fence) WaitsFor() string {
-	switch {
-	case j.State != Running:
-		return j.Failure
-	case j.Status != nil:
-		return join(j.Status.WaitsFor, j.triesAgain())
-	default:
-		return join(j.Silent, j.triesAgain())
-	}
-}
+func (j Fence) WaitsFor() string { return j.waitsFor(j.said(), "") }
 
-func (j Fence) waitsSince() time.Time {
-	if j.Status == nil {
-		return j.Started
-	}
-	return j.Status.Since
-}
+func (j Fence) waitsSince() time.Time { return j.waits(j.said()) }
 
 var fenceOutcomes = map[string]string{
 	workflows.OutcomeDone:      "Done: the node is back and its storage is whole,",
@@ -93,25 +82,16 @@ func (j Fence) asks() string { return "" }
 func (j Fence) follower() follower { return &phaseFollower{} }
 
 func (j Fence) heard(before Job, signal, _ string) bool {
-	switch {
-	case j.State != Running || j.RunID != before.execution().RunID:
-		return true
-	case j.Status == nil:
-		return false
-	case signal == workflows.SignalFenceRelease:
-		return j.Status.Override != nil
-	default:
-		return shows(j.Status.JobStatus, signal)
+	var released func() bool
+	if signal == workflows.SignalFenceRelease {
+		released = func() bool { return j.Status.Override != nil }
 	}
+	return j.shows(before, j.said(), signal, released)
 }
 
 // Describe is one sentence about it.
 func (j Fence) Describe(now time.Time) string {
-	phase := j.Phase()
-	if j.State == Running && j.Status == nil {
-		phase = ""
-	}
-	return j.describe(now, phase, j.WaitsFor())
+	return j.sentence(now, j.said(), j.Phase(), j.WaitsFor())
 }
 
 func (t *temporalClient) fence(ctx context.Context, id string) (Job, error) {

@@ -40,40 +40,32 @@ func (j ScaleDown) Succeeded() bool {
 	return j.Result != nil && scaleDownOutcomes[j.Result.Outcome] != ""
 }
 
+func (j ScaleDown) said() *workflows.JobStatus {
+	if j.Status == nil {
+		return nil
+	}
+	return &j.Status.JobStatus
+}
+
 // Phase is the job's phase with its number, or how it ended.
 func (j ScaleDown) Phase() string {
-	switch {
-	case j.State != Running && j.Result != nil:
-		return j.Result.Outcome
-	case j.State != Running:
-		return j.State
-	case j.Status == nil:
-		return "unknown"
+	outcome := ""
+	if j.Result != nil {
+		outcome = j.Result.Outcome
 	}
-	s := fmt.Sprintf("%s %d/%d", j.Status.Phase, j.Status.Step, j.Status.Steps)
-	if j.Status.Paused {
-		s += ", paused"
-	}
-	return s
+	return j.phase(j.said(), outcome)
 }
 
 // WaitsFor says what keeps the job from going on, and what else there is to know; "" when nothing does.
 func (j ScaleDown) WaitsFor() string {
-	switch {
-	case j.State != Running:
-		return j.Failure
-	case j.Status == nil:
-		return join(j.Silent, j.triesAgain())
+	warning := ""
+	if j.Status != nil {
+		warning = j.Status.Warning
 	}
-	return join(join(j.Status.WaitsFor, j.Status.Warning), j.triesAgain())
+	return j.waitsFor(j.said(), warning)
 }
 
-func (j ScaleDown) waitsSince() time.Time {
-	if j.Status == nil {
-		return j.Started
-	}
-	return j.Status.Since
-}
+func (j ScaleDown) waitsSince() time.Time { return j.waits(j.said()) }
 
 var scaleDownOutcomes = map[string]string{
 	workflows.OutcomeGone:    "Gone: the node is deleted,",
@@ -97,49 +89,12 @@ func (j ScaleDown) asks() string { return "" }
 func (j ScaleDown) follower() follower { return &phaseFollower{} }
 
 func (j ScaleDown) heard(before Job, signal, _ string) bool {
-	switch {
-	case j.State != Running || j.RunID != before.execution().RunID:
-		return true
-	case j.Status == nil:
-		return false
-	default:
-		return shows(j.Status.JobStatus, signal)
-	}
+	return j.shows(before, j.said(), signal, nil)
 }
 
 // Describe is one sentence about it.
 func (j ScaleDown) Describe(now time.Time) string {
-	phase := j.Phase()
-	if j.State == Running && j.Status == nil {
-		phase = ""
-	}
-	return j.describe(now, phase, j.WaitsFor())
-}
-
-// phased is a job whose phase and wait are all that there is to follow.
-type phased interface {
-	Job
-	Phase() string
-}
-
-// phaseFollower turns looks at such a job into lines.
-type phaseFollower struct{ phase, waits string }
-
-func (f *phaseFollower) news(_ context.Context, c *Command, j Job) (out []string) {
-	job, is := j.(phased)
-	if !is || job.execution().State != Running {
-		return nil
-	}
-	phase, waits := job.Phase(), job.WaitsFor()
-	if phase != f.phase || waits != f.waits {
-		line := clock(c.Now()) + "  " + phase
-		if waits != "" {
-			line += ": waits for " + waits
-		}
-		out = append(out, line)
-	}
-	f.phase, f.waits = phase, waits
-	return out
+	return j.sentence(now, j.said(), j.Phase(), j.WaitsFor())
 }
 
 func (t *temporalClient) scaleDown(ctx context.Context, id string) (Job, error) {
