@@ -44,6 +44,9 @@ func (l *line) MonCommand(ctx context.Context, command []byte) ([]byte, string, 
 	conn, asked := l.now(), time.Now()
 	output, status, err := conn.MonCommand(ctx, command)
 	l.heard(conn, asked, err)
+	if anew := l.now(); anew != conn && !isAnswer(err) && ctx.Err() == nil {
+		return anew.MonCommand(ctx, command) // it was made anew meanwhile, and every command may be repeated
+	}
 	return output, status, err
 }
 

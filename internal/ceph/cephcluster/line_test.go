@@ -2,6 +2,7 @@ package cephcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
@@ -84,6 +85,25 @@ func TestALineThatIsDeadIsMadeAnew(t *testing.T) {
 		}
 	})
 }
+
+// What is asked at the moment at which the line is made anew is asked on the new one.
+func TestAQuestionWhileTheLineIsMadeAnew(t *testing.T) {
+	l := &line{}
+	l.conn = &busyPhone{func() { l.conn = &phone{fsid: "f"} }}
+	status, err := ceph.Client{Commander: l}.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "f", status.FSID)
+}
+
+// busyPhone is a connection that is closed before it has an answer.
+type busyPhone struct{ closes func() }
+
+func (p *busyPhone) MonCommand(context.Context, []byte) ([]byte, string, error) {
+	p.closes()
+	return nil, "", errors.New("the connection is closed")
+}
+
+func (p *busyPhone) Close() {}
 
 // A refusal is an answer: the mons live.
 func TestWhatIsAnAnswer(t *testing.T) {
