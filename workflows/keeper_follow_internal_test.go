@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -68,22 +69,24 @@ func TestOneThatCannotBeFollowed(t *testing.T) {
 // TestManyThatEndTogether are told together, though Temporal says so of one after the other.
 func TestManyThatEndTogether(t *testing.T) {
 	t.Parallel()
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestActivityEnvironment()
-	at := ends{}
-	jobs := []activities.JobInput{{WorkflowID: "drain/goes-on", RunID: "1"}}
-	for i := range followedTogether {
-		id := fmt.Sprintf("drain/node-%d", i)
-		at[id] = time.Duration(i) * time.Millisecond
-		jobs = append(jobs, activities.JobInput{WorkflowID: id, RunID: "1"})
-	}
-	keeping := &activities.Keeper{Jobs: at}
-	env.RegisterActivity(keeping)
-	value, err := env.ExecuteActivity(keeping.AwaitJobsEnd, activities.JobsInput{Jobs: jobs})
-	require.NoError(t, err)
-	var ended activities.JobsEnded
-	require.NoError(t, value.Get(&ended))
-	assert.ElementsMatch(t, jobs[1:], ended.Ended)
+	synctest.Test(t, func(t *testing.T) {
+		at := ends{}
+		jobs := []activities.JobInput{{WorkflowID: "drain/goes-on", RunID: "1"}}
+		for i := range followedTogether {
+			id := fmt.Sprintf("drain/node-%d", i)
+			at[id] = time.Duration(i) * time.Millisecond
+			jobs = append(jobs, activities.JobInput{WorkflowID: id, RunID: "1"})
+		}
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestActivityEnvironment()
+		keeping := &activities.Keeper{Jobs: at}
+		env.RegisterActivity(keeping)
+		value, err := env.ExecuteActivity(keeping.AwaitJobsEnd, activities.JobsInput{Jobs: jobs})
+		require.NoError(t, err)
+		var ended activities.JobsEnded
+		require.NoError(t, value.Get(&ended))
+		assert.ElementsMatch(t, jobs[1:], ended.Ended)
+	})
 }
 
 // TestFollowMany: hundreds of jobs are followed by a few activities. One that ends loses its claim, and the others are
