@@ -49,19 +49,34 @@ type catcher struct {
 	run      string // the tests
 	tests    string // the folder that they are in
 	rollouts int
-	without  bool // without any mutant, and, if that is not all, without simulation
+	directed bool // but for the simulation, which takes minutes
+	sound    bool // to show that they pass without any mutant
 }
 
-// parts are what shows that a catcher is sound: the simulation, which takes minutes and does so for many of them, is on
-// its own.
+// parts are a catcher's tests, in the order in which they are played.
 func (c catcher) parts() []catcher {
-	c.without = true
 	if is, err := regexp.MatchString(c.run, "TestSimulation"); err != nil || !is || c.run == simulation {
 		return []catcher{c}
 	}
-	whole := c
-	whole.run = simulation
-	return []catcher{whole, c}
+	first, second := c, c
+	first.directed, second.run = true, simulation
+	return []catcher{first, second}
+}
+
+// isSound plays the tests without any mutant: what fails then catches nothing.
+func (c catcher) isSound(ctx context.Context, program string, schedules int, known map[catcher]bool) error {
+	c.sound = true
+	if known[c] {
+		return nil
+	}
+	began := time.Now()
+	how, err := c.play(ctx, program, schedules)
+	if err != nil || how != "" {
+		return errors.Join(err, fmt.Errorf("%s fails without any mutant: %s", c.run, how))
+	}
+	known[c] = true
+	fmt.Fprintf(os.Stderr, "%-28s all is well (%s, %s)\n", "none", c.run, time.Since(began).Round(time.Second))
+	return nil
 }
 
 func main() {
@@ -106,25 +121,20 @@ func play(ctx context.Context, all []mutant, dir string, schedules int) error {
 		if b.err != nil {
 			return fmt.Errorf("%s: %w", b.name, b.err)
 		}
-		// What fails without any mutant catches nothing.
+		began, how := time.Now(), ""
 		for _, c := range b.parts() {
-			if sound[c] {
-				continue
+			if err := c.isSound(ctx, b.none, schedules, sound); err != nil {
+				return err
 			}
-			began := time.Now()
-			how, err := c.play(ctx, b.none, schedules)
-			if err != nil || how != "" {
-				return errors.Join(err, fmt.Errorf("%s fails without any mutant: %s", c.run, how))
+			var err error
+			if how, err = c.play(ctx, b.mutated, schedules); err != nil {
+				return fmt.Errorf("%s: %w", b.name, err)
 			}
-			sound[c] = true
-			fmt.Fprintf(os.Stderr, "%-28s all is well (%s, %s)\n", "none", c.run, time.Since(began).Round(time.Second))
+			if how != "" {
+				break
+			}
 		}
 		total++
-		began := time.Now()
-		how, err := b.catcher.play(ctx, b.mutated, schedules)
-		if err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
-		}
 		if how == "" {
 			fmt.Fprintf(os.Stderr, "%-28s SURVIVED (%s)\n", b.name, time.Since(began).Round(time.Second))
 			continue
@@ -240,11 +250,11 @@ func (m mutant) build(ctx context.Context, dir, test string) error {
 // play runs the tests that are built in a program. how is the first thing that they found; "" if nothing.
 func (c catcher) play(ctx context.Context, program string, schedules int) (how string, err error) {
 	args := []string{"-test.run", c.run, "-test.timeout", "15m"}
-	if c.without && c.run != simulation {
+	if c.directed {
 		args = append(args, "-test.skip", simulation)
 	}
 	if c.tests == workflows {
-		args = append(args, fmt.Sprintf("-sim.first=%t", !c.without), fmt.Sprintf("-sim.rollouts=%d", c.rollouts),
+		args = append(args, fmt.Sprintf("-sim.first=%t", !c.sound), fmt.Sprintf("-sim.rollouts=%d", c.rollouts),
 			fmt.Sprintf("-sim.n=%d", schedules))
 	}
 	//nolint:gosec // the tests that were just built
