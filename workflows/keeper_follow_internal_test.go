@@ -51,6 +51,25 @@ func (e endsBut) AwaitEnd(ctx context.Context, workflowID, runID string) (string
 	return e.ends.AwaitEnd(ctx, workflowID, runID)
 }
 
+// endsOnce is ends, but that some workflows end when something has happened.
+type endsOnce struct {
+	ends
+	when map[string]chan struct{}
+}
+
+func (e endsOnce) AwaitEnd(ctx context.Context, workflowID, runID string) (string, error) {
+	happens, known := e.when[workflowID]
+	if !known {
+		return e.ends.AwaitEnd(ctx, workflowID, runID)
+	}
+	select {
+	case <-happens:
+		return "terminated", nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
 // TestOneThatCannotBeFollowed keeps nobody from hearing of the end of another.
 func TestOneThatCannotBeFollowed(t *testing.T) {
 	t.Parallel()
@@ -98,15 +117,17 @@ func TestFollowMany(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
-	env.RegisterActivity(&activities.Keeper{Jobs: ends{
-		"drain/node-1": 10 * time.Millisecond, "drain/node-2": 300 * time.Millisecond,
-		"drain/node-150": 300 * time.Millisecond,
+	again := make(chan struct{}) // the others of the first one that ends are followed again
+	env.RegisterActivity(&activities.Keeper{Jobs: endsOnce{
+		ends{"drain/node-1": 10 * time.Millisecond}, map[string]chan struct{}{"drain/node-2": again, "drain/node-150": again},
 	}})
 	var followed []int
 	env.SetOnActivityStartedListener(func(_ *activity.Info, _ context.Context, args converter.EncodedValues) {
 		var in activities.JobsInput
 		if args.Get(&in) == nil {
-			followed = append(followed, len(in.Jobs))
+			if followed = append(followed, len(in.Jobs)); len(in.Jobs) == followedTogether-1 {
+				close(again)
+			}
 		}
 	})
 	env.ExecuteWorkflow(func(ctx workflow.Context) ([]string, error) {
@@ -139,6 +160,7 @@ func TestFollowMany(t *testing.T) {
 	var left []string
 	require.NoError(t, env.GetWorkflowResult(&left))
 	assert.Equal(t, []string{"drain/node-0", "drain/node-3"}, left)
+	require.GreaterOrEqual(t, len(followed), 4)
 	assert.Equal(t, []int{followedTogether, followedTogether, followedTogether, followedTogether - 1}, followed[:4],
 		"the one that gave up was alone, and nobody was asked about it any more")
 }
