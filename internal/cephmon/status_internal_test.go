@@ -149,9 +149,12 @@ func TestAdoptedMons(t *testing.T) {
 		assert.Equal(t, []string{first, first}, templates)
 		assert.Empty(t, w.otherImages(seen), "they are about to be restarted")
 	}
+	w.deployments[1].Spec.Template.Spec.Containers[0].Image = "ceph:20"
+	_, templates = look(second)
+	assert.Equal(t, []string{first, second}, templates, "somebody gave mon.b the image already")
 	w.deployments[0].Spec.Template.Annotations = map[string]string{monspec.TemplateAnnotation: second}
 	_, templates = look(second)
-	assert.Equal(t, []string{second, first}, templates)
+	assert.Equal(t, []string{second, second}, templates)
 	assert.Empty(t, w.cephMon.Status.Mons[0].Adopted, "it has lockkeeper's template now")
 }
 

@@ -136,7 +136,7 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 			if mon.Template = d.Spec.Template.Annotations[monspec.TemplateAnnotation]; mon.Template != "" {
 				mon.Renewing = !w.renewed(in.Name, mon.Template)
 			} else {
-				mon.Template = w.adopted(in.Name)
+				mon.Template = w.adopted(in.Name, d)
 			}
 			mon.Bound = pinned != ""
 		}
@@ -152,14 +152,17 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 }
 
 // adopted is the template that the spec had when a mon was first seen that lockkeeper has not made. One that has not
-// been seen before came under the template of now.
-func (w *world) adopted(mon string) string {
+// been seen before came under the template of now, and so did one to which somebody has given the spec's image since.
+func (w *world) adopted(mon string, d *appsv1.Deployment) string {
+	now, _ := w.set.TemplateHash() // without one nothing is decided
+	if w.set.IsAsSpec(d) {
+		return now
+	}
 	for _, m := range w.cephMon.Status.Mons {
 		if m.Name == mon && m.Adopted != "" {
 			return m.Adopted
 		}
 	}
-	now, _ := w.set.TemplateHash() // without one nothing is decided
 	return now
 }
 

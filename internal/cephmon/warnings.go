@@ -22,7 +22,7 @@ func (w *world) otherImages(s monplan.Seen) (warnings []string) {
 		if d == nil || d.Spec.Template.Annotations[monspec.TemplateAnnotation] != "" || mon.Template != s.Want.Template {
 			continue
 		}
-		has := monspec.ContainerOf(&d.Spec.Template.Spec)
+		has := monspec.MonContainer(&d.Spec.Template.Spec)
 		if want := w.set.Spec.PodTemplate.Image; has != nil && has.Image != want {
 			warnings = append(warnings, fmt.Sprintf("mon.%s has image %s, as it had before lockkeeper looked after it, "+
 				"instead of spec.podTemplate.image %s; it gets that when the spec changes to another one, or when it moves",

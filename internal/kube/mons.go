@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -49,12 +50,10 @@ func monPods(all []corev1.Pod, selector labels.Selector) (out []storageview.MonP
 	return out
 }
 
-// monImage is that of the mon's own container: the one that Rook calls "mon", or the first. Others, which somebody may
-// have put into some of the pods only, say nothing of a mon.
+// monImage is that of the mon's own container.
 func monImage(pod *corev1.Pod) string {
-	if len(pod.Spec.Containers) == 0 {
-		return ""
+	if c := monspec.MonContainer(&pod.Spec); c != nil {
+		return c.Image
 	}
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "mon" })
-	return pod.Spec.Containers[max(i, 0)].Image
+	return ""
 }

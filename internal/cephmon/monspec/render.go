@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -363,25 +364,28 @@ func within(a *corev1.NodeAffinity, r corev1.NodeSelectorRequirement) *corev1.No
 }
 
 // Restart is a patch that gives a mon's Deployment the image and the resources of the spec. Others than lockkeeper may
-// have made it: a container beside the mon gets the image if it has the mon's, and keeps its own resources.
+// have made it: a container beside the mon gets the image if it has the mon's, and keeps its own resources, and so does
+// the mon while the spec has none.
 func (s Set) Restart(d *appsv1.Deployment) ([]byte, error) {
 	hash, err := s.TemplateHash()
 	if err != nil {
 		return nil, err
 	}
 	pod := &d.Spec.Template.Spec
-	mon := ContainerOf(pod)
+	mon := MonContainer(pod)
 	if mon == nil {
 		return nil, fmt.Errorf("deployment %s has no container", d.Name)
 	}
+	wants := s.Spec.PodTemplate.Resources
+	keeps := d.Spec.Template.Labels[CephMonLabel] == "" && isEmpty(wants)
 	patched := func(all []corev1.Container, init bool) (out []map[string]any, err error) {
 		for i := range all {
 			c := map[string]any{"name": all[i].Name}
 			if all[i].Image == mon.Image {
 				c["image"] = s.Spec.PodTemplate.Image
 			}
-			if init && all[i].Image == mon.Image || all[i].Name == mon.Name {
-				if c["resources"], err = instead(s.Spec.PodTemplate.Resources); err != nil {
+			if !keeps && (init && all[i].Image == mon.Image || all[i].Name == mon.Name) {
+				if c["resources"], err = instead(wants); err != nil {
 					return nil, err
 				}
 			}
@@ -403,17 +407,25 @@ func (s Set) Restart(d *appsv1.Deployment) ([]byte, error) {
 	}}})
 }
 
-// ContainerOf is the container of a pod in which the mon runs, whatever else is in there; nil: it has none.
-func ContainerOf(pod *corev1.PodSpec) *corev1.Container {
-	for i := range pod.Containers {
-		if pod.Containers[i].Name == "mon" {
-			return &pod.Containers[i]
-		}
+// IsAsSpec tells whether a mon that others have made has the image of the spec, and its resources if it names any.
+func (s Set) IsAsSpec(d *appsv1.Deployment) bool {
+	mon, wants := MonContainer(&d.Spec.Template.Spec), s.Spec.PodTemplate
+	return mon != nil && mon.Image == wants.Image &&
+		(isEmpty(wants.Resources) || equality.Semantic.DeepEqual(mon.Resources, wants.Resources))
+}
+
+func isEmpty(r corev1.ResourceRequirements) bool {
+	return len(r.Limits)+len(r.Requests)+len(r.Claims) == 0
+}
+
+// MonContainer is the container of a pod in which the mon runs: the one that Rook calls "mon", or the first; nil: there
+// is none. Others, which somebody may have put into some of the pods only, say nothing of a mon.
+func MonContainer(pod *corev1.PodSpec) *corev1.Container {
+	if len(pod.Containers) == 0 {
+		return nil
 	}
-	if len(pod.Containers) > 0 {
-		return &pod.Containers[0]
-	}
-	return nil
+	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "mon" })
+	return &pod.Containers[max(i, 0)]
 }
 
 // instead is part of a strategic merge patch that leaves nothing of what was there.

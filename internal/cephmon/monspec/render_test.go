@@ -259,3 +259,18 @@ func TestRestart(t *testing.T) {
 	want.Containers[1].Image, want.Containers[1].Resources = "ceph:20", wants // and the limit of before has gone
 	assert.True(t, equality.Semantic.DeepEqual(*want, got.Spec.Template.Spec), "%s", after)
 }
+
+// A mon that others have made keeps its resources while the spec has none. Of one that lockkeeper has made they go.
+func TestRestartWithoutResources(t *testing.T) {
+	s := complete(t, "podTemplate: {image: ceph:20}")
+	d := &appsv1.Deployment{}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "mon", Image: "ceph:18"}}
+	patch, err := s.Restart(d)
+	require.NoError(t, err)
+	assert.Contains(t, string(patch), "ceph:20")
+	assert.NotContains(t, string(patch), "resources")
+	d.Spec.Template.Labels = map[string]string{monspec.CephMonLabel: s.Name}
+	patch, err = s.Restart(d)
+	require.NoError(t, err)
+	assert.Contains(t, string(patch), `"resources":{"$patch":"replace"}`)
+}
