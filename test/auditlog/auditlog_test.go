@@ -16,7 +16,8 @@ func TestReadFiles(t *testing.T) {
 	path := filepath.Join(dir, "audit.log")
 	require.NoError(t, os.WriteFile(path, []byte(
 		`{"stageTimestamp":"2026-01-02T03:04:05.000006Z","user":{"username":"somebody"},"userAgent":"kubectl",`+
-			`"verb":"create","requestURI":"/x?dryRun=All","objectRef":{"resource":"pods","subresource":"eviction","namespace":"a","name":"b"},`+
+			`"verb":"create","requestURI":"/x?dryRun=All",`+
+			`"objectRef":{"resource":"pods","subresource":"eviction","namespace":"a","name":"b"},`+
 			`"responseStatus":{"code":429,"message":"not yet"},"annotations":{"c":"d"}}`+"\n"+
 			`{"verb":"get","requestURI":"/version"}`+"\n"+`{"verb":"li`), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "audit-2026-01-01.log"), []byte(`{"verb":"list"}`+"\n"), 0o600))
