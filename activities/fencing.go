@@ -101,7 +101,7 @@ type HoldsInput struct {
 
 // HoldsResult is what became of it.
 type HoldsResult struct {
-	// Moved: the budgets have changed since it was decided, so nothing was let go.
+	// Moved: it is not as it was when that was decided, so nothing was let go.
 	Moved bool `json:"moved,omitempty"`
 }
 
@@ -137,30 +137,42 @@ func (k *Keeper) ChangeHolds(ctx context.Context, in HoldsInput) (HoldsResult, e
 	return HoldsResult{}, nil
 }
 
+// ReleaseHoldsInput names the policy whose holds are to go.
+type ReleaseHoldsInput struct {
+	storage.ClusterKey
+	// Aside: they go because another policy is in charge, and stay if none is any more. ID is the storage cluster's own.
+	Aside bool   `json:"aside,omitempty"`
+	ID    string `json:"id,omitempty"`
+}
+
 // ReleaseHolds takes away every hold that is noted in the policy's status, and the MachineDisruptionBudget. It returns
-// when nothing is left.
-func (k *Keeper) ReleaseHolds(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
+// when nothing is left, or when the policy is in charge after all: what else is taken back before that can be made
+// again in no time, but a Machine without a hold may be fenced at once.
+func (k *Keeper) ReleaseHolds(ctx context.Context, in ReleaseHoldsInput) (HoldsResult, error) {
+	key := in.ClusterKey
 	p, err := k.Policies.Policy(ctx, key)
 	if errors.Is(err, ErrNotFound) {
-		return struct{}{}, nil
+		return HoldsResult{}, nil
 	}
 	if err != nil {
-		return struct{}{}, Unavailable("read MaintenancePolicy "+key.String(), err)
+		return HoldsResult{}, Unavailable("read MaintenancePolicy "+key.String(), err)
+	}
+	if in.Aside && p.Second == "" && p.Standing(in.ID).First == "" {
+		return HoldsResult{Moved: true}, nil
 	}
 	l := p.Memory.Fencing
 	if l == nil || k.Machines == nil {
-		return struct{}{}, nil
+		return HoldsResult{}, nil
 	}
 	all, err := k.Machines.Machines(ctx, key, l.Fencing)
 	if err != nil {
-		return struct{}{}, Unavailable("list Machines", err)
+		return HoldsResult{}, Unavailable("list Machines", err)
 	}
-	in := HoldsInput{Cluster: key, Fencing: l.Fencing, Drop: l.Budget}
+	change := HoldsInput{Cluster: key, Fencing: l.Fencing, Drop: l.Budget}
 	for _, m := range all {
 		if _, noted := slices.BinarySearch(l.Held, fencing.Key(m.UID)); noted {
-			in.Remove = append(in.Remove, m)
+			change.Remove = append(change.Remove, m)
 		}
 	}
-	_, err = k.ChangeHolds(ctx, in)
-	return struct{}{}, err
+	return k.ChangeHolds(ctx, change)
 }

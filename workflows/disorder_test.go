@@ -378,9 +378,6 @@ func (d *disorder) lives(node string) bool {
 
 // notWhole says what has not come back, but for a disk that broke.
 func (d *disorder) notWhole() []string {
-	for _, node := range d.Nodes() {
-		d.PersonCordons(node, false)
-	}
 	missing := func() (out []string) {
 		for _, w := range d.Whole() {
 			if !d.broken || !strings.HasPrefix(w, "osd.") {
@@ -389,6 +386,13 @@ func (d *disorder) notWhole() []string {
 		}
 		return out
 	}
-	d.Await(2*time.Minute, func() bool { return len(missing()) == 0 })
+	for range 12 { // a drain that had only just begun cordons its node after all others were uncordoned
+		for _, node := range d.Nodes() {
+			d.PersonCordons(node, false)
+		}
+		if d.Await(10*time.Second, func() bool { return len(missing()) == 0 }) {
+			return nil
+		}
+	}
 	return missing()
 }

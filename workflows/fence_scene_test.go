@@ -192,6 +192,30 @@ func TestHoldsGoWithThePolicy(t *testing.T) {
 	})
 }
 
+// TestHoldsStayWhenTheOtherPolicyWasThereForAMoment: what a keeper takes back as it stands aside may take long, and the
+// other policy be gone by then. What may be fenced at once is not let go on that old knowledge.
+func TestHoldsStayWhenTheOtherPolicyWasThereForAMoment(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.drain(ofThis("node-a"))
+		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
+		s.LoseQuorum(true)
+		s.AnotherPolicy(true)
+		require.True(s, s.Await(time.Minute, func() bool { return s.Budget() == "none" }), "it stands aside")
+		time.Sleep(1500 * time.Millisecond)
+		require.Len(s, s.machines.Held(), 6, "noout is still to be taken back")
+		s.AnotherPolicy(false)
+		s.LoseQuorum(false)
+		for range 600 {
+			require.Len(s, s.machines.Held(), 6)
+			time.Sleep(100 * time.Millisecond)
+		}
+		s.tellDrain("node-a", jobs.SignalDone)
+		s.heldAgain()
+	})
+}
+
 // TestEveryStepOfAFence plays the fence of a node that died again and again, as TestEveryStep does.
 func TestEveryStepOfAFence(t *testing.T) {
 	t.Parallel()

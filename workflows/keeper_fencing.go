@@ -67,12 +67,15 @@ func (k *keeper) notifyFences(ctx workflow.Context) {
 	}
 }
 
-// letMachinesGo takes away all holds of ours.
-func (k *keeper) letMachinesGo(ctx workflow.Context) error {
+// letMachinesGo takes away all holds of ours. aside: because another policy is in charge; if none is any more they
+// stay, and the keeper has to look again.
+func (k *keeper) letMachinesGo(ctx workflow.Context, aside bool) error {
 	if k.state.Memory.Fencing == nil {
 		return nil
 	}
-	if _, err := call(marking(ctx, "take the holds of all Machines away"), keeping.ReleaseHolds, k.cluster); err != nil {
+	r, err := call(marking(ctx, "take the holds of all Machines away"), keeping.ReleaseHolds,
+		activities.ReleaseHoldsInput{ClusterKey: k.cluster, Aside: aside, ID: k.observed.Seen.ID})
+	if k.again = r.Moved; err != nil || r.Moved {
 		return err
 	}
 	for _, c := range k.state.Memory.Fencing.Cases {

@@ -57,7 +57,7 @@ func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []strin
 		waits = append(waits, message(err))
 	}
 	waits = append(waits, k.undoFlags(ctx)...)
-	if err := k.letMachinesGo(ctx); err != nil {
+	if err := k.letMachinesGo(ctx, false); err != nil {
 		waits = append(waits, "the holds of Machines to be taken away: "+message(err))
 	}
 	if len(waits) > 0 && ending.GivesUp(0) == "" {

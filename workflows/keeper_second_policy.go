@@ -25,7 +25,7 @@ func (k *keeper) standAside(ctx workflow.Context) error {
 	if err := k.retreat(ctx, budget.Decision{
 		Mode: budget.ModeClosed, Reason: budget.ReasonSecondPolicy,
 		Message: k.observed.Second,
-	}); err != nil {
+	}); err != nil || k.again {
 		return err
 	}
 	if k.observed.Claim != nil {
@@ -36,7 +36,8 @@ func (k *keeper) standAside(ctx workflow.Context) error {
 	return nil
 }
 
-// retreat closes, takes back all that was done for this policy, and tells the jobs.
+// retreat closes, takes back all that was done for this policy, and tells the jobs. again: the policy is in charge
+// after all, and its Machines are held as before.
 func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 	now := workflow.Now(ctx)
 	k.endWatch()
@@ -74,10 +75,10 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	if err := k.letFlagsGo(ctx); err != nil {
 		return err
 	}
-	if err := k.letMachinesGo(ctx); err != nil {
+	k.dropFlags()
+	if err := k.letMachinesGo(ctx, !k.movedOn()); err != nil || k.again {
 		return err
 	}
-	k.dropFlags()
 	k.aside, k.asideAsOf, k.keptClosed, k.daemonsDue = true, asOf, keepClosed, true
 	return nil
 }

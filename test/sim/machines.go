@@ -75,8 +75,8 @@ func (w *World) SetFencing(on bool) {
 		if w.policy == nil {
 			return
 		}
-		if !on && w.machines != nil { // who has seen that gives up all holds, even if it is taken back a moment later
-			w.machines.foreseen = time.Now().Add(givesUpHolds)
+		if !on {
+			w.foreseeRelease(givesUpHolds)
 		}
 		next := w.policy.DeepCopy()
 		if next.Spec.Fencing = (v1alpha1.FencingSpec{}); on {
@@ -367,6 +367,15 @@ func (m *Machines) Hold(
 	})
 }
 
+// foreseeRelease: who has seen what a person does now gives up all holds, even if it is taken back a moment later.
+func (w *World) foreseeRelease(within time.Duration) {
+	if m := w.machines; m != nil {
+		if until := time.Now().Add(within); until.After(m.foreseen) {
+			m.foreseen = until
+		}
+	}
+}
+
 // judge judges a release by what is true: I7, and that it takes nothing while another failure domain is hurt.
 func (m *Machines) judge(name string) {
 	w := m.w
@@ -411,8 +420,11 @@ func (m *Machines) reliedOn(name string) map[string]bool {
 // judgeWaits: a node whose fence costs nothing is released in bounded time (I8).
 func (m *Machines) judgeWaits() {
 	w := m.w
-	if !m.fenced() || w.older != nil || w.elsewhere != nil {
-		m.foreseen = time.Now().Add(givesUpHolds)
+	if !m.fenced() {
+		w.foreseeRelease(givesUpHolds)
+	}
+	if w.older != nil || w.elsewhere != nil {
+		w.foreseeRelease(w.opts.Reaction / 4)
 	}
 	able := m.fenced() && w.quorate() && time.Now().After(w.unguarded) && w.older == nil && w.elsewhere == nil
 	for _, name := range w.names {

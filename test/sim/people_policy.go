@@ -42,6 +42,7 @@ func (w *World) AnotherPolicy(exists bool) {
 		}
 		w.tell("another policy: %t", exists)
 		w.older, w.guarding = nil, time.Time{}
+		w.foreseeRelease(w.opts.Reaction / 4)
 		if exists && w.policy != nil {
 			w.older = w.policy.DeepCopy()
 			w.older.Name, w.older.UID, w.older.Status, w.older.Finalizers = "a-first", "older",
@@ -65,6 +66,7 @@ func (w *World) PolicyElsewhere(e *Elsewhere) {
 			return
 		}
 		w.elsewhere = nil
+		w.foreseeRelease(w.opts.Reaction / 4)
 		if e == nil {
 			w.tell("the policy of another namespace is gone")
 		} else {
