@@ -28,6 +28,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 		return KeeperResult{}, err
 	}
 	k := &keeper{mind: mind{cluster: in.Cluster}, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
+	k.here = workflow.GetVersion(ctx, looksHere, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -66,6 +67,8 @@ type keeper struct {
 	timer     workflow.Future // ends the rest; nil: nothing does but what happens
 	timerAt   time.Time       // when it does
 	stopTimer workflow.CancelFunc
+	// here: looks are taken within the workflow task, and reports that tell nothing new are written there.
+	here bool
 	// overtaken: the last pass was no more than a look, since something happened meanwhile.
 	overtaken   bool
 	stopMarking workflow.CancelFunc // asks for an end of marking
@@ -201,8 +204,16 @@ func (k *keeper) observe(ctx workflow.Context) (activities.Observation, error) {
 	}
 	look := k.look()
 	k.asked, k.askedNodes = look.Look.Hosts, look.Look.Nodes
-	return call(quick(ctx, "look at Kubernetes and the storage cluster"), keeping.ObserveStorage, look)
+	const summary = "look at Kubernetes and the storage cluster"
+	if k.here {
+		return callHere(here(ctx, summary), keeping.ObserveStorage, look)
+	}
+	return call(quick(ctx, summary), keeping.ObserveStorage, look)
 }
+
+// looksHere is the change since when a keeper looks within the workflow task. A history from before it goes on as it
+// began.
+const looksHere = "looks-here"
 
 // mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken
 // again, so that one decision is for all of it; but not twice in a row, since something may happen all the time.

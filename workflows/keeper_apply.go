@@ -30,7 +30,9 @@ func (k *keeper) apply(ctx workflow.Context) error {
 		return err
 	case k.again: // nothing is granted, or worth reporting, before the budget says so; but whoever is done is done
 		if len(k.state.Released) > 0 {
-			k.reportLater(ctx)
+			if !k.here { // as it was; the status says so with what comes next
+				k.reportLater(ctx)
+			}
 			k.tellReleased(workflow.Now(ctx))
 			k.sendAll(ctx)
 		}
@@ -87,11 +89,20 @@ func (k *keeper) carry(ctx workflow.Context, p *plan) (activities.CarryResult, e
 	if p.Budgets != nil {
 		k.writing(*p.Budgets)
 	}
-	r, err := call(options, keeping.CarryOut, p.CarryInput)
+	r, err := k.execute(ctx, options, p)
 	if k.tookReports(p, r); r.Remembered.Done() || r.Reported.Done() {
 		workflow.SetCurrentDetails(ctx, k.details())
 	}
 	return r, err
+}
+
+// execute runs the activity. Of what changes anything, or tells anybody something new, there has to be a record before
+// it begins.
+func (k *keeper) execute(ctx, options workflow.Context, p *plan) (activities.CarryResult, error) {
+	if k.here && p.onlyRewords() {
+		return callHere(here(ctx, p.summary()), keeping.CarryOut, p.CarryInput)
+	}
+	return call(options, keeping.CarryOut, p.CarryInput)
 }
 
 // followBudgets sets and takes away the marks that belong to what the budgets say now.

@@ -52,11 +52,23 @@ func (k *keeper) write(ctx workflow.Context) error {
 	news := k.news
 	k.news = nil
 	in := activities.ReportInput{Cluster: k.cluster, Report: k.signed(r.AsOf, r, k.state.Reported, news)}
-	if _, err := call(quick(ctx, "status and events"), keeping.ReportStatus, in); err != nil {
+	if err := k.say(ctx, in); err != nil {
 		k.news = append(news, k.news...)
 		return err
 	}
 	k.state.Reported = r
 	workflow.SetCurrentDetails(ctx, k.details())
 	return nil
+}
+
+// say writes a report. What only rewords the one before is written within the workflow task, if the API server is
+// quick.
+func (k *keeper) say(ctx workflow.Context, in activities.ReportInput) error {
+	if k.here && rewords(in.Report, k.state.Reported) {
+		if _, err := callHere(briefly(ctx, "status"), keeping.ReportStatus, in); err == nil {
+			return nil
+		}
+	}
+	_, err := call(quick(ctx, "status and events"), keeping.ReportStatus, in)
+	return err
 }

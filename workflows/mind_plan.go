@@ -26,6 +26,8 @@ type plan struct {
 	remember             bool
 	remembered, foretold activities.Report
 	news                 []activities.Event
+	// wording: the report only rewords the one before.
+	wording bool
 	// haltsMarking: marks that are being written must end before the budgets say something else.
 	haltsMarking bool
 	// fencing is what comes next about Machines.
@@ -86,7 +88,12 @@ func (m *mind) foretell(now time.Time, p *plan) {
 	r.AsOf = now
 	p.foretold = r
 	r = m.signed(now, r, before, p.take(m))
-	p.Report = &r
+	p.Report, p.wording = &r, rewords(r, before)
+}
+
+// rewords tells whether a report says with other words, or other counts, what the one before said.
+func rewords(r, before activities.Report) bool {
+	return len(r.Events) == 0 && sameMemory(r.Memory, before.Memory)
 }
 
 // writing takes note that the budgets are about to be written. What they say is not known meanwhile, nor when the
@@ -143,6 +150,13 @@ func (p *plan) take(m *mind) []activities.Event {
 	news := m.news
 	p.news, m.news = append(p.news, news...), nil
 	return news
+}
+
+// onlyRewords tells whether the plan does nothing but write a report that tells nothing new.
+func (p *plan) onlyRewords() bool {
+	rest := *p
+	rest.Report = nil
+	return p.wording && rest.isNothing()
 }
 
 func (p *plan) isNothing() bool {

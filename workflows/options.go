@@ -20,6 +20,22 @@ func quick(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// here is quick for callHere.
+func here(ctx workflow.Context, summary string) workflow.Context {
+	o := workflow.GetActivityOptions(quick(ctx, summary))
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: o.StartToCloseTimeout, ScheduleToCloseTimeout: o.ScheduleToCloseTimeout,
+		RetryPolicy: o.RetryPolicy, Summary: summary,
+	})
+}
+
+// briefly is for callHere beside other work: what else the task commands waits for it.
+func briefly(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: time.Second, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
+	})
+}
+
 // prompt is quick for a change that is right only for as long as the look that it rests on is recent: a worker that
 // comes back must not carry out what was decided before it went.
 func prompt(ctx workflow.Context, within time.Duration, summary string) workflow.Context {

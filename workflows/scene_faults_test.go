@@ -89,6 +89,12 @@ func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any
 	return p.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, o), name, args...)
 }
 
+func (p *patient) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	o := workflow.GetLocalActivityOptions(ctx)
+	o.StartToCloseTimeout = forever
+	return p.Next.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, o), name, args...)
+}
+
 type faultyActivity struct {
 	interceptor.ActivityInboundInterceptorBase
 	scene *scene

@@ -127,6 +127,8 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		a := e.GetActivityTaskTimedOutEventAttributes()
 		r.failed(e, r.take(a.GetScheduledEventId()), Cause(a.GetFailure()))
+	case enumspb.EVENT_TYPE_MARKER_RECORDED:
+		r.ranHere(e, e.GetMarkerRecordedEventAttributes())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
 		a := e.GetWorkflowExecutionSignaledEventAttributes()
 		r.signalled(e, a.GetSignalName(), a.GetInput(), a.GetIdentity())
@@ -146,6 +148,23 @@ func (r *reader) event(e *historypb.HistoryEvent) {
 	default:
 		r.ended(e)
 	}
+}
+
+// ranHere tells of an activity that ran within a workflow task. Its marker names it, and has its result and no input.
+func (r *reader) ranHere(e *historypb.HistoryEvent, a *historypb.MarkerRecordedEventAttributes) {
+	if a.GetMarkerName() != "LocalActivity" {
+		return
+	}
+	ran := read[struct {
+		ActivityType string
+		Attempt      int32
+	}](a.GetDetails()["data"])
+	what := activity{name: ran.ActivityType, attempt: ran.Attempt}
+	if a.GetFailure() != nil {
+		r.failed(e, what, Cause(a.GetFailure()))
+		return
+	}
+	r.completed(e, what, a.GetDetails()["result"])
 }
 
 func (r *reader) ended(e *historypb.HistoryEvent) {

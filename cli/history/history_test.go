@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/lockkeeper/lockkeeper/cli/history"
@@ -154,6 +156,7 @@ func FuzzPayloads(f *testing.F) {
 					},
 				},
 			}),
+			at(3, ranHere(`{"ActivityType":"`+name+`"}`, p)),
 			at(3, &historypb.HistoryEvent{
 				EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
 				Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
@@ -166,4 +169,46 @@ func FuzzPayloads(f *testing.F) {
 		}
 		history.Read(history.Run{WorkflowID: "x", Events: append(odd, events...)})
 	})
+}
+
+// ranHere is the marker of an activity that ran within a workflow task.
+func ranHere(data string, result *commonpb.Payloads) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{
+		EventType: enumspb.EVENT_TYPE_MARKER_RECORDED,
+		Attributes: &historypb.HistoryEvent_MarkerRecordedEventAttributes{
+			MarkerRecordedEventAttributes: &historypb.MarkerRecordedEventAttributes{
+				MarkerName: "LocalActivity",
+				Details:    map[string]*commonpb.Payloads{"data": payload(data), "result": result},
+			},
+		},
+	}
+}
+
+func payload(data string) *commonpb.Payloads {
+	return &commonpb.Payloads{Payloads: []*commonpb.Payload{{Data: []byte(data)}}}
+}
+
+// TestLooksWithinTheTask: a keeper that looks within its workflow task tells what it saw from the markers.
+func TestLooksWithinTheTask(t *testing.T) {
+	closes := &historypb.HistoryEvent{
+		EventId: 2, EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+		UserMetadata: &sdkpb.UserMetadata{Summary: payload(`"closed: osd.1 is down"`).Payloads[0]},
+		Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
+			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+				ActivityType: &commonpb.ActivityType{Name: "GuardPods"}, Input: payload(`{}`),
+			},
+		},
+	}
+	closes.UserMetadata.Summary.Metadata = map[string][]byte{"encoding": []byte("json/plain")}
+	out := history.Read(history.Run{WorkflowID: "keeper/a/b", Events: []*historypb.HistoryEvent{
+		ranHere(`{"ActivityType":"ObserveStorage"}`, payload(`{"seen":{"view":{"daemons":3,"up":2,"problems":["X"]}}}`)), closes,
+	}})
+	require.Len(t, out, 1)
+	assert.Contains(t, out[0].Facts, "OSDs 2/3 up as of epoch 0")
+	assert.Contains(t, out[0].Facts, "X")
+	failed := ranHere(`{"ActivityType":"ObserveStorage","Attempt":4}`, nil)
+	failed.GetMarkerRecordedEventAttributes().Failure = &failurepb.Failure{Message: "no API server"}
+	out = history.Read(history.Run{WorkflowID: "keeper/a/b", Events: []*historypb.HistoryEvent{failed}})
+	require.Len(t, out, 1)
+	assert.Equal(t, "ObserveStorage failed: no API server", out[0].What)
 }
