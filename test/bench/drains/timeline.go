@@ -66,6 +66,10 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 	}
 	empty := time.Now()
 	stop()
+	// From now on, while the node is away: a node that is back soon may be whole again before anybody asks.
+	whole := make(chan error, 1)
+	var wholeAt time.Time
+	go func() { whole <- w.awaitWhole(ctx, &wholeAt) }()
 	if err := lab.Command(ctx, "lab", "fault", "node-reboot", node, "--name", w.lab); err != nil {
 		return timeline{}, err
 	}
@@ -73,9 +77,6 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 		return timeline{}, err
 	}
 	back := time.Now()
-	whole := make(chan error, 1)
-	var wholeAt time.Time
-	go func() { whole <- w.awaitWhole(ctx, &wholeAt) }()
 	var result workflows.DrainNodeResult
 	if err := job.Get(ctx, &result); err != nil {
 		return timeline{}, err
