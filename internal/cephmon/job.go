@@ -54,21 +54,11 @@ func (m *Mons) survey(
 		Found: true, Generation: w.cephMon.Generation, OutSince: memory.OutSince, NextID: memory.NextID,
 		Cluster: storage.ClusterKey{Namespace: ref.Namespace, Name: w.cephMon.Spec.Policy},
 	}
-	// A step that the status tells of is not forgotten because the spec was damaged meanwhile.
-	known := memory.Known
-	memory = w.recall(memory)
-	if !known {
-		s.Work, s.OutSince = memory.Work, memory.OutSince
-	}
 	refused := w.set.Refusals()
 	if wrong != nil {
 		refused = append(refused, wrong)
 	}
-	if len(refused) > 0 {
-		s.Step = monplan.Step{Verdict: monplan.Wait, Why: "the spec to be mended: " + refused[0].Error(), Work: memory.Work}
-		if memory.Work == nil {
-			s.Refused, s.Step.Verdict = values(refused), monplan.Refuse
-		}
+	if memory = w.begin(&s, memory, refused); len(refused) > 0 {
 		return w, nil, s, nil
 	}
 	look, err := m.look(ctx, w, memory)
@@ -89,6 +79,23 @@ func (m *Mons) survey(
 		s.Step = monplan.Step{Verdict: monplan.Refuse, Why: s.Refused[0].Error()}
 	}
 	return w, &look, s, nil
+}
+
+// begin takes up what the job knows. If the spec makes no sense, that is all there is to say: a step that the status
+// tells of is not forgotten because the spec was damaged meanwhile.
+func (w *world) begin(s *activities.MonSurvey, memory Memory, refused []*input.Error) Memory {
+	known := memory.Known
+	memory = w.recall(memory)
+	if !known {
+		s.Work, s.OutSince = memory.Work, memory.OutSince
+	}
+	if len(refused) > 0 {
+		s.Step = monplan.Step{Verdict: monplan.Wait, Why: "the spec to be mended: " + refused[0].Error(), Work: memory.Work}
+		if memory.Work == nil {
+			s.Refused, s.Step.Verdict = values(refused), monplan.Refuse
+		}
+	}
+	return memory
 }
 
 // healing: what the step does is needed whatever else is wrong with the spec. A living mon is not removed then.

@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
 )
@@ -190,4 +191,25 @@ func TestOutOfTouch(t *testing.T) {
 	assert.Empty(t, w.outOfTouch(seen), "mon.d is among those that they know")
 	seen.Mons = append(seen.Mons, monplan.Mon{Name: "z"})
 	assert.Empty(t, w.outOfTouch(seen), "nobody knows since when mon.z is there")
+}
+
+// TestADamagedSpecForgetsNoStep: a job that begins with a spec which makes no sense waits with the step that the job
+// before it has begun.
+func TestADamagedSpecForgetsNoStep(t *testing.T) {
+	w := threeMons()
+	refused := []*input.Error{input.Wrong("spec.count", "0", "must be 1 or more")}
+	var s activities.MonSurvey
+	w.begin(&s, Memory{}, refused)
+	assert.Equal(t, monplan.Refuse, s.Step.Verdict)
+	assert.Nil(t, s.Work)
+
+	w.cephMon.Status.Step = &v1alpha1.MonStep{Kind: string(monplan.Add), Mon: "d"}
+	s = activities.MonSurvey{}
+	memory := w.begin(&s, Memory{}, refused)
+	assert.Equal(t, monplan.Wait, s.Step.Verdict)
+	for _, work := range []*monplan.Work{memory.Work, s.Work, s.Step.Work} {
+		if assert.NotNil(t, work) {
+			assert.Equal(t, "d", work.Newcomer)
+		}
+	}
 }
