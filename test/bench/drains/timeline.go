@@ -103,7 +103,7 @@ func (w *world) drain(ctx context.Context, node string) (timeline, error) {
 	own := spans.Without([]spans.Span{{From: asked, To: ended}},
 		append(slices.Clone(evicted), spans.Span{From: empty, To: wholeAt}))
 	return timeline{
-		total: ended.Sub(asked), evicting: spans.Length(evicted), away: back.Sub(empty), recovery: wholeAt.Sub(back),
+		total: ended.Sub(asked), evicting: spans.Length(evicted), away: back.Sub(empty), recovery: max(wholeAt.Sub(back), 0),
 		reports: spans.Length(own) - spans.Length(spans.Without(own, reportWaits(log, wholeAt))),
 		events:  d.WorkflowExecutionInfo.HistoryLength,
 	}, nil
