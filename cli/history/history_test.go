@@ -201,7 +201,8 @@ func TestLooksWithinTheTask(t *testing.T) {
 	}
 	closes.UserMetadata.Summary.Metadata = map[string][]byte{"encoding": []byte("json/plain")}
 	out := history.Read(history.Run{WorkflowID: "keeper/a/b", Events: []*historypb.HistoryEvent{
-		ranHere(`{"ActivityType":"ObserveStorage"}`, payload(`{"seen":{"view":{"daemons":3,"up":2,"problems":["X"]}}}`)), closes,
+		ranHere(`{"ActivityType":"ObserveStorage"}`, payload(`{"seen":{"view":{"daemons":3,"up":2,"problems":["X"]}}}`)),
+		closes,
 	}})
 	require.Len(t, out, 1)
 	assert.Contains(t, out[0].Facts, "OSDs 2/3 up as of epoch 0")
