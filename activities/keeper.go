@@ -319,8 +319,11 @@ type Observation struct {
 	Survey *fencing.Survey `json:"survey,omitempty"`
 }
 
-// ObserveStorage takes one look at the policy, Kubernetes and the storage cluster.
+// ObserveStorage takes one look at the policy, Kubernetes and the storage cluster. It ends before its time is over, and
+// so says who did not answer.
 func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observation, error) {
+	ctx, stop := endsInTime(ctx)
+	defer stop()
 	var (
 		out      Observation
 		unread   error
