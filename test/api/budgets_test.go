@@ -352,6 +352,9 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 		"at most":            `{"spec":{"minAvailable":null,"maxUnavailable":1}}`,
 		"nobody's any more":  `{"metadata":{"labels":null},"spec":{"minAvailable":1000000}}`,
 		"another percentage": `{"spec":{"minAvailable":"10%"}}`,
+		"unready ones":       `{"spec":{"minAvailable":1000000,"unhealthyPodEvictionPolicy":"AlwaysAllow"}}`,
+		"for the garbage collector": `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]},
+			"spec":{"minAvailable":1000000}}`,
 	} {
 		require.ErrorContains(t, patch(watcher, proved, text), "ValidatingAdmissionPolicy", name)
 	}
@@ -369,11 +372,36 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(proved), proved))
 	require.Equal(t, budget.Everything, proved.Spec.MinAvailable.IntValue())
 
+	// The budgets are open, and of a policy that has been changed since so that it selects other pods.
+	before, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
+	require.NoError(t, err)
+	left := budget.Spec{MinAvailable: budget.Everything, Key: "topology-location-zone", Except: []string{"x"}}
+	r, err := w.cluster.ApplyBudgets(t.Context(),
+		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: left, Unproved: &left}, Before: before})
+	require.NoError(t, err)
+	require.Empty(t, r.Moved)
+	changed := w.policy.DeepCopy()
+	changed.Spec.Ceph.OSDs.Selector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{"app": "rook-ceph-osd", "tier": "fast"},
+	}
+	require.NoError(t, restricted.Close(t.Context(), changed, kube.WatcherOwner, time.Now(), "another policy"))
+	for _, b := range w.budgets() {
+		if b.Name == theirs.Name {
+			continue
+		}
+		require.NotContains(t, metav1.FormatLabelSelector(b.Spec.Selector), "notin")
+		require.NotContains(t, metav1.FormatLabelSelector(b.Spec.Selector), "tier")
+		require.Contains(t, b.Annotations[kube.AlarmAnnotation], "another policy")
+	}
+
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "osd-0"}}
 	require.EventuallyWithT(t, refused(worker, pod, `{"metadata":{"labels":{"app":"other"}}}`), time.Minute,
 		100*time.Millisecond)
 	require.ErrorContains(t, patch(worker, pod, `{"metadata":{"annotations":{"a":"b"}}}`), "annotations")
 	require.ErrorContains(t, patch(worker, pod, `{"spec":{"activeDeadlineSeconds":1}}`), "spec of a pod")
+	require.ErrorContains(t, patch(worker, pod, `{"metadata":{"finalizers":["example.com/stays"]}}`), "owners or finalizers")
+	require.ErrorContains(t, patch(worker, pod, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap",
+		"name":"none","uid":"none"}]}}`), "owners or finalizers")
 	marker, err := kube.New(asAccount(config, "lockkeeper-worker"))
 	require.NoError(t, err)
 	n, err := marker.MarkPods(t.Context(), w.policy, w.pods(), noProgress)
