@@ -17,7 +17,7 @@ type MarkPlan struct {
 	Set bool
 	// Unclean: the data is not whole, and the policy says that this was long enough.
 	Unclean bool
-	// Most is how many pods may carry a mark: as many as the budgets count. 0: as many as are proved.
+	// Most is how many pods may carry a mark: as many as the budgets count.
 	Most int
 	// Unset: marks have to go, while both budgets are closed. UnsetAll: all of them.
 	Unset, UnsetAll bool
@@ -36,7 +36,11 @@ func PlanMarks(in Input, d Decision) MarkPlan {
 		marked := m.Proved+m.Stale > 0 || len(m.Foreign) > 0
 		return MarkPlan{Unset: marked, UnsetAll: marked}
 	}
-	return MarkPlan{Set: m.Unproved > 0, Unclean: d.Reason == ReasonPGHealthTimeout, Unset: m.Stale > 0}
+	plan := MarkPlan{Set: m.Unproved > 0, Unclean: d.Reason == ReasonPGHealthTimeout, Unset: m.Stale > 0}
+	if plan.Set { // the budget at rest counts these, and none that becomes ready while the marks are being written
+		plan.Most = m.Proved + m.Unproved
+	}
+	return plan
 }
 
 // CloseForMarks is the closed step before marks are taken away.

@@ -14,10 +14,12 @@ func TestPlanMarks(t *testing.T) {
 		state string
 		want  budget.MarkPlan
 	}{
-		"all are marked":                       {"", budget.MarkPlan{}},
-		"one was replaced":                     {"unmarked=3", budget.MarkPlan{Set: true}},
-		"one crash-loops, none misses it":      {"osd.2=down/NotReady", budget.MarkPlan{Unset: true}},
-		"both":                                 {"osd.2=down/NotReady unmarked=3", budget.MarkPlan{Set: true, Unset: true}},
+		"all are marked":                  {"", budget.MarkPlan{}},
+		"one was replaced":                {"unmarked=3", budget.MarkPlan{Set: true, Most: 6}},
+		"one crash-loops, none misses it": {"osd.2=down/NotReady", budget.MarkPlan{Unset: true}},
+		"both": {
+			"osd.2=down/NotReady unmarked=3", budget.MarkPlan{Set: true, Unset: true, Most: 5},
+		},
 		"none may go at rest":                  {"rest=None", budget.MarkPlan{Unset: true, UnsetAll: true}},
 		"a zone is open: marks change nothing": {"unmarked=3 cordoned=a", budget.MarkPlan{}},
 		"closed":                               {"unmarked=3 health=unclean proof=none", budget.MarkPlan{}},

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/pghealth"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // witness is a tracker together with the pods that there were before its proof began. What it proves it proves of these
@@ -89,14 +90,15 @@ func (w *witness) proved() map[int]string {
 const proofWithin = 30 * time.Second
 
 // Mark implements activities.StorageCluster. The proof that the watch made serves if it is of the pods that there are;
-// for pods that came later a proof of its own is made.
+// for pods that came later a proof of its own is made. OSDs may come meanwhile, which the budget does not count: so no
+// more pods have marks than it does, those included that have one and should not.
 func (c *cluster) Mark(
 	ctx context.Context, in activities.Marking, beat func(activities.Marked),
 ) (activities.Marked, error) {
 	var out activities.Marked
 	own := &witness{}
 	for end := time.Now().Add(proofWithin); ; {
-		pods, reading, err := c.markable(ctx)
+		pods, marked, reading, err := c.markable(ctx)
 		if err != nil || reading.Unavailable != "" {
 			return activities.Marked{Done: out.Done, Left: 1, Reason: reading.Unavailable}, err
 		}
@@ -107,12 +109,14 @@ func (c *cluster) Mark(
 		var proved []storageview.Pod
 		out.Left = 0
 		for _, p := range pods {
-			switch {
+			switch ready := in.Unclean || watched[p.OSD] == p.Mark() || own.proved()[p.OSD] == p.Mark(); {
 			case p.Proved():
-			case in.Unclean || watched[p.OSD] == p.Mark() || own.proved()[p.OSD] == p.Mark():
-				proved = append(proved, *p)
-			default:
+			case !ready, !p.Marked() && in.Most > 0 && marked >= in.Most:
 				out.Left++
+			default:
+				if proved = append(proved, *p); !p.Marked() {
+					marked++
+				}
 			}
 		}
 		before := out.Done
@@ -171,13 +175,19 @@ func (c *cluster) watched(ctx context.Context) (map[int]string, error) {
 	return c.watch.proved(), nil
 }
 
-// markable lists the pods that may carry a mark, as of a look at Kubernetes and then one at Ceph.
-func (c *cluster) markable(ctx context.Context) ([]*storageview.Pod, ceph.Reading, error) {
-	in, reading, err := c.podsThenCeph(ctx)
-	if err != nil || reading.Unavailable != "" {
-		return nil, reading, err
+// markable lists the pods that may carry a mark, as of a look at Kubernetes and then one at Ceph, and counts those that
+// have one, whosever. Who is terminating is none that a budget counts.
+func (c *cluster) markable(ctx context.Context) (may []*storageview.Pod, marked int, r ceph.Reading, err error) {
+	in, r, err := c.podsThenCeph(ctx)
+	if err != nil || r.Unavailable != "" {
+		return nil, 0, r, err
 	}
-	return storageview.Markable(in), reading, nil
+	for i := range in.Pods {
+		if p := &in.Pods[i]; p.Marked() && p.State != storage.PodTerminating {
+			marked++
+		}
+	}
+	return storageview.Markable(in), marked, r, nil
 }
 
 func (c *cluster) podsThenCeph(ctx context.Context) (storageview.Input, ceph.Reading, error) {
