@@ -10,18 +10,22 @@ import (
 
 // Alarm says why everything has to close at once, before anybody looks; "" for no reason. before is nil when the
 // watcher has just started: then it goes by the marks, which tell of pods that were proved and are no longer there as
-// they were.
+// they were; and while a failure domain is open, in which nobody marks pods, by whoever elsewhere does not serve.
 //
 // Pods of the failure domain that is open come and go; they raise no alarm.
 func Alarm(before *Snapshot, now Snapshot) string {
-	if now.Deleting || now.Invalid != "" || now.Second != "" {
-		return "" // nothing of ours guards anything, or not for long
+	if now.Invalid != "" || now.Second != "" {
+		return "" // nothing of ours guards anything
 	}
 	var why []string
 	if before == nil {
 		for name, osd := range now.OSDs {
-			if osd.FalseMark() && !osd.Open {
+			switch {
+			case osd.Open:
+			case osd.FalseMark():
 				why = append(why, name+" is not what was proved")
+			case now.Opened && osd.Pod != storage.PodReady && !osd.Replacing:
+				why = append(why, describeOSD(name, osd))
 			}
 		}
 		return firstOf(append(why, templates(nil, now)...))
@@ -40,7 +44,7 @@ func Alarm(before *Snapshot, now Snapshot) string {
 	}
 	for _, name := range sortedKeys(before.Budgets, now.Budgets) {
 		was, is := before.Budgets[name], now.Budgets[name]
-		if was.Ours && was.decided() && is.Spec != was.Spec && is.Writer != kube.FieldOwner &&
+		if !now.Deleting && was.Ours && was.decided() && is.Spec != was.Spec && is.Writer != kube.FieldOwner &&
 			is.Writer != kube.WatcherOwner {
 			why = append(why, fmt.Sprintf("budget %s was changed or deleted", name))
 		}

@@ -27,10 +27,11 @@ func marked(s *Snapshot) {
 	}
 }
 
-func open(o *OSD)      { o.Open = true }
-func notReady(o *OSD)  { o.Pod = storage.PodNotReady }
-func restarted(o *OSD) { o.Life += "-and-again" }
-func replaced(o *OSD)  { o.Life, o.Mark = "another-uid.0", "" }
+func open(o *OSD)        { o.Open = true }
+func opened(s *Snapshot) { s.Opened = true }
+func notReady(o *OSD)    { o.Pod = storage.PodNotReady }
+func restarted(o *OSD)   { o.Life += "-and-again" }
+func replaced(o *OSD)    { o.Life, o.Mark = "another-uid.0", "" }
 
 // TestAlarmClosesBeforeAnybodyLooks says what a watcher closes for by itself.
 func TestAlarmClosesBeforeAnybodyLooks(t *testing.T) {
@@ -141,9 +142,14 @@ func TestAlarmClosesBeforeAnybodyLooks(t *testing.T) {
 			now:    with(marked, template("Deployment a")),
 		},
 		"the template is mended": {before: new(with(marked, template("Deployment a"))), now: with(marked)},
-		"the policy is going": {
+		"the policy is going, which may take long": {
 			before: &rest,
 			now:    with(marked, osd("osd.3", notReady), func(s *Snapshot) { s.Deleting = true }),
+			why:    "osd.3 on node-b is not ready",
+		},
+		"the policy is going, and its budgets with it": {
+			before: &rest,
+			now:    with(marked, func(s *Snapshot) { s.Deleting, s.Budgets = true, nil }),
 		},
 		"the policy is second": {before: &rest, now: with(marked, osd("osd.3", notReady), behind("older"))},
 		"the policy makes no sense": {
@@ -162,7 +168,14 @@ func TestAlarmClosesBeforeAnybodyLooks(t *testing.T) {
 			now: with(marked, osd("osd.3", restarted)),
 			why: "osd.3 is not what was proved",
 		},
-		"at start, an open domain": {now: with(marked, osd("osd.3", open), osd("osd.3", notReady))},
+		"at start, with a domain open, an OSD without a mark": {
+			now: with(marked, opened, osd("osd.0", open), osd("osd.3", notReady), osd("osd.3", func(o *OSD) { o.Mark = "" })),
+			why: "osd.3 on node-b is not ready",
+		},
+		"at start, with a domain open, a disk is being replaced": {
+			now: with(marked, opened, osd("osd.3", func(o *OSD) { *o = OSD{Pod: storage.PodNone, Replacing: true} })),
+		},
+		"at start, an open domain": {now: with(marked, opened, osd("osd.3", open), osd("osd.3", notReady))},
 		"at start, a template has a mark": {
 			now: with(marked, template("Deployment a")),
 			why: "the pod template of Deployment a has a mark: remove the label there",

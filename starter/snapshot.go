@@ -21,6 +21,9 @@ type Snapshot struct {
 	// Claimed: the policy's own status says that its keeper looks after the storage cluster.
 	Claimed bool
 
+	// Opened: our budgets leave a failure domain out.
+	Opened bool
+
 	OSDs    map[string]OSD    // by name, "osd.3"
 	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name
 	Budgets map[string]Budget // of the policy's namespace, by name

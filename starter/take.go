@@ -45,7 +45,8 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	}
 	s.Second, s.Rival = second(o)
 	nodes := newNodeNames(o.Nodes)
-	s.OSDs = takeOSDs(o, selectors.osds, nodes, before)
+	open, opened := leftOut(o)
+	s.OSDs, s.Opened = takeOSDs(o, selectors.osds, nodes, open, before), opened
 	s.MarkedTemplates = markedTemplates(o, selectors.osds)
 	s.Nodes = takeNodes(o, hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
 	s.Budgets = takeBudgets(o.Budgets)
@@ -119,9 +120,10 @@ func selectorsOf(p *v1alpha1.MaintenancePolicy) (selectors, error) {
 }
 
 // takeOSDs begins with the Deployments: they know of OSDs that have no pod at all.
-func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snapshot) map[string]OSD {
+func takeOSDs(
+	o Objects, selector labels.Selector, nodes nodeNames, open func(map[string]string) bool, before *Snapshot,
+) map[string]OSD {
 	idLabel := kube.IDLabel(o.Policy)
-	open := leftOut(o)
 	out := make(map[string]OSD, len(o.Pods))
 	pods := make(map[string]int, len(o.Pods))
 	for i := range o.Deployments {
@@ -160,8 +162,9 @@ func takeOSDs(o Objects, selector labels.Selector, nodes nodeNames, before *Snap
 	return out
 }
 
-// leftOut tells of a pod's labels whether our budgets leave the pod out, because its failure domain is open.
-func leftOut(o Objects) func(map[string]string) bool {
+// leftOut tells of a pod's labels whether our budgets leave the pod out, because its failure domain is open; and
+// whether they leave any out.
+func leftOut(o Objects) (is func(map[string]string) bool, some bool) {
 	unmarked, _ := kube.BudgetNames(o.Policy)
 	for i := range o.Budgets {
 		b := &o.Budgets[i]
@@ -172,11 +175,11 @@ func leftOut(o Objects) func(map[string]string) bool {
 		own := kube.OSDSelector(o.Policy).MatchExpressions
 		for _, r := range b.Spec.Selector.MatchExpressions[min(len(own), len(b.Spec.Selector.MatchExpressions)):] {
 			if r.Operator == metav1.LabelSelectorOpNotIn {
-				return func(pod map[string]string) bool { return slices.Contains(r.Values, pod[r.Key]) }
+				return func(pod map[string]string) bool { return slices.Contains(r.Values, pod[r.Key]) }, true
 			}
 		}
 	}
-	return func(map[string]string) bool { return false }
+	return func(map[string]string) bool { return false }, false
 }
 
 // markedTemplates lists workloads of OSDs whose pods would be born with a mark.
