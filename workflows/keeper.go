@@ -118,7 +118,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 			}
 			k.trouble = storage.Clip(message(err), mostMessage)
 		}
-		if a := k.state.Applied; k.lookFailed && k.observed.Settings.ManagePodBudgets &&
+		if a := k.state.Applied; k.lookFailed && k.state.Manages &&
 			(a == nil || a.Mode == budget.ModeClosed) {
 			k.admitClosed(ctx, "nothing opens before a look, and it fails: "+k.trouble)
 		}
@@ -170,7 +170,8 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	if k.lookFailed = err != nil; k.lookFailed {
 		return false, err
 	}
-	if k.observed = observed; !k.observed.Found || k.observed.Deleting {
+	k.observed, k.state.Manages = observed, observed.Settings.ManagePodBudgets
+	if !k.observed.Found || k.observed.Deleting {
 		return true, nil
 	}
 	k.sawAll(workflow.Now(ctx))

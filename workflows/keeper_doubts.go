@@ -16,20 +16,21 @@ func (k *keeper) answerDoubts(ctx workflow.Context) {
 		k.startWatch(ctx)
 	}
 	if why, closes := k.state.Doubts.Answer(k.state.Applied); closes && !k.aside {
-		k.closeFirst(ctx, why)
+		_ = k.closeFirst(ctx, why)
 	}
 }
 
-// closeFirst closes without a look, unless the budgets are not ours to write.
-func (k *keeper) closeFirst(ctx workflow.Context, why string) {
-	if k.state.Conflict != "" || !k.observed.Settings.ManagePodBudgets {
-		return
+// closeFirst closes without a look, unless the budgets are not ours to write. If that fails, what they say is not
+// known, which is what the pass that follows begins with.
+func (k *keeper) closeFirst(ctx workflow.Context, why string) error {
+	if k.state.Conflict != "" || !k.state.Manages {
+		return nil
 	}
 	step := budget.CloseFirst(k.state.Decision, why)
 	asOf := k.state.Doubts.Last
 	r, err := k.guardPods(quick(ctx, step.Message), step)
-	if err != nil {
-		return // what it says now is not known, which is what the pass that follows begins with
+	if err == nil {
+		k.applied(step, asOf, r)
 	}
-	k.applied(step, asOf, r)
+	return err
 }

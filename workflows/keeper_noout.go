@@ -63,7 +63,7 @@ func (k *keeper) unsetNoout(ctx workflow.Context, hosts []string) error {
 // silent closes, since the storage cluster does not answer. Everybody hears of that all the same: the report, and the
 // jobs, which must not take what was decided for what is.
 func (k *keeper) silent(ctx workflow.Context, what string, err error) error {
-	k.closeFirst(ctx, what)
+	_ = k.closeFirst(ctx, what)
 	closed := budget.CloseFirst(k.state.Decision, what+": "+message(err))
 	k.closed = &closed
 	k.reportLater(ctx)

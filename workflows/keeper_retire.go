@@ -72,10 +72,10 @@ func (k *keeper) undo(ctx workflow.Context) (ending budget.Ending, waits []strin
 // await says what the deletion waits for, to whoever looks at the policy, at the keeper, or at a job that waits for the
 // lease. The budgets are closed: nobody guards the storage any more.
 func (k *keeper) await(ctx workflow.Context, waits []string) {
-	k.trouble = "the deletion waits for " + strings.Join(waits, "; ")
-	if k.failures == 0 {
-		k.closeFirst(ctx, "the policy is deleted")
+	if err := k.closeUntilClosed(ctx); err != nil {
+		waits = append([]string{"the budgets to be closed: " + message(err)}, waits...)
 	}
+	k.trouble = "the deletion waits for " + strings.Join(waits, "; ")
 	closed := budget.CloseFirst(k.state.Decision, "")
 	closed.Reason = budget.ReasonDeleting
 	closed.Message = clip(k.trouble) +
@@ -86,6 +86,20 @@ func (k *keeper) await(ctx workflow.Context, waits []string) {
 	k.reportLater(ctx)
 	workflow.SetCurrentDetails(ctx, k.details())
 }
+
+// closeUntilClosed closes at the first attempt to undo everything, and at each further one until it has succeeded.
+func (k *keeper) closeUntilClosed(ctx workflow.Context) error {
+	if k.failures > 0 {
+		closed := k.state.Applied != nil && k.state.Applied.Mode == budget.ModeClosed
+		if closed || workflow.GetVersion(ctx, closesAgain, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return nil
+		}
+	}
+	return k.closeFirst(ctx, "the policy is deleted")
+}
+
+// closesAgain is the change since when a deletion that waits closes more than once.
+const closesAgain = "closes-again"
 
 // farewell says what is left behind to whoever may look for it: in the events about the namespace, which are kept in
 // "default", in the worker's log, and in the result.

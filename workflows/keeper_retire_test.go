@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +74,34 @@ func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDeletionClosesUntilAllIsClosed: Ceph is silent, so that the deletion waits, and the first attempts to close what
+// is open are refused.
+func TestDeletionClosesUntilAllIsClosed(t *testing.T) {
+	t.Parallel()
+	var refusing atomic.Bool
+	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
+		if refusing.Load() && op == "update budget" {
+			return sim.Failure{Err: errors.New("a webhook says no")}
+		}
+		return sim.Failure{}
+	}}
+	play(t, opts, func(s *scene) {
+		s.flaggedDrain("node-d")
+		refusing.Store(true)
+		s.DeletePolicy()
+		s.LoseQuorum(true)
+		require.True(s, s.Await(time.Minute, func() bool {
+			return s.Status().Reason == "Deleting" && strings.Contains(s.Status().Message, "the budgets to be closed")
+		}))
+		require.Equal(s, only("x"), s.Budget())
+		time.Sleep(time.Minute) // whoever else would have closed has given up
+		refusing.Store(false)
+		s.awaitBudget("closed", time.Minute)
+		s.LoseQuorum(false)
+		require.True(s, s.keeperEnds(2*time.Minute))
+	})
 }
 
 // TestDeletionTakesBackWhatLandsLate: the policy stays until a command without an answer can no longer be carried out.

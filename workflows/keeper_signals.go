@@ -174,7 +174,7 @@ func (k *keeper) startWatch(ctx workflow.Context) {
 	k.watchOf, k.watchAsOf = k.observed.Generation, k.state.Doubts.Last
 	k.watch = begin(watching(ctx, "watch the storage cluster"), keeping.WatchStorage, activities.WatchInput{
 		Cluster: k.cluster, Watching: activities.Watching{Last: k.watched(), Doubted: k.state.Doubts.DataAt},
-		CloseBudgets: k.observed.Settings.ManagePodBudgets && k.state.Conflict == "",
+		CloseBudgets: k.state.Manages && k.state.Conflict == "",
 	})
 }
 

@@ -70,6 +70,8 @@ type KeeperState struct {
 	LivedAsOf doubt.Seq     `json:"livedAsOf,omitempty"`
 	// ReportPeriod is the time between two reports of a daemon, as last learned.
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
+	// Manages: the budgets were lockkeeper's to write at the last look. Nobody has looked yet when the next run begins.
+	Manages bool `json:"manages,omitempty"`
 	// Reported is the last report that was written, Released who has to be told of a release.
 	Reported activities.Report `json:"reported"`
 	Released []lease.Claim     `json:"released,omitempty"`

@@ -77,6 +77,7 @@ func (m *mind) handOn() *KeeperState {
 	if sameMemory(s.Memory, s.Reported.Memory) {
 		s.Reported.Memory, s.RememberedAsReported = activities.Memory{}, true
 	}
+	s.Manages = s.Manages && !m.aside
 	return &s
 }
 
