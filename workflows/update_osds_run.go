@@ -177,7 +177,7 @@ func (u *update) create(ctx workflow.Context, step rollout.Step) error {
 		return u.rest(ctx, refusedNow(step, *made.Refused), true)
 	case made.Refused != nil:
 		u.seen.Refused = append(u.seen.Refused, *made.Refused)
-		return u.rest(ctx, toBeMended(*made.Refused), u.underWay())
+		return u.rest(ctx, u.refusedAgain(ctx, step, *made.Refused), u.underWay())
 	case len(made.Hindered) > 0:
 		x := made.Hindered[0]
 		return u.rest(ctx, wait{phase: PhaseRest, first: 10 * time.Second, most: 5 * time.Minute, what: x.Key +

@@ -51,6 +51,21 @@ func refusedNow(step rollout.Step, r input.Error) wait {
 	}
 }
 
+// refusedAgain is for a pod that is missing, and refused, outside of a batch. Its OSD is down: a drain evicted it, say,
+// and waits for it with noout and the lease. The spec may be wrong, or not, so the next tries come soon at first.
+func (u *update) refusedAgain(ctx workflow.Context, step rollout.Step, r input.Error) wait {
+	w := toBeMended(r)
+	w.first = soonest
+	w.what = fmt.Sprintf("%s to get a pod, which is refused: %s: %q: %s", step.OSDs[0], r.Field, r.Value, r.Allowed)
+	if rest := u.state.Rested; rest.Phase != w.phase || rest.Times == 0 || workflow.Now(ctx).Sub(rest.Since) < hurried {
+		w.most = latest
+	}
+	return w
+}
+
+// hurried is for how long a pod that is missing is tried every half a minute: as long as a noout lasts by default.
+const hurried = 30 * time.Minute
+
 // While OSDs are down for a rollout, what failed is tried again this soon, and at most so much later.
 const (
 	soonest = 2 * time.Second

@@ -113,20 +113,23 @@ func TestOSDThatIsNeverSpared(t *testing.T) {
 func TestPodThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
+		tries   int
 		refuses *input.Error
 		says    string
 	}{
-		"rejected": {input.Wrong("spec.podTemplate.spec.priorityClassName", "ceph-osd",
+		// In half an hour 63 tries, since its OSD is down, and then one every hour.
+		"rejected": {65, input.Wrong("spec.podTemplate.spec.priorityClassName", "ceph-osd",
 			"no PriorityClass with name ceph-osd was found"), "spec.podTemplate.spec.priorityClassName"},
-		"hindered": {nil, "pod osd-a is somebody else's"},
+		"hindered": {20, nil, "pod osd-a is somebody else's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStubborn()
 			s.osds[0].State, s.osds[0].Serves = rollout.Missing, false
-			s.create, s.refuses = 20, c.refuses
+			s.create, s.refuses = c.tries, c.refuses
 			result := s.play(t)
-			require.Equal(t, 21, s.asked)
+			require.Equal(t, c.tries+1, s.asked)
 			require.Greater(t, result.Took, time.Hour)
+			require.Less(t, result.Took, 3*time.Hour)
 			waiting := s.told(func(r activities.OSDSetReport) bool { return r.Message != "" })
 			require.NotEmpty(t, waiting)
 			require.Contains(t, waiting[0].Message, c.says)
