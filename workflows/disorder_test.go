@@ -29,6 +29,8 @@ type disorder struct {
 	took     bool
 	tainted  string
 	hung     []string
+	scaled   string          // an OSD whose Deployment wants no pod
+	nobody   bool            // the policy was told that nobody may go at rest
 	osdSet   string          // as in schedule
 	without  map[string]bool // events that do not happen
 	hammers  []hammer
@@ -154,9 +156,64 @@ func (d *disorder) happen(e event) {
 	case "policy elsewhere":
 		d.PolicyElsewhere(elsewhere[e.Which%len(elsewhere)])
 	default:
-		if !d.rollout(e.Kind, e.Which) && !d.fence(e.Kind, node) {
+		if !d.rollout(e.Kind, e.Which) && !d.fence(e.Kind, node) && !d.odd(e.Kind, e.Which) {
 			d.fail(e.Kind, job)
 		}
+	}
+}
+
+// odd is what people do seldom, and probes that fail.
+func (d *disorder) odd(kind string, which int) bool {
+	switch osds := d.OSDs(); kind {
+	case "flag":
+		d.PersonSetsFlag(flags[which%len(flags)], which < 8)
+	case "nobody at rest":
+		d.nobody = true
+		d.restWith("None")
+	case "somebody at rest":
+		d.restWith("One")
+	case "copy mark":
+		d.CopyMark(fmt.Sprintf("osd.%d", which%osds), fmt.Sprintf("osd.%d", (which+1)%osds))
+	case "unready":
+		d.Unready(fmt.Sprintf("osd.%d", which%osds), time.Duration(1+which)*time.Second)
+	case "scale":
+		d.scale(fmt.Sprintf("osd.%d", which%osds))
+	default:
+		return false
+	}
+	return true
+}
+
+// flags are of the whole Ceph cluster.
+var flags = []string{"nodown", "noup", "pause", "norecover"}
+
+func (d *disorder) restWith(what string) {
+	d.ChangePolicy("atRest: "+what, func(s *v1alpha1.CephSpec) { s.AtRest = what })
+}
+
+// scale takes an OSD's pod away for good, or brings back the one that was.
+func (d *disorder) scale(osd string) {
+	switch {
+	case d.osdSet != "":
+	case d.scaled != "":
+		d.Scale(d.scaled, 1)
+		d.scaled = ""
+	default:
+		d.scaled = osd
+		d.Scale(osd, 0)
+	}
+}
+
+// evenOut ends what is odd.
+func (d *disorder) evenOut() {
+	for _, f := range flags {
+		d.PersonSetsFlag(f, false)
+	}
+	if d.scaled != "" {
+		d.scale(d.scaled)
+	}
+	if d.nobody {
+		d.restWith("One")
 	}
 }
 
@@ -307,6 +364,7 @@ func (d *disorder) rest() (stuck []string) {
 	d.PolicyElsewhere(nil)
 	d.Hang(false, d.hung...)
 	d.untaint()
+	d.evenOut()
 	d.mendRollouts()
 	d.mendFences()
 	for _, node := range d.Nodes() {

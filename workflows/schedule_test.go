@@ -34,6 +34,7 @@ type schedule struct {
 	ByOSD       int           // as in sim.Options
 	Grace       time.Duration // as in sim.Options
 	Fencing     bool          // the policy says what fences nodes, and nodes lose their power
+	Seldom      bool          // OSDs report every 5 s, as by default, and not every second
 }
 
 // hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is
@@ -94,6 +95,11 @@ func drawSchedule(seed int) schedule {
 		s.Fencing = true
 		s.insert(fences, 4)
 	}
+	if n := *simOddities; n > 0 && seed%n == 0 {
+		s.Seldom = seed/n%2 == 0
+		s.insert(oddities, 5)
+		s.insert(oddities, 6)
+	}
 	return s
 }
 
@@ -112,6 +118,10 @@ var hosts = []string{"rename host", "rename host", "replace host"}
 
 // policies are what may happen beside everything else in every -sim.policies-th schedule.
 var policies = []string{"second policy", "policy elsewhere", "policy elsewhere", "policy elsewhere"}
+
+// oddities are what may happen beside everything else in every -sim.oddities-th schedule.
+var oddities = strings.Split("flag,flag,flag,nobody at rest,somebody at rest,copy mark,copy mark,unready,unready,"+
+	"unready,scale,scale", ",")
 
 // fences are what may happen beside everything else in every -sim.fencing-th schedule.
 var fences = strings.Split("lose power,lose power,lose power,lose power,lose power,power returns,power returns,"+
@@ -189,6 +199,9 @@ func (c *chance) is(p float64) bool {
 // options of the world that a schedule is played in.
 func (s schedule) options(c *chance) sim.Options {
 	opts := sim.Options{OSDsPerNode: s.OSDsPerNode, ByOSD: s.ByOSD, Grace: s.Grace}
+	if s.Seldom {
+		opts.ReportPeriod = 5 * time.Second
+	}
 	if s.OSDSet != "" {
 		opts.CephOSD, opts.DBs = map[string]any{"updateDomain": s.OSDSet, "progressDeadline": "1m"}, s.DBs
 		opts.JudgeCanary = !without()["judge canary"]

@@ -25,6 +25,9 @@ var (
 		"other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
 	simFencing = flag.Int("sim.fencing", 9,
 		"nodes lose their power, and a remediator starts them again, in every such schedule; 0: in none")
+	simOddities = flag.Int("sim.oddities", 8,
+		"people set flags, copy marks, scale OSDs and let nobody go at rest, and probes fail, in every such schedule; "+
+			"0: in none")
 	simWithout = flag.String("sim.without", "",
 		"events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
 	simReport   = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")

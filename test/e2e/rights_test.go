@@ -120,6 +120,9 @@ func granted(t *testing.T) (out []grant) {
 		t.Fatalf("deploy: %v", err)
 	}
 	for _, file := range files {
+		if filepath.Base(file) == "storage-namespace-longhorn.yaml" {
+			continue // for a Longhorn, which these labs have not: test/longhorn plays with these rights
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

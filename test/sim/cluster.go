@@ -129,8 +129,10 @@ type pod struct {
 	bound bool   // to the node
 	state storage.PodState
 	ready bool // what a terminating one was
-	runs  bool // its process
-	began bool // its container was started: until the pod is gone, it may be again at any moment
+	// failing is since when its readiness probe fails although its daemon serves; zero: it does not.
+	failing time.Time
+	runs    bool // its process
+	began   bool // its container was started: until the pod is gone, it may be again at any moment
 
 	writes int // to the object: what is written, taken back and written again is another version each time
 	// the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
@@ -364,6 +366,25 @@ func (w *World) run(p *pod) {
 		w.ran(p)
 	}
 	w.kubeChanged()
+}
+
+// Unready has the readiness probe of a daemon's pod fail for a while. The daemon serves all the same.
+func (w *World) Unready(daemon string, lasting time.Duration) {
+	w.happens(func() {
+		p := w.podOf(w.find(daemon))
+		if p == nil || !p.runs || p.state != storage.PodReady {
+			return
+		}
+		w.tell("the pod of %s is not ready, and serves", daemon)
+		p.state, p.failing = storage.PodNotReady, time.Now()
+		w.later(lasting, func() {
+			if p.failing = (time.Time{}); p.runs && p.state == storage.PodNotReady {
+				p.state = storage.PodReady
+				w.kubeChanged()
+			}
+		})
+		w.kubeChanged()
+	})
 }
 
 // crashOn stops what runs in a pod, without anybody having asked.

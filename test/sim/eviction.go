@@ -71,7 +71,13 @@ func (w *World) evict(p *pod, who owner, dry bool) error {
 	if who != byHammer || p.state != storage.PodPending { // those that cannot start are evicted hundreds of times a second
 		w.tell("%s evicts %s", who, p.of.daemon())
 	}
-	w.judge(p)
+	if p.state == storage.PodNotReady && p.failing.After(w.computed) {
+		// The disruption controller has not seen yet that the pod is not ready, and the eviction API asks it no more than
+		// whether the budget was met. No budget that bears with one pod can keep it from that (ADR 10).
+		w.crashed = time.Now()
+	} else {
+		w.judge(p)
+	}
 	w.remove(p)
 	return nil
 }
@@ -79,11 +85,11 @@ func (w *World) evict(p *pod, who owner, dry bool) error {
 // spend takes an eviction out of a budget, if there is one left.
 func (w *World) spend(b *policyv1.PodDisruptionBudget, p *pod, dry bool) error {
 	s := &b.Status
+	if p.state == storage.PodNotReady && s.CurrentHealthy >= s.DesiredHealthy && s.DesiredHealthy > 0 {
+		return nil // IfHealthyBudget, of whatever generation the status is
+	}
 	if s.ObservedGeneration < b.Generation {
 		return tooManyRequests(b)
-	}
-	if p.state == storage.PodNotReady && s.CurrentHealthy >= s.DesiredHealthy && s.DesiredHealthy > 0 {
-		return nil // IfHealthyBudget
 	}
 	if s.DisruptionsAllowed <= 0 {
 		return tooManyRequests(b)
@@ -102,7 +108,7 @@ func (w *World) computeBudgets() {
 	}
 	w.computing = true
 	w.later(budgetComputed, func() {
-		w.computing = false
+		w.computing, w.computed = false, time.Now()
 		for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
 			w.compute(w.budgets[name])
 		}

@@ -29,7 +29,7 @@ func (w *World) markDown(o *osd) {
 	switch {
 	case !o.up || o.serves():
 		return
-	case !w.commits():
+	case !w.commits() || w.hasFlag("nodown"):
 		w.later(monsRetry, func() { w.markDown(o) })
 		return
 	}
@@ -116,7 +116,7 @@ func (w *World) markUp(o *osd) {
 	switch {
 	case !o.running || o.hung || o.up && o.booted:
 		return
-	case !w.commits():
+	case !w.commits() || w.hasFlag("noup"):
 		w.later(monsRetry, func() { w.markUp(o) })
 		return
 	}

@@ -75,10 +75,16 @@ func (w *World) leaderOf(p *pg, live []int) int {
 	return -1
 }
 
+func (w *World) hasFlag(flag string) bool { return slices.Contains(w.flags, flag) }
+
 // PersonSetsFlag sets or unsets a flag of the whole cluster.
 func (w *World) PersonSetsFlag(flag string, on bool) {
 	w.happens(func() {
+		if w.hasFlag(flag) == on {
+			return
+		}
 		w.tell("a person switches the flag %s: %t", flag, on)
+		w.crashed = time.Now() // what had been noticed is not any more, or what was hidden shows
 		w.epoch++
 		w.flags = slices.DeleteFunc(w.flags, func(f string) bool { return f == flag })
 		if on {

@@ -253,6 +253,9 @@ func (w *World) tick() {
 }
 
 func (w *World) recover() {
+	if w.hasFlag("norecover") {
+		return
+	}
 	changed := false
 	for _, p := range w.pgs {
 		if !slices.ContainsFunc(p.acting, func(id int) bool { return !p.whole[id] }) && len(p.whole) == len(p.acting) ||

@@ -132,6 +132,7 @@ type World struct {
 	budgets   map[string]*policyv1.PodDisruptionBudget
 	covering  map[string]labels.Selector  // of budgets, by name
 	computing bool                        // the disruption controller is about to
+	computed  time.Time                   // when it last did
 	policy    *v1alpha1.MaintenancePolicy // nil: deleted
 	machines  *Machines                   // nil: it has none
 	edited    time.Time                   // when its spec was last changed
