@@ -42,11 +42,7 @@ func TestLargeClusterInTrouble(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			l := &large{view: largeView(domains)}
-			queue := largeQueue
-			if domains > 3 {
-				queue = 60 // to be raised: with 600 the largest payload has 280 kB
-			}
-			for i := range queue {
+			for i := range largeQueue {
 				node := l.view.Nodes[i]
 				l.memory.Queue = append(l.memory.Queue, lease.Claim{
 					WorkflowID: jobs.DrainNode.ID(node.Name), RunID: fmt.Sprintf("%036d", i),

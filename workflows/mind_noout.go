@@ -152,7 +152,8 @@ func (m *mind) planNoout(now time.Time) budget.FlagPlan {
 	})
 }
 
-// flagHosts are those of which the keeper has to know what they are called, and whether they are there.
+// flagHosts are those of which the keeper has to know what they are called, and whether they are there. Claims far
+// behind in the queue have their turn later, as in interest.
 func (m *mind) flagHosts() (hosts []storage.Host) {
 	add := func(h storage.Host) {
 		if !slices.Contains(hosts, h) {
@@ -162,7 +163,8 @@ func (m *mind) flagHosts() (hosts []storage.Host) {
 	for _, n := range m.state.Memory.Noout {
 		add(storage.Host{Name: n.Host, ID: n.ID})
 	}
-	for _, c := range slices.Concat(m.state.Memory.Lease.Holders, m.state.Memory.Lease.Queue) {
+	claims := slices.Concat(m.state.Memory.Lease.Holders, m.state.Memory.Lease.Queue)
+	for _, c := range claims[:min(len(claims), mostClaimsSeen)] {
 		for _, host := range c.FlagHosts {
 			add(storage.Host{Name: host})
 		}
