@@ -71,7 +71,7 @@ func hammered(t *testing.T, w *world, flags []string, situations []situation) {
 			judge, err := hammer.NewJudge(t.Context(), w.environ(), osds)
 			require.NoError(t, err)
 			defer judge.Close()
-			if w.guarded {
+			if w.guarded || s.deletes {
 				judge.CountDeletions()
 			}
 			ctx, stop := context.WithTimeout(t.Context(), s.lasting)
@@ -122,6 +122,7 @@ type situation struct {
 	lasting time.Duration
 	most    int                  // evictions that may be granted; -1: as many as the open zone bears
 	least   bool                 // at least one is expected
+	deletes bool                 // lockkeeper has pods deleted, which disrupts as an eviction does
 	first   func(w *world) error // before anybody hammers
 	do      func(ctx context.Context, w *world) error
 	after   func(w *world) error // once nobody hammers any more, and lockkeeper is alive again
@@ -230,8 +231,64 @@ var situations = []situation{
 		name: "an unready pod, killed", lasting: 15 * time.Second, most: -1, first: makeUnready, do: killing(nothing),
 		after: makeReady,
 	},
-	{name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, do: restart, after: ended("restart", "all")},
-	{name: "a rollout, killed", lasting: 40 * time.Second, most: -1, do: killing(restart), after: ended("restart", "all")},
+	{
+		name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, deletes: true, do: restart,
+		after: ended("restart", "all"),
+	},
+	{
+		name: "a rollout, killed", lasting: 40 * time.Second, most: -1, deletes: true, do: killing(restart),
+		after: ended("restart", "all"),
+	},
+	{
+		name: "six drains, killed when they return", lasting: 45 * time.Second, most: -1,
+		do:    soon(8*time.Second, 24*time.Second, drainsOf(allNodes...), killing(nothing)),
+		after: ended("upgrade", allNodes...),
+	},
+	{
+		name: "six drains, Temporal is away", lasting: 40 * time.Second, most: -1,
+		do:    soon(0, 10*time.Second, drainsOf(allNodes...), faults("component-kill", "temporal", "--down", "12s")),
+		after: ended("upgrade", allNodes...),
+	},
+	{
+		name: "six drains, the controller manager is killed", lasting: 40 * time.Second, most: -1,
+		do: soon(0, 15*time.Second, drainsOf(allNodes...),
+			faults("component-kill", "kube-controller-manager", "--down", "3s")),
+		after: ended("upgrade", allNodes...),
+	},
+	{
+		name: "a rollout, Temporal is away", lasting: 45 * time.Second, most: -1, deletes: true,
+		do:    soon(0, 10*time.Second, restart, faults("component-kill", "temporal", "--down", "12s")),
+		after: ended("restart", "all"),
+	},
+	{
+		name: "nobody at rest, killed", lasting: 20 * time.Second, most: 0, first: nobodyAtRest, do: killing(nothing),
+		after: somebodyAtRest,
+	},
+}
+
+// soon does one thing, and at a moment that nobody chose, not before first and not after last, another one.
+func soon(first, last time.Duration, do, then func(context.Context, *world) error) func(context.Context, *world) error {
+	return func(ctx context.Context, w *world) error {
+		if err := do(ctx, w); err != nil {
+			return err
+		}
+		time.Sleep(first + rand.N(last-first)) //nolint:gosec // not a secret
+		return then(ctx, w)
+	}
+}
+
+func nobodyAtRest(w *world) error { return w.atRest("None", "^0$") }
+
+func somebodyAtRest(w *world) error { return w.atRest("One", "^[1-9]") }
+
+// atRest changes the policy, and waits until the budget over marked pods lets as many go as that says.
+func (w *world) atRest(who, allows string) error {
+	if err := w.run("kubectl", "-n", cephNamespace, "patch", "maintenancepolicy", "rook-ceph", "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"ceph":{"atRest":%q}}}`, who)); err != nil {
+		return err
+	}
+	return w.eventually(time.Minute, allows, "kubectl", "-n", cephNamespace, "get", "pdb",
+		"lockkeeper-rook-ceph-osd-proved", "-o", "jsonpath={.status.disruptionsAllowed}")
 }
 
 var situationsOfTheGuard = []situation{
