@@ -10,6 +10,8 @@ import (
 // BudgetInput is what the budgets of a cluster's storage daemons and mons must say.
 type BudgetInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
+	// Policy is the policy as the look saw it. Who has read that one has to read it no more.
+	Policy PolicyVersion `json:"policy,omitzero"`
 	budget.Specs
 	// Before is what was read of the budgets before the look that the decision rests on; nil if it lets nobody go.
 	Before budget.Book `json:"before"`
@@ -39,12 +41,13 @@ type LeavingNodes struct {
 // StaticBudgetsInput is what the budgets of the other daemons depend on, beside what is read when they are applied.
 type StaticBudgetsInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
+	Policy  PolicyVersion      `json:"policy,omitzero"` // as in BudgetInput
 	LeavingNodes
 }
 
 // GuardOthers makes the budgets of the other daemons follow their replicas.
 func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
-	r, err := k.Budgets.ApplyStaticBudgets(ctx, in.Cluster, in.LeavingNodes)
+	r, err := k.Budgets.ApplyStaticBudgets(ctx, in)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
 	}

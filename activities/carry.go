@@ -19,8 +19,9 @@ type CarryInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`
 	// Remember is the status that is written before anything else is done: it names what must not be forgotten.
 	Remember *Report `json:"remember,omitempty"`
-	// Others are the budgets of the other daemons. No step waits for them.
+	// Others are the budgets of the other daemons, under the policy as the look saw it. No step waits for them.
 	Others *LeavingNodes `json:"others,omitempty"`
+	Policy PolicyVersion `json:"policy,omitzero"`
 	// Set and Unset are hosts whose noout is switched, Within at the most: a storage cluster without a quorum takes for
 	// ever.
 	Set    *NooutInput   `json:"set,omitempty"`
@@ -90,7 +91,8 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 	}
 	if in.Others != nil {
 		others.Go(func() {
-			out.Others, _ = attempt(ctx, k.GuardOthers, StaticBudgetsInput{Cluster: in.Cluster, LeavingNodes: *in.Others})
+			out.Others, _ = attempt(ctx, k.GuardOthers,
+				StaticBudgetsInput{Cluster: in.Cluster, Policy: in.Policy, LeavingNodes: *in.Others})
 		})
 	}
 	noout, late := context.WithTimeout(ctx, cmp.Or(in.Within, time.Minute))

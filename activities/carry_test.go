@@ -66,7 +66,7 @@ func (d *diary) ApplyBudgets(ctx context.Context, _ activities.BudgetInput) (act
 }
 
 func (d *diary) ApplyStaticBudgets(
-	ctx context.Context, _ storage.ClusterKey, _ activities.LeavingNodes,
+	ctx context.Context, _ activities.StaticBudgetsInput,
 ) (activities.BudgetResult, error) {
 	return activities.BudgetResult{}, d.step(ctx, "others")
 }

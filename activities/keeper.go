@@ -25,9 +25,17 @@ import (
 // ErrNotFound is what adapters return, possibly wrapped, for an object that does not exist.
 var ErrNotFound = errors.New("not found")
 
+// PolicyVersion tells a policy's spec from that of another policy of the same name, and from what it was before. The
+// zero value is of no policy.
+type PolicyVersion struct {
+	UID        string `json:"uid,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
+}
+
 // Policy is a MaintenancePolicy as far as lockkeeper's steps need it.
 type Policy struct {
 	Key        storage.ClusterKey
+	UID        string
 	Generation int64
 	Deleting   bool
 	Settings   storage.Settings
@@ -121,7 +129,7 @@ type Budgets interface {
 	// opens any.
 	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
 	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
-	ApplyStaticBudgets(ctx context.Context, key storage.ClusterKey, leaving LeavingNodes) (BudgetResult, error)
+	ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error)
 	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count.
 	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error
 }
@@ -303,6 +311,7 @@ type ObserveInput struct {
 type Observation struct {
 	Found      bool             `json:"found"`
 	Deleting   bool             `json:"deleting,omitempty"`
+	UID        string           `json:"uid,omitempty"`
 	Generation int64            `json:"generation"`
 	Settings   storage.Settings `json:"settings"`
 	// Second: another policy is in charge of this storage cluster, and the reason. Then nothing that was seen counts.
@@ -339,7 +348,8 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	if err != nil {
 		return Observation{}, Unavailable("read MaintenancePolicy "+in.Cluster.String(), err)
 	}
-	out.Found, out.Deleting, out.Generation, out.Settings = true, p.Deleting, p.Generation, p.Settings
+	out.Found, out.Deleting, out.Settings = true, p.Deleting, p.Settings
+	out.UID, out.Generation = p.UID, p.Generation
 	out.Second, out.Claim = p.Second, &p.Memory.Claim
 	if p.Second != "" {
 		out.Seen.View.Unavailable = "not looked at: another policy is in charge"

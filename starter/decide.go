@@ -146,7 +146,7 @@ func changes(before, now Snapshot) *change {
 		return c // one of the two says nothing about the rest
 	}
 	c.osds(before.OSDs, now.OSDs)
-	c.nodes(before.Nodes, now.Nodes)
+	c.nodes(before.Nodes, now.Nodes, openNodes(before.OSDs, now.OSDs))
 	c.budgets(before.Budgets, now.Budgets)
 	c.otherDaemons(before.Daemons, now.Daemons)
 	return c
@@ -204,12 +204,27 @@ func describeOSD(name string, o OSD) string {
 	}
 }
 
-func (c *change) nodes(before, now map[string]Node) {
+// openNodes are the nodes whose OSDs may all go already.
+func openNodes(osds ...map[string]OSD) map[string]bool {
+	out := map[string]bool{}
+	for _, of := range osds {
+		for _, osd := range of {
+			if was, is := out[osd.Node]; osd.Node != "" {
+				out[osd.Node] = osd.Open && (was || !is)
+			}
+		}
+	}
+	return out
+}
+
+func (c *change) nodes(before, now map[string]Node, open map[string]bool) {
 	for _, name := range sortedKeys(before, now) {
 		was, is := before[name], now[name]
 		switch {
 		case is.Gone != was.Gone:
 			c.add("%s is %s", name, map[bool]string{true: "deleted", false: "there again"}[is.Gone])
+		case is.Cordoned && !was.Cordoned && open[name]:
+			c.addCalm("%s is cordoned", name) // as a job does that has the lease: what it evicts follows
 		case is.Cordoned && !was.Cordoned:
 			c.add("%s is cordoned", name)
 		case is.Cordoned != was.Cordoned:

@@ -465,3 +465,29 @@ func TestADrainIsObservedOncePerEpisode(t *testing.T) {
 		assert.Equal(t, episodes, started)
 	})
 }
+
+// TestACordonWithinWhatIsOpenCanWait: the job that has the lease cordons its node, and what it evicts follows at once.
+func TestACordonWithinWhatIsOpenCanWait(t *testing.T) {
+	opened := func(of ...string) func(*Snapshot) {
+		return func(s *Snapshot) {
+			for _, name := range of {
+				osd(name, open)(s)
+			}
+		}
+	}
+	cordoned, whole := node("node-b", Node{Cordoned: true}), healthy()
+	var onB []string
+	for name, o := range whole.OSDs {
+		if o.Node == "node-b" {
+			onB = append(onB, name)
+		}
+	}
+	assert.NotEmpty(t, onB)
+	before := with(opened(onB...))
+	assert.True(t, Decide(&before, with(opened(onB...), cordoned)).Calm)
+	assert.False(t, Decide(&whole, with(cordoned)).Calm, "it opens a domain")
+	part := with(opened(onB[0]))
+	assert.False(t, Decide(&part, with(opened(onB[0]), cordoned)).Calm, "one of its OSDs may not go yet")
+	none := with(func(s *Snapshot) { s.OSDs = nil })
+	assert.False(t, Decide(&none, with(cordoned, func(s *Snapshot) { s.OSDs = nil })).Calm, "it may have a mon")
+}

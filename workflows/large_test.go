@@ -185,7 +185,7 @@ func (l *large) ApplyBudgets(context.Context, activities.BudgetInput) (activitie
 }
 
 func (l *large) ApplyStaticBudgets(
-	context.Context, storage.ClusterKey, activities.LeavingNodes,
+	context.Context, activities.StaticBudgetsInput,
 ) (activities.BudgetResult, error) {
 	return activities.BudgetResult{}, nil
 }

@@ -101,9 +101,14 @@ func (m *mind) seenAsApplied() bool {
 		m.observed.Book.Same(m.state.AppliedBook)
 }
 
+// policy is the policy as the last look saw it.
+func (m *mind) policy() activities.PolicyVersion {
+	return activities.PolicyVersion{UID: m.observed.UID, Generation: m.observed.Generation}
+}
+
 // budgetInput has the budgets say what a decision wants.
 func (m *mind) budgetInput(d budget.Decision) activities.BudgetInput {
-	in := activities.BudgetInput{Cluster: m.cluster, Specs: m.specs(d)}
+	in := activities.BudgetInput{Cluster: m.cluster, Policy: m.policy(), Specs: m.specs(d)}
 	in.Fence = !m.state.Settled && !in.LetsGo()
 	if in.LetsGo() {
 		in.Before = m.observed.Book

@@ -52,7 +52,9 @@ func (m *mind) prepare(now time.Time) *plan {
 // complete says how to make the world follow the decision. reports: the status may be written on the way.
 func (m *mind) complete(now time.Time, p *plan, reports bool) {
 	m.switchFlags(p)
-	p.Others = m.otherBudgets()
+	if p.Others = m.otherBudgets(); p.Others != nil {
+		p.Policy = m.policy()
+	}
 	m.planBudgets(now, p)
 	m.planHolds(now, p)
 	if p.remember {

@@ -267,7 +267,7 @@ func (t *toyStore) RaiseAlarm(context.Context, storage.ClusterKey, string) error
 
 // ApplyStaticBudgets implements activities.Budgets.
 func (t *toyStore) ApplyStaticBudgets(
-	context.Context, storage.ClusterKey, activities.LeavingNodes,
+	context.Context, activities.StaticBudgetsInput,
 ) (activities.BudgetResult, error) {
 	return activities.BudgetResult{}, nil
 }

@@ -59,7 +59,7 @@ func Decided(daemon string) bool { return BookKey(daemon) != "" }
 // or a whole update of one object, so that there is no instant between the old and the new state.
 func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (activities.BudgetResult, error) {
 	key := in.Cluster
-	p, err := c.MaintenancePolicy(ctx, key)
+	p, err := c.policyAs(ctx, key, in.Policy)
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}

@@ -47,6 +47,8 @@ type Cluster struct {
 	// written are policies as they were after the last write of their status, by ClusterKey: the next is written upon
 	// that without reading it, and fails if anybody else has written meanwhile.
 	written sync.Map
+	// read are policies as they were last read, by ClusterKey. Nobody changes them.
+	read sync.Map
 }
 
 // New connects to the API server of cfg.

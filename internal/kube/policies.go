@@ -36,7 +36,22 @@ func (c *Cluster) MaintenancePolicy(ctx context.Context, key storage.ClusterKey)
 		}
 		return nil, err
 	}
-	return &p, nil
+	c.read.Store(key, &p)
+	return p.DeepCopy(), nil
+}
+
+// policyAs is the policy in a version that somebody has read, for who only reads its spec. It is read again if that was
+// not here, or if this has read another one since.
+func (c *Cluster) policyAs(
+	ctx context.Context, key storage.ClusterKey, v activities.PolicyVersion,
+) (*v1alpha1.MaintenancePolicy, error) {
+	if last, is := c.read.Load(key); is && v.UID != "" {
+		p := last.(*v1alpha1.MaintenancePolicy) //nolint:forcetypeassert // nothing else is stored
+		if string(p.UID) == v.UID && p.Generation == v.Generation {
+			return p, nil
+		}
+	}
+	return c.MaintenancePolicy(ctx, key)
 }
 
 // remediationTimeout is long enough for a machine of metal to be started again.

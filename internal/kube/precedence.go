@@ -129,12 +129,13 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 		return activities.Policy{}, fmt.Errorf("MaintenancePolicy %s: %w", key, activities.ErrNotFound)
 	}
 	p := &list.Items[i]
+	c.read.Store(key, p.DeepCopy())
 	charge, err := c.byConfiguration(ctx, p, list.Items)
 	if err != nil {
 		return activities.Policy{}, err
 	}
 	return activities.Policy{
-		Key: key, Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
+		Key: key, UID: string(p.UID), Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
 		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason,
 		Listed: claimants(list.Items), Object: p, Kind: KindOf(p),
 		Daemons: metav1.FormatLabelSelector(OSDSelector(p)), Mons: metav1.FormatLabelSelector(MonSelector(p)),

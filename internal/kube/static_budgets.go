@@ -62,9 +62,10 @@ var DaemonKinds = []DaemonKind{
 
 // ApplyStaticBudgets implements activities.Budgets. It asks for the workloads of each kind, never for all pods.
 func (c *Cluster) ApplyStaticBudgets(
-	ctx context.Context, key storage.ClusterKey, leaving activities.LeavingNodes,
+	ctx context.Context, in activities.StaticBudgetsInput,
 ) (activities.BudgetResult, error) {
-	p, err := c.MaintenancePolicy(ctx, key)
+	key, leaving := in.Cluster, in.LeavingNodes
+	p, err := c.policyAs(ctx, key, in.Policy)
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}

@@ -94,8 +94,7 @@ func TestOnlyLockkeeperWritesItsBudgets(t *testing.T) {
 			},
 		},
 	})
-	_, err := w.worker.ApplyStaticBudgets(t.Context(), w.key(),
-		activities.LeavingNodes{})
+	_, err := w.worker.ApplyStaticBudgets(t.Context(), activities.StaticBudgetsInput{Cluster: w.key()})
 	require.NoError(t, err)
 	require.Equal(t, []string{"lockkeeper-rook-ceph-mon", "lockkeeper-rook-ceph-osd", "lockkeeper-rook-ceph-osd-proved"},
 		w.guardingBudgets())

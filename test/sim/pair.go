@@ -160,9 +160,9 @@ func (p Pair) RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string
 
 // ApplyStaticBudgets implements activities.Budgets.
 func (p Pair) ApplyStaticBudgets(
-	ctx context.Context, key storage.ClusterKey, leaving activities.LeavingNodes,
+	ctx context.Context, in activities.StaticBudgetsInput,
 ) (activities.BudgetResult, error) {
-	return p.of(key).ApplyStaticBudgets(ctx, key, leaving)
+	return p.of(in.Cluster).ApplyStaticBudgets(ctx, in)
 }
 
 // RemoveBudgets implements activities.Budgets.
