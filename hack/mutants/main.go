@@ -249,7 +249,7 @@ func (m mutant) build(ctx context.Context, dir, test string) error {
 
 // play runs the tests that are built in a program. how is the first thing that they found; "" if nothing.
 func (c catcher) play(ctx context.Context, program string, schedules int) (how string, err error) {
-	args := []string{"-test.run", c.run, "-test.timeout", "15m"}
+	args := []string{"-test.run", c.run, "-test.timeout", c.patience()}
 	if c.directed {
 		args = append(args, "-test.skip", simulation)
 	}
@@ -271,6 +271,15 @@ func (c catcher) play(ctx context.Context, program string, schedules int) (how s
 		return "", err
 	}
 	return firstFinding(string(out)), nil
+}
+
+// patience is how long the tests may take. A mutant may go round in circles for ever; only random schedules take more
+// than a minute without one.
+func (c catcher) patience() string {
+	if strings.Contains(c.run, "Simulation") || strings.Contains(c.run, "InDisorder") {
+		return "15m"
+	}
+	return "4m"
 }
 
 // firstFinding is the line that says what went wrong.
