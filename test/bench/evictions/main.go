@@ -5,6 +5,7 @@
 //	domains_at_once                  failure domains that were disrupted at the same moment, in all of it
 //	evictions_with_nobody_watching   evictions that were granted in --for; ..._at_rest_none: with atRest: None
 //	failed_evictions                 those that were answered with 500, in all of it
+//	reaction_alone_ms_p50, _p99      an OSD's pod is deleted → a watcher has closed, with worker and Temporal dead
 //
 // With --guard it installs the guard of deletions afterwards, and has clients delete everything while nobody watches:
 //
@@ -97,6 +98,11 @@ func run(ctx context.Context, o options) error {
 	fmt.Printf("evictions_with_nobody_watching %d evictions\n", one.Evictions)
 	fmt.Printf("evictions_with_nobody_watching_at_rest_none %d evictions\n", none.Evictions)
 	fmt.Printf("failed_evictions %d evictions\n", all.Failed)
+	alone, err := w.alone(ctx)
+	if err != nil {
+		return fmt.Errorf("with a watcher alone: %w", err)
+	}
+	figures.Print("reaction_alone_ms", alone)
 	if w.guard == "" {
 		return nil
 	}

@@ -17,7 +17,7 @@ type Lockkeeper struct {
 
 // Start starts both, each with the rights of its own kubeconfig.
 func (l *Lockkeeper) Start(worker, watch string) error {
-	return errors.Join(
+	return errors.Join( // the worker first: KillWorker
 		l.start("worker", worker, "lab", "in-image", "lockkeeper-worker"),
 		l.start("watch", watch, "lockkeeper", "watch", "--leader-elect-namespace", "lockkeeper-system", "--health-addr", "0",
 			"--metrics-addr", "0"),
@@ -46,6 +46,16 @@ func (l *Lockkeeper) Stop() { l.end(syscall.SIGTERM) }
 
 // Kill ends both as a lost machine does.
 func (l *Lockkeeper) Kill() { l.end(syscall.SIGKILL) }
+
+// KillWorker ends the worker alone as a lost machine does.
+func (l *Lockkeeper) KillWorker() {
+	if len(l.running) == 0 {
+		return
+	}
+	_ = l.running[0].Process.Kill() // Start starts it first
+	_ = l.running[0].Wait()
+	l.running = l.running[1:]
+}
 
 func (l *Lockkeeper) end(s syscall.Signal) {
 	for _, c := range l.running {
