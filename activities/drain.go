@@ -80,10 +80,11 @@ type StoragePods struct {
 	Daemons, Mons, Managers string
 }
 
-// EvictionProgress is one pass over the node's pods.
+// EvictionProgress is one pass over the node's pods. Refused are those that a budget kept.
 type EvictionProgress struct {
 	Total     int      `json:"total"`     // pods that had to go when the drain began
 	Remaining int      `json:"remaining"` // of those, still there
+	Refused   int      `json:"refused,omitempty"`
 	Blocked   []string `json:"blocked,omitempty"`
 	// Ended says why evicting stopped although pods remain: the node was uncordoned or is gone.
 	Ended string `json:"ended,omitempty"`
@@ -243,7 +244,7 @@ func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress,
 				return p, Unavailable("evict the pods of "+in.Node, cause)
 			}
 			return p, ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(evictPause(pause, p.Refused > 0 || gone == nil)):
 			pause = min(pause*3/2, evictPauseMax)
 		case _, open := <-gone:
 			if !open {
@@ -251,6 +252,15 @@ func (d *Drain) EvictPods(ctx context.Context, in EvictInput) (EvictionProgress,
 			}
 		}
 	}
+}
+
+// evictPause is how long to wait for the next pass at the most. Where no budget refused anything, and the watch tells
+// which pods have gone, there is nothing to be asked again before one has.
+func evictPause(pause time.Duration, asksAgain bool) time.Duration {
+	if asksAgain {
+		return pause
+	}
+	return evictPauseMax
 }
 
 func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress, error) {

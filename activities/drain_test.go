@@ -20,6 +20,8 @@ type slowNode struct {
 	activities.Nodes
 	gone chan struct{} // closed: nobody tells
 	left int
+	// refused: a budget keeps it; asked is how often it was looked at.
+	refused, asked int
 }
 
 func (n *slowNode) Node(context.Context, string) (activities.NodeState, error) {
@@ -29,7 +31,8 @@ func (n *slowNode) Node(context.Context, string) (activities.NodeState, error) {
 func (n *slowNode) PodsGone(context.Context, string) (<-chan struct{}, error) { return n.gone, nil }
 
 func (n *slowNode) EvictOnce(context.Context, activities.Eviction) (activities.EvictionProgress, error) {
-	return activities.EvictionProgress{Total: 1, Remaining: n.left}, nil
+	n.asked++
+	return activities.EvictionProgress{Total: 1, Remaining: n.left, Refused: n.refused}, nil
 }
 
 // granted is a policy whose lease is held.
@@ -39,6 +42,28 @@ func (granted) Policy(context.Context, storage.ClusterKey) (activities.Policy, e
 	var p activities.Policy
 	p.Memory.Lease.Holders = []lease.Claim{{WorkflowID: "drain/node-a", RunID: "run", Token: 1}}
 	return p, nil
+}
+
+// TestNobodyAsksBeforeAPodHasGone: of what only takes its time to stop the watch tells. A budget may let go at any
+// time.
+func TestNobodyAsksBeforeAPodHasGone(t *testing.T) {
+	for refused, most := range map[int]int{0: 2, 1: 10} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &slowNode{gone: make(chan struct{}, 1), left: 1, refused: refused}
+			time.AfterFunc(900*time.Millisecond, func() {
+				n.left = 0
+				n.gone <- struct{}{}
+			})
+			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			env.RegisterActivity(&activities.Drain{Nodes: n, Policies: granted{}})
+			_, err := env.ExecuteActivity((*activities.Drain)(nil).EvictPods, activities.EvictInput{
+				Node: "node-a", UID: "uid", WorkflowID: "drain/node-a", RunID: "run", Token: 1,
+			})
+			require.NoError(t, err)
+			assert.LessOrEqual(t, n.asked, most)
+			assert.Equal(t, refused > 0, n.asked > 2)
+		})
+	}
 }
 
 func TestThatPodsAreGoneIsNoticedAtOnce(t *testing.T) {

@@ -239,6 +239,7 @@ func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activi
 		case apierrors.IsNotFound(err):
 			p.Remaining--
 		case apierrors.IsTooManyRequests(err):
+			p.Refused++
 			p.Blocked = append(p.Blocked, name+": "+err.Error())
 		case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			p.Remaining-- // its namespace is going, and the pod with it
