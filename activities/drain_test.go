@@ -35,6 +35,17 @@ func (n *slowNode) EvictOnce(context.Context, activities.Eviction) (activities.E
 	return activities.EvictionProgress{Total: 1, Remaining: n.left, Refused: n.refused}, nil
 }
 
+// evict has EvictPods empty the node.
+func (n *slowNode) evict(t *testing.T) {
+	t.Helper()
+	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+	env.RegisterActivity(&activities.Drain{Nodes: n, Policies: granted{}})
+	_, err := env.ExecuteActivity((*activities.Drain)(nil).EvictPods, activities.EvictInput{
+		Node: "node-a", UID: "uid", WorkflowID: "drain/node-a", RunID: "run", Token: 1,
+	})
+	require.NoError(t, err)
+}
+
 // granted is a policy whose lease is held.
 type granted struct{ activities.Policies }
 
@@ -54,12 +65,7 @@ func TestNobodyAsksBeforeAPodHasGone(t *testing.T) {
 				n.left = 0
 				n.gone <- struct{}{}
 			})
-			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
-			env.RegisterActivity(&activities.Drain{Nodes: n, Policies: granted{}})
-			_, err := env.ExecuteActivity((*activities.Drain)(nil).EvictPods, activities.EvictInput{
-				Node: "node-a", UID: "uid", WorkflowID: "drain/node-a", RunID: "run", Token: 1,
-			})
-			require.NoError(t, err)
+			n.evict(t)
 			assert.LessOrEqual(t, n.asked, most)
 			assert.Equal(t, refused > 0, n.asked > 2)
 		})
@@ -81,12 +87,7 @@ func TestThatPodsAreGoneIsNoticedAtOnce(t *testing.T) {
 						n.gone <- struct{}{}
 					}
 				})
-				env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
-				env.RegisterActivity(&activities.Drain{Nodes: n, Policies: granted{}})
-				_, err := env.ExecuteActivity((*activities.Drain)(nil).EvictPods, activities.EvictInput{
-					Node: "node-a", UID: "uid", WorkflowID: "drain/node-a", RunID: "run", Token: 1,
-				})
-				require.NoError(t, err)
+				n.evict(t)
 				if late := time.Since(began) - takes; told {
 					assert.Zero(t, late)
 				} else {

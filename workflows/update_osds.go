@@ -58,6 +58,8 @@ type UpdateState struct {
 	Batch     *activities.OSDSetBatch `json:"batch,omitempty"`    // that was begun and is not known to be whole
 	LastBatch time.Time               `json:"lastBatch,omitzero"` // when it was whole again
 	Rested    rested                  `json:"rested,omitzero"`    // the last wait of its kind
+	// RefusedSince is since when the API server has refused every pod for the OSDs that lack one; zero: it has not.
+	RefusedSince time.Time `json:"refusedSince,omitzero"`
 	// Stopping is the batch whose pods were being replaced when the run before ended.
 	Stopping *Stopping `json:"stopping,omitempty"`
 	// LetGo are those that RestartWaiting has let go and that are not back, and Consent that a person approved it.

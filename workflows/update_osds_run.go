@@ -108,9 +108,7 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 			what: "another look, since nothing comes of it: " + s.Next.Why,
 		}, u.underWay())
 	}
-	if s.Next.Do != rollout.DoAwait {
-		u.state.Awaited = nil
-	}
+	u.forgetOtherThan(s.Next.Do)
 	switch s.Next.Do {
 	case rollout.DoCreate:
 		return false, u.create(ctx, s.Next)
@@ -142,6 +140,16 @@ func (u *update) step(ctx workflow.Context, s activities.Survey) (done bool, err
 	}
 	u.state.Result.Outcome = OutcomeDone
 	return true, nil
+}
+
+// forgetOtherThan forgets what was waited for in doing something else than what is next.
+func (u *update) forgetOtherThan(next rollout.Do) {
+	if next != rollout.DoCreate {
+		u.state.RefusedSince = time.Time{}
+	}
+	if next != rollout.DoAwait {
+		u.state.Awaited = nil
+	}
 }
 
 // tidy takes away what takes nothing from anybody.

@@ -57,7 +57,10 @@ func (u *update) refusedAgain(ctx workflow.Context, step rollout.Step, r input.E
 	w := toBeMended(r)
 	w.first = soonest
 	w.what = fmt.Sprintf("%s to get a pod, which is refused: %s: %q: %s", step.OSDs[0], r.Field, r.Value, r.Allowed)
-	if rest := u.state.Rested; rest.Phase != w.phase || rest.Times == 0 || workflow.Now(ctx).Sub(rest.Since) < hurried {
+	if u.state.RefusedSince.IsZero() {
+		u.state.RefusedSince = workflow.Now(ctx)
+	}
+	if workflow.Now(ctx).Sub(u.state.RefusedSince) < hurried {
 		w.most = latest
 	}
 	return w

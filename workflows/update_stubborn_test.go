@@ -21,6 +21,7 @@ type stubborn struct {
 	spare, create, superfluous int // how many times it says no
 	asked                      int // how many times it was told
 	refuses                    *input.Error
+	then                       func() // happens when nobody waits for superfluous OSDs any more
 	reports                    []activities.OSDSetReport
 }
 
@@ -33,6 +34,10 @@ func newStubborn() *stubborn {
 }
 
 func (s *stubborn) Survey(ctx context.Context, in activities.SurveyInput) (activities.Survey, error) {
+	if s.then != nil && s.asked == s.superfluous {
+		s.then()
+		s.then = nil
+	}
 	out, err := s.many.Survey(ctx, in)
 	if s.done == len(s.osds) && s.superfluous > s.asked {
 		s.asked++
@@ -139,6 +144,24 @@ func TestPodThatCannotBeMade(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefusedAfterALongRest: a rollout has rested for hours when a drain evicts an OSD whose pod is then refused. How
+// long it rested before has no part in how soon the next try comes.
+func TestRefusedAfterALongRest(t *testing.T) {
+	t.Parallel()
+	s := newStubborn()
+	s.many.osds[0].State = rollout.UpToDate
+	s.done, s.superfluous, s.create = 1, 10, 30
+	s.refuses = input.Wrong("spec.podTemplate", "ceph-osd", "an admission webhook denied the request")
+	s.then = func() {
+		s.done, s.osds[0].State, s.osds[0].Serves = 0, rollout.Missing, false
+	}
+	result := s.play(t)
+	require.Equal(t, 31, s.asked)
+	const rested = 63*time.Minute + 4*time.Hour // as in TestOSDThatLeftTheSpec
+	require.Greater(t, result.Took, rested)
+	require.Less(t, result.Took, rested+15*time.Minute)
 }
 
 // TestOSDThatLeftTheSpec is looked at until it may go, and not before: nobody in Kubernetes tells when Ceph needs it no
