@@ -93,9 +93,11 @@ type EvictionProgress struct {
 // Nodes looks at nodes and changes them the way kubectl does.
 type Nodes interface {
 	Node(ctx context.Context, name string) (NodeState, error)
-	// AwaitNode blocks until the node's state differs from last, by a watch.
-	AwaitNode(ctx context.Context, name string, last NodeState) (NodeState, error)
-	Cordon(ctx context.Context, name string, on bool) error
+	// AwaitNode returns the node's state as soon as it is one that is waited for. A node that is gone has the zero state.
+	AwaitNode(ctx context.Context, name string, until func(NodeState) bool) (NodeState, error)
+	// Cordon makes a node unschedulable, or schedulable again, unless somebody else has cordoned it since. A node that is
+	// gone needs neither. It changes nothing, and returns false, if the node has another UID; "": any will do.
+	Cordon(ctx context.Context, name, uid string, on bool) (same bool, err error)
 	// EvictOnce asks once for the eviction of every pod that a drain would evict, and whose turn it is.
 	EvictOnce(ctx context.Context, in Eviction) (EvictionProgress, error)
 	// PodsGone sends a value when pods of a node have gone since the last one, until ctx ends or it can tell no more; then
@@ -163,22 +165,13 @@ type CordonInput struct {
 
 // Cordon makes a node unschedulable, or schedulable again. A node that is gone needs neither.
 func (d *Drain) Cordon(ctx context.Context, in CordonInput) (struct{}, error) {
-	n, err := d.Nodes.Node(ctx, in.Node)
+	same, err := d.Nodes.Cordon(ctx, in.Node, in.UID, in.On)
 	if err != nil {
-		return struct{}{}, Unavailable("read node "+in.Node, err)
+		return struct{}{}, Unavailable("cordon node "+in.Node, err)
 	}
-	if !n.Found {
-		return struct{}{}, nil
-	}
-	if in.UID != "" && n.UID != in.UID {
+	if !same {
 		return struct{}{}, Changed("node %s is another one than when the job began (it was deleted and registered again)",
 			in.Node)
-	}
-	if n.Cordoned == in.On {
-		return struct{}{}, nil
-	}
-	if err := d.Nodes.Cordon(ctx, in.Node, in.On); err != nil {
-		return struct{}{}, Unavailable("cordon node "+in.Node, err)
 	}
 	return struct{}{}, nil
 }
@@ -321,21 +314,23 @@ func (d *Drain) AwaitNode(ctx context.Context, in AwaitNodeInput) (NodeReturn, e
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
 	go beat(ctx)
-	n, err := d.Nodes.Node(ctx, in.Node)
-	for {
-		if err != nil {
-			return NodeReturn{}, Unavailable("watch node "+in.Node, err)
-		}
-		r := NodeReturn{
-			Rebooted: n.Ready && n.BootID != in.BootID, Uncordoned: n.Ready && !n.Cordoned && n.Tainted == "",
-			BootID: n.BootID,
-		}
-		switch {
-		case !n.Found || (in.UID != "" && n.UID != in.UID):
-			return NodeReturn{Gone: true}, nil
-		case r.Uncordoned, in.AfterReboot && r.Rebooted:
-			return r, nil
-		}
-		n, err = d.Nodes.AwaitNode(ctx, in.Node, n)
+	n, err := d.Nodes.AwaitNode(ctx, in.Node, func(n NodeState) bool {
+		r := in.became(n)
+		return r.Gone || r.Uncordoned || in.AfterReboot && r.Rebooted
+	})
+	if err != nil {
+		return NodeReturn{}, Unavailable("watch node "+in.Node, err)
+	}
+	return in.became(n), nil
+}
+
+// became is what has become of the node that is waited for.
+func (in AwaitNodeInput) became(n NodeState) NodeReturn {
+	if !n.Found || (in.UID != "" && n.UID != in.UID) {
+		return NodeReturn{Gone: true}
+	}
+	return NodeReturn{
+		Rebooted: n.Ready && n.BootID != in.BootID, Uncordoned: n.Ready && !n.Cordoned && n.Tainted == "",
+		BootID: n.BootID,
 	}
 }

@@ -23,16 +23,11 @@ func (d *ScaleDown) AwaitSigns(ctx context.Context, in AwaitSignsInput) (leaving
 	ctx, stop := untilWorkerStops(ctx)
 	defer stop()
 	go beat(ctx)
-	n, err := d.Nodes.Node(ctx, in.Node)
-	for {
-		if err != nil {
-			return leaving.Sight{}, Unavailable("watch node "+in.Node, err)
-		}
-		if seen := n.Sight(); seen != in.Last {
-			return seen, nil
-		}
-		n, err = d.Nodes.AwaitNode(ctx, in.Node, n)
+	n, err := d.Nodes.AwaitNode(ctx, in.Node, func(n NodeState) bool { return n.Sight() != in.Last })
+	if err != nil {
+		return leaving.Sight{}, Unavailable("watch node "+in.Node, err)
 	}
+	return n.Sight(), nil
 }
 
 // Sight is the node as far as its leaving goes.

@@ -17,24 +17,17 @@ import (
 type changingNode struct {
 	activities.Nodes
 	states []activities.NodeState
-	asked  int
-}
-
-func (n *changingNode) Node(context.Context, string) (activities.NodeState, error) {
-	return n.states[0], nil
 }
 
 func (n *changingNode) AwaitNode(
-	_ context.Context, _ string, last activities.NodeState,
+	_ context.Context, _ string, until func(activities.NodeState) bool,
 ) (activities.NodeState, error) {
-	n.asked++
-	if n.asked >= len(n.states) {
-		return activities.NodeState{}, errors.New("nothing changes any more")
+	for _, s := range n.states {
+		if until(s) {
+			return s, nil
+		}
 	}
-	if last != n.states[n.asked-1] {
-		return activities.NodeState{}, errors.New("waits for a change of what it has not seen")
-	}
-	return n.states[n.asked], nil
+	return activities.NodeState{}, errors.New("nothing changes any more")
 }
 
 // TestAwaitSigns: what does not concern a node's leaving is passed over, and what has changed already is told at once.

@@ -296,21 +296,21 @@ func (t *toyStore) Node(_ context.Context, name string) (activities.NodeState, e
 
 // AwaitNode implements activities.Nodes.
 func (t *toyStore) AwaitNode(
-	ctx context.Context, name string, last activities.NodeState,
+	ctx context.Context, name string, until func(activities.NodeState) bool,
 ) (now activities.NodeState, err error) {
-	err = t.await(ctx, func() bool { now = t.state(name); return now != last })
+	err = t.await(ctx, func() bool { now = t.state(name); return until(now) })
 	return now, err
 }
 
 // Cordon implements activities.Nodes.
-func (t *toyStore) Cordon(_ context.Context, name string, on bool) error {
+func (t *toyStore) Cordon(_ context.Context, name, _ string, on bool) (bool, error) {
 	t.happens(func() {
 		n := t.nodes[name]
 		if n.cordoned = on; !on && !n.pod {
 			n.pod, n.serves = true, time.Now()
 		}
 	})
-	return nil
+	return true, nil
 }
 
 // EvictOnce implements activities.Nodes.

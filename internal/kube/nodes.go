@@ -88,7 +88,7 @@ func (c *Cluster) stateOf(ctx context.Context, n *corev1.Node) (activities.NodeS
 // nodeClaims is what Karpenter has for each of its nodes.
 var nodeClaims = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodeClaim"}
 
-// awaitNodeFor bounds one watch; the caller simply asks again.
+// awaitNodeFor bounds one watch. Another one follows.
 const awaitNodeFor = 10 * time.Minute
 
 // watchFor is how long to watch a node at most: when its removal taint stops to count, no event tells.
@@ -100,68 +100,102 @@ func watchFor(last activities.NodeState, now time.Time) time.Duration {
 	return min(max(at.Sub(now), time.Second), awaitNodeFor)
 }
 
-// AwaitNode implements activities.Nodes by a watch on the one node.
-func (c *Cluster) AwaitNode(ctx context.Context, name string, last activities.NodeState) (activities.NodeState, error) {
-	ctx, cancel := context.WithTimeout(ctx, watchFor(last, time.Now()))
-	defer cancel()
-	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	// List before watch: what changed since `last` must not be missed, and the watch has to begin exactly there.
-	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: one})
-	if err != nil {
-		return activities.NodeState{}, err
-	}
-	now := activities.NodeState{}
-	if len(list.Items) == 1 {
-		if now, err = c.stateOf(ctx, &list.Items[0]); err != nil {
+// AwaitNode implements activities.Nodes by watches on the one node.
+func (c *Cluster) AwaitNode(
+	ctx context.Context, name string, until func(activities.NodeState) bool,
+) (activities.NodeState, error) {
+	for {
+		n, err := c.watchNode(ctx, name, until)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
 			return activities.NodeState{}, err
 		}
+		if until(n) {
+			return n, nil
+		}
 	}
-	if now != last {
+}
+
+// watchNode returns the state that was waited for, or the last one when the watch has ended.
+func (c *Cluster) watchNode(
+	ctx context.Context, name string, until func(activities.NodeState) bool,
+) (now activities.NodeState, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	// List before watch: the watch has to begin exactly where what was seen ends.
+	list, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: one})
+	if err != nil {
+		return now, err
+	}
+	if len(list.Items) == 1 {
+		if now, err = c.stateOf(ctx, &list.Items[0]); err != nil {
+			return now, err
+		}
+	}
+	if until(now) {
 		return now, nil
 	}
 	w, err := c.typed.CoreV1().Nodes().Watch(ctx,
 		metav1.ListOptions{FieldSelector: one, ResourceVersion: list.ResourceVersion})
 	if err != nil {
-		return activities.NodeState{}, err
+		return now, err
 	}
 	defer w.Stop()
-	for e := range w.ResultChan() {
-		now := activities.NodeState{}
-		switch n, ok := e.Object.(*corev1.Node); {
-		case e.Type == watch.Error:
-			return activities.NodeState{}, apierrors.FromObject(e.Object)
-		case ok && e.Type != watch.Deleted:
-			if now, err = c.stateOf(ctx, n); err != nil {
-				return activities.NodeState{}, err
-			}
-		}
-		if now != last {
+	end := time.NewTimer(watchFor(now, time.Now()))
+	defer end.Stop()
+	for {
+		select {
+		case <-end.C:
 			return now, nil
+		case e, open := <-w.ResultChan():
+			if !open {
+				return now, nil
+			}
+			if now, err = c.told(ctx, e); err != nil || until(now) {
+				return now, err
+			}
+			end.Reset(watchFor(now, time.Now()))
 		}
 	}
-	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return activities.NodeState{}, err
+}
+
+// told is what an event of a watch tells of its node.
+func (c *Cluster) told(ctx context.Context, e watch.Event) (activities.NodeState, error) {
+	switch n, ok := e.Object.(*corev1.Node); {
+	case e.Type == watch.Error:
+		return activities.NodeState{}, apierrors.FromObject(e.Object)
+	case ok && e.Type != watch.Deleted:
+		return c.stateOf(ctx, n)
 	}
-	return last, nil
+	return activities.NodeState{}, nil
 }
 
 // Cordon implements activities.Nodes with kubectl's own code, so that the result is what `kubectl cordon` leaves.
-func (c *Cluster) Cordon(ctx context.Context, name string, on bool) error {
+func (c *Cluster) Cordon(ctx context.Context, name, uid string, on bool) (same bool, err error) {
 	n, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
 	if err != nil {
-		return err
+		return false, err
+	}
+	if uid != "" && string(n.UID) != uid {
+		return false, nil
 	}
 	if !on && cordonedByAnother(n) {
-		return nil // ours was lifted while nobody looked, and this one is not ours to lift
+		return true, nil // ours was lifted while nobody looked, and this one is not ours to lift
 	}
 	h := drain.NewCordonHelper(n)
 	if !h.UpdateIfRequired(on) {
-		return nil
+		return true, nil
 	}
 	if err, patchErr := h.PatchOrReplaceWithContext(ctx, c.typed, false); err != nil || patchErr != nil {
-		return errors.Join(err, patchErr)
+		return false, errors.Join(err, patchErr)
 	}
-	return nil
+	return true, nil
 }
 
 // cordonedByAnother tells whether somebody else wrote the cordon that a node has now, as far as the API server knows.

@@ -61,13 +61,15 @@ func (p Pair) Node(ctx context.Context, name string) (activities.NodeState, erro
 }
 
 // AwaitNode implements activities.Nodes.
-func (p Pair) AwaitNode(ctx context.Context, name string, last activities.NodeState) (activities.NodeState, error) {
-	return p.kube[0].AwaitNode(ctx, name, last)
+func (p Pair) AwaitNode(
+	ctx context.Context, name string, until func(activities.NodeState) bool,
+) (activities.NodeState, error) {
+	return p.kube[0].AwaitNode(ctx, name, until)
 }
 
 // Cordon implements activities.Nodes. There is one node: what became of it in the first World becomes of it in all.
-func (p Pair) Cordon(ctx context.Context, name string, on bool) error {
-	err := p.kube[0].Cordon(ctx, name, on)
+func (p Pair) Cordon(ctx context.Context, name, uid string, on bool) (bool, error) {
+	same, err := p.kube[0].Cordon(ctx, name, uid, on)
 	if p.worlds[0].Cordoned(name) == on {
 		for _, w := range p.worlds[1:] {
 			w.happens(func() {
@@ -77,7 +79,7 @@ func (p Pair) Cordon(ctx context.Context, name string, on bool) error {
 			})
 		}
 	}
-	return err
+	return same, err
 }
 
 // EvictOnce implements activities.Nodes.
