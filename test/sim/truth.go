@@ -74,6 +74,7 @@ func (w *World) judgeMon(m *mon) {
 	unmanaged := w.policy == nil || w.policy.DeletionTimestamp != nil || !kube.Settings(&w.policy.Spec).ManagePodBudgets
 	// what is being given up takes a while, too; and who is in charge instead guards well
 	unmanaged = unmanaged || time.Since(w.edited) < w.opts.Reaction || w.older != nil
+	unmanaged = unmanaged || time.Since(w.guarding) < w.opts.Reaction // that of the mons is made last
 	if unmanaged || !m.in || !m.running || time.Since(w.crashed) < w.opts.Reaction || w.unknowable() ||
 		time.Now().Before(w.unguarded) {
 		return
@@ -116,6 +117,9 @@ func (w *World) judgeOSD(o *osd) {
 	if time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) || w.hangsUnseen() || w.unknowable() {
 		return
 	}
+	if resting(b) && w.healthIgnored() {
+		return
+	}
 	for _, g := range w.pgs {
 		live := slices.DeleteFunc(w.live(g), func(id int) bool {
 			q := w.podOf(w.workload("osd", w.osds[id].workload().id))
@@ -127,6 +131,16 @@ func (w *World) judgeOSD(o *osd) {
 			return
 		}
 	}
+}
+
+// healthIgnored: the data has not been whole for so long that the policy has whoever is at rest ignore it. Where nothing
+// recovers, because a person has switched it off, that lasts.
+func (w *World) healthIgnored() bool {
+	if w.policy == nil {
+		return false
+	}
+	timeout := kube.Settings(&w.policy.Spec).PGHealthCheckTimeout
+	return timeout > 0 && !w.clean() && time.Since(w.hurt) >= timeout
 }
 
 // unknowable: the mons could not take in what happened, and have not been silent for so long that somebody should have
