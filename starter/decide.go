@@ -58,6 +58,17 @@ func newDrains(before, now Snapshot) map[string]string {
 	return are
 }
 
+// Orphans lists the nodes that are being drained although the lease knows of no job that does, and says why they count
+// as drained. A job that was terminated leaves its cordon, and a node on which nothing is missing that was not before.
+func Orphans(s Snapshot) map[string]string {
+	if s.Deleting || s.Second != "" {
+		return nil
+	}
+	out := drained(s)
+	maps.DeleteFunc(out, func(node, _ string) bool { return s.Jobs[node] })
+	return out
+}
+
 // drained lists the nodes that are leaving and already miss an OSD, and says why they count as drained. It does so for
 // Ceph alone: nodes with other storage have their job as soon as they announce that they leave.
 func drained(s Snapshot) map[string]string {

@@ -39,6 +39,8 @@ type cluster struct {
 	seen    *Snapshot
 	pending Actions
 	waiting time.Time // since when something is pending that can wait; zero: nothing is
+	// asked is when Temporal was last asked about drains for which nobody has a claim, or since when there are any.
+	asked time.Time
 }
 
 // How long the keeper is not told of what can wait for more of its kind. lockkeeper writes three budgets at once, and
@@ -96,7 +98,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.deliver(ctx, key, &c.pending); err != nil {
 		return reconcile.Result{}, err
 	}
-	return lookAgain(nextExpiry(now.Nodes), objects.Now), nil
+	ask, err := r.takeUp(ctx, key, c)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	out := lookAgain(nextExpiry(now.Nodes), objects.Now)
+	if ask > 0 && (out.RequeueAfter == 0 || ask < out.RequeueAfter) {
+		out.RequeueAfter = ask
+	}
+	return out, nil
 }
 
 // lookAgain has a reconciler look at a time at which no event tells that something has changed.
@@ -188,6 +198,35 @@ func (r *Reconciler) deliver(ctx context.Context, key storage.ClusterKey, pendin
 		delete(pending.Drains, node)
 	}
 	return nil
+}
+
+// takeUp has another job observe what is left of a drain that was terminated, and says when to ask again. It asks once
+// a minute: mostly the job that drains the node has a claim long before that.
+func (r *Reconciler) takeUp(ctx context.Context, key storage.ClusterKey, c *cluster) (time.Duration, error) {
+	orphans := Orphans(*c.seen)
+	if len(orphans) == 0 {
+		c.asked = time.Time{}
+		return 0, nil
+	}
+	if c.asked.IsZero() {
+		c.asked = time.Now()
+	}
+	if left := time.Until(c.asked.Add(ensureEvery)); left > 0 {
+		return left, nil
+	}
+	for _, node := range slices.Sorted(maps.Keys(orphans)) {
+		began, err := r.Temporal.TakeUpDrain(ctx,
+			workflows.DrainNodeInput{Node: node, Policy: key.String(), Reason: orphans[node], Observe: true})
+		if err != nil {
+			return 0, err
+		}
+		if began {
+			r.Log.Info("observing what is left of a drain that was terminated", "policy", key.String(), "node", node,
+				"reason", orphans[node])
+		}
+	}
+	c.asked = time.Now()
+	return ensureEvery, nil
 }
 
 // ensureEvery is how soon a keeper that somebody terminated is back. Until then its last budgets stay.

@@ -67,6 +67,10 @@ func (r *recorder) StartDrain(_ context.Context, in workflows.DrainNodeInput) er
 	return r.did("drain %s of %s, observe %t: %s", in.Node, in.Policy, in.Observe, in.Reason)
 }
 
+func (r *recorder) TakeUpDrain(_ context.Context, in workflows.DrainNodeInput) (bool, error) {
+	return true, r.did("take up the drain %s of %s, observe %t: %s", in.Node, in.Policy, in.Observe, in.Reason)
+}
+
 func (r *recorder) SignalScaleDown(_ context.Context, in workflows.ScaleDownNodeInput, reason string) error {
 	return r.did("scale down %s: %s", in.Node, reason)
 }
@@ -196,19 +200,63 @@ func (w *world) reconcile() []string {
 
 var rookCeph = types.NamespacedName{Namespace: "rook-ceph", Name: "ceph"}
 
-// once reconciles once, and returns after what time it has to be done again.
+// once reconciles once, and returns for how long what is pending can wait.
 func (w *world) once() time.Duration {
+	w.t.Helper()
+	if after := w.again(); after <= echoAfter {
+		return after
+	}
+	return 0
+}
+
+// again reconciles once, and returns after what time it has to be done again.
+func (w *world) again() time.Duration {
 	w.t.Helper()
 	r, err := w.watcher.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: rookCeph})
 	require.NoError(w.t, err)
 	return r.RequeueAfter
 }
 
-// later has what waits have waited for so much longer.
-func (w *world) later(d time.Duration) {
+func (w *world) cluster() *cluster {
 	known, _ := w.watcher.clusters.Load(storage.ClusterKey{Namespace: "rook-ceph", Name: "ceph"})
-	c := known.(*cluster)
-	c.waiting = c.waiting.Add(-d)
+	return known.(*cluster)
+}
+
+// later has what waits have waited for so much longer.
+func (w *world) later(d time.Duration) { w.cluster().waiting = w.cluster().waiting.Add(-d) }
+
+// TestADrainThatWasTerminatedIsTakenUp: it has left its cordon, and nothing changes on the node when somebody else goes
+// on. So it is asked about for as long as no job has a claim.
+func TestADrainThatWasTerminatedIsTakenUp(t *testing.T) {
+	w := newWorld(t)
+	lease := func(l v1alpha1.LeaseStatus) {
+		edit(w, &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}},
+			func(p *v1alpha1.MaintenancePolicy) { p.Status.Lease = l })
+	}
+	const takeUp = "take up the drain node-a of rook-ceph/ceph, observe true: node-a is cordoned, and " +
+		"osd.0 on node-a is pending"
+	edit(w, readyNode("node-a"), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	edit(w, osdPod(0, "node-a"), pending)
+	lease(v1alpha1.LeaseStatus{Queue: []v1alpha1.LeaseClaim{{WorkflowID: "drain/node-a", Node: "node-a"}}})
+	w.reconcile()
+	assert.Zero(t, w.again(), "its job waits for the lease")
+
+	lease(v1alpha1.LeaseStatus{Holders: []v1alpha1.LeaseClaim{{WorkflowID: "drain/node-b", Node: "node-b"}}})
+	assert.Equal(t, ensureEvery, w.again().Round(time.Second))
+	w.cluster().asked = time.Now().Add(-ensureEvery)
+	assert.Empty(t, w.temporal.take(), "a job that has just begun has no claim yet")
+	for range 2 {
+		assert.Equal(t, ensureEvery, w.again().Round(time.Second))
+		assert.Equal(t, []string{takeUp}, w.temporal.take())
+		assert.Equal(t, ensureEvery, w.again().Round(time.Second))
+		assert.Empty(t, w.temporal.take(), "once a minute")
+		w.cluster().asked = w.cluster().asked.Add(-ensureEvery)
+	}
+
+	edit(w, osdPod(0, "node-a"), ready)
+	w.later(calmAfter)
+	w.reconcile()
+	assert.Zero(t, w.again(), "nothing is missing")
 }
 
 func TestWhatCanWaitIsToldAtOnce(t *testing.T) {

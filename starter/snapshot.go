@@ -24,6 +24,7 @@ type Snapshot struct {
 	// Opened: our budgets leave a failure domain out.
 	Opened bool
 
+	Jobs    map[string]bool   // nodes whose drain holds the lease, or is named among those who wait for it
 	OSDs    map[string]OSD    // by name, "osd.3"
 	Nodes   map[string]Node   // the nodes of OSDs that are not simply in service, by name
 	Budgets map[string]Budget // of the policy's namespace, by name

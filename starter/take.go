@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -44,6 +45,7 @@ func Take(o Objects, before *Snapshot) Snapshot {
 		return s
 	}
 	s.Second, s.Rival = second(o)
+	s.Jobs = drainsOf(o.Policy.Status.Lease)
 	nodes := newNodeNames(o.Nodes)
 	open, opened := leftOut(o)
 	s.OSDs, s.Opened = takeOSDs(o, selectors.osds, nodes, open, before), opened
@@ -52,6 +54,19 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
 	return s
+}
+
+// drainsOf are the nodes whose drains a policy's status names.
+func drainsOf(l v1alpha1.LeaseStatus) map[string]bool {
+	out := map[string]bool{}
+	for _, claims := range [][]v1alpha1.LeaseClaim{l.Holders, l.Queue} {
+		for i := range claims {
+			if c := &claims[i]; c.Node != "" && c.WorkflowID == jobs.DrainNode.ID(c.Node) {
+				out[c.Node] = true
+			}
+		}
+	}
+	return out
 }
 
 // claimed tells whether a policy's status says that its keeper looks after the storage cluster.

@@ -29,6 +29,9 @@ type Temporal interface {
 	Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error)
 	// StartDrain starts the drain of a node, unless it runs.
 	StartDrain(ctx context.Context, in workflows.DrainNodeInput) error
+	// TakeUpDrain starts the drain of a node if the last one was terminated, and tells whether it did. One that ended in
+	// any other way was told to, or has undone what it did.
+	TakeUpDrain(ctx context.Context, in workflows.DrainNodeInput) (began bool, err error)
 	// SignalScaleDown tells the scale-down of a node how it leaves, and starts it first if it does not run.
 	SignalScaleDown(ctx context.Context, in workflows.ScaleDownNodeInput, reason string) error
 	// SignalFence tells the fence of a node to look, and starts it first, if start, when it does not run.
@@ -122,6 +125,24 @@ func (t temporalClient) silent() error {
 
 func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
 	return t.start(ctx, options(jobs.DrainNode.ID(in.Node), "observe the drain of "+in.Node), jobs.DrainNode.Type, in)
+}
+
+func (t temporalClient) TakeUpDrain(ctx context.Context, in workflows.DrainNodeInput) (began bool, err error) {
+	id := jobs.DrainNode.ID(in.Node)
+	asking, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	last, err := t.client.DescribeWorkflowExecution(asking, id, "")
+	var never *serviceerror.NotFound
+	if errors.As(err, &never) {
+		return false, nil
+	}
+	if err != nil {
+		return false, failed(asking, "describe "+id, err)
+	}
+	if last.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED {
+		return false, nil
+	}
+	return true, t.StartDrain(ctx, in)
 }
 
 func (t temporalClient) SignalFence(

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -224,7 +225,8 @@ func matters(before, now client.Object) bool {
 		was, is := before.(*v1alpha1.MaintenancePolicy)
 		return p.Generation != before.GetGeneration() ||
 			p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero() ||
-			!is || !reflect.DeepEqual(p.Status.Ceph, was.Status.Ceph) ||
+			!is || !maps.Equal(drainsOf(p.Status.Lease), drainsOf(was.Status.Lease)) ||
+			!reflect.DeepEqual(p.Status.Ceph, was.Status.Ceph) ||
 			!reflect.DeepEqual(p.Status.Longhorn, was.Status.Longhorn)
 	}
 	return !reflect.DeepEqual(unversioned(before), unversioned(now))

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,5 +181,37 @@ func TestANodeOfSeveralDomainsReturns(t *testing.T) {
 			func() bool { return s.Up() == 12 && !slices.Contains(s.Whole(), "the data is not whole") }))
 		require.Equal(s, "closed", s.Budget())
 		s.awaitNothingLeft(5 * time.Minute)
+	})
+}
+
+// TestATerminatedDrainIsTakenUp: it has left its cordon, and an OSD whose disk is broken. Nothing changes in Kubernetes
+// when somebody drains that node from outside, and what does not serve is let go by nobody but a job.
+func TestATerminatedDrainIsTakenUp(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{OSDsPerNode: 2, ByOSD: neighbours}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 11 must stay", time.Minute)
+		id, osds := jobs.DrainNode.ID("node-d"), s.OSDsOn("node-d")
+		s.drain(drainOf("node-d"))
+		require.True(s, s.Await(time.Minute, func() bool { return s.Up() == 11 }))
+		dead := osds[0]
+		if s.PodState(dead) != storage.PodReady {
+			dead = osds[1]
+		}
+		number, err := strconv.Atoi(strings.TrimPrefix(dead, "osd."))
+		require.NoError(s, err)
+		s.BreakDisk(number)
+		s.kill(id)
+		require.True(s, s.Await(10*time.Minute, s.Clean))
+		require.True(s, s.Await(2*time.Minute, func() bool { return s.runs(id) }), "somebody observes what is left")
+		require.True(s, s.Await(time.Minute, func() bool { return s.drainStatus("node-d").Phase == awaitingNode }))
+		select {
+		case err := <-s.KubectlDrain("node-d"):
+			require.NoError(s, err)
+		case <-time.After(10 * time.Minute):
+			s.Errorf("kubectl drain is not through: %s, %+v", s.Budget(), s.keeperStatus().Decision)
+		}
+		s.PersonCordons("node-d", false)
+		require.True(s, s.Await(time.Hour, func() bool { return !s.runs(id) }), "it waits for the broken disk in vain")
 	})
 }

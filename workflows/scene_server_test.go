@@ -132,9 +132,36 @@ func (s *scene) look(x *sight) {
 	s.startKeeperOf(x.Key())
 	s.signal(workflows.KeeperID(x.Key()), workflows.SignalStorageChanged, todo.Hint)
 	for node, why := range todo.Drains {
-		s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type,
-			workflows.DrainNodeInput{Node: node, Policy: x.Key().String(), Reason: why, Observe: true})
+		s.observe(x, node, why)
 	}
+}
+
+// takeUp is what the watcher does once a minute, too.
+func (s *scene) takeUp(x *sight) {
+	s.mu.Lock()
+	now, exists := x.Snapshot(x.before)
+	away := s.away
+	s.mu.Unlock()
+	if !exists || away {
+		return
+	}
+	for node, why := range starter.Orphans(now) {
+		if s.terminated(jobs.DrainNode.ID(node)) {
+			s.observe(x, node, why)
+		}
+	}
+}
+
+func (s *scene) observe(x *sight, node, why string) {
+	s.start(jobs.DrainNode.ID(node), jobs.DrainNode.Type,
+		workflows.DrainNodeInput{Node: node, Policy: x.Key().String(), Reason: why, Observe: true})
+}
+
+// terminated tells whether the last job of this ID was.
+func (s *scene) terminated(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frozen[id+"@"+s.last[id]]
 }
 
 // ensureKeeper is what the watcher does once a minute.
@@ -144,9 +171,11 @@ func (s *scene) ensureKeeper() {
 			s.mu.Lock()
 			blind := s.blind || x.before == nil
 			s.mu.Unlock()
-			if x.PolicyExists() && !blind {
-				s.startKeeperOf(x.Key())
+			if !x.PolicyExists() || blind {
+				continue
 			}
+			s.startKeeperOf(x.Key())
+			s.takeUp(x)
 		}
 	}
 }

@@ -78,6 +78,10 @@ func (*osdWatcher) RestartKeeper(context.Context, storage.ClusterKey) error {
 	return errors.ErrUnsupported
 }
 
+func (*osdWatcher) TakeUpDrain(context.Context, workflows.DrainNodeInput) (bool, error) {
+	return false, nil
+}
+
 func (*osdWatcher) StartDrain(context.Context, workflows.DrainNodeInput) error {
 	return errors.ErrUnsupported
 }

@@ -71,6 +71,10 @@ func (t *told) Kept(context.Context, storage.ClusterKey) (workflows.Kept, error)
 
 func (t *told) StartDrain(context.Context, workflows.DrainNodeInput) error { return nil }
 
+func (t *told) TakeUpDrain(context.Context, workflows.DrainNodeInput) (bool, error) {
+	return false, nil
+}
+
 func (t *told) SignalScaleDown(context.Context, workflows.ScaleDownNodeInput, string) error {
 	return nil
 }
