@@ -211,6 +211,7 @@ func TestFaultsSayWhatIsWrong(t *testing.T) {
 		{"node-add node-a --zone zone-x", "node node-a exists already"},
 		{"node-add new", "--zone"},
 		{"component-kill kubelet", `no component "kubelet": there are kube-apiserver`},
+		{"component-hang kubelet", `no component "kubelet": there are kube-apiserver`},
 		{"component-kill kube-scheduler --down -1s", "--down -1s: must not be negative"},
 		{"node-lost node-a --name other", "lab other is not running"},
 	} {

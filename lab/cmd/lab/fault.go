@@ -58,6 +58,10 @@ func newFault() *cobra.Command {
 		func(c *cobra.Command, f *fault.Fault) {
 			c.Flags().DurationVar(&f.Down, "down", time.Second, "how long it is away, and its start on top of that")
 		})
+	add(fault.ComponentHang, "COMPONENT", "Stop such a program where it is, and return when it goes on",
+		func(c *cobra.Command, f *fault.Fault) {
+			c.Flags().DurationVar(&f.Down, "for", 10*time.Second, "for how long")
+		})
 	add(fault.StorageBreak, "STORAGECLASS",
 		"Let no volume of a class be made any more, nor mounted by a pod that starts", nil)
 	add(fault.StorageMend, "STORAGECLASS", "End storage-break", nil)

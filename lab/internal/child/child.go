@@ -165,6 +165,24 @@ func (p *Process) Crash(away time.Duration) error {
 	return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 }
 
+// Hang stops the program where it is, and returns when it goes on: after so long.
+func (p *Process) Hang(lasting time.Duration) error {
+	p.mu.Lock()
+	cmd := p.cmd
+	p.mu.Unlock()
+	if cmd == nil {
+		return fmt.Errorf("%s does not run", p.Name)
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	time.Sleep(lasting)
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT); !errors.Is(err, syscall.ESRCH) { // it was killed meanwhile
+		return err
+	}
+	return nil
+}
+
 // stop keeps the program from being started again and sends it a signal.
 func (p *Process) stop(s syscall.Signal) {
 	p.mu.Lock()

@@ -1,8 +1,10 @@
 package child
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -55,6 +57,44 @@ func TestCrashIsAnEndLikeAnyOther(t *testing.T) {
 	}
 	if s := p.State(); s.Restarts != 1 || s.LastExit != "signal: killed" {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// TestHang: a program that hangs is the same one afterwards, and one that is killed meanwhile is no error.
+func TestHang(t *testing.T) {
+	p, err := Start(Spec{Name: "x", Path: "/bin/sleep", Args: []string{"600"}, Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	state := func() string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.State().PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(text))[2]
+	}
+	done := make(chan error)
+	go func() { done <- p.Hang(300 * time.Millisecond) }()
+	for deadline := time.Now().Add(10 * time.Second); state() != "T"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not hang: %s", state())
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); state() == "T"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it hangs still")
+		}
+	}
+	if s := p.State(); s.Restarts != 0 {
+		t.Errorf("got %+v", s)
+	}
+	p.Stop()
+	if err := p.Hang(0); err == nil {
+		t.Error("one that has ended cannot hang")
 	}
 }
 

@@ -26,6 +26,8 @@ const (
 	PodResume  Kind = "pod-resume"
 	// ComponentKill ends a program of the control plane, or Temporal, which the lab then starts again.
 	ComponentKill Kind = "component-kill"
+	// ComponentHang stops such a program where it is for a while.
+	ComponentHang Kind = "component-hang"
 	// StorageBreak has the storage of a StorageClass fail.
 	StorageBreak Kind = "storage-break"
 	StorageMend  Kind = "storage-mend"
@@ -37,7 +39,7 @@ type Fault struct {
 	// Target is a node, NAMESPACE/POD, a component, or a StorageClass.
 	Target        string        `json:"target"`
 	KeepProcesses bool          `json:"keepProcesses,omitempty"` // NodeLost
-	Down          time.Duration `json:"down,omitempty"`          // NodeReboot, ComponentKill
+	Down          time.Duration `json:"down,omitempty"`          // NodeReboot, ComponentKill, ComponentHang
 	Zone          string        `json:"zone,omitempty"`          // NodeAdd
 	Signal        int           `json:"signal,omitempty"`        // PodKill
 }
@@ -53,6 +55,7 @@ type World interface {
 	ResumeNode(name string) error
 	SignalPod(namespace, name string, sig syscall.Signal) error
 	KillComponent(name string, down time.Duration) error
+	HangComponent(name string, lasting time.Duration) error
 	BreakStorage(ctx context.Context, class string) error
 	MendStorage(ctx context.Context, class string) error
 }
@@ -92,6 +95,8 @@ func Inject(ctx context.Context, w World, f Fault) error {
 		return signalPod(w, f.Target, syscall.SIGCONT)
 	case ComponentKill:
 		return w.KillComponent(f.Target, f.Down)
+	case ComponentHang:
+		return w.HangComponent(f.Target, f.Down)
 	case StorageBreak:
 		return w.BreakStorage(ctx, f.Target)
 	case StorageMend:

@@ -38,6 +38,10 @@ func (w *world) KillComponent(name string, down time.Duration) error {
 	return w.note("kill %s %s", name, down)
 }
 
+func (w *world) HangComponent(name string, lasting time.Duration) error {
+	return w.note("hang %s %s", name, lasting)
+}
+
 func (w *world) BreakStorage(_ context.Context, class string) error { return w.note("break %s", class) }
 
 func (w *world) MendStorage(_ context.Context, class string) error { return w.note("mend %s", class) }
@@ -62,6 +66,7 @@ func TestInject(t *testing.T) {
 		{Fault{Kind: PodResume, Target: "ns/p"}, fmt.Sprintf("signal ns p %d", syscall.SIGCONT)},
 		{Fault{Kind: ComponentKill, Target: "temporal", Down: time.Second}, "kill temporal 1s"},
 		{Fault{Kind: ComponentKill, Target: "temporal", Down: -1}, "error --down"},
+		{Fault{Kind: ComponentHang, Target: "temporal", Down: time.Second}, "hang temporal 1s"},
 		{Fault{Kind: StorageBreak, Target: "zone-disk"}, "break zone-disk"},
 		{Fault{Kind: StorageMend, Target: "zone-disk"}, "mend zone-disk"},
 		{Fault{Kind: PodHang, Target: "/p"}, "error pod \"/p\""},

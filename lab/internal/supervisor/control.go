@@ -88,17 +88,34 @@ type world struct {
 
 // KillComponent ends a program, which is started again.
 func (w world) KillComponent(name string, down time.Duration) error {
+	p, err := w.component(name)
+	if err != nil {
+		return err
+	}
+	return p.Crash(down)
+}
+
+// HangComponent stops a program for a while.
+func (w world) HangComponent(name string, lasting time.Duration) error {
+	p, err := w.component(name)
+	if err != nil {
+		return err
+	}
+	return p.Hang(lasting)
+}
+
+func (w world) component(name string) (*child.Process, error) {
 	w.lab.mu.Lock()
 	components := w.lab.components()
 	w.lab.mu.Unlock()
 	var names []string
 	for _, p := range components {
 		if p.Name == name {
-			return p.Crash(down)
+			return p, nil
 		}
 		names = append(names, p.Name)
 	}
-	return fmt.Errorf("no component %q: there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no component %q: there are %s", name, strings.Join(names, ", "))
 }
 
 // components are the programs that run now. The caller holds the lock.
