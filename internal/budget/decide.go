@@ -227,7 +227,7 @@ func candidate(in Input) (storage.FailureDomain, opening, bool) {
 		return storage.FailureDomain{}, opening{}, false
 	}
 	if n, ok := nextAnnounced(in); ok {
-		return in.domain(n.NextDomain()), opening{
+		return in.domain(announced(in, n)), opening{
 			reason: ReasonAnnounced, node: n.Name,
 			message: fmt.Sprintf("%s is %s: its OSDs may go", n.Name, leaving(n)),
 		}, true
@@ -254,8 +254,11 @@ func nextAnnounced(in Input) (storage.Node, bool) {
 	best, rank := storage.Node{}, fresh+1
 	for _, n := range in.View.Nodes {
 		daemons, down := n.Counts()
-		if !n.Leaving() || n.Domain == "" || daemons == 0 || down == daemons && !hostsStandingMon(in, n.Name) {
+		if !n.Leaving() || n.Domain == "" || daemons == 0 {
 			continue
+		}
+		if down == daemons && !hostsStandingMon(in, n.Name) && len(dead(in, n)) == 0 {
+			continue // there is nobody who could go
 		}
 		a, seen := in.Announced[n.Name]
 		r := fresh
@@ -274,6 +277,32 @@ func nextAnnounced(in Input) (storage.Node, bool) {
 		}
 	}
 	return best, rank <= fresh
+}
+
+// announced is the failure domain of a leaving node that opens in advance. Where nothing of it serves any more it is
+// one with a pod that does not, which stays until it is let go.
+func announced(in Input, n storage.Node) string {
+	if daemons, down := n.Counts(); len(n.Domains) > 1 && down == daemons {
+		if names := dead(in, n); len(names) > 0 {
+			return names[0]
+		}
+	}
+	return n.NextDomain()
+}
+
+// dead are the daemons of a node that are down although they have a pod: it crashes again and again, say.
+func dead(in Input, n storage.Node) (names []string) {
+	for _, d := range in.View.Domains {
+		if d.Name != n.Domain && !slices.Contains(n.Domains, d.Name) {
+			continue
+		}
+		for _, x := range d.Troubled {
+			if x.Node == n.Name && !x.Up && x.Pod == storage.PodNotReady {
+				names = append(names, x.Name)
+			}
+		}
+	}
+	return names
 }
 
 // over: an announcement had its time.

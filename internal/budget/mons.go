@@ -64,7 +64,8 @@ func mayGo(in Input, d Decision) []storage.Mon {
 	}
 	for _, m := range in.View.Mons {
 		node, _ := in.View.Node(m.Node)
-		inOpen := d.Mode == ModeOpen && (m.Domain == d.Open.Name || m.Node != "" && node.In(d.Open.Name))
+		inOpen := d.Mode == ModeOpen && (m.Domain == d.Open.Name || m.Node != "" && node.In(d.Open.Name)) &&
+			empties(d, node)
 		alone := m.Domain == "" && m.Node != "" && m.Leaving
 		daemons, down := node.Counts()
 		idle := d.Mode == ModeDefault && m.Leaving && daemons > 0 && down == daemons
@@ -80,6 +81,14 @@ func mayGo(in Input, d Decision) []storage.Mon {
 		return slices.Compare(urgency(in, a), urgency(in, b))
 	})
 	return append(out, wanted[:min(can, len(wanted))]...)
+}
+
+// empties tells whether nothing of a node in several failure domains serves but what is open. Its mon goes with the
+// last of them: until then the node may have to wait for somebody who needs another mon to go.
+func empties(d Decision, n storage.Node) bool {
+	return !slices.ContainsFunc(n.Domains, func(domain string) bool {
+		return !slices.Contains(n.Down, domain) && domain != d.Open.Name && !slices.Contains(d.With, domain)
+	})
 }
 
 // urgency is smaller for a mon that somebody waits for: the lease's holder, in its order; then who is in the open

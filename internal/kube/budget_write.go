@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 )
 
 // This file writes one budget, and tells whether somebody else's stands in the way.
@@ -127,6 +128,13 @@ func escaped(name string) string { return strings.ReplaceAll(name, "/", "~1") }
 
 func ours(b *policyv1.PodDisruptionBudget) bool { return b.Labels[LabelManagedBy] == FieldOwner }
 
+// matchesEver tells whether a selector matches a pod, or will when it has a mark: the marked budget of another policy
+// may outlive the marks that it counts.
+func matchesEver(theirs labels.Selector, pod map[string]string) bool {
+	marked := labels.Set{storageview.MarkLabel: "marked"}
+	return theirs.Matches(labels.Set(pod)) || theirs.Matches(labels.Merge(pod, marked))
+}
+
 // conflict names a foreign budget that covers pods which ours covers, too: somebody else's, or that of another policy,
 // whose keeper takes it away when it notices that this one was first. Pods are looked at only when a foreign budget
 // exists at all.
@@ -158,7 +166,7 @@ func (c *Cluster) conflict(
 			continue
 		}
 		for i := range pods.Items {
-			switch matches := theirs.Matches(labels.Set(pods.Items[i].Labels)); {
+			switch matches := matchesEver(theirs, pods.Items[i].Labels); {
 			case matches && ours(b):
 				return fmt.Sprintf("PodDisruptionBudget %s/%s of MaintenancePolicy %s also covers pod %s: under two budgets no "+
 					"eviction succeeds; delete one of the two policies",
