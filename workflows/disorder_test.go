@@ -88,7 +88,7 @@ func (d *disorder) happen(e event) {
 	node, daemon, osd := nodes[e.Which%len(nodes)], daemons[e.Which%len(daemons)], e.Which%d.OSDs()
 	job := jobs.DrainNode.ID(node)
 	d.outwitted = d.outwitted || outwits[e.Kind]
-	d.took = d.took || e.Kind == "delete pod"
+	d.took = d.took || e.Kind == "delete pod" || e.Kind == "scale"
 	if meddles[e.Kind] && d.Draining(node) {
 		d.excused.Store(node, true)
 	}

@@ -441,7 +441,9 @@ func (m *Machines) judgeWaits() {
 		if m.costless[name].IsZero() {
 			m.costless[name] = time.Now()
 		}
-		if time.Since(m.costless[name]) > releasedWithin && time.Since(m.hindrance) > releasedWithin {
+		// A keeper that was killed has forgotten who asked it last: the fence asks again five minutes after it did.
+		within := releasedWithin + w.opts.Reaction
+		if time.Since(m.costless[name]) > within && time.Since(m.hindrance) > within {
 			w.violate("I8: the Machine of %s is held, although its fence costs nothing", name)
 		}
 	}

@@ -133,8 +133,8 @@ func (w *World) judgeOSD(o *osd) {
 	}
 }
 
-// healthIgnored: the data has not been whole for so long that the policy has whoever is at rest ignore it. Where nothing
-// recovers, because a person has switched it off, that lasts.
+// healthIgnored: the data has not been whole for so long that the policy has whoever is at rest ignore it. Where
+// nothing recovers, because a person has switched it off, that lasts.
 func (w *World) healthIgnored() bool {
 	if w.policy == nil {
 		return false
