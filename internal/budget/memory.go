@@ -68,7 +68,8 @@ func NextAnnounced(in Input, d Decision) map[string]Announcement {
 		}
 		_, down := n.Counts()
 		gone := down > 0 && !Clean(in)
-		if gone && !a.Spent && !slices.Contains(n.Down, n.NextDomain()) && len(n.Domains) > 1 {
+		left := !slices.Contains(n.Down, n.NextDomain()) || len(dead(in, n)) > 0
+		if gone && !a.Spent && left && len(n.Domains) > 1 {
 			a.Opened, gone = in.Now, false // what is left of the node goes when the data is whole again
 		}
 		a.Spent = over(in, a, true) || gone

@@ -70,3 +70,16 @@ func TestDeadPodsAreAnnounced(t *testing.T) {
 		assert.False(t, ok, "it stays")
 	}
 }
+
+// TestDeadPodsHaveTheirTurn: while the data moves away from the OSD that went, the time of the pod that crashes has not
+// begun.
+func TestDeadPodsHaveTheirTurn(t *testing.T) {
+	for pod, want := range map[storage.PodState]bool{storage.PodNotReady: false, storage.PodPending: true} {
+		in := nodeOfTwo("osd.0", "osd.1")
+		in.View.Domains = []storage.Domain{
+			{Name: "osd.1", Daemons: 1, Troubled: []storage.Daemon{{Name: "osd.1", Node: "a", Pod: pod}}},
+		}
+		in.Announced = map[string]Announcement{"a": {Node: "a", Opened: in.Now.Add(-time.Second)}}
+		assert.Equal(t, want, NextAnnounced(in, Decision{})["a"].Spent, pod)
+	}
+}
