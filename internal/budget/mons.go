@@ -84,8 +84,12 @@ func mayGo(in Input, d Decision) []storage.Mon {
 }
 
 // empties tells whether nothing of a node in several failure domains serves but what is open. Its mon goes with the
-// last of them: until then the node may have to wait for somebody who needs another mon to go.
+// last of them: until then the node may have to wait for somebody who needs another mon to go. Each of its failure
+// domains has the name of its only daemon.
 func empties(d Decision, n storage.Node) bool {
+	if daemons, down := n.Counts(); down == daemons { // of very many not all are named
+		return true
+	}
 	return !slices.ContainsFunc(n.Domains, func(domain string) bool {
 		return !slices.Contains(n.Down, domain) && domain != d.Open.Name && !slices.Contains(d.With, domain)
 	})

@@ -115,6 +115,10 @@ func (c *Cluster) AwaitNode(
 		if until(n) {
 			return n, nil
 		}
+		select { // a watch that the API server ends at once must not become a list without end
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
 	}
 }
 
@@ -148,6 +152,8 @@ func (c *Cluster) watchNode(
 	defer end.Stop()
 	for {
 		select {
+		case <-ctx.Done():
+			return now, nil
 		case <-end.C:
 			return now, nil
 		case e, open := <-w.ResultChan():
