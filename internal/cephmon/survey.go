@@ -112,7 +112,8 @@ func (w *world) planNodes() (out []monplan.Node) {
 		case !w.set.Allows(n):
 			why = "is not allowed by spec.placement"
 		}
-		out = append(out, monplan.Node{Name: n.Name, Zone: w.zone(n), Why: why})
+		passing := !n.Spec.Unschedulable && !kube.NodeReady(n) && w.set.Allows(n)
+		out = append(out, monplan.Node{Name: n.Name, Zone: w.zone(n), Why: why, Passing: passing})
 	}
 	return out
 }

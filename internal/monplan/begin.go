@@ -137,6 +137,7 @@ func (s Seen) migrate() (Step, bool) {
 		return Step{}, false
 	}
 	var refused []string
+	waits := ""
 	for _, d := range different {
 		if slices.Contains(s.Failed, d.Mon) {
 			refused = append(refused, d.String()+"; its successor did not come into quorum, and was taken back")
@@ -146,6 +147,9 @@ func (s Seen) migrate() (Step, bool) {
 		join, place := s.Monmap().MayJoin(w.Newcomer), s.place(d.Mon, false)
 		if join.OK && place.OK {
 			return s.start(w, d.String()), true
+		}
+		if join.OK && waits == "" && s.placeLater(d.Mon) {
+			waits = d.String() + "; " + place.Reason
 		}
 		instead, oneLess := s.place(d.Mon, true), s.Monmap().MayOneLess(d.Mon)
 		switch {
@@ -162,6 +166,9 @@ func (s Seen) migrate() (Step, bool) {
 			w.Kind = OneLess
 			return s.start(w, d.String()), true
 		}
+	}
+	if waits != "" { // nobody would go on when the node is back
+		return Step{Verdict: Wait, Why: waits}, true
 	}
 	return Step{Verdict: Refuse, Why: refused[0]}, true
 }

@@ -126,6 +126,8 @@ func (m Mon) zone() string {
 type Node struct {
 	Name, Zone string
 	Why        string // it can take no mon today; "": it can, as far as anybody but the scheduler knows
+	// Passing: what Why says ends by itself. The node is not ready, and would do if it were.
+	Passing bool
 }
 
 // Kind is what a step is about.

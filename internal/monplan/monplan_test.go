@@ -221,6 +221,17 @@ func TestNext(t *testing.T) {
 				"for that time none of the other 2 mons could be spared",
 		},
 		{
+			what: "the only free node is not ready", mons: "a b c", more: "d",
+			but: []change{claims, migrate, func(s *monplan.Seen) { s.Nodes[3].Why, s.Nodes[3].Passing = "is not ready", true }},
+			want: "Wait: mon.a: " + onPath + "; no node is free: node-a has mon.a, node-b has mon.b, node-c has mon.c, " +
+				"node-d is not ready",
+		},
+		{
+			what: "the only free node is cordoned", mons: "a b c", more: "d",
+			but:  []change{claims, migrate, func(s *monplan.Seen) { s.Nodes[3].Why = "is cordoned" }},
+			want: refused + "no node is free: node-a has mon.a, node-b has mon.b, node-c has mon.c, node-d is cordoned",
+		},
+		{
 			what: "three nodes with three mons, one less", mons: "a b c",
 			but: []change{claims, migrate, func(s *monplan.Seen) { s.Mode.OneLess = true }},
 			want: "OneLess: Schedule d, ClaimVolume d, RemoveMon a, StopMon a, DropCanary d, Start d, AwaitQuorum d, " +

@@ -29,6 +29,17 @@ func (s Seen) place(old string, instead bool) storage.Answer {
 	return a
 }
 
+// placeLater tells whether a node could take a newcomer if it were ready.
+func (s Seen) placeLater(old string) bool {
+	s.Nodes = slices.Clone(s.Nodes)
+	for i := range s.Nodes {
+		if s.Nodes[i].Passing {
+			s.Nodes[i].Why = ""
+		}
+	}
+	return s.place(old, false).OK
+}
+
 // fits is the first node that can take a newcomer, or why there is none.
 func (s Seen) fits(old string, instead bool) (Node, storage.Answer) {
 	free := s.FreeZones(old)
