@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -140,11 +141,12 @@ func (u *update) heldBack(ctx workflow.Context, s activities.Survey) (held bool,
 		return true, u.pause(ctx, keep)
 	}
 	late := func(holds, what string) error {
-		return u.rest(ctx, wait{phase: PhaseRest, holds: holds, first: time.Hour, most: time.Hour, what: what}, keep)
+		first := soon(s.Next, time.Hour)
+		return u.rest(ctx, wait{phase: PhaseRest, holds: holds, first: first, most: time.Hour, what: what}, keep)
 	}
 	until := func(holds string, at time.Time, what string) error {
 		d := at.Sub(workflow.Now(ctx))
-		return u.rest(ctx, wait{phase: PhaseRest, holds: holds, first: d, most: d, what: what}, keep)
+		return u.rest(ctx, wait{phase: PhaseRest, holds: holds, first: soon(s.Next, d), most: d, what: what}, keep)
 	}
 	if asked, err := u.consent(ctx, s); asked || err != nil {
 		return true, err
@@ -171,6 +173,18 @@ func (u *update) heldBack(ctx workflow.Context, s activities.Survey) (held bool,
 	}
 	return false, nil
 }
+
+// soon is when to look again at a batch that is held back: an OSD whose pod is not ready may be down by now, and nobody
+// tells.
+func soon(next rollout.Step, most time.Duration) time.Duration {
+	if slices.ContainsFunc(next.OSDs, func(o rollout.OSD) bool { return !o.Serves }) {
+		return min(most, unreadyMayBeDown)
+	}
+	return most
+}
+
+// unreadyMayBeDown is a little more than Ceph takes to notice that an OSD is dead (osd_heartbeat_grace, 20 s).
+const unreadyMayBeDown = 30 * time.Second
 
 // windowIsOver tells whether the window that was open at the last look has closed since.
 func (u *update) windowIsOver(ctx workflow.Context, s activities.Survey) bool {

@@ -175,7 +175,7 @@ func (s *state) groups(
 func batchOf(in rollout.Input, group []string, osds map[string]rollout.OSD) rollout.Step {
 	step := rollout.Step{Do: rollout.DoReplace, Broken: true, Canary: in.Canary}
 	for _, key := range group {
-		step.OSDs, step.Broken = append(step.OSDs, osds[key]), step.Broken && !osds[key].Serves
+		step.OSDs, step.Broken = append(step.OSDs, osds[key]), step.Broken && !osds[key].Up
 	}
 	if domain := step.OSDs[0].Domain; domain != "" {
 		step.Domain = storage.FailureDomain{Type: in.DomainType, Name: domain}

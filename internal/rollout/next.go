@@ -25,7 +25,7 @@ type Step struct {
 	OSDs []OSD `json:"osds,omitempty"`
 	// Domain is the failure domain of all of them; zero when they are in none, and nobody can miss them.
 	Domain storage.FailureDomain `json:"domain,omitzero"`
-	// Broken: they do not serve anyway.
+	// Broken: they are down anyway.
 	Broken bool `json:"broken,omitempty"`
 	// Canary: the one that goes first.
 	Canary bool   `json:"canary,omitempty"`
@@ -43,13 +43,8 @@ func (in Input) next(all []OSD) Step {
 	if missing := filter(all, func(o OSD) bool { return o.State == Missing }); len(missing) > 0 {
 		return Step{Do: DoCreate, OSDs: missing[:min(len(missing), atOnce)], Why: describe(missing) + " without a pod"}
 	}
-	// Two broken batches are mended one after the other: that of the failure domain in which more is broken first.
 	if broken := filter(all, in.broken); len(broken) > 0 {
-		batch := in.bound(worst(broken))
-		return Step{
-			Do: DoReplace, OSDs: batch, Domain: in.domain(batch[0].Domain), Broken: true,
-			Why: describe(batch) + " out of date and not serving: what is broken comes first",
-		}
+		return in.mend(broken)
 	}
 	if awaited := filter(all, in.awaits); len(awaited) > 0 {
 		return Step{
@@ -71,6 +66,24 @@ func (in Input) next(all []OSD) Step {
 		return o.Domain == first.Domain && (o.Key == first.Key || o.Unit != "" && o.Unit == first.Unit) && todo(o)
 	}))
 	return Step{Do: DoReplace, OSDs: batch, Domain: in.domain(first.Domain), Why: in.why(batch)}
+}
+
+// mend replaces what is broken first. Two broken batches are mended one after the other: that of the failure domain in
+// which more is broken first. Those whose pods alone fail serve: they come after those that are down, and wait for
+// whatever working OSDs wait for.
+func (in Input) mend(broken []OSD) Step {
+	up := func(o OSD) bool { return o.Up }
+	down := slices.DeleteFunc(slices.Clone(broken), up)
+	if len(down) > 0 {
+		broken = down
+	}
+	s := Step{Do: DoReplace, OSDs: in.bound(worst(broken)), Broken: len(down) > 0}
+	if in.Canary && !s.Broken {
+		s.OSDs, s.Canary = s.OSDs[:1], true
+	}
+	s.Domain = in.domain(s.OSDs[0].Domain)
+	s.Why = describe(s.OSDs) + " out of date and not serving: what is broken comes first"
+	return s
 }
 
 func (in Input) why(batch []OSD) string {

@@ -89,6 +89,26 @@ func TestNext(t *testing.T) {
 			},
 			do: rollout.DoReplace, osds: []string{"osd.9", "osd.10"}, domain: "zone-z", broken: true,
 		},
+		"one whose pod fails and that serves comes first, and is not broken": {
+			unit: byZone, change: func(in *rollout.Input) { in.OSDs[9].Serves, in.OSDs[9].Up = false, true },
+			do: rollout.DoReplace, osds: []string{"osd.9"}, domain: "zone-z",
+		},
+		"and after one that is down": {
+			change: func(in *rollout.Input) {
+				in.OSDs[0].Serves, in.OSDs[0].Up = false, true
+				in.OSDs[9].Serves = false
+			},
+			do: rollout.DoReplace, osds: []string{"osd.9"}, domain: "zone-z", broken: true,
+		},
+		"and alone, when a canary is wanted": {
+			unit: byZone, change: func(in *rollout.Input) {
+				in.Canary = true
+				for i := range 3 {
+					in.OSDs[i].Serves, in.OSDs[i].Up = false, true
+				}
+			},
+			do: rollout.DoReplace, osds: []string{"osd.0"}, domain: "zone-x", canary: true,
+		},
 		"one that was replaced and is not up is awaited": {
 			change: func(in *rollout.Input) { in.OSDs[0].State, in.OSDs[0].Serves = rollout.Unready, false },
 			do:     rollout.DoAwait, osds: []string{"osd.0"}, domain: "zone-x",

@@ -38,6 +38,8 @@ type OSD struct {
 	State State  `json:"state"`
 	// Serves: its pod is ready, and the storage cluster says that it is up.
 	Serves bool `json:"serves,omitempty"`
+	// Up: the storage cluster says so, whatever becomes of its pod. To stop it takes something away.
+	Up bool `json:"up,omitempty"`
 	// Away says why it cannot serve where it is: its node is cordoned, not ready, or gone. Whoever took the node brings it
 	// back.
 	Away string `json:"away,omitempty"`
