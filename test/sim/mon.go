@@ -130,6 +130,7 @@ func (w *World) hush() {
 
 func (w *World) stopMon(m *mon) {
 	if !m.running {
+		m.hung = false // it does not go on, either
 		return
 	}
 	leads := m.in && !slices.ContainsFunc(w.mons[:slices.Index(w.mons, m)], func(x *mon) bool { return x.in })
