@@ -348,6 +348,9 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	for name, text := range map[string]string{
 		"fewer pods":         `{"spec":{"minAvailable":1000000,"selector":{"matchLabels":{"only":"these"}}}}`,
 		"some left out":      `{"spec":{"minAvailable":1000000,"selector":{"matchExpressions":[{"key":"zone","operator":"NotIn","values":["x"]}]}}}`,
+		"no pods":            `{"spec":{"minAvailable":1000000,"selector":null}}`,
+		"another app's":      `{"spec":{"minAvailable":1000000,"selector":{"matchLabels":null}}}`,
+		"unmarked ones, too": `{"spec":{"minAvailable":1000000,"selector":{"matchExpressions":null}}}`,
 		"other labels":       `{"metadata":{"labels":{"lockkeeper.io/policy":"other"}}}`,
 		"at most":            `{"spec":{"minAvailable":null,"maxUnavailable":1}}`,
 		"nobody's any more":  `{"metadata":{"labels":null},"spec":{"minAvailable":1000000}}`,
