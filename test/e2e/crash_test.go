@@ -185,7 +185,9 @@ func (c *crashes) hear(m moment) {
 	defer c.mu.Unlock()
 	c.seen = append(c.seen, m)
 	if len(c.seen) == c.at {
-		c.err = c.kill(c.world)
+		if err := c.kill(c.world); err != nil {
+			c.err = fmt.Errorf("nobody could be killed: %w", err)
+		}
 	}
 }
 
@@ -302,13 +304,16 @@ func (c *crashes) failOver() error {
 
 // killLeader kills the mon that leads the others. Its container is started again.
 func (w *world) killLeader() error {
-	var q struct {
-		Leader string `json:"quorum_leader_name"`
-	}
-	if err := w.read(&q, "ceph", "--connect-timeout", "20", "quorum_status", "-f", "json"); err != nil {
-		return err
-	}
-	return w.signalDaemon("pod-kill", "mon."+q.Leader)
+	// The leader may be the very mon that is being evicted: then its pod is gone before it dies, and the next one leads.
+	return until(time.Minute, func() error {
+		var q struct {
+			Leader string `json:"quorum_leader_name"`
+		}
+		if err := w.read(&q, "ceph", "--connect-timeout", "20", "quorum_status", "-f", "json"); err != nil {
+			return err
+		}
+		return w.signalDaemon("pod-kill", "mon."+q.Leader)
+	})
 }
 
 // replace kills one of lockkeeper's processes and starts another one.
