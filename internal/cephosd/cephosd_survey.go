@@ -120,6 +120,8 @@ func (s *state) discardable(now time.Time) (names []string, wait time.Duration) 
 	for _, p := range s.Invalid {
 		switch left := p.MayGoAt().Sub(now); {
 		case p.Serving:
+		case p.MayServe:
+			wait = cmp.Or(min(wait, lookAgainLate), lookAgainLate)
 		case left <= 0:
 			names = append(names, p.Name)
 		case wait == 0 || left < wait:

@@ -131,8 +131,9 @@ type pod struct {
 	ready bool // what a terminating one was
 	// failing is since when its readiness probe fails although its daemon serves; zero: it does not.
 	failing time.Time
-	runs    bool // its process
-	began   bool // its container was started: until the pod is gone, it may be again at any moment
+	runs    bool      // its process
+	started time.Time // when it was last
+	began   bool      // its container was started: until the pod is gone, it may be again at any moment
 
 	writes int // to the object: what is written, taken back and written again is another version each time
 	// the label that lockkeeper sets; "": none. Of one with a controller, whose other labels are its workload's
@@ -218,11 +219,23 @@ func (p *pod) shared() corev1.Pod {
 	return out
 }
 
+// container is the name of the daemon's.
+func (p *pod) container() string {
+	if p.made != nil && len(p.made.Spec.Containers) > 0 {
+		return p.made.Spec.Containers[0].Name
+	}
+	return p.of.kind
+}
+
 // describe fills in what the kubelet and the API server say of a pod.
 func (p *pod) describe(out *corev1.Pod) {
 	out.ResourceVersion = p.version()
 	out.Status.Phase = corev1.PodRunning
-	out.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.of.kind, RestartCount: int32(p.restarts)}} //nolint:gosec // few
+	container := corev1.ContainerStatus{Name: p.container(), RestartCount: int32(p.restarts)} //nolint:gosec // few
+	if p.runs {
+		container.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.started)}
+	}
+	out.Status.ContainerStatuses = []corev1.ContainerStatus{container}
 	ready := p.state == storage.PodReady
 	switch p.state {
 	case storage.PodNone, storage.PodReady, storage.PodNotReady:
@@ -349,7 +362,7 @@ func (w *World) run(p *pod) {
 	if p.began && !p.runs {
 		p.restarts++
 	}
-	p.began = true
+	p.began, p.started = true, time.Now()
 	w.judgeStart(p)
 	if w.crashes[p.image()] || w.locked(p) {
 		p.state = storage.PodNotReady

@@ -131,11 +131,13 @@ func (c *classifier) judge(p Pod) {
 	}
 }
 
-// decide keeps one of the pods of an OSD, and judges that.
+// decide keeps one of the pods of an OSD, and judges that. It is the one that serves: an OSD locks its device, so of
+// two the one that is ready, or else the one that has run for longer.
 func (c *classifier) decide(o OSD, rivals []Pod) {
 	slices.SortFunc(rivals, func(a, b Pod) int {
 		return cmp.Or(
 			first(a.Ready, b.Ready),
+			longer(a.Pod, b.Pod),
 			first(lacks(a) == "", lacks(b) == ""),
 			first(rightName(a.Name, o), rightName(b.Name, o)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -143,7 +145,11 @@ func (c *classifier) decide(o OSD, rivals []Pod) {
 	})
 	p := rivals[0]
 	for _, other := range rivals[1:] {
-		c.put(other, Invalid, fmt.Sprintf("%s is a pod of %s already", p.Name, o.Key()))
+		why := fmt.Sprintf("%s is a pod of %s already", p.Name, o.Key())
+		if other.MayServe = !p.Ready && daemon(other.Pod) != nil; other.MayServe {
+			why += ", neither is ready, and both run: which of them serves will show when one ends"
+		}
+		c.put(other, Invalid, why)
 	}
 	p.Serving = true
 	outdated := c.set.outdated(o, p)

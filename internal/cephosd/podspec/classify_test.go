@@ -73,6 +73,16 @@ func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} 
 
 func number(p *corev1.Pod) { p.Labels[podspec.IDLabel] = "7" }
 
+// runningSince has a pod's container run, and not be ready, since a second of the test's day.
+func runningSince(second int) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		crashes(p)
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Date(2026, 1, 1, 0, 0, second, 0, time.UTC)},
+		}
+	}
+}
+
 func running(p *corev1.Pod) { p.Spec.NodeName = "a" }
 
 func evicted(p *corev1.Pod) {
@@ -132,6 +142,9 @@ func tell(c podspec.Classified) []string {
 			}
 			if p.Serving && p.State == podspec.Invalid {
 				line += ", serving"
+			}
+			if p.MayServe {
+				line += ", may serve"
 			}
 			if slices.ContainsFunc(c.NotReady, func(n podspec.Pod) bool { return n.Name == p.Name }) {
 				line += ", not ready"
@@ -352,6 +365,21 @@ func TestClassify(t *testing.T) {
 			sdb: pods{{released, isReady}, {original, older, crashes}},
 			want: []string{"up-to-date " + sdb, "invalid " + sdb +
 				" osd-a-sdb-x7k2p, disowned: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
+		},
+		"duplicate, the one that runs stays, ready or not": {
+			sdb: pods{{released, crashes}, {named("copy"), runningSince(5)}},
+			want: []string{"invalid " + sdb + " copy, serving: its name should be osd-a-sdb-pn5b54h6ir", "invalid " + sdb +
+				": copy is a pod of a:/dev/sdb already"},
+		},
+		"duplicate, both run": {
+			sdb: pods{{released, runningSince(5)}, {named("copy"), runningSince(4)}},
+			want: []string{"invalid " + sdb + " copy, serving: its name should be osd-a-sdb-pn5b54h6ir", "invalid " + sdb +
+				", may serve: copy is a pod of a:/dev/sdb already, neither is ready, and both run: which of them serves will " +
+				"show when one ends"},
+		},
+		"duplicate, both run, and one is ready": {
+			sdb:  pods{{released, isReady}, {named("copy"), runningSince(4)}},
+			want: []string{"up-to-date " + sdb, "invalid " + sdb + " copy: osd-a-sdb-pn5b54h6ir is a pod of a:/dev/sdb already"},
 		},
 		"duplicate, another template": {
 			sdb: pods{{crashes}, {original, otherHash, isReady}},

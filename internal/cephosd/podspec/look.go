@@ -176,6 +176,25 @@ func Differs(live, rendered *corev1.Pod) string {
 	return set.outdated(want, Pod{Pod: live, OSD: osdOf(live)})
 }
 
+// daemon is how a pod's first container runs, which is the daemon's, ready or not; nil: it does not.
+func daemon(pod *corev1.Pod) *corev1.ContainerStateRunning {
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; len(pod.Spec.Containers) > 0 && c.Name == pod.Spec.Containers[0].Name {
+			return c.State.Running
+		}
+	}
+	return nil
+}
+
+// longer puts the pod whose daemon has run for longer first, and what does not run last.
+func longer(a, b *corev1.Pod) int {
+	x, y := daemon(a), daemon(b)
+	if x == nil || y == nil {
+		return first(x != nil, y != nil)
+	}
+	return x.StartedAt.Compare(y.StartedAt.Time)
+}
+
 // youngUntil is how old a pod that has ended must be before it is made anew. One that its kubelet rejects at once, for
 // lack of space, say, is rejected again as long as the cause lasts.
 const youngUntil = 30 * time.Second

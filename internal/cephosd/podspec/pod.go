@@ -47,6 +47,8 @@ type Pod struct {
 	Overridden bool
 	// Serving: to delete it takes down the one daemon of an OSD that the spec wants.
 	Serving bool
+	// MayServe: the same, unless it does so in another pod. Nobody knows yet.
+	MayServe bool
 }
 
 // Annotations are those that have to be written so that the pod says what it is worth; nil: it does already. An
