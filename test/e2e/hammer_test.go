@@ -190,6 +190,11 @@ func faults(args ...string) func(context.Context, *world) error {
 	return func(_ context.Context, w *world) error { return w.fault(args...) }
 }
 
+var (
+	temporalAway  = faults("component-kill", "temporal", "--down", "12s")
+	managerKilled = faults("component-kill", "kube-controller-manager", "--down", "3s")
+)
+
 var situations = []situation{
 	{
 		name: "nobody watches", always: true, lasting: 20 * time.Second, most: 1, least: true,
@@ -218,18 +223,28 @@ var situations = []situation{
 		name: "six drains, killed", lasting: 25 * time.Second, most: -1, do: killing(drainsOf(allNodes...)),
 		after: ended("upgrade", allNodes...),
 	},
+	{name: "Temporal is away", lasting: 20 * time.Second, most: -1, do: temporalAway},
+	{name: "the controller manager is killed", lasting: 20 * time.Second, most: -1, do: managerKilled},
 	{
-		name: "Temporal is away", lasting: 20 * time.Second, most: -1,
-		do: faults("component-kill", "temporal", "--down", "12s"),
+		name: "a drain, Temporal is away", lasting: 30 * time.Second, most: -1,
+		do: soon(0, 8*time.Second, drainsOf("node-c"), temporalAway), after: ended("upgrade", "node-c"),
 	},
 	{
-		name: "the controller manager is killed", lasting: 20 * time.Second, most: -1,
-		do: faults("component-kill", "kube-controller-manager", "--down", "3s"),
+		name: "a drain, the controller manager is killed", lasting: 30 * time.Second, most: -1,
+		do: soon(0, 8*time.Second, drainsOf("node-d"), managerKilled), after: ended("upgrade", "node-d"),
 	},
 	{name: "an unready pod", lasting: 15 * time.Second, most: -1, first: makeUnready, do: nothing, after: makeReady},
 	{
 		name: "an unready pod, killed", lasting: 15 * time.Second, most: -1, first: makeUnready, do: killing(nothing),
 		after: makeReady,
+	},
+	{
+		name: "an unready pod, Temporal is away", lasting: 20 * time.Second, most: -1, first: makeUnready, do: temporalAway,
+		after: makeReady,
+	},
+	{
+		name: "an unready pod, the controller manager is killed", lasting: 15 * time.Second, most: -1, first: makeUnready,
+		do: managerKilled, after: makeReady,
 	},
 	{
 		name: "a rollout", lasting: 40 * time.Second, most: -1, least: true, deletes: true, do: restart,
@@ -246,19 +261,23 @@ var situations = []situation{
 	},
 	{
 		name: "six drains, Temporal is away", lasting: 40 * time.Second, most: -1,
-		do:    soon(0, 10*time.Second, drainsOf(allNodes...), faults("component-kill", "temporal", "--down", "12s")),
+		do:    soon(0, 10*time.Second, drainsOf(allNodes...), temporalAway),
 		after: ended("upgrade", allNodes...),
 	},
 	{
 		name: "six drains, the controller manager is killed", lasting: 40 * time.Second, most: -1,
 		do: soon(0, 15*time.Second, drainsOf(allNodes...),
-			faults("component-kill", "kube-controller-manager", "--down", "3s")),
+			managerKilled),
 		after: ended("upgrade", allNodes...),
 	},
 	{
 		name: "a rollout, Temporal is away", lasting: 45 * time.Second, most: -1, deletes: true,
-		do:    soon(0, 10*time.Second, restart, faults("component-kill", "temporal", "--down", "12s")),
+		do:    soon(0, 10*time.Second, restart, temporalAway),
 		after: ended("restart", "all"),
+	},
+	{
+		name: "a rollout, the controller manager is killed", lasting: 45 * time.Second, most: -1, deletes: true,
+		do: soon(0, 10*time.Second, restart, managerKilled), after: ended("restart", "all"),
 	},
 	{
 		name: "nobody at rest, killed", lasting: 20 * time.Second, most: 0, first: nobodyAtRest, do: killing(nothing),
