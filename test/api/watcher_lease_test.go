@@ -7,13 +7,18 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 // TestTheWatcherStandsAgain: one that has lost the Lease does not end, and watches as before when it has it again.
@@ -63,4 +68,70 @@ func TestTheWatcherStandsAgain(t *testing.T) {
 	create(t, u)
 	require.Eventually(t, func() bool { return len(temporal.all()) > 0 }, 30*time.Second, 20*time.Millisecond)
 	require.Empty(t, ended)
+}
+
+// TestAFollowerCloses: of several watchers only the one that leads tells the keeper, and each closes by itself.
+func TestAFollowerCloses(t *testing.T) {
+	t.Parallel()
+	const ns = "followed"
+	w := newBudgetWorld(t, ns)
+	create(t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: "osd-3", Labels: map[string]string{"app": "rook-ceph-osd", "ceph-osd-id": "3"},
+		},
+		Spec: corev1.PodSpec{NodeName: "followed-a", Containers: []corev1.Container{{Name: "osd", Image: "ceph"}}},
+	})
+	for _, specs := range []budget.Specs{{Daemons: closed, Unproved: &closed}, atRest} {
+		before, _, err := w.cluster.ReadBudgets(t.Context(), w.key)
+		require.NoError(t, err)
+		_, err = w.cluster.ApplyBudgets(t.Context(), activities.BudgetInput{Cluster: w.key, Specs: specs, Before: before})
+		require.NoError(t, err)
+	}
+	leader, longer, now := "somebody-else", int32(3600), metav1.NowMicro()
+	create(t, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: starter.LeaseName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &leader, LeaseDurationSeconds: &longer, RenewTime: &now, AcquireTime: &now,
+		},
+	})
+	ready := func(is corev1.ConditionStatus) {
+		t.Helper()
+		osd := &corev1.Pod{}
+		require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "osd-3"}, osd))
+		osd.Status.Phase = corev1.PodRunning
+		osd.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
+		require.NoError(t, server.Status().Update(t.Context(), osd))
+	}
+	ready(corev1.ConditionTrue)
+	closedBy := func() (alarm string, all bool) {
+		all = true
+		for _, b := range w.budgets() {
+			least := b.Spec.MinAvailable
+			alarm, all = b.Annotations[kube.AlarmAnnotation], all && least != nil && least.IntValue() == budget.Everything
+		}
+		return alarm, all
+	}
+	_, all := closedBy()
+	require.False(t, all)
+	temporal := &told{}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- starter.Run(ctx, config, temporal, starter.Options{
+			Namespace: ns, LeaderElection: true, LeaderElectionNamespace: ns, Log: logr.Discard(),
+		})
+	}()
+	defer func() {
+		stop()
+		require.NoError(t, <-ended)
+	}()
+
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		ready(corev1.ConditionTrue) // until it watches
+		ready(corev1.ConditionFalse)
+		alarm, all := closedBy()
+		assert.Contains(c, alarm, "osd.3")
+		assert.True(c, all)
+	}, 30*time.Second, 200*time.Millisecond)
+	require.False(t, temporal.heard(func(workflows.Hint) bool { return true }))
 }
