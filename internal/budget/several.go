@@ -32,7 +32,7 @@ func Stops(in Input, c lease.Claim) lease.Stops {
 	switch a := n.OKToStop; {
 	case !several:
 		return c.Stops
-	case fresh(in) && a.OK && len(in.asOne(c).View.Domains) < len(in.View.Domains):
+	case fresh(in) && !in.Health.Moving && a.OK && len(in.asOne(c).View.Domains) < len(in.View.Domains):
 		return lease.StopTogether
 	case c.Stops == lease.StopTogether && (!Clean(in) || a.Silence):
 		return c.Stops // what has begun goes on: the rest of a node may be needed while some of it is away
@@ -72,6 +72,12 @@ func (in Input) asOne(c lease.Claim) Input {
 		one.OKToStop = &storage.Answer{
 			Refusal: storage.RefusalHarm,
 			Reason:  "an OSD of " + n.Name + " is back, and Ceph has not said since then that they may stop together",
+		}
+	}
+	if in.Health.Moving {
+		one.OKToStop = &storage.Answer{
+			Refusal: storage.RefusalHarm,
+			Reason:  "data is moving, and Ceph says which OSDs of " + n.Name + " may stop together as it lies at this moment",
 		}
 	}
 	domains = append(domains, one)

@@ -62,6 +62,10 @@ func TestHowSeveralDomainsStop(t *testing.T) {
 			mayStop: true,
 			change:  func(in *budget.Input) { in.Health.Fresh = false }, want: lease.StopOneByOne,
 		},
+		"Ceph lets all of them stop while their data comes back": {
+			mayStop: true,
+			change:  func(in *budget.Input) { in.Health.Clean, in.Health.Moving = false, true }, want: lease.StopOneByOne,
+		},
 		"those that are left may stop together": {
 			had: lease.StopOneByOne, mayStop: true,
 			want: lease.StopTogether,
@@ -115,6 +119,10 @@ func TestWhichDomainsOpen(t *testing.T) {
 			change: func(in *budget.Input) {
 				in.View.Domains[0].Returned, in.Health.Fresh = true, true
 			}, want: []string{"0", "2"},
+		},
+		"together, and data moves, so that Ceph's yes is of this moment only": {
+			stops: lease.StopTogether, unclean: true,
+			change: func(in *budget.Input) { in.Health.Fresh, in.Health.Moving = true, true },
 		},
 		"together, all are away":           {stops: lease.StopTogether, down: []int{0, 1, 2}, unclean: true},
 		"one by one, none is away":         {stops: lease.StopOneByOne, want: []string{"0"}},

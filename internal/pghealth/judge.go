@@ -19,6 +19,7 @@ func (t *Tracker) judge(reading ceph.Reading, doubt string) storage.Health {
 		if s.Count == 0 {
 			continue
 		}
+		h.Moving = h.Moving || moving(s.State)
 		if t.policy.Healthy.MatchString(s.State) {
 			h.PGsClean += s.Count
 			continue
@@ -55,6 +56,11 @@ var expectable = map[string]bool{
 	"recovering": true, "recovery_wait": true, "forced_recovery": true,
 	"backfilling": true, "backfill_wait": true, "forced_backfill": true,
 	"scrubbing": true, "deep": true, "snaptrim": true, "snaptrim_wait": true, "premerge": true,
+}
+
+// moving tells whether copies of a group in a state are being moved or made.
+func moving(state string) bool {
+	return strings.Contains(state, "remapped") || strings.Contains(state, "recover") || strings.Contains(state, "backfill")
 }
 
 // explained tells whether the loss of one failure domain explains a state.

@@ -353,6 +353,8 @@ type Health struct {
 	PGsClean    int    `json:"pgsClean"`
 	// Unexplained lists PG states that the loss of one failure domain does not explain (inconsistent, incomplete, …).
 	Unexplained []string `json:"unexplained,omitempty"`
+	// Moving: copies are being moved or made, so that what the cluster says of who may stop holds for this moment only.
+	Moving bool `json:"moving,omitempty"`
 	// NoManager: none is active, so that nobody hears the daemons' reports. It is never Fresh then.
 	NoManager bool `json:"noManager,omitempty"`
 }
