@@ -201,6 +201,9 @@ type Look struct {
 	// first. Hosts are also wanted in View.Hosts or View.Gone.
 	Daemons []string       `json:"daemons,omitempty"`
 	Hosts   []storage.Host `json:"hosts,omitempty"`
+	// Commit has the storage cluster's governors commit something before they are asked who they are. Then View.Committed
+	// tells whether they did.
+	Commit bool `json:"commit,omitempty"`
 	// Bounded: the asker can do with a View that names only so many, and counts the others.
 	Bounded bool `json:"bounded,omitempty"`
 	// Machines are UIDs of Machines of which the Survey has to say whether they are there.

@@ -29,6 +29,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	}
 	k := &keeper{mind: mind{cluster: in.Cluster}, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
 	k.here = workflow.GetVersion(ctx, looksHere, workflow.DefaultVersion, 1) == 1
+	k.commits = workflow.GetVersion(ctx, commitsFirst, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -192,7 +193,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 	if at := k.lookAtMachinesAgain(workflow.Now(ctx)); !at.IsZero() && (k.next.IsZero() || at.Before(k.next)) {
 		k.next = at
 	}
-	k.again = k.again || j.claimed && err == nil
+	k.again = k.again || (j.claimed || k.mustCommit()) && err == nil
 	return false, err
 }
 
@@ -200,11 +201,11 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 func (k *keeper) observe(ctx workflow.Context) (activities.Observation, error) {
 	before := k.ahead
 	if k.ahead = nil; before != nil && before.asOf == k.state.Doubts.Last {
-		k.asked, k.askedNodes = before.asked, before.nodes
+		k.asked, k.askedNodes, k.askedCommit = before.asked, before.nodes, before.commit
 		return before.Observation, nil
 	}
 	look := k.look()
-	k.asked, k.askedNodes = look.Look.Hosts, look.Look.Nodes
+	k.asked, k.askedNodes, k.askedCommit = look.Look.Hosts, look.Look.Nodes, look.Look.Commit
 	const summary = "look at Kubernetes and the storage cluster"
 	if k.here {
 		return callHere(here(ctx, summary), keeping.ObserveStorage, look)
@@ -215,6 +216,9 @@ func (k *keeper) observe(ctx workflow.Context) (activities.Observation, error) {
 // looksHere is the change since when a keeper looks within the workflow task. A history from before it goes on as it
 // began.
 const looksHere = "looks-here"
+
+// commitsFirst is the change since when a look begins with a commit if somebody may go because of it.
+const commitsFirst = "commits-first"
 
 // mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken
 // again, so that one decision is for all of it; but not twice in a row, since something may happen all the time.

@@ -31,6 +31,8 @@ type mind struct {
 	asked []storage.Host
 	// askedNodes are the nodes that the last look was asked about.
 	askedNodes []string
+	// askedCommit: the last look began with a commit. commits: looks may.
+	askedCommit, commits bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string
@@ -101,6 +103,9 @@ func (m *mind) sawAll(now time.Time) {
 	} else if v.Departed != nil {
 		m.state.Departed = v.Departed
 	}
+	if !m.commits {
+		m.observed.Seen.View.Committed = true // as it was taken before
+	}
 	m.looked = now
 	m.sawFlags()
 }
@@ -143,7 +148,7 @@ func (m *mind) judge(now time.Time) (j judgement) {
 func (m *mind) look() activities.ObserveInput {
 	l := activities.Look{
 		Proof: m.state.Proof, LastChange: m.state.LastChange, Departed: m.state.Departed,
-		Hosts: m.flagHosts(), Bounded: true,
+		Hosts: m.flagHosts(), Commit: m.commits && m.verdict.Commit, Bounded: true,
 	}
 	interest := m.interest()
 	l.Daemons, l.Held, l.Last = interest.Daemons, interest.Held, interest.Last
@@ -183,7 +188,9 @@ type ahead struct {
 	activities.Observation
 	asked []storage.Host
 	nodes []string
-	asOf  doubt.Seq
+	// commit: it began with one.
+	commit bool
+	asOf   doubt.Seq
 }
 
 // input is all that a decision depends on: no more than the query "status" tells.
@@ -197,7 +204,8 @@ func (m *mind) known() *budget.Known {
 	opened, leftOut := m.opened()
 	return &budget.Known{
 		Settings: m.observed.Settings, Proof: m.state.Proof, Announced: m.state.Announced, HealingSince: m.state.HealingSince,
-		Unheard: m.state.Doubts.Unheard(), Open: m.state.Decision.Open, Opened: opened, LeftOut: leftOut, Life: m.lives(),
+		Unheard: m.state.Doubts.Unheard(), Open: m.state.Decision.Open, Opened: opened, LeftOut: leftOut,
+		Going: m.inForce().Going(), Life: m.lives(),
 	}
 }
 
@@ -247,8 +255,10 @@ func (m *mind) decide(now time.Time, in guard.Input) {
 // nextTimer is when a decision could change although nothing happens; zero: never.
 func (m *mind) nextTimer(in guard.Input) time.Time {
 	next := m.guard().Next(in, m.state.Remembered, m.ourFlags())
-	if at := guard.NextRevoked(m.guard(), in); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-		return at
+	for _, at := range []time.Time{guard.NextRevoked(m.guard(), in), m.commitAgain(in.Now)} {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
 	}
 	return next
 }

@@ -145,14 +145,20 @@ func (m *mind) otherBudgets() *activities.LeavingNodes {
 // opened is the failure domain that the budgets leave open, as far as is known, and the label values that they leave
 // out for it. Where lockkeeper has no budgets, what was decided is what is in force.
 func (m *mind) opened() (storage.FailureDomain, []string) {
-	d := m.state.Applied
-	if !m.observed.Settings.ManagePodBudgets {
-		d = &m.state.Decision
-	}
+	d := m.inForce()
 	if d == nil || d.Mode != budget.ModeOpen {
 		return storage.FailureDomain{}, nil
 	}
 	return d.Open, d.Budget.Except
+}
+
+// inForce is the decision that the budgets follow now; nil: not known. Where lockkeeper has no budgets, the last
+// decision is in force.
+func (m *mind) inForce() *budget.Decision {
+	if !m.observed.Settings.ManagePodBudgets {
+		return &m.state.Decision
+	}
+	return m.state.Applied
 }
 
 // said is the decision as it is in force: nothing that was decided is, once the keeper has closed after it.

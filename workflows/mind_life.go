@@ -18,6 +18,9 @@ import (
 // requests are slow. It is of no use to another opening.
 const lifeLasts = 10 * time.Second
 
+// commitAgainAfter is when a look begins with a commit again after one was not answered.
+const commitAgainAfter = 30 * time.Second
+
 // question is whether everybody outside a failure domain lives. It asks, goes on with what it asked, or stops asking.
 type question struct {
 	asks, goesOn bool
@@ -74,6 +77,19 @@ func (m *mind) lives() *storage.Life {
 		return m.silence()
 	}
 	return m.state.Life
+}
+
+// mustCommit tells whether to look once more at once, after a commit, since somebody may go because of it. Where there
+// was no answer to one there will be none right afterwards.
+func (m *mind) mustCommit() bool { return m.commits && m.verdict.Commit && !m.askedCommit }
+
+// commitAgain is when to try a commit again that failed; the zero time: none did. When they have elected anew
+// the watch tells so earlier.
+func (m *mind) commitAgain(now time.Time) time.Time {
+	if !m.commits || !m.verdict.Commit || !m.askedCommit || m.observed.Seen.View.Committed {
+		return time.Time{}
+	}
+	return now.Add(commitAgainAfter)
 }
 
 // silence is the last answer, if it names somebody who is silent. That holds until he gives a sign of life, whatever

@@ -134,7 +134,7 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 		return failed
 	}
 	if r.Looked.Done() {
-		m.ahead = &ahead{r.Looked.Result, p.Look.Hosts, p.Look.Nodes, p.asOf}
+		m.ahead = &ahead{r.Looked.Result, p.Look.Hosts, p.Look.Nodes, p.Look.Commit, p.asOf}
 	}
 	return err
 }

@@ -33,6 +33,7 @@ type schedule struct {
 	Hammers     []hammer
 	ByOSD       int           // as in sim.Options
 	Grace       time.Duration // as in sim.Options
+	MonNodes    bool          // as in sim.Options
 	Fencing     bool          // the policy says what fences nodes, and nodes lose their power
 	Seldom      bool          // OSDs report every 5 s, as by default, and not every second
 }
@@ -83,6 +84,9 @@ func drawSchedule(seed int) schedule {
 	}
 	if n := *simSlow; n > 0 && seed%n == 0 {
 		s.Grace = 10 * time.Second
+	}
+	if n := *simMonNodes; n > 0 && seed%n == 0 {
+		s.MonNodes = true
 	}
 	if n := *simHosts; n > 0 && seed%n == 0 {
 		s.Hosts = true
@@ -198,7 +202,7 @@ func (c *chance) is(p float64) bool {
 
 // options of the world that a schedule is played in.
 func (s schedule) options(c *chance) sim.Options {
-	opts := sim.Options{OSDsPerNode: s.OSDsPerNode, ByOSD: s.ByOSD, Grace: s.Grace}
+	opts := sim.Options{OSDsPerNode: s.OSDsPerNode, ByOSD: s.ByOSD, Grace: s.Grace, MonNodes: s.MonNodes}
 	if s.Seldom {
 		opts.ReportPeriod = 5 * time.Second
 	}

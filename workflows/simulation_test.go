@@ -23,7 +23,8 @@ var (
 	simSlow     = flag.Int("sim.slow", 11, "OSDs take 10 s to end in every such schedule; 0: in none")
 	simPolicies = flag.Int("sim.policies", 13,
 		"other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
-	simFencing = flag.Int("sim.fencing", 9,
+	simMonNodes = flag.Int("sim.monnodes", 17, "mons have nodes of their own in every such schedule; 0: in none")
+	simFencing  = flag.Int("sim.fencing", 9,
 		"nodes lose their power, and a remediator starts them again, in every such schedule; 0: in none")
 	simOddities = flag.Int("sim.oddities", 8,
 		"people set flags, copy marks, scale OSDs and let nobody go at rest, and probes fail, in every such schedule; "+

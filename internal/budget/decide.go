@@ -49,6 +49,8 @@ type Input struct {
 	Open, Opened storage.FailureDomain
 	// LeftOut are the label values that the budget leaves out for Opened.
 	LeftOut []string
+	// Going are the mons that their budget lets go now.
+	Going []string
 	// Life is who gave a sign of life when that was last asked for an opening; nil: no answer that counts.
 	Life *storage.Life
 

@@ -56,6 +56,14 @@ type Decision struct {
 	Announcement string `json:"announcement,omitempty"`
 }
 
+// Going are the mons that a decision lets go.
+func (d *Decision) Going() []string {
+	if d == nil || d.Mons == nil {
+		return nil
+	}
+	return d.Mons.Except
+}
+
 // Specs is what the budgets say that a decision is about.
 type Specs struct {
 	Daemons  Spec  `json:"daemons"`            // of the marked pods

@@ -21,6 +21,7 @@ type Known struct {
 	Open         storage.FailureDomain   `json:"open,omitzero"`
 	Opened       storage.FailureDomain   `json:"opened,omitzero"`
 	LeftOut      []string                `json:"leftOut,omitempty"`
+	Going        []string                `json:"going,omitempty"`
 	Life         *storage.Life           `json:"life,omitempty"`
 }
 
@@ -28,7 +29,8 @@ type Known struct {
 func (k Known) Input(now time.Time, view storage.View, health storage.Health, l lease.State) Input {
 	in := Input{
 		Now: now, View: view, Health: health, Lease: l, Settings: k.Settings, Proof: k.Proof, Announced: k.Announced,
-		HealingSince: k.HealingSince, Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut, Life: k.Life,
+		HealingSince: k.HealingSince, Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut,
+		Going: k.Going, Life: k.Life,
 	}
 	in.HealingSince = NextHealingSince(in)
 	return in

@@ -44,8 +44,12 @@ func monHealed(in Input, c lease.Claim) storage.Answer {
 // majority.
 func monsOfClaim(in Input, name string) (out []storage.Mon) {
 	for _, m := range in.View.Mons {
-		if m.Name == name && (!m.Standing() || spare(in.View.Mons) > 0) {
+		switch {
+		case m.Name != name:
+		case !m.Standing():
 			out = append(out, m)
+		case spare(in.View.Mons) > 0:
+			out = append(out, proved(in, []storage.Mon{m})...)
 		}
 	}
 	return out

@@ -14,7 +14,7 @@ import (
 // monsOf is the world at rest with mons on the first nodes, of which the named ones are out of quorum.
 func monsOf(w *world, names string, out ...string) budget.Input {
 	in := w.input()
-	in.View.MonKey = "ceph_daemon_id"
+	in.View.MonKey, in.View.Committed = "ceph_daemon_id", true
 	for i, name := range names {
 		m := storage.Mon{
 			Name: string(name), Node: w.osds[i].Node, Domain: zones[i/perZone], InQuorum: true,

@@ -80,7 +80,32 @@ func mayGo(in Input, d Decision) []storage.Mon {
 	slices.SortStableFunc(wanted, func(a, b storage.Mon) int {
 		return slices.Compare(urgency(in, a), urgency(in, b))
 	})
-	return append(out, wanted[:min(can, len(wanted))]...)
+	return append(out, proved(in, wanted[:min(can, len(wanted))])...)
+}
+
+// proved are those of some mons of whom a commit has shown that the others live without them: in this look, or in the
+// one that let them go. A dead mon is called one of the quorum for some seconds more, and a mon that goes meanwhile is
+// the second.
+func proved(in Input, mons []storage.Mon) (out []storage.Mon) {
+	for _, m := range mons {
+		if in.View.Committed || slices.Contains(in.Going, m.Name) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// AwaitsCommit tells whether a mon could go after a decision that may not go yet, if the look begins with a commit.
+func AwaitsCommit(in Input, d Decision) bool {
+	if len(in.View.Mons) == 0 || in.View.MonKey == "" || lossAllowed(in) {
+		return false
+	}
+	in.Lease = in.Lease.InEffect()
+	in = in.asHeld()
+	in.View.Committed = false
+	now := len(mayGo(in, d))
+	in.View.Committed = true
+	return len(mayGo(in, d)) > now
 }
 
 // empties tells whether nothing of a node in several failure domains serves but what is open. Its mon goes with the

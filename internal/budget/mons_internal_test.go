@@ -12,7 +12,7 @@ import (
 // nodeOfTwo is a node with a mon and two OSDs, each of which is a failure domain, in a cluster of three mons.
 func nodeOfTwo(down ...string) Input {
 	in := Input{Now: time.Unix(1, 0), Settings: storage.Settings{AnnouncementTimeout: time.Minute}}
-	in.View.FailureDomainType, in.View.MonKey = "osd", "mon"
+	in.View.FailureDomainType, in.View.MonKey, in.View.Committed = "osd", "mon", true
 	in.View.Nodes = []storage.Node{{
 		Name: "a", Domain: "osd.0", Domains: []string{"osd.0", "osd.1"}, Daemons: []string{"osd.0", "osd.1"}, Down: down,
 		Cordoned: true, OKToStop: &storage.Answer{},

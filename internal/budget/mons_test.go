@@ -16,9 +16,9 @@ import (
 
 const monLabel = "ceph_daemon_id"
 
-// withMons adds one mon on the first node of each zone: a in x, c in y, e in z.
+// withMons adds one mon on the first node of each zone: a in x, c in y, e in z. A commit has shown that all live.
 func withMons(in budget.Input) budget.Input {
-	in.View.MonKey = monLabel
+	in.View.MonKey, in.View.Committed = monLabel, true
 	in.View.Mons = nil
 	for i, node := range []string{"a", "c", "e"} {
 		n, _ := in.View.Node(node)
@@ -51,6 +51,60 @@ func TestMonsGoInTheOpenDomainOnly(t *testing.T) {
 	d := budget.Decide(in)
 	require.Equal(t, zone("x"), d.Open)
 	require.Equal(t, &budget.Spec{MinAvailable: budget.Everything, Key: monLabel, Except: []string{"a"}}, d.Mons)
+}
+
+// TestMonGoesAfterACommit: a dead mon is called one of the quorum for some seconds, and whoever went meanwhile would be
+// the second. Who was let go after a commit stays so without another.
+func TestMonGoesAfterACommit(t *testing.T) {
+	w := atRest()
+	w.say("cordoned=a")
+	drained := withMons(w.input())
+	alone := withMons(atRest().input())
+	alone.View.Mons[0].Domain, alone.View.Mons[0].Leaving = "", true
+	for what, in := range map[string]budget.Input{
+		"in the open domain": drained, "on a node without OSDs": alone,
+		"of a claim": held(monsOf(atRest(), "ace"), monClaim("a")),
+	} {
+		in.View.Committed = false
+		d := budget.Decide(in)
+		require.Empty(t, d.Mons.Except, what)
+		require.True(t, budget.AwaitsCommit(in, d), what)
+
+		committed := in
+		committed.View.Committed = true
+		d = budget.Decide(committed)
+		require.Equal(t, []string{"a"}, d.Mons.Except, what)
+		require.True(t, budget.AwaitsCommit(committed, d), "the budget does not say so yet, and another look may come first")
+
+		in.Going = d.Going()
+		d = budget.Decide(in)
+		require.Equal(t, []string{"a"}, d.Mons.Except, what)
+		require.False(t, budget.AwaitsCommit(in, d), what)
+	}
+}
+
+// TestWhatNeedsNoCommit: nothing is asked of the mons where nobody goes because of it.
+func TestWhatNeedsNoCommit(t *testing.T) {
+	drained := func() budget.Input {
+		w := atRest()
+		w.say("cordoned=a")
+		in := withMons(w.input())
+		in.View.Committed = false
+		return in
+	}
+	for what, in := range map[string]budget.Input{
+		"at rest":           func() budget.Input { in := withMons(atRest().input()); in.View.Committed = false; return in }(),
+		"a mon that is out": func() budget.Input { in := drained(); mon(&in, "a").InQuorum = false; return in }(),
+		"the quorum cannot spare it": func() budget.Input {
+			in := drained()
+			mon(&in, "e").InQuorum = false
+			return in
+		}(),
+		"mons that cannot be told apart": func() budget.Input { in := drained(); in.View.MonKey = ""; return in }(),
+		"no mons":                        func() budget.Input { in := drained(); in.View.Mons = nil; return in }(),
+	} {
+		require.False(t, budget.AwaitsCommit(in, budget.Decide(in)), what)
+	}
 }
 
 func TestMonIsKeptWhenQuorumCannotSpareIt(t *testing.T) {
@@ -118,6 +172,8 @@ func TestUnnamedMonsKeepAMajority(t *testing.T) {
 type monWorld struct {
 	in      budget.Input
 	applied *budget.Decision
+	// dead is a mon that has died and is called one of the quorum still; "": none.
+	dead string
 }
 
 func (w *monWorld) evictions(t *rapid.T) {
@@ -143,13 +199,26 @@ func (w *monWorld) mayGo(name string) bool {
 	return w.applied != nil && w.applied.Mons != nil && slices.Contains(w.applied.Mons.Except, name)
 }
 
+// judge: while one that is dead is called alive, nobody else is let go who was not before.
+func (w *monWorld) judge(t *rapid.T, look budget.Input, d budget.Decision) {
+	for _, name := range d.Going() {
+		i := slices.IndexFunc(look.View.Mons, func(m storage.Mon) bool { return m.Name == name })
+		if w.dead != "" && name != w.dead && look.View.Mons[i].Standing() && !slices.Contains(look.Going, name) {
+			t.Fatalf("mon.%s is let go while mon.%s is dead", name, w.dead)
+		}
+	}
+}
+
 // keep looks, decides and applies. Before what was decided is in place, somebody uses what was in place before, unless
 // it is quiet.
 func (w *monWorld) keep(t *rapid.T, quiet bool) {
 	for more := true; more; {
 		look := w.in
 		look.View.Mons = slices.Clone(w.in.View.Mons)
+		look.View.Committed = w.dead == "" && rapid.Bool().Draw(t, "committed")
+		look.Going = w.applied.Going()
 		d := budget.Decide(look)
+		w.judge(t, look, d)
 		if !quiet {
 			w.evictions(t)
 		}
@@ -176,7 +245,17 @@ func TestQuorumIsKept(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			m := &w.in.View.Mons[rapid.IntRange(0, len(w.in.View.Mons)-1).Draw(t, "mon")]
 			failed := false
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			if w.dead != "" { // by now that is known
+				m, failed, w.dead = mon(&w.in, w.dead), true, ""
+				m.InQuorum = false
+				w.keep(t, failed)
+				continue
+			}
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
+			case 6:
+				if m.Standing() {
+					w.dead, failed = m.Name, true
+				}
 			case 0:
 				m.InQuorum, failed = false, true
 			case 1:

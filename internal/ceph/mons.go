@@ -18,14 +18,19 @@ import (
 // proofKey is the key that a proof writes. Nobody reads it.
 const proofKey = "lockkeeper/proof"
 
-// ProvedQuorum has the monitors commit something, and says who is in quorum right after. Every member of a quorum has
-// to accept a commit, so all whom the answer names were alive when they were asked. With a dead or hung member the
-// commit waits until the others have agreed without it; an error means that nobody knows who lives.
+// Commit has the monitors commit something. Every member of a quorum has to accept a commit, so all who are in quorum
+// right after it were alive when they were asked. With a dead or hung member the commit waits until the others have
+// agreed without it; an error means that nobody knows who lives.
 //
 // What is committed is a key of lockkeeper's own, always with the same value: Ceph commits it all the same. It may be
 // repeated, and without an answer it may be carried out late; neither changes anything.
+func (c Client) Commit(ctx context.Context) error {
+	return c.run(ctx, configKeyCommand{Prefix: "config-key set", Key: proofKey, Value: "1"}, nil)
+}
+
+// ProvedQuorum says who is in quorum right after a commit.
 func (c Client) ProvedQuorum(ctx context.Context) (QuorumStatus, error) {
-	if err := c.run(ctx, configKeyCommand{Prefix: "config-key set", Key: proofKey, Value: "1"}, nil); err != nil {
+	if err := c.Commit(ctx); err != nil {
 		return QuorumStatus{}, err
 	}
 	q, err := c.QuorumStatus(ctx)

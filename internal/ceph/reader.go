@@ -71,6 +71,14 @@ func (r *Reader) Read(ctx context.Context) (Reading, error) {
 	return reading, err
 }
 
+// Commit has the monitors commit something, so that the next reading names only monitors in quorum that live. Who does
+// not commit in time is silent: nothing that happened meanwhile is in the maps.
+func (r *Reader) Commit(ctx context.Context) error {
+	type nothing struct{}
+	_, err := asking(ctx, &r.heard, func(ctx context.Context) (nothing, error) { return nothing{}, r.client.Commit(ctx) })
+	return err
+}
+
 func (r *Reader) read(ctx context.Context) (Reading, error) {
 	status, err := asking(ctx, &r.heard, r.client.Status)
 	if err != nil {

@@ -58,6 +58,8 @@ type Verdict struct {
 	Clean bool
 	// Heard: after a silence it is known by now that everyone lives.
 	Heard bool
+	// Commit: more may go than the budgets let go now, if the look begins with a commit.
+	Commit bool
 	// Marks are those on the storage daemons' pods, and what is to become of them.
 	Marks budget.MarkPlan
 	// Emptying are nodes that nothing but other pods keeps from becoming empty.

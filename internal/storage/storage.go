@@ -285,6 +285,9 @@ type View struct {
 	Domains []Domain `json:"domains,omitempty"` // the troubled ones and those that were asked for
 	Others  *Domain  `json:"others,omitempty"`  // further troubled ones, taken together; nil: none
 	Nodes   []Node   `json:"nodes,omitempty"`   // leaving or with troubled daemons, and those that were asked for
+	// Committed: the mons committed something right before they were asked who is in quorum, so whoever they named lives.
+	// Otherwise one that is dead may be named for some seconds.
+	Committed bool `json:"committed,omitempty"`
 	// Mons is the whole monmap; empty for a kind of storage without mons.
 	Mons []Mon `json:"mons,omitempty"`
 	// StrayMons are mons that have pods and are not in the monmap: they have left it, or have not joined it yet.

@@ -110,6 +110,9 @@ func (w *World) shared(host string) bool {
 func (w *World) RenameHost(node string) {
 	w.happens(func() {
 		h := w.hosts.byNode[node]
+		if h == nil {
+			return // without OSDs
+		}
 		if old, renamed := strings.CutPrefix(h.name, "new-"); renamed {
 			h.name = old
 		} else {
@@ -123,6 +126,9 @@ func (w *World) RenameHost(node string) {
 // with it its flag.
 func (w *World) ReplaceHost(node string) {
 	w.happens(func() {
+		if w.hosts.byNode[node] == nil {
+			return
+		}
 		w.hosts.last--
 		w.hosts.byNode[node] = &crushHost{id: firstHost + w.hosts.last, name: fmt.Sprintf("%s-%d", node, -w.hosts.last)}
 		delete(w.noout, node)

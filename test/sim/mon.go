@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
 )
 
 // quorum is the mons and what they agree on.
@@ -24,7 +26,8 @@ type mon struct {
 	name, host string
 	running    bool
 	hung       bool
-	in         bool // the quorum
+	in         bool      // the quorum
+	stopped    time.Time // when it stopped or hung last
 }
 
 func (m *mon) workload() *workload {
@@ -64,12 +67,14 @@ func (w *World) commits() bool { return w.enoughMons() && !time.Now().Before(w.e
 
 func (w *World) enoughMons() bool { return !w.apart && w.inQuorum() >= w.majority() }
 
-// quorumNames is what the mons call the quorum. One without it names its old friends for a while.
+// quorumNames is what the mons call the quorum. Until they have elected anew, they name who was in the last one; those
+// without a quorum do so for a while.
 func (w *World) quorumNames() []string {
-	if !w.quorate() {
-		if !w.lost.IsZero() && time.Since(w.lost) > quorumNamed {
-			return nil
-		}
+	switch {
+	case w.commits():
+	case !w.quorate() && !w.lost.IsZero() && time.Since(w.lost) > quorumNamed:
+		return nil
+	default:
 		return w.friends
 	}
 	var out []string
@@ -137,7 +142,7 @@ func (w *World) stopMon(m *mon) {
 	if w.quorate() {
 		w.friends = w.quorumNames()
 	}
-	m.running = false
+	m.running, m.stopped = false, time.Now()
 	if !m.in {
 		return
 	}
@@ -186,4 +191,25 @@ func (w *World) LoseQuorum(lose bool) {
 		w.apart = lose
 		w.elect(election, 0)
 	})
+}
+
+// judgeLettingGo: nobody lets a mon go while another one is dead without which it is needed for a majority, though the
+// mons still call that one alive (I5). A commit tells.
+func (w *World) judgeLettingGo(had, b *policyv1.PodDisruptionBudget) {
+	var before []string
+	if had != nil {
+		before = opened(had)
+	}
+	for _, m := range w.mons {
+		if !m.in || !m.running || !slices.Contains(opened(b), m.name) || slices.Contains(before, m.name) {
+			continue
+		}
+		for _, dead := range w.mons {
+			since := time.Since(dead.stopped)
+			if !dead.running && since > w.opts.Reaction && slices.Contains(w.quorumNames(), dead.name) &&
+				w.inQuorum() == w.majority() {
+				w.violate("I5: mon.%s is let go while mon.%s has been dead for %s", m.name, dead.name, since)
+			}
+		}
+	}
 }

@@ -96,7 +96,7 @@ func (w *World) answers(c command) bool {
 		return slices.ContainsFunc(w.mons, func(m *mon) bool { return m.running })
 	case "osd ok-to-stop", "osd safe-to-destroy":
 		return w.manager.alive && w.quorate()
-	case "osd set-group", "osd unset-group":
+	case "osd set-group", "osd unset-group", "config-key set":
 		return w.commits()
 	default:
 		return w.quorate()
@@ -128,6 +128,8 @@ func (w *World) answer(c command) (any, error) {
 		return ceph.Manager{Epoch: w.manager.epoch, Available: w.managerAvailable(), Name: "x"}, nil
 	case "osd last-stat-seq":
 		return strconv.FormatUint(w.manager.published.reports[c.ID], 10), nil
+	case "config-key set":
+		return nil, nil
 	case "osd set-group":
 		return nil, w.group(c.Who, w.setNoout)
 	case "osd unset-group":

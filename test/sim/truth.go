@@ -212,6 +212,9 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 	if who == byWatcher && (resting(b) || len(opened(b)) > 0) {
 		w.violate("I3: the watcher opens the %s budget", daemonOf(b))
 	}
+	if who == byUs && daemonOf(b) == kube.DaemonMon {
+		w.judgeLettingGo(had, b)
+	}
 	if who != byUs || !isOSDs(b) {
 		return
 	}

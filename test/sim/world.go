@@ -36,6 +36,8 @@ type Options struct {
 	// Shift moves the nodes that many zones on, so that nodes of one zone are in several of another World.
 	Shift                     int
 	NodesPerZone, OSDsPerNode int
+	// MonNodes: the mons have nodes of their own, which come after those with OSDs.
+	MonNodes bool
 	// Spec of the policy; nil: all defaults.
 	Spec *v1alpha1.CephSpec
 	// CephOSD, if set, is the spec of a CephOSD that all OSDs are of, as people write it, but for storage and podTemplate.
@@ -194,17 +196,22 @@ func (w *World) createPolicy(spec v1alpha1.CephSpec) {
 func (w *World) populate() {
 	w.initCeph()
 	w.initCephOSD()
-	for i := range w.opts.NodesPerZone * len(Zones) {
+	withOSDs := w.opts.NodesPerZone * len(Zones)
+	firstMon, nodes := 0, withOSDs
+	if w.opts.MonNodes {
+		firstMon, nodes = withOSDs, withOSDs+len(Zones)
+	}
+	for i := range nodes {
 		n := &node{name: "node-" + string(rune('a'+i)), zone: Zones[(i+w.opts.Shift)%len(Zones)], boot: 1, ready: true}
 		n.uid = "uid-" + n.name
 		w.nodes[n.name], w.names = n, append(w.names, n.name)
-		for range w.opts.OSDsPerNode {
+		for j := 0; i < withOSDs && j < w.opts.OSDsPerNode; j++ {
 			d := w.addOSD(n).workload()
 			if w.deploy(d, n); w.cr != nil {
 				w.adopt(d)
 			}
 		}
-		if i < len(Zones) {
+		if i >= firstMon && i < firstMon+len(Zones) {
 			w.deploy(w.addMon(n).workload(), n)
 		}
 	}

@@ -102,7 +102,8 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 			IDLabel: kube.IDLabel(c.policy), FailureDomainLabel: kube.FailureDomainLabel(c.policy),
 			Proof: in.Proof, LastChange: in.LastChange, Departed: departed,
 		}
-		reading ceph.Reading
+		reading     ceph.Reading
+		uncommitted error
 	)
 	view.ToleratedPools = c.policy.Spec.Ceph.ToleratedPools
 	view.Interest = storageview.Interest{Domains: in.Domains, Nodes: in.Nodes, Hosts: in.Hosts}
@@ -112,7 +113,13 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		return wrap(err, "list OSD and mon pods")
 	})
 	g.Go(func() (err error) { view.Nodes, err = c.kube.StorageNodes(gctx); return wrap(err, "list nodes") })
-	g.Go(func() (err error) { reading, err = c.read(gctx); return err })
+	g.Go(func() (err error) {
+		if in.Commit {
+			uncommitted = c.reader.Commit(gctx)
+		}
+		reading, err = c.read(gctx)
+		return err
+	})
 	if err := g.Wait(); err != nil {
 		return activities.Seen{}, err
 	}
@@ -134,6 +141,11 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	if release := reading.Quorum.MonMap.MinRelease; release > 0 {
 		seen.View.Version = strconv.Itoa(release)
+	}
+	seen.View.Committed = in.Commit && uncommitted == nil
+	if uncommitted != nil {
+		seen.View.Notes = append(seen.View.Notes, fmt.Sprintf(
+			"no mon that is in quorum is let go, since the mons do not commit anything: %v", uncommitted))
 	}
 	if note := c.flushNote(); note != "" {
 		seen.View.Notes = append(seen.View.Notes, note)

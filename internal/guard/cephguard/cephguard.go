@@ -27,7 +27,8 @@ func (Guard) Decide(in guard.Input) guard.Verdict {
 	d := budget.Decide(in.Input)
 	return guard.Verdict{
 		Decision: d, Clean: budget.Clean(in.Input), Heard: in.Unheard && !budget.NextUnheard(in.Input),
-		Marks: budget.PlanMarks(in.Input, d), Emptying: budget.Emptying(in.Input, d),
+		Commit: budget.AwaitsCommit(in.Input, d),
+		Marks:  budget.PlanMarks(in.Input, d), Emptying: budget.Emptying(in.Input, d),
 		Remembered: budget.Remembered{
 			Proof: budget.NextProof(in.Input), Announced: budget.NextAnnounced(in.Input, d), HealingSince: in.HealingSince,
 		},
