@@ -6,6 +6,14 @@ set -euo pipefail
 # shellcheck source=hack/world.sh
 source "$(dirname "$0")/world.sh"
 
+# mon_pid MON: the process of a mon of this lab. Others may have one of the same name; what a pod mounts is in its lab's folder.
+mon_pid() {
+  local pid
+  for pid in $(pgrep -f -- "ceph-mon .*--id=$1( |\$)"); do
+    if grep -q "/$world/" "/proc/$pid/mountinfo"; then echo "$pid"; fi
+  done
+}
+
 cd "$top/internal/ceph/rados"
 go test -c -tags lab -o "$work/rados.test" .
 releases=${*:-16 18 20}
@@ -20,7 +28,7 @@ for release in $releases; do
   }
   asked -test.run "${RUN:-^TestLab}" -test.skip '^TestLabAHungMon$'
   if [ -z "${RUN:-}" ]; then # at last, since the mons elect twice because of it
-    LOCKKEEPER_TEST_MON_PID=$(pgrep -f -- "ceph-mon --conf $CEPH_CONF .*--id c( |\$)" | head -1) asked -test.run '^TestLabAHungMon$'
+    LOCKKEEPER_TEST_MON_PID=$(mon_pid c) asked -test.run '^TestLabAHungMon$'
   fi
   lab down --name "$world" >/dev/null
   world=
