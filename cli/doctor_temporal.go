@@ -126,7 +126,30 @@ func (d *Doctor) serves(p *v1alpha1.MaintenancePolicy, name string, k *workflows
 		return
 	}
 	d.ok("%s: %s%s", name, d.cephVersion(name, k.View.Version), describeStorage(k))
+	for _, note := range k.View.Notes {
+		if note != flushRefused(k.View.Notes) { // of which reports tells
+			d.found(FoundWarning, name+": "+note, "lockkeeper's Ceph user needs the rights of deploy/ceph-caps.txt")
+		}
+	}
+	d.counted(name, k)
 	d.reports(p, name, k)
+}
+
+// counted warns where budgets at rest look to alerts as if pods were missing. How many pods there should be the API
+// server knows of those with a controller; beside others a budget has to name a number that no pods ever reach.
+func (d *Doctor) counted(name string, k *workflows.KeeperStatus) {
+	var mixed []string
+	if k.View.Marks != nil && k.View.Marks.Mixed {
+		mixed = append(mixed, "OSD")
+	}
+	if k.View.MonsMixed {
+		mixed = append(mixed, "mon")
+	}
+	if len(mixed) > 0 {
+		d.found(FoundWarning, fmt.Sprintf("%s: some %s pods have a controller and some have none, so at rest their budget "+
+			"asks for %d healthy ones, and alerts like KubePdbNotEnoughHealthyPods fire", name, strings.Join(mixed, " and "),
+			budget.Everything), "give all of them a controller, or silence the alert for lockkeeper's budgets")
+	}
 }
 
 // cephVersion puts into words which release of Ceph the mons are of, "" if that is not known, and warns of one that

@@ -491,6 +491,18 @@ func TestDoctor(t *testing.T) {
 			"docs/ceph-releases.md",
 		},
 		"Ceph of a tried release": {func(i *installation) { i.keeper.View.Version = "18" }, nil, "", ""},
+		"mons that do not commit": {
+			func(i *installation) {
+				i.keeper.View.Notes = []string{"no mon that is in quorum is let go, since the mons do not commit anything: denied"}
+			}, nil, "rook-ceph/rook-ceph: no mon that is in quorum is let go", "deploy/ceph-caps.txt",
+		},
+		"pods with and without a controller": {
+			func(i *installation) {
+				i.keeper.View.Marks, i.keeper.View.MonsMixed = &storage.Marks{Mixed: true}, true
+			}, nil,
+			"some OSD and mon pods have a controller and some have none, so at rest their budget asks for 1000000",
+			"silence the alert",
+		},
 		"odd labels": {
 			func(i *installation) { i.keeper.View.Problems = []string{"pod x has no label y"} },
 			[]string{"storage clusters"},
