@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file looks at the guard of deletions, which only those have who want it.
@@ -111,6 +112,19 @@ func (d *Doctor) guardedPods(ctx context.Context, p *v1alpha1.MaintenancePolicy,
 		d.unknown(name+": which budgets decide deletions", err)
 		return
 	}
+	osds, mons := d.guardedOSDs(p, name, guards), d.guardedMons(p, name, guards)
+	switch {
+	case !slices.Contains(b.Actions, "Deny"):
+		says := strings.Join(b.Actions, " and ")
+		d.found(FoundWarning, fmt.Sprintf("%s: the guard says %s and refuses nothing", name, says),
+			"validationActions: [Deny] in deploy/guard-deletions/namespace.yaml; "+bindGuard(p.Namespace))
+	case osds && mons:
+		d.ok("%s: whatever deletes pods of OSDs and mons waits its turn", name)
+	}
+}
+
+// guardedOSDs tells whether both budgets of the OSDs decide deletions, and says so if not.
+func (d *Doctor) guardedOSDs(p *v1alpha1.MaintenancePolicy, name string, guards map[string]bool) bool {
 	var missing, silent []string
 	for _, of := range []struct{ daemon, budget string }{
 		{kube.DaemonOSDProved, kube.ProvedBudgetName(p.Name)}, {kube.DaemonOSD, kube.DaemonBudgetName(p.Name)},
@@ -122,7 +136,6 @@ func (d *Doctor) guardedPods(ctx context.Context, p *v1alpha1.MaintenancePolicy,
 			silent = append(silent, of.budget)
 		}
 	}
-	mons, has := guards[kube.DaemonMon]
 	switch {
 	case len(silent) > 0:
 		d.found(FoundBroken, fmt.Sprintf("%s: %s does not carry the label %s=%s, so the guard does not go by it: a "+
@@ -135,15 +148,30 @@ func (d *Doctor) guardedPods(ctx context.Context, p *v1alpha1.MaintenancePolicy,
 	case len(missing) == 1:
 		d.found(FoundWarning, fmt.Sprintf("%s: of the two budgets that decide, %s is missing: the other one decides for "+
 			"all OSDs", name, missing[0]), "the keeper makes it: `lockkeeper status`")
-	case !slices.Contains(b.Actions, "Deny"):
-		says := strings.Join(b.Actions, " and ")
-		d.found(FoundWarning, fmt.Sprintf("%s: the guard says %s and refuses nothing", name, says),
-			"validationActions: [Deny] in deploy/guard-deletions/namespace.yaml; "+bindGuard(p.Namespace))
-	case has && !mons:
+	default:
+		return true
+	}
+	return false
+}
+
+// guardedMons tells whether a budget decides deletions of mons, and says so if not. There is none for one or two mons
+// that may go although Ceph stops answering then.
+func (d *Doctor) guardedMons(p *v1alpha1.MaintenancePolicy, name string, guards map[string]bool) bool {
+	decides, has := guards[kube.DaemonMon]
+	switch {
+	case decides, kube.KindOf(p) != storage.Ceph:
+		return true
+	case has:
 		d.found(FoundWarning, fmt.Sprintf("%s: its mons are not guarded: their pods do not tell which mon they are, so a "+
 			"budget keeps a number of them and cannot say which may be deleted", name),
 			fmt.Sprintf("give each mon's pod a label %s with its name, as Rook does", kube.MonLabel))
+	case p.Spec.Ceph != nil && p.Spec.Ceph.AllowMonQuorumLoss:
+		d.found(FoundWarning, fmt.Sprintf("%s: its mons are not guarded: spec.ceph.allowMonQuorumLoss lets one or two mons "+
+			"go at any time, so no budget decides about them", name),
+			"run at least three mons; a budget decides about those, whatever that field says")
 	default:
-		d.ok("%s: whatever deletes pods of OSDs and mons waits its turn", name)
+		d.found(FoundWarning, fmt.Sprintf("%s: its mons are not guarded: there is no budget that decides (%s)", name,
+			kube.MonBudgetName(p.Name)), "the keeper makes it, unless spec.ceph.managePodBudgets is false: `lockkeeper status`")
 	}
+	return false
 }

@@ -360,6 +360,18 @@ func TestDoctor(t *testing.T) {
 			func(i *installation) { i.guarded(); i.guards[kube.DaemonMon] = false }, nil,
 			"its mons are not guarded: their pods do not tell which mon they are", "ceph_daemon_id",
 		},
+		"guard with mons that may go at any time": {
+			func(i *installation) {
+				i.guarded()
+				delete(i.guards, kube.DaemonMon)
+				i.policy.Spec.Ceph.AllowMonQuorumLoss = true
+			}, nil,
+			"its mons are not guarded: spec.ceph.allowMonQuorumLoss lets one or two mons go", "at least three mons",
+		},
+		"guard without a budget of the mons": {
+			func(i *installation) { i.guarded(); delete(i.guards, kube.DaemonMon) }, nil,
+			"its mons are not guarded: there is no budget that decides (lockkeeper-rook-ceph-mon)", "lockkeeper status",
+		},
 		"no mon addresses": {func(i *installation) {
 			i.endpointsAway = errors.New(`configmaps "rook-ceph-mon-endpoints" not found`)
 		}, []string{"addresses of the mons"}, "not found", "spec.ceph.connection.monEndpoints"},
