@@ -91,7 +91,9 @@ func (f waitingSet) osd(w kube.StorageWish) (rollout.OSD, bool) {
 	o := rollout.OSD{
 		Key: w.Daemon, Name: w.Daemon, Host: w.Node, State: rollout.OutOfDate, Serves: true, ForGood: !w.Newer,
 	}
-	f.plan.place(&o, f.location(w))
+	if at := f.location(w); at != nil || !rollout.IsMon(o.Name) { // a mon on a node of its own is in no failure domain
+		f.plan.place(&o, at)
+	}
 	if o.Unit = o.Domain; rollout.IsMon(o.Name) {
 		o.Unit = ""
 	}

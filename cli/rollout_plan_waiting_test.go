@@ -51,6 +51,10 @@ func TestPlanOfWhatWaits(t *testing.T) {
 			w.policy.Status.OpenFailureDomain = &v1alpha1.FailureDomain{Type: "zone", Name: "zone-z"}
 			w.wishes = w.wishes[4:]
 		},
+		"a-mon-has-a-node-of-its-own": func(w *world) {
+			w.hosts["node-m"] = ""
+			w.wish("mon.m", "mon", "node-m", "Deployment/mon")
+		},
 		"observed": func(w *world) { w.policy.Spec.Ceph.Restarts = v1alpha1.RestartsObserve },
 		"nothing":  func(w *world) { w.wishes = nil },
 	} {

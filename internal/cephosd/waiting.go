@@ -223,8 +223,8 @@ func (s *waits) domain(daemon string, c cluster) string {
 func (w waiting) due(
 	ctx context.Context, s *waits, c cluster, letGo []activities.LetGo,
 ) (due []rollout.OSD, held []activities.Superfluous, err error) {
-	destroy, err := w.safeToDestroy(ctx, s)
-	if err != nil {
+	stay := staying{away: s.nodes, mons: c.mons.Map}
+	if stay.destroy, err = w.safeToDestroy(ctx, s); err != nil {
 		return nil, nil, err
 	}
 	for _, x := range s.wishes {
@@ -238,35 +238,17 @@ func (w waiting) due(
 		o.Unit = o.Domain
 		if rollout.IsMon(x.Daemon) {
 			o.Unit, o.Epoch = "", c.mons.Election
+			if o.ForGood {
+				o.Domain = "" // it goes when the monmap has it no more: then it is missed by nobody
+			}
 		}
-		if why := s.holds(x, o, c, destroy); why != "" {
+		if why := stay.why(x, o.Domain); why != "" {
 			held = append(held, activities.Superfluous{Key: x.Daemon, Why: why})
 			continue
 		}
 		due = append(due, o)
 	}
 	return due, held, nil
-}
-
-// holds says why a pod that somebody wants gone must not go even when its failure domain is open.
-func (s *waits) holds(x kube.StorageWish, o rollout.OSD, c cluster, destroy map[int]storage.Answer) string {
-	switch mon := strings.TrimPrefix(x.Daemon, "mon."); {
-	case s.nodes[x.Node] != "":
-		return s.nodes[x.Node] + ": what takes its place would find no home, and a drain takes it along"
-	case rollout.IsMon(x.Daemon) && o.Domain == "":
-		return fmt.Sprintf("no OSD tells the failure domain of %s: `lockkeeper drain %s` lets it go", x.Node, x.Node)
-	case o.Domain == "":
-		return "the CRUSH map has it in no failure domain, so that nothing opens for it"
-	case rollout.IsMon(x.Daemon) && !x.Newer:
-		if _, known := c.mons.Map.Find(mon); known {
-			return "it goes for good, and the monmap still has it: Ceph first, `ceph mon remove " + mon + "`"
-		}
-	case !x.Newer:
-		if a, asked := destroy[osdID(x.Daemon)]; !asked || !a.OK {
-			return "it goes for good, and Ceph does not call it safe to destroy: " + a.Reason
-		}
-	}
-	return ""
 }
 
 // safeToDestroy asks about the OSDs that are to go for good.

@@ -22,6 +22,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -158,11 +159,14 @@ func (b *waitingBed) policy(edit func(*v1alpha1.MaintenancePolicy)) {
 func TestWhatWaitsInOrder(t *testing.T) {
 	b := newWaitingBed(t)
 	s := b.look(activities.SurveyInput{})
-	require.Equal(t, []string{"mon.a"}, keysOf(s.Next.OSDs), "mons first, one by one")
+	require.Equal(t, []string{"mon.c"}, keysOf(s.Next.OSDs), "mons first, one by one, and those without OSDs beside them")
+	require.Equal(t, lease.Mon("c"), s.Next.Domain, "no failure domain opens for it")
+	b.wants("mon.c", 1, 1)
+	s = b.look(activities.SurveyInput{})
+	require.Equal(t, []string{"mon.a"}, keysOf(s.Next.OSDs))
 	require.Equal(t, storage.FailureDomain{Type: "zone", Name: "x"}, s.Next.Domain, "that of the OSDs beside it")
 	require.True(t, s.Rules.Consent)
-	require.Len(t, s.Superfluous, 1, "%v", s.Superfluous)
-	require.Contains(t, s.Superfluous[0].Why, "no OSD tells the failure domain of c: `lockkeeper drain c` lets it go")
+	require.Empty(t, s.Superfluous)
 	require.Equal(t, 5, s.Counts.OutOfDate)
 
 	b.noMons()
@@ -255,6 +259,7 @@ func TestWhoTakesANodeTakesItsPods(t *testing.T) {
 
 func TestMonsOneAtATime(t *testing.T) {
 	b := newWaitingBed(t)
+	b.wants("mon.c", 1, 1)
 	in := b.replacement(b.look(activities.SurveyInput{}))
 	b.ceph.mons.Map[1].Alive = false
 	_, answer, err := b.osdSets.Spare(t.Context(), in)
@@ -302,7 +307,14 @@ func TestForGood(t *testing.T) {
 	b.wants("mon.b", 0, 0)
 	require.Contains(t, b.look(activities.SurveyInput{}).Superfluous[0].Why, "`ceph mon remove b`")
 	b.ceph.mons.Map = b.ceph.mons.Map.Without("b")
-	require.Equal(t, []string{"mon.b"}, keysOf(b.look(activities.SurveyInput{}).Next.OSDs))
+	next := b.look(activities.SurveyInput{}).Next
+	require.Equal(t, []string{"mon.b"}, keysOf(next.OSDs))
+	require.Zero(t, next.Domain, "the quorum does without it")
+
+	b.wants("mon.b", 1, 1)
+	b.wants("mon.c", 0, 0)
+	b.ceph.mons.Map = b.ceph.mons.Map.Without("c")
+	require.Equal(t, []string{"mon.c"}, keysOf(b.look(activities.SurveyInput{}).Next.OSDs), "on a node without OSDs, too")
 }
 
 // TestABudgetRefusesForAMoment, and no other pod of that name goes instead.
@@ -376,8 +388,9 @@ func TestWhatLooksBackIsAwaited(t *testing.T) {
 	for _, daemon := range []string{"osd.0", "mon.a"} {
 		t.Run(daemon, func(t *testing.T) {
 			b := newWaitingBed(t)
-			if !rollout.IsMon(daemon) {
-				b.noMons()
+			b.noMons()
+			if rollout.IsMon(daemon) {
+				b.wants(daemon, 1, 0)
 			}
 			in := b.replacement(b.look(activities.SurveyInput{}))
 			require.Equal(t, []string{daemon}, keysOf(in.OSDs))

@@ -3,6 +3,8 @@ package rollout
 import (
 	"slices"
 	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
 // This file decides about daemons that somebody wants gone and that the guard of deletions has wait: mons, too.
@@ -11,11 +13,16 @@ import (
 func IsMon(name string) bool { return strings.HasPrefix(name, "mon.") }
 
 // NextWaiting keeps OSDs back while mons wait or come back, which go one by one. begun: some have gone already. The
-// very first daemon goes alone: it is the one that shows whether it comes back at all.
+// very first daemon goes alone: it is the one that shows whether it comes back at all. A mon that is in no failure
+// domain, on a node without OSDs, goes under a claim of its own; one that goes for good under none, since it has left
+// the monmap.
 func NextWaiting(in Input, begun bool) Step {
 	s := Next(in.waiting(begun))
 	if !begun && s.Do == DoReplace && !s.Broken && len(s.OSDs) == 1 {
 		s.Why = s.OSDs[0].String() + " goes first, alone, to show whether it comes back"
+	}
+	if s.Do == DoReplace && s.Domain.IsZero() && IsMon(s.OSDs[0].Name) && !s.OSDs[0].ForGood {
+		s.Domain = lease.Mon(strings.TrimPrefix(s.OSDs[0].Name, "mon."))
 	}
 	return s
 }

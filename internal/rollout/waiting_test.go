@@ -3,15 +3,18 @@ package rollout_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // TestWaitingBatches: mons go before OSDs and one by one, the first of all goes alone, no batch leaves its failure
-// domain, and everybody has a turn, whoever waits.
+// domain, and everybody has a turn, whoever waits. A mon that is in no failure domain goes under a claim of its own.
 func TestWaitingBatches(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -22,6 +25,9 @@ func TestWaitingBatches(t *testing.T) {
 		for i := range r.IntN(4) {
 			mon := waits(fmt.Sprintf("mon.%c", 'a'+i), r.IntN(4))
 			mon.Unit = ""
+			if r.IntN(2) == 0 {
+				mon.Domain, mon.ForGood = "", r.IntN(3) == 0
+			}
 			in.OSDs = append(in.OSDs, mon)
 		}
 		if r.IntN(3) == 0 {
@@ -34,7 +40,14 @@ func TestWaitingBatches(t *testing.T) {
 			for _, o := range s.OSDs {
 				require.False(t, had[o.Key], "seed %d: %s twice", seed, o.Key)
 				had[o.Key] = true
-				require.Equal(t, s.Domain.Name, o.Domain)
+				switch {
+				case !rollout.IsMon(o.Name) || o.Domain != "":
+					require.Equal(t, storage.FailureDomain{Type: "zone", Name: o.Domain}, s.Domain)
+				case o.ForGood:
+					require.Zero(t, s.Domain, "seed %d: nobody misses it", seed)
+				default:
+					require.Equal(t, lease.Mon(strings.TrimPrefix(o.Name, "mon.")), s.Domain, "seed %d", seed)
+				}
 				if rollout.IsMon(o.Name) {
 					require.False(t, osds, "seed %d: %s after an OSD", seed, o.Name)
 					require.Len(t, s.OSDs, 1, "seed %d: mons one by one", seed)

@@ -1,0 +1,63 @@
+package cephosd
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
+	"github.com/lockkeeper/lockkeeper/internal/rollout"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file decides which of the pods that somebody wants gone must stay whatever is open.
+
+// staying is what that depends on.
+type staying struct {
+	away    map[string]string      // why nodes are not in service, by name
+	mons    quorum.Map             // read only where a mon waits
+	destroy map[int]storage.Answer // whether OSDs hold no data that is needed
+}
+
+// why says why a pod must not go even when it is its turn; "": it may. domain is the failure domain that has to open
+// for it. A mon that is to be restarted may be in none: it goes under a claim of its own.
+func (s staying) why(x kube.StorageWish, domain string) string {
+	isMon := rollout.IsMon(x.Daemon)
+	switch away := s.away[x.Node]; {
+	case away != "" && x.Newer:
+		return away + ": what takes its place would find no home, and a drain takes it along"
+	case away != "":
+		return away + ": a drain takes it along"
+	case isMon && x.Newer:
+		return s.monStays()
+	case isMon:
+		return s.monLeaves(strings.TrimPrefix(x.Daemon, "mon."))
+	}
+	return s.osd(x, domain)
+}
+
+// monStays: of one or two mons none may ever stop.
+func (s staying) monStays() string {
+	if all := len(s.mons); !quorum.Has(all, all-1) {
+		return fmt.Sprintf("of %d in the monmap a majority is %d, so that no mon can be spared: run at least three, or set "+
+			"spec.ceph.allowMonQuorumLoss if Ceph may stop answering meanwhile", all, quorum.Majority(all))
+	}
+	return ""
+}
+
+func (s staying) monLeaves(mon string) string {
+	if _, known := s.mons.Find(mon); known {
+		return "it goes for good, and the monmap still has it: Ceph first, `ceph mon remove " + mon + "`"
+	}
+	return ""
+}
+
+func (s staying) osd(x kube.StorageWish, domain string) string {
+	switch a := s.destroy[osdID(x.Daemon)]; {
+	case domain == "":
+		return "the CRUSH map has it in no failure domain, so that nothing opens for it"
+	case !x.Newer && !a.OK:
+		return "it goes for good, and Ceph does not call it safe to destroy: " + a.Reason
+	}
+	return ""
+}

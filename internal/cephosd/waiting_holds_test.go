@@ -1,0 +1,68 @@
+package cephosd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/wish"
+)
+
+// TestWhatMustStay says why.
+func TestWhatMustStay(t *testing.T) {
+	three := quorum.Map{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	newer := func(daemon string) kube.StorageWish {
+		return kube.StorageWish{Daemon: daemon, Wish: wish.Wish{Node: "n", Newer: true}}
+	}
+	forGood := func(daemon string) kube.StorageWish {
+		return kube.StorageWish{Daemon: daemon, Wish: wish.Wish{Node: "n"}}
+	}
+	for name, c := range map[string]struct {
+		wish   kube.StorageWish
+		domain string
+		seen   staying
+		why    string // "": it goes
+	}{
+		"an OSD":                     {newer("osd.3"), "x", staying{}, ""},
+		"a mon beside OSDs":          {newer("mon.a"), "x", staying{mons: three}, ""},
+		"a mon on a node of its own": {newer("mon.a"), "", staying{mons: three}, ""},
+		"one of two mons":            {newer("mon.a"), "x", staying{mons: three[:2]}, "of 2 in the monmap a majority is 2"},
+		"the only mon":               {newer("mon.a"), "", staying{mons: three[:1]}, "of 1 in the monmap a majority is 1"},
+		"a mon for good, in the monmap": {
+			forGood("mon.a"), "", staying{mons: three}, "the monmap still has it: Ceph first, `ceph mon remove a`",
+		},
+		"a mon that left the monmap": {forGood("mon.d"), "", staying{mons: three}, ""},
+		"a mon that left one of two": {forGood("mon.d"), "", staying{mons: three[:2]}, ""},
+		"an OSD for good, needed": {
+			forGood("osd.3"), "x",
+			staying{destroy: map[int]storage.Answer{3: {Reason: "osd.3 stores placement groups"}}},
+			"does not call it safe to destroy: osd.3 stores placement groups",
+		},
+		"an OSD for good, not known": {forGood("osd.3"), "x", staying{}, "does not call it safe to destroy"},
+		"an OSD for good, needed by nobody": {
+			forGood("osd.3"), "x", staying{destroy: map[int]storage.Answer{3: {OK: true}}}, "",
+		},
+		"on a cordoned node": {
+			newer("mon.a"), "",
+			staying{mons: three, away: map[string]string{"n": "node n is cordoned"}},
+			"node n is cordoned: what takes its place would find no home",
+		},
+		"for good on a cordoned node": {
+			forGood("mon.d"), "",
+			staying{mons: three, away: map[string]string{"n": "node n is cordoned"}},
+			"node n is cordoned: a drain takes it along",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			why := c.seen.why(c.wish, c.domain)
+			if c.why == "" {
+				require.Empty(t, why)
+				return
+			}
+			require.Contains(t, why, c.why)
+		})
+	}
+}
