@@ -23,6 +23,8 @@ type OSDSetReconciler struct {
 	Temporal Temporal
 	Log      logr.Logger
 	Now      func() time.Time
+	// Known is called as soon as the API server knows CephOSDs: others watch them, too. It may be nil.
+	Known func() error
 
 	osdSets sync.Map // of *set by types.NamespacedName
 }

@@ -58,6 +58,11 @@ func watchOSDSets(mgr manager.Manager, r *OSDSetReconciler) error {
 }
 
 func registerOSDSets(mgr manager.Manager, r *OSDSetReconciler) error {
+	if r.Known != nil {
+		if err := r.Known(); err != nil {
+			return err
+		}
+	}
 	cached := mgr.GetCache()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rollouts").

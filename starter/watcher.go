@@ -117,9 +117,13 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 		// runs on the leader only: two might not agree on who answers
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
+	wishes := &WishReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}
+	if err := watchWishes(mgr, wishes); err != nil {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
 	if err := watchOSDSets(mgr, &OSDSetReconciler{
-		Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log,
-		Now: time.Now,
+		Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now,
+		Known: func() error { return wishes.watchCephOSDs(mgr) },
 	}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
@@ -131,9 +135,6 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err := watchLeaving(mgr, &LeavingReconciler{
 		Objects: mgr.GetCache(), Homes: HomesIn(mgr.GetCache()), Temporal: temporal, Log: opts.Log, Now: time.Now,
 	}); err != nil {
-		return fmt.Errorf("set up the watcher: %w", err)
-	}
-	if err := watchWishes(mgr, &WishReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
 	if err := watchMons(mgr, &MonReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}); err != nil {

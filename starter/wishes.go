@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -34,6 +36,7 @@ type WishReconciler struct {
 	Log      logr.Logger
 
 	policies sync.Map // of *wishes by storage.ClusterKey
+	watched  controller.Controller
 }
 
 // wishes is what the watcher remembers of one policy's. Its key is reconciled by one goroutine at a time.
@@ -118,10 +121,12 @@ func (r *WishReconciler) gather(
 	if err != nil {
 		return wish.Objects{}, nil, nil //nolint:nilerr // a policy that makes no sense: the other reconciler says so
 	}
-	return wish.Objects{
+	o := wish.Objects{
 		Pods: guarded, ReplicaSets: replicaSets.Items, Deployments: deployments.Items, StatefulSets: statefulSets.Items,
 		DaemonSets: daemonSets.Items,
-	}, guarded, nil
+	}
+	err = kube.ReadCephOSDs(ctx, r.Objects, p.Namespace, &o)
+	return o, guarded, err
 }
 
 // watchWishes watches whatever a wish follows from.
@@ -133,7 +138,7 @@ func watchWishes(mgr manager.Manager, r *WishReconciler) error {
 	itself := soonAfter(gatherWishes, func(_ context.Context, o client.Object) []types.NamespacedName {
 		return []types.NamespacedName{client.ObjectKeyFromObject(o)}
 	})
-	return ctrl.NewControllerManagedBy(mgr).
+	watched, err := ctrl.NewControllerManagedBy(mgr).
 		Named("wishes").
 		Watches(&v1alpha1.MaintenancePolicy{}, itself).
 		Watches(&corev1.Pod{}, ofNamespace).
@@ -149,7 +154,23 @@ func watchWishes(mgr manager.Manager, r *WishReconciler) error {
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin,
 				retryAfterMax),
 		}).
-		Complete(r)
+		Build(r)
+	r.watched = watched
+	return err
+}
+
+// watchCephOSDs watches whether CephOSDs are there, from when the API server knows them: one that is deleted wants its
+// pods to follow.
+func (r *WishReconciler) watchCephOSDs(mgr manager.Manager) error {
+	cached := mgr.GetCache()
+	ofNamespace := soonAfter(gatherWishes, func(ctx context.Context, o client.Object) []types.NamespacedName {
+		return policiesIn(ctx, cached, o.GetNamespace())
+	})
+	return r.watched.Watch(source.Kind[client.Object](cached, &cephv1alpha1.CephOSD{}, ofNamespace, predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+	}))
 }
 
 // policiesIn are the policies of a namespace.

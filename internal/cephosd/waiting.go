@@ -53,7 +53,7 @@ func (w waiting) look(ctx context.Context) (*waits, error) {
 	if out.nodes, err = kube.Nodes(ctx, w.typed); err != nil {
 		return nil, err
 	}
-	if out.objects, err = kube.StorageObjects(ctx, w.typed, out.policy); err != nil {
+	if out.objects, err = kube.StorageObjects(ctx, w.typed, w.api, out.policy); err != nil {
 		return nil, err
 	}
 	out.wishes = kube.WishesFor(out.policy, out.objects)

@@ -4,7 +4,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -65,4 +68,24 @@ func TestWhatMustStay(t *testing.T) {
 			require.Contains(t, why, c.why)
 		})
 	}
+}
+
+// TestWhatACephOSDLeaves: a CephOSD that is deleted with its OSDs wants their pods gone, as any owner does.
+func TestWhatACephOSDLeaves(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	for _, osd := range []string{"osd.0", "osd.1", "osd.2"} {
+		b.wants(osd, 1, 1)
+	}
+	require.NoError(t, b.typed.Tracker().Delete(podsResource, namespace, "osd.0-old"))
+	gone := &v1alpha1.CephOSD{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "gone"}}
+	b.pod("osd.0", "a", "old", metav1.NewControllerRef(gone, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind)))
+	b.ceph.needed = func(int) string { return "19 PGs are on it" }
+	s := b.look(activities.SurveyInput{})
+	require.Len(t, s.Superfluous, 1)
+	require.Contains(t, s.Superfluous[0].Why, "19 PGs are on it")
+	b.ceph.needed = nil
+	next := b.look(activities.SurveyInput{}).Next
+	require.Equal(t, []string{"osd.0"}, keysOf(next.OSDs))
+	require.True(t, next.OSDs[0].ForGood)
 }

@@ -8,10 +8,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
@@ -99,7 +103,7 @@ func CompareDaemons(a, b string) int {
 
 // StorageObjects reads what wishes follow from, the pods first.
 func StorageObjects(
-	ctx context.Context, typed kubernetes.Interface, p *v1alpha1.MaintenancePolicy,
+	ctx context.Context, typed kubernetes.Interface, api client.Reader, p *v1alpha1.MaintenancePolicy,
 ) (wish.Objects, error) {
 	var o wish.Objects
 	all, err := typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
@@ -128,12 +132,32 @@ func StorageObjects(
 	}
 	o.ReplicaSets, o.Deployments, o.StatefulSets, o.DaemonSets = replicaSets.Items, deployments.Items, statefulSets.Items,
 		daemonSets.Items
-	return o, nil
+	return o, ReadCephOSDs(ctx, api, p.Namespace, &o)
+}
+
+// ReadCephOSDs reads the CephOSDs that are owners of the pods, one by one: the worker may not list them. Where the API
+// server knows no such kind, or does not tell who asks, nothing is known of their pods.
+func ReadCephOSDs(ctx context.Context, api client.Reader, namespace string, o *wish.Objects) error {
+	for _, name := range wish.CephOSDsOf(o.Pods) {
+		var c cephv1alpha1.CephOSD
+		switch err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &c); {
+		case meta.IsNoMatchError(err), apierrors.IsForbidden(err):
+			o.CephOSDs, o.KnowsCephOSDs = nil, false
+			return nil
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("read CephOSD %s: %w", name, err)
+		default:
+			o.CephOSDs = append(o.CephOSDs, c)
+		}
+		o.KnowsCephOSDs = true
+	}
+	return nil
 }
 
 // StorageWishes reads which pods of a policy somebody wants gone.
 func (c *Cluster) StorageWishes(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]StorageWish, error) {
-	o, err := StorageObjects(ctx, c.typed, p)
+	o, err := StorageObjects(ctx, c.typed, c.api, p)
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,15 @@ package wish
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
 // Wish is one pod that is to go.
@@ -38,6 +41,27 @@ type Objects struct {
 	Deployments  []appsv1.Deployment
 	StatefulSets []appsv1.StatefulSet
 	DaemonSets   []appsv1.DaemonSet
+	// CephOSDs own pods without anything in between, and want none of them gone: UpdateOSDs replaces those. Unless
+	// KnowsCephOSDs nobody has read them, so that nothing is known of a pod whose owner is one.
+	CephOSDs      []cephv1alpha1.CephOSD
+	KnowsCephOSDs bool
+}
+
+// CephOSDsOf names the CephOSDs that are owners of these pods, each once.
+func CephOSDsOf(pods []corev1.Pod) (names []string) {
+	for i := range pods {
+		for _, o := range pods[i].OwnerReferences {
+			if isCephOSD(o) && !slices.Contains(names, o.Name) {
+				names = append(names, o.Name)
+			}
+		}
+	}
+	return names
+}
+
+func isCephOSD(o metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	return group == cephv1alpha1.GroupVersion.Group && o.Kind == cephv1alpha1.Kind
 }
 
 // Find finds all wishes, by the name of the pod. Whoever reads the objects one list after the other has to read the
@@ -56,7 +80,10 @@ func Find(o Objects) []Wish {
 	for i := range o.DaemonSets {
 		w.owner(&o.DaemonSets[i], w.daemonSet)
 	}
-	w.orphans(o.Pods)
+	for i := range o.CephOSDs {
+		w.owner(&o.CephOSDs[i], func(metav1.Object, []*corev1.Pod) {})
+	}
+	w.orphans(o)
 	slices.SortFunc(w.out, func(a, b Wish) int { return cmp.Compare(a.Pod, b.Pod) })
 	return w.out
 }
@@ -178,12 +205,12 @@ func refusedSince(r *appsv1.ReplicaSet) time.Time {
 
 // orphans are pods whose owners are all gone, or being deleted with their dependents. Of owners of other kinds than
 // those that run storage nothing is known.
-func (w *world) orphans(pods []corev1.Pod) {
-	for i := range pods {
-		p := &pods[i]
+func (w *world) orphans(all Objects) {
+	for i := range all.Pods {
+		p := &all.Pods[i]
 		owner := metav1.GetControllerOfNoCopy(p)
 		if owner == nil || slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return !known(o) || w.owners[o.UID]
+			return !all.knows(o) || w.owners[o.UID]
 		}) {
 			continue
 		}
@@ -191,7 +218,11 @@ func (w *world) orphans(pods []corev1.Pod) {
 	}
 }
 
-func known(o metav1.OwnerReference) bool {
+// knows tells whether an owner would be among the objects if it existed.
+func (all Objects) knows(o metav1.OwnerReference) bool {
+	if isCephOSD(o) {
+		return all.KnowsCephOSDs
+	}
 	return o.APIVersion == appsv1.SchemeGroupVersion.String() &&
 		slices.Contains([]string{"ReplicaSet", "StatefulSet", "DaemonSet"}, o.Kind)
 }

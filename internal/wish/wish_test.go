@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
 
@@ -105,6 +106,21 @@ func onNode(node, generation string, edit ...func(*corev1.Pod)) corev1.Pod {
 	return pod("osd-"+node, by("DaemonSet", "osd"), append(edit, label("pod-template-generation", generation))...)
 }
 
+func cephOSD(edit ...func(*cephv1alpha1.CephOSD)) cephv1alpha1.CephOSD {
+	c := cephv1alpha1.CephOSD{ObjectMeta: meta("osds")}
+	for _, e := range edit {
+		e(&c)
+	}
+	return c
+}
+
+// ofCephOSD is a pod of the CephOSD osds, of an older version of its API.
+func ofCephOSD(there ...cephv1alpha1.CephOSD) wish.Objects {
+	owner := by(cephv1alpha1.Kind, "osds")
+	owner.APIVersion = cephv1alpha1.GroupVersion.Group + "/v1alpha0"
+	return wish.Objects{Pods: []corev1.Pod{pod("osd-a-sda", owner)}, CephOSDs: there, KnowsCephOSDs: true}
+}
+
 func TestFind(t *testing.T) {
 	old := func(edit ...func(*corev1.Pod)) corev1.Pod {
 		return pod("osd-3-old-x", by("ReplicaSet", "osd-3-old"), edit...)
@@ -166,8 +182,23 @@ func TestFind(t *testing.T) {
 		}},
 		"a bare pod": {objects: changed(old()), edit: func(o *wish.Objects) { o.Pods[0].OwnerReferences = nil }},
 		"of a kind that is not known": {objects: changed(old()), edit: func(o *wish.Objects) {
-			o.Pods[0].OwnerReferences[0].APIVersion, o.Pods[0].OwnerReferences[0].UID = "ceph.elemental.net/v1alpha1", "gone"
+			o.Pods[0].OwnerReferences[0].APIVersion, o.Pods[0].OwnerReferences[0].UID = "example.com/v1", "gone"
+			o.KnowsCephOSDs = true
 		}},
+
+		"CephOSD: it is there": {objects: ofCephOSD(cephOSD())},
+		"CephOSD: deleted":     {objects: ofCephOSD(), want: []string{"osd-a-sda CephOSD/osds!"}},
+		"CephOSD: another one of its name": {
+			objects: ofCephOSD(cephOSD(func(c *cephv1alpha1.CephOSD) { c.UID = "later" })),
+			want:    []string{"osd-a-sda CephOSD/osds!"},
+		},
+		"CephOSD: deleted in the foreground": {
+			objects: ofCephOSD(cephOSD(func(c *cephv1alpha1.CephOSD) { c.DeletionTimestamp = new(metav1.NewTime(refused)) })),
+			want:    []string{"osd-a-sda CephOSD/osds!"},
+		},
+		"CephOSD: nobody has read which there are": {
+			objects: ofCephOSD(), edit: func(o *wish.Objects) { o.KnowsCephOSDs = false },
+		},
 
 		"StatefulSet: the highest first": {
 			objects: statefulSet(nil, ordinal(0, "old"), ordinal(1, "old"), ordinal(2, "old")),

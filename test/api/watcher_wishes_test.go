@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/starter"
 )
 
@@ -45,6 +46,20 @@ func (w wishWorld) osd(id int) (*appsv1.ReplicaSet, *corev1.Pod) {
 	}}
 	require.NoError(w, server.Status().Update(w.Context(), p))
 	return r, p
+}
+
+// cephOSD is one whose deletion takes its only OSD along, as the garbage collector sees it.
+func (w wishWorld) cephOSD(id int) *cephv1alpha1.CephOSD {
+	set := &cephv1alpha1.CephOSD{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "osds"}}
+	set.Spec.Storage, set.Spec.DeletionPolicy = []cephv1alpha1.Storage{}, cephv1alpha1.DeleteOSDs
+	set.Spec.PodTemplate.Spec.Containers = []corev1.Container{{Name: "osd", Image: "none"}}
+	create(w.T, set)
+	_, p := w.osd(id)
+	p.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(set, cephv1alpha1.GroupVersion.WithKind(cephv1alpha1.Kind)),
+	}
+	require.NoError(w, server.Update(w.Context(), p))
+	return set
 }
 
 // wants writes how many pods a ReplicaSet wants, and whether its controller was refused to delete.
@@ -120,6 +135,12 @@ func TestTheWatcherSeesWishes(t *testing.T) {
 	require.Len(t, temporal.waiting(), heard, "that its pod has gone is no news: another one still waits")
 	w.wants(sets[2], 1, false)
 	expect("start false: osd.2 is not to go any more")
+
+	set := w.cephOSD(4)
+	time.Sleep(time.Second)
+	require.Len(t, temporal.waiting(), heard, "its CephOSD is there")
+	require.NoError(t, server.Delete(t.Context(), set))
+	expect("start true: osd.4 is to go")
 
 	live := &appsv1.ReplicaSet{}
 	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(sets[0]), live))
