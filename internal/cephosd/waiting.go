@@ -223,8 +223,8 @@ func (s *waits) domain(daemon string, c cluster) string {
 func (w waiting) due(
 	ctx context.Context, s *waits, c cluster, letGo []activities.LetGo,
 ) (due []rollout.OSD, held []activities.Superfluous, err error) {
-	stay := staying{away: s.nodes, mons: c.mons.Map}
-	if stay.destroy, err = w.safeToDestroy(ctx, s); err != nil {
+	stay := staying{namespace: s.key.Namespace, away: s.nodes, mons: c.mons.Map}
+	if stay.destroy, err = w.safeToDestroy(ctx, s, c); err != nil {
 		return nil, nil, err
 	}
 	for _, x := range s.wishes {
@@ -251,11 +251,11 @@ func (w waiting) due(
 	return due, held, nil
 }
 
-// safeToDestroy asks about the OSDs that are to go for good.
-func (w waiting) safeToDestroy(ctx context.Context, s *waits) (map[int]storage.Answer, error) {
+// safeToDestroy asks about the OSDs that are to go for good, and about those for which no failure domain can open.
+func (w waiting) safeToDestroy(ctx context.Context, s *waits, c cluster) (map[int]storage.Answer, error) {
 	var ids []int
 	for _, x := range s.wishes {
-		if id := osdID(x.Daemon); !x.Newer && id >= 0 {
+		if id := osdID(x.Daemon); id >= 0 && (!x.Newer || c.byID[x.Daemon].Domain == "") {
 			ids = append(ids, id)
 		}
 	}

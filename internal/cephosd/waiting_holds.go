@@ -14,9 +14,10 @@ import (
 
 // staying is what that depends on.
 type staying struct {
-	away    map[string]string      // why nodes are not in service, by name
-	mons    quorum.Map             // read only where a mon waits
-	destroy map[int]storage.Answer // whether OSDs hold no data that is needed
+	namespace string
+	away      map[string]string      // why nodes are not in service, by name
+	mons      quorum.Map             // read only where a mon waits
+	destroy   map[int]storage.Answer // whether OSDs hold no data that is needed
 }
 
 // why says why a pod must not go even when it is its turn; "": it may. domain is the failure domain that has to open
@@ -52,12 +53,24 @@ func (s staying) monLeaves(mon string) string {
 	return ""
 }
 
+// osd: one that is in no failure domain nothing opens for, and while it serves all is closed because of it. No eviction
+// would get through, so what it waits for is said, and what helps if nobody needs it.
 func (s staying) osd(x kube.StorageWish, domain string) string {
-	switch a := s.destroy[osdID(x.Daemon)]; {
-	case domain == "":
-		return "the CRUSH map has it in no failure domain, so that nothing opens for it"
-	case !x.Newer && !a.OK:
-		return "it goes for good, and Ceph does not call it safe to destroy: " + a.Reason
+	const nowhere = "the CRUSH map has it in no failure domain, so that nothing opens for it"
+	a := s.destroy[osdID(x.Daemon)]
+	if domain == "" && a.OK {
+		return fmt.Sprintf("%s; Ceph calls it safe to destroy, so a person may let it go: `lockkeeper -n %s restart %s --now "+
+			"--reason ...`", nowhere, s.namespace, x.Daemon)
 	}
-	return ""
+	var why []string
+	if domain == "" {
+		why = append(why, nowhere)
+	}
+	if (domain == "" || !x.Newer) && !a.OK {
+		why = append(why, "Ceph does not call it safe to destroy: "+a.Reason)
+	}
+	if !x.Newer && len(why) > 0 {
+		why = append([]string{"it goes for good"}, why...)
+	}
+	return strings.Join(why, ", and ")
 }

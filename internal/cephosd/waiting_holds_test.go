@@ -48,6 +48,21 @@ func TestWhatMustStay(t *testing.T) {
 		"an OSD for good, needed by nobody": {
 			forGood("osd.3"), "x", staying{destroy: map[int]storage.Answer{3: {OK: true}}}, "",
 		},
+		"an OSD in no failure domain": {
+			newer("osd.3"), "",
+			staying{destroy: map[int]storage.Answer{3: {Reason: "osd.3 serves placement groups"}}},
+			"in no failure domain, so that nothing opens for it, and Ceph does not call it safe to destroy: osd.3 serves",
+		},
+		"an OSD for good, in no failure domain": {
+			forGood("osd.3"), "",
+			staying{destroy: map[int]storage.Answer{3: {Reason: "osd.3 serves placement groups"}}},
+			"it goes for good, and the CRUSH map has it in no failure domain, so that nothing opens for it, and Ceph does not",
+		},
+		"an OSD in no failure domain, needed by nobody": {
+			forGood("osd.3"), "",
+			staying{namespace: "ns", destroy: map[int]storage.Answer{3: {OK: true}}},
+			"Ceph calls it safe to destroy, so a person may let it go: `lockkeeper -n ns restart osd.3 --now",
+		},
 		"on a cordoned node": {
 			newer("mon.a"), "",
 			staying{mons: three, away: map[string]string{"n": "node n is cordoned"}},
@@ -88,4 +103,17 @@ func TestWhatACephOSDLeaves(t *testing.T) {
 	next := b.look(activities.SurveyInput{}).Next
 	require.Equal(t, []string{"osd.0"}, keysOf(next.OSDs))
 	require.True(t, next.OSDs[0].ForGood)
+}
+
+// TestOutOfTheCRUSHMap: Ceph is asked whether an OSD is needed that is nowhere, whether or not it goes for good.
+func TestOutOfTheCRUSHMap(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	b.ceph.osds[0].Domain = ""
+	s := b.look(activities.SurveyInput{})
+	require.Equal(t, []string{"osd.1"}, keysOf(s.Next.OSDs), "it keeps nobody from his turn")
+	require.Len(t, s.Superfluous, 1)
+	require.Contains(t, s.Superfluous[0].Why, "restart osd.0 --now", "nobody needs it")
+	b.ceph.needed = func(int) string { return "19 PGs are on it" }
+	require.Contains(t, b.look(activities.SurveyInput{}).Superfluous[0].Why, "safe to destroy: 19 PGs are on it")
 }
