@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -49,7 +50,7 @@ func (d *Doctor) guard(ctx context.Context) {
 	}
 }
 
-// guardWhole tells whether all policies are there and know lockkeeper's worker.
+// guardWhole tells whether all policies are there and know lockkeeper's accounts.
 func (d *Doctor) guardWhole(g kube.DeletionGuard) bool {
 	whole := true
 	for _, name := range kube.GuardPolicies {
@@ -58,11 +59,19 @@ func (d *Doctor) guardWhole(g kube.DeletionGuard) bool {
 			whole = false
 		}
 	}
-	account := kube.Account{Namespace: d.System, Name: workerAccount}
 	for _, p := range g.Policies {
-		if !p.Knows(account) {
-			d.found(FoundBroken, fmt.Sprintf("ValidatingAdmissionPolicy %s does not know lockkeeper's worker as %s/%s: it "+
-				"refuses what the worker does", p.Name, account.Namespace, account.Name),
+		accounts := []string{workerAccount}
+		if p.Name == kube.GuardOfBudgets {
+			accounts = append(accounts, watcherAccount) // it closes them
+		}
+		for _, name := range accounts {
+			account := kube.Account{Namespace: d.System, Name: name}
+			if p.Knows(account) {
+				continue
+			}
+			role := strings.TrimPrefix(name, "lockkeeper-")
+			d.found(FoundBroken, fmt.Sprintf("ValidatingAdmissionPolicy %s does not know lockkeeper's %s as %s/%s: it refuses "+
+				"what the %[2]s does", p.Name, role, account.Namespace, account.Name),
 				"put that account into deploy/guard-deletions/policy.yaml and apply it. Is lockkeeper in another namespace? "+
 					"--system-namespace")
 			whole = false
@@ -74,8 +83,8 @@ func (d *Doctor) guardWhole(g kube.DeletionGuard) bool {
 func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 	d.each(ctx, func(ctx context.Context, p *v1alpha1.MaintenancePolicy, name string) {
 		deletions, bound := g.Binding(kube.GuardOfDeletions, p.Namespace)
-		_, budgets := g.Binding(kube.GuardOfBudgets, p.Namespace)
-		_, overrides := g.Binding(kube.GuardOfOverrides, p.Namespace)
+		budgets, guardsBudgets := g.Binding(kube.GuardOfBudgets, p.Namespace)
+		overrides, guardsOverrides := g.Binding(kube.GuardOfOverrides, p.Namespace)
 		switch {
 		case !bound:
 			d.found(FoundWarning, fmt.Sprintf("%s: nothing guards its namespace: whoever deletes pods there does not wait",
@@ -85,7 +94,12 @@ func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 			d.found(FoundBroken, fmt.Sprintf("%s: ValidatingAdmissionPolicyBinding %s guards %s by the budgets of %q", name,
 				deletions.Name, p.Namespace, deletions.Reads), bindGuard(p.Namespace))
 			return
-		case !budgets || !overrides:
+		case deletions.WithoutBudgets == string(admissionv1.DenyAction):
+			d.found(FoundBroken, fmt.Sprintf("%s: where there are no budgets ValidatingAdmissionPolicyBinding %s refuses "+
+				"kubelets and the end of the namespace, too (parameterNotFoundAction: Deny)", name, deletions.Name),
+				bindGuard(p.Namespace))
+			return
+		case !guardsBudgets || !guardsOverrides || deletions.Denies() && (!budgets.Denies() || !overrides.Denies()):
 			d.found(FoundBroken, fmt.Sprintf("%s: its pods are guarded, and what decides about them is not: whoever may write "+
 				"budgets or annotations of pods there may delete everything", name), bindGuard(p.Namespace))
 			return
@@ -114,7 +128,7 @@ func (d *Doctor) guardedPods(ctx context.Context, p *v1alpha1.MaintenancePolicy,
 	}
 	osds, mons := d.guardedOSDs(p, name, guards), d.guardedMons(p, name, guards)
 	switch {
-	case !slices.Contains(b.Actions, "Deny"):
+	case !b.Denies():
 		says := strings.Join(b.Actions, " and ")
 		d.found(FoundWarning, fmt.Sprintf("%s: the guard says %s and refuses nothing", name, says),
 			"validationActions: [Deny] in deploy/guard-deletions/namespace.yaml; "+bindGuard(p.Namespace))

@@ -113,14 +113,15 @@ func (i *installation) GuardingBudgets(context.Context, *v1alpha1.MaintenancePol
 
 // guarded gives the installation the guard of deletions, in the namespace of its policy.
 func (i *installation) guarded() {
-	const text = "request.userInfo.username != 'system:serviceaccount:lockkeeper-system:lockkeeper-worker'"
+	const text = "!(request.userInfo.username in ['system:serviceaccount:lockkeeper-system:lockkeeper-worker', " +
+		"'system:serviceaccount:lockkeeper-system:lockkeeper-watcher'])"
 	i.guards = map[string]bool{kube.DaemonOSD: true, kube.DaemonOSDProved: true, kube.DaemonMon: true}
 	i.guard = kube.DeletionGuard{}
 	for _, name := range kube.GuardPolicies {
 		i.guard.Policies = append(i.guard.Policies, kube.GuardPolicy{Name: name, Conditions: text})
 		b := kube.GuardBinding{Name: name + "-rook-ceph", Policy: name, Namespace: "rook-ceph", Actions: []string{"Deny"}}
 		if name == kube.GuardOfDeletions {
-			b.Reads = "rook-ceph"
+			b.Reads, b.WithoutBudgets = "rook-ceph", "Allow"
 		}
 		i.guard.Bindings = append(i.guard.Bindings, b)
 	}
@@ -307,6 +308,25 @@ func TestDoctor(t *testing.T) {
 			func(i *installation) { i.guarded(); i.guard.Policies[0].Conditions = "'system:serviceaccount:a:b'" },
 			[]string{"guard of deletions"},
 			"does not know lockkeeper's worker as lockkeeper-system/lockkeeper-worker", "put that account into",
+		},
+		"guard that does not know the watcher": {
+			func(i *installation) {
+				i.guarded()
+				i.guard.Policies[1].Conditions = "'system:serviceaccount:lockkeeper-system:lockkeeper-worker'"
+			},
+			[]string{"guard of deletions"},
+			"lockkeeper-guard-budgets does not know lockkeeper's watcher as lockkeeper-system/lockkeeper-watcher",
+			"put that account into",
+		},
+		"guard that refuses kubelets": {
+			func(i *installation) { i.guarded(); i.guard.Bindings[0].WithoutBudgets = "Deny" },
+			[]string{"guard of deletions"},
+			"refuses kubelets and the end of the namespace, too (parameterNotFoundAction: Deny)", "namespace.yaml",
+		},
+		"guard whose budgets are only watched": {
+			func(i *installation) { i.guarded(); i.guard.Bindings[1].Actions = []string{"Audit"} },
+			[]string{"guard of deletions"},
+			"what decides about them is not", "namespace.yaml",
 		},
 		"guard in no namespace": {
 			func(i *installation) { i.guarded(); i.guard.Bindings = nil }, nil,

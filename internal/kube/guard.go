@@ -41,7 +41,7 @@ type GuardPolicy struct {
 	Conditions string
 }
 
-// Knows tells whether a policy lets lockkeeper's worker pass, if it has to: it sets no overrides.
+// Knows tells whether a policy lets an account of lockkeeper's pass, if it has to: none sets overrides.
 func (p GuardPolicy) Knows(a Account) bool {
 	return p.Name == GuardOfOverrides ||
 		strings.Contains(p.Conditions, "'system:serviceaccount:"+a.Namespace+":"+a.Name+"'")
@@ -55,7 +55,12 @@ type GuardBinding struct {
 	// Reads is the namespace of the budgets that it reads; "" of those that read none.
 	Reads   string
 	Actions []string
+	// WithoutBudgets is what it does where it finds no budget to read: Allow, or Deny; "" of those that read none.
+	WithoutBudgets string
 }
+
+// Denies tells whether it refuses anything, and does not only tell of it.
+func (b GuardBinding) Denies() bool { return slices.Contains(b.Actions, string(admissionv1.Deny)) }
 
 // Has tells whether a policy is installed.
 func (g DeletionGuard) Has(policy string) bool {
@@ -113,6 +118,9 @@ func guardBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) GuardBinding 
 	}
 	if b.Spec.ParamRef != nil {
 		out.Reads = b.Spec.ParamRef.Namespace
+		if a := b.Spec.ParamRef.ParameterNotFoundAction; a != nil {
+			out.WithoutBudgets = string(*a)
+		}
 	}
 	for _, a := range b.Spec.ValidationActions {
 		out.Actions = append(out.Actions, string(a))

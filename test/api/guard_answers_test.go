@@ -95,8 +95,11 @@ func TestTheGuardAsItIsInstalled(t *testing.T) {
 	}
 	b, _ := g.Binding(kube.GuardOfDeletions, w.ns)
 	assert.Equal(t, w.ns, b.Reads)
+	assert.Equal(t, "Allow", b.WithoutBudgets)
 	for _, p := range g.Policies {
 		assert.True(t, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "lockkeeper-worker"}), p.Name)
+		watcher := kube.Account{Namespace: "lockkeeper-system", Name: "lockkeeper-watcher"}
+		assert.Equal(t, p.Name != kube.GuardOfDeletions, p.Knows(watcher), p.Name)
 		none := p.Name == kube.GuardOfOverrides // of which no account of lockkeeper's is the subject
 		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "system", Name: "lockkeeper-worker"}), p.Name)
 		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "worker"}), p.Name)
