@@ -27,3 +27,9 @@ var Longhorn []byte
 //
 //go:embed storage-namespace-cephmon.yaml
 var CephMon []byte
+
+// GuardDeletions is guard-deletions/policy.yaml: what refuses deletions as the budgets refuse evictions. It is here so
+// that a mutant of it is what its tests install.
+//
+//go:embed guard-deletions/policy.yaml
+var GuardDeletions []byte

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/deploy"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -39,9 +40,8 @@ type guardWorld struct {
 
 func newGuardWorld(t *testing.T, ns string) guardWorld {
 	t.Helper()
-	for _, file := range []string{"rbac.yaml", "guard-deletions/policy.yaml"} {
-		apply(t, filepath.Join(*root, "deploy", filepath.FromSlash(file)), "")
-	}
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
+	applyText(t, deploy.GuardDeletions, "")
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), ns)
 	made := policy(t, guarding, `{ceph: {}}`)

@@ -185,6 +185,11 @@ func apply(t *testing.T, file, namespace string) {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
+	applyText(t, content, namespace)
+}
+
+func applyText(t *testing.T, content []byte, namespace string) {
+	t.Helper()
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
 		u := &unstructured.Unstructured{}
