@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 )
 
 // This file looks at the guard of deletions: how it is installed, and what it answers.
@@ -151,7 +150,7 @@ type Deletion struct {
 	Node  string // where the pod runs; "" if nowhere
 	// Owner is what would replace the pod: "ReplicaSet/NAME".
 	Owner string
-	// Daemon is what the pod runs, by its labels: "osd.3", "mon.a", or "".
+	// Daemon is what the pod runs, by its labels and the namespace's policies: "osd.3", "mon.a", or "".
 	Daemon string
 	// Terminating: somebody has deleted the pod already.
 	Terminating bool
@@ -173,8 +172,12 @@ func (c *Cluster) TryDelete(ctx context.Context, namespace, name string) (Deleti
 	if err != nil {
 		return Deletion{}, err
 	}
+	policies, err := c.selecting(ctx, namespace)
+	if err != nil {
+		return Deletion{}, err
+	}
 	out := Deletion{
-		Found: true, Node: pod.Spec.NodeName, Daemon: daemonOf(pod), Terminating: pod.DeletionTimestamp != nil,
+		Found: true, Node: pod.Spec.NodeName, Daemon: daemonOf(policies, pod), Terminating: pod.DeletionTimestamp != nil,
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		out.Owner = owner.Kind + "/" + owner.Name
@@ -202,17 +205,6 @@ func (c *Cluster) TryDelete(ctx context.Context, namespace, name string) (Deleti
 		}
 	}
 	return out, nil
-}
-
-func daemonOf(pod *corev1.Pod) string {
-	switch {
-	case pod.Labels[podspec.IDLabel] != "":
-		return "osd." + pod.Labels[podspec.IDLabel]
-	case pod.Labels[MonLabel] != "" && pod.Labels["app"] == "rook-ceph-mon":
-		return "mon." + pod.Labels[MonLabel]
-	default:
-		return ""
-	}
 }
 
 // deniedByAdmission tells an answer of admission from one of authorization. Both are Forbidden, and only the former

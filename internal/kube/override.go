@@ -8,11 +8,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 )
 
 // This file lets one pod go out of turn, on a person's word.
@@ -34,16 +35,19 @@ func (c *Cluster) WhoAmI(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// FindPods are the pods of a daemon, "osd.3" or "mon.a", by Rook's labels, that have not ended; or the one of a name,
-// "pod/NAME".
+// FindPods are the pods of a daemon, "osd.3" or "mon.a", that have not ended, as the policies of the namespace select
+// them; or the one of a name, "pod/NAME".
 func (c *Cluster) FindPods(ctx context.Context, namespace, what string) ([]PodRef, error) {
 	opts := metav1.ListOptions{}
+	is := func(*corev1.Pod) bool { return true }
 	if name, ok := strings.CutPrefix(what, "pod/"); ok {
 		opts.FieldSelector = metav1.ObjectNameField + "=" + name
-	} else if id, ok := strings.CutPrefix(what, "osd."); ok {
-		opts.LabelSelector = labels.Set{podspec.IDLabel: id}.String()
-	} else if id, ok := strings.CutPrefix(what, "mon."); ok {
-		opts.LabelSelector = labels.Set{"app": "rook-ceph-mon", MonLabel: id}.String()
+	} else if kind, _, _ := strings.Cut(what, "."); kind == "osd" || kind == "mon" {
+		policies, err := c.selecting(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		is = func(pod *corev1.Pod) bool { return daemonOf(policies, pod) == what }
 	} else {
 		return nil, fmt.Errorf("%q: must be osd.N, mon.X or pod/NAME", what)
 	}
@@ -53,11 +57,34 @@ func (c *Cluster) FindPods(ctx context.Context, namespace, what string) ([]PodRe
 	}
 	var out []PodRef
 	for i := range list.Items {
-		if pod := &list.Items[i]; !ended(pod) {
+		if pod := &list.Items[i]; !ended(pod) && is(pod) {
 			out = append(out, PodRef{pod.Namespace, pod.Name, string(pod.UID)})
 		}
 	}
 	return out, nil
+}
+
+// selecting are the policies by whose selectors the daemons of a namespace are known. Where there is none, or who asks
+// may not see them, it is one that says nothing, whose selectors are Rook's.
+func (c *Cluster) selecting(ctx context.Context, namespace string) ([]v1alpha1.MaintenancePolicy, error) {
+	policies, err := c.MaintenancePolicies(ctx, namespace)
+	if err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("list the MaintenancePolicies of %s: %w", namespace, err)
+	}
+	if len(policies) == 0 {
+		policies = []v1alpha1.MaintenancePolicy{{}}
+	}
+	return policies, nil
+}
+
+// daemonOf is what a pod runs, by the first policy whose guarded pods it is one of: "osd.3", "mon.a", or "".
+func daemonOf(policies []v1alpha1.MaintenancePolicy, pod *corev1.Pod) string {
+	for i := range policies {
+		if guarded, err := GuardedPods(&policies[i], []corev1.Pod{*pod}); err == nil && len(guarded) > 0 {
+			return DaemonOf(&policies[i], pod)
+		}
+	}
+	return ""
 }
 
 // LetGo writes the word of a person on a pod.
