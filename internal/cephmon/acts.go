@@ -99,11 +99,7 @@ func (x act) free(zone string) bool {
 		if !x.isMon(mon)(d.Spec.Template.Labels) || mon == x.work.Old || mon == x.work.Newcomer {
 			continue
 		}
-		node := d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]
-		if pod := x.pod(x.isMon(mon)); pod != nil {
-			node = kube.PodNode(pod)
-		}
-		if zone == d.Annotations[monspec.ZoneAnnotation] || zone == x.zone(x.node(node)) {
+		if zone == d.Annotations[monspec.ZoneAnnotation] || zone == x.zone(x.node(x.nodeOf(mon))) {
 			return false
 		}
 	}
@@ -233,7 +229,7 @@ func (x act) start(ctx context.Context) (storage.Answer, error) {
 	n := x.newcomer(x.work.Zone)
 	n.FSID, n.Address, n.Hosts = q.MonMap.FSID, monspec.AddressOf(ip), hosts(q)
 	if pinned {
-		n.Node = x.work.Node
+		n.Node, n.Host = x.work.Node, x.node(x.work.Node).Labels[corev1.LabelHostname]
 	}
 	d, err := x.set.Deployment(n)
 	if err != nil {
@@ -310,7 +306,7 @@ func (x act) saveEndpoints(ctx context.Context) (storage.Answer, error) {
 		data = append(data, name+"="+endpoint(mon))
 		for _, m := range seen.Mons {
 			if m.Name == name && m.Node != "" {
-				mapping.Node[name] = map[string]string{"Name": m.Node, "Hostname": m.Node, "Address": ""}
+				mapping.Node[name] = map[string]string{"Name": m.Node, "Hostname": x.hostname(m.Node), "Address": ""}
 			}
 		}
 	}

@@ -187,6 +187,27 @@ func (w *world) node(name string) *corev1.Node {
 	return &w.nodes[i]
 }
 
+// hostname is the value of a node's label kubernetes.io/hostname. Clouds give nodes another name than that; without the
+// label, or the node, it is taken for the same.
+func (w *world) hostname(name string) string {
+	if n := w.node(name); n != nil && n.Labels[corev1.LabelHostname] != "" {
+		return n.Labels[corev1.LabelHostname]
+	}
+	return name
+}
+
+// boundTo is the name of the only node on which a pod could run; "": it could run on several. A node that is gone is
+// known by its label kubernetes.io/hostname alone.
+func (w *world) boundTo(spec corev1.PodSpec) string {
+	spec.NodeName = ""
+	host := kube.PodNode(&corev1.Pod{Spec: spec})
+	i := slices.IndexFunc(w.nodes, func(n corev1.Node) bool { return n.Labels[corev1.LabelHostname] == host })
+	if host == "" || i < 0 {
+		return host
+	}
+	return w.nodes[i].Name
+}
+
 func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
 	i := slices.IndexFunc(w.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 	if i < 0 {

@@ -129,7 +129,6 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 		d := w.deployment(w.isMon(in.Name))
 		mon.Node = w.nodeOf(in.Name)
 		if d != nil {
-			pinned := d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]
 			mon.MadeFor = d.Annotations[monspec.ZoneAnnotation]
 			if made := d.Annotations[monspec.AddressAnnotation]; made != "" && made != in.Address() {
 				mon.Alive = false // who serves under this name is another one
@@ -139,7 +138,7 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 			} else {
 				mon.Template = w.adopted(in.Name, d)
 			}
-			mon.Bound = pinned != ""
+			mon.Bound = w.boundTo(d.Spec.Template.Spec) != ""
 		}
 		node := w.node(mon.Node)
 		mon.NodeGone, mon.Zone, mon.Drain = mon.Node != "" && node == nil, w.zone(node), w.drain(mon.Node)
@@ -169,11 +168,13 @@ func (w *world) adopted(mon string, d *appsv1.Deployment) string {
 
 // nodeOf is the node of a mon: where its pod runs, or the only one where it could.
 func (w *world) nodeOf(mon string) string {
-	if pod := w.pod(w.isMon(mon)); pod != nil && kube.PodNode(pod) != "" {
-		return kube.PodNode(pod)
+	if pod := w.pod(w.isMon(mon)); pod != nil {
+		if node := cmp.Or(pod.Spec.NodeName, w.boundTo(pod.Spec)); node != "" {
+			return node
+		}
 	}
 	if d := w.deployment(w.isMon(mon)); d != nil {
-		return d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]
+		return w.boundTo(d.Spec.Template.Spec)
 	}
 	return ""
 }

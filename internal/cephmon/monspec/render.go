@@ -33,8 +33,9 @@ type Newcomer struct {
 	Hosts string
 	// Zones are those in which a canary may run, and the one of a mon; none without zones.
 	Zones []string
-	// Node is where a mon has its store, if that is a path of the node.
-	Node string
+	// Node is where a mon has its store, if that is a path of the node, and Host the value of that node's label
+	// kubernetes.io/hostname; "": it has none.
+	Node, Host string
 	// Instead is the mon that will have left before this one starts, so that the canary may share its node. "": none.
 	Instead string
 	// Zone is the zone that the mon is made for; "" without zones.
@@ -218,8 +219,8 @@ func (s Set) podSpec(n Newcomer) corev1.PodSpec {
 	if p := s.Spec.Placement; p != nil {
 		spec.Tolerations, spec.TopologySpreadConstraints = p.Tolerations, p.TopologySpreadConstraints
 	}
-	if n.Node != "" {
-		spec.NodeSelector = map[string]string{corev1.LabelHostname: n.Node}
+	if n.Host != "" {
+		spec.NodeSelector = map[string]string{corev1.LabelHostname: n.Host}
 	}
 	mon := s.container(n, "mon", []string{"ceph-mon"}, s.args(n))
 	mon.Ports = []corev1.ContainerPort{
@@ -325,6 +326,11 @@ func (s Set) affinity(n Newcomer) *corev1.Affinity {
 			Key: s.Label(), Operator: corev1.NodeSelectorOpIn, Values: n.Zones,
 		})
 	}
+	if n.Node != "" && n.Host == "" {
+		a.NodeAffinity = within(a.NodeAffinity, corev1.NodeSelectorRequirement{
+			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{n.Node},
+		})
+	}
 	if !s.Spec.AllowMultiplePerNode {
 		if a.PodAntiAffinity == nil {
 			a.PodAntiAffinity = &corev1.PodAntiAffinity{}
@@ -343,21 +349,30 @@ func (s Set) affinity(n Newcomer) *corev1.Affinity {
 }
 
 // within adds a requirement to an affinity. Terms of a node selector are alternatives, so every one of them gets it;
-// one without any requirement matches no node, and stays so.
+// one without any requirement matches no node, and stays so. A node's name is no label of it, but a field.
 func within(a *corev1.NodeAffinity, r corev1.NodeSelectorRequirement) *corev1.NodeAffinity {
 	if a == nil {
 		a = &corev1.NodeAffinity{}
 	}
+	add := func(term *corev1.NodeSelectorTerm) {
+		if r.Key == metav1.ObjectNameField {
+			term.MatchFields = append(term.MatchFields, r)
+			return
+		}
+		term.MatchExpressions = append(term.MatchExpressions, r)
+	}
 	required := a.RequiredDuringSchedulingIgnoredDuringExecution
 	if required == nil || len(required.NodeSelectorTerms) == 0 {
-		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-			{MatchExpressions: []corev1.NodeSelectorRequirement{r}},
-		}}
+		var only corev1.NodeSelectorTerm
+		add(&only)
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{only},
+		}
 		return a
 	}
 	for i := range required.NodeSelectorTerms {
 		if term := &required.NodeSelectorTerms[i]; len(term.MatchExpressions)+len(term.MatchFields) > 0 {
-			term.MatchExpressions = append(term.MatchExpressions, r)
+			add(term)
 		}
 	}
 	return a

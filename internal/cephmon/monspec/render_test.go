@@ -140,10 +140,18 @@ func TestNothingHasAnOwner(t *testing.T) {
 func TestWhereAMonRuns(t *testing.T) {
 	// HostPath: pinned to the node of its store.
 	n := newcomer()
-	n.Node = "node-a"
+	n.Node, n.Host = "node-a.cloud.example", "node-a"
 	d := deployment(t, complete(t), n)
 	assert.Equal(t, map[string]string{corev1.LabelHostname: "node-a"}, d.Spec.Template.Spec.NodeSelector)
 	assert.Equal(t, "/var/lib/rook/mon-d", d.Spec.Template.Spec.Volumes[0].HostPath.Path)
+
+	// A node without the label has a name all the same.
+	n.Host = ""
+	spec := deployment(t, complete(t), n).Spec.Template.Spec
+	assert.Empty(t, spec.NodeSelector)
+	assert.Equal(t, []corev1.NodeSelectorRequirement{{
+		Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-a.cloud.example"},
+	}}, required(spec)[0].MatchFields)
 
 	// A claim and zones: bound to the zone, also where the placement has alternatives.
 	s := complete(t, zones, "volumeClaimTemplate: {}",

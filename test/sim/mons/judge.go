@@ -1,6 +1,7 @@
 package mons
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,6 +188,22 @@ func (w *World) judgeEndpoints() {
 			w.violate("the endpoints name mon.%s at %s, and the monmap at %s", name, address, m.ip)
 		case !w.proved[name]:
 			w.violate("the endpoints name mon.%s, which was never in quorum", name)
+		}
+	}
+	w.judgeMapping()
+}
+
+// judgeMapping judges where the mons run, as Rook would read it.
+func (w *World) judgeMapping() {
+	var mapping struct {
+		Node map[string]struct{ Name, Hostname string }
+	}
+	if err := json.Unmarshal([]byte(w.endpoints.Data["mapping"]), &mapping); err != nil {
+		w.violate("the mapping of mons to nodes: %v", err)
+	}
+	for mon, n := range mapping.Node {
+		if node := w.nodes[n.Name]; node != nil && node.Labels[corev1.LabelHostname] != n.Hostname {
+			w.violate("mon.%s is on node %s with hostname %s, says the mapping", mon, n.Name, n.Hostname)
 		}
 	}
 }

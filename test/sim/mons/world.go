@@ -52,6 +52,8 @@ type Options struct {
 	Mons    int // adopted mons, on one node each
 	Zones   int // of nodes
 	PerZone int // nodes in each
+	// Hosts: the label kubernetes.io/hostname of nodes is another one than their name.
+	Hosts bool
 	// Own: the adopted mons have a template of lockkeeper's, so that another image restarts them.
 	Own bool
 	// Draw draws a number below n.
@@ -155,7 +157,12 @@ func New(opts Options) *World {
 	w.endpoints.Data["data"] = w.list(w.names())
 	w.pass()
 	for _, p := range w.pods { // they have been running for a while
-		p.Spec.NodeName, p.Status.Phase = p.Spec.NodeSelector[corev1.LabelHostname], corev1.PodRunning
+		host := p.Spec.NodeSelector[corev1.LabelHostname]
+		for _, n := range w.nodes {
+			if n.Labels[corev1.LabelHostname] == host {
+				p.Spec.NodeName, p.Status.Phase = n.Name, corev1.PodRunning
+			}
+		}
 		p.joins, p.ready = time.Now(), time.Now()
 	}
 	w.pass()
@@ -167,10 +174,18 @@ const HealthTimeout = 2 * time.Minute
 
 var zones = []string{"x", "y", "z", "u", "v"}
 
+// host is the label kubernetes.io/hostname of a node.
+func (w *World) host(node string) string {
+	if w.opts.Hosts {
+		return "host-of-" + node
+	}
+	return node
+}
+
 func (w *World) addNode(name, zone string) {
 	w.nodes[name] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			corev1.LabelHostname: name, corev1.LabelTopologyZone: zone,
+			corev1.LabelHostname: w.host(name), corev1.LabelTopologyZone: zone,
 		}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 	}
@@ -186,7 +201,7 @@ func (w *World) adopt(name, node string) {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-				NodeSelector: map[string]string{corev1.LabelHostname: node},
+				NodeSelector: map[string]string{corev1.LabelHostname: w.host(node)},
 				Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 						TopologyKey:   corev1.LabelHostname,
