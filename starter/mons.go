@@ -34,6 +34,8 @@ type MonSnapshot struct {
 	Policy bool
 }
 
+const cordoned = "is cordoned"
+
 // DecideMons compares two snapshots of a CephMon, and says why its job has to look; "" when there is nothing that it
 // would not see by itself. before is nil for one that was not watched until now.
 func DecideMons(before *MonSnapshot, now MonSnapshot) (reason string) {
@@ -57,6 +59,8 @@ func DecideMons(before *MonSnapshot, now MonSnapshot) (reason string) {
 			c.add("node %s is gone", node)
 		} else if why == "" && before.Nodes[node] != "" {
 			c.add("node %s is in service again", node)
+		} else if why == cordoned && before.Nodes[node] != cordoned {
+			c.add("node %s is cordoned", node) // the status notes which mons are there, before they are evicted
 		}
 	}
 	for _, node := range sortedKeys(now.Nodes) {
@@ -87,7 +91,7 @@ func TakeMons(
 			why = "is not ready"
 		}
 		if ns[i].Spec.Unschedulable {
-			why = "is cordoned"
+			why = cordoned
 		}
 		s.Nodes[ns[i].Name] = why
 	}

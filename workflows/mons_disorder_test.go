@@ -40,7 +40,8 @@ type monSchedule struct {
 
 // monKinds are what may happen, as often as they are listed.
 var monKinds = strings.Split("migrate,migrate,migrate,migrate,one less,claims,claims,ssd,paths,count,count,zones,"+
-	"zones,image,image,bad spec,good spec,kill,kill,kill,kill newcomer,revive,node dies,delete node,nodes return,"+
+	"zones,image,image,drain mon,drain mon,bad spec,good spec,kill,kill,kill,kill newcomer,revive,node dies,"+
+	"delete node,nodes return,"+
 	"cordon,cordon,cordon all,uncordon,full,room,class dies,class lives,shy,not shy,abort,pause,resume,kill job,"+
 	"cancel job,"+
 	"continue,worker,worker,watcher,away,away,drain,done,kill keeper,rook,no rook,delete CephMon,spec and kill", ",")
@@ -308,6 +309,8 @@ func (d *monDisorder) happen(e event) {
 		w.NodeDies(e.Which)
 	case "delete node":
 		w.DeleteNode(e.Which)
+	case "drain mon":
+		w.Drain(e.Which)
 	case "nodes return":
 		w.NodesReturn()
 	case "cordon", "uncordon":

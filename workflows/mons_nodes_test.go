@@ -30,3 +30,33 @@ func TestNodesWithAnotherHostname(t *testing.T) {
 		}
 	})
 }
+
+// A mon on a claim has no node while a drain keeps it from its zone. That is no death, however long the drain takes;
+// when the node is back, so is the mon.
+func TestADrainKeepsAMonOnAClaimAway(t *testing.T) {
+	t.Parallel()
+	one := mons.Options{Mons: 3, Zones: 3, PerZone: 2}
+	simulated(t, sim.Options{}, one, func(s *scene, w *mons.World) {
+		w.Spec("zones", mons.InZones("x", "y", "z"))
+		w.Spec("claims", mons.Claims("disk"))
+		out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{Migrate: true}), time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Equal(s, []string{"d", "e", "f"}, w.Names())
+		for _, zone := range []string{"x", "y", "z"} {
+			w.Full(zone, true) // so that the mon has no other node
+		}
+		w.Drain(1)
+		time.Sleep(time.Minute)
+		require.False(s, w.Alive("e"), "the drain has evicted it")
+		run := s.migrate(workflows.MigrateMonsInput{})
+		time.Sleep(time.Hour)
+		require.Contains(s, s.migrateStatus().WaitsFor, "mon.e is out of quorum, and drain/n")
+		w.Room()
+		w.NodesReturn()
+		out = s.awaitMigration(run, time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Empty(s, out.Steps)
+		require.Equal(s, []string{"d", "e", "f"}, w.Names())
+		require.Empty(s, w.Whole())
+	})
+}

@@ -273,6 +273,7 @@ type CephMonStatus struct {
 // MonStatus is one mon of the monmap.
 type MonStatus struct {
 	Name string `json:"name"`
+	// Node is that of its pod, or while the pod has none, the last one.
 	// +optional
 	Node string `json:"node,omitempty"`
 	// +optional

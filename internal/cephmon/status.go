@@ -211,8 +211,9 @@ func (w *world) monStatuses(seen monplan.Seen) (out []v1alpha1.MonStatus) {
 	different := differences(seen)
 	for _, mon := range seen.Mons {
 		m := v1alpha1.MonStatus{
-			Name: mon.Name, Node: mon.Node, Zone: mon.Zone, Storage: w.storageText(mon), Address: w.addresses[mon.Name],
-			InQuorum: mon.Alive, AsSpec: different[mon.Name] == "", Different: different[mon.Name],
+			Name: mon.Name, Node: w.lastNode(mon.Name), Zone: mon.Zone, Storage: w.storageText(mon),
+			Address: w.addresses[mon.Name], InQuorum: mon.Alive,
+			AsSpec: different[mon.Name] == "", Different: different[mon.Name],
 		}
 		if !mon.OutSince.IsZero() {
 			m.OutSince = stamp(mon.OutSince)
@@ -258,7 +259,7 @@ func (w *world) left(
 		if mon := d.Spec.Template.Labels[kube.MonLabel]; w.isMon(mon)(d.Spec.Template.Labels) {
 			l := w.storeOf(mon)
 			if l.Claim == "" {
-				l.Node = w.nodeOf(mon)
+				l.Node = w.lastNode(mon)
 			}
 			add(l)
 		}

@@ -140,8 +140,9 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 			}
 			mon.Bound = w.boundTo(d.Spec.Template.Spec) != ""
 		}
-		node := w.node(mon.Node)
-		mon.NodeGone, mon.Zone, mon.Drain = mon.Node != "" && node == nil, w.zone(node), w.drain(mon.Node)
+		last := w.lastNode(in.Name)
+		mon.NodeGone = mon.Node != "" && w.node(mon.Node) == nil
+		mon.Zone, mon.Drain = w.zone(w.node(last)), w.drain(last)
 		if d != nil {
 			mon.Storage = w.storageOf(d, cmp.Or(mon.MadeFor, mon.Zone))
 			mon.Bound = mon.Bound || !mon.Storage.Claim
@@ -175,6 +176,25 @@ func (w *world) nodeOf(mon string) string {
 	}
 	if d := w.deployment(w.isMon(mon)); d != nil {
 		return w.boundTo(d.Spec.Template.Spec)
+	}
+	return ""
+}
+
+// lastNode is the node of a mon, or while its pod has none the one that it had last: its pod on the way out is there,
+// or the status has it. A mon on a claim that a drain has evicted may wait for a node for as long as the drain takes.
+func (w *world) lastNode(mon string) string {
+	if node := w.nodeOf(mon); node != "" {
+		return node
+	}
+	for i := range w.pods {
+		if p := &w.pods[i]; w.isMon(mon)(p.Labels) && p.DeletionTimestamp != nil && p.Spec.NodeName != "" {
+			return p.Spec.NodeName
+		}
+	}
+	for _, m := range w.cephMon.Status.Mons {
+		if m.Name == mon {
+			return m.Node
+		}
 	}
 	return ""
 }

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
@@ -442,6 +443,10 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 			*into = v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 			into.Spec.Ceph = &v1alpha1.CephSpec{}
 			into.Spec.Ceph.Connection.MonEndpoints = v1alpha1.KeyReference{Name: o.endpoints.Name, Key: "data"}
+			for _, node := range sorted(o.draining) { // by others than lockkeeper, with whom it goes along
+				into.Status.Lease.Queue = append(into.Status.Lease.Queue,
+					v1alpha1.LeaseClaim{WorkflowID: jobs.DrainNode.ID(node), Node: node, Observing: true})
+			}
 		default:
 			return fmt.Errorf("the simulated API server does not know %T", into)
 		}

@@ -104,6 +104,11 @@ func (w *World) observe() {
 		}
 		w.elect(takes)
 		w.living, w.news = living, now
+		for _, name := range living {
+			if p := w.podOf(name); p.DeletionTimestamp == nil {
+				delete(w.evicted, name)
+			}
+		}
 		w.tell("living: %v of %v", living, w.names())
 		if w.opts.News != nil {
 			go w.opts.News("the mons that live are " + strings.Join(living, ", "))

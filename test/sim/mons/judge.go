@@ -96,6 +96,10 @@ func (w *World) judgeRemoval(name string, asked when) {
 	if known < majority(n) && w.known() {
 		w.violate("mon.%s leaves, and the endpoints name %d of %d others that live", name, known, n)
 	}
+	if node := w.evicted[name]; w.draining[node] && w.cephMon != nil && !w.alone &&
+		n < min(int(w.cephMon.Spec.Count), w.counted) {
+		w.violate("mon.%s leaves as if it were dead, and a drain has its node %s", name, node)
+	}
 	if !lives || !w.proved[name] || !asked.known || !w.known() || w.news.After(asked.at) {
 		return
 	}

@@ -201,6 +201,7 @@ func (w *World) NodesReturn() {
 				w.addNode(name, zones[i%w.opts.Zones])
 			}
 		}
+		clear(w.draining)
 		for _, name := range sorted(w.nodes) {
 			if w.deadNodes[name] {
 				for _, p := range w.pods { // which has been restarted
@@ -231,6 +232,52 @@ func (w *World) DeleteNode(which int) {
 			}
 		}
 	})
+}
+
+// evictsAfter is how long a drain takes until it evicts: it waits for the lease, and for the budgets.
+const evictsAfter = 30 * time.Second
+
+// Drain has somebody empty the node of a mon, with which the keeper goes along, until NodesReturn.
+func (w *World) Drain(which int) {
+	name := w.busyNode(which)
+	if name == "" {
+		return
+	}
+	w.luck(name+" is drained", nil, func() {
+		if n := w.nodes[name]; n != nil {
+			n.Spec.Unschedulable, w.draining[name] = true, true
+		}
+	})
+	time.AfterFunc(evictsAfter, func() {
+		if !w.isOver() {
+			w.luck(name+" is emptied", w.on(name), func() { w.evict(name) })
+		}
+	})
+}
+
+func (w *World) isOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.over
+}
+
+// evict ends the pods of mons on a node that is drained.
+func (w *World) evict(node string) {
+	if !w.draining[node] {
+		return
+	}
+	for _, p := range w.pods {
+		mon := p.mon()
+		if mon == "" || p.Spec.NodeName != node || p.DeletionTimestamp != nil {
+			continue
+		}
+		if w.cephMon != nil && w.alive(mon) && slices.ContainsFunc(w.cephMon.Status.Mons,
+			func(m v1alpha1.MonStatus) bool { return m.Name == mon && m.Node == node }) {
+			w.evicted[mon] = node
+		}
+		now := time.Now() // at once: bad luck counts who lives
+		p.DeletionTimestamp, p.due = &metav1.Time{Time: now}, now
+	}
 }
 
 // Cordon cordons a node, or makes it schedulable again.
@@ -345,6 +392,13 @@ func (w *World) Names() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.names()
+}
+
+// Alive tells whether a mon of the monmap lives.
+func (w *World) Alive(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.alive(name)
 }
 
 // Acts are the changes that were carried out, without what is only told.

@@ -89,6 +89,7 @@ type World struct {
 	classes     map[string]*storagev1.StorageClass
 	deadClasses map[string]bool
 	deadNodes   map[string]bool
+	draining    map[string]bool // nodes that somebody empties, whom lockkeeper's keeper knows
 	full        map[string]bool // zones in which the scheduler has no room, though their nodes look fine
 	away        bool            // the API server
 	rook        bool            // there is a CephCluster
@@ -106,6 +107,7 @@ type history struct {
 	gone    map[string]string // mons that were in quorum and have left, with the place of their store
 	acts    []string          // changes that were carried out
 	removed map[string]bool   // names that have left the monmap
+	evicted map[string]string // mons that a drain has evicted from a node where the status had them, and that node
 	counted int               // the spec's count when the last name was given
 	alone   bool              // a person has allowed that a mon leaves before its successor joins
 }
@@ -117,10 +119,10 @@ func New(opts Options) *World {
 		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[types.UID]string{},
 		services: map[string]*corev1.Service{}, nodes: map[string]*corev1.Node{},
 		classes: map[string]*storagev1.StorageClass{}, deadClasses: map[string]bool{}, deadNodes: map[string]bool{},
-		full:   map[string]bool{},
+		draining: map[string]bool{}, full: map[string]bool{},
 		quorum: newQuorum(), history: history{
 			given: map[string]int{}, proved: map[string]bool{}, seen: map[string]bool{},
-			gone: map[string]string{}, removed: map[string]bool{},
+			gone: map[string]string{}, removed: map[string]bool{}, evicted: map[string]string{},
 		},
 	}
 	w.mu.Lock()
