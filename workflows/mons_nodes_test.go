@@ -31,6 +31,43 @@ func TestNodesWithAnotherHostname(t *testing.T) {
 	})
 }
 
+// A disk of a node is lost with the node, also if it is a volume: its mon is replaced at once. One whose volume is of a
+// zone waits for another node of it.
+func TestTheNodeOfALocalVolumeIsDeleted(t *testing.T) {
+	t.Parallel()
+	for class, atOnce := range map[string]bool{"ssd": true, "disk": false} {
+		t.Run(class, func(t *testing.T) {
+			t.Parallel()
+			simulated(t, sim.Options{}, mons.Options{Mons: 3, Zones: 3, PerZone: 3}, func(s *scene, w *mons.World) {
+				w.Spec("zones", mons.InZones("x", "y", "z"))
+				w.Spec("claims", mons.Claims(class))
+				out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{Migrate: true}), time.Hour)
+				require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+				for _, zone := range []string{"x", "y", "z"} {
+					w.Full(zone, true) // so that the mon has no other node
+				}
+				time.Sleep(time.Minute) // nothing that was begun follows any more
+				w.DeleteNode(1)
+				require.False(s, w.Alive("e"))
+				run := s.migrate(workflows.MigrateMonsInput{})
+				time.Sleep(mons.HealthTimeout / 2)
+				if !atOnce {
+					require.Contains(s, s.migrateStatus().WaitsFor, "mon.e is out of quorum; it is replaced if it stays so")
+					w.Room()
+					out = s.awaitMigration(run, time.Hour)
+					require.Empty(s, out.Steps)
+					return
+				}
+				require.Contains(s, s.migrateStatus().WaitsFor, "mon.e is dead: its node n")
+				w.Room()
+				out = s.awaitMigration(run, time.Hour)
+				require.Equal(s, []string{"FailOver: mon.g for mon.e"}, out.Steps)
+				require.Empty(s, w.Whole())
+			})
+		})
+	}
+}
+
 // A mon on a claim has no node while a drain keeps it from its zone. That is no death, however long the drain takes;
 // when the node is back, so is the mon.
 func TestADrainKeepsAMonOnAClaimAway(t *testing.T) {

@@ -66,10 +66,11 @@ type world struct {
 	pods        []corev1.Pod
 	nodes       []corev1.Node
 	claims      []corev1.PersistentVolumeClaim
-	service     bool              // there is a Service of the newcomer
-	others      []string          // further CephMons of the same policy
-	addresses   map[string]string // of the monmap
-	rook        string            // the CephCluster of the namespace; "": there is none
+	volumes     []corev1.PersistentVolume // read only if it matters where one is
+	service     bool                      // there is a Service of the newcomer
+	others      []string                  // further CephMons of the same policy
+	addresses   map[string]string         // of the monmap
+	rook        string                    // the CephCluster of the namespace; "": there is none
 }
 
 // read reads a CephMon and what belongs to it.

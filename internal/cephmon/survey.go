@@ -43,6 +43,9 @@ func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen,
 	if err != nil {
 		s.Unproved = err.Error()
 	}
+	if err := m.readVolumes(ctx, w, q); err != nil {
+		return s, err
+	}
 	s.Now = time.Now()
 	s.Mons, w.addresses = w.mons(q), map[string]string{}
 	for _, mon := range q.MonMap.Mons {
@@ -138,7 +141,7 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 			} else {
 				mon.Template = w.adopted(in.Name, d)
 			}
-			mon.Bound = w.boundTo(d.Spec.Template.Spec) != ""
+			mon.Bound = w.storeNode(d) != ""
 		}
 		last := w.lastNode(in.Name)
 		mon.NodeGone = mon.Node != "" && w.node(mon.Node) == nil
@@ -175,7 +178,7 @@ func (w *world) nodeOf(mon string) string {
 		}
 	}
 	if d := w.deployment(w.isMon(mon)); d != nil {
-		return w.boundTo(d.Spec.Template.Spec)
+		return w.storeNode(d)
 	}
 	return ""
 }

@@ -106,3 +106,53 @@ func TestNodeOfAMon(t *testing.T) {
 		})
 	}
 }
+
+// TestVolumesOfNodes: a volume that is a disk of a node binds its mon to that node, also when the node is gone. One of
+// a zone does not, however few nodes the zone has.
+func TestVolumesOfNodes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key, value, field string
+		pod               string
+		node              string
+		bound, gone       bool
+	}{
+		"of a node":              {key: corev1.LabelHostname, value: "a-host", pod: "a", node: "a", bound: true},
+		"while its pod waits":    {key: corev1.LabelHostname, value: "a-host", node: "a", bound: true},
+		"of a node that is gone": {key: corev1.LabelHostname, value: "b-host", node: "b-host", bound: true, gone: true},
+		"whose pod is still there": {
+			key: corev1.LabelHostname, value: "b-host", pod: "b", node: "b", bound: true, gone: true,
+		},
+		"by the node's name":          {field: "metadata.name", value: "b", node: "b", bound: true, gone: true},
+		"of a zone":                   {key: corev1.LabelTopologyZone, value: "x"},
+		"of a zone without any nodes": {key: corev1.LabelTopologyZone, value: "y", pod: "b", node: "b", gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := threeMons()
+			w.nodes, w.pods = []corev1.Node{node("a", "x")}, nil
+			w.monOn("d", nil)
+			pod := corev1.Pod{}
+			pod.Labels, pod.Spec.NodeName = w.deployments[0].Spec.Template.Labels, tt.pod
+			w.pods = []corev1.Pod{pod}
+			claim := corev1.PersistentVolumeClaim{}
+			claim.Name, claim.Spec.VolumeName = monspec.ResourceName("d"), "pv-1"
+			w.claims = []corev1.PersistentVolumeClaim{claim}
+			r := corev1.NodeSelectorRequirement{Operator: corev1.NodeSelectorOpIn, Values: []string{tt.value}}
+			var term corev1.NodeSelectorTerm
+			if r.Key = tt.key; tt.field != "" {
+				r.Key = tt.field
+				term.MatchFields = append(term.MatchFields, r)
+			} else {
+				term.MatchExpressions = append(term.MatchExpressions, r)
+			}
+			volume := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}}
+			volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{
+				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+			}
+			w.volumes = []corev1.PersistentVolume{{ObjectMeta: metav1.ObjectMeta{Name: "pv-0"}}, volume}
+			mon := w.lookAt("d")[0]
+			assert.Equal(t, tt.node, mon.Node)
+			assert.Equal(t, tt.bound, mon.Bound)
+			assert.Equal(t, tt.gone, mon.NodeGone)
+		})
+	}
+}

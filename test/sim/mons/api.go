@@ -297,14 +297,38 @@ func (c coreAPI) PersistentVolumes() coreclient.PersistentVolumeInterface {
 	return volumesAPI{World: c.World}
 }
 
-// volumesAPI has no volume that a person has made.
+// volumesAPI has the volumes of claims. There is none that a person has made.
 type volumesAPI struct {
 	coreclient.PersistentVolumeInterface
 	*World
 }
 
 func (a volumesAPI) List(ctx context.Context, _ metav1.ListOptions) (*corev1.PersistentVolumeList, error) {
-	return &corev1.PersistentVolumeList{}, a.ask(ctx, "list volumes", false, func() error { return nil })
+	out := &corev1.PersistentVolumeList{}
+	return out, a.ask(ctx, "list volumes", false, func() error {
+		for _, name := range sorted(a.claims) {
+			if c := a.claims[name]; c.Spec.VolumeName != "" {
+				out.Items = append(out.Items, a.volume(c))
+			}
+		}
+		return nil
+	})
+}
+
+// volume is that of a bound claim.
+func (w *World) volume(c *corev1.PersistentVolumeClaim) corev1.PersistentVolume {
+	v := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: c.Spec.VolumeName}}
+	key, place := corev1.LabelTopologyZone, w.volumes[c.UID]
+	if *c.Spec.StorageClassName == onNodes {
+		key, place = corev1.LabelHostname, w.host(place)
+	}
+	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{place}},
+		}}},
+	}}
+	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name}
+	return v
 }
 
 type appsAPI struct {

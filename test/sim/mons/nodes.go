@@ -163,11 +163,18 @@ func (w *World) schedule(p *pod) {
 	}
 }
 
+// onNodes is the class whose volumes are disks of nodes. Those of others are of a zone.
+const onNodes = "ssd"
+
 // binds tells whether a claim has its volume in the zone of a node, or makes one there.
 func (w *World) binds(c *corev1.PersistentVolumeClaim, n *corev1.Node) bool {
 	zone := n.Labels[corev1.LabelTopologyZone]
+	place := zone
+	if c.Spec.StorageClassName != nil && *c.Spec.StorageClassName == onNodes {
+		place = n.Name
+	}
 	if c.Status.Phase == corev1.ClaimBound {
-		return w.volumes[c.UID] == zone
+		return w.volumes[c.UID] == place
 	}
 	class := "disk" // the default
 	if c.Spec.StorageClassName != nil {
@@ -177,7 +184,7 @@ func (w *World) binds(c *corev1.PersistentVolumeClaim, n *corev1.Node) bool {
 		return false
 	}
 	c.Status.Phase = corev1.ClaimBound
-	w.volumes[c.UID] = zone
+	w.volumes[c.UID], c.Spec.VolumeName = place, "pv-"+string(c.UID)
 	return true
 }
 

@@ -83,7 +83,7 @@ type World struct {
 	deployments map[string]*appsv1.Deployment
 	pods        map[string]*pod
 	claims      map[string]*corev1.PersistentVolumeClaim
-	volumes     map[types.UID]string // the zone of a bound claim's volume
+	volumes     map[types.UID]string // the zone of a bound claim's volume, or its node
 	services    map[string]*corev1.Service
 	nodes       map[string]*corev1.Node
 	classes     map[string]*storagev1.StorageClass
