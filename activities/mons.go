@@ -88,7 +88,7 @@ func sameWork(a, b *monplan.Work) bool {
 		return a == b
 	}
 	return a.Kind == b.Kind && a.Newcomer == b.Newcomer && a.Old == b.Old && a.Undo == b.Undo && a.Joined == b.Joined &&
-		a.Node == b.Node && a.Zone == b.Zone
+		a.Node == b.Node && a.Zone == b.Zone && slices.Equal(a.Avoid, b.Avoid)
 }
 
 // MonPlan is the whole course of a migration, as far as it can be foreseen.

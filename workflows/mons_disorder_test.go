@@ -149,7 +149,8 @@ func (s monSchedule) play(t *testing.T) (o outcome) {
 			d := &monDisorder{scene: stage, revive: s.Seed%2 == 0, zones: max(s.Zones, s.Mons)}
 			d.quiet.Store(true)
 			d.w = stage.simulateMons(mons.Options{
-				Mons: s.Mons, Zones: d.zones, PerZone: 2, Own: s.Seed%3 == 0, Hosts: s.Seed%5 == 0, Draw: c.intN,
+				Mons: s.Mons, Zones: d.zones, PerZone: 2, Own: s.Seed%3 == 0, Draw: c.intN,
+				Hosts: s.Seed%5 == 0, HostNetwork: s.Seed%7 == 0,
 				Latency: func() time.Duration { return time.Duration(1+c.intN(s.Latency)) * time.Millisecond },
 				Fail:    func(_ context.Context, _ string, change bool) mons.Failure { return s.lose(c, change) },
 				News:    func(what string) { d.news(what) },

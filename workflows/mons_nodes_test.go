@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/sim/mons"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -94,6 +95,31 @@ func TestADrainKeepsAMonOnAClaimAway(t *testing.T) {
 		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
 		require.Empty(s, out.Steps)
 		require.Equal(s, []string{"d", "e", "f"}, w.Names())
+		require.Empty(s, w.Whole())
+	})
+}
+
+// With hostNetwork a newcomer has the address of its node. One that another mon has left rests for a while, also if no
+// other node is left.
+func TestAddressesRest(t *testing.T) {
+	t.Parallel()
+	four := mons.Options{Mons: 3, Zones: 4, PerZone: 1, HostNetwork: true}
+	simulated(t, sim.Options{}, four, func(s *scene, w *mons.World) {
+		require.True(s, w.KillMon("b"))
+		out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{}), time.Hour)
+		require.Equal(s, []string{"FailOver: mon.d for mon.b"}, out.Steps)
+		left := w.CephMon().Status.LeftAddresses
+		require.Len(s, left, 1)
+		require.Equal(s, "b", left[0].Mon)
+		time.Sleep(time.Minute)
+		require.True(s, w.KillMon("c"))
+		run := s.migrate(workflows.MigrateMonsInput{})
+		time.Sleep(mons.HealthTimeout + time.Minute)
+		require.Contains(s, s.migrateStatus().WaitsFor, "a node for mon.e")
+		require.Equal(s, []string{"a", "c", "d"}, w.Names(), "no place for the newcomer: nothing is removed")
+		out = s.awaitMigration(run, time.Hour)
+		require.Equal(s, []string{"FailOver: mon.e for mon.c"}, out.Steps)
+		require.GreaterOrEqual(s, time.Since(left[0].Since.Time), monplan.AddressRests)
 		require.Empty(s, w.Whole())
 	})
 }

@@ -264,6 +264,11 @@ type CephMonStatus struct {
 	// +optional
 	// +listType=atomic
 	Left []MonStorageLeft `json:"left,omitempty"`
+	// LeftAddresses are addresses of mons that have gone a short while ago, the last 15 at most. With hostNetwork no new mon gets one
+	// of them.
+	// +optional
+	// +listType=atomic
+	LeftAddresses []MonAddressLeft `json:"leftAddresses,omitempty"`
 	// Warnings are what is allowed and probably not meant.
 	// +optional
 	// +listType=atomic
@@ -328,6 +333,15 @@ type MonStep struct {
 	// Undo is why the step is rolled back.
 	// +optional
 	Undo string `json:"undo,omitempty"`
+}
+
+// MonAddressLeft is the address of a mon that has gone.
+type MonAddressLeft struct {
+	Mon string `json:"mon"`
+	// IP has no port.
+	IP string `json:"ip"`
+	// Since is when it was first seen that the mon had left the monmap.
+	Since metav1.Time `json:"since"`
 }
 
 // MonStorageLeft is storage of a mon that has gone.

@@ -79,7 +79,7 @@ func (x act) namespace() string { return x.set.Namespace }
 
 // newcomer is what the mon is made of, as far as it is known yet.
 func (x act) newcomer(zone string) monspec.Newcomer {
-	n := monspec.Newcomer{Name: x.work.Newcomer, Zone: zone}
+	n := monspec.Newcomer{Name: x.work.Newcomer, Zone: zone, Avoid: x.work.Avoid}
 	if x.work.Kind != monplan.Add && x.work.Kind != monplan.Migrate {
 		n.Instead = x.work.Old
 	}
@@ -117,6 +117,9 @@ func (x act) schedule(ctx context.Context) error {
 		return x.putCanary(ctx, "")
 	}
 	claim := x.claim(monspec.ResourceName(x.work.Newcomer))
+	if canary.Annotations[monspec.AvoidAnnotation] != monspec.Avoided(x.work.Avoid) && (pod == nil || !running(pod)) {
+		return x.dropCanary(ctx, x.work.Newcomer) // an address has rested, and the next look makes it anew
+	}
 	stuck := pod != nil && !running(pod) && time.Since(pod.CreationTimestamp.Time) > boundCanaryAfter
 	if !stuck || claim == nil || claim.Annotations[monspec.ZoneAnnotation] == "" {
 		return nil
@@ -226,7 +229,11 @@ func (x act) start(ctx context.Context) (storage.Answer, error) {
 	if err != nil {
 		return storage.Answer{}, err
 	}
+	if slices.Contains(x.work.Avoid, x.work.Node) && x.set.Spec.PodTemplate.HostNetwork {
+		return no("the address of node %s was another mon's a short while ago", x.work.Node), nil
+	}
 	n := x.newcomer(x.work.Zone)
+	n.Avoid = nil // it runs where the canary has run
 	n.FSID, n.Address, n.Hosts = q.MonMap.FSID, monspec.AddressOf(ip), hosts(q)
 	if pinned {
 		n.Node, n.Host = x.work.Node, x.node(x.work.Node).Labels[corev1.LabelHostname]
@@ -258,11 +265,8 @@ func hosts(q ceph.QuorumStatus) string {
 // its node's.
 func (x act) address(ctx context.Context) (string, error) {
 	if x.set.Spec.PodTemplate.HostNetwork {
-		node := x.node(x.work.Node)
-		for _, a := range node.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				return a.Address, nil
-			}
+		if ip := nodeIP(x.node(x.work.Node)); ip != "" {
+			return ip, nil
 		}
 		return "", fmt.Errorf("node %s has no internal address", x.work.Node)
 	}

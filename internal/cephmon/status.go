@@ -84,6 +84,7 @@ func (w *world) status(seen *monplan.Seen, s activities.MonSurvey) v1alpha1.Ceph
 	}
 	out.FatalZones = seen.FatalZones()
 	out.Left = w.left(out.Left, *seen, s)
+	out.LeftAddresses = leftAddresses(*seen)
 	return out
 }
 

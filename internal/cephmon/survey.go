@@ -52,6 +52,8 @@ func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen,
 		w.addresses[mon.Name] = mon.Address()
 	}
 	if s.Unproved == "" {
+		s.Addresses = addressesOf(q)
+		s.Addresses = append(s.Addresses, monplan.Left(w.lastAddresses(), s.Addresses, s.Now)...)
 		memory.OutSince = monplan.Timers(memory.OutSince, s.Mons, s.Now)
 	}
 	for i := range s.Mons {
@@ -116,7 +118,7 @@ func (w *world) planNodes() (out []monplan.Node) {
 			why = "is not allowed by spec.placement"
 		}
 		passing := !n.Spec.Unschedulable && !kube.NodeReady(n) && w.set.Allows(n)
-		out = append(out, monplan.Node{Name: n.Name, Zone: w.zone(n), Why: why, Passing: passing})
+		out = append(out, monplan.Node{Name: n.Name, Zone: w.zone(n), Why: why, Passing: passing, IP: nodeIP(n)})
 	}
 	return out
 }

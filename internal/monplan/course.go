@@ -25,7 +25,7 @@ func Course(s Seen) (steps []Step) {
 func (s Seen) after(step Step) Seen {
 	w := *step.Work
 	node, _ := s.fits(w.Old, w.Kind != Migrate)
-	s.Mons = slices.Clone(s.Mons)
+	s.Mons, s.Addresses = slices.Clone(s.Mons), slices.Clone(s.Addresses)
 	for _, act := range step.Acts {
 		i := slices.IndexFunc(s.Mons, func(m Mon) bool { return m.Name == act.Mon })
 		switch act.Do {
@@ -40,8 +40,14 @@ func (s Seen) after(step Step) Seen {
 			}
 			newcomer.Storage = s.Want.Storage[newcomer.MadeFor]
 			s.Mons = append(s.Mons, newcomer)
+			s.Addresses = append(s.Addresses, Address{Mon: act.Mon, IP: node.IP})
 		case RemoveMon:
 			s.Mons = slices.DeleteFunc(s.Mons, func(m Mon) bool { return m.Name == act.Mon })
+			for i := range s.Addresses {
+				if s.Addresses[i].Mon == act.Mon {
+					s.Addresses[i].Left = s.Now
+				}
+			}
 		case DropCanary:
 			s.Strays = slices.DeleteFunc(slices.Clone(s.Strays), func(mon string) bool { return mon == act.Mon })
 		case RestartMon:

@@ -42,6 +42,8 @@ type Seen struct {
 	Strays []string
 	// NextID is the number of the next name. It rises with every name that is given, also to a mon that never joined.
 	NextID int
+	// Addresses are those that mons have, and those that they have left.
+	Addresses []Address
 	// Nodes are all nodes, with the reason why one can take no mon today.
 	Nodes []Node
 	// Work is the step that is under way; nil: none.
@@ -128,6 +130,8 @@ type Node struct {
 	Why        string // it can take no mon today; "": it can, as far as anybody but the scheduler knows
 	// Passing: what Why says ends by itself. The node is not ready, and would do if it were.
 	Passing bool
+	// IP is that of a mon there with hostNetwork.
+	IP string
 }
 
 // Kind is what a step is about.
@@ -167,6 +171,8 @@ type Work struct {
 	Restarted bool      // the old mon's Deployment has the template of the spec
 	Renewed   bool      // so has its pod, and none is left that has not: until then the old pod may still serve
 	Traces    bool      // there is a Service or a volume claim of the newcomer
+	// Avoid are nodes on which the canary must not run, whatever the scheduler would say.
+	Avoid []string
 	// Undo is why the step is rolled back; "": it is not.
 	Undo string
 }

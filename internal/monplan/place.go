@@ -29,7 +29,7 @@ func (s Seen) place(old string, instead bool) storage.Answer {
 	return a
 }
 
-// placeLater tells whether a node could take a newcomer if it were ready.
+// placeLater tells whether a node could take a newcomer if it were ready, and its address had rested.
 func (s Seen) placeLater(old string) bool {
 	s.Nodes = slices.Clone(s.Nodes)
 	for i := range s.Nodes {
@@ -37,6 +37,7 @@ func (s Seen) placeLater(old string) bool {
 			s.Nodes[i].Why = ""
 		}
 	}
+	s.Addresses = slices.DeleteFunc(slices.Clone(s.Addresses), func(a Address) bool { return !a.Left.IsZero() })
 	return s.place(old, false).OK
 }
 
@@ -77,5 +78,5 @@ func (s Seen) hosts(n Node, old string, instead bool) string {
 			return "has mon." + m.Name
 		}
 	}
-	return ""
+	return s.spent(n)
 }

@@ -27,6 +27,7 @@ func (s Seen) goOn(w Work) (step Step, over bool) {
 	if len(acts) == 0 || s.yields(w) || s.Ending && w.Undo == "" && acts[0].takesOrAdds() {
 		return Step{}, true
 	}
+	w.Avoid = s.avoid()
 	step = Step{Verdict: Move, Why: w.Undo, Work: &w, Acts: acts, Takes: s.takes(w, acts[0]), Risk: s.risk(w)}
 	if a := s.gate(w, acts[0]); !a.OK {
 		step.Verdict, step.Why = Wait, a.Reason

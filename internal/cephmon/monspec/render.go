@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ type Newcomer struct {
 	// Node is where a mon has its store, if that is a path of the node, and Host the value of that node's label
 	// kubernetes.io/hostname; "": it has none.
 	Node, Host string
+	// Avoid are nodes on which a canary must not run.
+	Avoid []string
 	// Instead is the mon that will have left before this one starts, so that the canary may share its node. "": none.
 	Instead string
 	// Zone is the zone that the mon is made for; "" without zones.
@@ -50,6 +53,8 @@ const (
 	TemplateAnnotation = "lockkeeper.io/mon-template"
 	// AddressAnnotation is the mon's address in the monmap.
 	AddressAnnotation = "lockkeeper.io/mon-address"
+	// AvoidAnnotation are the nodes that a canary avoids.
+	AvoidAnnotation = "lockkeeper.io/mon-avoid"
 )
 
 // Names of ports, volumes and paths in a mon's pod.
@@ -151,8 +156,15 @@ func (s Set) Canary(n Newcomer) *appsv1.Deployment {
 	labels := map[string]string{
 		"app": "lockkeeper-mon-canary", CanaryLabel: n.Name, CephMonLabel: s.Name,
 	}
-	return s.deployment(CanaryName(n.Name), labels, labels, spec)
+	d := s.deployment(CanaryName(n.Name), labels, labels, spec)
+	if avoided := Avoided(n.Avoid); avoided != "" {
+		d.Annotations = map[string]string{AvoidAnnotation: avoided}
+	}
+	return d
 }
+
+// Avoided is the value of the annotation AvoidAnnotation.
+func Avoided(nodes []string) string { return strings.Join(nodes, ",") }
 
 func (s Set) deployment(name string, labels, selector map[string]string, spec corev1.PodSpec) *appsv1.Deployment {
 	one, history := int32(1), int32(1)
@@ -324,6 +336,11 @@ func (s Set) affinity(n Newcomer) *corev1.Affinity {
 	if len(n.Zones) > 0 {
 		a.NodeAffinity = within(a.NodeAffinity, corev1.NodeSelectorRequirement{
 			Key: s.Label(), Operator: corev1.NodeSelectorOpIn, Values: n.Zones,
+		})
+	}
+	for _, node := range n.Avoid {
+		a.NodeAffinity = within(a.NodeAffinity, corev1.NodeSelectorRequirement{
+			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node},
 		})
 	}
 	if n.Node != "" && n.Host == "" {

@@ -168,8 +168,8 @@ func (w *World) process(p *pod) {
 	case now.Before(p.joins) || w.down[name]:
 	case disk != nil && disk.mon != name:
 		w.violate("mon.%s starts on the store of mon.%s", name, disk.mon)
-	case there && p.ready.IsZero() && m.ip != w.address(name):
-		w.violate("mon.%s starts at %s, and the monmap has it at %s", name, w.address(name), m.ip)
+	case there && p.ready.IsZero() && m.ip != w.address(p):
+		w.violate("mon.%s starts at %s, and the monmap has it at %s", name, w.address(p), m.ip)
 	case there && p.ready.IsZero():
 		w.comes(p, place)
 	case there:
@@ -180,7 +180,8 @@ func (w *World) process(p *pod) {
 		// Also one that has left, whose Deployment was not deleted yet when its node came back with an empty disk. It has to
 		// be taken out again, or stays as what it was; a Deployment that is made under such a name is what is judged.
 		delete(w.gone, name)
-		w.monmap = append(w.monmap, member{name: name, ip: w.address(name)})
+		w.judgeAddress(p)
+		w.monmap = append(w.monmap, member{name: name, ip: w.address(p)})
 		w.tell("mon.%s is in the monmap", name)
 		w.elect(agreed)
 		w.comes(p, place)
@@ -196,9 +197,12 @@ func (w *World) comes(p *pod, place string) {
 	w.wake(takes)
 }
 
-// address is a mon's address, which is its Service's.
-func (w *World) address(name string) string {
-	if s := w.services[monspec.ResourceName(name)]; s != nil {
+// address is the address of a mon's pod: that of its Service, or of its node.
+func (w *World) address(p *pod) string {
+	if p.Spec.HostNetwork {
+		return addressOn(p.Spec.NodeName)
+	}
+	if s := w.services[monspec.ResourceName(p.mon())]; s != nil {
 		return s.Spec.ClusterIP
 	}
 	return "nowhere"
@@ -357,6 +361,9 @@ func (w *World) quorumStatus() ([]byte, error) {
 func (w *World) remove(name string, asked when) {
 	w.judgeRemoval(name, asked)
 	i := slices.IndexFunc(w.monmap, func(m member) bool { return m.name == name })
+	if w.seen[name] {
+		w.left[w.monmap[i].ip] = time.Now()
+	}
 	w.monmap = slices.Delete(w.monmap, i, i+1)
 	w.removed[name] = true
 	w.named = slices.DeleteFunc(slices.Clone(w.named), func(n string) bool { return n == name })

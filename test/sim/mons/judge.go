@@ -197,6 +197,19 @@ func (w *World) judgeEndpoints() {
 	w.judgeMapping()
 }
 
+// judgeAddress judges the address of a mon that joins. One that has left and adds itself once more has its own.
+func (w *World) judgeAddress(p *pod) {
+	name, ip := p.mon(), w.address(p)
+	if since, left := w.left[ip]; left && !w.removed[name] && time.Since(since) < monplan.AddressRests-time.Minute {
+		w.violate("mon.%s has the address %s, which another one has left %s ago", name, ip, time.Since(since))
+	}
+	for _, m := range w.monmap {
+		if m.ip == ip {
+			w.violate("mon.%s has the address %s of mon.%s", name, ip, m.name)
+		}
+	}
+}
+
 // judgeMapping judges where the mons run, as Rook would read it.
 func (w *World) judgeMapping() {
 	var mapping struct {

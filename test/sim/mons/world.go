@@ -54,6 +54,8 @@ type Options struct {
 	PerZone int // nodes in each
 	// Hosts: the label kubernetes.io/hostname of nodes is another one than their name.
 	Hosts bool
+	// HostNetwork: mons have the addresses of their nodes.
+	HostNetwork bool
 	// Own: the adopted mons have a template of lockkeeper's, so that another image restarts them.
 	Own bool
 	// Draw draws a number below n.
@@ -103,13 +105,14 @@ type World struct {
 type history struct {
 	given   map[string]int // what names were given, and how often their Deployment was made
 	proved  map[string]bool
-	seen    map[string]bool   // whom the status has named in quorum: that is what lockkeeper knows
-	gone    map[string]string // mons that were in quorum and have left, with the place of their store
-	acts    []string          // changes that were carried out
-	removed map[string]bool   // names that have left the monmap
-	evicted map[string]string // mons that a drain has evicted from a node where the status had them, and that node
-	counted int               // the spec's count when the last name was given
-	alone   bool              // a person has allowed that a mon leaves before its successor joins
+	seen    map[string]bool      // whom the status has named in quorum: that is what lockkeeper knows
+	gone    map[string]string    // mons that were in quorum and have left, with the place of their store
+	acts    []string             // changes that were carried out
+	removed map[string]bool      // names that have left the monmap
+	left    map[string]time.Time // addresses of mons that were seen in quorum, and when they have left
+	evicted map[string]string    // mons that a drain has evicted from a node where the status had them, and that node
+	counted int                  // the spec's count when the last name was given
+	alone   bool                 // a person has allowed that a mon leaves before its successor joins
 }
 
 // New makes a world of adopted mons that are all in quorum.
@@ -122,7 +125,7 @@ func New(opts Options) *World {
 		draining: map[string]bool{}, full: map[string]bool{},
 		quorum: newQuorum(), history: history{
 			given: map[string]int{}, proved: map[string]bool{}, seen: map[string]bool{},
-			gone: map[string]string{}, removed: map[string]bool{}, evicted: map[string]string{},
+			gone: map[string]string{}, removed: map[string]bool{}, left: map[string]time.Time{}, evicted: map[string]string{},
 		},
 	}
 	w.mu.Lock()
@@ -145,8 +148,8 @@ func New(opts Options) *World {
 		},
 		Spec: v1alpha1.CephMonSpec{
 			Policy: sim.Key.Name, Count: int32(opts.Mons), FailureDomainLabel: corev1.LabelTopologyZone, //nolint:gosec // few
-			PodTemplate: v1alpha1.MonPodTemplate{Image: Image}, DataDirHostPath: dataDir, HealthTimeout: &timeout,
-			Migrate: v1alpha1.MigrateManual,
+			PodTemplate:     v1alpha1.MonPodTemplate{Image: Image, HostNetwork: opts.HostNetwork},
+			DataDirHostPath: dataDir, HealthTimeout: &timeout, Migrate: v1alpha1.MigrateManual,
 		},
 	}
 	w.endpoints = &corev1.ConfigMap{
@@ -189,9 +192,15 @@ func (w *World) addNode(name, zone string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			corev1.LabelHostname: w.host(name), corev1.LabelTopologyZone: zone,
 		}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addressOn(name)}},
+		},
 	}
 }
+
+// addressOn is the address of a mon with hostNetwork on a node: "10.1.0.4" on n3.
+func addressOn(node string) string { return fmt.Sprintf("10.1.0.%d", 1+node[1]-'0') }
 
 // adopt makes a mon as Rook runs it, which is in quorum.
 func (w *World) adopt(name, node string) {
@@ -203,7 +212,7 @@ func (w *World) adopt(name, node string) {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-				NodeSelector: map[string]string{corev1.LabelHostname: w.host(node)},
+				NodeSelector: map[string]string{corev1.LabelHostname: w.host(node)}, HostNetwork: w.opts.HostNetwork,
 				Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 						TopologyKey:   corev1.LabelHostname,
@@ -217,8 +226,12 @@ func (w *World) adopt(name, node string) {
 			}},
 		},
 	})
-	s := monspec.Set{Namespace: Ref.Namespace, Name: Ref.Name}.Service(name)
-	w.putService(s)
+	ip := addressOn(node)
+	if !w.opts.HostNetwork {
+		s := monspec.Set{Namespace: Ref.Namespace, Name: Ref.Name}.Service(name)
+		w.putService(s)
+		ip = s.Spec.ClusterIP
+	}
 	if w.opts.Own {
 		hash, err := monspec.Of(w.cephMon).TemplateHash()
 		if err != nil {
@@ -229,7 +242,7 @@ func (w *World) adopt(name, node string) {
 		d.Spec.Template.Spec.Containers[0].Image = Image
 	}
 	w.given[name], w.proved[name] = 1, true
-	w.monmap = append(w.monmap, member{name: name, ip: s.Spec.ClusterIP})
+	w.monmap = append(w.monmap, member{name: name, ip: ip})
 	w.stores[node+dir] = &store{mon: name, joined: true}
 }
 
