@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -157,7 +158,7 @@ func (f Facts) quorumWithout(name string) (left, need int) {
 			left++
 		}
 	}
-	return left, len(f.View.Mons)/2 + 1
+	return left, quorum.Majority(len(f.View.Mons))
 }
 
 func (f Facts) hurtElsewhere(domains []storage.FailureDomain) (storage.FailureDomain, bool) {
