@@ -168,11 +168,17 @@ func (c *Command) CleanMons(ctx context.Context, cephMon string, yes, forget boo
 		fmt.Fprintln(c.Out, "no mon has left anything behind")
 		return nil
 	}
+	if yes { // the status may be of yesterday: it is written only when a job looks
+		if why := c.unhealthyNow(ctx, key); why != "" {
+			return &ExitError{ExitNotDone, fmt.Errorf("nothing is deleted: %s", why)}
+		}
+	}
 	var kept []v1alpha1.MonStorageLeft
 	for _, l := range mon.Status.Left {
 		switch {
 		case l.Claim != "" && !yes:
 			fmt.Fprintf(c.Out, "PersistentVolumeClaim %s of mon.%s would be deleted: say --yes\n", l.Claim, l.Mon)
+			kept = append(kept, l)
 		case l.Claim != "":
 			if err := c.Kubernetes.DeleteMonClaim(ctx, key.Namespace, l.Claim, l.Mon); err != nil {
 				return fmt.Errorf("PersistentVolumeClaim %s: %w", l.Claim, err)
@@ -189,6 +195,23 @@ func (c *Command) CleanMons(ctx context.Context, cephMon string, yes, forget boo
 		return nil
 	}
 	return c.Kubernetes.ForgetMonStorage(ctx, mon, kept)
+}
+
+// unhealthyNow is unhealthy by a look of this moment, for which the mons prove by a commit that they live.
+func (c *Command) unhealthyNow(ctx context.Context, ref activities.MonsRef) string {
+	plan, err := c.Temporal.PlanMigration(ctx, workflows.PlanMonsInput{CephMon: ref.String()})
+	s := plan.Survey
+	switch {
+	case err != nil:
+		return "nobody could look at the mons: " + err.Error()
+	case s.Counts.InQuorum == 0: // nobody knows who lives, or what the spec means
+		return s.Step.Why
+	case s.Counts.InQuorum < s.Counts.Mons:
+		return fmt.Sprintf("%d of %d mons are in quorum", s.Counts.InQuorum, s.Counts.Mons)
+	case s.Counts.Mons < s.Counts.Wanted:
+		return fmt.Sprintf("%d mons are wanted, and there are %d", s.Counts.Wanted, s.Counts.Mons)
+	}
+	return ""
 }
 
 // unhealthy is why what mons have left behind should stay; "": nothing.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -95,6 +96,28 @@ func TestCleanMons(t *testing.T) {
 	assert.Empty(t, w.deletedClaims)
 	assert.Len(t, w.cephMon.Status.Left, 2)
 	assert.Contains(t, out.String(), "rook-ceph-mon-b of mon.b would be deleted")
+
+	// The status is of yesterday, and a mon has died since; or nobody can look.
+	fresh := func(inQuorum int, err error) {
+		w.monPlan, w.planFails = activities.MonPlan{}, err
+		w.monPlan.Survey.Counts = activities.MonCounts{Mons: 3, InQuorum: inQuorum, Wanted: 1}
+		w.monPlan.Survey.Step.Why = "Ceph has not committed anything"
+	}
+	for says, set := range map[string]func(){
+		"2 of 3 mons are in quorum":       func() { fresh(2, nil) },
+		"Ceph has not committed anything": func() { fresh(0, nil) },
+		"nobody could look at the mons":   func() { fresh(3, errors.New("no worker")) },
+	} {
+		set()
+		require.ErrorContains(t, c.CleanMons(t.Context(), "rook-ceph/mons", true, true), says)
+		assert.Empty(t, w.deletedClaims)
+		assert.Len(t, w.cephMon.Status.Left, 2)
+	}
+	fresh(3, nil)
+	require.NoError(t, c.CleanMons(t.Context(), "rook-ceph/mons", false, true))
+	require.Len(t, w.cephMon.Status.Left, 1, "what was only listed is not forgotten")
+	assert.Equal(t, "rook-ceph-mon-b", w.cephMon.Status.Left[0].Claim)
+	w.cephMon.Status.Left = withMons().cephMon.Status.Left
 
 	require.NoError(t, c.CleanMons(t.Context(), "rook-ceph/mons", true, false))
 	assert.Equal(t, []string{"rook-ceph-mon-b"}, w.deletedClaims)

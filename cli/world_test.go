@@ -82,6 +82,7 @@ type world struct {
 
 	migrations    []string // that were started, with what they may do
 	monPlan       activities.MonPlan
+	planFails     error
 	cephMon       *v1alpha1.CephMon
 	deletedClaims []string
 
@@ -348,7 +349,7 @@ func (w *world) StartMigration(_ context.Context, ref activities.MonsRef, mode m
 }
 
 func (w *world) PlanMigration(context.Context, workflows.PlanMonsInput) (activities.MonPlan, error) {
-	return w.monPlan, nil
+	return w.monPlan, w.planFails
 }
 
 func (w *world) CephMon(_ context.Context, namespace, name string) (*v1alpha1.CephMon, error) {
