@@ -96,6 +96,8 @@ type MonPlan struct {
 	Survey MonSurvey      `json:"survey"`
 	Mons   []PlannedMon   `json:"mons,omitempty"`
 	Course []monplan.Step `json:"course,omitempty"`
+	// Elsewhere is who else looks after these mons, so that none of it is done: "CephCluster rook-ceph".
+	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
 // PlannedMon is one mon as it is before a migration.

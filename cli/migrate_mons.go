@@ -108,8 +108,15 @@ func (p MigrationPlan) Write(w io.Writer) {
 	for _, r := range p.Survey.Refused {
 		fmt.Fprintf(w, "\nrefused: %s\n", r.Error())
 	}
+	if p.Elsewhere != "" {
+		fmt.Fprintf(w, "\nrefused: %s looks after these mons: lockkeeper stands aside, and changes none of them\n",
+			p.Elsewhere)
+	}
 	if len(p.Survey.Refused) > 0 {
 		return
+	}
+	if p.Elsewhere != "" {
+		fmt.Fprintln(w, "\nWithout it this would be done:")
 	}
 	for i, s := range p.Course {
 		fmt.Fprintf(w, "\n%d. ", i+1)

@@ -82,6 +82,12 @@ func TestPlanMigration(t *testing.T) {
 	} {
 		assert.Contains(t, text.String(), line)
 	}
+	plan.Elsewhere = "CephCluster rook"
+	text.Reset()
+	plan.Write(&text)
+	assert.Contains(t, text.String(), "refused: CephCluster rook looks after these mons")
+	assert.Contains(t, text.String(), "Without it this would be done:\n\n1. Migrate mon.d for mon.a")
+	plan.Elsewhere = ""
 	plan.Survey.Refused = []input.Error{{Field: "spec.count", Value: "9", Allowed: "too many"}}
 	text.Reset()
 	plan.Write(&text)

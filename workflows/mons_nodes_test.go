@@ -99,6 +99,32 @@ func TestADrainKeepsAMonOnAClaimAway(t *testing.T) {
 	})
 }
 
+// Where Rook looks after the mons the plan says what they lack, and whether the spec makes sense, and that none of it
+// is done.
+func TestPlanOnRook(t *testing.T) {
+	t.Parallel()
+	simulated(t, sim.Options{}, fiveZones, func(s *scene, w *mons.World) {
+		w.Spec("claims", mons.Claims("disk"))
+		w.Rook(true)
+		mode := monplan.Mode{Migrate: true}
+		plan, err := w.Mons().Plan(s.Context(), mons.Ref, mode)
+		require.NoError(s, err)
+		require.Equal(s, "CephCluster rook", plan.Elsewhere)
+		require.Contains(s, plan.Survey.Step.Why, "CephCluster rook looks after these mons")
+		require.Len(s, plan.Mons, 3)
+		require.Contains(s, plan.Mons[0].Different, "HostPath")
+		require.Len(s, plan.Course, 4, "three moves, and the end")
+		require.Equal(s, monplan.Migrate, plan.Course[0].Kind())
+		w.Spec("of a class that is not there", mons.Claims("slow"))
+		plan, err = w.Mons().Plan(s.Context(), mons.Ref, mode)
+		require.NoError(s, err)
+		require.NotEmpty(s, plan.Survey.Refused)
+		out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{Migrate: true}), time.Hour)
+		require.Equal(s, workflows.OutcomeRefused, out.Outcome)
+		require.Empty(s, w.Acts())
+	})
+}
+
 // With hostNetwork a newcomer has the address of its node. One that another mon has left rests for a while, also if no
 // other node is left.
 func TestAddressesRest(t *testing.T) {

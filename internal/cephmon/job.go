@@ -231,7 +231,11 @@ func (m *Mons) Plan(ctx context.Context, ref Ref, mode monplan.Mode) (activities
 	}
 	// Not in the status: nobody would hear when a manager is restarted.
 	s.Warnings = append(s.Warnings, w.outOfTouch(*seen)...)
-	p := activities.MonPlan{Survey: s, Course: monplan.Course(*seen)}
+	foreseen := *seen
+	if foreseen.Work == nil { // what the mons lack, whoever has to mend it
+		foreseen.Elsewhere = ""
+	}
+	p := activities.MonPlan{Survey: s, Course: monplan.Course(foreseen), Elsewhere: seen.Elsewhere}
 	different := differences(*seen)
 	for _, mon := range seen.Mons {
 		p.Mons = append(p.Mons, activities.PlannedMon{
