@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -87,24 +86,4 @@ func (c Client) RemoveMon(ctx context.Context, name string) error {
 		return errors.New("ceph mon rm: no monitor is named")
 	}
 	return c.run(ctx, removeMonCommand{Prefix: "mon rm", Name: name}, nil)
-}
-
-// JoinedQuorum tells whether a monitor is in a proved quorum of this cluster, under this address. That its process runs
-// says nothing: on the store of another cluster it lives on happily there.
-func JoinedQuorum(q QuorumStatus, fsid, name, address string) storage.Answer {
-	mon, known := q.Find(name)
-	no := func(format string, args ...any) storage.Answer {
-		return storage.Answer{Reason: fmt.Sprintf(format, args...)}
-	}
-	switch {
-	case q.MonMap.FSID != fsid:
-		return no("the monmap is of cluster %s, not of %s", q.MonMap.FSID, fsid)
-	case !known:
-		return no("mon.%s is not in the monmap", name)
-	case mon.Address() != address:
-		return no("mon.%s is in the monmap at %s, not at %s", name, mon.Address(), address)
-	case !slices.Contains(q.QuorumNames, name):
-		return no("mon.%s is in the monmap, and not in quorum", name)
-	}
-	return storage.Answer{OK: true}
 }

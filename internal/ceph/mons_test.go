@@ -91,24 +91,3 @@ func TestProvedQuorum(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b", "c"}, q.QuorumNames)
 }
-
-func TestJoinedQuorum(t *testing.T) {
-	q, err := mons(t, map[string]reply{"config-key set": {}}).ProvedQuorum(t.Context())
-	require.NoError(t, err)
-	a, known := q.Find("a")
-	require.True(t, known)
-	fsid, address := q.MonMap.FSID, a.Address()
-	require.NotEmpty(t, fsid)
-	require.Regexp(t, `^\[v[12]:127\.0\.0\.1:\d+(,v[12]:127\.0\.0\.1:\d+)*\]$`, address)
-	const elsewhere = "[v2:10.0.0.9:3300]"
-	for want, got := range map[string]storage.Answer{
-		"": ceph.JoinedQuorum(q, fsid, "a", address),
-		"the monmap is of cluster " + fsid + ", not of other":            ceph.JoinedQuorum(q, "other", "a", address),
-		"mon.d is not in the monmap":                                     ceph.JoinedQuorum(q, fsid, "d", address),
-		"mon.a is in the monmap at " + address + ", not at " + elsewhere: ceph.JoinedQuorum(q, fsid, "a", elsewhere),
-	} {
-		assert.Equal(t, storage.Answer{OK: want == "", Reason: want}, got)
-	}
-	q.QuorumNames = q.QuorumNames[1:]
-	assert.Equal(t, "mon.a is in the monmap, and not in quorum", ceph.JoinedQuorum(q, fsid, "a", address).Reason)
-}

@@ -35,10 +35,8 @@ func TestLabMons(t *testing.T) {
 		q, err := c.ProvedQuorum(t.Context())
 		require.NoError(t, err)
 		require.Len(t, q.QuorumNames, 3)
-		mon, known := q.Find("a")
-		require.True(t, known)
-		assert.Equal(t, storage.Answer{OK: true},
-			ceph.JoinedQuorum(q, command(t, "ceph", "fsid"), "a", mon.Address()))
+		assert.Contains(t, q.QuorumNames, "a")
+		assert.Equal(t, command(t, "ceph", "fsid"), q.MonMap.FSID)
 	}
 	for _, ask := range []func(context.Context, string) (storage.Answer, error){c.OKToStopMon, c.OKToRemoveMon} {
 		a, err := ask(t.Context(), "a")
