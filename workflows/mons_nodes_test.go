@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/sim/mons"
@@ -147,5 +148,35 @@ func TestAddressesRest(t *testing.T) {
 		require.Equal(s, []string{"FailOver: mon.e for mon.c"}, out.Steps)
 		require.GreaterOrEqual(s, time.Since(left[0].Since.Time), monplan.AddressRests)
 		require.Empty(s, w.Whole())
+	})
+}
+
+// Whoever has mons moved as soon as the spec changes does not have them moved when labels of nodes do, also not those
+// that lockkeeper has not made.
+func TestAutomatic(t *testing.T) {
+	t.Parallel()
+	simulated(t, sim.Options{}, mons.Options{Mons: 3, Zones: 4, PerZone: 2}, func(s *scene, w *mons.World) {
+		looks := func() workflows.MigrateMonsResult {
+			return s.awaitMigration(s.migrate(workflows.MigrateMonsInput{}), time.Hour)
+		}
+		w.Spec("zones, automatically", func(spec *v1alpha1.CephMonSpec) {
+			mons.InZones("x", "y", "z", "u")(spec)
+			spec.Migrate = v1alpha1.MigrateAutomatic
+		})
+		require.Empty(s, looks().Steps)
+		require.Equal(s, []string{"u"}, w.CephMon().Status.EmptyZones)
+		for _, zone := range []string{"nowhere", "y", "z"} {
+			w.Relabel(0, zone)
+			require.Empty(s, looks().Steps, "zone %s", zone)
+			require.Equal(s, []string{"u"}, w.CephMon().Status.EmptyZones)
+		}
+		w.Spec("another image, which says nothing of zones", func(spec *v1alpha1.CephMonSpec) {
+			spec.PodTemplate.Image = "ceph:2"
+		})
+		require.Equal(s, []string{"Restart: mon.a", "Restart: mon.b", "Restart: mon.c"}, looks().Steps)
+		w.Relabel(0, "x")
+		w.Spec("claims", mons.Claims("disk"))
+		require.Equal(s, []string{"Migrate: mon.d for mon.a", "Migrate: mon.e for mon.b", "Migrate: mon.f for mon.c"},
+			looks().Steps)
 	})
 }

@@ -283,6 +283,10 @@ type MonStatus struct {
 	Node string `json:"node,omitempty"`
 	// +optional
 	Zone string `json:"zone,omitempty"`
+	// Home is the zone of a mon that lockkeeper has not made, with the label by which it was found: "topology.kubernetes.io/zone=x".
+	// It stays as it is while the mon is on the same node: labels of nodes change, and that moves no mon.
+	// +optional
+	Home string `json:"home,omitempty"`
 	// Storage is "HostPath /var/lib/rook/mon-a", or "PVC rook-ceph-mon-d of class zone-x".
 	// +optional
 	Storage string `json:"storage,omitempty"`

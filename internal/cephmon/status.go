@@ -220,6 +220,9 @@ func (w *world) monStatuses(seen monplan.Seen) (out []v1alpha1.MonStatus) {
 			m.OutSince = stamp(mon.OutSince)
 		}
 		d := w.deployment(w.isMon(mon.Name))
+		if d != nil && d.Annotations[monspec.ZoneAnnotation] == "" && mon.MadeFor != "" {
+			m.Home = w.set.Label() + "=" + mon.MadeFor
+		}
 		if d != nil && d.Spec.Template.Annotations[monspec.TemplateAnnotation] == "" {
 			m.Adopted = mon.Template
 		}

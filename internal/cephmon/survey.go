@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -148,6 +149,9 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 		last := w.lastNode(in.Name)
 		mon.NodeGone = mon.Node != "" && w.node(mon.Node) == nil
 		mon.Zone, mon.Drain = w.zone(w.node(last)), w.drain(last)
+		if d != nil && mon.MadeFor == "" {
+			mon.MadeFor = cmp.Or(w.home(in.Name, last), mon.Zone)
+		}
 		if d != nil {
 			mon.Storage = w.storageOf(d, cmp.Or(mon.MadeFor, mon.Zone))
 			mon.Bound = mon.Bound || !mon.Storage.Claim
@@ -199,6 +203,16 @@ func (w *world) lastNode(mon string) string {
 	for _, m := range w.cephMon.Status.Mons {
 		if m.Name == mon {
 			return m.Node
+		}
+	}
+	return ""
+}
+
+// home is the zone in which a mon that others have made was first seen on its node; "": it was not seen there before.
+func (w *world) home(mon, node string) string {
+	for _, m := range w.cephMon.Status.Mons {
+		if zone, known := strings.CutPrefix(m.Home, w.set.Label()+"="); known && m.Name == mon && m.Node == node {
+			return zone
 		}
 	}
 	return ""

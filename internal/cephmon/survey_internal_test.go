@@ -156,3 +156,13 @@ func TestVolumesOfNodes(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoServesUnderAnotherAddress: a mon that is in quorum under another address than it was made for is another one.
+func TestWhoServesUnderAnotherAddress(t *testing.T) {
+	for address, alive := range map[string]bool{"[v2:10.0.0.1:3300]": true, "[v2:10.0.0.2:3300]": false, "": true} {
+		w := threeMons()
+		w.monOn("d", nil)
+		w.deployments[0].Annotations = map[string]string{monspec.AddressAnnotation: address}
+		assert.Equal(t, alive, w.lookAt("d")[0].Alive, "made for %q", address)
+	}
+}

@@ -107,7 +107,8 @@ type Mon struct {
 	NodeGone bool // the Node object is deleted
 	Bound    bool // its storage is bound to that node
 	Zone     string
-	// MadeFor is the zone for which lockkeeper made it. Labels of nodes change; that moves no mon.
+	// MadeFor is the zone for which lockkeeper made it, or in which it was first seen on its node. Labels of nodes change;
+	// that moves no mon.
 	MadeFor  string
 	Storage  Storage
 	Template string // ""; not known, which is no difference

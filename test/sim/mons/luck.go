@@ -280,6 +280,12 @@ func (w *World) evict(node string) {
 	}
 }
 
+// Relabel has the node of a mon say that it is in another zone.
+func (w *World) Relabel(which int, zone string) {
+	name := w.busyNode(which)
+	w.luck(name+" is in zone "+zone, nil, func() { w.nodes[name].Labels[corev1.LabelTopologyZone] = zone })
+}
+
 // Cordon cordons a node, or makes it schedulable again.
 func (w *World) Cordon(which int, on bool) {
 	name := w.nodeAt(which)
