@@ -1,0 +1,253 @@
+package fencing
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file decides what the keeper does next: what it notes in its ledger, and which holds it sets and takes away.
+
+// Input is all that the next step depends on.
+type Input struct {
+	Now    time.Time
+	Ledger *Ledger
+	// Wanted is what the policy says; nil: nothing is to be held.
+	Wanted *storage.Fencing
+	Facts  Facts // Released is the ledger's
+	Survey Survey
+	// Timeout is how long a remediator may take before a release is taken back.
+	Timeout time.Duration
+}
+
+// Step is what to do next: first write the ledger down, then set the holds, and then, when all else is in place, let
+// go.
+type Step struct {
+	Ledger *Ledger
+	Set    []Machine
+	// AtOnce and Remove are Machines that are let go. Those AtOnce were released, by hand or since no daemon of their
+	// nodes serves: whatever else may go, they take nothing, so they wait for nothing.
+	AtOnce []Machine
+	Remove []Machine
+	// Max is what the MachineDisruptionBudget is to say; nil: nothing has to be written. Drop: it is to be deleted.
+	Max  *int
+	Drop bool
+	// Over are cases that end now. News are those whose stage or reason has changed, with the new one.
+	Over []Case
+	News []Case
+	// Again are Machines whose hold somebody took away.
+	Again []string
+	// Next is when a decision could change although nothing happens; zero: never.
+	Next time.Time
+}
+
+// Next decides. It changes nothing of what it is given.
+func Next(in Input) Step {
+	before := in.Ledger
+	s := Step{Ledger: before.Clone()}
+	ending := in.Wanted == nil || !before.None() && before.Fencing != *in.Wanted
+	if s.Ledger == nil {
+		s.Ledger = &Ledger{}
+	}
+	if in.Wanted != nil && len(s.Ledger.Held) == 0 && !s.Ledger.Budget {
+		s.Ledger.Fencing, ending = *in.Wanted, false
+	}
+	// A look under another API, or one that failed, tells nothing of these Machines.
+	seen := in.Survey.Unavailable == "" && in.Survey.Fencing == s.Ledger.Fencing
+	if seen {
+		s.follow(in)
+	}
+	f := in.Facts
+	if !seen {
+		f.AskedFor = nil // nothing is released unless it is known what is held
+	}
+	s.judge(in, f, ending, seen)
+	if seen {
+		s.plan(in, ending)
+	}
+	s.budget(in, f, ending, seen)
+	if ending {
+		s.revoke()
+	}
+	if ending && s.Ledger.None() {
+		s.Ledger = nil
+	}
+	s.news(before)
+	return s
+}
+
+// follow takes in what has become of those that were released.
+func (s *Step) follow(in Input) {
+	for i := range s.Ledger.Cases {
+		c := &s.Ledger.Cases[i]
+		if c.Stage != StageReleased {
+			continue
+		}
+		there := slices.ContainsFunc(in.Survey.Machines, func(m Machine) bool { return m.UID == c.UID })
+		switch end := c.At.Add(in.Timeout); {
+		case !there:
+			c.Stage, c.Reason = StageHealing, ReasonFenced
+			c.Message = fmt.Sprintf("Machine %s is gone", c.Machine)
+		case in.Timeout > 0 && !in.Now.Before(end):
+			// Behind those that wait: it had its turn.
+			c.Stage, c.Since, c.At, c.Override = StageHeld, in.Now, time.Time{}, nil
+			c.Returns++
+		case in.Timeout > 0 && (s.Next.IsZero() || end.Before(s.Next)):
+			s.Next = end
+		}
+	}
+}
+
+// judge releases one at most.
+func (s *Step) judge(in Input, f Facts, ending, seen bool) {
+	f.Released = s.Ledger.released(false)
+	var targets []Target
+	for i := range s.Ledger.Cases {
+		c := &s.Ledger.Cases[i]
+		if c.Stage == StageReleased && seen && marked(in.Survey, *c) {
+			// Decided, but not carried out yet: it has to hold still.
+			alone := f
+			alone.Released = slices.DeleteFunc(slices.Clone(f.Released), func(n string) bool { return n == c.Node })
+			if v := Judge(alone, c.Target); v.Action != Release {
+				c.Stage, c.At = StageHeld, time.Time{}
+				f.Released = alone.Released
+			}
+		}
+		if c.Stage == StageHeld {
+			targets = append(targets, c.Target)
+		}
+	}
+	_, verdicts := Choose(f, targets)
+	for i := range s.Ledger.Cases {
+		c := &s.Ledger.Cases[i]
+		if c.Stage != StageHeld {
+			continue
+		}
+		v := verdicts[c.Node]
+		c.Reason, c.Message, c.Against, c.Domains = v.Reason, v.Message, v.Against, v.Takes.Domains
+		if v.Action != Release || ending {
+			continue
+		}
+		m, found := machineOf(in.Survey, c.Node)
+		if !found {
+			c.Reason, c.Message = ReasonNoMachine, "no Machine has "+c.Node+", so that nothing holds it"
+			continue
+		}
+		c.Stage, c.Machine, c.UID, c.At = StageReleased, m.Name, m.UID, in.Now
+		c.Free = v.Free
+		if end := in.Now.Add(in.Timeout); in.Timeout > 0 && (s.Next.IsZero() || end.Before(s.Next)) {
+			s.Next = end
+		}
+	}
+	s.Ledger.Cases = slices.DeleteFunc(s.Ledger.Cases, func(c Case) bool {
+		if c.Stage != StageHealing || !healed(f, c) {
+			return false
+		}
+		c.Stage, c.Message = StageOver, "the data is whole"
+		s.Over = append(s.Over, c)
+		return true
+	})
+}
+
+// healed tells whether the data is whole after a fence, and nothing in the failure domains of the node is hurt.
+func healed(f Facts, c Case) bool {
+	return f.View.Unavailable == "" && f.Clean &&
+		!slices.ContainsFunc(f.Hurt, func(d storage.FailureDomain) bool { return slices.Contains(c.Domains, d) })
+}
+
+func marked(s Survey, c Case) bool {
+	return slices.ContainsFunc(s.Machines, func(m Machine) bool { return m.UID == c.UID && m.Held })
+}
+
+func machineOf(s Survey, node string) (Machine, bool) {
+	for _, m := range s.Machines {
+		if m.Node == node {
+			return m, true
+		}
+	}
+	return Machine{}, false
+}
+
+// plan says which holds to set and to take away. What is no longer held is forgotten when a look has seen that.
+func (s *Step) plan(in Input, ending bool) {
+	rest := Rest{
+		Machines: in.Survey.Machines, Hosted: in.Survey.Hosted, Known: in.Survey.Known, Clean: in.Facts.Clean,
+		Released: s.Ledger.released(true), Ending: ending,
+	}
+	for _, m := range in.Survey.Machines {
+		if s.Ledger.holds(m.UID) {
+			rest.Noted = append(rest.Noted, Hold{Machine: m.Name, UID: m.UID, Node: m.Node})
+		}
+	}
+	p := PlanHolds(rest)
+	s.Set, s.Again = p.Set, p.Again
+	for _, m := range p.Remove {
+		if s.Ledger.waitsForNothing(m.UID) {
+			s.AtOnce = append(s.AtOnce, m)
+		} else {
+			s.Remove = append(s.Remove, m)
+		}
+	}
+	for _, h := range p.Note {
+		if at, found := slices.BinarySearch(s.Ledger.Held, Key(h.UID)); !found {
+			s.Ledger.Held = slices.Insert(s.Ledger.Held, at, Key(h.UID))
+		}
+	}
+	forget := slices.Clone(in.Survey.Gone)
+	for _, h := range p.Forget {
+		if !slices.ContainsFunc(p.Remove, func(m Machine) bool { return m.UID == h.UID }) {
+			forget = append(forget, Key(h.UID))
+		}
+	}
+	s.Ledger.Held = slices.DeleteFunc(s.Ledger.Held, func(key string) bool { return slices.Contains(forget, key) })
+}
+
+// revoke ends all cases: nothing is held any more.
+func (s *Step) revoke() {
+	for _, c := range s.Ledger.Cases {
+		c.Stage, c.Reason, c.Message = StageOver, ReasonNotHeld, "the policy holds no Machines any more"
+		s.Over = append(s.Over, c)
+	}
+	s.Ledger.Cases = nil
+}
+
+// APIBudget is the API whose Machines are held by a MachineDisruptionBudget.
+const APIBudget = "MachineDisruptionBudget"
+
+// budget says what the MachineDisruptionBudget is to say, where there is one.
+func (s *Step) budget(in Input, f Facts, ending, seen bool) {
+	switch {
+	case s.Ledger.API != APIBudget || !seen:
+	case ending && in.Survey.Max != nil:
+		s.Drop = true
+	case ending:
+		s.Ledger.Budget = false
+	default:
+		f.Released = s.Ledger.released(false)
+		most := MaxUnavailable(f)
+		s.Ledger.Budget = true
+		if in.Survey.Max == nil || *in.Survey.Max != most {
+			s.Max = &most
+		}
+	}
+}
+
+// news finds the cases that stand elsewhere than before.
+func (s *Step) news(before *Ledger) {
+	var was []Case
+	if before != nil {
+		was = before.Cases
+	}
+	if s.Ledger == nil {
+		return
+	}
+	for _, c := range s.Ledger.Cases {
+		if !slices.ContainsFunc(was, func(x Case) bool {
+			return x.WorkflowID == c.WorkflowID && x.RunID == c.RunID && x.Stage == c.Stage && x.Reason == c.Reason
+		}) {
+			s.News = append(s.News, c)
+		}
+	}
+}
