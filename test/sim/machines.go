@@ -3,8 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -13,8 +11,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// This file is what fences nodes: a Machine for each node, a hold on it, and a remediator that starts a node again
-// which has been unready for a while, unless its Machine is held. Whoever lets a Machine go is judged by what is true.
+// This file is the Machines of nodes, and the holds on them that lockkeeper sets and takes away. A remediator starts a
+// node again which has been unready for a while, unless its Machine is held (machines_remediator.go). Whoever lets a
+// Machine go is judged by what is true (machines_judge.go).
 
 // Machines are those of a World. They implement activities.Machines.
 type Machines struct {
@@ -88,169 +87,8 @@ func (w *World) SetFencing(on bool) {
 	})
 }
 
-// LosePower ends everything on a node, and nothing but the remediator starts it again.
-func (m *Machines) LosePower(name string) {
-	m.w.happens(func() {
-		n := m.w.nodes[name]
-		if n == nil || n.gone || n.rebooting || !m.lostAt[name].IsZero() {
-			return
-		}
-		m.w.tell("%s loses its power", name)
-		n.ready, n.rebooting = false, true
-		m.lostAt[name] = time.Now()
-		for _, p := range m.w.pods {
-			if p.node == name {
-				m.w.crashOn(p)
-			}
-		}
-		m.w.kubeChanged()
-	})
-}
-
-// PowerReturns gives a node its power back, unless somebody starts it by now.
-func (m *Machines) PowerReturns(name string) {
-	m.w.happens(func() {
-		if !m.lostAt[name].IsZero() {
-			m.w.tell("%s has its power again", name)
-			delete(m.lostAt, name)
-			m.back(name)
-		}
-	})
-}
-
-// Delete is a person, a rollout or an autoscaler who wants a Machine gone. It goes when nobody holds it, its node with
-// it, and another one takes its place, with the disks.
-func (m *Machines) Delete(name string) {
-	m.w.happens(func() {
-		if m.away[name] || !m.deleting[name].IsZero() {
-			return
-		}
-		m.w.tell("a person deletes the Machine of %s", name)
-		m.deleting[name] = time.Now()
-	})
-}
-
-// remediate starts a node again that nobody holds, and takes the Machines away that are being deleted.
-func (m *Machines) remediate() {
-	for _, name := range m.w.names {
-		lost := m.lostAt[name]
-		switch {
-		case m.held[name] || m.away[name] || m.idle:
-		case !m.deleting[name].IsZero():
-			m.take(name)
-		case !lost.IsZero() && time.Since(lost) >= unreadyFor:
-			m.w.tell("the remediator starts %s again", name)
-			m.fences[name]++
-			delete(m.lostAt, name)
-			m.starting[name] = true
-			m.w.later(startsAgain, func() { m.back(name) })
-		}
-	}
-	m.judgeWaits()
-}
-
-// take takes a Machine away, and its node.
-func (m *Machines) take(name string) {
-	w, n := m.w, m.w.nodes[name]
-	w.tell("the Machine of %s is gone, and the node with it", name)
-	m.away[name] = true
-	m.fences[name]++
-	delete(m.deleting, name)
-	delete(m.lostAt, name)
-	delete(m.released, name)
-	delete(m.byHand, name)
-	n.gone, n.rebooting = true, false
-	w.crashed = time.Now()
-	for _, p := range slices.Clone(w.pods) {
-		if p.node == name && p.bound {
-			w.crashOn(p)
-			w.remove(p)
-		}
-	}
-	w.kubeChanged()
-	w.later(startsAgain, func() { m.replaced(name) })
-}
-
-// replaced is another Machine, which takes the place of one that is gone.
-func (m *Machines) replaced(name string) {
-	n := m.w.nodes[name]
-	m.w.tell("another Machine takes the place of that of %s", name)
-	delete(m.away, name)
-	m.made[name]++
-	if n.gone {
-		*n = node{name: n.name, zone: n.zone, uid: n.uid + "+", boot: n.boot + 1, ready: true}
-	}
-	m.w.kubeChanged()
-	m.w.schedule()
-}
-
-func (m *Machines) back(name string) {
-	n := m.w.nodes[name]
-	delete(m.starting, name)
-	if !m.lostAt[name].IsZero() || m.away[name] { // once more, or for good
-		return
-	}
-	n.rebooting, n.ready = false, true
-	n.boot++
-	m.w.tell("%s is back", name)
-	for _, p := range slices.Clone(m.w.pods) {
-		if p.node == name && p.bound {
-			m.w.later(podStarts, func() { m.w.run(p) })
-		}
-	}
-	m.w.kubeChanged()
-	m.w.schedule()
-}
-
-// Idle has the remediator do nothing, or act again.
-func (m *Machines) Idle(on bool) { m.w.happens(func() { m.idle = on }) }
-
 // ReleasedByHand has a person tell lockkeeper to release a Machine, whatever it takes.
 func (m *Machines) ReleasedByHand(name string) { m.w.happens(func() { m.byHand[name] = true }) }
-
-// Hindered says that lockkeeper cannot be expected to release anything just now.
-func (m *Machines) Hindered() { m.w.happens(func() { m.hindrance = time.Now() }) }
-
-// Unrest is what has not come to an end about Machines.
-func (m *Machines) Unrest() (out []string) {
-	m.w.happens(func() {
-		for _, name := range m.w.names {
-			switch {
-			case !m.lostAt[name].IsZero():
-				out = append(out, name+" has no power")
-			case m.away[name]:
-				out = append(out, name+" has no Machine")
-			case !m.deleting[name].IsZero():
-				out = append(out, "the Machine of "+name+" is being deleted")
-			case m.w.nodes[name].rebooting:
-				out = append(out, name+" starts")
-			case m.fenced() && !m.held[name] && m.serves(name) > 0:
-				out = append(out, "nobody holds the Machine of "+name)
-			case m.w.policy == nil && m.held[name]:
-				out = append(out, "the Machine of "+name+" is held, and there is no policy")
-			}
-		}
-	})
-	return out
-}
-
-// Quorate tells whether enough mons run for a quorum.
-func (m *Machines) Quorate() (is bool) {
-	m.w.happens(func() { is = m.w.enoughMons() })
-	return is
-}
-
-// Without are the nodes that have no power.
-func (m *Machines) Without() (nodes []string) {
-	m.w.happens(func() {
-		for _, name := range m.w.names {
-			if !m.lostAt[name].IsZero() {
-				nodes = append(nodes, name)
-			}
-		}
-	})
-	return nodes
-}
 
 // Sight is what a watcher sees of a node and its Machine, and whether the policy names fencing.
 func (m *Machines) Sight(name string) (p fencing.Patient, fenced bool) {
@@ -261,31 +99,6 @@ func (m *Machines) Sight(name string) (p fencing.Patient, fenced bool) {
 func (m *Machines) fenced() bool {
 	p := m.w.policy
 	return p != nil && p.DeletionTimestamp == nil && p.Spec.Fencing.API == v1alpha1.FencingClusterAPI
-}
-
-func (m *Machines) serves(name string) (n int) {
-	for _, o := range m.w.osds {
-		if o.host == name && o.serves() {
-			n++
-		}
-	}
-	return n
-}
-
-// Fences is how often a node was fenced.
-func (m *Machines) Fences(name string) (n int) {
-	m.w.happens(func() { n = m.fences[name] })
-	return n
-}
-
-// AllFences is how often any node was fenced.
-func (m *Machines) AllFences() (n int) {
-	m.w.happens(func() {
-		for _, fences := range m.fences {
-			n += fences
-		}
-	})
-	return n
 }
 
 // Held are the nodes whose Machines are held.
@@ -306,15 +119,6 @@ func (m *Machines) TakeHold(name string) {
 		m.w.tell("a person takes the hold of %s away", name)
 		m.held[name], m.taken[name] = false, true
 	})
-}
-
-// blames judges what lockkeeper says of somebody who took a hold away (I11).
-func (m *Machines) blames(message string) {
-	for _, name := range m.w.names {
-		if strings.Contains(message, "Machine "+machineNames+name+" ") && !m.taken[name] {
-			m.w.violate("I11: nobody has touched the hold of %s: %s", name, message)
-		}
-	}
 }
 
 func (m *Machines) machine(name string) fencing.Machine {
@@ -365,98 +169,6 @@ func (m *Machines) Hold(
 		}
 		return nil
 	})
-}
-
-// foreseeRelease: who has seen what a person does now gives up all holds, even if it is taken back a moment later.
-func (w *World) foreseeRelease(within time.Duration) {
-	if m := w.machines; m != nil {
-		if until := time.Now().Add(within); until.After(m.foreseen) {
-			m.foreseen = until
-		}
-	}
-}
-
-// judge judges a release by what is true: I7, and that it takes nothing while another failure domain is hurt.
-func (m *Machines) judge(name string) {
-	w := m.w
-	hosts, serves := m.reliedOn(name), m.serves(name)
-	if len(hosts) == 0 || !m.fenced() || w.older != nil || w.elsewhere != nil || time.Now().Before(m.foreseen) {
-		// all holds go with the policy, and with one that gives way to another
-		return
-	}
-	m.released[name] = true
-	w.tell("the Machine of %s is released", name)
-	for _, other := range w.names {
-		if other != name && m.released[other] && len(m.reliedOn(other)) > 0 {
-			w.violate("I7: the Machine of %s is released while that of %s is", name, other)
-		}
-	}
-	if serves == 0 || m.byHand[name] || time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) ||
-		w.hangsUnseen() || w.unknowable() {
-		return
-	}
-	for _, o := range w.osds {
-		known := time.Since(o.since) > w.opts.Reaction && time.Since(w.lastInOut) > w.opts.Reaction
-		if !hosts[w.domainOf(o)] && !o.up && known && w.missed(o) {
-			w.violate("I1: the Machine of %s is released, %d of its OSDs serve, and %s in %s is down and missed", name, serves,
-				o.name(), w.domainOf(o))
-		}
-	}
-}
-
-// reliedOn are the failure domains of those of a node's OSDs that data is on. Without the others it is whole. One that
-// has only just come up counts when a look could have seen it.
-func (m *Machines) reliedOn(name string) map[string]bool {
-	w, domains := m.w, map[string]bool{}
-	for _, o := range w.osds {
-		seen := !o.up || time.Since(o.since) > w.opts.Reaction
-		if o.host == name && seen && (o.serves() || w.missed(o)) {
-			domains[w.domainOf(o)] = true
-		}
-	}
-	return domains
-}
-
-// judgeWaits: a node whose fence costs nothing is released in bounded time (I8).
-func (m *Machines) judgeWaits() {
-	w := m.w
-	if !m.fenced() {
-		w.foreseeRelease(givesUpHolds)
-	}
-	if w.older != nil || w.elsewhere != nil {
-		w.foreseeRelease(w.opts.Reaction / 4)
-	}
-	able := m.fenced() && w.quorate() && time.Now().After(w.unguarded) && w.older == nil && w.elsewhere == nil
-	for _, name := range w.names {
-		able = able && !m.released[name]
-	}
-	if !able {
-		m.hindrance = time.Now()
-	}
-	for _, name := range w.names {
-		if !m.free(name) {
-			delete(m.costless, name)
-			continue
-		}
-		if m.costless[name].IsZero() {
-			m.costless[name] = time.Now()
-		}
-		// A keeper that was killed has forgotten who asked it last: the fence asks again five minutes after it did.
-		within := releasedWithin + w.opts.Reaction
-		if time.Since(m.costless[name]) > within && time.Since(m.hindrance) > within {
-			w.violate("I8: the Machine of %s is held, although its fence costs nothing", name)
-		}
-	}
-}
-
-// free tells whether a node is to be fenced and held, and nothing on it serves, by Ceph's map.
-func (m *Machines) free(name string) bool {
-	why, _ := m.patient(name).Why()
-	if why == fencing.WhyRecovered || !m.held[name] || m.away[name] {
-		return false
-	}
-	return !slices.ContainsFunc(m.w.osds, func(o *osd) bool { return o.host == name && (o.up || o.running) }) &&
-		!slices.ContainsFunc(m.w.mons, func(x *mon) bool { return x.host == name && (x.in || x.running) })
 }
 
 // Patient implements activities.Machines.

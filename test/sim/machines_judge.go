@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+)
+
+// This file judges the holds on Machines by what is true: who is released, who waits, and what is said of people.
+
+// Hindered says that lockkeeper cannot be expected to release anything just now.
+func (m *Machines) Hindered() { m.w.happens(func() { m.hindrance = time.Now() }) }
+
+// foreseeRelease: who has seen what a person does now gives up all holds, even if it is taken back a moment later.
+func (w *World) foreseeRelease(within time.Duration) {
+	if m := w.machines; m != nil {
+		if until := time.Now().Add(within); until.After(m.foreseen) {
+			m.foreseen = until
+		}
+	}
+}
+
+// judge judges a release by what is true: I7, and that it takes nothing while another failure domain is hurt.
+func (m *Machines) judge(name string) {
+	w := m.w
+	hosts, serves := m.reliedOn(name), m.serves(name)
+	if len(hosts) == 0 || !m.fenced() || w.older != nil || w.elsewhere != nil || time.Now().Before(m.foreseen) {
+		// all holds go with the policy, and with one that gives way to another
+		return
+	}
+	m.released[name] = true
+	w.tell("the Machine of %s is released", name)
+	for _, other := range w.names {
+		if other != name && m.released[other] && len(m.reliedOn(other)) > 0 {
+			w.violate("I7: the Machine of %s is released while that of %s is", name, other)
+		}
+	}
+	if serves == 0 || m.byHand[name] || time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) ||
+		w.hangsUnseen() || w.unknowable() {
+		return
+	}
+	for _, o := range w.osds {
+		known := time.Since(o.since) > w.opts.Reaction && time.Since(w.lastInOut) > w.opts.Reaction
+		if !hosts[w.domainOf(o)] && !o.up && known && w.missed(o) {
+			w.violate("I1: the Machine of %s is released, %d of its OSDs serve, and %s in %s is down and missed", name, serves,
+				o.name(), w.domainOf(o))
+		}
+	}
+}
+
+// reliedOn are the failure domains of those of a node's OSDs that data is on. Without the others it is whole. One that
+// has only just come up counts when a look could have seen it.
+func (m *Machines) reliedOn(name string) map[string]bool {
+	w, domains := m.w, map[string]bool{}
+	for _, o := range w.osds {
+		seen := !o.up || time.Since(o.since) > w.opts.Reaction
+		if o.host == name && seen && (o.serves() || w.missed(o)) {
+			domains[w.domainOf(o)] = true
+		}
+	}
+	return domains
+}
+
+func (m *Machines) serves(name string) (n int) {
+	for _, o := range m.w.osds {
+		if o.host == name && o.serves() {
+			n++
+		}
+	}
+	return n
+}
+
+// judgeWaits: a node whose fence costs nothing is released in bounded time (I8).
+func (m *Machines) judgeWaits() {
+	w := m.w
+	if !m.fenced() {
+		w.foreseeRelease(givesUpHolds)
+	}
+	if w.older != nil || w.elsewhere != nil {
+		w.foreseeRelease(w.opts.Reaction / 4)
+	}
+	able := m.fenced() && w.quorate() && time.Now().After(w.unguarded) && w.older == nil && w.elsewhere == nil
+	for _, name := range w.names {
+		able = able && !m.released[name]
+	}
+	if !able {
+		m.hindrance = time.Now()
+	}
+	for _, name := range w.names {
+		if !m.free(name) {
+			delete(m.costless, name)
+			continue
+		}
+		if m.costless[name].IsZero() {
+			m.costless[name] = time.Now()
+		}
+		// A keeper that was killed has forgotten who asked it last: the fence asks again five minutes after it did.
+		within := releasedWithin + w.opts.Reaction
+		if time.Since(m.costless[name]) > within && time.Since(m.hindrance) > within {
+			w.violate("I8: the Machine of %s is held, although its fence costs nothing", name)
+		}
+	}
+}
+
+// free tells whether a node is to be fenced and held, and nothing on it serves, by Ceph's map.
+func (m *Machines) free(name string) bool {
+	why, _ := m.patient(name).Why()
+	if why == fencing.WhyRecovered || !m.held[name] || m.away[name] {
+		return false
+	}
+	return !slices.ContainsFunc(m.w.osds, func(o *osd) bool { return o.host == name && (o.up || o.running) }) &&
+		!slices.ContainsFunc(m.w.mons, func(x *mon) bool { return x.host == name && (x.in || x.running) })
+}
+
+// blames judges what lockkeeper says of somebody who took a hold away (I11).
+func (m *Machines) blames(message string) {
+	for _, name := range m.w.names {
+		if strings.Contains(message, "Machine "+machineNames+name+" ") && !m.taken[name] {
+			m.w.violate("I11: nobody has touched the hold of %s: %s", name, message)
+		}
+	}
+}
+
+// Quorate tells whether enough mons run for a quorum.
+func (m *Machines) Quorate() (is bool) {
+	m.w.happens(func() { is = m.w.enoughMons() })
+	return is
+}
+
+// Unrest is what has not come to an end about Machines.
+func (m *Machines) Unrest() (out []string) {
+	m.w.happens(func() {
+		for _, name := range m.w.names {
+			switch {
+			case !m.lostAt[name].IsZero():
+				out = append(out, name+" has no power")
+			case m.away[name]:
+				out = append(out, name+" has no Machine")
+			case !m.deleting[name].IsZero():
+				out = append(out, "the Machine of "+name+" is being deleted")
+			case m.w.nodes[name].rebooting:
+				out = append(out, name+" starts")
+			case m.fenced() && !m.held[name] && m.serves(name) > 0:
+				out = append(out, "nobody holds the Machine of "+name)
+			case m.w.policy == nil && m.held[name]:
+				out = append(out, "the Machine of "+name+" is held, and there is no policy")
+			}
+		}
+	})
+	return out
+}
