@@ -7,6 +7,36 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
+// Budgets writes PodDisruptionBudgets.
+type Budgets interface {
+	// ReadBudgets reads the budgets that follow the keeper's decisions. others tells whether there are budgets in the
+	// policy's namespace that are not this policy's, one of which may cover the same pods, or that have to be written anew
+	// although they say what was decided.
+	ReadBudgets(ctx context.Context, key storage.ClusterKey) (book budget.Book, others bool, err error)
+	// ApplyBudgets makes the budgets of the storage daemons and that of the mons say what was decided. If that lets
+	// anybody go, nothing is written when they have changed since in.Before was read. It returns a reason when a budget
+	// that is not ours already covers the same pods, and then changes nothing there.
+	ApplyBudgets(ctx context.Context, in BudgetInput) (BudgetResult, error)
+	// RaiseAlarm closes all of these budgets and writes the alarm on each, whatever they say: no decision from before it
+	// opens any.
+	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
+	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
+	ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error)
+	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count.
+	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error
+}
+
+// BudgetResult says what happened to a budget.
+type BudgetResult struct {
+	Changed bool `json:"changed,omitempty"`
+	// Book is what the budgets that follow the keeper's decisions are after the write.
+	Book budget.Book `json:"book,omitempty"`
+	// Conflict names a budget of somebody else that covers the same pods; with two, every eviction would fail.
+	Conflict string `json:"conflict,omitempty"`
+	// Moved says which budget has changed since it was read. Then what was decided is not carried out.
+	Moved string `json:"moved,omitempty"`
+}
+
 // BudgetInput is what the budgets of a cluster's storage daemons and mons must say.
 type BudgetInput struct {
 	Cluster storage.ClusterKey `json:"cluster"`

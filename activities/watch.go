@@ -3,12 +3,67 @@ package activities
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
+
+// Watching is what a watcher begins with.
+type Watching struct {
+	Last Watched `json:"last"`
+	// Doubted is when something happened of which the storage cluster may not have heard yet. What was proved before that
+	// does not count; the zero time: nothing did.
+	Doubted time.Time `json:"doubted,omitzero"`
+}
+
+// Asking is the question which daemons live.
+type Asking struct {
+	Outside storage.FailureDomain `json:"outside,omitzero"` // its own daemons do not matter
+	Known   *storage.Life         `json:"known,omitempty"`  // the answer before, when somebody was silent
+}
+
+// Watched is what a watcher last knew.
+type Watched struct {
+	Health      storage.Health `json:"health"`
+	Quorum      Quorum         `json:"quorum"`
+	Unavailable string         `json:"unavailable,omitempty"`
+	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
+	Fingerprint string `json:"fingerprint"`
+	// Noout are the hosts with noout, in order; nil: there are too many. Unflagged is Fingerprint without them.
+	Noout     []string `json:"noout"`
+	Unflagged string   `json:"unflagged,omitempty"`
+	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the
+	// time between two reports. ReportPeriod 0: neither is known. LivedFor is for how long that counts; 0, of an older
+	// worker: a period and a quarter.
+	Lived        time.Duration `json:"lived,omitempty"`
+	LivedFor     time.Duration `json:"livedFor,omitempty"`
+	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
+	// At is when it was known, by the clock of Temporal's server.
+	At time.Time `json:"at,omitzero"`
+}
+
+// News tells whether anything changed that a decision depends on.
+func (w Watched) News(last Watched) bool {
+	return w.Fingerprint != last.Fingerprint || w.moved(last)
+}
+
+// OnlyNoout tells whether nothing changed but noout, and whether these are the hosts that carry it now.
+func (w Watched) OnlyNoout(last Watched, now []string) bool {
+	return w.Unflagged != "" && w.Unflagged == last.Unflagged && !w.moved(last) &&
+		w.Noout != nil && slices.Equal(w.Noout, now)
+}
+
+// moved tells whether anything changed that is not in the fingerprint.
+func (w Watched) moved(last Watched) bool {
+	a, b := last.Health, w.Health
+	return last.Unavailable != w.Unavailable ||
+		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ChangeEpoch != b.ChangeEpoch ||
+		!slices.Equal(a.Unexplained, b.Unexplained) ||
+		!slices.Equal(last.Quorum.Mons, w.Quorum.Mons) || !slices.Equal(last.Quorum.In, w.Quorum.In)
+}
 
 // WatchInput says what the keeper knows already.
 type WatchInput struct {
