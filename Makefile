@@ -105,7 +105,7 @@ sim-longhorn: ## random schedules of what happens to a Longhorn whose nodes leav
 	@$(GO) test ./workflows -run '^TestLonghornInDisorder$$' -count=1 -timeout 24h -v -sim.report -sim.longhorn=$(or $(N),20000) -sim.seed=$(or $(SEED),1) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'
 
 .PHONY: mutants
-mutants: lab/bin/lab ## prove that the simulation finds bugs: NAME=one for one
+mutants: lab/bin/lab ## prove that the tests find bugs: NAME=one for one
 	$(GO) run ./hack/mutants $(NAME)
 
 .PHONY: bench
