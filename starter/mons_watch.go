@@ -11,14 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 )
@@ -74,14 +69,8 @@ func registerMons(mgr manager.Manager, r *MonReconciler) error {
 		Watches(&v1alpha1.MaintenancePolicy{}, inNamespace).
 		Watches(&corev1.Node{}, soon(
 			func(ctx context.Context, _ client.Object) []types.NamespacedName { return cephMonsOf(ctx, cached, "") })).
-		WithEventFilter(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool { return mattersToMons(e.ObjectOld, e.ObjectNew) },
-		}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin,
-				retryAfterMax),
-		}).
+		WithEventFilter(updatesThat(mattersToMons)).
+		WithOptions(sideBySide()).
 		Complete(r)
 }
 

@@ -14,11 +14,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
@@ -75,14 +73,8 @@ func registerOSDSets(mgr manager.Manager, r *OSDSetReconciler) error {
 		Watches(&v1alpha1.MaintenancePolicy{}, soon(func(ctx context.Context, o client.Object) []types.NamespacedName {
 			return osdSetsOf(ctx, cached, o.GetNamespace())
 		})).
-		WithEventFilter(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool { return mattersToOSDSet(e.ObjectOld, e.ObjectNew) },
-		}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin,
-				retryAfterMax),
-		}).
+		WithEventFilter(updatesThat(mattersToOSDSet)).
+		WithOptions(sideBySide()).
 		Complete(r)
 }
 

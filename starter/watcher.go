@@ -108,8 +108,9 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err := register(mgr, r); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	everyone := false
-	if err := watchStorage(mgr, "closer", closer, controller.Options{NeedLeaderElection: &everyone}); err != nil {
+	everyone := sideBySide()
+	everyone.NeedLeaderElection = new(false)
+	if err := watchStorage(mgr, "closer", closer, everyone); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
 	auditor := &Auditor{Objects: mgr.GetCache(), Temporal: temporal, Statuses: budgets, Log: opts.Log}
@@ -166,8 +167,6 @@ func managerOptions(o Options) manager.Options {
 // watchStorage has a reconciler look at each policy whose storage cluster may have changed.
 func watchStorage(mgr manager.Manager, name string, r reconcile.Reconciler, opts controller.Options) error {
 	ofNamespace, all := policiesOf(mgr.GetCache(), true), policiesOf(mgr.GetCache(), false)
-	opts.MaxConcurrentReconciles = concurrency
-	opts.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin, retryAfterMax)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&v1alpha1.MaintenancePolicy{}).
@@ -178,15 +177,13 @@ func watchStorage(mgr manager.Manager, name string, r reconcile.Reconciler, opts
 		Watches(&appsv1.Deployment{}, ofNamespace).
 		Watches(&appsv1.StatefulSet{}, ofNamespace).
 		Watches(&corev1.Node{}, all).
-		WithEventFilter(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectOld, e.ObjectNew) },
-		}).
+		WithEventFilter(updatesThat(matters)).
 		WithOptions(opts).
 		Complete(r)
 }
 
 func register(mgr manager.Manager, r *Reconciler) error {
-	if err := watchStorage(mgr, "watcher", r, controller.Options{}); err != nil {
+	if err := watchStorage(mgr, "watcher", r, sideBySide()); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.EnsureKeepers)); err != nil { // runs on the leader only
@@ -217,6 +214,20 @@ func policiesOf(cached client.Reader, sameNamespace bool) handler.EventHandler {
 		}
 		return out
 	})
+}
+
+// sideBySide are the options of each controller of the watcher.
+func sideBySide() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin,
+			retryAfterMax),
+	}
+}
+
+// updatesThat lets all events pass but updates that do not matter.
+func updatesThat(matter func(before, now client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return matter(e.ObjectOld, e.ObjectNew) }}
 }
 
 // matters tells whether an update may change a snapshot. The cached objects hold little else than what does, but for

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -146,14 +145,8 @@ func watchWishes(mgr manager.Manager, r *WishReconciler) error {
 		Watches(&appsv1.Deployment{}, ofNamespace).
 		Watches(&appsv1.StatefulSet{}, ofNamespace).
 		Watches(&appsv1.DaemonSet{}, ofNamespace).
-		WithEventFilter(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool { return mattersToWishes(e.ObjectOld, e.ObjectNew) },
-		}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryAfterMin,
-				retryAfterMax),
-		}).
+		WithEventFilter(updatesThat(mattersToWishes)).
+		WithOptions(sideBySide()).
 		Build(r)
 	r.watched = watched
 	return err
