@@ -3,7 +3,6 @@ package workflows_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,10 +23,7 @@ func TestEveryRequestOfADecision(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at, every := turns.Steps("TestEveryRequestOfADecision: "+name, 4, 1)
-			for more := true; more && !t.Failed(); at += every {
-				require.Less(t, at, 300)
-				t.Run(fmt.Sprint(at), func(t *testing.T) { more = diesAtRequest(t, at, done) })
-			}
+			atEachStep(t, at, every, 300, func(t *testing.T, at int) bool { return diesAtRequest(t, at, done) })
 		})
 	}
 }

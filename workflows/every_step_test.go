@@ -98,13 +98,7 @@ var mishaps = map[string]mishap{
 	"terminated":             {do: func(s *scene, node string) { s.kill(jobs.DrainNode.ID(node)) }},
 	"the keeper is replaced": {do: func(s *scene, _ string) { go s.killKeeper() }, survives: true},
 	"continues as new":       {do: func(s *scene, node string) { s.continueJob(jobs.DrainNode.ID(node)) }, survives: true},
-	"the worker dies": {do: func(s *scene, _ string) {
-		go func() {
-			s.crashWorker(true)
-			time.Sleep(5 * time.Second)
-			s.crashWorker(false)
-		}()
-	}, survives: true},
+	"the worker dies":        {do: workerDies, survives: true},
 }
 
 // TestEveryStep plays each course again and again, and each time something happens at another attempt of an activity,
@@ -117,22 +111,30 @@ func TestEveryStep(t *testing.T) {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
 				t.Parallel()
 				at, every := turns.Steps("TestEveryStep: "+courseName+", "+mishapName, 8, 1)
-				for more := true; more && !t.Failed(); at += every {
-					require.Less(t, at, 300)
-					t.Run(fmt.Sprint(at), func(t *testing.T) {
-						play(t, sim.Options{}, func(s *scene) { more = c.with(s, m, at) }, c.others...)
-					})
-				}
+				atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
+					play(t, sim.Options{}, func(s *scene) { came = c.with(s, m, at) }, c.others...)
+					return came
+				})
 			})
 		}
 	}
 }
 
-// with plays the course with the mishap at one step, and tells whether it came to that step.
-func (c course) with(s *scene, m mishap, at int) (came bool) {
-	s.settleAll()
-	began := s.attempts
-	happens := func(n int, info activity.Info) bool { return n == began+at && info.WorkflowExecution.ID != "" }
+// atEachStep plays a test for the step first and then for one in so many, until it does not come to its step any more.
+// There must be fewer than most.
+func atEachStep(t *testing.T, first, every, most int, test func(t *testing.T, at int) (came bool)) {
+	t.Helper()
+	for at, came := first, true; came && !t.Failed(); at += every {
+		require.Less(t, at, most)
+		t.Run(fmt.Sprint(at), func(t *testing.T) { came = test(t, at) })
+	}
+}
+
+// strike has the mishap happen at one attempt of an activity, after so many others from now on, and returns what tells
+// whether it came to that one.
+func (s *scene) strike(m mishap, after int, node string) (came func() bool) {
+	at := s.attempts + after
+	happens := func(n int, info activity.Info) bool { return n == at && info.WorkflowExecution.ID != "" }
 	s.update(func() {
 		s.fault = func(n int, info activity.Info) fault {
 			if m.fault != noFault && happens(n, info) {
@@ -143,10 +145,26 @@ func (c course) with(s *scene, m mishap, at int) (came bool) {
 		s.onAttempt = func(n int, info activity.Info) {
 			if m.do != nil && happens(n, info) {
 				s.Tell("at %s of %s:", info.ActivityType.Name, info.WorkflowExecution.ID)
-				m.do(s, c.node)
+				m.do(s, node)
 			}
 		}
 	})
+	return func() bool { return s.attempts > at }
+}
+
+// workerDies has the worker die, and start again.
+func workerDies(s *scene, _ string) {
+	go func() {
+		s.crashWorker(true)
+		time.Sleep(5 * time.Second)
+		s.crashWorker(false)
+	}()
+}
+
+// with plays the course with the mishap at one step, and tells whether it came to that step.
+func (c course) with(s *scene, m mishap, at int) (came bool) {
+	s.settleAll()
+	struck := s.strike(m, at, c.node)
 	if run := c.play(s, c.node); run != "" {
 		e := s.awaitEnd(c.node, run, time.Hour)
 		if m.survives {
@@ -162,5 +180,5 @@ func (c course) with(s *scene, m mishap, at int) (came bool) {
 	for _, x := range s.sights {
 		require.True(s, x.Await(time.Minute, func() bool { return len(x.Whole()) == 0 }), "%v", x.Whole())
 	}
-	return s.attempts > began+at
+	return struck()
 }

@@ -1,13 +1,11 @@
 package workflows_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
@@ -247,12 +245,10 @@ func TestEveryStepOfAFence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at, every := turns.Steps("TestEveryStepOfAFence: "+name, 6, 1)
-			for more := true; more && !t.Failed(); at += every {
-				require.Less(t, at, 300)
-				t.Run(fmt.Sprint(at), func(t *testing.T) {
-					play(t, sim.Options{}, func(s *scene) { more = s.fenceWith(m, node, at) })
-				})
-			}
+			atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
+				play(t, sim.Options{}, func(s *scene) { came = s.fenceWith(m, node, at) })
+				return came
+			})
 		})
 	}
 }
@@ -260,22 +256,7 @@ func TestEveryStepOfAFence(t *testing.T) {
 // fenceWith plays a fence with a mishap at one step, and tells whether it came to that step.
 func (s *scene) fenceWith(m mishap, node string, at int) (came bool) {
 	s.fenced()
-	began := s.attempts
-	happens := func(n int, info activity.Info) bool { return n == began+at && info.WorkflowExecution.ID != "" }
-	s.update(func() {
-		s.fault = func(n int, info activity.Info) fault {
-			if m.fault != noFault && happens(n, info) {
-				return m.fault
-			}
-			return noFault
-		}
-		s.onAttempt = func(n int, info activity.Info) {
-			if m.do != nil && happens(n, info) {
-				s.Tell("at %s of %s:", info.ActivityType.Name, info.WorkflowExecution.ID)
-				m.do(s, node)
-			}
-		}
-	})
+	struck := s.strike(m, at, node)
 	s.machines.LosePower(node)
 	e := s.awaitFence(node, s.fence(node))
 	if m.survives {
@@ -284,12 +265,12 @@ func (s *scene) fenceWith(m mishap, node string, at int) (came bool) {
 			require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
 		}
 	}
-	over := s.attempts > began+at
+	came = struck()
 	s.update(func() { s.fault, s.onAttempt = nil, nil })
 	if s.machines.Fences(node) == 0 { // it ended before: the watcher starts another one
 		s.awaitFence(node, s.fence(node))
 	}
 	s.heldAgain()
 	s.awaitNothingLeft(5 * time.Minute)
-	return over
+	return came
 }

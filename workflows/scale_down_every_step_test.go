@@ -1,12 +1,10 @@
 package workflows_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
@@ -37,13 +35,7 @@ var removalMishaps = map[string]mishap{
 	"continues as new": {
 		do: func(s *scene, node string) { s.continueJob(jobs.ScaleDownNode.ID(node)) }, survives: true,
 	},
-	"the worker dies": {do: func(s *scene, _ string) {
-		go func() {
-			s.crashWorker(true)
-			time.Sleep(5 * time.Second)
-			s.crashWorker(false)
-		}()
-	}, survives: true},
+	"the worker dies": {do: workerDies, survives: true},
 }
 
 // TestEveryStepOfAScaleDown removes two nodes that share a volume again and again, and each time something happens at
@@ -55,13 +47,11 @@ func TestEveryStepOfAScaleDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at, every := turns.Steps("TestEveryStepOfAScaleDown: "+name, 8, 1)
-			for more := true; more && !t.Failed(); at += every {
-				require.Less(t, at, 300)
-				t.Run(fmt.Sprint(at), func(t *testing.T) {
-					toy := threefold()
-					playToy(t, toy, func(s *scene) { more = removeTwo(s, toy, m, at) })
-				})
-			}
+			atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
+				toy := threefold()
+				playToy(t, toy, func(s *scene) { came = removeTwo(s, toy, m, at) })
+				return came
+			})
 		})
 	}
 }
@@ -69,22 +59,7 @@ func TestEveryStepOfAScaleDown(t *testing.T) {
 // removeTwo removes a and b with a mishap at one step, and tells whether it came to that step.
 func removeTwo(s *scene, toy *toyStore, m mishap, at int) (came bool) {
 	s.awaitMode(budget.ModeDefault)
-	began := s.attempts
-	happens := func(n int, info activity.Info) bool { return n == began+at && info.WorkflowExecution.ID != "" }
-	s.update(func() {
-		s.fault = func(n int, info activity.Info) fault {
-			if m.fault != noFault && happens(n, info) {
-				return m.fault
-			}
-			return noFault
-		}
-		s.onAttempt = func(n int, info activity.Info) {
-			if m.do != nil && happens(n, info) {
-				s.Tell("at %s of %s:", info.ActivityType.Name, info.WorkflowExecution.ID)
-				m.do(s, "a")
-			}
-		}
-	})
+	struck := s.strike(m, at, "a")
 	runs := map[string]string{}
 	for _, node := range []string{"a", "b"} {
 		toy.announces(node, leaving.Signs{Disrupted: true})
@@ -112,5 +87,5 @@ func removeTwo(s *scene, toy *toyStore, m mishap, at int) (came bool) {
 		l := s.keeperStatus().Lease
 		return len(l.Holders)+len(l.Queue) == 0
 	}), "%+v", s.keeperStatus().Lease)
-	return s.attempts > began+at
+	return struck()
 }
