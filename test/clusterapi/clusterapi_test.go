@@ -3,11 +3,7 @@
 package clusterapi
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,27 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
-	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/machines"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
-	"github.com/lockkeeper/lockkeeper/test/turns"
+	"github.com/lockkeeper/lockkeeper/test/barelab"
 )
-
-const lab = "../../lab/bin/lab"
 
 // storageNodes host two OSDs each; node-g hosts nothing.
 var storageNodes = []string{"node-a", "node-b", "node-c", "node-d", "node-e", "node-f"}
 
 // world is a lab with seven Machines, what is noted of holds, and what Ceph would say.
 type world struct {
-	*testing.T
-	client.Client
+	*barelab.World
 	holder   *machines.Holder
 	noted    []fencing.Hold
 	down     map[string]bool // nodes whose OSDs are down
@@ -63,12 +53,12 @@ func TestHoldsAndReleases(t *testing.T) {
 	require.True(t, fences)
 
 	// Nothing holds a node without storage. It goes first, or three of seven would be too many for the health check.
-	w.lab("fault", "node-lost", "node-g")
+	w.Lab("fault", "node-lost", "node-g")
 	w.await("node-g is replaced", func() bool { return w.machine("node-g") == nil })
 
 	// Two storage nodes die. Both Machines are deleted, and wait.
 	for _, node := range []string{"node-a", "node-e"} {
-		w.lab("fault", "node-lost", node)
+		w.Lab("fault", "node-lost", node)
 		w.down[node] = true
 	}
 	w.await("both wait", func() bool { return w.deleting("node-a") && w.deleting("node-e") })
@@ -116,32 +106,13 @@ func TestHoldsAndReleases(t *testing.T) {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	turns.Need(t, "Cluster API's controllers", filepath.Join(filepath.Dir(lab), "cluster-api"), "cluster-api")
-	home, err := os.MkdirTemp("", "lk-capi-") //nolint:usetesting // t.TempDir() is too long for unix sockets
-	require.NoError(t, err)
-	t.Setenv("LAB_HOME", home)
-	w := &world{T: t, down: map[string]bool{}}
-	w.lab("up", "--ceph=none", "--temporal=false", "--machines=7")
-	t.Cleanup(func() {
-		w.lab("down")
-		require.NoError(t, os.RemoveAll(home))
-	})
-	config, err := clientcmd.BuildConfigFromFlags("", strings.TrimSpace(w.lab("kubeconfig")))
-	require.NoError(t, err)
-	config.WarningHandler = rest.NoWarnings{} // v1beta1 is deprecated
-	w.Client, err = client.New(config, client.Options{Scheme: kube.Scheme})
-	require.NoError(t, err)
+	barelab.Need(t, "Cluster API's controllers", "cluster-api", "cluster-api")
+	w := &world{World: barelab.Up(t, "--temporal=false", "--machines=7"), down: map[string]bool{}}
+	var err error
 	w.holder, err = machines.For(w.Client, storage.ClusterKey{Namespace: "rook-ceph", Name: "ceph"},
 		v1alpha1.FencingSpec{API: v1alpha1.FencingClusterAPI, Namespace: "machines"})
 	require.NoError(t, err)
 	return w
-}
-
-func (w *world) lab(args ...string) string {
-	w.Helper()
-	out, err := exec.CommandContext(context.Background(), lab, args...).CombinedOutput()
-	require.NoError(w, err, "lab %s: %s", strings.Join(args, " "), out)
-	return string(out)
 }
 
 func (w *world) machines() []fencing.Machine {

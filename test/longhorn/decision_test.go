@@ -35,21 +35,21 @@ func decides(w *world) {
 	require.True(w, w.decide().OneMore)
 
 	// A volume that was never attached has no data.
-	w.lab("volume", "create", "vol", "--replicas", "2", "--size", "8Mi")
+	w.Lab("volume", "create", "vol", "--replicas", "2", "--size", "8Mi")
 	require.Empty(w, w.kept())
 
 	// Attached: its engine's node and its replicas' nodes stay. Longhorn itself keeps the engine's alone.
-	w.lab("volume", "attach", "vol", "node-a")
+	w.Lab("volume", "attach", "vol", "node-a")
 	require.Contains(w, w.kept(), "node-a")
 	require.GreaterOrEqual(w, len(w.kept()), 2)
 	require.Contains(w, w.explain("node-a"), "engine vol-e-0 runs here")
 	w.await("Longhorn keeps the engine's node", func() bool { return len(w.budgeted()) == 1 })
 
 	// Detached: one of the nodes with a replica keeps it, and remains the one.
-	w.lab("load", "start", "--volume", "vol")
+	w.Lab("load", "start", "--volume", "vol")
 	time.Sleep(time.Second)
-	w.lab("load", "stop")
-	w.lab("volume", "detach", "vol")
+	w.Lab("load", "stop")
+	w.Lab("volume", "detach", "vol")
 	w.await("one keeps it", func() bool { return len(w.kept()) == 1 })
 	kept := w.kept()[0]
 	require.Equal(w, []string{kept}, w.kept())

@@ -3,13 +3,9 @@ package longhorn
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -31,18 +27,18 @@ const removalTaint = "ToBeDeletedByClusterAutoscaler"
 // allowed: no two nodes with replicas of one volume are ever without their instance managers, whoever is dead.
 func keeper(w *world) {
 	w.remove("vol") // its two replicas would have a say in what may go
-	k := w.moveIn()
-	defer k.stop()
+	k := w.MoveIn("--longhorn")
+	defer k.Stop()
 	w.await("Longhorn's own are empty, and ours are there", func() bool {
 		return w.mayDrain() == "a node once it is cordoned" && len(w.budgeted()) == 3 && !w.anyFull()
 	})
 	w.set("kubernetes-cluster-autoscaler-enabled", "true")
-	w.lab("volume", "create", "data", "--replicas", "3", "--size", "8Mi")
-	w.lab("volume", "attach", "data", "node-a")
-	w.lab("load", "start", "--volume", "data")
+	w.Lab("volume", "create", "data", "--replicas", "3", "--size", "8Mi")
+	w.Lab("volume", "attach", "data", "node-a")
+	w.Lab("load", "start", "--volume", "data")
 	time.Sleep(time.Second)
-	require.Contains(w, w.lab("load", "stop"), "0       lost writes")
-	w.lab("volume", "detach", "data")
+	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
+	w.Lab("volume", "detach", "data")
 	w.await("one of two", func() bool { return strings.HasPrefix(w.mayDrain(), "one of ") })
 	w.await("the autoscalers are held back from the third", func() bool {
 		held := w.heldBack()
@@ -78,13 +74,13 @@ func keeper(w *world) {
 
 	// With everything of ours dead one more node goes, and no second one.
 	w.await("one of two", func() bool { return strings.HasPrefix(w.mayDrain(), "one of ") })
-	k.kill()
+	k.Kill()
 	e = w.evictEverything()
 	time.Sleep(8 * time.Second)
 	went := e.stop()
 	require.LessOrEqual(w, len(went), 1, "%v", went)
 	w.awaitAllRun()
-	k.start()
+	k.Start()
 
 	w.drainsWithVolume()
 	w.handsBack()
@@ -115,26 +111,26 @@ func (w *world) remove(volume string) {
 // drainsWithVolume drains a node to which a volume is attached: it waits until it is detached, and then goes.
 func (w *world) drainsWithVolume() {
 	w.Helper()
-	w.lab("volume", "attach", "data", "node-c")
+	w.Lab("volume", "attach", "data", "node-c")
 	w.lockkeeper("drain", "node-c")
 	w.await("it is cordoned", func() bool {
-		n, err := w.typed.CoreV1().Nodes().Get(w.Context(), "node-c", metav1.GetOptions{})
+		n, err := w.Typed.CoreV1().Nodes().Get(w.Context(), "node-c", metav1.GetOptions{})
 		return err == nil && n.Spec.Unschedulable
 	})
 	time.Sleep(time.Second)
 	require.Contains(w, w.explain("node-c"), "engine data-e-0 runs here")
 	require.Equal(w, 3, w.running(), "a volume is attached")
-	w.lab("volume", "detach", "data")
+	w.Lab("volume", "detach", "data")
 	w.await("its instance manager goes", func() bool { return w.running() == 2 })
 	w.cordon("node-c", false)
 	w.await("the drain is done", func() bool {
 		return strings.Contains(w.lockkeeper("status", "node-c"), "Done")
 	})
-	w.lab("volume", "attach", "data", "node-a")
-	w.lab("load", "start", "--volume", "data")
+	w.Lab("volume", "attach", "data", "node-a")
+	w.Lab("load", "start", "--volume", "data")
 	time.Sleep(time.Second)
-	require.Contains(w, w.lab("load", "stop"), "0       lost writes")
-	w.lab("volume", "detach", "data")
+	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
+	w.Lab("volume", "detach", "data")
 }
 
 // handsBack takes the admission policy away: Longhorn's own budgets decide again, and ours go when they are there. Then
@@ -155,7 +151,7 @@ func (w *world) handsBack() {
 	require.NoError(w, w.Delete(w.Context(), &p))
 	w.await("the policy is gone", func() bool { return w.Get(w.Context(), key, &p) != nil })
 	require.Empty(w, w.heldBack())
-	pods, err := w.typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{
+	pods, err := w.Typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{
 		LabelSelector: managers + ",lockkeeper.io/proved",
 	})
 	require.NoError(w, err)
@@ -188,7 +184,7 @@ func (w *world) anyFull() bool {
 
 func (w *world) heldBack() (names []string) {
 	w.Helper()
-	nodes, err := w.typed.CoreV1().Nodes().List(w.Context(), metav1.ListOptions{})
+	nodes, err := w.Typed.CoreV1().Nodes().List(w.Context(), metav1.ListOptions{})
 	require.NoError(w, err)
 	for _, n := range nodes.Items {
 		if n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] == "true" {
@@ -205,14 +201,14 @@ func (w *world) taint(node string, on bool) {
 	if on {
 		taints = fmt.Sprintf(`[{"key":%q,"value":"%d","effect":"NoSchedule"}]`, removalTaint, time.Now().Unix())
 	}
-	_, err := w.typed.CoreV1().Nodes().Patch(w.Context(), node, types.MergePatchType,
+	_, err := w.Typed.CoreV1().Nodes().Patch(w.Context(), node, types.MergePatchType,
 		[]byte(`{"spec":{"taints":`+taints+`}}`), patchOptions)
 	require.NoError(w, err)
 }
 
 // running counts the instance managers that run.
 func (w *world) running() (n int) {
-	pods, err := w.typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{LabelSelector: managers})
+	pods, err := w.Typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{LabelSelector: managers})
 	if err != nil {
 		return 0
 	}
@@ -258,7 +254,7 @@ func (w *world) evictEverything() *evictor {
 }
 
 func (w *world) evictAll(ctx context.Context, e *evictor) {
-	pods := w.typed.CoreV1().Pods(namespace)
+	pods := w.Typed.CoreV1().Pods(namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: managers})
 	if err != nil {
 		return
@@ -307,72 +303,8 @@ func (e *evictor) stop() []string {
 	return e.nodes
 }
 
-// lockkeepers are the worker and the watcher.
-type lockkeepers struct {
-	w         *world
-	dir       string
-	processes []*exec.Cmd
-}
-
-// moveIn installs lockkeeper, and starts it.
-func (w *world) moveIn() *lockkeepers {
-	w.Helper()
-	k := &lockkeepers{w: w, dir: w.TempDir()}
-	w.run("bash", "-c", `eval "$("$0" env)" && ../../hack/install-in-lab.sh --longhorn "$1"`, lab, k.dir)
-	k.start()
-	return k
-}
-
-func (k *lockkeepers) start() {
-	k.w.Helper()
-	for who, command := range map[string]string{
-		"worker": "exec ../../bin/lockkeeper-worker",
-		"watch":  "exec ../../bin/lockkeeper watch --leader-elect-namespace lockkeeper-system",
-	} {
-		log, err := os.OpenFile(filepath.Join(k.dir, who+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		require.NoError(k.w, err)
-		c := exec.CommandContext(context.Background(), "bash", "-c",
-			`eval "$("$0" env)" && export KUBECONFIG="$1/`+who+`.kubeconfig" && `+command, lab, k.dir)
-		c.Stdout, c.Stderr = log, log
-		require.NoError(k.w, c.Start())
-		require.NoError(k.w, log.Close())
-		k.processes = append(k.processes, c)
-	}
-}
-
-func (k *lockkeepers) end(by os.Signal) {
-	for _, c := range k.processes {
-		_ = c.Process.Signal(by)
-	}
-	for _, c := range k.processes {
-		_ = c.Wait()
-	}
-	k.processes = nil
-}
-
-func (k *lockkeepers) kill() { k.end(syscall.SIGKILL) }
-
-// stop ends them, and shows their last words if the test failed.
-func (k *lockkeepers) stop() {
-	k.end(syscall.SIGTERM)
-	if !k.w.Failed() {
-		return
-	}
-	for _, who := range []string{"worker", "watch"} {
-		said, _ := os.ReadFile(filepath.Join(k.dir, who+".log"))
-		k.w.Logf("%s:\n%s", who, said[max(0, len(said)-3000):])
-	}
-}
-
 // lockkeeper runs the command in the lab's environment.
 func (w *world) lockkeeper(args ...string) string {
 	w.Helper()
-	return w.run("bash", append([]string{"-c", `eval "$("$0" env)" && exec ../../bin/lockkeeper "$@"`, lab}, args...)...)
-}
-
-func (w *world) run(name string, args ...string) string {
-	w.Helper()
-	out, err := exec.CommandContext(w.Context(), name, args...).CombinedOutput()
-	require.NoError(w, err, "%s: %s", strings.Join(args, " "), out)
-	return string(out)
+	return w.InLab(`exec ../../bin/lockkeeper "$@"`, args...)
 }

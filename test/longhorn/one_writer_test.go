@@ -36,8 +36,8 @@ func oneWriter(w *world) {
 	w.handOver()
 
 	h := w.hammer()
-	w.lab("volume", "attach", "vol", "node-a")
-	w.lab("volume", "detach", "vol")
+	w.Lab("volume", "attach", "vol", "node-a")
+	w.Lab("volume", "detach", "vol")
 	for _, n := range []string{"node-b", "node-b", "node-c"} {
 		w.cordon(n, true)
 		w.await("Longhorn's budget goes with the cordon", func() bool { return !w.hasBudgetOf(n) })
@@ -140,15 +140,15 @@ func (w *world) hasBudgetOf(node string) bool {
 // replaceManager has Longhorn replace the pod of a node's instance manager, and waits for the new one.
 func (w *world) replaceManager(node string) {
 	w.Helper()
-	pods, err := w.typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{
+	pods, err := w.Typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{
 		LabelSelector: managers + ",longhorn.io/node=" + node,
 	})
 	require.NoError(w, err)
 	require.Len(w, pods.Items, 1)
 	old := pods.Items[0]
-	require.NoError(w, w.typed.CoreV1().Pods(namespace).Delete(w.Context(), old.Name, metav1.DeleteOptions{}))
+	require.NoError(w, w.Typed.CoreV1().Pods(namespace).Delete(w.Context(), old.Name, metav1.DeleteOptions{}))
 	w.await("another instance manager", func() bool {
-		p, err := w.typed.CoreV1().Pods(namespace).Get(w.Context(), old.Name, metav1.GetOptions{})
+		p, err := w.Typed.CoreV1().Pods(namespace).Get(w.Context(), old.Name, metav1.GetOptions{})
 		return err == nil && p.UID != old.UID && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready
 	})
 }
@@ -156,7 +156,7 @@ func (w *world) replaceManager(node string) {
 // restartLonghorn restarts Longhorn's managers, which look at everything again when they start.
 func (w *world) restartLonghorn() {
 	w.Helper()
-	pods := w.typed.CoreV1().Pods(namespace)
+	pods := w.Typed.CoreV1().Pods(namespace)
 	list, err := pods.List(w.Context(), metav1.ListOptions{LabelSelector: "app=longhorn-manager"})
 	require.NoError(w, err)
 	for _, p := range list.Items {
@@ -173,8 +173,8 @@ func (w *world) restartLonghorn() {
 		}
 		return ready == 3
 	})
-	w.lab("volume", "attach", "vol", "node-b")
-	w.lab("volume", "detach", "vol")
+	w.Lab("volume", "attach", "vol", "node-b")
+	w.Lab("volume", "detach", "vol")
 }
 
 // hammer asks for evictions until it is stopped.
@@ -218,7 +218,7 @@ func (w *world) askOnce() []string {
 // askAll asks for the eviction of every instance manager, without evicting it: a pod under no budget may go, and of one
 // under two the API server says that it does not know how.
 func (w *world) askAll(ctx context.Context, h *hammer) {
-	pods, err := w.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: managers})
+	pods, err := w.Typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: managers})
 	if err != nil {
 		return
 	}
@@ -226,7 +226,7 @@ func (w *world) askAll(ctx context.Context, h *hammer) {
 		if p.DeletionTimestamp != nil || p.Status.Phase != "Running" {
 			continue // it may go whatever the budgets say
 		}
-		err := w.typed.CoreV1().Pods(namespace).EvictV1(ctx, &policyv1.Eviction{
+		err := w.Typed.CoreV1().Pods(namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.Name},
 			DeleteOptions: &metav1.DeleteOptions{
 				DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{ResourceVersion: &p.ResourceVersion},

@@ -4,9 +4,6 @@ package longhorn
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,19 +12,14 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn/longhorncluster"
-	"github.com/lockkeeper/lockkeeper/test/turns"
+	"github.com/lockkeeper/lockkeeper/test/barelab"
 )
 
 const (
-	lab       = "../../lab/bin/lab"
 	namespace = "longhorn-system"
 	patience  = 90 * time.Second
 )
@@ -36,9 +28,7 @@ var allNodes = []string{"node-a", "node-b", "node-c"}
 
 // world is a lab of three nodes with Longhorn, and the decision before.
 type world struct {
-	*testing.T
-	client.Client
-	typed  kubernetes.Interface
+	*barelab.World
 	reader *longhorncluster.Reader
 	before longhorncluster.Before
 }
@@ -46,47 +36,10 @@ type world struct {
 // start starts it, with more flags of `lab up`.
 func start(t *testing.T, flags ...string) *world {
 	t.Helper()
-	turns.Need(t, "the real Longhorn", filepath.Join(filepath.Dir(lab), "longhorn", "longhorn-manager"), "longhorn")
-	home, err := os.MkdirTemp("", "lk-lh-") //nolint:usetesting // t.TempDir() is too long for unix sockets
-	require.NoError(t, err)
-	t.Setenv("LAB_HOME", home)
-	w := &world{T: t}
-	w.upAlone(flags)
-	t.Cleanup(func() {
-		w.lab("down")
-		require.NoError(t, os.RemoveAll(home))
-	})
-	config, err := clientcmd.BuildConfigFromFlags("", strings.TrimSpace(w.lab("kubeconfig")))
-	require.NoError(t, err)
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
-	w.typed, err = kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	w.Client, err = client.New(config, client.Options{Scheme: kube.Scheme})
-	require.NoError(t, err)
+	barelab.Need(t, "the real Longhorn", "longhorn/longhorn-manager", "longhorn")
+	w := &world{World: barelab.Up(t, append([]string{"--nodes-per-zone=1", "--longhorn"}, flags...)...)}
 	w.reader = longhorncluster.New(w.Client, namespace)
 	return w
-}
-
-// upAlone starts the lab. Tests of another module may have one with Longhorn on this machine, whose end it awaits.
-func (w *world) upAlone(flags []string) {
-	w.Helper()
-	args := append([]string{"up", "--ceph=none", "--nodes-per-zone=1", "--longhorn"}, flags...)
-	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(2 * time.Second) {
-		out, err := exec.CommandContext(context.Background(), lab, args...).CombinedOutput()
-		if err == nil {
-			return
-		}
-		if !strings.Contains(string(out), "only one lab of a machine") || time.Now().After(deadline) {
-			require.NoError(w, err, "lab up: %s", out)
-		}
-	}
-}
-
-func (w *world) lab(args ...string) string {
-	w.Helper()
-	out, err := exec.CommandContext(context.Background(), lab, args...).CombinedOutput()
-	require.NoError(w, err, "lab %s: %s", strings.Join(args, " "), out)
-	return string(out)
 }
 
 // decide reads the installation and decides, and remembers whom it kept.
@@ -141,7 +94,7 @@ func (w *world) explain(node string) string {
 func (w *world) cordon(node string, wanted bool) {
 	w.Helper()
 	verb := map[bool]string{true: "true", false: "false"}[wanted]
-	_, err := w.typed.CoreV1().Nodes().Patch(w.Context(), node, "application/merge-patch+json",
+	_, err := w.Typed.CoreV1().Nodes().Patch(w.Context(), node, "application/merge-patch+json",
 		[]byte(`{"spec":{"unschedulable":`+verb+`}}`), patchOptions)
 	require.NoError(w, err)
 }
@@ -169,10 +122,9 @@ func (w *world) await(what string, ok func() bool) {
 // describe is how the installation looks, for who has to find out what went wrong.
 func (w *world) describe() string {
 	w.Helper()
-	c := exec.CommandContext(context.Background(), "bash", "-c", `eval "$("$0" env)" && kubectl -n "$1" get \
+	c := barelab.Command(context.Background(), `kubectl -n "$1" get \
 		maintenancepolicies,pdb,instancemanagers,volumes.longhorn.io,nodes 2>&1
-		kubectl -n "$1" get pods -L lockkeeper.io/proved,longhorn.io/node -l longhorn.io/component=instance-manager 2>&1`,
-		lab, namespace)
+		kubectl -n "$1" get pods -L lockkeeper.io/proved,longhorn.io/node -l longhorn.io/component=instance-manager 2>&1`, namespace)
 	out, err := c.CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("%s (%v)", out, err)

@@ -2,35 +2,21 @@
 package scaling
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/lockkeeper/lockkeeper/internal/kube"
-	"github.com/lockkeeper/lockkeeper/test/turns"
+	"github.com/lockkeeper/lockkeeper/test/barelab"
 )
 
-const (
-	lab      = "../../lab/bin/lab"
-	patience = 3 * time.Minute
-)
+const patience = 3 * time.Minute
 
 // Autoscaler is one of those that a lab may have.
 type Autoscaler struct {
@@ -44,68 +30,17 @@ type Autoscaler struct {
 
 // World is a lab without Ceph, in which no autoscaler is started yet.
 type World struct {
-	*testing.T
-	client.Client
-	Typed   kubernetes.Interface
-	Config  *rest.Config
+	*barelab.World
 	Journal *Journal
 }
 
 // Start starts a lab for an autoscaler. Who decides beside it is whatever a test then starts in it.
 func Start(t *testing.T, a Autoscaler, flags ...string) *World {
 	t.Helper()
-	turns.Need(t, a.Name, filepath.Join(filepath.Dir(lab), a.Program), a.Target)
-	home, err := os.MkdirTemp("", "lk-") //nolint:usetesting // t.TempDir() is too long for unix sockets
-	require.NoError(t, err)
-	t.Setenv("LAB_HOME", home)
-	log.SetLogger(logr.Discard())
-	w := &World{T: t}
-	w.upAlone(flags)
-	t.Cleanup(func() {
-		w.Lab("down")
-		require.NoError(t, os.RemoveAll(home))
-	})
-	w.Config, err = clientcmd.BuildConfigFromFlags("", strings.TrimSpace(w.Lab("kubeconfig")))
-	require.NoError(t, err)
-	w.Config.QPS, w.Config.WarningHandler = -1, rest.NoWarnings{}
-	w.Typed, err = kubernetes.NewForConfig(w.Config)
-	require.NoError(t, err)
-	w.Client, err = client.New(w.Config, client.Options{Scheme: kube.Scheme})
-	require.NoError(t, err)
+	barelab.Need(t, a.Name, a.Program, a.Target)
+	w := &World{World: barelab.Up(t, append([]string{"--temporal=false"}, flags...)...)}
 	w.Journal = Follow(t, w.Typed, a.Taint)
 	return w
-}
-
-// upAlone starts the lab. Tests of other packages may have one with Longhorn on this machine, whose end it awaits.
-func (w *World) upAlone(flags []string) {
-	w.Helper()
-	args := append([]string{"up", "--ceph=none", "--temporal=false"}, flags...)
-	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(2 * time.Second) {
-		out, err := exec.CommandContext(context.Background(), lab, args...).CombinedOutput()
-		if err == nil {
-			return
-		}
-		if !strings.Contains(string(out), "only one lab of a machine") || time.Now().After(deadline) {
-			require.NoError(w, err, "lab up: %s", out)
-		}
-	}
-}
-
-// Lab runs a command of the lab, and returns its output.
-func (w *World) Lab(args ...string) string {
-	w.Helper()
-	return w.LabWith("", args...)
-}
-
-// LabWith is Lab for a command that reads something.
-func (w *World) LabWith(input string, args ...string) string {
-	w.Helper()
-	c := exec.CommandContext(context.Background(), lab, args...)
-	var out, said bytes.Buffer
-	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(input), &out, &said
-	err := c.Run()
-	require.NoError(w, err, "lab %s: %s", strings.Join(args, " "), strings.TrimSpace(said.String()))
-	return out.String()
 }
 
 // Folder is where a node of the lab has all that is its own.
