@@ -38,6 +38,8 @@ func (m machine) held() bool {
 	return drain && end
 }
 
+func (m machine) in(zone string) bool { return strings.Contains(m.Spec.ProviderID, "/"+zone+"/") }
+
 func (w *world) machines() (map[string]machine, error) {
 	var list struct{ Items []machine }
 	if err := w.read(&list, "kubectl", "-n", machinesNamespace, "get", "machines.v1beta2.cluster.x-k8s.io", "-o",
@@ -79,48 +81,50 @@ func (w *world) hosts() (map[string][]string, error) {
 	return out, nil
 }
 
-// nodeIn finds a node of a zone that hosts an OSD and no mon: a mon's disk stays with its node.
-func (w *world) nodeIn(zone string) (string, error) {
+// hostsAndMachines are what each node hosts, and its Machine.
+func (w *world) hostsAndMachines() (map[string][]string, map[string]machine, error) {
 	hosts, err := w.hosts()
 	if err != nil {
-		return "", err
+		return nil, nil, err
 	}
 	machines, err := w.machines()
+	return hosts, machines, err
+}
+
+// machineIn finds the Machine of a node of a zone that hosts an OSD and no mon: a mon's disk stays with its node.
+func (w *world) machineIn(zone string) (machine, error) {
+	hosts, machines, err := w.hostsAndMachines()
 	if err != nil {
-		return "", err
+		return machine{}, err
 	}
 	for node, daemons := range hosts {
 		if !slices.ContainsFunc(daemons, func(d string) bool { return strings.HasPrefix(d, "mon") }) &&
-			strings.Contains(machines[node].Spec.ProviderID, "/"+zone+"/") {
-			return node, nil
+			machines[node].in(zone) {
+			return machines[node], nil
 		}
 	}
-	return "", fmt.Errorf("no node of %s hosts an OSD and no mon: %v", zone, hosts)
+	return machine{}, fmt.Errorf("no node of %s hosts an OSD and no mon: %v", zone, hosts)
 }
 
-// spread has an OSD of the zone live on a node without a mon, where nodeIn finds it.
+// spread has an OSD of the zone live on a node without a mon, where machineIn finds it.
 func (w *world) spread(zone string) error {
-	if _, err := w.nodeIn(zone); err == nil {
+	if _, err := w.machineIn(zone); err == nil {
 		return nil
 	}
-	hosts, err := w.hosts()
-	if err != nil {
-		return err
-	}
-	machines, err := w.machines()
+	hosts, machines, err := w.hostsAndMachines()
 	if err != nil {
 		return err
 	}
 	for node, daemons := range hosts {
 		osd := slices.IndexFunc(daemons, func(d string) bool { return strings.HasPrefix(d, "osd.") })
-		if osd < 0 || !strings.Contains(machines[node].Spec.ProviderID, "/"+zone+"/") {
+		if osd < 0 || !machines[node].in(zone) {
 			continue
 		}
 		if err := w.run("kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=3m",
 			"--pod-selector", "app=rook-ceph-osd,ceph_daemon_id="+strings.TrimPrefix(daemons[osd], "osd.")); err != nil {
 			return err
 		}
-		moved := until(patience, func() error { _, err := w.nodeIn(zone); return err })
+		moved := until(patience, func() error { _, err := w.machineIn(zone); return err })
 		return errors.Join(moved, w.run("kubectl", "uncordon", node), until(patience, w.notWhole))
 	}
 	return fmt.Errorf("no node of %s hosts an OSD: %v", zone, hosts)
@@ -132,25 +136,19 @@ func (w *world) fencingWords() map[string]word {
 		"spread": {"ZONE", func(w *world, a []string) error { return w.spread(a[0]) }},
 		"held":   {"", func(w *world, _ []string) error { return until(patience, w.allHeld) }},
 		"lose": {"ZONE", func(w *world, a []string) error {
-			node, err := w.nodeIn(a[0])
+			m, err := w.doom(a[0])
 			if err != nil {
 				return err
 			}
-			if err := w.remember(a[0], node); err != nil {
-				return err
-			}
-			return w.fault("node-lost", node)
+			return w.fault("node-lost", m.Status.NodeRef.Name)
 		}},
 		"delete-machine": {"ZONE", func(w *world, a []string) error {
-			node, err := w.nodeIn(a[0])
+			m, err := w.doom(a[0])
 			if err != nil {
-				return err
-			}
-			if err := w.remember(a[0], node); err != nil {
 				return err
 			}
 			return w.run("kubectl", "-n", machinesNamespace, "delete", "machines.v1beta2.cluster.x-k8s.io",
-				w.fenced[a[0]].Metadata.Name, "--wait=false")
+				m.Metadata.Name, "--wait=false")
 		}},
 		"replaced": {"ZONE", func(w *world, a []string) error {
 			return until(patience, func() error { return w.replaced(w.fenced[a[0]]) })
@@ -160,41 +158,32 @@ func (w *world) fencingWords() map[string]word {
 				"fence/"+w.fenced[a[0]].Status.NodeRef.Name, "-o", "json")
 		}},
 		"take-hold": {"ZONE", func(w *world, a []string) error {
-			node, err := w.nodeIn(a[0])
-			if err != nil {
-				return err
-			}
-			machines, err := w.machines()
+			m, err := w.machineIn(a[0])
 			if err != nil {
 				return err
 			}
 			return w.run("kubectl", "-n", machinesNamespace, "annotate", "machines.v1beta2.cluster.x-k8s.io",
-				machines[node].Metadata.Name,
-				"pre-drain.delete.hook.machine.cluster.x-k8s.io/lockkeeper."+cephNamespace+"."+policyName+"-")
+				m.Metadata.Name, "pre-drain.delete.hook.machine.cluster.x-k8s.io/lockkeeper."+cephNamespace+"."+policyName+"-")
 		}},
 	}
 }
 
-// remember notes which Machine a zone is about to lose.
-func (w *world) remember(zone, node string) error {
-	machines, err := w.machines()
+// doom chooses the Machine that a zone is about to lose, and remembers it.
+func (w *world) doom(zone string) (machine, error) {
+	m, err := w.machineIn(zone)
 	if err != nil {
-		return err
+		return machine{}, err
 	}
 	if w.fenced == nil {
 		w.fenced = map[string]machine{}
 	}
-	w.fenced[zone] = machines[node]
-	return nil
+	w.fenced[zone] = m
+	return m, nil
 }
 
 // allHeld: every Machine that hosts an OSD or a mon is held, and no other one.
 func (w *world) allHeld() error {
-	hosts, err := w.hosts()
-	if err != nil {
-		return err
-	}
-	machines, err := w.machines()
+	hosts, machines, err := w.hostsAndMachines()
 	if err != nil {
 		return err
 	}
