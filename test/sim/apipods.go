@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is what the API server does with pods that have no controller.
@@ -94,7 +95,7 @@ func (a podsAPI) Patch(
 			return notFound("pods", name)
 		}
 		had, next := p.object(), &corev1.Pod{}
-		if err := patched(&had, next, kind, data); err != nil {
+		if err := kubeapi.Patched(&had, next, kind, data); err != nil {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, nil)
 		}
 		if next.UID != had.UID {

@@ -16,6 +16,7 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // policyClient is the API server for MaintenancePolicies, and for events.
@@ -95,7 +96,7 @@ func (c policyClient) Patch(ctx context.Context, o client.Object, patch client.P
 			return notFound("maintenancepolicies", o.GetName())
 		}
 		next := &v1alpha1.MaintenancePolicy{}
-		if err := patched(c.policy, next, patch.Type(), data); err != nil {
+		if err := kubeapi.Patched(c.policy, next, patch.Type(), data); err != nil {
 			return err
 		}
 		if next.ResourceVersion != c.policy.ResourceVersion {
@@ -196,7 +197,7 @@ func (s statusClient) Patch(
 			return notFound("maintenancepolicies", o.GetName())
 		}
 		next := &v1alpha1.MaintenancePolicy{}
-		if err := patched(w.policy, next, patch.Type(), data); err != nil {
+		if err := kubeapi.Patched(w.policy, next, patch.Type(), data); err != nil {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "MaintenancePolicy"}, o.GetName(), nil) // a test that failed
 		}
 		if next.ResourceVersion != w.policy.ResourceVersion {

@@ -2,13 +2,11 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -25,6 +23,7 @@ import (
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // server is the API server as one user sees it. It is as much of client-go's interface as lockkeeper and kubectl ask
@@ -84,18 +83,9 @@ func (s server) ask(ctx context.Context, op string, do func() error) error {
 func (s server) CoreV1() coreclient.CoreV1Interface       { return coreAPI{server: s} }
 func (s server) AppsV1() appsclient.AppsV1Interface       { return appsAPI{server: s} }
 func (s server) PolicyV1() policyclient.PolicyV1Interface { return policyAPI{server: s} }
-func (s server) Discovery() discovery.DiscoveryInterfaces { return discoveryAPI{} }
+func (s server) Discovery() discovery.DiscoveryInterfaces { return kubeapi.Discovery{} }
 func notFound(resource, name string) *apierrors.StatusError {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
-}
-
-// discoveryAPI knows the one thing that kubectl wants to know before it evicts.
-type discoveryAPI struct{ discovery.DiscoveryInterfaces }
-
-func (discoveryAPI) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, error) {
-	return &metav1.APIResourceList{
-		APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1"}},
-	}, nil
 }
 
 type coreAPI struct {
@@ -359,7 +349,7 @@ func (a budgetsAPI) Patch(
 			return notFound("poddisruptionbudgets", name)
 		}
 		next := &policyv1.PodDisruptionBudget{}
-		if err := patched(had, next, kind, data); err != nil {
+		if err := kubeapi.Patched(had, next, kind, data); err != nil {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "PodDisruptionBudget"}, name, nil)
 		}
 		out, err = a.server.putBudget(next, a.server.user)
@@ -376,26 +366,6 @@ func (a budgetsAPI) Delete(ctx context.Context, name string, _ metav1.DeleteOpti
 		a.server.dropBudget(name, a.server.user)
 		return nil
 	})
-}
-
-// patched is what becomes of had by a patch.
-func patched(had, next any, kind types.PatchType, data []byte) error {
-	text, err := json.Marshal(had)
-	if err != nil {
-		return err
-	}
-	if kind == types.JSONPatchType {
-		p, err := jsonpatch.DecodePatch(data)
-		if err != nil {
-			return err
-		}
-		if text, err = p.Apply(text); err != nil {
-			return err
-		}
-	} else if text, err = jsonpatch.MergePatch(text, data); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, next)
 }
 
 type namespacesAPI struct {

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -17,29 +16,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is the eviction API and the disruption controller.
 
 // disrupting is how long the controller takes it for granted that a pod whose eviction was allowed is on its way.
 const disrupting = 2 * time.Minute
-
-func tooManyRequests(b *policyv1.PodDisruptionBudget) error {
-	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: policyv1.DisruptionBudgetCause,
-		Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name,
-			b.Status.DesiredHealthy, b.Status.CurrentHealthy),
-	})
-	return err
-}
-
-func twoBudgets() error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
-		Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-	}}
-}
 
 // over lists the budgets that cover a pod.
 func (w *World) over(p *pod) []*policyv1.PodDisruptionBudget {
@@ -57,7 +40,7 @@ func (w *World) evict(p *pod, who owner, dry bool) error {
 	if p.state != storage.PodPending && !p.leaving() {
 		over := w.over(p)
 		if len(over) > 1 {
-			return twoBudgets()
+			return kubeapi.TwoBudgets()
 		}
 		if len(over) == 1 {
 			if err := w.spend(over[0], p, dry); err != nil {
@@ -89,10 +72,10 @@ func (w *World) spend(b *policyv1.PodDisruptionBudget, p *pod, dry bool) error {
 		return nil // IfHealthyBudget, of whatever generation the status is
 	}
 	if s.ObservedGeneration < b.Generation {
-		return tooManyRequests(b)
+		return kubeapi.TooManyRequests(b)
 	}
 	if s.DisruptionsAllowed <= 0 {
-		return tooManyRequests(b)
+		return kubeapi.TooManyRequests(b)
 	}
 	if !dry {
 		s.DisruptionsAllowed--

@@ -2,12 +2,10 @@ package longhorn
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is the API server by client-go, as much of it as lockkeeper and kubectl ask for. Anything else is a nil
@@ -51,7 +50,7 @@ func (s server) ask(ctx context.Context, op string, change bool, do func() error
 
 func (s server) CoreV1() coreclient.CoreV1Interface       { return coreAPI{server: s} }
 func (s server) PolicyV1() policyclient.PolicyV1Interface { return policyAPI{server: s} }
-func (s server) Discovery() discovery.DiscoveryInterfaces { return discoveryAPI{} }
+func (s server) Discovery() discovery.DiscoveryInterfaces { return kubeapi.Discovery{} }
 
 func notFound(resource, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
@@ -64,15 +63,6 @@ func conflict(resource, name string) error {
 
 func invalid(kind, name string) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: kind}, name, nil)
-}
-
-// discoveryAPI knows the one thing that kubectl wants to know before it evicts.
-type discoveryAPI struct{ discovery.DiscoveryInterfaces }
-
-func (discoveryAPI) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, error) {
-	return &metav1.APIResourceList{
-		APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1"}},
-	}, nil
 }
 
 // parse understands the selectors of a request.
@@ -92,26 +82,6 @@ func (w *World) parse(o metav1.ListOptions) (func(map[string]string, fields.Set)
 	return func(set map[string]string, values fields.Set) bool {
 		return l.Matches(labels.Set(set)) && f.Matches(values)
 	}, nil
-}
-
-// patched is what becomes of had by a patch.
-func patched(had, next any, kind types.PatchType, data []byte) error {
-	text, err := json.Marshal(had)
-	if err != nil {
-		return err
-	}
-	if kind == types.JSONPatchType {
-		p, err := jsonpatch.DecodePatch(data)
-		if err != nil {
-			return err
-		}
-		if text, err = p.Apply(text); err != nil {
-			return err
-		}
-	} else if text, err = jsonpatch.MergePatch(text, data); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, next)
 }
 
 type coreAPI struct {
@@ -179,7 +149,7 @@ func (a podsAPI) Patch(
 			return notFound("pods", name)
 		}
 		next := &corev1.Pod{}
-		if err := patched(had, next, kind, data); err != nil {
+		if err := kubeapi.Patched(had, next, kind, data); err != nil {
 			return invalid("Pod", name)
 		}
 		if next.UID != had.UID {
@@ -298,7 +268,7 @@ func (a nodesAPI) Patch(
 			return notFound("nodes", name)
 		}
 		next := &corev1.Node{}
-		if err := patched(had, next, kind, data); err != nil {
+		if err := kubeapi.Patched(had, next, kind, data); err != nil {
 			return invalid("Node", name)
 		}
 		w := a.server.World
@@ -428,7 +398,7 @@ func (a budgetsAPI) Patch(
 			return notFound("poddisruptionbudgets", name)
 		}
 		next := &policyv1.PodDisruptionBudget{}
-		if err := patched(had, next, kind, data); err != nil {
+		if err := kubeapi.Patched(had, next, kind, data); err != nil {
 			return invalid("PodDisruptionBudget", name)
 		}
 		out, err = a.server.putBudget(next, a.server.user)

@@ -2,7 +2,6 @@ package longhorn
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is the eviction API, the disruption controller, and the admission policy.
@@ -38,21 +38,6 @@ func (o owner) ours() bool { return o == byUs || o == byWatcher }
 // disrupting is how long the controller takes it for granted that a pod whose eviction was allowed is on its way.
 const disrupting = 2 * time.Minute
 
-func tooManyRequests(b *policyv1.PodDisruptionBudget) error {
-	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + b.Name + " refuses",
-	})
-	return err
-}
-
-func twoBudgets() error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
-		Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-	}}
-}
-
 // over lists the budgets that cover a pod.
 func (w *World) over(p *corev1.Pod) (out []*policyv1.PodDisruptionBudget) {
 	if p.Namespace != Key.Namespace {
@@ -74,7 +59,7 @@ func (w *World) evict(p *corev1.Pod, who owner) error {
 	if p.Status.Phase != corev1.PodPending {
 		over := w.over(p)
 		if len(over) > 1 {
-			return twoBudgets()
+			return kubeapi.TwoBudgets()
 		}
 		if len(over) == 1 {
 			if err := w.spend(over[0], p); err != nil {
@@ -94,11 +79,11 @@ func (w *World) spend(b *policyv1.PodDisruptionBudget, p *corev1.Pod) error {
 	s := &b.Status
 	switch {
 	case s.ObservedGeneration < b.Generation:
-		return tooManyRequests(b)
+		return kubeapi.TooManyRequests(b)
 	case !podReady(p) && s.CurrentHealthy >= s.DesiredHealthy && s.DesiredHealthy > 0:
 		return nil // IfHealthyBudget
 	case s.DisruptionsAllowed <= 0:
-		return tooManyRequests(b)
+		return kubeapi.TooManyRequests(b)
 	}
 	s.DisruptionsAllowed--
 	s.DisruptedPods[p.Name] = metav1.Now()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is the API server by controller-runtime: policies, Longhorn's objects, the admission policy, events; and
@@ -175,7 +176,7 @@ func (o objects) Patch(ctx context.Context, object client.Object, patch client.P
 			return notFound("maintenancepolicies", object.GetName())
 		}
 		next := &v1alpha1.MaintenancePolicy{}
-		if err := patched(o.policy, next, patch.Type(), data); err != nil {
+		if err := kubeapi.Patched(o.policy, next, patch.Type(), data); err != nil {
 			return err
 		}
 		if next.ResourceVersion != o.policy.ResourceVersion {
@@ -238,7 +239,7 @@ func (s statusAPI) Patch(
 	}
 	return s.write(ctx, "patch status", o, "", func(into *v1alpha1.MaintenancePolicy) error {
 		next := &v1alpha1.MaintenancePolicy{}
-		if err := patched(into, next, patch.Type(), data); err != nil {
+		if err := kubeapi.Patched(into, next, patch.Type(), data); err != nil {
 			return invalid("MaintenancePolicy", o.GetName()) // a test that failed
 		}
 		if next.ResourceVersion != into.ResourceVersion {
