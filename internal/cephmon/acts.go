@@ -107,7 +107,7 @@ func (x act) free(zone string) bool {
 }
 
 // boundCanaryAfter is how long a canary with a volume may find no place, until it begins anew without it, and perhaps
-// in another zone.
+// in another zone, or on another node than the one whose disk the volume is.
 const boundCanaryAfter = 2 * time.Minute
 
 // schedule makes the canary. One that is there waits for the scheduler, which needs no help.
@@ -120,11 +120,20 @@ func (x act) schedule(ctx context.Context) error {
 	if canary.Annotations[monspec.AvoidAnnotation] != monspec.Avoided(x.work.Avoid) && (pod == nil || !running(pod)) {
 		return x.dropCanary(ctx, x.work.Newcomer) // an address has rested, and the next look makes it anew
 	}
+	zoned := len(x.set.Spec.Zones) > 0
+	if !zoned && claim == nil {
+		return x.putClaim(ctx, "") // it was dropped
+	}
 	stuck := pod != nil && !running(pod) && time.Since(pod.CreationTimestamp.Time) > boundCanaryAfter
-	if !stuck || claim == nil || claim.Annotations[monspec.ZoneAnnotation] == "" {
+	switch {
+	case !stuck || claim == nil || claim.DeletionTimestamp != nil:
+		return nil
+	case !zoned && (claim.Spec.VolumeName == "" || time.Since(claim.CreationTimestamp.Time) <= boundCanaryAfter):
+		return nil // its volume is made where the canary goes
+	case zoned && claim.Annotations[monspec.ZoneAnnotation] == "":
 		return nil
 	}
-	if err := x.dropClaim(ctx, claim); err != nil {
+	if err := x.dropClaim(ctx, claim); err != nil || !zoned {
 		return err
 	}
 	return x.putCanary(ctx, "")
