@@ -352,7 +352,12 @@ func (d *monDisorder) person(e event) bool {
 	case "ssd":
 		d.w.Spec("claims of class ssd", mons.Claims("ssd"))
 	case "paths":
-		d.w.Spec("paths", mons.Claims(""))
+		d.w.Spec("paths", func(s *v1alpha1.CephMonSpec) {
+			mons.Claims("")(s)
+			if e.Which%3 == 0 {
+				s.DataDirHostPath = fmt.Sprint("/data-", e.Which%2)
+			}
+		})
 	case "count":
 		d.w.Spec("the count", func(s *v1alpha1.CephMonSpec) {
 			s.Count = []int32{3, 5, 3, 4}[e.Which%4]

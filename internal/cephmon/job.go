@@ -71,7 +71,7 @@ func (m *Mons) survey(
 		return nil, nil, s, err
 	}
 	refused, s.Warnings = w.set.Against(world)
-	s.Warnings = append(s.Warnings, w.otherImages(look)...)
+	s.Warnings = append(append(s.Warnings, w.otherImages(look)...), runByOthers(look)...)
 	if begins := look.Work == nil; begins && look.Unproved == "" && !healing(s.Step) {
 		s.Refused = values(refused)
 	}

@@ -85,6 +85,7 @@ func (w *world) want() (monplan.Want, error) {
 	want := monplan.Want{
 		Generation: w.set.Generation, Count: int(spec.Count), Storage: map[string]monplan.Storage{},
 		MultiplePerNode: spec.AllowMultiplePerNode, HostNetwork: spec.PodTemplate.HostNetwork, Template: hash,
+		DataDir:       spec.DataDirHostPath,
 		HealthTimeout: spec.HealthTimeout.Duration, JoinTimeout: joinTimeout,
 		AllowQuorumLoss: w.policy.Spec.Ceph.AllowMonQuorumLoss,
 	}
@@ -155,6 +156,9 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 		if d != nil {
 			mon.Storage = w.storageOf(d, cmp.Or(mon.MadeFor, mon.Zone))
 			mon.Bound = mon.Bound || !mon.Storage.Claim
+			mon.Fixed = w.fixed(in.Name, d)
+		} else {
+			mon.RunBy = w.runBy(in.Name)
 		}
 		out = append(out, mon)
 	}

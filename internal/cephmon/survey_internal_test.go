@@ -166,3 +166,49 @@ func TestWhoServesUnderAnotherAddress(t *testing.T) {
 		assert.Equal(t, alive, w.lookAt("d")[0].Alive, "made for %q", address)
 	}
 }
+
+// TestWhatAMonHasFromItsBeginning is known of those that lockkeeper has made. Others are as their makers wanted them.
+func TestWhatAMonHasFromItsBeginning(t *testing.T) {
+	w := threeMons()
+	onPath := func(s *corev1.PodSpec) {
+		s.Volumes = []corev1.Volume{
+			{Name: "log", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data/ns/log"}}},
+			{Name: "store", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data/mon-d"}}},
+		}
+		s.HostNetwork = true
+	}
+	w.monOn("d", onPath)
+	assert.Nil(t, w.lookAt("d")[0].Fixed, "others have made it")
+	w.deployments[0].Spec.Template.Labels[monspec.CephMonLabel] = "mons"
+	assert.Equal(t, &monplan.Fixed{HostNetwork: true, DataDir: "/data"}, w.lookAt("d")[0].Fixed)
+	w.deployments = nil
+	w.monOn("d", nil)
+	w.deployments[0].Spec.Template.Labels[monspec.CephMonLabel] = "mons"
+	assert.Equal(t, &monplan.Fixed{}, w.lookAt("d")[0].Fixed, "its store is on a claim")
+}
+
+// TestMonsThatOthersRun: a mon without a Deployment is its owner's, unless its Deployment was just deleted.
+func TestMonsThatOthersRun(t *testing.T) {
+	controlled := func(kind, name string) []metav1.OwnerReference {
+		yes := true
+		return []metav1.OwnerReference{{Kind: kind, Name: name, Controller: &yes}}
+	}
+	for want, owners := range map[string][]metav1.OwnerReference{
+		"DaemonSet ceph-mon": controlled("DaemonSet", "ceph-mon"), "": controlled("ReplicaSet", "mon-d"),
+		"a pod without a controller": nil,
+	} {
+		w := threeMons()
+		w.pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"app": "rook-ceph-mon", kube.MonLabel: "d"}, OwnerReferences: owners,
+		}}}
+		assert.Equal(t, want, w.lookAt("d")[0].RunBy)
+		w.pods = nil
+		assert.Empty(t, w.lookAt("d")[0].RunBy, "no pod of it is left")
+	}
+	assert.Equal(t, []string{
+		"mon.a, mon.c of DaemonSet ceph-mon: lockkeeper counts what has no Deployment of its own, and does not move, " +
+			"restart or replace it",
+	}, runByOthers(monplan.Seen{Mons: []monplan.Mon{
+		{Name: "a", RunBy: "DaemonSet ceph-mon"}, {Name: "b"}, {Name: "c", RunBy: "DaemonSet ceph-mon"},
+	}}))
+}

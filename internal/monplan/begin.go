@@ -50,7 +50,19 @@ func (s Seen) spared(m Mon) string {
 	if m.Drain != "" {
 		return fmt.Sprintf("mon.%s is out of quorum, and %s has its node", m.Name, m.Drain)
 	}
+	if by := s.runByOthers(m.Name); by != "" {
+		return fmt.Sprintf("mon.%s is out of quorum, and %s", m.Name, by)
+	}
 	return s.Monmap().MayRemove(m.Name).Reason
+}
+
+// runByOthers is why a mon is not lockkeeper's to take away; "": it is.
+func (s Seen) runByOthers(mon string) string {
+	m, _ := s.mon(mon)
+	if m.RunBy == "" {
+		return ""
+	}
+	return m.RunBy + " runs it and would start it again: lockkeeper moves and replaces only mons with a Deployment each"
 }
 
 // add makes a missing mon.
@@ -124,6 +136,9 @@ func (s Seen) remove() (Step, bool) {
 	}
 	why := fmt.Sprintf("mon.%s is superfluous: the monmap has %d mons, and the spec says %d", names[0], len(s.Mons),
 		s.Want.Count)
+	if by := s.runByOthers(names[0]); by != "" {
+		return Step{Verdict: Refuse, Why: why + "; " + by}, true
+	}
 	if a := s.Monmap().MayReplace(names[0]); !a.OK {
 		return Step{Verdict: Refuse, Why: why + "; " + a.Reason}, true
 	}

@@ -28,6 +28,9 @@ func (s Seen) Different() (out []Difference) {
 	}
 	for _, m := range mons {
 		why := s.alone(m)
+		if m.RunBy != "" {
+			continue
+		}
 		if holder := holders[m.zone()]; why == "" && len(s.Want.Zones) > 0 && holder != m.Name {
 			why = fmt.Sprintf("zone %s has mon.%s already", m.zone(), holder)
 		}
@@ -40,6 +43,9 @@ func (s Seen) Different() (out []Difference) {
 
 // alone is what is different about a mon whatever the others are; "": nothing.
 func (s Seen) alone(m Mon) string {
+	if m.RunBy != "" {
+		return ""
+	}
 	zone := ""
 	if len(s.Want.Zones) > 0 {
 		zone = m.zone()
@@ -53,11 +59,26 @@ func (s Seen) alone(m Mon) string {
 	if want := s.Want.Storage[zone]; want != m.Storage {
 		return fmt.Sprintf("its store is on %s, and the spec says %s", m.Storage, want)
 	}
+	return s.fixed(m)
+}
+
+// fixed is what is different about a mon that only another mon could have.
+func (s Seen) fixed(m Mon) string {
+	switch f := m.Fixed; {
+	case f == nil:
+		return ""
+	case f.HostNetwork && !s.Want.HostNetwork:
+		return "it has the address of its node (hostNetwork), and the spec says one of its own"
+	case !f.HostNetwork && s.Want.HostNetwork:
+		return "it has an address of its own, and the spec says that of its node (hostNetwork)"
+	case f.DataDir != "" && f.DataDir != s.Want.DataDir:
+		return fmt.Sprintf("its store is below %s, and the spec says %s", f.DataDir, s.Want.DataDir)
+	}
 	return ""
 }
 
 // superfluous are the mons beyond the spec's count, the one that goes first before the others: those that are
-// different, then those without which fewer zones are fatal, then the youngest name.
+// different, then those without which fewer zones are fatal, then the youngest name. Those that others run come last.
 func (s Seen) superfluous() []string {
 	if len(s.Mons) <= s.Want.Count {
 		return nil
@@ -70,6 +91,7 @@ func (s Seen) superfluous() []string {
 	mons := slices.Clone(s.Mons)
 	slices.SortFunc(mons, func(a, b Mon) int {
 		return cmp.Or(
+			cmp.Compare(toInt(a.RunBy != ""), toInt(b.RunBy != "")),
 			cmp.Compare(toInt(!different[a.Name]), toInt(!different[b.Name])),
 			cmp.Compare(len(all.Without(a.Name).Fatal()), len(all.Without(b.Name).Fatal())),
 			compareNames(b.Name, a.Name),

@@ -65,6 +65,7 @@ type Want struct {
 	Storage         map[string]Storage
 	MultiplePerNode bool
 	HostNetwork     bool
+	DataDir         string // the path on nodes below which stores are that are not on claims
 	Template        string // hash of what the pods have in common
 	HealthTimeout   time.Duration
 	// JoinTimeout is how long a newcomer may take from its start until it is in quorum.
@@ -115,6 +116,18 @@ type Mon struct {
 	// Renewing: its pod is not the one of its Deployment's template yet. It may serve, and will stop.
 	Renewing bool
 	Drain    string // the drain of its node, if the keeper knows of one
+	// RunBy is who runs it instead of a Deployment of its own, and would start it again: "DaemonSet ceph-mon"; "": nobody.
+	// Such a mon counts, and is left alone.
+	RunBy string
+	// Fixed is what no restart gives it; nil: not known, which is no difference. Of an adopted mon it is not compared: it
+	// is as whoever made it wanted.
+	Fixed *Fixed
+}
+
+// Fixed is what a mon has from its beginning, beside its storage.
+type Fixed struct {
+	HostNetwork bool
+	DataDir     string // "": its store is on a claim
 }
 
 // zone is where the mon belongs.

@@ -22,7 +22,7 @@ func drawWorld(t *rapid.T) *world {
 		want: monplan.Want{
 			Generation: 1, Count: rapid.SampledFrom([]int{1, 2, 3, 3, 3, 4, 5}).Draw(t, "count"), Template: "v1",
 			HealthTimeout: 10 * time.Minute, JoinTimeout: 10 * time.Minute, Storage: map[string]monplan.Storage{},
-			MultiplePerNode: rapid.Bool().Draw(t, "multiple"),
+			MultiplePerNode: rapid.Bool().Draw(t, "multiple"), DataDir: "/data",
 		},
 		mode: monplan.Mode{Migrate: rapid.Bool().Draw(t, "migrate"), OneLess: rapid.Bool().Draw(t, "one less")},
 	}
@@ -41,6 +41,7 @@ func drawWorld(t *rapid.T) *world {
 		m := &mon{
 			name: monplan.NameOf(i), node: w.nodes[i%len(w.nodes)].name, storage: storage.Draw(t, "has"),
 			template: rapid.SampledFrom([]string{"", "v0", "v1"}).Draw(t, "template"), deployed: true, running: true,
+			fixed: rapid.SampledFrom([]*monplan.Fixed{nil, nil, {DataDir: "/data"}, {DataDir: "/old"}}).Draw(t, "fixed"),
 		}
 		w.mons[m.name], w.monmap = m, append(w.monmap, m.name)
 	}

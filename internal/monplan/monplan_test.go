@@ -127,6 +127,39 @@ func TestNext(t *testing.T) {
 				"Bring 1 of them back",
 		},
 		{
+			what: "a dead mon of a DaemonSet is its owner's to replace", mons: "a b! c", more: "d",
+			but: []change{func(s *monplan.Seen) { s.Mons[1].RunBy = "DaemonSet ceph-mon" }},
+			want: "Wait: mon.b is out of quorum, and DaemonSet ceph-mon runs it and would start it again: lockkeeper moves " +
+				"and replaces only mons with a Deployment each",
+		},
+		{
+			what: "what a DaemonSet runs is not compared, and the others move", mons: "a b c", more: "d",
+			but:  []change{migrate, claims, func(s *monplan.Seen) { s.Mons[0].RunBy = "DaemonSet ceph-mon" }},
+			want: "Migrate: Schedule d",
+		},
+		{
+			what: "all are a DaemonSet's", mons: "a b c", more: "d",
+			but: []change{migrate, claims, func(s *monplan.Seen) {
+				for i := range s.Mons {
+					s.Mons[i].RunBy = "DaemonSet ceph-mon"
+				}
+			}}, want: "Done: ",
+		},
+		{
+			what: "the superfluous one is a Deployment's", mons: "a b c d", more: "e",
+			but:  []change{migrate, func(s *monplan.Seen) { s.Mons[3].RunBy = "DaemonSet ceph-mon" }},
+			want: "Remove: RemoveMon c",
+		},
+		{
+			what: "all superfluous ones are a DaemonSet's", mons: "a b c d", more: "e",
+			but: []change{migrate, func(s *monplan.Seen) {
+				for i := range s.Mons {
+					s.Mons[i].RunBy = "DaemonSet ceph-mon"
+				}
+			}},
+			want: "Refuse: mon.d is superfluous: the monmap has 4 mons, and the spec says 3; DaemonSet ceph-mon runs it",
+		},
+		{
 			what: "a dead mon leaves when all is ready, then the newcomer joins", mons: "a b! c", more: "d",
 			want: "FailOver: Schedule d, ClaimVolume d, RemoveMon b, StopMon b, DropCanary d, Start d, AwaitQuorum d, " +
 				"SaveEndpoints d",

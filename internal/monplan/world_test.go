@@ -40,6 +40,7 @@ type node struct {
 type mon struct {
 	name, node, madeFor string
 	storage             monplan.Storage
+	fixed               *monplan.Fixed
 	template            string
 	deployed, running   bool
 	late                bool // it joins the monmap, and lives only some looks later
@@ -87,7 +88,7 @@ func (w *world) look() monplan.Seen {
 		n := w.node(m.node)
 		s.Mons = append(s.Mons, monplan.Mon{
 			Name: name, Alive: w.alive(name), Node: m.node, NodeGone: n.gone, Bound: !m.storage.Claim,
-			Zone: n.zone, MadeFor: m.madeFor, Storage: m.storage, Template: m.template, Drain: m.drain,
+			Zone: n.zone, MadeFor: m.madeFor, Storage: m.storage, Fixed: m.fixed, Template: m.template, Drain: m.drain,
 		})
 	}
 	if s.Unproved == "" {
@@ -213,7 +214,7 @@ func (w *world) start(name string) {
 	if w.mons[name] == nil {
 		w.mons[name] = &mon{
 			name: name, node: w.work.Node, madeFor: w.work.Zone, storage: w.want.Storage[w.work.Zone], late: true,
-			template: w.want.Template,
+			template: w.want.Template, fixed: &monplan.Fixed{HostNetwork: w.want.HostNetwork, DataDir: w.want.DataDir},
 		}
 	}
 	w.mons[name].deployed, w.mons[name].running = true, true
