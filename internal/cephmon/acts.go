@@ -126,17 +126,19 @@ func (x act) schedule(ctx context.Context) error {
 	}
 	stuck := pod != nil && !running(pod) && time.Since(pod.CreationTimestamp.Time) > boundCanaryAfter
 	switch {
-	case !stuck || claim == nil || claim.DeletionTimestamp != nil:
+	case !stuck || claim == nil:
 		return nil
 	case !zoned && (claim.Spec.VolumeName == "" || time.Since(claim.CreationTimestamp.Time) <= boundCanaryAfter):
 		return nil // its volume is made where the canary goes
 	case zoned && claim.Annotations[monspec.ZoneAnnotation] == "":
 		return nil
 	}
-	if err := x.dropClaim(ctx, claim); err != nil || !zoned {
-		return err
+	if zoned { // the canary first: with a claim that is gone it would wait for ever
+		if err := x.putCanary(ctx, ""); err != nil {
+			return err
+		}
 	}
-	return x.putCanary(ctx, "")
+	return x.dropClaim(ctx, claim)
 }
 
 // putCanary makes the canary, or makes it once more with what is known of it now.
