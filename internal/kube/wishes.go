@@ -132,7 +132,8 @@ func StorageObjects(
 	}
 	o.ReplicaSets, o.Deployments, o.StatefulSets, o.DaemonSets = replicaSets.Items, deployments.Items, statefulSets.Items,
 		daemonSets.Items
-	return o, ReadCephOSDs(ctx, api, p.Namespace, &o)
+	err = ReadCephOSDs(ctx, api, p.Namespace, &o) // on a line of its own: it changes what is returned
+	return o, err
 }
 
 // ReadCephOSDs reads the CephOSDs that are owners of the pods, one by one: the worker may not list them. Where the API
