@@ -115,7 +115,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	g.Go(func() (err error) { view.Nodes, err = c.kube.StorageNodes(gctx); return wrap(err, "list nodes") })
 	g.Go(func() (err error) {
 		if in.Commit {
-			uncommitted = c.reader.Commit(gctx)
+			uncommitted = c.commit(gctx)
 		}
 		reading, err = c.read(gctx)
 		return err
@@ -174,6 +174,16 @@ func (c *cluster) noteReplacements(ctx context.Context, pods []storageview.Pod, 
 		pods[i].Replacing = pods[i].Replacing || replacing[pods[i].OSD]
 	}
 	return nil
+}
+
+// commit has the mons commit something. Where that is refused all else goes on: what was proved stays, and only the
+// line is made anew.
+func (c *cluster) commit(ctx context.Context) error {
+	err := c.reader.Commit(ctx)
+	if ceph.IsDenied(err) {
+		c.line.renew()
+	}
+	return err
 }
 
 // read takes a reading. Missing rights are an answer, too: they say why nothing can be known.

@@ -134,6 +134,7 @@ type clockMons struct {
 	stat      func(context.Context) error // what "osd stat" fails with; nil: it does not
 	stats     int                         // how often it was asked
 	dump      error                       // what "osd dump" fails with
+	commit    error                       // what "config-key set" fails with
 }
 
 func (m *clockMons) Close() {}
@@ -171,6 +172,11 @@ func (m *clockMons) MonCommand(ctx context.Context, command []byte) (output []by
 		return m.says(`{}`)
 	case "osd last-stat-seq":
 		return m.says("%d", uint64(m.upFrom[asked.ID])<<32|uint64(m.counts[asked.ID]))
+	case "config-key set":
+		if m.commit != nil {
+			return nil, "", failure{m.commit}
+		}
+		return nil, "", nil
 	case "osd dump":
 		if m.dump != nil {
 			return nil, "", failure{m.dump}

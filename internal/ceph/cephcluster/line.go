@@ -30,6 +30,7 @@ type line struct {
 	closed     bool
 	unanswered time.Time // when the first question since the last answer was put; zero: none waits in vain
 	dialling   bool
+	refused    bool          // somebody answers, and refuses what may have been granted since
 	pause      time.Duration // between the last attempt and the next
 	next       time.Time     // no attempt before
 }
@@ -96,22 +97,36 @@ func (l *line) heard(on Conn, asked time.Time, err error) {
 	go l.replace()
 }
 
-// replace makes the line anew, unless somebody answers on the old one first.
+// renew has the line made anew, aside, though somebody answers: the rights of a connection are those of its beginning.
+func (l *line) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.redial == nil || l.closed || l.dialling || time.Now().Before(l.next) {
+		return
+	}
+	l.dialling, l.refused = true, true
+	go l.replace()
+}
+
+// replace makes the line anew, unless somebody answers on the old one first, and refuses nothing.
 func (l *line) replace() {
 	ctx, done := context.WithTimeout(context.Background(), redialWithin)
 	defer done()
 	conn, err := l.redial(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dialling = false
+	refused := l.refused
+	l.dialling, l.refused = false, false
 	l.pause = min(max(2*l.pause, redialAfter), redialAtMost)
 	l.next = time.Now().Add(l.pause)
 	switch {
 	case err != nil:
-	case l.closed || l.unanswered.IsZero():
+	case l.closed || l.unanswered.IsZero() && !refused:
 		conn.Close()
 	default:
-		slog.Warn("connected to Ceph anew", "without an answer for", time.Since(l.unanswered).Round(time.Second))
+		if !refused {
+			slog.Warn("connected to Ceph anew", "without an answer for", time.Since(l.unanswered).Round(time.Second))
+		}
 		l.conn.Close()
 		l.conn, l.unanswered = conn, time.Time{}
 	}
