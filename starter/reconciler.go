@@ -32,6 +32,8 @@ type Reconciler struct {
 	Closer   *Closer // closes before anybody is told of an alarm; nil: nobody does
 
 	clusters sync.Map // of *cluster by storage.ClusterKey
+	// leftFor is for how many rounds the budgets of a policy that is gone have been there.
+	leftFor map[storage.ClusterKey]int
 }
 
 // cluster is what the watcher remembers of one storage cluster. Its key is reconciled by one goroutine at a time.
@@ -232,7 +234,8 @@ func (r *Reconciler) takeUp(ctx context.Context, key storage.ClusterKey, c *clus
 // ensureEvery is how soon a keeper that somebody terminated is back. Until then its last budgets stay.
 const ensureEvery = time.Minute
 
-// EnsureKeepers starts the keepers that do not run, again and again until ctx ends. It asks Temporal only.
+// EnsureKeepers starts the keepers that do not run, again and again until ctx ends, and those that have to take away
+// what a policy left. It asks Temporal only.
 func (r *Reconciler) EnsureKeepers(ctx context.Context) error {
 	_ = wait.PollUntilContextCancel(ctx, ensureEvery, false, func(ctx context.Context) (bool, error) {
 		r.ensureAll(ctx)
@@ -248,4 +251,5 @@ func (r *Reconciler) ensureAll(ctx context.Context) {
 			r.Log.Error(err, "cannot make sure that the keeper runs, trying again in a minute", "policy", key.String())
 		}
 	}
+	r.sweep(ctx)
 }

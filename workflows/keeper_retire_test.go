@@ -176,3 +176,27 @@ func TestNamespaceIsDeleted(t *testing.T) {
 		})
 	}
 }
+
+// TestABudgetThatComesTooLate: a request to make a budget anew is carried out when the policy is gone, and its keeper
+// with it. What that one covers could not be evicted any more.
+func TestABudgetThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	var slow atomic.Bool
+	opts := sim.Options{Fail: func(_ context.Context, op string) sim.Failure {
+		if op == "create budget" && slow.CompareAndSwap(true, false) {
+			return sim.Failure{Err: errors.New("the API server gives no answer"), Done: true, Late: time.Minute}
+		}
+		return sim.Failure{}
+	}}
+	play(t, opts, func(s *scene) {
+		s.settle()
+		slow.Store(true)
+		s.TamperWithBudget(true)
+		require.True(s, s.Await(10*time.Second, func() bool { return !slow.Load() }))
+		s.DeletePolicy()
+		require.True(s, s.keeperEnds(30*time.Second))
+		require.Empty(s, s.Leftovers())
+		require.True(s, s.Await(time.Minute, func() bool { return len(s.Leftovers()) > 0 }), "it comes")
+		s.awaitNothingLeft(4 * time.Minute)
+	})
+}

@@ -86,6 +86,7 @@ type sight struct {
 	*sim.World
 	before *starter.Snapshot
 	due    bool // the watcher looks in a moment
+	left   bool // a policy that is gone had left budgets a minute ago
 }
 
 // look is the watcher: it compares what it sees with what it saw, and tells the keeper, or starts a drain that
@@ -136,6 +137,13 @@ func (s *scene) look(x *sight) {
 	}
 }
 
+// leftOver tells whether a policy that is gone left budgets, now and a minute ago.
+func (s *scene) leftOver(x *sight) bool {
+	was := x.left
+	x.left = len(starter.Leftovers(nil, x.Budgets())) > 0
+	return was && x.left
+}
+
 // takeUp is what the watcher does once a minute, too.
 func (s *scene) takeUp(x *sight) {
 	s.mu.Lock()
@@ -169,9 +177,13 @@ func (s *scene) ensureKeeper() {
 	for !s.until(time.Minute, func() bool { return s.over }) {
 		for _, x := range s.sights {
 			s.mu.Lock()
-			blind := s.blind || x.before == nil
+			blind, away := s.blind, s.away
+			unknown := x.before == nil
 			s.mu.Unlock()
-			if !x.PolicyExists() || blind {
+			if !x.PolicyExists() && !blind && !away && s.leftOver(x) {
+				s.startKeeperOf(x.Key())
+			}
+			if !x.PolicyExists() || blind || unknown {
 				continue
 			}
 			s.startKeeperOf(x.Key())

@@ -210,6 +210,20 @@ func (w *World) Leftovers() []string {
 	return out
 }
 
+// Budgets are those that there are, as a watcher of Kubernetes sees them.
+func (w *World) Budgets() []policyv1.PodDisruptionBudget {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.budgetObjects()
+}
+
+func (w *World) budgetObjects() (out []policyv1.PodDisruptionBudget) {
+	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
+		out = append(out, policyv1.PodDisruptionBudget{ObjectMeta: w.budgets[name].ObjectMeta, Spec: w.budgets[name].Spec})
+	}
+	return out
+}
+
 // Snapshot is what a watcher of Kubernetes sees, as the watcher itself takes it.
 func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists bool) {
 	w.mu.Lock()
@@ -234,10 +248,7 @@ func (w *World) Snapshot(before *starter.Snapshot) (s starter.Snapshot, exists b
 			o.Deployments = append(o.Deployments, d.object())
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
-		o.Budgets = append(o.Budgets,
-			policyv1.PodDisruptionBudget{ObjectMeta: w.budgets[name].ObjectMeta, Spec: w.budgets[name].Spec})
-	}
+	o.Budgets = w.budgetObjects()
 	return starter.Take(o, before), true
 }
 
