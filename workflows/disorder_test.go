@@ -41,8 +41,10 @@ type disorder struct {
 	aborted  bool            // a rollout was
 	stranger bool            // somebody else's pod with our label is there
 	// excused are nodes that somebody uncordoned, or whose observing drain somebody ended, in the middle of a kubectl
-	// drain: that one may then wait for a mon in vain until the node is uncordoned.
+	// drain: that one may then wait for a mon in vain until the node is uncordoned. undone are those whose job was told to
+	// undo what it did.
 	excused   sync.Map
+	undone    sync.Map
 	upgrading sync.Map
 	fencing   bool
 	paused    sync.Map // nodes whose fence a person has paused
@@ -91,6 +93,14 @@ func (d *disorder) happen(e event) {
 	d.took = d.took || e.Kind == "delete pod" || e.Kind == "scale"
 	if meddles[e.Kind] && d.Draining(node) {
 		d.excused.Store(node, true)
+	}
+	switch e.Kind {
+	case "abort", "cancel drain":
+		d.undone.Store(node, true)
+	case "kubectl drain", "upgrade":
+		if _, undone := d.undone.Load(node); undone && d.lives(node) { // its job takes away its own cordon, which this drain takes for given
+			d.excused.Store(node, true)
+		}
 	}
 	switch e.Kind {
 	case "drain":

@@ -87,15 +87,20 @@ func (s *scene) audit() {
 
 // judgeStatus has the World judge the status while nobody can keep it and a watcher lives.
 func (s *scene) judgeStatus() {
-	var since time.Time
+	var (
+		since   time.Time
+		crashes int
+	)
 	for !s.until(time.Second, func() bool { return s.over || s.stopping }) {
 		s.mu.Lock()
 		unkept := !s.blind && (s.away || s.crashes%2 == 1)
+		lived := s.crashes != crashes // in between, and may have kept it
+		crashes = s.crashes
 		s.mu.Unlock()
 		switch {
 		case !unkept:
 			since = time.Time{}
-		case since.IsZero():
+		case since.IsZero() || lived:
 			since = time.Now()
 		default:
 			s.JudgeStatus(time.Since(since))
