@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -19,8 +20,8 @@ type Actions struct {
 	Hint workflows.Hint
 	// Drains to be started in observing mode, by node: somebody else drains these nodes. The value is why.
 	Drains map[string]string
-	// Calm: nothing closes or opens because of it, so it can wait for more.
-	Calm bool
+	// Patience is for how long it can wait for more, since nothing closes or opens because of it.
+	Patience time.Duration
 }
 
 // IsZero tells whether there is nothing to do.
@@ -41,7 +42,7 @@ func Decide(before *Snapshot, now Snapshot) Actions {
 		hint.Reason, hint.Own = firstOf(c.own), len(c.own) > 0
 		hint.Echo, hint.ProvedEcho, hint.MonEcho = c.echo, c.provedEcho, c.monEcho
 	}
-	return Actions{Hint: hint, Drains: newDrains(*before, now), Calm: len(c.reasons) == c.calm}
+	return Actions{Hint: hint, Drains: newDrains(*before, now), Patience: c.patience()}
 }
 
 // newDrains lists the nodes that somebody else began to drain: leaving, and with an OSD that does not serve. Only the
@@ -102,8 +103,24 @@ type change struct {
 	tampered bool
 	// Generations of the budgets that lockkeeper itself wrote.
 	echo, provedEcho, monEcho int64
-	// calm is how many of the reasons can wait: something is back, which is of use when the data is whole, too.
-	calm int
+	// calm is for how long some of the reasons can wait for more.
+	calm []time.Duration
+}
+
+// How long what can wait does. Something is back, which is of use when the data is whole, too; it is on its way back,
+// and what it does next is worth telling; or it is a daemon on which no OSD depends.
+const (
+	backAfter  = 250 * time.Millisecond
+	stepAfter  = 2 * time.Second
+	otherAfter = 500 * time.Millisecond
+)
+
+// patience is that of the least patient reason.
+func (c *change) patience() time.Duration {
+	if len(c.calm) == 0 || len(c.calm) < len(c.reasons) {
+		return 0
+	}
+	return slices.Min(c.calm)
 }
 
 func (c *change) add(format string, args ...any) {
@@ -111,9 +128,9 @@ func (c *change) add(format string, args ...any) {
 }
 
 // addCalm adds a reason that can wait for others.
-func (c *change) addCalm(format string, args ...any) {
+func (c *change) addCalm(most time.Duration, format string, args ...any) {
 	c.add(format, args...)
-	c.calm++
+	c.calm = append(c.calm, most)
 }
 
 // firstOf cuts reasons short: the keeper looks for itself, and a node with twenty OSDs needs no twenty reasons.
@@ -173,11 +190,11 @@ func (c *change) osds(before, now map[string]OSD) {
 			c.add("%s has no pod any more", name)
 			c.alarm = true
 		case !had:
-			c.addCalm("%s is new", name)
+			c.addCalm(backAfter, "%s is new", name)
 		case serving(is.Pod) != serving(was.Pod) && is.Pod == storage.PodReady:
 			back = append(back, name+" is ready")
 		case serving(is.Pod) != serving(was.Pod) && was.Pod != storage.PodReady:
-			c.addCalm("%s", describeOSD(name, is))
+			c.addCalm(stepAfter, "%s", describeOSD(name, is))
 		case serving(is.Pod) != serving(was.Pod):
 			c.add("%s", describeOSD(name, is))
 			c.alarm = c.alarm || !is.Replacing
@@ -195,8 +212,9 @@ func (c *change) osds(before, now map[string]OSD) {
 			c.add("the replacement of %s %s", name, map[bool]string{true: "began", false: "is over"}[is.Replacing])
 		}
 	}
-	c.reasons = append(c.reasons, back...)
-	c.calm += len(back)
+	for _, reason := range back { // last, since they matter least
+		c.addCalm(backAfter, "%s", reason)
+	}
 }
 
 func describeOSD(name string, o OSD) string {
@@ -235,11 +253,11 @@ func (c *change) nodes(before, now map[string]Node, open map[string]bool) {
 		case is.Gone != was.Gone:
 			c.add("%s is %s", name, map[bool]string{true: "deleted", false: "there again"}[is.Gone])
 		case is.Cordoned && !was.Cordoned && open[name]:
-			c.addCalm("%s is cordoned", name) // as a job does that has the lease: what it evicts follows
+			c.addCalm(backAfter, "%s is cordoned", name) // as a job does that has the lease: what it evicts follows
 		case is.Cordoned && !was.Cordoned:
 			c.add("%s is cordoned", name)
 		case is.Cordoned != was.Cordoned:
-			c.addCalm("%s is uncordoned", name)
+			c.addCalm(backAfter, "%s is uncordoned", name)
 		case is.Tainted != was.Tainted && is.Tainted != "":
 			c.add("%s is %s", name, leavingBecause(is))
 		case is.Tainted != was.Tainted:
@@ -315,10 +333,12 @@ func (c *change) otherDaemons(before, now map[string]Daemon) {
 		switch {
 		case is.Replicas != was.Replicas:
 			c.add("%s: %d replicas instead of %d", name, is.Replicas, was.Replicas)
+		case is.Ready > was.Ready:
+			c.addCalm(otherAfter, "%s: %d of %d ready", name, is.Ready, is.Replicas)
 		case is.Ready != was.Ready:
 			c.add("%s: %d of %d ready", name, is.Ready, is.Replicas)
 		case is.Mons != was.Mons:
-			c.addCalm("%s: there are pods of %q instead of %q", name, is.Mons, was.Mons)
+			c.addCalm(otherAfter, "%s: there are pods of %q instead of %q", name, is.Mons, was.Mons)
 		case is.Home != was.Home:
 			c.add("%s: where else it could run has changed", name)
 		default:

@@ -3,6 +3,7 @@ package starter
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
@@ -484,10 +485,46 @@ func TestACordonWithinWhatIsOpenCanWait(t *testing.T) {
 	}
 	assert.NotEmpty(t, onB)
 	before := with(opened(onB...))
-	assert.True(t, Decide(&before, with(opened(onB...), cordoned)).Calm)
-	assert.False(t, Decide(&whole, with(cordoned)).Calm, "it opens a domain")
+	assert.Positive(t, Decide(&before, with(opened(onB...), cordoned)).Patience)
+	assert.Zero(t, Decide(&whole, with(cordoned)).Patience, "it opens a domain")
 	part := with(opened(onB[0]))
-	assert.False(t, Decide(&part, with(opened(onB[0]), cordoned)).Calm, "one of its OSDs may not go yet")
+	assert.Zero(t, Decide(&part, with(opened(onB[0]), cordoned)).Patience, "one of its OSDs may not go yet")
 	none := with(func(s *Snapshot) { s.OSDs = nil })
-	assert.False(t, Decide(&none, with(cordoned, func(s *Snapshot) { s.OSDs = nil })).Calm, "it may have a mon")
+	assert.Zero(t, Decide(&none, with(cordoned, func(s *Snapshot) { s.OSDs = nil })).Patience, "it may have a mon")
+}
+
+// TestPatience: what stops serving is told at once. What comes back does so in steps, of which only the last is of use
+// to anybody soon.
+func TestPatience(t *testing.T) {
+	away, coming := with(pod("osd.1", storage.PodPending)), with(pod("osd.1", storage.PodNotReady))
+	ready := func(n int) func(*Snapshot) {
+		return func(s *Snapshot) { s.Daemons = map[string]Daemon{"mgr": {Replicas: 2, Ready: n}} }
+	}
+	whole, all, one := with(), with(ready(2)), with(ready(1))
+	for name, c := range map[string]struct {
+		before, now Snapshot
+		want        time.Duration
+	}{
+		"an OSD stops serving":               {whole, coming, 0},
+		"its pod starts":                     {away, coming, stepAfter},
+		"it is ready":                        {coming, whole, backAfter},
+		"a manager stops serving":            {all, one, 0},
+		"it is ready again":                  {one, all, otherAfter},
+		"one starts while another one stops": {with(ready(1), pod("osd.1", storage.PodPending)), with(ready(2)), backAfter},
+		"one is back when another one goes": {
+			with(ready(1)), with(ready(2), pod("osd.1", storage.PodNotReady)), 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Decide(&c.before, c.now)
+			assert.NotEmpty(t, a.Hint.Reason)
+			assert.Equal(t, c.want, a.Patience)
+		})
+	}
+	step, last, loss := Decide(&away, coming), Decide(&coming, whole), Decide(&all, one)
+	assert.Equal(t, backAfter, step.then(last, whole).Patience)
+	assert.Equal(t, stepAfter, step.then(Actions{}, coming).Patience)
+	assert.Equal(t, stepAfter, Actions{}.then(step, coming).Patience)
+	assert.Zero(t, step.then(loss, one).Patience)
+	assert.Zero(t, loss.then(step, one).Patience, "what could not be told at once is told as soon as it can be")
 }

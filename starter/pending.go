@@ -9,8 +9,13 @@ import (
 // then adds what is to be done next to what could not be done yet. An OSD that went down and came back while Temporal
 // was away is still worth the signal; the drain of a node that has returned meanwhile is not worth starting.
 func (a Actions) then(next Actions, now Snapshot) Actions {
-	calm := func(x Actions) bool { return x.Calm || x.IsZero() }
-	out := Actions{Hint: joinHints(a.Hint, next.Hint), Drains: map[string]string{}, Calm: calm(a) && calm(next)}
+	out := Actions{Hint: joinHints(a.Hint, next.Hint), Drains: map[string]string{}}
+	switch out.Patience = min(a.Patience, next.Patience); {
+	case a.IsZero():
+		out.Patience = next.Patience
+	case next.IsZero():
+		out.Patience = a.Patience
+	}
 	still := drained(now)
 	for node, why := range a.Drains {
 		if _, ok := still[node]; ok {

@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,12 +46,10 @@ type cluster struct {
 	asked time.Time
 }
 
-// How long the keeper is not told of what can wait for more of its kind. lockkeeper writes three budgets at once, and
-// again soon; and a node that comes back does so in several steps. One signal, and one look, does for all of them.
-const (
-	echoAfter = time.Second
-	calmAfter = 250 * time.Millisecond
-)
+// echoAfter is how long the keeper is not told of what lockkeeper wrote. It writes three budgets at once, and again
+// soon, and nearly always something else is to be told meanwhile, which does for them as well. A node that comes back
+// does so in several steps, too: one signal, and one look, does for all of them.
+const echoAfter = 5 * time.Second
 
 // waits tells for how long what is pending can wait.
 func (c *cluster) waits(now time.Time) time.Duration {
@@ -59,8 +58,8 @@ func (c *cluster) waits(now time.Time) time.Duration {
 	case len(c.pending.Drains) > 0:
 	case c.pending.Hint.IsEcho():
 		most = echoAfter
-	case c.pending.Calm:
-		most = calmAfter
+	default:
+		most = c.pending.Patience
 	}
 	if most == 0 || c.pending.IsZero() {
 		c.waiting = time.Time{}
@@ -94,7 +93,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Closer.First(ctx, req)
 	}
 	if left := c.waits(time.Now()); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+		expiry := lookAgain(nextExpiry(now.Nodes), objects.Now).RequeueAfter
+		return reconcile.Result{RequeueAfter: min(left, cmp.Or(expiry, left))}, nil
 	}
 	c.waiting = time.Time{}
 	if err := r.deliver(ctx, key, &c.pending); err != nil {

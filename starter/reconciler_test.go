@@ -254,7 +254,7 @@ func TestADrainThatWasTerminatedIsTakenUp(t *testing.T) {
 	}
 
 	edit(w, osdPod(0, "node-a"), ready)
-	w.later(calmAfter)
+	w.later(backAfter)
 	w.reconcile()
 	assert.Zero(t, w.again(), "nothing is missing")
 }
@@ -271,8 +271,8 @@ func TestWhatCanWaitIsToldAtOnce(t *testing.T) {
 	edit(w, osdPod(0, "node-a"), ready)
 	left := w.once()
 	assert.Positive(t, left)
-	assert.LessOrEqual(t, left, calmAfter, "what comes later does not begin the wait anew")
-	w.later(calmAfter)
+	assert.LessOrEqual(t, left, backAfter, "what comes later does not begin the wait anew")
+	w.later(backAfter)
 	assert.Zero(t, w.once())
 	assert.Equal(t, []string{"signal rook-ceph/ceph: node-a is uncordoned, then osd.0 is ready"}, w.temporal.take())
 

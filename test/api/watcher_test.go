@@ -225,7 +225,7 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	write(2)
 	expect("a budget that appears is news",
 		func(h workflows.Hint) bool { return strings.Contains(h.Reason, "appeared") && !h.IsEcho() })
-	for n := 3; n < 6; n++ {
+	for n := 3; n < 5; n++ {
 		was := temporal.hint()
 		r := write(n)
 		osds, proved := r.Book[budget.Unmarked].Generation, r.Book[budget.Marked].Generation
