@@ -21,7 +21,7 @@ type Budgets interface {
 	// opens any.
 	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
 	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
-	ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error)
+	ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (StaticBudgetsResult, error)
 	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count.
 	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error
 }
@@ -75,11 +75,21 @@ type StaticBudgetsInput struct {
 	LeavingNodes
 }
 
+// StaticBudgetsResult says what happened to the budgets of the other daemons, and what they depended on.
+type StaticBudgetsResult struct {
+	Changed bool `json:"changed,omitempty"`
+	// Conflict is as in BudgetResult.
+	Conflict string `json:"conflict,omitempty"`
+	// Hosts are the nodes on which such daemons are: as long as others leave, nothing changes. HostsKnown: these are all.
+	Hosts      []string `json:"hosts,omitempty"`
+	HostsKnown bool     `json:"hostsKnown,omitempty"`
+}
+
 // GuardOthers makes the budgets of the other daemons follow their replicas.
-func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (BudgetResult, error) {
+func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (StaticBudgetsResult, error) {
 	r, err := k.Budgets.ApplyStaticBudgets(ctx, in)
 	if err != nil {
-		return BudgetResult{}, Unavailable("update the static PodDisruptionBudgets", err)
+		return StaticBudgetsResult{}, Unavailable("update the static PodDisruptionBudgets", err)
 	}
 	return r, nil
 }

@@ -42,15 +42,15 @@ type CarryInput struct {
 
 // CarryResult is what became of each step.
 type CarryResult struct {
-	Remembered Attempt[struct{}]     `json:"remembered,omitzero"`
-	Others     Attempt[BudgetResult] `json:"others,omitzero"`
-	Set        Attempt[NooutResult]  `json:"set,omitzero"`
-	Unset      Attempt[NooutResult]  `json:"unset,omitzero"`
-	Budgets    Attempt[BudgetResult] `json:"budgets,omitzero"`
-	Held       Attempt[HoldsResult]  `json:"held,omitzero"`
-	LetGo      Attempt[HoldsResult]  `json:"letGo,omitzero"`
-	Reported   Attempt[struct{}]     `json:"reported,omitzero"`
-	Looked     Attempt[Observation]  `json:"looked,omitzero"`
+	Remembered Attempt[struct{}]            `json:"remembered,omitzero"`
+	Others     Attempt[StaticBudgetsResult] `json:"others,omitzero"`
+	Set        Attempt[NooutResult]         `json:"set,omitzero"`
+	Unset      Attempt[NooutResult]         `json:"unset,omitzero"`
+	Budgets    Attempt[BudgetResult]        `json:"budgets,omitzero"`
+	Held       Attempt[HoldsResult]         `json:"held,omitzero"`
+	LetGo      Attempt[HoldsResult]         `json:"letGo,omitzero"`
+	Reported   Attempt[struct{}]            `json:"reported,omitzero"`
+	Looked     Attempt[Observation]         `json:"looked,omitzero"`
 }
 
 // Attempt is what became of a step; the zero Attempt is of one that was not begun. Of one that failed nobody knows

@@ -67,8 +67,8 @@ func (d *diary) ApplyBudgets(ctx context.Context, _ activities.BudgetInput) (act
 
 func (d *diary) ApplyStaticBudgets(
 	ctx context.Context, _ activities.StaticBudgetsInput,
-) (activities.BudgetResult, error) {
-	return activities.BudgetResult{}, d.step(ctx, "others")
+) (activities.StaticBudgetsResult, error) {
+	return activities.StaticBudgetsResult{}, d.step(ctx, "others")
 }
 
 // cluster is the diary's storage cluster.

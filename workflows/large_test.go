@@ -186,8 +186,8 @@ func (l *large) ApplyBudgets(context.Context, activities.BudgetInput) (activitie
 
 func (l *large) ApplyStaticBudgets(
 	context.Context, activities.StaticBudgetsInput,
-) (activities.BudgetResult, error) {
-	return activities.BudgetResult{}, nil
+) (activities.StaticBudgetsResult, error) {
+	return activities.StaticBudgetsResult{}, nil
 }
 func (l *large) RemoveBudgets(context.Context, storage.ClusterKey, func(int)) error { return nil }
 

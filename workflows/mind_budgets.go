@@ -138,8 +138,33 @@ func (m *mind) otherBudgets() *activities.LeavingNodes {
 	if !m.observed.Settings.ManagePodBudgets || (!m.daemonsDue && same) {
 		return nil
 	}
-	m.daemonsDue, m.leaving = false, leaving
+	concerned := m.daemonsDue || m.concernsOthers(m.leaving) || m.concernsOthers(leaving)
+	if m.leaving = leaving; !concerned {
+		return nil
+	}
+	m.daemonsDue = false
 	return &leaving
+}
+
+// concernsOthers tells whether the budgets of the other daemons may depend on these nodes' leaving. That such a daemon
+// has moved to another node is a reason of its own to update them.
+func (m *mind) concernsOthers(n activities.LeavingNodes) bool {
+	host := func(node string) bool { return m.others[node] }
+	return m.others == nil || slices.ContainsFunc(n.Emptying, host) || slices.ContainsFunc(n.Granted, host)
+}
+
+// tookOthers takes in what became of the budgets of the other daemons, and on which nodes those are.
+func (m *mind) tookOthers(a activities.Attempt[activities.StaticBudgetsResult]) {
+	m.daemonsDue = m.daemonsDue || a.Err() != nil
+	if !a.Done() {
+		return
+	}
+	if m.others = nil; a.Result.HostsKnown {
+		m.others = map[string]bool{}
+		for _, node := range a.Result.Hosts {
+			m.others[node] = true
+		}
+	}
 }
 
 // opened is the failure domain that the budgets leave open, as far as is known, and the label values that they leave

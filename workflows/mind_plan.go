@@ -120,7 +120,7 @@ func (m *mind) tookReports(p *plan, r activities.CarryResult) {
 
 // took takes in what became of a plan.
 func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
-	m.daemonsDue = m.daemonsDue || r.Others.Err() != nil
+	m.tookOthers(r.Others)
 	if err := r.Remembered.Err(); err != nil {
 		m.daemonsDue = m.daemonsDue || p.Others != nil
 		return err

@@ -268,8 +268,8 @@ func (t *toyStore) RaiseAlarm(context.Context, storage.ClusterKey, string) error
 // ApplyStaticBudgets implements activities.Budgets.
 func (t *toyStore) ApplyStaticBudgets(
 	context.Context, activities.StaticBudgetsInput,
-) (activities.BudgetResult, error) {
-	return activities.BudgetResult{}, nil
+) (activities.StaticBudgetsResult, error) {
+	return activities.StaticBudgetsResult{}, nil
 }
 
 // RemoveBudgets implements activities.Budgets.

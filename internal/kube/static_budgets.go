@@ -63,32 +63,36 @@ var DaemonKinds = []DaemonKind{
 // ApplyStaticBudgets implements activities.Budgets. It asks for the workloads of each kind, never for all pods.
 func (c *Cluster) ApplyStaticBudgets(
 	ctx context.Context, in activities.StaticBudgetsInput,
-) (activities.BudgetResult, error) {
+) (out activities.StaticBudgetsResult, err error) {
 	key, leaving := in.Cluster, in.LeavingNodes
 	p, err := c.policyAs(ctx, key, in.Policy)
 	if err != nil {
-		return activities.BudgetResult{}, err
+		return out, err
 	}
 	if KindOf(p) == storage.Longhorn { // which has no such daemons
-		changed, err := c.holdBack(ctx, key, leaving.Stay)
-		return activities.BudgetResult{Changed: changed}, err
+		out.Changed, err = c.holdBack(ctx, key, leaving.Stay)
+		return out, err
 	}
 	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return activities.BudgetResult{}, err
+		return out, err
 	}
-	var out activities.BudgetResult
 	unmarked, marked := BudgetNames(p)
 	wanted := map[string]bool{unmarked: true, marked: true, MonBudgetName(p.Name): true}
 	wanting, err := c.workloads(ctx, p)
 	if err != nil {
 		return out, err
 	}
+	pods, err := c.otherPods(ctx, p)
+	if err != nil {
+		return out, err
+	}
+	out.Hosts, out.HostsKnown = hostsOf(pods, wanting)
 	for _, kind := range DaemonKinds {
 		if kind.Name == monKind {
 			continue
 		}
-		budgets, err := c.staticBudgets(ctx, p, kind, wanting, leaving)
+		budgets, err := c.staticBudgets(ctx, p, kind, wanting, pods, leaving)
 		if err != nil {
 			return out, err
 		}
@@ -118,7 +122,7 @@ func (c *Cluster) ApplyStaticBudgets(
 
 // staticBudgets are the budgets that one kind of daemon should have now.
 func (c *Cluster) staticBudgets(
-	ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, wanting map[string]workload,
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, kind DaemonKind, wanting map[string]workload, all []corev1.Pod,
 	leaving activities.LeavingNodes,
 ) ([]*policyv1.PodDisruptionBudget, error) {
 	selector := kind.Selector(selections(p))
@@ -128,11 +132,9 @@ func (c *Cluster) staticBudgets(
 		return nil, err
 	}
 	sole := kind.Name == SoleKind && groups[""] == 1
-	var pods map[string][]*corev1.Pod
-	if len(groups) > 0 && len(leaving.Emptying) > 0 || sole {
-		if pods, err = c.podsByGroup(ctx, p.Namespace, kind, selector); err != nil {
-			return nil, err
-		}
+	pods, err := podsByGroup(all, kind, selector)
+	if err != nil {
+		return nil, err
 	}
 	var out []*policyv1.PodDisruptionBudget
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
@@ -279,21 +281,66 @@ func groupPods(pods []*corev1.Pod) (out []budget.GroupPod) {
 	return out
 }
 
-// podsByGroup lists the pods of a kind, by group.
-func (c *Cluster) podsByGroup(
-	ctx context.Context, namespace string, kind DaemonKind, selector *metav1.LabelSelector,
+// otherPods lists the pods of all kinds with static budgets, as workloads does. What two selectors select may come
+// twice.
+func (c *Cluster) otherPods(ctx context.Context, p *v1alpha1.MaintenancePolicy) (out []corev1.Pod, err error) {
+	queries, err := queries(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, query := range queries {
+		list, err := c.typed.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: query})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list.Items...)
+	}
+	return out, nil
+}
+
+// mostHosts is how many nodes a result names. With more, which nodes leave nearly always matters.
+const mostHosts = 64
+
+// hostsOf are the nodes on which pods are, in order. They are known as long as every pod that is wanted is ready:
+// whoever moves then is not ready for a while, of which the watcher tells. Others come to a node untold.
+func hostsOf(pods []corev1.Pod, wanting map[string]workload) (nodes []string, known bool) {
+	missing := 0
+	for _, w := range wanting {
+		missing += w.replicas
+	}
+	seen := map[string]bool{}
+	for i := range pods {
+		pod := &pods[i]
+		if seen[pod.Name] {
+			continue
+		}
+		if seen[pod.Name] = true; PodState(pod) != storage.PodReady {
+			return nil, false
+		}
+		nodes = append(nodes, pod.Spec.NodeName)
+		missing--
+	}
+	if nodes = sortedNames(nodes); missing != 0 || len(nodes) > mostHosts {
+		return nil, false
+	}
+	return nodes, true
+}
+
+// podsByGroup are the pods of a kind, by group.
+func podsByGroup(
+	all []corev1.Pod, kind DaemonKind, selector *metav1.LabelSelector,
 ) (map[string][]*corev1.Pod, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: s.String()})
-	if err != nil {
-		return nil, err
-	}
-	out := map[string][]*corev1.Pod{}
-	for i := range list.Items {
-		pod := &list.Items[i]
+	out, seen := map[string][]*corev1.Pod{}, map[string]bool{}
+	for i := range all {
+		pod := &all[i]
+		if seen[pod.Name] || !s.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		seen[pod.Name] = true
 		group := pod.Labels[kind.GroupLabel]
 		out[group] = append(out[group], pod)
 	}

@@ -163,7 +163,7 @@ func (p Pair) RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string
 // ApplyStaticBudgets implements activities.Budgets.
 func (p Pair) ApplyStaticBudgets(
 	ctx context.Context, in activities.StaticBudgetsInput,
-) (activities.BudgetResult, error) {
+) (activities.StaticBudgetsResult, error) {
 	return p.of(in.Cluster).ApplyStaticBudgets(ctx, in)
 }
 

@@ -1,0 +1,78 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TestBudgetsOfOthersFollowTheirNodes: the budgets of mgr, mds, rgw and rbd-mirror are updated when a node leaves on
+// which one of them is, or may be, and then as long as it does; that others leave changes nothing about them.
+func TestBudgetsOfOthersFollowTheirNodes(t *testing.T) {
+	t.Parallel()
+	type attempt = activities.Attempt[activities.StaticBudgetsResult]
+	knows := func(hosts ...string) attempt {
+		return attempt{Begun: true, Result: activities.StaticBudgetsResult{Hosts: hosts, HostsKnown: true}}
+	}
+	for name, steps := range map[string][]struct {
+		granted string
+		due     bool
+		updated bool
+		then    attempt
+	}{
+		"of a node without any": {
+			{due: true, updated: true, then: knows("node-a")},
+			{granted: "node-b"},
+			{granted: ""},
+			{granted: "node-c"},
+		},
+		"of their own": {
+			{due: true, updated: true, then: knows("node-a")},
+			{granted: "node-a", updated: true, then: knows("node-a")},
+			{granted: "node-a"},
+			{granted: "node-b", updated: true, then: knows("node-a")}, // node-a does not leave any more
+			{granted: ""},
+		},
+		"while one is away": {
+			{due: true, updated: true, then: attempt{Begun: true}},
+			{granted: "node-b", updated: true, then: attempt{Begun: true}},
+			{granted: "", updated: true, then: knows("node-b")},
+			{granted: "node-a"},
+			{granted: "node-b", updated: true, then: knows("node-b")},
+		},
+		"after a failure": {
+			{due: true, updated: true, then: knows("node-a")},
+			{granted: "node-a", updated: true, then: attempt{Begun: true, Failed: "no answer"}},
+			{granted: "node-a", updated: true, then: knows("node-a")},
+			{granted: "node-a"},
+		},
+		"after one has moved": {
+			{due: true, updated: true, then: knows("node-a")},
+			{granted: "node-b"},
+			{granted: "node-b", due: true, updated: true, then: knows("node-b")},
+			{granted: "", updated: true, then: knows("node-b")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &mind{}
+			m.observed.Settings = storage.Settings{ManagePodBudgets: true}
+			for i, step := range steps {
+				m.state.Memory.Lease = lease.State{}
+				if step.granted != "" {
+					m.state.Memory.Lease.Holders = []lease.Claim{{WorkflowID: "drain/" + step.granted, RunID: "1", Node: step.granted}}
+				}
+				m.daemonsDue = m.daemonsDue || step.due
+				got := m.otherBudgets()
+				require.Equal(t, step.updated, got != nil, "step %d", i)
+				if got != nil {
+					m.tookOthers(step.then)
+				}
+			}
+		})
+	}
+}
