@@ -3,7 +3,6 @@ package workflows
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,8 +11,6 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/input"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
-	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
 )
 
@@ -302,136 +299,8 @@ func (m *migration) gone(ctx workflow.Context) (bool, error) {
 	return err == nil, err
 }
 
-// underLease goes on with a step under the lease: nobody else takes a mon away meanwhile.
-func (m *migration) underLease(ctx workflow.Context, next monplan.Step) error {
-	c := m.job.claimOn(m.seen.Cluster)
-	want := lease.Claim{
-		Domain: lease.Mon(cmp.Or(next.Takes, c.Claim.Domain.Name)), Reason: told(*next.Work),
-		Priority: jobs.MigrateMons.Priority,
-	}
-	// While the lease is waited for a mon may die, whose replacement does not wait for it.
-	changed := func() bool { return m.job.changed }
-	hurry := func() bool { return m.job.changed || m.heals() }
-	r := request{of: c, want: want, unless: changed, hurry: hurry}
-	return m.job.underLease(ctx, []request{r}, func(ctx workflow.Context) error {
-		if !c.held() {
-			c.release(ctx)
-			return errLost
-		}
-		return m.work(ctx, c)
-	})
-}
-
-// heals: what comes next is the replacement of a dead mon, or its removal. It waits for no lease, nor for the storage
-// to be whole after the work: the dead one may be the mon for which the lease is held, and never be back.
-func (m *migration) heals() bool {
-	next := m.seen.Step
-	return next.Verdict == monplan.Move && next.Takes == "" &&
-		(next.Kind() == monplan.FailOver || next.Kind() == monplan.Remove)
-}
-
-// work does the acts of a step for which the lease is held. It gives it back as soon as it is not needed, or if the
-// step has to wait before its newcomer is started: then nothing has been changed that others would have to be kept
-// from.
-func (m *migration) work(ctx workflow.Context, c *claimant) error {
-	for {
-		if err := m.look(ctx); err != nil {
-			return err
-		}
-		if c.job.listen(); !c.held() {
-			return errLost
-		}
-		next := m.seen.Step
-		switch {
-		case m.stale:
-		case next.Verdict == monplan.Move && next.Takes == c.Claim.Domain.Name:
-			info := workflow.GetInfo(ctx)
-			if err := m.act(ctx, &activities.MonStepInput{
-				Grant:      &activities.Grant{Cluster: c.Cluster, Token: c.Token},
-				WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID,
-			}); err != nil {
-				return err
-			}
-		case next.Verdict == monplan.Wait && next.Work != nil && !next.Work.Started.IsZero():
-			if err := m.await(ctx); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-	}
-}
-
-// act carries out the first act of a step, when it is written down, and sees what comes next.
-func (m *migration) act(ctx workflow.Context, under *activities.MonStepInput) error {
-	in := activities.MonStepInput{}
-	if under != nil {
-		in = *under
-	}
-	work := m.seen.Step.Noted(workflow.Now(ctx))
-	m.memory().Work = &work
-	if id, named := monplan.NumberOf(work.Newcomer); named {
-		m.memory().NextID = max(m.memory().NextID, id+1)
-	}
-	in.Ref, in.Memory, in.Seen = m.in.ref, *m.memory(), m.seen
-	in.Seen.Step.Work = &work
-	first := in.Seen.Step.Acts[0]
-	m.job.enter(ctx, phase(in.Seen.Step))
-	m.job.waitFor(ctx, waitsFor(in.Seen.Step))
-	runCtx, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	m.job.onPause = cancel
-	stepped, err := perform(stopping(runCtx, clip(fmt.Sprintf("%s mon.%s", first.Do, first.Mon))), m.job,
-		moving.CarryOutMon, in)
-	m.job.onPause = nil
-	if temporal.IsCanceledError(err) && ctx.Err() == nil { // a pause
-		m.stale = true
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	m.take(stepped.Survey)
-	if stepped.Refused == "" {
-		return nil
-	}
-	m.job.waitFor(ctx, stepped.Refused)
-	m.stale = true
-	_, err = m.job.awaitAtMost(ctx, refusedFor, clip(stepped.Refused), func() bool { return m.job.changed })
-	return err
-}
-
 // refusedFor is how soon an act is decided anew that was refused at last.
 const refusedFor = 2 * time.Second
-
-func phase(s monplan.Step) string {
-	if s.Work.Undo != "" {
-		return PhaseMonUndo
-	}
-	return phaseOf[s.Acts[0].Do]
-}
-
-// waitsFor is what an act waits for, in words.
-func waitsFor(s monplan.Step) string {
-	mon, why := "mon."+s.Acts[0].Mon, ""
-	if s.Why != "" {
-		why = ": " + s.Why
-	}
-	switch s.Acts[0].Do {
-	case monplan.Schedule:
-		return "a node for " + mon + ", which Kubernetes finds by its canary" + why
-	case monplan.ClaimVolume:
-		return "the volume of " + mon + why
-	case monplan.Start:
-		return mon + " to be started" + why
-	case monplan.AwaitQuorum:
-		return mon + " to be in quorum" + why
-	case monplan.RemoveMon:
-		return mon + " to leave the monmap" + why
-	default:
-		return fmt.Sprintf("%s %s%s", s.Acts[0].Do, mon, why)
-	}
-}
 
 // rest waits until something else comes next.
 func (m *migration) rest(ctx workflow.Context) error {
