@@ -124,6 +124,10 @@ bench-osds: build ## numbers of rollouts, of 24 OSDs and at Ceph's default perio
 bench-mons: build ## how long a mon takes to move, and where the time goes: ARGS=--quick for few
 	@./hack/bench-mons.sh $(ARGS)
 
+.PHONY: bench-fencing
+bench-fencing: build ## how soon Machines are held and released, and whether any release was wrong: ARGS=--quick for few
+	@./hack/bench-fencing.sh $(ARGS)
+
 # lab/bin/lab comes first because whoever reads the lab's code has to compile Kubernetes, and only compile.sh says how far it is.
 # In the lab without staticcheck: it reads all of Kubernetes for its facts, which doubles the time of the first run.
 .PHONY: lint
