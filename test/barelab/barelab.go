@@ -64,6 +64,14 @@ func Up(t *testing.T, flags ...string) *World {
 	return w
 }
 
+// In is the same lab in a part of the test.
+func (w *World) In(t *testing.T) *World {
+	t.Helper()
+	part := *w
+	part.T = t
+	return &part
+}
+
 // upAlone starts the lab. Tests of other packages and modules may have one with Longhorn on this machine, whose end it
 // awaits.
 func (w *World) upAlone(flags []string) {

@@ -3,8 +3,6 @@
 package clusterapi
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,35 +13,27 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
-	"github.com/lockkeeper/lockkeeper/internal/machines"
-	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/barelab"
 )
 
 // storageNodes host two OSDs each; node-g hosts nothing.
 var storageNodes = []string{"node-a", "node-b", "node-c", "node-d", "node-e", "node-f"}
 
-// world is a lab with seven Machines, what is noted of holds, and what Ceph would say.
-type world struct {
-	*barelab.World
-	holder   *machines.Holder
-	noted    []fencing.Hold
-	down     map[string]bool // nodes whose OSDs are down
-	released []string
-}
+// world is a lab with seven Machines, and what Ceph would say of it.
+type world struct{ *barelab.Storage }
 
 // TestHoldsAndReleases: two storage nodes and one without storage die together. The latter is replaced at once; of the
 // others none goes before it is released, and then one after the other, and a Machine that a person deletes waits, too.
 func TestHoldsAndReleases(t *testing.T) {
 	w := start(t)
-	w.settle()
-	all, err := w.holder.Machines(t.Context())
+	w.Settle()
+	all, err := w.Holder.Machines(t.Context())
 	require.NoError(t, err)
 	for _, m := range all {
 		require.Equal(t, m.Node != "node-g" && m.Node != "", m.Held, m)
 	}
 
-	checks, err := w.holder.HealthChecks(t.Context())
+	checks, err := w.Holder.HealthChecks(t.Context())
 	require.NoError(t, err)
 	require.Len(t, checks, 1)
 	require.Equal(t, "40%", checks[0].Limit)
@@ -54,18 +44,18 @@ func TestHoldsAndReleases(t *testing.T) {
 
 	// Nothing holds a node without storage. It goes first, or three of seven would be too many for the health check.
 	w.Lab("fault", "node-lost", "node-g")
-	w.await("node-g is replaced", func() bool { return w.machine("node-g") == nil })
+	w.await("node-g is replaced", func() bool { return w.Machine("node-g") == nil })
 
 	// Two storage nodes die. Both Machines are deleted, and wait.
 	for _, node := range []string{"node-a", "node-e"} {
 		w.Lab("fault", "node-lost", node)
-		w.down[node] = true
+		w.Down[node] = true
 	}
-	w.await("both wait", func() bool { return w.deleting("node-a") && w.deleting("node-e") })
-	w.settle() // OSDs that are down end no hold
+	w.await("both wait", func() bool { return w.Deleting("node-a") && w.Deleting("node-e") })
+	w.Settle() // OSDs that are down end no hold
 	time.Sleep(5 * time.Second)
-	require.NotNil(t, w.machine("node-a"))
-	require.NotNil(t, w.machine("node-e"))
+	require.NotNil(t, w.Machine("node-a"))
+	require.NotNil(t, w.Machine("node-e"))
 
 	// They are released in turn, each when the one before is gone.
 	for _, want := range []string{"node-a", "node-e"} {
@@ -74,135 +64,52 @@ func TestHoldsAndReleases(t *testing.T) {
 		if want == "node-a" {
 			require.Equal(t, fencing.ReasonAnotherReleased, verdicts["node-e"].Reason)
 		}
-		w.released = []string{node}
-		w.settle()
+		w.Released = []string{node}
+		w.Settle()
 		again, _ := w.choose()
 		require.Empty(t, again)
-		w.await(node+" is gone", func() bool { return w.machine(node) == nil })
-		w.released = nil
-		delete(w.down, node) // its OSDs are up elsewhere
+		w.await(node+" is gone", func() bool { return w.Machine(node) == nil })
+		w.Released = nil
+		delete(w.Down, node) // its OSDs are up elsewhere
 	}
-	w.settle()
+	w.Settle()
 
 	// A person deletes a Machine whose OSDs serve. It waits for the lease, as a drain would, and for nothing else
 	// after.
-	m := w.machine("node-b")
+	m := w.Machine("node-b")
 	w.remove(m.Name)
-	w.await("it waits", func() bool { return w.deleting("node-b") })
+	w.await("it waits", func() bool { return w.Deleting("node-b") })
 	_, verdicts := w.choose()
 	require.True(t, verdicts["node-b"].WantsLease(), verdicts["node-b"].Message)
-	w.released = []string{"node-b"}
-	w.settle()
-	w.await("node-b is gone", func() bool { return w.machine("node-b") == nil })
-	w.released = nil
+	w.Released = []string{"node-b"}
+	w.Settle()
+	w.await("node-b is gone", func() bool { return w.Machine("node-b") == nil })
+	w.Released = nil
 
 	// The policy goes, and takes all of its holds with it.
-	w.carryOut(fencing.PlanHolds(fencing.Rest{Machines: w.machines(), Noted: w.noted, Ending: true}))
-	for _, m := range w.machines() {
-		require.False(t, m.Held, m)
-	}
-	require.Empty(t, w.noted)
+	w.End()
 }
 
-func start(t *testing.T) *world {
+func start(t *testing.T) world {
 	t.Helper()
 	barelab.Need(t, "Cluster API's controllers", "cluster-api", "cluster-api")
-	w := &world{World: barelab.Up(t, "--temporal=false", "--machines=7"), down: map[string]bool{}}
-	var err error
-	w.holder, err = machines.For(w.Client, storage.ClusterKey{Namespace: "rook-ceph", Name: "ceph"},
-		v1alpha1.FencingSpec{API: v1alpha1.FencingClusterAPI, Namespace: "machines"})
-	require.NoError(t, err)
-	return w
+	lab := barelab.Up(t, "--temporal=false", "--machines=7")
+	return world{lab.Store(v1alpha1.FencingSpec{API: v1alpha1.FencingClusterAPI, Namespace: "machines"}, storageNodes...)}
 }
 
-func (w *world) machines() []fencing.Machine {
+// choose judges the Machines that are being deleted.
+func (w world) choose() (string, map[string]fencing.Verdict) {
 	w.Helper()
-	all, err := w.holder.Machines(w.Context())
-	require.NoError(w, err)
-	return all
-}
-
-func (w *world) machine(node string) *fencing.Machine {
-	w.Helper()
-	for _, m := range w.machines() {
-		if m.Node == node {
-			return &m
-		}
-	}
-	return nil
-}
-
-func (w *world) deleting(node string) bool {
-	m := w.machine(node)
-	return m != nil && m.Deleting
-}
-
-// settle brings the holds to where a plan wants them.
-func (w *world) settle() {
-	w.Helper()
-	r := fencing.Rest{
-		Machines: w.machines(), Noted: w.noted, Hosted: map[string]fencing.Hosted{}, Known: true, Released: w.released,
-	}
+	var deleting []string
 	for _, node := range storageNodes {
-		h := fencing.Hosted{Daemons: 2, Running: 2}
-		if w.down[node] {
-			h.Running = 0
+		if w.Deleting(node) {
+			deleting = append(deleting, node)
 		}
-		r.Hosted[node] = h
 	}
-	w.carryOut(fencing.PlanHolds(r))
+	return w.Choose(fencing.WhyDeleting, deleting...)
 }
 
-func (w *world) carryOut(p fencing.Plan) {
-	w.Helper()
-	w.noted = append(w.noted, p.Note...)
-	for _, m := range p.Set {
-		require.NoError(w, w.holder.Set(w.Context(), m))
-	}
-	for _, m := range p.Remove {
-		require.NoError(w, w.holder.Remove(w.Context(), m))
-	}
-	var rest []fencing.Hold
-	for _, h := range w.noted {
-		forgotten := false
-		for _, f := range p.Forget {
-			forgotten = forgotten || f == h
-		}
-		if !forgotten {
-			rest = append(rest, h)
-		}
-	}
-	w.noted = rest
-}
-
-// choose judges the Machines that are being deleted, by what Ceph would say.
-func (w *world) choose() (string, map[string]fencing.Verdict) {
-	w.Helper()
-	f := fencing.Facts{Released: w.released, View: storage.View{FailureDomainType: "host"}}
-	var targets []fencing.Target
-	for _, node := range storageNodes {
-		n := storage.Node{Name: node, Domain: node}
-		d := storage.Domain{Name: node}
-		for i := range 2 {
-			name := fmt.Sprintf("osd.%s%d", strings.TrimPrefix(node, "node-"), i)
-			n.Daemons = append(n.Daemons, name)
-			if w.down[node] {
-				d.Troubled = append(d.Troubled, storage.Daemon{Name: name, Node: node})
-			}
-		}
-		f.View.Nodes, f.View.Domains = append(f.View.Nodes, n), append(f.View.Domains, d)
-		f.AskedFor = append(f.AskedFor, node)
-		if w.down[node] {
-			f.Hurt = append(f.Hurt, storage.FailureDomain{Type: "host", Name: node})
-		}
-		if w.deleting(node) {
-			targets = append(targets, fencing.Target{Node: node, Why: fencing.WhyDeleting})
-		}
-	}
-	return fencing.Choose(f, targets)
-}
-
-func (w *world) remove(name string) {
+func (w world) remove(name string) {
 	w.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("cluster.x-k8s.io/v1beta1") // the older version, by Cluster API's own conversion
@@ -213,7 +120,7 @@ func (w *world) remove(name string) {
 }
 
 // await is patient: a MachineHealthCheck looks at its Machines every 15 s only.
-func (w *world) await(what string, ok func() bool) {
+func (w world) await(what string, ok func() bool) {
 	w.Helper()
 	began := time.Now()
 	for ; time.Since(began) < 2*time.Minute; time.Sleep(200 * time.Millisecond) {
