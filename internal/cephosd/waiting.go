@@ -72,6 +72,19 @@ func (s *waits) pods(daemon string) (out []*corev1.Pod) {
 	return out
 }
 
+// twins are the pods that are ready beside one that waits to go, by the name of the daemon.
+func (s *waits) twins() map[string]string {
+	out := map[string]string{}
+	for _, x := range s.wishes {
+		for _, p := range s.pods(x.Daemon) {
+			if p.UID != x.UID && podspec.Trouble(p) == "" {
+				out[x.Daemon] = p.Name
+			}
+		}
+	}
+	return out
+}
+
 func (s *waits) wish(daemon string) (kube.StorageWish, bool) {
 	i := slices.IndexFunc(s.wishes, func(w kube.StorageWish) bool { return w.Daemon == daemon })
 	if i < 0 {
@@ -223,7 +236,7 @@ func (s *waits) domain(daemon string, c cluster) string {
 func (w waiting) due(
 	ctx context.Context, s *waits, c cluster, letGo []activities.LetGo,
 ) (due []rollout.OSD, held []activities.Superfluous, err error) {
-	stay := staying{namespace: s.key.Namespace, away: s.nodes, mons: c.mons.Map}
+	stay := staying{namespace: s.key.Namespace, away: s.nodes, mons: c.mons.Map, twins: s.twins()}
 	if stay.destroy, err = w.safeToDestroy(ctx, s, c); err != nil {
 		return nil, nil, err
 	}

@@ -18,6 +18,7 @@ type staying struct {
 	away      map[string]string      // why nodes are not in service, by name
 	mons      quorum.Map             // read only where a mon waits
 	destroy   map[int]storage.Answer // whether OSDs hold no data that is needed
+	twins     map[string]string      // another pod of the same daemon that is ready as well, by the name of the daemon
 }
 
 // why says why a pod must not go even when it is its turn; "": it may. domain is the failure domain that has to open
@@ -56,6 +57,10 @@ func (s staying) monLeaves(mon string) string {
 // osd: one that is in no failure domain nothing opens for, and while it serves all is closed because of it. No eviction
 // would get through, so what it waits for is said, and what helps if nobody needs it.
 func (s staying) osd(x kube.StorageWish, domain string) string {
+	if twin := s.twins[x.Daemon]; twin != "" {
+		return fmt.Sprintf("pod %s is ready as well, and nothing opens while an OSD has two ready pods; "+
+			"if the other one is to take over: `lockkeeper -n %s restart pod/%s --now --reason ...`", twin, s.namespace, x.Pod)
+	}
 	const nowhere = "the CRUSH map has it in no failure domain, so that nothing opens for it"
 	a := s.destroy[osdID(x.Daemon)]
 	if domain == "" && a.OK {

@@ -4,7 +4,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
@@ -63,6 +66,11 @@ func TestWhatMustStay(t *testing.T) {
 			staying{namespace: "ns", destroy: map[int]storage.Answer{3: {OK: true}}},
 			"Ceph calls it safe to destroy, so a person may let it go: `lockkeeper -n ns restart osd.3 --now",
 		},
+		"an OSD with another ready pod": {
+			newer("osd.3"), "x",
+			staying{twins: map[string]string{"osd.3": "new"}},
+			"pod new is ready as well, and nothing opens",
+		},
 		"on a cordoned node": {
 			newer("mon.a"), "",
 			staying{mons: three, away: map[string]string{"n": "node n is cordoned"}},
@@ -116,4 +124,50 @@ func TestOutOfTheCRUSHMap(t *testing.T) {
 	require.Contains(t, s.Superfluous[0].Why, "restart osd.0 --now", "nobody needs it")
 	b.ceph.needed = func(int) string { return "19 PGs are on it" }
 	require.Contains(t, b.look(activities.SurveyInput{}).Superfluous[0].Why, "safe to destroy: 19 PGs are on it")
+}
+
+// TestADeploymentThatIsMadeAgain, as by `kubectl replace --force`, has its pod beside the old one, whose owner is gone.
+// The OSD is to be restarted then, and not to go for good. While both pods are ready nothing opens, so it is said how a
+// person ends that.
+func TestADeploymentThatIsMadeAgain(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	for _, osd := range []string{"osd.0", "osd.1", "osd.2"} {
+		b.wants(osd, 1, 1)
+	}
+	require.NoError(t, b.typed.Tracker().Delete(podsResource, namespace, "osd.0-old"))
+	b.pod("osd.0", "a", "old", by("ReplicaSet", "of before"))
+	b.ceph.needed = func(int) string { return "19 PGs are on it" }
+	s := b.look(activities.SurveyInput{})
+	require.Contains(t, s.Superfluous[0].Why, "it goes for good, and Ceph does not call it safe to destroy")
+
+	x, err := b.typed.Tracker().Get(replicaSetsResource, namespace, "osd.0-old")
+	require.NoError(t, err)
+	b.pod("osd.0", "a", "new", metav1.NewControllerRef(x.(*appsv1.ReplicaSet),
+		appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
+	s = b.look(activities.SurveyInput{})
+	require.Len(t, s.Superfluous, 1)
+	require.Contains(t, s.Superfluous[0].Why, "pod osd.0-new is ready as well")
+	require.Contains(t, s.Superfluous[0].Why, "restart pod/osd.0-old --now")
+
+	x, err = b.typed.Tracker().Get(podsResource, namespace, "osd.0-new")
+	require.NoError(t, err)
+	crashes := x.(*corev1.Pod).DeepCopy()
+	crashes.Status.Conditions = nil
+	crashes.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason: "CrashLoopBackOff",
+	}}
+	require.NoError(t, b.typed.Tracker().Update(podsResource, crashes, namespace))
+	s = b.look(activities.SurveyInput{})
+	require.Empty(t, s.Superfluous)
+	require.Equal(t, []string{"osd.0"}, keysOf(s.Next.OSDs))
+	require.False(t, s.Next.OSDs[0].ForGood, "it comes back")
+	require.NoError(t, b.osdSets.Replace(t.Context(), b.replacement(s)))
+	require.Equal(t, []string{"evict osd.0-old"}, b.log)
+}
+
+func by(kind, name string) *metav1.OwnerReference {
+	return &metav1.OwnerReference{
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kind, Name: name, UID: types.UID(name), Controller: new(true),
+	}
 }

@@ -30,10 +30,12 @@ type StorageWish struct {
 }
 
 func (w StorageWish) String() string {
-	if w.Newer {
+	switch {
+	case w.Newer && w.Orphan:
+		return fmt.Sprintf("%s (pod %s): its owner is gone, and %s has another pod there", w.Daemon, w.Pod, w.Owner)
+	case w.Newer:
 		return fmt.Sprintf("%s (pod %s): %s wants a newer one", w.Daemon, w.Pod, w.Owner)
-	}
-	if w.Orphan {
+	case w.Orphan:
 		return fmt.Sprintf("%s (pod %s): its owner %s is gone", w.Daemon, w.Pod, w.Owner)
 	}
 	return fmt.Sprintf("%s (pod %s): %s wants it gone for good", w.Daemon, w.Pod, w.Owner)
@@ -86,6 +88,7 @@ func WishesFor(p *v1alpha1.MaintenancePolicy, o wish.Objects) []StorageWish {
 	for i := range o.Pods {
 		daemons[o.Pods[i].Name] = DaemonOf(p, &o.Pods[i])
 	}
+	o.Daemon = func(pod *corev1.Pod) string { return daemons[pod.Name] }
 	var out []StorageWish
 	for _, w := range wish.Find(o) {
 		out = append(out, StorageWish{Wish: w, Daemon: daemons[w.Pod]})

@@ -28,7 +28,8 @@ type Wish struct {
 	Owner string `json:"owner"`
 	// Newer: another pod is to take its place. Otherwise the daemon goes for good.
 	Newer bool `json:"newer,omitempty"`
-	// Orphan: the pod's owner is gone or being deleted, and the garbage collector wants the pod to follow.
+	// Orphan: the pod's owner is gone or being deleted, and the garbage collector wants the pod to follow. With Newer the
+	// pod that takes its place is there already, and Owner is whose that one is.
 	Orphan bool `json:"orphan,omitempty"`
 	// Since is when the deletion was refused first, as the owner's status has it; zero where it has nothing of the kind.
 	Since time.Time `json:"since,omitzero"`
@@ -45,6 +46,8 @@ type Objects struct {
 	// KnowsCephOSDs nobody has read them, so that nothing is known of a pod whose owner is one.
 	CephOSDs      []cephv1alpha1.CephOSD
 	KnowsCephOSDs bool
+	// Daemon names what a pod runs; nil: nobody knows which pods are of one daemon.
+	Daemon func(*corev1.Pod) string
 }
 
 // CephOSDsOf names the CephOSDs that are owners of these pods, each once.
@@ -67,7 +70,7 @@ func isCephOSD(o metav1.OwnerReference) bool {
 // Find finds all wishes, by the name of the pod. Whoever reads the objects one list after the other has to read the
 // pods first: a pod that is newer than the list of its owners would look as if it had none.
 func Find(o Objects) []Wish {
-	w := world{pods: map[types.UID][]*corev1.Pod{}, owners: map[types.UID]bool{}}
+	w := world{pods: map[types.UID][]*corev1.Pod{}, owners: map[types.UID]string{}}
 	for i := range o.Pods {
 		if owner := metav1.GetControllerOfNoCopy(&o.Pods[i]); owner != nil && lives(&o.Pods[i]) {
 			w.pods[owner.UID] = append(w.pods[owner.UID], &o.Pods[i])
@@ -75,13 +78,13 @@ func Find(o Objects) []Wish {
 	}
 	w.replicaSets(o.ReplicaSets, o.Deployments)
 	for i := range o.StatefulSets {
-		w.owner(&o.StatefulSets[i], w.statefulSet)
+		w.owner("StatefulSet", &o.StatefulSets[i], w.statefulSet)
 	}
 	for i := range o.DaemonSets {
-		w.owner(&o.DaemonSets[i], w.daemonSet)
+		w.owner("DaemonSet", &o.DaemonSets[i], w.daemonSet)
 	}
 	for i := range o.CephOSDs {
-		w.owner(&o.CephOSDs[i], func(metav1.Object, []*corev1.Pod) {})
+		w.owner(cephv1alpha1.Kind, &o.CephOSDs[i], func(metav1.Object, []*corev1.Pod) {})
 	}
 	w.orphans(o)
 	slices.SortFunc(w.out, func(a, b Wish) int { return cmp.Compare(a.Pod, b.Pod) })
@@ -114,7 +117,7 @@ func ready(p *corev1.Pod) bool {
 
 type world struct {
 	pods   map[types.UID][]*corev1.Pod // that live, by their controller
-	owners map[types.UID]bool          // that are there, and not being deleted
+	owners map[types.UID]string        // that are there, and not being deleted: by which name
 	out    []Wish
 }
 
@@ -128,11 +131,11 @@ func (w *world) add(p *corev1.Pod, wish Wish) {
 }
 
 // owner looks at the pods of an owner. One that is being deleted decides nothing any more: its pods are orphans.
-func (w *world) owner(o metav1.Object, decide func(o metav1.Object, pods []*corev1.Pod)) {
+func (w *world) owner(kind string, o metav1.Object, decide func(o metav1.Object, pods []*corev1.Pod)) {
 	if o.GetDeletionTimestamp() != nil {
 		return
 	}
-	w.owners[o.GetUID()] = true
+	w.owners[o.GetUID()] = kind + "/" + o.GetName()
 	if pods := w.pods[o.GetUID()]; len(pods) > 0 {
 		decide(o, pods)
 	}
@@ -145,10 +148,13 @@ func (w *world) replicaSets(all []appsv1.ReplicaSet, deployments []appsv1.Deploy
 	}
 	for i := range all {
 		r := &all[i]
-		w.owner(r, func(_ metav1.Object, pods []*corev1.Pod) {
+		w.owner("ReplicaSet", r, func(_ metav1.Object, pods []*corev1.Pod) {
 			var d *appsv1.Deployment
 			if owner := metav1.GetControllerOfNoCopy(r); owner != nil {
 				d = byUID[owner.UID]
+			}
+			if d != nil {
+				w.owners[r.UID] = "Deployment/" + d.Name
 			}
 			w.replicaSet(r, d, pods)
 		})
@@ -162,9 +168,8 @@ func (w *world) replicaSet(r *appsv1.ReplicaSet, d *appsv1.Deployment, pods []*c
 	if excess <= 0 || d != nil && d.Spec.Paused {
 		return
 	}
-	wish := Wish{Owner: "ReplicaSet/" + r.Name, Since: refusedSince(r)}
+	wish := Wish{Owner: w.owners[r.UID], Since: refusedSince(r)}
 	if d != nil {
-		wish.Owner = "Deployment/" + d.Name
 		// One that scales down keeps the ReplicaSet that it has; one that changed brings the old one to 0.
 		wish.Newer = d.DeletionTimestamp == nil && number(d.Spec.Replicas, 1) > 0 && number(r.Spec.Replicas, 1) == 0
 	}
@@ -210,12 +215,37 @@ func (w *world) orphans(all Objects) {
 		p := &all.Pods[i]
 		owner := metav1.GetControllerOfNoCopy(p)
 		if owner == nil || slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return !all.knows(o) || w.owners[o.UID]
+			return !all.knows(o) || w.owners[o.UID] != ""
 		}) {
 			continue
 		}
-		w.add(p, Wish{Owner: owner.Kind + "/" + owner.Name, Orphan: true})
+		wish := Wish{Owner: owner.Kind + "/" + owner.Name, Orphan: true}
+		if next := w.successor(all, p); next != "" {
+			wish.Owner, wish.Newer = next, true
+		}
+		w.add(p, wish)
 	}
+}
+
+// successor is whose pod takes the place of an orphan; "": nobody's does. A Deployment that was deleted and made again,
+// as by `kubectl replace --force`, makes its pod beside the one that waits to go: it cannot take that one over. A pod
+// that its own owner wants gone for good takes nobody's place.
+func (w *world) successor(all Objects, orphan *corev1.Pod) string {
+	if all.Daemon == nil {
+		return ""
+	}
+	for i := range all.Pods {
+		p := &all.Pods[i]
+		owner := metav1.GetControllerOfNoCopy(p)
+		if p.UID == orphan.UID || owner == nil || !lives(p) || all.Daemon(p) != all.Daemon(orphan) {
+			continue
+		}
+		leaves := slices.ContainsFunc(w.out, func(x Wish) bool { return x.UID == p.UID && !x.Newer })
+		if name := w.owners[owner.UID]; name != "" && !leaves {
+			return name
+		}
+	}
+	return ""
 }
 
 // knows tells whether an owner would be among the objects if it existed.

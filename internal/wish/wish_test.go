@@ -78,6 +78,16 @@ func changed(pods ...corev1.Pod) wish.Objects {
 	}
 }
 
+// again is a Deployment that was deleted and made again while the pod of the first one waits.
+func again(old corev1.Pod) wish.Objects {
+	return wish.Objects{
+		Deployments: []appsv1.Deployment{deployment("osd-3", 1)},
+		ReplicaSets: []appsv1.ReplicaSet{replicaSet("osd-3-again", "osd-3", 1)},
+		Pods:        []corev1.Pod{old, pod("osd-3-again-x", by("ReplicaSet", "osd-3-again"))},
+		Daemon:      func(p *corev1.Pod) string { return p.Labels["id"] },
+	}
+}
+
 func statefulSet(edit func(*appsv1.StatefulSet), pods ...corev1.Pod) wish.Objects {
 	s := appsv1.StatefulSet{ObjectMeta: meta("osd")}
 	s.Spec.Replicas, s.Status.UpdateRevision = new(int32(3)), "new"
@@ -173,6 +183,33 @@ func TestFind(t *testing.T) {
 			objects: changed(old()), edit: func(o *wish.Objects) {
 				o.ReplicaSets[0].Spec.Replicas, o.ReplicaSets[0].DeletionTimestamp = new(int32(1)), new(metav1.NewTime(refused))
 			},
+			want: []string{"osd-3-old-x ReplicaSet/osd-3-old!"},
+		},
+		"made again, its pod is there": {objects: again(old()), want: []string{"osd-3-old-x Deployment/osd-3+!"}},
+		"made again, its pod crashes": {
+			objects: again(old()), edit: func(o *wish.Objects) { crashed(&o.Pods[1]); unready(&o.Pods[1]) },
+			want: []string{"osd-3-old-x Deployment/osd-3+!"},
+		},
+		"made again, its pod is another daemon's": {
+			objects: again(old()), edit: func(o *wish.Objects) { o.Pods[1].Labels["id"] = "4" },
+			want: []string{"osd-3-old-x ReplicaSet/osd-3-old!"},
+		},
+		"made again, its pod terminates": {
+			objects: again(old()), edit: func(o *wish.Objects) { terminating(&o.Pods[1]) },
+			want: []string{"osd-3-old-x ReplicaSet/osd-3-old!"},
+		},
+		"made again and deleted again": {
+			objects: again(old()), edit: func(o *wish.Objects) { o.ReplicaSets = nil },
+			want: []string{"osd-3-again-x ReplicaSet/osd-3-again!", "osd-3-old-x ReplicaSet/osd-3-old!"},
+		},
+		"made again and scaled to 0": {
+			objects: again(old()), edit: func(o *wish.Objects) {
+				o.ReplicaSets[0].Spec.Replicas, o.Deployments[0].Spec.Replicas = new(int32(0)), new(int32(0))
+			},
+			want: []string{"osd-3-again-x Deployment/osd-3", "osd-3-old-x ReplicaSet/osd-3-old!"},
+		},
+		"made again, nobody knows the daemons": {
+			objects: again(old()), edit: func(o *wish.Objects) { o.Daemon = nil },
 			want: []string{"osd-3-old-x ReplicaSet/osd-3-old!"},
 		},
 		"another owner is still there": {objects: changed(old()), edit: func(o *wish.Objects) {
