@@ -86,7 +86,21 @@ func (c *Clusters) OKToStop(ctx context.Context, key storage.ClusterKey, osds []
 	if err != nil {
 		return nil, storage.Answer{}, err
 	}
-	return spare(osds, func(osds []int) (storage.Answer, error) { return x.client.OKToStop(ctx, osds) })
+	return x.spared(ctx, osds)
+}
+
+// spared leaves the groups of tolerated pools out of every question, as the decision to open a failure domain does:
+// Ceph would say no for ever in a failure domain that is open.
+func (c *cluster) spared(ctx context.Context, osds []int) ([]int, storage.Answer, error) {
+	var tolerated []int
+	if len(c.policy.Spec.Ceph.ToleratedPools) > 0 { // their ids are in the map
+		m, err := c.client.OSDDump(ctx)
+		if err != nil {
+			return nil, storage.Answer{}, err
+		}
+		tolerated = c.toleratedPools(m)
+	}
+	return spare(osds, func(osds []int) (storage.Answer, error) { return c.client.OKToStop(ctx, osds, tolerated...) })
 }
 
 // spare looks for a set of OSDs to which nothing can be added.

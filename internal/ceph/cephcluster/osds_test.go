@@ -1,8 +1,13 @@
 package cephcluster
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -91,4 +96,42 @@ func TestSpareFindsWhatCannotGrow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSpareAndToleratedPools: of pools that somebody said may be away Ceph's no does not count; any other one does.
+func TestSpareAndToleratedPools(t *testing.T) {
+	for name, c := range map[string]struct {
+		tolerated []string
+		inactive  string
+		spared    bool
+	}{
+		"its group alone":        {[]string{"scratch"}, `["2.1f"]`, true},
+		"another one's, too":     {[]string{"scratch"}, `["1.0", "2.1f"]`, false},
+		"a pool that is no more": {[]string{"gone"}, `["2.1f"]`, false},
+		"none is tolerated":      {nil, `["2.1f"]`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := cephPolicy()
+			policy.Spec.Ceph.ToleratedPools = c.tolerated
+			x := newCluster(&somePods{}, poolMons(c.inactive), policy)
+			osds, a, err := x.spared(t.Context(), []int{3})
+			require.NoError(t, err)
+			require.Equal(t, []int{3}, osds)
+			require.Equal(t, c.spared, a.OK, a.Reason)
+		})
+	}
+}
+
+// poolMons know two pools, and what would become inactive whatever stops.
+type poolMons string
+
+func (poolMons) Close() {}
+
+func (m poolMons) MonCommand(_ context.Context, command []byte) (output []byte, status string, err error) {
+	if bytes.Contains(command, []byte("osd dump")) {
+		return []byte(`{"epoch": 7, "pools": [{"pool": 1, "pool_name": "rbd"}, {"pool": 2, "pool_name": "scratch"}]}`), "", nil
+	}
+	answer := fmt.Appendf(nil, `{"ok_to_stop": false, "osds": [3], "num_not_ok_pgs": %d, "bad_become_inactive": %s}`,
+		strings.Count(string(m), "."), string(m))
+	return answer, "", failure{syscall.EBUSY}
 }
