@@ -157,6 +157,7 @@ func (w *World) putBudget(b *policyv1.PodDisruptionBudget, who owner) (*policyv1
 	w.budgets[b.Name], w.covering[b.Name] = b, selector
 	w.tell("%s writes the %s budget: %s", who, daemonOf(b), describe(b))
 	w.judgeWriting(had, b, who)
+	w.noteParameters()
 	w.computeBudgets()
 	w.tellWatcher()
 	return b.DeepCopy(), nil
@@ -173,6 +174,7 @@ func (w *World) dropBudget(name string, who owner) {
 	}
 	delete(w.budgets, name)
 	delete(w.covering, name)
+	w.noteParameters()
 	if isOSDs(b) {
 		w.guarding = time.Time{}
 		if who != byUs {

@@ -133,6 +133,7 @@ type World struct {
 	pods      []*pod
 	budgets   map[string]*policyv1.PodDisruptionBudget
 	covering  map[string]labels.Selector  // of budgets, by name
+	params    []parameters                // of the guard of deletions, the last ones last
 	computing bool                        // the disruption controller is about to
 	computed  time.Time                   // when it last did
 	policy    *v1alpha1.MaintenancePolicy // nil: deleted
