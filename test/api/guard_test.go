@@ -6,6 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,8 +109,8 @@ func TestWhatMayBeDeleted(t *testing.T) {
 	require.NoError(t, w.try(person, "leaving"), "terminates already")
 }
 
-// TestOtherWaysToStopAPod: a new image and a deadline stop what runs in a pod that stays; several pods may be deleted
-// by one request.
+// TestOtherWaysToStopAPod: a new image, a deadline and a resize that restarts the container stop what runs in a pod
+// that stays; several pods may be deleted by one request.
 func TestOtherWaysToStopAPod(t *testing.T) {
 	w := newGuardWorld(t, "other-ways")
 	w.pod("x", osd("1", "x"))
@@ -136,6 +139,31 @@ func TestOtherWaysToStopAPod(t *testing.T) {
 	require.NoError(t, change(person, "x", image))
 	w.budgets(budget.Specs{Daemons: closed, Unproved: &closed})
 
+	create(t, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "resizes"},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		}},
+	})
+	w.pod("x-resized", osd("3", "x"), resizable)
+	for _, c := range []struct {
+		resources string
+		may       bool
+	}{
+		{`{"limits":{"memory":"2Gi"}}`, false},
+		{`{"requests":{"memory":"512Mi"}}`, false},
+		{`{"limits":{"cpu":"2"}}`, true},
+		{`{"limits":{"cpu":"2","memory":"1Gi"}}`, true},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "x-resized"}}
+		patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"osd","resources":%s}]}}`, c.resources)
+		err := w.as(person).SubResource("resize").Patch(t.Context(), pod,
+			client.RawPatch(types.StrategicMergePatchType, []byte(patch)),
+			&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		says, no := refused(t, err)
+		require.Equal(t, c.may, !no, "%s: %s", c.resources, says)
+	}
+
 	err := w.as(person).DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(w.ns), client.DryRunAll)
 	says, no := refused(t, err)
 	require.True(t, no)
@@ -143,4 +171,50 @@ func TestOtherWaysToStopAPod(t *testing.T) {
 	err = w.as(person).DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(w.ns),
 		client.MatchingLabels{"ceph-osd-id": "2"}, client.DryRunAll)
 	require.NoError(t, err)
+}
+
+// resizable is a pod whose container is restarted when it gets more or less memory, and not when it gets more CPU.
+func resizable(p *corev1.Pod) {
+	p.Spec.NodeName = "resizes"
+	c := &p.Spec.Containers[0]
+	c.ResizePolicy = []corev1.ContainerResizePolicy{
+		{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired},
+		{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer},
+	}
+	c.Resources = corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		},
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		},
+	}
+	p.Status.ContainerStatuses[0].Resources = &c.Resources // its kubelet can do it
+}
+
+// TestWhatGoesOnBesideTheGuard: an eviction is asked of the budgets alone, and what taint manager and scheduler write on
+// a pod before they delete it says nothing of whether they may.
+func TestWhatGoesOnBesideTheGuard(t *testing.T) {
+	w := newGuardWorld(t, "beside-the-guard")
+	w.pod("x", osd("1", "x"))
+	w.pod("y", osd("2", "y"))
+	w.budgets(leavingOut("x"))
+	evict := func(pod string) error {
+		return w.as(person).SubResource("eviction").Create(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pod}},
+			&policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	require.NoError(t, evict("x"))
+	require.True(t, apierrors.IsTooManyRequests(evict("y")), "the budget's answer, and not the guard's: %v", evict("y"))
+
+	for _, by := range []who{own("taint-eviction-controller"), {user: "system:kube-scheduler"}} {
+		pod := &corev1.Pod{}
+		require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "y"}, pod))
+		pod.Status.Conditions = append(pod.Status.Conditions[:1], corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
+		})
+		require.NoError(t, w.as(by).Status().Update(t.Context(), pod))
+		_, no := refused(t, w.try(by, "y"))
+		require.True(t, no)
+	}
 }
