@@ -33,6 +33,7 @@ type options struct {
 	clients                     int
 	dir, lab, namespace, policy string
 	guard                       string
+	guardAlone                  bool
 }
 
 func main() {
@@ -42,6 +43,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "folder with worker.kubeconfig and watch.kubeconfig (required)")
 	flag.StringVar(&o.lab, "lab", "", "name of the lab (required)")
 	flag.StringVar(&o.guard, "guard", "", "folder of the guard of deletions: measures that, too")
+	flag.BoolVar(&o.guardAlone, "guard-alone", false, "with --guard: measures nothing else")
 	flag.StringVar(&o.namespace, "namespace", "rook-ceph", "of the policy and the storage pods")
 	flag.StringVar(&o.policy, "policy", "rook-ceph", "MaintenancePolicy")
 	figures.Main("evictions", func(ctx context.Context) error { return run(ctx, o) })
@@ -56,6 +58,8 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("--for must be 1s or more, and --clients 1 or more")
 	case o.dir == "" || o.lab == "":
 		return fmt.Errorf("--dir and --lab are required")
+	case o.guardAlone && o.guard == "":
+		return fmt.Errorf("--guard-alone needs --guard")
 	}
 	w, err := newWorld(ctx, o)
 	if err != nil {
@@ -64,6 +68,9 @@ func run(ctx context.Context, o options) error {
 	defer w.close()
 	if err := w.awaitRest(ctx); err != nil {
 		return err
+	}
+	if o.guardAlone {
+		return w.deletions(ctx)
 	}
 	var all hammer.Verdict
 	note := func(v hammer.Verdict) {
