@@ -98,7 +98,8 @@ func (d *disorder) happen(e event) {
 	case "abort", "cancel drain":
 		d.undone.Store(node, true)
 	case "kubectl drain", "upgrade":
-		if _, undone := d.undone.Load(node); undone && d.lives(node) { // its job takes away its own cordon, which this drain takes for given
+		// Its job takes away its own cordon, which this drain takes for given.
+		if _, undone := d.undone.Load(node); undone && d.lives(node) {
 			d.excused.Store(node, true)
 		}
 	}

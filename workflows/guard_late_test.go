@@ -10,10 +10,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
-// TestDeletersAtALateServer: where deletions are guarded, each API server reads the budgets from a cache of its own. One
-// that is late lets go what has just been closed. As long as it is no later than it takes from one open failure domain
-// to the next one, a round of reports of all OSDs at least, that harms nobody: here a second. Servers that are two
-// seconds late do harm.
+// TestDeletersAtALateServer: where deletions are guarded, each API server reads the budgets from a cache of its own.
+// One that is late lets go what has just been closed. As long as it is no later than it takes from one open failure
+// domain to the next one, a round of reports of all OSDs at least, that harms nobody: here a second. Servers that are
+// two seconds late do harm.
 func TestDeletersAtALateServer(t *testing.T) {
 	t.Parallel()
 	for _, late := range []time.Duration{0, 100 * time.Millisecond, time.Second} {

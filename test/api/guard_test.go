@@ -192,8 +192,8 @@ func resizable(p *corev1.Pod) {
 	p.Status.ContainerStatuses[0].Resources = &c.Resources // its kubelet can do it
 }
 
-// TestWhatGoesOnBesideTheGuard: an eviction is asked of the budgets alone, and what taint manager and scheduler write on
-// a pod before they delete it says nothing of whether they may.
+// TestWhatGoesOnBesideTheGuard: an eviction is asked of the budgets alone, and what taint manager and scheduler write
+// on a pod before they delete it says nothing of whether they may.
 func TestWhatGoesOnBesideTheGuard(t *testing.T) {
 	w := newGuardWorld(t, "beside-the-guard")
 	w.pod("x", osd("1", "x"))
