@@ -187,12 +187,17 @@ func own(controller string) who { return account("kube-system", controller) }
 // as is a client of somebody who has all rights, so that the guard alone may refuse.
 func (w guardWorld) as(by who) client.Client {
 	w.Helper()
+	c, err := client.New(by.config(), client.Options{Scheme: kube.Scheme})
+	require.NoError(w, err)
+	return c
+}
+
+// config is that of a client of somebody's, who may do everything that the guard lets him.
+func (by who) config() *rest.Config {
 	cfg := rest.CopyConfig(config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: by.user, Groups: append([]string{"system:masters"}, by.groups...)}
 	cfg.WarningHandler = rest.NoWarnings{}
-	c, err := client.New(cfg, client.Options{Scheme: kube.Scheme})
-	require.NoError(w, err)
-	return c
+	return cfg
 }
 
 // try asks whether somebody may delete a pod, and deletes nothing.
