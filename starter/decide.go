@@ -108,19 +108,27 @@ type change struct {
 }
 
 // How long what can wait does. Something is back, which is of use when the data is whole, too; it is on its way back,
-// and what it does next is worth telling; or it is a daemon on which no OSD depends.
+// and what it does next is worth telling; or it is a daemon on which no OSD depends. lockkeeper writes three budgets at
+// once, and again soon, and nearly always something else is to be told meanwhile, which does for these echoes as well.
 const (
 	backAfter  = 250 * time.Millisecond
 	stepAfter  = 2 * time.Second
 	otherAfter = 500 * time.Millisecond
+	echoAfter  = 5 * time.Second
 )
 
 // patience is that of the least patient reason.
 func (c *change) patience() time.Duration {
-	if len(c.calm) == 0 || len(c.calm) < len(c.reasons) {
+	switch {
+	case len(c.calm) < len(c.reasons):
 		return 0
+	case len(c.calm) > 0:
+		return slices.Min(c.calm)
+	case c.echo+c.provedEcho+c.monEcho > 0:
+		return echoAfter
+	default: // nothing but what lockkeeper did itself
+		return backAfter
 	}
-	return slices.Min(c.calm)
 }
 
 func (c *change) add(format string, args ...any) {

@@ -526,5 +526,13 @@ func TestPatience(t *testing.T) {
 	assert.Equal(t, stepAfter, step.then(Actions{}, coming).Patience)
 	assert.Equal(t, stepAfter, Actions{}.then(step, coming).Patience)
 	assert.Zero(t, step.then(loss, one).Patience)
+	echo := with(budget("lockkeeper-osd", Budget{
+		Spec: `{"minAvailable":4}`, Writer: kube.FieldOwner, Ours: true, Daemon: kube.DaemonOSD, Generation: 2,
+	}))
+	own := Decide(&whole, echo)
+	assert.True(t, own.Hint.IsEcho())
+	assert.Equal(t, echoAfter, own.Patience)
+	assert.Equal(t, stepAfter, own.then(step, coming).Patience, "an echo does not hurry what can wait")
+	assert.Zero(t, own.then(loss, one).Patience)
 	assert.Zero(t, loss.then(step, one).Patience, "what could not be told at once is told as soon as it can be")
 }

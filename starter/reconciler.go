@@ -46,22 +46,10 @@ type cluster struct {
 	asked time.Time
 }
 
-// echoAfter is how long the keeper is not told of what lockkeeper wrote. It writes three budgets at once, and again
-// soon, and nearly always something else is to be told meanwhile, which does for them as well. A node that comes back
-// does so in several steps, too: one signal, and one look, does for all of them.
-const echoAfter = 5 * time.Second
-
 // waits tells for how long what is pending can wait.
 func (c *cluster) waits(now time.Time) time.Duration {
-	var most time.Duration
-	switch {
-	case len(c.pending.Drains) > 0:
-	case c.pending.Hint.IsEcho():
-		most = echoAfter
-	default:
-		most = c.pending.Patience
-	}
-	if most == 0 || c.pending.IsZero() {
+	most := c.pending.Patience
+	if most == 0 || c.pending.IsZero() || len(c.pending.Drains) > 0 {
 		c.waiting = time.Time{}
 		return 0
 	}
@@ -235,7 +223,7 @@ func (r *Reconciler) takeUp(ctx context.Context, key storage.ClusterKey, c *clus
 const ensureEvery = time.Minute
 
 // EnsureKeepers starts the keepers that do not run, again and again until ctx ends, and those that have to take away
-// what a policy left. It asks Temporal only.
+// what a policy left. It asks Temporal and the cache only.
 func (r *Reconciler) EnsureKeepers(ctx context.Context) error {
 	_ = wait.PollUntilContextCancel(ctx, ensureEvery, false, func(ctx context.Context) (bool, error) {
 		r.ensureAll(ctx)
