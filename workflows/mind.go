@@ -58,8 +58,9 @@ type mind struct {
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	leaving    activities.LeavingNodes
-	// others are the nodes on which their daemons are; nil: not known.
-	others map[string]bool
+	// others are the nodes on which their daemons were as of othersAsOf; nil: not known.
+	others     map[string]bool
+	othersAsOf time.Time
 	// aside: another policy is in charge, and nothing of ours was left as of asideAsOf.
 	aside     bool
 	asideAsOf doubt.Seq

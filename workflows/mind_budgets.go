@@ -126,7 +126,7 @@ func (m *mind) applied(d budget.Decision, asOf doubt.Seq, r activities.BudgetRes
 
 // otherBudgets are the nodes by which the budgets of the other daemons go, if they are to be updated. They depend on
 // little that changes.
-func (m *mind) otherBudgets() *activities.LeavingNodes {
+func (m *mind) otherBudgets(now time.Time) *activities.LeavingNodes {
 	leaving := activities.LeavingNodes{
 		Emptying: m.verdict.Emptying, Granted: budget.GrantedNodes(m.state.Memory.Lease), Stay: m.verdict.Stay,
 	}
@@ -138,13 +138,18 @@ func (m *mind) otherBudgets() *activities.LeavingNodes {
 	if !m.observed.Settings.ManagePodBudgets || (!m.daemonsDue && same) {
 		return nil
 	}
-	concerned := m.daemonsDue || m.concernsOthers(m.leaving) || m.concernsOthers(leaving)
+	concerned := m.daemonsDue || now.Sub(m.othersAsOf) > othersLast || m.concernsOthers(m.leaving) ||
+		m.concernsOthers(leaving)
 	if m.leaving = leaving; !concerned {
 		return nil
 	}
 	m.daemonsDue = false
 	return &leaving
 }
+
+// othersLast is for how long it counts where the other daemons are. That one has moved is told by the watcher, which
+// may be dead, and then a manager on a node that is to be emptied would keep it for ever.
+const othersLast = time.Minute
 
 // concernsOthers tells whether the budgets of the other daemons may depend on these nodes' leaving. That such a daemon
 // has moved to another node is a reason of its own to update them.
@@ -154,12 +159,12 @@ func (m *mind) concernsOthers(n activities.LeavingNodes) bool {
 }
 
 // tookOthers takes in what became of the budgets of the other daemons, and on which nodes those are.
-func (m *mind) tookOthers(a activities.Attempt[activities.StaticBudgetsResult]) {
+func (m *mind) tookOthers(now time.Time, a activities.Attempt[activities.StaticBudgetsResult]) {
 	m.daemonsDue = m.daemonsDue || a.Err() != nil
 	if !a.Done() {
 		return
 	}
-	if m.others = nil; a.Result.HostsKnown {
+	if m.others, m.othersAsOf = nil, now; a.Result.HostsKnown {
 		m.others = map[string]bool{}
 		for _, node := range a.Result.Hosts {
 			m.others[node] = true

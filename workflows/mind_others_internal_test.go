@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +22,7 @@ func TestBudgetsOfOthersFollowTheirNodes(t *testing.T) {
 	for name, steps := range map[string][]struct {
 		granted string
 		due     bool
+		after   time.Duration
 		updated bool
 		then    attempt
 	}{
@@ -50,6 +52,12 @@ func TestBudgetsOfOthersFollowTheirNodes(t *testing.T) {
 			{granted: "node-a", updated: true, then: knows("node-a")},
 			{granted: "node-a"},
 		},
+		"whose watcher may be dead": {
+			{due: true, updated: true, then: knows("node-a")},
+			{granted: "node-b", after: othersLast},
+			{granted: "", after: time.Second, updated: true, then: knows("node-b")},
+			{granted: "node-a", after: othersLast},
+		},
 		"after one has moved": {
 			{due: true, updated: true, then: knows("node-a")},
 			{granted: "node-b"},
@@ -61,16 +69,18 @@ func TestBudgetsOfOthersFollowTheirNodes(t *testing.T) {
 			t.Parallel()
 			m := &mind{}
 			m.observed.Settings = storage.Settings{ManagePodBudgets: true}
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i, step := range steps {
+				now = now.Add(step.after)
 				m.state.Memory.Lease = lease.State{}
 				if step.granted != "" {
 					m.state.Memory.Lease.Holders = []lease.Claim{{WorkflowID: "drain/" + step.granted, RunID: "1", Node: step.granted}}
 				}
 				m.daemonsDue = m.daemonsDue || step.due
-				got := m.otherBudgets()
+				got := m.otherBudgets(now)
 				require.Equal(t, step.updated, got != nil, "step %d", i)
 				if got != nil {
-					m.tookOthers(step.then)
+					m.tookOthers(now, step.then)
 				}
 			}
 		})

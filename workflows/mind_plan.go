@@ -52,7 +52,7 @@ func (m *mind) prepare(now time.Time) *plan {
 // complete says how to make the world follow the decision. reports: the status may be written on the way.
 func (m *mind) complete(now time.Time, p *plan, reports bool) {
 	m.switchFlags(p)
-	if p.Others = m.otherBudgets(); p.Others != nil {
+	if p.Others = m.otherBudgets(now); p.Others != nil {
 		p.Policy = m.policy()
 	}
 	m.planBudgets(now, p)
@@ -120,7 +120,7 @@ func (m *mind) tookReports(p *plan, r activities.CarryResult) {
 
 // took takes in what became of a plan.
 func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
-	m.tookOthers(r.Others)
+	m.tookOthers(now, r.Others)
 	if err := r.Remembered.Err(); err != nil {
 		m.daemonsDue = m.daemonsDue || p.Others != nil
 		return err
