@@ -84,8 +84,6 @@ type mishap struct {
 	do    func(s *scene, node string)
 	// survives: the drain ends as if nothing had happened.
 	survives bool
-	// forgets: a release may have been carried out and not told, so that the node comes back before anybody knows.
-	forgets bool
 }
 
 var mishaps = map[string]mishap{

@@ -66,6 +66,7 @@ type FenceState struct {
 	Patient fencing.Patient `json:"patient"`
 	// Before is how the node was when its Machine was released.
 	Before   fencing.Patient   `json:"before,omitzero"`
+	Doubt    FenceDoubt        `json:"doubt,omitzero"`
 	Why      fencing.Why       `json:"why,omitempty"`
 	WhySince time.Time         `json:"whySince,omitzero"`
 	Override *fencing.Override `json:"override,omitempty"`
@@ -183,7 +184,7 @@ func (f *fence) begin(ctx workflow.Context) {
 		f.state.Clusters[i] = FenceStanding{Cluster: f.state.Clusters[i].Cluster}
 	}
 	f.state.Settled, f.state.Buried, f.state.Override = false, false, nil
-	f.state.Before, f.state.Result = fencing.Patient{}, FenceNodeResult{}
+	f.state.Before, f.state.Doubt, f.state.Result = fencing.Patient{}, FenceDoubt{}, FenceNodeResult{}
 }
 
 // serve takes in what the watcher and people say.
@@ -212,6 +213,9 @@ func (f *fence) proceed(ctx workflow.Context, leased bool) error {
 			return err
 		}
 		f.take()
+		if f.refuted(ctx) {
+			return nil
+		}
 		if done, err := f.settle(ctx); done || err != nil {
 			return err
 		}
@@ -251,6 +255,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
+	before := f.state.Patient
 	f.state.Patient = seen.Patient
 	why, since := seen.Patient.Why()
 	if f.released() {
@@ -264,11 +269,18 @@ func (f *fence) examine(ctx workflow.Context) error {
 			f.state.Clusters = append(f.state.Clusters, FenceStanding{Cluster: key})
 		}
 	}
+	outcome := ""
 	switch {
 	case seen.Patient.Machine.UID == "":
-		f.end(ctx, OutcomeNotHeld)
+		outcome = OutcomeNotHeld
 	case why == fencing.WhyRecovered && f.state.Override == nil:
-		f.end(ctx, OutcomeRecovered)
+		outcome = OutcomeRecovered
+	}
+	switch {
+	case outcome == "":
+		f.state.Doubt = FenceDoubt{} // it is to be fenced
+	case !f.doubts(ctx, before, outcome):
+		f.end(ctx, outcome)
 	}
 	return nil
 }
@@ -287,7 +299,9 @@ func (f *fence) settle(ctx workflow.Context) (bool, error) {
 		return false, nil
 	}
 	if f.state.Before.Machine.UID == "" {
-		f.state.Before = f.state.Patient
+		if f.state.Before = f.state.Patient; f.state.Doubt.Outcome != "" {
+			f.state.Before = f.state.Doubt.Before
+		}
 		f.state.Result.Released, f.state.Result.Against = f.state.Clusters[0].Reason, f.state.Clusters[0].Against
 	}
 	gone := f.all(func(c FenceStanding) bool { return c.Stage == fencing.StageHealing || c.Stage == fencing.StageOver })
@@ -375,6 +389,9 @@ func (f *fence) await(ctx workflow.Context) error {
 func (f *fence) paused() bool { return f.job.Paused && !f.released() }
 
 func (f *fence) heldBecause() string {
+	if f.state.Doubt.Outcome != "" {
+		return "the keeper to say whether it let go of the Machine: nothing holds it"
+	}
 	for _, c := range f.state.Clusters {
 		if c.Stage == fencing.StageHeld {
 			s := fmt.Sprintf("the release of its Machine by %s: %s", c.Cluster, c.Message)

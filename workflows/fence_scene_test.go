@@ -223,10 +223,6 @@ func TestEveryStepOfAFence(t *testing.T) {
 	for name, m := range mishaps {
 		happens[name] = m
 	}
-	replaced := happens["the keeper is replaced"]
-	require.NotNil(t, replaced.do)
-	replaced.forgets = true
-	happens["the keeper is replaced"] = replaced
 	happens["aborted"] = mishap{do: func(s *scene, _ string) { s.signal(id, jobs.SignalAbort, nil) }}
 	happens["cancelled"] = mishap{do: func(s *scene, _ string) { s.cancel(id) }}
 	happens["terminated"] = mishap{do: func(s *scene, _ string) { s.kill(id) }}
@@ -261,9 +257,7 @@ func (s *scene) fenceWith(m mishap, node string, at int) (came bool) {
 	e := s.awaitFence(node, s.fence(node))
 	if m.survives {
 		require.NoError(s, e.err)
-		if !m.forgets || e.fence.Outcome != workflows.OutcomeRecovered {
-			require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
-		}
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
 	}
 	came = struck()
 	s.update(func() { s.fault, s.onAttempt = nil, nil })

@@ -1,0 +1,61 @@
+package workflows
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+)
+
+// This file is what a fence does when its node need not be fenced any more, and its Machine is not held, although no
+// keeper has said that it let go: the keeper may have died in between, or its notice may be on its way. Then the node
+// was fenced, and the job has to end so. The keeper's ledger knows: it was written before the hold went.
+
+// asksWhoLetGo is the change since when the keeper is asked.
+const asksWhoLetGo = "asks-who-let-go"
+
+// FenceDoubt is the question whether a keeper has let go of a Machine.
+type FenceDoubt struct {
+	// Outcome is how the job ends if none has. "": there is no doubt.
+	Outcome string `json:"outcome,omitempty"`
+	// Before is how the node was when it was last to be fenced.
+	Before fencing.Patient `json:"before,omitzero"`
+}
+
+// doubts tells whether it has to be asked who let go of the Machine that was seen before. The keepers are asked with
+// the reason Recovered, which releases nothing, and leaves what is released as it is.
+func (f *fence) doubts(ctx workflow.Context, before fencing.Patient, outcome string) bool {
+	if f.state.Doubt.Outcome != "" {
+		f.state.Why = fencing.WhyRecovered
+		return true
+	}
+	asked := slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return c.Stage != "" || c.Asked })
+	held := f.state.Patient.Machine.Held && f.state.Patient.Machine.UID == before.Machine.UID
+	if !asked || held || before.Machine.UID == "" ||
+		workflow.GetVersion(ctx, asksWhoLetGo, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return false
+	}
+	f.take()
+	f.state.Why, f.state.Doubt = fencing.WhyRecovered, FenceDoubt{Outcome: outcome, Before: before}
+	for i := range f.state.Clusters {
+		if c := &f.state.Clusters[i]; c.Stage == fencing.StageHeld || c.Stage == "" {
+			*c = FenceStanding{Cluster: c.Cluster, Stage: fencing.StageHeld, Domain: c.Domain}
+		}
+	}
+	return true
+}
+
+// refuted tells whether a keeper has answered that it did not let go. Then the job is over.
+func (f *fence) refuted(ctx workflow.Context) bool {
+	doubt := f.state.Doubt
+	if doubt.Outcome == "" || doubt.Outcome == OutcomeRecovered && f.state.Override != nil ||
+		!slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
+			return c.Stage == fencing.StageHeld && (c.Reason == fencing.ReasonRecovered || c.Reason == fencing.ReasonNoMachine)
+		}) {
+		return false
+	}
+	f.state.Doubt = FenceDoubt{}
+	f.end(ctx, doubt.Outcome)
+	return true
+}
