@@ -19,7 +19,8 @@ type HealthCheck struct {
 	Checks []fencing.Check
 	// Limit is up to how many unhealthy Machines it acts: a number, a percentage or a range; "": any number.
 	Limit string
-	// Template: it makes a remediation request, and deletes no Machine, so that hooks do not hold.
+	// Template: it makes a remediation request, or has metal started again, and deletes no Machine, so that hooks do not
+	// hold.
 	Template bool
 	// Paused: it does nothing.
 	Paused   bool
@@ -60,10 +61,17 @@ func (h *Holder) HealthChecks(ctx context.Context) ([]HealthCheck, error) {
 // pausedAnnotation is that of Cluster API, which OpenShift's health checks know, too.
 const pausedAnnotation = "cluster.x-k8s.io/paused"
 
+// OpenShift's health checks with this annotation have machines of metal started again in place of deleting them.
+const (
+	remediationStrategy = "machine.openshift.io/remediation-strategy"
+	startsMetalAgain    = "external-baremetal"
+)
+
 // readCheck knows the shapes of all APIs and versions: none uses a field of another for something else.
 func readCheck(o *unstructured.Unstructured) (HealthCheck, error) {
 	c := HealthCheck{Name: o.GetName()}
 	_, c.Paused = o.GetAnnotations()[pausedAnnotation]
+	c.Template = o.GetAnnotations()[remediationStrategy] == startsMetalAgain
 	requests, _, _ := unstructured.NestedSlice(o.Object, "spec", "pauseRequests")
 	c.Paused = c.Paused || len(requests) > 0
 	var selector metav1.LabelSelector

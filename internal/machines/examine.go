@@ -112,8 +112,9 @@ func (h *Holder) examineCheck(
 	skips := h.kind.mark.skips
 	if check.Template && h.kind.mark.deletions {
 		problems = append(problems, Problem{
-			true, name + " has a remediation template: it deletes no Machine, so hooks do not hold any",
-			"set spec.fencing.hold to SkipRemediation, where the api is ClusterAPI",
+			true, name + " has a remediation template, or has metal started again: it deletes no Machine, so hooks do not " +
+				"hold any",
+			"set spec.fencing.hold to SkipRemediation, where the api is ClusterAPI; elsewhere have it delete Machines",
 		})
 	}
 	counted, why := all, ""

@@ -209,12 +209,13 @@ func TestHealthChecks(t *testing.T) {
 		},
 		{
 			fencingAPIs[2].spec, `{apiVersion: machine.openshift.io/v1beta1, kind: MachineHealthCheck,
-				metadata: {annotations: {cluster.x-k8s.io/paused: ""}}, spec: {
+				metadata: {annotations: {cluster.x-k8s.io/paused: "",
+					machine.openshift.io/remediation-strategy: external-baremetal}}, spec: {
 				selector: {matchLabels: {pool: workers}}, maxUnhealthy: 2,
 				unhealthyConditions: [{type: Ready, status: "False", timeout: 300s}, {type: Disk, status: "True", timeout: 1h0m0s}]}}`,
 			machines.HealthCheck{Checks: []fencing.Check{
 				check("Ready", "False", 5*time.Minute), check("Disk", "True", time.Hour),
-			}, Limit: "2", Paused: true},
+			}, Limit: "2", Paused: true, Template: true},
 		},
 		{
 			fencingAPIs[4].spec, `{apiVersion: remediation.medik8s.io/v1alpha1, kind: NodeHealthCheck, spec: {

@@ -135,14 +135,22 @@ func allows(budget *unstructured.Unstructured, firstWaits bool) bool {
 	return current >= desired
 }
 
-// remediate starts a machine of metal again, once until it is healthy, and deletes any other.
+// remediate starts a machine of metal again, and deletes any other.
 func (r *Remediator) remediate(ctx context.Context, m *unstructured.Unstructured) error {
 	if id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID"); strings.HasPrefix(id, "baremetalhost://") {
-		if r.starting == nil {
-			r.starting = map[string]bool{}
-		}
-		r.starting[nodeOf(m)] = true
-		return r.fence(ctx, nodeOf(m), false)
+		return r.startAgain(ctx, nodeOf(m))
 	}
 	return client.IgnoreNotFound(r.Client.Delete(ctx, m))
+}
+
+// startAgain has a node started again, once until it is healthy.
+func (r *Remediator) startAgain(ctx context.Context, node string) error {
+	if r.starting[node] {
+		return nil
+	}
+	if r.starting == nil {
+		r.starting = map[string]bool{}
+	}
+	r.starting[node] = true
+	return r.fence(ctx, node, false)
 }

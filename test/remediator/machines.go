@@ -15,7 +15,12 @@ import (
 // Finalizer is what keeps a Machine until its instance is gone.
 const Finalizer = "machine.machine.openshift.io"
 
-const pausedAnnotation = "cluster.x-k8s.io/paused"
+// Annotations of a health check: it does nothing, or has metal started again in place of deleting Machines.
+const (
+	pausedAnnotation = "cluster.x-k8s.io/paused"
+	strategy         = "machine.openshift.io/remediation-strategy"
+	metal            = "external-baremetal"
+)
 
 func (r *Remediator) lookAtMachines(ctx context.Context) error {
 	machines, err := r.list(ctx, machineAPI, "Machine")
@@ -52,7 +57,11 @@ func (r *Remediator) check(
 		return err
 	}
 	bad := slices.DeleteFunc(slices.Clone(of), func(m *unstructured.Unstructured) bool {
-		return nodeOf(m) == "" || !unhealthy(nodes[nodeOf(m)], all, time.Now())
+		if nodeOf(m) != "" && unhealthy(nodes[nodeOf(m)], all, time.Now()) {
+			return false
+		}
+		delete(r.starting, nodeOf(m))
+		return true
 	})
 	most, err := scaled(check, "maxUnhealthy", "100%", len(of), false)
 	if err != nil || len(bad) > most {
@@ -60,7 +69,10 @@ func (r *Remediator) check(
 	}
 	var failed error
 	for _, m := range bad {
-		if m.GetDeletionTimestamp() == nil {
+		switch {
+		case check.GetAnnotations()[strategy] == metal: // whatever hooks it has
+			failed = errors.Join(failed, r.startAgain(ctx, nodeOf(m)))
+		case m.GetDeletionTimestamp() == nil:
 			failed = errors.Join(failed, client.IgnoreNotFound(r.Client.Delete(ctx, m)))
 		}
 	}
