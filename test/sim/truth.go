@@ -19,7 +19,13 @@ import (
 
 // judge tells whether an eviction that was granted should have been (I1, I5).
 func (w *World) judge(p *pod) {
-	if p.state == storage.PodPending || w.guarding.IsZero() {
+	if p.state == storage.PodPending {
+		return
+	}
+	if w.guarding.IsZero() {
+		if p.of.kind == "osd" && len(w.over(p)) == 0 {
+			w.crashed = time.Now() // nothing holds it back, so it comes as a surprise
+		}
 		return
 	}
 	switch p.of.kind {
