@@ -71,6 +71,7 @@ type FenceState struct {
 	WhySince time.Time         `json:"whySince,omitzero"`
 	Override *fencing.Override `json:"override,omitempty"`
 	Clusters []FenceStanding   `json:"clusters,omitempty"`
+	AskedAt  time.Time         `json:"askedAt,omitzero"` // when the keepers were last asked
 	// Settled: nothing more is to be released, and only the data may have to heal.
 	Settled bool `json:"settled,omitempty"`
 	// Buried: the pods of dead daemons were deleted, or need not be.
@@ -261,7 +262,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 	if f.released() {
 		return nil // its reason stays what it was
 	}
-	if why != f.state.Why {
+	if why != f.state.Why || f.letGoUnsaid(ctx, before) {
 		f.askAnew()
 	}
 	if f.state.Why, f.state.WhySince = why, since; len(f.state.Clusters) == 0 {
@@ -378,7 +379,7 @@ func (f *fence) await(ctx workflow.Context) error {
 	if !news {
 		f.state.Stale = true
 		// A keeper may have died before it had noted what it was asked for.
-		if err == nil && every == lookAtNodeEvery && !f.released() {
+		if err == nil && !f.released() && (every == lookAtNodeEvery || f.askedLongAgo(ctx)) {
 			f.askAnew()
 		}
 	}
@@ -426,9 +427,13 @@ func (f *fence) heal(ctx workflow.Context) (again bool, err error) {
 		if f.job.Phase != PhaseHeal {
 			f.job.enter(ctx, PhaseHeal)
 		}
+		if err := f.repeat(ctx); err != nil {
+			return false, err
+		}
+		known := f.unheard() // in a run that does not repeat it
 		f.job.waitFor(ctx, "the data to be whole again without "+f.in.Node+", or with it")
 		done, err := f.job.awaitAtMost(ctx, remindAfter, "ask whether the data is whole", func() bool {
-			return over() || f.state.Stale
+			return over() || f.state.Stale || f.unheard() && !known
 		})
 		if err != nil {
 			return false, err

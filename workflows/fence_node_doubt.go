@@ -15,6 +15,24 @@ import (
 // asksWhoLetGo is the change since when the keeper is asked.
 const asksWhoLetGo = "asks-who-let-go"
 
+// asksWho tells whether this run is one that does so.
+func asksWho(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, asksWhoLetGo, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// letGoUnsaid tells whether the Machine is not held any more, although no keeper has said that it let go of it. One may
+// have died with what it was asked for, and the next one does not hold a Machine whose node has nothing left to lose.
+func (f *fence) letGoUnsaid(ctx workflow.Context, before fencing.Patient) bool {
+	now := f.state.Patient.Machine
+	return before.Machine.Held && !now.Held && now.UID == before.Machine.UID && asksWho(ctx)
+}
+
+// askedLongAgo tells whether it is time to ask again although nothing has changed. The looks at a node may come more
+// often, whose next condition is met soon.
+func (f *fence) askedLongAgo(ctx workflow.Context) bool {
+	return workflow.Now(ctx).Sub(f.state.AskedAt) >= lookAtNodeEvery && asksWho(ctx)
+}
+
 // FenceDoubt is the question whether a keeper has let go of a Machine.
 type FenceDoubt struct {
 	// Outcome is how the job ends if none has. "": there is no doubt.
@@ -32,8 +50,7 @@ func (f *fence) doubts(ctx workflow.Context, before fencing.Patient, outcome str
 	}
 	asked := slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return c.Stage != "" || c.Asked })
 	held := f.state.Patient.Machine.Held && f.state.Patient.Machine.UID == before.Machine.UID
-	if !asked || held || before.Machine.UID == "" ||
-		workflow.GetVersion(ctx, asksWhoLetGo, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	if !asked || held || before.Machine.UID == "" || !asksWho(ctx) {
 		return false
 	}
 	f.take()
@@ -58,4 +75,28 @@ func (f *fence) refuted(ctx workflow.Context) bool {
 	f.state.Doubt = FenceDoubt{}
 	f.end(ctx, doubt.Outcome)
 	return true
+}
+
+// repeat tells the keepers once more that the node is fenced that have not heard of it: one that begins anew knows what
+// the one before had noted.
+func (f *fence) repeat(ctx workflow.Context) error {
+	if !f.unheard() || !asksWho(ctx) {
+		return nil
+	}
+	for i := range f.state.Clusters {
+		if c := &f.state.Clusters[i]; c.unheard() {
+			if err := f.request(ctx, c.Cluster, true); err != nil {
+				return err
+			}
+			c.Stage = fencing.StageHealing
+		}
+	}
+	return nil
+}
+
+func (f *fence) unheard() bool { return slices.ContainsFunc(f.state.Clusters, FenceStanding.unheard) }
+
+// unheard: the keeper waits for what is over, as far as the job is concerned.
+func (c FenceStanding) unheard() bool {
+	return c.Stage == fencing.StageReleased || c.Stage == fencing.StageHeld
 }

@@ -71,7 +71,7 @@ func (f *fence) ask(ctx workflow.Context) error {
 		if err := f.request(ctx, c.Cluster, false); err != nil {
 			return err
 		}
-		c.Asked = true
+		c.Asked, f.state.AskedAt = true, workflow.Now(ctx)
 	}
 	return nil
 }
