@@ -35,8 +35,10 @@ func (k *keeper) answerFences(ctx workflow.Context) error {
 					"a release is asked for by a job: its workflow ID (fence/NODE) and run ID are required")
 			case t.Node == "":
 				return activities.Invalid("target.node", "", "the node that is to be fenced is required")
-			case t.Why != fencing.WhyUnhealthy && t.Why != fencing.WhyDeleting && t.Override == nil:
-				return activities.Invalid("target.why", string(t.Why), "must be Unhealthy or Deleting")
+			case t.Why != fencing.WhyUnhealthy && t.Why != fencing.WhyDeleting && t.Why != fencing.WhyRecovered &&
+				t.Override == nil:
+				// Recovered releases nothing: it asks what has become of the release, see FenceDoubt.
+				return activities.Invalid("target.why", string(t.Why), "must be Unhealthy, Deleting or Recovered")
 			}
 			return nil
 		}})
