@@ -61,7 +61,7 @@ func (c *Closer) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	case <-ctx.Done():
 		return reconcile.Result{}, ctx.Err()
 	}
-	objects, err := gather(ctx, c.Objects, req)
+	objects, err := gather(ctx, c.Objects, req, time.Now())
 	if apierrors.IsNotFound(err) {
 		c.clusters.Delete(key)
 		return reconcile.Result{}, nil

@@ -31,6 +31,7 @@ type Reconciler struct {
 	Events   events.EventRecorder
 	Log      logr.Logger
 	Closer   *Closer // closes before anybody is told of an alarm; nil: nobody does
+	Now      func() time.Time
 
 	clusters sync.Map // of *cluster by storage.ClusterKey
 	// leftFor is for how many rounds the budgets of a policy that is gone have been there.
@@ -63,7 +64,7 @@ func (c *cluster) waits(now time.Time) time.Duration {
 // delivered is kept, and the error makes the queue come back to it.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := storage.ClusterKey{Namespace: req.Namespace, Name: req.Name}
-	objects, err := gather(ctx, r.Objects, req)
+	objects, err := gather(ctx, r.Objects, req, r.Now())
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, r.forget(ctx, key)
 	}
@@ -80,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if alarm != "" && r.Closer != nil {
 		r.Closer.First(ctx, req)
 	}
-	if left := c.waits(time.Now()); left > 0 {
+	if left := c.waits(r.Now()); left > 0 {
 		expiry := lookAgain(nextExpiry(now.Nodes), objects.Now).RequeueAfter
 		return reconcile.Result{RequeueAfter: min(left, cmp.Or(expiry, left))}, nil
 	}
@@ -108,8 +109,8 @@ func lookAgain(at, now time.Time) reconcile.Result {
 }
 
 // gather reads from the cache. It does not copy: ten thousand pods are only looked at.
-func gather(ctx context.Context, from client.Reader, req reconcile.Request) (Objects, error) {
-	o := Objects{Policy: &v1alpha1.MaintenancePolicy{}, Now: time.Now()}
+func gather(ctx context.Context, from client.Reader, req reconcile.Request, now time.Time) (Objects, error) {
+	o := Objects{Policy: &v1alpha1.MaintenancePolicy{}, Now: now}
 	if err := from.Get(ctx, req.NamespacedName, o.Policy); err != nil {
 		return Objects{}, err
 	}
@@ -199,9 +200,9 @@ func (r *Reconciler) takeUp(ctx context.Context, key storage.ClusterKey, c *clus
 		return 0, nil
 	}
 	if c.asked.IsZero() {
-		c.asked = time.Now()
+		c.asked = r.Now()
 	}
-	if left := time.Until(c.asked.Add(ensureEvery)); left > 0 {
+	if left := c.asked.Add(ensureEvery).Sub(r.Now()); left > 0 {
 		return left, nil
 	}
 	for _, node := range slices.Sorted(maps.Keys(orphans)) {
@@ -215,7 +216,7 @@ func (r *Reconciler) takeUp(ctx context.Context, key storage.ClusterKey, c *clus
 				"reason", orphans[node])
 		}
 	}
-	c.asked = time.Now()
+	c.asked = r.Now()
 	return ensureEvery, nil
 }
 

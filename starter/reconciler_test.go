@@ -101,6 +101,7 @@ type world struct {
 	temporal *recorder
 	events   *events.FakeRecorder
 	watcher  *Reconciler
+	at       time.Time // stands still but for later
 }
 
 func newWorld(t *testing.T) *world {
@@ -109,12 +110,15 @@ func newWorld(t *testing.T) *world {
 		Namespace: "rook-ceph", Name: "ceph",
 		Generation: 1,
 	}, Spec: v1alpha1.MaintenancePolicySpec{Ceph: &v1alpha1.CephSpec{}}}
-	w := &world{t: t, temporal: &recorder{}, events: events.NewFakeRecorder(10)}
+	w := &world{t: t, temporal: &recorder{}, events: events.NewFakeRecorder(10), at: time.Now()}
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(
 		policy, readyNode("node-a"), readyNode("node-b"),
 		osdDeployment(0, "node-a"), osdDeployment(1, "node-b"), osdPod(0, "node-a"), osdPod(1, "node-b"),
 	).Build()
-	w.watcher = &Reconciler{Objects: w.client, Temporal: w.temporal, Events: w.events, Log: logr.Discard()}
+	w.watcher = &Reconciler{
+		Objects: w.client, Temporal: w.temporal, Events: w.events, Log: logr.Discard(),
+		Now: func() time.Time { return w.at },
+	}
 	return w
 }
 
@@ -217,13 +221,8 @@ func (w *world) again() time.Duration {
 	return r.RequeueAfter
 }
 
-func (w *world) cluster() *cluster {
-	known, _ := w.watcher.clusters.Load(storage.ClusterKey{Namespace: "rook-ceph", Name: "ceph"})
-	return known.(*cluster)
-}
-
-// later has what waits have waited for so much longer.
-func (w *world) later(d time.Duration) { w.cluster().waiting = w.cluster().waiting.Add(-d) }
+// later lets time pass.
+func (w *world) later(d time.Duration) { w.at = w.at.Add(d) }
 
 // TestADrainThatWasTerminatedIsTakenUp: it has left its cordon, and nothing changes on the node when somebody else goes
 // on. So it is asked about for as long as no job has a claim.
@@ -243,14 +242,14 @@ func TestADrainThatWasTerminatedIsTakenUp(t *testing.T) {
 
 	lease(v1alpha1.LeaseStatus{Holders: []v1alpha1.LeaseClaim{{WorkflowID: "drain/node-b", Node: "node-b"}}})
 	assert.Equal(t, ensureEvery, w.again().Round(time.Second))
-	w.cluster().asked = time.Now().Add(-ensureEvery)
+	w.later(ensureEvery)
 	assert.Empty(t, w.temporal.take(), "a job that has just begun has no claim yet")
 	for range 2 {
 		assert.Equal(t, ensureEvery, w.again().Round(time.Second))
 		assert.Equal(t, []string{takeUp}, w.temporal.take())
 		assert.Equal(t, ensureEvery, w.again().Round(time.Second))
 		assert.Empty(t, w.temporal.take(), "once a minute")
-		w.cluster().asked = w.cluster().asked.Add(-ensureEvery)
+		w.later(ensureEvery)
 	}
 
 	edit(w, osdPod(0, "node-a"), ready)

@@ -103,7 +103,7 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	closer := &Closer{Objects: mgr.GetCache(), Budgets: budgets, Log: opts.Log}
 	r := &Reconciler{
 		Objects: mgr.GetCache(), Temporal: temporal, Events: mgr.GetEventRecorder("lockkeeper-watcher"),
-		Log: opts.Log, Closer: closer,
+		Log: opts.Log, Closer: closer, Now: time.Now,
 	}
 	if err := register(mgr, r); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)

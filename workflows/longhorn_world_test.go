@@ -66,7 +66,7 @@ func (l *longhornWatcher) run(on bool) {
 	}
 	temporal, cache, log := longhornTemporal{scene: l.scene}, l.w.Cache(), logr.Discard()
 	closer := &starter.Closer{Objects: cache, Budgets: l.w.AsWatcher(), Log: log}
-	keeper := &starter.Reconciler{Objects: cache, Temporal: temporal, Log: log, Closer: closer}
+	keeper := &starter.Reconciler{Objects: cache, Temporal: temporal, Log: log, Closer: closer, Now: time.Now}
 	leaving := &starter.LeavingReconciler{
 		Objects: cache, Homes: starter.HomesIn(cache), Temporal: temporal, Log: log, Now: time.Now,
 	}

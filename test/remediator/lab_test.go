@@ -98,6 +98,7 @@ func (w *world) machinesOf(api API) (out []*unstructured.Unstructured) {
 }
 
 func (w *world) start(api API) {
+	w.InLab("kubectl wait --for=condition=Ready nodes --all --timeout=60s") // those that were fenced before are back
 	ctx, stop := context.WithCancel(w.Context())
 	w.remediator = &Remediator{
 		Client: w.Client, API: api, Every: 300 * time.Millisecond,
