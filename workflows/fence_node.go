@@ -186,6 +186,7 @@ func (f *fence) begin(ctx workflow.Context) {
 	}
 	f.state.Settled, f.state.Buried, f.state.Override = false, false, nil
 	f.state.Before, f.state.Doubt, f.state.Result = fencing.Patient{}, FenceDoubt{}, FenceNodeResult{}
+	f.state.AskedAt = time.Time{}
 }
 
 // serve takes in what the watcher and people say.

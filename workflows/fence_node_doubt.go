@@ -48,7 +48,7 @@ func (f *fence) doubts(ctx workflow.Context, before fencing.Patient, outcome str
 		f.state.Why = fencing.WhyRecovered
 		return true
 	}
-	asked := slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return c.Stage != "" || c.Asked })
+	asked := !f.state.AskedAt.IsZero() // the keeper may have died before it said anything
 	held := f.state.Patient.Machine.Held && f.state.Patient.Machine.UID == before.Machine.UID
 	if !asked || held || before.Machine.UID == "" || !asksWho(ctx) {
 		return false

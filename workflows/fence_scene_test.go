@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
@@ -152,6 +153,106 @@ func TestFenceBesideABudgetOfSomebodyElse(t *testing.T) {
 		s.Foreign(false)
 		s.heldAgain()
 	})
+}
+
+// TestFenceOfANodeThatIsBackAndNotHeld: nobody has said that its Machine was let go, since the keeper died with the
+// word, or since it was not: a person took the hold. The ledger tells which, and so whether the node was fenced.
+func TestFenceOfANodeThatIsBackAndNotHeld(t *testing.T) {
+	t.Parallel()
+	t.Run("the keeper let it go", func(t *testing.T) {
+		t.Parallel()
+		play(t, sim.Options{}, func(s *scene) {
+			s.fenced()
+			carriesOut := func(then fault) {
+				s.update(func() {
+					s.fault = func(_ int, info activity.Info) fault {
+						if info.WorkflowExecution.ID == workflows.KeeperID(sim.Key) &&
+							(then == notDone || info.ActivityType.Name == "CarryOut") {
+							return then
+						}
+						return noFault
+					}
+				})
+			}
+			id, run := s.fenceUnwatched("node-d")
+			carriesOut(hangs)
+			require.True(s, s.Await(time.Minute, func() bool { return !slices.Contains(s.machines.Held(), "node-d") }))
+			s.killKeeper()
+			carriesOut(notDone) // the next one can do nothing for now
+			back := func() bool { p, _ := s.machines.Sight("node-d"); return p.Ready }
+			require.True(s, s.Await(time.Minute, back))
+			require.Equal(s, 1, s.machines.Fences("node-d"))
+			s.signal(id, workflows.SignalFenceChanged, "the watcher is back")
+			time.Sleep(time.Second)
+			time.Sleep(time.Second)
+			s.update(func() { s.fault = nil })
+			e := s.awaitFence("node-d", run)
+			require.NoError(s, e.err)
+			require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+			require.Equal(s, "TakesNothing", e.fence.Released)
+			s.heldAgain()
+		})
+	})
+	t.Run("a person took the hold", func(t *testing.T) {
+		t.Parallel()
+		play(t, sim.Options{}, func(s *scene) {
+			s.fenced()
+			s.LoseQuorum(true) // so that nothing is let go
+			id, run := s.fenceUnwatched("node-d")
+			held := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeld }
+			require.True(s, s.Await(time.Minute, held), "%+v", s.fenceStatus("node-d"))
+			s.machines.TakeHold("node-d")
+			s.machines.PowerReturns("node-d")
+			s.LoseQuorum(false)
+			s.signal(id, workflows.SignalFenceChanged, "its Machine and its node changed")
+			e := s.awaitFence("node-d", run)
+			require.NoError(s, e.err)
+			require.Equal(s, workflows.OutcomeRecovered, e.fence.Outcome)
+			require.Empty(s, e.fence.Released)
+			s.heldAgain()
+		})
+	})
+}
+
+// TestFenceThatTheKeeperForgot: it died before it had written down what it was asked for. The next one holds no Machine
+// whose node has nothing left to lose, and the job asks again as soon as it sees that, not minutes later.
+func TestFenceThatTheKeeperForgot(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.Idle(true)
+		s.update(func() {
+			s.fault = func(_ int, info activity.Info) fault {
+				if _, asked := s.running[jobs.FenceNode.ID("node-d")]; asked && info.ActivityType.Name == "CarryOut" {
+					return notDone
+				}
+				return noFault
+			}
+		})
+		id, run := s.fenceUnwatched("node-d")
+		time.Sleep(time.Second)
+		require.Contains(s, s.machines.Held(), "node-d")
+		s.killKeeper()
+		s.update(func() { s.fault = nil })
+		require.True(s, s.Await(time.Minute, func() bool { return !slices.Contains(s.machines.Held(), "node-d") }))
+		s.signal(id, workflows.SignalFenceChanged, "its Machine changed")
+		released := func() bool { return s.fenceStatus("node-d").Result.Released == "TakesNothing" }
+		require.True(s, s.Await(time.Minute, released), "%+v", s.fenceStatus("node-d"))
+		s.machines.Idle(false)
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+		s.heldAgain()
+	})
+}
+
+// fenceUnwatched starts the fence of a node that has lost its power, and nobody tells it of changes.
+func (s *scene) fenceUnwatched(node string) (id, run string) {
+	s.machines.LosePower(node)
+	id = jobs.FenceNode.ID(node)
+	unhealthy := func() bool { p, _ := s.machines.Sight(node); return !p.Unhealthy.IsZero() }
+	require.True(s, s.Await(time.Minute, unhealthy))
+	return id, s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
 }
 
 // TestFenceOfANodeThatIsFine: nothing is asked for.
