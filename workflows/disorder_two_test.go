@@ -44,7 +44,7 @@ var schedulesForTwo = rapid.Custom(func(t *rapid.T) schedule {
 // Neither is ever disrupted in two places, no drain waits for another for ever, and nothing of ours is left.
 func TestTwoClustersInDisorder(t *testing.T) {
 	t.Parallel()
-	for seed := *simSeed; seed < *simSeed+*simTwo; seed++ {
+	for seed := *simSeed; seed < *simSeed+schedulesToPlay(*simTwo, 50); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			s := schedulesForTwo.Example(seed)

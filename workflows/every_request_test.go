@@ -22,7 +22,7 @@ func TestEveryRequestOfADecision(t *testing.T) {
 	for name, done := range map[string]bool{"before": false, "after": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at, every := turns.Steps("TestEveryRequestOfADecision: "+name, 4, 1)
+			at, every := turns.Steps("TestEveryRequestOfADecision: "+name, 8, 1)
 			atEachStep(t, at, every, 300, func(t *testing.T, at int) bool { return diesAtRequest(t, at, done) })
 		})
 	}

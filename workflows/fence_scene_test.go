@@ -341,7 +341,7 @@ func TestEveryStepOfAFence(t *testing.T) {
 		m := happens[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at, every := turns.Steps("TestEveryStepOfAFence: "+name, 6, 1)
+			at, every := turns.Steps("TestEveryStepOfAFence: "+name, 12, 1)
 			atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
 				play(t, sim.Options{}, func(s *scene) { came = s.fenceWith(m, node, at) })
 				return came

@@ -26,23 +26,11 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/sim/longhorn"
-	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
 var simLonghorn = flag.Int("sim.longhorn", 0, "how many schedules TestLonghornInDisorder plays; 0: a share")
-
-func longhornSchedulesToPlay() int {
-	switch {
-	case *simLonghorn > 0:
-		return *simLonghorn
-	case turns.All():
-		return 150
-	default:
-		return 60
-	}
-}
 
 // longhornSchedule is all that is random about what happens to a Longhorn installation.
 type longhornSchedule struct {
@@ -96,7 +84,7 @@ func TestLonghornInDisorder(t *testing.T) {
 		mu             sync.Mutex
 		all            longhorn.Counts
 	)
-	began, many := time.Now(), longhornSchedulesToPlay()
+	began, many := time.Now(), schedulesToPlay(*simLonghorn, 150)
 	t.Run("schedules", func(t *testing.T) {
 		for w := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {

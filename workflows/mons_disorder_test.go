@@ -22,7 +22,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/sim/mons"
-	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -68,23 +67,13 @@ var monSchedules = rapid.Custom(func(t *rapid.T) monSchedule {
 	return s
 })
 
-func monSchedulesToPlay() int {
-	switch {
-	case *simMons > 0:
-		return *simMons
-	case turns.All():
-		return 70
-	}
-	return 20
-}
-
 // TestMonsInDisorder: mons are moved, replaced, added and removed while mons, nodes, the worker, storage classes and
 // the API server fail, and people change their minds. Nothing that lockkeeper does costs the quorum, nothing of it is
 // left, and when everything works again the mons are as the spec says.
 func TestMonsInDisorder(t *testing.T) {
 	t.Parallel()
 	var played, failed atomic.Int64
-	began, many := time.Now(), monSchedulesToPlay()
+	began, many := time.Now(), schedulesToPlay(*simMons, 70)
 	t.Run("schedules", func(t *testing.T) {
 		for w := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {

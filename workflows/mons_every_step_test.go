@@ -101,7 +101,7 @@ func TestEveryStepOfAMigration(t *testing.T) {
 		for mishapName, m := range monMishaps() {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
 				t.Parallel()
-				at, every := turns.Steps("TestEveryStepOfAMigration: "+courseName+", "+mishapName, 16, 1)
+				at, every := turns.Steps("TestEveryStepOfAMigration: "+courseName+", "+mishapName, 24, 1)
 				for more := true; more && !t.Failed(); at += every {
 					require.Less(t, at, 400)
 					t.Run(fmt.Sprint(at), func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestEveryStepOfAScaleDown(t *testing.T) {
 	for name, m := range removalMishaps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at, every := turns.Steps("TestEveryStepOfAScaleDown: "+name, 8, 1)
+			at, every := turns.Steps("TestEveryStepOfAScaleDown: "+name, 16, 1)
 			atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
 				toy := threefold()
 				playToy(t, toy, func(s *scene) { came = removeTwo(s, toy, m, at) })

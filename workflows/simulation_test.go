@@ -10,11 +10,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
 var (
-	simSchedules = flag.Int("sim.n", 100, "how many schedules TestSimulation plays")
-	simTwo       = flag.Int("sim.two", 20, "how many schedules TestTwoClustersInDisorder plays")
+	simSchedules = flag.Int("sim.n", 0, "how many schedules TestSimulation plays; 0: a share")
+	simTwo       = flag.Int("sim.two", 0, "how many schedules TestTwoClustersInDisorder plays; 0: a share")
 	simSeed      = flag.Int("sim.seed", 1, "of the first schedule; the next has the next")
 	simRollouts  = flag.Int("sim.rollouts", 2, "people roll out OSDs, too, in every such schedule; 0: in none")
 	simHosts     = flag.Int("sim.hosts", 7,
@@ -36,6 +38,17 @@ var (
 	simFailures = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
 )
 
+// schedulesToPlay are as many as the command line says, else all, or a fifth of them, which every commit plays.
+func schedulesToPlay(told, all int) int {
+	switch {
+	case told > 0:
+		return told
+	case turns.All():
+		return all
+	}
+	return all / 5
+}
+
 func without() map[string]bool { return setOf(strings.Split(*simWithout, ",")) }
 
 // TestSimulation lets people, upgrade tools, bad luck and crashes loose on a cluster, and then lets it come to rest.
@@ -48,20 +61,20 @@ func TestSimulation(t *testing.T) {
 		mu                                sync.Mutex
 		told                              int
 	)
-	began := time.Now()
+	began, many := time.Now(), schedulesToPlay(*simSchedules, 300)
 	t.Run("schedules", func(t *testing.T) {
 		for w := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {
 				t.Parallel()
 				for {
 					n := int(played.Add(1))
-					if n > *simSchedules {
+					if n > many {
 						played.Add(-1)
 						return
 					}
 					seed := *simSeed + n - 1
 					if *simReport && n%500 == 0 {
-						fmt.Fprintf(os.Stderr, "%d of %d schedules, %d failed, %s\n", n, *simSchedules, violations.Load()+stuck.Load(),
+						fmt.Fprintf(os.Stderr, "%d of %d schedules, %d failed, %s\n", n, many, violations.Load()+stuck.Load(),
 							time.Since(began).Round(time.Second))
 					}
 					s := drawSchedule(seed)

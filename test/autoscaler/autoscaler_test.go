@@ -27,9 +27,6 @@ var autoscaler = scaling.Autoscaler{
 
 type world struct{ *scaling.World }
 
-// often is in how many commits a test has its turn once, on average.
-const often = 6
-
 // anyNode lets every node go, and as many come as Longhorn has ports for; a drain is given up after one attempt.
 var anyNode = []string{
 	"--node-group", "zone-x=0:6", "--node-group", "zone-y=0:6", "--node-group", "zone-z=0:6",
@@ -39,7 +36,7 @@ var anyNode = []string{
 // TestClusterAutoscaler has each of six nodes in another situation when the autoscaler first looks at them, and then
 // has more pods than there is room for.
 func TestClusterAutoscaler(t *testing.T) {
-	turns.Await(t, autoscaler.Name, often)
+	turns.Await(t, autoscaler.Name, 2*time.Minute)
 	w := world{scaling.Start(t, autoscaler, "--nodes-per-zone=2")}
 	// node-a is empty.
 	w.place("node-b", nil, "budget")

@@ -29,7 +29,7 @@ const (
 // its formula and its numbers of nodes, and with lockkeeper as the one who decides what may go.
 func TestLonghornUnderTheAutoscaler(t *testing.T) {
 	const what = "Longhorn under the Cluster Autoscaler"
-	turns.Await(t, what, often)
+	turns.Await(t, what, 3*time.Minute)
 	turns.Need(t, what, "../../lab/bin/longhorn/longhorn-manager", "longhorn")
 	w := world{scaling.Start(t, autoscaler, "--longhorn", "--temporal", "--nodes-per-zone=1", "--node-cpus=2")}
 	w.MoveIn("--longhorn")

@@ -54,10 +54,13 @@ func TestCrashes(t *testing.T) {
 	t.Parallel()
 	adopted := append(slices.Clone(twoNodesPerZone), "--mon-storage", "hostpath")
 	for _, c := range []*crashes{
-		{name: "drain", flags: twoNodesPerZone, job: (*crashes).drainAndBack},
-		{name: "rollout", flags: append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), job: (*crashes).rollOut},
-		{name: "migration", flags: adopted, cephMon: true, job: (*crashes).migrate},
-		{name: "failover", flags: adopted, cephMon: true, job: (*crashes).failOver},
+		{name: "drain", flags: twoNodesPerZone, job: (*crashes).drainAndBack, takes: 2 * time.Minute},
+		{
+			name: "rollout", flags: append(slices.Clone(twoNodesPerZone), "--osd-pods", "none"), job: (*crashes).rollOut,
+			takes: 3 * time.Minute,
+		},
+		{name: "migration", flags: adopted, cephMon: true, job: (*crashes).migrate, takes: 4 * time.Minute},
+		{name: "failover", flags: adopted, cephMon: true, job: (*crashes).failOver, takes: 4 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +136,7 @@ func (c *crashes) dies() map[death]bool {
 			out[death{v.name, always}] = true
 		}
 		for i := range v.few[c.name] {
-			if *crashEvery == 0 && turns.Has(fmt.Sprintf("crash of %s in a %s, %d", v.name, c.name, i+1), often) {
+			if *crashEvery == 0 && turns.Has(fmt.Sprintf("crash of %s in a %s, %d", v.name, c.name, i+1), c.takes) {
 				out[death{v.name, i}] = true
 			}
 		}
@@ -169,6 +172,7 @@ type crashes struct {
 	flags   []string             // of its lab
 	cephMon bool                 // lockkeeper looks after the mons
 	job     func(*crashes) error // from its beginning until all is whole again
+	takes   time.Duration        // with one death, and the lab
 	world   *world
 	done    int // jobs
 

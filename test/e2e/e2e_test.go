@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -82,8 +84,11 @@ const toldInWords = "../scenarios"
 // worthALab is for how many scenarios more a lab more is made, which takes as long as one of them.
 const worthALab = 10
 
-// long begins a scenario that takes turns.
-const long = "# long"
+// long begins a scenario that takes turns, and says how long it takes.
+var long = regexp.MustCompile(`^# long (\w+)[:\n]`)
+
+// inALab is how long a scenario takes that is told in words.
+const inALab = 40 * time.Second
 
 // played are the files of a shape that have their turn, in their order.
 func played(t *testing.T, patterns []string) (files []string, complete bool) {
@@ -98,9 +103,16 @@ func played(t *testing.T, patterns []string) (files []string, complete bool) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			takesTurns := strings.HasPrefix(pattern, toldInWords) || strings.HasPrefix(string(text), long)
-			if takesTurns && !turns.Has(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"),
-				often) {
+			var takes time.Duration
+			if said := long.FindSubmatch(text); said != nil {
+				if takes, err = time.ParseDuration(string(said[1])); err != nil {
+					t.Fatalf("%s: %v", file, err)
+				}
+			} else if strings.HasPrefix(pattern, toldInWords) {
+				takes = inALab
+			}
+			name := filepath.Base(filepath.Dir(file)) + "/" + strings.TrimSuffix(filepath.Base(file), ".txtar")
+			if !turns.Has(name, takes) {
 				complete = false
 				continue
 			}

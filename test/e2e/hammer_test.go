@@ -41,7 +41,7 @@ func TestHammer(t *testing.T) {
 		"guarded":     {twoNodesPerZone, situationsOfTheGuard, true},
 	} {
 		played := slices.DeleteFunc(slices.Clone(of.situations), func(s situation) bool {
-			return !s.always && !*hammerAll && !turns.Has("hammer, "+name+": "+s.name, seldom)
+			return !s.always && !*hammerAll && !turns.Has("hammer, "+name+": "+s.name, time.Minute+s.lasting)
 		})
 		if len(played) == 0 {
 			continue

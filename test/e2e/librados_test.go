@@ -17,7 +17,7 @@ import (
 // wherever somebody looks, keeps everything closed, and another worker, with the cluster's own librados, finds all as
 // it should be.
 func TestOldLibrados(t *testing.T) {
-	if !turns.Has("a worker with an old librados", never) {
+	if !turns.OnlyWithAll("a worker with an old librados") {
 		return
 	}
 	t.Parallel()

@@ -29,7 +29,7 @@ import (
 // scheduler and volume binder find their places. Then whoever starts anew finds the mons: an OSD, a client, and a lab
 // that was stopped.
 func TestMonsMoveByHand(t *testing.T) {
-	if !turns.Has("mons moved by hand", seldom) {
+	if !turns.Has("mons moved by hand", 3*time.Minute) {
 		return
 	}
 	t.Parallel()

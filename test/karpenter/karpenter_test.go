@@ -16,9 +16,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-// often is in how many commits a test has its turn once, on average.
-const often = 6
-
 // pools are the situations, one node in each.
 type pools struct {
 	// What has nothing to hold it back: an empty node, one for which a smaller one would do, one that is not any more what
@@ -62,7 +59,7 @@ func (p pools) all() []*pool {
 
 // TestKarpenter has each of twelve nodes in another situation when Karpenter gets a reason to remove it.
 func TestKarpenter(t *testing.T) {
-	turns.Await(t, theReal.Name, often)
+	turns.Await(t, theReal.Name, 2*time.Minute)
 	w := startKarpenter(t)
 	p := newPools()
 	w.prepare(p)

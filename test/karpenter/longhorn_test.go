@@ -18,13 +18,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-// seldom is in how many commits the test with Longhorn has its turn, which takes three minutes.
-const seldom = 10
-
 // TestKarpenterUnderLonghorn has Karpenter need none of the three nodes any more that hold the replicas of a volume.
 func TestKarpenterUnderLonghorn(t *testing.T) {
 	const what = "the real Karpenter under Longhorn"
-	turns.Await(t, what, seldom)
+	turns.Await(t, what, 3*time.Minute)
 	turns.Need(t, what, "../../lab/bin/longhorn/longhorn-manager", "longhorn")
 	w := startKarpenter(t, "--longhorn", "--temporal")
 	p := &pool{name: "lh", consolidate: true, alone: true, nodes: 3}

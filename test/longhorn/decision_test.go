@@ -16,7 +16,7 @@ var patchOptions = metav1.PatchOptions{}
 // TestRealLonghorn goes through the life of one volume: its steps build on each other. Longhorn's manager decides, too,
 // beside the decision that is tried; only the last step takes its budgets away from it.
 func TestRealLonghorn(t *testing.T) {
-	turns.Await(t, "the real Longhorn", 2)
+	turns.Await(t, "the real Longhorn", time.Minute)
 	w := start(t)
 	decides(w)
 	oneWriter(w)

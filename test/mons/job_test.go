@@ -235,7 +235,7 @@ func (quiet) Error(string, ...any) {}
 
 // TestJobMovesToClaims moves all mons, under write load, while the worker dies in the middle of five acts.
 func TestJobMovesToClaims(t *testing.T) {
-	turns.Await(t, "TestJobMovesToClaims", 2)
+	turns.Await(t, "TestJobMovesToClaims", time.Minute)
 	w := start(t, "job", 3, 2)
 	w.want("zones: [{name: job-zone-0}, {name: job-zone-1}, {name: job-zone-2}]")
 	j := onTemporal(t, w)

@@ -57,7 +57,7 @@ const threeZones = "zones: [{name: move-zone-0}, {name: move-zone-1}, {name: mov
 // TestHostPathToClaims adopts three mons on HostPath, and moves each of them to a claim in its zone, under write load.
 // Every act is done twice, as after a crash.
 func TestHostPathToClaims(t *testing.T) {
-	turns.Await(t, "TestHostPathToClaims", 2)
+	turns.Await(t, "TestHostPathToClaims", time.Minute)
 	w := start(t, "move", 3, 2)
 	w.want(threeZones)
 	assert.Empty(t, w.until(monplan.Done).Why)
@@ -95,7 +95,7 @@ func TestHostPathToClaims(t *testing.T) {
 // TestADeadMonLeavesFirst: its node is deleted with its store. All is made ready, then it leaves, then its successor
 // joins; and a mon whose node has other labels meanwhile stays where it is.
 func TestADeadMonLeavesFirst(t *testing.T) {
-	turns.Await(t, "TestADeadMonLeavesFirst", 2)
+	turns.Await(t, "TestADeadMonLeavesFirst", time.Minute)
 	w := start(t, "dead", 3, 2)
 	w.want("count: 3")
 	w.until(monplan.Done)
@@ -117,7 +117,7 @@ func TestADeadMonLeavesFirst(t *testing.T) {
 
 // TestThreeNodes is the commonest cluster: there is no place for a fourth mon, and the adopted ones refuse it, too.
 func TestThreeNodes(t *testing.T) {
-	turns.Await(t, "TestThreeNodes", 2)
+	turns.Await(t, "TestThreeNodes", time.Minute)
 	w := start(t, "three", 3, 1)
 	w.want("count: 3, volumeClaimTemplate: {}")
 	w.memory.Mode.Migrate = true

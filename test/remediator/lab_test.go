@@ -25,9 +25,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-// often is in how many commits the lab has its turn once, on average.
-const often = 6
-
 // storageNodes host OSDs. node-f hosts none.
 var storageNodes = []string{"node-a", "node-b", "node-c", "node-d", "node-e"}
 
@@ -35,7 +32,7 @@ var storageNodes = []string{"node-a", "node-b", "node-c", "node-d", "node-e"}
 // is fenced without delay; of two with storage that fail together none is fenced while it is held, and each is when it
 // is released, one after the other.
 func TestHeldAndReleased(t *testing.T) {
-	turns.Await(t, "the remediators of other APIs", often)
+	turns.Await(t, "the remediators of other APIs", time.Minute)
 	lab := barelab.Up(t, "--temporal=false")
 	apply(lab, "../api/testdata/fencing-crds.yaml")
 	apply(lab, "testdata/medik8s.yaml")

@@ -58,7 +58,7 @@ func (s *stage) phase(run client.WorkflowRun, phase string) {
 // TestDrainThatWaitsForDays: a drain waits for the lease and for its node under so many notices that no history could
 // hold them. It keeps its claim and its place, hears of everything, and ends as it should.
 func TestDrainThatWaitsForDays(t *testing.T) {
-	turns.Await(t, "TestDrainThatWaitsForDays", 2)
+	turns.Await(t, "TestDrainThatWaitsForDays", 30*time.Second)
 	t.Parallel()
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })
@@ -131,7 +131,7 @@ func TestDrainThatWaitsForDays(t *testing.T) {
 // TestRolloutThatWaitsForDays: the same for a rollout, which waits for the lease while somebody drains a node, and is
 // paused meanwhile.
 func TestRolloutThatWaitsForDays(t *testing.T) {
-	turns.Await(t, "TestRolloutThatWaitsForDays", 2)
+	turns.Await(t, "TestRolloutThatWaitsForDays", 30*time.Second)
 	t.Parallel()
 	s := newStage(t, sim.Options{})
 	s.await("the budget is at rest", func() bool { return s.Budget() == "at rest, 5 must stay" })

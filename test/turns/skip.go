@@ -3,12 +3,13 @@ package turns
 import (
 	"os"
 	"testing"
+	"time"
 )
 
-// Await skips a test that does not have its turn: it has one in one of so many commits, on average.
-func Await(t testing.TB, what string, shares uint32) {
+// Await skips a test that takes long and does not have its turn.
+func Await(t testing.TB, what string, takes time.Duration) {
 	t.Helper()
-	if Has(what, shares) {
+	if Has(what, takes) {
 		return
 	}
 	tell(t)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // All tells whether everything is to be played.
@@ -18,13 +19,25 @@ func All() bool { return os.Getenv("TEST_ALL") != "" }
 
 func commit() string { return os.Getenv("TEST_COMMIT") }
 
-// Has tells whether something that takes long is played this time: in one of so many commits, on average.
-func Has(what string, shares uint32) bool {
-	if All() || draw(what, commit())%shares == 0 {
+// turn is how much time each commit has for everything that takes long, on average.
+const turn = 4 * time.Second
+
+// Has tells whether something that takes long is played this time: the longer, the more seldom, so that all of it costs
+// a commit the same on average. How long it takes is said of an idle machine, and with all that it has for itself.
+func Has(what string, takes time.Duration) bool {
+	if All() || draw(what, commit())%uint32(max(takes/turn, 1)) == 0 { //nolint:gosec // few
 		return true
 	}
 	LeaveOut(what)
 	return false
+}
+
+// OnlyWithAll tells whether everything is played, and takes note that something is not otherwise.
+func OnlyWithAll(what string) bool {
+	if !All() {
+		LeaveOut(what)
+	}
+	return All()
 }
 
 // Steps tells at which steps of many something happens this time: at the first, and then at one in so many: one in

@@ -6,13 +6,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-const often = 4
+// How long something takes that is played in one of four commits, and in how many commits that is.
+const (
+	takes = 16 * time.Second
+	often = 4
+)
 
 func atCommit(t *testing.T, commit int) {
 	t.Helper()
@@ -27,7 +32,7 @@ func TestEverythingHasItsTurn(t *testing.T) {
 		what, had, steps := fmt.Sprint("scenario-", i), 0, map[int]bool{}
 		for commit := range commits {
 			atCommit(t, commit)
-			if turns.Has(what, often) {
+			if turns.Has(what, takes) {
 				had++
 			}
 			first, every := turns.Steps(what, often, 1)
@@ -46,12 +51,29 @@ func TestEverythingHasItsTurn(t *testing.T) {
 func TestAll(t *testing.T) {
 	t.Setenv("TEST_ALL", "1")
 	for i := range 50 {
-		require.True(t, turns.Has(fmt.Sprint("scenario-", i), often))
+		require.True(t, turns.Has(fmt.Sprint("scenario-", i), takes))
 	}
 	first, every := turns.Steps("steps", often, 1)
 	require.Equal(t, []int{0, 1}, []int{first, every})
 	_, every = turns.Steps("many steps", often, 2)
 	require.Equal(t, 2, every)
+}
+
+// TestWhatTakesLongerIsPlayedMoreSeldom, so that it costs the same.
+func TestWhatTakesLongerIsPlayedMoreSeldom(t *testing.T) {
+	commits, lasting := 4000, map[time.Duration]time.Duration{}
+	for commit := range commits {
+		atCommit(t, commit)
+		for _, takes := range []time.Duration{time.Second, 20 * time.Second, 3 * time.Minute} {
+			if turns.Has("what takes "+takes.String(), takes) {
+				lasting[takes] += takes
+			}
+		}
+	}
+	require.Equal(t, time.Duration(commits)*time.Second, lasting[time.Second], "what is short is always played")
+	for _, takes := range []time.Duration{20 * time.Second, 3 * time.Minute} {
+		require.InDelta(t, 4, lasting[takes].Seconds()/float64(commits), 1.5, takes)
+	}
 }
 
 // TestTellLeftOut adds to what other packages have told.
