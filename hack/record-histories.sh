@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# record-histories.sh VERSION: plays drains, rollouts and a move of mons in labs of its own, one after the other, and keeps their histories, and
-# the keeper's, as workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
+# record-histories.sh VERSION [leaving|rollouts|mons]: plays drains, fences, scale-downs, rollouts and a move of mons in labs of its own, one
+# after the other, or one of these parts, and keeps their histories, and the keeper's, as workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
 set -euo pipefail
 version=${1:?usage: record-histories.sh VERSION, for instance v0.2}
 # shellcheck source=hack/world.sh
@@ -60,6 +60,49 @@ if [ "${2:-}" = mons ]; then
   exit
 fi
 
+if [ "${2:-}" = leaving ]; then
+  install+=(--fencing MachineDisruptionBudget:machines)
+  enter_world "${RECORD_NAME:-record}"
+  kubectl create namespace machines >/dev/null
+  kubectl apply -f "$top/test/api/testdata/fencing-crds.yaml" >/dev/null
+  kubectl wait --for=condition=Established -f "$top/test/api/testdata/fencing-crds.yaml" --timeout=30s >/dev/null
+  kubectl apply -f - >/dev/null <<'EOF'
+apiVersion: machine.openshift.io/v1beta1
+kind: MachineHealthCheck
+metadata: {name: all, namespace: machines}
+spec: {selector: {}, unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]}
+EOF
+  for node in node-a node-b node-c node-d node-e node-f; do
+    kubectl apply -f - >/dev/null <<EOF
+apiVersion: machine.openshift.io/v1beta1
+kind: Machine
+metadata: {name: machine-of-$node, namespace: machines}
+spec: {providerID: "baremetalhost:///$node"}
+status: {nodeRef: {name: $node}}
+EOF
+  done
+  move_in
+  echo "a node that lost its power, and is fenced"
+  until_says 60 '^6$' policy '{.status.fencing.held}'
+  lab fault node-lost node-d --name "$world"
+  until_says 120 AwaitingRemediation lockkeeper status fence/node-d -o json
+  lab fault node-return node-d --name "$world"
+  until_says 120 '"outcome": *"Done"' lockkeeper status fence/node-d -o json
+  until_says 60 '^any node$' policy '{.status.mayDrain}'
+  echo "a node that stays although an autoscaler announced that it leaves, and one that leaves"
+  kubectl taint node node-e "ToBeDeletedByClusterAutoscaler=$(date +%s):NoSchedule" >/dev/null
+  until_says 60 'scale-down/node-e' policy '{.status.lease.holders[*].workflowID}'
+  kubectl taint node node-e ToBeDeletedByClusterAutoscaler- >/dev/null
+  until_says 60 '^any node$' policy '{.status.mayDrain}'
+  kubectl taint node node-f "ToBeDeletedByClusterAutoscaler=$(date +%s):NoSchedule" >/dev/null
+  until_says 60 'scale-down/node-f' policy '{.status.lease.holders[*].workflowID}'
+  kubectl drain node-f --ignore-daemonsets --delete-emptydir-data --timeout=60s >/dev/null 2>&1
+  lab fault node-remove node-f --name "$world"
+  until_says 180 '"outcome": *"Gone"' lockkeeper status scale-down/node-f -o json
+  keep fence/node-d scale-down/node-e scale-down/node-f
+  exit
+fi
+
 enter_world "${RECORD_NAME:-record}"
 move_in
 
@@ -96,6 +139,7 @@ until_says 60 '^any node$' policy '{.status.mayDrain}'
 keep keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drain/node-d restart-osds/rook-ceph
 halt
 lab down --name "$world" >/dev/null
+"$0" "$version" leaving
 "$0" "$version" rollouts
 "$0" "$version" mons
 # What `lockkeeper history` tells of them.

@@ -3,16 +3,21 @@
 package clusterapi
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/machines"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/barelab"
 )
 
@@ -35,6 +40,13 @@ func TestHoldsAndReleases(t *testing.T) {
 
 	checks, err := w.Holder.HealthChecks(t.Context())
 	require.NoError(t, err)
+	newer := w.World.Store(ofClusterAPI, storageNodes...).Holder
+	sameMachines, err := newer.Machines(t.Context())
+	require.NoError(t, err)
+	require.ElementsMatch(t, all, sameMachines)
+	sameChecks, err := newer.HealthChecks(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, checks, sameChecks)
 	require.Len(t, checks, 1)
 	require.Equal(t, "40%", checks[0].Limit)
 	require.Equal(t, 5*time.Second, checks[0].Checks[0].Timeout)
@@ -90,11 +102,31 @@ func TestHoldsAndReleases(t *testing.T) {
 	w.End()
 }
 
+var ofClusterAPI = v1alpha1.FencingSpec{API: v1alpha1.FencingClusterAPI, Namespace: "machines"}
+
+// start has lockkeeper use the older version of the API, by Cluster API's own conversion. The scenarios use the newer.
 func start(t *testing.T) world {
 	t.Helper()
 	barelab.Need(t, "Cluster API's controllers", "cluster-api", "cluster-api")
 	lab := barelab.Up(t, "--temporal=false", "--machines=7")
-	return world{lab.Store(v1alpha1.FencingSpec{API: v1alpha1.FencingClusterAPI, Namespace: "machines"}, storageNodes...)}
+	of := lab.Store(ofClusterAPI, storageNodes...)
+	holder, err := machines.For(older{lab.Client}, storage.ClusterKey{Namespace: "rook-ceph", Name: "ceph"}, ofClusterAPI)
+	require.NoError(t, err)
+	of.Holder = holder
+	return world{of}
+}
+
+// older is a client of an API server whose Cluster API has no v1beta2.
+type older struct{ client.Client }
+
+func (o older) RESTMapper() meta.RESTMapper { return olderMapper{o.Client.RESTMapper()} }
+
+type olderMapper struct{ meta.RESTMapper }
+
+func (m olderMapper) RESTMapping(k schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return m.RESTMapper.RESTMapping(k, slices.DeleteFunc(slices.Clone(versions), func(v string) bool {
+		return v == "v1beta2"
+	})...)
 }
 
 // choose judges the Machines that are being deleted.

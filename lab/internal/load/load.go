@@ -36,7 +36,7 @@ type Options struct {
 
 // DefaultOptions leave most of two cores to whoever else is there.
 func DefaultOptions() Options {
-	return Options{Objects: 200, ObjectSize: 16 << 10, Workers: 8, Rate: 80}
+	return Options{Objects: 200, ObjectSize: 16 << 10, Workers: 8, Rate: 40}
 }
 
 // Validate names the option that makes no sense.
