@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -87,16 +88,18 @@ func TestHoldsAndReleases(t *testing.T) {
 	w.Settle()
 
 	// A person deletes a Machine whose OSDs serve. It waits for the lease, as a drain would, and for nothing else
-	// after.
-	m := w.Machine("node-b")
-	w.remove(m.Name)
-	w.await("it waits", func() bool { return w.Deleting("node-b") })
-	_, verdicts := w.choose()
-	require.True(t, verdicts["node-b"].WantsLease(), verdicts["node-b"].Message)
-	w.Released = []string{"node-b"}
-	w.Settle()
-	w.await("node-b is gone", func() bool { return w.Machine("node-b") == nil })
-	w.Released = nil
+	// after. So does one of the control plane that hosts storage.
+	w.ofControlPlane("node-c")
+	for _, node := range []string{"node-b", "node-c"} {
+		w.remove(w.Machine(node).Name)
+		w.await("it waits", func() bool { return w.Deleting(node) })
+		_, verdicts := w.choose()
+		require.True(t, verdicts[node].WantsLease(), verdicts[node].Message)
+		w.Released = []string{node}
+		w.Settle()
+		w.await(node+" is gone", func() bool { return w.Machine(node) == nil })
+		w.Released = nil
+	}
 
 	// The policy goes, and takes all of its holds with it.
 	w.End()
@@ -143,12 +146,24 @@ func (w world) choose() (string, map[string]fencing.Verdict) {
 
 func (w world) remove(name string) {
 	w.Helper()
+	require.NoError(w, w.Delete(w.Context(), machine(name), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+// ofControlPlane has Cluster API take a node for one of the control plane, which has another one.
+func (w world) ofControlPlane(node string) {
+	w.Helper()
+	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cluster.x-k8s.io/control-plane":""}}}`))
+	require.NoError(w, w.Patch(w.Context(), machine(w.Machine(node).Name), label))
+}
+
+// machine is one by the older version, by Cluster API's own conversion.
+func machine(name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
-	o.SetAPIVersion("cluster.x-k8s.io/v1beta1") // the older version, by Cluster API's own conversion
+	o.SetAPIVersion("cluster.x-k8s.io/v1beta1")
 	o.SetKind("Machine")
 	o.SetNamespace("machines")
 	o.SetName(name)
-	require.NoError(w, w.Delete(w.Context(), o, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	return o
 }
 
 // await is patient: a MachineHealthCheck looks at its Machines every 15 s only.
