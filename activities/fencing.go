@@ -19,7 +19,7 @@ type Machines interface {
 	// Machines lists everything that can be held.
 	Machines(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) ([]fencing.Machine, error)
 	// Max is what the policy's MachineDisruptionBudget says; nil: there is none.
-	Max(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) (*int, error)
+	Budget(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) (fencing.MachineBudget, error)
 	// Hold sets a hold, or takes it away. A Machine that is gone, or another one by now, is no error.
 	Hold(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, m fencing.Machine, on bool) error
 	// SetMax makes the MachineDisruptionBudget say it; nil deletes it.
@@ -49,7 +49,7 @@ type surveying struct {
 	spec     storage.Fencing
 	ending   bool
 	machines []fencing.Machine
-	most     *int
+	budget   fencing.MachineBudget
 	err      error
 }
 
@@ -60,7 +60,7 @@ func (k *Keeper) listMachines(ctx context.Context, p Policy) *surveying {
 	}
 	s := &surveying{spec: *spec, ending: ending}
 	if s.machines, s.err = k.Machines.Machines(ctx, p.Key, *spec); s.err == nil && spec.API == fencing.APIBudget {
-		s.most, s.err = k.Machines.Max(ctx, p.Key, *spec)
+		s.budget, s.err = k.Machines.Budget(ctx, p.Key, *spec)
 	}
 	return s
 }
@@ -78,7 +78,7 @@ func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
 		Known: seen.View.Unavailable == "" && seen.View.NotInCharge == "" && seen.Hosting != nil && !seen.Homeless,
 		Nodes: in.Nodes, UIDs: in.Machines,
 	})
-	out.Fencing, out.Max = s.spec, s.most
+	out.Fencing, out.Max, out.Never = s.spec, s.budget.Max, s.budget.Never
 	return &out
 }
 

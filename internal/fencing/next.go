@@ -227,6 +227,9 @@ func (s *Step) budget(in Input, f Facts, ending, seen bool) {
 	default:
 		f.Released = s.Ledger.released(false)
 		most := MaxUnavailable(f)
+		if in.Survey.Never {
+			most = 0
+		}
 		s.Ledger.Budget = true
 		if in.Survey.Max == nil || *in.Survey.Max != most {
 			s.Max = &most

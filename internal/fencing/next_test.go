@@ -135,8 +135,9 @@ func TestForeignHold(t *testing.T) {
 func TestBudgetFollows(t *testing.T) {
 	f := newFleet()
 	mdb := storage.Fencing{API: fencing.APIBudget, Namespace: "machines"}
+	never := false
 	next := func(wanted *storage.Fencing, most *int) fencing.Step {
-		survey := fencing.Survey{Fencing: mdb, Known: true, Max: most}
+		survey := fencing.Survey{Fencing: mdb, Known: true, Max: most, Never: never}
 		s := fencing.Next(fencing.Input{
 			Now: f.now, Ledger: f.ledger, Wanted: wanted, Facts: f.facts(), Survey: survey, Timeout: time.Hour,
 		})
@@ -147,6 +148,10 @@ func TestBudgetFollows(t *testing.T) {
 	require.Equal(t, &one, next(&mdb, nil).Max)
 	require.True(t, f.ledger.Budget)
 	require.Nil(t, next(&mdb, &one).Max, "it says so already")
+	never = true // somebody has nodes fenced that are ready
+	require.Equal(t, &none, next(&mdb, &one).Max)
+	never = false
+	require.Equal(t, &one, next(&mdb, &none).Max)
 	f.fail("node-a")
 	require.Equal(t, &none, next(&mdb, &one).Max)
 	require.True(t, next(nil, &none).Drop)

@@ -34,6 +34,8 @@ type Survey struct {
 	Known bool `json:"known,omitempty"`
 	// Max is what the MachineDisruptionBudget says; nil: there is none of ours.
 	Max *int `json:"max,omitempty"`
+	// Never: the MachineDisruptionBudget is to let nobody go, however well the data is.
+	Never bool `json:"never,omitempty"`
 }
 
 // MostMachines bounds the Machines that one look names. Those that are left have their turn in the next one.

@@ -2,8 +2,12 @@ package machines
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,6 +15,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
@@ -37,16 +42,62 @@ func (h *Holder) budgetKind() (schema.GroupVersionKind, error) {
 	return schema.GroupVersionKind{}, last
 }
 
+// moreThanThereAre is a minAvailable that no number of healthy Machines reaches.
+const moreThanThereAre = math.MaxInt32
+
+// Budget tells what the MachineDisruptionBudget says, and whether it is to let nobody go.
+func (h *Holder) Budget(ctx context.Context) (fencing.MachineBudget, error) {
+	k, err := h.budgetKind()
+	if err != nil {
+		return fencing.MachineBudget{}, err
+	}
+	b := fencing.MachineBudget{Never: h.fencesTheReady(ctx)}
+	o, err := h.budget(ctx, k)
+	if apierrors.IsNotFound(err) {
+		return b, nil
+	}
+	if err != nil {
+		return b, err
+	}
+	says := -1 // something else: it is written anew
+	most, limited, _ := unstructured.NestedInt64(o.Object, "spec", "maxUnavailable")
+	least, atLeast, _ := unstructured.NestedInt64(o.Object, "spec", "minAvailable")
+	switch {
+	case b.Never && !limited && least == moreThanThereAre:
+		says = 0
+	case !b.Never && limited && !atLeast:
+		says = int(most)
+	}
+	b.Max = &says
+	return b, nil
+}
+
+// fencesTheReady tells whether a health check may want a node fenced that is ready. One that cannot be read may.
+func (h *Holder) fencesTheReady(ctx context.Context) bool {
+	checks, err := h.HealthChecks(ctx)
+	if err != nil {
+		return !errors.Is(err, ErrNotServed)
+	}
+	return slices.ContainsFunc(checks, func(c HealthCheck) bool {
+		return slices.ContainsFunc(c.Checks, func(c fencing.Check) bool { return c.Type != string(corev1.NodeReady) })
+	})
+}
+
 // SetBudget makes the MachineDisruptionBudget say how many of the held Machines may be unavailable. Nothing is written
-// when it says so already. One of the same name that somebody else made is an error.
+// when it says so already. One of the same name that somebody else made is an error. Where a health check may want a
+// node fenced that is ready, 0 is said in words that every arithmetic understands.
 func (h *Holder) SetBudget(ctx context.Context, maxUnavailable int) error {
 	k, err := h.budgetKind()
 	if err != nil {
 		return err
 	}
 	want := map[string]any{
-		"maxUnavailable": int64(maxUnavailable),
-		"selector":       map[string]any{"matchLabels": map[string]any{FenceGroup(h.policy): h.policy.Namespace}},
+		"selector": map[string]any{"matchLabels": map[string]any{FenceGroup(h.policy): h.policy.Namespace}},
+	}
+	if maxUnavailable == 0 && h.fencesTheReady(ctx) {
+		want["minAvailable"] = int64(moreThanThereAre)
+	} else {
+		want["maxUnavailable"] = int64(maxUnavailable)
 	}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		o, err := h.budget(ctx, k)

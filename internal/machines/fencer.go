@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,28 +42,15 @@ func (f Fencer) Machines(
 	return h.Machines(ctx)
 }
 
-// Max implements activities.Machines.
-func (f Fencer) Max(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) (*int, error) {
+// Budget implements activities.Machines.
+func (f Fencer) Budget(
+	ctx context.Context, key storage.ClusterKey, spec storage.Fencing,
+) (fencing.MachineBudget, error) {
 	h, err := f.holder(key, spec)
 	if err != nil {
-		return nil, err
+		return fencing.MachineBudget{}, err
 	}
-	k, err := h.budgetKind()
-	if err != nil {
-		return nil, err
-	}
-	o, err := h.budget(ctx, k)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	most, found, err := unstructured.NestedInt64(o.Object, "spec", "maxUnavailable")
-	if err != nil || !found {
-		most = -1 // somebody made it say something else: it is written anew
-	}
-	return new(int(most)), nil
+	return h.Budget(ctx)
 }
 
 // Hold implements activities.Machines.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -279,6 +280,37 @@ func TestMachineDisruptionBudget(t *testing.T) {
 	require.NoError(t, server.Update(t.Context(), edited))
 	require.NoError(t, one.SetBudget(t.Context(), 0))
 	require.NotContains(t, read("one").Object["spec"], "minAvailable")
+
+	// A health check that fences nodes that are ready has it say that more are to be healthy than there are.
+	says := func(most int, never bool) {
+		t.Helper()
+		b, err := one.Budget(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, fencing.MachineBudget{Max: &most, Never: never}, b)
+	}
+	says(0, false)
+	check := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"selector": map[string]any{}, "unhealthyConditions": []any{
+			map[string]any{"type": "Ready", "status": "Unknown", "timeout": "5m"},
+			map[string]any{"type": "KernelDeadlock", "status": "True", "timeout": "5m"},
+		},
+	}}}
+	check.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "machine.openshift.io", Version: "v1beta1", Kind: "MachineHealthCheck",
+	})
+	check.SetNamespace("machines")
+	check.SetName("deadlocks")
+	require.NoError(t, server.Create(t.Context(), check))
+	says(-1, true)
+	require.NoError(t, one.SetBudget(t.Context(), 0))
+	says(0, true)
+	spec := read("one").Object["spec"]
+	require.NotContains(t, spec, "maxUnavailable")
+	require.Equal(t, int64(math.MaxInt32), spec.(map[string]any)["minAvailable"])
+	require.NoError(t, server.Delete(t.Context(), check))
+	says(-1, false)
+	require.NoError(t, one.SetBudget(t.Context(), 1))
+	says(1, false)
 
 	// Those of others are named, and left alone.
 	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{

@@ -143,9 +143,9 @@ func (m *Machines) Machines(
 	return out, err
 }
 
-// Max implements activities.Machines.
-func (m *Machines) Max(context.Context, storage.ClusterKey, storage.Fencing) (*int, error) {
-	return nil, nil
+// Budget implements activities.Machines.
+func (m *Machines) Budget(context.Context, storage.ClusterKey, storage.Fencing) (fencing.MachineBudget, error) {
+	return fencing.MachineBudget{}, nil
 }
 
 // SetMax implements activities.Machines.
