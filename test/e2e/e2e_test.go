@@ -75,6 +75,11 @@ var shapes = []struct {
 		[]string{"testdata/machines/*.txtar"},
 		1, false, "ClusterAPI:" + machinesNamespace, true,
 	},
+	{
+		"budgets", twoNodesPerZone,
+		[]string{"testdata/budgets/*.txtar"},
+		1, false, "MachineDisruptionBudget:" + machinesNamespace, false,
+	},
 }
 
 // toldInWords is the folder of those that every commit plays in the simulation. In the lab they take turns, as do those
@@ -130,7 +135,7 @@ func TestScenarios(t *testing.T) {
 		compareRights(t, complete && used.scenarios == planned && !t.Failed())
 	})
 	for _, shape := range shapes {
-		if shape.fencing != "" && withoutClusterAPI(t) {
+		if strings.HasPrefix(shape.fencing, "ClusterAPI") && withoutClusterAPI(t) {
 			complete = false
 			continue
 		}

@@ -20,12 +20,12 @@ import (
 // machinesNamespace is where the lab has its Machines.
 const machinesNamespace = "machines"
 
-// machine is a Machine of Cluster API, as far as a scenario looks at it.
+// machine is a Machine, as far as a scenario looks at it.
 type machine struct {
 	Metadata struct {
-		Name, UID         string
-		Annotations       map[string]string
-		DeletionTimestamp *time.Time
+		Name, UID           string
+		Annotations, Labels map[string]string
+		DeletionTimestamp   *time.Time
 	}
 	Spec   struct{ ProviderID string }
 	Status struct{ NodeRef struct{ Name string } }
@@ -35,15 +35,19 @@ func (m machine) held() bool {
 	const hook = ".delete.hook.machine.cluster.x-k8s.io/lockkeeper." + cephNamespace + "." + policyName
 	_, drain := m.Metadata.Annotations["pre-drain"+hook]
 	_, end := m.Metadata.Annotations["pre-terminate"+hook]
-	return drain && end
+	_, covered := m.Metadata.Labels["fencegroup.rook.io/"+policyName]
+	return drain && end || covered
 }
 
 func (m machine) in(zone string) bool { return strings.Contains(m.Spec.ProviderID, "/"+zone+"/") }
 
 func (w *world) machines() (map[string]machine, error) {
+	kind := "machines.v1beta2.cluster.x-k8s.io"
+	if w.ofBudgets() {
+		kind = "machines.machine.openshift.io"
+	}
 	var list struct{ Items []machine }
-	if err := w.read(&list, "kubectl", "-n", machinesNamespace, "get", "machines.v1beta2.cluster.x-k8s.io", "-o",
-		"json"); err != nil {
+	if err := w.read(&list, "kubectl", "-n", machinesNamespace, "get", kind, "-o", "json"); err != nil {
 		return nil, err
 	}
 	byNode := map[string]machine{}
@@ -178,6 +182,9 @@ func (w *world) doom(zone string) (machine, error) {
 		w.fenced = map[string]machine{}
 	}
 	w.fenced[zone] = m
+	if w.fencer != nil {
+		w.fencer.before[zone] = len(w.fencer.Fenced())
+	}
 	return m, nil
 }
 

@@ -35,6 +35,7 @@ type world struct {
 	guarded      bool               // deploy/guard-deletions is installed
 	fencing      string             // what fences nodes; "": nothing
 	fenced       map[string]machine // the Machine that each zone has lost
+	fencer       *fencer            // of Machines under a MachineDisruptionBudget
 	soundCommand any                // of the OSDs, before a scenario broke it
 	cephMon      bool               // lockkeeper looks after the mons
 	knownMons    map[mon]string     // by their pods' UIDs, as a scenario remembers them
@@ -106,6 +107,11 @@ func (w *world) makeLab(t *testing.T, flags []string) {
 // install sets lockkeeper up as its README says: CRDs, rights, a Ceph user that may do no more than it must, a policy.
 func (w *world) install(t *testing.T) {
 	t.Helper()
+	if w.ofBudgets() {
+		if err := w.makeMachines(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := w.installObjects(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +144,9 @@ func (w *world) install(t *testing.T) {
 		if err := w.adoptMons(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if w.ofBudgets() {
+		w.startFencing(t)
 	}
 }
 
@@ -296,6 +305,7 @@ func (w *world) commands() map[string]func(*testscript.TestScript, bool, []strin
 	maps.Copy(commands, w.osdWords())
 	maps.Copy(commands, w.guardWords())
 	maps.Copy(commands, w.told(w.fencingWords()))
+	maps.Copy(commands, w.told(w.budgetWords()))
 	maps.Copy(commands, w.monWords())
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {
