@@ -95,7 +95,7 @@ func (k *keeper) recall(ctx workflow.Context) error {
 			memory.Fencing = &fencing.Ledger{}
 		}
 		for _, c := range asked.Cases {
-			memory.Fencing.Request(c.Target)
+			memory.Fencing.Request(workflow.Now(ctx), c.Target)
 		}
 	}
 	k.state.Memory = memory

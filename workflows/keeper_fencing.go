@@ -25,7 +25,7 @@ func (k *keeper) answerFences(ctx workflow.Context) error {
 			if k.drainHints(ctx) {
 				k.wakeUp()
 			}
-			k.requestFence(r)
+			k.requestFence(workflow.Now(ctx), r)
 			k.wakeUp()
 			return nil
 		}, workflow.UpdateHandlerOptions{Validator: func(r FenceRequest) error {

@@ -236,12 +236,12 @@ func (m *mind) lookAtMachinesAgain(now time.Time) time.Time {
 }
 
 // requestFence takes in that a job wants a Machine released.
-func (m *mind) requestFence(r FenceRequest) {
+func (m *mind) requestFence(now time.Time, r FenceRequest) {
 	l := m.state.Memory.Fencing.Clone()
 	if l == nil {
 		l = &fencing.Ledger{}
 	}
-	l.Request(r.Target)
+	l.Request(now, r.Target)
 	if r.Healing {
 		l.Finish(r.Target.WorkflowID, r.Target.RunID)
 	}

@@ -106,7 +106,7 @@ func (f *fleet) want(node string, why fencing.Why) {
 	}
 	t := target(node)
 	t.Why, t.Since = why, f.now
-	f.ledger.Request(t)
+	f.ledger.Request(f.now, t)
 }
 
 // byHand: a person has a node's Machine released.
@@ -114,7 +114,7 @@ func (f *fleet) byHand(node string) {
 	f.want(node, fencing.WhyUnhealthy)
 	t := target(node)
 	t.Since, t.Override = f.now, &fencing.Override{By: "ann", Reason: "it burns", At: f.now}
-	f.ledger.Request(t)
+	f.ledger.Request(f.now, t)
 }
 
 func (f *fleet) of(node string) (fencing.Case, bool) {

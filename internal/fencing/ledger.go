@@ -103,11 +103,12 @@ func (l *Ledger) Covers(m *Ledger) bool {
 	return true
 }
 
-// Request notes what a job asks for. Asking again keeps its place, and what was released stays so.
-func (l *Ledger) Request(t Target) {
+// Request notes what a job asks for. Asking again keeps its place, and what was released stays so. A job whose node has
+// recovered knows no time since when it is to be fenced: then it is that of the case, or now.
+func (l *Ledger) Request(now time.Time, t Target) {
 	for i, c := range l.Cases {
 		if c.WorkflowID == t.WorkflowID && c.RunID == t.RunID {
-			if c.Since.Before(t.Since) && c.Why == t.Why {
+			if t.Since.IsZero() || c.Since.Before(t.Since) && c.Why == t.Why {
 				t.Since = c.Since
 			}
 			l.Cases[i].Target = t
@@ -116,6 +117,9 @@ func (l *Ledger) Request(t Target) {
 	}
 	// One job of a node runs at a time: what another run asked for is over.
 	l.Cases = slices.DeleteFunc(l.Cases, func(c Case) bool { return c.Node == t.Node })
+	if t.Since.IsZero() {
+		t.Since = now
+	}
 	l.Cases = append(l.Cases, Case{Target: t, Stage: StageHeld})
 }
 

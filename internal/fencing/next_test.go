@@ -159,6 +159,21 @@ func TestBudgetFollows(t *testing.T) {
 	require.Nil(t, f.ledger)
 }
 
+// TestARequestWithoutATime: the API server takes no case without one. A job whose node has recovered knows none.
+func TestARequestWithoutATime(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	l := &fencing.Ledger{}
+	ask := func(why fencing.Why, since time.Time) time.Time {
+		l.Request(now, fencing.Target{Node: "node-a", WorkflowID: "fence/node-a", RunID: "run", Why: why, Since: since})
+		require.Len(t, l.Cases, 1)
+		return l.Cases[0].Since
+	}
+	require.Equal(t, now, ask(fencing.WhyRecovered, time.Time{}))
+	require.Equal(t, now.Add(-time.Hour), ask(fencing.WhyUnhealthy, now.Add(-time.Hour)))
+	require.Equal(t, now.Add(-time.Hour), ask(fencing.WhyUnhealthy, now), "it keeps its place")
+	require.Equal(t, now.Add(-time.Hour), ask(fencing.WhyRecovered, time.Time{}))
+}
+
 // TestUnderAnotherAPI: what was set under the old one goes before anything is set under the new one.
 func TestUnderAnotherAPI(t *testing.T) {
 	f := newFleet()

@@ -57,7 +57,7 @@ func (f *fleet) request(node string, byHand, inReserve bool) {
 	if f.ledger == nil {
 		f.ledger = &fencing.Ledger{}
 	}
-	f.ledger.Request(t)
+	f.ledger.Request(f.now, t)
 }
 
 // stagesOf are those of a node's cases; "": it has none.

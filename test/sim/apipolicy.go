@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -159,6 +160,9 @@ func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.S
 	text, err := json.Marshal(p.Status)
 	if err != nil {
 		return err
+	}
+	if bytes.Contains(text, []byte(`":null`)) { // a time that is required, and missing
+		return fmt.Errorf("the status is invalid, it has a null: %s", text)
 	}
 	var status v1alpha1.MaintenancePolicyStatus
 	if err := json.Unmarshal(text, &status); err != nil {
