@@ -64,12 +64,12 @@ test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all
 test-times: build ## all of `make test`, and where its time went: by stage, package, test, and step of each scenario
 	@$(MAKE) test TESTFLAGS=-json 2>&1 | $(GO) run ./hack/testtimes
 
-# The lab's first, which wait most of the time: beside the end-to-end tests that costs nothing.
+# The lab's last: beside the end-to-end tests it would have no processor for minutes.
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
+	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $$($(GO) list ./... | grep -v '/lockkeeper/test/')
 	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
 	cd lab && $(GO_TEST) $(TESTFLAGS) $(LAB_CGO)
-	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $$($(GO) list ./... | grep -v '/lockkeeper/test/')
 
 .PHONY: test-e2e
 test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=16

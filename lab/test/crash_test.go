@@ -98,7 +98,8 @@ func TestInterruptedUpLeavesNothing(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(700 * time.Millisecond)
+			eventually(t, "begun", func() bool { _, err := instance.Load("torn"); return err == nil })
+			time.Sleep(500 * time.Millisecond)
 			cfg := load(t, "torn")
 			_ = cmd.Process.Signal(sig)
 			_ = cmd.Wait()
