@@ -18,7 +18,7 @@ import (
 type Machines interface {
 	// Machines lists everything that can be held.
 	Machines(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) ([]fencing.Machine, error)
-	// Max is what the policy's MachineDisruptionBudget says; nil: there is none.
+	// Budget is what the policy's MachineDisruptionBudget says, and whether it may let anybody go at all.
 	Budget(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) (fencing.MachineBudget, error)
 	// Hold sets a hold, or takes it away. A Machine that is gone, or another one by now, is no error.
 	Hold(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, m fencing.Machine, on bool) error

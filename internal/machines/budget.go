@@ -85,7 +85,7 @@ func (h *Holder) fencesTheReady(ctx context.Context) bool {
 
 // SetBudget makes the MachineDisruptionBudget say how many of the held Machines may be unavailable. Nothing is written
 // when it says so already. One of the same name that somebody else made is an error. Where a health check may want a
-// node fenced that is ready, 0 is said in words that every arithmetic understands.
+// node fenced that is ready it lets nobody go, whatever was decided before that health check was seen.
 func (h *Holder) SetBudget(ctx context.Context, maxUnavailable int) error {
 	k, err := h.budgetKind()
 	if err != nil {
@@ -94,7 +94,7 @@ func (h *Holder) SetBudget(ctx context.Context, maxUnavailable int) error {
 	want := map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{FenceGroup(h.policy): h.policy.Namespace}},
 	}
-	if maxUnavailable == 0 && h.fencesTheReady(ctx) {
+	if h.fencesTheReady(ctx) {
 		want["minAvailable"] = int64(moreThanThereAre)
 	} else {
 		want["maxUnavailable"] = int64(maxUnavailable)

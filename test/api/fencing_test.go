@@ -302,7 +302,7 @@ func TestMachineDisruptionBudget(t *testing.T) {
 	check.SetName("deadlocks")
 	require.NoError(t, server.Create(t.Context(), check))
 	says(-1, true)
-	require.NoError(t, one.SetBudget(t.Context(), 0))
+	require.NoError(t, one.SetBudget(t.Context(), 1), "decided before the health check was seen")
 	says(0, true)
 	spec := read("one").Object["spec"]
 	require.NotContains(t, spec, "maxUnavailable")
