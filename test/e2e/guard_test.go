@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -29,8 +30,8 @@ func (w *world) guard() error {
 
 func (w *world) guardWords() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		// delete-everything DURATION: four clients delete every OSD and mon for that long, one by one, by force and all by
-		// one request. None goes.
+		// delete-everything DURATION: four clients delete every OSD and mon for that long at least, one by one, by force and
+		// all by one request, and longer on a busy machine, until as many were refused as there are. None goes.
 		"delete-everything": func(ts *testscript.TestScript, _ bool, args []string) {
 			d, err := time.ParseDuration(args[0])
 			ts.Check(err)
@@ -79,7 +80,9 @@ func (w *world) uids() (map[string]string, error) {
 
 func (w *world) deleteEverything(lasting time.Duration) error {
 	began := time.Now()
-	answers, err := w.noneGoes(lasting)
+	answers, err := w.noneGoes(func(a hammer.Answers, pods int) bool {
+		return time.Since(began) > lasting && a.Refused >= pods
+	})
 	if err != nil {
 		return err
 	}
@@ -99,12 +102,23 @@ func (w *world) deleteEverything(lasting time.Duration) error {
 // deleteAcrossRestart does not compare with the audit log, whose last lines an API server that is killed does not
 // write.
 func (w *world) deleteAcrossRestart(lasting time.Duration) error {
-	restarted := make(chan error, 1)
+	var (
+		began     = time.Now()
+		killed    atomic.Bool
+		before    int // refused before it was killed
+		restarted = make(chan error, 1)
+	)
 	go func() {
 		time.Sleep(lasting / 5)
 		restarted <- w.fault("component-kill", "kube-apiserver")
+		killed.Store(true)
 	}()
-	answers, err := w.noneGoes(lasting)
+	answers, err := w.noneGoes(func(a hammer.Answers, pods int) bool {
+		if !killed.Load() {
+			before = a.Refused
+		}
+		return time.Since(began) > lasting && a.Refused-before >= pods && a.Silent > 0
+	})
 	if err := errors.Join(err, <-restarted); err != nil {
 		return err
 	}
@@ -114,15 +128,16 @@ func (w *world) deleteAcrossRestart(lasting time.Duration) error {
 	return nil
 }
 
-// noneGoes deletes all for a while, and complains if one went.
-func (w *world) noneGoes(lasting time.Duration) (hammer.Answers, error) {
+// noneGoes deletes all until the answers of so many pods are enough, 2 min at most, and complains if one went.
+func (w *world) noneGoes(enough func(a hammer.Answers, pods int) bool) (hammer.Answers, error) {
 	before, err := w.uids()
 	if err != nil {
 		return hammer.Answers{}, err
 	}
-	ctx, stop := context.WithTimeout(context.Background(), lasting)
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer stop()
-	answers, err := hammer.Deleters(ctx, w.env["KUBECONFIG"], cephNamespace, daemonPods, clients)
+	answers, err := hammer.DeletersUntil(ctx, func(a hammer.Answers) bool { return enough(a, len(before)) },
+		w.env["KUBECONFIG"], cephNamespace, daemonPods, clients)
 	if err != nil {
 		return answers, err
 	}
@@ -134,8 +149,8 @@ func (w *world) noneGoes(lasting time.Duration) (hammer.Answers, error) {
 		return answers, fmt.Errorf("pods before: %v; after: %v", before, after)
 	case answers.Granted > 0:
 		return answers, fmt.Errorf("%d deletions were granted (%s)", answers.Granted, answers)
-	case answers.Refused < len(before): // as many as a busy machine answers
-		return answers, errors.New(answers.String())
+	case ctx.Err() != nil:
+		return answers, fmt.Errorf("not enough answers in 2 min: %s", answers)
 	case !strings.Contains(answers.Example, "has to wait for its turn"):
 		return answers, errors.New(answers.Example)
 	}

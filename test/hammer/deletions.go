@@ -19,10 +19,19 @@ import (
 // ends: one by one, by force, and all of them by one request. Refused counts what an admission policy forbade, with
 // Example as one of its answers.
 func Deleters(ctx context.Context, kubeconfig, namespace, selector string, clients int) (Answers, error) {
+	return DeletersUntil(ctx, func(Answers) bool { return false }, kubeconfig, namespace, selector, clients)
+}
+
+// DeletersUntil is Deleters that ends when there were answers enough, too.
+func DeletersUntil(
+	ctx context.Context, enough func(Answers) bool, kubeconfig, namespace, selector string, clients int,
+) (Answers, error) {
 	client, err := connect(kubeconfig)
 	if err != nil {
 		return Answers{}, err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var (
 		mu  sync.Mutex // guards all
 		all Answers
@@ -36,6 +45,9 @@ func Deleters(ctx context.Context, kubeconfig, namespace, selector string, clien
 		mu.Lock()
 		defer mu.Unlock()
 		all.addDeletion(err)
+		if enough(all) {
+			stop()
+		}
 	}
 	for range clients {
 		wg.Go(func() {
