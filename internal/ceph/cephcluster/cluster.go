@@ -43,6 +43,7 @@ type connected struct {
 	digested atomic.Pointer[digests] // of the last map that was looked at
 	departed departures
 	refused  refusal // to tell OSDs to report
+	manager  patience
 
 	// holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
 	turn      chan struct{}
@@ -89,10 +90,6 @@ func (c *connected) sameCluster(
 	}
 	return conn, nil
 }
-
-// okToStopWithin bounds the questions that only the manager answers. With a dead manager it would take the whole
-// mon timeout, and closing must not wait for an answer that only opening needs.
-const okToStopWithin = time.Second
 
 // Observe implements activities.StorageCluster: Kubernetes and Ceph at the same time, then joined.
 func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
@@ -152,7 +149,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 	}
 	seen.View.Placement, seen.View.Silent = c.digests(reading.Map).placement, reading.Silent.UTC()
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
-	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, mayOpen(seen.View, in.Domains), in.Nodes)
+	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, in.Domains, in.Nodes)
 	return seen, nil
 }
 
@@ -207,108 +204,6 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 		}, nil
 	}
 	return ceph.Reading{}, err
-}
-
-// mayOpen lists the failure domains that a decision could open: those that were asked for, and a few more, since a
-// decision takes one at a time: those that lost something since the proof, those of leaving nodes, and those in which
-// something is down for long. Nothing opens for the last, unless there is no proof that holds.
-func mayOpen(v storage.View, asked []string) []string {
-	const most = 8
-	out := slices.Clone(asked)
-	left := most
-	add := func(domain string) {
-		if left > 0 && !slices.Contains(out, domain) {
-			out = append(out, domain)
-			left--
-		}
-	}
-	for _, d := range v.Domains {
-		if d.Touched && len(d.Troubled) > 0 || slices.ContainsFunc(d.Troubled, storage.Daemon.Unsettled) {
-			add(d.Name)
-		}
-	}
-	for _, n := range v.Nodes {
-		if n.Leaving() {
-			add(n.NextDomain())
-		}
-	}
-	for _, d := range v.Domains {
-		if len(d.Troubled) > 0 {
-			add(d.Name)
-		}
-	}
-	return out
-}
-
-// questionsAtOnce are how many answers the manager is asked for at the same time. It works them off one after the
-// other, but the way there and back counts once.
-const questionsAtOnce = 8
-
-// askOKToStop adds, for each failure domain that was asked for, whether all of it that still runs may stop, and the
-// same for each node that was asked for and is in several failure domains. All have okToStopWithin together, and after
-// the first that finds no answer nothing more is asked: closing must not wait once for each domain.
-func (c *cluster) askOKToStop(
-	ctx context.Context, v *storage.View, tree *failuredomain.Tree, m *ceph.OSDMap, wanted, nodes []string,
-) {
-	ctx, cancel := context.WithTimeout(ctx, okToStopWithin)
-	defer cancel()
-	var silent atomic.Pointer[error]
-	pools := c.toleratedPools(m)
-	ask := func(in func(domain string) bool) *storage.Answer {
-		var up []int
-		for i := range m.OSDs {
-			if o := &m.OSDs[i]; bool(o.Up) && in(tree.Find(o.ID, v.FailureDomainType)) {
-				up = append(up, o.ID)
-			}
-		}
-		// Where nothing runs any more nothing can stop. Not to say so would keep a drain that has lost its lease, since the
-		// pools' failure domain changed, say, from getting it back before the data has healed elsewhere.
-		if len(up) == 0 {
-			return &storage.Answer{OK: true}
-		}
-		why := silent.Load()
-		if why == nil {
-			a, err := c.client.OKToStop(ctx, up, pools...)
-			if err == nil {
-				return &a
-			}
-			why = &err
-			silent.Store(why)
-		}
-		return &storage.Answer{Silence: true, Reason: fmt.Sprintf("the manager does not say whether they may stop: %v", *why)}
-	}
-	var g errgroup.Group
-	g.SetLimit(questionsAtOnce)
-	for _, name := range wanted {
-		for i := range v.Domains {
-			if d := &v.Domains[i]; d.Name == name {
-				g.Go(func() error { d.OKToStop = ask(func(domain string) bool { return domain == name }); return nil })
-			}
-		}
-	}
-	for _, name := range nodes {
-		for i := range v.Nodes {
-			if n := &v.Nodes[i]; n.Name == name && len(n.Domains) > 1 {
-				g.Go(func() error {
-					n.OKToStop = ask(func(domain string) bool { return slices.Contains(n.Domains, domain) })
-					return nil
-				})
-			}
-		}
-	}
-	_ = g.Wait() // an answer that is missing is said in its place
-}
-
-// toleratedPools are the ids of the pools that may become unavailable while one failure domain is down. Ceph knows
-// nothing of that: asked about a domain with a copy of theirs it says no for ever.
-func (c *cluster) toleratedPools(m *ceph.OSDMap) []int {
-	var ids []int
-	for _, p := range m.Pools {
-		if slices.Contains(c.policy.Spec.Ceph.ToleratedPools, p.Name) {
-			ids = append(ids, p.ID)
-		}
-	}
-	return ids
 }
 
 // SetNoout implements activities.StorageCluster.

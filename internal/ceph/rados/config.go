@@ -71,6 +71,7 @@ func (c Config) options() [][2]string {
 		{"client_mount_timeout", seconds(c.ConnectTimeout, DefaultConnectTimeout)},
 		// Try several monitors at once: with one after the other, a lost one would cost a caller its whole timeout.
 		{"mon_client_hunt_parallel", "3"},
+		{"mon_client_hunt_interval", "1"},
 		{"log_file", ""},
 		{"log_to_stderr", "false"},
 		{"admin_socket", ""},
