@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -47,15 +49,31 @@ type BudgetInput struct {
 	Before budget.Book `json:"before"`
 	// Fence: what was last written may yet be carried out, and must not be after this.
 	Fence bool `json:"fence,omitempty"`
+	// Machines is whose MachineDisruptionBudget lets nobody go any more, either; nil: it stays as it is.
+	Machines *storage.Fencing `json:"machines,omitempty"`
 }
 
 // GuardPods makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
 func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, error) {
+	var machines sync.WaitGroup
+	defer machines.Wait()
+	if in.Machines != nil {
+		machines.Go(func() { k.holdAllMachines(ctx, in) })
+	}
 	r, err := k.Budgets.ApplyBudgets(ctx, in)
 	if err != nil {
 		return BudgetResult{}, Unavailable("update the PodDisruptionBudgets", err)
 	}
 	return r, nil
+}
+
+// holdAllMachines closes the MachineDisruptionBudget. That it could not be is not told, and is no reason to
+// close the others again: the look that follows finds what it says.
+func (k *Keeper) holdAllMachines(ctx context.Context, in BudgetInput) {
+	ctx, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	none := 0
+	_ = k.Machines.SetMax(ctx, in.Cluster, *in.Machines, &none)
 }
 
 // LeavingNodes are nodes whose other daemons may go, too, and those that must not leave.

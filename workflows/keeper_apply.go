@@ -124,9 +124,10 @@ func (k *keeper) admitClosed(ctx workflow.Context, why string) {
 	k.reportLater(ctx)
 }
 
-// guardPods writes the budgets that follow decisions, and nothing else.
+// guardPods closes the budgets that follow decisions, and does nothing else.
 func (k *keeper) guardPods(ctx workflow.Context, d budget.Decision) (activities.BudgetResult, error) {
 	in := k.budgetInput(d)
+	in.Machines = k.openForMachines()
 	k.writing(in)
 	r, err := call(ctx, keeping.GuardPods, in)
 	k.state.Settled = k.state.Settled || err == nil && r.Moved == ""

@@ -90,6 +90,15 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	return s
 }
 
+// openForMachines is whose MachineDisruptionBudget lets one go, as far as is known; nil: none does. An alarm closes it
+// with the budgets of the daemons, and not only after the look that follows.
+func (m *mind) openForMachines() *storage.Fencing {
+	if s := m.observed.Survey; s != nil && s.Unavailable == "" && s.Max != nil && *s.Max != 0 {
+		return &s.Fencing
+	}
+	return nil
+}
+
 // takenAway are the Machines from which somebody else took the hold. A hold that was never set is nobody's doing. Nor
 // is one that this keeper took away itself, and has to set again, since daemons on the node serve once more.
 func (m *mind) takenAway(seen fencing.Survey, s fencing.Step) (names []string) {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // TestTakenAway: somebody is blamed for the lack of a hold that was there, and that this keeper has left alone.
@@ -39,6 +40,28 @@ func TestTakenAway(t *testing.T) {
 			for _, p := range passes {
 				assert.Equal(t, p.want, m.takenAway(p.seen, p.step))
 			}
+		})
+	}
+}
+
+// TestAnAlarmClosesWhatLetsAMachineGo, and nothing that does not, that is not ours, or of which nobody knows.
+func TestAnAlarmClosesWhatLetsAMachineGo(t *testing.T) {
+	spec := storage.Fencing{API: fencing.APIBudget, Namespace: "machines"}
+	for name, c := range map[string]struct {
+		seen *fencing.Survey
+		want *storage.Fencing
+	}{
+		"no fencing":               {},
+		"no budget yet":            {seen: &fencing.Survey{Fencing: spec}},
+		"it lets one go":           {&fencing.Survey{Fencing: spec, Max: new(1)}, &spec},
+		"it is not as it was made": {&fencing.Survey{Fencing: spec, Max: new(-1)}, &spec},
+		"it lets nobody go":        {seen: &fencing.Survey{Fencing: spec, Max: new(0)}},
+		"it cannot be read":        {seen: &fencing.Survey{Fencing: spec, Max: new(1), Unavailable: "not ours"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &mind{}
+			m.observed.Survey = c.seen
+			assert.Equal(t, c.want, m.openForMachines())
 		})
 	}
 }
