@@ -24,8 +24,8 @@ type Status struct {
 	At       time.Time      `json:"at"`
 	Node     *NodeStatus    `json:"node,omitempty"`
 	Policies []PolicyStatus `json:"policies"`
-	Drains   []Drain        `json:"drains"` // those that run; of one node also the last one that has ended
-	Fences   []Fence        `json:"fences,omitempty"`
+	Drains   []Drain        `json:"drains"`           // those that run; of one node also the last one that has ended
+	Fences   []Fence        `json:"fences,omitempty"` // likewise
 	// ScaleDowns are those that run; when one is asked for, or its node, also the last one that has ended.
 	ScaleDowns []ScaleDown `json:"scaleDowns,omitempty"`
 	// Rollouts are those of OSDs that run; when one is asked for, also if it has ended.
@@ -204,7 +204,7 @@ func (c *Command) RolloutStatus(ctx context.Context, id string) (Status, error) 
 	return s, nil
 }
 
-// NodeStatus gathers what concerns one node: its policy and its drain.
+// NodeStatus gathers what concerns one node: its policies and its jobs.
 func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	n, err := c.Kubernetes.Node(ctx, node)
 	if err != nil {
@@ -221,11 +221,14 @@ func (c *Command) NodeStatus(ctx context.Context, node string) (Status, error) {
 	case !errors.Is(err, ErrNoJob):
 		s.TemporalProblem = err.Error()
 	}
+	if fence, err := lookUp[Fence](ctx, c.Temporal, jobs.FenceNode.ID(node)); err == nil {
+		s.Fences = append(s.Fences, fence)
+	}
 	if down, err := lookUp[ScaleDown](ctx, c.Temporal, jobs.ScaleDownNode.ID(node)); err == nil {
 		s.ScaleDowns = append(s.ScaleDowns, down)
 	}
-	if !n.Found && len(s.Drains)+len(s.ScaleDowns) == 0 && s.TemporalProblem == "" {
-		return s, wrong("node", node, "no such node, and no drain of it; `kubectl get nodes` lists them")
+	if !n.Found && len(s.Drains)+len(s.Fences)+len(s.ScaleDowns) == 0 && s.TemporalProblem == "" {
+		return s, wrong("node", node, "no such node, and no job of it; `kubectl get nodes` lists them")
 	}
 	keys, answer, err := c.Kubernetes.PoliciesOf(ctx, node)
 	if err != nil {

@@ -106,6 +106,18 @@ func evicting() *world {
 	return w
 }
 
+// fenced is a fence that waits for the node to be back.
+func fenced(node string) Fence {
+	return Fence{
+		Node:      node,
+		Execution: Execution{WorkflowID: "fence/" + node, State: Running, Started: ago(time.Minute)},
+		Status: &workflows.FenceStatus{JobStatus: workflows.JobStatus{
+			Phase: workflows.PhaseRemediate, Step: 4, Steps: 5, Since: ago(time.Minute),
+			WaitsFor: node + " to be Ready again, or to go",
+		}},
+	}
+}
+
 func TestNodeStatusText(t *testing.T) {
 	tests := map[string]struct {
 		world *world
@@ -115,6 +127,11 @@ func TestNodeStatusText(t *testing.T) {
 		"was": {func() *world {
 			w := newWorld()
 			w.jobs["drain/node-a"] = []Job{ended("node-a", workflows.OutcomeDone)}
+			return w
+		}(), "node-a"},
+		"fenced": {func() *world {
+			w := newWorld()
+			w.jobs["fence/node-a"] = []Job{fenced("node-a")}
 			return w
 		}(), "node-a"},
 		"unguarded": {func() *world { w := newWorld(); w.pods = nil; return w }(), "node-b"},
@@ -130,7 +147,7 @@ func TestNodeStatusText(t *testing.T) {
 	}
 	c, _, _ := newWorld().command()
 	_, err := c.NodeStatus(t.Context(), "node-z")
-	assert.EqualError(t, err, "node: \"node-z\": no such node, and no drain of it; `kubectl get nodes` lists them")
+	assert.EqualError(t, err, "node: \"node-z\": no such node, and no job of it; `kubectl get nodes` lists them")
 }
 
 // Scripts rely on these names.
