@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# record-histories.sh VERSION [leaving|rollouts|mons]: plays drains, fences, scale-downs, rollouts and a move of mons in labs of its own, one
-# after the other, or one of these parts, and keeps their histories, and the keeper's, as workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release; histories of older versions stay.
+# record-histories.sh VERSION [fences|scale-downs|rollouts|mons]: plays drains, fences, scale-downs, rollouts and a move of mons in labs of
+# its own, one after the other, or one of these parts, and keeps their histories, and the keepers', as
+# workflows/testdata/VERSION-*.json.gz for the replay test. Run it before a release, after `make build longhorn`; histories of older
+# versions stay.
 set -euo pipefail
 version=${1:?usage: record-histories.sh VERSION, for instance v0.2}
 # shellcheck source=hack/world.sh
@@ -60,7 +62,7 @@ if [ "${2:-}" = mons ]; then
   exit
 fi
 
-if [ "${2:-}" = leaving ]; then
+if [ "${2:-}" = fences ]; then
   install+=(--fencing MachineDisruptionBudget:machines)
   enter_world "${RECORD_NAME:-record}"
   kubectl create namespace machines >/dev/null
@@ -89,17 +91,30 @@ EOF
   lab fault node-return node-d --name "$world"
   until_says 120 '"outcome": *"Done"' lockkeeper status fence/node-d -o json
   until_says 60 '^any node$' policy '{.status.mayDrain}'
+  keep fence/node-d
+  exit
+fi
+
+if [ "${2:-}" = scale-downs ]; then
+  install=(--longhorn)
+  enter_world "${RECORD_NAME:-record}" --ceph=none --longhorn --nodes-per-zone=1
+  start_lockkeeper
+  answer() { kubectl -n longhorn-system get maintenancepolicy longhorn -o 'jsonpath={.status.mayDrain}'; }
+  until_says 90 '^a node once it is cordoned$' answer
+  kubectl -n longhorn-system patch settings.longhorn.io kubernetes-cluster-autoscaler-enabled --type=merge -p '{"value":"true"}' >/dev/null
+  until_says 60 '^one of ' answer
   echo "a node that stays although an autoscaler announced that it leaves, and one that leaves"
-  kubectl taint node node-e "ToBeDeletedByClusterAutoscaler=$(date +%s):NoSchedule" >/dev/null
-  until_says 60 'scale-down/node-e' policy '{.status.lease.holders[*].workflowID}'
-  kubectl taint node node-e ToBeDeletedByClusterAutoscaler- >/dev/null
-  until_says 60 '^any node$' policy '{.status.mayDrain}'
-  kubectl taint node node-f "ToBeDeletedByClusterAutoscaler=$(date +%s):NoSchedule" >/dev/null
-  until_says 60 'scale-down/node-f' policy '{.status.lease.holders[*].workflowID}'
-  kubectl drain node-f --ignore-daemonsets --delete-emptydir-data --timeout=60s >/dev/null 2>&1
-  lab fault node-remove node-f --name "$world"
-  until_says 180 '"outcome": *"Gone"' lockkeeper status scale-down/node-f -o json
-  keep fence/node-d scale-down/node-e scale-down/node-f
+  kubectl taint node node-a "ToBeDeletedByClusterAutoscaler=$(date +%s):NoSchedule" >/dev/null
+  until_says 60 '^node node-a' answer
+  kubectl taint node node-a ToBeDeletedByClusterAutoscaler- >/dev/null
+  until_says 60 '^one of ' answer
+  until_says 60 '"outcome": *"Stayed"' lockkeeper status scale-down/node-a -o json
+  kubectl taint node node-b "ToBeDeletedByClusterAutoscaler=$(date +%s):NoSchedule" >/dev/null
+  until_says 60 '^node node-b' answer
+  kubectl drain node-b --ignore-daemonsets --delete-emptydir-data --force --timeout=60s >/dev/null 2>&1
+  lab fault node-remove node-b --name "$world"
+  until_says 180 '"outcome": *"Gone"' lockkeeper status scale-down/node-b -o json
+  keep keeper/longhorn-system/longhorn scale-down/node-a scale-down/node-b
   exit
 fi
 
@@ -139,7 +154,8 @@ until_says 60 '^any node$' policy '{.status.mayDrain}'
 keep keeper/rook-ceph/rook-ceph drain/node-a drain/node-b drain/node-c drain/node-d restart-osds/rook-ceph
 halt
 lab down --name "$world" >/dev/null
-"$0" "$version" leaving
+"$0" "$version" fences
+"$0" "$version" scale-downs
 "$0" "$version" rollouts
 "$0" "$version" mons
 # What `lockkeeper history` tells of them.

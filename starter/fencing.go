@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,7 +228,7 @@ func (r *FencingReconciler) look(ctx context.Context, p *v1alpha1.MaintenancePol
 			since = time.Time{} // as of this look, and so another one in each
 		}
 		s.Patients[m.Node] = patient{Why: why, Since: since, Details: fmt.Sprintf("%s, ready %t, boot %s, Machine %s",
-			x.Condition, x.Ready, x.BootID, m.UID)}
+			cmp.Or(x.Condition, "healthy"), x.Ready, x.BootID, m.UID)}
 		if !x.Next.IsZero() && (s.next.IsZero() || x.Next.Before(s.next)) {
 			s.next = x.Next
 		}

@@ -132,7 +132,7 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 	case "ResolveNode":
 		t := read[activities.Target](result)
 		facts := []string{
-			"its storage: " + strings.Join(t.Daemons, ", "), "in CRUSH: " + strings.Join(t.Hosts, ", "),
+			"its storage: " + strings.Join(t.Daemons, ", "), prefixed("in CRUSH: ", strings.Join(t.Hosts, ", ")),
 			a.tries(),
 		}
 		if t.Cordoned {
@@ -144,8 +144,8 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 		where := fmt.Sprintf("%s is in %s of %s", t.Node, t.Domain, t.Cluster)
 		for _, on := range t.Others {
 			where += fmt.Sprintf(", and in %s of %s", on.Domain, on.Cluster)
-			facts = append(facts, fmt.Sprintf("of %s: %s, in CRUSH: %s", on.Cluster, strings.Join(on.Daemons, ", "),
-				strings.Join(on.Hosts, ", ")))
+			facts = append(facts, fmt.Sprintf("of %s: %s", on.Cluster, strings.Join(on.Daemons, ", "))+
+				prefixed(", in CRUSH: ", strings.Join(on.Hosts, ", ")))
 		}
 		r.say(e, where, facts...)
 	case "RequestLease":
@@ -219,6 +219,8 @@ func (r *reader) signalled(e *historypb.HistoryEvent, name string, input *common
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
 	case name == workflows.SignalMonsChanged:
 		r.say(e, "heard that something has changed", prefixed("what: ", read[string](input)), by(identity))
+	case name == workflows.SignalNodeLeaving:
+		r.say(e, "heard that the node leaves", prefixed("how: ", read[string](input)), by(identity))
 	case name == workflows.SignalMigrate:
 		r.say(e, "somebody asked to migrate mons", by(identity))
 	case name == workflows.SignalLease:

@@ -71,6 +71,7 @@ func TestRecorded(t *testing.T) {
 			want, err := os.ReadFile(golden)
 			require.NoError(t, err)
 			assert.Equal(t, string(want), got)
+			assert.NotContains(t, got, "which means nothing")
 		})
 	}
 }

@@ -77,6 +77,8 @@ func (r *reader) decided(e *historypb.HistoryEvent, in activities.BudgetInput) {
 	switch {
 	case len(in.Daemons.Except) > 0:
 		mode = "only " + strings.Join(in.Daemons.Except, ", ") + " is open"
+	case in.Daemons.MinAvailable == 0:
+		mode = "at rest"
 	case in.Daemons.MinAvailable != budget.Everything:
 		mode = fmt.Sprintf("at rest, %d must stay", in.Daemons.MinAvailable)
 	}
@@ -103,8 +105,12 @@ func (r *reader) facts() (out []string) {
 	case v.Daemons == 0:
 		return out
 	}
-	out = append(out, fmt.Sprintf("OSDs %d/%d up as of epoch %d", v.Up, v.Daemons, v.ChangeEpoch),
-		health(k.watched.Health, v))
+	if k.seen.Seen.Kind == storage.Longhorn {
+		out = append(out, fmt.Sprintf("%d of %d instance managers run", v.Up, v.Daemons))
+	} else {
+		out = append(out, fmt.Sprintf("OSDs %d/%d up as of epoch %d", v.Up, v.Daemons, v.ChangeEpoch),
+			health(k.watched.Health, v))
+	}
 	for _, d := range v.Domains {
 		var down []string
 		for _, x := range d.Down() {
