@@ -86,7 +86,7 @@ CEPH ?= 20
 LABS ?= 2
 
 .PHONY: crash
-crash: build ## let something die at every moment of a drain, a rollout, a migration of mons and a failover, hours: VICTIM=worker EVERY=1 OF=migration
+crash: build ## let something die at every moment of a drain, a rollout, a migration of mons, a failover and a fence, hours: VICTIM=worker EVERY=1 OF=migration
 	$(GO) test ./test/e2e -count=1 -timeout 12h -v -run 'TestCrashes$(if $(OF),/$(OF))' -crash-every $(or $(EVERY),1) -crash-victim '$(VICTIM)'
 
 .PHONY: upgrade

@@ -224,6 +224,15 @@ func (w *world) isFenced(zone string) (all []string, is bool) {
 	return all, slices.Contains(all, w.fenced[zone].Status.NodeRef.Name)
 }
 
+func (w *world) awaitFenced(zone string) error {
+	return until(patience, func() error {
+		if all, is := w.isFenced(zone); !is {
+			return fmt.Errorf("fenced are %v", all)
+		}
+		return nil
+	})
+}
+
 // budgetWords are those of scenarios with a MachineDisruptionBudget.
 func (w *world) budgetWords() map[string]word {
 	return map[string]word{
@@ -249,14 +258,7 @@ func (w *world) budgetWords() map[string]word {
 		"deadlock-ends": {"ZONE", func(w *world, a []string) error {
 			return w.reportDeadlock(w.fenced[a[0]].Status.NodeRef.Name, false)
 		}},
-		"fenced": {"ZONE", func(w *world, a []string) error {
-			return until(patience, func() error {
-				if all, is := w.isFenced(a[0]); !is {
-					return fmt.Errorf("fenced are %v", all)
-				}
-				return nil
-			})
-		}},
+		"fenced": {"ZONE", func(w *world, a []string) error { return w.awaitFenced(a[0]) }},
 		"not-fenced": {"ZONE", func(w *world, a []string) error {
 			if all, is := w.isFenced(a[0]); is {
 				return fmt.Errorf("fenced are %v", all)

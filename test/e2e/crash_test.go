@@ -27,11 +27,11 @@ var victims = []struct {
 	few  map[string]int // at how many moments of each job it dies when not told otherwise
 	kill func(w *world) error
 }{
-	{"worker", map[string]int{"drain": 4, "rollout": 2, "migration": 1, "failover": 1}, func(w *world) error {
+	{"worker", map[string]int{"drain": 4, "rollout": 2, "migration": 1, "failover": 1, "fence": 2}, func(w *world) error {
 		return w.replace("worker")
 	}},
-	{"watch", map[string]int{"drain": 1}, func(w *world) error { return w.replace("watch") }},
-	{"temporal", map[string]int{"drain": 1, "migration": 1}, func(w *world) error {
+	{"watch", map[string]int{"drain": 1, "fence": 1}, func(w *world) error { return w.replace("watch") }},
+	{"temporal", map[string]int{"drain": 1, "migration": 1, "fence": 1}, func(w *world) error {
 		return w.fault("component-kill", "temporal")
 	}},
 	{"kube-apiserver", map[string]int{"drain": 1, "migration": 1}, func(w *world) error {
@@ -61,11 +61,17 @@ func TestCrashes(t *testing.T) {
 		},
 		{name: "migration", flags: adopted, cephMon: true, job: (*crashes).migrate, takes: 4 * time.Minute},
 		{name: "failover", flags: adopted, cephMon: true, job: (*crashes).failOver, takes: 4 * time.Minute},
+		{
+			name: "fence", flags: twoNodesPerZone, fencing: "MachineDisruptionBudget:" + machinesNamespace,
+			job: (*crashes).fence, takes: 2 * time.Minute,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			// A name is part of the paths of sockets, which have to be short.
-			c.world = &world{name: fmt.Sprintf("crash-%s-%d", c.name[:1], os.Getpid()), cephMon: c.cephMon}
+			c.world = &world{
+				name: fmt.Sprintf("crash-%s-%d", c.name[:2], os.Getpid()), cephMon: c.cephMon, fencing: c.fencing,
+			}
 			c.test(t)
 		})
 	}
@@ -86,6 +92,9 @@ func (c *crashes) test(t *testing.T) {
 	t.Cleanup(func() { l.server.Close() })
 	w.moments = socket
 	w.up(t, c.flags)
+	if w.fencing != "" {
+		t.Cleanup(w.watchReleases(t))
+	}
 
 	moments, took, err := c.once(0, nil)
 	if err != nil {
@@ -171,6 +180,7 @@ type crashes struct {
 	name    string
 	flags   []string             // of its lab
 	cephMon bool                 // lockkeeper looks after the mons
+	fencing string               // what fences nodes; "": nothing
 	job     func(*crashes) error // from its beginning until all is whole again
 	takes   time.Duration        // with one death, and the lab
 	world   *world
@@ -304,6 +314,50 @@ func (c *crashes) failOver() error {
 		return err
 	}
 	return w.whole()
+}
+
+// fence has a node lose its power, until its health check has had it started again. Who dies meanwhile may be the one
+// that would close the budget; then the node may go by the budget alone, and no job is needed.
+func (c *crashes) fence() error {
+	w := c.world
+	if err := until(patience, w.allHeld); err != nil {
+		return err
+	}
+	zone := []string{"zone-x", "zone-y", "zone-z"}[c.done%3]
+	m, err := w.doom(zone)
+	if err != nil {
+		return err
+	}
+	if err := w.fault("node-lost", m.Status.NodeRef.Name); err != nil {
+		return err
+	}
+	if err := w.awaitFenced(zone); err != nil {
+		return err
+	}
+	if err := until(patience, w.noFence); err != nil {
+		return err
+	}
+	return errors.Join(until(patience, w.allHeld), w.budgetSays("1"), w.whole())
+}
+
+// noFence: no node is to be fenced any more, and no job is about one.
+func (w *world) noFence() error {
+	var said struct {
+		Policies []struct{ Status struct{ Nodes []any } }
+		Fences   []struct{ WorkflowID string }
+	}
+	if err := w.read(&said, "lockkeeper", "fence", "status", "-o", "json"); err != nil {
+		return err
+	}
+	for _, p := range said.Policies {
+		if len(p.Status.Nodes) > 0 {
+			return fmt.Errorf("to be fenced: %v", p.Status.Nodes)
+		}
+	}
+	if len(said.Fences) > 0 {
+		return fmt.Errorf("fences that run: %v", said.Fences)
+	}
+	return nil
 }
 
 // killLeader kills the mon that leads the others. Its container is started again.
