@@ -260,7 +260,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 	before := f.state.Patient
 	f.state.Patient = seen.Patient
 	why, since := seen.Patient.Why()
-	if f.released() {
+	if f.released() || f.wasFenced(ctx) {
 		return nil // its reason stays what it was
 	}
 	if why != f.state.Why || f.letGoUnsaid(ctx, before) {
@@ -296,8 +296,10 @@ func (f *fence) end(ctx workflow.Context, outcome string) {
 
 // settle finds out whether the node is fenced by now.
 func (f *fence) settle(ctx workflow.Context) (bool, error) {
-	if !f.released() {
-		f.state.Before, f.state.Buried = fencing.Patient{}, false
+	if !f.released() && !f.wasFenced(ctx) {
+		if f.state.Buried = false; !f.remembers(ctx) {
+			f.state.Before = fencing.Patient{}
+		}
 		return false, nil
 	}
 	if f.state.Before.Machine.UID == "" {

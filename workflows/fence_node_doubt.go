@@ -20,6 +20,22 @@ func asksWho(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, asksWhoLetGo, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
+// remembersFences is the change since when a job whose Machine is held again remembers that it was let go.
+const remembersFences = "remembers-fences"
+
+// remembers tells whether its Machine was let go before and is held again, in a run that takes note of that.
+func (f *fence) remembers(ctx workflow.Context) bool {
+	return f.state.Before.Machine.UID != "" && !f.released() &&
+		workflow.GetVersion(ctx, remembersFences, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// wasFenced tells whether the node was started again since its Machine was let go, although that is held again by now:
+// its daemons served once more before the job saw that it is back, and somebody else might have disrupted the storage
+// cluster.
+func (f *fence) wasFenced(ctx workflow.Context) bool {
+	return f.remembers(ctx) && f.back() && f.state.Patient.BootID != f.state.Before.BootID
+}
+
 // letGoUnsaid tells whether the Machine is not held any more, although no keeper has said that it let go of it. One may
 // have died with what it was asked for, and the next one does not hold a Machine whose node has nothing left to lose.
 func (f *fence) letGoUnsaid(ctx workflow.Context, before fencing.Patient) bool {

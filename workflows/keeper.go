@@ -30,6 +30,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k := &keeper{mind: mind{cluster: in.Cluster}, wake: workflow.NewBufferedChannel(ctx, 1), jobs: map[string]*following{}}
 	k.here = workflow.GetVersion(ctx, looksHere, workflow.DefaultVersion, 1) == 1
 	k.commits = workflow.GetVersion(ctx, commitsFirst, workflow.DefaultVersion, 1) == 1
+	k.regrets = workflow.GetVersion(ctx, regretsReleases, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -219,6 +220,9 @@ const looksHere = "looks-here"
 
 // commitsFirst is the change since when a look begins with a commit if somebody may go because of it.
 const commitsFirst = "commits-first"
+
+// regretsReleases is the change since when a release of a Machine is judged until somebody makes use of it.
+const regretsReleases = "regrets-releases"
 
 // mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken
 // again, so that one decision is for all of it; but not twice in a row, since something may happen all the time.

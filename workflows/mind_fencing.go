@@ -75,7 +75,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	facts := fencing.Know(m.input(now).Input, d, m.askedNodes, nil)
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Survey: *survey,
-		Timeout: m.observed.Settings.RemediationTimeout,
+		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets,
 	})
 	m.state.Memory.Fencing = s.Ledger
 	s.Again = m.takenAway(*survey, s)

@@ -65,6 +65,7 @@ func (f *fleet) step(writes, sets, removes bool) fencing.Step {
 	facts.AskedFor = f.ledger.Nodes()
 	s := fencing.Next(fencing.Input{
 		Now: f.now, Ledger: f.ledger, Wanted: f.wanted, Facts: facts, Survey: survey, Timeout: 20 * time.Minute,
+		Regrets: true,
 	})
 	f.ledger = s.Ledger
 	if !writes {
@@ -98,6 +99,21 @@ func (f *fleet) held() (nodes []string) {
 		}
 	}
 	return nodes
+}
+
+// serve has the daemons of a node serve again.
+func (f *fleet) serve(node string) {
+	for i, o := range f.osds {
+		f.osds[i].up = o.up || o.node == node
+	}
+}
+
+// doom has somebody delete the Machine of a node, which cannot be taken back.
+func (f *fleet) doom(node string) {
+	for i, m := range f.machines {
+		f.machines[i].Deleting = m.Deleting || m.Node == node
+	}
+	f.want(node, fencing.WhyDeleting)
 }
 
 func (f *fleet) want(node string, why fencing.Why) {

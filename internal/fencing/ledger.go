@@ -50,6 +50,29 @@ type Case struct {
 	Domains []storage.FailureDomain `json:"domains,omitempty"` // of what the node hosts, or did when it was released
 }
 
+// regrets tells whether a release would be wrong by now: what was safe when it was given is not any more, or what was
+// dead then serves again, and somebody else may disrupt the storage cluster. That it serves again is no reason alone:
+// it is how a node looks that was fenced and is back. A storage cluster that is silent for a moment is none where nothing
+// serves: a daemon that its map calls down comes back by that map only. Nor is a failure domain that is closed for a
+// look, or a lease that is given back: the job of the release knows of that.
+func (c Case) regrets(f Facts, v Verdict) bool {
+	if v.Action != Wait {
+		return false
+	}
+	tookNothing := c.Reason == ReasonTakesNothing || c.Reason == ReasonHostsNothing
+	switch v.Reason {
+	case ReasonDownElsewhere, ReasonMonQuorum, ReasonDisksGo, ReasonRefusedByStorage:
+		return true
+	case ReasonAwaitsLease, ReasonDomainClosed:
+		elsewhere := !f.Open.IsZero() && !slices.Contains(v.Takes.Domains, f.Open)
+		return tookNothing && (elsewhere || len(f.Lease.Holders) > 0)
+	case ReasonStorageUnavailable:
+		return !tookNothing
+	default:
+		return false
+	}
+}
+
 // Reasons of a case beside those of a verdict.
 const (
 	ReasonNotFenced = "NotFenced" // it was released, and nobody fenced it in time: held again
@@ -67,6 +90,13 @@ func (l *Ledger) None() bool { return l == nil || len(l.Held)+len(l.Cases) == 0 
 func (l *Ledger) holds(uid string) bool {
 	_, found := slices.BinarySearch(l.Held, Key(uid))
 	return found
+}
+
+// note notes that a Machine carries a hold of ours, or is about to.
+func (l *Ledger) note(uid string) {
+	if at, found := slices.BinarySearch(l.Held, Key(uid)); !found {
+		l.Held = slices.Insert(l.Held, at, Key(uid))
+	}
 }
 
 // Clone is a copy that shares nothing that changes.

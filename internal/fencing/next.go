@@ -20,6 +20,8 @@ type Input struct {
 	Survey Survey
 	// Timeout is how long a remediator may take before a release is taken back.
 	Timeout time.Duration
+	// Regrets: a release that nobody has made use of yet is judged in each look. Keepers that began earlier did not.
+	Regrets bool
 }
 
 // Step is what to do next: first write the ledger down, then set the holds, and then, when all else is in place, let
@@ -106,13 +108,16 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 	var targets []Target
 	for i := range s.Ledger.Cases {
 		c := &s.Ledger.Cases[i]
-		if c.Stage == StageReleased && seen && marked(in.Survey, *c) {
-			// Decided, but not carried out yet: it has to hold still.
+		if c.Stage == StageReleased && seen {
 			alone := f
 			alone.Released = slices.DeleteFunc(slices.Clone(f.Released), func(n string) bool { return n == c.Node })
-			if v := Judge(alone, c.Target); v.Action != Release {
+			// What was decided, and not carried out yet, has to hold still. What was let go may be fenced later than anybody
+			// thought, and must not do harm then.
+			v := Judge(alone, c.Target)
+			if marked(in.Survey, *c) && v.Action != Release || in.Regrets && doomsNothing(in.Survey, *c) && c.regrets(alone, v) {
 				c.Stage, c.At = StageHeld, time.Time{}
 				f.Released = alone.Released
+				s.Ledger.note(c.UID) // so that it is held whether the storage cluster answers or not
 			}
 		}
 		if c.Stage == StageHeld {
@@ -161,6 +166,11 @@ func marked(s Survey, c Case) bool {
 	return slices.ContainsFunc(s.Machines, func(m Machine) bool { return m.UID == c.UID && m.Held })
 }
 
+// doomsNothing tells whether a Machine that was let go can be held again. One whose deletion has begun cannot.
+func doomsNothing(s Survey, c Case) bool {
+	return slices.ContainsFunc(s.Machines, func(m Machine) bool { return m.UID == c.UID && !m.Deleting })
+}
+
 func machineOf(s Survey, node string) (Machine, bool) {
 	for _, m := range s.Machines {
 		if m.Node == node {
@@ -191,9 +201,7 @@ func (s *Step) plan(in Input, ending bool) {
 		}
 	}
 	for _, h := range p.Note {
-		if at, found := slices.BinarySearch(s.Ledger.Held, Key(h.UID)); !found {
-			s.Ledger.Held = slices.Insert(s.Ledger.Held, at, Key(h.UID))
-		}
+		s.Ledger.note(h.UID)
 	}
 	forget := slices.Clone(in.Survey.Gone)
 	for _, h := range p.Forget {

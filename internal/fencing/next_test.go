@@ -116,6 +116,71 @@ func TestWhatTakesNothingGoesAtOnce(t *testing.T) {
 	}
 }
 
+// TestAReleaseIsRegretted: whoever fences may be slow. What was dead when its Machine was let go may serve again by
+// then, or another failure domain may be hurt; then it is held again, if it is not doomed.
+func TestAReleaseIsRegretted(t *testing.T) {
+	for name, c := range map[string]struct {
+		opened, silent, serves, elsewhere, doomed, byHand, done, lent bool
+		keeps                                                         bool
+	}{
+		"nothing has changed":                         {keeps: true},
+		"another node fails":                          {elsewhere: true, keeps: true},
+		"it serves again, all else is whole":          {serves: true, keeps: true},
+		"it serves again, and somebody has the lease": {serves: true, lent: true},
+		"it serves again, and another node fails":     {serves: true, elsewhere: true},
+		"it is doomed":                                {serves: true, elsewhere: true, doomed: true, keeps: true},
+		"a person said so":                            {serves: true, elsewhere: true, byHand: true, keeps: true},
+		"nothing serves, and Ceph is silent":          {silent: true, keeps: true},
+		"its domain is open":                          {opened: true, keeps: true},
+		"its domain is open, and another is hurt":     {opened: true, elsewhere: true},
+		"its domain is open, and Ceph is silent":      {opened: true, silent: true},
+		"its domain is closed for a look":             {opened: true, done: true, keeps: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet()
+			f.step(true, true, true)
+			switch {
+			case c.byHand:
+				f.fail("node-d")
+				f.byHand("node-d")
+			case c.opened:
+				f.want("node-d", fencing.WhyUnhealthy)
+				f.hold("fence/node-d", zoneOf("node-d"))
+			default:
+				f.fail("node-d")
+				f.want("node-d", fencing.WhyUnhealthy)
+			}
+			f.step(true, true, true)
+			require.NotContains(t, f.held(), "node-d")
+			if c.serves {
+				f.serve("node-d")
+			}
+			if c.elsewhere {
+				f.fail("node-e")
+			}
+			if c.lent {
+				f.hold("drain/node-e", zoneOf("node-e"))
+			}
+			if c.doomed {
+				f.doom("node-d")
+			}
+			if c.done {
+				f.open = ""
+			}
+			f.silent = c.silent
+			f.step(true, true, true)
+			of, _ := f.of("node-d")
+			if c.keeps {
+				require.Equal(t, fencing.StageReleased, of.Stage)
+				require.NotContains(t, f.held(), "node-d")
+				return
+			}
+			require.Equal(t, fencing.StageHeld, of.Stage)
+			require.Contains(t, f.held(), "node-d")
+		})
+	}
+}
+
 // TestForeignHold: a mark that equals ours, and that nobody noted, is nobody's to take away.
 func TestForeignHold(t *testing.T) {
 	f := newFleet()
@@ -234,7 +299,12 @@ func TestLedgerModel(t *testing.T) {
 				f.step(true, true, true) // the next keeper, or the next pass
 				for _, n := range f.ledger.Nodes() {
 					c, _ := f.of(n)
-					if c.Stage != fencing.StageReleased || was[n] == fencing.StageReleased || c.Override != nil {
+					if c.Stage != fencing.StageReleased || c.Override != nil {
+						continue
+					}
+					again := was[n] == fencing.StageReleased
+					if m := slices.IndexFunc(f.machines, func(m fencing.Machine) bool { return m.Node == n }); again &&
+						(f.silent || m < 0 || f.machines[m].Deleting) { // nobody knows, or nobody can take it back
 						continue
 					}
 					running, _ := f.running(n)
@@ -251,7 +321,8 @@ func TestLedgerModel(t *testing.T) {
 			"dies":      func(t *rapid.T) { n := node.Draw(t, "node"); f.fail(n); f.want(n, fencing.WhyUnhealthy) },
 			"is cut":    func(t *rapid.T) { f.want(node.Draw(t, "node"), fencing.WhyUnhealthy) },
 			"by hand":   func(t *rapid.T) { f.byHand(node.Draw(t, "node")) },
-			"deleted":   func(t *rapid.T) { f.want(node.Draw(t, "node"), fencing.WhyDeleting) },
+			"deleted":   func(t *rapid.T) { f.doom(node.Draw(t, "node")) },
+			"serves":    func(t *rapid.T) { f.serve(node.Draw(t, "node")) },
 			"granted":   func(t *rapid.T) { n := node.Draw(t, "node"); f.holders = nil; f.hold("fence/"+n, zoneOf(n)) },
 			"lease end": func(*rapid.T) { f.holders, f.open = nil, "" },
 			"silent":    func(t *rapid.T) { f.silent = rapid.Bool().Draw(t, "silent") },
@@ -271,9 +342,7 @@ func TestLedgerModel(t *testing.T) {
 						f.machines = append(f.machines, fencing.Machine{
 							Name: "machine-" + n, UID: uid(i)[:9] + f.now.Format("1504") + uid(i)[13:], Node: n,
 						})
-						for j, o := range f.osds {
-							f.osds[j].up = o.up || o.node == n
-						}
+						f.serve(n)
 						wasReleased[n] = true // its new Machine is held by the next pass
 						f.step(true, true, true)
 						delete(wasReleased, n)

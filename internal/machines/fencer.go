@@ -130,8 +130,10 @@ func (h *Holder) Judge(
 	var conditions []fencing.Check
 	selected := false
 	for _, c := range checks {
-		if machine != nil && c.Selects(labels) {
-			selected = true
+		if machine == nil || !c.Selects(labels) {
+			continue
+		}
+		if selected = true; !c.Paused { // by one that is paused nobody is fenced, for now
 			conditions = append(conditions, c.Checks...)
 		}
 	}
