@@ -222,6 +222,9 @@ func (f *fence) proceed(ctx workflow.Context, leased bool) error {
 			return err
 		}
 		switch {
+		case leased && f.hadItsTurn():
+			f.giveBack(ctx)
+			return nil
 		case leased && !f.claims():
 			return errLost
 		case !leased && f.wantsLease():

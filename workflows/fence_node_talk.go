@@ -130,6 +130,21 @@ func (f *fence) wantsLease() bool {
 	})
 }
 
+// hadItsTurn tells whether a keeper has taken its release back since nobody made use of it. Others are to have theirs
+// before it asks for the lease again.
+func (f *fence) hadItsTurn() bool {
+	return slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
+		return c.Stage == fencing.StageHeld && c.Reason == fencing.ReasonNotFenced
+	})
+}
+
+// giveBack gives all leases back at once: nothing was taken, so that nothing has to heal.
+func (f *fence) giveBack(ctx workflow.Context) {
+	for _, c := range f.job.claims {
+		c.release(ctx)
+	}
+}
+
 // requests are the leases under which the Machine can be released.
 func (f *fence) requests() (out []request) {
 	reason := f.in.Reason

@@ -246,6 +246,32 @@ func TestFenceThatTheKeeperForgot(t *testing.T) {
 	})
 }
 
+// TestWhoIsNotFencedLetsOthersGo: nobody fences a node that serves, and so its job does not keep the lease for ever. A
+// drain of another failure domain has its turn, and after it the fence again.
+func TestWhoIsNotFencedLetsOthersGo(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.Idle(true)
+		s.machines.Delete("node-e")
+		run := s.start(jobs.FenceNode.ID("node-e"), jobs.FenceNode.Type,
+			workflows.FenceNodeInput{Node: "node-e", Policy: sim.Key.String()})
+		released := func() bool { return !slices.Contains(s.machines.Held(), "node-e") }
+		require.True(s, s.Await(time.Minute, released), "%+v", s.fenceStatus("node-e"))
+		s.drain(drainOf("node-a"))
+		s.awaitPhase("node-a", evicting, 25*time.Minute)
+		require.Contains(s, s.machines.Held(), "node-e", "not while another failure domain is open")
+		s.tellDrain("node-a", jobs.SignalAbort)
+		require.True(s, s.Await(5*time.Minute, released), "%+v", s.fenceStatus("node-e"))
+		s.machines.Idle(false)
+		e := s.awaitFence("node-e", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
+		s.heldAgain()
+		s.awaitNothingLeft(time.Minute)
+	})
+}
+
 // fenceUnwatched starts the fence of a node that has lost its power, and nobody tells it of changes.
 func (s *scene) fenceUnwatched(node string) (id, run string) {
 	s.machines.LosePower(node)

@@ -342,8 +342,8 @@ func (m *mind) fencingReport() *activities.FencingReport {
 	note(s.Foreign, s.MoreForeign, "held by somebody else in our way, and not ours to release: ")
 	note(s.Without, s.MoreWithout, "nodes with OSDs and without a Machine, so that nothing holds them: ")
 	if s.Never {
-		r.Notes = append(r.Notes, "a health check fences nodes that are ready, too, so that the MachineDisruptionBudget "+
-			"never lets anybody go by itself: they go one by one, as lockkeeper releases them")
+		r.Notes = append(r.Notes, "a health check fences nodes that are ready, too, or disks go with a Machine, so that the "+
+			"MachineDisruptionBudget never lets anybody go by itself: they go one by one, as lockkeeper releases them")
 	}
 	r.Problem = cmp.Or(r.Problem, s.Unavailable)
 	return r

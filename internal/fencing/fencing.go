@@ -181,6 +181,13 @@ func (f Facts) holder(t Target) (ours bool, other lease.Claim, held bool) {
 	return false, other, held
 }
 
+// grantedBefore tells whether the target's job holds the lease since before then.
+func (f Facts) grantedBefore(t Target, at time.Time) bool {
+	return slices.ContainsFunc(f.Lease.Holders, func(c lease.Claim) bool {
+		return c.WorkflowID == t.WorkflowID && c.RunID == t.RunID && c.Granted.Before(at)
+	})
+}
+
 func describe(t Takes) string {
 	s := fmt.Sprintf("%d of its %d daemons serve", len(t.Running)+t.Unnamed, t.Hosts)
 	if t.Mon != "" {

@@ -154,9 +154,9 @@ type MachineBudget struct {
 	// Max is how many Machines it says may be unavailable. Nil: there is none of ours; less than 0: what it says is not
 	// to be said.
 	Max *int
-	// Never: it is to let nobody go, since a health check may want a node fenced that is ready. By one of the arithmetics
-	// that were published such a node is healthy, so that it goes while no other one is missing, and a second one with
-	// it, whatever the maximum.
+	// Never: it is to let nobody go. A health check may want a node fenced that is ready: by one of the arithmetics that
+	// were published such a node is healthy, so that it goes while no other one is missing, and a second one with it,
+	// whatever the maximum. Or disks go with a Machine that only its own release asks about.
 	Never bool
 }
 

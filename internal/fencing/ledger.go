@@ -52,9 +52,9 @@ type Case struct {
 
 // regrets tells whether a release would be wrong by now: what was safe when it was given is not any more, or what was
 // dead then serves again, and somebody else may disrupt the storage cluster. That it serves again is no reason alone:
-// it is how a node looks that was fenced and is back. A storage cluster that is silent for a moment is none where nothing
-// serves: a daemon that its map calls down comes back by that map only. Nor is a failure domain that is closed for a
-// look, or a lease that is given back: the job of the release knows of that.
+// it is how a node looks that was fenced and is back. A storage cluster that is silent for a moment is none where
+// nothing serves: a daemon that its map calls down comes back by that map only. Nor is a failure domain that is closed
+// for a look, or a lease that is given back: the job of the release knows of that.
 func (c Case) regrets(f Facts, v Verdict) bool {
 	if v.Action != Wait {
 		return false
@@ -138,7 +138,8 @@ func (l *Ledger) Covers(m *Ledger) bool {
 func (l *Ledger) Request(now time.Time, t Target) {
 	for i, c := range l.Cases {
 		if c.WorkflowID == t.WorkflowID && c.RunID == t.RunID {
-			if t.Since.IsZero() || c.Since.Before(t.Since) && c.Why == t.Why {
+			// One whose release was taken back stands where it was put then: behind those that wait.
+			if t.Since.IsZero() || c.Since.Before(t.Since) && c.Why == t.Why || c.Returns > 0 && c.Since.After(t.Since) {
 				t.Since = c.Since
 			}
 			l.Cases[i].Target = t

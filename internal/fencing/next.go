@@ -131,6 +131,10 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 			continue
 		}
 		v := verdicts[c.Node]
+		if in.Regrets && v.Reason == ReasonDomainOpen && c.Returns > 0 && f.grantedBefore(c.Target, c.Since) {
+			v.Action, v.Reason = Wait, ReasonNotFenced
+			v.Message = "it was released, and nobody fenced it in time: it gives its lease back, for others to have their turn"
+		}
 		c.Reason, c.Message, c.Against, c.Domains = v.Reason, v.Message, v.Against, v.Takes.Domains
 		if v.Action != Release || ending {
 			continue

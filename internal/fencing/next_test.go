@@ -57,6 +57,44 @@ func TestAnotherIsReleasedWhenNobodyFences(t *testing.T) {
 	require.Equal(t, f.now.Add(20*time.Minute), s.Next)
 }
 
+// TestWhoWasNotFencedGivesItsLeaseBack: a node that serves is not released twice under one lease, or nobody else would
+// ever have it. To ask again does not give back the place in the queue either.
+func TestWhoWasNotFencedGivesItsLeaseBack(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	f.want("node-d", fencing.WhyUnhealthy)
+	asked := f.now
+	f.hold("fence/node-d", zoneOf("node-d"))
+	f.holders[0].Granted = f.now
+	f.step(true, true, true)
+	c, _ := f.of("node-d")
+	require.Equal(t, fencing.ReasonDomainOpen, c.Reason)
+	require.NotContains(t, f.held(), "node-d")
+
+	f.now = f.now.Add(20 * time.Minute)
+	for range 3 {
+		f.step(true, true, true)
+		c, _ = f.of("node-d")
+		require.Equal(t, fencing.StageHeld, c.Stage)
+		require.Equal(t, fencing.ReasonNotFenced, c.Reason)
+		require.Contains(t, f.held(), "node-d")
+		again := target("node-d")
+		again.Since = asked
+		f.ledger.Request(f.now, again)
+		f.now = f.now.Add(time.Second)
+	}
+	f.holders, f.open = nil, ""
+	f.step(true, true, true)
+	c, _ = f.of("node-d")
+	require.Equal(t, fencing.ReasonAwaitsLease, c.Reason)
+	f.hold("fence/node-d", zoneOf("node-d"))
+	f.holders[0].Granted = f.now
+	f.step(true, true, true)
+	c, _ = f.of("node-d")
+	require.Equal(t, fencing.StageReleased, c.Stage)
+	require.Equal(t, 1, c.Returns)
+}
+
 // TestReleasedByHandIsARelease: of a node that is released without Ceph's word nobody knows what it hosts. It counts
 // all the same: nobody else is released beside it.
 func TestReleasedByHandIsARelease(t *testing.T) {

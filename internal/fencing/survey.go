@@ -34,7 +34,7 @@ type Survey struct {
 	Known bool `json:"known,omitempty"`
 	// Max is what the MachineDisruptionBudget says; nil: there is none of ours.
 	Max *int `json:"max,omitempty"`
-	// Never: the MachineDisruptionBudget is to let nobody go, however well the data is.
+	// Never: the MachineDisruptionBudget is to let nobody go, however well the data is: see MachineBudget.
 	Never bool `json:"never,omitempty"`
 }
 

@@ -51,7 +51,7 @@ func (h *Holder) Budget(ctx context.Context) (fencing.MachineBudget, error) {
 	if err != nil {
 		return fencing.MachineBudget{}, err
 	}
-	b := fencing.MachineBudget{Never: h.fencesTheReady(ctx)}
+	b := fencing.MachineBudget{Never: h.letsNobodyGo(ctx)}
 	o, err := h.budget(ctx, k)
 	if apierrors.IsNotFound(err) {
 		return b, nil
@@ -83,9 +83,38 @@ func (h *Holder) fencesTheReady(ctx context.Context) bool {
 	})
 }
 
+// letsNobodyGo tells whether Machines go as they are released only, since a number does not say which one may: one
+// whose node is ready, or with which disks go that are tied to it. What cannot be read may be so.
+func (h *Holder) letsNobodyGo(ctx context.Context) bool {
+	return h.fencesTheReady(ctx) || h.takesPinnedDisks(ctx)
+}
+
+// takesPinnedDisks tells whether whoever fences a Machine takes away the disk of an OSD that can run nowhere else.
+func (h *Holder) takesPinnedDisks(ctx context.Context) bool {
+	if h.pinned == nil {
+		return false
+	}
+	k, err := h.served(h.kind.machine, h.kind.versions)
+	if err != nil {
+		return !errors.Is(err, ErrNotServed)
+	}
+	all, err := h.list(ctx, k)
+	if err != nil {
+		return true
+	}
+	all = slices.DeleteFunc(all, func(m unstructured.Unstructured) bool { return !h.takesDisks(&m) })
+	if len(all) == 0 {
+		return false
+	}
+	pinned, err := h.pinned(ctx)
+	return err != nil || slices.ContainsFunc(all, func(m unstructured.Unstructured) bool {
+		return pinned[h.describe(&m).Node]
+	})
+}
+
 // SetBudget makes the MachineDisruptionBudget say how many of the held Machines may be unavailable. Nothing is written
-// when it says so already. One of the same name that somebody else made is an error. Where a health check may want a
-// node fenced that is ready it lets nobody go, whatever was decided before that health check was seen.
+// when it says so already. One of the same name that somebody else made is an error. Where Machines go as they are
+// released only it lets nobody go, whatever was decided before that was seen.
 func (h *Holder) SetBudget(ctx context.Context, maxUnavailable int) error {
 	k, err := h.budgetKind()
 	if err != nil {
@@ -94,7 +123,7 @@ func (h *Holder) SetBudget(ctx context.Context, maxUnavailable int) error {
 	want := map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{FenceGroup(h.policy): h.policy.Namespace}},
 	}
-	if h.fencesTheReady(ctx) {
+	if h.letsNobodyGo(ctx) {
 		want["minAvailable"] = int64(moreThanThereAre)
 	} else {
 		want["maxUnavailable"] = int64(maxUnavailable)

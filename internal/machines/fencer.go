@@ -26,9 +26,14 @@ type Fencer struct{ Client client.Client }
 var _ activities.Machines = Fencer{}
 
 func (f Fencer) holder(key storage.ClusterKey, spec storage.Fencing) (*Holder, error) {
-	return For(f.Client, key, v1alpha1.FencingSpec{
+	h, err := For(f.Client, key, v1alpha1.FencingSpec{
 		API: v1alpha1.FencingAPI(spec.API), Namespace: spec.Namespace, Hold: v1alpha1.FencingHold(spec.Hold),
 	})
+	if err != nil {
+		return nil, err
+	}
+	h.pinned = func(ctx context.Context) (map[string]bool, error) { return f.pinned(ctx, key) }
+	return h, nil
 }
 
 // Machines implements activities.Machines.
@@ -110,9 +115,13 @@ func (f Fencer) Patient(
 	}
 	p = h.Judge(machine, n, checks, time.Now())
 	if machine != nil && h.takesDisks(machine) {
-		p.DisksGo, err = f.pinned(ctx, key, node)
+		pinned, err := h.pinned(ctx)
+		if err != nil {
+			return p, err
+		}
+		p.DisksGo = pinned[node]
 	}
-	return p, err
+	return p, nil
 }
 
 // Judge says of a node what a watcher or a job has to know of it: whether its health checks find it unhealthy, and
@@ -220,24 +229,25 @@ func (f Fencer) podsOf(ctx context.Context, namespace string, of *metav1.LabelSe
 	return pods.Items, err
 }
 
-// pinned tells whether an OSD of the node can run nowhere else, since its disk is there.
-func (f Fencer) pinned(ctx context.Context, key storage.ClusterKey, node string) (bool, error) {
+// pinned are the nodes of OSDs that can run nowhere else, since their disks are there.
+func (f Fencer) pinned(ctx context.Context, key storage.ClusterKey) (map[string]bool, error) {
 	policy := &v1alpha1.MaintenancePolicy{}
 	if err := f.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, policy); err != nil {
-		return false, err
+		return nil, err
 	}
 	pods, err := f.podsOf(ctx, key.Namespace, kube.OSDSelector(policy))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
+	nodes := map[string]bool{}
 	for i := range pods {
 		pod := &pods[i]
 		unplaced := &corev1.Pod{Spec: pod.Spec}
-		if unplaced.Spec.NodeName = ""; pod.Spec.NodeName == node && kube.PodNode(unplaced) != "" {
-			return true, nil
+		if unplaced.Spec.NodeName = ""; pod.Spec.NodeName != "" && kube.PodNode(unplaced) != "" {
+			nodes[pod.Spec.NodeName] = true
 		}
 	}
-	return false, nil
+	return nodes, nil
 }
 
 // Watched are the kinds of object of which a watcher has to hear. The error wraps ErrNotServed when the API is not

@@ -29,6 +29,8 @@ type Holder struct {
 	policy    storage.ClusterKey
 	namespace string
 	kind      kind
+	// pinned are the nodes of OSDs that can run nowhere else, since their disks are there; nil: none are looked for.
+	pinned func(context.Context) (map[string]bool, error)
 }
 
 // kind is what differs between the APIs.
