@@ -73,8 +73,12 @@ func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
 	if s.err != nil {
 		return &fencing.Survey{Fencing: s.spec, Unavailable: storage.Clip(s.err.Error(), mostProblem)}
 	}
+	hosted := seen.Hosting
+	if seen.View.NotInCharge != "" {
+		hosted = nil // somebody else holds what is on these nodes
+	}
 	out := fencing.Sift(fencing.Found{
-		Ledger: p.Memory.Fencing, Machines: s.machines, Hosted: seen.Hosting, Ending: s.ending,
+		Ledger: p.Memory.Fencing, Machines: s.machines, Hosted: hosted, Ending: s.ending,
 		Known: seen.View.Unavailable == "" && seen.View.NotInCharge == "" && seen.Hosting != nil && !seen.Homeless,
 		Nodes: in.Nodes, UIDs: in.Machines,
 	})

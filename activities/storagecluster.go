@@ -83,8 +83,8 @@ type Seen struct {
 	Own  json.RawMessage `json:"own,omitempty"`
 	// ID is the storage cluster's own, by which it is told from others; "": it told none.
 	ID string `json:"id,omitempty"`
-	// Hosting is what every node hosts, if that was asked for and is known. Homeless: a daemon is up of which no node is
-	// known any more.
+	// Hosting is what every node hosts, if that was asked for; by its pods while the storage cluster is silent. Homeless:
+	// a daemon is up of which no node is known any more.
 	Hosting  map[string]fencing.Hosted `json:"-"`
 	Homeless bool                      `json:"-"`
 }

@@ -221,7 +221,8 @@ const looksHere = "looks-here"
 // commitsFirst is the change since when a look begins with a commit if somebody may go because of it.
 const commitsFirst = "commits-first"
 
-// regretsReleases is the change since when a release of a Machine is judged until somebody makes use of it.
+// regretsReleases is the change since when a release of a Machine is judged until somebody makes use of it, and
+// Machines are held by what pods tell while the storage cluster is silent.
 const regretsReleases = "regrets-releases"
 
 // mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken

@@ -33,7 +33,7 @@ type mind struct {
 	askedNodes []string
 	// askedCommit: the last look began with a commit. commits: looks may.
 	askedCommit, commits bool
-	// regrets: a release of a Machine is judged until somebody makes use of it.
+	// regrets: a release of a Machine is judged until somebody makes use of it, and in doubt Machines are held.
 	regrets bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.

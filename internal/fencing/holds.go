@@ -38,8 +38,10 @@ type Hosted struct {
 type Rest struct {
 	Machines []Machine
 	Noted    []Hold
-	// Hosted has an entry for each node that hosts daemons. It counts only when Known.
+	// Hosted has an entry for each node that hosts daemons. When not Known others may, too, and these may by now not.
 	Hosted map[string]Hosted
+	// Doubtful: in doubt what may serve is held. Keepers that began earlier left it.
+	Doubtful bool
 	// Known: the storage cluster answered, with a quorum, so that what it does not mention is not there.
 	Known bool
 	// Clean: the data is proved whole as of what Hosted says.
@@ -85,7 +87,7 @@ func (r Rest) wants(node string, noted bool) bool {
 }
 
 // PlanHolds says which holds to set and which to take away. While the storage cluster is silent no hold is taken away
-// but for a release, and none is set but one that somebody took away.
+// but for a release, and what may serve is held, as far as pods tell.
 func PlanHolds(r Rest) Plan {
 	var p Plan
 	noted := map[string]Hold{}
@@ -99,7 +101,7 @@ func PlanHolds(r Rest) Plan {
 		h, ours := noted[m.UID]
 		want := r.wants(m.Node, ours)
 		if !r.Known && !r.Ending && !slices.Contains(r.Released, m.Node) {
-			want = ours
+			want = ours || r.Doubtful && want
 		}
 		switch {
 		case want && !m.Held:

@@ -20,7 +20,8 @@ type Input struct {
 	Survey Survey
 	// Timeout is how long a remediator may take before a release is taken back.
 	Timeout time.Duration
-	// Regrets: a release that nobody has made use of yet is judged in each look. Keepers that began earlier did not.
+	// Regrets: a release that nobody has made use of yet is judged in each look, and in doubt what may serve is held.
+	// Keepers that began earlier did neither.
 	Regrets bool
 }
 
@@ -188,7 +189,7 @@ func machineOf(s Survey, node string) (Machine, bool) {
 func (s *Step) plan(in Input, ending bool) {
 	rest := Rest{
 		Machines: in.Survey.Machines, Hosted: in.Survey.Hosted, Known: in.Survey.Known, Clean: in.Facts.Clean,
-		Released: s.Ledger.released(true), Ending: ending,
+		Released: s.Ledger.released(true), Ending: ending, Doubtful: in.Regrets,
 	}
 	for _, m := range in.Survey.Machines {
 		if s.Ledger.holds(m.UID) {

@@ -29,6 +29,24 @@ func TestHoldsAtRest(t *testing.T) {
 	require.Nil(t, f.ledger)
 }
 
+// TestHoldsInDoubt: a Machine that takes the place of another one while Ceph is silent is held as soon as pods of OSDs
+// are on its node, and when Ceph answers again it stays so. One whose node has none is not.
+func TestHoldsInDoubt(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	f.gone("node-d")
+	f.silent = true
+	f.step(true, true, true)
+	f.machines = append(f.machines, fencing.Machine{Name: "another", UID: uid(9), Node: "node-d"})
+	f.step(true, true, true)
+	require.Equal(t, []string{"node-a", "node-b", "node-c", "node-e", "node-f", "node-d"}, f.held())
+	require.Contains(t, f.ledger.Held, fencing.Key(uid(9)))
+	f.silent = false
+	f.step(true, true, true)
+	require.Contains(t, f.held(), "node-d")
+	require.NotContains(t, f.held(), "node-g")
+}
+
 // TestAnotherIsReleasedWhenNobodyFences: a release that nobody makes use of is taken back, and the next one waiting has
 // its turn.
 func TestAnotherIsReleasedWhenNobodyFences(t *testing.T) {
@@ -315,8 +333,7 @@ func TestLedgerModel(t *testing.T) {
 				if !m.Held && c.Stage == fencing.StageReleased && all > 0 {
 					released++
 				}
-				// Of a Machine that came while Ceph is silent nobody knows what it hosts.
-				if !f.silent && !m.Held && !wasReleased[m.Node] && running > 0 && c.Stage != fencing.StageReleased {
+				if !m.Held && !wasReleased[m.Node] && running > 0 && c.Stage != fencing.StageReleased {
 					t.Fatalf("%s hosts %d daemons that serve, and is not held (%+v)", m.Node, running, c)
 				}
 			}

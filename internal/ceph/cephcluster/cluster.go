@@ -121,10 +121,14 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		return activities.Seen{}, err
 	}
 	if reading.Unavailable != "" {
-		return activities.Seen{View: storage.View{
+		seen := activities.Seen{View: storage.View{
 			At: time.Now().UTC(), Unavailable: reading.Unavailable, Cause: reading.Cause, Silent: reading.Silent.UTC(),
 			Departed: c.departed.become(departed, storageview.Departed(view.Pods, departed, in.LastChange)),
-		}}, nil
+		}}
+		if in.Hosting {
+			seen.Hosting = storageview.HostingByPods(view.Pods, view.Mons.Pods)
+		}
+		return seen, nil
 	}
 	if err := c.noteReplacements(ctx, view.Pods, reading.Map); err != nil {
 		return activities.Seen{}, err

@@ -34,3 +34,24 @@ func Hosting(in Input) (hosted map[string]fencing.Hosted, homeless bool) {
 	}
 	return hosted, homeless
 }
+
+// HostingByPods is what each node hosts as far as pods tell, while the storage cluster says nothing: whatever has not
+// ended may serve.
+func HostingByPods(pods []Pod, mons []MonPod) map[string]fencing.Hosted {
+	hosted := map[string]fencing.Hosted{}
+	for _, p := range pods {
+		if p.OSD != NoOSD && p.Node != "" {
+			h := hosted[p.Node]
+			h.Daemons, h.Running = h.Daemons+1, h.Running+1
+			hosted[p.Node] = h
+		}
+	}
+	for _, m := range mons {
+		if m.Mon != "" && m.Node != "" {
+			h := hosted[m.Node]
+			h.Mon++
+			hosted[m.Node] = h
+		}
+	}
+	return hosted
+}
