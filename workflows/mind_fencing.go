@@ -91,12 +91,14 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 }
 
 // openForMachines is whose MachineDisruptionBudget lets one go, as far as is known; nil: none does. An alarm closes it
-// with the budgets of the daemons, and not only after the look that follows.
+// with the budgets of the daemons, and not only after the look that follows. One that is not noted any more was taken
+// away since the last look: to close it would make another one, which nobody takes away.
 func (m *mind) openForMachines() *storage.Fencing {
-	if s := m.observed.Survey; s != nil && s.Unavailable == "" && s.Max != nil && *s.Max != 0 {
-		return &s.Fencing
+	l, s := m.state.Memory.Fencing, m.observed.Survey
+	if l == nil || !l.Budget || s == nil || s.Fencing != l.Fencing || s.Unavailable != "" || s.Max == nil || *s.Max == 0 {
+		return nil
 	}
-	return nil
+	return &s.Fencing
 }
 
 // takenAway are the Machines from which somebody else took the hold. A hold that was never set is nobody's doing. Nor

@@ -47,20 +47,24 @@ func TestTakenAway(t *testing.T) {
 // TestAnAlarmClosesWhatLetsAMachineGo, and nothing that does not, that is not ours, or of which nobody knows.
 func TestAnAlarmClosesWhatLetsAMachineGo(t *testing.T) {
 	spec := storage.Fencing{API: fencing.APIBudget, Namespace: "machines"}
+	noted := &fencing.Ledger{Fencing: spec, Budget: true}
 	for name, c := range map[string]struct {
-		seen *fencing.Survey
-		want *storage.Fencing
+		seen  *fencing.Survey
+		noted *fencing.Ledger
+		want  *storage.Fencing
 	}{
 		"no fencing":               {},
-		"no budget yet":            {seen: &fencing.Survey{Fencing: spec}},
-		"it lets one go":           {&fencing.Survey{Fencing: spec, Max: new(1)}, &spec},
-		"it is not as it was made": {&fencing.Survey{Fencing: spec, Max: new(-1)}, &spec},
-		"it lets nobody go":        {seen: &fencing.Survey{Fencing: spec, Max: new(0)}},
-		"it cannot be read":        {seen: &fencing.Survey{Fencing: spec, Max: new(1), Unavailable: "not ours"}},
+		"no budget yet":            {seen: &fencing.Survey{Fencing: spec}, noted: &fencing.Ledger{Fencing: spec}},
+		"it lets one go":           {&fencing.Survey{Fencing: spec, Max: new(1)}, noted, &spec},
+		"it is not as it was made": {&fencing.Survey{Fencing: spec, Max: new(-1)}, noted, &spec},
+		"it lets nobody go":        {seen: &fencing.Survey{Fencing: spec, Max: new(0)}, noted: noted},
+		"it cannot be read":        {&fencing.Survey{Fencing: spec, Max: new(1), Unavailable: "not ours"}, noted, nil},
+		"it was taken away since":  {seen: &fencing.Survey{Fencing: spec, Max: new(1)}},
+		"it was elsewhere":         {seen: &fencing.Survey{Max: new(1)}, noted: noted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &mind{}
-			m.observed.Survey = c.seen
+			m.observed.Survey, m.state.Memory.Fencing = c.seen, c.noted
 			assert.Equal(t, c.want, m.openForMachines())
 		})
 	}
