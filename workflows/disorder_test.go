@@ -254,6 +254,9 @@ func (d *disorder) fail(kind, job string) {
 		if d.runs(keeper) && !d.noWatcher { // nobody else would start another one
 			d.Unguarded(2 * time.Minute)
 			d.killKeeper()
+			if d.fencing {
+				d.machines.Forgotten()
+			}
 		}
 	case "continue":
 		d.Tell("the keeper is to continue as new")

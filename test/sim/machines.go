@@ -49,6 +49,8 @@ const (
 	givesUpHolds = 2 * time.Minute
 	// releasedWithin is how long a node may be held whose fence costs nothing.
 	releasedWithin = 3 * time.Minute
+	// asksAgain is after how long a fence asks again that a keeper has forgotten.
+	asksAgain = 5 * time.Minute
 )
 
 // Machines makes the Machines of a World, whose policy then says that they are fenced.

@@ -11,7 +11,19 @@ import (
 // This file judges the holds on Machines by what is true: who is released, who waits, and what is said of people.
 
 // Hindered says that lockkeeper cannot be expected to release anything just now.
-func (m *Machines) Hindered() { m.w.happens(func() { m.hindrance = time.Now() }) }
+func (m *Machines) Hindered() { m.w.happens(m.hinder) }
+
+func (m *Machines) hinder() {
+	if now := time.Now(); now.After(m.hindrance) {
+		m.hindrance = now
+	}
+}
+
+// Forgotten says that the keeper was killed: it may have been asked for what it had not noted yet, and a fence asks
+// again five minutes after it did.
+func (m *Machines) Forgotten() {
+	m.w.happens(func() { m.hindrance = time.Now().Add(asksAgain - releasedWithin) })
+}
 
 // foreseeRelease: who has seen what a person does now gives up all holds, even if it is taken back a moment later.
 func (w *World) foreseeRelease(within time.Duration) {
@@ -86,7 +98,7 @@ func (m *Machines) judgeWaits() {
 		able = able && !m.released[name]
 	}
 	if !able {
-		m.hindrance = time.Now()
+		m.hinder()
 	}
 	for _, name := range w.names {
 		if !m.free(name) {
@@ -96,7 +108,6 @@ func (m *Machines) judgeWaits() {
 		if m.costless[name].IsZero() {
 			m.costless[name] = time.Now()
 		}
-		// A keeper that was killed has forgotten who asked it last: the fence asks again five minutes after it did.
 		within := releasedWithin + w.opts.Reaction
 		if time.Since(m.costless[name]) > within && time.Since(m.hindrance) > within {
 			w.violate("I8: the Machine of %s is held, although its fence costs nothing", name)

@@ -312,8 +312,15 @@ func (w *World) checkTruth() {
 	}
 }
 
-// checkCover: each OSD is under one budget, but for those of one zone (I1, I2).
+// checkCover: each OSD is under one budget, but for those of one zone (I1, I2). A policy that was taken away here in
+// one moment, without its keeper's finalizer, may have left budgets, which its keeper takes away: a pod is under two
+// then, and no eviction of it succeeds.
 func (w *World) checkCover() {
+	for _, b := range w.budgets {
+		if b.Labels[kube.LabelManagedBy] == kube.FieldOwner && b.Labels[kube.LabelPolicy] != w.policy.Name {
+			return
+		}
+	}
 	open := ""
 	for _, p := range w.pods {
 		if p.of.kind != "osd" || p.leaving() {
