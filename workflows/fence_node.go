@@ -402,7 +402,7 @@ func (f *fence) heldBecause() string {
 	for _, c := range f.state.Clusters {
 		if c.Stage == fencing.StageHeld {
 			s := fmt.Sprintf("the release of its Machine by %s: %s", c.Cluster, c.Message)
-			if c.Returns > 0 {
+			if c.Returns > 0 && c.Reason != fencing.ReasonNotFenced { // which says so
 				s += fmt.Sprintf(" (released %d times before, and nobody fenced it in time)", c.Returns)
 			}
 			return s

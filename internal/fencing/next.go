@@ -115,7 +115,8 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 			// What was decided, and not carried out yet, has to hold still. What was let go may be fenced later than anybody
 			// thought, and must not do harm then.
 			v := Judge(alone, c.Target)
-			if marked(in.Survey, *c) && v.Action != Release || in.Regrets && doomsNothing(in.Survey, *c) && c.regrets(alone, v) {
+			undecided := marked(in.Survey, *c) && v.Action != Release
+			if undecided || in.Regrets && canBeHeldAgain(in.Survey, *c) && c.regrets(alone, v) {
 				c.Stage, c.At = StageHeld, time.Time{}
 				f.Released = alone.Released
 				s.Ledger.note(c.UID) // so that it is held whether the storage cluster answers or not
@@ -171,8 +172,8 @@ func marked(s Survey, c Case) bool {
 	return slices.ContainsFunc(s.Machines, func(m Machine) bool { return m.UID == c.UID && m.Held })
 }
 
-// doomsNothing tells whether a Machine that was let go can be held again. One whose deletion has begun cannot.
-func doomsNothing(s Survey, c Case) bool {
+// canBeHeldAgain: a Machine that was let go can, unless its deletion has begun.
+func canBeHeldAgain(s Survey, c Case) bool {
 	return slices.ContainsFunc(s.Machines, func(m Machine) bool { return m.UID == c.UID && !m.Deleting })
 }
 
