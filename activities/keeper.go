@@ -51,6 +51,8 @@ type Observation struct {
 	Second string `json:"second,omitempty"`
 	// SecondElsewhere: the other policy is of another namespace, so its budgets cover none of this one's pods.
 	SecondElsewhere bool `json:"secondElsewhere,omitempty"`
+	// SecondGuards: the other policy makes budgets over the same pods. This one's stay, closed, until they are there.
+	SecondGuards bool `json:"secondGuards,omitempty"`
 	// Claim is what the policy's status said before the look; nil: the worker that looked did not know of claims.
 	Claim *precedence.Claim `json:"claim,omitempty"`
 	Seen  Seen              `json:"seen"`
@@ -85,6 +87,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	out.UID, out.Generation = p.UID, p.Generation
 	out.Second, out.Claim = p.Second, &p.Memory.Claim
 	if p.Second != "" {
+		out.SecondGuards = p.guards(p.First)
 		out.Seen.View.Unavailable = "not looked at: another policy is in charge"
 		return out, nil
 	}
@@ -111,6 +114,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	switch s := p.Standing(out.Seen.ID); {
 	case s.First != "":
 		out.Second, out.SecondElsewhere = s.First, s.Key.Namespace != in.Cluster.Namespace
+		out.SecondGuards = p.guards(s.Key)
 		out.Seen.View = storage.View{Unavailable: "not looked at: another policy is in charge"}
 	default:
 		out.Seen.View.NotInCharge = s.Waits

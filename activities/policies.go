@@ -39,6 +39,8 @@ type Policy struct {
 	// Second says which other policy was first to look after the same storage cluster, by what the two say of it; "" for
 	// none. What the storage cluster says of itself comes on top: Standing.
 	Second string
+	// First is that other policy.
+	First storage.ClusterKey
 	// Listed are all policies, this one included, as they were read together.
 	Listed []precedence.Policy
 	// Object is the policy as it was read, for the adapter of its kind of storage.
@@ -53,6 +55,12 @@ func (p Policy) Standing(id string) precedence.Standing {
 		}
 	}
 	return precedence.Judge(precedence.Policy{Key: p.Key, Claim: p.Memory.Claim}, id, p.Listed)
+}
+
+// guards tells whether the keeper of another policy makes budgets over the same pods.
+func (p Policy) guards(other storage.ClusterKey) bool {
+	return other.Namespace == p.Key.Namespace && slices.ContainsFunc(p.Listed,
+		func(o precedence.Policy) bool { return o.Key == other && !o.Unguarded })
 }
 
 // Memory is what a keeper has to know of the one before it: who holds the lease, and which flags are ours. It is kept

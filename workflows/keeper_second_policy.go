@@ -64,7 +64,7 @@ func (k *keeper) retreat(ctx workflow.Context, d budget.Decision) error {
 
 // letGo takes away the budgets and the flags that are this policy's own.
 func (k *keeper) letGo(ctx workflow.Context) error {
-	keepClosed := k.observed.Settings.ManagePodBudgets && (k.observed.SecondElsewhere || k.movedOn())
+	keepClosed := k.observed.Settings.ManagePodBudgets && (k.observed.SecondElsewhere || k.movedOn() || k.succeeded())
 	if k.aside && k.asideAsOf >= k.state.Doubts.Budgets && k.keptClosed == keepClosed {
 		return nil
 	}
@@ -83,9 +83,8 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 	return nil
 }
 
-// letPodsGo takes the budgets away, since the other policy's cover the same pods. Where they do not, because the other
-// policy is of another namespace, the budgets stay, closed: nothing else would protect the storage daemons of this
-// namespace.
+// letPodsGo takes the budgets away, or has them stay, closed, because nothing else would protect the storage daemons of
+// this namespace: the other policy is of another one, or its keeper has not made its own yet.
 func (k *keeper) letPodsGo(ctx workflow.Context, keepClosed bool) error {
 	if !keepClosed {
 		return k.releasePods(ctx)
@@ -96,6 +95,12 @@ func (k *keeper) letPodsGo(ctx workflow.Context, keepClosed bool) error {
 	closed := budget.CloseAll(k.state.Decision, k.state.Decision.Message)
 	_, err := k.guardPods(prompt(ctx, staleAfter, clip("close: "+k.state.Decision.Message)), closed)
 	return err
+}
+
+// succeeded tells whether the keeper of the other policy puts its own budgets in the place of those that this one made.
+// It does when this one has given up its claim, so whoever never had one has nothing to leave.
+func (k *keeper) succeeded() bool {
+	return k.observed.SecondGuards && k.state.Memory.Claim.ID != ""
 }
 
 // leaveOldCluster takes back what was done for the storage cluster that the policy meant before. The claim to the new

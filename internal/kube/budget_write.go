@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +37,7 @@ func (c *Cluster) applyBudget(
 	ctx context.Context, existing read, want *policyv1.PodDisruptionBudget, covers *metav1.LabelSelector,
 ) (write, error) {
 	have, _ := find(existing.budgets, want.Name)
-	conflict, err := c.conflict(ctx, existing.budgets, want, covers)
+	conflict, left, err := c.conflict(ctx, existing.budgets, want, covers)
 	if err != nil {
 		return write{}, err
 	}
@@ -51,14 +53,14 @@ func (c *Cluster) applyBudget(
 		if err != nil {
 			return write{}, err
 		}
-		return write{changed: true, is: written(made)}, nil
+		return write{changed: true, is: written(made)}, c.replaced(ctx, left, want)
 	case !ours(have):
 		return write{
 			conflict: fmt.Sprintf("PodDisruptionBudget %s/%s exists and is not lockkeeper's: rename or delete it",
 				have.Namespace, have.Name),
 		}, nil
 	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && !existing.fence && len(relabel(have, want)) == 0:
-		return write{conflict: conflict, is: written(have)}, nil
+		return write{conflict: conflict, is: written(have)}, c.replaced(ctx, left, want)
 	}
 	patch, err := replaceSpec(have, want, existing)
 	if err != nil {
@@ -71,7 +73,7 @@ func (c *Cluster) applyBudget(
 	if err != nil {
 		return write{}, err
 	}
-	return write{changed: true, conflict: conflict, is: written(made)}, nil
+	return write{changed: true, conflict: conflict, is: written(made)}, c.replaced(ctx, left, want)
 }
 
 // replaceSpec is a patch that replaces the whole spec of one budget. Not an update: that one fails when the disruption
@@ -136,13 +138,12 @@ func matchesEver(theirs labels.Selector, pod map[string]string) bool {
 }
 
 // conflict names a foreign budget that covers pods which ours covers, too: somebody else's, or that of another policy,
-// whose keeper takes it away when it notices that this one was first. Pods are looked at only when a foreign budget
-// exists at all.
+// whose keeper closes it when it notices that this one was first. left are those of policies that have stood aside:
+// what is written takes their place. Pods are looked at only when a foreign budget exists at all.
 func (c *Cluster) conflict(
 	ctx context.Context, existing []policyv1.PodDisruptionBudget, want *policyv1.PodDisruptionBudget,
 	covers *metav1.LabelSelector,
-) (string, error) {
-	namespace := want.Namespace
+) (conflict string, left []*policyv1.PodDisruptionBudget, err error) {
 	var foreign []*policyv1.PodDisruptionBudget
 	for i := range existing {
 		if !ours(&existing[i]) || existing[i].Labels[LabelPolicy] != want.Labels[LabelPolicy] {
@@ -150,34 +151,51 @@ func (c *Cluster) conflict(
 		}
 	}
 	if len(foreign) == 0 {
-		return "", nil
+		return "", nil, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(covers)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	pods, err := c.typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	pods, err := c.typed.CoreV1().Pods(want.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
+	aside := c.standingAside(want)
 	for _, b := range foreign {
-		theirs, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
+		pod := coveredBy(b, pods.Items)
+		if pod == "" {
 			continue
 		}
-		for i := range pods.Items {
-			switch matches := matchesEver(theirs, pods.Items[i].Labels); {
-			case matches && ours(b):
-				return fmt.Sprintf("PodDisruptionBudget %s/%s of MaintenancePolicy %s also covers pod %s: under two budgets no "+
-					"eviction succeeds; delete one of the two policies",
-					b.Namespace, b.Name, b.Labels[LabelPolicy], pods.Items[i].Name), nil
-			case matches:
-				return fmt.Sprintf("PodDisruptionBudget %s/%s, which is not lockkeeper's, also covers pod %s: under two budgets "+
-					"no eviction succeeds; "+
-					"delete it, and in Rook set spec.disruptionManagement.managePodBudgets to false", b.Namespace, b.Name,
-					pods.Items[i].Name), nil
-			}
+		is, err := aside(ctx, b)
+		switch {
+		case err != nil:
+			return "", nil, err
+		case is:
+			left = append(left, b)
+		case ours(b):
+			conflict = cmp.Or(conflict, fmt.Sprintf("PodDisruptionBudget %s/%s of MaintenancePolicy %s also covers pod %s: "+
+				"under two budgets no eviction succeeds; delete one of the two policies",
+				b.Namespace, b.Name, b.Labels[LabelPolicy], pod))
+		default:
+			conflict = cmp.Or(conflict, fmt.Sprintf("PodDisruptionBudget %s/%s, which is not lockkeeper's, also covers pod %s: "+
+				"under two budgets no eviction succeeds; delete it, and in Rook set "+
+				"spec.disruptionManagement.managePodBudgets to false", b.Namespace, b.Name, pod))
 		}
 	}
-	return "", nil
+	return conflict, left, nil
+}
+
+// coveredBy names a pod that a budget covers, or would with a mark; "": none.
+func coveredBy(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) string {
+	theirs, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return ""
+	}
+	for i := range pods {
+		if matchesEver(theirs, pods[i].Labels) {
+			return pods[i].Name
+		}
+	}
+	return ""
 }

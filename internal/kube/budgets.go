@@ -38,7 +38,10 @@ const AlarmAnnotation = "lockkeeper.io/alarm"
 
 // DaemonBudgetName is the name of the budget over a policy's storage daemons whose pods carry no mark. Version 0.1 had
 // no other.
-func DaemonBudgetName(policy string) string { return "lockkeeper-" + policy + "-osd" }
+func DaemonBudgetName(policy string) string { return budgetPrefix(policy) + "osd" }
+
+// budgetPrefix begins the names of a policy's budgets.
+func budgetPrefix(policy string) string { return "lockkeeper-" + policy + "-" }
 
 // ProvedBudgetName is the name of the budget over a policy's storage daemons whose pods are marked as proved.
 func ProvedBudgetName(policy string) string { return DaemonBudgetName(policy) + "-proved" }

@@ -35,7 +35,7 @@ func TestConflictWithABudgetOfMarks(t *testing.T) {
 		for _, want := range []*policyv1.PodDisruptionBudget{
 			markedBudget(mine).of(mine, closed), unmarkedBudget(mine).of(mine, closed),
 		} {
-			why, err := c.conflict(t.Context(), []policyv1.PodDisruptionBudget{left}, want, OSDSelector(mine))
+			why, _, err := c.conflict(t.Context(), []policyv1.PodDisruptionBudget{left}, want, OSDSelector(mine))
 			require.NoError(t, err)
 			require.Equal(t, conflicts, why != "", "%s beside %s: %s", want.Name, app, why)
 		}

@@ -184,7 +184,7 @@ func (c *Cluster) ForeignBudget(ctx context.Context, p *v1alpha1.MaintenancePoli
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: map[string]string{LabelPolicy: p.Name}},
 	}
 	for _, selector := range []*metav1.LabelSelector{OSDSelector(p), MonSelector(p)} {
-		if found, err := c.conflict(ctx, list.Items, mine, selector); err != nil || found != "" {
+		if found, _, err := c.conflict(ctx, list.Items, mine, selector); err != nil || found != "" {
 			return found, err
 		}
 	}
@@ -200,7 +200,8 @@ func (c *Cluster) Second(ctx context.Context, p *v1alpha1.MaintenancePolicy) (st
 	if err != nil {
 		return storage.Answer{}, err
 	}
-	return c.precedence(ctx, p, all)
+	answer, _, err := c.precedence(ctx, p, all)
+	return answer, err
 }
 
 // MonEndpoints answers whether the ConfigMap with the mons' addresses is there, and can be read for what it is.

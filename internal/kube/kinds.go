@@ -71,7 +71,7 @@ type daemonBudget struct {
 // unmarkedBudget is over the pods without a mark.
 func unmarkedBudget(p *v1alpha1.MaintenancePolicy) daemonBudget {
 	if KindOf(p) == storage.Longhorn {
-		return daemonBudget{name: "lockkeeper-" + p.Name + "-" + DaemonManager, daemon: DaemonManager}
+		return daemonBudget{name: budgetPrefix(p.Name) + DaemonManager, daemon: DaemonManager}
 	}
 	return daemonBudget{name: DaemonBudgetName(p.Name), daemon: DaemonOSD}
 }
@@ -80,7 +80,7 @@ func unmarkedBudget(p *v1alpha1.MaintenancePolicy) daemonBudget {
 func markedBudget(p *v1alpha1.MaintenancePolicy) daemonBudget {
 	if KindOf(p) == storage.Longhorn {
 		return daemonBudget{
-			name: "lockkeeper-" + p.Name + "-" + DaemonManagerProved, daemon: DaemonManagerProved, marked: true,
+			name: budgetPrefix(p.Name) + DaemonManagerProved, daemon: DaemonManagerProved, marked: true,
 		}
 	}
 	return daemonBudget{name: ProvedBudgetName(p.Name), daemon: DaemonOSDProved, marked: true}

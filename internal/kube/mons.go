@@ -17,7 +17,7 @@ import (
 const MonLabel = "ceph_daemon_id"
 
 // MonBudgetName is the name of the budget over a policy's mons.
-func MonBudgetName(policy string) string { return "lockkeeper-" + policy + "-mon" }
+func MonBudgetName(policy string) string { return budgetPrefix(policy) + "mon" }
 
 // MonSelector is the selector of the policy's mon pods.
 func MonSelector(p *v1alpha1.MaintenancePolicy) *metav1.LabelSelector {

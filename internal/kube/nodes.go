@@ -253,7 +253,7 @@ func (c *Cluster) PoliciesOf(ctx context.Context, node string) ([]storage.Cluste
 		if !slices.ContainsFunc(pods, func(pod storageview.Pod) bool { return pod.Node == node }) {
 			continue
 		}
-		charge, err := c.precedence(ctx, p, list.Items)
+		charge, _, err := c.precedence(ctx, p, list.Items)
 		if err != nil {
 			return nil, storage.Answer{}, err
 		}

@@ -57,6 +57,7 @@ func claimant(p *v1alpha1.MaintenancePolicy) precedence.Policy {
 	return precedence.Policy{
 		Key:     storage.ClusterKey{Namespace: p.Namespace, Name: p.Name},
 		Created: p.CreationTimestamp.Time, Claim: claimOf(&p.Status),
+		Unguarded: !Settings(&p.Spec).ManagePodBudgets,
 	}
 }
 
@@ -130,13 +131,13 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 	}
 	p := &list.Items[i]
 	c.read.Store(key, p.DeepCopy())
-	charge, err := c.byConfiguration(ctx, p, list.Items)
+	charge, first, err := c.byConfiguration(ctx, p, list.Items)
 	if err != nil {
 		return activities.Policy{}, err
 	}
 	return activities.Policy{
 		Key: key, UID: string(p.UID), Generation: p.Generation, Deleting: !p.DeletionTimestamp.IsZero(),
-		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason,
+		Settings: Settings(&p.Spec), Memory: memoryOf(&p.Status), Second: charge.Reason, First: first,
 		Listed: claimants(list.Items), Object: p, Kind: KindOf(p),
 		Daemons: metav1.FormatLabelSelector(OSDSelector(p)), Mons: metav1.FormatLabelSelector(MonSelector(p)),
 		Managers: metav1.FormatLabelSelector(ManagerSelector(p)),
@@ -147,9 +148,9 @@ func (c *Cluster) Policy(ctx context.Context, key storage.ClusterKey) (activitie
 // of date, and its keeper is about to look.
 func (c *Cluster) byConfiguration(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy,
-) (storage.Answer, error) {
+) (storage.Answer, storage.ClusterKey, error) {
 	if len(rivalsOf(p, others)) == 0 {
-		return storage.Answer{OK: true}, nil
+		return storage.Answer{OK: true}, storage.ClusterKey{}, nil
 	}
 	unclaimed := p.DeepCopy()
 	unclaimed.Status.Ceph, unclaimed.Status.Longhorn = nil, nil
@@ -158,17 +159,17 @@ func (c *Cluster) byConfiguration(
 
 func (c *Cluster) precedence(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, others []v1alpha1.MaintenancePolicy,
-) (storage.Answer, error) {
+) (storage.Answer, storage.ClusterKey, error) {
 	var sets []labels.Set
 	if len(rivalsOf(p, others)) > 0 {
 		pods, err := c.StoragePods(ctx, p)
 		if err != nil {
-			return storage.Answer{}, err
+			return storage.Answer{}, storage.ClusterKey{}, err
 		}
 		for i := range pods {
 			sets = append(sets, pods[i].Labels)
 		}
 	}
-	answer, _ := Precedence(p, others, sets)
-	return answer, nil
+	answer, first := Precedence(p, others, sets)
+	return answer, first, nil
 }

@@ -126,7 +126,7 @@ func (c *Cluster) staticBudgets(
 	leaving activities.LeavingNodes,
 ) ([]*policyv1.PodDisruptionBudget, error) {
 	selector := kind.Selector(selections(p))
-	name := "lockkeeper-" + p.Name + "-" + kind.Name
+	name := budgetPrefix(p.Name) + kind.Name
 	groups, err := replicas(wanting, kind, selector)
 	if err != nil {
 		return nil, err

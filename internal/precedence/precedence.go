@@ -36,6 +36,8 @@ type Policy struct {
 	Key     storage.ClusterKey
 	Created time.Time
 	Claim   Claim
+	// Unguarded: its keeper makes no budgets.
+	Unguarded bool
 }
 
 // Compare orders policies: the first is in charge if they mean the same storage cluster. Everybody comes to the same

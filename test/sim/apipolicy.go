@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
@@ -37,6 +39,10 @@ func (c policyClient) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 	}
 	return c.ask(ctx, "read policy", func() error {
 		p, ok := o.(*v1alpha1.MaintenancePolicy)
+		if ok && c.older != nil && key.Name == c.older.Name && key.Namespace == c.older.Namespace {
+			c.older.DeepCopyInto(p)
+			return nil
+		}
 		if !ok || c.policy == nil || key.Name != c.key.Name || key.Namespace != c.key.Namespace {
 			return notFound("maintenancepolicies", key.Name)
 		}
@@ -130,15 +136,18 @@ func (w *World) dropPolicy() {
 		return
 	}
 	w.tell("the policy is gone")
+	w.collect(w.policy.UID)
+	w.policy = nil
+}
+
+// collect deletes the budgets that a policy owned.
+func (w *World) collect(policy types.UID) {
 	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
-		for _, o := range w.budgets[name].OwnerReferences {
-			if o.UID == w.policy.UID {
-				w.dropBudget(name, "the garbage collector")
-				break
-			}
+		owners := w.budgets[name].OwnerReferences
+		if slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == policy }) {
+			w.dropBudget(name, "the garbage collector")
 		}
 	}
-	w.policy = nil
 }
 
 func (c policyClient) Status() client.SubResourceWriter { return statusClient{policyClient: c} }

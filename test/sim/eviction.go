@@ -175,7 +175,8 @@ func (w *World) dropBudget(name string, who owner) {
 	delete(w.budgets, name)
 	delete(w.covering, name)
 	w.noteParameters()
-	if isOSDs(b) {
+	if unproved, proved := w.osdBudgets(); isOSDs(b) && (unproved == nil || proved == nil) &&
+		(who != byUs || !w.succeeded()) {
 		w.guarding = time.Time{}
 		if who != byUs {
 			w.tamper(w.opts.Reaction) // it is back at once, but not before
@@ -196,10 +197,16 @@ func daemonOf(b *policyv1.PodDisruptionBudget) string {
 	return b.Name
 }
 
-// budgets are our two budgets of the OSDs: that of those without a mark, and that of those with one; nil: there is
-// none.
+// osdBudgets are our two budgets of the OSDs: that of those without a mark, and that of those with one; nil: there is
+// none. They pass from one policy to another one after the other.
 func (w *World) osdBudgets() (unproved, proved *policyv1.PodDisruptionBudget) {
-	return w.budgets[kube.DaemonBudgetName(w.key.Name)], w.budgets[kube.ProvedBudgetName(w.key.Name)]
+	either := func(name func(string) string) *policyv1.PodDisruptionBudget {
+		if b := w.budgets[name(w.key.Name)]; b != nil || w.older == nil {
+			return b
+		}
+		return w.budgets[name(w.older.Name)]
+	}
+	return either(kube.DaemonBudgetName), either(kube.ProvedBudgetName)
 }
 
 // daemonBudget is that of the two which lets pods go at rest; nil: none of them is there.

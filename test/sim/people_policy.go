@@ -2,11 +2,16 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file is what persons do to policies, and to what policies name.
@@ -33,23 +38,69 @@ func (w *World) Manage(on bool) {
 	w.ChangePolicy(fmt.Sprintf("managePodBudgets: %t", on), func(s *v1alpha1.CephSpec) { s.ManagePodBudgets = &on })
 }
 
-// AnotherPolicy creates a policy of the same storage cluster that counts as the older one, or deletes it. Its keeper is
-// not simulated: whatever it guards, it guards well.
+// AnotherPolicy creates a policy of the same storage cluster that counts as the older one, or deletes it. Its keeper
+// has claimed the storage cluster, and keeps everything closed as soon as it may make budgets.
 func (w *World) AnotherPolicy(exists bool) {
 	w.happens(func() {
 		if !exists && w.older == nil {
 			return
 		}
 		w.tell("another policy: %t", exists)
-		w.older, w.guarding = nil, time.Time{}
 		w.foreseeRelease(w.opts.Reaction / 4)
+		if w.older != nil {
+			w.older, w.guarding = nil, time.Time{}
+			w.later(w.opts.Reaction/8, func() { w.collect("older") })
+		}
 		if exists && w.policy != nil {
 			w.older = w.policy.DeepCopy()
-			w.older.Name, w.older.UID, w.older.Status, w.older.Finalizers = "a-first", "older",
-				v1alpha1.MaintenancePolicyStatus{}, nil
+			w.older.Name, w.older.UID, w.older.Finalizers = olderName, "older", nil
+			w.older.Status = v1alpha1.MaintenancePolicyStatus{Ceph: &v1alpha1.CephClusterStatus{FSID: w.fsid, Claimed: true}}
+			go w.keepClosed(w.older)
 		}
 		w.tellWatcher()
 	})
+}
+
+// succeeded tells whether the other policy's keeper makes budgets over what this one's guarded.
+func (w *World) succeeded() bool {
+	return w.older != nil && kube.Settings(&w.older.Spec).ManagePodBudgets &&
+		w.policy != nil && w.policy.Status.Ceph != nil && w.policy.Status.Ceph.FSID == w.older.Status.Ceph.FSID
+}
+
+// olderName is the other policy of the namespace.
+const olderName = "a-first"
+
+// keepClosed is the keeper of the other policy: what it may write is closed.
+func (w *World) keepClosed(p *v1alpha1.MaintenancePolicy) {
+	closed := budget.Spec{MinAvailable: budget.Everything}
+	for {
+		time.Sleep(w.opts.Reaction / 8)
+		w.mu.Lock()
+		here := w.older == p && w.end.Err() == nil
+		w.mu.Unlock()
+		if !here {
+			return
+		}
+		key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
+		// What fails is tried again.
+		_, _ = w.Kubernetes().ApplyBudgets(w.end, activities.BudgetInput{
+			Cluster: key, Specs: budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed},
+		})
+		_, _ = w.Kubernetes().ApplyStaticBudgets(w.end, activities.StaticBudgetsInput{Cluster: key})
+	}
+}
+
+// BudgetsOf names the policies whose budgets there are.
+func (w *World) BudgetsOf() (policies []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.budgets {
+		if of := b.Labels[kube.LabelPolicy]; of != "" && !slices.Contains(policies, of) {
+			policies = append(policies, of)
+		}
+	}
+	slices.Sort(policies)
+	return policies
 }
 
 // Elsewhere is a policy of another namespace, as its keeper last reported. The keeper is not simulated.
