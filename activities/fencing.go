@@ -74,7 +74,7 @@ func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
 		return &fencing.Survey{Fencing: s.spec, Unavailable: storage.Clip(s.err.Error(), mostProblem)}
 	}
 	hosted := seen.Hosting
-	if seen.View.NotInCharge != "" {
+	if p.Standing(seen.ID).Key != (storage.ClusterKey{}) {
 		hosted = nil // somebody else holds what is on these nodes
 	}
 	out := fencing.Sift(fencing.Found{

@@ -110,6 +110,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 		}
 		// Not to know is a reason to close, and closing must not wait for retries.
 		out.Seen = Seen{View: storage.View{Unavailable: err.Error(), Cause: storage.CauseOf(err)}}
+		out.Seen.Hosting = k.hostedByPods(ctx, p, in.Look)
 	}
 	switch s := p.Standing(out.Seen.ID); {
 	case s.First != "":
@@ -128,6 +129,19 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 		out.Seen.View = out.Seen.View.Bounded(first)
 	}
 	return out, nil
+}
+
+// hostedByPods is for a storage cluster that cannot be reached, if somebody asks who hosts it. Pods that cannot be
+// listed tell nothing: holds that are noted stay.
+func (k *Keeper) hostedByPods(ctx context.Context, p Policy, in Look) map[string]fencing.Hosted {
+	if !in.Hosting {
+		return nil
+	}
+	hosted, err := k.Policies.HostedByPods(ctx, p)
+	if err != nil {
+		return nil
+	}
+	return hosted
 }
 
 // Recall returns what the keeper before this one left in the policy's status.

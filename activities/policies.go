@@ -102,6 +102,8 @@ func (m Memory) Covered(written Memory) bool {
 
 // Policies reads policies and writes their status.
 type Policies interface {
+	// HostedByPods is what each node hosts as far as pods tell, for when the storage cluster cannot be asked at all.
+	HostedByPods(ctx context.Context, p Policy) (map[string]fencing.Hosted, error)
 	// Policy returns ErrNotFound when there is none.
 	Policy(ctx context.Context, key storage.ClusterKey) (Policy, error)
 	// ReportStatus writes the whole status and its events. A policy that is gone is no error.

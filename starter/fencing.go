@@ -207,7 +207,7 @@ func (r *FencingReconciler) look(ctx context.Context, p *v1alpha1.MaintenancePol
 	if err != nil {
 		return nil, err
 	}
-	now := r.Now()
+	now := r.Now().UTC()
 	s := &fenceSight{Patients: map[string]patient{}}
 	if s.Machines, err = l.holder.Marks(ctx, objects); err != nil {
 		return nil, err
@@ -224,8 +224,8 @@ func (r *FencingReconciler) look(ctx context.Context, p *v1alpha1.MaintenancePol
 		}
 		x := l.holder.Judge(o, n, checks, now)
 		why, since := x.Why()
-		if !x.Found {
-			since = time.Time{} // as of this look, and so another one in each
+		if since.Equal(now) {
+			since = time.Time{} // nobody knows since when, and it would be another one in each look
 		}
 		s.Patients[m.Node] = patient{Why: why, Since: since, Details: fmt.Sprintf("%s, ready %t, boot %s, Machine %s",
 			cmp.Or(x.Condition, "healthy"), x.Ready, x.BootID, m.UID)}

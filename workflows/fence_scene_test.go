@@ -297,6 +297,23 @@ func TestFenceOfANodeThatIsFine(t *testing.T) {
 	})
 }
 
+// TestHoldsWhileCephWasNeverReached: a policy that comes, or a worker that starts, in the midst of an outage holds what
+// hosts OSDs as far as pods tell, and nothing opens. When Ceph can be reached, the same are held.
+func TestHoldsWhileCephWasNeverReached(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.Unreachable(true)
+		s.SetFencing(true)
+		s.startKeeper()
+		require.True(s, s.Await(time.Minute, func() bool { return len(s.machines.Held()) == 6 }), s.machines.Held())
+		require.Equal(s, "no", s.Status().MayDrain)
+		require.EqualValues(s, 6, s.Status().Fencing.Held, "%+v", s.Status().Fencing)
+		s.Unreachable(false)
+		s.awaitBudget(atRest, time.Minute)
+		s.heldAgain()
+	})
+}
+
 // TestHoldsGoWithThePolicy: with what names the fencing, and with the policy.
 func TestHoldsGoWithThePolicy(t *testing.T) {
 	t.Parallel()
@@ -327,7 +344,7 @@ func TestHoldsStayWhenTheOtherPolicyWasThereForAMoment(t *testing.T) {
 		s.awaitPhase("node-a", awaitingNode, 30*time.Second)
 		s.LoseQuorum(true)
 		s.AnotherPolicy(true)
-		require.True(s, s.Await(time.Minute, func() bool { return s.Budget() == "none" }), "it stands aside")
+		require.True(s, s.Await(time.Minute, func() bool { return s.Budget() == "closed" }), "it stands aside")
 		time.Sleep(1500 * time.Millisecond)
 		require.Len(s, s.machines.Held(), 6, "noout is still to be taken back")
 		s.AnotherPolicy(false)

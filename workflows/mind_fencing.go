@@ -347,6 +347,10 @@ func (m *mind) fencingReport() *activities.FencingReport {
 		r.Notes = append(r.Notes, "a health check fences nodes that are ready, too, or disks go with a Machine, so that the "+
 			"MachineDisruptionBudget never lets anybody go by itself: they go one by one, as lockkeeper releases them")
 	}
+	if m.maxUnavailable != nil && s.Spread != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("daemons of %s are in several failure domains, so that the "+
+			"MachineDisruptionBudget lets nobody go by itself: nodes go one by one, as lockkeeper releases them", s.Spread))
+	}
 	r.Problem = cmp.Or(r.Problem, s.Unavailable)
 	return r
 }

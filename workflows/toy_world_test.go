@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -211,6 +212,11 @@ func (t *toyStore) ReportStatus(_ context.Context, _ storage.ClusterKey, r activ
 	t.memory, err = json.Marshal(r.Memory)
 	t.mayDrain = r.MayDrain
 	return err
+}
+
+// HostedByPods implements activities.Policies.
+func (t *toyStore) HostedByPods(context.Context, activities.Policy) (map[string]fencing.Hosted, error) {
+	return nil, nil
 }
 
 // RenewStatus implements activities.Policies.

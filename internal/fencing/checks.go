@@ -2,6 +2,7 @@ package fencing
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,6 +67,28 @@ type Patient struct {
 	UID    string `json:"uid,omitempty"` // of the Node
 }
 
+// Meets takes in that conditions may meet checks, of whatever prefix names.
+func (p *Patient) Meets(conditions []Condition, checks []Check, prefix string, now time.Time) {
+	since, next, ok := Unhealthy(conditions, checks, now)
+	if !ok {
+		if p.Unhealthy.IsZero() && !next.IsZero() && (p.Next.IsZero() || next.Before(p.Next)) {
+			p.Next = next
+		}
+		return
+	}
+	p.Next = time.Time{}
+	if p.Unhealthy.IsZero() || since.Before(p.Unhealthy) {
+		p.Unhealthy = since
+	}
+	for _, c := range conditions {
+		if slices.ContainsFunc(checks, func(x Check) bool {
+			return x.Type == c.Type && x.Status == c.Status && !c.Since.Add(x.Timeout).After(now)
+		}) {
+			p.Condition = prefix + c.Type + "=" + c.Status
+		}
+	}
+}
+
 // Why tells why the node is to be fenced, and since when.
 func (p Patient) Why() (Why, time.Time) {
 	switch {
@@ -79,6 +102,23 @@ func (p Patient) Why() (Why, time.Time) {
 	default:
 		return WhyRecovered, time.Time{}
 	}
+}
+
+// Spares tells whether a health check that wants so many Machines to be healthy would fence one of so many. least is
+// its minHealthy: a number, or a percentage, which is rounded up; "" is no limit.
+func Spares(least string, machines int) (bool, error) {
+	if least = strings.TrimSpace(least); least == "" {
+		return machines > 0, nil
+	}
+	number, percent := strings.CutSuffix(least, "%")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 {
+		return false, fmt.Errorf("minHealthy %q: allowed are a number and a percentage", least)
+	}
+	if percent {
+		n = (n*machines + 99) / 100
+	}
+	return machines-1 >= n && machines > 0, nil
 }
 
 // Fences tells whether a health check would fence one unhealthy Machine of so many that it counts. limit is its

@@ -47,6 +47,32 @@ func TestUnhealthy(t *testing.T) {
 	}
 }
 
+func TestSpares(t *testing.T) {
+	for _, test := range []struct {
+		least    string
+		machines int
+		want     bool
+	}{
+		{"", 1, true},
+		{"", 0, false},
+		{"51%", 3, true},
+		{"51%", 2, false}, // rounded up
+		{"51%", 1, false},
+		{"2", 3, true},
+		{"3", 3, false},
+		{"0", 1, true},
+		{"100%", 6, false},
+	} {
+		got, err := fencing.Spares(test.least, test.machines)
+		require.NoError(t, err)
+		require.Equal(t, test.want, got, "%s of %d", test.least, test.machines)
+	}
+	for _, bad := range []string{"some", "-1", "x%"} {
+		_, err := fencing.Spares(bad, 3)
+		require.ErrorContains(t, err, bad)
+	}
+}
+
 func TestFences(t *testing.T) {
 	for _, test := range []struct {
 		limit    string

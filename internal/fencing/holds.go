@@ -32,6 +32,8 @@ type Hosted struct {
 	Daemons int `json:"daemons"`
 	Running int `json:"running"`       // by the storage cluster's map
 	Mon     int `json:"mon,omitempty"` // mons in quorum
+	// Spread: its daemons are in more than one failure domain.
+	Spread bool `json:"spread,omitempty"`
 }
 
 // Rest is what a plan of the holds at rest depends on.

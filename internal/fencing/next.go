@@ -244,6 +244,9 @@ func (s *Step) budget(in Input, f Facts, ending, seen bool) {
 		if in.Survey.Never {
 			most = 0
 		}
+		if in.Survey.Spread != "" { // whether its domains may stop together a number does not ask
+			most = 0
+		}
 		s.Ledger.Budget = true
 		if in.Survey.Max == nil || *in.Survey.Max != most {
 			s.Max = &most

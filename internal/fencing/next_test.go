@@ -256,9 +256,9 @@ func TestForeignHold(t *testing.T) {
 func TestBudgetFollows(t *testing.T) {
 	f := newFleet()
 	mdb := storage.Fencing{API: fencing.APIBudget, Namespace: "machines"}
-	never := false
+	never, spread := false, ""
 	next := func(wanted *storage.Fencing, most *int) fencing.Step {
-		survey := fencing.Survey{Fencing: mdb, Known: true, Max: most, Never: never}
+		survey := fencing.Survey{Fencing: mdb, Known: true, Max: most, Never: never, Spread: spread}
 		s := fencing.Next(fencing.Input{
 			Now: f.now, Ledger: f.ledger, Wanted: wanted, Facts: f.facts(), Survey: survey, Timeout: time.Hour,
 		})
@@ -271,7 +271,9 @@ func TestBudgetFollows(t *testing.T) {
 	require.Nil(t, next(&mdb, &one).Max, "it says so already")
 	never = true // somebody has nodes fenced that are ready
 	require.Equal(t, &none, next(&mdb, &one).Max)
-	never = false
+	never, spread = false, "node-b"
+	require.Nil(t, next(&mdb, &none).Max, "a node is in two failure domains")
+	spread = ""
 	require.Equal(t, &one, next(&mdb, &none).Max)
 	f.fail("node-a")
 	require.Equal(t, &none, next(&mdb, &one).Max)

@@ -36,6 +36,8 @@ type Survey struct {
 	Max *int `json:"max,omitempty"`
 	// Never: the MachineDisruptionBudget is to let nobody go, however well the data is: see MachineBudget.
 	Never bool `json:"never,omitempty"`
+	// Spread is a node whose daemons are in several failure domains, so that nobody may go by number; "": there is none.
+	Spread string `json:"spread,omitempty"`
 }
 
 // MostMachines bounds the Machines that one look names. Those that are left have their turn in the next one.
@@ -64,6 +66,11 @@ func Sift(f Found) Survey {
 		l = &Ledger{}
 	}
 	there, hosts := map[string]bool{}, map[string]bool{}
+	for _, node := range slices.Sorted(maps.Keys(f.Hosted)) { //workflowcheck:ignore sorted before anybody sees the order
+		if f.Hosted[node].Spread {
+			s.Spread = node
+		}
+	}
 	for _, m := range f.Machines {
 		there[Key(m.UID)], hosts[m.Node] = true, true
 		h, ours := f.Hosted[m.Node], l.holds(m.UID)

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubectl/pkg/util/podutils"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -86,6 +88,16 @@ func storagePods(p *v1alpha1.MaintenancePolicy, all []corev1.Pod, selector label
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// HostedByPods implements activities.Policies.
+func (c *Cluster) HostedByPods(ctx context.Context, p activities.Policy) (map[string]fencing.Hosted, error) {
+	policy, is := p.Object.(*v1alpha1.MaintenancePolicy)
+	if !is || KindOf(policy) != storage.Ceph {
+		return nil, nil
+	}
+	osds, mons, err := c.DaemonPods(ctx, policy)
+	return storageview.HostingByPods(osds, mons), err
 }
 
 // DaemonPods lists the policy's OSD pods and mon pods: in one request where both are told apart by the value of one

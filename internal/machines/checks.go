@@ -17,8 +17,12 @@ import (
 type HealthCheck struct {
 	Name   string
 	Checks []fencing.Check
+	// MachineChecks are about conditions of the Machine, and not of its node.
+	MachineChecks []fencing.Check
 	// Limit is up to how many unhealthy Machines it acts: a number, a percentage or a range; "": any number.
 	Limit string
+	// Least is how many have to be healthy for it to act, a number or a percentage; "": it does not ask.
+	Least string
 	// Template: it makes a remediation request, or has metal started again, and deletes no Machine, so that hooks do not
 	// hold.
 	Template bool
@@ -93,20 +97,30 @@ func readCheck(o *unstructured.Unstructured) (HealthCheck, error) {
 		template, _, _ := unstructured.NestedMap(o.Object, path...)
 		c.Template = c.Template || len(template) > 0
 	}
+	c.Least = first(o, []string{"spec", "minHealthy"})
 	for _, path := range [][]string{{"spec", "unhealthyConditions"}, {"spec", "checks", "unhealthyNodeConditions"}} {
-		list, _, err := unstructured.NestedSlice(o.Object, path...)
-		if err != nil {
+		if c.Checks, err = readConditions(c.Checks, o, path); err != nil {
 			return c, err
 		}
-		for _, item := range list {
-			check, err := readCondition(item)
-			if err != nil {
-				return c, fmt.Errorf("%s: %w", path[len(path)-1], err)
-			}
-			c.Checks = append(c.Checks, check)
-		}
 	}
-	return c, nil
+	c.MachineChecks, err = readConditions(nil, o, []string{"spec", "checks", "unhealthyMachineConditions"})
+	return c, err
+}
+
+// readConditions appends those of a list, which need not be there.
+func readConditions(to []fencing.Check, o *unstructured.Unstructured, path []string) ([]fencing.Check, error) {
+	list, _, err := unstructured.NestedSlice(o.Object, path...)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range list {
+		check, err := readCondition(item)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path[len(path)-1], err)
+		}
+		to = append(to, check)
+	}
+	return to, nil
 }
 
 // first is the first field that is there, a number or a text.

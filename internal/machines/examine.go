@@ -133,6 +133,7 @@ func (h *Holder) examineCheck(
 			"raise its limit",
 		})
 	}
+	problems = append(problems, examineLeast(name, check.Least, all)...)
 	if check.Limit != "" && storageToo < all && !skips {
 		problems = append(problems, Problem{
 			Message: fmt.Sprintf("%s selects %d Machines with OSDs and %d others, with one limit of %s: those that wait for "+
@@ -142,4 +143,18 @@ func (h *Holder) examineCheck(
 		})
 	}
 	return problems
+}
+
+// examineLeast: those that are held count as usual for whoever asks how many are healthy.
+func examineLeast(name, least string, all int) []Problem {
+	switch acts, err := fencing.Spares(least, all); {
+	case err != nil:
+		return []Problem{{true, name + ": " + err.Error(), "mend it"}}
+	case !acts:
+		return []Problem{{
+			true, fmt.Sprintf("%s acts while %s of %d are healthy: it never acts on one", name, least, all), "lower minHealthy",
+		}}
+	default:
+		return nil
+	}
 }

@@ -124,58 +124,6 @@ func (f Fencer) Patient(
 	return p, nil
 }
 
-// Judge says of a node what a watcher or a job has to know of it: whether its health checks find it unhealthy, and
-// whether its Machine is being deleted. machine is nil when it has none; a Node without a name is gone.
-func (h *Holder) Judge(
-	machine *unstructured.Unstructured, n *corev1.Node, checks []HealthCheck, now time.Time,
-) (p fencing.Patient) {
-	var labels map[string]string
-	if machine != nil {
-		p.Machine, labels = h.describe(machine), machine.GetLabels()
-		if at := machine.GetDeletionTimestamp(); at != nil {
-			p.Deleting = at.UTC()
-		}
-	}
-	var conditions []fencing.Check
-	selected := false
-	for _, c := range checks {
-		if machine == nil || !c.Selects(labels) {
-			continue
-		}
-		if selected = true; !c.Paused { // by one that is paused nobody is fenced, for now
-			conditions = append(conditions, c.Checks...)
-		}
-	}
-	if !selected {
-		conditions = fencing.WithoutCheck
-	}
-	if n.Name == "" {
-		if machine != nil { // every health check calls a Machine unhealthy whose node is gone
-			p.Unhealthy, p.Condition = now.UTC(), "its Node is deleted"
-		}
-		return p
-	}
-	p.Found, p.Ready, p.BootID, p.UID = true, kube.NodeReady(n), n.Status.NodeInfo.BootID, string(n.UID)
-	var met []fencing.Condition
-	for _, c := range n.Status.Conditions {
-		met = append(met, fencing.Condition{
-			Type: string(c.Type), Status: string(c.Status), Since: c.LastTransitionTime.UTC(),
-		})
-	}
-	since, next, ok := fencing.Unhealthy(met, conditions, now)
-	if p.Next = next; ok {
-		p.Unhealthy = since
-		for _, c := range met {
-			if slices.ContainsFunc(conditions, func(x fencing.Check) bool {
-				return x.Type == c.Type && x.Status == c.Status && !c.Since.Add(x.Timeout).After(now)
-			}) {
-				p.Condition = c.Type + "=" + c.Status
-			}
-		}
-	}
-	return p
-}
-
 // takesDisks tells whether whoever fences a Machine deletes it. A NodeHealthCheck and a template have the node started
 // again, and so have Machines of metal in OpenShift.
 func (h *Holder) takesDisks(machine *unstructured.Unstructured) bool {

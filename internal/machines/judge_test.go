@@ -30,11 +30,23 @@ func TestJudge(t *testing.T) {
 			selector: labels.SelectorFromSet(labels.Set{"pool": pool}),
 		}
 	}
-	machine := &unstructured.Unstructured{Object: map[string]any{}}
-	machine.SetLabels(map[string]string{"pool": "storage"})
+	broken := HealthCheck{
+		MachineChecks: []fencing.Check{{Type: "DiskHealthy", Status: "False", Timeout: time.Second}},
+		selector:      labels.SelectorFromSet(labels.Set{"pool": "storage"}),
+	}
+	restarts, paused := broken, broken
+	restarts.Template, paused.Paused = true, true
+	disk := map[string]any{"status": map[string]any{"conditions": []any{
+		map[string]any{"type": "Ready", "status": "Unknown"}, // without a time
+		map[string]any{"type": "DiskHealthy", "status": "False", "lastTransitionTime": "2026-11-27T11:59:30Z"},
+	}}}
+	failed := map[string]any{"status": map[string]any{"phase": "Failed"}}
+	asked := map[string]any{"metadata": map[string]any{"annotations": map[string]any{remediateMachine: ""}}}
 	for name, c := range map[string]struct {
 		checks    []HealthCheck
 		noNode    bool
+		ready     bool
+		machine   map[string]any
 		unhealthy time.Time
 		next      time.Time
 	}{
@@ -49,14 +61,46 @@ func TestJudge(t *testing.T) {
 			checks:    []HealthCheck{check(0, true, "storage"), check(time.Second, false, "storage")},
 			unhealthy: lostAt.Add(time.Second),
 		},
-		"its Node is gone": {checks: []HealthCheck{check(0, true, "storage")}, noNode: true, unhealthy: now},
+		"a condition of its Machine": {
+			checks: []HealthCheck{broken}, ready: true, machine: disk, unhealthy: now.Add(-29 * time.Second),
+		},
+		"a condition of its Machine, in time": {
+			checks: []HealthCheck{{
+				MachineChecks: []fencing.Check{{Type: "DiskHealthy", Status: "False", Timeout: time.Hour}},
+				selector:      broken.selector,
+			}}, ready: true, machine: disk, next: now.Add(time.Hour - 30*time.Second),
+		},
+		"the earlier of two": {
+			checks: []HealthCheck{broken, check(time.Second, false, "storage")}, machine: disk,
+			unhealthy: lostAt.Add(time.Second),
+		},
+		"its Machine has failed": {
+			checks: []HealthCheck{broken}, ready: true, machine: failed, unhealthy: now,
+		},
+		"its Machine has failed, nobody checks": {ready: true, machine: failed},
+		"its Machine has failed, and stays":     {checks: []HealthCheck{restarts}, ready: true, machine: failed},
+		"a person asks for it": {
+			checks: []HealthCheck{broken}, ready: true, machine: asked, unhealthy: now,
+		},
+		"a person asks, and it is paused": {checks: []HealthCheck{paused}, ready: true, machine: asked},
+		"its Node is gone":                {checks: []HealthCheck{check(0, true, "storage")}, noNode: true, unhealthy: now},
 	} {
 		t.Run(name, func(t *testing.T) {
+			machine := &unstructured.Unstructured{Object: map[string]any{}}
+			if c.machine != nil {
+				machine.Object = c.machine
+			}
+			machine = machine.DeepCopy()
+			machine.SetLabels(map[string]string{"pool": "storage"})
 			n := &corev1.Node{}
 			if !c.noNode {
 				n.Name = "node-a"
+				ready := corev1.ConditionUnknown
+				if c.ready {
+					ready = corev1.ConditionTrue
+				}
 				n.Status.Conditions = []corev1.NodeCondition{{
-					Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(lostAt),
+					Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(lostAt),
 				}}
 			}
 			p := h.Judge(machine, n, c.checks, now)

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,8 +17,16 @@ import (
 
 // Dial implements cephcluster.Dialer.
 func (w *World) Dial(context.Context, cephcluster.Address) (cephcluster.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unreachable {
+		return nil, errors.New("no mon can be reached")
+	}
 	return monitor{w}, nil
 }
+
+// Unreachable keeps new lines to the mons from being made, or no longer.
+func (w *World) Unreachable(is bool) { w.happens(func() { w.unreachable = is }) }
 
 // monitor answers as Ceph's monitors do.
 type monitor struct{ w *World }

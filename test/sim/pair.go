@@ -8,6 +8,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -123,6 +124,11 @@ func (p Pair) Policy(ctx context.Context, key storage.ClusterKey) (activities.Po
 // ReportStatus implements activities.Policies.
 func (p Pair) ReportStatus(ctx context.Context, key storage.ClusterKey, r activities.Report) error {
 	return p.of(key).ReportStatus(ctx, key, r)
+}
+
+// HostedByPods implements activities.Policies.
+func (p Pair) HostedByPods(ctx context.Context, of activities.Policy) (map[string]fencing.Hosted, error) {
+	return p.of(of.Key).HostedByPods(ctx, of)
 }
 
 // RenewStatus implements activities.Policies.

@@ -127,26 +127,27 @@ type World struct {
 	violated   map[string]bool
 	belated    bool // a request is carried out now of which its sender has heard nothing and may have given up on
 
-	names     []string // of nodes
-	nodes     map[string]*node
-	workloads []*workload
-	pods      []*pod
-	budgets   map[string]*policyv1.PodDisruptionBudget
-	covering  map[string]labels.Selector  // of budgets, by name
-	params    []parameters                // of the guard of deletions, the last ones last
-	computing bool                        // the disruption controller is about to
-	computed  time.Time                   // when it last did
-	policy    *v1alpha1.MaintenancePolicy // nil: deleted
-	machines  *Machines                   // nil: it has none
-	edited    time.Time                   // when its spec was last changed
-	retiring  time.Time                   // when a person began to delete it
-	ending    time.Time                   // when the namespace began to be deleted; zero: it is not
-	older     *v1alpha1.MaintenancePolicy // another one, of the same storage cluster; nil: none
-	elsewhere *v1alpha1.MaintenancePolicy // one of another namespace; nil: none
-	fsid      string                      // of the Ceph cluster that answers now
-	version   int                         // of the last object that was written
-	selectors map[string]labels.Selector  // parsed
-	commands  sync.Map                    // to Ceph, parsed, by their texts
+	names       []string // of nodes
+	nodes       map[string]*node
+	workloads   []*workload
+	pods        []*pod
+	budgets     map[string]*policyv1.PodDisruptionBudget
+	covering    map[string]labels.Selector  // of budgets, by name
+	params      []parameters                // of the guard of deletions, the last ones last
+	computing   bool                        // the disruption controller is about to
+	computed    time.Time                   // when it last did
+	policy      *v1alpha1.MaintenancePolicy // nil: deleted
+	machines    *Machines                   // nil: it has none
+	edited      time.Time                   // when its spec was last changed
+	retiring    time.Time                   // when a person began to delete it
+	ending      time.Time                   // when the namespace began to be deleted; zero: it is not
+	older       *v1alpha1.MaintenancePolicy // another one, of the same storage cluster; nil: none
+	elsewhere   *v1alpha1.MaintenancePolicy // one of another namespace; nil: none
+	unreachable bool                        // no new line to the mons can be made
+	fsid        string                      // of the Ceph cluster that answers now
+	version     int                         // of the last object that was written
+	selectors   map[string]labels.Selector  // parsed
+	commands    sync.Map                    // to Ceph, parsed, by their texts
 
 	cephCluster
 	cephOSD

@@ -11,12 +11,16 @@ func Hosting(in Input) (hosted map[string]fencing.Hosted, homeless bool) {
 	smallest, _ := failureDomain(in, &ignored)
 	osds, nodes := join(in, smallest.Type, &ignored)
 	hosted = map[string]fencing.Hosted{}
+	domains := map[string]string{} // by node
 	for _, o := range osds {
 		switch {
 		case !o.expected:
 		case o.node != nil:
 			h := hosted[o.node.Name]
 			h.Daemons++
+			first, had := domains[o.node.Name]
+			domains[o.node.Name] = o.domain
+			h.Spread = h.Spread || had && first != o.domain
 			if o.Up {
 				h.Running++
 			}
