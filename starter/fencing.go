@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -121,7 +122,13 @@ func (r *FencingReconciler) open(
 		}
 		r.close(name)
 	}
-	opts := cache.Options{Scheme: kube.Scheme, DefaultTransform: cache.TransformStripManagedFields()}
+	opts := cache.Options{
+		Scheme: kube.Scheme, DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultWatchErrorHandler: func(ctx context.Context, reflector *toolscache.Reflector, err error) {
+			toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+			r.notServed(name, err)
+		},
+	}
 	if spec.Namespace != "" {
 		opts.DefaultNamespaces = map[string]cache.Config{spec.Namespace: {}}
 	}
@@ -160,6 +167,23 @@ func (r *FencingReconciler) open(
 	return l, nil
 }
 
+// notServed takes in that a kind is not served any more in the version that is watched, as when Cluster API is removed
+// and comes back: the watch would go on asking for it, and show what was there. So it begins anew.
+func (r *FencingReconciler) notServed(name types.NamespacedName, err error) {
+	if !apierrors.IsNotFound(err) {
+		return
+	}
+	r.Log.Info("what fences nodes is not served any more as it was", "policy", name.String(), "problem", err.Error())
+	r.close(name)
+	r.enqueue <- eventOf(name)
+}
+
+func eventOf(name types.NamespacedName) event.GenericEvent {
+	policy := &v1alpha1.MaintenancePolicy{}
+	policy.Namespace, policy.Name = name.Namespace, name.Name
+	return event.GenericEvent{Object: policy}
+}
+
 // syncWithin bounds the wait for a first list: a kind that may not be listed never comes.
 const syncWithin = 15 * time.Second
 
@@ -168,8 +192,6 @@ func (r *FencingReconciler) watch(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()
-	policy := &v1alpha1.MaintenancePolicy{}
-	policy.Namespace, policy.Name = name.Namespace, name.Name
 	for _, k := range kinds {
 		o := &unstructured.Unstructured{}
 		o.SetGroupVersionKind(k)
@@ -177,7 +199,7 @@ func (r *FencingReconciler) watch(
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", k.Kind, err)
 		}
-		if _, err := informer.AddEventHandler(onAny(func() { r.enqueue <- event.GenericEvent{Object: policy} })); err != nil {
+		if _, err := informer.AddEventHandler(onAny(func() { r.enqueue <- eventOf(name) })); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -91,16 +92,21 @@ func For(c client.Client, policy storage.ClusterKey, spec v1alpha1.FencingSpec) 
 	return h, nil
 }
 
-// served finds a version that the API server has. The error wraps ErrNotServed when it has none.
+// served finds a version that the API server has. The error wraps ErrNotServed when it has none. One is asked for at a
+// time: of several the mapper finds none as long as one of them is not served.
 func (h *Holder) served(k schema.GroupKind, versions []string) (schema.GroupVersionKind, error) {
-	mapping, err := h.client.RESTMapper().RESTMapping(k, versions...)
-	if meta.IsNoMatchError(err) {
-		return schema.GroupVersionKind{}, fmt.Errorf("spec.fencing.api %s: %s: %w", h.kind.api, k, ErrNotServed)
+	for _, version := range versions {
+		mapping, err := h.client.RESTMapper().RESTMapping(k, version)
+		switch {
+		case meta.IsNoMatchError(err):
+			continue
+		case err != nil:
+			return schema.GroupVersionKind{}, err
+		default:
+			return mapping.GroupVersionKind, nil
+		}
 	}
-	if err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	return mapping.GroupVersionKind, nil
+	return schema.GroupVersionKind{}, fmt.Errorf("spec.fencing.api %s: %s: %w", h.kind.api, k, ErrNotServed)
 }
 
 func (h *Holder) list(ctx context.Context, k schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
@@ -110,7 +116,11 @@ func (h *Holder) list(ctx context.Context, k schema.GroupVersionKind) ([]unstruc
 	if h.namespace != "" {
 		options = append(options, client.InNamespace(h.namespace))
 	}
-	if err := h.client.List(ctx, list, options...); err != nil {
+	switch err := h.client.List(ctx, list, options...); {
+	case apierrors.IsNotFound(err): // as a list never is while there is the kind
+		return nil, fmt.Errorf("spec.fencing.api %s: %s is gone, version %s at least: %w", h.kind.api, k.GroupKind(),
+			k.Version, ErrNotServed)
+	case err != nil:
 		return nil, fmt.Errorf("list of %s: %w", k.GroupKind(), err)
 	}
 	return list.Items, nil

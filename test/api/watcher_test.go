@@ -35,6 +35,7 @@ type told struct {
 	hints   []workflows.Hint
 	reasons []string
 	waits   []string // what the restart of what waits was told
+	fences  []string // whom a fence was told of, and whether it is to begin
 }
 
 func (t *told) SignalKeeper(_ context.Context, _ storage.ClusterKey, h workflows.Hint) error {
@@ -265,5 +266,3 @@ func report(t *testing.T, p *osdPods, upToDate metav1.ConditionStatus) {
 	}}
 	require.NoError(t, server.Status().Update(t.Context(), cr, client.FieldOwner(kube.FieldOwner)))
 }
-
-func (t *told) SignalFence(context.Context, workflows.FenceNodeInput, string, bool) error { return nil }
