@@ -358,6 +358,37 @@ func TestHoldsStayWhenTheOtherPolicyWasThereForAMoment(t *testing.T) {
 	})
 }
 
+// TestHoldsThatNobodyTookAway: they were taken away for the other policy, nobody heard of it, and the next attempt
+// finds this one in charge. They are set again, and nobody is said to have taken them away.
+func TestHoldsThatNobodyTookAway(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		attempts := 0
+		s.update(func() {
+			releases := func(info activity.Info) bool { return info.ActivityType.Name == "ReleaseHolds" }
+			s.fault = func(_ int, info activity.Info) fault {
+				if releases(info) && info.Attempt == 1 {
+					return doneAlso
+				}
+				return noFault
+			}
+			s.onAttempt = func(_ int, info activity.Info) {
+				if !releases(info) {
+					return
+				}
+				if attempts++; attempts == 2 {
+					s.AnotherPolicy(false)
+				}
+			}
+		})
+		s.AnotherPolicy(true)
+		require.True(s, s.Await(time.Minute, func() bool { return len(s.machines.Held()) == 0 }))
+		s.heldAgain()
+		require.GreaterOrEqual(s, attempts, 2)
+	})
+}
+
 // TestEveryStepOfAFence plays the fence of a node that died again and again, as TestEveryStep does.
 func TestEveryStepOfAFence(t *testing.T) {
 	t.Parallel()

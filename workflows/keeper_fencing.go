@@ -77,6 +77,8 @@ func (k *keeper) letMachinesGo(ctx workflow.Context, aside bool) error {
 	}
 	r, err := call(marking(ctx, "take the holds of all Machines away"), keeping.ReleaseHolds,
 		activities.ReleaseHoldsInput{ClusterKey: k.cluster, Aside: aside, ID: k.observed.Seen.ID})
+	// An attempt of which nothing was heard may have taken them away before the policy was in charge again.
+	k.bare = nil
 	if k.again = r.Moved; err != nil || r.Moved {
 		return err
 	}

@@ -34,8 +34,8 @@ func (t *told) fenced(node string, wanted bool) bool {
 	return slices.Contains(t.fences, fmt.Sprintf("%s %t", node, wanted))
 }
 
-// TestTheWatcherStartsFences: of a node with OSDs that a health check finds unhealthy, or whose Machine it does, as soon
-// as there is an API that fences, and also when that is removed and comes back in another version.
+// TestTheWatcherStartsFences: of a node with OSDs that a health check finds unhealthy, or whose Machine it does, and
+// also when the API that fences is removed and comes back in another version.
 func TestTheWatcherStartsFences(t *testing.T) {
 	const ns = "watched-fences"
 	prepareFencing(t)
