@@ -49,6 +49,15 @@ func (f *fence) askedLongAgo(ctx workflow.Context) bool {
 	return workflow.Now(ctx).Sub(f.state.AskedAt) >= lookAtNodeEvery && asksWho(ctx)
 }
 
+// asksThoughTold is the change since when a keeper is asked again although there is always something new of the node.
+const asksThoughTold = "asks-though-told"
+
+// toldLongAgo tells whether it is time to ask again, however much there is to hear of the node.
+func (f *fence) toldLongAgo(ctx workflow.Context) bool {
+	return workflow.Now(ctx).Sub(f.state.AskedAt) >= lookAtNodeEvery &&
+		workflow.GetVersion(ctx, asksThoughTold, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
 // FenceDoubt is the question whether a keeper has let go of a Machine.
 type FenceDoubt struct {
 	// Outcome is how the job ends if none has. "": there is no doubt.

@@ -42,14 +42,30 @@ func (f *fence) await(ctx workflow.Context) error {
 		f.job.listen()
 		return f.take() || f.state.Stale || f.job.done.Len() > 0 || f.askedAnew() || f.paused()
 	})
-	if !news {
-		f.state.Stale = true
-		// A keeper may have died before it had noted what it was asked for.
-		if err == nil && !f.released() && (every == lookAtNodeEvery || f.askedLongAgo(ctx)) {
-			f.askAnew()
-		}
+	f.state.Stale = f.state.Stale || !news
+	// A keeper may have died before it had noted what it was asked for.
+	switch {
+	case err != nil || f.released():
+	case !news && (every == lookAtNodeEvery || f.askedLongAgo(ctx)):
+		f.askAnew()
+	case news && f.toldLongAgo(ctx):
+		f.askAnew()
+		return f.remind(ctx)
 	}
 	return err
+}
+
+// remind asks once more for the lease, which the keeper may never have come to write down.
+func (f *fence) remind(ctx workflow.Context) error {
+	for _, c := range f.job.claims {
+		if c.Stage != claimAsked {
+			continue
+		}
+		if err := c.ask(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // paused: nothing is to be released for now. What was released stays so.

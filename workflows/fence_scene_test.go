@@ -246,6 +246,36 @@ func TestFenceThatTheKeeperForgot(t *testing.T) {
 	})
 }
 
+// TestFenceThatHearsOfItsNodeAllTheTime: the keeper died before it had written down the release, or the lease, that it
+// was asked for. The job asks the next one, although there is always something to hear of its node.
+func TestFenceThatHearsOfItsNodeAllTheTime(t *testing.T) {
+	t.Parallel()
+	for _, asks := range []string{"RequestFence", "RequestLease"} {
+		t.Run(asks, func(t *testing.T) {
+			t.Parallel()
+			play(t, sim.Options{}, func(s *scene) {
+				s.fenced()
+				asked, killed := false, false
+				s.update(func() {
+					s.onAttempt = func(_ int, info activity.Info) {
+						if asked && !killed && info.WorkflowExecution.ID == workflows.KeeperID(sim.Key) {
+							killed = true
+							go s.killKeeper()
+						}
+						asked = asked || info.ActivityType.Name == asks
+					}
+				})
+				s.machines.Delete("node-d")
+				run := s.fence("node-d")
+				e := s.awaitFence("node-d", run)
+				require.NoError(s, e.err)
+				require.Less(s, e.fence.Took, 15*time.Minute)
+				s.heldAgain()
+			})
+		})
+	}
+}
+
 // TestWhoIsNotFencedLetsOthersGo: nobody fences a node that serves, and so its job does not keep the lease for ever. A
 // drain of another failure domain has its turn, and after it the fence again.
 func TestWhoIsNotFencedLetsOthersGo(t *testing.T) {
