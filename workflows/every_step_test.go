@@ -100,7 +100,7 @@ var mishaps = map[string]mishap{
 }
 
 // TestEveryStep plays each course again and again, and each time something happens at another attempt of an activity,
-// the drain's or the keeper's, until there is none left: of four steps one, the next commit another. Whatever it is,
+// the drain's or the keeper's, until there is none left: of many steps one, the next commit another. Whatever it is,
 // the drain ends, and nothing of ours is left behind.
 func TestEveryStep(t *testing.T) {
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestEveryStep(t *testing.T) {
 		for mishapName, m := range mishaps {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
 				t.Parallel()
-				at, every := turns.Steps("TestEveryStep: "+courseName+", "+mishapName, 16, 1)
+				at, every := turns.Steps("TestEveryStep: "+courseName+", "+mishapName, 24, 1)
 				atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
 					play(t, sim.Options{}, func(s *scene) { came = c.with(s, m, at) }, c.others...)
 					return came

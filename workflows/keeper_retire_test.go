@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -36,6 +37,7 @@ func (s *scene) keeperEnds(within time.Duration) bool {
 // TestDeletionSaysWhatItWaitsFor: Ceph does not answer, so the noout cannot be unset. The policy, the keeper and the
 // jobs say so, until Ceph is back or a person lets it go.
 func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
+	turns.Await(t, t.Name(), 7*time.Second)
 	t.Parallel()
 	for name, wayOut := range map[string]func(*scene){
 		"Ceph is back":            func(s *scene) { s.LoseQuorum(false) },

@@ -21,6 +21,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -40,6 +41,7 @@ func TestLargeClusterInTrouble(t *testing.T) {
 		"3 zones": 3,
 	} {
 		t.Run(what, func(t *testing.T) {
+			turns.Await(t, t.Name(), 12*time.Second)
 			t.Parallel()
 			l := &large{view: largeView(domains)}
 			for i := range largeQueue {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -27,6 +28,7 @@ func nightly(duration string) map[string]any {
 }
 
 func TestWindow(t *testing.T) {
+	turns.Await(t, t.Name(), 7*time.Second)
 	t.Parallel()
 	play(t, osdsBy("Host", nightly("1h")), func(s *scene) { // it is midnight
 		s.settleOSDs()
@@ -45,6 +47,7 @@ func TestWindow(t *testing.T) {
 
 // TestWindowClosesWhileItWaits: whoever holds the lease may take longer than the window is open.
 func TestWindowClosesWhileItWaits(t *testing.T) {
+	turns.Await(t, t.Name(), 12*time.Second)
 	t.Parallel()
 	twice := map[string]any{"windows": []any{map[string]any{"schedule": "0 3,5 * * *", "duration": "10m"}}}
 	play(t, osdsBy("Host", twice), func(s *scene) {
@@ -79,6 +82,7 @@ func (s *scene) sleepUntil(hour, minute int) {
 }
 
 func TestBrokenOSDsAreReplacedOutsideOfWindows(t *testing.T) {
+	turns.Await(t, t.Name(), 8*time.Second)
 	t.Parallel()
 	play(t, osdsBy("Host"), func(s *scene) {
 		s.settleOSDs()
@@ -100,6 +104,7 @@ func TestBrokenOSDsAreReplacedOutsideOfWindows(t *testing.T) {
 // TestSpecPaused: no batch begins, not even of what is broken; and what is away keeps its lease and noout as long as
 // that lasts.
 func TestSpecPaused(t *testing.T) {
+	turns.Await(t, t.Name(), 7*time.Second)
 	t.Parallel()
 	paused := func(is bool) func(map[string]any) { return func(spec map[string]any) { spec["paused"] = is } }
 	play(t, osdsBy("Host", map[string]any{"paused": true}), func(s *scene) {
@@ -130,6 +135,7 @@ func TestSpecPaused(t *testing.T) {
 }
 
 func TestPauseBetweenAndMaxParallel(t *testing.T) {
+	turns.Await(t, t.Name(), 6*time.Second)
 	t.Parallel()
 	play(t, osdsBy("Zone", map[string]any{"pauseBetween": "30m", "maxParallel": int64(3)}), func(s *scene) {
 		s.settleOSDs()

@@ -10,6 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/turns"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -75,6 +76,7 @@ func TestRestartOSDs(t *testing.T) {
 }
 
 func TestCanary(t *testing.T) {
+	turns.Await(t, t.Name(), 8*time.Second)
 	t.Parallel()
 	play(t, osdsBy("Zone", map[string]any{"canary": map[string]any{"soak": "5m", "approval": true}}), func(s *scene) {
 		s.settleOSDs()
@@ -151,6 +153,7 @@ func TestAbortedRollout(t *testing.T) {
 // TestHalt is a template that makes OSDs crash: one batch is lost, and nothing further goes down until a person has
 // mended it in one of three ways.
 func TestHalt(t *testing.T) {
+	turns.Await(t, t.Name(), 8*time.Second)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mend  func(*scene)
