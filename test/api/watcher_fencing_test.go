@@ -65,7 +65,7 @@ func TestTheWatcherStartsFences(t *testing.T) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			assert.True(c, temporal.fenced(node, true), "%s of %q", node, temporal.fences)
-		}, 60*time.Second, 50*time.Millisecond)
+		}, 3*time.Minute, 50*time.Millisecond)
 	}
 	lose(t, "fenced-a")
 	lose(t, "fenced-d") // which hosts nothing
