@@ -67,7 +67,8 @@ type Patient struct {
 	UID    string `json:"uid,omitempty"` // of the Node
 }
 
-// Meets takes in that conditions may meet checks, of whatever prefix names.
+// Meets notes since when the patient is unhealthy if any of the conditions meets a check, or when one may. prefix goes
+// before the name of the condition.
 func (p *Patient) Meets(conditions []Condition, checks []Check, prefix string, now time.Time) {
 	since, next, ok := Unhealthy(conditions, checks, now)
 	if !ok {
