@@ -62,6 +62,9 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 			return out, Unavailable("look at the Machine of "+in.Node, err)
 		}
 		out.Clusters = append(out.Clusters, key)
+		if patient.Machine.Held {
+			patient.Holders = 1
+		}
 		out.Patient = join(out.Patient, patient)
 	}
 	if len(out.Clusters) == 0 {
@@ -72,11 +75,13 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 	return out, nil
 }
 
-// join is what several policies say of one node: it is unhealthy if any of them finds it so.
+// join is what several policies say of one node: it is unhealthy if any of them finds it so, and held if any holds it.
 func join(a, b fencing.Patient) fencing.Patient {
 	if a.Machine.UID == "" {
 		a.Machine, a.Deleting = b.Machine, b.Deleting
 	}
+	a.Machine.Held = a.Machine.Held || b.Machine.Held
+	a.Holders += b.Holders
 	if !b.Unhealthy.IsZero() && (a.Unhealthy.IsZero() || b.Unhealthy.Before(a.Unhealthy)) {
 		a.Unhealthy, a.Condition = b.Unhealthy, b.Condition
 	}

@@ -50,8 +50,10 @@ func Unhealthy(conditions []Condition, checks []Check, now time.Time) (since, ne
 
 // Patient is a node that may have to be fenced.
 type Patient struct {
-	// Machine is the node's; the zero Machine: it has none, so that nothing holds it.
+	// Machine is the node's; the zero Machine: it has none, so that nothing holds it. Holders is how many storage clusters
+	// hold it.
 	Machine  Machine   `json:"machine"`
+	Holders  int       `json:"holders,omitempty"`
 	Deleting time.Time `json:"deleting,omitzero"` // since when its deletion is asked for
 	// Unhealthy is since when it meets a condition of its health checks; zero: it meets none. Next is when it may meet
 	// one as long as its conditions stay; zero: never.
