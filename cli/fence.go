@@ -125,7 +125,11 @@ func (c *Command) FenceRelease(ctx context.Context, in FenceReleaseInput) error 
 	}
 	fmt.Fprintf(c.Err, "%s releases the Machine of %s whatever is known, as soon as no other one is released.\n", in.By,
 		in.Node)
-	return c.stay(ctx, id, in.StayOptions, func(Job) error { return nil })
+	if in.Follow || in.Wait {
+		return c.stay(ctx, id, in.StayOptions, neverStands)
+	}
+	fmt.Fprintf(c.Out, "follow it:  lockkeeper status %[1]s -w\nend it:     lockkeeper fence hold %[2]s\n", id, in.Node)
+	return nil
 }
 
 func (c *Command) fencePlan(ctx context.Context, in FenceReleaseInput) (plan FencePlan, err error) {
