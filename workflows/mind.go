@@ -35,6 +35,9 @@ type mind struct {
 	askedCommit, commits bool
 	// regrets: a release of a Machine is judged until somebody makes use of it, and in doubt Machines are held.
 	regrets bool
+	// bears: a fence bears with other nodes that are lost and held back, and Machines are held anew at once when the
+	// policy says another way.
+	bears bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string
@@ -210,7 +213,7 @@ func (m *mind) known() *budget.Known {
 	return &budget.Known{
 		Settings: m.observed.Settings, Proof: m.state.Proof, Announced: m.state.Announced, HealingSince: m.state.HealingSince,
 		Unheard: m.state.Doubts.Unheard(), Open: m.state.Decision.Open, Opened: opened, LeftOut: leftOut,
-		Going: m.inForce().Going(), Life: m.lives(),
+		Going: m.inForce().Going(), Life: m.lives(), HeldBack: m.heldBack(),
 	}
 }
 

@@ -72,10 +72,11 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 			d.Open = storage.FailureDomain{} // not yet
 		}
 	}
-	facts := fencing.Know(m.input(now).Input, d, m.askedNodes, nil)
+	in := m.input(now).Input
+	facts, borne := fencing.Know(in, d, m.askedNodes, nil), fencing.Know(in.Bearing(), d, m.askedNodes, nil)
 	s = fencing.Next(fencing.Input{
-		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Survey: *survey,
-		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets,
+		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Borne: &borne, Survey: *survey,
+		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets, Bears: m.bears,
 	})
 	m.state.Memory.Fencing = s.Ledger
 	s.Again = m.takenAway(*survey, s)
@@ -88,6 +89,21 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 		m.maxUnavailable = survey.Max
 	}
 	return s
+}
+
+// heldBack are nodes that are to be fenced and are held, by the last look at their Machines.
+func (m *mind) heldBack() (nodes []string) {
+	l, s := m.state.Memory.Fencing, m.observed.Survey
+	if !m.bears || l == nil || s == nil || s.Fencing != l.Fencing || s.Unavailable != "" {
+		return nil
+	}
+	for _, c := range l.Cases {
+		if c.Stage == fencing.StageHeld && c.Override == nil &&
+			slices.ContainsFunc(s.Machines, func(x fencing.Machine) bool { return x.Node == c.Node && x.Held }) {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return nodes
 }
 
 // openForMachines is whose MachineDisruptionBudget lets one go, as far as is known; nil: none does. An alarm closes it

@@ -53,6 +53,8 @@ type Input struct {
 	Going []string
 	// Life is who gave a sign of life when that was last asked for an opening; nil: no answer that counts.
 	Life *storage.Life
+	// HeldBack are nodes that are to be fenced, and are not until their own fences have their turn.
+	HeldBack []string
 
 	together string // the failure domain that several are taken for, see asOne
 }

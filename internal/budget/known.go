@@ -23,6 +23,7 @@ type Known struct {
 	LeftOut      []string                `json:"leftOut,omitempty"`
 	Going        []string                `json:"going,omitempty"`
 	Life         *storage.Life           `json:"life,omitempty"`
+	HeldBack     []string                `json:"heldBack,omitempty"`
 }
 
 // Input joins what is known with a look.
@@ -30,7 +31,7 @@ func (k Known) Input(now time.Time, view storage.View, health storage.Health, l 
 	in := Input{
 		Now: now, View: view, Health: health, Lease: l, Settings: k.Settings, Proof: k.Proof, Announced: k.Announced,
 		HealingSince: k.HealingSince, Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut,
-		Going: k.Going, Life: k.Life,
+		Going: k.Going, Life: k.Life, HeldBack: k.HeldBack,
 	}
 	in.HealingSince = NextHealingSince(in)
 	return in

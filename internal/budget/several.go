@@ -109,10 +109,15 @@ func away(d storage.Domain) bool {
 	return d.Daemons > 0 && gone == d.Daemons
 }
 
-// asHeld is the input as the lease's holder makes it: failure domains that stop together are one.
+// asHeld is the input as the lease's holder makes it: failure domains that stop together are one, and a fence bears
+// with nodes that are held back.
 func (in Input) asHeld() Input {
-	if len(in.Lease.Holders) > 0 && in.Lease.Holders[0].Stops == lease.StopTogether {
-		return in.asOne(in.Lease.Holders[0])
+	if len(in.Lease.Holders) == 0 {
+		return in
+	}
+	h := in.Lease.Holders[0]
+	if in = in.bearing(h); h.Stops == lease.StopTogether {
+		return in.asOne(h)
 	}
 	return in
 }

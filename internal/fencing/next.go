@@ -3,8 +3,10 @@ package fencing
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/brief"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -17,13 +19,22 @@ type Input struct {
 	// Wanted is what the policy says; nil: nothing is to be held.
 	Wanted *storage.Fencing
 	Facts  Facts // Released is the ledger's
+	// Borne are the same as a fence may take them, which bears with nodes that are held back; nil: as Facts. A number that
+	// lets anybody go is not said by them.
+	Borne  *Facts
 	Survey Survey
 	// Timeout is how long a remediator may take before a release is taken back.
 	Timeout time.Duration
 	// Regrets: a release that nobody has made use of yet is judged in each look, and in doubt what may serve is held.
 	// Keepers that began earlier did neither.
 	Regrets bool
+	// Bears: once all is given up that was held as the policy said before, Machines are looked at again at once, to hold
+	// them as it says now. Keepers that began earlier waited until something happened.
+	Bears bool
 }
+
+// soon is when to look again although nothing happens.
+const soon = 200 * time.Millisecond
 
 // Step is what to do next: first write the ledger down, then set the holds, and then, when all else is in place, let
 // go.
@@ -62,11 +73,14 @@ func Next(in Input) Step {
 	if seen {
 		s.follow(in)
 	}
-	f := in.Facts
-	if !seen {
-		f.AskedFor = nil // nothing is released unless it is known what is held
+	f, borne := in.Facts, in.Facts
+	if in.Borne != nil {
+		borne = *in.Borne
 	}
-	s.judge(in, f, ending, seen)
+	if !seen { // nothing is released unless it is known what is held
+		f.AskedFor, borne.AskedFor = nil, nil
+	}
+	s.judge(in, borne, ending, seen)
 	if seen {
 		s.plan(in, ending)
 	}
@@ -76,6 +90,10 @@ func Next(in Input) Step {
 	}
 	if ending && s.Ledger.None() {
 		s.Ledger = nil
+	}
+	if in.Bears && in.Wanted != nil && in.Survey.Unavailable == "" && in.Survey.Fencing != *in.Wanted &&
+		(s.Ledger == nil || s.Ledger.Fencing == *in.Wanted) {
+		s.Next = in.Now.Add(soon) // nothing may ever happen to these Machines, and nobody holds them
 	}
 	s.news(before)
 	return s
@@ -160,6 +178,32 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 		s.Over = append(s.Over, c)
 		return true
 	})
+	for i := range s.Ledger.Cases {
+		if c := &s.Ledger.Cases[i]; c.Stage == StageHealing {
+			happened, _, _ := strings.Cut(c.Message, "; ")
+			c.Message = happened + "; " + lacks(f, *c)
+		}
+	}
+}
+
+// lacks is what the data waits for after a fence.
+func lacks(f Facts, c Case) string {
+	if f.View.Unavailable != "" {
+		return "nothing is known: " + f.View.Unavailable
+	}
+	var down []string
+	for _, d := range f.View.Domains {
+		if is := (storage.FailureDomain{Type: f.View.FailureDomainType, Name: d.Name}); slices.Contains(f.Hurt, is) &&
+			slices.Contains(c.Domains, is) {
+			for _, x := range d.Troubled {
+				down = append(down, x.Name)
+			}
+		}
+	}
+	if len(down) > 0 {
+		return "still missing: " + brief.List(down, 8)
+	}
+	return "the data is not proved whole yet"
 }
 
 // healed tells whether the data is whole after a fence, and nothing in the failure domains of the node is hurt.

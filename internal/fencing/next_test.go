@@ -75,6 +75,34 @@ func TestAnotherIsReleasedWhenNobodyFences(t *testing.T) {
 	require.Equal(t, f.now.Add(20*time.Minute), s.Next)
 }
 
+// TestWhatAFenceWaitsFor: the data may be long in healing, and whoever looks is told what is missing.
+func TestWhatAFenceWaitsFor(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	f.fail("node-d")
+	f.want("node-d", fencing.WhyUnhealthy)
+	says := func(want string) {
+		t.Helper()
+		f.step(true, true, true)
+		c, _ := f.of("node-d")
+		require.Equal(t, fencing.StageHealing, c.Stage)
+		require.Regexp(t, "^Machine [^ ;]+ is gone; "+want+"$", c.Message)
+	}
+	f.step(true, true, true)
+	f.gone("node-d")
+	says(`still missing: osd\.[0-9]+(, osd\.[0-9]+)*`)
+	f.silent = true
+	says("nothing is known: .+")
+	f.silent = false
+	f.serve("node-d")
+	f.clean = false
+	says("the data is not proved whole yet")
+	f.clean = true
+	f.step(true, true, true)
+	_, there := f.of("node-d")
+	require.False(t, there)
+}
+
 // TestWhoWasNotFencedGivesItsLeaseBack: a node that serves is not released twice under one lease, or nobody else would
 // ever have it. To ask again does not give back the place in the queue either.
 func TestWhoWasNotFencedGivesItsLeaseBack(t *testing.T) {
@@ -316,6 +344,37 @@ func TestUnderAnotherAPI(t *testing.T) {
 	require.Len(t, s.Remove, 6)
 	require.Empty(t, s.Set)
 	require.Equal(t, capi, s.Ledger.Fencing)
+}
+
+// TestHeldAnewAtOnce: the policy says another way to hold Machines. When all old holds are gone nothing may happen for
+// hours, and nobody holds them: so they are looked at again at once.
+func TestHeldAnewAtOnce(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	other := storage.Fencing{API: "ClusterAPI", Namespace: "machines", Hold: "SkipRemediation"}
+	look := func(under storage.Fencing) fencing.Step {
+		x := fencing.Sift(fencing.Found{
+			Ledger: f.ledger, Machines: f.machines, Hosted: f.hosted(), Known: true, Ending: under != other,
+		})
+		x.Fencing = under
+		s := fencing.Next(fencing.Input{
+			Now: f.now, Ledger: f.ledger, Wanted: &other, Facts: f.facts(), Survey: x, Bears: true,
+		})
+		f.ledger = s.Ledger
+		return s
+	}
+	s := look(capi)
+	require.Len(t, s.Remove, 6)
+	require.Zero(t, s.Next)
+	f.mark(s.Remove, false)
+	s = look(capi)
+	require.Empty(t, s.Remove)
+	require.NotZero(t, s.Next)
+	require.Less(t, s.Next.Sub(f.now), time.Second)
+	s = look(other)
+	require.Len(t, s.Ledger.Held, 6)
+	require.Equal(t, other, s.Ledger.Fencing)
+	require.Zero(t, s.Next)
 }
 
 // TestLedgerModel plays a keeper that dies at any moment, remediators that fence whatever is not held and unhealthy,

@@ -1,0 +1,51 @@
+package budget
+
+import (
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// This file lets the fence of a node go on while other nodes are lost, too, that are to be fenced.
+
+// bearing is the input as a claim may take it: that of a fence bears with nodes that are held back.
+func (in Input) bearing(c lease.Claim) Input {
+	if c.Priority != lease.PriorityFencing || c.OfMon() {
+		return in
+	}
+	return in.bearingAllBut(c.Node)
+}
+
+// Bearing is the input as any fence may take it.
+func (in Input) Bearing() Input { return in.bearingAllBut("") }
+
+// bearingAllBut takes nodes that are held back for what the storage cluster says of them, and not for what Kubernetes
+// does. Nodes that have lost the control plane alone, and serve, would keep each other's failure domains closed for
+// ever: one that is lost may go at any moment. But these go when their own fences have their turn, and not before; and
+// their daemons have to give a sign of life, as all do, before another failure domain opens. Kubernetes deletes the pods
+// of a lost node after five minutes, of which nobody there hears.
+func (in Input) bearingAllBut(node string) Input {
+	var lost []string
+	for _, n := range in.View.Nodes {
+		if n.Lost > 0 && n.Name != node && slices.Contains(in.HeldBack, n.Name) {
+			lost = append(lost, n.Name)
+		}
+	}
+	if len(lost) == 0 {
+		return in
+	}
+	in.View.Nodes, in.View.Domains = slices.Clone(in.View.Nodes), slices.Clone(in.View.Domains)
+	for i := range in.View.Nodes {
+		if n := &in.View.Nodes[i]; slices.Contains(lost, n.Name) {
+			n.Lost = 0
+		}
+	}
+	for i := range in.View.Domains {
+		d := &in.View.Domains[i]
+		d.Troubled = slices.DeleteFunc(slices.Clone(d.Troubled), func(x storage.Daemon) bool {
+			return x.Up && !x.Restarting && slices.Contains(lost, x.Node)
+		})
+	}
+	return in
+}

@@ -1,0 +1,67 @@
+package budget_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TestFencesBearWithWhatIsHeldBack: two nodes in different zones have lost the control plane, and their OSDs serve. Each
+// would keep the other's zone closed for ever.
+func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
+	for _, test := range []struct {
+		what     string
+		heldBack []string
+		priority lease.Priority
+		pod      storage.PodState // of the OSD on the other node
+		also     func(x *storage.Daemon)
+		life     *storage.Life
+		want     bool
+	}{
+		{"both are held back", []string{"c", "e"}, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, true},
+		{
+			"Kubernetes has deleted its pod",
+			[]string{"c", "e"}, lease.PriorityFencing, storage.PodTerminating, nil, &storage.Life{}, true,
+		},
+		{"the other one is not", []string{"c"}, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, false},
+		{"nobody holds anything back", nil, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, false},
+		{"it is a drain", []string{"c", "e"}, lease.PriorityDrain, storage.PodReady, nil, &storage.Life{}, false},
+		{"nobody has asked who lives", []string{"c", "e"}, lease.PriorityFencing, storage.PodReady, nil, nil, false},
+		{
+			"its OSD starts elsewhere",
+			[]string{"c", "e"}, lease.PriorityFencing, storage.PodNotReady, func(x *storage.Daemon) { x.Restarting = true },
+			&storage.Life{}, false,
+		},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			w := atRest()
+			other := &w.osds[slices.IndexFunc(w.osds, func(o storage.Daemon) bool { return o.Node == "e" })]
+			if other.Pod = test.pod; test.also != nil {
+				test.also(other)
+			}
+			in := w.input()
+			in.HeldBack, in.Life = test.heldBack, test.life
+			for i := range in.View.Nodes {
+				if n := &in.View.Nodes[i]; n.Name == "c" || n.Name == "e" {
+					n.Lost, n.NotReady = 1, true
+				}
+			}
+			c := lease.Claim{
+				WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: test.priority, Granted: now,
+			}
+			answer := budget.LeaseGate(in, c)
+			require.Equal(t, test.want, answer.OK, answer.Reason)
+			in.Lease = lease.State{Holders: []lease.Claim{c}}
+			d := budget.Decide(in)
+			require.Equal(t, test.want, d.Mode == budget.ModeOpen && d.Open == zone("y"), d.Message)
+			if in.Lease = (lease.State{}); test.want {
+				require.Equal(t, budget.ModeClosed, budget.Decide(in).Mode, "nobody else may go")
+			}
+		})
+	}
+}
