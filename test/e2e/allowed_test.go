@@ -84,7 +84,7 @@ func allowed(budgets map[string]daemonBudget) string {
 
 func (w *world) budgets() (map[string]daemonBudget, error) {
 	var list struct{ Items []daemonBudget }
-	if err := w.read(&list, "kubectl", "-n", cephNamespace, "get", "pdb", "-o", "json"); err != nil {
+	if err := w.get(&list, budgetsPath); err != nil {
 		return nil, err
 	}
 	out := map[string]daemonBudget{}
@@ -183,6 +183,6 @@ type policyStatus struct {
 
 func (w *world) policyStatus() (policyStatus, error) {
 	var p struct{ Status policyStatus }
-	err := w.read(&p, "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "json")
+	err := w.get(&p, policyPath)
 	return p.Status, err
 }

@@ -367,7 +367,7 @@ func (w *world) killLeader() error {
 		var q struct {
 			Leader string `json:"quorum_leader_name"`
 		}
-		if err := w.read(&q, "ceph", "--connect-timeout", "20", "quorum_status", "-f", "json"); err != nil {
+		if err := w.ask(&q, "quorum_status"); err != nil {
 			return err
 		}
 		return w.signalDaemon("pod-kill", "mon."+q.Leader)

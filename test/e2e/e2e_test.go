@@ -80,6 +80,16 @@ var shapes = []struct {
 		[]string{"testdata/budgets/*.txtar"},
 		1, false, "MachineDisruptionBudget:" + machinesNamespace, false,
 	},
+	{
+		"openshift", append(slices.Clone(twoNodesPerZone), "--osd-storage", "pvc"),
+		[]string{"testdata/openshift/*.txtar"},
+		1, false, "OpenShift:" + machinesNamespace, false,
+	},
+	{
+		"node-health-checks", twoNodesPerZone,
+		[]string{"testdata/node-health-checks/*.txtar"},
+		1, false, "NodeHealthCheck:", false,
+	},
 }
 
 // toldInWords is the folder of those that every commit plays in the simulation. In the lab they take turns, as do those

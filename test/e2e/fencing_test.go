@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/test/remediator"
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
@@ -20,38 +21,58 @@ import (
 // machinesNamespace is where the lab has its Machines.
 const machinesNamespace = "machines"
 
-// machine is a Machine, as far as a scenario looks at it.
+// machine is a Machine, or a Node where Nodes are held, as far as a scenario looks at it.
 type machine struct {
 	Metadata struct {
 		Name, UID           string
 		Annotations, Labels map[string]string
 		DeletionTimestamp   *time.Time
 	}
-	Spec   struct{ ProviderID string }
+	Spec struct {
+		ProviderID     string
+		LifecycleHooks struct{ PreDrain, PreTerminate []struct{ Name string } }
+	}
 	Status struct{ NodeRef struct{ Name string } }
 }
 
+// held tells whether lockkeeper holds it, in the way of any API.
 func (m machine) held() bool {
 	const hook = ".delete.hook.machine.cluster.x-k8s.io/lockkeeper." + cephNamespace + "." + policyName
-	_, drain := m.Metadata.Annotations["pre-drain"+hook]
-	_, end := m.Metadata.Annotations["pre-terminate"+hook]
-	_, covered := m.Metadata.Labels["fencegroup.rook.io/"+policyName]
-	return drain && end || covered
+	has := func(of map[string]string, key string) bool { _, is := of[key]; return is }
+	a, l, hooks := m.Metadata.Annotations, m.Metadata.Labels, m.Spec.LifecycleHooks
+	return has(a, "pre-drain"+hook) && has(a, "pre-terminate"+hook) ||
+		has(a, "cluster.x-k8s.io/skip-remediation") ||
+		has(l, "fencegroup.rook.io/"+policyName) ||
+		has(l, "remediation.medik8s.io/exclude-from-remediation") ||
+		len(hooks.PreDrain) > 0 && len(hooks.PreTerminate) > 0
 }
 
 func (m machine) in(zone string) bool { return strings.Contains(m.Spec.ProviderID, "/"+zone+"/") }
 
-func (w *world) machines() (map[string]machine, error) {
-	kind := "machines.v1beta2.cluster.x-k8s.io"
-	if w.ofBudgets() {
-		kind = "machines.machine.openshift.io"
+// kindOfMachine is that of Machines, as kubectl takes it, and where the API server has them.
+func (w *world) kindOfMachine() (kind []string, path string) {
+	const in = "/namespaces/" + machinesNamespace + "/machines"
+	switch w.fencedBy() {
+	case clusterAPI:
+		return []string{"-n", machinesNamespace, "machines.v1beta2.cluster.x-k8s.io"}, "/apis/cluster.x-k8s.io/v1beta2" + in
+	case remediator.NodeHealths:
+		return []string{"nodes"}, corePath + "/nodes"
 	}
+	return []string{"-n", machinesNamespace, "machines.machine.openshift.io"}, "/apis/machine.openshift.io/v1beta1" + in
+}
+
+// machines are all that have nodes, by these.
+func (w *world) machines() (map[string]machine, error) {
 	var list struct{ Items []machine }
-	if err := w.read(&list, "kubectl", "-n", machinesNamespace, "get", kind, "-o", "json"); err != nil {
+	_, path := w.kindOfMachine()
+	if err := w.get(&list, path); err != nil {
 		return nil, err
 	}
 	byNode := map[string]machine{}
 	for _, m := range list.Items {
+		if w.fencedBy() == remediator.NodeHealths {
+			m.Status.NodeRef.Name = m.Metadata.Name
+		}
 		if m.Status.NodeRef.Name != "" {
 			byNode[m.Status.NodeRef.Name] = m
 		}
@@ -71,14 +92,13 @@ func (w *world) hosts() (map[string][]string, error) {
 			Status struct{ Phase string }
 		}
 	}
-	if err := w.read(&pods, "kubectl", "-n", cephNamespace, "get", "pods", "-l", "app in (rook-ceph-osd, rook-ceph-mon)",
-		"-o", "json"); err != nil {
+	if err := w.get(&pods, podsPath); err != nil {
 		return nil, err
 	}
 	out := map[string][]string{}
 	for _, p := range pods.Items {
-		if p.Metadata.DeletionTimestamp == nil && p.Status.Phase == "Running" {
-			kind := strings.TrimPrefix(p.Metadata.Labels["app"], "rook-ceph-")
+		kind := strings.TrimPrefix(p.Metadata.Labels["app"], "rook-ceph-")
+		if p.Metadata.DeletionTimestamp == nil && p.Status.Phase == "Running" && (kind == "osd" || kind == "mon") {
 			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], kind+"."+p.Metadata.Labels["ceph_daemon_id"])
 		}
 	}
@@ -95,19 +115,21 @@ func (w *world) hostsAndMachines() (map[string][]string, map[string]machine, err
 	return hosts, machines, err
 }
 
-// machineIn finds the Machine of a node of a zone that hosts an OSD and no mon: a mon's disk stays with its node.
-func (w *world) machineIn(zone string) (machine, error) {
+// machineIn finds the Machine of a node of a zone that hosts an OSD and no mon: a mon's disk stays with its node. Of
+// "zone-x/mon" it is that of the node with a mon.
+func (w *world) machineIn(where string) (machine, error) {
 	hosts, machines, err := w.hostsAndMachines()
 	if err != nil {
 		return machine{}, err
 	}
+	zone, _, withMon := strings.Cut(where, "/")
 	for node, daemons := range hosts {
-		if !slices.ContainsFunc(daemons, func(d string) bool { return strings.HasPrefix(d, "mon") }) &&
-			machines[node].in(zone) {
+		mon := slices.ContainsFunc(daemons, func(d string) bool { return strings.HasPrefix(d, "mon") })
+		if mon == withMon && machines[node].in(zone) {
 			return machines[node], nil
 		}
 	}
-	return machine{}, fmt.Errorf("no node of %s hosts an OSD and no mon: %v", zone, hosts)
+	return machine{}, fmt.Errorf("no node of %s hosts OSDs and, or but, no mon: %v", where, hosts)
 }
 
 // spread has an OSD of the zone live on a node without a mon, where machineIn finds it.
@@ -151,9 +173,33 @@ func (w *world) fencingWords() map[string]word {
 			if err != nil {
 				return err
 			}
-			return w.run("kubectl", "-n", machinesNamespace, "delete", "machines.v1beta2.cluster.x-k8s.io",
-				m.Metadata.Name, "--wait=false")
+			kind, _ := w.kindOfMachine()
+			return w.run("kubectl", append(append([]string{"delete", "--wait=false"}, kind...), m.Metadata.Name)...)
 		}},
+		"power-returns": {"ZONE", func(w *world, a []string) error {
+			return w.fault("node-return", w.fenced[a[0]].Status.NodeRef.Name)
+		}},
+		"not-replaced": {"ZONE DURATION", func(w *world, a []string) error { return w.notReplaced(a[0], a[1]) }},
+		"fence-says": {"ZONE REGEXP", func(w *world, a []string) error {
+			return w.eventually(patience, a[1], "lockkeeper", "fence", "status", w.fenced[a[0]].Status.NodeRef.Name)
+		}},
+		"fence-release": {"ZONE REASON", func(w *world, a []string) error {
+			node := w.fenced[a[0]].Status.NodeRef.Name
+			if w.fencer != nil {
+				w.fencer.byHand.Store(node, true)
+			}
+			return w.run("lockkeeper", "fence", "release", node, "--reason", a[1])
+		}},
+		"fence-history": {"ZONE REGEXP", func(w *world, a []string) error {
+			return w.eventually(patience, a[1], "lockkeeper", "history", "fence/"+w.fenced[a[0]].Status.NodeRef.Name)
+		}},
+		"health-check": {"LIMIT TEMPLATE", func(w *world, a []string) error { return w.setHealthCheck(a[0], a[1]) }},
+		"fencing": {"PATCH", func(w *world, a []string) error {
+			return w.run("kubectl", "-n", cephNamespace, "patch", "maintenancepolicy", policyName, "--type=merge", "-p",
+				`{"spec":{"fencing":`+a[0]+`}}`)
+		}},
+		"no-replacements": {"ZONE", func(w *world, a []string) error { return w.takeTemplate(a[0]) }},
+		"replacements":    {"", func(w *world, _ []string) error { return w.restoreTemplate() }},
 		"replaced": {"ZONE", func(w *world, a []string) error {
 			return until(patience, func() error { return w.replaced(w.fenced[a[0]]) })
 		}},
@@ -166,10 +212,60 @@ func (w *world) fencingWords() map[string]word {
 			if err != nil {
 				return err
 			}
-			return w.run("kubectl", "-n", machinesNamespace, "annotate", "machines.v1beta2.cluster.x-k8s.io",
-				m.Metadata.Name, "pre-drain.delete.hook.machine.cluster.x-k8s.io/lockkeeper."+cephNamespace+"."+policyName+"-")
+			kind, _ := w.kindOfMachine()
+			hook := "pre-drain.delete.hook.machine.cluster.x-k8s.io/lockkeeper." + cephNamespace + "." + policyName
+			return w.run("kubectl", append(append([]string{"annotate"}, kind...), m.Metadata.Name, hook+"-")...)
 		}},
 	}
+}
+
+// notReplaced: for that long the Machine that a zone has lost stays, whatever else becomes of it.
+func (w *world) notReplaced(zone, duration string) error {
+	if err := pass(duration); err != nil {
+		return err
+	}
+	machines, err := w.machines()
+	if err != nil {
+		return err
+	}
+	for _, m := range machines {
+		if m.Metadata.UID == w.fenced[zone].Metadata.UID {
+			return nil
+		}
+	}
+	return fmt.Errorf("Machine %s is gone", w.fenced[zone].Metadata.Name)
+}
+
+// setHealthCheck says how many Machines may be unhealthy, and from which template remediations are made; "-": Machines
+// are deleted.
+func (w *world) setHealthCheck(limit, template string) error {
+	reference := "null"
+	if template != "-" {
+		reference = `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"LabRemediationTemplate","name":"` +
+			template + `"}`
+	}
+	return w.run("kubectl", "-n", machinesNamespace, "patch", "machinehealthchecks.v1beta2.cluster.x-k8s.io", "workers",
+		"--type=merge", "-p", `{"spec":{"remediation":{"triggerIf":{"unhealthyLessThanOrEqualTo":"`+limit+
+			`"},"templateRef":`+reference+`}}}`)
+}
+
+// takeTemplate has a zone get no new Machines: what they are made from is deleted.
+func (w *world) takeTemplate(zone string) error {
+	var o map[string]any
+	const kind = "labmachinetemplates.infrastructure.cluster.x-k8s.io"
+	if err := w.read(&o, "kubectl", "-n", machinesNamespace, "get", kind, zone, "-o", "json"); err != nil {
+		return err
+	}
+	o["metadata"] = map[string]any{"name": zone, "namespace": machinesNamespace}
+	template, err := json.Marshal(o)
+	w.template = string(template)
+	return errors.Join(err, w.run("kubectl", "-n", machinesNamespace, "delete", kind, zone))
+}
+
+// restoreTemplate undoes takeTemplate. Cluster API tries again at once only if something happens to its MachineSets.
+func (w *world) restoreTemplate() error {
+	return errors.Join(w.apply(w.template), w.run("kubectl", "-n", machinesNamespace, "annotate",
+		"machinesets.v1beta2.cluster.x-k8s.io", "--all", "--overwrite", "tried-again="+time.Now().Format("150405")))
 }
 
 // doom chooses the Machine that a zone is about to lose, and remembers it.
@@ -202,6 +298,14 @@ func (w *world) allHeld() error {
 	return nil
 }
 
+// workers is how many Machines the lab has.
+func (w *world) workers() int {
+	if w.fencedBy() == clusterAPI {
+		return 7
+	}
+	return 6
+}
+
 // replaced: the Machine is gone, as many as before have nodes, and all OSDs run.
 func (w *world) replaced(old machine) error {
 	machines, err := w.machines()
@@ -213,8 +317,8 @@ func (w *world) replaced(old machine) error {
 			return fmt.Errorf("Machine %s is still there (held %t)", m.Metadata.Name, m.held())
 		}
 	}
-	if len(machines) < 7 {
-		return fmt.Errorf("%d of 7 Machines have nodes", len(machines))
+	if len(machines) < w.workers() {
+		return fmt.Errorf("%d of %d Machines have nodes", len(machines), w.workers())
 	}
 	hosts, err := w.hosts()
 	if err != nil {
@@ -246,17 +350,21 @@ func (w *world) watchReleases(t *testing.T) (stop func()) {
 				return
 			case <-time.After(500 * time.Millisecond):
 			}
-			out, err := w.command("kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o",
-				"jsonpath={.status.fencing.nodes}").Output()
-			var nodes []struct {
-				Node, Stage  string
-				HostsNothing bool
+			var policy struct {
+				Status struct {
+					Fencing struct {
+						Nodes []struct {
+							Node, Stage  string
+							HostsNothing bool
+						}
+					}
+				}
 			}
-			if err != nil || len(out) == 0 || json.Unmarshal(out, &nodes) != nil {
+			if w.get(&policy, policyPath) != nil {
 				continue
 			}
 			var released []string
-			for _, n := range nodes {
+			for _, n := range policy.Status.Fencing.Nodes {
 				if n.Stage == "Released" && !n.HostsNothing {
 					released = append(released, n.Node)
 				}

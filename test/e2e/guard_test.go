@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func (w *world) uids() (map[string]string, error) {
 	var list struct {
 		Items []struct{ Metadata struct{ Name, UID string } }
 	}
-	err := w.read(&list, "kubectl", "-n", cephNamespace, "get", "pods", "-l", daemonPods, "-o", "json")
+	err := w.get(&list, podsPath+"?labelSelector="+url.QueryEscape(daemonPods))
 	out := map[string]string{}
 	for _, p := range list.Items {
 		out[p.Metadata.Name] = p.Metadata.UID

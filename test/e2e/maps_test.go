@@ -19,7 +19,7 @@ type osdMap struct {
 
 func (w *world) lastMap() (epoch int, err error) {
 	var m osdMap
-	err = w.read(&m, "ceph", "osd", "dump", "-f", "json")
+	err = w.ask(&m, "osd dump")
 	return m.Epoch, err
 }
 
@@ -89,7 +89,7 @@ func (w *world) zones() (map[int]string, error) {
 			Children   []int
 		}
 	}
-	if err := w.read(&tree, "ceph", "osd", "tree", "-f", "json"); err != nil {
+	if err := w.ask(&tree, "osd tree"); err != nil {
 		return nil, err
 	}
 	children := map[int][]int{}

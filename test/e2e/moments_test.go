@@ -41,6 +41,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if os.Getenv(askEnv) != "" {
+		if err := answerQuestions(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	code := m.Run()
 	if err := turns.TellLeftOut(); err != nil {

@@ -29,7 +29,7 @@ type monSet struct {
 type mon struct{ Name, Node, Zone, Storage, Address, Different string }
 
 func (w *world) monSet() (s monSet, err error) {
-	return s, w.read(&s, "kubectl", "-n", cephNamespace, "get", "cephmon", cephMonName, "-o", "json")
+	return s, w.get(&s, ourPath+"cephmons/"+cephMonName)
 }
 
 // monWords are what scenarios about mons are told in. Mons change their names, so that a scenario begins with pick-mon.
@@ -184,17 +184,17 @@ func (w *world) noMonTraces() error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []string{"deployments", "services"} {
+	for _, kind := range []string{"/apis/apps/v1" + inNamespace + "deployments", corePath + inNamespace + "services"} {
 		var list struct {
 			Items []struct{ Metadata struct{ Name string } }
 		}
-		if err := w.read(&list, "kubectl", "-n", cephNamespace, "get", kind, "-o", "json"); err != nil {
+		if err := w.get(&list, kind); err != nil {
 			return err
 		}
 		for _, o := range list.Items {
 			name, ofMon := strings.CutPrefix(o.Metadata.Name, "rook-ceph-mon-")
 			if ofMon && !slices.Contains(mons, name) {
-				return fmt.Errorf("%s %s is left, and the monmap has %v", kind, o.Metadata.Name, mons)
+				return fmt.Errorf("%s/%s is left, and the monmap has %v", kind, o.Metadata.Name, mons)
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func (w *world) noMonTraces() error {
 // monmap are the names of the mons in the monmap.
 func (w *world) monmap() (names []string, err error) {
 	var dump struct{ Mons []struct{ Name string } }
-	err = w.read(&dump, "ceph", "--connect-timeout", "20", "mon", "dump", "-f", "json")
+	err = w.ask(&dump, "mon dump")
 	for _, m := range dump.Mons {
 		names = append(names, m.Name)
 	}
@@ -219,7 +219,7 @@ func (w *world) monmap() (names []string, err error) {
 // toldMons are the mons that everybody is told of.
 func (w *world) toldMons() (names []string, err error) {
 	var endpoints struct{ Data struct{ Data string } }
-	err = w.read(&endpoints, "kubectl", "-n", cephNamespace, "get", "configmap", "rook-ceph-mon-endpoints", "-o", "json")
+	err = w.get(&endpoints, corePath+inNamespace+"configmaps/rook-ceph-mon-endpoints")
 	for _, e := range strings.Split(endpoints.Data.Data, ",") {
 		name, _, _ := strings.Cut(e, "=")
 		names = append(names, name)

@@ -85,11 +85,11 @@ func (w *world) asOriginal(osd string) error {
 		Metadata   map[string]any `json:"metadata"`
 		Spec       map[string]any `json:"spec"`
 	}
-	if err := w.read(&p, "kubectl", "-n", cephNamespace, "get", "pod", now.Metadata.Name, "-o", "json"); err != nil {
+	if err := w.get(&p, podsPath+"/"+now.Metadata.Name); err != nil {
 		return err
 	}
 	var owner struct{ Metadata struct{ UID string } }
-	if err := w.read(&owner, "kubectl", "-n", cephNamespace, "get", "cephosd", cephOSDName, "-o", "json"); err != nil {
+	if err := w.get(&owner, cephOSDPath+cephOSDName); err != nil {
 		return err
 	}
 	annotations := map[string]string{podspec.StateAnnotation: string(podspec.UpToDate)}

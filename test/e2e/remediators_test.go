@@ -3,12 +3,15 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,27 +23,83 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/remediator"
 )
 
-// This file is what scenarios with a MachineDisruptionBudget have: Machines of metal, and a health check that asks the
-// budget before it has a node started again.
+// This file is what scenarios have whose fencing is imitated: a health check for each API, and who carries out what it
+// wants. A MachineDisruptionBudget is asked before a node of metal is started again; OpenShift deletes Machines, and
+// others take their place; a NodeHealthCheck has nodes started again.
 
-// ofBudgets tells whether fencing asks MachineDisruptionBudgets.
-func (w *world) ofBudgets() bool { return strings.HasPrefix(w.fencing, string(remediator.Budgets)+":") }
+// fencedBy is the API that is used to fence nodes.
+func (w *world) fencedBy() remediator.API {
+	api, _, _ := strings.Cut(w.fencing, ":")
+	return remediator.API(api)
+}
+
+// clusterAPI is the one whose controllers are real.
+const clusterAPI remediator.API = "ClusterAPI"
+
+// imitated tells whether fencing is.
+func (w *world) imitated() bool { return w.fencing != "" && w.fencedBy() != clusterAPI }
+
+// healthChecks are of all nodes, with seconds where real ones have minutes.
+var healthChecks = map[remediator.API]string{
+	remediator.Budgets: `
+apiVersion: machine.openshift.io/v1beta1
+kind: MachineHealthCheck
+metadata: {name: storage, namespace: ` + machinesNamespace + `}
+spec: {selector: {}, unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]}
+`,
+	remediator.OpenShift: `
+apiVersion: machine.openshift.io/v1beta1
+kind: MachineHealthCheck
+metadata: {name: storage, namespace: ` + machinesNamespace + `}
+spec: {selector: {}, maxUnhealthy: "50%", unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]}
+`,
+	remediator.NodeHealths: `
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata: {name: storage}
+spec:
+  selector: {}
+  minHealthy: 3
+  unhealthyConditions: [{type: Ready, status: Unknown, duration: 2s}]
+  remediationTemplate:
+    apiVersion: self-node-remediation.medik8s.io/v1alpha1
+    kind: SelfNodeRemediationTemplate
+    namespace: ` + machinesNamespace + `
+    name: automatic
+`,
+}
 
 // kernelDeadlock is a condition that a node problem detector reports.
 const kernelDeadlock = "KernelDeadlock"
 
-// makeMachines makes a Machine for each node, and a health check of them all.
+// makeMachines makes what is fenced: a Machine for each node, unless Nodes are fenced, and a health check of them all.
 func (w *world) makeMachines() error {
 	crds := filepath.Join(w.root, "test", "api", "testdata", "fencing-crds.yaml")
+	requests := filepath.Join(w.root, "test", "remediator", "testdata", "medik8s.yaml")
 	for _, args := range [][]string{
 		{"create", "namespace", machinesNamespace},
-		{"apply", "-f", crds},
-		{"wait", "--for=condition=Established", "-f", crds, "--timeout=30s"},
+		{"apply", "-f", crds, "-f", requests},
+		{"wait", "--for=condition=Established", "-f", crds, "-f", requests, "--timeout=30s"},
 	} {
 		if err := w.run("kubectl", args...); err != nil {
 			return err
 		}
 	}
+	objects := healthChecks[w.fencedBy()]
+	if w.fencedBy() != remediator.NodeHealths {
+		nodes, err := w.nodesByZone()
+		if err != nil {
+			return err
+		}
+		for node, zone := range nodes {
+			objects += w.machineOf(node, zone)
+		}
+	}
+	return w.apply(objects)
+}
+
+// nodesByZone are all nodes, each with its zone.
+func (w *world) nodesByZone() (map[string]string, error) {
 	var nodes struct {
 		Items []struct {
 			Metadata struct {
@@ -49,29 +108,28 @@ func (w *world) makeMachines() error {
 			}
 		}
 	}
-	if err := w.read(&nodes, "kubectl", "get", "nodes", "-o", "json"); err != nil {
-		return err
-	}
-	objects := `
-apiVersion: machine.openshift.io/v1beta1
-kind: MachineHealthCheck
-metadata: {name: storage, namespace: ` + machinesNamespace + `}
-spec:
-  selector: {}
-  unhealthyConditions:
-    - {type: Ready, status: Unknown, timeout: 2s}
-`
+	err := w.get(&nodes, corePath+"/nodes")
+	byName := map[string]string{}
 	for _, n := range nodes.Items {
-		objects += fmt.Sprintf(`---
+		byName[n.Metadata.Name] = n.Metadata.Labels["topology.kubernetes.io/zone"]
+	}
+	return byName, err
+}
+
+// machineOf is the Machine of a node: of metal, which is started again; or of a cloud, where another one takes its
+// place.
+func (w *world) machineOf(node, zone string) string {
+	provider, finalizers := "baremetalhost", ""
+	if w.fencedBy() == remediator.OpenShift {
+		provider, finalizers = "aws", remediator.Finalizer
+	}
+	return fmt.Sprintf(`---
 apiVersion: machine.openshift.io/v1beta1
 kind: Machine
-metadata: {name: machine-of-%s, namespace: %s}
-spec: {providerID: "baremetalhost:///%s/%s"}
+metadata: {name: machine-of-%s, namespace: %s, finalizers: [%s]}
+spec: {providerID: "%s:///%s/%s"}
 status: {nodeRef: {name: %s}}
-`, n.Metadata.Name, machinesNamespace, n.Metadata.Labels["topology.kubernetes.io/zone"], n.Metadata.Name,
-			n.Metadata.Name)
-	}
-	return w.apply(objects)
+`, node, machinesNamespace, finalizers, provider, zone, node, node)
 }
 
 func (w *world) apply(objects string) error {
@@ -91,12 +149,14 @@ metadata: {name: deadlocks, namespace: ` + machinesNamespace + `}
 spec: {selector: {}, unhealthyConditions: [{type: ` + kernelDeadlock + `, status: "True", timeout: 4s}]}
 `
 
-// fencer has nodes started again, and judges each fence by Ceph's word.
+// fencer carries out what a health check wants, and judges each fence by Ceph's word.
 type fencer struct {
 	*remediator.Remediator
 	w      *world
 	wrong  []string
 	before map[string]int // how many fences there had been when a zone's Machine was to be lost
+	made   int            // nodes, in the place of others
+	byHand sync.Map       // nodes that a person has released, whatever Ceph says or does not
 }
 
 // startFencing has the health check at work until t ends.
@@ -114,7 +174,11 @@ func (w *world) startFencing(t *testing.T) {
 	}
 	f := &fencer{w: w, before: map[string]int{}}
 	f.Remediator = &remediator.Remediator{
-		Client: c, API: remediator.Budgets, Namespace: machinesNamespace, Every: 500 * time.Millisecond, Fence: f.fence,
+		Client: c, API: w.fencedBy(), Every: 500 * time.Millisecond, Fence: f.fence,
+		Said: func(err error) { t.Logf("the remediator: %v", err) },
+	}
+	if w.fencedBy() != remediator.NodeHealths {
+		f.Namespace = machinesNamespace
 	}
 	w.fencer = f
 	ctx, stop := context.WithCancel(context.Background())
@@ -129,10 +193,16 @@ func (w *world) startFencing(t *testing.T) {
 	})
 }
 
-// fence starts a node again, and does not wait for it: other nodes may fail meanwhile.
-func (f *fencer) fence(_ context.Context, node string, _ bool) error {
-	if why, err := f.w.hurtsWithout(node); err != nil || why != "" {
-		f.wrong = append(f.wrong, fmt.Sprintf("%s is fenced although %s (%v)", node, why, err))
+// fence starts a node again, and does not wait for it: other nodes may fail meanwhile. One that goes for good is
+// replaced.
+func (f *fencer) fence(_ context.Context, node string, gone bool) error {
+	if _, byHand := f.byHand.LoadAndDelete(node); !byHand {
+		if why, err := f.w.hurtsWithout(node); err != nil || why != "" {
+			f.wrong = append(f.wrong, fmt.Sprintf("%s is fenced although %s (%v)", node, why, err))
+		}
+	}
+	if gone {
+		return f.replace(node)
 	}
 	c := f.w.command("lab", "fault", "node-reboot", node, "--name", f.w.name)
 	if err := c.Start(); err != nil {
@@ -145,6 +215,25 @@ func (f *fencer) fence(_ context.Context, node string, _ bool) error {
 	return nil
 }
 
+// replace takes a node away, and gives its zone another one, with a Machine.
+func (f *fencer) replace(node string) error {
+	nodes, err := f.w.nodesByZone()
+	if err != nil {
+		return err
+	}
+	zone := nodes[node]
+	if zone == "" { // it went in an earlier try
+		return nil
+	}
+	f.made++
+	another := fmt.Sprintf("node-r%d", f.made)
+	return errors.Join(
+		f.w.fault("node-remove", node),
+		f.w.fault("node-add", another, "--zone", zone),
+		f.w.apply(f.w.machineOf(another, zone)),
+	)
+}
+
 // hurtsWithout is why a node must not be fenced now: OSDs on it serve, and not all else is whole.
 func (w *world) hurtsWithout(node string) (why string, err error) {
 	pods, err := w.pods()
@@ -152,7 +241,7 @@ func (w *world) hurtsWithout(node string) (why string, err error) {
 		return "", err
 	}
 	var dump struct{ OSDs []struct{ OSD, Up int } }
-	if err := w.read(&dump, "ceph", "osd", "dump", "-f", "json"); err != nil {
+	if err := w.ask(&dump, "osd dump"); err != nil {
 		return "", err
 	}
 	var serve, down []string
@@ -175,22 +264,13 @@ func (w *world) hurtsWithout(node string) (why string, err error) {
 	if len(down) > 0 {
 		return fmt.Sprintf("%v serve on it, and %v are down elsewhere", serve, down), nil
 	}
-	var status struct {
-		PGMap struct {
-			States []struct {
-				Name string `json:"state_name"`
-			} `json:"pgs_by_state"`
+	states, err := w.pgStates()
+	for _, s := range states {
+		if !strings.HasPrefix(s, "active+clean") {
+			return fmt.Sprintf("%v serve on it, and placement groups are %s", serve, s), nil
 		}
 	}
-	if err := w.read(&status, "ceph", "status", "-f", "json"); err != nil {
-		return "", err
-	}
-	for _, s := range status.PGMap.States {
-		if !strings.HasPrefix(s.Name, "active+clean") {
-			return fmt.Sprintf("%v serve on it, and placement groups are %s", serve, s.Name), nil
-		}
-	}
-	return "", nil
+	return "", err
 }
 
 // reportDeadlock is a node problem detector's word on a node.
@@ -209,13 +289,28 @@ func (w *world) reportDeadlock(node string, is bool) error {
 // budgetSays waits until the MachineDisruptionBudget says how many Machines may be unavailable; "never": that nobody
 // may go, in words that cover nodes that are ready.
 func (w *world) budgetSays(most string) error {
-	said := "^" + most + " $"
+	want := most + " -"
 	if most == "never" {
-		said = "^ 2147483647$"
+		want = fmt.Sprintf("- %d", math.MaxInt32)
 	}
-	return w.eventually(patience, said, "kubectl", "-n", machinesNamespace, "get",
-		"machinedisruptionbudgets.healthchecking.openshift.io", policyName, "-o",
-		"jsonpath={.spec.maxUnavailable} {.spec.minAvailable}")
+	return until(patience, func() error {
+		var budget struct {
+			Spec struct{ MaxUnavailable, MinAvailable *int }
+		}
+		err := w.get(&budget, "/apis/healthchecking.openshift.io/v1alpha1/namespaces/"+machinesNamespace+
+			"/machinedisruptionbudgets/"+policyName)
+		if says := number(budget.Spec.MaxUnavailable) + " " + number(budget.Spec.MinAvailable); err == nil && says != want {
+			return fmt.Errorf("maxUnavailable and minAvailable are %s", says)
+		}
+		return err
+	})
+}
+
+func number(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
 }
 
 // isFenced tells whether the node that a zone was to lose is fenced since then, and which ones are.
@@ -233,8 +328,8 @@ func (w *world) awaitFenced(zone string) error {
 	})
 }
 
-// budgetWords are those of scenarios with a MachineDisruptionBudget.
-func (w *world) budgetWords() map[string]word {
+// remediatorWords are those of scenarios whose fencing is imitated.
+func (w *world) remediatorWords() map[string]word {
 	return map[string]word{
 		"budget-says": {"NUMBER|never", func(w *world, a []string) error { return w.budgetSays(a[0]) }},
 		"cut-off": {"ZONE", func(w *world, a []string) error {
@@ -257,6 +352,11 @@ func (w *world) budgetWords() map[string]word {
 		}},
 		"deadlock-ends": {"ZONE", func(w *world, a []string) error {
 			return w.reportDeadlock(w.fenced[a[0]].Status.NodeRef.Name, false)
+		}},
+		"first-waits": {"BOOL", func(w *world, a []string) error {
+			first, err := strconv.ParseBool(a[0])
+			w.fencer.FirstWaits.Store(first)
+			return err
 		}},
 		"fenced": {"ZONE", func(w *world, a []string) error { return w.awaitFenced(a[0]) }},
 		"not-fenced": {"ZONE", func(w *world, a []string) error {

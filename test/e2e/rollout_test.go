@@ -29,7 +29,7 @@ type cephOSD struct {
 }
 
 func (w *world) cephOSD() (c cephOSD, err error) {
-	return c, w.read(&c, "kubectl", "-n", cephNamespace, "get", "cephosd", cephOSDName, "-o", "json")
+	return c, w.get(&c, cephOSDPath+cephOSDName)
 }
 
 // awaitUpdated waits until every OSD is as the present template says, and the rollout has ended.

@@ -72,7 +72,7 @@ func (w *world) checkNodes() error {
 			}
 		}
 	}
-	if err := w.read(&nodes, "kubectl", "get", "nodes", "-o", "json"); err != nil {
+	if err := w.get(&nodes, corePath+"/nodes"); err != nil {
 		return err
 	}
 	for _, n := range nodes.Items {
@@ -91,7 +91,7 @@ func (w *world) checkCeph() error {
 		} `json:"osds"`
 		Flags map[string][]string `json:"crush_node_flags"`
 	}
-	if err := w.read(&dump, "ceph", "osd", "dump", "-f", "json"); err != nil {
+	if err := w.ask(&dump, "osd dump"); err != nil {
 		return err
 	}
 	if len(dump.Flags) > 0 {
@@ -105,20 +105,29 @@ func (w *world) checkCeph() error {
 			return fmt.Errorf("ceph: osd.%d: noout is left", o.OSD)
 		}
 	}
-	var pgs struct {
-		Summary struct {
-			States []struct{ Name string } `json:"num_pg_by_state"`
-		} `json:"pg_summary"`
-	}
-	if err := w.read(&pgs, "ceph", "pg", "stat", "-f", "json"); err != nil {
-		return err
-	}
-	for _, s := range pgs.Summary.States {
-		if !strings.HasPrefix(s.Name, "active+clean") {
-			return fmt.Errorf("ceph: PGs are %s", s.Name)
+	states, err := w.pgStates()
+	for _, s := range states {
+		if !strings.HasPrefix(s, "active+clean") {
+			return fmt.Errorf("ceph: PGs are %s", s)
 		}
 	}
-	return nil
+	return err
+}
+
+// pgStates are those that placement groups are in: "active+clean".
+func (w *world) pgStates() (states []string, err error) {
+	var status struct {
+		PGMap struct {
+			States []struct {
+				Name string `json:"state_name"`
+			} `json:"pgs_by_state"`
+		}
+	}
+	err = w.ask(&status, "status")
+	for _, s := range status.PGMap.States {
+		states = append(states, s.Name)
+	}
+	return states, err
 }
 
 func (w *world) checkBudgets() error {

@@ -206,7 +206,7 @@ type pod struct {
 
 func (w *world) pods() ([]pod, error) {
 	var list struct{ Items []pod }
-	err := w.read(&list, "kubectl", "-n", cephNamespace, "get", "pods", "-o", "json")
+	err := w.get(&list, podsPath)
 	return list.Items, err
 }
 
@@ -265,7 +265,7 @@ func (w *world) nooutHosts() (hosts []string, err error) {
 	var dump struct {
 		Flags map[string][]string `json:"crush_node_flags"`
 	}
-	err = w.read(&dump, "ceph", "osd", "dump", "-f", "json")
+	err = w.ask(&dump, "osd dump")
 	for host, flags := range dump.Flags {
 		if slices.Contains(flags, "noout") {
 			hosts = append(hosts, host)

@@ -35,7 +35,10 @@ type world struct {
 	guarded      bool               // deploy/guard-deletions is installed
 	fencing      string             // what fences nodes; "": nothing
 	fenced       map[string]machine // the Machine that each zone has lost
-	fencer       *fencer            // of Machines under a MachineDisruptionBudget
+	fencer       *fencer            // who fences, where that is imitated
+	template     string             // of a zone's Machines, while there is none
+	ran          expenses           // what commands have cost
+	looks        looks              // by which it is looked at
 	soundCommand any                // of the OSDs, before a scenario broke it
 	cephMon      bool               // lockkeeper looks after the mons
 	knownMons    map[mon]string     // by their pods' UIDs, as a scenario remembers them
@@ -75,9 +78,11 @@ func (w *world) makeLab(t *testing.T, flags []string) {
 		for p := range w.procs {
 			_ = w.stop(p, syscall.SIGTERM)
 		}
+		w.stopLooking()
 		if err := w.collectRights(); err != nil {
 			t.Errorf("the audit log: %v", err)
 		}
+		t.Log(w.ran.String())
 		if *keep {
 			t.Logf("lab %s is left running: %s down --name %s", w.name, lab, w.name)
 			return
@@ -107,7 +112,7 @@ func (w *world) makeLab(t *testing.T, flags []string) {
 // install sets lockkeeper up as its README says: CRDs, rights, a Ceph user that may do no more than it must, a policy.
 func (w *world) install(t *testing.T) {
 	t.Helper()
-	if w.ofBudgets() {
+	if w.imitated() {
 		if err := w.makeMachines(); err != nil {
 			t.Fatal(err)
 		}
@@ -136,8 +141,7 @@ func (w *world) install(t *testing.T) {
 	if _, err := w.command("lab", "load", "start", "--name", w.name).CombinedOutput(); err != nil {
 		t.Fatalf("lab load start: %v", err)
 	}
-	if err := w.eventually(time.Minute, "^any node$", "kubectl", "-n", cephNamespace, "get", "maintenancepolicy",
-		policyName, "-o", "jsonpath={.status.mayDrain}"); err != nil {
+	if err := until(time.Minute, w.checkPolicy); err != nil {
 		t.Fatal(err)
 	}
 	if w.cephMon {
@@ -145,7 +149,7 @@ func (w *world) install(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w.ofBudgets() {
+	if w.imitated() {
 		w.startFencing(t)
 	}
 }
@@ -184,6 +188,7 @@ func (w *world) command(name string, args ...string) *exec.Cmd {
 	}
 	c := exec.Command(name, args...)
 	c.Env = w.environ()
+	w.ran.add(c)
 	return c
 }
 
@@ -305,7 +310,7 @@ func (w *world) commands() map[string]func(*testscript.TestScript, bool, []strin
 	maps.Copy(commands, w.osdWords())
 	maps.Copy(commands, w.guardWords())
 	maps.Copy(commands, w.told(w.fencingWords()))
-	maps.Copy(commands, w.told(w.budgetWords()))
+	maps.Copy(commands, w.told(w.remediatorWords()))
 	maps.Copy(commands, w.monWords())
 	// eventually DURATION REGEXP COMMAND…: repeats the command until a line of its output matches.
 	commands["eventually"] = func(ts *testscript.TestScript, neg bool, args []string) {

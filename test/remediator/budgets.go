@@ -121,7 +121,7 @@ func (r *Remediator) budgetAllows(budgets []unstructured.Unstructured, m *unstru
 	case 0:
 		return true, nil
 	case 1:
-		return allows(by[0], r.FirstWaits), nil
+		return allows(by[0], r.FirstWaits.Load()), nil
 	}
 	return false, fmt.Errorf("%d MachineDisruptionBudgets select Machine %s", len(by), m.GetName())
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,7 @@ type Remediator struct {
 	Fence func(ctx context.Context, node string, gone bool) error
 	// FirstWaits: of a MachineDisruptionBudget no machine goes unless more are healthy than have to be. Both arithmetics
 	// were published: by the other one, that of the seed's flows, one goes while as many are healthy as have to be.
-	FirstWaits bool
+	FirstWaits atomic.Bool
 	// Said is what went wrong in a look, which the next one tries again.
 	Said func(error)
 
