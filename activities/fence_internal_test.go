@@ -51,7 +51,8 @@ func TestJoin(t *testing.T) {
 		},
 		{
 			"the first one's condition is met sooner",
-			fencing.Patient{Next: at}, fencing.Patient{Next: at.Add(time.Second), DisksGo: true},
+			fencing.Patient{Next: at},
+			fencing.Patient{Next: at.Add(time.Second), DisksGo: true},
 			func(t *testing.T, p fencing.Patient) {
 				assert.Equal(t, at, p.Next)
 				assert.True(t, p.DisksGo)

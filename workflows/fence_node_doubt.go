@@ -37,13 +37,14 @@ func (f *fence) wasFenced(ctx workflow.Context) bool {
 }
 
 // letGoUnsaid tells whether somebody does not hold the Machine any more, although no keeper has said that it let go of
-// it. One may have died with what it was asked for, and the next one does not hold a Machine whose node has nothing left
-// to lose.
+// it. One may have died with what it was asked for, and the next one does not hold a Machine whose node has nothing
+// left to lose.
 func (f *fence) letGoUnsaid(ctx workflow.Context, before fencing.Patient) bool {
 	return fewerHold(before, f.state.Patient) && asksWho(ctx)
 }
 
-// fewerHold tells whether of those who held a Machine one does not any more. Looks of older versions did not count them.
+// fewerHold tells whether of those who held a Machine one does not any more. Looks of older versions did not count
+// them.
 func fewerHold(before, now fencing.Patient) bool {
 	return now.Machine.UID == before.Machine.UID &&
 		(now.Holders < before.Holders || before.Machine.Held && !now.Machine.Held)

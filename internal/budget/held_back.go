@@ -23,8 +23,8 @@ func (in Input) Bearing() Input { return in.bearingAllBut("") }
 // bearingAllBut takes nodes that are held back for what the storage cluster says of them, and not for what Kubernetes
 // does. Nodes that have lost the control plane alone, and serve, would keep each other's failure domains closed for
 // ever: one that is lost may go at any moment. But these go when their own fences have their turn, and not before; and
-// their daemons have to give a sign of life, as all do, before another failure domain opens. Kubernetes deletes the pods
-// of a lost node after five minutes, of which nobody there hears.
+// their daemons have to give a sign of life, as all do, before another failure domain opens. Kubernetes deletes the
+// pods of a lost node after five minutes, of which nobody there hears.
 func (in Input) bearingAllBut(node string) Input {
 	var lost []string
 	for _, n := range in.View.Nodes {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestFencesBearWithWhatIsHeldBack: two nodes in different zones have lost the control plane, and their OSDs serve. Each
-// would keep the other's zone closed for ever.
+// TestFencesBearWithWhatIsHeldBack: two nodes in different zones have lost the control plane, and their OSDs serve.
+// Each would keep the other's zone closed for ever.
 func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 	for _, test := range []struct {
 		what     string
@@ -26,7 +26,8 @@ func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 		{"both are held back", []string{"c", "e"}, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, true},
 		{
 			"Kubernetes has deleted its pod",
-			[]string{"c", "e"}, lease.PriorityFencing, storage.PodTerminating, nil, &storage.Life{}, true,
+			[]string{"c", "e"},
+			lease.PriorityFencing, storage.PodTerminating, nil, &storage.Life{}, true,
 		},
 		{"the other one is not", []string{"c"}, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, false},
 		{"nobody holds anything back", nil, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, false},
@@ -34,7 +35,8 @@ func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 		{"nobody has asked who lives", []string{"c", "e"}, lease.PriorityFencing, storage.PodReady, nil, nil, false},
 		{
 			"its OSD starts elsewhere",
-			[]string{"c", "e"}, lease.PriorityFencing, storage.PodNotReady, func(x *storage.Daemon) { x.Restarting = true },
+			[]string{"c", "e"},
+			lease.PriorityFencing, storage.PodNotReady, func(x *storage.Daemon) { x.Restarting = true },
 			&storage.Life{}, false,
 		},
 	} {
