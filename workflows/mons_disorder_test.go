@@ -40,7 +40,7 @@ type monSchedule struct {
 // monKinds are what may happen, as often as they are listed.
 var monKinds = strings.Split("migrate,migrate,migrate,migrate,one less,claims,claims,ssd,paths,count,count,zones,"+
 	"zones,image,image,drain mon,drain mon,bad spec,good spec,kill,kill,kill,kill newcomer,revive,node dies,"+
-	"delete node,nodes return,"+
+	"kubelet dies,kubelet dies,successor dies,successor is silent,delete node,forget node,nodes return,nodes return,"+
 	"cordon,cordon,cordon all,uncordon,full,room,class dies,class lives,shy,not shy,abort,pause,resume,kill job,"+
 	"cancel job,"+
 	"continue,worker,worker,watcher,away,away,drain,done,kill keeper,rook,no rook,delete CephMon,spec and kill", ",")
@@ -58,7 +58,7 @@ var monSchedules = rapid.Custom(func(t *rapid.T) monSchedule {
 			35).Draw(t, "of"),
 	}, event{Kind: "migrate"})
 	for range rapid.IntRange(2, 14).Draw(t, "events") {
-		after := rapid.SampledFrom([]int{0, 50, 300, 1000, 3000, 5000, 10000, 30000, 150000}).Draw(t, "after")
+		after := rapid.SampledFrom([]int{0, 50, 300, 1000, 3000, 5000, 10000, 30000, 150000, 400000}).Draw(t, "after")
 		s.Events = append(s.Events, event{
 			After: time.Duration(after) * time.Millisecond,
 			Kind:  rapid.SampledFrom(monKinds).Draw(t, "kind"), Which: rapid.IntRange(0, 35).Draw(t, "which"),
@@ -295,18 +295,6 @@ func (d *monDisorder) happen(e event) {
 		w.Kill(len(w.Names()) - 1)
 	case "revive":
 		w.Revive()
-	case "node dies":
-		w.NodeDies(e.Which)
-	case "delete node":
-		w.DeleteNode(e.Which)
-	case "drain mon":
-		w.Drain(e.Which)
-	case "nodes return":
-		w.NodesReturn()
-	case "cordon", "uncordon":
-		w.Cordon(e.Which, e.Kind == "cordon")
-	case "cordon all":
-		w.CordonAll()
 	case "class dies", "class lives":
 		w.Class(e.Which, e.Kind == "class dies")
 	case "full":
@@ -327,10 +315,38 @@ func (d *monDisorder) happen(e event) {
 			d.tellDrain(node, jobs.SignalDone)
 		}
 	default:
-		if !d.person(e) {
+		if !d.node(e) && !d.person(e) {
 			d.machinery(e)
 		}
 	}
+}
+
+// node is what happens to nodes.
+func (d *monDisorder) node(e event) bool {
+	w := d.w
+	switch e.Kind {
+	case "node dies":
+		w.NodeDies(e.Which)
+	case "kubelet dies":
+		w.KubeletDies(e.Which)
+	case "successor dies", "successor is silent":
+		w.SilenceNode(w.SuccessorNode(), e.Kind == "successor dies")
+	case "delete node":
+		w.DeleteNode(e.Which)
+	case "forget node":
+		w.ForgetNode(e.Which)
+	case "drain mon":
+		w.Drain(e.Which)
+	case "nodes return":
+		w.NodesReturn()
+	case "cordon", "uncordon":
+		w.Cordon(e.Which, e.Kind == "cordon")
+	case "cordon all":
+		w.CordonAll()
+	default:
+		return false
+	}
+	return true
 }
 
 // person changes the spec.

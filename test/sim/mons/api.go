@@ -126,7 +126,9 @@ func (a podsAPI) List(ctx context.Context, _ metav1.ListOptions) (*corev1.PodLis
 	out := &corev1.PodList{}
 	return out, a.ask(ctx, "list pods", false, func() error {
 		for _, name := range sorted(a.pods) {
-			out.Items = append(out.Items, *a.pods[name].DeepCopy())
+			if p := a.pods[name]; !p.ghost {
+				out.Items = append(out.Items, *p.DeepCopy())
+			}
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package mons
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,10 +125,15 @@ func (w *World) observe() {
 		w.violate("for %s only %v of %v live, after %v", lostFor, living, w.names(), w.last())
 	}
 	if w.commits() {
-		w.named = living
-		for _, name := range living {
-			w.proved[name] = true
-		}
+		w.agreeOn(living)
+	}
+}
+
+// agreeOn has the mons name those that live, who have proved it.
+func (w *World) agreeOn(living []string) {
+	w.named = living
+	for _, name := range living {
+		w.proved[name] = true
 	}
 }
 
@@ -248,17 +254,28 @@ func (c commander) MonCommand(ctx context.Context, command []byte) (output []byt
 	c.mu.Lock()
 	asked := when{time.Now(), c.known()}
 	c.mu.Unlock()
-	if change || q.Prefix == "config-key set" {
-		if err := c.awaitCommit(ctx); err != nil {
-			return nil, "", err
+	commits := change || q.Prefix == "config-key set"
+	for {
+		if commits {
+			if err := c.awaitCommit(ctx); err != nil {
+				return nil, "", err
+			}
+		}
+		err = c.request(ctx, strings.TrimSpace(q.Prefix+" "+q.Name), change, func() error {
+			if commits && !c.commits() {
+				return errElecting
+			}
+			output, status, err = c.carryOut(asked, q.Prefix, q.ID+q.Name, q.IDs)
+			return err
+		})
+		if !errors.Is(err, errElecting) {
+			return output, status, err
 		}
 	}
-	err = c.request(ctx, strings.TrimSpace(q.Prefix+" "+q.Name), change, func() error {
-		output, status, err = c.carryOut(asked, q.Prefix, q.ID+q.Name, q.IDs)
-		return err
-	})
-	return output, status, err
 }
+
+// errElecting: somebody has died before the others could agree, and they do when they have elected.
+var errElecting = errors.New("the mons elect")
 
 // awaitCommit waits until the mons agree.
 func (c commander) awaitCommit(ctx context.Context) error {
@@ -288,7 +305,7 @@ func (w *World) carryOut(
 		return nil, "", nil
 	}
 	if w.commits() { // an election may have ended in this very instant
-		w.named = w.alives()
+		w.agreeOn(w.alives())
 	}
 	if len(w.named) < majority(len(w.monmap)) {
 		return nil, "", errTimeout
@@ -370,7 +387,7 @@ func (w *World) remove(name string, asked when) {
 	w.promises = slices.DeleteFunc(w.promises, func(p promise) bool { return p.leaves == name })
 	w.tell("mon.%s leaves the monmap", name)
 	for _, p := range w.pods {
-		if p.mon() == name {
+		if p.mon() == name && (w.gone[name] == "" || !p.ready.IsZero()) {
 			p.ready = time.Time{}
 			w.gone[name] = w.storeOf(p)
 		}

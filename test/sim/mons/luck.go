@@ -26,7 +26,7 @@ func (w *World) bearable(lost func(mon string) bool) bool {
 		case w.alive(m.name):
 			rest++
 		case p != nil && p.DeletionTimestamp == nil && !p.shy && !w.down[m.name] && !w.deadNodes[p.Spec.NodeName] &&
-			!p.ready.IsZero():
+			!p.ghost && !p.ready.IsZero():
 			coming++
 		}
 	}
@@ -34,7 +34,8 @@ func (w *World) bearable(lost func(mon string) bool) bool {
 		if _, there := w.member(p.mon()); p.mon() == "" || there || w.removed[p.mon()] {
 			continue
 		}
-		if pending++; !lost(p.mon()) && !w.shy && !w.down[p.mon()] && p.DeletionTimestamp == nil {
+		starts := p.DeletionTimestamp == nil && (!w.silent(p.Spec.NodeName) || p.Status.Phase == corev1.PodRunning)
+		if pending++; !lost(p.mon()) && !w.shy && !w.down[p.mon()] && starts && !w.deadNodes[p.Spec.NodeName] {
 			coming++
 		}
 	}
@@ -68,13 +69,15 @@ func (w *World) bearable(lost func(mon string) bool) bool {
 	return rest >= majority(n) && rest+coming >= majority(n+joining)
 }
 
-func (w *World) podOf(mon string) *pod {
-	for _, p := range w.pods {
-		if p.mon() == mon {
-			return p
+// podOf is the pod of a mon: the one that serves if there are two, or the one that stays.
+func (w *World) podOf(mon string) (best *pod) {
+	for _, name := range sorted(w.pods) {
+		p := w.pods[name]
+		if p.mon() == mon && (best == nil || best.ready.IsZero() && (!p.ready.IsZero() || best.DeletionTimestamp != nil)) {
+			best = p
 		}
 	}
-	return nil
+	return best
 }
 
 // luck changes something, if the quorum survives it, and tells.
@@ -175,46 +178,33 @@ func (w *World) busyNode(which int) string {
 func (w *World) NodeDies(which int) {
 	name := w.busyNode(which)
 	if name != "" {
-		w.luck(name+" dies", w.on(name), func() { w.setReady(name, false) })
+		w.SilenceNode(name, true)
 	}
 }
 
-func (w *World) setReady(name string, is bool) {
-	n := w.nodes[name]
-	if n == nil {
-		return
-	}
-	n.Status.Conditions[0].Status = corev1.ConditionFalse
-	if delete(w.deadNodes, name); is {
-		n.Status.Conditions[0].Status = corev1.ConditionTrue
-		return
-	}
-	w.deadNodes[name] = true
-}
-
-// NodesReturn has all nodes work again; deleted ones come back with empty disks.
+// NodesReturn has all nodes work again; deleted ones come back, and with empty disks if their disks were lost.
 func (w *World) NodesReturn() {
-	w.luck("all nodes are back", nil, func() {
+	w.luck("all nodes are back, or will be", nil, func() {
 		for i := range w.opts.Zones * w.opts.PerZone {
 			name := "n" + string(rune('0'+i))
 			if w.nodes[name] == nil {
 				w.addNode(name, zones[i%w.opts.Zones])
+				if w.silent(name) { // its machine runs
+					w.nodes[name].Status.Conditions[0].Status = corev1.ConditionUnknown
+				}
 			}
 		}
 		clear(w.draining)
-		for _, name := range sorted(w.nodes) {
-			if w.deadNodes[name] {
-				for _, p := range w.pods { // which has been restarted
-					if p.Spec.NodeName == name && !p.ready.IsZero() {
-						p.ready = time.Now().Add(3 * time.Second)
-						w.wake(3 * time.Second)
-					}
-				}
-			}
-			w.setReady(name, true)
-			w.nodes[name].Spec.Unschedulable = false
+		for _, n := range w.nodes {
+			n.Spec.Unschedulable = false
 		}
 	})
+	w.mu.Lock()
+	silent := sorted(w.unheard)
+	w.mu.Unlock()
+	for _, name := range silent {
+		w.nodeReturns(name)
+	}
 }
 
 // DeleteNode deletes the node of a mon, with its disk.
@@ -226,6 +216,8 @@ func (w *World) DeleteNode(which int) {
 	w.luck(name+" is deleted", w.on(name), func() {
 		delete(w.nodes, name)
 		delete(w.deadNodes, name)
+		delete(w.unheard, name)
+		w.upset = time.Now()
 		for place := range w.stores {
 			if len(place) > len(name) && place[:len(name)+1] == name+"/" {
 				delete(w.stores, place)
@@ -263,9 +255,10 @@ func (w *World) isOver() bool {
 
 // evict ends the pods of mons on a node that is drained.
 func (w *World) evict(node string) {
-	if !w.draining[node] {
+	if !w.draining[node] || w.silent(node) {
 		return
 	}
+	w.upset = time.Now()
 	for _, p := range w.pods {
 		mon := p.mon()
 		if mon == "" || p.Spec.NodeName != node || p.DeletionTimestamp != nil {

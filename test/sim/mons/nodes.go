@@ -27,6 +27,7 @@ type pod struct {
 	joins time.Time // when its process looks for the others; zero: it has not begun
 	ready time.Time // when it is in quorum; zero: it is not in the monmap
 	shy   bool      // it never comes into quorum
+	ghost bool      // Kubernetes has forgotten it with its node, and it runs on
 }
 
 // mon is whose pod it is; "" for a canary.
@@ -39,11 +40,12 @@ func (p *pod) mon() string {
 
 // pass brings everything to where it is by now.
 func (w *World) pass() {
+	w.observeNodes()
 	for _, name := range sorted(w.pods) {
 		w.passPod(w.pods[name])
 	}
 	for _, name := range sorted(w.deployments) {
-		if d := w.deployments[name]; !w.hasPod(name) {
+		if d := w.deployments[name]; !w.hasPod(d) {
 			w.addPod(d)
 		}
 	}
@@ -56,9 +58,13 @@ func (w *World) pass() {
 	w.observe()
 }
 
-func (w *World) hasPod(deployment string) bool {
+// hasPod: a Deployment has a pod, or waits for the last one. For one on a node that is not heard of only a change of
+// the template waits.
+func (w *World) hasPod(d *appsv1.Deployment) bool {
 	for _, p := range w.pods {
-		if p.of == deployment {
+		old := p.owner == d.UID && p.spec != d.Generation
+		stays := p.ghost || p.DeletionTimestamp != nil && w.silent(p.Spec.NodeName) && !old
+		if p.of == d.Name && !stays {
 			return true
 		}
 	}
@@ -102,13 +108,13 @@ func (w *World) addPod(d *appsv1.Deployment) {
 
 func (w *World) passPod(p *pod) {
 	d, node, now := w.deployments[p.of], w.nodes[p.Spec.NodeName], time.Now()
-	switch {
+	goes := d == nil || d.UID != p.owner || d.Generation != p.spec
+	switch _, there := w.member(p.mon()); {
+	case p.ghost && there: // nobody is there who would end it
 	case p.Spec.NodeName != "" && node == nil:
 		w.dropPod(p)
-	case w.deadNodes[p.Spec.NodeName]: // nobody is there to do anything
-		if gone := d == nil || d.UID != p.owner; gone && p.DeletionTimestamp == nil {
-			p.DeletionTimestamp = &metav1.Time{Time: now}
-		}
+	case w.silent(p.Spec.NodeName):
+		w.passUnheard(p, goes)
 	case p.DeletionTimestamp != nil:
 		switch { // until it is gone, what runs in it goes on
 		case p.Spec.NodeName == "" || !now.Before(p.due):
@@ -116,13 +122,14 @@ func (w *World) passPod(p *pod) {
 		case p.Status.Phase == corev1.PodRunning && p.mon() != "":
 			w.process(p)
 		}
-	case d == nil || d.UID != p.owner || d.Generation != p.spec:
+	case goes:
 		p.DeletionTimestamp = &metav1.Time{Time: now}
 		grace := w.between(50*time.Millisecond, 5*time.Second)
 		p.due = now.Add(grace)
 		w.wake(grace)
 	case p.Spec.NodeName == "":
 		w.schedule(p)
+	case p.Status.Phase == corev1.PodPending && w.heldElsewhere(p):
 	case p.Status.Phase == corev1.PodPending && !now.Before(p.due):
 		p.Status.Phase = corev1.PodRunning
 		fallthrough
@@ -199,7 +206,7 @@ func ready(n *corev1.Node) bool {
 
 func (w *World) fits(p *pod, n *corev1.Node) bool {
 	match, err := nodeaffinity.GetRequiredNodeAffinity(p.Pod).Match(n)
-	if err != nil || !match || n.Spec.Unschedulable || !ready(n) || w.deadNodes[n.Name] ||
+	if err != nil || !match || n.Spec.Unschedulable || !ready(n) ||
 		w.full[n.Labels[corev1.LabelTopologyZone]] {
 		return false
 	}

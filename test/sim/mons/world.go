@@ -90,11 +90,14 @@ type World struct {
 	nodes       map[string]*corev1.Node
 	classes     map[string]*storagev1.StorageClass
 	deadClasses map[string]bool
-	deadNodes   map[string]bool
-	draining    map[string]bool // nodes that somebody empties, whom lockkeeper's keeper knows
-	full        map[string]bool // zones in which the scheduler has no room, though their nodes look fine
-	away        bool            // the API server
-	rook        bool            // there is a CephCluster
+	deadNodes   map[string]bool      // whose machines have no power
+	unheard     map[string]time.Time // nodes whose kubelet does not answer, and since when
+	upset       time.Time            // when something happened to a node
+	reckless    bool                 // somebody has killed mons without regard to the quorum
+	draining    map[string]bool      // nodes that somebody empties, whom lockkeeper's keeper knows
+	full        map[string]bool      // zones in which the scheduler has no room, though their nodes look fine
+	away        bool                 // the API server
+	rook        bool                 // there is a CephCluster
 
 	quorum
 	history
@@ -122,7 +125,7 @@ func New(opts Options) *World {
 		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[types.UID]string{},
 		services: map[string]*corev1.Service{}, nodes: map[string]*corev1.Node{},
 		classes: map[string]*storagev1.StorageClass{}, deadClasses: map[string]bool{}, deadNodes: map[string]bool{},
-		draining: map[string]bool{}, full: map[string]bool{},
+		unheard: map[string]time.Time{}, draining: map[string]bool{}, full: map[string]bool{},
 		quorum: newQuorum(), history: history{
 			given: map[string]int{}, proved: map[string]bool{}, seen: map[string]bool{},
 			gone: map[string]string{}, removed: map[string]bool{}, left: map[string]time.Time{}, evicted: map[string]string{},
