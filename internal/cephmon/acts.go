@@ -263,6 +263,9 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 	if x.work.Kind == monplan.Migrate && mon == x.work.Old && !slices.Contains(q.QuorumNames, x.work.Newcomer) {
 		return no("mon.%s is not in quorum any more", x.work.Newcomer), nil
 	}
+	if a := x.hasPlace(); mon == x.work.Old && !a.OK {
+		return a, nil
+	}
 	may := x.quorum(q).MayRemove
 	switch {
 	case lives && x.work.Kind == monplan.OneLess:
@@ -274,6 +277,15 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 		return a, nil
 	}
 	return yes(c.RemoveMon(ctx, mon))
+}
+
+// hasPlace answers whether what was made ready for the newcomer still is, where the old mon leaves first. Whoever has
+// waited for the lease decided that a while ago.
+func (x act) hasPlace() storage.Answer {
+	if now := x.world.work(x.work, ""); now.Canary && (!now.Scheduled || !now.Claimed) {
+		return no("mon.%s has no node any more, or no volume", x.work.Newcomer)
+	}
+	return storage.Answer{OK: true}
 }
 
 // quorum is what the arithmetic of majorities needs.

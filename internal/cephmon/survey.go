@@ -134,7 +134,7 @@ func (w *world) mons(q ceph.QuorumStatus) (out []monplan.Mon) {
 	for _, in := range q.MonMap.Mons {
 		mon := monplan.Mon{Name: in.Name, Alive: alive[in.Name]}
 		d := w.deployment(w.isMon(in.Name))
-		mon.Node = w.nodeOf(in.Name)
+		mon.Node, mon.Unheard = w.nodeOf(in.Name), w.unheard(in.Name)
 		if d != nil {
 			mon.MadeFor = d.Annotations[monspec.ZoneAnnotation]
 			if made := d.Annotations[monspec.AddressAnnotation]; made != "" && made != in.Address() {
@@ -287,7 +287,7 @@ func (w *world) work(work monplan.Work, template string) *monplan.Work {
 	canary, pod := w.deployment(isCanary(work.Newcomer)), w.pod(isCanary(work.Newcomer))
 	work.Canary = canary != nil
 	if work.Canary {
-		work.Scheduled = pod != nil && running(pod) && w.node(pod.Spec.NodeName) != nil
+		work.Scheduled = pod != nil && running(pod) && w.hears(pod.Spec.NodeName)
 		work.Node, work.Zone = "", ""
 		if work.Scheduled {
 			work.Node = pod.Spec.NodeName
@@ -309,7 +309,9 @@ func (w *world) work(work monplan.Work, template string) *monplan.Work {
 	if s := w.cephMon.Status.Step; s != nil && s.Mon == work.Newcomer && s.Joined { // of a look whose answer was lost
 		work.Joined = true
 	}
-	work.Traces = work.Newcomer != "" && (w.service || w.claim(monspec.ResourceName(work.Newcomer)) != nil)
+	claim := w.claim(monspec.ResourceName(work.Newcomer))
+	// A claim that is deleted stays while a pod has it: on a node without power for as long as that.
+	work.Traces = work.Newcomer != "" && (w.service || claim != nil && claim.DeletionTimestamp == nil)
 	return &work
 }
 
@@ -340,11 +342,27 @@ func (w *world) renewed(mon, template string) bool {
 	})
 }
 
+// hears: there is a node, and it is ready.
+func (w *world) hears(node string) bool {
+	n := w.node(node)
+	return n != nil && kube.NodeReady(n)
+}
+
+// unheard is the node of one of a mon's pods that is not ready; "": there is none.
+func (w *world) unheard(mon string) string {
+	for i := range w.pods {
+		p := &w.pods[i]
+		if w.isMon(mon)(p.Labels) && w.node(p.Spec.NodeName) != nil && !w.hears(p.Spec.NodeName) {
+			return p.Spec.NodeName
+		}
+	}
+	return ""
+}
+
 // runs: the pod is one of the mon's, and has not ended, also if it is deleted already.
 func (w *world) runs(mon string, p *corev1.Pod) bool {
-	node := w.node(p.Spec.NodeName)
 	ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
-	return w.isMon(mon)(p.Labels) && !ended && node != nil && kube.NodeReady(node)
+	return w.isMon(mon)(p.Labels) && !ended && w.hears(p.Spec.NodeName)
 }
 
 func running(p *corev1.Pod) bool {

@@ -23,6 +23,9 @@ func (s Seen) begin() Step {
 			return step
 		}
 	}
+	if why := s.renewsLater(); why != "" {
+		return Step{Verdict: Wait, Why: why}
+	}
 	return Step{Verdict: Done, Why: s.left()}
 }
 
@@ -95,7 +98,7 @@ func (s Seen) restart() (Step, bool) {
 		return compareNames(a.Name, b.Name)
 	})
 	for _, m := range mons {
-		if m.Template == "" || m.Template == s.Want.Template || m.Drain != "" || m.NodeGone {
+		if m.Template == "" || m.Template == s.Want.Template || m.Drain != "" || m.NodeGone || m.Unheard != "" {
 			continue
 		}
 		why := "mon." + m.Name + " has another pod template than the spec"
@@ -112,6 +115,21 @@ func (s Seen) restart() (Step, bool) {
 		return s.start(Work{Kind: Restart, Old: m.Name, Generation: s.Want.Generation}, why), true
 	}
 	return Step{}, false
+}
+
+// renewsLater is why a mon has no pod of the spec's template yet: its node is not ready, so that nobody would end
+// the one that it has. Whoever held the lease meanwhile would keep it for as long as that.
+func (s Seen) renewsLater() string {
+	for _, m := range s.Mons {
+		switch {
+		case m.Unheard == "" || m.Template == "":
+		case m.Template != s.Want.Template:
+			return fmt.Sprintf("mon.%s has another pod template than the spec; its node %s is not ready", m.Name, m.Unheard)
+		case m.Renewing:
+			return fmt.Sprintf("the pod of mon.%s is being replaced; its node %s is not ready", m.Name, m.Unheard)
+		}
+	}
+	return ""
 }
 
 // awaitAll begins nothing else while a mon is out of quorum.

@@ -115,7 +115,9 @@ type Mon struct {
 	Template string // ""; not known, which is no difference
 	// Renewing: its pod is not the one of its Deployment's template yet. It may serve, and will stop.
 	Renewing bool
-	Drain    string // the drain of its node, if the keeper knows of one
+	// Unheard is the node of one of its pods that is not ready: nobody starts or ends a pod there; what runs goes on.
+	Unheard string
+	Drain   string // the drain of its node, if the keeper knows of one
 	// RunBy is who runs it instead of a Deployment of its own, and would start it again: "DaemonSet ceph-mon"; "": nobody.
 	// Such a mon counts, and is left alone.
 	RunBy string

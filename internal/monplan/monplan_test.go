@@ -223,6 +223,27 @@ func TestNext(t *testing.T) {
 			want: "Restart: RestartMon b, AwaitQuorum b",
 		},
 		{
+			what: "another template, and one of the nodes is not ready: the others first", mons: "a b c",
+			but: []change{func(s *monplan.Seen) {
+				s.Mons[0].Unheard, s.Mons[0].Template, s.Mons[1].Template = "node-a", "old", "old"
+			}},
+			want: "Restart: RestartMon b, AwaitQuorum b",
+		},
+		{
+			what: "another template, and its node is not ready", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Mons[1].Unheard, s.Mons[1].Template = "node-b", "old" }},
+			want: "Wait: mon.b has another pod template than the spec; its node node-b is not ready",
+		},
+		{
+			what: "its pod is to be another one, and its node is not ready", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Mons[1].Unheard, s.Mons[1].Renewing = "node-b", true }},
+			want: "Wait: the pod of mon.b is being replaced; its node node-b is not ready",
+		},
+		{
+			what: "a node is not ready, and its mon is as it should be", mons: "a b c",
+			but: []change{func(s *monplan.Seen) { s.Mons[1].Unheard = "node-b" }}, want: "Done: ",
+		},
+		{
 			what: "another template, and another mon is out", mons: "a? b c",
 			but:  []change{func(s *monplan.Seen) { s.Mons[1].Template = "old" }},
 			want: "Wait: mon.a is out of quorum",
@@ -456,6 +477,22 @@ func TestGoOn(t *testing.T) {
 		{
 			what: "a restarted mon whose old pod still serves", mons: "a b c",
 			work: monplan.Work{Kind: monplan.Restart, Old: "b", Restarted: true}, want: "Restart: AwaitQuorum b",
+		},
+		{
+			what: "restarted, and nobody hears of its node: nobody waits for that under the lease", mons: "a b c",
+			work: monplan.Work{Kind: monplan.Restart, Old: "b", Restarted: true},
+			but:  func(s *monplan.Seen) { s.Mons[1].Unheard, s.Mons[1].Renewing = "node-b", true },
+			want: "Wait: the pod of mon.b is being replaced; its node node-b is not ready",
+		},
+		{
+			what: "the living one is to leave first, and another one's pod may stop at any moment", mons: "a b c",
+			work: func() monplan.Work {
+				w := ready
+				w.Kind = monplan.OneLess
+				return w
+			}(),
+			but:  func(s *monplan.Seen) { s.Mons[1].Unheard, s.Mons[1].Renewing = "node-b", true },
+			want: "Wait: the pod of mon.b is being replaced",
 		},
 		{
 			what: "it is taken back, and its pod, which still runs, may join", mons: "a b c", work: func() monplan.Work {

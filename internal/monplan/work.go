@@ -207,7 +207,7 @@ func (s Seen) yields(w Work) bool {
 	switch w.Kind {
 	case Restart:
 		if w.Restarted {
-			return s.dead(old)
+			return s.dead(old) || old.Unheard != ""
 		}
 	case Migrate:
 		if !s.joined(w) || !slices.Contains(s.Endpoints, w.Newcomer) {
@@ -290,6 +290,9 @@ func (s Seen) mayLeave(w Work, name string) storage.Answer {
 	case name == w.Newcomer, w.Kind == FailOver, w.Kind == Remove && s.dead(mon):
 		return m.MayRemove(name)
 	case w.Kind == OneLess:
+		if i := slices.IndexFunc(s.Mons, func(x Mon) bool { return x.Renewing && x.Name != name }); i >= 0 {
+			return no("the pod of mon.%s is being replaced", s.Mons[i].Name)
+		}
 		return m.MayOneLess(name)
 	default:
 		return m.MayReplace(name)

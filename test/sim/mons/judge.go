@@ -87,6 +87,7 @@ func (w *World) judgeRemoval(name string, asked when) {
 	if late := w.reckless && (!asked.known || w.news.After(asked.at)); len(living) < majority(n) && !late {
 		w.violate("mon.%s leaves, and %d of %d live", name, len(living), n)
 	}
+	w.judgeSuccessor(name)
 	known := 0
 	for _, other := range living {
 		if strings.Contains(","+w.endpoints.Data["data"], ","+other+"=") {
@@ -113,6 +114,39 @@ func (w *World) judgeRemoval(name string, asked when) {
 	if w.cephMon != nil && n < min(int(w.cephMon.Spec.Count), w.counted) && !w.alone && !w.newest(name) {
 		w.violate("mon.%s leaves before its successor is in quorum: %d of %d are left", name, n, w.cephMon.Spec.Count)
 	}
+}
+
+// heardOf is how long who looks may not have seen what has happened to a node.
+const heardOf = 20 * time.Second
+
+// judgeSuccessor judges whether what a mon leaves for is ready, where fewer are left than the spec says: a node that
+// works, with a place for its successor.
+func (w *World) judgeSuccessor(name string) {
+	if w.cephMon == nil || len(w.monmap)-1 >= min(int(w.cephMon.Spec.Count), w.counted) || w.newest(name) ||
+		time.Since(w.upset) < heardOf {
+		return
+	}
+	if w.deployments[monspec.ResourceName(monplan.NameOf(w.lastID()))+"-canary"] == nil && !w.alive(name) {
+		return // its canary was dropped before this one died: the node that it had is remembered
+	}
+	for _, p := range w.pods {
+		node := p.Spec.NodeName
+		if p.mon() == "" && p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && w.nodes[node] != nil &&
+			w.unready(node) < heardOf {
+			return
+		}
+	}
+	w.violate("mon.%s leaves, and its successor has no node that works", name)
+}
+
+// lastID is the number of the last name that was given.
+func (w *World) lastID() (last int) {
+	for name := range w.given {
+		if id, known := monplan.NumberOf(name); known {
+			last = max(last, id)
+		}
+	}
+	return last
 }
 
 // newest: nobody was named after it, so that it may be a newcomer which is taken back.
