@@ -2,7 +2,6 @@ package workflows_test
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
-	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/sim/mons"
 	"github.com/lockkeeper/lockkeeper/test/turns"
@@ -63,35 +61,6 @@ var monCourses = map[string]monCourse{
 	},
 }
 
-// monMishap is what happens at a call: at an attempt of an activity, or at one request that changes something.
-type monMishap struct {
-	mishap
-	request bool
-	done    bool // the request is carried out, and only then the worker dies
-}
-
-func monMishaps() map[string]monMishap {
-	all := map[string]monMishap{
-		"the worker dies before a request": {request: true},
-		"the worker dies after a request":  {request: true, done: true},
-	}
-	for name, m := range mishaps {
-		all[name] = monMishap{mishap: m}
-	}
-	set := func(name string, survives bool, do func(s *scene, _ string)) {
-		all[name] = monMishap{mishap: mishap{do: do, survives: survives}}
-	}
-	set("aborted", false, func(s *scene, _ string) { s.signal(monsID, jobs.SignalAbort, nil) })
-	set("cancelled", false, func(s *scene, _ string) { s.cancel(monsID) })
-	set("terminated", false, func(s *scene, _ string) { s.kill(monsID) })
-	set("continues as new", true, func(s *scene, _ string) { s.continueJob(monsID) })
-	set("paused", true, func(s *scene, _ string) {
-		s.signal(monsID, jobs.SignalPause, nil)
-		go func() { time.Sleep(10 * time.Second); s.signal(monsID, jobs.SignalResume, nil) }()
-	})
-	return all
-}
-
 // TestEveryStepOfAMigration plays each course again and again, and each time something happens at another call of the
 // job, until there is none left. Whatever it is, the quorum stays, and in the end the mons are as the spec says and
 // nothing is left behind.
@@ -101,45 +70,49 @@ func TestEveryStepOfAMigration(t *testing.T) {
 		for mishapName, m := range monMishaps() {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
 				t.Parallel()
-				at, every := turns.Steps("TestEveryStepOfAMigration: "+courseName+", "+mishapName, 24, 1)
-				for more := true; more && !t.Failed(); at += every {
-					require.Less(t, at, 400)
-					t.Run(fmt.Sprint(at), func(t *testing.T) {
-						play(t, sim.Options{}, func(s *scene) { more = c.with(s, m, int64(at)) })
-					})
+				often, closely := 48, 1
+				if m.any { // of which there are ten times as many
+					often, closely = 480, 5
 				}
+				at, every := turns.Steps("TestEveryStepOfAMigration: "+courseName+", "+mishapName, often, closely)
+				atEachStep(t, at, every, 2000, func(t *testing.T, at int) (came bool) {
+					api := &apiServer{}
+					play(t, sim.Options{Fail: api.fail}, func(s *scene) {
+						came = c.with(&monStage{scene: s, api: api}, m, int64(at))
+					})
+					return came
+				})
 			})
 		}
 	}
 }
 
 // with plays the course with the mishap at one call, and tells whether it came to that call.
-func (c monCourse) with(s *scene, m monMishap, at int64) (came bool) {
+func (c monCourse) with(s *monStage, m monMishap, at int64) (came bool) {
 	var calls atomic.Int64
 	var through atomic.Bool
 	opts := c.opts
 	opts.Fail = func(_ context.Context, op string, change bool) mons.Failure {
-		if !m.request || !change || through.Load() || calls.Add(1)-1 != at {
+		if m.strike == nil || !change && !m.any || through.Load() || calls.Add(1)-1 != at {
 			return mons.Failure{}
 		}
 		s.Tell("at %s:", op)
-		s.crashWorker(true)
-		go func() { time.Sleep(5 * time.Second); s.crashWorker(false) }()
-		return mons.Failure{Err: errLost, Done: m.done}
+		return m.strike(s)
 	}
 	w := s.simulateMons(opts)
+	s.w = w
 	s.settle()
 	c.set(w)
 	var attempts atomic.Int64
 	s.update(func() {
 		happens := func(info activity.Info) bool { return attempts.Load()-1 == at && info.WorkflowExecution.ID == monsID }
 		s.onAttempt = func(_ int, info activity.Info) { // which comes before fault
-			if info.WorkflowExecution.ID != monsID || m.request {
+			if info.WorkflowExecution.ID != monsID || m.strike != nil {
 				return
 			}
 			if attempts.Add(1); m.do != nil && happens(info) {
 				s.Tell("at %s:", info.ActivityType.Name)
-				m.do(s, "")
+				m.do(s.scene, "")
 			}
 		}
 		s.fault = func(_ int, info activity.Info) fault {
@@ -150,9 +123,11 @@ func (c monCourse) with(s *scene, m monMishap, at int64) (came bool) {
 		}
 	})
 	e := s.awaitMigrationEnd(s.migrate(c.in))
-	if m.survives || m.request {
+	if m.survives {
 		require.NoError(s, e.err)
 		require.Equal(s, workflows.OutcomeDone, e.moved.Outcome, e.moved.Why)
+	}
+	if m.survives && !m.others {
 		require.Equal(s, c.want, asIfNoNameWasLost(w.Names()))
 	}
 	came = calls.Load()+attempts.Load() > at
@@ -166,7 +141,8 @@ func (c monCourse) with(s *scene, m monMishap, at int64) (came bool) {
 	again := s.awaitMigrationEnd(s.migrate(in))
 	require.NoError(s, again.err)
 	require.Equal(s, workflows.OutcomeDone, again.moved.Outcome, again.moved.Why)
-	time.Sleep(10 * time.Second) // pods end
+	w.NodesReturn()
+	time.Sleep(time.Minute) // pods end, those on nodes that were silent among them
 	require.Empty(s, w.Leftovers())
 	require.Empty(s, w.Whole())
 	require.Empty(s, w.Violations())

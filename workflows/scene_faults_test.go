@@ -117,6 +117,7 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 			return nil, ctx.Err()
 		}
 	}
+	s.awaitHearing(ctx)
 	s.mu.Lock()
 	n := s.attempts
 	s.attempts++
@@ -160,9 +161,12 @@ func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.Ex
 	default:
 		s.untilDone(outer, forever, func() bool { return s.over })
 	}
+	silent := s.awaitHearing(outer)
 	switch lives := alive(); {
 	case s.isOver():
 		return nil, errOver
+	case silent > heartbeatTimeout:
+		return nil, activities.Unavailable("on purpose", errors.New("no heartbeat"))
 	case !lives:
 		return nil, activities.Unavailable("on purpose", errors.New("the worker died"))
 	case errors.Is(outer.Err(), context.DeadlineExceeded):
@@ -193,6 +197,27 @@ func (s *scene) crashWorker(down bool) {
 			x.Guarded(30 * time.Second)
 		}
 	}
+}
+
+// deafen has Temporal hear nothing for a while: no attempt begins, and how one has ended is not noted.
+func (s *scene) deafen(d time.Duration) {
+	s.Tell("Temporal hears nothing for %s", d)
+	s.update(func() { s.deafUntil = time.Now().Add(d) })
+	for _, x := range s.sights {
+		x.Unguarded(d + 30*time.Second)
+	}
+}
+
+// awaitHearing waits until Temporal hears, and returns how long that took.
+func (s *scene) awaitHearing(ctx context.Context) time.Duration {
+	began := time.Now()
+	s.mu.Lock()
+	until := s.deafUntil
+	s.mu.Unlock()
+	if wait := until.Sub(began); wait > 0 {
+		s.untilDone(ctx, wait, func() bool { return s.over })
+	}
+	return time.Since(began)
 }
 
 // heartbeatTimeout is how long a server waits for a worker that died.

@@ -63,9 +63,10 @@ type scene struct {
 	monSim    *mons.World               // of the CephMon, behind our own adapters; nil: there is none
 	continued int                       // how often it has
 	left      workflows.KeeperResult
-	blind     bool // the watcher is down
-	away      bool // Temporal is, or cannot be reached
-	crashes   int  // of the worker; odd: it is down
+	blind     bool      // the watcher is down
+	away      bool      // Temporal is, or cannot be reached
+	crashes   int       // of the worker; odd: it is down
+	deafUntil time.Time // until when Temporal hears nothing
 	dying     map[int]context.CancelFunc
 }
 
