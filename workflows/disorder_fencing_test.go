@@ -19,6 +19,10 @@ func (d *disorder) fence(kind, node string) bool {
 		d.machines.LosePower(node)
 	case "power returns":
 		d.machines.PowerReturns(node)
+	case "cut off":
+		d.machines.CutOff(node)
+	case "network returns":
+		d.machines.NetworkReturns(node)
 	case "delete Machine":
 		d.machines.Delete(node)
 	case "take hold":
@@ -44,6 +48,11 @@ func (d *disorder) fence(kind, node string) bool {
 		}
 	case "continue fence":
 		d.continueJob(id)
+	case "delete number":
+		d.machines.PersonWritesBudget(nil)
+	case "edit number":
+		all := len(d.Nodes())
+		d.machines.PersonWritesBudget(&all)
 	case "no fencing":
 		d.Tell("nothing is to be fenced for a while")
 		d.SetFencing(false)
@@ -69,7 +78,7 @@ func (d *disorder) watchMachines() {
 		if d.blindNow() {
 			continue
 		}
-		now := ""
+		now := d.machines.BudgetSays()
 		for _, node := range d.Nodes() {
 			p, fenced := d.machines.Sight(node)
 			now += fmt.Sprint(fenced, p.Machine, p.Deleting, ";")
@@ -124,7 +133,7 @@ func (d *disorder) mendFences() {
 const byHandAfter = 8
 
 // helpFences: where so many nodes are lost that Ceph has no quorum nothing is released, and people give them their
-// power back. The policy names what fences them, also if it was created anew.
+// power, or their network, back. The policy names what fences them, also if it was created anew.
 func (d *disorder) helpFences(round int) {
 	if !d.fencing {
 		return
@@ -138,9 +147,15 @@ func (d *disorder) helpFences(round int) {
 			d.fence("release fence", node)
 		}
 	}
+	// One whose OSDs are in several failure domains keeps each of them closed, and people give it its network back; others
+	// have long enough to be fenced one after the other.
+	if cut := d.machines.CutOffs(); round > 0 && len(cut) > 0 && (d.scattered || len(cut) > 1 && round >= byHandAfter) {
+		d.machines.NetworkReturns(cut[0])
+	}
 	if without := d.machines.Without(); len(without) > 0 && round > 0 && !d.machines.Quorate() {
 		for _, node := range without {
 			d.machines.PowerReturns(node)
+			d.machines.NetworkReturns(node)
 		}
 	}
 }

@@ -47,13 +47,19 @@ type disorder struct {
 	undone    sync.Map
 	upgrading sync.Map
 	fencing   bool
-	paused    sync.Map // nodes whose fence a person has paused
+	// as in schedule
+	byNumber, firstWaits bool
+	scattered            bool     // the OSDs of a node are in several failure domains
+	paused               sync.Map // nodes whose fence a person has paused
 }
 
 func (d *disorder) play(events []event) (stuck []string) {
 	d.skipped = map[string]bool{}
 	d.startKeeper()
 	if d.fencing {
+		if d.byNumber {
+			d.machines.UseBudget(d.firstWaits)
+		}
 		d.SetFencing(true)
 		go d.watchMachines()
 	}

@@ -36,6 +36,8 @@ type schedule struct {
 	MonNodes    bool          // as in sim.Options
 	Fencing     bool          // the policy says what fences nodes, and nodes lose their power
 	Seldom      bool          // OSDs report every 5 s, as by default, and not every second
+	// ByNumber: what fences nodes asks a MachineDisruptionBudget. FirstWaits is by which of its two arithmetics.
+	ByNumber, FirstWaits bool
 }
 
 // hammer is a client that asks for the eviction of every OSD, all the time for a while, from the event on that it is
@@ -98,6 +100,11 @@ func drawSchedule(seed int) schedule {
 	if n := *simFencing; n > 0 && seed%n == 0 {
 		s.Fencing = true
 		s.insert(fences, 4)
+		s.insert(cuts, 7)
+		if s.ByNumber = seed/n%2 == 1; s.ByNumber {
+			s.FirstWaits = seed/n%8 == 7 // by it the number lets nobody go
+			s.insert(numbers, 8)
+		}
 	}
 	if n := *simOddities; n > 0 && seed%n == 0 {
 		s.Seldom = seed/n%2 == 0
@@ -131,6 +138,12 @@ var oddities = strings.Split("flag,flag,flag,nobody at rest,somebody at rest,cop
 var fences = strings.Split("lose power,lose power,lose power,lose power,lose power,power returns,power returns,"+
 	"delete Machine,delete Machine,take hold,release fence,abort fence,pause fence,resume fence,kill fence,"+
 	"continue fence,no fencing", ",")
+
+// cuts are what may happen beside those, and numbers where a MachineDisruptionBudget has a say.
+var (
+	cuts    = strings.Split("cut off,cut off,cut off,cut off,network returns", ",")
+	numbers = strings.Split("cut off,cut off,cut off,lose power,edit number,delete number", ",")
+)
 
 var (
 	schedulesOfDrains     = schedules(false)
@@ -178,6 +191,7 @@ type outcome struct {
 	violations, stuck []string
 	story             []string
 	fences            int // of nodes
+	byNumber          int // of those, how many a MachineDisruptionBudget allowed
 }
 
 func (o outcome) failed() bool { return len(o.violations)+len(o.stuck) > 0 }
@@ -244,7 +258,7 @@ var nooutCommands = map[string]bool{"ceph osd set-group": true, "ceph osd unset-
 // changes are the requests that change something.
 var changes = map[string]bool{
 	"create budget": true, "update budget": true, "delete budget": true, "cordon": true, "evict": true,
-	"report status": true, "patch status": true, "update policy": true,
+	"report status": true, "patch status": true, "update policy": true, "write the MachineDisruptionBudget": true,
 	"create pod": true, "delete pod": true, "annotate pod": true, "annotate Deployment": true, "report rollout": true,
 }
 
@@ -296,9 +310,11 @@ func (s schedule) play(t *testing.T) (o outcome) {
 		stage.run(func(stage *scene) {
 			o.stuck = (&disorder{
 				scene: stage, osdSet: s.OSDSet, without: without(), hammers: s.Hammers, fencing: s.Fencing,
+				byNumber: s.ByNumber, firstWaits: s.FirstWaits, scattered: s.ByOSD > 0 && s.OSDsPerNode > 1,
 			}).play(s.Events)
 		})
 		o.violations, o.story, o.fences = stage.Violations(), stage.Story(), stage.machines.AllFences()
+		o.byNumber = stage.machines.ByNumber()
 	})
 	return o
 }

@@ -27,7 +27,7 @@ var (
 		"other policies come and go in every such schedule, some of them for the same storage cluster; 0: in none")
 	simMonNodes = flag.Int("sim.monnodes", 17, "mons have nodes of their own in every such schedule; 0: in none")
 	simFencing  = flag.Int("sim.fencing", 9,
-		"nodes lose their power, and a remediator starts them again, in every such schedule; 0: in none")
+		"nodes lose their power or are cut off, and a remediator starts them again, in every such schedule; 0: in none")
 	simOddities = flag.Int("sim.oddities", 8,
 		"people set flags, copy marks, scale OSDs and let nobody go at rest, and probes fail, in every such schedule; "+
 			"0: in none")
@@ -35,6 +35,7 @@ var (
 		"events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
 	simReport   = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst    = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
+	simAsIs     = flag.Bool("sim.asis", false, "tell schedules that fail as they are, and do not make them shorter")
 	simFailures = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
 )
 
@@ -57,9 +58,9 @@ func without() map[string]bool { return setOf(strings.Split(*simWithout, ",")) }
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	var (
-		played, violations, stuck, fences atomic.Int64
-		mu                                sync.Mutex
-		told                              int
+		played, violations, stuck, fences, byNumber atomic.Int64
+		mu                                          sync.Mutex
+		told                                        int
 	)
 	began, many := time.Now(), schedulesToPlay(*simSchedules, 300)
 	t.Run("schedules", func(t *testing.T) {
@@ -80,6 +81,7 @@ func TestSimulation(t *testing.T) {
 					s := drawSchedule(seed)
 					o := s.play(t)
 					fences.Add(int64(o.fences))
+					byNumber.Add(int64(o.byNumber))
 					if !o.failed() {
 						continue
 					}
@@ -96,7 +98,9 @@ func TestSimulation(t *testing.T) {
 					if *simFailures > 0 && mine > *simFailures {
 						return
 					}
-					s, o = s.shorter(t, o, time.Now().Add(20*time.Second))
+					if !*simAsIs {
+						s, o = s.shorter(t, o, time.Now().Add(20*time.Second))
+					}
 					t.Errorf("schedule %d (make sim N=1 SEED=%d)\n%s", seed, seed, tale(s, o))
 				}
 			})
@@ -104,8 +108,9 @@ func TestSimulation(t *testing.T) {
 	})
 	if *simReport {
 		fmt.Fprintf(os.Stdout, "schedules %d count\nviolations %d count\nstuck %d count\n"+
-			"fences %d count\nschedules_per_s %.1f 1/s\n",
-			played.Load(), violations.Load(), stuck.Load(), fences.Load(), float64(played.Load())/time.Since(began).Seconds())
+			"fences %d count\nfences_by_number %d count\nschedules_per_s %.1f 1/s\n",
+			played.Load(), violations.Load(), stuck.Load(), fences.Load(), byNumber.Load(),
+			float64(played.Load())/time.Since(began).Seconds())
 	}
 }
 
@@ -126,6 +131,9 @@ func tale(s schedule, o outcome) string {
 	}
 	if s.Fencing {
 		fmt.Fprintf(&b, "  nodes are fenced\n")
+	}
+	if s.ByNumber {
+		fmt.Fprintf(&b, "  a MachineDisruptionBudget is asked; the first one waits: %t\n", s.FirstWaits)
 	}
 	fmt.Fprintf(&b, "  %d OSDs a node, requests take up to %d ms, %.0f%% of attempts fail, %.0f%% of answers are lost\n",
 		s.OSDsPerNode, s.Latency, 100*s.Failures, 100*s.Lost)

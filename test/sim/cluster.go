@@ -29,6 +29,7 @@ type node struct {
 	lookedAt              time.Time // by lockkeeper
 	atOnce                bool      // cordoned right after that look: both did so, and there is but one mark
 	rebooting             bool
+	cut                   bool // from the control plane: what runs there goes on
 }
 
 func (n *node) schedulable() bool {
@@ -131,6 +132,7 @@ type pod struct {
 	ready bool // what a terminating one was
 	// failing is since when its readiness probe fails although its daemon serves; zero: it does not.
 	failing time.Time
+	unheard bool      // it is to end, and its kubelet has not heard of it
 	runs    bool      // its process
 	started time.Time // when it was last
 	began   bool      // its container was started: until the pod is gone, it may be again at any moment
@@ -293,16 +295,25 @@ func (w *World) remove(p *pod) {
 		grace = 0
 	}
 	w.later(grace, func() {
-		ran := p.runs
-		p.runs = false
-		w.pods = slices.DeleteFunc(w.pods, func(x *pod) bool { return x == p })
-		if ran {
-			w.stopDaemon(p.of)
+		if n := w.nodes[p.node]; p.bound && n != nil && n.cut && !n.gone {
+			p.unheard = true
+			return
 		}
-		w.kubeChanged()
-		w.schedule()
+		w.endPod(p)
 	})
 	w.kubeChanged()
+}
+
+// endPod is the end of a pod that is leaving.
+func (w *World) endPod(p *pod) {
+	ran := p.runs
+	p.runs, p.unheard = false, false
+	w.pods = slices.DeleteFunc(w.pods, func(x *pod) bool { return x == p })
+	if ran {
+		w.stopDaemon(p.of)
+	}
+	w.kubeChanged()
+	w.schedule()
 }
 
 // replace makes a pod for a workload that should have one and has none.
@@ -356,7 +367,12 @@ func (w *World) run(p *pod) {
 	if p.leaving() || !p.bound || !slices.Contains(w.pods, p) {
 		return
 	}
-	if n := w.nodes[p.node]; n == nil || n.gone || !n.ready {
+	n := w.nodes[p.node]
+	if n != nil && n.cut && !n.gone && !n.rebooting && p.began && !p.runs {
+		w.runUnseen(p)
+		return
+	}
+	if n == nil || n.gone || !n.ready {
 		return
 	}
 	if p.began && !p.runs {
@@ -391,6 +407,9 @@ func (w *World) Unready(daemon string, lasting time.Duration) {
 		w.tell("the pod of %s is not ready, and serves", daemon)
 		p.state, p.failing = storage.PodNotReady, time.Now()
 		w.later(lasting, func() {
+			if n := w.nodes[p.node]; n != nil && n.cut {
+				return
+			}
 			if p.failing = (time.Time{}); p.runs && p.state == storage.PodNotReady {
 				p.state = storage.PodReady
 				w.kubeChanged()

@@ -156,6 +156,7 @@ func (w *World) putBudget(b *policyv1.PodDisruptionBudget, who owner) (*policyv1
 	}
 	w.budgets[b.Name], w.covering[b.Name] = b, selector
 	w.tell("%s writes the %s budget: %s", who, daemonOf(b), describe(b))
+	w.noteClosing(had)
 	w.judgeWriting(had, b, who)
 	w.noteParameters()
 	w.computeBudgets()
@@ -172,6 +173,7 @@ func (w *World) dropBudget(name string, who owner) {
 	if who == byUs && b.Labels[kube.LabelManagedBy] != kube.FieldOwner {
 		w.violate("I9: lockkeeper deletes the budget %s, which is not its own", name)
 	}
+	w.noteClosing(b)
 	delete(w.budgets, name)
 	delete(w.covering, name)
 	w.noteParameters()

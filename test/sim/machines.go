@@ -35,6 +35,8 @@ type Machines struct {
 	starting  map[string]bool      // nodes that the remediator starts
 	costless  map[string]time.Time // since when nothing would be lost by the fence of a node that is held
 	hindrance time.Time            // when something last kept lockkeeper from releasing what costs nothing
+	budget    *machineBudget       // of the API that has one; nil: these are Machines of Cluster API
+	closedAt  map[string]time.Time // when failure domains were last closed that had been open
 }
 
 var _ activities.Machines = (*Machines)(nil)
@@ -59,6 +61,7 @@ func (w *World) Machines() *Machines {
 		w: w, held: map[string]bool{}, released: map[string]bool{}, lostAt: map[string]time.Time{}, fences: map[string]int{},
 		deleting: map[string]time.Time{}, away: map[string]bool{}, made: map[string]int{}, byHand: map[string]bool{},
 		costless: map[string]time.Time{}, starting: map[string]bool{}, taken: map[string]bool{},
+		closedAt: map[string]time.Time{},
 	}
 	w.machines = m
 	go func() {
@@ -81,7 +84,7 @@ func (w *World) SetFencing(on bool) {
 		}
 		next := w.policy.DeepCopy()
 		if next.Spec.Fencing = (v1alpha1.FencingSpec{}); on {
-			next.Spec.Fencing = v1alpha1.FencingSpec{API: v1alpha1.FencingClusterAPI, Namespace: "machines"}
+			next.Spec.Fencing = v1alpha1.FencingSpec{API: w.machines.api(), Namespace: "machines"}
 		}
 		w.tell("a person changes the policy: fencing %t", on)
 		w.putPolicy(next)
@@ -100,7 +103,14 @@ func (m *Machines) Sight(name string) (p fencing.Patient, fenced bool) {
 
 func (m *Machines) fenced() bool {
 	p := m.w.policy
-	return p != nil && p.DeletionTimestamp == nil && p.Spec.Fencing.API == v1alpha1.FencingClusterAPI
+	return p != nil && p.DeletionTimestamp == nil && p.Spec.Fencing.API == m.api()
+}
+
+func (m *Machines) api() v1alpha1.FencingAPI {
+	if m.budget != nil {
+		return v1alpha1.FencingMachineDisruptionBudget
+	}
+	return v1alpha1.FencingClusterAPI
 }
 
 // Held are the nodes whose Machines are held.
@@ -143,16 +153,6 @@ func (m *Machines) Machines(
 		return nil
 	})
 	return out, err
-}
-
-// Budget implements activities.Machines.
-func (m *Machines) Budget(context.Context, storage.ClusterKey, storage.Fencing) (fencing.MachineBudget, error) {
-	return fencing.MachineBudget{}, nil
-}
-
-// SetMax implements activities.Machines.
-func (m *Machines) SetMax(context.Context, storage.ClusterKey, storage.Fencing, *int) error {
-	return nil
 }
 
 // Hold implements activities.Machines.

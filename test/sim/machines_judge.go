@@ -5,7 +5,10 @@ import (
 	"strings"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
+
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
 // This file judges the holds on Machines by what is true: who is released, who waits, and what is said of people.
@@ -49,6 +52,7 @@ func (m *Machines) judge(name string) {
 			w.violate("I7: the Machine of %s is released while that of %s is", name, other)
 		}
 	}
+	m.judgeAsked(name, hosts)
 	if serves == 0 || m.byHand[name] || time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) ||
 		w.hangsUnseen() || w.unknowable() {
 		return
@@ -59,6 +63,65 @@ func (m *Machines) judge(name string) {
 			w.violate("I1: the Machine of %s is released, %d of its OSDs serve, and %s in %s is down and missed", name, serves,
 				o.name(), w.domainOf(o))
 		}
+	}
+}
+
+// judgeAsked: what serves goes when its failure domain is open for it, and not because its node looks dead; and while
+// nobody knows what serves nothing goes.
+func (m *Machines) judgeAsked(name string, hosts map[string]bool) {
+	w := m.w
+	settled := !w.guarding.IsZero() && time.Since(w.guarding) > w.opts.Reaction &&
+		time.Since(w.edited) > w.opts.Reaction && time.Now().After(w.unguarded)
+	if m.byHand[name] || !settled {
+		return
+	}
+	if !w.quorate() && w.silentFor() > w.opts.Reaction {
+		w.violate("I3: the Machine of %s is released without a quorum", name)
+	}
+	for zone := range hosts {
+		if m.isOpen(zone) {
+			return
+		}
+	}
+	managed := kube.Settings(&w.policy.Spec).ManagePodBudgets
+	i := slices.IndexFunc(w.osds, func(o *osd) bool {
+		return o.host == name && o.up && o.serves() && time.Since(o.since) > w.opts.Reaction
+	})
+	if i >= 0 && managed && !w.unknowable() {
+		w.violate("I7: the Machine of %s is released, %s on it serves, and its failure domain is not open", name,
+			w.osds[i].name())
+	}
+}
+
+// isOpen tells whether a failure domain is, or was until a moment ago, when an alarm may have closed it.
+func (m *Machines) isOpen(zone string) bool {
+	if at, was := m.closedAt[zone]; was && time.Since(at) < m.w.opts.Reaction {
+		return true
+	}
+	return slices.Contains(m.w.openZones(), zone)
+}
+
+// openZones are the failure domains that our budgets leave open.
+func (w *World) openZones() (zones []string) {
+	unproved, proved := w.osdBudgets()
+	for _, b := range []*policyv1.PodDisruptionBudget{unproved, proved} {
+		if b == nil || !isOSDs(b) {
+			continue
+		}
+		for _, name := range opened(b) {
+			zones = append(zones, w.domainNamed(name))
+		}
+	}
+	return zones
+}
+
+// noteClosing takes note of what was open before a budget was written.
+func (w *World) noteClosing(had *policyv1.PodDisruptionBudget) {
+	if w.machines == nil || had == nil || !isOSDs(had) {
+		return
+	}
+	for _, name := range opened(had) {
+		w.machines.closedAt[w.domainNamed(name)] = time.Now()
 	}
 }
 
@@ -145,6 +208,8 @@ func (m *Machines) Unrest() (out []string) {
 	m.w.happens(func() {
 		for _, name := range m.w.names {
 			switch {
+			case m.w.nodes[name].cut:
+				out = append(out, name+" is cut off")
 			case !m.lostAt[name].IsZero():
 				out = append(out, name+" has no power")
 			case m.away[name]:
@@ -159,6 +224,7 @@ func (m *Machines) Unrest() (out []string) {
 				out = append(out, "the Machine of "+name+" is held, and there is no policy")
 			}
 		}
+		out = append(out, m.budget.unrest(m)...)
 	})
 	return out
 }

@@ -30,7 +30,7 @@ func (m *Machines) LosePower(name string) {
 // PowerReturns gives a node its power back, unless somebody starts it by now.
 func (m *Machines) PowerReturns(name string) {
 	m.w.happens(func() {
-		if !m.lostAt[name].IsZero() {
+		if !m.lostAt[name].IsZero() && !m.w.nodes[name].cut {
 			m.w.tell("%s has its power again", name)
 			delete(m.lostAt, name)
 			m.back(name)
@@ -55,18 +55,34 @@ func (m *Machines) remediate() {
 	for _, name := range m.w.names {
 		lost := m.lostAt[name]
 		switch {
-		case m.held[name] || m.away[name] || m.idle:
+		case m.away[name] || m.idle:
 		case !m.deleting[name].IsZero():
-			m.take(name)
-		case !lost.IsZero() && time.Since(lost) >= unreadyFor:
-			m.w.tell("the remediator starts %s again", name)
-			m.fences[name]++
-			delete(m.lostAt, name)
-			m.starting[name] = true
-			m.w.later(startsAgain, func() { m.back(name) })
+			if !m.held[name] || m.budget != nil { // a label holds nobody back who deletes a Machine
+				m.take(name)
+			}
+		case lost.IsZero() || time.Since(lost) < unreadyFor:
+		case !m.held[name]:
+			m.startAgain(name)
+		case m.budget.lets(m):
+			m.judgeNumber(name)
+			m.startAgain(name)
 		}
 	}
 	m.judgeWaits()
+}
+
+// startAgain ends what may still run on a node, and starts it.
+func (m *Machines) startAgain(name string) {
+	m.w.tell("the remediator starts %s again", name)
+	m.fences[name]++
+	delete(m.lostAt, name)
+	m.starting[name] = true
+	if n := m.w.nodes[name]; n.cut {
+		n.rebooting = true
+		m.w.powerOff(name)
+		m.w.kubeChanged()
+	}
+	m.w.later(startsAgain, func() { m.back(name) })
 }
 
 // take takes a Machine away, and its node.
@@ -82,7 +98,11 @@ func (m *Machines) take(name string) {
 	n.gone, n.rebooting = true, false
 	w.crashed = time.Now()
 	for _, p := range slices.Clone(w.pods) {
-		if p.node == name && p.bound {
+		switch {
+		case p.node != name || !p.bound:
+		case p.unheard:
+			w.endPod(p)
+		default:
 			w.crashOn(p)
 			w.remove(p)
 		}
@@ -110,7 +130,7 @@ func (m *Machines) back(name string) {
 	if !m.lostAt[name].IsZero() || m.away[name] { // once more, or for good
 		return
 	}
-	n.rebooting, n.ready = false, true
+	n.rebooting, n.ready, n.cut = false, true, false
 	n.boot++
 	m.w.tell("%s is back", name)
 	for _, p := range slices.Clone(m.w.pods) {
@@ -118,6 +138,7 @@ func (m *Machines) back(name string) {
 			m.w.later(podStarts, func() { m.w.run(p) })
 		}
 	}
+	m.w.hear(name)
 	m.w.kubeChanged()
 	m.w.schedule()
 }
@@ -125,7 +146,7 @@ func (m *Machines) back(name string) {
 // Idle has the remediator do nothing, or act again.
 func (m *Machines) Idle(on bool) { m.w.happens(func() { m.idle = on }) }
 
-// Without are the nodes that have no power.
+// Without are the nodes that have no power, or are cut off.
 func (m *Machines) Without() (nodes []string) {
 	m.w.happens(func() {
 		for _, name := range m.w.names {

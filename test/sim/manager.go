@@ -3,8 +3,6 @@ package sim
 import (
 	"maps"
 	"time"
-
-	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // manager is what OSDs have told the manager, and what it has told the monitors.
@@ -61,7 +59,7 @@ func (w *World) startManager() {
 	this := w.manager.starts
 	w.later(managerStarts, func() {
 		p := w.podOf(w.workload("mgr", "a"))
-		if w.manager.alive || w.manager.held || w.manager.starts != this || p == nil || p.state != storage.PodReady {
+		if w.manager.alive || w.manager.held || w.manager.starts != this || p == nil || !p.runs {
 			return
 		}
 		w.manager.alive, w.manager.hung = true, false

@@ -140,7 +140,7 @@ func (w *World) Taint(name, key string) {
 func (w *World) Reboot(name string) {
 	w.happens(func() {
 		n := w.nodes[name]
-		if n == nil || n.gone || n.rebooting {
+		if n == nil || n.gone || n.rebooting || n.cut {
 			return
 		}
 		w.tell("%s reboots", name)
@@ -177,7 +177,11 @@ func (w *World) DeleteNode(name string) {
 		n.gone = true
 		w.crashed = time.Now()
 		for _, p := range slices.Clone(w.pods) {
-			if p.node == name && p.bound && !p.leaving() {
+			switch {
+			case p.node != name || !p.bound:
+			case p.unheard:
+				w.endPod(p)
+			case !p.leaving():
 				w.remove(p)
 			}
 		}
