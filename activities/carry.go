@@ -30,8 +30,9 @@ type CarryInput struct {
 	// Budgets that let somebody go are written after Set is done, others while it is.
 	Budgets *BudgetInput `json:"budgets,omitempty"`
 	Closes  bool         `json:"closes,omitempty"`
-	// Hold are holds of Machines that are set, or taken away from whom nobody relies on: that waits for nothing. LetGo are
-	// the others that are taken away: after all that closes, and after the budgets say what was decided.
+	// Hold are holds of Machines that are set, or taken away from whom nobody relies on: that waits for nothing. A number by
+	// which Machines may go is closed before anybody else is let go. LetGo are the others that are taken away: after all
+	// that closes, and after the budgets say what was decided.
 	Hold  *HoldsInput `json:"hold,omitempty"`
 	LetGo *HoldsInput `json:"letGo,omitempty"`
 	// Report is the status that is written if all of this went as it was meant to.
@@ -86,8 +87,11 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 		}
 	}
 	var others, closing, setting, unsetting, holding sync.WaitGroup
+	numbered := make(chan string, 1)
 	if in.Hold != nil {
-		holding.Go(func() { out.Held, _ = attempt(ctx, k.ChangeHolds, *in.Hold) })
+		holding.Go(func() { out.Held = k.hold(ctx, *in.Hold, numbered) })
+	} else {
+		numbered <- ""
 	}
 	if in.Others != nil {
 		others.Go(func() {
@@ -108,7 +112,11 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 	}
 	setting.Wait()
 	if in.Budgets != nil && !in.Closes && out.Set.Err() == nil {
-		out.Budgets, _ = attempt(ctx, k.GuardPods, *in.Budgets)
+		if why := <-numbered; why != "" {
+			out.Budgets.Failed = "the MachineDisruptionBudget has to let nobody go before: " + why
+		} else {
+			out.Budgets, _ = attempt(ctx, k.GuardPods, *in.Budgets)
+		}
 	}
 	closing.Wait()
 	unsetting.Wait()
@@ -158,6 +166,26 @@ func (r *CarryResult) asMeant() bool {
 func (r *CarryResult) mayLetGo() bool {
 	return r.Set.Err() == nil && r.Held.Err() == nil && r.Budgets.Err() == nil && r.Budgets.Result.Moved == "" &&
 		r.Budgets.Result.Conflict == ""
+}
+
+// hold sets holds and takes them away. A number by which Machines may go is closed before, or by it another one might go
+// beside those that are let go; numbered hears why that could not be done.
+func (k *Keeper) hold(ctx context.Context, in HoldsInput, numbered chan<- string) (out Attempt[HoldsResult]) {
+	rest := in
+	if in.Max != nil && *in.Max == 0 {
+		out, _ = attempt(ctx, k.ChangeHolds, HoldsInput{Cluster: in.Cluster, Fencing: in.Fencing, Max: in.Max})
+		if rest.Max = nil; out.Failed != "" {
+			rest.Remove = nil
+		}
+	}
+	numbered <- out.Failed
+	if out.Begun && len(rest.Set)+len(rest.Remove) == 0 && !rest.Drop {
+		return out
+	}
+	failed := out.Failed
+	out, _ = attempt(ctx, k.ChangeHolds, rest)
+	out.Failed = cmp.Or(failed, out.Failed)
+	return out
 }
 
 // after is the input when the budgets were written in between: what they are then is what they have to be still.

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -89,6 +91,20 @@ func (d cluster) Observe(ctx context.Context, _ activities.Look) (activities.See
 	return activities.Seen{}, d.step(ctx, "look")
 }
 
+// fleet is the diary's Machines.
+type fleet struct {
+	noMachines
+	*diary
+}
+
+func (d fleet) Hold(ctx context.Context, _ storage.ClusterKey, _ storage.Fencing, m fencing.Machine, on bool) error {
+	return d.step(ctx, fmt.Sprintf("hold %s %t", m.Name, on))
+}
+
+func (d fleet) SetMax(ctx context.Context, _ storage.ClusterKey, _ storage.Fencing, most *int) error {
+	return d.step(ctx, fmt.Sprintf("number %d", *most))
+}
+
 func (d *diary) StorageCluster(context.Context, storage.ClusterKey) (activities.StorageCluster, error) {
 	return cluster{diary: d}, nil
 }
@@ -126,7 +142,8 @@ func carryOut(t *testing.T, d *diary, in activities.CarryInput) (r activities.Ca
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var err error
-		r, err = (&activities.Keeper{Policies: d, Budgets: d, Clusters: d}).CarryOut(t.Context(), in)
+		k := &activities.Keeper{Policies: d, Budgets: d, Clusters: d, Machines: fleet{diary: d}}
+		r, err = k.CarryOut(t.Context(), in)
 		require.NoError(t, err)
 	})
 	return r
@@ -152,6 +169,38 @@ func TestStepsOfADecisionComeInTheirOrder(t *testing.T) {
 			assert.True(t, done, "%+v", r)
 		}
 	}
+}
+
+// TestTheNumberClosesFirst: by the number of a MachineDisruptionBudget a Machine may go that nobody has released. It lets
+// nobody go before a failure domain opens, and before a Machine is let go by its label.
+func TestTheNumberClosesFirst(t *testing.T) {
+	holds := func(closes bool) activities.CarryInput {
+		in := everything(closes)
+		in.Hold = &activities.HoldsInput{
+			Cluster: carried, Max: new(int),
+			Set: []fencing.Machine{{Name: "new"}}, Remove: []fencing.Machine{{Name: "dead"}},
+		}
+		return in
+	}
+	d := &diary{fails: map[string]int{}}
+	r := carryOut(t, d, holds(false))
+	assert.True(t, d.before("number 0 done", "budgets"), d.lines)
+	assert.True(t, d.before("number 0 done", "hold dead false"), d.lines)
+	assert.True(t, r.Held.Done() && r.Budgets.Done(), "%+v", r)
+
+	d = &diary{fails: map[string]int{"number 0": 100}}
+	r = carryOut(t, d, holds(false))
+	assert.NotContains(t, d.lines, "budgets")
+	assert.NotContains(t, d.lines, "hold dead false")
+	assert.Contains(t, d.lines, "hold new true done", "what is held in addition waits for nothing")
+	require.ErrorContains(t, r.Budgets.Err(), "the MachineDisruptionBudget has to let nobody go before: ")
+	require.Error(t, r.Held.Err())
+	assert.NotContains(t, d.lines, "report", "the status is true")
+
+	d = &diary{fails: map[string]int{"number 0": 100}}
+	r = carryOut(t, d, holds(true))
+	assert.Contains(t, d.lines, "budgets done", "what closes waits for nothing")
+	require.Error(t, r.Held.Err())
 }
 
 func TestADecisionOfWhichAStepFails(t *testing.T) {
