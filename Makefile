@@ -41,14 +41,9 @@ demo-upgrade: build ## Ceph 16, then 18, then 20, on the same data and under wri
 
 .PHONY: test
 test: ## everything: lint, unit tests, end-to-end tests in the lab
-	@$(MAKE) build
-	@hack/beside.sh "lint and unit tests" "$(MAKE) test-beside" "end-to-end tests" $(MAKE) test-e2e
-
-# What needs no lab has the processors while the labs leave them idle.
-.PHONY: test-beside
-test-beside:
 	@hack/step.sh lint $(MAKE) lint
-	@$(MAKE) test-unit
+	@$(MAKE) build
+	@hack/beside.sh "unit tests" "$(MAKE) test-unit" "end-to-end tests" $(MAKE) test-e2e
 
 ##@ Tests
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # beside.sh NAME BACKGROUND NAME2 COMMAND...: runs two steps at once. The first one, a command line, has the processors only while the
 # second one leaves them idle: labs wait most of the time, for reports and timers of Ceph. What it prints comes in the end, but for the
-# tests that fail and what linters find, which are told at once.
+# tests that fail, which are named at once.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 name=$1 background=$2
@@ -12,7 +12,7 @@ log=$(mktemp)
 # that this session is worth less, nice is all there is.
 setsid nice -n 5 bash -c 'echo 5 2>/dev/null >/proc/self/autogroup; exec "$@"' - hack/step.sh "$name" bash -c "$background" >"$log" 2>&1 &
 behind=$!
-tail -n +1 -f --pid=$$ "$log" | grep --line-buffered -E '^(--- )?FAIL|^== .*FAILED|^[a-z0-9_/]+\.go:[0-9]+:' | sed -u "s/^/$name: /" >&2 &
+tail -n +1 -f --pid=$$ "$log" | grep --line-buffered -E '^(--- )?FAIL' | sed -u "s/^/$name: /" >&2 &
 telling=$!
 # shellcheck disable=SC2317 # called by the trap
 finish() {
