@@ -30,8 +30,8 @@ type CarryInput struct {
 	// Budgets that let somebody go are written after Set is done, others while it is.
 	Budgets *BudgetInput `json:"budgets,omitempty"`
 	Closes  bool         `json:"closes,omitempty"`
-	// Hold are holds of Machines that are set, or taken away from whom nobody relies on: that waits for nothing. A number by
-	// which Machines may go is closed before anybody else is let go. LetGo are the others that are taken away: after all
+	// Hold are holds of Machines that are set, or taken away from whom nobody relies on: that waits for nothing. A number
+	// by which Machines may go is closed before anybody else is let go. LetGo are the others that are taken away: after all
 	// that closes, and after the budgets say what was decided.
 	Hold  *HoldsInput `json:"hold,omitempty"`
 	LetGo *HoldsInput `json:"letGo,omitempty"`
@@ -168,8 +168,8 @@ func (r *CarryResult) mayLetGo() bool {
 		r.Budgets.Result.Conflict == ""
 }
 
-// hold sets holds and takes them away. A number by which Machines may go is closed before, or by it another one might go
-// beside those that are let go; numbered hears why that could not be done.
+// hold sets holds and takes them away. A number by which Machines may go is closed before, or by it another one
+// might go beside those that are let go; numbered hears why that could not be done.
 func (k *Keeper) hold(ctx context.Context, in HoldsInput, numbered chan<- string) (out Attempt[HoldsResult]) {
 	rest := in
 	if in.Max != nil && *in.Max == 0 {

@@ -171,8 +171,8 @@ func TestStepsOfADecisionComeInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestTheNumberClosesFirst: by the number of a MachineDisruptionBudget a Machine may go that nobody has released. It lets
-// nobody go before a failure domain opens, and before a Machine is let go by its label.
+// TestTheNumberClosesFirst: by the number of a MachineDisruptionBudget a Machine may go that nobody has released.
+// It lets nobody go before a failure domain opens, and before a Machine is let go by its label.
 func TestTheNumberClosesFirst(t *testing.T) {
 	holds := func(closes bool) activities.CarryInput {
 		in := everything(closes)
