@@ -31,8 +31,8 @@ type CarryInput struct {
 	Budgets *BudgetInput `json:"budgets,omitempty"`
 	Closes  bool         `json:"closes,omitempty"`
 	// Hold are holds of Machines that are set, or taken away from whom nobody relies on: that waits for nothing. A number
-	// by which Machines may go is closed before anybody else is let go. LetGo are the others that are taken away: after all
-	// that closes, and after the budgets say what was decided.
+	// by which Machines may go is closed before anybody else is let go. LetGo are the others that are taken away: after
+	// all that closes, and after the budgets say what was decided.
 	Hold  *HoldsInput `json:"hold,omitempty"`
 	LetGo *HoldsInput `json:"letGo,omitempty"`
 	// Report is the status that is written if all of this went as it was meant to.
