@@ -276,7 +276,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 	switch {
 	case seen.Patient.Machine.UID == "":
 		outcome = OutcomeNotHeld
-	case why == fencing.WhyRecovered && f.state.Override == nil:
+	case why == fencing.WhyRecovered && (f.state.Override == nil || f.overrideSpent(ctx)):
 		outcome = OutcomeRecovered
 	}
 	switch {

@@ -65,6 +65,17 @@ func (f *fence) toldLongAgo(ctx workflow.Context) bool {
 		workflow.GetVersion(ctx, asksThoughTold, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
+// endsOverrides is the change since when a person's word ends with the first release that nobody made use of.
+const endsOverrides = "ends-overrides"
+
+// overrideSpent tells whether its Machine was let go by a person's word before, and nobody made use of that in time. Of
+// a node that is well by now nobody will, and each release leaves it unheld for as long as a remediator may take.
+func (f *fence) overrideSpent(ctx workflow.Context) bool {
+	returned := slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return c.Returns > 0 })
+	return f.state.Override != nil && returned &&
+		workflow.GetVersion(ctx, endsOverrides, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
 // FenceDoubt is the question whether a keeper has let go of a Machine.
 type FenceDoubt struct {
 	// Outcome is how the job ends if none has. "": there is no doubt.
@@ -98,7 +109,7 @@ func (f *fence) doubts(ctx workflow.Context, before fencing.Patient, outcome str
 // refuted tells whether a keeper has answered that it did not let go. Then the job is over.
 func (f *fence) refuted(ctx workflow.Context) bool {
 	doubt := f.state.Doubt
-	if doubt.Outcome == "" || doubt.Outcome == OutcomeRecovered && f.state.Override != nil ||
+	if doubt.Outcome == "" || doubt.Outcome == OutcomeRecovered && f.state.Override != nil && !f.overrideSpent(ctx) ||
 		!slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
 			return c.Stage == fencing.StageHeld && (c.Reason == fencing.ReasonRecovered || c.Reason == fencing.ReasonNoMachine)
 		}) {

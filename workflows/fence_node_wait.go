@@ -48,6 +48,8 @@ func (f *fence) await(ctx workflow.Context) error {
 	case err != nil || f.released():
 	case !news && (every == lookAtNodeEvery || f.askedLongAgo(ctx)):
 		f.askAnew()
+	case news && f.overrideSpent(ctx):
+		f.state.Stale = true // the node may be well, and the same word would let it go again
 	case news && f.toldLongAgo(ctx):
 		f.askAnew()
 		return f.remind(ctx)

@@ -327,6 +327,26 @@ func TestFenceOfANodeThatIsFine(t *testing.T) {
 	})
 }
 
+// TestReleaseByHandOfANodeThatIsFine: it is let go, and whoever wanted that may make use of it. Nobody does so by
+// himself, and then it is held again for good.
+func TestReleaseByHandOfANodeThatIsFine(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.ReleasedByHand("node-b")
+		run := s.start(jobs.FenceNode.ID("node-b"), jobs.FenceNode.Type, workflows.FenceNodeInput{
+			Node: "node-b", Policy: sim.Key.String(), Release: &workflows.FenceRelease{By: "ann", Reason: "I want it gone"},
+		})
+		released := func() bool { return !slices.Contains(s.machines.Held(), "node-b") }
+		require.True(s, s.Await(time.Minute, released), "%+v", s.fenceStatus("node-b"))
+		e := s.awaitFence("node-b", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeRecovered, e.fence.Outcome)
+		require.Zero(s, s.machines.Fences("node-b"))
+		s.heldAgain()
+	})
+}
+
 // TestHoldsWhileCephWasNeverReached: a policy that comes, or a worker that starts, in the midst of an outage holds what
 // hosts OSDs as far as pods tell, and nothing opens. When Ceph can be reached, the same are held.
 func TestHoldsWhileCephWasNeverReached(t *testing.T) {

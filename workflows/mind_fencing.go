@@ -76,7 +76,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	facts, borne := fencing.Know(in, d, m.askedNodes, nil), fencing.Know(in.Bearing(), d, m.askedNodes, nil)
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Borne: &borne, Survey: *survey,
-		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets, Bears: m.bears,
+		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets, HoldsAnew: m.bears,
 	})
 	m.state.Memory.Fencing = s.Ledger
 	s.Again = m.takenAway(*survey, s)

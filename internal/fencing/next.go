@@ -28,9 +28,9 @@ type Input struct {
 	// Regrets: a release that nobody has made use of yet is judged in each look, and in doubt what may serve is held.
 	// Keepers that began earlier did neither.
 	Regrets bool
-	// Bears: once all is given up that was held as the policy said before, Machines are looked at again at once, to hold
-	// them as it says now. Keepers that began earlier waited until something happened.
-	Bears bool
+	// HoldsAnew: once all is given up that was held as the policy said before, Machines are looked at again at once, to
+	// hold them as it says now. Keepers that began earlier waited until something happened.
+	HoldsAnew bool
 }
 
 // soon is when to look again although nothing happens.
@@ -91,7 +91,7 @@ func Next(in Input) Step {
 	if ending && s.Ledger.None() {
 		s.Ledger = nil
 	}
-	if in.Bears && in.Wanted != nil && in.Survey.Unavailable == "" && in.Survey.Fencing != *in.Wanted &&
+	if in.HoldsAnew && in.Wanted != nil && in.Survey.Unavailable == "" && in.Survey.Fencing != *in.Wanted &&
 		(s.Ledger == nil || s.Ledger.Fencing == *in.Wanted) {
 		s.Next = in.Now.Add(soon) // nothing may ever happen to these Machines, and nobody holds them
 	}
@@ -195,7 +195,7 @@ func lacks(f Facts, c Case) string {
 	for _, d := range f.View.Domains {
 		if is := (storage.FailureDomain{Type: f.View.FailureDomainType, Name: d.Name}); slices.Contains(f.Hurt, is) &&
 			slices.Contains(c.Domains, is) {
-			for _, x := range d.Troubled {
+			for _, x := range d.Down() {
 				down = append(down, x.Name)
 			}
 		}

@@ -358,7 +358,7 @@ func TestHeldAnewAtOnce(t *testing.T) {
 		})
 		x.Fencing = under
 		s := fencing.Next(fencing.Input{
-			Now: f.now, Ledger: f.ledger, Wanted: &other, Facts: f.facts(), Survey: x, Bears: true,
+			Now: f.now, Ledger: f.ledger, Wanted: &other, Facts: f.facts(), Survey: x, HoldsAnew: true,
 		})
 		f.ledger = s.Ledger
 		return s
