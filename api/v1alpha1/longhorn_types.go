@@ -1,0 +1,46 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// This file is what a MaintenancePolicy says of a Longhorn installation.
+
+// LonghornSpec describes the Longhorn installation in the policy's namespace. Longhorn's own settings node-drain-policy and
+// kubernetes-cluster-autoscaler-enabled are honoured.
+type LonghornSpec struct {
+	// ManagePodBudgets: create and update PodDisruptionBudgets. When false nothing is created, and what lockkeeper created is removed.
+	// +optional
+	// +kubebuilder:default=true
+	ManagePodBudgets *bool `json:"managePodBudgets,omitempty"`
+
+	// AtRest is what may be evicted while no node is leaving: One (the instance manager of one node on which nothing depends), or None
+	// (only a cordon, an autoscaler's taint or a job opens a node).
+	// +optional
+	// +kubebuilder:default=One
+	// +kubebuilder:validation:Enum=One;None
+	AtRest string `json:"atRest,omitempty"`
+
+	// RemovalTaintExpiry is the age from which the Cluster Autoscaler's taint ToBeDeletedByClusterAutoscaler does not count: such taints
+	// are forgotten sometimes.
+	// +optional
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="must be a duration between 1m and 720h, such as 1h"
+	RemovalTaintExpiry *metav1.Duration `json:"removalTaintExpiry,omitempty"`
+
+	// TurnTimeout is how long a node that is leaving keeps its turn while others that share a volume with it wait. After it the next one
+	// has its turn, and this one comes last.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('720h')",message="must be a duration between 10s and 720h, such as 10m"
+	TurnTimeout *metav1.Duration `json:"turnTimeout,omitempty"`
+}
+
+// LonghornStatus is which Longhorn installation a policy means, and whether its keeper looks after it.
+type LonghornStatus struct {
+	// Installation is the UID of the namespace that Longhorn is installed in.
+	Installation string `json:"installation"`
+	// Claimed: something may be open, granted or set there for this policy.
+	// +optional
+	Claimed bool `json:"claimed,omitempty"`
+}
