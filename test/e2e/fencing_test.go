@@ -339,9 +339,11 @@ func (w *world) replaced(old machine) error {
 }
 
 // watchReleases looks every half second that at most one Machine that hosts something is released, until stop is
-// called. It looks at the policy's status, where a release is written down before it is made.
+// called, which fails if it could never look. It looks at the policy's status, where a release is written down before
+// it is made.
 func (w *world) watchReleases(t *testing.T) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
+	looked := 0
 	go func() {
 		defer close(ended)
 		for {
@@ -363,6 +365,7 @@ func (w *world) watchReleases(t *testing.T) (stop func()) {
 			if w.get(&policy, policyPath) != nil {
 				continue
 			}
+			looked++
 			var released []string
 			for _, n := range policy.Status.Fencing.Nodes {
 				if n.Stage == "Released" && !n.HostsNothing {
@@ -374,7 +377,12 @@ func (w *world) watchReleases(t *testing.T) (stop func()) {
 			}
 		}
 	}()
-	return func() { close(done); <-ended }
+	return func() {
+		close(done)
+		if <-ended; looked == 0 {
+			t.Error("the policy's status could not be read once: nobody knows what was released")
+		}
+	}
 }
 
 // withoutClusterAPI tells whether Cluster API's manager is not built, so that its scenarios are left out.

@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/ceph/go-ceph/rados"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -25,10 +24,9 @@ import (
 
 // looks are a world's connections for that.
 type looks struct {
-	mu     sync.Mutex
-	server string
-	http   *http.Client
-	ceph   *asker
+	mu   sync.Mutex
+	api  rest.Interface
+	ceph *asker
 }
 
 // reading is how long the API server may take.
@@ -47,25 +45,13 @@ const (
 
 // get reads what the API server has at a path: one object, or a list.
 func (w *world) get(into any, path string) error {
-	c, server, err := w.client()
+	c, err := w.client()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), reading)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server+path, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := c.Do(r)
-	if err != nil {
-		return fmt.Errorf("get %s: %w", path, err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", answer.Status, body)
-	}
+	body, err := c.Get().RequestURI(path).DoRaw(ctx)
 	if err == nil {
 		err = json.Unmarshal(body, into)
 	}
@@ -75,22 +61,24 @@ func (w *world) get(into any, path string) error {
 	return nil
 }
 
-// client is one with an administrator's rights.
-func (w *world) client() (*http.Client, string, error) {
+// client is one with an administrator's rights, that asks as often as it is told to.
+func (w *world) client() (rest.Interface, error) {
 	l := &w.looks
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.http == nil {
+	if l.api == nil {
 		config, err := clientcmd.BuildConfigFromFlags("", w.env["KUBECONFIG"])
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		if l.http, err = rest.HTTPClientFor(config); err != nil {
-			return nil, "", err
+		config.QPS = -1
+		clients, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return nil, err
 		}
-		l.server = strings.TrimSuffix(config.Host, "/")
+		l.api = clients.CoreV1().RESTClient()
 	}
-	return l.http, l.server, nil
+	return l.api, nil
 }
 
 // ask has the mons answer a command: "osd dump".

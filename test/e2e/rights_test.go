@@ -51,8 +51,10 @@ var neverUsed = map[string]string{
 	"patch maintenancepolicies/status.lockkeeper.io": "the worker's: the status is " +
 		"confirmed after five minutes at rest",
 	"get nodeclaims.karpenter.sh": "for nodes of Karpenter: test/karpenter has them",
-	"get namespaces":              "asked when a policy is deleted, to tell whether its namespace goes, too",
-	"get daemonsets.apps":         "kubectl's drain asks for the DaemonSet of a pod; not every lab has one",
+	"get endpointslices.discovery.k8s.io kubernetes": "where deletions are guarded; the lab's API server announces no " +
+		"address",
+	"get namespaces":      "asked when a policy is deleted, to tell whether its namespace goes, too",
+	"get daemonsets.apps": "kubectl's drain asks for the DaemonSet of a pod; not every lab has one",
 	"create events": "the watcher's: of a spec that makes no sense only; the API server refuses most of " +
 		"them before",
 	"create events.events.k8s.io": "the watcher's: of a spec that makes no sense only; the API server refuses most of " +
