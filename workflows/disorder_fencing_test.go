@@ -147,9 +147,8 @@ func (d *disorder) helpFences(round int) {
 			d.fence("release fence", node)
 		}
 	}
-	// One whose OSDs are in several failure domains keeps each of them closed, and people give it its network back; others
-	// have long enough to be fenced one after the other.
-	if cut := d.machines.CutOffs(); round > 0 && len(cut) > 0 && (d.scattered || len(cut) > 1 && round >= byHandAfter) {
+	// One whose OSDs are in several failure domains keeps each of them closed, and people give it its network back.
+	if cut := d.machines.CutOffs(); round > 0 && len(cut) > 0 && d.scattered {
 		d.machines.NetworkReturns(cut[0])
 	}
 	if without := d.machines.Without(); len(without) > 0 && round > 0 && !d.machines.Quorate() {

@@ -91,6 +91,33 @@ func TestFenceOfANodeThatDied(t *testing.T) {
 	})
 }
 
+// TestFencesByPatientRemediators: with waits as people have them, a node that dies and one that is cut off are fenced,
+// one after the other; one that returns before its time is not.
+func TestFencesByPatientRemediators(t *testing.T) {
+	t.Parallel()
+	usual := sim.Waits{Unready: 5 * time.Minute, Looks: 15 * time.Second, Starts: 4 * time.Minute}
+	play(t, sim.Options{Remediator: usual}, func(s *scene) {
+		s.fenced()
+		s.machines.LosePower("node-d")
+		s.machines.CutOff("node-e")
+		s.machines.CutOff("node-c")
+		time.Sleep(usual.Unready - time.Minute)
+		s.machines.NetworkReturns("node-c")
+		time.Sleep(time.Minute)
+		began := time.Now()
+		d, e := s.fence("node-d"), s.fence("node-e")
+		for node, run := range map[string]string{"node-d": d, "node-e": e} {
+			end := s.awaitFence(node, run)
+			require.NoError(s, end.err)
+			require.Equal(s, workflows.OutcomeDone, end.fence.Outcome)
+			require.Equal(s, 1, s.machines.Fences(node))
+		}
+		require.Less(s, time.Since(began), 4*usual.Starts)
+		require.Zero(s, s.machines.Fences("node-c"))
+		s.heldAgain()
+	})
+}
+
 // TestFenceOfANodeThatFailsAgain: it is fenced once more, although the data was not whole in between and would not have
 // been without it, as while somebody has set noout.
 func TestFenceOfANodeThatFailsAgain(t *testing.T) {

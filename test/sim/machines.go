@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,7 +18,8 @@ import (
 
 // Machines are those of a World. They implement activities.Machines.
 type Machines struct {
-	w *World
+	w     *World
+	waits Waits
 	// Of each node: whether its Machine is held, whether a hold was taken away and it may be fenced, how often it was.
 	held, released map[string]bool
 	lostAt         map[string]time.Time
@@ -41,11 +43,21 @@ type Machines struct {
 
 var _ activities.Machines = (*Machines)(nil)
 
-// Timings of the remediator.
+// Waits are how long a remediator takes over things.
+type Waits struct {
+	Unready time.Duration // from when on a node counts as unhealthy
+	Looks   time.Duration // how often it looks
+	Starts  time.Duration // how long a node takes that it starts
+}
+
+func (w Waits) orShort() Waits {
+	return Waits{
+		Unready: cmp.Or(w.Unready, 5*time.Second), Looks: cmp.Or(w.Looks, 3*time.Second),
+		Starts: cmp.Or(w.Starts, 20*time.Second),
+	}
+}
+
 const (
-	unreadyFor   = 5 * time.Second // from when on a node counts as unhealthy
-	remediates   = 3 * time.Second // how often it looks
-	startsAgain  = 20 * time.Second
 	machineNames = "machine-of-"
 	// givesUpHolds is how long the last release of all holds may take once the policy names no fencing.
 	givesUpHolds = 2 * time.Minute
@@ -61,12 +73,12 @@ func (w *World) Machines() *Machines {
 		w: w, held: map[string]bool{}, released: map[string]bool{}, lostAt: map[string]time.Time{}, fences: map[string]int{},
 		deleting: map[string]time.Time{}, away: map[string]bool{}, made: map[string]int{}, byHand: map[string]bool{},
 		costless: map[string]time.Time{}, starting: map[string]bool{}, taken: map[string]bool{},
-		closedAt: map[string]time.Time{},
+		closedAt: map[string]time.Time{}, waits: w.opts.Remediator.orShort(),
 	}
 	w.machines = m
 	go func() {
 		for w.end.Err() == nil {
-			time.Sleep(remediates)
+			time.Sleep(m.waits.Looks)
 			w.happens(m.remediate)
 		}
 	}()
@@ -200,10 +212,10 @@ func (m *Machines) patient(name string) (p fencing.Patient) {
 	case n.ready || lost.IsZero() && !m.starting[name]: // a reboot takes less than a health check waits
 	case lost.IsZero():
 		p.Unhealthy, p.Condition = time.Now().Add(-time.Second), "Ready=Unknown"
-	case time.Since(lost) < unreadyFor:
-		p.Next = lost.Add(unreadyFor)
+	case time.Since(lost) < m.waits.Unready:
+		p.Next = lost.Add(m.waits.Unready)
 	default:
-		p.Unhealthy, p.Condition = lost.Add(unreadyFor), "Ready=Unknown"
+		p.Unhealthy, p.Condition = lost.Add(m.waits.Unready), "Ready=Unknown"
 	}
 	return p
 }

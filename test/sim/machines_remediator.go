@@ -60,7 +60,7 @@ func (m *Machines) remediate() {
 			if !m.held[name] || m.budget != nil { // a label holds nobody back who deletes a Machine
 				m.take(name)
 			}
-		case lost.IsZero() || time.Since(lost) < unreadyFor:
+		case lost.IsZero() || time.Since(lost) < m.waits.Unready:
 		case !m.held[name]:
 			m.startAgain(name)
 		case m.budget.lets(m):
@@ -82,7 +82,7 @@ func (m *Machines) startAgain(name string) {
 		m.w.powerOff(name)
 		m.w.kubeChanged()
 	}
-	m.w.later(startsAgain, func() { m.back(name) })
+	m.w.later(m.waits.Starts, func() { m.back(name) })
 }
 
 // take takes a Machine away, and its node.
@@ -108,7 +108,7 @@ func (m *Machines) take(name string) {
 		}
 	}
 	w.kubeChanged()
-	w.later(startsAgain, func() { m.replaced(name) })
+	w.later(m.waits.Starts, func() { m.replaced(name) })
 }
 
 // replaced is another Machine, which takes the place of one that is gone.

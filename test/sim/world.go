@@ -64,6 +64,8 @@ type Options struct {
 	// Grace is how long the pod of an OSD takes to end, while its daemon serves; 0: a moment. Kubernetes gives it half a
 	// minute.
 	Grace time.Duration
+	// Remediator is how patient what fences nodes is; zero: less than anybody has it.
+	Remediator Waits
 	// Fail may make a request fail.
 	Fail func(ctx context.Context, op string) Failure
 }
