@@ -37,6 +37,9 @@ type BudgetResult struct {
 	Conflict string `json:"conflict,omitempty"`
 	// Moved says which budget has changed since it was read. Then what was decided is not carried out.
 	Moved string `json:"moved,omitempty"`
+	// Late says which API server still decides deletions by budgets of before, where deletions are guarded. Then nothing
+	// was written, and Moved is set as well.
+	Late string `json:"late,omitempty"`
 }
 
 // BudgetInput is what the budgets of a cluster's storage daemons and mons must say.

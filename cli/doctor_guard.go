@@ -85,6 +85,7 @@ func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 		deletions, bound := g.Binding(kube.GuardOfDeletions, p.Namespace)
 		budgets, guardsBudgets := g.Binding(kube.GuardOfBudgets, p.Namespace)
 		overrides, guardsOverrides := g.Binding(kube.GuardOfOverrides, p.Namespace)
+		servers, tells := g.Binding(kube.GuardOfServers, p.Namespace)
 		switch {
 		case !bound:
 			d.found(FoundWarning, fmt.Sprintf("%s: nothing guards its namespace: whoever deletes pods there does not wait",
@@ -102,6 +103,10 @@ func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 		case !guardsBudgets || !guardsOverrides || deletions.Denies() && (!budgets.Denies() || !overrides.Denies()):
 			d.found(FoundBroken, fmt.Sprintf("%s: its pods are guarded, and what decides about them is not: whoever may write "+
 				"budgets or annotations of pods there may delete everything", name), bindGuard(p.Namespace))
+			return
+		case !tells || servers.Reads != p.Namespace || !slices.Contains(servers.Actions, string(admissionv1.Warn)):
+			d.found(FoundBroken, fmt.Sprintf("%s: its pods are guarded, and nobody tells lockkeeper's worker by which budgets "+
+				"each API server decides: one that is late may let go in two failure domains", name), bindGuard(p.Namespace))
 			return
 		}
 		d.guardedPods(ctx, p, name, deletions)

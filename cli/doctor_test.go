@@ -123,6 +123,9 @@ func (i *installation) guarded() {
 		if name == kube.GuardOfDeletions {
 			b.Reads, b.WithoutBudgets = "rook-ceph", "Allow"
 		}
+		if name == kube.GuardOfServers {
+			b.Reads, b.WithoutBudgets, b.Actions = "rook-ceph", "Allow", []string{"Warn"}
+		}
 		i.guard.Bindings = append(i.guard.Bindings, b)
 	}
 }
@@ -317,6 +320,11 @@ func TestDoctor(t *testing.T) {
 			[]string{"guard of deletions"},
 			"lockkeeper-guard-budgets does not know lockkeeper's watcher as lockkeeper-system/lockkeeper-watcher",
 			"put that account into",
+		},
+		"guard that does not tell what API servers know": {
+			func(i *installation) { i.guarded(); i.guard.Bindings = slices.Delete(i.guard.Bindings, 2, 3) },
+			[]string{"guard of deletions"},
+			"one that is late may let go in two failure domains", "namespace.yaml",
 		},
 		"guard that refuses kubelets": {
 			func(i *installation) { i.guarded(); i.guard.Bindings[0].WithoutBudgets = "Deny" },

@@ -112,7 +112,7 @@ func (k *keeper) run(ctx workflow.Context) error {
 	k.doubt(workflow.Now(ctx), doubt.Changed, "the keeper began")
 	workflow.Go(ctx, k.renew)
 	for {
-		k.trouble, k.again, k.untold = "", false, time.Time{}
+		k.trouble, k.again, k.late, k.untold = "", false, false, time.Time{}
 		k.answerDoubts(ctx)
 		gone, err := k.pass(ctx)
 		if err != nil {

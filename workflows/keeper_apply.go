@@ -29,10 +29,10 @@ func (k *keeper) apply(ctx workflow.Context) error {
 		k.reportLater(ctx)
 		return err
 	case k.again: // nothing is granted, or worth reporting, before the budget says so; but whoever is done is done
+		if k.late || len(k.state.Released) > 0 && !k.here { // otherwise the status says so with what comes next
+			k.reportLater(ctx)
+		}
 		if len(k.state.Released) > 0 {
-			if !k.here { // as it was; the status says so with what comes next
-				k.reportLater(ctx)
-			}
 			k.tellReleased(workflow.Now(ctx))
 			k.sendAll(ctx)
 		}

@@ -56,6 +56,8 @@ type mind struct {
 	failures  int       // passes in a row with trouble
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
+	// late: an API server does not know yet what the budgets say, and that is worth a word although the next pass follows.
+	late bool
 	// closed is what the keeper closed to after its last decision; nil: the decision is in force.
 	closed *budget.Decision
 	// marking: pods are being marked.

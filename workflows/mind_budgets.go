@@ -51,13 +51,16 @@ func (m *mind) planBudgets(now time.Time, p *plan) {
 // tookBudgets takes in what became of the budgets.
 func (m *mind) tookBudgets(p *plan, a activities.Attempt[activities.BudgetResult]) error {
 	r := a.Result
-	m.state.Settled = m.state.Settled || a.Done() && r.Moved == ""
+	m.state.Settled = m.state.Settled || a.Done() && (r.Moved == "" || r.Late != "") // then nothing was written
 	switch {
 	case !a.Done():
 		return a.Err()
 	case r.Moved != "" && r.Conflict != "": // one is missing that cannot be made: the others stay closed
 		m.state.Conflict = r.Conflict
 		m.sayClosed(r.Conflict)
+	case r.Late != "": // nothing opens before it knows what has closed
+		m.again, m.late = true, true
+		m.sayClosed(r.Late)
 	case r.Moved != "": // an alarm was raised since the look, or somebody else wrote: look again
 		m.again = true
 	default:

@@ -117,7 +117,12 @@ func relabel(have, want *policyv1.PodDisruptionBudget) []operation {
 
 // saysNothing: the budget lets no pod go, and does not say which could.
 func saysNothing(b *policyv1.PodDisruptionBudget) bool {
-	return b.Spec.MinAvailable != nil && !slices.ContainsFunc(b.Spec.Selector.MatchExpressions,
+	return b.Spec.MinAvailable != nil && !leaves(b)
+}
+
+// leaves tells whether a budget leaves out any pods, which may go then.
+func leaves(b *policyv1.PodDisruptionBudget) bool {
+	return b.Spec.Selector != nil && slices.ContainsFunc(b.Spec.Selector.MatchExpressions,
 		func(r metav1.LabelSelectorRequirement) bool { return r.Operator == metav1.LabelSelectorOpNotIn })
 }
 

@@ -86,6 +86,11 @@ func (c *Cluster) applyAll(
 		if out, err := c.makeMissing(ctx, p, existing, specs); out.Moved != "" || err != nil {
 			return out, err
 		}
+		if late := c.late(ctx, p, budgets, specs); late != "" {
+			return activities.BudgetResult{Moved: "what API servers know of them", Late: late}, nil
+		}
+	} else {
+		c.note(in.Cluster, budgets)
 	}
 	out, err := c.applyOSDBudgets(ctx, p, existing, specs)
 	if err != nil || out.Moved != "" {
@@ -94,8 +99,7 @@ func (c *Cluster) applyAll(
 	if specs.Mons == nil {
 		return out, c.removeBudget(ctx, budgets, MonBudgetName(p.Name))
 	}
-	mons := newBudget(p, MonBudgetName(p.Name), DaemonMon, except(MonSelector(p), *specs.Mons), *specs.Mons)
-	err = c.applyDecided(ctx, existing, mons, MonSelector(p), &out)
+	err = c.applyDecided(ctx, existing, monBudget(p, *specs.Mons), MonSelector(p), &out)
 	return out, err
 }
 
@@ -296,6 +300,10 @@ func (c *Cluster) removeBudget(ctx context.Context, existing []policyv1.PodDisru
 // of is the budget as it says what a spec wants.
 func (b daemonBudget) of(p *v1alpha1.MaintenancePolicy, spec budget.Spec) *policyv1.PodDisruptionBudget {
 	return newBudget(p, b.name, b.daemon, marked(except(OSDSelector(p), spec), b.marked), spec)
+}
+
+func monBudget(p *v1alpha1.MaintenancePolicy, spec budget.Spec) *policyv1.PodDisruptionBudget {
+	return newBudget(p, MonBudgetName(p.Name), DaemonMon, except(MonSelector(p), spec), spec)
 }
 
 func newBudget(

@@ -49,6 +49,10 @@ type Cluster struct {
 	written sync.Map
 	// read are policies as they were last read, by ClusterKey. Nobody changes them.
 	read sync.Map
+	// servers are the API servers one by one; nil: they cannot be asked so.
+	servers APIServers
+	// guarded are the budgets that guard a policy's deletions, guardedAs by ClusterKey.
+	guarded sync.Map
 }
 
 // New connects to the API server of cfg.
@@ -65,7 +69,11 @@ func New(cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Kubernetes client: %w", err)
 	}
-	return NewFor(typed, api), nil
+	c := NewFor(typed, api)
+	if c.servers, err = newAPIServers(cfg); err != nil {
+		return nil, fmt.Errorf("Kubernetes client: %w", err)
+	}
+	return c, nil
 }
 
 // protobuf makes large lists of built-in types several times cheaper for both sides.
@@ -79,6 +87,12 @@ func protobuf(cfg *rest.Config) *rest.Config {
 // NewFor makes a Cluster of two clients of one API server.
 func NewFor(typed kubernetes.Interface, api client.Client) *Cluster {
 	return &Cluster{typed: typed, api: api}
+}
+
+// WithServers has it ask these API servers by which budgets they decide deletions.
+func (c *Cluster) WithServers(s APIServers) *Cluster {
+	c.servers = s
+	return c
 }
 
 // CacheOf makes caches of the objects of one namespace, and of all nodes, for who only wants to hear of changes.

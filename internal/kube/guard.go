@@ -16,16 +16,18 @@ import (
 
 // This file looks at the guard of deletions: how it is installed, and what it answers.
 
-// The policies of deploy/guard-deletions/policy.yaml: the one that refuses deletions, and those that keep others from
-// writing what it goes by.
+// The policies of deploy/guard-deletions/policy.yaml: the one that refuses deletions, those that keep others from
+// writing what it goes by, and one that tells what that is.
 const (
 	GuardOfDeletions = "lockkeeper-guard-deletions"
 	GuardOfBudgets   = "lockkeeper-guard-budgets"
 	GuardOfOverrides = "lockkeeper-guard-overrides"
+	// GuardOfServers refuses nothing: it tells the worker by which budgets an API server decides.
+	GuardOfServers = "lockkeeper-guard-servers"
 )
 
 // GuardPolicies are all of them.
-var GuardPolicies = []string{GuardOfDeletions, GuardOfBudgets, GuardOfOverrides}
+var GuardPolicies = []string{GuardOfDeletions, GuardOfBudgets, GuardOfServers, GuardOfOverrides}
 
 // DeletionGuard is how the guard of deletions is installed.
 type DeletionGuard struct {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -89,7 +91,11 @@ func TestTheGuardAsItIsInstalled(t *testing.T) {
 		require.True(t, g.Has(policy))
 		b, ok := g.Binding(policy, w.ns)
 		require.True(t, ok)
-		assert.Equal(t, []string{"Deny"}, b.Actions)
+		if policy == kube.GuardOfServers {
+			assert.Equal(t, []string{"Warn"}, b.Actions)
+		} else {
+			assert.Equal(t, []string{"Deny"}, b.Actions)
+		}
 		_, ok = g.Binding(policy, "nowhere")
 		require.False(t, ok)
 	}
@@ -99,7 +105,7 @@ func TestTheGuardAsItIsInstalled(t *testing.T) {
 	for _, p := range g.Policies {
 		assert.True(t, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "lockkeeper-worker"}), p.Name)
 		watcher := kube.Account{Namespace: "lockkeeper-system", Name: "lockkeeper-watcher"}
-		assert.Equal(t, p.Name != kube.GuardOfDeletions, p.Knows(watcher), p.Name)
+		assert.Equal(t, p.Name == kube.GuardOfBudgets || p.Name == kube.GuardOfOverrides, p.Knows(watcher), p.Name)
 		none := p.Name == kube.GuardOfOverrides // of which no account of lockkeeper's is the subject
 		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "system", Name: "lockkeeper-worker"}), p.Name)
 		assert.Equal(t, none, p.Knows(kube.Account{Namespace: "lockkeeper-system", Name: "worker"}), p.Name)
@@ -117,4 +123,44 @@ func (w guardWorld) clusterOfAPerson() *kube.Cluster {
 	c, err := kube.New(config)
 	require.NoError(w, err)
 	return c
+}
+
+// TestNothingOpensBeforeServersKnow: a server says by which budgets it decides. This one does not say whether there are
+// others, so that budgets have to be as they are for a second.
+func TestNothingOpensBeforeServersKnow(t *testing.T) {
+	w := newGuardWorld(t, "servers")
+	w.pod("x", osd("1", "x"))
+	w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed})
+	opens := func() activities.BudgetResult {
+		t.Helper()
+		before, _, err := w.worker.ReadBudgets(t.Context(), w.key())
+		require.NoError(t, err)
+		r, err := w.worker.ApplyBudgets(t.Context(), activities.BudgetInput{
+			Cluster: w.key(), Specs: leavingOut("x"), Before: before,
+		})
+		require.NoError(t, err)
+		return r
+	}
+	r := opens()
+	require.Contains(t, r.Late, "whether there are more API servers")
+	require.NotEmpty(t, r.Moved)
+	_, no := refused(t, w.try(person, "x"))
+	require.True(t, no)
+	for began := time.Now(); opens().Late != "" && time.Since(began) < 5*time.Second; {
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.NoError(c, w.try(person, "x"))
+	}, 5*time.Second, 10*time.Millisecond)
+
+	// Nobody is asked who does not decide deletions.
+	w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed})
+	require.NoError(t, server.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: kube.GuardOfServers + "-" + w.ns},
+	}))
+	late := "not asked"
+	for began := time.Now(); late != "" && time.Since(began) < 10*time.Second; { // it hears of that a moment later
+		w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed})
+		late = opens().Late
+	}
+	require.Empty(t, late)
 }

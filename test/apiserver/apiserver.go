@@ -40,6 +40,8 @@ func StartWith(root string, flags map[string]string, crds ...string) (*Server, e
 		BinaryAssetsDirectory: assets, CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: startWithin,
 	}}
+	// It listens on a loopback address, and would announce another one.
+	s.env.ControlPlane.GetAPIServer().Configure().Set("endpoint-reconciler-type", "none")
 	for name, value := range flags {
 		s.env.ControlPlane.GetAPIServer().Configure().Set(name, value)
 	}

@@ -50,7 +50,7 @@ func (o owner) ours() bool { return o == byUs || o == byWatcher }
 
 // Kubernetes is lockkeeper's own adapter, in front of the simulated API server.
 func (w *World) Kubernetes() *kube.Cluster {
-	return kube.NewFor(server{World: w, user: byUs}, policyClient{World: w, user: byUs})
+	return kube.NewFor(server{World: w, user: byUs}, policyClient{World: w, user: byUs}).WithServers(apiServers{w})
 }
 
 // CloseBudgets is the watcher that closes our budgets.

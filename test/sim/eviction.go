@@ -8,6 +8,7 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -146,7 +147,10 @@ func (w *World) putBudget(b *policyv1.PodDisruptionBudget, who owner) (*policyv1
 	had := w.budgets[b.Name]
 	b.Generation, b.Status = 1, policyv1.PodDisruptionBudgetStatus{DisruptedPods: map[string]metav1.Time{}}
 	if had != nil {
-		b.Generation, b.Status, b.UID = had.Generation+1, had.Status, had.UID
+		b.Generation, b.Status, b.UID = had.Generation, had.Status, had.UID
+		if !equality.Semantic.DeepEqual(b.Spec, had.Spec) {
+			b.Generation++
+		}
 	}
 	w.version++
 	b.ResourceVersion = fmt.Sprint(w.version)

@@ -136,6 +136,8 @@ type World struct {
 	budgets     map[string]*policyv1.PodDisruptionBudget
 	covering    map[string]labels.Selector  // of budgets, by name
 	params      []parameters                // of the guard of deletions, the last ones last
+	guards      bool                        // it is installed
+	lateBy      time.Duration               // how late one of two API servers is
 	computing   bool                        // the disruption controller is about to
 	computed    time.Time                   // when it last did
 	policy      *v1alpha1.MaintenancePolicy // nil: deleted
