@@ -43,7 +43,7 @@ func (d *Doctor) guard(ctx context.Context) {
 	switch {
 	case err != nil:
 		d.unknown("whether deploy/guard-deletions is installed", err)
-	case len(g.Policies)+len(g.Bindings) == 0:
+	case !g.Guards():
 		d.ok("deploy/guard-deletions is not installed: the budgets stop evictions, and nobody who deletes pods")
 	case d.guardWhole(g):
 		d.guardedNamespaces(ctx, g)
@@ -58,6 +58,14 @@ func (d *Doctor) guardWhole(g kube.DeletionGuard) bool {
 			d.found(FoundBroken, "only a part of it is installed: there is no ValidatingAdmissionPolicy "+name, applyGuard)
 			whole = false
 		}
+	}
+	// In all namespaces, so that it is never missing where something is guarded.
+	if b, bound := g.Binding(kube.GuardOfServers, ""); g.Has(kube.GuardOfServers) &&
+		(!bound || !slices.Contains(b.Actions, string(admissionv1.Warn))) {
+		d.found(FoundBroken, fmt.Sprintf("nobody tells lockkeeper's worker by which budgets each API server decides: there is "+
+			"no ValidatingAdmissionPolicyBinding %s that warns, and one that is late may let go in two failure domains",
+			kube.GuardOfServers), applyGuard)
+		whole = false
 	}
 	for _, p := range g.Policies {
 		accounts := []string{workerAccount}
@@ -85,7 +93,6 @@ func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 		deletions, bound := g.Binding(kube.GuardOfDeletions, p.Namespace)
 		budgets, guardsBudgets := g.Binding(kube.GuardOfBudgets, p.Namespace)
 		overrides, guardsOverrides := g.Binding(kube.GuardOfOverrides, p.Namespace)
-		servers, tells := g.Binding(kube.GuardOfServers, p.Namespace)
 		switch {
 		case !bound:
 			d.found(FoundWarning, fmt.Sprintf("%s: nothing guards its namespace: whoever deletes pods there does not wait",
@@ -103,10 +110,6 @@ func (d *Doctor) guardedNamespaces(ctx context.Context, g kube.DeletionGuard) {
 		case !guardsBudgets || !guardsOverrides || deletions.Denies() && (!budgets.Denies() || !overrides.Denies()):
 			d.found(FoundBroken, fmt.Sprintf("%s: its pods are guarded, and what decides about them is not: whoever may write "+
 				"budgets or annotations of pods there may delete everything", name), bindGuard(p.Namespace))
-			return
-		case !tells || servers.Reads != p.Namespace || !slices.Contains(servers.Actions, string(admissionv1.Warn)):
-			d.found(FoundBroken, fmt.Sprintf("%s: its pods are guarded, and nobody tells lockkeeper's worker by which budgets "+
-				"each API server decides: one that is late may let go in two failure domains", name), bindGuard(p.Namespace))
 			return
 		}
 		d.guardedPods(ctx, p, name, deletions)

@@ -124,7 +124,7 @@ func (i *installation) guarded() {
 			b.Reads, b.WithoutBudgets = "rook-ceph", "Allow"
 		}
 		if name == kube.GuardOfServers {
-			b.Reads, b.WithoutBudgets, b.Actions = "rook-ceph", "Allow", []string{"Warn"}
+			b.Name, b.Namespace, b.WithoutBudgets, b.Actions = name, "", "Allow", []string{"Warn"}
 		}
 		i.guard.Bindings = append(i.guard.Bindings, b)
 	}
@@ -322,9 +322,15 @@ func TestDoctor(t *testing.T) {
 			"put that account into",
 		},
 		"guard that does not tell what API servers know": {
-			func(i *installation) { i.guarded(); i.guard.Bindings = slices.Delete(i.guard.Bindings, 2, 3) },
+			func(i *installation) { i.guarded(); i.guard.Bindings = slices.Delete(i.guard.Bindings, 3, 4) },
 			[]string{"guard of deletions"},
-			"one that is late may let go in two failure domains", "namespace.yaml",
+			"one that is late may let go in two failure domains", "policy.yaml",
+		},
+		"guard that was taken away": {
+			breakIt: func(i *installation) {
+				i.guarded()
+				i.guard = kube.DeletionGuard{Policies: i.guard.Policies[3:], Bindings: i.guard.Bindings[3:]}
+			},
 		},
 		"guard that refuses kubelets": {
 			func(i *installation) { i.guarded(); i.guard.Bindings[0].WithoutBudgets = "Deny" },
@@ -337,7 +343,7 @@ func TestDoctor(t *testing.T) {
 			"what decides about them is not", "namespace.yaml",
 		},
 		"guard in no namespace": {
-			func(i *installation) { i.guarded(); i.guard.Bindings = nil }, nil,
+			func(i *installation) { i.guarded(); i.guard.Bindings = i.guard.Bindings[3:] }, nil,
 			"rook-ceph/rook-ceph: nothing guards its namespace",
 			"kubectl apply -f deploy/guard-deletions/namespace.yaml",
 		},
@@ -352,7 +358,7 @@ func TestDoctor(t *testing.T) {
 			"what decides about them is not", "namespace.yaml",
 		},
 		"guard without guarded overrides": {
-			func(i *installation) { i.guarded(); i.guard.Bindings = i.guard.Bindings[:2] },
+			func(i *installation) { i.guarded(); i.guard.Bindings = slices.Delete(i.guard.Bindings, 2, 3) },
 			[]string{"guard of deletions"},
 			"what decides about them is not", "namespace.yaml",
 		},

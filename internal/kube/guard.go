@@ -27,7 +27,7 @@ const (
 )
 
 // GuardPolicies are all of them.
-var GuardPolicies = []string{GuardOfDeletions, GuardOfBudgets, GuardOfServers, GuardOfOverrides}
+var GuardPolicies = []string{GuardOfDeletions, GuardOfBudgets, GuardOfOverrides, GuardOfServers}
 
 // DeletionGuard is how the guard of deletions is installed.
 type DeletionGuard struct {
@@ -66,6 +66,12 @@ func (b GuardBinding) Denies() bool { return slices.Contains(b.Actions, string(a
 // Has tells whether a policy is installed.
 func (g DeletionGuard) Has(policy string) bool {
 	return slices.ContainsFunc(g.Policies, func(p GuardPolicy) bool { return p.Name == policy })
+}
+
+// Guards tells whether anything of it is installed but what stays when a guard is taken away: that refuses nothing.
+func (g DeletionGuard) Guards() bool {
+	return slices.ContainsFunc(g.Policies, func(p GuardPolicy) bool { return p.Name != GuardOfServers }) ||
+		slices.ContainsFunc(g.Bindings, func(b GuardBinding) bool { return b.Policy != GuardOfServers })
 }
 
 // Binding is the one that has a policy guard a namespace.

@@ -51,6 +51,8 @@ const (
 	// unlisted is how long budgets have to be as they are where nobody says which API servers there are. Of two that share
 	// an etcd on two cores, one was 93 ms behind at most.
 	unlisted = time.Second
+	// stuckAfter is when one that is late will not catch up by itself: none takes seconds.
+	stuckAfter = time.Minute
 	// asksServers is how long one call waits for those that are late, and asksEvery how often it asks them.
 	asksServers, asksEvery = 500 * time.Millisecond, 20 * time.Millisecond
 	// answersWithin is how long an API server may take to answer.
@@ -74,8 +76,11 @@ func lateServer(sights []ServerSight, all bool, wanted map[string]int64, age tim
 		}
 		for _, name := range slices.Sorted(maps.Keys(wanted)) {
 			if s.Knows[name] < wanted[name] {
-				return fmt.Sprintf("the API server at %s still decides deletions by an older PodDisruptionBudget %s", s.Server,
-					name)
+				why := fmt.Sprintf("the API server at %s still decides deletions by an older PodDisruptionBudget %s", s.Server, name)
+				if age > stuckAfter {
+					why += ": restart it (docs/runbooks/guard-deletions.md)"
+				}
+				return why
 			}
 		}
 	}

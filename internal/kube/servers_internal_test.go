@@ -36,6 +36,8 @@ func TestLateServer(t *testing.T) {
 		"all know":               {[]ServerSight{knows(4, 7), knows(4, 7)}, false, 0, ""},
 		"one knows more":         {[]ServerSight{knows(5, 7)}, false, 0, ""},
 		"one is late":            {[]ServerSight{knows(4, 7), knows(3, 7)}, false, long, "a:6443 " + older + "osd"},
+		"one is late for a moment": {[]ServerSight{knows(3, 7)}, false, stuckAfter, older + "osd"},
+		"one is late for long":     {[]ServerSight{knows(3, 7)}, false, stuckAfter + 1, older + "osd: restart it"},
 		"late with the other":    {[]ServerSight{knows(4, 6)}, false, long, older + "proved"},
 		"one has read none":      {[]ServerSight{knows(4, 7), {Server: "c:6443"}}, false, long, "c:6443 " + older},
 		"one is silent":          {[]ServerSight{knows(4, 7), silent}, false, awaitsServer - 1, "b:6443 does not say"},

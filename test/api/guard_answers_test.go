@@ -89,13 +89,15 @@ func TestTheGuardAsItIsInstalled(t *testing.T) {
 	require.NoError(t, err)
 	for _, policy := range kube.GuardPolicies {
 		require.True(t, g.Has(policy))
+		if policy == kube.GuardOfServers {
+			b, ok := g.Binding(policy, "")
+			require.True(t, ok)
+			assert.Equal(t, []string{"Warn"}, b.Actions)
+			continue
+		}
 		b, ok := g.Binding(policy, w.ns)
 		require.True(t, ok)
-		if policy == kube.GuardOfServers {
-			assert.Equal(t, []string{"Warn"}, b.Actions)
-		} else {
-			assert.Equal(t, []string{"Deny"}, b.Actions)
-		}
+		assert.Equal(t, []string{"Deny"}, b.Actions)
 		_, ok = g.Binding(policy, "nowhere")
 		require.False(t, ok)
 	}
@@ -151,16 +153,27 @@ func TestNothingOpensBeforeServersKnow(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, w.try(person, "x"))
 	}, 5*time.Second, 10*time.Millisecond)
+}
 
-	// Nobody is asked who does not decide deletions.
-	w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed})
-	require.NoError(t, server.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: kube.GuardOfServers + "-" + w.ns},
-	}))
-	late := "not asked"
-	for began := time.Now(); late != "" && time.Since(began) < 10*time.Second; { // it hears of that a moment later
-		w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed})
-		late = opens().Late
+// TestTheGuardComesBack: an API server goes on reading budgets while nothing is guarded, so that it does not decide by
+// old ones when something is again. It would not if no binding were left (kubernetes/kubernetes#130887).
+func TestTheGuardComesBack(t *testing.T) {
+	w := newGuardWorld(t, "comes-back")
+	w.pod("x", osd("1", "x"))
+	w.budgets(leavingOut("x"))
+	require.NoError(t, w.try(person, "x"))
+	for _, policy := range []string{kube.GuardOfDeletions, kube.GuardOfBudgets, kube.GuardOfOverrides} {
+		require.NoError(t, server.DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{},
+			client.MatchingFields{"metadata.name": policy + "-" + w.ns}))
 	}
-	require.Empty(t, late)
+	time.Sleep(2 * time.Second) // it looks at what is bound once a second
+	w.budgets(budget.Specs{Daemons: closed, Unproved: &closed, Mons: &closed})
+	require.NoError(t, w.try(person, "x"))
+	w.bind("Deny")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, no := refused(t, w.try(person, "x"))
+		assert.True(c, no)
+	}, 5*time.Second, 50*time.Millisecond)
+	w.budgets(leavingOut("x"))
+	require.NoError(t, w.try(person, "x"))
 }
