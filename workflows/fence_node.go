@@ -80,6 +80,8 @@ type FenceState struct {
 }
 
 type fence struct {
+	// failed: the node has failed again while the storage heals under the lease.
+	failed  bool
 	in      FenceNodeInput
 	job     *job
 	state   FenceState
@@ -143,7 +145,7 @@ func (f *fence) run(ctx workflow.Context) error {
 			return err
 		}
 		if f.claims() { // the run before ended while the storage healed
-			if err := f.job.underLease(ctx, nil, nil); err != nil && !errors.Is(err, errLost) {
+			if err := f.healUnderLease(ctx); err != nil && !errors.Is(err, errLost) {
 				return err
 			}
 		}
@@ -165,7 +167,9 @@ func (f *fence) release(ctx workflow.Context) error {
 		if f.state.Settled {
 			break
 		}
+		stop := f.watchOver(ctx)
 		err := f.job.underLease(ctx, f.requests(), func(ctx workflow.Context) error { return f.proceed(ctx, true) })
+		stop()
 		if err != nil && !errors.Is(err, errLost) {
 			return err
 		}

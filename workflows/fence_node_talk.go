@@ -156,7 +156,7 @@ func (f *fence) requests() (out []request) {
 			continue
 		}
 		out = append(out, request{
-			of: f.job.claimOn(c.Cluster), unless: f.moved,
+			of: f.job.claimOn(c.Cluster), unless: f.moved, hurry: f.hasFailed,
 			want: lease.Claim{Domain: c.Domain, Node: f.in.Node, Reason: reason, Priority: f.state.Why.Priority()},
 		})
 	}

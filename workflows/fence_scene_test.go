@@ -143,6 +143,28 @@ func TestFenceOfANodeThatFailsAgain(t *testing.T) {
 	})
 }
 
+// TestFenceOfANodeThatFailsAgainUnderTheLease: that of its failure domain is held until the data is whole, which it may
+// never be without the node.
+func TestFenceOfANodeThatFailsAgainUnderTheLease(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.PersonSetsNoout("node-d", true)
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
+		require.True(s, s.Await(2*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+		s.machines.LosePower("node-d")
+		require.True(s, s.until(2*time.Minute, func() bool { return s.machines.Fences("node-d") == 2 }),
+			"%+v", s.fenceStatus("node-d"))
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+		s.PersonSetsNoout("node-d", false)
+		s.heldAgain()
+	})
+}
+
 // TestFencesOfTwoZones: they go one after the other.
 func TestFencesOfTwoZones(t *testing.T) {
 	t.Parallel()
