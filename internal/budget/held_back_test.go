@@ -67,3 +67,26 @@ func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 		})
 	}
 }
+
+// TestDrainsShareWhatAFenceBears: the failure domain of a fence opens although a drain shares it, and has the lease for
+// longer.
+func TestDrainsShareWhatAFenceBears(t *testing.T) {
+	in := atRest().input()
+	in.HeldBack, in.Life = []string{"c", "e"}, &storage.Life{}
+	for i := range in.View.Nodes {
+		if n := &in.View.Nodes[i]; n.Name == "c" || n.Name == "e" {
+			n.Lost, n.NotReady = 1, true
+		}
+	}
+	drain := lease.Claim{
+		WorkflowID: "drain/d", RunID: "1", Node: "d", Domain: zone("y"), Priority: lease.PriorityDrain, Granted: now,
+	}
+	fence := lease.Claim{
+		WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
+	}
+	in.Lease = lease.State{Holders: []lease.Claim{drain}}
+	require.Equal(t, budget.ModeClosed, budget.Decide(in).Mode, "a drain bears with nobody")
+	in.Lease.Holders = append(in.Lease.Holders, fence)
+	d := budget.Decide(in)
+	require.Equal(t, zone("y"), d.Open, d.Message)
+}

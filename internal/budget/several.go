@@ -109,14 +109,16 @@ func away(d storage.Domain) bool {
 	return d.Daemons > 0 && gone == d.Daemons
 }
 
-// asHeld is the input as the lease's holder makes it: failure domains that stop together are one, and a fence bears
-// with nodes that are held back.
+// asHeld is the input as the lease's holders make it: failure domains that stop together are one, and a fence bears
+// with nodes that are held back, also for those that share its failure domain.
 func (in Input) asHeld() Input {
 	if len(in.Lease.Holders) == 0 {
 		return in
 	}
-	h := in.Lease.Holders[0]
-	if in = in.bearing(h); h.Stops == lease.StopTogether {
+	for _, h := range in.Lease.Holders {
+		in = in.bearing(h)
+	}
+	if h := in.Lease.Holders[0]; h.Stops == lease.StopTogether {
 		return in.asOne(h)
 	}
 	return in
