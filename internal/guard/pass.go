@@ -25,12 +25,38 @@ func Revoked(g Guard, in Input) (out []lease.Claim) {
 		c.WaitsFor = fmt.Sprintf("others wait for it, and in %s no daemon of %s went down", c.Turn, c.Node)
 		out = append(out, c)
 	}
+	out = append(out, outranked(g, in)...)
 	for _, c := range in.Lease.Overdue(in.Now, together(g, in)) {
 		c.WaitsFor = fmt.Sprintf("others wait for it, and in %s the job did not get the lease of another storage cluster "+
 			"that it needs as well", c.Reserve)
 		out = append(out, c)
 	}
 	return out
+}
+
+// outranked lists the holders that give way: nothing is open for them, nothing of theirs has begun, and somebody more
+// urgent waits who could go without them. They wait for nodes that are lost and held back, to be fenced first.
+func outranked(g Guard, in Input) []lease.Claim {
+	if len(in.HeldBack) == 0 || !in.Open.IsZero() || len(in.Lease.Holders) == 0 {
+		return nil
+	}
+	without := supposingLife(in)
+	without.Lease.Holders = nil
+	for _, w := range in.Lease.Queue {
+		gives := func(h lease.Claim) bool {
+			return w.Priority > h.Priority && !g.Together(in, h, w) && !h.Observing && !h.Finishing && !h.Reserved() &&
+				idle(in)(h) && !g.Gate(in, h).OK
+		}
+		if slices.ContainsFunc(in.Lease.Holders, func(h lease.Claim) bool { return !gives(h) }) || !g.Gate(without, w).OK {
+			continue
+		}
+		out := slices.Clone(in.Lease.Holders)
+		for i := range out {
+			out[i].WaitsFor = fmt.Sprintf("%s goes first, with a higher priority (%s)", w.WorkflowID, w.Priority)
+		}
+		return out
+	}
+	return nil
 }
 
 // TakeBack returns the lease without the claims of jobs that are done and healed. Those in released have no next claim.
@@ -63,6 +89,15 @@ func Grant(g Guard, in Input, seen func(lease.Claim) bool) (l lease.State, grant
 
 func anyClaim(lease.Claim) bool { return true }
 
+// supposingLife takes it that everybody lives who was not asked for the sake of some other failure domain, unless
+// somebody is known to be silent.
+func supposingLife(in Input) Input {
+	if in.Life == nil || in.Life.Silent == 0 {
+		in.Life = &storage.Life{}
+	}
+	return in
+}
+
 // WouldGrant is what the keeper would answer to a claim that is made now. Whether everybody lives it would ask first,
 // within a report period or two; that everybody does is supposed, unless somebody is known to be silent.
 func WouldGrant(g Guard, in Input, c lease.Claim) storage.Answer {
@@ -71,10 +106,7 @@ func WouldGrant(g Guard, in Input, c lease.Claim) storage.Answer {
 	}
 	in.Lease, _ = TakeBack(g, in)
 	in.Lease = in.Lease.Request(c)
-	if in.Life == nil || in.Life.Silent == 0 {
-		in.Life = &storage.Life{}
-	}
-	l, _ := Grant(g, in, anyClaim)
+	l, _ := Grant(g, supposingLife(in), anyClaim)
 	asked, granted, _ := l.Find(c.WorkflowID, c.RunID)
 	return storage.Answer{OK: granted, Reason: asked.WaitsFor}
 }
