@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +111,8 @@ func longhornSettings(s storage.Settings, l *v1alpha1.LonghornSpec) storage.Sett
 // DefaultTaintExpiry is the age from which an autoscaler's taint does not count where a policy says nothing else.
 const DefaultTaintExpiry = time.Hour
 
-// ReportStatus implements activities.Policies: one request for the status, one for each event.
+// ReportStatus implements activities.Policies: one request for the status, then one for each event, all at once: who
+// waits for it has to open or close something.
 func (c *Cluster) ReportStatus(ctx context.Context, key storage.ClusterKey, r activities.Report) error {
 	policy, err := c.writeUponLast(ctx, key, r)
 	if policy == nil && err == nil {
@@ -127,12 +129,16 @@ func (c *Cluster) ReportStatus(ctx context.Context, key storage.ClusterKey, r ac
 	if err != nil {
 		return err
 	}
+	var all errgroup.Group
 	for _, e := range r.Events {
-		if err := c.emit(ctx, policy, e); err != nil {
-			return fmt.Errorf("event %s: %w", e.Reason, err)
-		}
+		all.Go(func() error {
+			if err := c.emit(ctx, policy, e); err != nil {
+				return fmt.Errorf("event %s: %w", e.Reason, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return all.Wait()
 }
 
 // writeUponLast writes a status upon the one that was written last; nil: there is none, or it is not the last any more.
