@@ -62,8 +62,8 @@ func (d *Doctor) guardWhole(g kube.DeletionGuard) bool {
 	// In all namespaces, so that it is never missing where something is guarded.
 	if b, bound := g.Binding(kube.GuardOfServers, ""); g.Has(kube.GuardOfServers) &&
 		(!bound || !slices.Contains(b.Actions, string(admissionv1.Warn))) {
-		d.found(FoundBroken, fmt.Sprintf("nobody tells lockkeeper's worker by which budgets each API server decides: there is "+
-			"no ValidatingAdmissionPolicyBinding %s that warns, and one that is late may let go in two failure domains",
+		d.found(FoundBroken, fmt.Sprintf("nobody tells lockkeeper's worker by which budgets each API server decides: there "+
+			"is no ValidatingAdmissionPolicyBinding %s that warns, and one that is late may let go in two failure domains",
 			kube.GuardOfServers), applyGuard)
 		whole = false
 	}

@@ -76,7 +76,8 @@ func lateServer(sights []ServerSight, all bool, wanted map[string]int64, age tim
 		}
 		for _, name := range slices.Sorted(maps.Keys(wanted)) {
 			if s.Knows[name] < wanted[name] {
-				why := fmt.Sprintf("the API server at %s still decides deletions by an older PodDisruptionBudget %s", s.Server, name)
+				why := fmt.Sprintf("the API server at %s still decides deletions by an older PodDisruptionBudget %s",
+					s.Server, name)
 				if age > stuckAfter {
 					why += ": restart it (docs/runbooks/guard-deletions.md)"
 				}

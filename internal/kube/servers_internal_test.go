@@ -32,20 +32,20 @@ func TestLateServer(t *testing.T) {
 		age    time.Duration
 		says   string
 	}{
-		"nothing is guarded":     {[]ServerSight{{Server: "a:6443"}}, false, 0, ""},
-		"all know":               {[]ServerSight{knows(4, 7), knows(4, 7)}, false, 0, ""},
-		"one knows more":         {[]ServerSight{knows(5, 7)}, false, 0, ""},
-		"one is late":            {[]ServerSight{knows(4, 7), knows(3, 7)}, false, long, "a:6443 " + older + "osd"},
+		"nothing is guarded":       {[]ServerSight{{Server: "a:6443"}}, false, 0, ""},
+		"all know":                 {[]ServerSight{knows(4, 7), knows(4, 7)}, false, 0, ""},
+		"one knows more":           {[]ServerSight{knows(5, 7)}, false, 0, ""},
+		"one is late":              {[]ServerSight{knows(4, 7), knows(3, 7)}, false, long, "a:6443 " + older + "osd"},
 		"one is late for a moment": {[]ServerSight{knows(3, 7)}, false, stuckAfter, older + "osd"},
 		"one is late for long":     {[]ServerSight{knows(3, 7)}, false, stuckAfter + 1, older + "osd: restart it"},
-		"late with the other":    {[]ServerSight{knows(4, 6)}, false, long, older + "proved"},
-		"one has read none":      {[]ServerSight{knows(4, 7), {Server: "c:6443"}}, false, long, "c:6443 " + older},
-		"one is silent":          {[]ServerSight{knows(4, 7), silent}, false, awaitsServer - 1, "b:6443 does not say"},
-		"one is silent for long": {[]ServerSight{knows(4, 7), silent}, false, awaitsServer, ""},
-		"another is late":        {[]ServerSight{silent, knows(4, 6)}, false, awaitsServer, older + "proved"},
-		"there may be others":    {[]ServerSight{knows(4, 7)}, true, unlisted - 1, "whether there are more API servers"},
-		"they had their time":    {[]ServerSight{knows(4, 7)}, true, unlisted, ""},
-		"nobody answers":         {[]ServerSight{silent}, true, awaitsServer - 1, "connection refused"},
+		"late with the other":      {[]ServerSight{knows(4, 6)}, false, long, older + "proved"},
+		"one has read none":        {[]ServerSight{knows(4, 7), {Server: "c:6443"}}, false, long, "c:6443 " + older},
+		"one is silent":            {[]ServerSight{knows(4, 7), silent}, false, awaitsServer - 1, "b:6443 does not say"},
+		"one is silent for long":   {[]ServerSight{knows(4, 7), silent}, false, awaitsServer, ""},
+		"another is late":          {[]ServerSight{silent, knows(4, 6)}, false, awaitsServer, older + "proved"},
+		"there may be others":      {[]ServerSight{knows(4, 7)}, true, unlisted - 1, "whether there are more API servers"},
+		"they had their time":      {[]ServerSight{knows(4, 7)}, true, unlisted, ""},
+		"nobody answers":           {[]ServerSight{silent}, true, awaitsServer - 1, "connection refused"},
 	} {
 		says := lateServer(c.sights, !c.more, wanted, c.age)
 		if c.says == "" {
