@@ -132,6 +132,9 @@ func (d *disorder) mendFences() {
 // have been better to drain their nodes first.
 const byHandAfter = 8
 
+// networkAfter is after how many rounds people give nodes that are cut off their network back.
+const networkAfter = 30
+
 // helpFences: where so many nodes are lost that Ceph has no quorum nothing is released, and people give them their
 // power, or their network, back. The policy names what fences them, also if it was created anew.
 func (d *disorder) helpFences(round int) {
@@ -148,7 +151,9 @@ func (d *disorder) helpFences(round int) {
 		}
 	}
 	// One whose OSDs are in several failure domains keeps each of them closed, and people give it its network back.
-	if cut := d.machines.CutOffs(); round > 0 && len(cut) > 0 && d.scattered {
+	// Others are fenced one after the other, unless so much is away beside them that they keep each other: a mon on a node
+	// that is cut off, a disk that is dead (ADR 24).
+	if cut := d.machines.CutOffs(); len(cut) > 0 && (round > 0 && d.scattered || round >= networkAfter && !*simUnhelped) {
 		d.machines.NetworkReturns(cut[0])
 	}
 	if without := d.machines.Without(); len(without) > 0 && round > 0 && !d.machines.Quorate() {

@@ -33,6 +33,7 @@ var (
 			"0: in none")
 	simWithout = flag.String("sim.without", "",
 		"events that do not happen although they are drawn, separated by commas; judge canary: that is not judged")
+	simUnhelped = flag.Bool("sim.unhelped", false, "nobody gives nodes that are cut off their network back")
 	simReport   = flag.Bool("sim.report", false, "print what was found as lines \"name value unit\"")
 	simFirst    = flag.Bool("sim.first", false, "end with the first schedule that fails, and do not make it shorter")
 	simAsIs     = flag.Bool("sim.asis", false, "tell schedules that fail as they are, and do not make them shorter")

@@ -102,7 +102,7 @@ func (w *World) schedule() {
 			}
 			continue
 		}
-		if slices.ContainsFunc(w.pods, func(x *pod) bool { return x.of == p.of && x.leaving() }) {
+		if slices.ContainsFunc(w.pods, func(x *pod) bool { return x.of == p.of && x.leaving() && !w.leftBehind(x) }) {
 			continue
 		}
 		node := p.of.pinned
@@ -119,6 +119,16 @@ func (w *World) schedule() {
 		p.node, p.bound = node, true
 		w.later(podStarts, func() { w.run(p) })
 	}
+}
+
+// leftBehind tells whether nobody waits for the end of a pod, since it has no volume: that of a manager that has died
+// on a node that is cut off.
+func (w *World) leftBehind(p *pod) bool {
+	if p.of.kind != "mgr" || !p.unheard || w.manager.alive {
+		return false
+	}
+	p.runs = false
+	return true
 }
 
 // run starts a pod's process. It is ready before its daemon serves, as without a readiness probe.

@@ -27,7 +27,24 @@ func (m *Machines) CutOff(name string) {
 			}
 		}
 		m.w.kubeChanged()
+		m.w.later(givesUpNode, func() { m.w.deletePodsOf(n) })
 	})
+}
+
+// givesUpNode is after how long Kubernetes deletes the pods of a node that it does not hear of.
+const givesUpNode = 5 * time.Minute
+
+// deletePodsOf deletes the pods of managers on a node that is still cut off, so that others start elsewhere. Those of
+// OSDs and mons belong to their node, and tolerate that.
+func (w *World) deletePodsOf(n *node) {
+	if !n.cut || n.gone {
+		return
+	}
+	for _, p := range slices.Clone(w.pods) {
+		if p.node == n.name && p.bound && p.of.kind == "mgr" {
+			w.remove(p)
+		}
+	}
 }
 
 // NetworkReturns ends that, unless somebody starts the node by now.
@@ -108,4 +125,9 @@ func (w *World) powerOff(node string) {
 			w.crashOn(p)
 		}
 	}
+}
+
+// servesUnheard tells whether an OSD serves in a pod that is to end, and whose kubelet has not heard of that.
+func (w *World) servesUnheard(o *osd) bool {
+	return slices.ContainsFunc(w.pods, func(p *pod) bool { return p.of == o.workload() && p.unheard && p.runs })
 }

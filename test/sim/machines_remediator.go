@@ -95,6 +95,7 @@ func (m *Machines) take(name string) {
 	delete(m.lostAt, name)
 	delete(m.released, name)
 	delete(m.byHand, name)
+	delete(m.held, name) // the next one's labels are its own
 	n.gone, n.rebooting = true, false
 	w.crashed = time.Now()
 	for _, p := range slices.Clone(w.pods) {

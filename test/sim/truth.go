@@ -129,7 +129,7 @@ func (w *World) judgeOSD(o *osd) {
 	for _, g := range w.pgs {
 		live := slices.DeleteFunc(w.live(g), func(id int) bool {
 			q := w.podOf(w.workload("osd", w.osds[id].workload().id))
-			return q == nil || !q.bound // terminating: as good as gone
+			return q == nil && !w.servesUnheard(w.osds[id]) || q != nil && !q.bound // terminating: as good as gone
 		})
 		left := slices.DeleteFunc(slices.Clone(live), func(id int) bool { return id == o.id })
 		if len(live) >= minSize && len(left) < minSize {
