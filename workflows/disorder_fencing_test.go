@@ -151,8 +151,7 @@ func (d *disorder) helpFences(round int) {
 		}
 	}
 	// One whose OSDs are in several failure domains keeps each of them closed, and people give it its network back.
-	// Others are fenced one after the other, unless so much is away beside them that they keep each other: a mon on a node
-	// that is cut off, a disk that is dead (ADR 24).
+	// Others are fenced one after the other, unless a disk is dead beside them (ADR 24).
 	if cut := d.machines.CutOffs(); len(cut) > 0 && (round > 0 && d.scattered || round >= networkAfter && !*simUnhelped) {
 		d.machines.NetworkReturns(cut[0])
 	}

@@ -224,7 +224,7 @@ func (f *fence) proceed(ctx workflow.Context, leased bool) error {
 			return err
 		}
 		switch {
-		case leased && f.hadItsTurn():
+		case leased && f.hadItsTurn(ctx):
 			f.giveBack(ctx)
 			return nil
 		case leased && !f.claims():

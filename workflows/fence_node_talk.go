@@ -131,12 +131,20 @@ func (f *fence) wantsLease() bool {
 }
 
 // hadItsTurn tells whether a keeper has taken its release back since nobody made use of it. Others are to have theirs
-// before it asks for the lease again.
-func (f *fence) hadItsTurn() bool {
-	return slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
-		return c.Stage == fencing.StageHeld && c.Reason == fencing.ReasonNotFenced
-	})
+// before it asks for the lease again. Nor does it keep the lease while the quorum needs its node's mon: another one may
+// be away on a node that is to be fenced, too.
+func (f *fence) hadItsTurn(ctx workflow.Context) bool {
+	because := func(reason string) bool {
+		return slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
+			return c.Stage == fencing.StageHeld && c.Reason == reason
+		})
+	}
+	return because(fencing.ReasonNotFenced) || because(fencing.ReasonMonQuorum) &&
+		workflow.GetVersion(ctx, givesWayForMons, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
+
+// givesWayForMons is the change since when a fence gives the lease back while the quorum needs its node's mon.
+const givesWayForMons = "gives-way-for-mons"
 
 // giveBack gives all leases back at once: nothing was taken, so that nothing has to heal.
 func (f *fence) giveBack(ctx workflow.Context) {

@@ -165,6 +165,30 @@ func TestFenceOfANodeThatFailsAgainUnderTheLease(t *testing.T) {
 	})
 }
 
+// TestFenceGivesWayWhileTheQuorumNeedsItsMon: the release of its Machine is taken back when another mon dies, and with
+// it the lease goes: the mon that is away may be on a node that has to be fenced first.
+func TestFenceGivesWayWhileTheQuorumNeedsItsMon(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.Idle(true)
+		s.machines.CutOff("node-c")
+		run := s.fence("node-c")
+		released := func() bool { return !slices.Contains(s.machines.Held(), "node-c") }
+		require.True(s, s.Await(2*time.Minute, released), "%+v", s.fenceStatus("node-c"))
+		s.Kill("mon.a", 0)
+		gaveBack := func() bool { return len(s.Memory().Lease.Holders) == 0 && !released() }
+		require.True(s, s.Await(2*time.Minute, gaveBack), "%+v", s.fenceStatus("node-c"))
+		require.Equal(s, "MonQuorum", s.fenceStatus("node-c").Clusters[0].Reason)
+		s.Start("mon.a")
+		s.machines.Idle(false)
+		e := s.awaitFence("node-c", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+		s.heldAgain()
+	})
+}
+
 // TestFencesOfTwoZones: they go one after the other.
 func TestFencesOfTwoZones(t *testing.T) {
 	t.Parallel()

@@ -90,3 +90,26 @@ func TestDrainsShareWhatAFenceBears(t *testing.T) {
 	d := budget.Decide(in)
 	require.Equal(t, zone("y"), d.Open, d.Message)
 }
+
+// TestAFenceDoesNotWaitForWhatIsHeldBack: the storage of its failure domain is whole but for the pods of another node
+// there, which end when that one is fenced in its turn.
+func TestAFenceDoesNotWaitForWhatIsHeldBack(t *testing.T) {
+	w := atRest()
+	other := &w.osds[slices.IndexFunc(w.osds, func(o storage.Daemon) bool { return o.Node == "d" })]
+	other.Pod = storage.PodTerminating
+	in := w.input()
+	for i := range in.View.Nodes {
+		if n := &in.View.Nodes[i]; n.Name == "d" {
+			n.Lost, n.NotReady = 1, true
+		}
+	}
+	c := lease.Claim{
+		WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
+		Finishing: true,
+	}
+	require.False(t, budget.Healed(in, c).OK)
+	in.HeldBack = []string{"d"}
+	require.True(t, budget.Healed(in, c).OK, budget.Healed(in, c).Reason)
+	c.Priority = lease.PriorityDrain
+	require.False(t, budget.Healed(in, c).OK, "a drain bears with nobody")
+}

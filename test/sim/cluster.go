@@ -56,6 +56,7 @@ func (w *World) remove(p *pod) {
 	w.later(grace, func() {
 		if n := w.nodes[p.node]; p.bound && n != nil && n.cut && !n.gone {
 			p.unheard = true
+			w.schedule()
 			return
 		}
 		w.endPod(p)
