@@ -113,3 +113,41 @@ func TestAFenceDoesNotWaitForWhatIsHeldBack(t *testing.T) {
 	c.Priority = lease.PriorityDrain
 	require.False(t, budget.Healed(in, c).OK, "a drain bears with nobody")
 }
+
+// TestAFenceBesideADeadDisk: the disk in another failure domain has died while Kubernetes was deleting the pod of the
+// lost node's OSD, which serves. Nobody misses the disk: the data is whole without it.
+func TestAFenceBesideADeadDisk(t *testing.T) {
+	w := atRest()
+	for i := range w.osds {
+		switch x := &w.osds[i]; x.Node {
+		case "a":
+			x.Up, x.Pod = false, storage.PodNotReady
+		case "c":
+			x.Pod = storage.PodTerminating
+		}
+	}
+	in := w.input()
+	in.Proof = nil
+	for i := range in.View.Nodes {
+		if n := &in.View.Nodes[i]; n.Name == "c" {
+			n.Lost, n.NotReady = 1, true
+		}
+	}
+	c := lease.Claim{
+		WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
+	}
+	require.Nil(t, budget.NextProof(in), "somebody is on its way out")
+	require.False(t, budget.LeaseGate(in, c).OK)
+	in.HeldBack = []string{"c"}
+	in.Proof = budget.NextProof(in)
+	require.NotNil(t, in.Proof)
+	answer := budget.LeaseGate(in, c)
+	require.True(t, answer.OK, answer.Reason)
+	in.Lease = lease.State{Holders: []lease.Claim{c}}
+	d := budget.Decide(in)
+	require.Equal(t, zone("y"), d.Open, d.Message)
+	in.HeldBack = nil // it is released
+	require.Equal(t, zone("y"), budget.Decide(in).Open)
+	in.Health.Clean = false
+	require.Nil(t, budget.NextProof(in), "something else is wrong with the data")
+}

@@ -13,9 +13,10 @@ import (
 // This file holds what the keeper remembers from one decision to the next, as functions of what it remembered and saw.
 
 // NextProof returns the proof of whole data that counts from now on. A clean reading renews it, one that contradicts it
-// voids it.
+// voids it. Pods that are on their way out on nodes that are lost and held back are no reason to do without: their
+// daemons serve, and whatever ends them later happens after the proof.
 func NextProof(in Input) *storage.CleanProof {
-	if Clean(in) && in.View.Unavailable == "" {
+	if Clean(in.Bearing()) && in.View.Unavailable == "" {
 		return &storage.CleanProof{
 			ChangeEpoch: in.View.ChangeEpoch, Shape: in.View.Shape, At: in.Now,
 			Awaited: in.View.Awaited,

@@ -61,6 +61,10 @@ func New(cfg *rest.Config) (*Cluster, error) {
 	cfg.UserAgent = FieldOwner
 	// The server's own priority and fairness limits us; a client-side limit would delay the one request that matters.
 	cfg.QPS = -1
+	servers, err := newAPIServers(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("Kubernetes client: %w", err)
+	}
 	typed, err := kubernetes.NewForConfig(protobuf(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("Kubernetes client: %w", err)
@@ -69,11 +73,7 @@ func New(cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Kubernetes client: %w", err)
 	}
-	c := NewFor(typed, api)
-	if c.servers, err = newAPIServers(cfg); err != nil {
-		return nil, fmt.Errorf("Kubernetes client: %w", err)
-	}
-	return c, nil
+	return NewFor(typed, api).WithServers(servers), nil
 }
 
 // protobuf makes large lists of built-in types several times cheaper for both sides.
