@@ -151,7 +151,7 @@ func (d *disorder) helpFences(round int) {
 		}
 	}
 	// One whose OSDs are in several failure domains keeps each of them closed, and people give it its network back.
-	// Others are fenced one after the other, unless a disk is dead beside them (ADR 24).
+	// Others are fenced one after the other; what keeps them from that is looked for with -sim.unhelped.
 	if cut := d.machines.CutOffs(); len(cut) > 0 && (round > 0 && d.scattered || round >= networkAfter && !*simUnhelped) {
 		d.machines.NetworkReturns(cut[0])
 	}
