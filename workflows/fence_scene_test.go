@@ -118,6 +118,19 @@ func TestFencesByPatientRemediators(t *testing.T) {
 	})
 }
 
+// fencedTwice: a node that fails while its storage heals is fenced once more by the same job. A person has set noout on
+// it.
+func (s *scene) fencedTwice(node, run string) {
+	s.Helper()
+	s.machines.LosePower(node)
+	require.True(s, s.until(2*time.Minute, func() bool { return s.machines.Fences(node) == 2 }), "%+v", s.fenceStatus(node))
+	e := s.awaitFence(node, run)
+	require.NoError(s, e.err)
+	require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+	s.PersonSetsNoout(node, false)
+	s.heldAgain()
+}
+
 // TestFenceOfANodeThatFailsAgain: it is fenced once more, although the data was not whole in between and would not have
 // been without it, as while somebody has set noout.
 func TestFenceOfANodeThatFailsAgain(t *testing.T) {
@@ -132,14 +145,7 @@ func TestFenceOfANodeThatFailsAgain(t *testing.T) {
 		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
 		require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
 		s.signal(jobs.FenceNode.ID("node-d"), jobs.SignalDone, nil) // too late: it is back
-		s.machines.LosePower("node-d")
-		require.True(s, s.until(2*time.Minute, func() bool { return s.machines.Fences("node-d") == 2 }),
-			"%+v", s.fenceStatus("node-d"))
-		e := s.awaitFence("node-d", run)
-		require.NoError(s, e.err)
-		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
-		s.PersonSetsNoout("node-d", false)
-		s.heldAgain()
+		s.fencedTwice("node-d", run)
 	})
 }
 
@@ -154,14 +160,7 @@ func TestFenceOfANodeThatFailsAgainUnderTheLease(t *testing.T) {
 		run := s.fence("node-d")
 		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
 		require.True(s, s.Await(2*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
-		s.machines.LosePower("node-d")
-		require.True(s, s.until(2*time.Minute, func() bool { return s.machines.Fences("node-d") == 2 }),
-			"%+v", s.fenceStatus("node-d"))
-		e := s.awaitFence("node-d", run)
-		require.NoError(s, e.err)
-		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
-		s.PersonSetsNoout("node-d", false)
-		s.heldAgain()
+		s.fencedTwice("node-d", run)
 	})
 }
 
