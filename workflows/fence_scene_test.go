@@ -123,7 +123,8 @@ func TestFencesByPatientRemediators(t *testing.T) {
 func (s *scene) fencedTwice(node, run string) {
 	s.Helper()
 	s.machines.LosePower(node)
-	require.True(s, s.until(2*time.Minute, func() bool { return s.machines.Fences(node) == 2 }), "%+v", s.fenceStatus(node))
+	twice := func() bool { return s.machines.Fences(node) == 2 }
+	require.True(s, s.until(2*time.Minute, twice), "%+v", s.fenceStatus(node))
 	e := s.awaitFence(node, run)
 	require.NoError(s, e.err)
 	require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
