@@ -231,7 +231,7 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if c.OfMon() {
 		return monGate(in, c)
 	}
-	in = in.bearing(c)
+	in = in.bearingToOpen(c)
 	if c.Stops = Stops(in, c); c.Stops == lease.StopTogether {
 		in = in.asOne(c)
 	}

@@ -10,22 +10,44 @@ import (
 // This file lets the fence of a node go on while other nodes are lost, too, that are to be fenced.
 
 // bearing is the input as a claim may take it: that of a fence bears with nodes that are held back.
-func (in Input) bearing(c lease.Claim) Input {
+func (in Input) bearing(c lease.Claim) Input { return in.bearingBut(c, nil) }
+
+// bearingToOpen is bearing, for whoever asks whether a failure domain may open. The daemons of a lost node whose pods
+// are to end are as good as gone: when the control plane is reached again, they are. So that node goes first, and no
+// other failure domain opens before, unless the claim's own node is in the same plight: then there is no better order,
+// and both would go together at that moment whatever is done.
+func (in Input) bearingToOpen(c lease.Claim) Input {
+	n, ok := in.View.Node(c.Node)
+	if !ok || in.toEnd(c.Node) {
+		return in.bearing(c)
+	}
+	return in.bearingBut(c, func(domain string, x storage.Daemon) bool { return x.Unsettled() && !n.In(domain) })
+}
+
+// bearingBut bears with all but the daemons that but names; nil names none.
+func (in Input) bearingBut(c lease.Claim, but func(domain string, x storage.Daemon) bool) Input {
 	if c.Priority != lease.PriorityFencing || c.OfMon() {
 		return in
 	}
-	return in.bearingAllBut(c.Node)
+	return in.bearingAllBut(c.Node, but)
+}
+
+// toEnd tells whether daemons of a node serve in pods that are to end.
+func (in Input) toEnd(node string) bool {
+	return slices.ContainsFunc(in.View.Domains, func(d storage.Domain) bool {
+		return slices.ContainsFunc(d.Troubled, func(x storage.Daemon) bool { return x.Node == node && x.Unsettled() })
+	})
 }
 
 // Bearing is the input as any fence may take it.
-func (in Input) Bearing() Input { return in.bearingAllBut("") }
+func (in Input) Bearing() Input { return in.bearingAllBut("", nil) }
 
 // bearingAllBut takes nodes that are held back for what the storage cluster says of them, and not for what Kubernetes
 // does. Nodes that have lost the control plane alone, and serve, would keep each other's failure domains closed for
 // ever: one that is lost may go at any moment. But these go when their own fences have their turn, and not before; and
 // their daemons have to give a sign of life, as all do, before another failure domain opens. Kubernetes deletes the
 // pods of a lost node after five minutes, of which nobody there hears.
-func (in Input) bearingAllBut(node string) Input {
+func (in Input) bearingAllBut(node string, but func(domain string, x storage.Daemon) bool) Input {
 	var lost []string
 	for _, n := range in.View.Nodes {
 		if n.Lost > 0 && n.Name != node && slices.Contains(in.HeldBack, n.Name) {
@@ -44,7 +66,7 @@ func (in Input) bearingAllBut(node string) Input {
 	for i := range in.View.Domains {
 		d := &in.View.Domains[i]
 		d.Troubled = slices.DeleteFunc(slices.Clone(d.Troubled), func(x storage.Daemon) bool {
-			return x.Up && !x.Restarting && slices.Contains(lost, x.Node)
+			return x.Up && !x.Restarting && slices.Contains(lost, x.Node) && (but == nil || !but(d.Name, x))
 		})
 	}
 	return in

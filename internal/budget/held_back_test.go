@@ -19,15 +19,21 @@ func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 		heldBack []string
 		priority lease.Priority
 		pod      storage.PodState // of the OSD on the other node
-		also     func(x *storage.Daemon)
+		also     func(other, own *storage.Daemon)
 		life     *storage.Life
 		want     bool
 	}{
 		{"both are held back", []string{"c", "e"}, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, true},
 		{
-			"Kubernetes has deleted its pod",
+			"its pod is to end, so it goes first",
 			[]string{"c", "e"},
-			lease.PriorityFencing, storage.PodTerminating, nil, &storage.Life{}, true,
+			lease.PriorityFencing, storage.PodTerminating, nil, &storage.Life{}, false,
+		},
+		{
+			"Kubernetes has deleted the pods of both",
+			[]string{"c", "e"},
+			lease.PriorityFencing, storage.PodTerminating, func(_, own *storage.Daemon) { own.Pod = storage.PodTerminating },
+			&storage.Life{}, true,
 		},
 		{"the other one is not", []string{"c"}, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, false},
 		{"nobody holds anything back", nil, lease.PriorityFencing, storage.PodReady, nil, &storage.Life{}, false},
@@ -36,15 +42,17 @@ func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 		{
 			"its OSD starts elsewhere",
 			[]string{"c", "e"},
-			lease.PriorityFencing, storage.PodNotReady, func(x *storage.Daemon) { x.Restarting = true },
+			lease.PriorityFencing, storage.PodNotReady, func(other, _ *storage.Daemon) { other.Restarting = true },
 			&storage.Life{}, false,
 		},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			w := atRest()
-			other := &w.osds[slices.IndexFunc(w.osds, func(o storage.Daemon) bool { return o.Node == "e" })]
-			if other.Pod = test.pod; test.also != nil {
-				test.also(other)
+			on := func(node string) *storage.Daemon {
+				return &w.osds[slices.IndexFunc(w.osds, func(o storage.Daemon) bool { return o.Node == node })]
+			}
+			if on("e").Pod = test.pod; test.also != nil {
+				test.also(on("e"), on("c"))
 			}
 			in := w.input()
 			in.HeldBack, in.Life = test.heldBack, test.life
@@ -66,6 +74,33 @@ func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhoseOSDsAreToEndGoesFirst: of two nodes that have lost the control plane it is the one whose pods Kubernetes has
+// deleted; another one of its failure domain bears with it.
+func TestWhoseOSDsAreToEndGoesFirst(t *testing.T) {
+	w := atRest()
+	for i := range w.osds {
+		if w.osds[i].Node == "e" {
+			w.osds[i].Pod = storage.PodTerminating
+		}
+	}
+	in := w.input()
+	in.HeldBack, in.Life = []string{"c", "e", "f"}, &storage.Life{}
+	for i := range in.View.Nodes {
+		if n := &in.View.Nodes[i]; slices.Contains(in.HeldBack, n.Name) {
+			n.Lost, n.NotReady = 1, true
+		}
+	}
+	gate := func(node, domain string) storage.Answer {
+		return budget.LeaseGate(in, lease.Claim{
+			WorkflowID: "fence/" + node, RunID: "1", Node: node, Domain: zone(domain), Priority: lease.PriorityFencing,
+			Granted: now,
+		})
+	}
+	require.True(t, gate("e", "z").OK, gate("e", "z").Reason)
+	require.True(t, gate("f", "z").OK, gate("f", "z").Reason)
+	require.Contains(t, gate("c", "y").Reason, "osd.4 on e is stopping (pod Terminating)")
 }
 
 // TestDrainsShareWhatAFenceBears: the failure domain of a fence opens although a drain shares it, and has the lease for

@@ -116,7 +116,7 @@ func (in Input) asHeld() Input {
 		return in
 	}
 	for _, h := range in.Lease.Holders {
-		in = in.bearing(h)
+		in = in.bearingToOpen(h)
 	}
 	if h := in.Lease.Holders[0]; h.Stops == lease.StopTogether {
 		return in.asOne(h)
