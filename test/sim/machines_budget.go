@@ -22,6 +22,7 @@ type machineBudget struct {
 	most       *int // nil: there is none
 	version    int
 	excused    time.Time // until when nobody can be blamed for what it says
+	byPerson   bool      // it says what a person wrote
 	fences     int       // that the number alone allowed
 }
 
@@ -82,8 +83,9 @@ func (m *Machines) write(most *int, who string) {
 		b.most = &n
 	}
 	b.version++
+	b.byPerson = who != "lockkeeper"
 	m.w.tell("%s writes the MachineDisruptionBudget: %s", who, b.says())
-	if m.w.belated || who != "lockkeeper" {
+	if m.w.belated || b.byPerson {
 		b.excused = time.Now().Add(looksAgain + m.w.opts.Reaction)
 	}
 }
@@ -161,7 +163,7 @@ func (m *Machines) judgeNumber(name string) {
 	w.tell("the MachineDisruptionBudget lets %s go: %s", name, b.says())
 	hosts := m.reliedOn(name)
 	if len(hosts) == 0 || !m.fenced() || w.older != nil || w.elsewhere != nil || time.Now().Before(m.foreseen) ||
-		time.Now().Before(b.excused) {
+		time.Now().Before(b.excused) || b.byPerson && time.Now().Before(w.unguarded) {
 		return
 	}
 	for _, other := range w.names {
