@@ -34,9 +34,23 @@ func (in Input) bearingBut(c lease.Claim, but func(domain string, x storage.Daem
 
 // toEnd tells whether daemons of a node serve in pods that are to end.
 func (in Input) toEnd(node string) bool {
-	return slices.ContainsFunc(in.View.Domains, func(d storage.Domain) bool {
+	mon := slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && monToEnd(m) })
+	return mon || slices.ContainsFunc(in.View.Domains, func(d storage.Domain) bool {
 		return slices.ContainsFunc(d.Troubled, func(x storage.Daemon) bool { return x.Node == node && x.Unsettled() })
 	})
+}
+
+func monToEnd(m storage.Mon) bool { return m.InQuorum && m.Pod.Leaving() }
+
+// MonsToEnd are the mons of nodes that are lost and held back which are in quorum, in pods that are to end.
+func (in Input) MonsToEnd() (names []string) {
+	for _, m := range in.View.Mons {
+		n, _ := in.View.Node(m.Node)
+		if n.Lost > 0 && monToEnd(m) && slices.Contains(in.HeldBack, m.Node) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // Bearing is the input as any fence may take it.

@@ -103,6 +103,38 @@ func TestWhoseOSDsAreToEndGoesFirst(t *testing.T) {
 	require.Contains(t, gate("c", "y").Reason, "osd.4 on e is stopping (pod Terminating)")
 }
 
+// TestMonsToEnd: on nodes that are lost and held back; and whose mon is to end need not wait for OSDs that are.
+func TestMonsToEnd(t *testing.T) {
+	w := atRest()
+	for i := range w.osds {
+		if w.osds[i].Node == "e" {
+			w.osds[i].Pod = storage.PodTerminating
+		}
+	}
+	in := w.input()
+	in.HeldBack, in.Life = []string{"c", "e"}, &storage.Life{}
+	for i := range in.View.Nodes {
+		if n := &in.View.Nodes[i]; slices.Contains(in.HeldBack, n.Name) {
+			n.Lost, n.NotReady = 1, true
+		}
+	}
+	in.View.Mons = []storage.Mon{
+		{Name: "a", Node: "a", InQuorum: true, Pod: storage.PodTerminating},
+		{Name: "b", Node: "c", InQuorum: true, Pod: storage.PodReady},
+		{Name: "c", Node: "e", InQuorum: false, Pod: storage.PodTerminating},
+	}
+	require.Empty(t, in.MonsToEnd())
+	gate := func() storage.Answer {
+		return budget.LeaseGate(in, lease.Claim{
+			WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
+		})
+	}
+	require.Contains(t, gate().Reason, "osd.4 on e is stopping")
+	in.View.Mons[1].Pod = storage.PodTerminating
+	require.Equal(t, []string{"b"}, in.MonsToEnd())
+	require.True(t, gate().OK, gate().Reason)
+}
+
 // TestDrainsShareWhatAFenceBears: the failure domain of a fence opens although a drain shares it, and has the lease for
 // longer.
 func TestDrainsShareWhatAFenceBears(t *testing.T) {

@@ -83,6 +83,9 @@ type Facts struct {
 	Open storage.FailureDomain
 	// Released are the nodes whose Machines are released and still there.
 	Released []string
+	// MonsToEnd are mons of nodes that are lost and held back, which are in quorum, in pods that are to end: they do when
+	// the control plane is reached again.
+	MonsToEnd []string
 }
 
 // Know is what a keeper's input and decision say.
@@ -151,10 +154,12 @@ func (f Facts) down(name string) bool {
 	return false
 }
 
-// quorumWithout is how many mons are left in quorum without one, and how many have to be.
+// quorumWithout is how many mons are left in quorum without one, and how many have to be. Mons that are to end do not
+// count, but for each other: of these one has to be the first.
 func (f Facts) quorumWithout(name string) (left, need int) {
+	toEnd := slices.Contains(f.MonsToEnd, name)
 	for _, m := range f.View.Mons {
-		if m.Name != name && m.Standing() {
+		if m.Name != name && (m.Standing() || toEnd && slices.Contains(f.MonsToEnd, m.Name)) {
 			left++
 		}
 	}

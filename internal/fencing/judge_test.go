@@ -119,6 +119,25 @@ func TestLeavingIsNotDown(t *testing.T) {
 	require.Equal(t, fencing.ReasonAwaitsLease, fencing.Judge(f, target("node-d")).Reason)
 }
 
+// TestMonsThatAreToEnd: of nodes that are cut off, with mons in quorum whose pods Kubernetes has deleted, one has to be
+// the first. Whose mon is not to end waits for them.
+func TestMonsThatAreToEnd(t *testing.T) {
+	w := newWorld()
+	w.mons[0].Pod, w.mons[1].Pod = storage.PodTerminating, storage.PodTerminating
+	f := w.facts()
+	require.Equal(t, fencing.ReasonMonQuorum, fencing.Judge(f, target("node-a")).Reason, "nobody holds them back")
+	f.MonsToEnd = []string{"a", "b"}
+	require.Equal(t, fencing.ReasonAwaitsLease, fencing.Judge(f, target("node-a")).Reason)
+	require.Equal(t, fencing.ReasonAwaitsLease, fencing.Judge(f, target("node-b")).Reason)
+	v := fencing.Judge(f, target("node-c"))
+	require.Equal(t, fencing.ReasonMonQuorum, v.Reason)
+	require.Contains(t, v.Message, "without mon.c 0 of 3 mons are in quorum")
+	w.mons[2].InQuorum = false
+	f = w.facts()
+	f.MonsToEnd = []string{"a", "b"}
+	require.Equal(t, fencing.ReasonMonQuorum, fencing.Judge(f, target("node-a")).Reason, "the quorum needs both")
+}
+
 // TestSeveralDomains: a node whose OSDs are failure domains of their own goes only if they may stop together.
 func TestSeveralDomains(t *testing.T) {
 	f := newWorld().facts()

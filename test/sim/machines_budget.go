@@ -167,7 +167,7 @@ func (m *Machines) judgeNumber(name string) {
 		return
 	}
 	for _, other := range w.names {
-		if other != name && m.released[other] && len(m.reliedOn(other)) > 0 {
+		if other != name && m.stillReleased(other) {
 			w.violate("I7: %s is fenced by number while the Machine of %s is released", name, other)
 		}
 	}

@@ -48,7 +48,7 @@ func (m *Machines) judge(name string) {
 	m.released[name] = true
 	w.tell("the Machine of %s is released", name)
 	for _, other := range w.names {
-		if other != name && m.released[other] && len(m.reliedOn(other)) > 0 {
+		if other != name && m.stillReleased(other) {
 			w.violate("I7: the Machine of %s is released while that of %s is", name, other)
 		}
 	}
@@ -64,6 +64,13 @@ func (m *Machines) judge(name string) {
 				o.name(), w.domainOf(o))
 		}
 	}
+}
+
+// stillReleased: one whose node is back was fenced, and is held again with the first of its daemons that serves.
+func (m *Machines) stillReleased(name string) bool {
+	n := m.w.nodes[name]
+	back := n.ready && !n.gone && !n.cut && !n.rebooting && m.serves(name) == 0
+	return m.released[name] && !back && len(m.reliedOn(name)) > 0
 }
 
 // judgeAsked: what serves goes when its failure domain is open for it, and not because its node looks dead; and while
