@@ -154,7 +154,7 @@ bin/lockkeeper-worker: $(SOURCES) | packages
 	@touch $@
 
 lab/bin/lab: $(LAB_SOURCES)
-	@$(LAB_ENV) hack/compile.sh "lab/bin/lab, with all of Kubernetes" "5 to 10 minutes" lab ./cmd/lab -- lab/build.sh
+	@$(LAB_ENV) hack/compile.sh "lab/bin/lab, with all of Kubernetes" "5 to 10 minutes" lab "./cmd/lab ./cmd/lab-in-image ./cmd/lab-kubectl" -- lab/build.sh
 	@touch $@
 
 lab/bin/lab-load: $(LAB_SOURCES) | packages

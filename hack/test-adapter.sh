@@ -24,7 +24,7 @@ for release in $releases; do
   asked() {
     # Within the image its own programs are meant, and not the lab's, which would enter it again.
     LOCKKEEPER_TEST_CEPH_CONF=$CEPH_CONF LOCKKEEPER_TEST_KUBECTL=$(command -v kubectl) PATH=$(dirname "$(command -v lab)"):/usr/bin:/bin \
-      lab in-image "$work/rados.test" -test.v "$@"
+      lab-in-image "$work/rados.test" -test.v "$@"
   }
   asked -test.run "${RUN:-^TestLab}" -test.skip '^TestLabAHungMon$'
   if [ -z "${RUN:-}" ]; then # at last, since the mons elect twice because of it

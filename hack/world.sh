@@ -43,7 +43,7 @@ enter_world() {
 # without OSDs lockkeeper makes them, as $CEPHOSD says.
 move_in() {
   if [ -n "${CEPHOSD:-}" ]; then install+=(--cephosd ceph-osds); fi
-  start_lockkeeper lab in-image --name "$world"
+  start_lockkeeper lab-in-image --name "$world"
   if [ -n "${CEPHOSD:-}" ]; then
     kubectl apply -f "$CEPHOSD" >/dev/null
     until_says 120 '^UpToDate$' kubectl -n rook-ceph get cephosd ceph-osds -o 'jsonpath={.status.reason}'

@@ -75,7 +75,7 @@ func labAsAssets(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, program := range []string{"etcd", "kube-apiserver", "kubectl"} {
+	for _, program := range []string{"etcd", "kube-apiserver"} {
 		if err := os.Symlink(lab, filepath.Join(dir, program)); err != nil {
 			_ = os.RemoveAll(dir)
 			return "", err

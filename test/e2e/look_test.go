@@ -87,7 +87,7 @@ func (w *world) ask(into any, command string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ceph == nil {
-		c := w.command("lab", "in-image", "--name", w.name, os.Args[0])
+		c := w.command("lab-in-image", "--name", w.name, os.Args[0])
 		c.Env = append(c.Env, askEnv+"=yes")
 		a, err := startAsker(c)
 		if err != nil {

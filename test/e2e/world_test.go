@@ -205,12 +205,12 @@ func (w *world) start(name string) error {
 	var c *exec.Cmd
 	switch name {
 	case "worker":
-		c = w.command("lab", "in-image", "--name", w.name, w.command("lockkeeper-worker").Path)
+		c = w.command("lab-in-image", "--name", w.name, w.command("lockkeeper-worker").Path)
 		if w.ownLibrados {
 			c = w.command("lockkeeper-worker")
 		}
 		if w.moments != "" {
-			c = w.command("lab", "in-image", "--name", w.name, os.Args[0])
+			c = w.command("lab-in-image", "--name", w.name, os.Args[0])
 			c.Env = append(c.Env, momentsEnv+"="+w.moments)
 		}
 	case "watch":

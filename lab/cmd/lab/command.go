@@ -6,8 +6,6 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-const defaultName = "default"
-
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
@@ -17,14 +15,13 @@ shape that Rook gives it, and Temporal. Each lab has a name, a folder and ports 
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(), newFault(), newLoad(),
-		newVolume(), newVolumeLoad(), newAutoscaler(), newKarpenter(),
-		newInImage(), newSupervise())
+		newVolume(), newVolumeLoad(), newAutoscaler(), newKarpenter(), newSupervise())
 	return root
 }
 
 // nameFlag adds --name.
 func nameFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "name", defaultName, "which lab")
+	cmd.Flags().StringVar(name, "name", instance.DefaultName, "which lab")
 }
 
 // withName makes a command that needs to know the lab's configuration and nothing else.

@@ -13,7 +13,7 @@ import (
 func newFault() *cobra.Command {
 	cmd := &cobra.Command{Use: "fault", Short: "Make something go wrong, or well again"}
 	var name string
-	cmd.PersistentFlags().StringVar(&name, "name", defaultName, "which lab")
+	cmd.PersistentFlags().StringVar(&name, "name", instance.DefaultName, "which lab")
 
 	add := func(kind fault.Kind, target, short string, flags func(*cobra.Command, *fault.Fault)) {
 		f := fault.Fault{Kind: kind}

@@ -1,8 +1,8 @@
 // Command lab runs a small real world on one machine: a Kubernetes control plane with nodes whose pods are processes,
 // Ceph on top of it, and Temporal.
 //
-// The same binary is etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl, when called by that
-// name or with it as the first argument.
+// The same binary is etcd, kube-apiserver, kube-controller-manager and kube-scheduler, when called by that name or with
+// it as the first argument.
 package main
 
 import (

@@ -9,7 +9,6 @@ import (
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client and workqueue metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -24,12 +23,11 @@ var programs = map[string]func(args []string) int{
 	"kube-apiserver":          command(apiserver.NewAPIServerCommand),
 	"kube-controller-manager": command(controllermanager.NewControllerManagerCommand),
 	"kube-scheduler":          command(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
-	"kubectl":                 command(kubectl.NewDefaultKubectlCommand),
 }
 
 func command(build func() *cobra.Command) func([]string) int {
 	return func(args []string) int {
-		os.Args = args // kubectl looks for its plugins there, the others take their flags from it
+		os.Args = args // they take their flags from it
 		return cli.Run(build())
 	}
 }

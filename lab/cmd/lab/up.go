@@ -240,7 +240,7 @@ func newProgress(w io.Writer) func(string) {
 
 // nameHint is the flag with which another command finds the same lab.
 func nameHint(name string) string {
-	if name == defaultName {
+	if name == instance.DefaultName {
 		return ""
 	}
 	return " --name " + name

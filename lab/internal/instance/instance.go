@@ -14,6 +14,9 @@ import (
 	"strconv"
 )
 
+// DefaultName is the name of a lab that was given none.
+const DefaultName = "default"
+
 // Instance is one lab.
 type Instance struct {
 	Name string `json:"name"`

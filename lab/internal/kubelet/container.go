@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/image"
+	"github.com/lockkeeper/lockkeeper/lab/internal/rootfs"
 	"github.com/lockkeeper/lockkeeper/lab/internal/runtime"
 )
 
@@ -144,7 +145,7 @@ func (c *container) createSandbox(object *corev1.Pod, root string) error {
 		if err := os.WriteFile(c.lastWordFile(), nil, 0o666); err != nil {
 			return err
 		}
-		mounts = append(mounts, runtime.Mount{Source: c.lastWordFile(), Target: c.spec.TerminationMessagePath})
+		mounts = append(mounts, rootfs.Mount{Source: c.lastWordFile(), Target: c.spec.TerminationMessagePath})
 	}
 	c.sandbox, err = runtime.NewSandbox(filepath.Join(c.pod.dir, "rootfs"), root, c.pod.hostname(), mounts)
 	return err
@@ -155,9 +156,9 @@ func (c *container) createSandbox(object *corev1.Pod, root string) error {
 var ownFolders = []string{"/run/ceph"}
 
 // withOwnFolders gives a container folders of its own, unless the pod has something there.
-func (c *container) withOwnFolders(mounts []runtime.Mount) ([]runtime.Mount, error) {
+func (c *container) withOwnFolders(mounts []rootfs.Mount) ([]rootfs.Mount, error) {
 	for _, folder := range ownFolders {
-		if slices.ContainsFunc(mounts, func(m runtime.Mount) bool {
+		if slices.ContainsFunc(mounts, func(m rootfs.Mount) bool {
 			target := strings.Replace(filepath.Clean(m.Target), "/var/run", "/run", 1)
 			return target == folder || strings.HasPrefix(folder, target+"/")
 		}) {
@@ -167,7 +168,7 @@ func (c *container) withOwnFolders(mounts []runtime.Mount) ([]runtime.Mount, err
 		if err := os.MkdirAll(own, 0o755); err != nil {
 			return nil, err
 		}
-		mounts = append(mounts, runtime.Mount{Source: own, Target: folder})
+		mounts = append(mounts, rootfs.Mount{Source: own, Target: folder})
 	}
 	return mounts, nil
 }

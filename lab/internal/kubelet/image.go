@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/lockkeeper/lockkeeper/lab/internal/runtime"
+	"github.com/lockkeeper/lockkeeper/lab/internal/rootfs"
 )
 
 // Image is an image that is the machine's own files with a few more.
@@ -26,18 +26,18 @@ func (c *container) image() (Image, bool) {
 }
 
 // imageMounts are the image's files, as mounts.
-func (c *container) imageMounts() ([]runtime.Mount, error) {
+func (c *container) imageMounts() ([]rootfs.Mount, error) {
 	i, _ := c.image()
-	var mounts []runtime.Mount
+	var mounts []rootfs.Mount
 	for target, source := range i.Files {
-		mounts = append(mounts, runtime.Mount{Source: source, Target: target})
+		mounts = append(mounts, rootfs.Mount{Source: source, Target: target})
 	}
 	for target, folder := range i.NodeFolders {
 		source := filepath.Join(c.pod.node.kubelet.Disk(c.pod.node.name), folder)
 		if err := os.MkdirAll(source, 0o755); err != nil {
 			return nil, err
 		}
-		mounts = append(mounts, runtime.Mount{Source: source, Target: target})
+		mounts = append(mounts, rootfs.Mount{Source: source, Target: target})
 	}
 	return mounts, nil
 }

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/rootfs"
 )
 
 // StartIsolated starts a program as the first process of a PID namespace, with mounts of its own, as root of a user
@@ -22,7 +24,7 @@ func StartIsolated(cmd *exec.Cmd) error {
 	}
 	attr := cmd.SysProcAttr
 	attr.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
-	if !mayUnshare() {
+	if !rootfs.MayUnshare() {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
@@ -35,11 +37,6 @@ func StartIsolated(cmd *exec.Cmd) error {
 			"`kernel.apparmor_restrict_unprivileged_userns=0`; in a container, give it CAP_SYS_ADMIN", err)
 	}
 	return err
-}
-
-// mayUnshare tries what root may usually do, but not in every container.
-func mayUnshare() bool {
-	return onOwnThread(func() error { return unix.Unshare(unix.CLONE_NEWNS) }) == nil
 }
 
 // Isolated completes, from inside, what StartIsolated began.

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/rootfs"
 )
 
 // Sandbox is what the processes of one container share: the filesystem they see and the name of their host. It outlives
@@ -23,16 +24,16 @@ type Sandbox struct {
 
 // NewSandbox builds a sandbox. staging is an empty folder that the machine lends for building the root filesystem;
 // image is a folder whose programs and libraries stand for the machine's, or "".
-func NewSandbox(staging, image, hostname string, mounts []Mount) (*Sandbox, error) {
+func NewSandbox(staging, image, hostname string, mounts []rootfs.Mount) (*Sandbox, error) {
 	s := &Sandbox{}
-	err := onOwnThread(func() error {
+	err := rootfs.OnOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
 		if err := unix.Sethostname([]byte(hostname)); err != nil {
 			return fmt.Errorf("set host name %q: %w", hostname, err)
 		}
-		if err := enterRoot(staging, image, mounts); err != nil {
+		if err := rootfs.Enter(staging, image, mounts); err != nil {
 			return err
 		}
 		var err error
@@ -64,7 +65,7 @@ func (s *Sandbox) Close() {
 // Start starts a program in the sandbox, in a session of its own. A program without a slash is looked up in the PATH of
 // cmd.Env, as the sandbox sees it.
 func (s *Sandbox) Start(cmd *exec.Cmd) error {
-	return onOwnThread(func() error {
+	return rootfs.OnOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func (s *Sandbox) Start(cmd *exec.Cmd) error {
 		if err := unix.Setns(int(s.mnt.Fd()), unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("enter mounts: %w", err)
 		}
-		path, err := lookPath(cmd.Args[0], cmd.Env)
+		path, err := rootfs.LookPath(cmd.Args[0], cmd.Env)
 		if err != nil {
 			return err
 		}
@@ -121,24 +122,4 @@ func (s *Sandbox) Kill() {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// lookPath does what exec.LookPath does, with the PATH of another environment and in the filesystem of this thread.
-func lookPath(name string, env []string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	path := ""
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v
-		}
-	}
-	for _, dir := range filepath.SplitList(path) {
-		file := filepath.Join(dir, name)
-		if st, err := os.Stat(file); err == nil && !st.IsDir() && st.Mode()&0o111 != 0 {
-			return file, nil
-		}
-	}
-	return "", fmt.Errorf("%q: %w (PATH %s)", name, errors.Join(exec.ErrNotFound), path)
 }

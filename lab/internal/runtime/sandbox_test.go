@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/rootfs"
 )
 
 // TestMain runs the tests in namespaces of their own, as the supervisor does.
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func sandboxed(t *testing.T, mounts []Mount, script string) string {
+func sandboxed(t *testing.T, mounts []rootfs.Mount, script string) string {
 	t.Helper()
 	s, err := NewSandbox(t.TempDir(), "", "box", mounts)
 	if err != nil {
@@ -63,7 +65,10 @@ func TestSandboxShowsVolumesWhereTheMachineHasNothing(t *testing.T) {
 		"/usr/share/lab-test/x",
 	} {
 		t.Run(target, func(t *testing.T) {
-			mounts := []Mount{{Source: volume, Target: target}, {Source: filepath.Join(volume, "f"), Target: target + "-file"}}
+			mounts := []rootfs.Mount{
+				{Source: volume, Target: target},
+				{Source: filepath.Join(volume, "f"), Target: target + "-file"},
+			}
 			script := "cat " + target + "/f " + target + "-file; test -e /etc/passwd && test -d /proc/self && hostname"
 			if got := sandboxed(t, mounts, script); got != "hellohellobox" {
 				t.Errorf("got %q", got)
@@ -77,7 +82,10 @@ func TestSandboxShowsVolumesWhereTheMachineHasNothing(t *testing.T) {
 
 func TestSandboxNestsAndProtects(t *testing.T) {
 	outer, inner := t.TempDir(), t.TempDir()
-	mounts := []Mount{{Source: inner, Target: "/lab-outer/inner", ReadOnly: true}, {Source: outer, Target: "/lab-outer"}}
+	mounts := []rootfs.Mount{
+		{Source: inner, Target: "/lab-outer/inner", ReadOnly: true},
+		{Source: outer, Target: "/lab-outer"},
+	}
 	got := sandboxed(t, mounts, "echo x > /lab-outer/f; (echo y > /lab-outer/inner/f) 2>&1 | grep -c 'Read-only'")
 	if got != "1" {
 		t.Errorf("got %q", got)
@@ -133,7 +141,7 @@ func TestSandboxShowsTheImagesPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := NewSandbox(t.TempDir(), image, "box",
-		[]Mount{{Source: volume, Target: "/usr/share/volume"}, {Source: volume, Target: "/etc/lab-test-mount"}})
+		[]rootfs.Mount{{Source: volume, Target: "/usr/share/volume"}, {Source: volume, Target: "/etc/lab-test-mount"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +195,7 @@ func TestRoomForOneVolumeHidesNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := sandboxed(t, []Mount{
+	got := sandboxed(t, []rootfs.Mount{
 		{Source: first, Target: "/etc/skel"},            // every Debian has it
 		{Source: second, Target: "/etc/lab-test-other"}, // nobody has it
 		{Source: third, Target: "/var/lib/lab-test/a/b"},

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lockkeeper/lockkeeper/lab/internal/rootfs"
 )
 
 // VolumeSource reads what volumes are made of.
@@ -91,12 +93,12 @@ func (v Volumes) hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 }
 
 // Mounts tells where a container sees the volumes, given where they are.
-func Mounts(pod *corev1.Pod, c *corev1.Container, paths map[string]string) ([]Mount, error) {
+func Mounts(pod *corev1.Pod, c *corev1.Container, paths map[string]string) ([]rootfs.Mount, error) {
 	readOnlyClaim := map[string]bool{}
 	for _, volume := range pod.Spec.Volumes {
 		readOnlyClaim[volume.Name] = volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ReadOnly
 	}
-	var mounts []Mount
+	var mounts []rootfs.Mount
 	for _, m := range c.VolumeMounts {
 		source := paths[m.Name]
 		if m.SubPathExpr != "" {
@@ -117,7 +119,7 @@ func Mounts(pod *corev1.Pod, c *corev1.Container, paths map[string]string) ([]Mo
 		if !strings.HasPrefix(target, "/") {
 			target = "/" + target
 		}
-		mounts = append(mounts, Mount{Source: source, Target: target, ReadOnly: m.ReadOnly || readOnlyClaim[m.Name]})
+		mounts = append(mounts, rootfs.Mount{Source: source, Target: target, ReadOnly: m.ReadOnly || readOnlyClaim[m.Name]})
 	}
 	return mounts, nil
 }

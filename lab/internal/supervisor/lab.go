@@ -63,8 +63,13 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 			return err
 		}
 	}
-	if err := l.links("kubectl", "etcd", "kube-apiserver"); err != nil {
-		return err
+	// For PATH, and for envtest.
+	for name, program := range map[string]string{
+		"kubectl": l.beside("lab-kubectl"), "etcd": l.binary, "kube-apiserver": l.binary,
+	} {
+		if err := l.link(name, program); err != nil {
+			return err
+		}
 	}
 	if err := l.useImage(ctx, progress); err != nil {
 		return err
@@ -125,16 +130,6 @@ func (l *lab) up(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
-// links fills a folder with the programs that go with the lab, for PATH and for envtest.
-func (l *lab) links(names ...string) error {
-	for _, name := range names {
-		if err := l.link(name, l.binary); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // useImage has whoever talks to Ceph do so with the programs and libraries of its release.
 func (l *lab) useImage(ctx context.Context, progress func(string)) error {
 	if !l.Ceph || l.Topology.Release() == image.Machine {
@@ -155,14 +150,17 @@ func (l *lab) useImage(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
+// beside is another of the programs that are built with the lab, which are in one folder.
+func (l *lab) beside(program string) string { return filepath.Join(filepath.Dir(l.binary), program) }
+
 // podEnv is a variable that every container has: one sees the programs of its own image already.
 const podEnv = "LAB_POD"
 
 // wrap makes one of the image's programs a program of the lab. Without its folder, it would find itself.
 func (l *lab) wrap(name string) error {
 	script := fmt.Sprintf("#!/bin/sh\nif [ -n \"${"+podEnv+"-}\" ]; then exec /usr/bin/"+name+" \"$@\"; fi\n"+
-		"LAB_HOME='%s' exec '%s' in-image --name '%s' /usr/bin/%s \"$@\"\n",
-		filepath.Dir(l.Dir), l.binary, l.Name, name)
+		"LAB_HOME='%s' exec '%s' --name '%s' /usr/bin/%s \"$@\"\n",
+		filepath.Dir(l.Dir), l.beside(inImageProgram), l.Name, name)
 	return os.WriteFile(l.Path("bin", name), []byte(script), 0o700)
 }
 

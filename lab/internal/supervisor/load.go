@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/child"
@@ -16,7 +15,8 @@ import (
 func LoadReport(inst instance.Instance) string { return inst.Path("load.json") }
 
 const (
-	loadProgram = "lab-load"
+	loadProgram    = "lab-load"
+	inImageProgram = "lab-in-image" // makes others clients of the lab's Ceph
 	// loadGrace leaves time for verifying every object once more.
 	loadGrace = 30 * time.Second
 	// LoadDrain is how long the load of a volume waits for its last operations.
@@ -30,11 +30,11 @@ const VolumeLoadCommand = "volume-load"
 
 // startLoad returns when the load works: on a volume of Longhorn, or else on a pool of Ceph.
 func (l *lab) startLoad(volume string) error {
-	args, err := l.loadArgs(volume)
+	spec, err := l.loadSpec(volume)
 	if err != nil {
 		return err
 	}
-	process, err := l.spawnLoad(args)
+	process, err := l.spawnLoad(spec)
 	if err != nil {
 		return err
 	}
@@ -49,28 +49,31 @@ func (l *lab) startLoad(volume string) error {
 	}
 }
 
-// loadArgs are the arguments with which our own binary is the load.
-func (l *lab) loadArgs(volume string) ([]string, error) {
+// loadSpec is the program that is the load.
+func (l *lab) loadSpec(volume string) (child.Spec, error) {
+	spec := child.Spec{Name: "load", Log: l.Log("load"), Grace: loadGrace}
 	switch {
 	case volume != "" && !l.Topology.Longhorn:
-		return nil, errors.New("--volume: this lab has no Longhorn (`lab up --longhorn`)")
+		return spec, errors.New("--volume: this lab has no Longhorn (`lab up --longhorn`)")
 	case volume != "":
-		return []string{VolumeLoadCommand, "--name", l.Name, volume}, nil
+		spec.Path, spec.Args = l.binary, []string{VolumeLoadCommand, "--name", l.Name, volume}
+		return spec, nil
 	case !l.Ceph:
-		return nil, errors.New("this lab has no Ceph to load; a volume of Longhorn takes --volume")
+		return spec, errors.New("this lab has no Ceph to load; a volume of Longhorn takes --volume")
 	}
-	program := filepath.Join(filepath.Dir(l.binary), loadProgram)
+	program := l.beside(loadProgram)
 	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("%s is missing: `make build` makes it, with librados (apt-get install -y "+
+		return spec, fmt.Errorf("%s is missing: `make build` makes it, with librados (apt-get install -y "+
 			"--no-install-recommends librados-dev)", program)
 	}
-	return []string{
-		"in-image", "--name", l.Name, program, "--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool,
+	spec.Path, spec.Args = l.beside(inImageProgram), []string{
+		"--name", l.Name, program, "--conf", rookceph.AdminConfig(l.Instance), "--pool", rookceph.Pool,
 		"--report-file", LoadReport(l.Instance),
-	}, nil
+	}
+	return spec, nil
 }
 
-func (l *lab) spawnLoad(args []string) (*child.Process, error) {
+func (l *lab) spawnLoad(spec child.Spec) (*child.Process, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.load != nil {
@@ -79,9 +82,7 @@ func (l *lab) spawnLoad(args []string) (*child.Process, error) {
 	if err := os.RemoveAll(LoadReport(l.Instance)); err != nil {
 		return nil, err
 	}
-	process, err := child.Start(child.Spec{
-		Name: "load", Path: l.binary, Log: l.Log("load"), Grace: loadGrace, Args: args,
-	})
+	process, err := child.Start(spec)
 	if err == nil {
 		l.load = process
 	}

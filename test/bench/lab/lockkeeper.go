@@ -18,7 +18,7 @@ type Lockkeeper struct {
 // Start starts both, each with the rights of its own kubeconfig.
 func (l *Lockkeeper) Start(worker, watch string) error {
 	return errors.Join( // the worker first: KillWorker
-		l.start("worker", worker, "lab", "in-image", "lockkeeper-worker"),
+		l.start("worker", worker, "lab-in-image", "lockkeeper-worker"),
 		l.start("watch", watch, "lockkeeper", "watch", "--leader-elect-namespace", "lockkeeper-system", "--health-addr", "0",
 			"--metrics-addr", "0"),
 	)

@@ -1,4 +1,7 @@
-package runtime
+// Package rootfs shows programs a root filesystem of their own: the machine's, with volumes where a pod wants them, or
+// with the programs and libraries of an image. It knows nothing of Kubernetes, so that a program that only enters one
+// starts at once.
+package rootfs
 
 import (
 	"errors"
@@ -20,10 +23,10 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// enterRoot makes this thread, and all it starts, see the machine's files with the mounts on top. With an image,
+// Enter makes this thread, and all it starts, see the machine's files with the mounts on top. With an image,
 // programs and libraries are the image's: whatever is in /usr. Nothing is created outside of the calling thread's mount
 // namespace.
-func enterRoot(staging, image string, mounts []Mount) error {
+func Enter(staging, image string, mounts []Mount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}

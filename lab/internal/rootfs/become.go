@@ -1,4 +1,4 @@
-package runtime
+package rootfs
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 // An ordinary user needs a user namespace, which a process with several threads cannot enter: then the program is a
 // child of this process, which hands on signals and ends as it does.
 func Become(image, staging string, args, env []string) error {
-	if os.Getenv(becomeEnv) == "" && !mayUnshare() {
+	if os.Getenv(becomeEnv) == "" && !MayUnshare() {
 		return becomeParent()
 	}
 	here, err := os.Getwd()
@@ -31,7 +31,7 @@ func Become(image, staging string, args, env []string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
-	if err := enterRoot(staging, image, nil); err != nil {
+	if err := Enter(staging, image, nil); err != nil {
 		return err
 	}
 	if err := os.Chdir(here); err != nil { // it was a folder of the machine's programs
@@ -40,7 +40,7 @@ func Become(image, staging string, args, env []string) error {
 			return err
 		}
 	}
-	path, err := lookPath(args[0], env)
+	path, err := LookPath(args[0], env)
 	if err != nil {
 		return err
 	}
