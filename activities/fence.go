@@ -57,7 +57,8 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 		case p.Settings.Fencing == nil || p.Second != "" || p.Deleting:
 			continue
 		}
-		patient, err := f.Machines.Patient(ctx, key, *p.Settings.Fencing, in.Node)
+		spec, _ := fencing.InForce(p.Settings.Fencing, p.Memory.Fencing)
+		patient, err := f.Machines.Patient(ctx, key, *spec, in.Node)
 		if err != nil {
 			return out, Unavailable("look at the Machine of "+in.Node, err)
 		}

@@ -33,7 +33,8 @@ type Machines interface {
 // fencingOf is under which a policy's Machines are to be looked at; nil: nobody asks for them. What was set under
 // another spec has to be taken away first.
 func fencingOf(p Policy) (spec *storage.Fencing, ending bool) {
-	wanted, noted := p.Settings.Fencing, p.Memory.Fencing
+	noted := p.Memory.Fencing
+	wanted, _ := fencing.InForce(p.Settings.Fencing, noted)
 	switch {
 	case noted != nil && len(noted.Held) == 0 && !noted.Budget:
 		return wanted, false

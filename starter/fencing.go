@@ -86,7 +86,7 @@ func (r *FencingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 		r.close(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	spec := p.Spec.Fencing
+	spec := kube.FencingInForce(p)
 	if spec.API == "" || spec.API == v1alpha1.FencingNone || !p.DeletionTimestamp.IsZero() {
 		r.close(req.NamespacedName)
 		return reconcile.Result{}, nil

@@ -239,7 +239,8 @@ func matters(before, now client.Object) bool {
 			p.DeletionTimestamp.IsZero() != before.GetDeletionTimestamp().IsZero() ||
 			!is || !maps.Equal(drainsOf(p.Status.Lease), drainsOf(was.Status.Lease)) ||
 			!reflect.DeepEqual(p.Status.Ceph, was.Status.Ceph) ||
-			!reflect.DeepEqual(p.Status.Longhorn, was.Status.Longhorn)
+			!reflect.DeepEqual(p.Status.Longhorn, was.Status.Longhorn) ||
+			!reflect.DeepEqual(kube.FencingInForce(p), kube.FencingInForce(was))
 	}
 	return !reflect.DeepEqual(unversioned(before), unversioned(now))
 }

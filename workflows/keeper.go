@@ -32,6 +32,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.commits = workflow.GetVersion(ctx, commitsFirst, workflow.DefaultVersion, 1) == 1
 	k.regrets = workflow.GetVersion(ctx, regretsReleases, workflow.DefaultVersion, 1) == 1
 	k.bears = workflow.GetVersion(ctx, bearsLostNodes, workflow.DefaultVersion, 1) == 1
+	k.waits = workflow.GetVersion(ctx, waitsToHoldAnew, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -229,6 +230,9 @@ const regretsReleases = "regrets-releases"
 // bearsLostNodes is the change since when a fence bears with other nodes that are lost and held back, and since when
 // Machines are held at once as the policy says, however they were held before.
 const bearsLostNodes = "bears-lost-nodes"
+
+// waitsToHoldAnew is the change since when another way to hold Machines waits until no node is to be fenced.
+const waitsToHoldAnew = "waits-to-hold-anew"
 
 // mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken
 // again, so that one decision is for all of it; but not twice in a row, since something may happen all the time.

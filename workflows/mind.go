@@ -38,6 +38,8 @@ type mind struct {
 	// bears: a fence bears with other nodes that are lost and held back, and Machines are held anew at once when the
 	// policy says another way.
 	bears bool
+	// waits: another way to hold Machines waits until no node is to be fenced.
+	waits bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string

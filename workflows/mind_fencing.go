@@ -78,6 +78,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Borne: &borne, Survey: *survey,
 		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets, HoldsAnew: m.bears,
+		Waits: m.waits,
 	})
 	m.state.Memory.Fencing = s.Ledger
 	s.Again = m.takenAway(*survey, s)
@@ -367,6 +368,10 @@ func (m *mind) fencingReport() *activities.FencingReport {
 	if m.maxUnavailable != nil && s.Spread != "" {
 		r.Notes = append(r.Notes, fmt.Sprintf("daemons of %s are in several failure domains, so that the "+
 			"MachineDisruptionBudget lets nobody go by itself: nodes go one by one, as lockkeeper releases them", s.Spread))
+	}
+	if spec, waits := fencing.InForce(m.observed.Settings.Fencing, m.state.Memory.Fencing); m.waits && waits != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("Machines are held by %s as before, and not as the policy says by now, as "+
+			"long as a node is to be fenced (%s): between the two nothing would hold it", spec.API, waits))
 	}
 	r.Problem = cmp.Or(r.Problem, s.Unavailable)
 	return r

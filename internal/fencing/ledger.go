@@ -21,6 +21,21 @@ type Ledger struct {
 	Cases  []Case `json:"cases,omitempty"`
 }
 
+// InForce is how Machines are held by now. That is as the policy wants it, unless a node is to be fenced which is held
+// in another way: between the two nothing would hold it, and whoever waits for that would fence it. waits names such a
+// node. That nothing is to be held any more is somebody's word, and in force at once.
+func InForce(wanted *storage.Fencing, l *Ledger) (spec *storage.Fencing, waits string) {
+	if wanted == nil || l == nil || *wanted == l.Fencing || !l.holdsAny() {
+		return wanted, ""
+	}
+	for _, c := range l.Cases {
+		if c.Stage == StageHeld || c.Stage == StageReleased {
+			return &l.Fencing, c.Node
+		}
+	}
+	return wanted, ""
+}
+
 // Stage is where a case stands.
 type Stage string
 
@@ -80,6 +95,8 @@ const (
 	ReasonNotHeld   = "NotHeld"   // the policy holds nothing any more
 	ReasonNoMachine = "NoMachine" // no Machine has this node, so that nothing holds it
 )
+
+func (l *Ledger) holdsAny() bool { return len(l.Held) > 0 || l.Budget }
 
 // Key is how a Machine is noted: the first 48 random bits of its UID. A thousand Machines are 14 KB in a status then.
 func Key(uid string) string { return uid[:min(len(uid), 13)] }

@@ -31,6 +31,8 @@ type Input struct {
 	// HoldsAnew: once all is given up that was held as the policy said before, Machines are looked at again at once, to
 	// hold them as it says now. Keepers that began earlier waited until something happened.
 	HoldsAnew bool
+	// Waits: another way to hold Machines waits until no node is to be fenced. Keepers that began earlier changed at once.
+	Waits bool
 }
 
 // soon is when to look again although nothing happens.
@@ -61,6 +63,9 @@ type Step struct {
 func Next(in Input) Step {
 	before := in.Ledger
 	s := Step{Ledger: before.Clone()}
+	if in.Waits {
+		in.Wanted, _ = InForce(in.Wanted, before)
+	}
 	ending := in.Wanted == nil || !before.None() && before.Fencing != *in.Wanted
 	if s.Ledger == nil {
 		s.Ledger = &Ledger{}
@@ -87,6 +92,9 @@ func Next(in Input) Step {
 	s.budget(in, f, ending, seen)
 	if ending {
 		s.revoke()
+	}
+	if in.Waits && seen && ending && s.Ledger.holdsAny() && len(s.Remove)+len(s.AtOnce) == 0 && !s.Drop {
+		s.Next = in.Now.Add(soon) // the look did not know yet that all of these have to go
 	}
 	if ending && s.Ledger.None() {
 		s.Ledger = nil

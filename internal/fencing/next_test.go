@@ -346,6 +346,60 @@ func TestUnderAnotherAPI(t *testing.T) {
 	require.Equal(t, capi, s.Ledger.Fencing)
 }
 
+// TestAnotherHoldWaits: the policy says another way to hold Machines while a node is to be fenced. Between the two
+// nothing would hold it, so it is held as before until that is over.
+func TestAnotherHoldWaits(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	other := storage.Fencing{API: "ClusterAPI", Namespace: "machines", Hold: "SkipRemediation"}
+	f.ledger.Request(f.now, target("node-a"))
+	look := func(waits bool) fencing.Step {
+		under, waitsFor := fencing.InForce(&other, f.ledger)
+		x := fencing.Sift(fencing.Found{
+			Ledger: f.ledger, Machines: f.machines, Hosted: f.hosted(), Known: true, Ending: waitsFor == "",
+			Nodes: f.ledger.Nodes(),
+		})
+		x.Fencing = f.ledger.Fencing
+		if waitsFor != "" {
+			require.Equal(t, capi, *under)
+		}
+		facts := f.facts()
+		facts.AskedFor = f.ledger.Nodes()
+		return fencing.Next(fencing.Input{
+			Now: f.now, Ledger: f.ledger, Wanted: &other, Facts: facts, Survey: x, HoldsAnew: true, Waits: waits,
+		})
+	}
+	require.NotEmpty(t, look(false).Remove, "a keeper that began earlier gives it up")
+	s := look(true)
+	require.Empty(t, s.Remove)
+	require.Equal(t, fencing.StageHeld, s.Ledger.Cases[0].Stage)
+	require.Equal(t, fencing.ReasonAwaitsLease, s.Ledger.Cases[0].Reason, "it is judged as ever")
+	_, waitsFor := fencing.InForce(nil, f.ledger)
+	require.Empty(t, waitsFor, "that nothing is to be held any more is somebody's word")
+
+	// Its job has ended, of which the look that was under way has not heard.
+	seen := f.ledger.Clone()
+	f.ledger.Drop("fence/node-a", "run")
+	x := fencing.Sift(fencing.Found{
+		Ledger: seen, Machines: f.machines, Hosted: f.hosted(), Known: true, Nodes: seen.Nodes(),
+	})
+	x.Fencing = capi
+	s = fencing.Next(fencing.Input{
+		Now: f.now, Ledger: f.ledger, Wanted: &other, Facts: f.facts(), Survey: x, HoldsAnew: true, Waits: true,
+	})
+	require.NotEmpty(t, append(s.Remove, s.AtOnce...))
+	f.mark(s.Remove, false)
+	f.ledger = s.Ledger
+	s = look(true)
+	require.Len(t, s.Remove, 5)
+	f.mark(s.Remove, false)
+	f.ledger = s.Ledger
+	s = look(true)
+	require.Empty(t, s.Remove)
+	require.NotZero(t, s.Next, "to hold them anew")
+	require.Nil(t, s.Ledger)
+}
+
 // TestHeldAnewAtOnce: the policy says another way to hold Machines. When all old holds are gone nothing may happen for
 // hours, and nobody holds them: so they are looked at again at once.
 func TestHeldAnewAtOnce(t *testing.T) {

@@ -51,6 +51,16 @@ func fencingNode(c fencing.Case) v1alpha1.FencingNode {
 	return n
 }
 
+// FencingInForce is how the Machines of a policy are held: as it says, or as it said before, while a node is to be
+// fenced that is held so.
+func FencingInForce(p *v1alpha1.MaintenancePolicy) v1alpha1.FencingSpec {
+	spec := p.Spec.Fencing
+	if is, waits := fencing.InForce(Settings(&p.Spec).Fencing, ledgerOf(p.Status.Fencing)); waits != "" {
+		spec.API, spec.Namespace, spec.Hold = v1alpha1.FencingAPI(is.API), is.Namespace, v1alpha1.FencingHold(is.Hold)
+	}
+	return spec
+}
+
 // ledgerOf is the reverse of fencingStatus, as far as the keeper has to remember it.
 func ledgerOf(s *v1alpha1.FencingStatus) *fencing.Ledger {
 	if s == nil {
