@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long a word waits for what it says. Nothing that is right takes as long.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 // word is a command of scenarios. Its meaning is that of the table in test/scenarios/README.md, in every world.
 type word struct {
