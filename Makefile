@@ -64,17 +64,17 @@ test-all: ## every scenario, on Ceph 16, 18 and 20 and in an upgrade, beside all
 test-times: build ## all of `make test`, and where its time went: by stage, package, test, and step of each scenario
 	@$(MAKE) test TESTFLAGS=-json 2>&1 | $(GO) run ./hack/testtimes
 
-# The lab's last: beside the end-to-end tests it would have no processor for minutes.
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
 	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $$($(GO) list ./... | grep -v '/lockkeeper/test/')
-	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load|test)')
 	cd lab && $(GO_TEST) $(TESTFLAGS) $(LAB_CGO)
 
 # One package after the other: API servers beside two labs starve each other, and the unit tests take what is left anyway.
 .PHONY: test-e2e
 test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=16
 	@hack/share.sh LAB_CEPH=$(CEPH) $(if $(ALL)$(RUN),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) ./test/... -count=1 -p 1 -timeout 90m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+	$(if $(RUN),,cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) -timeout 30m ./test)
 
 .PHONY: test-adapter
 test-adapter: build ## what unit tests take for granted about Ceph, asked of real clusters of 16, 18 and 20

@@ -14,7 +14,7 @@ import (
 )
 
 // startWithin is for machines on which labs start at the same moment; envtest's own 20 s were not enough there, five
-// times in a row, nor to stop.
+// times in a row, nor to stop, nor its 10 s for definitions to be served.
 const startWithin = 3 * time.Minute
 
 // Server is a running API server with its etcd.
@@ -39,6 +39,7 @@ func StartWith(root string, flags map[string]string, crds ...string) (*Server, e
 	s := &Server{assets: assets, env: &envtest.Environment{
 		BinaryAssetsDirectory: assets, CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: startWithin, ControlPlaneStopTimeout: startWithin,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: startWithin},
 	}}
 	// It listens on a loopback address, and would announce another one.
 	s.env.ControlPlane.GetAPIServer().Configure().Set("endpoint-reconciler-type", "none")
