@@ -44,6 +44,8 @@ type connected struct {
 	departed departures
 	refused  refusal // to tell OSDs to report
 	manager  patience
+	// unsettled is since when the watch finds that something is out of order, in nanoseconds; 0: it does not.
+	unsettled atomic.Int64
 
 	// holds one value while somebody uses what follows; unlike a mutex it can be given up waiting for
 	turn      chan struct{}

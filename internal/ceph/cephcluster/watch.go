@@ -26,6 +26,9 @@ const (
 	lookUnsettle = 100 * time.Millisecond
 	lookAtFirst  = 30 * time.Millisecond
 	atFirst      = 3 * time.Second
+	// forSoLong it looks oftener than at rest. Data that is not whole by then recovers for minutes, or for hours, and
+	// nobody is served by hearing a tenth of a second sooner that it is.
+	forSoLong = time.Minute
 	// epochAtFirst is how often in between the monitors are asked for the epoch of the OSD map, and for nothing else.
 	epochAtFirst = 5 * time.Millisecond
 	// progressEvery bounds how often a watcher returns only because more PGs are clean than before.
@@ -57,7 +60,7 @@ func (c *cluster) Watch(
 		select {
 		case <-ctx.Done():
 			return activities.Watched{}, ctx.Err()
-		case <-time.After(pause(settled)):
+		case <-time.After(c.pause(settled, time.Now())):
 		}
 	}
 }
@@ -66,8 +69,13 @@ func (c *cluster) Watch(
 var errElsewhere = errors.New("another cluster answers at the addresses of the one that was watched")
 
 // pause is how long a watcher that has watched for some time waits until it looks again.
-func pause(settled bool) time.Duration {
+func (c *connected) pause(settled bool, now time.Time) time.Duration {
 	if settled {
+		c.unsettled.Store(0)
+		return lookAtRest
+	}
+	c.unsettled.CompareAndSwap(0, now.UnixNano())
+	if now.Sub(time.Unix(0, c.unsettled.Load())) >= forSoLong {
 		return lookAtRest
 	}
 	return lookUnsettle
