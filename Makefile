@@ -70,11 +70,12 @@ test-unit: build ## unit and workflow tests of both modules, of the longest this
 	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load|test)')
 	cd lab && $(GO_TEST) $(TESTFLAGS) $(LAB_CGO)
 
-# One package after the other: API servers beside two labs starve each other, and the unit tests take what is left anyway.
+# The lab itself first, and one package after the other: API servers and a third lab beside two of them starve each other, and the unit
+# tests take what is left anyway.
 .PHONY: test-e2e
 test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=16
-	@hack/share.sh LAB_CEPH=$(CEPH) $(if $(ALL)$(RUN),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) ./test/... -count=1 -p 1 -timeout 90m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 	$(if $(RUN),,cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) -timeout 30m ./test)
+	@hack/share.sh LAB_CEPH=$(CEPH) $(if $(ALL)$(RUN),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) ./test/... -count=1 -p 1 -timeout 90m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
 .PHONY: test-adapter
 test-adapter: build ## what unit tests take for granted about Ceph, asked of real clusters of 16, 18 and 20
