@@ -15,7 +15,7 @@ import (
 
 // How long something takes that is played in one of four commits, and in how many commits that is.
 const (
-	takes = 16 * time.Second
+	takes = 12 * time.Second
 	often = 4
 )
 
