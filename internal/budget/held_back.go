@@ -17,11 +17,13 @@ func (in Input) bearing(c lease.Claim) Input { return in.bearingBut(c, nil) }
 // other failure domain opens before, unless the claim's own node is in the same plight: then there is no better order,
 // and both would go together at that moment whatever is done.
 func (in Input) bearingToOpen(c lease.Claim) Input {
-	n, ok := in.View.Node(c.Node)
-	if !ok || in.toEnd(c.Node) {
+	if in.toEnd(c.Node) {
 		return in.bearing(c)
 	}
-	return in.bearingBut(c, func(domain string, x storage.Daemon) bool { return x.Unsettled() && !n.In(domain) })
+	n, _ := in.View.Node(c.Node)
+	return in.bearingBut(c, func(domain string, x storage.Daemon) bool {
+		return x.Unsettled() && domain != c.Domain.Name && !n.In(domain)
+	})
 }
 
 // bearingBut bears with all but the daemons that but names; nil names none.
