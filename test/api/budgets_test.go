@@ -334,14 +334,16 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 		Namespace: w.key.Namespace,
 		Name:      kube.ProvedBudgetName("rook-ceph"),
 	}}
-	patch := func(c client.Client, o client.Object, text string) error {
+	patch := func(c client.Client, o client.Object, text string, opts ...client.PatchOption) error {
 		o = o.DeepCopyObject().(client.Object)
-		return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)))
+		return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)), opts...)
 	}
 	watcher, worker := as("lockkeeper-watcher"), as("lockkeeper-worker")
-	// A policy takes effect a moment after it was made.
+	// A policy takes effect a moment after it was made. A patch that went through before would be none the next time.
 	refused := func(who client.Client, o client.Object, text string) func(*assert.CollectT) {
-		return func(c *assert.CollectT) { assert.ErrorContains(c, patch(who, o, text), "ValidatingAdmissionPolicy") }
+		return func(c *assert.CollectT) {
+			assert.ErrorContains(c, patch(who, o, text, client.DryRunAll), "ValidatingAdmissionPolicy")
+		}
 	}
 	require.EventuallyWithT(t, refused(watcher, proved, `{"spec":{"minAvailable":1}}`), time.Minute,
 		100*time.Millisecond)
