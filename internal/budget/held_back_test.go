@@ -11,6 +11,15 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
+// lose has Kubernetes know nothing of these nodes any more, on each of which an OSD serves.
+func lose(in budget.Input, nodes ...string) {
+	for i := range in.View.Nodes {
+		if n := &in.View.Nodes[i]; slices.Contains(nodes, n.Name) {
+			n.Lost, n.NotReady = 1, true
+		}
+	}
+}
+
 // TestFencesBearWithWhatIsHeldBack: two nodes in different zones have lost the control plane, and their OSDs serve.
 // Each would keep the other's zone closed for ever.
 func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
@@ -56,11 +65,7 @@ func TestFencesBearWithWhatIsHeldBack(t *testing.T) {
 			}
 			in := w.input()
 			in.HeldBack, in.Life = test.heldBack, test.life
-			for i := range in.View.Nodes {
-				if n := &in.View.Nodes[i]; n.Name == "c" || n.Name == "e" {
-					n.Lost, n.NotReady = 1, true
-				}
-			}
+			lose(in, "c", "e")
 			c := lease.Claim{
 				WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: test.priority, Granted: now,
 			}
@@ -87,11 +92,7 @@ func TestWhoseOSDsAreToEndGoesFirst(t *testing.T) {
 	}
 	in := w.input()
 	in.HeldBack, in.Life = []string{"c", "e", "f"}, &storage.Life{}
-	for i := range in.View.Nodes {
-		if n := &in.View.Nodes[i]; slices.Contains(in.HeldBack, n.Name) {
-			n.Lost, n.NotReady = 1, true
-		}
-	}
+	lose(in, in.HeldBack...)
 	gate := func(node, domain string) storage.Answer {
 		return budget.LeaseGate(in, lease.Claim{
 			WorkflowID: "fence/" + node, RunID: "1", Node: node, Domain: zone(domain), Priority: lease.PriorityFencing,
@@ -113,11 +114,7 @@ func TestMonsToEnd(t *testing.T) {
 	}
 	in := w.input()
 	in.HeldBack, in.Life = []string{"c", "e"}, &storage.Life{}
-	for i := range in.View.Nodes {
-		if n := &in.View.Nodes[i]; slices.Contains(in.HeldBack, n.Name) {
-			n.Lost, n.NotReady = 1, true
-		}
-	}
+	lose(in, in.HeldBack...)
 	in.View.Mons = []storage.Mon{
 		{Name: "a", Node: "a", InQuorum: true, Pod: storage.PodTerminating},
 		{Name: "b", Node: "c", InQuorum: true, Pod: storage.PodReady},
@@ -140,11 +137,7 @@ func TestMonsToEnd(t *testing.T) {
 func TestDrainsShareWhatAFenceBears(t *testing.T) {
 	in := atRest().input()
 	in.HeldBack, in.Life = []string{"c", "e"}, &storage.Life{}
-	for i := range in.View.Nodes {
-		if n := &in.View.Nodes[i]; n.Name == "c" || n.Name == "e" {
-			n.Lost, n.NotReady = 1, true
-		}
-	}
+	lose(in, "c", "e")
 	drain := lease.Claim{
 		WorkflowID: "drain/d", RunID: "1", Node: "d", Domain: zone("y"), Priority: lease.PriorityDrain, Granted: now,
 	}
@@ -165,11 +158,7 @@ func TestAFenceDoesNotWaitForWhatIsHeldBack(t *testing.T) {
 	other := &w.osds[slices.IndexFunc(w.osds, func(o storage.Daemon) bool { return o.Node == "d" })]
 	other.Pod = storage.PodTerminating
 	in := w.input()
-	for i := range in.View.Nodes {
-		if n := &in.View.Nodes[i]; n.Name == "d" {
-			n.Lost, n.NotReady = 1, true
-		}
-	}
+	lose(in, "d")
 	c := lease.Claim{
 		WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
 		Finishing: true,
@@ -195,11 +184,7 @@ func TestAFenceBesideADeadDisk(t *testing.T) {
 	}
 	in := w.input()
 	in.Proof = nil
-	for i := range in.View.Nodes {
-		if n := &in.View.Nodes[i]; n.Name == "c" {
-			n.Lost, n.NotReady = 1, true
-		}
-	}
+	lose(in, "c")
 	c := lease.Claim{
 		WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
 	}
