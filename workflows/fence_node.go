@@ -80,8 +80,7 @@ type FenceState struct {
 }
 
 type fence struct {
-	// failed: the node has failed again while the storage heals under the lease.
-	failed  bool
+	hurries bool // the lease is to be given back although the storage has not healed
 	in      FenceNodeInput
 	job     *job
 	state   FenceState

@@ -2,11 +2,15 @@ package workflows
 
 import "go.temporal.io/sdk/workflow"
 
-// This file is a node that fails again when it was fenced and the storage heals under the lease of its failure domain.
-// What is missed because of that may never heal without another fence.
+// This file is a node that fails again, or that nothing holds any more, when it was fenced and the storage heals under
+// the lease of its failure domain. What is missed because of a node that failed again may never heal without another
+// fence; and a fence that nothing holds back would not hear of it.
 
-// failsUnderLease is the change since when that is noticed.
-const failsUnderLease = "fails-under-lease"
+// Since when a fence notices that the node fails again, and that nothing holds it.
+const (
+	failsUnderLease = "fails-under-lease"
+	endsUnderLease  = "ends-under-lease"
+)
 
 // watchOver looks at the node while the storage heals under the lease, until stop is called.
 func (f *fence) watchOver(ctx workflow.Context) (stop func()) {
@@ -14,9 +18,9 @@ func (f *fence) watchOver(ctx workflow.Context) (stop func()) {
 	if workflow.GetVersion(ctx, failsUnderLease, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return stop
 	}
-	f.failed = false
+	f.hurries = false
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for !f.failed {
+		for !f.hurries {
 			//nolint:forbidigo // beside the job's own wait, which ends when the history is full
 			if err := workflow.Await(ctx, f.heard); err != nil {
 				return
@@ -24,21 +28,27 @@ func (f *fence) watchOver(ctx workflow.Context) (stop func()) {
 			if err := f.examine(ctx); err != nil {
 				return // whoever waits for the data to be whole looks again
 			}
-			f.failed = len(f.state.Clusters) > 0 && f.failsAgain()
+			f.hurries = f.endsUnderLease(ctx) || f.failsAgain()
 		}
 		f.state.Stale = true // it is looked at once more when the lease was given back
 	})
 	return stop
 }
 
+// endsUnderLease: the policy names no fencing any more. If it does so later, another fence sees to what happens then.
+func (f *fence) endsUnderLease(ctx workflow.Context) bool {
+	return len(f.state.Clusters) == 0 &&
+		workflow.GetVersion(ctx, endsUnderLease, workflow.DefaultVersion, 1) > workflow.DefaultVersion
+}
+
 // heard: something is new of a node that was fenced.
 func (f *fence) heard() bool { return f.state.Settled && f.state.Stale && len(f.state.Clusters) > 0 }
 
-// hasFailed ends the wait under the lease.
-func (f *fence) hasFailed() bool { return f.failed }
+// inHurry ends the wait under the lease.
+func (f *fence) inHurry() bool { return f.hurries }
 
 // healUnderLease goes on waiting where the run before ended.
 func (f *fence) healUnderLease(ctx workflow.Context) error {
 	defer f.watchOver(ctx)()
-	return f.job.underLease(ctx, []request{{hurry: f.hasFailed}}, nil)
+	return f.job.underLease(ctx, []request{{hurry: f.inHurry}}, nil)
 }

@@ -164,7 +164,7 @@ func (f *fence) requests() (out []request) {
 			continue
 		}
 		out = append(out, request{
-			of: f.job.claimOn(c.Cluster), unless: f.moved, hurry: f.hasFailed,
+			of: f.job.claimOn(c.Cluster), unless: f.moved, hurry: f.inHurry,
 			want: lease.Claim{Domain: c.Domain, Node: f.in.Node, Reason: reason, Priority: f.state.Why.Priority()},
 		})
 	}

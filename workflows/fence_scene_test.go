@@ -165,6 +165,29 @@ func TestFenceOfANodeThatFailsAgainUnderTheLease(t *testing.T) {
 	})
 }
 
+// TestFenceOfANodeThatIsHeldNoMoreUnderTheLease: the policy names no fencing for a while, in which the node fails
+// again. The fence ends, so that another one begins as soon as there is a hold to take away.
+func TestFenceOfANodeThatIsHeldNoMoreUnderTheLease(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.PersonSetsNoout("node-d", true)
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
+		require.True(s, s.Await(2*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+		s.machines.Idle(true)
+		s.SetFencing(false)
+		s.machines.LosePower("node-d")
+		over := func() bool { return !s.runs(jobs.FenceNode.ID("node-d")) }
+		require.True(s, s.Await(2*time.Minute, over), "%+v", s.fenceStatus("node-d"))
+		require.NoError(s, s.awaitFence("node-d", run).err)
+		s.machines.Idle(false)
+		s.PersonSetsNoout("node-d", false)
+		s.fenced()
+	})
+}
+
 // TestFenceGivesWayWhileTheQuorumNeedsItsMon: the release of its Machine is taken back when another mon dies, and with
 // it the lease goes: the mon that is away may be on a node that has to be fenced first.
 func TestFenceGivesWayWhileTheQuorumNeedsItsMon(t *testing.T) {
