@@ -12,6 +12,22 @@ import (
 // bearing is the input as a claim may take it: that of a fence bears with nodes that are held back.
 func (in Input) bearing(c lease.Claim) Input { return in.bearingBut(c, nil) }
 
+// bearingToEnd is bearing, for whoever asks whether a claim may go back. That of a job whose own node is to be fenced
+// bears with it, too: the fence claims by itself what it needs, and may have to wait for another one, which waits for
+// the claim.
+func (in Input) bearingToEnd(c lease.Claim) Input {
+	if in.ToBeFenced(c.Node) {
+		return in.Bearing()
+	}
+	return in.bearing(c)
+}
+
+// ToBeFenced tells whether a node is lost and held back.
+func (in Input) ToBeFenced(node string) bool {
+	n, _ := in.View.Node(node)
+	return n.Lost > 0 && slices.Contains(in.HeldBack, node)
+}
+
 // bearingToOpen is bearing, for whoever asks whether a failure domain may open. The daemons of a lost node whose pods
 // are to end are as good as gone: when the control plane is reached again, they are. So that node goes first, and no
 // other failure domain opens before, unless the claim's own node is in the same plight: then there is no better order,
@@ -47,8 +63,7 @@ func monToEnd(m storage.Mon) bool { return m.InQuorum && m.Pod.Leaving() }
 // MonsToEnd are the mons of nodes that are lost and held back which are in quorum, in pods that are to end.
 func (in Input) MonsToEnd() (names []string) {
 	for _, m := range in.View.Mons {
-		n, _ := in.View.Node(m.Node)
-		if n.Lost > 0 && monToEnd(m) && slices.Contains(in.HeldBack, m.Node) {
+		if monToEnd(m) && in.ToBeFenced(m.Node) {
 			names = append(names, m.Name)
 		}
 	}
@@ -66,7 +81,7 @@ func (in Input) Bearing() Input { return in.bearingAllBut("", nil) }
 func (in Input) bearingAllBut(node string, but func(domain string, x storage.Daemon) bool) Input {
 	var lost []string
 	for _, n := range in.View.Nodes {
-		if n.Lost > 0 && n.Name != node && slices.Contains(in.HeldBack, n.Name) {
+		if n.Name != node && in.ToBeFenced(n.Name) {
 			lost = append(lost, n.Name)
 		}
 	}

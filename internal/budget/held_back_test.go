@@ -104,6 +104,29 @@ func TestWhoseOSDsAreToEndGoesFirst(t *testing.T) {
 	require.Contains(t, gate("c", "y").Reason, "osd.4 on e is stopping (pod Terminating)")
 }
 
+// TestWhoIsToBeFencedHoldsNothing: the lease of a drain goes back although OSDs of its node are to end, as soon as that
+// node is lost and its fence sees to it; otherwise it waits for them to serve again.
+func TestWhoIsToBeFencedHoldsNothing(t *testing.T) {
+	w := atRest()
+	for i := range w.osds {
+		if n := w.osds[i].Node; n == "a" || n == "e" {
+			w.osds[i].Pod = storage.PodTerminating
+		}
+	}
+	drain := lease.Claim{
+		WorkflowID: "drain/a", RunID: "1", Node: "a", Domain: zone("x"), Priority: lease.PriorityDrain, Granted: now,
+		FlagHosts: []string{"a"}, Finishing: true,
+	}
+	in := w.input()
+	in.HeldBack = []string{"a", "e"}
+	lose(in, "e")
+	require.Contains(t, budget.Healed(in, drain).Reason, "on a is stopping", "its node is back")
+	lose(in, "a")
+	require.True(t, budget.Healed(in, drain).OK, budget.Healed(in, drain).Reason)
+	in.HeldBack = []string{"e"}
+	require.Contains(t, budget.Healed(in, drain).Reason, "on a is stopping", "nobody fences its node")
+}
+
 // TestMonsToEnd: on nodes that are lost and held back; and whose mon is to end need not wait for OSDs that are.
 func TestMonsToEnd(t *testing.T) {
 	w := atRest()

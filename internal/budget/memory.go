@@ -91,7 +91,7 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	if c.OfMon() {
 		return monHealed(in, c)
 	}
-	in = in.bearing(c).asOne(c)
+	in = in.bearingToEnd(c).asOne(c)
 	domain := in.View.Domain(c.Domain.Name)
 	down, rest := domain.Down(), domain.Rest.Down
 	// Data that is clean without the node's daemons (they held none, say) is no reason to forget that they are expected

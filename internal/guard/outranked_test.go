@@ -28,9 +28,17 @@ func TestTheOutrankedGiveWay(t *testing.T) {
 		"they go together":         {func(g *pairs, _ *guard.Input) { g.apart = nil }, false},
 		"something is open":        {func(_ *pairs, in *guard.Input) { in.Open = storage.FailureDomain{Name: "a"} }, false},
 		"something of it has gone": {func(_ *pairs, in *guard.Input) { in.View.Nodes[0].Down = []string{"osd.1"} }, false},
-		"nothing is known of it":   {func(_ *pairs, in *guard.Input) { in.View.Unavailable = "no quorum" }, false},
-		"it is done":               {func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Finishing = true }, false},
-		"it only observes":         {func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Observing = true }, false},
+		"of its own lost node": {func(_ *pairs, in *guard.Input) {
+			in.View.Nodes[0].Down, in.View.Nodes[0].Lost = []string{"osd.1"}, 1
+			in.HeldBack = append(in.HeldBack, "a")
+		}, true},
+		"of a node that is not lost": {func(_ *pairs, in *guard.Input) {
+			in.View.Nodes[0].Down = []string{"osd.1"}
+			in.HeldBack = append(in.HeldBack, "a")
+		}, false},
+		"nothing is known of it": {func(_ *pairs, in *guard.Input) { in.View.Unavailable = "no quorum" }, false},
+		"it is done":             {func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Finishing = true }, false},
+		"it only observes":       {func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Observing = true }, false},
 		"it is as urgent": {
 			func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Priority = lease.PriorityFencing }, false,
 		},

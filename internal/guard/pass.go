@@ -34,8 +34,9 @@ func Revoked(g Guard, in Input) (out []lease.Claim) {
 	return out
 }
 
-// outranked lists the holders that give way: nothing is open for them, nothing of theirs has begun, and somebody more
-// urgent waits who could go without them. They wait for nodes that are lost and held back, to be fenced first.
+// outranked lists the holders that give way: nothing is open for them, nothing of theirs has begun or can go on, and
+// somebody more urgent waits who could go without them. They wait for nodes that are lost and held back, to be fenced
+// first; their own may be one of these.
 func outranked(g Guard, in Input) []lease.Claim {
 	if len(in.HeldBack) == 0 || !in.Open.IsZero() || len(in.Lease.Holders) == 0 {
 		return nil
@@ -45,7 +46,7 @@ func outranked(g Guard, in Input) []lease.Claim {
 	for _, w := range in.Lease.Queue {
 		gives := func(h lease.Claim) bool {
 			return w.Priority > h.Priority && !g.Together(in, h, w) && !h.Observing && !h.Finishing && !h.Reserved() &&
-				idle(in)(h) && !g.Gate(in, h).OK
+				(idle(in)(h) || in.ToBeFenced(h.Node)) && !g.Gate(in, h).OK
 		}
 		if slices.ContainsFunc(in.Lease.Holders, func(h lease.Claim) bool { return !gives(h) }) || !g.Gate(without, w).OK {
 			continue
