@@ -38,7 +38,7 @@ func TestTheOutrankedGiveWay(t *testing.T) {
 		}, false},
 		"nothing is known of it": {func(_ *pairs, in *guard.Input) { in.View.Unavailable = "no quorum" }, false},
 		"it is done":             {func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Finishing = true }, false},
-		"it only observes":       {func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Observing = true }, false},
+		"it only observes":       {func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Observing = true }, true},
 		"it is as urgent": {
 			func(_ *pairs, in *guard.Input) { in.Lease.Holders[0].Priority = lease.PriorityFencing }, false,
 		},

@@ -45,7 +45,7 @@ func outranked(g Guard, in Input) []lease.Claim {
 	without.Lease.Holders = nil
 	for _, w := range in.Lease.Queue {
 		gives := func(h lease.Claim) bool {
-			return w.Priority > h.Priority && !g.Together(in, h, w) && !h.Observing && !h.Finishing && !h.Reserved() &&
+			return w.Priority > h.Priority && !g.Together(in, h, w) && !h.Finishing && !h.Reserved() &&
 				(idle(in)(h) || in.ToBeFenced(h.Node)) && !g.Gate(in, h).OK
 		}
 		if slices.ContainsFunc(in.Lease.Holders, func(h lease.Claim) bool { return !gives(h) }) || !g.Gate(without, w).OK {
