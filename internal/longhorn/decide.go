@@ -37,8 +37,6 @@ type Verdict struct {
 	Reason        Reason
 	// Subject is what the reason is about: an engine, a volume, a node.
 	Subject string
-	// SafeToEvict tells whether its pod gets the annotation without which an autoscaler would not touch it.
-	SafeToEvict bool
 }
 
 // NodeVerdict is the answer about one node.
@@ -225,7 +223,7 @@ func (s *surveyed) verdict(n *node) NodeVerdict {
 
 // managerVerdict is the answer about an instance manager: its node's, unless its own state or kind says otherwise.
 func (s *surveyed) managerVerdict(m Manager) Verdict {
-	v := Verdict{Manager: m.Name, Node: m.Node, State: Kept, SafeToEvict: s.world.Settings.ClusterAutoscaler}
+	v := Verdict{Manager: m.Name, Node: m.Node, State: Kept}
 	n := s.byName[m.Node]
 	switch {
 	case n == nil || n.leaving == Gone:

@@ -186,7 +186,6 @@ func TestManagers(t *testing.T) {
 		longhorn.Manager{Name: "nowhere", Kind: longhorn.Replicas, State: "unknown"})
 	var got []string
 	for _, m := range longhorn.Decide(w.World).Managers {
-		require.True(t, m.SafeToEvict)
 		got = append(got, fmt.Sprintf("%s:%s/%s", m.Manager, m.State, m.Reason))
 	}
 	require.Equal(t, []string{
@@ -208,28 +207,6 @@ func TestStay(t *testing.T) {
 	w.Settings.ClusterAutoscaler = false
 	for _, n := range longhorn.Decide(w.World).Nodes {
 		require.False(t, n.Stay, n.Node)
-	}
-}
-
-func TestSafeToEvict(t *testing.T) {
-	on, off := longhorn.Settings{ClusterAutoscaler: true}, longhorn.Settings{}
-	for _, c := range []struct {
-		workload longhorn.Workload
-		want     bool
-	}{
-		{longhorn.Workload{Name: "longhorn-ui", LocalStorage: true}, true},
-		{longhorn.Workload{Name: "csi-snapshotter", LocalStorage: true}, true},
-		{longhorn.Workload{Name: "csi-attacher"}, false},
-		{longhorn.Workload{Name: "longhorn-driver-deployer", LocalStorage: true}, false},
-		{longhorn.Workload{Name: "something", ManagedBy: "longhorn-manager", LocalStorage: true}, true},
-		{longhorn.Workload{Name: "im", Component: "instance-manager", LocalStorage: true}, true},
-		{longhorn.Workload{
-			Name: "bim", Component: "backing-image-manager", ManagedBy: "longhorn-manager", LocalStorage: true,
-		}, false},
-		{longhorn.Workload{Name: "sm", Component: "share-manager", ManagedBy: "longhorn-manager", LocalStorage: true}, false},
-	} {
-		require.Equal(t, c.want, on.SafeToEvict(c.workload), c.workload.Name)
-		require.False(t, off.SafeToEvict(c.workload), c.workload.Name)
 	}
 }
 
