@@ -33,6 +33,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.regrets = workflow.GetVersion(ctx, regretsReleases, workflow.DefaultVersion, 1) == 1
 	k.bears = workflow.GetVersion(ctx, bearsLostNodes, workflow.DefaultVersion, 1) == 1
 	k.waits = workflow.GetVersion(ctx, waitsToHoldAnew, workflow.DefaultVersion, 1) == 1
+	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -76,8 +77,11 @@ type keeper struct {
 	// overtaken: the last pass was no more than a look, since something happened meanwhile.
 	overtaken   bool
 	stopMarking workflow.CancelFunc // asks for an end of marking
-	// reporting: the status is being written while the keeper goes on; unreported: there is more to write.
-	reporting, unreported bool
+	// reporting: the status is being written while the keeper goes on; unreported: there is more to write; writesAgain: it
+	// could not be written, and is tried again later.
+	reporting, unreported, writesAgain bool
+	// goesOn: nobody waits for a status that could not be written.
+	goesOn bool
 }
 
 // Activities by reference: the zero value is never called, only named.
@@ -109,8 +113,8 @@ func (k *keeper) recall(ctx workflow.Context) error {
 
 // run guards the storage cluster until the policy is deleted.
 func (k *keeper) run(ctx workflow.Context) error {
-	k.daemonsDue = true
-	k.doubt(workflow.Now(ctx), doubt.Changed, "the keeper began")
+	k.daemonsDue, k.began = true, workflow.Now(ctx)
+	k.doubt(k.began, doubt.Changed, "the keeper began")
 	workflow.Go(ctx, k.renew)
 	for {
 		k.trouble, k.again, k.late, k.untold = "", false, false, time.Time{}
@@ -230,6 +234,9 @@ const regretsReleases = "regrets-releases"
 // bearsLostNodes is the change since when a fence bears with other nodes that are lost and held back, and since when
 // Machines are held at once as the policy says, however they were held before.
 const bearsLostNodes = "bears-lost-nodes"
+
+// goesOnUnwritten is the change since when a keeper goes on looking while its status cannot be written.
+const goesOnUnwritten = "goes-on-unwritten"
 
 // waitsToHoldAnew is the change since when another way to hold Machines waits until no node is to be fenced.
 const waitsToHoldAnew = "waits-to-hold-anew"

@@ -11,7 +11,7 @@ import (
 // reportLater writes the status while the keeper goes on. Only people wait for it, and the next look may be urgent.
 func (k *keeper) reportLater(ctx workflow.Context) {
 	k.unreported = true
-	if k.reporting {
+	if k.reporting || k.writesAgain {
 		return
 	}
 	k.reporting = true
@@ -22,10 +22,24 @@ func (k *keeper) reportLater(ctx workflow.Context) {
 			err := k.write(ctx)
 			if k.unwritten = ""; err != nil {
 				k.unreported, k.unwritten = true, message(err)
-				_ = workflow.Sleep(ctx, retryAfter)
+				k.pauseReports(ctx)
 			}
 		}
 	})
+}
+
+// pauseReports lets some time pass after a status that could not be written. It is not being written meanwhile: a pass
+// must not wait for a status that nobody may write, or nobody would look any more.
+func (k *keeper) pauseReports(ctx workflow.Context) {
+	if !k.goesOn {
+		_ = workflow.Sleep(ctx, retryAfter)
+		return
+	}
+	k.reporting, k.writesAgain = false, true
+	_ = workflow.Sleep(ctx, retryAfter)
+	// What a pass writes comes first, or the older would win.
+	_ = workflow.Await(ctx, func() bool { return !k.reporting })
+	k.reporting, k.writesAgain = true, false
 }
 
 // report writes the status before the keeper goes on: it is the memory that outlives this workflow. One that is being

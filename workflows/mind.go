@@ -24,6 +24,7 @@ type mind struct {
 
 	observed activities.Observation
 	looked   time.Time // when
+	began    time.Time // when this run of the keeper did
 	// lookFailed: the last look did, and observed is of the one before.
 	lookFailed bool
 	ahead      *ahead // the next look, if it was taken already

@@ -39,13 +39,21 @@ func (m *mind) renewal(now time.Time) time.Duration {
 // saw.
 func (m *mind) draft(before activities.Report) activities.Report {
 	r := activities.Report{
-		Generation: m.observed.Generation, Memory: m.state.Memory, Decision: m.said(), Since: m.state.Since,
+		Generation: m.observed.Generation, Memory: m.state.Memory, Decision: m.said(), Since: m.since(),
 		View: m.observed.Seen.View, Health: m.health(), Clean: m.verdict.Clean, Conflict: m.state.Conflict,
 		Keeper: KeeperID(m.cluster), MayDrain: MayDrain(m.said()), Unmanaged: !m.observed.Settings.ManagePodBudgets,
 	}
 	r.Fencing = m.fencingReport()
 	r.View.At, r.AsOf = before.View.At, before.AsOf
 	return r
+}
+
+// since is since when that has been so which is said. Where nothing was decided yet, that is since the keeper began.
+func (m *mind) since() time.Time {
+	if m.state.Since.IsZero() {
+		return m.began
+	}
+	return m.state.Since
 }
 
 // signed is a report as it is written after another: with the events that go with it.
@@ -139,7 +147,7 @@ func (m *mind) status() KeeperStatus {
 	view := m.observed.Seen.View
 	view.Departed = nil // of no interest to anybody who asks
 	return KeeperStatus{
-		Cluster: m.cluster, Decision: m.said(), Since: m.state.Since, Lease: m.state.Memory.Lease,
+		Cluster: m.cluster, Decision: m.said(), Since: m.since(), Lease: m.state.Memory.Lease,
 		FlagStatus: m.flagStatus(), View: view, Kind: m.state.Kind, Own: m.observed.Seen.Own, Health: m.health(),
 		Clean: m.verdict.Clean, Known: m.known(),
 		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, ReportPeriod: m.state.ReportPeriod,

@@ -3,7 +3,6 @@ package workflows_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -36,9 +35,6 @@ var lasting = map[string]bool{
 	"WatchStorage": true, "AskLife": true, "AwaitJobsEnd": true, "EvictPods": true,
 	"AwaitNode": true, "AwaitSigns": true, "ReplaceBatch": true, "AwaitOSDs": true, "CarryOutMon": true, "AwaitMons": true,
 }
-
-// heartbeats are those among them whose silences faultyActivity minds.
-var heartbeats = []string{"AwaitOSDs", "AwaitNode", "AwaitSigns", "CarryOutMon", "AwaitMons"}
 
 // thorough are those that heartbeat, and may take minutes.
 var thorough = map[string]bool{
@@ -78,7 +74,7 @@ func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any
 	o.StartToCloseTimeout = forever
 	// The test environment lets the heartbeat's time run on from one attempt to the next, and never tries again after a
 	// silence, such as that of a worker which is away for minutes. faultyActivity sees to it.
-	if thorough[name] || slices.Contains(heartbeats, name) {
+	if thorough[name] || lasting[name] {
 		o.HeartbeatTimeout = forever
 	}
 	if o.RetryPolicy != nil && o.RetryPolicy.MaximumAttempts == 0 {

@@ -142,13 +142,14 @@ func tale(s schedule, o outcome) string {
 	if len(s.Hammers) > 0 {
 		fmt.Fprintf(&b, "  hammers: %+v\n", s.Hammers)
 	}
-	const most = 400
+	const first, last = 250, 150
 	for i, line := range o.story {
-		if i == most {
-			fmt.Fprintf(&b, "  … and %d lines more\n", len(o.story)-most)
-			break
+		switch left := len(o.story) - i; {
+		case i == first && left > last:
+			fmt.Fprintf(&b, "  … %d lines left out …\n", left-last)
+		case i < first || left <= last:
+			fmt.Fprintf(&b, "  %s\n", line)
 		}
-		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	return b.String()
 }
