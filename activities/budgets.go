@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -58,10 +57,8 @@ type BudgetInput struct {
 
 // GuardPods makes the budgets of the storage daemons and the mons say what was decided, each by a single update.
 func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, error) {
-	var machines sync.WaitGroup
-	defer machines.Wait()
 	if in.Machines != nil {
-		machines.Go(func() { k.holdAllMachines(ctx, in) })
+		defer k.holdAllMachines(ctx, in)()
 	}
 	r, err := k.Budgets.ApplyBudgets(ctx, in)
 	if err != nil {
@@ -70,13 +67,25 @@ func (k *Keeper) GuardPods(ctx context.Context, in BudgetInput) (BudgetResult, e
 	return r, nil
 }
 
-// holdAllMachines closes the MachineDisruptionBudget. That it could not be is not told, and is no reason to
-// close the others again: the look that follows finds what it says.
-func (k *Keeper) holdAllMachines(ctx context.Context, in BudgetInput) {
-	ctx, stop := context.WithTimeout(ctx, time.Second)
-	defer stop()
-	none := 0
-	_ = k.Machines.SetMax(ctx, in.Cluster, *in.Machines, &none)
+// holdAllMachines begins to close the MachineDisruptionBudget. end waits for that, but not for much longer than for the
+// others. That it could not be closed is not told, and is no reason to close the others again: the look that follows
+// finds what it says.
+func (k *Keeper) holdAllMachines(ctx context.Context, in BudgetInput) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	held := make(chan struct{})
+	go func() {
+		defer close(held)
+		none := 0
+		_ = k.Machines.SetMax(ctx, in.Cluster, *in.Machines, &none)
+	}()
+	return func() {
+		defer func() { <-held }()
+		defer stop()
+		select {
+		case <-held:
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // LeavingNodes are nodes whose other daemons may go, too, and those that must not leave.

@@ -13,7 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// TestAnAlarmHoldsMachinesToo: at the same time as the pods, which neither wait for it nor fail because of it.
+// TestAnAlarmHoldsMachinesToo: at the same time as the pods, which neither wait for it for long nor fail because of it.
 func TestAnAlarmHoldsMachinesToo(t *testing.T) {
 	key := storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
 	for name, c := range map[string]struct {
@@ -21,12 +21,14 @@ func TestAnAlarmHoldsMachinesToo(t *testing.T) {
 		err    error
 		budget bool
 		max    []int
+		longer time.Duration // than the budgets of the pods, which take a second
 	}{
 		"nobody asks for it":   {max: nil},
 		"it is closed":         {budget: true, max: []int{0}},
 		"it cannot be closed":  {budget: true, err: errors.New("refused"), max: []int{0}},
-		"its API is away":      {budget: true, takes: time.Hour, max: []int{0}},
-		"pods take the longer": {budget: true, takes: time.Millisecond, max: []int{0}},
+		"its API is slow":      {budget: true, takes: 1500 * time.Millisecond, max: []int{0}, longer: 500 * time.Millisecond},
+		"its API is away":      {budget: true, takes: time.Hour, longer: time.Second},
+		"the pods take longer": {budget: true, takes: time.Millisecond, max: []int{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,7 +40,7 @@ func TestAnAlarmHoldsMachinesToo(t *testing.T) {
 				began := time.Now()
 				_, err := (&activities.Keeper{Budgets: d, Machines: m}).GuardPods(t.Context(), in)
 				require.NoError(t, err)
-				require.Equal(t, time.Second, time.Since(began), "as long as the budgets of the pods take")
+				require.Equal(t, time.Second+c.longer, time.Since(began))
 				require.Equal(t, c.max, m.said)
 			})
 		})
@@ -59,9 +61,9 @@ func (m *oneBudget) SetMax(ctx context.Context, _ storage.ClusterKey, spec stora
 	if spec.Namespace != "machines" || most == nil {
 		return errors.New("not what was asked for")
 	}
-	m.said = append(m.said, *most)
 	select {
 	case <-time.After(m.takes):
+		m.said = append(m.said, *most)
 		return m.err
 	case <-ctx.Done():
 		return ctx.Err()
