@@ -190,10 +190,14 @@ func (f *fence) tell(ctx workflow.Context, cluster storage.ClusterKey, drop bool
 	return f.request(ctx, cluster, true) // the keeper was not running
 }
 
+// dropsAll is the change since when a keeper forgets what it was asked for, too, that is to be asked for anew.
+const dropsAll = "drops-all"
+
 // drop has all keepers forget the case. A keeper that cannot be told hears it from the end of this job.
 func (f *fence) drop(ctx workflow.Context) {
 	for _, c := range f.state.Clusters {
-		if !c.Asked || c.Stage == fencing.StageOver {
+		knows := c.Asked || c.Stage != "" && workflow.GetVersion(ctx, dropsAll, workflow.DefaultVersion, 1) == 1
+		if !knows || c.Stage == fencing.StageOver {
 			continue
 		}
 		if err := f.tell(ctx, c.Cluster, true); err != nil {

@@ -133,21 +133,30 @@ func (s *scene) fencedTwice(node, run string) {
 }
 
 // TestFenceOfANodeThatFailsAgain: it is fenced once more, although the data was not whole in between and would not have
-// been without it, as while somebody has set noout.
+// been without it, as while somebody has set noout. What a person said of what is over counts for nothing.
 func TestFenceOfANodeThatFailsAgain(t *testing.T) {
 	t.Parallel()
-	play(t, sim.Options{}, func(s *scene) {
-		s.fenced()
-		s.machines.LosePower("node-d")
-		s.PersonSetsNoout("node-d", true)
-		down := func() bool { return s.Status().Storage.Up == "5/6" }
-		require.True(s, s.Await(time.Minute, down), "its OSD is down by the map")
-		run := s.fence("node-d")
-		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
-		require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
-		s.signal(jobs.FenceNode.ID("node-d"), jobs.SignalDone, nil) // too late: it is back
-		s.fencedTwice("node-d", run)
-	})
+	late := workflows.FenceRelease{By: "ada", Reason: "it hangs"}
+	for name, say := range map[string]func(s *scene, id string){
+		"done":    func(s *scene, id string) { s.signal(id, jobs.SignalDone, nil) },
+		"release": func(s *scene, id string) { s.signal(id, workflows.SignalFenceRelease, late) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, sim.Options{}, func(s *scene) {
+				s.fenced()
+				s.machines.LosePower("node-d")
+				s.PersonSetsNoout("node-d", true)
+				down := func() bool { return s.Status().Storage.Up == "5/6" }
+				require.True(s, s.Await(time.Minute, down), "its OSD is down by the map")
+				run := s.fence("node-d")
+				healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
+				require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+				say(s, jobs.FenceNode.ID("node-d"))
+				s.fencedTwice("node-d", run)
+			})
+		})
+	}
 }
 
 // TestFenceOfANodeThatFailsAgainUnderTheLease: that of its failure domain is held until the data is whole, which it may
