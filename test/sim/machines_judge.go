@@ -132,13 +132,15 @@ func (w *World) noteClosing(had *policyv1.PodDisruptionBudget) {
 	}
 }
 
-// reliedOn are the failure domains of those of a node's OSDs that data is on. Without the others it is whole. One that
-// has only just come up counts when a look could have seen it.
+// reliedOn are the failure domains of those of a node's OSDs that data is on. Without the others it is whole: one that
+// is down, and that nobody misses, may run again any moment. One that has only just come up counts when a look could
+// have seen it.
 func (m *Machines) reliedOn(name string) map[string]bool {
 	w, domains := m.w, map[string]bool{}
 	for _, o := range w.osds {
-		seen := !o.up || time.Since(o.since) > w.opts.Reaction
-		if o.host == name && seen && (o.serves() || w.missed(o)) {
+		serves := o.up && o.serves() && time.Since(o.since) > w.opts.Reaction
+		missed := w.missed(o) && (!o.up || time.Since(o.since) > w.opts.Reaction)
+		if o.host == name && (serves || missed) {
 			domains[w.domainOf(o)] = true
 		}
 	}
