@@ -118,7 +118,11 @@ func (d *Drain) hostedBy(ctx context.Context, cluster storage.ClusterKey, node s
 		return Hosted{}, Unavailable("observe "+cluster.String(), errors.New(seen.View.Unavailable))
 	}
 	n, ok := seen.View.Node(node)
-	if !ok || len(n.Daemons) == 0 || n.Domain == "" {
+	if ok && len(n.Daemons) > 0 && n.Domain == "" { // which is no reason to drain it unguarded
+		return Hosted{}, Invalid("node", node,
+			fmt.Sprintf("hosts %s, which %s has in no %s", n.Daemons[0], cluster, seen.View.FailureDomainType))
+	}
+	if !ok || len(n.Daemons) == 0 {
 		return Hosted{}, Invalid("node", node,
 			fmt.Sprintf("hosts no storage of %s, so nothing has to be guarded; use `kubectl drain`", cluster))
 	}

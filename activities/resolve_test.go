@@ -27,6 +27,8 @@ type hosting struct {
 	silent map[storage.ClusterKey]bool // Ceph is
 	empty  map[storage.ClusterKey]bool // by Ceph the node has no OSD
 	node   bool                        // there is a Node object
+	// nowhere: Ceph has the node's OSD in no failure domain.
+	nowhere bool
 }
 
 func (h hosting) Node(context.Context, string) (activities.NodeState, error) {
@@ -61,6 +63,9 @@ func (s seen) Observe(context.Context, activities.Look) (activities.Seen, error)
 		v.Unavailable = "no quorum"
 	case !s.hosting.empty[s.key]:
 		v.Nodes = []storage.Node{{Name: "node-a", Domain: "x", Host: "node-a", Daemons: []string{"osd.0"}}}
+	}
+	if s.hosting.nowhere {
+		v.Nodes[0].Domain = ""
 	}
 	return activities.Seen{View: v}, nil
 }
@@ -123,6 +128,11 @@ func TestWhichStorageIsOnTheNode(t *testing.T) {
 			hosting{node: true, empty: only(keyA)},
 			activities.ResolveInput{Cluster: keyA},
 			nil, "hosts no storage of rook-a/a",
+		},
+		"in no failure domain": {
+			hosting{node: true, nowhere: true},
+			activities.ResolveInput{Cluster: keyA},
+			nil, "hosts osd.0, which rook-a/a has in no zone",
 		},
 		"one policy is gone": {
 			hosting{node: true, gone: only(keyA)},
