@@ -90,10 +90,19 @@ func (v *visit) work(ctx workflow.Context) error {
 	}
 	v.job.waitFor(ctx, "the signal `done`, at most for an hour")
 	left := time.Hour - workflow.Now(ctx).Sub(v.job.Since) // the wait may have begun in the run before
-	if _, err := v.job.awaitAtMost(ctx, left, "over", func() bool { return v.job.done.Len() > 0 }); err != nil {
+	if _, err := v.job.awaitAtMost(ctx, left, "over", func() bool { return v.lost() || v.job.done.Len() > 0 }); err != nil {
 		return err
 	}
+	if v.lost() {
+		return errLost
+	}
 	return v.cordon(ctx, false)
+}
+
+// lost: the keeper has taken the lease back, for whatever reason. Who works without one has nobody close the rest.
+func (v *visit) lost() bool {
+	v.job.listen()
+	return !v.job.claims[0].held()
 }
 
 func (v *visit) cordon(ctx workflow.Context, on bool) error {
