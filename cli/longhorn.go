@@ -25,12 +25,16 @@ type Installations interface {
 	StorageClusterOf(ctx context.Context, p activities.Policy) (activities.StorageCluster, error)
 }
 
-// guardOf is the guard of a kind of storage.
+// guardOf is the guard of a kind of storage; nil: this version knows none.
 func guardOf(kind storage.Kind) guard.Guard {
-	if kind == storage.Longhorn {
+	switch kind {
+	case storage.Longhorn:
 		return longhornguard.Guard{}
+	case storage.Ceph:
+		return cephguard.Guard{}
+	default:
+		return nil
 	}
-	return cephguard.Guard{}
 }
 
 // lookAgain has what a keeper knows be as of now, with the node that is asked about: a job that would empty it stands

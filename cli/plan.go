@@ -172,6 +172,10 @@ func (p *Plan) locate(policy *v1alpha1.MaintenancePolicy, pods []storageview.Pod
 
 // askForLease asks the keeper's own decision, by all that the keeper judges by and last saw, what it would answer.
 func (p *Plan) askForLease() storage.Answer {
+	g := guardOf(p.Now.Kind)
+	if g == nil {
+		return storage.Answer{Reason: fmt.Sprintf("this version of lockkeeper does not know how %s is guarded", p.Now.Kind)}
+	}
 	claim := lease.Claim{
 		WorkflowID: jobs.DrainNode.ID(p.Input.Node), RunID: "plan", Domain: p.Domain, Node: p.Input.Node,
 		Reason: p.Input.Reason, Priority: jobs.DrainNode.Priority, Requested: p.At,
@@ -181,7 +185,7 @@ func (p *Plan) askForLease() storage.Answer {
 		in.View.Domains = withDomain(in.View.Domains,
 			storage.Domain{Name: p.Domain.Name, LabelValues: []string{p.labelValue}})
 	}
-	return guard.WouldGrant(guardOf(p.Now.Kind), guard.Input{Input: in, Own: p.Now.Own}, claim)
+	return guard.WouldGrant(g, guard.Input{Input: in, Own: p.Now.Own}, claim)
 }
 
 // withDomain adds a failure domain in which all is well: the keeper's view names only those that have something to say.
