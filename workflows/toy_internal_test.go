@@ -111,6 +111,9 @@ func (g toyGuard) Decide(in guard.Input) (v guard.Verdict) {
 		Budget: budget.Spec{MinAvailable: budget.Everything},
 	}
 	if d.Message != "" {
+		if d.Message == in.View.NotInCharge {
+			d.Reason = budget.ReasonNotInCharge
+		}
 		return guard.Verdict{Decision: d}
 	}
 	d.Mode, d.Reason, d.Message = budget.ModeDefault, budget.ReasonClean, "nodes open for jobs alone"

@@ -62,7 +62,7 @@ type Standing struct {
 func Judge(me Policy, seen string, all []Policy) Standing {
 	id := cmp.Or(seen, me.Claim.ID)
 	if id == "" {
-		return Standing{Waits: "the storage cluster has not told its ID (Ceph's fsid), so another policy may mean the same " +
+		return Standing{Waits: "the storage cluster has not told its ID, so another policy may mean the same " +
 			"one"}
 	}
 	rivals := slices.DeleteFunc(slices.Clone(all),
