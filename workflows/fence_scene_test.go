@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -486,6 +487,39 @@ func TestHoldsGoWithThePolicy(t *testing.T) {
 		s.DeletePolicy()
 		require.True(s, s.Await(time.Minute, func() bool { return !s.PolicyExists() }))
 		require.Empty(s, s.machines.Held())
+	})
+}
+
+// TestAnotherHoldWaitsForTheFence: the policy says another way to hold Machines while a node is to be fenced. Between
+// the two nothing would hold it, so the old one stays until that is over, and the status says so.
+func TestAnotherHoldWaitsForTheFence(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.LoseQuorum(true) // so that nothing is let go
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		held := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeld }
+		require.True(s, s.Await(2*time.Minute, held), "%+v", s.fenceStatus("node-d"))
+		waits := func() bool {
+			f := s.Status().Fencing
+			return f != nil && slices.ContainsFunc(f.Notes, func(n string) bool {
+				return strings.Contains(n, "Machines are held by ClusterAPI as before") && strings.Contains(n, "(node-d)")
+			})
+		}
+		require.False(s, waits())
+		s.SetHold("SkipRemediation")
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
+		require.True(s, s.Await(time.Minute, waits), "%+v", s.Status().Fencing)
+		for range 300 {
+			require.Len(s, s.machines.Held(), 6)
+			time.Sleep(100 * time.Millisecond)
+		}
+		s.LoseQuorum(false)
+		require.NoError(s, s.awaitFence("node-d", run).err)
+		require.Equal(s, 1, s.machines.Fences("node-d"))
+		s.heldAgain()
+		require.False(s, waits())
 	})
 }
 

@@ -104,6 +104,18 @@ func (w *World) SetFencing(on bool) {
 	})
 }
 
+// SetHold has the policy say another way to hold Machines. All holds are given up for that sooner or later.
+func (w *World) SetHold(hold string) {
+	w.happens(func() {
+		w.foreseeRelease(time.Hour)
+		next := w.policy.DeepCopy()
+		next.Spec.Fencing.Hold = v1alpha1.FencingHold(hold)
+		w.tell("a person changes the policy: Machines are held by %s", hold)
+		w.putPolicy(next)
+		w.tellWatcher()
+	})
+}
+
 // ReleasedByHand has a person tell lockkeeper to release a Machine, whatever it takes.
 func (m *Machines) ReleasedByHand(name string) { m.w.happens(func() { m.byHand[name] = true }) }
 
