@@ -90,7 +90,8 @@ func (v *visit) work(ctx workflow.Context) error {
 	}
 	v.job.waitFor(ctx, "the signal `done`, at most for an hour")
 	left := time.Hour - workflow.Now(ctx).Sub(v.job.Since) // the wait may have begun in the run before
-	if _, err := v.job.awaitAtMost(ctx, left, "over", func() bool { return v.lost() || v.job.done.Len() > 0 }); err != nil {
+	over := func() bool { return v.lost() || v.job.done.Len() > 0 }
+	if _, err := v.job.awaitAtMost(ctx, left, "over", over); err != nil {
 		return err
 	}
 	if v.lost() {
