@@ -55,7 +55,8 @@ const (
 	stuckAfter = time.Minute
 	// asksServers is how long one call waits for those that are late, and asksEvery how often it asks them.
 	asksServers, asksEvery = 500 * time.Millisecond, 20 * time.Millisecond
-	// answersWithin is how long an API server may take to answer.
+	// answersWithin is how long an API server may take to answer, so that those that do need not wait for one that does
+	// not.
 	answersWithin = 500 * time.Millisecond
 )
 
@@ -164,7 +165,9 @@ func letsOthersGo(
 type apiServers struct {
 	cfg *rest.Config
 	own *kubernetes.Clientset
-	mu  sync.Mutex
+	// within is how long one may take to answer.
+	within time.Duration
+	mu     sync.Mutex
 	// others are connections to single API servers, by their address.
 	others map[string]*kubernetes.Clientset
 }
@@ -176,12 +179,12 @@ func newAPIServers(cfg *rest.Config) (*apiServers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &apiServers{cfg: cfg, own: own, others: map[string]*kubernetes.Clientset{}}, nil
+	return &apiServers{cfg: cfg, own: own, within: answersWithin, others: map[string]*kubernetes.Clientset{}}, nil
 }
 
 // Ask implements APIServers.
 func (a *apiServers) Ask(ctx context.Context, namespace, budget string) (sights []ServerSight, all bool) {
-	first := sight(ctx, a.cfg.Host, a.own, namespace, budget)
+	first := a.sight(ctx, a.cfg.Host, a.own, namespace, budget)
 	if first.Err != nil || len(first.Knows) == 0 {
 		return []ServerSight{first}, first.Err == nil
 	}
@@ -192,7 +195,7 @@ func (a *apiServers) Ask(ctx context.Context, namespace, budget string) (sights 
 	sights = make([]ServerSight, len(servers)+1)
 	var asked sync.WaitGroup
 	for i, address := range slices.Sorted(maps.Keys(servers)) {
-		asked.Go(func() { sights[i] = sight(ctx, address, servers[address], namespace, budget) })
+		asked.Go(func() { sights[i] = a.sight(ctx, address, servers[address], namespace, budget) })
 	}
 	asked.Wait()
 	sights[len(servers)] = first
@@ -200,8 +203,10 @@ func (a *apiServers) Ask(ctx context.Context, namespace, budget string) (sights 
 }
 
 // sight asks one server, by a change that changes nothing and is not made either.
-func sight(ctx context.Context, address string, server *kubernetes.Clientset, namespace, budget string) ServerSight {
-	ctx, stop := context.WithTimeout(ctx, answersWithin)
+func (a *apiServers) sight(
+	ctx context.Context, address string, server *kubernetes.Clientset, namespace, budget string,
+) ServerSight {
+	ctx, stop := context.WithTimeout(ctx, a.within)
 	defer stop()
 	out := ServerSight{Server: address, Knows: map[string]int64{}}
 	answer := server.PolicyV1().RESTClient().Patch(types.MergePatchType).Namespace(namespace).
@@ -232,7 +237,7 @@ func knownBudget(said string) (name string, generation int64, ok bool) {
 
 // each are the API servers as they announce themselves, by their address. None: nobody says, or it may not be read.
 func (a *apiServers) each(ctx context.Context) map[string]*kubernetes.Clientset {
-	ctx, stop := context.WithTimeout(ctx, answersWithin)
+	ctx, stop := context.WithTimeout(ctx, a.within)
 	defer stop()
 	slice, err := a.own.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil {
