@@ -18,7 +18,7 @@ func (f *fence) watchOver(ctx workflow.Context) (stop func()) {
 	if workflow.GetVersion(ctx, failsUnderLease, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return stop
 	}
-	f.hurries = false
+	f.hurries = f.state.Settled && f.unheld(ctx) // since the run before
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for !f.hurries {
 			//nolint:forbidigo // beside the job's own wait, which ends when the history is full
@@ -28,15 +28,15 @@ func (f *fence) watchOver(ctx workflow.Context) (stop func()) {
 			if err := f.examine(ctx); err != nil {
 				return // whoever waits for the data to be whole looks again
 			}
-			f.hurries = f.endsUnderLease(ctx) || f.failsAgain()
+			f.hurries = f.unheld(ctx) || f.failsAgain()
 		}
 		f.state.Stale = true // it is looked at once more when the lease was given back
 	})
 	return stop
 }
 
-// endsUnderLease: the policy names no fencing any more. If it does so later, another fence sees to what happens then.
-func (f *fence) endsUnderLease(ctx workflow.Context) bool {
+// unheld: the policy names no fencing any more. If it does so later, another fence sees to what happens then.
+func (f *fence) unheld(ctx workflow.Context) bool {
 	return len(f.state.Clusters) == 0 &&
 		workflow.GetVersion(ctx, endsUnderLease, workflow.DefaultVersion, 1) > workflow.DefaultVersion
 }
