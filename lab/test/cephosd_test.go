@@ -17,6 +17,7 @@ import (
 
 // TestOSDsRunFromACephOSD is what an operator of CephOSDs does, by hand.
 func TestOSDsRunFromACephOSD(t *testing.T) {
+	awaitTurn(t, 3)
 	t.Cleanup(func() { mustLab(t, "down", "--name", cephLab) })
 	mustLab(t, "up", "--name", cephLab, "--nodes-per-zone", "1", "--osds-per-node", "2", "--osd-pods=none",
 		"--temporal=false")

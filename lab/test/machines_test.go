@@ -44,6 +44,7 @@ func TestMachines(t *testing.T) {
 		}
 		t.Skip("Cluster API is not built: make test-all, or make cluster-api, builds it")
 	}
+	awaitTurn(t, 3)
 	t.Parallel()
 	mustLab(t, "up", "--name", machinesLab, "--ceph=none", "--temporal=false", "--machines=7")
 	t.Cleanup(func() { mustLab(t, "down", "--name", machinesLab) })
