@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
+	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -30,15 +31,15 @@ func (in Input) ToBeFenced(node string) bool {
 
 // bearingToOpen is bearing, for whoever asks whether a failure domain may open. The daemons of a lost node whose pods
 // are to end are as good as gone: when the control plane is reached again, they are. So that node goes first, and no
-// other failure domain opens before, unless the claim's own node is in the same plight: then there is no better order,
-// and both would go together at that moment whatever is done.
+// other failure domain opens before, unless the claim's own node is in the same plight, or the quorum needs its mon:
+// then there is no better order, and both would go together at that moment whatever is done.
 func (in Input) bearingToOpen(c lease.Claim) Input {
 	if in.toEnd(c.Node) {
 		return in.bearing(c)
 	}
 	n, _ := in.View.Node(c.Node)
 	return in.bearingBut(c, func(domain string, x storage.Daemon) bool {
-		return x.Unsettled() && domain != c.Domain.Name && !n.In(domain)
+		return x.Unsettled() && domain != c.Domain.Name && !n.In(domain) && !in.quorumNeeds(x.Node)
 	})
 }
 
@@ -48,6 +49,21 @@ func (in Input) bearingBut(c lease.Claim, but func(domain string, x storage.Daem
 		return in
 	}
 	return in.bearingAllBut(c.Node, but)
+}
+
+// quorumNeeds tells whether the quorum would be lost with the mons of a node.
+func (in Input) quorumNeeds(node string) bool {
+	here, left := 0, 0
+	for _, m := range in.View.Mons {
+		switch {
+		case !m.InQuorum:
+		case m.Node == node:
+			here++
+		default:
+			left++
+		}
+	}
+	return here > 0 && !quorum.Has(len(in.View.Mons), left)
 }
 
 // toEnd tells whether daemons of a node serve in pods that are to end.

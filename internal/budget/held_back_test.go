@@ -102,6 +102,14 @@ func TestWhoseOSDsAreToEndGoesFirst(t *testing.T) {
 	require.True(t, gate("e", "z").OK, gate("e", "z").Reason)
 	require.True(t, gate("f", "z").OK, gate("f", "z").Reason)
 	require.Contains(t, gate("c", "y").Reason, "osd.4 on e is stopping (pod Terminating)")
+	in.View.Mons = []storage.Mon{
+		{Name: "a", Node: "a", InQuorum: true, Pod: storage.PodReady},
+		{Name: "b", Node: "c", InQuorum: true, Pod: storage.PodReady},
+		{Name: "c", Node: "e", InQuorum: true, Pod: storage.PodReady},
+	}
+	require.Contains(t, gate("c", "y").Reason, "osd.4 on e is stopping (pod Terminating)")
+	in.View.Mons[1].InQuorum = false // so that e cannot go before it is back
+	require.True(t, gate("c", "y").OK, gate("c", "y").Reason)
 }
 
 // TestWhoIsToBeFencedHoldsNothing: the lease of a drain goes back although OSDs of its node are to end, as soon as that
