@@ -118,9 +118,10 @@ func (d *Drain) hostedBy(ctx context.Context, cluster storage.ClusterKey, node s
 		return Hosted{}, Unavailable("observe "+cluster.String(), errors.New(seen.View.Unavailable))
 	}
 	n, ok := seen.View.Node(node)
-	if ok && len(n.Daemons) > 0 && n.Domain == "" { // which is no reason to drain it unguarded
-		return Hosted{}, Invalid("node", node,
-			fmt.Sprintf("hosts %s, which %s has in no %s", n.Daemons[0], cluster, seen.View.FailureDomainType))
+	// No reason to drain it unguarded, nor to leave this cluster out beside another one.
+	if ok && len(n.Daemons) > 0 && n.Domain == "" {
+		return Hosted{}, Unavailable("observe "+cluster.String(), fmt.Errorf("%s hosts %s, which is in no %s", node,
+			n.Daemons[0], seen.View.FailureDomainType))
 	}
 	if !ok || len(n.Daemons) == 0 {
 		return Hosted{}, Invalid("node", node,

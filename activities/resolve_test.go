@@ -130,9 +130,9 @@ func TestWhichStorageIsOnTheNode(t *testing.T) {
 			nil, "hosts no storage of rook-a/a",
 		},
 		"in no failure domain": {
-			hosting{node: true, nowhere: true},
-			activities.ResolveInput{Cluster: keyA},
-			nil, "hosts osd.0, which rook-a/a has in no zone",
+			hosting{pods: both, node: true, nowhere: true},
+			activities.ResolveInput{},
+			nil, "observe rook-a/a: node-a hosts osd.0, which is in no zone",
 		},
 		"one policy is gone": {
 			hosting{node: true, gone: only(keyA)},
