@@ -91,11 +91,13 @@ func (r *Remediator) Fenced() []string {
 	return slices.Clone(r.fenced)
 }
 
+// fence carries out what it has begun, even if the remediator is stopped meanwhile: a machine that was only ended, and
+// not started again, would be missing for whoever comes next.
 func (r *Remediator) fence(ctx context.Context, node string, gone bool) error {
 	r.mu.Lock()
 	r.fenced = append(r.fenced, node)
 	r.mu.Unlock()
-	return r.Fence(ctx, node, gone)
+	return r.Fence(context.WithoutCancel(ctx), node, gone)
 }
 
 // condition is one of a health check's: a node that has been so for that long is unhealthy.

@@ -1,6 +1,7 @@
 package remediator
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -60,4 +61,16 @@ func TestUnhealthy(t *testing.T) {
 	assert.False(t, unhealthy(n, all, now.Add(-time.Millisecond)), "not for long enough")
 	assert.False(t, unhealthy(n, []condition{{"Ready", "False", 0}, {"Disk", "Unknown", 0}}, now))
 	assert.True(t, unhealthy(nil, all, now), "it is gone")
+}
+
+// TestStoppedWhileItFences: whoever sees that a node is fenced may stop the remediator before the node is started again.
+func TestStoppedWhileItFences(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	r := &Remediator{}
+	r.Fence = func(ctx context.Context, node string, _ bool) error {
+		assert.Equal(t, []string{node}, r.Fenced())
+		stop()
+		return ctx.Err()
+	}
+	require.NoError(t, r.fence(ctx, "node-a", false))
 }
