@@ -41,6 +41,8 @@ type mind struct {
 	bears bool
 	// waits: another way to hold Machines waits until no node is to be fenced.
 	waits bool
+	// countsMons: the mon of a node that was let go counts as one that goes.
+	countsMons bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string
@@ -219,6 +221,7 @@ func (m *mind) known() *budget.Known {
 		Settings: m.observed.Settings, Proof: m.state.Proof, Announced: m.state.Announced, HealingSince: m.state.HealingSince,
 		Unheard: m.state.Doubts.Unheard(), Open: m.state.Decision.Open, Opened: opened, LeftOut: leftOut,
 		Going: m.inForce().Going(), Life: m.lives(), HeldBack: m.heldBack(),
+		Released: m.unheld(),
 	}
 }
 

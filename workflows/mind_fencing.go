@@ -78,7 +78,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Borne: &borne, Survey: *survey,
 		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets, HoldsAnew: m.bears,
-		Waits: m.waits,
+		Waits: m.waits, CountsMons: m.countsMons,
 	})
 	m.state.Memory.Fencing = s.Ledger
 	s.Again = m.takenAway(*survey, s)
@@ -102,6 +102,23 @@ func (m *mind) heldBack() (nodes []string) {
 	for _, c := range l.Cases {
 		if c.Stage == fencing.StageHeld && c.Override == nil &&
 			slices.ContainsFunc(s.Machines, func(x fencing.Machine) bool { return x.Node == c.Node && x.Held }) {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return nodes
+}
+
+// unheld are nodes that are to be fenced and that nothing holds: they were let go, or are not held again yet.
+func (m *mind) unheld() (nodes []string) {
+	l, s := m.state.Memory.Fencing, m.observed.Survey
+	if !m.countsMons || l == nil {
+		return nil
+	}
+	for _, c := range l.Cases {
+		bare := s != nil && slices.ContainsFunc(s.Machines, func(x fencing.Machine) bool {
+			return x.Node == c.Node && !x.Held
+		})
+		if c.Stage == fencing.StageReleased || c.Stage == fencing.StageHeld && bare {
 			nodes = append(nodes, c.Node)
 		}
 	}

@@ -55,6 +55,8 @@ type Input struct {
 	Life *storage.Life
 	// HeldBack are nodes that are to be fenced, and are not until their own fences have their turn.
 	HeldBack []string
+	// Released are nodes that are to be fenced and that nothing holds any more: they may be gone at any moment.
+	Released []string
 
 	together string // the failure domain that several are taken for, see asOne
 }

@@ -24,6 +24,7 @@ type Known struct {
 	Going        []string                `json:"going,omitempty"`
 	Life         *storage.Life           `json:"life,omitempty"`
 	HeldBack     []string                `json:"heldBack,omitempty"`
+	Released     []string                `json:"released,omitempty"`
 }
 
 // Input joins what is known with a look.
@@ -31,7 +32,7 @@ func (k Known) Input(now time.Time, view storage.View, health storage.Health, l 
 	in := Input{
 		Now: now, View: view, Health: health, Lease: l, Settings: k.Settings, Proof: k.Proof, Announced: k.Announced,
 		HealingSince: k.HealingSince, Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut,
-		Going: k.Going, Life: k.Life, HeldBack: k.HeldBack,
+		Going: k.Going, Life: k.Life, HeldBack: k.HeldBack, Released: k.Released,
 	}
 	in.HealingSince = NextHealingSince(in)
 	return in

@@ -15,7 +15,7 @@ import (
 func monGate(in Input, c lease.Claim) storage.Answer {
 	var out []string
 	for _, m := range in.View.Mons {
-		if !m.Standing() && m.Name != c.Domain.Name {
+		if !in.standing(m) && m.Name != c.Domain.Name {
 			out = append(out, m.String())
 		}
 	}
@@ -48,7 +48,7 @@ func monsOfClaim(in Input, name string) (out []storage.Mon) {
 		case m.Name != name:
 		case !m.Standing():
 			out = append(out, m)
-		case spare(in.View.Mons) > 0:
+		case spare(in) > 0:
 			out = append(out, proved(in, []storage.Mon{m})...)
 		}
 	}

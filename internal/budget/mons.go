@@ -58,7 +58,7 @@ func mayGo(in Input, d Decision) []storage.Mon {
 	if held := in.Lease.MonHeld(); held != "" {
 		return monsOfClaim(in, held)
 	}
-	can := spare(in.View.Mons)
+	can := spare(in)
 	if can < 0 {
 		return nil // quorum waits for one that is out: it must not be let go just when it comes back
 	}
@@ -70,8 +70,8 @@ func mayGo(in Input, d Decision) []storage.Mon {
 		daemons, down := node.Counts()
 		idle := d.Mode == ModeDefault && m.Leaving && daemons > 0 && down == daemons
 		switch {
-		case !inOpen && !alone && !idle:
-		case !m.Standing():
+		case !inOpen && !alone && !idle && !in.letGo(m.Node):
+		case !in.standing(m):
 			out = append(out, m)
 		default:
 			wanted = append(wanted, m)
@@ -138,26 +138,34 @@ func toInt(b bool) int {
 }
 
 // spare is how many mons may go before only less than a majority stands.
-func spare(mons []storage.Mon) int {
+func spare(in Input) int {
 	standing := 0
-	for _, m := range mons {
-		if m.Standing() {
+	for _, m := range in.View.Mons {
+		if in.standing(m) {
 			standing++
 		}
 	}
-	return quorum.Spare(len(mons), standing)
+	return quorum.Spare(len(in.View.Mons), standing)
 }
+
+// standing tells whether a mon counts in quorum and nothing is known to take it away.
+func (in Input) standing(m storage.Mon) bool { return m.Standing() && !in.letGo(m.Node) }
+
+// letGo tells whether a node is to be fenced and nothing holds it.
+func (in Input) letGo(node string) bool { return node != "" && slices.Contains(in.Released, node) }
 
 // monsShort: a mon is out, and all that stand are needed. Until it is back, no node with a mon can become empty, so
 // none should begin to. The reason is "" when mons are no obstacle; clusters of one or two are always short, and always
 // so.
 func monsShort(in Input) string {
-	if in.View.MonKey == "" || lossAllowed(in) || spare(in.View.Mons) > 0 {
+	if in.View.MonKey == "" || lossAllowed(in) || spare(in) > 0 {
 		return ""
 	}
 	var out []string
 	for _, m := range in.View.Mons {
-		if !m.Standing() {
+		if m.Standing() && in.letGo(m.Node) {
+			out = append(out, fmt.Sprintf("mon.%s on %s may be fenced at any moment", m.Name, m.Node))
+		} else if !m.Standing() {
 			out = append(out, m.String())
 		}
 	}
@@ -170,7 +178,7 @@ func monsShort(in Input) string {
 
 // hostsStandingMon tells whether a node has a mon that is in quorum, so that it cannot become empty without one less.
 func hostsStandingMon(in Input, node string) bool {
-	return slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && m.Standing() })
+	return slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool { return m.Node == node && in.standing(m) })
 }
 
 // monLeft tells whether a mon of this node has gone already: somebody has begun to empty the node, and the mon comes

@@ -146,6 +146,24 @@ func TestMonOnANodeWithoutStorage(t *testing.T) {
 	require.Equal(t, []string{"c"}, d.Mons.Except, "one after the other")
 }
 
+// TestMonOfAReleasedNode: whoever was let go to be fenced may be gone at any moment, and no other mon goes before.
+func TestMonOfAReleasedNode(t *testing.T) {
+	w := atRest()
+	w.say("lease=x")
+	in := withMons(w.input())
+	require.Equal(t, []string{"a"}, budget.Decide(in).Mons.Except)
+	in.Released = []string{"c"}
+	require.Equal(t, []string{"c"}, budget.Decide(in).Mons.Except)
+	in.Lease = lease.State{}
+	a := budget.LeaseGate(in, lease.Claim{Node: "e", Domain: zone("z")})
+	require.False(t, a.OK)
+	require.Contains(t, a.Reason, "mon.c on c may be fenced at any moment, and the other mons are needed")
+	require.True(t, budget.LeaseGate(in, lease.Claim{Node: "f", Domain: zone("z")}).OK, "f has no mon")
+	require.True(t, budget.LeaseGate(in, lease.Claim{Node: "c", Domain: zone("y")}).OK, "it is c's own that goes")
+	a = budget.LeaseGate(in, lease.Claim{WorkflowID: "migrate-mons/m", Domain: lease.Mon("e")})
+	require.False(t, a.OK, "nor is one moved")
+}
+
 func TestFewMons(t *testing.T) {
 	w := atRest()
 	w.say("lease=x")

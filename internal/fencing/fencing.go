@@ -86,12 +86,17 @@ type Facts struct {
 	// MonsToEnd are mons of nodes that are lost and held back, which are in quorum, in pods that are to end: they do when
 	// the control plane is reached again.
 	MonsToEnd []string
+	// MonsGoing are mons that their budget lets go.
+	MonsGoing []string
 }
 
 // Know is what a keeper's input and decision say.
 func Know(in budget.Input, d budget.Decision, askedFor, released []string) Facts {
 	f := Facts{
 		View: in.View, AskedFor: askedFor, Clean: budget.Clean(in), Lease: in.Lease, Open: d.Open, Released: released,
+	}
+	if d.Mons != nil {
+		f.MonsGoing = d.Mons.Except
 	}
 	for _, domain := range budget.Affected(in) {
 		f.Hurt = append(f.Hurt, storage.FailureDomain{Type: in.View.FailureDomainType, Name: domain.Name})
@@ -154,12 +159,15 @@ func (f Facts) down(name string) bool {
 	return false
 }
 
-// quorumWithout is how many mons are left in quorum without one, and how many have to be. Mons that are to end do not
-// count, but for each other: of these one has to be the first.
-func (f Facts) quorumWithout(name string) (left, need int) {
-	toEnd := slices.Contains(f.MonsToEnd, name)
+// quorumWithout is how many mons stay in quorum without those that are taken, and those that go anyway, and how many
+// have to. Mons that are to end do not count, but for each other: of these one has to be the first.
+func (f Facts) quorumWithout(taken func(storage.Mon) bool, going []string) (left, need int) {
+	toEnd := slices.ContainsFunc(f.View.Mons, func(m storage.Mon) bool {
+		return taken(m) && slices.Contains(f.MonsToEnd, m.Name)
+	})
 	for _, m := range f.View.Mons {
-		if m.Name != name && (m.Standing() || toEnd && slices.Contains(f.MonsToEnd, m.Name)) {
+		stays := !taken(m) && !slices.Contains(going, m.Name)
+		if stays && (m.Standing() || toEnd && slices.Contains(f.MonsToEnd, m.Name)) {
 			left++
 		}
 	}

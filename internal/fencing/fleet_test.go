@@ -68,7 +68,7 @@ func (f *fleet) step(writes, sets, removes bool) fencing.Step {
 	facts.AskedFor = f.ledger.Nodes()
 	s := fencing.Next(fencing.Input{
 		Now: f.now, Ledger: f.ledger, Wanted: f.wanted, Facts: facts, Survey: survey, Timeout: 20 * time.Minute,
-		Regrets: true,
+		Regrets: true, CountsMons: true,
 	})
 	f.ledger = s.Ledger
 	if !writes {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file plans the holds at rest. A hold is a mark on a Machine, or on a Node, that keeps the remediator from
@@ -146,7 +148,10 @@ func MaxUnavailable(f Facts) int {
 		return 0
 	}
 	for _, m := range f.View.Mons {
-		if left, need := f.quorumWithout(m.Name); m.InQuorum && left < need {
+		left, need := f.quorumWithout(func(x storage.Mon) bool {
+			return x.Name == m.Name || m.Node != "" && x.Node == m.Node
+		}, f.MonsGoing)
+		if m.InQuorum && left < need {
 			return 0
 		}
 	}

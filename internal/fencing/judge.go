@@ -195,11 +195,17 @@ func gateNamed(_ Facts, t Target, takes Takes) (string, string, bool) {
 		takes.Unnamed > 0
 }
 
-func gateQuorum(f Facts, _ Target, takes Takes) (string, string, bool) {
+// gateQuorum takes all mons of the node for one. Whoever is about to go must not be joined by a mon that its budget
+// lets go. Before that the lease decides which of them is first.
+func gateQuorum(f Facts, t Target, takes Takes) (string, string, bool) {
 	if takes.Mon == "" {
 		return "", "", false
 	}
-	left, need := f.quorumWithout(takes.Mon)
+	var going []string
+	if ours, _, _ := f.holder(t); ours || len(takes.Domains) == 0 {
+		going = f.MonsGoing
+	}
+	left, need := f.quorumWithout(func(m storage.Mon) bool { return m.Node == t.Node }, going)
 	return ReasonMonQuorum, fmt.Sprintf("without mon.%s %d of %d mons are in quorum, and %d have to be", takes.Mon, left,
 		len(f.View.Mons), need), left < need
 }

@@ -44,6 +44,8 @@ func given(t *testing.T, w *world, to *fencing.Target, node *string, words []str
 		w.mons[words[1][0]-'a'].InQuorum = false
 	case "mon-on":
 		w.mons[0].Node = words[1]
+	case "mon-goes":
+		w.going = append(w.going, words[1])
 	case "hold":
 		w.hold(words[1], words[2])
 	case "closed":

@@ -31,6 +31,9 @@ type Input struct {
 	// HoldsAnew: once all is given up that was held as the policy said before, Machines are looked at again at once, to
 	// hold them as it says now. Keepers that began earlier waited until something happened.
 	HoldsAnew bool
+	// CountsMons: a mon that its budget lets go counts as gone, and one alone on a node that nobody fences lets others
+	// have their turn. Keepers that began earlier did neither.
+	CountsMons bool
 	// Waits: another way to hold Machines waits until no node is to be fenced. Keepers that began earlier changed at once.
 	Waits bool
 }
@@ -82,6 +85,9 @@ func Next(in Input) Step {
 	if in.Borne != nil {
 		borne = *in.Borne
 	}
+	if !in.CountsMons {
+		f.MonsGoing, borne.MonsGoing = nil, nil
+	}
 	if !seen { // nothing is released unless it is known what is held
 		f.AskedFor, borne.AskedFor = nil, nil
 	}
@@ -123,10 +129,29 @@ func (s *Step) follow(in Input) {
 			// Behind those that wait: it had its turn.
 			c.Stage, c.Since, c.At, c.Override = StageHeld, in.Now, time.Time{}, nil
 			c.Returns++
-		case in.Timeout > 0 && (s.Next.IsZero() || end.Before(s.Next)):
-			s.Next = end
+		case in.Timeout > 0:
+			s.Next = earlier(s.Next, end)
 		}
 	}
+}
+
+// pauses is until when a node with nothing but a mon is not released again, since nobody made use of its release: no
+// other mon may go meanwhile, and it has no lease to give back. Zero: it does not pause.
+func pauses(in Input, f Facts, c Case) time.Time {
+	takes, until := f.Takes(c.Node), c.Since.Add(in.Timeout)
+	alone := takes.Mon != "" && len(takes.Domains) == 0
+	if !in.CountsMons || !alone || c.Returns == 0 || c.Override != nil || !in.Now.Before(until) {
+		return time.Time{}
+	}
+	return until
+}
+
+// earlier is the first of two times; the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // judge releases one at most.
@@ -148,7 +173,7 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 				s.Ledger.note(c.UID) // so that it is held whether the storage cluster answers or not
 			}
 		}
-		if c.Stage == StageHeld {
+		if c.Stage == StageHeld && pauses(in, f, *c).IsZero() {
 			targets = append(targets, c.Target)
 		}
 	}
@@ -156,6 +181,11 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 	for i := range s.Ledger.Cases {
 		c := &s.Ledger.Cases[i]
 		if c.Stage != StageHeld {
+			continue
+		}
+		if until := pauses(in, f, *c); !until.IsZero() {
+			c.Reason, c.Message = ReasonNotFenced, "it was released, and nobody fenced it in time: others have their turn"
+			s.Next = earlier(s.Next, until)
 			continue
 		}
 		v := verdicts[c.Node]
@@ -174,8 +204,8 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 		}
 		c.Stage, c.Machine, c.UID, c.At = StageReleased, m.Name, m.UID, in.Now
 		c.Free = v.Free
-		if end := in.Now.Add(in.Timeout); in.Timeout > 0 && (s.Next.IsZero() || end.Before(s.Next)) {
-			s.Next = end
+		if in.Timeout > 0 {
+			s.Next = earlier(s.Next, in.Now.Add(in.Timeout))
 		}
 	}
 	s.Ledger.Cases = slices.DeleteFunc(s.Ledger.Cases, func(c Case) bool {

@@ -141,6 +141,38 @@ func TestWhoWasNotFencedGivesItsLeaseBack(t *testing.T) {
 	require.Equal(t, 1, c.Returns)
 }
 
+// TestWhoseMonWasNotFencedLetsOthersGo: while a node with a mon is released no other mon may go. If nobody fences it,
+// drains and other fences have their turn before it is released once more.
+func TestWhoseMonWasNotFencedLetsOthersGo(t *testing.T) {
+	f := newFleet()
+	f.mons[0].Node = "node-g"
+	f.step(true, true, true)
+	f.want("node-g", fencing.WhyUnhealthy)
+	is := func(stage fencing.Stage, reason string) fencing.Step {
+		t.Helper()
+		s := f.step(true, true, true)
+		c, _ := f.of("node-g")
+		require.Equal(t, stage, c.Stage, c.Message)
+		require.Equal(t, reason, c.Reason)
+		return s
+	}
+	is(fencing.StageReleased, fencing.ReasonDomainOpen)
+	f.now = f.now.Add(20 * time.Minute)
+	s := is(fencing.StageHeld, fencing.ReasonNotFenced)
+	require.Equal(t, f.now.Add(20*time.Minute), s.Next)
+	f.fail("node-d")
+	f.doom("node-d")
+	is(fencing.StageHeld, fencing.ReasonNotFenced)
+	d, _ := f.of("node-d")
+	require.Equal(t, fencing.StageReleased, d.Stage)
+	f.gone("node-d")
+	f.serve("node-d")
+	f.clean, f.now = true, s.Next.Add(-time.Second)
+	is(fencing.StageHeld, fencing.ReasonNotFenced)
+	f.now = s.Next
+	is(fencing.StageReleased, fencing.ReasonDomainOpen)
+}
+
 // TestReleasedByHandIsARelease: of a node that is released without Ceph's word nobody knows what it hosts. It counts
 // all the same: nobody else is released beside it.
 func TestReleasedByHandIsARelease(t *testing.T) {

@@ -28,6 +28,7 @@ type world struct {
 	open     string // zone
 	holders  []lease.Claim
 	released []string
+	going    []string // mons
 }
 
 var nodes = []string{"node-a", "node-b", "node-c", "node-d", "node-e", "node-f", "node-g"}
@@ -93,7 +94,7 @@ func (w *world) hurt() (zones []string) {
 func (w *world) facts() fencing.Facts {
 	f := fencing.Facts{
 		AskedFor: nodes, Clean: w.clean && !w.silent, Lease: lease.State{Holders: w.holders}, Open: zone(w.open),
-		Released: w.released, View: storage.View{FailureDomainType: "zone"},
+		Released: w.released, View: storage.View{FailureDomainType: "zone"}, MonsGoing: w.going,
 	}
 	if w.silent {
 		f.View.Unavailable, f.Open = "no quorum", storage.FailureDomain{}
