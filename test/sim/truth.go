@@ -298,8 +298,10 @@ func (w *World) checkTruth() {
 	}
 	settings := kube.Settings(&w.policy.Spec)
 	unproved, proved := w.osdBudgets()
-	if (unproved == nil || proved == nil) && settings.ManagePodBudgets {
-		w.violate("I2: no budget protects the OSDs")
+	if unproved == nil || proved == nil {
+		if settings.ManagePodBudgets {
+			w.violate("I2: no budget protects the OSDs")
+		}
 		w.guarding = time.Time{}
 	}
 	if writer(unproved).ours() && writer(proved).ours() {
@@ -362,7 +364,8 @@ func (w *World) judgeMark(p *pod, mark string, who owner) {
 		w.violate("I10: the mark of %s names another pod: %s", p.name, mark)
 	}
 	timeout := w.policy != nil && kube.Settings(&w.policy.Spec).PGHealthCheckTimeout > 0
-	if (!o.serves() || !o.up || !w.clean()) && !timeout && time.Since(w.hurt) > w.opts.Reaction {
+	known := time.Since(w.hurt) > w.opts.Reaction && !w.hangsUnseen()
+	if (!o.serves() || !o.up || !w.clean()) && !timeout && known {
 		w.violate("I10: %s is marked as proved, though its data is not whole", p.name)
 	}
 	w.tell("lockkeeper marks %s", p.name)
