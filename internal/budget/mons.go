@@ -70,7 +70,7 @@ func mayGo(in Input, d Decision) []storage.Mon {
 		daemons, down := node.Counts()
 		idle := d.Mode == ModeDefault && m.Leaving && daemons > 0 && down == daemons
 		switch {
-		case !inOpen && !alone && !idle && !in.letGo(m.Node):
+		case !inOpen && !alone && !idle:
 		case !in.standing(m):
 			out = append(out, m)
 		default:

@@ -153,7 +153,9 @@ func TestMonOfAReleasedNode(t *testing.T) {
 	in := withMons(w.input())
 	require.Equal(t, []string{"a"}, budget.Decide(in).Mons.Except)
 	in.Released = []string{"c"}
-	require.Equal(t, []string{"c"}, budget.Decide(in).Mons.Except)
+	require.Empty(t, budget.Decide(in).Mons.Except)
+	in.Lease.Holders[0].Domain = zone("y")
+	require.Equal(t, []string{"c"}, budget.Decide(in).Mons.Except, "its own")
 	in.Lease = lease.State{}
 	a := budget.LeaseGate(in, lease.Claim{Node: "e", Domain: zone("z")})
 	require.False(t, a.OK)

@@ -54,8 +54,10 @@ func (w *World) judgeManager(p *pod) {
 			return // its node is being emptied
 		}
 	}
-	announced := n.cordonedAt.Before(w.homeless) && time.Since(w.homeless) < w.opts.Reaction
-	if !w.homeless.IsZero() && time.Now().After(w.homeless) && !announced {
+	// The budget may still be as it was for the node before, or for the time before.
+	before := n.cordonedAt.Before(w.homeless) || time.Since(p.started) < w.opts.Reaction
+	known := !before || time.Since(w.homeless) >= w.opts.Reaction
+	if !w.homeless.IsZero() && time.Now().After(w.homeless) && known {
 		w.violate("I8: the only manager is evicted from %s, and no node could take it since %s ago", p.node,
 			time.Since(w.homeless))
 	}
