@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -121,6 +122,30 @@ func TestNumberWhileDataIsMissed(t *testing.T) {
 		s.Start("osd.1")
 		require.True(s, s.Await(5*time.Minute, func() bool { return s.machines.Fences("node-d") == 1 }))
 		s.awaitNumber(oneMayGo, 2*time.Minute)
+		s.heldAgain()
+	})
+}
+
+// TestNumberIsClosedByAnAlarm: at once, also beside a lost node, where the budgets of pods are closed and the number is
+// not, and although the monitors do not answer whoever looks.
+func TestNumberIsClosedByAnAlarm(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.machines.UseBudget(true)
+		s.fenced()
+		s.awaitNumber(oneMayGo, time.Minute)
+		s.machines.CutOff("node-d")
+		s.awaitNumber(noneMayGo, 2*time.Second)
+		s.awaitNumber(oneMayGo, time.Minute)
+		require.Equal(s, budget.ModeClosed, s.keeperStatus().Decision.Mode)
+		time.Sleep(3 * time.Second)
+		s.LoseQuorum(true)
+		s.machines.LosePower("node-b")
+		s.awaitNumber(noneMayGo, 500*time.Millisecond)
+		s.LoseQuorum(false)
+		s.machines.NetworkReturns("node-d")
+		e := s.awaitFence("node-b", s.fence("node-b"))
+		require.NoError(s, e.err)
 		s.heldAgain()
 	})
 }

@@ -34,6 +34,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.bears = workflow.GetVersion(ctx, bearsLostNodes, workflow.DefaultVersion, 1) == 1
 	k.waits = workflow.GetVersion(ctx, waitsToHoldAnew, workflow.DefaultVersion, 1) == 1
 	k.countsMons = workflow.GetVersion(ctx, countsReleasedMons, workflow.DefaultVersion, 1) == 1
+	k.closesNumber = workflow.GetVersion(ctx, closesNumberToo, workflow.DefaultVersion, 1) == 1
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
@@ -235,6 +236,10 @@ const regretsReleases = "regrets-releases"
 // bearsLostNodes is the change since when a fence bears with other nodes that are lost and held back, and since when
 // Machines are held at once as the policy says, however they were held before.
 const bearsLostNodes = "bears-lost-nodes"
+
+// closesNumberToo is the change since when an alarm closes a MachineDisruptionBudget also where the budgets of pods are
+// closed already, as beside a node that is lost.
+const closesNumberToo = "closes-number-too"
 
 // countsReleasedMons is the change since when the mon of a node that was let go counts as one that goes, and no node
 // with a mon is let go beside a mon that its budget lets go.

@@ -15,7 +15,8 @@ func (k *keeper) answerDoubts(ctx workflow.Context) {
 	if k.watchAsOf < k.state.Doubts.Data {
 		k.startWatch(ctx)
 	}
-	if why, closes := k.state.Doubts.Answer(k.state.Applied); closes && !k.aside {
+	number := k.closesNumber && k.openForMachines() != nil
+	if why, closes := k.state.Doubts.Answer(k.state.Applied, number); closes && !k.aside {
 		_ = k.closeFirst(ctx, why)
 	}
 }

@@ -41,6 +41,8 @@ type mind struct {
 	bears bool
 	// waits: another way to hold Machines waits until no node is to be fenced.
 	waits bool
+	// closesNumber: a MachineDisruptionBudget that lets one go is closed though the budgets of pods are closed already.
+	closesNumber bool
 	// countsMons: the mon of a node that was let go counts as one that goes.
 	countsMons bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.

@@ -130,7 +130,11 @@ func (m *mind) unheld() (nodes []string) {
 // away since the last look: to close it would make another one, which nobody takes away.
 func (m *mind) openForMachines() *storage.Fencing {
 	l, s := m.state.Memory.Fencing, m.observed.Survey
-	if l == nil || !l.Budget || s == nil || s.Fencing != l.Fencing || s.Unavailable != "" || s.Max == nil || *s.Max == 0 {
+	if l == nil || !l.Budget || s == nil || s.Fencing != l.Fencing || s.Unavailable != "" {
+		return nil
+	}
+	lets := func(most *int) bool { return most != nil && *most != 0 }
+	if !lets(s.Max) && !lets(m.maxUnavailable) { // what was said since the look counts, too
 		return nil
 	}
 	return &s.Fencing

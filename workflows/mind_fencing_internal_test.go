@@ -52,19 +52,24 @@ func TestAnAlarmClosesWhatLetsAMachineGo(t *testing.T) {
 		seen  *fencing.Survey
 		noted *fencing.Ledger
 		want  *storage.Fencing
+		said  *int
 	}{
 		"no fencing":               {},
 		"no budget yet":            {seen: &fencing.Survey{Fencing: spec}, noted: &fencing.Ledger{Fencing: spec}},
-		"it lets one go":           {&fencing.Survey{Fencing: spec, Max: new(1)}, noted, &spec},
-		"it is not as it was made": {&fencing.Survey{Fencing: spec, Max: new(-1)}, noted, &spec},
-		"it lets nobody go":        {seen: &fencing.Survey{Fencing: spec, Max: new(0)}, noted: noted},
-		"it cannot be read":        {&fencing.Survey{Fencing: spec, Max: new(1), Unavailable: "not ours"}, noted, nil},
-		"it was taken away since":  {seen: &fencing.Survey{Fencing: spec, Max: new(1)}},
-		"it was elsewhere":         {seen: &fencing.Survey{Max: new(1)}, noted: noted},
+		"it lets one go":           {&fencing.Survey{Fencing: spec, Max: new(1)}, noted, &spec, nil},
+		"it is not as it was made": {&fencing.Survey{Fencing: spec, Max: new(-1)}, noted, &spec, nil},
+		"it lets nobody go":        {seen: &fencing.Survey{Fencing: spec, Max: new(0)}, noted: noted, said: new(0)},
+		"it has let one go since": {
+			seen: &fencing.Survey{Fencing: spec, Max: new(0)}, noted: noted, said: new(1), want: &spec,
+		},
+		"it was made since":       {seen: &fencing.Survey{Fencing: spec}, noted: noted, said: new(1), want: &spec},
+		"it cannot be read":       {&fencing.Survey{Fencing: spec, Max: new(1), Unavailable: "not ours"}, noted, nil, nil},
+		"it was taken away since": {seen: &fencing.Survey{Fencing: spec, Max: new(1)}},
+		"it was elsewhere":        {seen: &fencing.Survey{Max: new(1)}, noted: noted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &mind{}
-			m.observed.Survey, m.state.Memory.Fencing = c.seen, c.noted
+			m.observed.Survey, m.state.Memory.Fencing, m.maxUnavailable = c.seen, c.noted, c.said
 			assert.Equal(t, c.want, m.openForMachines())
 		})
 	}

@@ -123,7 +123,7 @@ func clone(b budget.Book) budget.Book {
 func (w *small) pass() {
 	m := &w.mind
 	m.again = false
-	if why, closes := m.state.Doubts.Answer(m.state.Applied); closes {
+	if why, closes := m.state.Doubts.Answer(m.state.Applied, false); closes {
 		step, asOf := budget.CloseFirst(m.state.Decision, why), m.state.Doubts.Last
 		in := m.budgetInput(step)
 		m.writing(in)

@@ -148,10 +148,11 @@ func (s *State) Unheard() bool { return s.Everyone > s.Heard }
 func (s *State) Hear(asOf Seq) { s.Heard = max(s.Heard, asOf) }
 
 // Answer takes the doubts that nobody has answered, and tells whether the budgets must be closed before anybody looks,
-// and why: for the first of them that wants it. applied is what they say; nil: that is not known.
-func (s *State) Answer(applied *budget.Decision) (why string, closes bool) {
+// and why: for the first of them that wants it. applied is what they say; nil: that is not known. number: that of a
+// MachineDisruptionBudget lets a Machine go, whatever the budgets of pods say.
+func (s *State) Answer(applied *budget.Decision, number bool) (why string, closes bool) {
 	for _, r := range s.Unanswered {
-		if !closes && mustClose(kinds[r.Kind].closes, applied) {
+		if !closes && mustClose(kinds[r.Kind].closes, applied, number) {
 			why, closes = r.Why, true
 		}
 	}
@@ -159,12 +160,12 @@ func (s *State) Answer(applied *budget.Decision) (why string, closes bool) {
 	return why, closes
 }
 
-func mustClose(c closes, applied *budget.Decision) bool {
+func mustClose(c closes, applied *budget.Decision, number bool) bool {
 	switch c {
 	case atRest:
-		return applied != nil && applied.Mode == budget.ModeDefault
+		return number || applied != nil && applied.Mode == budget.ModeDefault
 	case unlessClosed:
-		return applied == nil || applied.Mode != budget.ModeClosed
+		return number || applied == nil || applied.Mode != budget.ModeClosed
 	case always:
 		return true
 	default:

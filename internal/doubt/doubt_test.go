@@ -53,13 +53,16 @@ func TestKinds(t *testing.T) {
 			var closes []string
 			for name, says := range applied {
 				answered := s
-				why, now := answered.Answer(says)
+				why, now := answered.Answer(says, false)
 				if now {
 					closes = append(closes, name)
 					require.Equal(t, "why", why)
 				}
-				_, again := answered.Answer(says)
+				_, again := answered.Answer(says, false)
 				require.False(t, again, "it is answered once")
+				answered = s
+				_, now = answered.Answer(says, true)
+				require.Equal(t, len(c.closes) > 0, now, "a Machine may go by number")
 			}
 			slices.Sort(closes)
 			require.Equal(t, c.closes, closes)
@@ -82,7 +85,7 @@ func TestAFactCountsUntilItIsDoubted(t *testing.T) {
 				heard, everyoneDoubted = s.Last, false
 				s.Hear(heard)
 			case 2:
-				s.Answer(applied[rapid.SampledFrom([]string{"closed", "open", "at rest", "unknown"}).Draw(t, "applied")])
+				s.Answer(applied[rapid.SampledFrom([]string{"closed", "open", "at rest", "unknown"}).Draw(t, "applied")], false)
 			default:
 				kind := rapid.SampledFrom(kinds).Draw(t, "kind")
 				s.Raise(at, kind, "")
@@ -141,7 +144,7 @@ func TestTheFirstThatClosesIsSaid(t *testing.T) {
 	s.Raise(at, doubt.Tampered, "a budget")
 	s.Raise(at, doubt.Tampered, "another")
 	require.Len(t, s.Unanswered, 2)
-	why, closes := s.Answer(applied["open"])
+	why, closes := s.Answer(applied["open"], false)
 	require.True(t, closes)
 	require.Equal(t, "a budget", why)
 }
