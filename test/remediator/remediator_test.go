@@ -63,7 +63,8 @@ func TestUnhealthy(t *testing.T) {
 	assert.True(t, unhealthy(nil, all, now), "it is gone")
 }
 
-// TestStoppedWhileItFences: whoever sees that a node is fenced may stop the remediator before the node is started again.
+// TestStoppedWhileItFences: whoever sees that a node is fenced may stop the remediator before the node is started
+// again.
 func TestStoppedWhileItFences(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	r := &Remediator{}
