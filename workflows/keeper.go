@@ -33,7 +33,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.regrets = workflow.GetVersion(ctx, regretsReleases, workflow.DefaultVersion, 1) == 1
 	k.bears = workflow.GetVersion(ctx, bearsLostNodes, workflow.DefaultVersion, 1) == 1
 	k.waits = workflow.GetVersion(ctx, waitsToHoldAnew, workflow.DefaultVersion, 1) == 1
-	k.countsMons = workflow.GetVersion(ctx, countsReleasedMons, workflow.DefaultVersion, 1) == 1
+	k.countsLetGo = workflow.GetVersion(ctx, countsWhatWasLetGo, workflow.DefaultVersion, 1) == 1
 	k.closesNumber = workflow.GetVersion(ctx, closesNumberToo, workflow.DefaultVersion, 1) == 1
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
@@ -241,9 +241,9 @@ const bearsLostNodes = "bears-lost-nodes"
 // closed already, as beside a node that is lost.
 const closesNumberToo = "closes-number-too"
 
-// countsReleasedMons is the change since when the mon of a node that was let go counts as one that goes, and no node
-// with a mon is let go beside a mon that its budget lets go.
-const countsReleasedMons = "counts-released-mons"
+// countsWhatWasLetGo is the change since when what runs on a node that was let go to be fenced counts as going, and
+// what the budgets let go counts where another node is to be fenced.
+const countsWhatWasLetGo = "counts-what-was-let-go"
 
 // goesOnUnwritten is the change since when a keeper goes on looking while its status cannot be written.
 const goesOnUnwritten = "goes-on-unwritten"

@@ -43,8 +43,8 @@ type mind struct {
 	waits bool
 	// closesNumber: a MachineDisruptionBudget that lets one go is closed though the budgets of pods are closed already.
 	closesNumber bool
-	// countsMons: the mon of a node that was let go counts as one that goes.
-	countsMons bool
+	// countsLetGo: what runs on a node that was let go to be fenced counts as going.
+	countsLetGo bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string

@@ -78,7 +78,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Borne: &borne, Survey: *survey,
 		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets, HoldsAnew: m.bears,
-		Waits: m.waits, CountsMons: m.countsMons,
+		Waits: m.waits, CountsMons: m.countsLetGo,
 	})
 	m.state.Memory.Fencing = s.Ledger
 	s.Again = m.takenAway(*survey, s)
@@ -111,7 +111,7 @@ func (m *mind) heldBack() (nodes []string) {
 // unheld are nodes that are to be fenced and that nothing holds: they were let go, or are not held again yet.
 func (m *mind) unheld() (nodes []string) {
 	l, s := m.state.Memory.Fencing, m.observed.Survey
-	if !m.countsMons || l == nil {
+	if !m.countsLetGo || l == nil {
 		return nil
 	}
 	for _, c := range l.Cases {
