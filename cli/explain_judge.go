@@ -232,7 +232,7 @@ func lookMons(f Facts) []Obstacle {
 		case !m.Standing():
 			out = append(out, m.String())
 		case m.Node != f.Input.Node && f.Now.Known != nil && slices.Contains(f.Now.Known.Released, m.Node):
-			out = append(out, fmt.Sprintf("mon.%s on %s may be fenced at any moment", m.Name, m.Node))
+			out = append(out, budget.MayBeFenced(m))
 		case m.Node == f.Input.Node:
 			mine = m.Name
 			fallthrough

@@ -91,14 +91,20 @@ func (s *scene) awaitNumber(says string, within time.Duration) {
 	require.True(s, s.Await(within, func() bool { return s.machines.BudgetSays() == says }), s.machines.BudgetSays())
 }
 
+// fencedByNumber has a MachineDisruptionBudget, and waits until it lets one go.
+func (s *scene) fencedByNumber(firstWaits bool) {
+	s.Helper()
+	s.machines.UseBudget(firstWaits)
+	s.fenced()
+	s.awaitNumber(oneMayGo, time.Minute)
+}
+
 // TestNumberLetsOneGo: while the data is whole, by the arithmetic that lets one go while as many Machines are healthy
 // as have to be; nobody is asked. It lets nobody go until the data is whole again.
 func TestNumberLetsOneGo(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.machines.UseBudget(false)
-		s.fenced()
-		s.awaitNumber(oneMayGo, time.Minute)
+		s.fencedByNumber(false)
 		s.machines.CutOff("node-d")
 		require.True(s, s.Await(time.Minute, func() bool { return s.machines.ByNumber() == 1 }))
 		s.awaitNumber(noneMayGo, 2*time.Second)
@@ -112,9 +118,7 @@ func TestNumberLetsOneGo(t *testing.T) {
 func TestNumberWhileDataIsMissed(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.machines.UseBudget(false)
-		s.fenced()
-		s.awaitNumber(oneMayGo, time.Minute)
+		s.fencedByNumber(false)
 		s.missOSD()
 		s.machines.CutOff("node-d")
 		s.notFencedWhileMissed("node-d")
@@ -131,9 +135,7 @@ func TestNumberWhileDataIsMissed(t *testing.T) {
 func TestNumberIsClosedByAnAlarm(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.machines.UseBudget(true)
-		s.fenced()
-		s.awaitNumber(oneMayGo, time.Minute)
+		s.fencedByNumber(true)
 		s.machines.CutOff("node-d")
 		s.awaitNumber(noneMayGo, 2*time.Second)
 		s.awaitNumber(oneMayGo, time.Minute)
@@ -154,9 +156,7 @@ func TestNumberIsClosedByAnAlarm(t *testing.T) {
 func TestNumberByWhichTheFirstWaits(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.machines.UseBudget(true)
-		s.fenced()
-		s.awaitNumber(oneMayGo, time.Minute)
+		s.fencedByNumber(true)
 		s.machines.CutOff("node-d")
 		time.Sleep(20 * time.Second)
 		require.Zero(s, s.machines.Fences("node-d"))
@@ -174,9 +174,7 @@ func TestNumberByWhichTheFirstWaits(t *testing.T) {
 func TestNumberOfAPerson(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.machines.UseBudget(false)
-		s.fenced()
-		s.awaitNumber(oneMayGo, time.Minute)
+		s.fencedByNumber(false)
 		six := 6
 		for _, most := range []*int{&six, nil} {
 			s.machines.PersonWritesBudget(most)

@@ -44,6 +44,23 @@ func TestTakenAway(t *testing.T) {
 	}
 }
 
+// TestUnheld: who was let go, and who is to be held again and is not yet.
+func TestUnheld(t *testing.T) {
+	m := &mind{countsLetGo: true}
+	m.state.Memory.Fencing = &fencing.Ledger{Cases: []fencing.Case{
+		{Target: fencing.Target{Node: "held"}, Stage: fencing.StageHeld},
+		{Target: fencing.Target{Node: "not yet"}, Stage: fencing.StageHeld},
+		{Target: fencing.Target{Node: "let go"}, Stage: fencing.StageReleased},
+		{Target: fencing.Target{Node: "back"}, Stage: fencing.StageHealing},
+	}}
+	m.observed.Survey = &fencing.Survey{Machines: []fencing.Machine{
+		{Node: "held", Held: true}, {Node: "not yet"}, {Node: "let go"}, {Node: "back"},
+	}}
+	assert.Equal(t, []string{"not yet", "let go"}, m.unheld())
+	m.countsLetGo = false
+	assert.Empty(t, m.unheld())
+}
+
 // TestAnAlarmClosesWhatLetsAMachineGo, and nothing that does not, that is not ours, or of which nobody knows.
 func TestAnAlarmClosesWhatLetsAMachineGo(t *testing.T) {
 	spec := storage.Fencing{API: fencing.APIBudget, Namespace: "machines"}

@@ -16,7 +16,7 @@ func monGate(in Input, c lease.Claim) storage.Answer {
 	var out []string
 	for _, m := range in.View.Mons {
 		if !in.standing(m) && m.Name != c.Domain.Name {
-			out = append(out, m.String())
+			out = append(out, describeMon(m))
 		}
 	}
 	switch {

@@ -151,6 +151,19 @@ func spare(in Input) int {
 // standing tells whether a mon counts in quorum and nothing is known to take it away.
 func (in Input) standing(m storage.Mon) bool { return m.Standing() && !in.letGo(m.Node) }
 
+// describeMon says why a mon does not count.
+func describeMon(m storage.Mon) string {
+	if m.Standing() {
+		return MayBeFenced(m)
+	}
+	return m.String()
+}
+
+// MayBeFenced says of a mon that nothing holds its node, which is to be fenced.
+func MayBeFenced(m storage.Mon) string {
+	return fmt.Sprintf("mon.%s on %s may be fenced at any moment", m.Name, m.Node)
+}
+
 // letGo tells whether a node is to be fenced and nothing holds it.
 func (in Input) letGo(node string) bool { return node != "" && slices.Contains(in.Released, node) }
 
@@ -163,10 +176,8 @@ func monsShort(in Input) string {
 	}
 	var out []string
 	for _, m := range in.View.Mons {
-		if m.Standing() && in.letGo(m.Node) {
-			out = append(out, fmt.Sprintf("mon.%s on %s may be fenced at any moment", m.Name, m.Node))
-		} else if !m.Standing() {
-			out = append(out, m.String())
+		if !in.standing(m) {
+			out = append(out, describeMon(m))
 		}
 	}
 	if len(out) == 0 {

@@ -164,6 +164,7 @@ func TestMonOfAReleasedNode(t *testing.T) {
 	require.True(t, budget.LeaseGate(in, lease.Claim{Node: "c", Domain: zone("y")}).OK, "it is c's own that goes")
 	a = budget.LeaseGate(in, lease.Claim{WorkflowID: "migrate-mons/m", Domain: lease.Mon("e")})
 	require.False(t, a.OK, "nor is one moved")
+	require.Contains(t, a.Reason, "mon.c on c may be fenced at any moment")
 }
 
 func TestFewMons(t *testing.T) {

@@ -223,6 +223,7 @@ func TestMaxUnavailable(t *testing.T) {
 		{"the lease is held", func(w *world) { w.holders = []lease.Claim{{WorkflowID: "drain/node-a"}} }, 0},
 		{"a Machine is released", func(w *world) { w.released = []string{"node-a"} }, 0},
 		{"no mon may go", func(w *world) { w.mons[0].InQuorum = false }, 0},
+		{"another mon may be evicted now", func(w *world) { w.going = []string{"b"} }, 0},
 	} {
 		w := newWorld()
 		test.given(w)

@@ -184,7 +184,8 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 			continue
 		}
 		if until := pauses(in, f, *c); !until.IsZero() {
-			c.Reason, c.Message = ReasonNotFenced, "it was released, and nobody fenced it in time: others have their turn"
+			c.Reason, c.Against = ReasonNotFenced, ""
+			c.Message = "it was released, and nobody fenced it in time: others have their turn"
 			s.Next = earlier(s.Next, until)
 			continue
 		}
