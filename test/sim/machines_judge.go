@@ -167,7 +167,7 @@ func (m *Machines) judgeWaits() {
 	}
 	able := m.fenced() && w.quorate() && time.Now().After(w.unguarded) && w.older == nil && w.elsewhere == nil
 	for _, name := range w.names {
-		able = able && !m.released[name]
+		able = able && !m.goes(name)
 	}
 	if !able {
 		m.hinder()
@@ -185,6 +185,13 @@ func (m *Machines) judgeWaits() {
 			w.violate("I8: the Machine of %s is held, although its fence costs nothing", name)
 		}
 	}
+}
+
+// goes tells whether the Machine of a node was let go, or is being fenced: nobody else's goes meanwhile, not even where
+// nothing relies on either.
+func (m *Machines) goes(name string) bool {
+	lost := !m.held[name] && !m.lostAt[name].IsZero()
+	return m.released[name] || m.starting[name] || m.away[name] || lost
 }
 
 // free tells whether a node is to be fenced and held, and nothing on it serves, by Ceph's map.
