@@ -25,7 +25,8 @@ type disorder struct {
 	// may go on, and somebody has to give up.
 	outwitted bool
 	// took: somebody deleted an OSD's pod. On a cordoned node it has no way back, nor has an OSD whose disk is broken: if
-	// they are of two failure domains, each of their nodes waits for the other.
+	// they are of two failure domains, each of their nodes waits for the other. So it is where a drain evicted an OSD at
+	// rest, and the disk broke a moment later.
 	took     bool
 	tainted  string
 	hung     []string
@@ -395,7 +396,7 @@ func (d *disorder) rest() (stuck []string) {
 	// Every kubectl drain must end by itself; who drained a node uncordons it then.
 	for i := range 100 { // the last resort is the end of a noout, after half an hour, and one domain after the other
 		for _, node := range d.Nodes() {
-			if (d.outwitted || d.took && d.broken) && i == givesUp {
+			if i == givesUp && (d.outwitted || d.broken && (d.took || d.NoWayBack())) {
 				d.excused.Store(node, true)
 			}
 			d.RestoreNode(node)

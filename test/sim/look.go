@@ -99,6 +99,15 @@ func (w *World) Clean() bool {
 	return w.clean()
 }
 
+// NoWayBack tells whether the data waits for an OSD whose disk is good, and whose node takes no pod.
+func (w *World) NoWayBack() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.clean() && slices.ContainsFunc(w.osds, func(o *osd) bool {
+		return !o.up && !o.dead && !w.nodes[o.host].schedulable()
+	})
+}
+
 // Whole says what is not as it should be in the end: daemons that are down, data with copies missing, cordons.
 func (w *World) Whole() []string {
 	w.mu.Lock()
