@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,9 +104,7 @@ func (x act) claimVolume(ctx context.Context) error {
 		return err
 	}
 	canary := x.deployment(isCanary(x.work.Newcomer))
-	carries := canary != nil && slices.ContainsFunc(canary.Spec.Template.Spec.Volumes,
-		func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
-	if carries {
+	if canary != nil && slices.ContainsFunc(canary.Spec.Template.Spec.Volumes, isClaim) {
 		return nil
 	}
 	return x.putCanary(ctx, x.work.Zone)

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -146,11 +148,21 @@ func (w *world) why(s activities.MonSurvey) string {
 	return joined(s.Step.Why, w.pending(s.Step.Work.Newcomer))
 }
 
-// pending is why the canary of a newcomer does not run, in Kubernetes' own words; "": it runs, or nothing is known.
+// pending is why the canary of a newcomer does not run, in Kubernetes' own words; "": it runs, or nothing is known. While
+// a volume is made the scheduler says nothing, or what it said before.
 func (w *world) pending(newcomer string) string {
 	pod := w.pod(isCanary(newcomer))
 	if pod == nil || running(pod) {
 		return ""
+	}
+	claim := w.claim(monspec.ResourceName(newcomer))
+	switch {
+	case claim == nil && slices.ContainsFunc(pod.Spec.Volumes, isClaim):
+		return "" // both begin anew
+	case claim != nil && claim.Status.Phase != corev1.ClaimBound && claim.Annotations[volume.AnnSelectedNode] != "":
+		return fmt.Sprintf("claim %s of class %s waits for its volume on %s; what its storage says is in `kubectl -n %s "+
+			"describe pvc %s`", claim.Name, ptr.Deref(claim.Spec.StorageClassName, ""), claim.Annotations[volume.AnnSelectedNode],
+			claim.Namespace, claim.Name)
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -164,6 +176,8 @@ func (w *world) pending(newcomer string) string {
 	}
 	return ""
 }
+
+func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }
 
 func (w *world) step(s activities.MonSurvey) *v1alpha1.MonStep {
 	work := s.Step.Work

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -57,22 +58,40 @@ func TestPending(t *testing.T) {
 	noImage := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"},
 	}}}}
+	const slow = "; claim rook-ceph-mon-d of class slow waits for its volume on node-d; what its storage says is in " +
+		"`kubectl -n rook-ceph describe pvc rook-ceph-mon-d`"
 	for name, tt := range map[string]struct {
 		status corev1.PodStatus
 		do     monplan.Do
+		claim  corev1.PersistentVolumeClaimPhase // and a node is chosen for its volume; "": there is no claim
 		says   string
 	}{
-		"no node":       {noNode, monplan.Schedule, "; no node for its canary: " + full},
-		"no volume":     {noNode, monplan.ClaimVolume, "; no node for its canary: " + full},
-		"no image":      {noImage, monplan.Schedule, "; its canary does not start: ErrImagePull: no such image"},
-		"not seen yet":  {corev1.PodStatus{}, monplan.Schedule, ""},
-		"not waited on": {noNode, monplan.Start, ""},
+		"no node":        {noNode, monplan.Schedule, "", "; no node for its canary: " + full},
+		"no image":       {noImage, monplan.Schedule, "", "; its canary does not start: ErrImagePull: no such image"},
+		"not seen yet":   {corev1.PodStatus{}, monplan.Schedule, "", ""},
+		"not waited on":  {noNode, monplan.Start, "", ""},
+		"no volume":      {corev1.PodStatus{}, monplan.ClaimVolume, corev1.ClaimPending, slow},
+		"stale news":     {noNode, monplan.Schedule, corev1.ClaimPending, slow},
+		"volume is lost": {noNode, monplan.Schedule, corev1.ClaimLost, slow},
+		"its node is full": {
+			noNode, monplan.Schedule, corev1.ClaimBound, "; no node for its canary: " + full,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := threeMons()
 			w.pods = append(w.pods, corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{monspec.CanaryLabel: "d"}}, Status: tt.status,
 			})
+			if tt.claim != "" {
+				w.claims = append(w.claims, corev1.PersistentVolumeClaim{
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace: "rook-ceph", Name: monspec.ResourceName("d"),
+						Annotations: map[string]string{volume.AnnSelectedNode: "node-d"},
+					},
+					Spec:   corev1.PersistentVolumeClaimSpec{StorageClassName: new("slow")},
+					Status: corev1.PersistentVolumeClaimStatus{Phase: tt.claim},
+				})
+			}
 			seen := monplan.Seen{}
 			s := w.status(&seen, activities.MonSurvey{Found: true, Step: monplan.Step{
 				Verdict: monplan.Move, Why: "mon.a: old", Risk: "none", Acts: []monplan.Act{{Do: tt.do, Mon: "d"}},
@@ -82,6 +101,21 @@ func TestPending(t *testing.T) {
 			assert.Equal(t, "mon.a: old"+tt.says+"; none", s.Message)
 		})
 	}
+}
+
+// TestPendingWithoutItsClaim: a canary whose claim was dropped begins anew, and what the scheduler says of it is stale.
+func TestPendingWithoutItsClaim(t *testing.T) {
+	w := threeMons()
+	canary := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{monspec.CanaryLabel: "d"}}}
+	canary.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: `persistentvolumeclaim "rook-ceph-mon-d" not found`,
+	}}
+	w.pods = append(w.pods, canary)
+	assert.Contains(t, w.pending("d"), "no node for its canary")
+	w.pods[len(w.pods)-1].Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "rook-ceph-mon-d"},
+	}}}
+	assert.Empty(t, w.pending("d"))
 }
 
 // TestLeftOfANewcomerThatIsTakenBack: what it has made on its node stays there, and is listed. While it comes it is

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,6 +95,25 @@ func (w *world) monWords() map[string]func(*testscript.TestScript, bool, []strin
 		},
 		"restarted-mons": func(ts *testscript.TestScript, _ bool, _ []string) {
 			ts.Check(until(patience, w.restartedMons))
+		},
+		// adopt-mons: the CephMon is created anew, and tells of the mons that there are.
+		"adopt-mons": func(ts *testscript.TestScript, _ bool, _ []string) {
+			ts.Check(w.createCephMon())
+			ts.Check(until(patience, func() error {
+				s, err := w.monSet()
+				if err == nil && s.Status.Quorum != "3/3" {
+					return fmt.Errorf("its status says %+v", s.Status)
+				}
+				return err
+			}))
+		},
+		// same-mons: they are those of remember-mons, each with the pod that it had.
+		"same-mons": func(ts *testscript.TestScript, _ bool, _ []string) {
+			mons, err := w.monsAndPods()
+			ts.Check(err)
+			if !maps.Equal(mons, w.knownMons) {
+				ts.Fatalf("they are %v, and were %v", mons, w.knownMons)
+			}
 		},
 		// new-client: whoever starts now finds the mons by what everybody is told, and so does an OSD.
 		"new-client": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.newClient()) },
@@ -311,12 +331,16 @@ func (w *world) newClient() error {
 
 // adoptMons has lockkeeper look after the mons as they are. A dead one is replaced after the least time.
 func (w *world) adoptMons() error {
+	if err := w.createCephMon(); err != nil {
+		return err
+	}
+	return w.awaitMons("3", "HostPath")
+}
+
+func (w *world) createCephMon() error {
 	if err := w.run("kubectl", "apply", "-f", w.env["CEPHMON"]); err != nil {
 		return err
 	}
 	const spec = `{"healthTimeout":"1m","zones":[{"name":"zone-x"},{"name":"zone-y"},{"name":"zone-z"}]}`
-	if err := w.setCephMon(spec); err != nil {
-		return err
-	}
-	return w.awaitMons("3", "HostPath")
+	return w.setCephMon(spec)
 }
