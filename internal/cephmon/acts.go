@@ -282,7 +282,8 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 // hasPlace answers whether what was made ready for the newcomer still is, where the old mon leaves first. Whoever has
 // waited for the lease decided that a while ago.
 func (x act) hasPlace() storage.Answer {
-	if now := x.world.work(x.work, ""); now.Canary && (!now.Scheduled || !now.Claimed) {
+	now := x.world.work(x.work, "")
+	if now.OldFirst() && !(now.Canary && now.Scheduled && now.Claimed) {
 		return no("mon.%s has no node any more, or no volume", x.work.Newcomer)
 	}
 	return storage.Answer{OK: true}

@@ -247,3 +247,24 @@ func TestADamagedSpecForgetsNoStep(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeOfADroppedCanary: it is remembered until the newcomer is started, unless nobody hears of it any more.
+func TestNodeOfADroppedCanary(t *testing.T) {
+	w := threeMons()
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-d"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	w.nodes = []corev1.Node{node}
+	work := monplan.Work{
+		Kind: monplan.Migrate, Newcomer: "d", Old: "a", Scheduled: true, Claimed: true, Node: "node-d", Zone: "zone-x",
+	}
+	got := w.work(work, "")
+	assert.True(t, got.Scheduled && got.Claimed)
+	assert.Equal(t, "node-d", got.Node)
+
+	w.nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
+	got = w.work(work, "")
+	assert.False(t, got.Scheduled || got.Claimed)
+	assert.Empty(t, got.Node+got.Zone)
+	work.Started = time.Unix(1, 0)
+	assert.True(t, w.work(work, "").Scheduled, "it may be in the monmap already")
+}

@@ -298,6 +298,9 @@ func (w *world) work(work monplan.Work, template string) *monplan.Work {
 		work.Claimed = work.Scheduled && w.claimed(work)
 	}
 	newcomer := w.deployment(w.isMon(work.Newcomer))
+	if !work.Canary && newcomer == nil && work.Started.IsZero() && work.Node != "" && !w.hears(work.Node) {
+		work.Scheduled, work.Claimed, work.Node, work.Zone = false, false, "", ""
+	}
 	if work.Running = newcomer != nil; work.Running && work.Started.IsZero() { // whoever made it died before it said so
 		work.Started = newcomer.CreationTimestamp.Time
 	}

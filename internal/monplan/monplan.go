@@ -173,7 +173,7 @@ type Work struct {
 
 	Canary bool // there is one
 	// Scheduled: the canary runs, on a node that there is, so that this node has the image. When the canary was dropped on
-	// purpose it stays true, as Node and Zone do.
+	// purpose it stays true, as Node and Zone do, until the newcomer is started or nobody hears of that node any more.
 	Scheduled bool
 	Node      string
 	Zone      string

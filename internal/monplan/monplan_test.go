@@ -413,6 +413,21 @@ func TestGoOn(t *testing.T) {
 			want: "FailOver: RemoveMon a, StopMon a, DropCanary d",
 		},
 		{
+			what: "the old one is dead, and the canary was dropped: its place is looked for anew", mons: "a! b c",
+			work: func() monplan.Work {
+				w := ready
+				w.Canary = false
+				return w
+			}(), want: "FailOver: Schedule d, ClaimVolume d, RemoveMon a, StopMon a, DropCanary d, Start d",
+		},
+		{
+			what: "the dead one has left, and the canary was dropped", mons: "a c", work: func() monplan.Work {
+				w := failOver
+				w.Canary, w.Stopped = false, true
+				return w
+			}(), want: "FailOver: Start d",
+		},
+		{
 			what: "the dead one has left, and the spec was changed: another one is added", mons: "a c", work: failOver,
 			but: func(s *monplan.Seen) { s.Want.Generation = 2 }, want: "FailOver: DropCanary d, DropTraces d, StopMon b",
 		},

@@ -55,8 +55,8 @@ func (s Seen) joined(w Work) bool {
 	return known && w.Joined
 }
 
-// oldFirst: the old mon leaves before the newcomer joins.
-func (w Work) oldFirst() bool { return w.Kind == FailOver || w.Kind == OneLess }
+// OldFirst: the old mon leaves before the newcomer joins.
+func (w Work) OldFirst() bool { return w.Kind == FailOver || w.Kind == OneLess }
 
 // acts are what is left of a step, in order.
 func (s Seen) acts(w Work) (acts []Act) {
@@ -84,9 +84,11 @@ func (s Seen) acts(w Work) (acts []Act) {
 	case Remove:
 		remove()
 	case Add, Migrate, OneLess, FailOver:
-		add(!joined && !started && !w.Scheduled, Schedule, w.Newcomer)
-		add(!joined && !started && !w.Claimed, ClaimVolume, w.Newcomer)
-		if w.oldFirst() {
+		// No mon leaves for the place of a canary that is gone: a migration may have dropped it before its old mon died.
+		recalled := w.OldFirst() && oldThere && !w.Canary
+		add(!joined && !started && (!w.Scheduled || recalled), Schedule, w.Newcomer)
+		add(!joined && !started && (!w.Claimed || recalled), ClaimVolume, w.Newcomer)
+		if w.OldFirst() {
 			remove()
 		}
 		add(w.Canary || !joined && !started && !w.Scheduled, DropCanary, w.Newcomer)

@@ -126,9 +126,6 @@ func (w *World) judgeSuccessor(name string) {
 		time.Since(w.upset) < heardOf {
 		return
 	}
-	if w.deployments[monspec.ResourceName(monplan.NameOf(w.lastID()))+"-canary"] == nil && !w.alive(name) {
-		return // its canary was dropped before this one died: the node that it had is remembered
-	}
 	for _, p := range w.pods {
 		node := p.Spec.NodeName
 		if p.mon() == "" && p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && w.nodes[node] != nil &&
@@ -137,16 +134,6 @@ func (w *World) judgeSuccessor(name string) {
 		}
 	}
 	w.violate("mon.%s leaves, and its successor has no node that works", name)
-}
-
-// lastID is the number of the last name that was given.
-func (w *World) lastID() (last int) {
-	for name := range w.given {
-		if id, known := monplan.NumberOf(name); known {
-			last = max(last, id)
-		}
-	}
-	return last
 }
 
 // newest: nobody was named after it, so that it may be a newcomer which is taken back.
