@@ -218,11 +218,7 @@ func (w *world) noMonTraces() error {
 			}
 		}
 	}
-	told, err := w.toldMons()
-	if err == nil && !slices.Equal(told, mons) {
-		return fmt.Errorf("everybody is told of %v, and the monmap has %v", told, mons)
-	}
-	return err
+	return w.toldOf(mons)
 }
 
 // monmap are the names of the mons in the monmap.
@@ -236,16 +232,46 @@ func (w *world) monmap() (names []string, err error) {
 	return names, err
 }
 
-// toldMons are the mons that everybody is told of.
-func (w *world) toldMons() (names []string, err error) {
-	var endpoints struct{ Data struct{ Data string } }
-	err = w.get(&endpoints, corePath+inNamespace+"configmaps/rook-ceph-mon-endpoints")
-	for _, e := range strings.Split(endpoints.Data.Data, ",") {
-		name, _, _ := strings.Cut(e, "=")
-		names = append(names, name)
+// toldOf: whoever starts anew is told of these mons, and of no other: by the endpoints, the Secret with Rook's mon_host,
+// and the list of the CSI drivers.
+func (w *world) toldOf(mons []string) error {
+	var endpoints, csi struct{ Data map[string]string }
+	var config struct {
+		Data struct {
+			Hosts   []byte `json:"mon_host"`
+			Members []byte `json:"mon_initial_members"`
+		}
 	}
-	slices.Sort(names)
-	return names, err
+	var clusters []struct{ Monitors []string }
+	err := errors.Join(w.get(&endpoints, corePath+inNamespace+"configmaps/rook-ceph-mon-endpoints"),
+		w.get(&csi, corePath+inNamespace+"configmaps/rook-ceph-csi-config"),
+		w.get(&config, corePath+inNamespace+"secrets/rook-ceph-config"))
+	if err == nil {
+		err = json.Unmarshal([]byte(csi.Data["csi-cluster-config-json"]), &clusters)
+	}
+	if err != nil {
+		return err
+	}
+	var names, addresses []string
+	for _, e := range strings.Split(endpoints.Data["data"], ",") {
+		name, address, _ := strings.Cut(e, "=")
+		names, addresses = append(names, name), append(addresses, address)
+		if ip, _, _ := strings.Cut(address, ":"); !strings.Contains(string(config.Data.Hosts), ip+":") {
+			return fmt.Errorf("mon.%s at %s is missing in the Secret's mon_host, %s", name, ip, config.Data.Hosts)
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, mons) {
+		return fmt.Errorf("everybody is told of %v, and the monmap has %v", names, mons)
+	}
+	members := strings.Split(string(config.Data.Members), ",")
+	if slices.Sort(members); !slices.Equal(members, mons) {
+		return fmt.Errorf("the Secret tells of %v, and the monmap has %v", members, mons)
+	}
+	slices.Sort(addresses)
+	if len(clusters) != 1 || !slices.Equal(slices.Sorted(slices.Values(clusters[0].Monitors)), addresses) {
+		return fmt.Errorf("CSI drivers are told of %+v, and all others of %v", clusters, addresses)
+	}
+	return nil
 }
 
 func (w *world) awaitGone(daemon string) error {
