@@ -52,10 +52,26 @@ func (s *scene) cancel(id string) {
 	s.post(func() { s.env.CancelWorkflowByID(id, "") })
 }
 
+// signal sends a signal. One to a workflow that has only just begun comes a moment later, since the test environment
+// cannot bear it before.
 func (s *scene) signal(id, name string, arg any) {
-	if s.runs(id) {
-		s.post(func() { _ = s.env.SignalWorkflowByID(id, name, arg) })
+	if !s.runs(id) {
+		return
 	}
+	s.post(func() {
+		if !s.begun(id) {
+			s.signal(id, name, arg)
+			return
+		}
+		_ = s.env.SignalWorkflowByID(id, name, arg)
+	})
+}
+
+// begun tells whether a workflow has run for a first time: the test environment panics when an earlier one is asked.
+func (s *scene) begun(id string) (has bool) {
+	defer func() { _ = recover() }()
+	_, _ = s.env.QueryWorkflowByID(id, "") // there is no such query, which is an answer
+	return true
 }
 
 // tellDrain sends one of the signals that persons send.
