@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/turns"
@@ -345,6 +346,48 @@ func TestFenceThatTheKeeperForgot(t *testing.T) {
 		released := func() bool { return s.fenceStatus("node-d").Result.Released == "TakesNothing" }
 		require.True(s, s.Await(time.Minute, released), "%+v", s.fenceStatus("node-d"))
 		s.machines.Idle(false)
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+		s.heldAgain()
+	})
+}
+
+// TestFenceThatFailsAgainAndTheKeeperForgot: the node failed again before the data was whole, and the keeper died
+// before it had written down that it is to be released once more. The next one believes that the data heals, which it
+// never does.
+func TestFenceThatFailsAgainAndTheKeeperForgot(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.LosePower("node-d")
+		s.PersonSetsNoout("node-d", true)
+		run := s.fence("node-d")
+		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
+		require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+		noted := func() bool {
+			f := s.Status().Fencing
+			return f != nil && len(f.Nodes) == 1 && f.Nodes[0].Stage == string(fencing.StageHealing)
+		}
+		require.True(s, s.Await(time.Minute, noted), "%+v", s.Status().Fencing)
+
+		s.update(func() {
+			s.fault = func(_ int, info activity.Info) fault {
+				if info.ActivityType.Name == "CarryOut" {
+					return notDone
+				}
+				return noFault
+			}
+		})
+		s.machines.LosePower("node-d")
+		s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceChanged, "it failed again")
+		held := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeld }
+		require.True(s, s.Await(time.Minute, held), "%+v", s.fenceStatus("node-d"))
+		s.killKeeper()
+		s.machines.Forgotten()
+		s.update(func() { s.fault = nil })
+		require.True(s, s.Await(10*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+		s.PersonSetsNoout("node-d", false)
 		e := s.awaitFence("node-d", run)
 		require.NoError(s, e.err)
 		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)

@@ -35,6 +35,8 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.waits = workflow.GetVersion(ctx, waitsToHoldAnew, workflow.DefaultVersion, 1) == 1
 	k.countsLetGo = workflow.GetVersion(ctx, countsWhatWasLetGo, workflow.DefaultVersion, 1) == 1
 	k.closesNumber = workflow.GetVersion(ctx, closesNumberToo, workflow.DefaultVersion, 1) == 1
+	k.shuts = workflow.GetVersion(ctx, shutsForFences, workflow.DefaultVersion, 1) == 1
+	k.renews = workflow.GetVersion(ctx, renewsFences, workflow.DefaultVersion, 1) == 1
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
@@ -244,6 +246,14 @@ const closesNumberToo = "closes-number-too"
 // countsWhatWasLetGo is the change since when what runs on a node that was let go to be fenced counts as going, and
 // what the budgets let go counts where another node is to be fenced.
 const countsWhatWasLetGo = "counts-what-was-let-go"
+
+// renewsFences is the change since when a fence that asks anew, since its node has failed again, is taken at its word,
+// whatever the keeper had noted of the release before.
+const renewsFences = "renews-fences"
+
+// shutsForFences is the change since when nothing opens for a fence that takes only what is to end anyway, while others
+// are to end elsewhere.
+const shutsForFences = "shuts-for-fences"
 
 // goesOnUnwritten is the change since when a keeper goes on looking while its status cannot be written.
 const goesOnUnwritten = "goes-on-unwritten"

@@ -45,6 +45,10 @@ type mind struct {
 	closesNumber bool
 	// countsLetGo: what runs on a node that was let go to be fenced counts as going.
 	countsLetGo bool
+	// shuts: nothing opens for a fence whose node's daemons are to end anyway, as others are elsewhere.
+	shuts bool
+	// renews: a fence that asks anew, since its node has failed again, has not been fenced by what was noted before.
+	renews bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string
@@ -223,7 +227,7 @@ func (m *mind) known() *budget.Known {
 		Settings: m.observed.Settings, Proof: m.state.Proof, Announced: m.state.Announced, HealingSince: m.state.HealingSince,
 		Unheard: m.state.Doubts.Unheard(), Open: m.state.Decision.Open, Opened: opened, LeftOut: leftOut,
 		Going: m.inForce().Going(), Life: m.lives(), HeldBack: m.heldBack(),
-		Released: m.unheld(),
+		Released: m.unheld(), Shuts: m.shuts,
 	}
 }
 

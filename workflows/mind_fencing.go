@@ -56,6 +56,23 @@ type FenceRef struct {
 	Drop bool `json:"drop,omitempty"`
 }
 
+// asCarriedOut is the decision as far as a Machine may go by it: an opening when the budgets say so next, and what goes
+// without one from budgets that were closed before. early: not yet, since who went at the last moment was not seen.
+func (m *mind) asCarriedOut() (d budget.Decision, early bool) {
+	d = m.state.Decision
+	closed := !m.observed.Settings.ManagePodBudgets
+	if !closed {
+		if next, _ := budget.Step(m.state.Applied, d); next.Mode != budget.ModeOpen {
+			d.Open = storage.FailureDomain{} // not yet
+		}
+		closed = m.state.Applied != nil && m.state.Applied.Mode == budget.ModeClosed
+	}
+	if early = !d.Shut.IsZero() && !closed; early {
+		d.Shut = storage.FailureDomain{}
+	}
+	return d, early
+}
+
 // fence decides what comes next about Machines, and notes it.
 func (m *mind) fence(now time.Time) (s fencing.Step) {
 	wanted, survey := m.observed.Settings.Fencing, m.observed.Survey
@@ -65,13 +82,7 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	if survey == nil {
 		survey = &fencing.Survey{Unavailable: "no look at the Machines was taken yet"}
 	}
-	d := m.state.Decision
-	if m.observed.Settings.ManagePodBudgets {
-		next, _ := budget.Step(m.state.Applied, d)
-		if next.Mode != budget.ModeOpen {
-			d.Open = storage.FailureDomain{} // not yet
-		}
-	}
+	d, early := m.asCarriedOut()
 	in := m.input(now).Input
 	facts, borne := fencing.Know(in, d, m.askedNodes, nil), fencing.Know(in.Bearing(), d, m.askedNodes, nil)
 	borne.MonsToEnd = in.MonsToEnd()
@@ -83,7 +94,9 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	m.state.Memory.Fencing = s.Ledger
 	s.Again = m.takenAway(*survey, s)
 	m.state.FencesOver = append(m.state.FencesOver, s.Over...)
-	m.fenceNext, m.fenceFailed = s.Next, survey.Unavailable
+	if m.fenceNext, m.fenceFailed = s.Next, survey.Unavailable; early {
+		m.fenceNext = now.Add(time.Second)
+	}
 	m.tellOfFences(now, s)
 	if most := s.Max; most != nil {
 		m.maxUnavailable = most
@@ -290,6 +303,9 @@ func (m *mind) requestFence(now time.Time, r FenceRequest) {
 	l := m.state.Memory.Fencing.Clone()
 	if l == nil {
 		l = &fencing.Ledger{}
+	}
+	if m.renews && !r.Healing {
+		l.Renew(r.Target)
 	}
 	l.Request(now, r.Target)
 	if r.Healing {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -89,5 +90,29 @@ func TestAnAlarmClosesWhatLetsAMachineGo(t *testing.T) {
 			m.observed.Survey, m.state.Memory.Fencing, m.maxUnavailable = c.seen, c.noted, c.said
 			assert.Equal(t, c.want, m.openForMachines())
 		})
+	}
+}
+
+// TestNothingGoesBeforeTheBudgetsAreClosed: where a Machine goes though nothing opens for it, it goes from budgets that
+// were closed at the last look already.
+func TestNothingGoesBeforeTheBudgetsAreClosed(t *testing.T) {
+	x := storage.FailureDomain{Type: "zone", Name: "x"}
+	for _, c := range []struct {
+		applied *budget.Decision
+		manages bool
+		early   bool
+	}{
+		{nil, true, true},
+		{&budget.Decision{Mode: budget.ModeDefault}, true, true},
+		{&budget.Decision{Mode: budget.ModeOpen, Open: x}, true, true},
+		{&budget.Decision{Mode: budget.ModeClosed}, true, false},
+		{nil, false, false},
+	} {
+		m := &mind{}
+		m.state.Decision = budget.Decision{Mode: budget.ModeClosed, Shut: x}
+		m.state.Applied, m.observed.Settings.ManagePodBudgets = c.applied, c.manages
+		d, early := m.asCarriedOut()
+		assert.Equal(t, c.early, early, "%+v", c)
+		assert.Equal(t, c.early, d.Shut.IsZero(), "%+v", c)
 	}
 }

@@ -57,6 +57,10 @@ type Input struct {
 	HeldBack []string
 	// Released are nodes that are to be fenced and that nothing holds any more: they may be gone at any moment.
 	Released []string
+	// Shuts: a fence whose node's daemons are to end anyway takes only them, where others are as good as gone elsewhere.
+	// Keepers that began earlier opened its failure domain, and no fence of another node waited for them while the quorum
+	// needed a mon of theirs.
+	Shuts bool
 
 	together string // the failure domain that several are taken for, see asOne
 }
@@ -65,9 +69,12 @@ type Input struct {
 // count (a disk that died weeks ago must not block anybody).
 func Decide(in Input) Decision {
 	in.Lease = in.Lease.InEffect()
-	with := in.with
+	with, shut := in.with, in.shut()
 	in = in.asHeld()
 	d := decide(in)
+	if d.Mode == ModeOpen && !shut.IsZero() {
+		d = shutFor(shut, d)
+	}
 	d.With = with(d)
 	if in.View.Marks != nil {
 		d.Unproved = unproved(in, d)
@@ -328,6 +335,14 @@ func open(in Input, d storage.FailureDomain, why opening) Decision {
 		Mode: ModeOpen, Open: d, Reason: why.reason, Message: why.message, Announcement: why.node,
 		Budget: Spec{MinAvailable: Everything, Key: in.View.LabelKey, Except: in.labelValues(seen)},
 	}
+}
+
+// shutFor is what a decision becomes that opens for a fence which takes nothing but what is to end anyway.
+func shutFor(domain storage.FailureDomain, d Decision) Decision {
+	c := closed(d.Reason, d.Message+"; the daemons of its node are to end anyway, as those of another failure domain "+
+		"are, so that nothing else may go")
+	c.Shut = domain
+	return c
 }
 
 func closed(reason, message string) Decision {

@@ -41,6 +41,9 @@ const (
 type Decision struct {
 	Mode Mode                  `json:"mode"`
 	Open storage.FailureDomain `json:"open,omitzero"`
+	// Shut is the failure domain of a fence that may take its node although nothing opens for it: its daemons are to end
+	// anyway. Zero: there is none.
+	Shut storage.FailureDomain `json:"shut,omitzero"`
 	// With are further failure domains that are open: on the same node, and Ceph says that all may stop at once.
 	With    []string `json:"with,omitempty"`
 	Reason  string   `json:"reason"`

@@ -31,15 +31,58 @@ func (in Input) ToBeFenced(node string) bool {
 
 // bearingToOpen is bearing, for whoever asks whether a failure domain may open. The daemons of a lost node whose pods
 // are to end are as good as gone: when the control plane is reached again, they are. So that node goes first, and no
-// other failure domain opens before, unless the claim's own node is in the same plight, or the quorum needs its mon:
-// then there is no better order, and both would go together at that moment whatever is done.
+// other failure domain opens before. If those of the claim's own node are to end, too, there is no better order, and
+// both would go together at that moment whatever is done: its Machine may go, and nothing opens for it.
 func (in Input) bearingToOpen(c lease.Claim) Input {
-	if in.toEnd(c.Node) {
+	if in.Shuts && in.allToEnd(c.Node) || !in.Shuts && in.toEnd(c.Node) {
 		return in.bearing(c)
 	}
 	n, _ := in.View.Node(c.Node)
 	return in.bearingBut(c, func(domain string, x storage.Daemon) bool {
-		return x.Unsettled() && domain != c.Domain.Name && !n.In(domain) && !in.quorumNeeds(x.Node)
+		return x.Unsettled() && domain != c.Domain.Name && !n.In(domain) && (in.Shuts || !in.quorumNeeds(x.Node))
+	})
+}
+
+// shut is the failure domain of a fence that holds the lease, and of which nothing must open: beside who would go
+// there, daemons of another failure domain are as good as gone, for which the fence does not wait. Zero: there is none.
+func (in Input) shut() (none storage.FailureDomain) {
+	if !in.Shuts {
+		return none
+	}
+	for _, c := range in.Lease.Holders {
+		if c.Priority != lease.PriorityFencing || c.OfMon() || !in.allToEnd(c.Node) {
+			continue
+		}
+		n, _ := in.View.Node(c.Node)
+		for _, d := range in.View.Domains {
+			beside := d.Name != c.Domain.Name && !n.In(d.Name)
+			if beside && slices.ContainsFunc(d.Troubled, func(x storage.Daemon) bool {
+				return x.Unsettled() && in.ToBeFenced(x.Node)
+			}) {
+				return c.Domain
+			}
+		}
+	}
+	return none
+}
+
+// allToEnd tells whether no daemon of a node serves but in pods that are to end.
+func (in Input) allToEnd(node string) bool {
+	n, found := in.View.Node(node)
+	if !found || !in.toEnd(node) {
+		return false
+	}
+	daemons, _ := n.Counts()
+	ends := 0
+	for _, d := range in.View.Domains {
+		for _, x := range d.Troubled {
+			if x.Node == node && x.Down() {
+				ends++
+			}
+		}
+	}
+	return ends >= daemons && !slices.ContainsFunc(in.View.Mons, func(m storage.Mon) bool {
+		return m.Node == node && m.InQuorum && !monToEnd(m)
 	})
 }
 

@@ -112,6 +112,65 @@ func TestWhoseOSDsAreToEndGoesFirst(t *testing.T) {
 	require.True(t, gate("c", "y").OK, gate("c", "y").Reason)
 }
 
+// TestNothingOpensBesideWhoIsToEnd: where the daemons of two lost nodes are to end, in different zones, one of the
+// nodes may go, under the lease, but nothing opens for it: whoever else went in its zone would be missed as soon as the
+// other node hears of Kubernetes.
+func TestNothingOpensBesideWhoIsToEnd(t *testing.T) {
+	for _, c := range []struct {
+		what         string
+		ends         []string // nodes whose pods are to end
+		mons         []storage.Mon
+		gate, shut   bool
+		message      string
+		refusedUntil string
+	}{
+		{what: "both are to end", ends: []string{"c", "e"}, gate: true, shut: true, message: "nothing else may go"},
+		{what: "none is", gate: true, message: "holds the lease"},
+		{what: "only its own", ends: []string{"c"}, gate: true, message: "holds the lease"},
+		{what: "only the other one", ends: []string{"e"}, refusedUntil: "osd.4 on e is stopping"},
+		{
+			what: "only the other one, without whose mon there is no quorum", ends: []string{"e"},
+			mons: []storage.Mon{
+				{Name: "a", Node: "a", InQuorum: true, Pod: storage.PodReady},
+				{Name: "b", Node: "c", Pod: storage.PodReady},
+				{Name: "c", Node: "e", InQuorum: true, Pod: storage.PodReady},
+			},
+			refusedUntil: "osd.4 on e is stopping",
+		},
+		{
+			what: "its own OSD is, and its mon is not", ends: []string{"c", "e"},
+			mons:         []storage.Mon{{Name: "b", Node: "c", InQuorum: true, Pod: storage.PodNotReady}},
+			refusedUntil: "osd.4 on e is stopping",
+		},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			w := atRest()
+			for i := range w.osds {
+				if slices.Contains(c.ends, w.osds[i].Node) {
+					w.osds[i].Pod = storage.PodTerminating
+				}
+			}
+			in := w.input()
+			in.Shuts, in.HeldBack, in.Life = true, []string{"c", "e"}, &storage.Life{}
+			lose(in, "c", "e")
+			if c.mons != nil {
+				in.View.Mons = c.mons
+			}
+			claim := lease.Claim{
+				WorkflowID: "fence/c", RunID: "1", Node: "c", Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
+			}
+			answer := budget.LeaseGate(in, claim)
+			require.Equal(t, c.gate, answer.OK, answer.Reason)
+			require.Contains(t, answer.Reason, c.refusedUntil)
+			in.Lease = lease.State{Holders: []lease.Claim{claim}}
+			d := budget.Decide(in)
+			require.Contains(t, d.Message, c.message)
+			require.Equal(t, c.shut, d.Shut == zone("y"), d.Message)
+			require.Equal(t, c.gate && !c.shut, d.Mode == budget.ModeOpen, d.Message)
+		})
+	}
+}
+
 // TestWhoIsToBeFencedHoldsNothing: the lease of a drain goes back although OSDs of its node are to end, as soon as that
 // node is lost and its fence sees to it; otherwise it waits for them to serve again.
 func TestWhoIsToBeFencedHoldsNothing(t *testing.T) {

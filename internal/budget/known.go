@@ -25,6 +25,7 @@ type Known struct {
 	Life         *storage.Life           `json:"life,omitempty"`
 	HeldBack     []string                `json:"heldBack,omitempty"`
 	Released     []string                `json:"released,omitempty"`
+	Shuts        bool                    `json:"shuts,omitempty"`
 }
 
 // Input joins what is known with a look.
@@ -32,7 +33,7 @@ func (k Known) Input(now time.Time, view storage.View, health storage.Health, l 
 	in := Input{
 		Now: now, View: view, Health: health, Lease: l, Settings: k.Settings, Proof: k.Proof, Announced: k.Announced,
 		HealingSince: k.HealingSince, Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut,
-		Going: k.Going, Life: k.Life, HeldBack: k.HeldBack, Released: k.Released,
+		Going: k.Going, Life: k.Life, HeldBack: k.HeldBack, Released: k.Released, Shuts: k.Shuts,
 	}
 	in.HealingSince = NextHealingSince(in)
 	return in

@@ -79,8 +79,9 @@ type Facts struct {
 	// Hurt are the failure domains whose missing daemons the data feels.
 	Hurt  []storage.FailureDomain
 	Lease lease.State
-	// Open is the failure domain in which disruption is open.
-	Open storage.FailureDomain
+	// Open is the failure domain in which disruption is open, Shut that of a fence for which nothing opens since it takes
+	// only what is to end anyway.
+	Open, Shut storage.FailureDomain
 	// Released are the nodes whose Machines are released and still there.
 	Released []string
 	// MonsToEnd are mons of nodes that are lost and held back, which are in quorum, in pods that are to end: they do when
@@ -93,7 +94,8 @@ type Facts struct {
 // Know is what a keeper's input and decision say.
 func Know(in budget.Input, d budget.Decision, askedFor, released []string) Facts {
 	f := Facts{
-		View: in.View, AskedFor: askedFor, Clean: budget.Clean(in), Lease: in.Lease, Open: d.Open, Released: released,
+		View: in.View, AskedFor: askedFor, Clean: budget.Clean(in), Lease: in.Lease, Open: d.Open, Shut: d.Shut,
+		Released: released,
 	}
 	if d.Mons != nil {
 		f.MonsGoing = d.Mons.Except

@@ -82,6 +82,9 @@ func Judge(f Facts, t Target) Verdict {
 		return overridden(f, t, v)
 	case t.InReserve:
 		return inReserve(v)
+	case !takes.Nothing() && f.Open.IsZero():
+		v.Reason, v.Message = ReasonDomainOpen, fmt.Sprintf("it holds the lease of %s, and takes only what is to end anyway",
+			f.Shut)
 	case !takes.Nothing():
 		v.Reason, v.Message = ReasonDomainOpen, fmt.Sprintf("%s is open for it", f.Open)
 	case takes.Hosts == 0:
@@ -242,8 +245,12 @@ func gateOpen(f Facts, _ Target, takes Takes) (string, string, bool) {
 		return ReasonDomainClosed, fmt.Sprintf("open is %s, and a mon goes when none is", f.Open),
 			!f.Open.IsZero() || len(f.Lease.Holders) > 0
 	}
-	return ReasonDomainClosed, fmt.Sprintf("open is %s, and not %s", f.Open, takes.Domains[0]),
-		f.Open.IsZero() || !slices.Contains(takes.Domains, f.Open)
+	for _, d := range []storage.FailureDomain{f.Open, f.Shut} {
+		if !d.IsZero() && slices.Contains(takes.Domains, d) {
+			return "", "", false
+		}
+	}
+	return ReasonDomainClosed, fmt.Sprintf("open is %s, and not %s", f.Open, takes.Domains[0]), true
 }
 
 // gateTogether: a fence takes all daemons of a node at once. If they are in several failure domains the storage cluster

@@ -171,6 +171,15 @@ func (l *Ledger) Request(now time.Time, t Target) {
 	l.Cases = append(l.Cases, Case{Target: t, Stage: StageHeld})
 }
 
+// Renew forgets what heals, of a job whose node has failed since and is to be fenced once more: a keeper that was told
+// so may have died before it noted that. Times are noted to the second.
+func (l *Ledger) Renew(t Target) {
+	l.Cases = slices.DeleteFunc(l.Cases, func(c Case) bool {
+		return c.WorkflowID == t.WorkflowID && c.RunID == t.RunID && c.Stage == StageHealing && c.Why == t.Why &&
+			t.Since.Sub(c.Since) >= time.Second
+	})
+}
+
 // Finish notes that a job need not wait for its remediator any more: the node is back, or is not to be fenced.
 func (l *Ledger) Finish(workflowID, runID string) {
 	if l == nil {

@@ -582,3 +582,30 @@ func TestLedgerModel(t *testing.T) {
 		}
 	})
 }
+
+// TestRenew: what heals is forgotten when the same job asks because its node has failed since, and not when it repeats
+// what it asked before, whose time is noted to the second.
+func TestRenew(t *testing.T) {
+	since := time.Unix(1000, 500_000_000)
+	of := func(run string, why fencing.Why, since time.Time) fencing.Target {
+		return fencing.Target{Node: "node-a", WorkflowID: "fence/node-a", RunID: run, Why: why, Since: since}
+	}
+	for _, c := range []struct {
+		what  string
+		stage fencing.Stage
+		asks  fencing.Target
+		anew  bool
+	}{
+		{"it failed again", fencing.StageHealing, of("run", fencing.WhyUnhealthy, since.Add(time.Minute)), true},
+		{"the same", fencing.StageHealing, of("run", fencing.WhyUnhealthy, since), false},
+		{"another run", fencing.StageHealing, of("other", fencing.WhyUnhealthy, since.Add(time.Minute)), false},
+		{"it is to be deleted", fencing.StageHealing, of("run", fencing.WhyDeleting, since.Add(time.Minute)), false},
+		{"it knows no time", fencing.StageHealing, of("run", fencing.WhyUnhealthy, time.Time{}), false},
+		{"it was let go", fencing.StageReleased, of("run", fencing.WhyUnhealthy, since.Add(time.Minute)), false},
+	} {
+		noted := of("run", fencing.WhyUnhealthy, since.Truncate(time.Second))
+		l := &fencing.Ledger{Cases: []fencing.Case{{Target: noted, Stage: c.stage}}}
+		l.Renew(c.asks)
+		require.Equal(t, c.anew, len(l.Cases) == 0, c.what)
+	}
+}

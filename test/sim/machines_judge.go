@@ -7,6 +7,7 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
@@ -23,9 +24,9 @@ func (m *Machines) hinder() {
 }
 
 // Forgotten says that the keeper was killed: it may have been asked for what it had not noted yet, and a fence asks
-// again five minutes after it did.
+// again five minutes after it did, or after it has told the next keeper, which began a few seconds later.
 func (m *Machines) Forgotten() {
-	m.w.happens(func() { m.hindrance = time.Now().Add(asksAgain - releasedWithin) })
+	m.w.happens(func() { m.hindrance = time.Now().Add(asksAgain + 10*time.Second - releasedWithin) })
 }
 
 // foreseeRelease: who has seen what a person does now gives up all holds, even if it is taken back a moment later.
@@ -86,7 +87,7 @@ func (m *Machines) judgeAsked(name string, hosts map[string]bool) {
 		w.violate("I3: the Machine of %s is released without a quorum", name)
 	}
 	for zone := range hosts {
-		if m.isOpen(zone) {
+		if m.isOpen(zone) || m.goesAlone(name, zone) {
 			return
 		}
 	}
@@ -98,6 +99,18 @@ func (m *Machines) judgeAsked(name string, hosts map[string]bool) {
 		w.violate("I7: the Machine of %s is released, %s on it serves, and its failure domain is not open", name,
 			w.osds[i].name())
 	}
+}
+
+// goesAlone tells whether the fence of a node holds the lease of its failure domain, and whatever serves there is to
+// end anyway: then nothing need be open for it.
+func (m *Machines) goesAlone(name, zone string) bool {
+	w := m.w
+	holds := slices.ContainsFunc(w.policy.Status.Lease.Holders, func(c v1alpha1.LeaseClaim) bool {
+		return c.WorkflowID == "fence/"+name && w.domainNamed(c.FailureDomain.Name) == zone
+	})
+	return holds && !slices.ContainsFunc(w.pods, func(p *pod) bool {
+		return p.node == name && p.bound && !p.leaving() && p.of.kind != "mgr"
+	})
 }
 
 // isOpen tells whether a failure domain is, or was until a moment ago, when an alarm may have closed it.
