@@ -96,8 +96,8 @@ upgrade: build ## replace an older version by this one while everything is evict
 	$(GO) test ./test/e2e -count=1 -timeout 20m -v -run TestUpgrade -older '$(abspath $(OLDER))'
 
 .PHONY: sim
-sim: ## random schedules in the simulated world: N=20000 SEED=1; rollouts of OSDs in every 2nd: ROLLOUTS=2
-	@$(GO) test ./workflows -run '^TestSimulation$$' -count=1 -timeout 24h -v -sim.report -sim.n=$(or $(N),20000) -sim.seed=$(or $(SEED),1) -sim.rollouts=$(or $(ROLLOUTS),2) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'
+sim: ## random schedules in the simulated world: N=20000 SEED=1; rollouts of OSDs in every 2nd: ROLLOUTS=2; nodes fenced in every 9th: FENCING=9
+	@$(GO) test ./workflows -run '^TestSimulation$$' -count=1 -timeout 24h -v -sim.report -sim.n=$(or $(N),20000) -sim.seed=$(or $(SEED),1) -sim.rollouts=$(or $(ROLLOUTS),2) -sim.fencing=$(or $(FENCING),9) | grep -vE '^(=== |--- PASS|    --- PASS|        --- PASS|PASS|ok )'
 
 .PHONY: sim-mons
 sim-mons: ## random schedules of what happens to mons that are moved and replaced: N=20000 SEED=1
@@ -130,6 +130,10 @@ bench-mons: build ## how long a mon takes to move, and where the time goes: ARGS
 .PHONY: bench-fencing
 bench-fencing: build ## how soon Machines are held and released, and whether any release was wrong: ARGS=--quick for few
 	@./hack/bench-fencing.sh $(ARGS)
+
+.PHONY: bench-longhorn
+bench-longhorn: build longhorn ## how soon nodes of Longhorn may leave, with and without lockkeeper, and what an attach costs: ARGS=--quick for few
+	@./hack/bench-longhorn.sh $(ARGS)
 
 # lab/bin/lab comes first because whoever reads the lab's code has to compile Kubernetes, and only compile.sh says how far it is.
 # In the lab without staticcheck: it reads all of Kubernetes for its facts, which doubles the time of the first run.

@@ -283,7 +283,7 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 // waited for the lease decided that a while ago.
 func (x act) hasPlace() storage.Answer {
 	now := x.world.work(x.work, "")
-	if now.OldFirst() && !(now.Canary && now.Scheduled && now.Claimed) {
+	if now.OldFirst() && (!now.Canary || !now.Scheduled || !now.Claimed) {
 		return no("mon.%s has no node any more, or no volume", x.work.Newcomer)
 	}
 	return storage.Answer{OK: true}

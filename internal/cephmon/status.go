@@ -148,8 +148,8 @@ func (w *world) why(s activities.MonSurvey) string {
 	return joined(s.Step.Why, w.pending(s.Step.Work.Newcomer))
 }
 
-// pending is why the canary of a newcomer does not run, in Kubernetes' own words; "": it runs, or nothing is known. While
-// a volume is made the scheduler says nothing, or what it said before.
+// pending is why the canary of a newcomer does not run, in Kubernetes' own words; "": it runs, or nothing is known.
+// While a volume is made the scheduler says nothing, or what it said before.
 func (w *world) pending(newcomer string) string {
 	pod := w.pod(isCanary(newcomer))
 	if pod == nil || running(pod) {

@@ -55,7 +55,7 @@ func (s Seen) joined(w Work) bool {
 	return known && w.Joined
 }
 
-// OldFirst: the old mon leaves before the newcomer joins.
+// OldFirst tells whether the old mon leaves before the newcomer joins.
 func (w Work) OldFirst() bool { return w.Kind == FailOver || w.Kind == OneLess }
 
 // acts are what is left of a step, in order.
@@ -91,7 +91,7 @@ func (s Seen) acts(w Work) (acts []Act) {
 		if w.OldFirst() {
 			remove()
 		}
-		add(w.Canary || !joined && !started && !w.Scheduled, DropCanary, w.Newcomer)
+		add(w.Canary || !joined && !started && (!w.Scheduled || recalled), DropCanary, w.Newcomer)
 		add(!joined && (!started || !w.Running), Start, w.Newcomer)
 		add(!joined, AwaitQuorum, w.Newcomer)
 		add(!joined || !slices.Contains(s.Endpoints, w.Newcomer), SaveEndpoints, w.Newcomer)

@@ -232,8 +232,8 @@ func (w *world) monmap() (names []string, err error) {
 	return names, err
 }
 
-// toldOf: whoever starts anew is told of these mons, and of no other: by the endpoints, the Secret with Rook's mon_host,
-// and the list of the CSI drivers.
+// toldOf: whoever starts anew is told of these mons, and of no other: by the endpoints, the Secret with Rook's
+// mon_host, and the list of the CSI drivers.
 func (w *world) toldOf(mons []string) error {
 	var endpoints, csi struct{ Data map[string]string }
 	var config struct {

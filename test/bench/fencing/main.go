@@ -11,8 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	cephrados "github.com/ceph/go-ceph/rados"
@@ -114,24 +112,8 @@ func (b *bench) measure(ctx context.Context, events int) (f found, err error) {
 	if err := figures.Pause(ctx, auditlog.Delay); err != nil {
 		return f, err
 	}
-	f.writes, err = writesSince(began)
+	f.writes, err = lab.WritesSince(began)
 	return f, err
-}
-
-// writesSince counts what the worker and the watcher wrote to the API server, Leases left out.
-func writesSince(began time.Time) (n int, err error) {
-	log := os.Getenv(auditlog.Variable)
-	if log == "" {
-		return 0, fmt.Errorf("%s is missing from the environment", auditlog.Variable)
-	}
-	writes := []string{"create", "update", "patch", "delete", "deletecollection"}
-	err = auditlog.ReadFiles(log, func(e auditlog.Event) {
-		if strings.HasPrefix(e.User.Username, "system:serviceaccount:lockkeeper-system:") && !e.At.Before(began) &&
-			slices.Contains(writes, e.Verb) && e.ObjectRef.Resource != "leases" && !e.DryRun() {
-			n++
-		}
-	})
-	return n, err
 }
 
 // stopOSD deletes the pod of an OSD, which its Deployment replaces at once, and tells how long it took until the budget
