@@ -43,8 +43,8 @@ func TestLargeCover(t *testing.T) {
 }
 
 // plainCover is how many nodes it takes to have a replica of every volume, if again and again the first node is taken
-// that has one of most of the volumes that are left. Nodes that are cordoned do not count, nor do volumes that are on no
-// other.
+// that has one of most of the volumes that are left. Nodes that are cordoned do not count, nor do volumes that are on
+// no other.
 func (w *world) plainCover() (nodes int) {
 	on, left := map[string][]string{}, map[string]bool{}
 	for _, r := range w.Replicas {
