@@ -106,6 +106,9 @@ func (k *keeper) recall(ctx workflow.Context) error {
 			memory.Fencing = &fencing.Ledger{}
 		}
 		for _, c := range asked.Cases {
+			if k.renews && c.Stage == fencing.StageHeld {
+				memory.Fencing.Renew(c.Target)
+			}
 			memory.Fencing.Request(workflow.Now(ctx), c.Target)
 		}
 	}

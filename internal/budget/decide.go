@@ -341,7 +341,9 @@ func open(in Input, d storage.FailureDomain, why opening) Decision {
 func shutFor(domain storage.FailureDomain, d Decision) Decision {
 	c := closed(d.Reason, d.Message+"; the daemons of its node are to end anyway, as those of another failure domain "+
 		"are, so that nothing else may go")
-	c.Shut = domain
+	if d.Open == domain { // or whoever is down elsewhere would have its failure domain open
+		c.Shut = domain
+	}
 	return c
 }
 

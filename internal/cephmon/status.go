@@ -160,9 +160,9 @@ func (w *world) pending(newcomer string) string {
 	case claim == nil && slices.ContainsFunc(pod.Spec.Volumes, isClaim):
 		return "" // both begin anew
 	case claim != nil && claim.Status.Phase != corev1.ClaimBound && claim.Annotations[volume.AnnSelectedNode] != "":
+		class, node := ptr.Deref(claim.Spec.StorageClassName, ""), claim.Annotations[volume.AnnSelectedNode]
 		return fmt.Sprintf("claim %s of class %s waits for its volume on %s; what its storage says is in `kubectl -n %s "+
-			"describe pvc %s`", claim.Name, ptr.Deref(claim.Spec.StorageClassName, ""), claim.Annotations[volume.AnnSelectedNode],
-			claim.Namespace, claim.Name)
+			"describe pvc %s`", claim.Name, class, node, claim.Namespace, claim.Name)
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
