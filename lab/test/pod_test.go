@@ -223,8 +223,12 @@ func TestTerminationIsGraceful(t *testing.T) {
 	if took := deletePod(t, ns, "polite"); took > time.Second {
 		t.Errorf("took %s", took)
 	}
-	stubborn := newPod("stubborn", shell("main", "trap '' TERM; setsid sleep 600 & while :; do sleep 0.05; done"))
-	create(t, ns, stubborn)
+	deaf := shell("main", "trap '' TERM; touch up; setsid sleep 600 & while :; do sleep 0.05; done")
+	// Ready only once the trap is set: a signal before that would end it at once.
+	deaf.ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", "up"}}},
+	}
+	create(t, ns, newPod("stubborn", deaf))
 	await(t, ns, "stubborn", "ready", ready)
 	if took := deletePod(t, ns, "stubborn"); took < 1900*time.Millisecond || took > 5*time.Second {
 		t.Errorf("took %s, want its grace period of 2 s", took)
