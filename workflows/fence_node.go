@@ -167,7 +167,7 @@ func (f *fence) release(ctx workflow.Context) error {
 			break
 		}
 		stop := f.watchOver(ctx)
-		err := f.job.underLease(ctx, f.requests(), func(ctx workflow.Context) error { return f.proceed(ctx, true) })
+		err := f.job.underLease(ctx, f.requests(ctx), f.leased)
 		stop()
 		if err != nil && !errors.Is(err, errLost) {
 			return err
@@ -188,7 +188,14 @@ func (f *fence) begin(ctx workflow.Context) {
 	f.state.Settled, f.state.Buried, f.state.Override = false, false, nil
 	f.state.Before, f.state.Doubt, f.state.Result = fencing.Patient{}, FenceDoubt{}, FenceNodeResult{}
 	f.state.AskedAt = time.Time{}
+	if workflow.GetVersion(ctx, saysSinceAnew, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		f.state.Why, f.state.WhySince = f.state.Patient.Why()
+	}
 }
+
+// saysSinceAnew is the change since when a job whose node has failed again says so to a keeper that knows only of the
+// time before.
+const saysSinceAnew = "says-since-anew"
 
 // serve takes in what the watcher and people say.
 func (f *fence) serve(ctx workflow.Context) {

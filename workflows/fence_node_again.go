@@ -10,7 +10,22 @@ import "go.temporal.io/sdk/workflow"
 const (
 	failsUnderLease = "fails-under-lease"
 	endsUnderLease  = "ends-under-lease"
+	// watchesEveryLease: also that of a run that began when the Machine was released, or of a job that released nothing.
+	watchesEveryLease = "watches-every-lease"
 )
+
+func (f *fence) watchesLeases(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, watchesEveryLease, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// leased sees the node through under the lease. If nothing was released nothing has to heal.
+func (f *fence) leased(ctx workflow.Context) error {
+	err := f.proceed(ctx, true)
+	if err == nil && f.state.Settled && f.state.Clusters == nil && f.watchesLeases(ctx) {
+		f.giveBack(ctx)
+	}
+	return err
+}
 
 // watchOver looks at the node while the storage heals under the lease, until stop is called.
 func (f *fence) watchOver(ctx workflow.Context) (stop func()) {

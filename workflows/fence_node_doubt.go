@@ -65,6 +65,13 @@ func (f *fence) toldLongAgo(ctx workflow.Context) bool {
 		workflow.GetVersion(ctx, asksThoughTold, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
+// remindsWhenQuiet is the change since when a keeper is asked for the lease again although the node is quiet.
+const remindsWhenQuiet = "reminds-when-quiet"
+
+func (f *fence) asksWhenQuiet(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, remindsWhenQuiet, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
 // endsOverrides is the change since when a person's word ends with the first release that nobody made use of.
 const endsOverrides = "ends-overrides"
 

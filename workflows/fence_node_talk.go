@@ -154,7 +154,7 @@ func (f *fence) giveBack(ctx workflow.Context) {
 }
 
 // requests are the leases under which the Machine can be released.
-func (f *fence) requests() (out []request) {
+func (f *fence) requests(ctx workflow.Context) (out []request) {
 	reason := f.in.Reason
 	if reason == "" {
 		reason = fmt.Sprintf("fencing of %s (%s)", f.in.Node, f.state.Why)
@@ -167,6 +167,9 @@ func (f *fence) requests() (out []request) {
 			of: f.job.claimOn(c.Cluster), unless: f.moved, hurry: f.inHurry,
 			want: lease.Claim{Domain: c.Domain, Node: f.in.Node, Reason: reason, Priority: f.state.Why.Priority()},
 		})
+	}
+	if len(out) == 0 && f.watchesLeases(ctx) {
+		out = []request{{hurry: f.inHurry}} // it holds what it needed since the run before
 	}
 	return out
 }

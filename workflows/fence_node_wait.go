@@ -47,7 +47,9 @@ func (f *fence) await(ctx workflow.Context) error {
 	switch {
 	case err != nil || f.released():
 	case !news && (every == lookAtNodeEvery || f.askedLongAgo(ctx)):
-		f.askAnew()
+		if f.askAnew(); f.asksWhenQuiet(ctx) {
+			return f.remind(ctx)
+		}
 	case news && f.overrideSpent(ctx):
 		f.state.Stale = true // the node may be well, and the same word would let it go again
 	case news && f.toldLongAgo(ctx):

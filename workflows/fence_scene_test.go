@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,17 +163,58 @@ func TestFenceOfANodeThatFailsAgain(t *testing.T) {
 }
 
 // TestFenceOfANodeThatFailsAgainUnderTheLease: that of its failure domain is held until the data is whole, which it may
-// never be without the node.
+// never be without the node. So it is, too, where the job has gone on in a new run meanwhile.
 func TestFenceOfANodeThatFailsAgainUnderTheLease(t *testing.T) {
+	t.Parallel()
+	const never = "never"
+	for _, continues := range []string{never, workflows.PhaseRemediate, workflows.PhaseHeal} {
+		t.Run(continues, func(t *testing.T) {
+			t.Parallel()
+			play(t, sim.Options{}, func(s *scene) {
+				s.fenced()
+				s.PersonSetsNoout("node-d", true)
+				s.machines.Idle(true)
+				s.machines.CutOff("node-d")
+				run := s.fence("node-d")
+				for _, phase := range []string{workflows.PhaseRemediate, workflows.PhaseHeal} {
+					in := func() bool { return s.fenceStatus("node-d").Phase == phase }
+					require.True(s, s.Await(2*time.Minute, in), "%+v", s.fenceStatus("node-d"))
+					if continues == phase {
+						s.continueJob(jobs.FenceNode.ID("node-d"))
+						time.Sleep(time.Second)
+					}
+					s.machines.Idle(false)
+				}
+				s.fencedTwice("node-d", run)
+			})
+		})
+	}
+}
+
+// TestFenceOfANodeThatRecoversUnderTheLease: nothing was taken, and so the lease is given back, whatever is to
+// heal yet. The next fence of the node begins when it fails again.
+func TestFenceOfANodeThatRecoversUnderTheLease(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
 		s.fenced()
 		s.PersonSetsNoout("node-d", true)
+		s.machines.Idle(true)
 		s.machines.CutOff("node-d")
 		run := s.fence("node-d")
-		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
-		require.True(s, s.Await(2*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
-		s.fencedTwice("node-d", run)
+		in := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseRemediate }
+		require.True(s, s.Await(2*time.Minute, in), "%+v", s.fenceStatus("node-d"))
+		s.LoseQuorum(true)
+		held := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeld }
+		require.True(s, s.Await(2*time.Minute, held), "%+v", s.fenceStatus("node-d"))
+		s.machines.NetworkReturns("node-d")
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeRecovered, e.fence.Outcome)
+		s.LoseQuorum(false)
+		free := func() bool { return len(s.Memory().Lease.Holders) == 0 }
+		require.True(s, s.Await(2*time.Minute, free), "%+v", s.Memory().Lease)
+		s.PersonSetsNoout("node-d", false)
+		s.heldAgain()
 	})
 }
 
@@ -354,45 +396,68 @@ func TestFenceThatTheKeeperForgot(t *testing.T) {
 }
 
 // TestFenceThatFailsAgainAndTheKeeperForgot: the node failed again before the data was whole, and the keeper died
-// before it had written down that it is to be released once more. The next one believes that the data heals, which it
-// never does.
+// before it had written down that it is to be released once more, or before it heard so, and begins with that request.
+// The next one knows that the data was to heal, which it never does.
 func TestFenceThatFailsAgainAndTheKeeperForgot(t *testing.T) {
 	t.Parallel()
-	play(t, sim.Options{}, func(s *scene) {
-		s.fenced()
-		s.machines.LosePower("node-d")
-		s.PersonSetsNoout("node-d", true)
-		run := s.fence("node-d")
-		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
-		require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
-		noted := func() bool {
-			f := s.Status().Fencing
-			return f != nil && len(f.Nodes) == 1 && f.Nodes[0].Stage == string(fencing.StageHealing)
-		}
-		require.True(s, s.Await(time.Minute, noted), "%+v", s.Status().Fencing)
+	for name, hears := range map[string]bool{"what it heard": true, "and hears it first": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, sim.Options{}, func(s *scene) { s.failsAgainUnnoted(hears) })
+		})
+	}
+}
 
+func (s *scene) failsAgainUnnoted(hears bool) {
+	s.fenced()
+	s.machines.LosePower("node-d")
+	s.PersonSetsNoout("node-d", true)
+	run := s.fence("node-d")
+	healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
+	require.True(s, s.Await(time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+	noted := func() bool {
+		f := s.Status().Fencing
+		return f != nil && len(f.Nodes) == 1 && f.Nodes[0].Stage == string(fencing.StageHealing)
+	}
+	require.True(s, s.Await(time.Minute, noted), "%+v", s.Status().Fencing)
+
+	fails := func(name string) {
 		s.update(func() {
 			s.fault = func(_ int, info activity.Info) fault {
-				if info.ActivityType.Name == "CarryOut" {
+				if info.ActivityType.Name == name && info.Attempt < 3 {
 					return notDone
 				}
 				return noFault
 			}
 		})
-		s.machines.LosePower("node-d")
-		s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceChanged, "it failed again")
-		held := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeld }
-		require.True(s, s.Await(time.Minute, held), "%+v", s.fenceStatus("node-d"))
+	}
+	if hears {
+		fails("CarryOut")
+	}
+	s.machines.LosePower("node-d")
+	if !hears {
+		time.Sleep(3 * time.Second) // nothing else starts a keeper from here on
+		s.killKeeper()
+		s.machines.Forgotten()
+		fails("Recall") // so that it is asked before it knows anything
+	}
+	s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceChanged, "it failed again")
+	held := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeld }
+	require.True(s, s.Await(time.Minute, held) || !hears, "%+v", s.fenceStatus("node-d"))
+	if hears {
 		s.killKeeper()
 		s.machines.Forgotten()
 		s.update(func() { s.fault = nil })
-		require.True(s, s.Await(10*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
-		s.PersonSetsNoout("node-d", false)
-		e := s.awaitFence("node-d", run)
-		require.NoError(s, e.err)
-		require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
-		s.heldAgain()
-	})
+	}
+	twice := func() bool { return s.machines.Fences("node-d") == 2 }
+	require.True(s, s.Await(2*time.Minute, twice) || hears, "%+v", s.fenceStatus("node-d"))
+	require.True(s, s.Await(10*time.Minute, twice), "%+v", s.fenceStatus("node-d"))
+	require.True(s, s.Await(10*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+	s.PersonSetsNoout("node-d", false)
+	e := s.awaitFence("node-d", run)
+	require.NoError(s, e.err)
+	require.Equal(s, workflows.OutcomeDone, e.fence.Outcome)
+	s.heldAgain()
 }
 
 // TestFenceThatHearsOfItsNodeAllTheTime: the keeper died before it had written down the release, or the lease, that it
@@ -423,6 +488,38 @@ func TestFenceThatHearsOfItsNodeAllTheTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFenceThatHearsNothingMore: the keeper died before it had written down the lease that it was asked for. The job
+// left the wait for it once, to look at its node, and asks the next keeper although nothing more is to be heard.
+func TestFenceThatHearsNothingMore(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		var asked, lost atomic.Bool
+		s.update(func() {
+			s.fault = func(_ int, info activity.Info) fault {
+				asked.CompareAndSwap(false, info.ActivityType.Name == "RequestLease")
+				if asked.Load() && info.WorkflowExecution.ID == workflows.KeeperID(sim.Key) {
+					lost.Store(true)
+					return notDone
+				}
+				return noFault
+			}
+		})
+		s.machines.Delete("node-d")
+		id := jobs.FenceNode.ID("node-d")
+		run := s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: "node-d", Policy: sim.Key.String()})
+		require.True(s, s.Await(time.Minute, lost.Load))
+		s.killKeeper()
+		s.update(func() { s.fault = nil })
+		s.signal(id, workflows.SignalFenceChanged, "it looks once more")
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
+		require.Less(s, e.fence.Took, 15*time.Minute)
+		s.heldAgain()
+	})
 }
 
 // TestWhoIsNotFencedLetsOthersGo: nobody fences a node that serves, and so its job does not keep the lease for ever. A

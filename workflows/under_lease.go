@@ -17,7 +17,7 @@ import (
 
 // request is a lease that a job needs for its work.
 type request struct {
-	of   *claimant
+	of   *claimant // nil: none, and only the wait after the work is meant
 	want lease.Claim
 	// unless ends the wait for the lease: the work begins without it.
 	unless func() bool
@@ -87,6 +87,7 @@ func (j *job) underLease(ctx workflow.Context, requests []request, work func(wor
 func (j *job) lose(ctx workflow.Context, requests []request, why error) {
 	for _, r := range requests {
 		switch c := r.of; {
+		case c == nil:
 		case len(requests) == 1:
 			c.end(LeaseRevoked) // its token may not count any more
 		case c.Stage != claimFree:
@@ -127,6 +128,9 @@ func (j *job) acquire(ctx workflow.Context, requests []request) error {
 		return j.acquireAll(ctx, requests)
 	}
 	for _, r := range requests {
+		if r.of == nil {
+			continue
+		}
 		if granted, err := r.of.acquire(ctx, r.want, r.unless, func() {}); err != nil {
 			return err
 		} else if !granted && !r.unless() {
