@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -18,6 +19,9 @@ import (
 type Machines interface {
 	// Machines lists everything that can be held.
 	Machines(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) ([]fencing.Machine, error)
+	// Odd says what would keep Machines from being held as the policy says, or from ever being fenced: health checks that
+	// never act, say. all are those that can be held, nodes those that host OSDs.
+	Odd(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, all []fencing.Machine, nodes []string) []string
 	// Budget is what the policy's MachineDisruptionBudget says, and whether it may let anybody go at all.
 	Budget(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) (fencing.MachineBudget, error)
 	// Hold sets a hold, or takes it away. A Machine that is gone, or another one by now, is no error.
@@ -67,7 +71,7 @@ func (k *Keeper) listMachines(ctx context.Context, p Policy) *surveying {
 }
 
 // survey is what there is to do about the Machines that were listed.
-func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
+func (s *surveying) survey(ctx context.Context, of Machines, p Policy, seen Seen, in Look) *fencing.Survey {
 	if s == nil {
 		return nil
 	}
@@ -84,8 +88,20 @@ func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
 		Nodes: in.Nodes, UIDs: in.Machines,
 	})
 	out.Fencing, out.Max, out.Never = s.spec, s.budget.Max, s.budget.Never
+	if out.Known && !s.ending {
+		nodes := slices.Sorted(maps.Keys(hosted)) //workflowcheck:ignore sorted before anybody sees the order
+		nodes = slices.DeleteFunc(nodes, func(node string) bool { return hosted[node].Daemons == 0 })
+		for _, odd := range of.Odd(ctx, p.Key, s.spec, s.machines, nodes) {
+			if len(out.Odd) < mostOdd {
+				out.Odd = append(out.Odd, storage.Clip(odd, mostProblem))
+			}
+		}
+	}
 	return &out
 }
+
+// mostOdd is how many of them are told. When these are mended there is room for others.
+const mostOdd = 5
 
 // mostProblem is how long the words of an API may be that are kept.
 const mostProblem = 300

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/machines"
 )
 
 // fencing looks at what fences the nodes of each policy: whether it can be held back, and whether it would act at all.
@@ -44,6 +45,9 @@ func (d *Doctor) fencing(ctx context.Context) {
 		}
 		if f := p.Status.Fencing; f != nil {
 			for _, note := range f.Notes {
+				if slices.ContainsFunc(problems, func(p machines.Problem) bool { return p.Message == note }) {
+					continue // it has just been said, with what to do about it
+				}
 				d.found(FoundWarning, name+": "+note, "see `lockkeeper fence status`")
 			}
 		}

@@ -398,6 +398,7 @@ func (m *mind) fencingReport() *activities.FencingReport {
 	}
 	note(s.Foreign, s.MoreForeign, "held by somebody else in our way, and not ours to release: ")
 	note(s.Without, s.MoreWithout, "nodes with OSDs and without a Machine, so that nothing holds them: ")
+	r.Notes = append(r.Notes, s.Odd...)
 	if s.Never {
 		r.Notes = append(r.Notes, "a health check fences nodes that are ready, too, or disks go with a Machine, so that the "+
 			"MachineDisruptionBudget never lets anybody go by itself: they go one by one, as lockkeeper releases them")

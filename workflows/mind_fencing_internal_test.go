@@ -116,3 +116,13 @@ func TestNothingGoesBeforeTheBudgetsAreClosed(t *testing.T) {
 		assert.Equal(t, c.early, d.Shut.IsZero(), "%+v", c)
 	}
 }
+
+// TestWhatIsOddIsTold: the status says what would keep a node from ever being fenced.
+func TestWhatIsOddIsTold(t *testing.T) {
+	m := &mind{}
+	m.observed.Settings.Fencing = &storage.Fencing{API: "ClusterAPI"}
+	m.observed.Survey = &fencing.Survey{Foreign: []string{"m-1"}, Odd: []string{"MachineHealthCheck x never acts"}}
+	assert.Equal(t, []string{
+		"held by somebody else in our way, and not ours to release: m-1", "MachineHealthCheck x never acts",
+	}, m.fencingReport().Notes)
+}

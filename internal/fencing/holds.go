@@ -20,6 +20,8 @@ type Machine struct {
 	// Held: it carries a mark that equals ours. Whose it is the notes say.
 	Held     bool `json:"held,omitempty"`
 	Deleting bool `json:"deleting,omitempty"`
+	// Labels are what health checks select by. They are not kept.
+	Labels map[string]string `json:"-"`
 }
 
 // Hold is what is noted of one hold of ours.

@@ -38,6 +38,8 @@ type Survey struct {
 	Never bool `json:"never,omitempty"`
 	// Spread is a node whose daemons are in several failure domains, so that nobody may go by number; "": there is none.
 	Spread string `json:"spread,omitempty"`
+	// Odd is what would keep a node from being held, or from ever being fenced, however right the holds are.
+	Odd []string `json:"odd,omitempty"`
 }
 
 // MostMachines bounds the Machines that one look names. Those that are left have their turn in the next one.

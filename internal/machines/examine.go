@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -36,15 +35,31 @@ func Examine(
 	if err != nil {
 		return []Problem{{true, err.Error(), "mend spec.fencing"}}, nil //nolint:nilerr // it is what was to be found out
 	}
-	k, err := h.served(h.kind.machine, h.kind.versions)
-	var items []unstructured.Unstructured
-	if err == nil {
-		items, err = h.list(ctx, k)
+	all, err := h.Machines(ctx)
+	if errors.Is(err, ErrNotServed) {
+		return []Problem{{true, err.Error(), "install it, or name another one in spec.fencing.api"}}, nil
 	}
-	var checks []HealthCheck
-	if err == nil {
-		checks, err = h.HealthChecks(ctx)
+	if err != nil {
+		return nil, err
 	}
+	var problems []Problem
+	without := slices.DeleteFunc(slices.Clone(nodes), func(node string) bool {
+		return slices.ContainsFunc(all, func(m fencing.Machine) bool { return m.Node == node })
+	})
+	if len(without) > 0 {
+		problems = append(problems, Problem{
+			Message: fmt.Sprintf("%d of %d nodes with OSDs have no Machine in the namespace %s, %s for one: nothing holds them",
+				len(without), len(nodes), spec.Namespace, without[0]),
+			Remedy: "mend spec.fencing.namespace, unless these nodes are not fenced at all",
+		})
+	}
+	odd, err := h.odd(ctx, all, nodes)
+	return append(problems, odd...), err
+}
+
+// odd is what Examine finds about whoever fences the Machines. all are those that can be held.
+func (h *Holder) odd(ctx context.Context, all []fencing.Machine, nodes []string) ([]Problem, error) {
+	checks, err := h.HealthChecks(ctx)
 	if errors.Is(err, ErrNotServed) {
 		return []Problem{{true, err.Error(), "install it, or name another one in spec.fencing.api"}}, nil
 	}
@@ -53,45 +68,35 @@ func Examine(
 	}
 	var problems []Problem
 	var ours []map[string]string // labels of what is to be held
-	var without []string
-	for _, node := range nodes {
-		i := slices.IndexFunc(items, func(o unstructured.Unstructured) bool { return h.describe(&o).Node == node })
-		if i < 0 {
-			without = append(without, node)
-		} else {
-			ours = append(ours, items[i].GetLabels())
+	for _, m := range all {
+		if m.Node != "" && slices.Contains(nodes, m.Node) {
+			ours = append(ours, m.Labels)
 		}
-	}
-	if len(without) > 0 {
-		problems = append(problems, Problem{
-			Message: fmt.Sprintf("%d of %d nodes with OSDs have no Machine in the namespace %s, %s for one: nothing holds them",
-				len(without), len(nodes), spec.Namespace, without[0]),
-			Remedy: "mend spec.fencing.namespace, unless these nodes are not fenced at all",
-		})
 	}
 	for _, check := range checks {
-		problems = append(problems, h.examineCheck(check, ours, items)...)
+		problems = append(problems, h.examineCheck(check, ours, all)...)
 	}
-	if spec.API == v1alpha1.FencingMachineDisruptionBudget {
-		others, err := h.BudgetsOfOthers(ctx, ours)
-		switch {
-		case errors.Is(err, ErrNotServed):
-			problems = append(problems, Problem{true, err.Error(), "install it, or name another one in spec.fencing.api"})
-		case err != nil:
-			return nil, err
-		case len(others) > 0:
-			problems = append(problems, Problem{
-				true, fmt.Sprintf("MachineDisruptionBudget %s selects Machines with OSDs, too, and fencing asks only one budget "+
-					"of a Machine", others[0]), "delete it, or have it select others",
-			})
-		}
+	if h.kind.api != v1alpha1.FencingMachineDisruptionBudget {
+		return problems, nil
+	}
+	others, err := h.BudgetsOfOthers(ctx, ours)
+	switch {
+	case errors.Is(err, ErrNotServed):
+		problems = append(problems, Problem{true, err.Error(), "install it, or name another one in spec.fencing.api"})
+	case err != nil:
+		return nil, err
+	case len(others) > 0:
+		problems = append(problems, Problem{
+			true, fmt.Sprintf("MachineDisruptionBudget %s selects Machines with OSDs, too, and fencing asks only one budget "+
+				"of a Machine", others[0]), "delete it, or have it select others",
+		})
 	}
 	return problems, nil
 }
 
-// examineCheck looks at one health check. ours are the labels of the Machines that host storage, items all of them.
+// examineCheck looks at one health check. ours are the labels of the Machines that host storage.
 func (h *Holder) examineCheck(
-	check HealthCheck, ours []map[string]string, items []unstructured.Unstructured,
+	check HealthCheck, ours []map[string]string, machines []fencing.Machine,
 ) (problems []Problem) {
 	storageToo := 0
 	for _, set := range ours {
@@ -103,8 +108,8 @@ func (h *Holder) examineCheck(
 		return nil
 	}
 	all := 0
-	for i := range items {
-		if check.Selects(items[i].GetLabels()) {
+	for _, m := range machines {
+		if check.Selects(m.Labels) {
 			all++
 		}
 	}
@@ -126,10 +131,10 @@ func (h *Holder) examineCheck(
 	switch {
 	case err != nil:
 		problems = append(problems, Problem{true, name + ": " + err.Error(), "mend it"})
-	case !fences && h.kind.check.Kind == "MachineHealthCheck":
+	case !fences:
 		problems = append(problems, Problem{
-			true, fmt.Sprintf("%s acts on up to %s unhealthy Machines of %d%s: it never acts on one", name, check.Limit, all,
-				why),
+			true, fmt.Sprintf("%s acts on up to %s unhealthy %ss of %d%s: it never acts on one", name,
+				check.Limit, h.kind.machine.Kind, all, why),
 			"raise its limit",
 		})
 	}

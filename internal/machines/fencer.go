@@ -47,6 +47,24 @@ func (f Fencer) Machines(
 	return h.Machines(ctx)
 }
 
+// Odd implements activities.Machines. What cannot be looked at is odd, too.
+func (f Fencer) Odd(
+	ctx context.Context, key storage.ClusterKey, spec storage.Fencing, all []fencing.Machine, nodes []string,
+) (odd []string) {
+	h, err := f.holder(key, spec)
+	if err != nil {
+		return nil // whoever lists Machines says so
+	}
+	problems, err := h.odd(ctx, all, nodes)
+	if err != nil {
+		return []string{"whether anybody would fence a node is not known: " + err.Error()}
+	}
+	for _, p := range problems {
+		odd = append(odd, p.Message)
+	}
+	return odd
+}
+
 // Budget implements activities.Machines.
 func (f Fencer) Budget(
 	ctx context.Context, key storage.ClusterKey, spec storage.Fencing,

@@ -146,6 +146,7 @@ func (h *Holder) Machines(ctx context.Context) ([]fencing.Machine, error) {
 func (h *Holder) describe(o *unstructured.Unstructured) fencing.Machine {
 	m := fencing.Machine{
 		Name: o.GetName(), UID: string(o.GetUID()), Held: h.kind.mark.on(o), Deleting: o.GetDeletionTimestamp() != nil,
+		Labels: o.GetLabels(),
 	}
 	if h.kind.machine.Kind == "Node" {
 		m.Node = o.GetName()

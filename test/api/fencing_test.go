@@ -242,7 +242,9 @@ func TestHealthChecks(t *testing.T) {
 		require.EqualExportedValues(t, test.want, checks[0])
 
 		// One that cannot be read may select anybody.
-		require.NoError(t, unstructured.SetNestedField(o.Object, "some", "spec", "selector"))
+		require.NoError(t, unstructured.SetNestedSlice(o.Object, []any{
+			map[string]any{"key": "pool", "operator": "Sometimes"},
+		}, "spec", "selector", "matchExpressions"))
 		require.NoError(t, server.Update(t.Context(), o))
 		_, err = h.HealthChecks(t.Context())
 		require.ErrorContains(t, err, "HealthCheck check: spec.selector")
@@ -393,6 +395,13 @@ func readMachine(t *testing.T, api fencingAPI, name string) *unstructured.Unstru
 	return o
 }
 
+func listed(t *testing.T, api fencingAPI) []fencing.Machine {
+	t.Helper()
+	all, err := holder(t, "one", api.spec).Machines(t.Context())
+	require.NoError(t, err)
+	return all
+}
+
 func findMachine(t *testing.T, h *machines.Holder, name string) fencing.Machine {
 	t.Helper()
 	all, err := h.Machines(t.Context())
@@ -502,6 +511,44 @@ func TestExamine(t *testing.T) {
 	require.Len(t, broken, 2)
 	require.Contains(t, broken[0], "has a remediation template")
 	require.Contains(t, broken[1], "acts on up to 0 unhealthy Machines of 4: it never acts on one")
+
+	// The keeper says the same in the status of the policy.
+	odd = machines.Fencer{Client: server}.Odd(t.Context(), storage.ClusterKey{Namespace: "default", Name: "one"},
+		storage.Fencing{API: string(capi.spec.API), Namespace: capi.spec.Namespace}, listed(t, capi), nodes)
+	require.Equal(t, broken, odd[:2])
+	require.Len(t, odd, 3)
+
+	// A NodeHealthCheck is asked in the same way, of nodes.
+	node := fencingAPIs[4]
+	for _, name := range nodes {
+		makeMachine(t, node, name)
+	}
+	nodeCheck := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"maxUnhealthy": "0%"}}}
+	nodeCheck.SetAPIVersion("remediation.medik8s.io/v1alpha1")
+	nodeCheck.SetKind("NodeHealthCheck")
+	nodeCheck.SetName("workers")
+	require.NoError(t, server.Create(t.Context(), nodeCheck))
+	t.Cleanup(func() { _ = server.Delete(t.Context(), nodeCheck) })
+	broken, _ = examine(node.spec, nodes...)
+	require.Len(t, broken, 1)
+	require.Regexp(t, "NodeHealthCheck workers acts on up to 0% unhealthy Nodes of .*: it never acts on one", broken[0])
+
+	// Whoever fences asks one budget of a Machine, and it may be somebody else's.
+	budgets := fencingAPIs[3]
+	for _, name := range nodes {
+		makeMachine(t, budgets, name)
+	}
+	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": map[string]any{}}}}
+	theirs.SetAPIVersion("healthchecking.openshift.io/v1alpha1")
+	theirs.SetKind("MachineDisruptionBudget")
+	theirs.SetNamespace("machines")
+	theirs.SetName("theirs")
+	require.NoError(t, server.Create(t.Context(), theirs))
+	t.Cleanup(func() { _ = server.Delete(t.Context(), theirs) })
+	broken, _ = examine(budgets.spec, nodes...)
+	require.Equal(t, []string{
+		"MachineDisruptionBudget theirs selects Machines with OSDs, too, and fencing asks only one budget of a Machine",
+	}, broken)
 
 	broken, _ = examine(v1alpha1.FencingSpec{API: "Karpenter"}, nodes...)
 	require.Len(t, broken, 1)

@@ -50,6 +50,11 @@ func (m *Machines) Budget(
 
 var errMoved = errors.New("somebody else has changed the MachineDisruptionBudget again and again")
 
+// Odd implements activities.Machines: whoever fences them acts.
+func (m *Machines) Odd(context.Context, storage.ClusterKey, storage.Fencing, []fencing.Machine, []string) []string {
+	return nil
+}
+
 // SetMax implements activities.Machines. It reads what it writes over, and writes nothing over what has changed since.
 func (m *Machines) SetMax(ctx context.Context, _ storage.ClusterKey, _ storage.Fencing, most *int) error {
 	for range 5 {
