@@ -64,7 +64,7 @@ type lens struct {
 
 // fenceSight is what matters of one look. Two equal ones call for nothing.
 type fenceSight struct {
-	Machines map[string]string // by name, what a keeper has to know of it, and the budget
+	Machines map[string]string // by name, what a keeper has to know of it, of the budget, and of health checks
 	Patients map[string]patient
 	next     time.Time
 }
@@ -233,6 +233,9 @@ func (r *FencingReconciler) look(ctx context.Context, p *v1alpha1.MaintenancePol
 	s := &fenceSight{Patients: map[string]patient{}}
 	if s.Machines, err = l.holder.Marks(ctx, objects); err != nil {
 		return nil, err
+	}
+	for _, c := range checks { // the keeper says which would never act
+		s.Machines["health check "+c.Name] = c.Acts()
 	}
 	for i := range objects {
 		o := &objects[i]

@@ -34,6 +34,12 @@ type HealthCheck struct {
 // Selects tells whether it is about a Machine, or a Node, with such labels.
 func (c HealthCheck) Selects(of map[string]string) bool { return c.selector.Matches(labels.Set(of)) }
 
+// Acts is on how many of which Machines it acts, and how, in words that change with that.
+func (c HealthCheck) Acts() string {
+	return fmt.Sprintf("%s: limit %q, least %q, template %t, paused %t", c.selector, c.Limit, c.Least, c.Template,
+		c.Paused)
+}
+
 func (h *Holder) checkVersions() []string {
 	if h.kind.versionsOfChecks != nil {
 		return h.kind.versionsOfChecks

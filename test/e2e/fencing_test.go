@@ -179,6 +179,25 @@ func (w *world) fencingWords() map[string]word {
 		"power-returns": {"ZONE", func(w *world, a []string) error {
 			return w.fault("node-return", w.fenced[a[0]].Status.NodeRef.Name)
 		}},
+		"network-returns": {"ZONE", func(w *world, a []string) error {
+			return w.fault("node-return", w.fenced[a[0]].Status.NodeRef.Name)
+		}},
+		"unready": {"ZONE", func(w *world, a []string) error {
+			return w.run("kubectl", "wait", "node", w.fenced[a[0]].Status.NodeRef.Name, "--for=condition=Ready=Unknown",
+				"--timeout=1m")
+		}},
+		"shrink": {"ZONE", func(w *world, a []string) error { return w.shrink(a[0]) }},
+		"grow":   {"ZONE", func(w *world, a []string) error { return w.scalePool(a[0], 1) }},
+		"fence-rights": {"", func(w *world, _ []string) error {
+			return w.run("kubectl", "-n", machinesNamespace, "apply", "-f",
+				filepath.Join(w.root, "deploy", "fencing-namespace.yaml"))
+		}},
+		"no-fence-rights": {"", func(w *world, _ []string) error {
+			return w.run("kubectl", "-n", machinesNamespace, "delete", "rolebinding", "lockkeeper-worker-fencing")
+		}},
+		"fence-hold": {"ZONE", func(w *world, a []string) error {
+			return w.run("lockkeeper", "fence", "hold", w.fenced[a[0]].Status.NodeRef.Name)
+		}},
 		"not-replaced": {"ZONE DURATION", func(w *world, a []string) error { return w.notReplaced(a[0], a[1]) }},
 		"fence-says": {"ZONE REGEXP", func(w *world, a []string) error {
 			return w.eventually(patience, a[1], "lockkeeper", "fence", "status", w.fenced[a[0]].Status.NodeRef.Name)
@@ -217,6 +236,29 @@ func (w *world) fencingWords() map[string]word {
 			return w.run("kubectl", append(append([]string{"annotate"}, kind...), m.Metadata.Name, hook+"-")...)
 		}},
 	}
+}
+
+// pools are the MachineDeployments of the zones.
+const pools = "machinedeployments.v1beta2.cluster.x-k8s.io"
+
+// shrink takes a Machine from the pool of a zone, which is to be the one that is chosen here.
+func (w *world) shrink(zone string) error {
+	m, err := w.doom(zone)
+	if err != nil {
+		return err
+	}
+	kind, _ := w.kindOfMachine()
+	first := append(append([]string{"annotate"}, kind...), m.Metadata.Name, "cluster.x-k8s.io/delete-machine=")
+	return errors.Join(w.run("kubectl", first...), w.scalePool(zone, -1))
+}
+
+func (w *world) scalePool(zone string, by int) error {
+	var pool struct{ Spec struct{ Replicas int } }
+	if err := w.read(&pool, "kubectl", "-n", machinesNamespace, "get", pools, zone, "-o", "json"); err != nil {
+		return err
+	}
+	return w.run("kubectl", "-n", machinesNamespace, "scale", pools, zone,
+		fmt.Sprintf("--replicas=%d", pool.Spec.Replicas+by))
 }
 
 // notReplaced: for that long the Machine that a zone has lost stays, whatever else becomes of it.
