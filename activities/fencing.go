@@ -168,20 +168,15 @@ type ReleaseHoldsInput struct {
 
 // ReleaseHolds takes away every hold that is noted in the policy's status, and the MachineDisruptionBudget. It returns
 // when nothing is left, or when the policy is in charge after all: what else is taken back before that can be made
-// again in no time, but a Machine without a hold may be fenced at once.
+// again in no time, but a Machine without a hold may be fenced at once. So that is asked again before each of them: of
+// many Machines the last would go on an answer that is minutes old.
 func (k *Keeper) ReleaseHolds(ctx context.Context, in ReleaseHoldsInput) (HoldsResult, error) {
 	key := in.ClusterKey
-	p, err := k.Policies.Policy(ctx, key)
-	if errors.Is(err, ErrNotFound) {
-		return HoldsResult{}, nil
-	}
-	if err != nil {
-		return HoldsResult{}, Unavailable("read MaintenancePolicy "+key.String(), err)
-	}
-	if in.Aside && p.Second == "" && p.Standing(in.ID).First == "" {
-		return HoldsResult{Moved: true}, nil
-	}
+	p, err := k.policyToRelease(ctx, in)
 	l := p.Memory.Fencing
+	if err != nil || in.inCharge(p) {
+		return HoldsResult{Moved: err == nil}, err
+	}
 	if l == nil || k.Machines == nil {
 		return HoldsResult{}, nil
 	}
@@ -189,11 +184,43 @@ func (k *Keeper) ReleaseHolds(ctx context.Context, in ReleaseHoldsInput) (HoldsR
 	if err != nil {
 		return HoldsResult{}, Unavailable("list Machines", err)
 	}
-	change := HoldsInput{Cluster: key, Fencing: l.Fencing, Drop: l.Budget}
+	var changes []HoldsInput
 	for _, m := range all {
 		if _, noted := slices.BinarySearch(l.Held, fencing.Key(m.UID)); noted {
-			change.Remove = append(change.Remove, m)
+			changes = append(changes, HoldsInput{Cluster: key, Fencing: l.Fencing, Remove: []fencing.Machine{m}})
 		}
 	}
-	return k.ChangeHolds(ctx, change)
+	if l.Budget {
+		changes = append(changes, HoldsInput{Cluster: key, Fencing: l.Fencing, Drop: true})
+	}
+	var failed error
+	for _, change := range changes {
+		if in.Aside {
+			if p, err = k.policyToRelease(ctx, in); err != nil || in.inCharge(p) {
+				return HoldsResult{Moved: err == nil}, err
+			}
+		}
+		if _, err := k.ChangeHolds(ctx, change); failed == nil {
+			failed = err // what one Machine refuses keeps no other one waiting
+		}
+	}
+	return HoldsResult{}, failed
+}
+
+// policyToRelease is the policy as it is now; the zero one if there is none any more.
+func (k *Keeper) policyToRelease(ctx context.Context, in ReleaseHoldsInput) (Policy, error) {
+	p, err := k.Policies.Policy(ctx, in.ClusterKey)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Policy{}, nil
+	case err != nil:
+		return Policy{}, Unavailable("read MaintenancePolicy "+in.String(), err)
+	default:
+		return p, nil
+	}
+}
+
+// inCharge tells whether a policy that stood aside is in charge after all.
+func (in ReleaseHoldsInput) inCharge(p Policy) bool {
+	return in.Aside && p.Key == in.ClusterKey && p.Second == "" && p.Standing(in.ID).First == ""
 }
