@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -56,10 +55,6 @@ type oneBudget struct {
 	takes time.Duration
 	err   error
 	said  []int
-}
-
-func (m *oneBudget) Odd(context.Context, storage.ClusterKey, storage.Fencing, []fencing.Machine, []string) []string {
-	return nil
 }
 
 func (m *oneBudget) SetMax(ctx context.Context, _ storage.ClusterKey, spec storage.Fencing, most *int) error {

@@ -101,10 +101,6 @@ func (d fleet) Hold(ctx context.Context, _ storage.ClusterKey, _ storage.Fencing
 	return d.step(ctx, fmt.Sprintf("hold %s %t", m.Name, on))
 }
 
-func (d fleet) Odd(context.Context, storage.ClusterKey, storage.Fencing, []fencing.Machine, []string) []string {
-	return nil
-}
-
 func (d fleet) SetMax(ctx context.Context, _ storage.ClusterKey, _ storage.Fencing, most *int) error {
 	return d.step(ctx, fmt.Sprintf("number %d", *most))
 }

@@ -19,9 +19,11 @@ import (
 type Machines interface {
 	// Machines lists everything that can be held.
 	Machines(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) ([]fencing.Machine, error)
-	// Odd says what would keep Machines from being held as the policy says, or from ever being fenced: health checks that
-	// never act, say. all are those that can be held, nodes those that host OSDs.
-	Odd(ctx context.Context, key storage.ClusterKey, spec storage.Fencing, all []fencing.Machine, nodes []string) []string
+	// Odd looks for what would keep Machines from being held as the policy says, or from ever being fenced, such as health
+	// checks that never act. all are those that can be held. What it returns says what there is, of these nodes with OSDs.
+	Odd(
+		ctx context.Context, key storage.ClusterKey, spec storage.Fencing, all []fencing.Machine,
+	) func(nodes []string) []string
 	// Budget is what the policy's MachineDisruptionBudget says, and whether it may let anybody go at all.
 	Budget(ctx context.Context, key storage.ClusterKey, spec storage.Fencing) (fencing.MachineBudget, error)
 	// Hold sets a hold, or takes it away. A Machine that is gone, or another one by now, is no error.
@@ -55,6 +57,7 @@ type surveying struct {
 	ending   bool
 	machines []fencing.Machine
 	budget   fencing.MachineBudget
+	odd      func(nodes []string) []string
 	err      error
 }
 
@@ -67,11 +70,14 @@ func (k *Keeper) listMachines(ctx context.Context, p Policy) *surveying {
 	if s.machines, s.err = k.Machines.Machines(ctx, p.Key, *spec); s.err == nil && spec.API == fencing.APIBudget {
 		s.budget, s.err = k.Machines.Budget(ctx, p.Key, *spec)
 	}
+	if s.err == nil && !ending {
+		s.odd = k.Machines.Odd(ctx, p.Key, *spec, s.machines)
+	}
 	return s
 }
 
 // survey is what there is to do about the Machines that were listed.
-func (s *surveying) survey(ctx context.Context, of Machines, p Policy, seen Seen, in Look) *fencing.Survey {
+func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
 	if s == nil {
 		return nil
 	}
@@ -88,10 +94,10 @@ func (s *surveying) survey(ctx context.Context, of Machines, p Policy, seen Seen
 		Nodes: in.Nodes, UIDs: in.Machines,
 	})
 	out.Fencing, out.Max, out.Never = s.spec, s.budget.Max, s.budget.Never
-	if out.Known && !s.ending {
+	if out.Known && s.odd != nil {
 		nodes := slices.Sorted(maps.Keys(hosted)) //workflowcheck:ignore sorted before anybody sees the order
 		nodes = slices.DeleteFunc(nodes, func(node string) bool { return hosted[node].Daemons == 0 })
-		for _, odd := range of.Odd(ctx, p.Key, s.spec, s.machines, nodes) {
+		for _, odd := range s.odd(nodes) {
 			if len(out.Odd) < mostOdd {
 				out.Odd = append(out.Odd, storage.Clip(odd, mostProblem))
 			}

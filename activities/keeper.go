@@ -120,7 +120,7 @@ func (k *Keeper) ObserveStorage(ctx context.Context, in ObserveInput) (Observati
 	default:
 		out.Seen.View.NotInCharge = s.Waits
 	}
-	out.Survey = listed.survey(ctx, k.Machines, p, out.Seen, in.Look)
+	out.Survey = listed.survey(p, out.Seen, in.Look)
 	if l := in.Look; l.Bounded {
 		first := storage.Interest{Domains: l.Domains, Nodes: l.Nodes, Daemons: l.Daemons}
 		for _, h := range l.Hosts {

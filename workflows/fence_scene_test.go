@@ -171,14 +171,9 @@ func TestFenceOfANodeThatFailsAgainUnderTheLease(t *testing.T) {
 		t.Run(continues, func(t *testing.T) {
 			t.Parallel()
 			play(t, sim.Options{}, func(s *scene) {
-				s.fenced()
-				s.PersonSetsNoout("node-d", true)
-				s.machines.Idle(true)
-				s.machines.CutOff("node-d")
-				run := s.fence("node-d")
+				run := s.releasedUnderTheLease("node-d")
 				for _, phase := range []string{workflows.PhaseRemediate, workflows.PhaseHeal} {
-					in := func() bool { return s.fenceStatus("node-d").Phase == phase }
-					require.True(s, s.Await(2*time.Minute, in), "%+v", s.fenceStatus("node-d"))
+					s.awaitFencePhase("node-d", phase)
 					if continues == phase {
 						s.continueJob(jobs.FenceNode.ID("node-d"))
 						time.Sleep(time.Second)
@@ -191,21 +186,33 @@ func TestFenceOfANodeThatFailsAgainUnderTheLease(t *testing.T) {
 	}
 }
 
+// releasedUnderTheLease cuts a node off whose data does not heal without it, since a person has set noout, and has its
+// fence wait for a remediator that does nothing yet.
+func (s *scene) releasedUnderTheLease(node string) (run string) {
+	s.Helper()
+	s.fenced()
+	s.PersonSetsNoout(node, true)
+	s.machines.Idle(true)
+	s.machines.CutOff(node)
+	run = s.fence(node)
+	s.awaitFencePhase(node, workflows.PhaseRemediate)
+	return run
+}
+
+func (s *scene) awaitFencePhase(node, phase string) {
+	s.Helper()
+	in := func() bool { return s.fenceStatus(node).Phase == phase }
+	require.True(s, s.Await(2*time.Minute, in), "%+v", s.fenceStatus(node))
+}
+
 // TestFenceOfANodeThatRecoversUnderTheLease: nothing was taken, and so the lease is given back, whatever is to
 // heal yet. The next fence of the node begins when it fails again.
 func TestFenceOfANodeThatRecoversUnderTheLease(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.fenced()
-		s.PersonSetsNoout("node-d", true)
-		s.machines.Idle(true)
-		s.machines.CutOff("node-d")
-		run := s.fence("node-d")
-		in := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseRemediate }
-		require.True(s, s.Await(2*time.Minute, in), "%+v", s.fenceStatus("node-d"))
+		run := s.releasedUnderTheLease("node-d")
 		s.LoseQuorum(true)
-		held := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeld }
-		require.True(s, s.Await(2*time.Minute, held), "%+v", s.fenceStatus("node-d"))
+		s.awaitFencePhase("node-d", workflows.PhaseHeld)
 		s.machines.NetworkReturns("node-d")
 		e := s.awaitFence("node-d", run)
 		require.NoError(s, e.err)

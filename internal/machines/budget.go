@@ -181,9 +181,9 @@ func (h *Holder) budget(ctx context.Context, k schema.GroupVersionKind) (*unstru
 	return o, nil
 }
 
-// BudgetsOfOthers names the MachineDisruptionBudgets of somebody else that select any of our Machines: fencing asks one
-// budget of a Machine only, and it may be theirs.
-func (h *Holder) BudgetsOfOthers(ctx context.Context, ours []map[string]string) ([]string, error) {
+// budgetsOfOthers are the MachineDisruptionBudgets of somebody else: fencing asks one budget of a Machine only, and it
+// may be theirs.
+func (h *Holder) budgetsOfOthers(ctx context.Context) (others []HealthCheck, err error) {
 	k, err := h.budgetKind()
 	if err != nil {
 		return nil, err
@@ -192,21 +192,15 @@ func (h *Holder) BudgetsOfOthers(ctx context.Context, ours []map[string]string) 
 	if err != nil {
 		return nil, err
 	}
-	var names []string
 	for i := range items {
+		if items[i].GetAnnotations()[ForPolicy] == h.policy.String() {
+			continue
+		}
 		c, err := readCheck(&items[i]) // the selector is where a health check has it
 		if err != nil {
 			return nil, fmt.Errorf("MachineDisruptionBudget %s: %w", items[i].GetName(), err)
 		}
-		if items[i].GetAnnotations()[ForPolicy] == h.policy.String() {
-			continue
-		}
-		for _, set := range ours {
-			if c.Selects(set) {
-				names = append(names, c.Name)
-				break
-			}
-		}
+		others = append(others, c)
 	}
-	return names, nil
+	return others, nil
 }

@@ -36,8 +36,12 @@ func Examine(
 		return []Problem{{true, err.Error(), "mend spec.fencing"}}, nil //nolint:nilerr // it is what was to be found out
 	}
 	all, err := h.Machines(ctx)
+	var r rules
+	if err == nil {
+		r, err = h.rules(ctx)
+	}
 	if errors.Is(err, ErrNotServed) {
-		return []Problem{{true, err.Error(), "install it, or name another one in spec.fencing.api"}}, nil
+		return []Problem{notServed(err)}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -53,45 +57,47 @@ func Examine(
 			Remedy: "mend spec.fencing.namespace, unless these nodes are not fenced at all",
 		})
 	}
-	odd, err := h.odd(ctx, all, nodes)
-	return append(problems, odd...), err
+	return append(problems, h.odd(r, all, nodes)...), nil
 }
 
-// odd is what Examine finds about whoever fences the Machines. all are those that can be held.
-func (h *Holder) odd(ctx context.Context, all []fencing.Machine, nodes []string) ([]Problem, error) {
-	checks, err := h.HealthChecks(ctx)
-	if errors.Is(err, ErrNotServed) {
-		return []Problem{{true, err.Error(), "install it, or name another one in spec.fencing.api"}}, nil
+func notServed(err error) Problem {
+	return Problem{true, err.Error(), "install it, or name another one in spec.fencing.api"}
+}
+
+// rules are what others have to say about when a Machine is fenced.
+type rules struct {
+	checks  []HealthCheck
+	budgets []HealthCheck // MachineDisruptionBudgets of others: what they select
+}
+
+func (h *Holder) rules(ctx context.Context) (r rules, err error) {
+	if r.checks, err = h.HealthChecks(ctx); err == nil && h.kind.api == v1alpha1.FencingMachineDisruptionBudget {
+		r.budgets, err = h.budgetsOfOthers(ctx)
 	}
-	if err != nil {
-		return nil, err
-	}
-	var problems []Problem
+	return r, err
+}
+
+// odd is what would keep Machines from being held as the policy says, or from ever being fenced. all are those that can
+// be held.
+func (h *Holder) odd(r rules, all []fencing.Machine, nodes []string) (problems []Problem) {
 	var ours []map[string]string // labels of what is to be held
 	for _, m := range all {
 		if m.Node != "" && slices.Contains(nodes, m.Node) {
 			ours = append(ours, m.Labels)
 		}
 	}
-	for _, check := range checks {
+	for _, check := range r.checks {
 		problems = append(problems, h.examineCheck(check, ours, all)...)
 	}
-	if h.kind.api != v1alpha1.FencingMachineDisruptionBudget {
-		return problems, nil
+	for _, b := range r.budgets {
+		if slices.ContainsFunc(ours, b.Selects) {
+			return append(problems, Problem{
+				true, fmt.Sprintf("MachineDisruptionBudget %s selects Machines with OSDs, too, and fencing asks only one budget "+
+					"of a Machine", b.Name), "delete it, or have it select others",
+			})
+		}
 	}
-	others, err := h.BudgetsOfOthers(ctx, ours)
-	switch {
-	case errors.Is(err, ErrNotServed):
-		problems = append(problems, Problem{true, err.Error(), "install it, or name another one in spec.fencing.api"})
-	case err != nil:
-		return nil, err
-	case len(others) > 0:
-		problems = append(problems, Problem{
-			true, fmt.Sprintf("MachineDisruptionBudget %s selects Machines with OSDs, too, and fencing asks only one budget "+
-				"of a Machine", others[0]), "delete it, or have it select others",
-		})
-	}
-	return problems, nil
+	return problems
 }
 
 // examineCheck looks at one health check. ours are the labels of the Machines that host storage.
@@ -107,10 +113,13 @@ func (h *Holder) examineCheck(
 	if storageToo == 0 {
 		return nil
 	}
-	all := 0
+	all, starting := 0, 0
 	for _, m := range machines {
 		if check.Selects(m.Labels) {
 			all++
+			if m.Node == "" { // nobody knows yet what it will host
+				starting++
+			}
 		}
 	}
 	name := fmt.Sprintf("%s %s", h.kind.check.Kind, check.Name)
@@ -139,12 +148,12 @@ func (h *Holder) examineCheck(
 		})
 	}
 	problems = append(problems, examineLeast(name, check.Least, all)...)
-	if check.Limit != "" && storageToo < all && !skips {
+	if others := all - starting - storageToo; check.Limit != "" && others > 0 && !skips {
 		problems = append(problems, Problem{
-			Message: fmt.Sprintf("%s selects %d Machines with OSDs and %d others, with one limit of %s: those that wait for "+
+			Message: fmt.Sprintf("%s selects %d %ss with OSDs and %d without, with one limit of %s: those that wait for "+
 				"lockkeeper count as unhealthy meanwhile, and the others may have to wait for them", name, storageToo,
-				all-storageToo, check.Limit),
-			Remedy: "give Machines with OSDs a health check of their own",
+				h.kind.machine.Kind, others, check.Limit),
+			Remedy: fmt.Sprintf("give %ss with OSDs a health check of their own", h.kind.machine.Kind),
 		})
 	}
 	return problems

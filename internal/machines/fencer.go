@@ -49,20 +49,22 @@ func (f Fencer) Machines(
 
 // Odd implements activities.Machines. What cannot be looked at is odd, too.
 func (f Fencer) Odd(
-	ctx context.Context, key storage.ClusterKey, spec storage.Fencing, all []fencing.Machine, nodes []string,
-) (odd []string) {
+	ctx context.Context, key storage.ClusterKey, spec storage.Fencing, all []fencing.Machine,
+) func(nodes []string) []string {
 	h, err := f.holder(key, spec)
-	if err != nil {
-		return nil // whoever lists Machines says so
+	var r rules
+	if err == nil {
+		r, err = h.rules(ctx)
 	}
-	problems, err := h.odd(ctx, all, nodes)
-	if err != nil {
-		return []string{"whether anybody would fence a node is not known: " + err.Error()}
+	return func(nodes []string) (odd []string) {
+		if err != nil {
+			return []string{"whether a node would ever be fenced is not known: " + err.Error()}
+		}
+		for _, p := range h.odd(r, all, nodes) {
+			odd = append(odd, p.Message)
+		}
+		return odd
 	}
-	for _, p := range problems {
-		odd = append(odd, p.Message)
-	}
-	return odd
 }
 
 // Budget implements activities.Machines.

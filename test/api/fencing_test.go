@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"math"
 	"path/filepath"
 	"strings"
@@ -314,26 +315,14 @@ func TestMachineDisruptionBudget(t *testing.T) {
 	require.NoError(t, one.SetBudget(t.Context(), 1))
 	says(1, false)
 
-	// Those of others are named, and left alone.
-	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"selector": map[string]any{"matchLabels": map[string]any{"pool": "workers"}},
-	}}}
-	theirs.SetGroupVersionKind(kind)
-	theirs.SetNamespace("machines")
-	theirs.SetName("two")
-	require.NoError(t, server.Create(t.Context(), theirs))
-	others, err := one.BudgetsOfOthers(t.Context(), []map[string]string{{"pool": "masters"}, {"pool": "workers"}})
-	require.NoError(t, err)
-	require.Equal(t, []string{"two"}, others)
+	// Those of others are left alone.
+	makeRule(t, kind, "two", map[string]any{"selector": map[string]any{}})
 	two := holder(t, "two", fencingAPIs[3].spec)
 	require.ErrorContains(t, two.SetBudget(t.Context(), 1), "MachineDisruptionBudget machines/two is not ours")
 	require.Error(t, two.RemoveBudget(t.Context()))
 
 	require.NoError(t, one.RemoveBudget(t.Context()))
 	require.NoError(t, one.RemoveBudget(t.Context()))
-	others, err = one.BudgetsOfOthers(t.Context(), nil)
-	require.NoError(t, err)
-	require.Empty(t, others)
 }
 
 // prepareFencing installs the APIs, after lockkeeper has asked for them, and gives the worker its rights.
@@ -393,6 +382,19 @@ func readMachine(t *testing.T, api fencingAPI, name string) *unstructured.Unstru
 	o.SetGroupVersionKind(api.machine)
 	require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: api.spec.Namespace, Name: name}, o))
 	return o
+}
+
+// makeRule makes what fences, or a budget of Machines: in their namespace, where there is one.
+func makeRule(t *testing.T, kind schema.GroupVersionKind, name string, spec map[string]any) {
+	t.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(kind)
+	o.SetName(name)
+	if kind.Kind != "NodeHealthCheck" {
+		o.SetNamespace("machines")
+	}
+	require.NoError(t, server.Create(t.Context(), o))
+	t.Cleanup(func() { _ = server.Delete(context.Background(), o) })
 }
 
 func listed(t *testing.T, api fencingAPI) []fencing.Machine {
@@ -495,7 +497,7 @@ func TestExamine(t *testing.T) {
 	require.Len(t, odd, 2)
 	require.Contains(t, odd[0], "1 of 4 nodes with OSDs have no Machine in the namespace machines, node-x for one")
 	require.Contains(t, odd[1],
-		"MachineHealthCheck workers selects 3 Machines with OSDs and 1 others, with one limit of 40%")
+		"MachineHealthCheck workers selects 3 Machines with OSDs and 1 without, with one limit of 40%")
 
 	// With skip-remediation it counts one that is released and one that is not held, and 40 % of 2 are none.
 	broken, _ = examine(fencingAPIs[1].spec, nodes...)
@@ -514,7 +516,7 @@ func TestExamine(t *testing.T) {
 
 	// The keeper says the same in the status of the policy.
 	odd = machines.Fencer{Client: server}.Odd(t.Context(), storage.ClusterKey{Namespace: "default", Name: "one"},
-		storage.Fencing{API: string(capi.spec.API), Namespace: capi.spec.Namespace}, listed(t, capi), nodes)
+		storage.Fencing{API: string(capi.spec.API), Namespace: capi.spec.Namespace}, listed(t, capi))(nodes)
 	require.Equal(t, broken, odd[:2])
 	require.Len(t, odd, 3)
 
@@ -523,12 +525,8 @@ func TestExamine(t *testing.T) {
 	for _, name := range nodes {
 		makeMachine(t, node, name)
 	}
-	nodeCheck := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"maxUnhealthy": "0%"}}}
-	nodeCheck.SetAPIVersion("remediation.medik8s.io/v1alpha1")
-	nodeCheck.SetKind("NodeHealthCheck")
-	nodeCheck.SetName("workers")
-	require.NoError(t, server.Create(t.Context(), nodeCheck))
-	t.Cleanup(func() { _ = server.Delete(t.Context(), nodeCheck) })
+	makeRule(t, schema.GroupVersionKind{Group: "remediation.medik8s.io", Version: "v1alpha1", Kind: "NodeHealthCheck"},
+		"workers", map[string]any{"maxUnhealthy": "0%"})
 	broken, _ = examine(node.spec, nodes...)
 	require.Len(t, broken, 1)
 	require.Regexp(t, "NodeHealthCheck workers acts on up to 0% unhealthy Nodes of .*: it never acts on one", broken[0])
@@ -538,13 +536,9 @@ func TestExamine(t *testing.T) {
 	for _, name := range nodes {
 		makeMachine(t, budgets, name)
 	}
-	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": map[string]any{}}}}
-	theirs.SetAPIVersion("healthchecking.openshift.io/v1alpha1")
-	theirs.SetKind("MachineDisruptionBudget")
-	theirs.SetNamespace("machines")
-	theirs.SetName("theirs")
-	require.NoError(t, server.Create(t.Context(), theirs))
-	t.Cleanup(func() { _ = server.Delete(t.Context(), theirs) })
+	makeRule(t, schema.GroupVersionKind{
+		Group: "healthchecking.openshift.io", Version: "v1alpha1", Kind: "MachineDisruptionBudget",
+	}, "theirs", map[string]any{"selector": map[string]any{}})
 	broken, _ = examine(budgets.spec, nodes...)
 	require.Equal(t, []string{
 		"MachineDisruptionBudget theirs selects Machines with OSDs, too, and fencing asks only one budget of a Machine",

@@ -195,9 +195,6 @@ func (w *world) fencingWords() map[string]word {
 		"no-fence-rights": {"", func(w *world, _ []string) error {
 			return w.run("kubectl", "-n", machinesNamespace, "delete", "rolebinding", "lockkeeper-worker-fencing")
 		}},
-		"fence-hold": {"ZONE", func(w *world, a []string) error {
-			return w.run("lockkeeper", "fence", "hold", w.fenced[a[0]].Status.NodeRef.Name)
-		}},
 		"not-replaced": {"ZONE DURATION", func(w *world, a []string) error { return w.notReplaced(a[0], a[1]) }},
 		"fence-says": {"ZONE REGEXP", func(w *world, a []string) error {
 			return w.eventually(patience, a[1], "lockkeeper", "fence", "status", w.fenced[a[0]].Status.NodeRef.Name)

@@ -51,7 +51,9 @@ func (m *Machines) Budget(
 var errMoved = errors.New("somebody else has changed the MachineDisruptionBudget again and again")
 
 // Odd implements activities.Machines: whoever fences them acts.
-func (m *Machines) Odd(context.Context, storage.ClusterKey, storage.Fencing, []fencing.Machine, []string) []string {
+func (m *Machines) Odd(
+	context.Context, storage.ClusterKey, storage.Fencing, []fencing.Machine,
+) func(nodes []string) []string {
 	return nil
 }
 
