@@ -58,7 +58,6 @@ func (c *Command) FenceStatus(ctx context.Context, namespace, node string) error
 	}
 	if len(out.Policies) == 0 {
 		fmt.Fprintln(c.Out, "No MaintenancePolicy names what fences nodes (spec.fencing.api), so nothing is held back.")
-		return nil
 	}
 	for _, p := range out.Policies {
 		if p.Status == nil {
@@ -66,7 +65,7 @@ func (c *Command) FenceStatus(ctx context.Context, namespace, node string) error
 				p.Spec.API)
 		}
 	}
-	s.writeFencing(c.Out)
+	s.writeFencingOf(c.Out, node)
 	s.Fences = out.Fences
 	s.writeFences(c.Out)
 	return nil
@@ -193,23 +192,34 @@ func (c *Command) printFencePlan(plan FencePlan) error {
 	return nil
 }
 
+// HoldPlan is what holding a node's Machine again would end.
+type HoldPlan struct {
+	Node string `json:"node"`
+	Ends Job    `json:"ends"` // null: no fence of it runs
+}
+
 // FenceHold ends the fence of a node. Its Machine is held again, unless it is gone.
 func (c *Command) FenceHold(ctx context.Context, node string, plan bool) error {
 	if wrong := input.NodeName("NODE", node); wrong != nil {
 		return &ExitError{ExitUsage, wrong}
 	}
 	id := jobs.FenceNode.ID(node)
-	if plan {
-		job, err := c.Temporal.Job(ctx, id)
-		switch {
-		case errors.Is(err, ErrNoJob) || err == nil && job.execution().State != Running:
-			fmt.Fprintf(c.Out, "No fence of %s runs: if storage daemons run on it, its Machine is held already.\n", node)
-			return nil
-		case err != nil:
-			return err
-		}
-		fmt.Fprintf(c.Out, "%s\nIt would end, and the Machine be held again. Nothing was changed.\n", job.Describe(c.Now()))
-		return nil
+	if !plan {
+		return c.signal(ctx, id, jobs.SignalAbort, "")
 	}
-	return c.signal(ctx, id, jobs.SignalAbort, "")
+	job, err := c.Temporal.Job(ctx, id)
+	if errors.Is(err, ErrNoJob) || err == nil && job.execution().State != Running {
+		job, err = nil, nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.Output != "":
+		return Encode(c.Out, HoldPlan{Node: node, Ends: job}, c.Output)
+	case job == nil:
+		fmt.Fprintf(c.Out, "No fence of %s runs: if storage daemons run on it, its Machine is held already.\n", node)
+	default:
+		fmt.Fprintf(c.Out, "%s\nIt would end, and the Machine be held again. Nothing was changed.\n", job.Describe(c.Now()))
+	}
+	return nil
 }

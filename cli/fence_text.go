@@ -8,7 +8,10 @@ import (
 )
 
 // writeFencing says how many Machines each policy holds, and which nodes are to be fenced.
-func (s Status) writeFencing(w io.Writer) {
+func (s Status) writeFencing(w io.Writer) { s.writeFencingOf(w, "") }
+
+// writeFencingOf says of the nodes that are to be fenced one alone. "": all.
+func (s Status) writeFencingOf(w io.Writer, node string) {
 	var rows [][]string
 	for _, p := range s.Policies {
 		f := p.Fencing
@@ -20,6 +23,9 @@ func (s Status) writeFencing(w io.Writer) {
 			fmt.Fprintf(w, "%s/%s: %s\n", p.Namespace, p.Name, note)
 		}
 		for _, n := range f.Nodes {
+			if node != "" && n.Node != node {
+				continue
+			}
 			since := n.Since
 			if n.ReleasedAt != nil {
 				since = *n.ReleasedAt

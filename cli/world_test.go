@@ -71,6 +71,7 @@ type world struct {
 	records      map[string][]history.Run // by workflow, oldest first
 	recordAway   map[string]error
 	started      []workflows.DrainNodeInput
+	fences       []workflows.FenceNodeInput
 	signals      []string
 
 	updates  []string // that were started, or told to look
@@ -299,7 +300,13 @@ func (w *world) Watcher(context.Context, string) (kube.Watcher, error) {
 	return w.watcher, cmp.Or(w.watcherAway, w.kubeAway)
 }
 
-func (w *world) StartFence(context.Context, workflows.FenceNodeInput) error { return nil }
+func (w *world) StartFence(_ context.Context, in workflows.FenceNodeInput) error {
+	if runs := w.jobs[jobs.FenceNode.ID(in.Node)]; len(runs) > 0 {
+		return ErrRuns
+	}
+	w.fences = append(w.fences, in)
+	return w.temporalAway
+}
 
 func (w *world) StartDrain(_ context.Context, in workflows.DrainNodeInput) error {
 	if runs := w.jobs[jobs.DrainNode.ID(in.Node)]; len(runs) > 0 && len(w.started) == 0 {
