@@ -564,6 +564,61 @@ func (s *scene) fenceUnwatched(node string) (id, run string) {
 	return id, s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
 }
 
+// TestFenceOfADoomedNodeThatRecovers: whose Machine's deletion has begun is to go all the same, now as a planned
+// removal, for which its failure domain is opened.
+func TestFenceOfADoomedNodeThatRecovers(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.LoseQuorum(true)
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		s.awaitFencePhase("node-d", workflows.PhaseHeld)
+		require.Equal(s, fencing.WhyUnhealthy, s.fenceStatus("node-d").Why)
+		s.machines.Delete("node-d")
+		s.machines.NetworkReturns("node-d")
+		planned := func() bool { return s.fenceStatus("node-d").Why == fencing.WhyDeleting }
+		require.True(s, s.Await(2*time.Minute, planned), "%+v", s.fenceStatus("node-d"))
+		require.Contains(s, s.machines.Held(), "node-d")
+		s.LoseQuorum(false)
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
+		require.Equal(s, fencing.ReasonDomainOpen, e.fence.Released)
+		s.heldAgain()
+	})
+}
+
+// TestFenceOfANodeWithoutAMachine: nobody holds it, so nothing is asked for. The status names it.
+func TestFenceOfANodeWithoutAMachine(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.Vanish("node-d")
+		s.machines.LosePower("node-d")
+		e := s.awaitFence("node-d", s.fence("node-d"))
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeNotHeld, e.fence.Outcome)
+		require.Empty(s, e.fence.Released)
+		named := func() bool {
+			f := s.Status().Fencing
+			return f.Held == 5 && len(f.Nodes) == 0 && strings.Contains(strings.Join(f.Notes, "\n"), "node-d")
+		}
+		require.True(s, s.Await(2*time.Minute, named), "%+v", s.Status().Fencing)
+	})
+}
+
+// TestFenceThatNoPolicyKnows names the node, and asks for nothing.
+func TestFenceThatNoPolicyKnows(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.SetFencing(false)
+		s.machines.LosePower("node-d")
+		e := s.awaitFence("node-d", s.fence("node-d"))
+		require.ErrorContains(s, e.err, `node: "node-d": no MaintenancePolicy with storage on it names`)
+	})
+}
+
 // TestFenceOfANodeThatIsFine: nothing is asked for.
 func TestFenceOfANodeThatIsFine(t *testing.T) {
 	t.Parallel()

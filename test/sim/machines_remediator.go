@@ -50,6 +50,16 @@ func (m *Machines) Delete(name string) {
 	})
 }
 
+// Vanish takes a Machine from the API, by force, and leaves its node.
+func (m *Machines) Vanish(name string) {
+	m.w.happens(func() {
+		m.w.tell("the Machine of %s is gone from the API alone", name)
+		m.away[name] = true
+		delete(m.held, name)
+		delete(m.deleting, name)
+	})
+}
+
 // remediate starts a node again that nobody holds, and takes the Machines away that are being deleted.
 func (m *Machines) remediate() {
 	for _, name := range m.w.names {
