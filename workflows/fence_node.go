@@ -269,6 +269,9 @@ func (f *fence) examine(ctx workflow.Context) error {
 		return err
 	}
 	before := f.state.Patient
+	if f.releasedSince(ctx, before) {
+		f.state.Before = before
+	}
 	f.state.Patient = seen.Patient
 	why, since := seen.Patient.Why()
 	if f.released() || f.wasFenced(ctx) {

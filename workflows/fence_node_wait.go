@@ -20,6 +20,16 @@ func (f *fence) back() bool {
 		(!before.Unhealthy.IsZero() || now.BootID != before.BootID)
 }
 
+// comparesWithTheLookBefore is the change since when the first look at a node after its release is compared with the
+// one before. It may be seen well by then, and is not to wait for a change that it has behind it.
+const comparesWithTheLookBefore = "compares-with-the-look-before"
+
+// releasedSince tells whether its Machine was released since a look at it.
+func (f *fence) releasedSince(ctx workflow.Context, look fencing.Patient) bool {
+	return f.released() && f.state.Before.Machine.UID == "" && look.Machine.UID != "" &&
+		workflow.GetVersion(ctx, comparesWithTheLookBefore, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
 // await waits until there is something new.
 func (f *fence) await(ctx workflow.Context) error {
 	every := lookAtNodeEvery

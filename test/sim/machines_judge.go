@@ -109,7 +109,8 @@ func (m *Machines) goesAlone(name, zone string) bool {
 		return c.WorkflowID == "fence/"+name && w.domainNamed(c.FailureDomain.Name) == zone
 	})
 	return holds && !slices.ContainsFunc(w.pods, func(p *pod) bool {
-		return p.node == name && p.bound && !p.leaving() && p.of.kind != "mgr"
+		takes := p.of.kind == "mon" || p.of.kind == "osd" && w.osdOf(p.of).up // one whose disk is broken serves nothing
+		return p.node == name && p.bound && !p.leaving() && takes
 	})
 }
 
