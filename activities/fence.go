@@ -37,17 +37,11 @@ type Examination struct {
 
 // ExamineNode finds a node's Machine, and whether it is to be fenced. It changes nothing.
 func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examination, err error) {
-	clusters := in.Clusters
-	if len(clusters) == 0 {
-		found, answer, err := f.Nodes.PoliciesOf(ctx, in.Node)
-		if err != nil {
-			return out, Unavailable("find the storage clusters of node "+in.Node, err)
-		}
-		if clusters = found; len(clusters) == 0 {
-			return out, Invalid("node", in.Node, answer.Reason)
-		}
+	clusters, holders, none, err := f.concerned(ctx, in)
+	if err != nil {
+		return out, err
 	}
-	for _, key := range clusters {
+	for _, key := range slices.Concat(clusters, holders) {
 		p, err := f.Policies.Policy(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
@@ -62,18 +56,47 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 		if err != nil {
 			return out, Unavailable("look at the Machine of "+in.Node, err)
 		}
-		out.Clusters = append(out.Clusters, key)
 		if patient.Machine.Held {
 			patient.Holders = 1
+		} else if slices.Contains(holders, key) {
+			continue
 		}
+		out.Clusters = append(out.Clusters, key)
 		out.Patient = join(out.Patient, patient)
 	}
 	if len(out.Clusters) == 0 {
-		return out, Invalid("node", in.Node, "no MaintenancePolicy with storage on it names what fences nodes "+
-			"(spec.fencing.api), so nothing is held back")
+		return out, Invalid("node", in.Node, none)
 	}
 	slices.SortFunc(out.Clusters, func(a, b storage.ClusterKey) int { return strings.Compare(a.String(), b.String()) })
 	return out, nil
+}
+
+// concerned are the storage clusters with OSDs on a node, those that may hold its Machine for something else, such as a
+// mon, and what it says if none does.
+func (f *Fence) concerned(ctx context.Context, in ExamineInput) (
+	hosted, holders []storage.ClusterKey, none string, err error,
+) {
+	none = "no MaintenancePolicy with storage on it names what fences nodes (spec.fencing.api), so nothing is held back"
+	if len(in.Clusters) > 0 {
+		return in.Clusters, nil, none, nil
+	}
+	hosted, answer, err := f.Nodes.PoliciesOf(ctx, in.Node)
+	if err != nil {
+		return nil, nil, "", Unavailable("find the storage clusters of node "+in.Node, err)
+	}
+	fence, err := f.Nodes.FencingPolicies(ctx)
+	if err != nil {
+		return nil, nil, "", Unavailable("find who may hold the Machine of node "+in.Node, err)
+	}
+	for _, key := range fence {
+		if !slices.Contains(hosted, key) {
+			holders = append(holders, key)
+		}
+	}
+	if len(hosted) == 0 {
+		none = answer.Reason
+	}
+	return hosted, holders, none, nil
 }
 
 // join is what several policies say of one node: it is unhealthy if any of them finds it so, and held if any holds it.

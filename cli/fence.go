@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
@@ -100,6 +101,9 @@ func (c *Command) FenceRelease(ctx context.Context, in FenceReleaseInput) error 
 	if wrong := input.NodeName("NODE", in.Node); wrong != nil {
 		return &ExitError{ExitUsage, wrong}
 	}
+	if _, wrong := input.PolicyKeys("--policy", in.Policy); wrong != nil {
+		return &ExitError{ExitUsage, wrong}
+	}
 	if strings.TrimSpace(in.Reason) == "" && !in.Plan {
 		return &ExitError{ExitUsage, wrong("--reason", in.Reason, "is required: who, when and why are kept in status, "+
 			"event and history")}
@@ -133,15 +137,9 @@ func (c *Command) FenceRelease(ctx context.Context, in FenceReleaseInput) error 
 
 func (c *Command) fencePlan(ctx context.Context, in FenceReleaseInput) (plan FencePlan, err error) {
 	plan = FencePlan{Node: in.Node, Held: []FenceHeld{}}
-	keys, answer, err := c.Kubernetes.PoliciesOf(ctx, in.Node)
+	keys, err := c.whoHolds(ctx, in)
 	if err != nil {
-		return plan, fmt.Errorf("find the storage on %s: %w", in.Node, err)
-	}
-	if named, _ := input.PolicyKeys("--policy", in.Policy); len(named) > 0 {
-		keys, answer = named, storage.Answer{OK: true}
-	}
-	if !answer.OK {
-		return plan, wrong("NODE", in.Node, answer.Reason)
+		return plan, err
 	}
 	for _, key := range keys {
 		p, err := c.Kubernetes.MaintenancePolicy(ctx, key)
@@ -169,6 +167,35 @@ func (c *Command) fencePlan(ctx context.Context, in FenceReleaseInput) (plan Fen
 			"(spec.fencing.api), so nothing holds its Machine")
 	}
 	return plan, nil
+}
+
+// whoHolds are the policies whose word a release needs: those that are named, or have OSDs on the node, or were asked
+// to release it for something else, such as a mon.
+func (c *Command) whoHolds(ctx context.Context, in FenceReleaseInput) ([]storage.ClusterKey, error) {
+	if named, _ := input.PolicyKeys("--policy", in.Policy); len(named) > 0 {
+		return named, nil
+	}
+	keys, answer, err := c.Kubernetes.PoliciesOf(ctx, in.Node)
+	if err != nil {
+		return nil, fmt.Errorf("find the storage on %s: %w", in.Node, err)
+	}
+	policies, err := c.Kubernetes.MaintenancePolicies(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the policies: %w", err)
+	}
+	for i := range policies {
+		p := &policies[i]
+		key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
+		asked := p.Status.Fencing != nil && slices.ContainsFunc(p.Status.Fencing.Nodes,
+			func(n v1alpha1.FencingNode) bool { return n.Node == in.Node })
+		if asked && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, wrong("NODE", in.Node, answer.Reason+"; a Machine that is held for a mon is released by --policy")
+	}
+	return keys, nil
 }
 
 func (c *Command) printFencePlan(plan FencePlan) error {

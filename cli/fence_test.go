@@ -74,12 +74,15 @@ func TestFenceStatus(t *testing.T) {
 func TestFenceReleasePlan(t *testing.T) {
 	unasked := lost()
 	unasked.policy.Status.Fencing.Nodes = nil
+	monAlone := lost()
+	monAlone.pods = nil
 	tests := map[string]struct {
 		world  *world
 		output string
 	}{
 		"waits":      {world: lost()},
 		"unasked":    {world: unasked},
+		"mon-alone":  {world: monAlone},
 		"waits-json": {world: lost(), output: "json"},
 	}
 	for name, test := range tests {
@@ -98,7 +101,7 @@ func TestFenceReleasePlan(t *testing.T) {
 func TestFenceReleaseRefuses(t *testing.T) {
 	unfenced, empty := lost(), lost()
 	unfenced.policy.Spec.Fencing.API = v1alpha1.FencingNone
-	empty.pods = nil
+	empty.pods, empty.policy.Status.Fencing.Nodes = nil, nil
 	away := lost()
 	away.kubeAway = errors.New("connection refused")
 	tests := map[string]struct {
@@ -109,7 +112,8 @@ func TestFenceReleaseRefuses(t *testing.T) {
 		"no reason":      {lost(), FenceReleaseInput{Node: "node-a", Reason: " "}, `--reason`},
 		"no node's name": {lost(), FenceReleaseInput{Node: "Node_A", Reason: "x"}, `NODE: "Node_A"`},
 		"no fencing":     {unfenced, FenceReleaseInput{Node: "node-a", Reason: "x"}, "no MaintenancePolicy with storage"},
-		"no storage":     {empty, FenceReleaseInput{Node: "node-a", Reason: "x"}, "hosts no storage"},
+		"no storage":     {empty, FenceReleaseInput{Node: "node-a", Reason: "x"}, "hosts no storage of any of the 1"},
+		"odd policy":     {lost(), FenceReleaseInput{Node: "node-a", Reason: "x", Policy: "a"}, `--policy: "a"`},
 		"no such policy": {lost(), FenceReleaseInput{Node: "node-a", Reason: "x", Policy: "a/b"}, "not found"},
 		"away":           {away, FenceReleaseInput{Node: "node-a", Reason: "x"}, "connection refused"},
 	}

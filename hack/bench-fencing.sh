@@ -41,7 +41,7 @@ YAML
 
 install+=(--fencing MachineDisruptionBudget:machines)
 {
-  enter_world "${BENCH_NAME:-bench-fencing}" --zones 3 --nodes-per-zone 2 --osds-per-node 1
+  enter_world "${BENCH_NAME:-bench-fencing}" --zones 3 --nodes-per-zone "${NODES_PER_ZONE:-2}" --osds-per-node 1
   make_machines
   move_in # and not machines_apart: it puts Temporal last, by which every hold and release goes
 } >&2

@@ -91,7 +91,18 @@ EOF
   lab fault node-return node-d --name "$world"
   until_says 120 '"outcome": *"Done"' lockkeeper status fence/node-d -o json
   until_says 60 '^any node$' policy '{.status.mayDrain}'
-  keep fence/node-d
+  echo "a node that lost its network alone, so that its zone is opened for it, and one that lost its power"
+  until_says 60 '^6$' policy '{.status.fencing.held}'
+  lab fault node-lost node-a --keep-processes --name "$world"
+  until_says 120 AwaitingRemediation lockkeeper status fence/node-a -o json
+  lab fault node-lost node-f --name "$world"
+  lab fault node-return node-a --name "$world"
+  until_says 180 '"outcome": *"Done"' lockkeeper status fence/node-a -o json
+  until_says 180 AwaitingRemediation lockkeeper status fence/node-f -o json
+  lab fault node-return node-f --name "$world"
+  until_says 180 '"outcome": *"Done"' lockkeeper status fence/node-f -o json
+  until_says 60 '^any node$' policy '{.status.mayDrain}'
+  keep fence/node-{d,a,f} keeper/rook-ceph/rook-ceph
   exit
 fi
 

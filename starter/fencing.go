@@ -74,6 +74,14 @@ type patient struct {
 	Why     fencing.Why
 	Since   time.Time
 	Details string // what a job wants to hear of: conditions, boot, Machine
+	Held    bool
+}
+
+// asTold tells whether nobody has to hear of a patient anew. A job that let its Machine go knows; one may have ended
+// since nothing held it.
+func (p patient) asTold(before patient) bool {
+	before.Held = before.Held && p.Held
+	return p == before
 }
 
 // lookAgainFor is when an API that is not served, or does not answer, is asked again.
@@ -253,7 +261,7 @@ func (r *FencingReconciler) look(ctx context.Context, p *v1alpha1.MaintenancePol
 			since = time.Time{} // nobody knows since when, and it would be another one in each look
 		}
 		s.Patients[m.Node] = patient{Why: why, Since: since, Details: fmt.Sprintf("%s, ready %t, boot %s, Machine %s",
-			cmp.Or(x.Condition, "healthy"), x.Ready, x.BootID, m.UID)}
+			cmp.Or(x.Condition, "healthy"), x.Ready, x.BootID, m.UID), Held: m.Held}
 		if !x.Next.IsZero() && (s.next.IsZero() || x.Next.Before(s.next)) {
 			s.next = x.Next
 		}
@@ -305,7 +313,7 @@ func (r *FencingReconciler) tell(ctx context.Context, key storage.ClusterKey, be
 	}
 	for _, node := range slices.Sorted(maps.Keys(now.Patients)) {
 		is, was := now.Patients[node], before.Patients[node]
-		if is == was {
+		if is.asTold(was) {
 			continue
 		}
 		wanted := is.Why != fencing.WhyRecovered

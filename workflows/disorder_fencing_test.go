@@ -90,7 +90,7 @@ func (d *disorder) watchMachines() {
 				d.signal(id, workflows.SignalFenceChanged, details)
 			case wanted && !d.runs(id) && time.Since(asked[node]) > again:
 				asked[node] = time.Now()
-				d.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
+				d.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node})
 			}
 			told[node] = details
 		}

@@ -37,7 +37,7 @@ func (s *scene) fence(node string) (run string) {
 		}
 		time.Sleep(time.Second)
 	}
-	run = s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
+	run = s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node})
 	go func() { // what it tells of changes
 		for s.runs(id) {
 			time.Sleep(5 * time.Second)
@@ -561,7 +561,7 @@ func (s *scene) fenceUnwatched(node string) (id, run string) {
 	id = jobs.FenceNode.ID(node)
 	unhealthy := func() bool { p, _ := s.machines.Sight(node); return !p.Unhealthy.IsZero() }
 	require.True(s, s.Await(time.Minute, unhealthy))
-	return id, s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
+	return id, s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node})
 }
 
 // TestFenceOfADoomedNodeThatRecovers: whose Machine's deletion has begun is to go all the same, now as a planned
@@ -586,6 +586,24 @@ func TestFenceOfADoomedNodeThatRecovers(t *testing.T) {
 		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
 		require.Equal(s, fencing.ReasonDomainOpen, e.fence.Released)
 		s.heldAgain()
+	})
+}
+
+// TestFenceOfANodeWithAMonAlone: its Machine is held while the quorum needs the mon, and so it has a fence, although no
+// storage is on it.
+func TestFenceOfANodeWithAMonAlone(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{MonNodes: true}, func(s *scene) {
+		s.settle()
+		s.SetFencing(true)
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
+		held := func() bool { return slices.Contains(s.machines.Held(), "node-g") }
+		require.True(s, s.Await(time.Minute, held), s.machines.Held())
+		s.machines.Delete("node-g")
+		e := s.awaitFence("node-g", s.fence("node-g"))
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
+		require.True(s, s.Await(5*time.Minute, held), s.machines.Held())
 	})
 }
 

@@ -368,3 +368,6 @@ func (t *toyStore) PodsGone(context.Context, string) (<-chan struct{}, error) {
 func (t *toyStore) PoliciesOf(context.Context, string) ([]storage.ClusterKey, storage.Answer, error) {
 	return []storage.ClusterKey{sim.Key}, storage.Answer{OK: true}, nil
 }
+
+// FencingPolicies implements activities.Nodes.
+func (t *toyStore) FencingPolicies(context.Context) ([]storage.ClusterKey, error) { return nil, nil }

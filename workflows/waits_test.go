@@ -255,7 +255,7 @@ func TestFenceContinuesAsNewAtEveryWait(t *testing.T) {
 		s.machines.Idle(true)
 		s.LoseQuorum(true)
 		s.machines.Delete(node)
-		run := s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node, Policy: sim.Key.String()})
+		run := s.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node})
 		again(workflows.PhaseHeld)
 		require.Contains(s, s.fenceStatus(node).WaitsFor, "nothing is known")
 

@@ -269,3 +269,25 @@ func (c *Cluster) PoliciesOf(ctx context.Context, node string) ([]storage.Cluste
 	slices.SortFunc(found, func(a, b storage.ClusterKey) int { return strings.Compare(a.String(), b.String()) })
 	return found, storage.Answer{OK: true}, nil
 }
+
+// FencingPolicies implements activities.Nodes.
+func (c *Cluster) FencingPolicies(ctx context.Context) (found []storage.ClusterKey, err error) {
+	var list v1alpha1.MaintenancePolicyList
+	if err := c.api.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if api := p.Spec.Fencing.API; p.Status.Fencing == nil && (api == "" || api == v1alpha1.FencingNone) {
+			continue
+		}
+		charge, _, err := c.precedence(ctx, p, list.Items)
+		if err != nil {
+			return nil, err
+		}
+		if charge.OK {
+			found = append(found, storage.ClusterKey{Namespace: p.Namespace, Name: p.Name})
+		}
+	}
+	return found, nil
+}

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -48,6 +50,19 @@ func TestOneOfTwoPoliciesIsInCharge(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, answer.OK, answer.Reason)
 	assert.Equal(t, []storage.ClusterKey{a}, keys)
+
+	for _, p := range []client.Object{second, first} { // of which only the one in charge counts
+		keys, err := cluster.FencingPolicies(t.Context())
+		require.NoError(t, err)
+		assert.NotContains(t, keys, a)
+		assert.NotContains(t, keys, b)
+		require.NoError(t, server.Patch(t.Context(), p, client.RawPatch(types.MergePatchType,
+			[]byte(`{"spec":{"fencing":{"api":"ClusterAPI","namespace":"machines"}}}`))))
+	}
+	keys, err = cluster.FencingPolicies(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, keys, a)
+	assert.NotContains(t, keys, b)
 
 	require.NoError(t, server.Delete(t.Context(), first))
 	p, err = cluster.Policy(t.Context(), b)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-// This file is what scenarios of fencing are told in, and who watches that never two Machines are released at once.
+// This file is what scenarios of fencing are told in.
 
 // machinesNamespace is where the lab has its Machines.
 const machinesNamespace = "machines"
@@ -37,10 +38,9 @@ type machine struct {
 
 // held tells whether lockkeeper holds it, in the way of any API.
 func (m machine) held() bool {
-	const hook = ".delete.hook.machine.cluster.x-k8s.io/lockkeeper." + cephNamespace + "." + policyName
 	has := func(of map[string]string, key string) bool { _, is := of[key]; return is }
 	a, l, hooks := m.Metadata.Annotations, m.Metadata.Labels, m.Spec.LifecycleHooks
-	return has(a, "pre-drain"+hook) && has(a, "pre-terminate"+hook) ||
+	return has(a, hookOf("pre-drain")) && has(a, hookOf("pre-terminate")) ||
 		has(a, "cluster.x-k8s.io/skip-remediation") ||
 		has(l, "fencegroup.rook.io/"+policyName) ||
 		has(l, "remediation.medik8s.io/exclude-from-remediation") ||
@@ -116,20 +116,28 @@ func (w *world) hostsAndMachines() (map[string][]string, map[string]machine, err
 }
 
 // machineIn finds the Machine of a node of a zone that hosts an OSD and no mon: a mon's disk stays with its node. Of
-// "zone-x/mon" it is that of the node with a mon.
+// "zone-x/mon" it is that of the node with a mon, of "zone-x/nothing" one of a node with neither.
 func (w *world) machineIn(where string) (machine, error) {
 	hosts, machines, err := w.hostsAndMachines()
 	if err != nil {
 		return machine{}, err
 	}
-	zone, _, withMon := strings.Cut(where, "/")
+	zone, what, _ := strings.Cut(where, "/")
+	if what == "nothing" {
+		for node, m := range machines {
+			if len(hosts[node]) == 0 && m.in(zone) {
+				return m, nil
+			}
+		}
+	}
+	withMon := what == "mon"
 	for node, daemons := range hosts {
 		mon := slices.ContainsFunc(daemons, func(d string) bool { return strings.HasPrefix(d, "mon") })
 		if mon == withMon && machines[node].in(zone) {
 			return machines[node], nil
 		}
 	}
-	return machine{}, fmt.Errorf("no node of %s hosts OSDs and, or but, no mon: %v", where, hosts)
+	return machine{}, fmt.Errorf("no node is as in %s: %v", where, hosts)
 }
 
 // spread has an OSD of the zone live on a node without a mon, where machineIn finds it.
@@ -223,16 +231,47 @@ func (w *world) fencingWords() map[string]word {
 			return w.eventually(patience, `"outcome": "`+a[1]+`"`, "temporal", "workflow", "result", "--workflow-id",
 				"fence/"+w.fenced[a[0]].Status.NodeRef.Name, "-o", "json")
 		}},
-		"take-hold": {"ZONE", func(w *world, a []string) error {
+		"hold-by-hand": {"ZONE", func(w *world, a []string) error {
+			m, err := w.doom(a[0])
+			if err != nil {
+				return err
+			}
+			return w.annotateMachine(m, hookOf("pre-drain")+"=", hookOf("pre-terminate")+"=")
+		}},
+		"no-hold-by-hand": {"ZONE", func(w *world, a []string) error {
+			return w.annotateMachine(w.fenced[a[0]], hookOf("pre-drain")+"-", hookOf("pre-terminate")+"-")
+		}},
+		"control-plane": {"ZONE", func(w *world, a []string) error {
 			m, err := w.machineIn(a[0])
 			if err != nil {
 				return err
 			}
 			kind, _ := w.kindOfMachine()
-			hook := "pre-drain.delete.hook.machine.cluster.x-k8s.io/lockkeeper." + cephNamespace + "." + policyName
-			return w.run("kubectl", append(append([]string{"annotate"}, kind...), m.Metadata.Name, hook+"-")...)
+			return w.run("kubectl", append(append([]string{"label"}, kind...), m.Metadata.Name,
+				"cluster.x-k8s.io/control-plane=")...)
+		}},
+		"roll-out": {"ZONE", func(w *world, a []string) error { return w.rollPool(a[0]) }},
+		"rolled-out": {"ZONE", func(w *world, a []string) error {
+			return until(2*patience, func() error { return w.rolledOut(a[0]) })
+		}},
+		"take-hold": {"ZONE", func(w *world, a []string) error {
+			m, err := w.machineIn(a[0])
+			if err != nil {
+				return err
+			}
+			return w.annotateMachine(m, hookOf("pre-drain")+"-")
 		}},
 	}
+}
+
+// hookOf is lockkeeper's annotation on a Machine of Cluster API, of a kind: pre-drain or pre-terminate.
+func hookOf(kind string) string {
+	return kind + ".delete.hook.machine.cluster.x-k8s.io/lockkeeper." + cephNamespace + "." + policyName
+}
+
+func (w *world) annotateMachine(m machine, annotations ...string) error {
+	kind, _ := w.kindOfMachine()
+	return w.run("kubectl", append(append(append([]string{"annotate"}, kind...), m.Metadata.Name), annotations...)...)
 }
 
 // pools are the MachineDeployments of the zones.
@@ -244,9 +283,7 @@ func (w *world) shrink(zone string) error {
 	if err != nil {
 		return err
 	}
-	kind, _ := w.kindOfMachine()
-	first := append(append([]string{"annotate"}, kind...), m.Metadata.Name, "cluster.x-k8s.io/delete-machine=")
-	return errors.Join(w.run("kubectl", first...), w.scalePool(zone, -1))
+	return errors.Join(w.annotateMachine(m, "cluster.x-k8s.io/delete-machine="), w.scalePool(zone, -1))
 }
 
 func (w *world) scalePool(zone string, by int) error {
@@ -256,6 +293,32 @@ func (w *world) scalePool(zone string, by int) error {
 	}
 	return w.run("kubectl", "-n", machinesNamespace, "scale", pools, zone,
 		fmt.Sprintf("--replicas=%d", pool.Spec.Replicas+by))
+}
+
+// rollPool has all Machines of a zone made anew, each under another name, as an upgrade does.
+func (w *world) rollPool(zone string) error {
+	before, err := w.machines()
+	if err != nil {
+		return err
+	}
+	if w.rolled == nil {
+		w.rolled = map[string][]machine{}
+	}
+	w.rolled[zone] = slices.Collect(maps.Values(before))
+	return w.run("kubectl", "-n", machinesNamespace, "patch", pools, zone, "--type=merge", "-p",
+		`{"spec":{"rollout":{"after":"`+time.Now().UTC().Format(time.RFC3339)+`"}}}`)
+}
+
+// rolledOut: all Machines of a zone that rollPool saw are gone, and others are in their place.
+func (w *world) rolledOut(zone string) error {
+	for _, m := range w.rolled[zone] {
+		if m.in(zone) {
+			if err := w.replaced(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // notReplaced: for that long the Machine that a zone has lost stays, whatever else becomes of it.
@@ -375,53 +438,6 @@ func (w *world) replaced(old machine) error {
 		return fmt.Errorf("%d of 6 OSDs run", osds)
 	}
 	return nil
-}
-
-// watchReleases looks every half second that at most one Machine that hosts something is released, until stop is
-// called, which fails if it could never look. It looks at the policy's status, where a release is written down before
-// it is made.
-func (w *world) watchReleases(t *testing.T) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	looked := 0
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(500 * time.Millisecond):
-			}
-			var policy struct {
-				Status struct {
-					Fencing struct {
-						Nodes []struct {
-							Node, Stage  string
-							HostsNothing bool
-						}
-					}
-				}
-			}
-			if w.get(&policy, policyPath) != nil {
-				continue
-			}
-			looked++
-			var released []string
-			for _, n := range policy.Status.Fencing.Nodes {
-				if n.Stage == "Released" && !n.HostsNothing {
-					released = append(released, n.Node)
-				}
-			}
-			if len(released) > 1 {
-				t.Errorf("released at once: %v", released)
-			}
-		}
-	}()
-	return func() {
-		close(done)
-		if <-ended; looked == 0 {
-			t.Error("the policy's status could not be read once: nobody knows what was released")
-		}
-	}
 }
 
 // withoutClusterAPI tells whether Cluster API's manager is not built, so that its scenarios are left out.

@@ -197,7 +197,8 @@ func (w *world) startFencing(t *testing.T) {
 // replaced.
 func (f *fencer) fence(_ context.Context, node string, gone bool) error {
 	if _, byHand := f.byHand.LoadAndDelete(node); !byHand {
-		if why, err := f.w.hurtsWithout(node); err != nil || why != "" {
+		l, err := f.w.lookAtCeph()
+		if why := l.hurtsWithout(node); err != nil || why != "" {
 			f.wrong = append(f.wrong, fmt.Sprintf("%s is fenced although %s (%v)", node, why, err))
 		}
 	}
@@ -232,45 +233,6 @@ func (f *fencer) replace(node string) error {
 		f.w.fault("node-add", another, "--zone", zone),
 		f.w.apply(f.w.machineOf(another, zone)),
 	)
-}
-
-// hurtsWithout is why a node must not be fenced now: OSDs on it serve, and not all else is whole.
-func (w *world) hurtsWithout(node string) (why string, err error) {
-	pods, err := w.pods()
-	if err != nil {
-		return "", err
-	}
-	var dump struct{ OSDs []struct{ OSD, Up int } }
-	if err := w.ask(&dump, "osd dump"); err != nil {
-		return "", err
-	}
-	var serve, down []string
-	for _, o := range dump.OSDs {
-		id := strconv.Itoa(o.OSD)
-		here := slices.ContainsFunc(pods, func(p pod) bool {
-			return p.Spec.NodeName == node && p.Metadata.Labels["ceph_daemon_id"] == id &&
-				p.Metadata.Labels["app"] == "rook-ceph-osd"
-		})
-		switch {
-		case o.Up == 0 && !here:
-			down = append(down, "osd."+id)
-		case o.Up == 1 && here:
-			serve = append(serve, "osd."+id)
-		}
-	}
-	if len(serve) == 0 {
-		return "", nil
-	}
-	if len(down) > 0 {
-		return fmt.Sprintf("%v serve on it, and %v are down elsewhere", serve, down), nil
-	}
-	states, err := w.pgStates()
-	for _, s := range states {
-		if !strings.HasPrefix(s, "active+clean") {
-			return fmt.Sprintf("%v serve on it, and placement groups are %s", serve, s), nil
-		}
-	}
-	return "", err
 }
 
 // reportDeadlock is a node problem detector's word on a node.

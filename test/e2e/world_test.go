@@ -32,16 +32,17 @@ type world struct {
 	ownLibrados bool
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
 	moments      string
-	guarded      bool               // deploy/guard-deletions is installed
-	fencing      string             // what fences nodes; "": nothing
-	fenced       map[string]machine // the Machine that each zone has lost
-	fencer       *fencer            // who fences, where that is imitated
-	template     string             // of a zone's Machines, while there is none
-	ran          expenses           // what commands have cost
-	looks        looks              // by which it is looked at
-	soundCommand any                // of the OSDs, before a scenario broke it
-	cephMon      bool               // lockkeeper looks after the mons
-	knownMons    map[mon]string     // by their pods' UIDs, as a scenario remembers them
+	guarded      bool                 // deploy/guard-deletions is installed
+	fencing      string               // what fences nodes; "": nothing
+	fenced       map[string]machine   // the Machine that each zone has lost
+	rolled       map[string][]machine // all there were when a zone's were to be made anew
+	fencer       *fencer              // who fences, where that is imitated
+	template     string               // of a zone's Machines, while there is none
+	ran          expenses             // what commands have cost
+	looks        looks                // by which it is looked at
+	soundCommand any                  // of the OSDs, before a scenario broke it
+	cephMon      bool                 // lockkeeper looks after the mons
+	knownMons    map[mon]string       // by their pods' UIDs, as a scenario remembers them
 	// Of the scenario that runs now.
 	scenarioBegan time.Time
 	firstMap      int // of Ceph's OSDs

@@ -116,6 +116,18 @@ func (p Pair) PoliciesOf(ctx context.Context, node string) (all []storage.Cluste
 	return all, a, nil
 }
 
+// FencingPolicies implements activities.Nodes.
+func (p Pair) FencingPolicies(ctx context.Context) (all []storage.ClusterKey, err error) {
+	for _, k := range p.kube {
+		some, err := k.FencingPolicies(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
 // Policy implements activities.Policies.
 func (p Pair) Policy(ctx context.Context, key storage.ClusterKey) (activities.Policy, error) {
 	return p.of(key).Policy(ctx, key)

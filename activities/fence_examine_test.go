@@ -1,0 +1,83 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// concern is a node with daemons of some storage clusters, and policies that may hold its Machine.
+type concern struct {
+	activities.Nodes
+	activities.Policies
+	noMachines
+	hosted, fencing, holding []storage.ClusterKey
+}
+
+func (f *concern) PoliciesOf(context.Context, string) ([]storage.ClusterKey, storage.Answer, error) {
+	return f.hosted, storage.Answer{OK: len(f.hosted) > 0, Reason: "hosts no storage"}, nil
+}
+
+func (f *concern) FencingPolicies(context.Context) ([]storage.ClusterKey, error) {
+	return f.fencing, nil
+}
+
+func (f *concern) Policy(_ context.Context, key storage.ClusterKey) (p activities.Policy, err error) {
+	for _, fences := range f.fencing {
+		if fences == key {
+			p.Settings.Fencing = &storage.Fencing{}
+		}
+	}
+	return p, nil
+}
+
+func (f *concern) Patient(
+	_ context.Context, key storage.ClusterKey, _ storage.Fencing, _ string,
+) (p fencing.Patient, err error) {
+	p.Machine.UID = "u"
+	for _, holds := range f.holding {
+		p.Machine.Held = p.Machine.Held || holds == key
+	}
+	return p, nil
+}
+
+// TestWhoIsAskedToReleaseANode: the keepers of all storage clusters with OSDs on it, if their policies name what fences
+// nodes, and of those that hold its Machine for something else: a mon.
+func TestWhoIsAskedToReleaseANode(t *testing.T) {
+	a, b := storage.ClusterKey{Namespace: "a", Name: "a"}, storage.ClusterKey{Namespace: "b", Name: "b"}
+	is := func(keys ...storage.ClusterKey) []storage.ClusterKey { return keys }
+	tests := map[string]struct {
+		concern concern
+		named   []storage.ClusterKey
+		want    []storage.ClusterKey
+		refused string
+	}{
+		"one hosts OSDs":              {concern{hosted: is(a), fencing: is(a, b)}, nil, is(a), ""},
+		"both do":                     {concern{hosted: is(b, a), fencing: is(a, b), holding: is(a, b)}, nil, is(a, b), ""},
+		"one has a mon alone":         {concern{hosted: is(b), fencing: is(a, b), holding: is(a, b)}, nil, is(a, b), ""},
+		"all have mons alone":         {concern{fencing: is(a, b), holding: is(a)}, nil, is(a), ""},
+		"one fences nothing":          {concern{hosted: is(a, b), fencing: is(b)}, nil, is(b), ""},
+		"nobody fences":               {concern{hosted: is(a)}, nil, nil, "no MaintenancePolicy with storage on it names"},
+		"nobody hosts or holds":       {concern{fencing: is(a)}, nil, nil, "hosts no storage"},
+		"they are known, or are said": {concern{hosted: is(a), fencing: is(a, b)}, is(b), is(b), ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := &activities.Fence{Nodes: &test.concern, Policies: &test.concern, Machines: &test.concern}
+			out, err := f.ExamineNode(t.Context(), activities.ExamineInput{Node: "node-a", Clusters: test.named})
+			if test.refused != "" {
+				require.ErrorContains(t, err, test.refused)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, test.want, out.Clusters)
+			assert.Len(t, test.concern.holding, out.Patient.Holders)
+		})
+	}
+}
