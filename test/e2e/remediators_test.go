@@ -149,6 +149,14 @@ metadata: {name: deadlocks, namespace: ` + machinesNamespace + `}
 spec: {selector: {}, unhealthyConditions: [{type: ` + kernelDeadlock + `, status: "True", timeout: 4s}]}
 `
 
+// machineWithoutNode is one that is still being made.
+const machineWithoutNode = `
+apiVersion: machine.openshift.io/v1beta1
+kind: Machine
+metadata: {name: machine-to-be, namespace: ` + machinesNamespace + `}
+spec: {providerID: "baremetalhost:///zone-x/node-to-be"}
+`
+
 // fencer carries out what a health check wants, and judges each fence by Ceph's word.
 type fencer struct {
 	*remediator.Remediator
@@ -321,6 +329,13 @@ func (w *world) remediatorWords() map[string]word {
 			return err
 		}},
 		"fenced": {"ZONE", func(w *world, a []string) error { return w.awaitFenced(a[0]) }},
+		"no-power": {"ZONE", func(w *world, a []string) error {
+			return w.fault("node-lost", w.fenced[a[0]].Status.NodeRef.Name)
+		}},
+		"machine-without-node": {"", func(w *world, _ []string) error { return w.apply(machineWithoutNode) }},
+		"machine-returns": {"ZONE", func(w *world, a []string) error {
+			return w.apply(w.machineOf(w.fenced[a[0]].Status.NodeRef.Name, a[0]))
+		}},
 		"not-fenced": {"ZONE", func(w *world, a []string) error {
 			if all, is := w.isFenced(a[0]); is {
 				return fmt.Errorf("fenced are %v", all)
