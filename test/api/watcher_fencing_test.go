@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -50,17 +49,9 @@ func TestTheWatcherStartsFences(t *testing.T) {
 		makeMachine(t, api, name)
 	}
 	watch(t, api)
-	temporal := &told{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal,
-			starter.Options{Namespace: ns, Log: logr.Discard()})
-	}()
-	defer func() {
-		stop()
-		require.NoError(t, <-ended)
-	}()
+	watcher := startWatcher(t, asAccount(config, "lockkeeper-watcher"), starter.Options{Namespace: ns})
+	defer watcher.stop()
+	temporal := watcher.told
 	expect := func(node string) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {

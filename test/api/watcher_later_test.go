@@ -1,13 +1,11 @@
 package api
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,16 +37,9 @@ func TestTheWatcherWaitsForTheDefinition(t *testing.T) {
 	defer func() { require.NoError(t, own.Stop()) }()
 	cfg := own.Config
 
-	temporal := &told{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- starter.Run(ctx, cfg, temporal, starter.Options{Namespace: "later", Log: logr.Discard()})
-	}()
-	defer func() {
-		stop()
-		require.NoError(t, <-ended)
-	}()
+	watcher := startWatcher(t, cfg, starter.Options{Namespace: "later"})
+	defer watcher.stop()
+	temporal := watcher.told
 	time.Sleep(2 * time.Second) // it waits by now; if not, the test shows less, and is no less true
 	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: cephOSDs, ErrorIfPathMissing: true})
 	require.NoError(t, err)

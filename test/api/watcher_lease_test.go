@@ -1,12 +1,10 @@
 package api
 
 import (
-	"context"
 	"net"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,20 +27,12 @@ func TestTheWatcherStandsAgain(t *testing.T) {
 	require.NoError(t, err)
 	health := free.Addr().String()
 	require.NoError(t, free.Close())
-	temporal := &told{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
 	const thief = "thief"
-	go func() {
-		ended <- starter.Run(ctx, config, temporal, starter.Options{
-			Namespace: "elected", LeaderElection: true, LeaderElectionNamespace: "elected", HealthAddress: health,
-			Log: logr.Discard(),
-		})
-	}()
-	defer func() {
-		stop()
-		require.NoError(t, <-ended)
-	}()
+	watcher := startWatcher(t, config, starter.Options{
+		Namespace: "elected", LeaderElection: true, LeaderElectionNamespace: "elected", HealthAddress: health,
+	})
+	defer watcher.stop()
+	temporal := watcher.told
 	var lease *coordinationv1.Lease
 	holder := func() string {
 		lease = &coordinationv1.Lease{}
@@ -67,7 +57,7 @@ func TestTheWatcherStandsAgain(t *testing.T) {
 	u.SetNamespace("elected")
 	create(t, u)
 	require.Eventually(t, func() bool { return len(temporal.all()) > 0 }, 30*time.Second, 20*time.Millisecond)
-	require.Empty(t, ended)
+	require.Empty(t, watcher.ended)
 }
 
 // TestAFollowerCloses: of several watchers only the one that leads tells the keeper, and each closes by itself.
@@ -113,18 +103,11 @@ func TestAFollowerCloses(t *testing.T) {
 	}
 	_, all := closedBy()
 	require.False(t, all)
-	temporal := &told{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- starter.Run(ctx, config, temporal, starter.Options{
-			Namespace: ns, LeaderElection: true, LeaderElectionNamespace: ns, Log: logr.Discard(),
-		})
-	}()
-	defer func() {
-		stop()
-		require.NoError(t, <-ended)
-	}()
+	watcher := startWatcher(t, config, starter.Options{
+		Namespace: ns, LeaderElection: true, LeaderElectionNamespace: ns,
+	})
+	defer watcher.stop()
+	temporal := watcher.told
 
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		ready(corev1.ConditionTrue) // until it watches

@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -108,6 +109,27 @@ func (t *told) all() []string {
 	return slices.Clone(t.reasons)
 }
 
+// runningWatcher is a watcher, and what it tells Temporal.
+type runningWatcher struct {
+	*told
+	ended chan error
+	stop  func()
+}
+
+// startWatcher runs a watcher until it is stopped.
+func startWatcher(t *testing.T, cfg *rest.Config, opts starter.Options) runningWatcher {
+	t.Helper()
+	w := runningWatcher{told: &told{}, ended: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	opts.Log = logr.Discard()
+	go func() { w.ended <- starter.Run(ctx, cfg, w.told, opts) }()
+	w.stop = func() {
+		cancel()
+		require.NoError(t, <-w.ended)
+	}
+	return w
+}
+
 // TestTheWatcherTellsRollouts what others did, and not what lockkeeper did itself: the API server knows who wrote what.
 func TestTheWatcherTellsRollouts(t *testing.T) {
 	p := newOSDPods(t, "watched")
@@ -119,17 +141,9 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	require.NoError(t, server.Status().Update(t.Context(), node))
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "") // the watcher runs with its own rights, and no others
-	temporal := &told{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal,
-			starter.Options{Namespace: "watched", Log: logr.Discard()})
-	}()
-	defer func() {
-		stop()
-		require.NoError(t, <-ended)
-	}()
+	watcher := startWatcher(t, asAccount(config, "lockkeeper-watcher"), starter.Options{Namespace: "watched"})
+	defer watcher.stop()
+	temporal := watcher.told
 	heard := 0
 	expect := func(reason string) {
 		t.Helper()
@@ -197,17 +211,9 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	require.NoError(t, err)
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "") // the watcher runs with its own rights, and no others
 	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), ns)
-	temporal := &told{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal,
-			starter.Options{Namespace: ns, Log: logr.Discard()})
-	}()
-	defer func() {
-		stop()
-		require.NoError(t, <-ended)
-	}()
+	watcher := startWatcher(t, asAccount(config, "lockkeeper-watcher"), starter.Options{Namespace: ns})
+	defer watcher.stop()
+	temporal := watcher.told
 	expect := func(what string, is func(workflows.Hint) bool) {
 		t.Helper()
 		require.Eventually(t, func() bool { return is(temporal.hint()) }, 20*time.Second, 20*time.Millisecond, "%s: %+v",

@@ -1,14 +1,12 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -87,17 +85,9 @@ func TestTheWatcherSeesWishes(t *testing.T) {
 	create(t, p)
 	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
 	apply(t, filepath.Join(*root, "deploy", "storage-namespace.yaml"), w.ns)
-	temporal := &told{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- starter.Run(ctx, asAccount(config, "lockkeeper-watcher"), temporal,
-			starter.Options{Namespace: w.ns, Log: logr.Discard()})
-	}()
-	defer func() {
-		stop()
-		require.NoError(t, <-ended)
-	}()
+	watcher := startWatcher(t, asAccount(config, "lockkeeper-watcher"), starter.Options{Namespace: w.ns})
+	defer watcher.stop()
+	temporal := watcher.told
 	sets := make([]*appsv1.ReplicaSet, 4)
 	var pod *corev1.Pod
 	for i := range sets {
