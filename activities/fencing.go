@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
@@ -89,7 +90,7 @@ func (s *surveying) survey(p Policy, seen Seen, in Look) *fencing.Survey {
 		hosted = nil // somebody else holds what is on these nodes
 	}
 	out := fencing.Sift(fencing.Found{
-		Ledger: p.Memory.Fencing, Machines: s.machines, Hosted: hosted, Ending: s.ending,
+		Now: time.Now(), Ledger: p.Memory.Fencing, Machines: s.machines, Hosted: hosted, Ending: s.ending,
 		Known: seen.View.Unavailable == "" && seen.View.NotInCharge == "" && seen.Hosting != nil && !seen.Homeless,
 		Nodes: in.Nodes, UIDs: in.Machines,
 	})

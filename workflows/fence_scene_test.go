@@ -589,6 +589,28 @@ func TestFenceOfADoomedNodeThatRecovers(t *testing.T) {
 	})
 }
 
+// TestDeletionThatNobodyAskedFor: a Machine waits for its release, and whoever was to ask for it is gone. The status
+// says so without any news, until somebody asks.
+func TestDeletionThatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.Delete("node-d")
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "Machines changed"})
+		named := func() bool {
+			return strings.Contains(strings.Join(s.Status().Fencing.Notes, "\n"), "no fence asks for their release")
+		}
+		time.Sleep(50 * time.Second)
+		require.False(s, named(), "a fence may take that long to begin")
+		require.True(s, s.Await(time.Minute, named), "%+v", s.Status().Fencing)
+		e := s.awaitFence("node-d", s.fence("node-d"))
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
+		require.False(s, named())
+		s.heldAgain()
+	})
+}
+
 // TestFenceOfANodeWithAMonAlone: its Machine is held while the quorum needs the mon, and so it has a fence, although no
 // storage is on it.
 func TestFenceOfANodeWithAMonAlone(t *testing.T) {

@@ -295,6 +295,9 @@ func (m *mind) lookAtMachinesAgain(now time.Time) time.Time {
 	if m.fenceRetry {
 		at(now.Add(machinesAgain))
 	}
+	if now.Before(survey.AskedBy) {
+		at(survey.AskedBy)
+	}
 	return next
 }
 
@@ -397,6 +400,8 @@ func (m *mind) fencingReport() *activities.FencingReport {
 		}
 	}
 	note(s.Foreign, s.MoreForeign, "held by somebody else in our way, and not ours to release: ")
+	note(s.Forgotten, s.MoreForgotten, "in deletion and held, and no fence asks for their release, so that one has to be "+
+		"started by hand (see the runbook of fencing): ")
 	note(s.Without, s.MoreWithout, "nodes with OSDs and without a Machine, so that nothing holds them: ")
 	r.Notes = append(r.Notes, s.Odd...)
 	if s.Never {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -20,6 +21,8 @@ type Machine struct {
 	// Held: it carries a mark that equals ours. Whose it is the notes say.
 	Held     bool `json:"held,omitempty"`
 	Deleting bool `json:"deleting,omitempty"`
+	// DeletingSince is not kept: it says how long nobody has asked for its release.
+	DeletingSince time.Time `json:"-"`
 	// Labels are what health checks select by. They are not kept.
 	Labels map[string]string `json:"-"`
 }

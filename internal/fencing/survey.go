@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -27,6 +28,11 @@ type Survey struct {
 	MoreForeign int      `json:"moreForeign,omitempty"`
 	Without     []string `json:"without,omitempty"`
 	MoreWithout int      `json:"moreWithout,omitempty"`
+	// Forgotten are Machines that are being deleted and held, and whose release no fence has asked for.
+	Forgotten     []string `json:"forgotten,omitempty"`
+	MoreForgotten int      `json:"moreForgotten,omitempty"`
+	// AskedBy is when another one is forgotten unless somebody asks for it by then; zero: there is none.
+	AskedBy time.Time `json:"askedBy,omitzero"`
 	// Held is how many Machines carry a hold of ours; More how many there is something to do about that are not named.
 	Held int `json:"held,omitempty"`
 	More int `json:"more,omitempty"`
@@ -47,8 +53,12 @@ const MostMachines = 64
 
 const mostNamed = 5
 
+// forgottenAfter is how long the watcher and a fence may take until a Machine in deletion is asked for.
+const forgottenAfter = time.Minute
+
 // Found is everything that a look found, of however many Machines.
 type Found struct {
+	Now      time.Time
 	Ledger   *Ledger
 	Machines []Machine
 	Hosted   map[string]Hosted // of all nodes that host daemons
@@ -79,6 +89,9 @@ func Sift(f Found) Survey {
 		asked := slices.Contains(f.Nodes, m.Node) && m.Node != "" || slices.Contains(f.UIDs, m.UID)
 		if m.Held && ours {
 			s.Held++
+		}
+		if m.Held && ours && m.Deleting && !asked && !f.Ending {
+			s.forget(m, f.Now)
 		}
 		switch {
 		case asked:
@@ -111,6 +124,15 @@ func Sift(f Found) Survey {
 	}
 	slices.SortFunc(s.Machines, func(a, b Machine) int { return cmp.Compare(a.Name, b.Name) })
 	return s
+}
+
+// forget names a Machine for which nobody has asked for long, or says when it will be one.
+func (s *Survey) forget(m Machine, now time.Time) {
+	if by := m.DeletingSince.Add(forgottenAfter); now.Before(by) {
+		s.AskedBy = earlier(s.AskedBy, by)
+		return
+	}
+	s.Forgotten, s.MoreForgotten = named(s.Forgotten, s.MoreForgotten, m.Name)
 }
 
 func named(names []string, more int, name string) ([]string, int) {

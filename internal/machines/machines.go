@@ -148,6 +148,9 @@ func (h *Holder) describe(o *unstructured.Unstructured) fencing.Machine {
 		Name: o.GetName(), UID: string(o.GetUID()), Held: h.kind.mark.on(o), Deleting: o.GetDeletionTimestamp() != nil,
 		Labels: o.GetLabels(),
 	}
+	if at := o.GetDeletionTimestamp(); at != nil {
+		m.DeletingSince = at.Time
+	}
 	if h.kind.machine.Kind == "Node" {
 		m.Node = o.GetName()
 	} else {

@@ -160,7 +160,7 @@ func (m *Machines) TakeHold(name string) {
 func (m *Machines) machine(name string) fencing.Machine {
 	return fencing.Machine{
 		Name: machineNames + name, UID: fmt.Sprintf("%03d-%-9.9s-%s", m.made[name], name, name), Node: name,
-		Held: m.held[name],
+		Held: m.held[name], Deleting: !m.deleting[name].IsZero(), DeletingSince: m.deleting[name],
 	}
 }
 
