@@ -33,6 +33,7 @@ func (d *disorder) fence(kind, node string) bool {
 		d.signal(id, workflows.SignalFenceRelease, workflows.FenceRelease{By: "ann", Reason: "I know better"})
 	case "abort fence":
 		d.Tell("a person aborts the fence of %s", node)
+		d.endedFences.Store(node, time.Now())
 		d.signal(id, jobs.SignalAbort, nil)
 	case "pause fence":
 		d.Tell("a person pauses the fence of %s", node)
@@ -43,6 +44,7 @@ func (d *disorder) fence(kind, node string) bool {
 		d.signal(id, jobs.SignalResume, nil)
 	case "kill fence":
 		if d.runs(id) && !d.dead(id) {
+			d.endedFences.Store(node, time.Now())
 			d.kill(id)
 			d.cancel(id) // or what waits in it goes on until it does something, and no other one begins
 		}
@@ -63,12 +65,16 @@ func (d *disorder) fence(kind, node string) bool {
 	return true
 }
 
-// watchMachines is the watcher's lens on Machines. A fence that was ended somebody starts again after a while.
+// watchMachines is the watcher's lens on Machines, which tells fences what has changed, once, and starts those that do
+// not run. One that was ended a person starts again after a while.
 func (d *disorder) watchMachines() {
 	const again = 30 * time.Second
+	type news struct {
+		details string
+		held    bool
+	}
 	var before string
-	told := map[string]string{}
-	asked := map[string]time.Time{}
+	told := map[string]news{}
 	for !d.until(time.Second, func() bool { return d.over }) {
 		hindered := d.hindered()
 		d.paused.Range(func(any, any) bool { hindered = true; return false })
@@ -84,15 +90,18 @@ func (d *disorder) watchMachines() {
 			now += fmt.Sprint(fenced, p.Machine, p.Deleting, ";")
 			why, _ := p.Why()
 			id, wanted := jobs.FenceNode.ID(node), fenced && why != fencing.WhyRecovered && p.Machine.UID != ""
-			details := fmt.Sprint(why, p.Condition, p.Ready, p.Found, p.BootID, p.Machine.UID)
-			switch {
-			case d.runs(id) && details != told[node]:
-				d.signal(id, workflows.SignalFenceChanged, details)
-			case wanted && !d.runs(id) && time.Since(asked[node]) > again:
-				asked[node] = time.Now()
+			is := news{fmt.Sprint(why, p.Condition, p.Ready, p.Found, p.BootID, p.Machine.UID), p.Machine.Held}
+			was := told[node]
+			was.held = was.held && is.held
+			ended, byHand := d.endedFences.Load(node)
+			switch restart := byHand && time.Since(ended.(time.Time)) > again; {
+			case d.runs(id) && is != was:
+				d.signal(id, workflows.SignalFenceChanged, is.details)
+			case wanted && !d.runs(id) && (is != was || restart):
+				d.endedFences.Delete(node)
 				d.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node})
 			}
-			told[node] = details
+			told[node] = is
 		}
 		if now != before {
 			before = now

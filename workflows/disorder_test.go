@@ -52,6 +52,7 @@ type disorder struct {
 	byNumber, firstWaits bool
 	scattered            bool     // the OSDs of a node are in several failure domains
 	paused               sync.Map // nodes whose fence a person has paused
+	endedFences          sync.Map // and when somebody ended it
 }
 
 func (d *disorder) play(events []event) (stuck []string) {

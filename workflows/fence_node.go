@@ -81,6 +81,8 @@ type FenceState struct {
 
 type fence struct {
 	hurries bool // the lease is to be given back although the storage has not healed
+	hears   bool // whatever is reported until the job ends is looked at
+	over    bool // it had ended when something was reported
 	in      FenceNodeInput
 	job     *job
 	state   FenceState
@@ -135,9 +137,16 @@ func (s *FenceState) UnmarshalJSON(data []byte) error {
 
 // run sees the node through. What a claim was asked for in the run before goes on under it.
 func (f *fence) run(ctx workflow.Context) error {
-	f.serve(ctx)
-	if r := f.in.Release; r != nil && f.in.State == nil && f.state.Override == nil {
-		f.override(ctx, *r)
+	if f.over {
+		if again, err := f.reopen(ctx); !again || err != nil {
+			return err
+		}
+	} else {
+		f.hears = workflow.GetVersion(ctx, hearsToTheEnd, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+		f.serve(ctx)
+		if r := f.in.Release; r != nil && f.in.State == nil && f.state.Override == nil {
+			f.override(ctx, *r)
+		}
 	}
 	for {
 		if err := f.release(ctx); err != nil {
@@ -149,6 +158,7 @@ func (f *fence) run(ctx workflow.Context) error {
 			}
 		}
 		if again, err := f.heal(ctx); !again || err != nil {
+			f.over = err == nil
 			return err
 		}
 		f.begin(ctx)
@@ -200,7 +210,7 @@ const saysSinceAnew = "says-since-anew"
 // serve takes in what the watcher and people say.
 func (f *fence) serve(ctx workflow.Context) {
 	var why string
-	serve(ctx, SignalFenceChanged, &why, func() { f.state.Stale = true })
+	serve(ctx, SignalFenceChanged, &why, func() { f.state.Stale, f.job.changed = true, f.hears })
 	var release wholeRelease
 	serve(ctx, SignalFenceRelease, &release, func() { f.override(ctx, FenceRelease(release)) })
 }
@@ -256,7 +266,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 	if len(in.Clusters) == 0 {
 		in.Clusters, _ = input.PolicyKeys("policy", f.in.Policy)
 	}
-	f.state.Stale = false
+	f.state.Stale, f.job.changed = false, false
 	seen, err := perform(persistent(ctx, "look at "+f.in.Node+" and its Machine"), f.job, fencingNode.ExamineNode, in)
 	if isType(err, activities.InvalidInput) && len(f.state.Clusters) > 0 {
 		if !f.state.Settled { // it was held when the job began

@@ -1,10 +1,34 @@
 package workflows
 
-import "go.temporal.io/sdk/workflow"
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+)
 
 // This file is a node that fails again, or that nothing holds any more, when it was fenced and the storage heals under
 // the lease of its failure domain. What is missed because of a node that failed again may never heal without another
 // fence; and a fence that nothing holds back would not hear of it.
+
+// hearsToTheEnd is the change since when a job looks at what is reported while it ends, of which nobody else hears, and
+// at a Machine that is deleted while the storage heals.
+const hearsToTheEnd = "hears-to-the-end"
+
+// reopen tells whether the node is to be fenced once more, of which was reported when the job ended. Whoever reported
+// it has begun no other one, since this one still ran.
+func (f *fence) reopen(ctx workflow.Context) (again bool, err error) {
+	ended := f.state.Result
+	err = f.examine(ctx)
+	if isType(err, activities.InvalidInput) {
+		err = nil // nobody is concerned any more
+	}
+	if err != nil || !f.failsAgain() || len(f.state.Clusters) == 0 {
+		f.state.Result = ended
+		return false, err
+	}
+	f.begin(ctx)
+	return true, nil
+}
 
 // Since when a fence notices that the node fails again, and that nothing holds it.
 const (

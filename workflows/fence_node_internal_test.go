@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -37,32 +39,93 @@ func TestFewerHold(t *testing.T) {
 	}
 }
 
+// fenceEnv is the fence of node-a, which was lost and is well now.
+type fenceEnv struct {
+	*testsuite.TestWorkflowEnvironment
+	cluster    storage.ClusterKey
+	lost, well fencing.Patient
+	seen       fencing.Patient // by each look from now on
+	stage      fencing.Stage
+	requests   int
+}
+
+// telling is how long it takes to tell a keeper something.
+const telling = time.Second
+
+func newFenceEnv() *fenceEnv {
+	var suite testsuite.WorkflowTestSuite
+	e := &fenceEnv{
+		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(),
+		cluster:                 storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"},
+		stage:                   fencing.StageReleased,
+	}
+	e.RegisterActivity(&activities.Fence{})
+	e.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "fence/node-a"})
+	e.lost = fencing.Patient{
+		Machine: fencing.Machine{Name: "m", UID: "u", Held: true}, Found: true, BootID: "1", UID: "n", Unhealthy: e.Now(),
+	}
+	e.well = e.lost
+	e.well.Machine.Held, e.well.Ready, e.well.BootID, e.well.Unhealthy = false, true, "2", time.Time{}
+	e.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
+		After(telling).Return(nil)
+	e.seen = e.well
+	e.OnActivity(fencingNode.ExamineNode, mock.Anything, mock.Anything).Return(
+		func(context.Context, activities.ExamineInput) (activities.Examination, error) {
+			return activities.Examination{Patient: e.seen, Clusters: []storage.ClusterKey{e.cluster}}, nil
+		})
+	e.OnActivity(fencingNode.RequestFence, mock.Anything, mock.Anything).Return(struct{}{}, nil).
+		Run(func(mock.Arguments) { e.requests++ })
+	return e
+}
+
+func (e *fenceEnv) says(stage fencing.Stage) {
+	e.SignalWorkflow(SignalFence, FenceNotice{Cluster: e.cluster, Stage: stage})
+}
+
+func (e *fenceEnv) play(t *testing.T) (result FenceNodeResult) {
+	t.Helper()
+	e.ExecuteWorkflow(FenceNode, FenceNodeInput{Node: "node-a", State: &FenceState{
+		Patient: e.lost, Why: fencing.WhyUnhealthy, WhySince: e.lost.Unhealthy, Stale: true,
+		Clusters: []FenceStanding{{Cluster: e.cluster, Asked: true, Stage: e.stage}},
+	}})
+	require.NoError(t, e.GetWorkflowError())
+	require.NoError(t, e.GetWorkflowResult(&result))
+	return result
+}
+
 // TestWellAtTheFirstLookAfterItsRelease: a node that was started again before the job heard of the release, and looked
 // at first after that, is back.
 func TestWellAtTheFirstLookAfterItsRelease(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
-	env.RegisterActivity(&activities.Fence{})
-	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "fence/node-a"})
-	cluster := storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"}
-	lost := fencing.Patient{
-		Machine: fencing.Machine{Name: "m", UID: "u", Held: true}, Found: true, BootID: "1", UID: "n", Unhealthy: env.Now(),
-	}
-	well := lost
-	well.Machine.Held, well.Ready, well.BootID, well.Unhealthy = false, true, "2", time.Time{}
-	env.OnActivity(fencingNode.ExamineNode, mock.Anything, mock.Anything).
-		Return(activities.Examination{Patient: well}, nil)
-	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
-	env.RegisterDelayedCallback(func() {
-		env.SignalWorkflow(SignalFence, FenceNotice{Cluster: cluster, Stage: fencing.StageOver})
-	}, time.Minute)
-	env.ExecuteWorkflow(FenceNode, FenceNodeInput{Node: "node-a", State: &FenceState{
-		Patient: lost, Why: fencing.WhyUnhealthy, WhySince: lost.Unhealthy, Stale: true,
-		Clusters: []FenceStanding{{Cluster: cluster, Asked: true, Stage: fencing.StageReleased}},
-	}})
-	require.NoError(t, env.GetWorkflowError())
-	var result FenceNodeResult
-	require.NoError(t, env.GetWorkflowResult(&result))
+	e := newFenceEnv()
+	e.RegisterDelayedCallback(func() { e.says(fencing.StageOver) }, time.Minute)
+	result := e.play(t)
 	assert.Equal(t, OutcomeDone, result.Outcome)
 	assert.Less(t, result.Took, 5*time.Minute)
+}
+
+// TestFailsAgainAsItsFenceEnds: nobody else hears of what is reported to a job that ends, so it looks once more.
+func TestFailsAgainAsItsFenceEnds(t *testing.T) {
+	for what, change := range map[string]func(*fencing.Patient, time.Time){
+		"it is well":             func(*fencing.Patient, time.Time) {},
+		"it fails":               func(p *fencing.Patient, now time.Time) { p.Unhealthy, p.Ready = now, false },
+		"its Machine is deleted": func(p *fencing.Patient, now time.Time) { p.Deleting = now },
+	} {
+		t.Run(what, func(t *testing.T) {
+			e := newFenceEnv()
+			e.stage, e.seen.Machine.Held = fencing.StageHeld, true
+			e.RegisterDelayedCallback(func() { // while it tells the keeper that the node has recovered
+				change(&e.seen, e.Now())
+				e.SignalWorkflow(SignalFenceChanged, "something happened")
+			}, telling/2)
+			e.RegisterDelayedCallback(func() { e.SignalWorkflow(jobs.SignalAbort, nil) }, time.Hour)
+			result := e.play(t)
+			if what == "it is well" {
+				assert.Equal(t, OutcomeRecovered, result.Outcome)
+				assert.Zero(t, e.requests)
+				return
+			}
+			assert.Equal(t, OutcomeAborted, result.Outcome, "it waits for its release until then")
+			assert.Positive(t, e.requests)
+		})
+	}
 }

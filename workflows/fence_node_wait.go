@@ -155,9 +155,10 @@ func (f *fence) heal(ctx workflow.Context) (again bool, err error) {
 	return false, nil
 }
 
-// failsAgain tells whether the node is to be fenced that was back, or whose place another Machine has taken. What it
-// had when it was released, and a person calls done, is nothing new.
+// failsAgain tells whether the node is to be fenced, or its Machine is being deleted, that was back, or whose place
+// another Machine has taken. What it had when it was released, and a person calls done, is nothing new.
 func (f *fence) failsAgain() bool {
-	now := f.state.Patient
-	return now.Machine.UID != "" && now.Unhealthy.After(f.state.Before.Unhealthy)
+	now, before := f.state.Patient, f.state.Before
+	return now.Machine.UID != "" &&
+		(now.Unhealthy.After(before.Unhealthy) || f.hears && now.Deleting.After(before.Deleting))
 }

@@ -248,6 +248,28 @@ func TestFenceOfANodeThatIsHeldNoMoreUnderTheLease(t *testing.T) {
 	})
 }
 
+// TestMachineIsDeletedWhileItHeals: its deletion waits for its release as any, by the fence that is still there.
+func TestMachineIsDeletedWhileItHeals(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.PersonSetsNoout("node-d", true)
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		s.awaitFencePhase("node-d", workflows.PhaseHeal)
+		s.machines.Delete("node-d")
+		s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceChanged, "its Machine is being deleted")
+		asked := func() bool { return s.fenceStatus("node-d").Why == fencing.WhyDeleting }
+		require.True(s, s.Await(2*time.Minute, asked), "%+v", s.fenceStatus("node-d"))
+		s.PersonSetsNoout("node-d", false)
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, workflows.OutcomeGone, e.fence.Outcome)
+		require.Equal(s, 2, s.machines.Fences("node-d"))
+		s.heldAgain()
+	})
+}
+
 // TestFenceGivesWayWhileTheQuorumNeedsItsMon: the release of its Machine is taken back when another mon dies, and with
 // it the lease goes: the mon that is away may be on a node that has to be fenced first.
 func TestFenceGivesWayWhileTheQuorumNeedsItsMon(t *testing.T) {

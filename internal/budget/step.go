@@ -48,12 +48,18 @@ func CloseBefore(next Decision) Decision {
 	}
 }
 
-// CloseFirst closes whatever was decided last, because of something at which nobody has looked yet.
+// CloseFirst closes whatever was decided last, because of something at which nobody has looked yet. Before anything was
+// decided it is not known whether mons have a budget: then they have a closed one, or that of the keeper before would
+// go.
 func CloseFirst(decided Decision, why string) Decision {
-	return Decision{
+	d := Decision{
 		Mode: ModeClosed, Reason: ReasonNotProvenClean, Message: "closed at once: " + why,
 		Budget: Spec{MinAvailable: Everything}, Unproved: closedUnproved(decided), Mons: closedMons(decided.Mons),
 	}
+	if decided.Reason == "" {
+		d.Mons = &Spec{MinAvailable: Everything}
+	}
+	return d
 }
 
 // CloseAll closes as CloseFirst does, and also what the last decision had no budget for.

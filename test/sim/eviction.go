@@ -177,6 +177,9 @@ func (w *World) dropBudget(name string, who owner) {
 	if who == byUs && b.Labels[kube.LabelManagedBy] != kube.FieldOwner {
 		w.violate("I9: lockkeeper deletes the budget %s, which is not its own", name)
 	}
+	if w.needsMonBudget() && who == byUs && b.Labels[kube.LabelDaemon] == kube.DaemonMon && !w.succeeded() {
+		w.violate("I2: lockkeeper deletes the budget of the mons, and any of them may go")
+	}
 	w.noteClosing(b)
 	delete(w.budgets, name)
 	delete(w.covering, name)
@@ -189,6 +192,16 @@ func (w *World) dropBudget(name string, who owner) {
 		}
 	}
 	w.tellWatcher()
+}
+
+// needsMonBudget: the policy has guarded OSDs for a while, and does not allow that the quorum is lost.
+func (w *World) needsMonBudget() bool {
+	if w.policy == nil || w.policy.DeletionTimestamp != nil || w.guarding.IsZero() ||
+		time.Since(w.guarding) < w.opts.Reaction {
+		return false
+	}
+	s := kube.Settings(&w.policy.Spec)
+	return s.ManagePodBudgets && !s.AllowMonQuorumLoss && w.older == nil && w.elsewhere == nil
 }
 
 // isOSDs tells whether a budget is one of our two of the OSDs.

@@ -17,7 +17,7 @@ type node struct {
 	ready, cordoned, gone bool
 	tainted               string
 	cordonedBy            owner
-	cordonedAt            time.Time
+	cordonedAt, taintedAt time.Time
 	lookedAt              time.Time // by lockkeeper
 	atOnce                bool      // cordoned right after that look: both did so, and there is but one mark
 	rebooting             bool

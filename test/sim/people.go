@@ -130,7 +130,11 @@ func (w *World) TamperWithBudget(del bool) {
 func (w *World) Taint(name, key string) {
 	w.happens(func() {
 		w.tell("%s is tainted %q", name, key)
-		w.nodes[name].tainted = key
+		n := w.nodes[name]
+		n.tainted, n.taintedAt = key, time.Time{}
+		if key != "" {
+			n.taintedAt = time.Now()
+		}
 		w.kubeChanged()
 		w.schedule()
 	})

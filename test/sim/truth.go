@@ -55,7 +55,11 @@ func (w *World) judgeManager(p *pod) {
 		}
 	}
 	// The budget may still be as it was for the node before, or for the time before.
-	before := n.cordonedAt.Before(w.homeless) || time.Since(p.started) < w.opts.Reaction
+	leaves := n.cordonedAt
+	if !n.taintedAt.IsZero() && n.taintedAt.Before(leaves) {
+		leaves = n.taintedAt // it was let go since then
+	}
+	before := leaves.Before(w.homeless) || time.Since(p.started) < w.opts.Reaction
 	known := !before || time.Since(w.homeless) >= w.opts.Reaction
 	if !w.homeless.IsZero() && time.Now().After(w.homeless) && known {
 		w.violate("I8: the only manager is evicted from %s, and no node could take it since %s ago", p.node,
