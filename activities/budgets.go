@@ -23,8 +23,9 @@ type Budgets interface {
 	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
 	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
 	ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (StaticBudgetsResult, error)
-	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count.
-	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error
+	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count. Before each
+	// budget it asks whether that still holds, and ends with the error if not.
+	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int), holds func() error) error
 }
 
 // BudgetResult says what happened to a budget.

@@ -53,6 +53,9 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 		}
 		spec, _ := fencing.InForce(p.Settings.Fencing, p.Memory.Fencing)
 		patient, err := f.Machines.Patient(ctx, key, *spec, in.Node)
+		if errors.Is(err, ErrNotFound) && slices.Contains(holders, key) {
+			continue // without a Machine API it holds nothing, and says so itself
+		}
 		if err != nil {
 			return out, Unavailable("look at the Machine of "+in.Node, err)
 		}

@@ -2,6 +2,8 @@ package activities_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +20,7 @@ type concern struct {
 	activities.Policies
 	noMachines
 	hosted, fencing, holding []storage.ClusterKey
+	broken                   map[storage.ClusterKey]error // what their Machine APIs say
 }
 
 func (f *concern) PoliciesOf(context.Context, string) ([]storage.ClusterKey, storage.Answer, error) {
@@ -44,7 +47,35 @@ func (f *concern) Patient(
 	for _, holds := range f.holding {
 		p.Machine.Held = p.Machine.Held || holds == key
 	}
-	return p, nil
+	return p, f.broken[key]
+}
+
+// TestThoseWhoseMachinesNobodyServes: a policy that names an API which is not there holds nothing, and keeps no node of
+// another storage cluster from its fence. Of one that does not answer nobody knows.
+func TestThoseWhoseMachinesNobodyServes(t *testing.T) {
+	a, b := storage.ClusterKey{Namespace: "a", Name: "a"}, storage.ClusterKey{Namespace: "b", Name: "b"}
+	notServed, silent := fmt.Errorf("Machines: %w", activities.ErrNotFound), errors.New("no answer")
+	for name, test := range map[string]struct {
+		broken map[storage.ClusterKey]error
+		want   string // "": who hosts the OSDs is asked
+	}{
+		"that of another one is not served":          {map[storage.ClusterKey]error{b: notServed}, ""},
+		"that of another one does not answer":        {map[storage.ClusterKey]error{b: silent}, "no answer"},
+		"that of who hosts the OSDs is not served":   {map[storage.ClusterKey]error{a: notServed}, "not found"},
+		"that of who hosts the OSDs does not answer": {map[storage.ClusterKey]error{a: silent}, "no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := &concern{hosted: []storage.ClusterKey{a}, fencing: []storage.ClusterKey{a, b}, broken: test.broken}
+			f := &activities.Fence{Nodes: of, Policies: of, Machines: of}
+			out, err := f.ExamineNode(t.Context(), activities.ExamineInput{Node: "node-a"})
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, []storage.ClusterKey{a}, out.Clusters)
+		})
+	}
 }
 
 // TestWhoIsAskedToReleaseANode: the keepers of all storage clusters with OSDs on it, if their policies name what fences

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 
 	"go.temporal.io/sdk/activity"
 
@@ -34,16 +35,47 @@ type Marked struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// ReleasePodsInput names the policy whose budgets are to go. ID is the storage cluster's own.
+type ReleasePodsInput struct {
+	storage.ClusterKey
+	ID string `json:"id,omitempty"`
+}
+
+// PodsReleased says whether the budgets are gone. Moved: they stay, since the policy wants them by now.
+type PodsReleased struct {
+	Moved bool `json:"moved,omitempty"`
+}
+
+// errWanted ends the removal of budgets that are wanted after all.
+var errWanted = errors.New("the policy wants its budgets")
+
 // ReleasePods takes away every mark and every budget of ours for this policy, in this order. Ten thousand marks take a
-// minute.
-func (k *Keeper) ReleasePods(ctx context.Context, key storage.ClusterKey) (struct{}, error) {
+// minute, and no worker may run for hours. So before each budget goes it is asked whether the policy still wants none.
+func (k *Keeper) ReleasePods(ctx context.Context, in ReleasePodsInput) (PodsReleased, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
 	progress := func(done int) { activity.RecordHeartbeat(ctx, Marked{Done: done}) }
-	if err := k.Budgets.RemoveBudgets(ctx, key, progress); err != nil {
-		return struct{}{}, Unavailable("remove marks and PodDisruptionBudgets", err)
+	holds := func() error {
+		p, err := k.Policies.Policy(ctx, in.ClusterKey)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case p.Settings.ManagePodBudgets && !p.Deleting && p.Second == "" && p.Standing(in.ID).First == "":
+			return errWanted
+		default:
+			return nil
+		}
 	}
-	return struct{}{}, nil
+	switch err := k.Budgets.RemoveBudgets(ctx, in.ClusterKey, progress, holds); {
+	case errors.Is(err, errWanted):
+		return PodsReleased{Moved: true}, nil
+	case err != nil:
+		return PodsReleased{}, Unavailable("remove marks and PodDisruptionBudgets", err)
+	default:
+		return PodsReleased{}, nil
+	}
 }
 
 // MarkInput is which storage cluster's pods to mark, and what counts as proof.

@@ -56,6 +56,7 @@ type FencingReconciler struct {
 // lens is the watch over the Machines of one policy.
 type lens struct {
 	spec   v1alpha1.FencingSpec
+	of     string // the edition of the policy that was last looked at
 	holder *machines.Holder
 	cache  cache.Cache
 	stop   context.CancelFunc
@@ -67,6 +68,18 @@ type fenceSight struct {
 	Machines map[string]string // by name, what a keeper has to know of it, of the budget, and of health checks
 	Patients map[string]patient
 	next     time.Time
+}
+
+// tellAnew forgets whose fences were told, and which are still to be fenced. Fences end when a policy names nothing that
+// fences. If it did so for a moment nobody saw that here, and nobody would hear of their nodes again.
+func (s *fenceSight) tellAnew(now *fenceSight) {
+	if s == nil {
+		return
+	}
+	maps.DeleteFunc(s.Patients, func(node string, _ patient) bool {
+		is, there := now.Patients[node]
+		return there && is.Why != fencing.WhyRecovered
+	})
 }
 
 // patient is a node with daemons that is to be fenced, or whose Machine changed.
@@ -109,6 +122,10 @@ func (r *FencingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	now, err := r.look(ctx, p, l)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if edition := fmt.Sprint(p.UID, " ", p.Generation); l.of != edition {
+		l.of = edition
+		l.seen.tellAnew(now)
 	}
 	if err := r.tell(ctx, storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}, l.seen, now); err != nil {
 		return reconcile.Result{}, err

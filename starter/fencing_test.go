@@ -64,3 +64,18 @@ func TestWhomFencesAreTold(t *testing.T) {
 		})
 	}
 }
+
+// TestFencesAreToldAnew: a policy that was edited may have named nothing that fences for a moment.
+func TestFencesAreToldAnew(t *testing.T) {
+	well := patient{Why: fencing.WhyRecovered, Details: "healthy", Held: true}
+	dies := patient{Why: fencing.WhyUnhealthy, Details: "Ready=Unknown", Held: true}
+	sight := func(nodes map[string]patient) *fenceSight { return &fenceSight{Patients: nodes} }
+	before := sight(map[string]patient{"still-dead": dies, "back": dies, "well": well, "gone": dies})
+	now := sight(map[string]patient{"still-dead": dies, "back": well, "well": well})
+	before.tellAnew(now)
+	f := &fences{recorder: &recorder{}}
+	r := &FencingReconciler{Temporal: f, Log: logr.Discard()}
+	require.NoError(t, r.tell(t.Context(), storage.ClusterKey{}, before, now))
+	assert.Equal(t, []string{"back false", "still-dead true", "gone false"}, f.told)
+	(*fenceSight)(nil).tellAnew(now) // which was not looked at before
+}

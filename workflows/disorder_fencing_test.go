@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
@@ -73,8 +74,9 @@ func (d *disorder) watchMachines() {
 		details string
 		held    bool
 	}
-	var before string
+	var before, edition string
 	told := map[string]news{}
+	var late sync.Map // by node: its fence had ended when it was told, and another one has to begin
 	for !d.until(time.Second, func() bool { return d.over }) {
 		hindered := d.hindered()
 		d.paused.Range(func(any, any) bool { hindered = true; return false })
@@ -85,6 +87,10 @@ func (d *disorder) watchMachines() {
 			continue
 		}
 		now := d.machines.BudgetSays()
+		if is := d.Edition(); is != edition {
+			edition = is
+			clear(told)
+		}
 		for _, node := range d.Nodes() {
 			p, fenced := d.machines.Sight(node)
 			now += fmt.Sprint(fenced, p.Machine, p.Deleting, ";")
@@ -93,10 +99,13 @@ func (d *disorder) watchMachines() {
 			is := news{fmt.Sprint(why, p.Condition, p.Ready, p.Found, p.BootID, p.Machine.UID), p.Machine.Held}
 			was := told[node]
 			was.held = was.held && is.held
+			if _, ended := late.LoadAndDelete(node); ended {
+				was = news{}
+			}
 			ended, byHand := d.endedFences.Load(node)
 			switch restart := byHand && time.Since(ended.(time.Time)) > again; {
 			case d.runs(id) && is != was:
-				d.signal(id, workflows.SignalFenceChanged, is.details)
+				d.signalOr(id, workflows.SignalFenceChanged, is.details, func() { late.Store(node, true) })
 			case wanted && !d.runs(id) && (is != was || restart):
 				d.endedFences.Delete(node)
 				d.start(id, jobs.FenceNode.Type, workflows.FenceNodeInput{Node: node})

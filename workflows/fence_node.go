@@ -75,6 +75,7 @@ type FenceState struct {
 	// Buried: the pods of dead daemons were deleted, or need not be.
 	Buried  bool            `json:"buried,omitempty"`
 	Stale   bool            `json:"stale,omitempty"` // something happened since the node was looked at
+	Again   bool            `json:"again,omitempty"` // a person wants the Machine to go that was settled
 	Trouble string          `json:"trouble,omitempty"`
 	Result  FenceNodeResult `json:"result"`
 }
@@ -87,6 +88,8 @@ type fence struct {
 	job     *job
 	state   FenceState
 	notices workflow.ReceiveChannel
+
+	hearsAll bool // also of what a person says, and of what was seen under a lease that is given back by then
 }
 
 var fencingNode *activities.Fence
@@ -142,7 +145,8 @@ func (f *fence) run(ctx workflow.Context) error {
 			return err
 		}
 	} else {
-		f.hears = workflow.GetVersion(ctx, hearsToTheEnd, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+		version := workflow.GetVersion(ctx, hearsToTheEnd, workflow.DefaultVersion, 2)
+		f.hears, f.hearsAll = version >= 1, version >= 2
 		f.serve(ctx)
 		if r := f.in.Release; r != nil && f.in.State == nil && f.state.Override == nil {
 			f.override(ctx, *r)
@@ -186,8 +190,8 @@ func (f *fence) release(ctx workflow.Context) error {
 	return nil
 }
 
-// begin has the node wait for its release once more: it has failed again. Data that is missed because of that may never
-// heal without it.
+// begin has the node wait for its release once more: it has failed again, or a person wants it. Data that is missed
+// because of a failure may never heal without it.
 func (f *fence) begin(ctx workflow.Context) {
 	f.drop(ctx)
 	for f.job.done.ReceiveAsync(nil) { // it was said of what is over
@@ -195,7 +199,11 @@ func (f *fence) begin(ctx workflow.Context) {
 	for i := range f.state.Clusters {
 		f.state.Clusters[i] = FenceStanding{Cluster: f.state.Clusters[i].Cluster}
 	}
-	f.state.Settled, f.state.Buried, f.state.Override = false, false, nil
+	f.state.Settled, f.state.Buried = false, false
+	if !f.state.Again { // or it was said of this release
+		f.state.Override = nil
+	}
+	f.state.Again = false
 	f.state.Before, f.state.Doubt, f.state.Result = fencing.Patient{}, FenceDoubt{}, FenceNodeResult{}
 	f.state.AskedAt = time.Time{}
 	if workflow.GetVersion(ctx, saysSinceAnew, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
@@ -283,6 +291,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 		f.state.Before = before
 	}
 	f.state.Patient = seen.Patient
+	f.state.Again = f.state.Again && seen.Patient.Machine.UID != "" // nobody meant the next one
 	why, since := seen.Patient.Why()
 	if f.released() || f.wasFenced(ctx) {
 		return nil // its reason stays what it was

@@ -11,7 +11,8 @@ import (
 // fence; and a fence that nothing holds back would not hear of it.
 
 // hearsToTheEnd is the change since when a job looks at what is reported while it ends, of which nobody else hears, and
-// at a Machine that is deleted while the storage heals.
+// at a Machine that is deleted while the storage heals; since its second version also at what a person says then, and
+// at what it saw under the lease, if the keeper was done with it by then.
 const hearsToTheEnd = "hears-to-the-end"
 
 // reopen tells whether the node is to be fenced once more, of which was reported when the job ended. Whoever reported
@@ -23,7 +24,7 @@ func (f *fence) reopen(ctx workflow.Context) (again bool, err error) {
 		err = nil // nobody is concerned any more
 	}
 	if err != nil || !f.failsAgain() || len(f.state.Clusters) == 0 {
-		f.state.Result = ended
+		f.state.Result, f.state.Again = ended, false
 		return false, err
 	}
 	f.begin(ctx)

@@ -107,6 +107,7 @@ func TestWellAtTheFirstLookAfterItsRelease(t *testing.T) {
 func TestFailsAgainAsItsFenceEnds(t *testing.T) {
 	for what, change := range map[string]func(*fencing.Patient, time.Time){
 		"it is well":             func(*fencing.Patient, time.Time) {},
+		"a person releases it":   func(*fencing.Patient, time.Time) {},
 		"it fails":               func(p *fencing.Patient, now time.Time) { p.Unhealthy, p.Ready = now, false },
 		"its Machine is deleted": func(p *fencing.Patient, now time.Time) { p.Deleting = now },
 	} {
@@ -115,7 +116,11 @@ func TestFailsAgainAsItsFenceEnds(t *testing.T) {
 			e.stage, e.seen.Machine.Held = fencing.StageHeld, true
 			e.RegisterDelayedCallback(func() { // while it tells the keeper that the node has recovered
 				change(&e.seen, e.Now())
-				e.SignalWorkflow(SignalFenceChanged, "something happened")
+				if what == "a person releases it" {
+					e.SignalWorkflow(SignalFenceRelease, FenceRelease{By: "ann", Reason: "a rack is moved"})
+				} else {
+					e.SignalWorkflow(SignalFenceChanged, "something happened")
+				}
 			}, telling/2)
 			e.RegisterDelayedCallback(func() { e.SignalWorkflow(jobs.SignalAbort, nil) }, time.Hour)
 			result := e.play(t)

@@ -36,6 +36,9 @@ func (f *fence) override(ctx workflow.Context, r FenceRelease) {
 	f.state.Override = &fencing.Override{
 		By: storage.Clip(r.By, mostReason), Reason: storage.Clip(r.Reason, mostReason), At: workflow.Now(ctx),
 	}
+	if f.state.Settled && f.hearsAll {
+		f.state.Again, f.state.Stale, f.job.changed = true, true, true
+	}
 	f.askAnew()
 }
 

@@ -119,7 +119,7 @@ func (f *fence) heal(ctx workflow.Context) (again bool, err error) {
 		f.take()
 		return !slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool { return c.Stage != fencing.StageOver })
 	}
-	for !over() {
+	for !over() || f.state.Stale && f.hearsAll && len(f.state.Clusters) > 0 {
 		if f.job.Phase != PhaseHeal {
 			f.job.enter(ctx, PhaseHeal)
 		}
@@ -156,9 +156,10 @@ func (f *fence) heal(ctx workflow.Context) (again bool, err error) {
 }
 
 // failsAgain tells whether the node is to be fenced, or its Machine is being deleted, that was back, or whose place
-// another Machine has taken. What it had when it was released, and a person calls done, is nothing new.
+// another Machine has taken; or a person wants it to go. What it had when it was released, and a person calls done, is
+// nothing new.
 func (f *fence) failsAgain() bool {
 	now, before := f.state.Patient, f.state.Before
 	return now.Machine.UID != "" &&
-		(now.Unhealthy.After(before.Unhealthy) || f.hears && now.Deleting.After(before.Deleting))
+		(f.state.Again || now.Unhealthy.After(before.Unhealthy) || f.hears && now.Deleting.After(before.Deleting))
 }

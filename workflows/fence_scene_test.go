@@ -270,6 +270,56 @@ func TestMachineIsDeletedWhileItHeals(t *testing.T) {
 	})
 }
 
+// TestFailsAgainWhenItsKeeperIsDone: the policy named nothing that fences for a moment, so the keeper calls the fence
+// done that still heals under the lease. What it sees then nobody else hears of.
+func TestFailsAgainWhenItsKeeperIsDone(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.PersonSetsNoout("node-d", true)
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		s.awaitFencePhase("node-d", workflows.PhaseHeal)
+		s.Kill("osd.0", 0) // so it waits
+		s.SetFencing(false)
+		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
+		time.Sleep(time.Second)
+		require.Nil(s, s.Status().Fencing)
+		s.SetFencing(true)
+		s.machines.LosePower("node-d")
+		time.Sleep(30 * time.Second)
+		s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceChanged, "it has failed again")
+		s.awaitFencePhase("node-d", workflows.PhaseRemediate)
+		s.Start("osd.0")
+		s.PersonSetsNoout("node-d", false)
+		require.NoError(s, s.awaitFence("node-d", run).err)
+		require.Equal(s, 2, s.machines.Fences("node-d"))
+		s.heldAgain()
+	})
+}
+
+// TestReleasedByHandWhileItHeals: a person wants a Machine to go whose node was fenced, before the data is whole.
+func TestReleasedByHandWhileItHeals(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.PersonSetsNoout("node-d", true)
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		s.awaitFencePhase("node-d", workflows.PhaseHeal)
+		s.machines.ReleasedByHand("node-d")
+		word := workflows.FenceRelease{By: "ann", Reason: "its disks are broken, too"}
+		s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceRelease, word)
+		s.awaitFencePhase("node-d", workflows.PhaseRemediate)
+		require.NotContains(s, s.machines.Held(), "node-d")
+		require.Equal(s, "ann", s.fenceStatus("node-d").Override.By)
+		s.PersonSetsNoout("node-d", false)
+		s.signal(jobs.FenceNode.ID("node-d"), jobs.SignalAbort, nil)
+		require.NoError(s, s.awaitFence("node-d", run).err)
+		s.heldAgain()
+	})
+}
+
 // TestFenceGivesWayWhileTheQuorumNeedsItsMon: the release of its Machine is taken back when another mon dies, and with
 // it the lease goes: the mon that is away may be on a node that has to be fenced first.
 func TestFenceGivesWayWhileTheQuorumNeedsItsMon(t *testing.T) {

@@ -63,11 +63,14 @@ func (k *keeper) unmark(ctx workflow.Context, marks budget.MarkPlan) error {
 	return err
 }
 
-// releasePods takes away all marks, and then all budgets of ours.
+// releasePods takes away all marks, and then all budgets of ours. If the policy wants them by then those that are left
+// stay, and the keeper has to look again.
 func (k *keeper) releasePods(ctx workflow.Context) error {
 	if err := k.endMarking(ctx); err != nil {
 		return err
 	}
-	_, err := call(marking(ctx, "take all marks away, then our budgets"), keeping.ReleasePods, k.cluster)
+	r, err := call(marking(ctx, "take all marks away, then our budgets"), keeping.ReleasePods,
+		activities.ReleasePodsInput{ClusterKey: k.cluster, ID: k.observed.Seen.ID})
+	k.again = k.again || r.Moved
 	return err
 }

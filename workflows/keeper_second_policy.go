@@ -69,7 +69,7 @@ func (k *keeper) letGo(ctx workflow.Context) error {
 		return nil
 	}
 	asOf := k.state.Doubts.Last
-	if err := k.letPodsGo(ctx, keepClosed); err != nil {
+	if err := k.letPodsGo(ctx, keepClosed); err != nil || k.again {
 		return err
 	}
 	if err := k.letFlagsGo(ctx); err != nil {

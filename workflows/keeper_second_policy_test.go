@@ -2,10 +2,12 @@ package workflows_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
@@ -78,5 +80,31 @@ func TestBecomesSecond(t *testing.T) {
 		s.AnotherPolicy(false)
 		s.awaitBudget(atRest, 2*time.Minute)
 		s.awaitNothingLeft(0)
+	})
+}
+
+// TestBudgetsStayThatAreWantedAgain: no worker ran when a person had the budgets removed, and it is taken back by the
+// time that one does. A removal that was begun before leaves what it has not removed yet.
+func TestBudgetsStayThatAreWantedAgain(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.settle()
+		attempts := 0
+		s.update(func() {
+			s.onAttempt = func(_ int, info activity.Info) {
+				if info.ActivityType.Name != "ReleasePods" {
+					return
+				}
+				if attempts++; attempts == 1 {
+					s.Manage(true)
+				}
+			}
+		})
+		s.Manage(false)
+		require.True(s, s.Await(time.Minute, func() bool { return attempts > 0 }))
+		s.awaitBudget(atRest, time.Minute)
+		require.NotContains(s, strings.Join(s.Story(), "\n"), "deletes the")
+		s.Manage(false)
+		require.True(s, s.Await(time.Minute, func() bool { return len(s.BudgetsOf()) == 0 }), "%s", s.BudgetsOf())
 	})
 }

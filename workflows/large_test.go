@@ -191,7 +191,10 @@ func (l *large) ApplyStaticBudgets(
 ) (activities.StaticBudgetsResult, error) {
 	return activities.StaticBudgetsResult{}, nil
 }
-func (l *large) RemoveBudgets(context.Context, storage.ClusterKey, func(int)) error { return nil }
+
+func (l *large) RemoveBudgets(context.Context, storage.ClusterKey, func(int), func() error) error {
+	return nil
+}
 
 func (l *large) AwaitEnd(context.Context, string, string) (string, error) {
 	return "", errors.New("nobody knows")

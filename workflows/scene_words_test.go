@@ -54,16 +54,22 @@ func (s *scene) cancel(id string) {
 
 // signal sends a signal. One to a workflow that has only just begun comes a moment later, since the test environment
 // cannot bear it before.
-func (s *scene) signal(id, name string, arg any) {
+func (s *scene) signal(id, name string, arg any) { s.signalOr(id, name, arg, func() {}) }
+
+// signalOr is signal, and else does something if the workflow has ended by the time that the signal would come.
+func (s *scene) signalOr(id, name string, arg any, otherwise func()) {
 	if !s.runs(id) {
+		otherwise()
 		return
 	}
 	s.post(func() {
 		if !s.begun(id) {
-			s.signal(id, name, arg)
+			s.signalOr(id, name, arg, otherwise)
 			return
 		}
-		_ = s.env.SignalWorkflowByID(id, name, arg)
+		if s.env.SignalWorkflowByID(id, name, arg) != nil {
+			otherwise()
+		}
 	})
 }
 

@@ -279,7 +279,9 @@ func (t *toyStore) ApplyStaticBudgets(
 }
 
 // RemoveBudgets implements activities.Budgets.
-func (t *toyStore) RemoveBudgets(context.Context, storage.ClusterKey, func(int)) error { return nil }
+func (t *toyStore) RemoveBudgets(context.Context, storage.ClusterKey, func(int), func() error) error {
+	return nil
+}
 
 func (t *toyStore) state(name string) activities.NodeState {
 	n := t.nodes[name]

@@ -195,7 +195,11 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 	case "GuardPods":
 		r.wrote(e, read[activities.BudgetResult](result))
 	case "ReleasePods":
-		r.say(e, "removed our budgets", a.tries())
+		if read[activities.PodsReleased](result).Moved {
+			r.say(e, "left the budgets, which the policy wants by now", a.tries())
+		} else {
+			r.say(e, "removed our budgets", a.tries())
+		}
 	case "GuardPolicy":
 		if in := read[activities.GuardInput](a.input); !in.On {
 			r.say(e, "let the policy go")

@@ -347,7 +347,9 @@ func leavesOut(daemon string, spec budget.Spec) bool {
 // RemoveBudgets implements activities.Budgets. Those of the OSDs close first, then every mark goes, which moves the
 // pods from one budget to the other, and only then both are deleted: no pod is under none of them, or under both,
 // before that.
-func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error {
+func (c *Cluster) RemoveBudgets(
+	ctx context.Context, key storage.ClusterKey, progress func(done int), holds func() error,
+) error {
 	mine := labels.SelectorFromSet(labels.Set{LabelManagedBy: FieldOwner, LabelPolicy: key.Name}).String()
 	budgets := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace)
 	list, err := budgets.List(ctx, metav1.ListOptions{LabelSelector: mine})
@@ -376,6 +378,9 @@ func (c *Cluster) RemoveBudgets(ctx context.Context, key storage.ClusterKey, pro
 		}
 	}
 	for i := range list.Items {
+		if err := holds(); err != nil {
+			return err
+		}
 		if err := budgets.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -122,7 +122,7 @@ func (c *Cluster) leaveToLonghorn(
 		closed := budget.Spec{MinAvailable: budget.Everything}
 		in.Specs, in.Before = budget.Specs{Daemons: closed, Unproved: &closed}, nil
 		if out, err = c.applyAll(ctx, p, withoutLonghorns(all), in); err == nil {
-			err = c.RemoveBudgets(ctx, in.Cluster, func(int) {})
+			err = c.RemoveBudgets(ctx, in.Cluster, func(int) {}, func() error { return nil })
 		}
 		if err != nil {
 			return out, err

@@ -148,7 +148,7 @@ func (w *longhornWorld) saysHandedBack() bool {
 }
 
 func (w *longhornWorld) remove() error {
-	return w.RemoveBudgets(w.Context(), longhornKey, func(int) {})
+	return w.RemoveBudgets(w.Context(), longhornKey, func(int) {}, func() error { return nil })
 }
 
 var (

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,6 +114,9 @@ func (f Fencer) Patient(
 		return p, err
 	}
 	k, err := h.served(h.kind.machine, h.kind.versions)
+	if errors.Is(err, ErrNotServed) {
+		return p, fmt.Errorf("%w (%w)", err, activities.ErrNotFound)
+	}
 	if err != nil {
 		return p, err
 	}

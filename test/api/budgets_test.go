@@ -94,6 +94,8 @@ var (
 
 func noProgress(int) {}
 
+func holds() error { return nil }
+
 // TestMarksNameThePod: a pod that changed since it was looked at is not marked, and a second pod of the same name
 // neither.
 func TestMarksNameThePod(t *testing.T) {
@@ -151,7 +153,7 @@ func TestTheOneBudgetBecomesTwo(t *testing.T) {
 		activities.BudgetInput{Cluster: w.key, Specs: budget.Specs{Daemons: budget.Spec{MinAvailable: 2}}})
 	require.ErrorContains(t, err, "version 0.1", "a keeper of before must not join what was split")
 	w.covered()
-	require.NoError(t, w.cluster.RemoveBudgets(t.Context(), w.key, noProgress))
+	require.NoError(t, w.cluster.RemoveBudgets(t.Context(), w.key, noProgress, holds))
 	require.Empty(t, w.budgets())
 	for _, p := range w.pods() {
 		require.False(t, p.Marked(), p.Name)

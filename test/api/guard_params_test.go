@@ -124,7 +124,7 @@ func TestWhatTheBudgetsSay(t *testing.T) {
 	_, no := refused(t, w.try(person, "mon-a"))
 	require.True(t, no)
 	// lockkeeper takes its own budgets away: nothing is guarded any more, and nothing is stuck.
-	require.NoError(t, w.worker.RemoveBudgets(t.Context(), w.key(), noProgress))
+	require.NoError(t, w.worker.RemoveBudgets(t.Context(), w.key(), noProgress, holds))
 	time.Sleep(100 * time.Millisecond)
 	for _, pod := range all {
 		require.NoError(t, w.try(person, pod), pod)

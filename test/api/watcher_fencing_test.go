@@ -33,8 +33,15 @@ func (t *told) fenced(node string, wanted bool) bool {
 	return slices.Contains(t.fences, fmt.Sprintf("%s %t", node, wanted))
 }
 
-// TestTheWatcherStartsFences: of a node with OSDs that a health check finds unhealthy, or whose Machine it does, and
-// also when the API that fences is removed and comes back in another version.
+// forget has what fences were told so far be told as if for the first time.
+func (t *told) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fences = nil
+}
+
+// TestTheWatcherStartsFences: of a node with OSDs that a health check finds unhealthy, or whose Machine it does, anew
+// when the policy was edited, and also when the API that fences is removed and comes back in another version.
 func TestTheWatcherStartsFences(t *testing.T) {
 	const ns = "watched-fences"
 	prepareFencing(t)
@@ -62,6 +69,13 @@ func TestTheWatcherStartsFences(t *testing.T) {
 	lose(t, "fenced-d") // which hosts nothing
 	expect("fenced-a")
 	breakDisk(t, api, "fenced-b")
+	expect("fenced-b")
+
+	temporal.forget()
+	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	require.NoError(t, unstructured.SetNestedField(p.Object, true, "spec", "ceph", "allowMonQuorumLoss")) // whatever it is
+	require.NoError(t, server.Update(t.Context(), p))
+	expect("fenced-a")
 	expect("fenced-b")
 
 	reinstall(t, "v1beta1")

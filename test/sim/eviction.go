@@ -201,7 +201,8 @@ func (w *World) needsMonBudget() bool {
 		return false
 	}
 	s := kube.Settings(&w.policy.Spec)
-	return s.ManagePodBudgets && !s.AllowMonQuorumLoss && w.older == nil && w.elsewhere == nil
+	alone := w.older == nil && w.elsewhere == nil && time.Since(w.others) > w.opts.Reaction // or it stands aside
+	return s.ManagePodBudgets && !s.AllowMonQuorumLoss && alone
 }
 
 // isOSDs tells whether a budget is one of our two of the OSDs.

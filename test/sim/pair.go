@@ -186,6 +186,8 @@ func (p Pair) ApplyStaticBudgets(
 }
 
 // RemoveBudgets implements activities.Budgets.
-func (p Pair) RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int)) error {
-	return p.of(key).RemoveBudgets(ctx, key, progress)
+func (p Pair) RemoveBudgets(
+	ctx context.Context, key storage.ClusterKey, progress func(done int), holds func() error,
+) error {
+	return p.of(key).RemoveBudgets(ctx, key, progress, holds)
 }

@@ -33,6 +33,16 @@ func (w *World) ChangePolicy(what string, change func(*v1alpha1.CephSpec)) {
 	})
 }
 
+// Edition tells a policy from the same one before an edit. "": there is none.
+func (w *World) Edition() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.policy == nil {
+		return ""
+	}
+	return fmt.Sprint(w.policy.UID, " ", w.policy.Generation)
+}
+
 // Manage switches managePodBudgets.
 func (w *World) Manage(on bool) {
 	w.ChangePolicy(fmt.Sprintf("managePodBudgets: %t", on), func(s *v1alpha1.CephSpec) { s.ManagePodBudgets = &on })
@@ -47,13 +57,13 @@ func (w *World) AnotherPolicy(exists bool) {
 		}
 		w.tell("another policy: %t", exists)
 		w.foreseeRelease(w.opts.Reaction / 4)
-		if w.older != nil {
-			w.older, w.guarding = nil, time.Time{}
-			w.later(w.opts.Reaction/8, func() { w.collect("older") })
+		if w.older != nil { // its keeper holds it until it writes nothing any more
+			at := now()
+			w.older.DeletionTimestamp, w.guarding = &at, time.Time{}
 		}
-		if exists && w.policy != nil {
+		if exists && w.older == nil && w.policy != nil {
 			w.older = w.policy.DeepCopy()
-			w.older.Name, w.older.UID, w.older.Finalizers = olderName, "older", nil
+			w.older.Name, w.older.UID, w.older.Finalizers, w.older.DeletionTimestamp = olderName, "older", nil, nil
 			w.older.Status = v1alpha1.MaintenancePolicyStatus{Ceph: &v1alpha1.CephClusterStatus{FSID: w.fsid, Claimed: true}}
 			go w.keepClosed(w.older)
 		}
@@ -63,7 +73,7 @@ func (w *World) AnotherPolicy(exists bool) {
 
 // succeeded tells whether the other policy's keeper makes budgets over what this one's guarded.
 func (w *World) succeeded() bool {
-	return w.older != nil && kube.Settings(&w.older.Spec).ManagePodBudgets &&
+	return w.older != nil && w.older.DeletionTimestamp == nil && kube.Settings(&w.older.Spec).ManagePodBudgets &&
 		w.policy != nil && w.policy.Status.Ceph != nil && w.policy.Status.Ceph.FSID == w.older.Status.Ceph.FSID
 }
 
@@ -75,10 +85,9 @@ func (w *World) keepClosed(p *v1alpha1.MaintenancePolicy) {
 	closed := budget.Spec{MinAvailable: budget.Everything}
 	for {
 		time.Sleep(w.opts.Reaction / 8)
-		w.mu.Lock()
-		here := w.older == p && w.end.Err() == nil
-		w.mu.Unlock()
-		if !here {
+		var over bool
+		w.happens(func() { over = w.end.Err() != nil || w.dropOlder() })
+		if over {
 			return
 		}
 		key := storage.ClusterKey{Namespace: p.Namespace, Name: p.Name}
@@ -88,6 +97,19 @@ func (w *World) keepClosed(p *v1alpha1.MaintenancePolicy) {
 		})
 		_, _ = w.Kubernetes().ApplyStaticBudgets(w.end, activities.StaticBudgetsInput{Cluster: key})
 	}
+}
+
+// dropOlder ends the other policy, if it is deleted and its keeper writes nothing, with what it owned.
+func (w *World) dropOlder() bool {
+	if w.older.DeletionTimestamp == nil {
+		return false
+	}
+	w.tell("the other policy is gone")
+	uid := w.older.UID
+	w.older, w.guarding, w.others = nil, time.Time{}, time.Now()
+	w.later(w.opts.Reaction/8, func() { w.collect(uid) })
+	w.tellWatcher()
+	return true
 }
 
 // BudgetsOf names the policies whose budgets there are.
@@ -116,7 +138,7 @@ func (w *World) PolicyElsewhere(e *Elsewhere) {
 		if e == nil && w.elsewhere == nil {
 			return
 		}
-		w.elsewhere = nil
+		w.elsewhere, w.others = nil, time.Now()
 		w.foreseeRelease(w.opts.Reaction / 4)
 		if e == nil {
 			w.tell("the policy of another namespace is gone")

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
@@ -147,6 +148,7 @@ type World struct {
 	ending      time.Time                   // when the namespace began to be deleted; zero: it is not
 	older       *v1alpha1.MaintenancePolicy // another one, of the same storage cluster; nil: none
 	elsewhere   *v1alpha1.MaintenancePolicy // one of another namespace; nil: none
+	others      time.Time                   // when one of these was last taken away
 	unreachable bool                        // no new line to the mons can be made
 	fsid        string                      // of the Ceph cluster that answers now
 	version     int                         // of the last object that was written
@@ -192,8 +194,10 @@ func New(opts Options) *World {
 
 func (w *World) createPolicy(spec v1alpha1.CephSpec) {
 	w.policy = &v1alpha1.MaintenancePolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: w.key.Name, Generation: 1, UID: "policy"},
-		Spec:       v1alpha1.MaintenancePolicySpec{Ceph: &spec},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.key.Namespace, Name: w.key.Name, Generation: 1, UID: types.UID(fmt.Sprint("policy-", w.version)),
+		},
+		Spec: v1alpha1.MaintenancePolicySpec{Ceph: &spec},
 	}
 	w.versioned()
 }
