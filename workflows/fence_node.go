@@ -284,6 +284,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 		return nil
 	}
 	if err != nil {
+		f.state.Stale = true // the next run looks, if it is the history that is full
 		return err
 	}
 	before := f.state.Patient
@@ -347,12 +348,16 @@ func (f *fence) settle(ctx workflow.Context) (bool, error) {
 		f.state.Result.Outcome = OutcomeGone
 	case f.back() || f.job.done.Len() > 0:
 		f.state.Result.Outcome = OutcomeDone
+		word := f.state.Override
 		for i := range f.state.Clusters {
 			c := &f.state.Clusters[i]
 			if err := f.tell(ctx, c.Cluster, false); err != nil {
 				return false, err
 			}
 			c.Stage = fencing.StageHealing
+		}
+		if f.state.Override != word && f.hearsAll {
+			f.state.Again, f.state.Stale = true, true // it was said meanwhile
 		}
 	default:
 		return false, f.bury(ctx)

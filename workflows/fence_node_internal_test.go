@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
@@ -82,15 +84,44 @@ func (e *fenceEnv) says(stage fencing.Stage) {
 	e.SignalWorkflow(SignalFence, FenceNotice{Cluster: e.cluster, Stage: stage})
 }
 
-func (e *fenceEnv) play(t *testing.T) (result FenceNodeResult) {
-	t.Helper()
-	e.ExecuteWorkflow(FenceNode, FenceNodeInput{Node: "node-a", State: &FenceState{
+func (e *fenceEnv) input() FenceNodeInput {
+	return FenceNodeInput{Node: "node-a", State: &FenceState{
 		Patient: e.lost, Why: fencing.WhyUnhealthy, WhySince: e.lost.Unhealthy, Stale: true,
 		Clusters: []FenceStanding{{Cluster: e.cluster, Asked: true, Stage: e.stage}},
-	}})
+	}}
+}
+
+func (e *fenceEnv) play(t *testing.T) (result FenceNodeResult) {
+	t.Helper()
+	e.ExecuteWorkflow(FenceNode, e.input())
 	require.NoError(t, e.GetWorkflowError())
 	require.NoError(t, e.GetWorkflowResult(&result))
 	return result
+}
+
+// TestLooksAgainInTheNextRun: the history was full when the node was to be looked at. The next run does it, which hears
+// from nobody of what was reported.
+func TestLooksAgainInTheNextRun(t *testing.T) {
+	e := newFenceEnv()
+	e.SetContinueAsNewSuggested(true)
+	e.ExecuteWorkflow(FenceNode, e.input())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, e.GetWorkflowError(), &next)
+	var in FenceNodeInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
+	require.True(t, in.State.Stale)
+}
+
+// TestReleasedByHandAsItIsBack: a person releases a Machine while the keeper is told that its node is back.
+func TestReleasedByHandAsItIsBack(t *testing.T) {
+	e := newFenceEnv()
+	e.RegisterDelayedCallback(func() {
+		e.SignalWorkflow(SignalFenceRelease, FenceRelease{By: "ann", Reason: "a rack is moved"})
+	}, telling/2)
+	e.RegisterDelayedCallback(func() { e.says(fencing.StageOver) }, time.Minute)
+	e.RegisterDelayedCallback(func() { e.SignalWorkflow(jobs.SignalAbort, nil) }, time.Hour)
+	assert.Equal(t, OutcomeAborted, e.play(t).Outcome, "it waits for its release until then")
+	assert.Positive(t, e.requests)
 }
 
 // TestWellAtTheFirstLookAfterItsRelease: a node that was started again before the job heard of the release, and looked
