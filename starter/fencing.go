@@ -70,8 +70,8 @@ type fenceSight struct {
 	next     time.Time
 }
 
-// tellAnew forgets whose fences were told, and which are still to be fenced. Fences end when a policy names nothing that
-// fences. If it did so for a moment nobody saw that here, and nobody would hear of their nodes again.
+// tellAnew forgets whose fences were told and are still needed. Fences end when a policy names nothing that fences. If
+// it did so for a moment nobody saw that here, and nobody would hear of their nodes again.
 func (s *fenceSight) tellAnew(now *fenceSight) {
 	if s == nil {
 		return
