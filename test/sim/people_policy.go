@@ -73,8 +73,9 @@ func (w *World) AnotherPolicy(exists bool) {
 
 // succeeded tells whether the other policy's keeper makes budgets over what this one's guarded.
 func (w *World) succeeded() bool {
-	return w.older != nil && w.older.DeletionTimestamp == nil && kube.Settings(&w.older.Spec).ManagePodBudgets &&
-		w.policy != nil && w.policy.Status.Ceph != nil && w.policy.Status.Ceph.FSID == w.older.Status.Ceph.FSID
+	stays := func(p *v1alpha1.MaintenancePolicy) bool { return p != nil && p.DeletionTimestamp == nil }
+	return stays(w.older) && kube.Settings(&w.older.Spec).ManagePodBudgets && stays(w.policy) &&
+		w.policy.Status.Ceph != nil && w.policy.Status.Ceph.FSID == w.older.Status.Ceph.FSID
 }
 
 // olderName is the other policy of the namespace.
