@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,12 +36,14 @@ type Examination struct {
 	Clusters []storage.ClusterKey `json:"clusters"`
 }
 
-// ExamineNode finds a node's Machine, and whether it is to be fenced. It changes nothing.
+// ExamineNode finds a node's Machine, and whether it is to be fenced. It changes nothing. While the one policy that may
+// hold it is on its way out it fails, and is tried again: nobody would begin another fence for the next policy.
 func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examination, err error) {
 	clusters, holders, none, err := f.concerned(ctx, in)
 	if err != nil {
 		return out, err
 	}
+	var passing error // one that is on its way out, after which another one may be in charge
 	for _, key := range slices.Concat(clusters, holders) {
 		p, err := f.Policies.Policy(ctx, key)
 		switch {
@@ -48,7 +51,14 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 			continue
 		case err != nil:
 			return out, Unavailable("read MaintenancePolicy "+key.String(), err)
-		case p.Settings.Fencing == nil || p.Second != "" || p.Deleting:
+		case p.Settings.Fencing == nil:
+			continue
+		}
+		goes := p.Second != "" || p.Deleting
+		if goes && len(in.Clusters) == 0 {
+			if slices.Contains(clusters, key) {
+				passing = fmt.Errorf("MaintenancePolicy %s is being deleted, or not in charge any more", key)
+			}
 			continue
 		}
 		spec, _ := fencing.InForce(p.Settings.Fencing, p.Memory.Fencing)
@@ -61,11 +71,14 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 		}
 		if patient.Machine.Held {
 			patient.Holders = 1
-		} else if slices.Contains(holders, key) {
-			continue
+		} else if goes || slices.Contains(holders, key) {
+			continue // one that was asked and goes counts as long as its hold is there: it may stay in charge
 		}
 		out.Clusters = append(out.Clusters, key)
 		out.Patient = join(out.Patient, patient)
+	}
+	if len(out.Clusters) == 0 && passing != nil && len(in.Clusters) == 0 {
+		return out, Unavailable("find who holds the Machine of "+in.Node, passing)
 	}
 	if len(out.Clusters) == 0 {
 		return out, Invalid("node", in.Node, none)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
@@ -21,6 +23,7 @@ type concern struct {
 	noMachines
 	hosted, fencing, holding []storage.ClusterKey
 	broken                   map[storage.ClusterKey]error // what their Machine APIs say
+	leaving                  []storage.ClusterKey
 }
 
 func (f *concern) PoliciesOf(context.Context, string) ([]storage.ClusterKey, storage.Answer, error) {
@@ -37,6 +40,7 @@ func (f *concern) Policy(_ context.Context, key storage.ClusterKey) (p activitie
 			p.Settings.Fencing = &storage.Fencing{}
 		}
 	}
+	p.Deleting = slices.Contains(f.leaving, key)
 	return p, nil
 }
 
@@ -74,6 +78,37 @@ func TestThoseWhoseMachinesNobodyServes(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.Equal(t, []storage.ClusterKey{a}, out.Clusters)
+		})
+	}
+}
+
+// TestWhileThePolicyIsOnItsWayOut: another one may be in charge afterwards, and nobody begins another fence then. A job
+// that had asked this one ends.
+func TestWhileThePolicyIsOnItsWayOut(t *testing.T) {
+	a, b := storage.ClusterKey{Namespace: "a", Name: "a"}, storage.ClusterKey{Namespace: "b", Name: "b"}
+	is := func(keys ...storage.ClusterKey) []storage.ClusterKey { return keys }
+	for name, test := range map[string]struct {
+		concern concern
+		named   []storage.ClusterKey
+		again   bool // it is asked again
+		want    []storage.ClusterKey
+	}{
+		"it is the only one":   {concern{hosted: is(a), fencing: is(a), leaving: is(a)}, nil, true, nil},
+		"another one holds it": {concern{hosted: is(a, b), fencing: is(a, b), leaving: is(a)}, nil, false, is(b)},
+		"it was asked before":  {concern{hosted: is(a), fencing: is(a), leaving: is(a)}, is(a), false, nil},
+		"and still holds it":   {concern{fencing: is(a), leaving: is(a), holding: is(a)}, is(a), false, is(a)},
+		"it fences nothing":    {concern{hosted: is(a), leaving: is(a)}, nil, false, nil},
+		"it hosts nothing":     {concern{fencing: is(a), leaving: is(a)}, nil, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &activities.Fence{Nodes: &test.concern, Policies: &test.concern, Machines: &test.concern}
+			out, err := f.ExamineNode(t.Context(), activities.ExamineInput{Node: "node-a", Clusters: test.named})
+			var failed *temporal.ApplicationError
+			if errors.As(err, &failed) {
+				assert.Equal(t, test.again, !failed.NonRetryable(), err)
+			}
+			assert.Equal(t, test.want == nil, err != nil)
+			assert.Equal(t, test.want, out.Clusters)
 		})
 	}
 }
