@@ -106,7 +106,7 @@ type Nodes interface {
 	// PoliciesOf finds the storage clusters whose daemons the node hosts, in the order of their keys. With none the
 	// answer says so.
 	PoliciesOf(ctx context.Context, node string) ([]storage.ClusterKey, storage.Answer, error)
-	// FencingPolicies are those in charge that name what fences nodes, or hold Machines from when they did.
+	// FencingPolicies are those that name what fences nodes, or hold Machines from when they did, in charge or not.
 	FencingPolicies(ctx context.Context) ([]storage.ClusterKey, error)
 }
 

@@ -48,6 +48,7 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 		p, err := f.Policies.Policy(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
+			passing = fmt.Errorf("MaintenancePolicy %s was deleted a moment ago", key)
 			continue
 		case err != nil:
 			return out, Unavailable("read MaintenancePolicy "+key.String(), err)
@@ -55,23 +56,23 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 			continue
 		}
 		goes := p.Second != "" || p.Deleting
-		if goes && len(in.Clusters) == 0 {
-			if slices.Contains(clusters, key) {
-				passing = fmt.Errorf("MaintenancePolicy %s is being deleted, or not in charge any more", key)
-			}
-			continue
-		}
 		spec, _ := fencing.InForce(p.Settings.Fencing, p.Memory.Fencing)
 		patient, err := f.Machines.Patient(ctx, key, *spec, in.Node)
-		if errors.Is(err, ErrNotFound) && slices.Contains(holders, key) {
+		if errors.Is(err, ErrNotFound) && (goes || slices.Contains(holders, key)) {
 			continue // without a Machine API it holds nothing, and says so itself
 		}
 		if err != nil {
 			return out, Unavailable("look at the Machine of "+in.Node, err)
 		}
-		if patient.Machine.Held {
+		switch {
+		case goes && len(in.Clusters) == 0:
+			if patient.Machine.Held || slices.Contains(clusters, key) {
+				passing = fmt.Errorf("MaintenancePolicy %s is being deleted, or not in charge", key)
+			}
+			continue
+		case patient.Machine.Held:
 			patient.Holders = 1
-		} else if goes || slices.Contains(holders, key) {
+		case goes || slices.Contains(holders, key):
 			continue // one that was asked and goes counts as long as its hold is there: it may stay in charge
 		}
 		out.Clusters = append(out.Clusters, key)

@@ -23,7 +23,7 @@ type concern struct {
 	noMachines
 	hosted, fencing, holding []storage.ClusterKey
 	broken                   map[storage.ClusterKey]error // what their Machine APIs say
-	leaving                  []storage.ClusterKey
+	leaving, gone            []storage.ClusterKey
 }
 
 func (f *concern) PoliciesOf(context.Context, string) ([]storage.ClusterKey, storage.Answer, error) {
@@ -41,7 +41,10 @@ func (f *concern) Policy(_ context.Context, key storage.ClusterKey) (p activitie
 		}
 	}
 	p.Deleting = slices.Contains(f.leaving, key)
-	return p, nil
+	if slices.Contains(f.gone, key) {
+		err = activities.ErrNotFound
+	}
+	return p, err
 }
 
 func (f *concern) Patient(
@@ -99,6 +102,9 @@ func TestWhileThePolicyIsOnItsWayOut(t *testing.T) {
 		"and still holds it":   {concern{fencing: is(a), leaving: is(a), holding: is(a)}, is(a), false, is(a)},
 		"it fences nothing":    {concern{hosted: is(a), leaving: is(a)}, nil, false, nil},
 		"it hosts nothing":     {concern{fencing: is(a), leaving: is(a)}, nil, false, nil},
+		"and holds it yet":     {concern{fencing: is(a), leaving: is(a), holding: is(a)}, nil, true, nil},
+		"it is gone by now":    {concern{hosted: is(a), fencing: is(a), gone: is(a)}, nil, true, nil},
+		"and was asked before": {concern{fencing: is(a), gone: is(a)}, is(a), false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &activities.Fence{Nodes: &test.concern, Policies: &test.concern, Machines: &test.concern}

@@ -171,8 +171,8 @@ func (l *Ledger) Request(now time.Time, t Target) {
 	l.Cases = append(l.Cases, Case{Target: t, Stage: StageHeld})
 }
 
-// Renew forgets what heals, of a job whose node has failed since, or was released by a person since, and is to be fenced
-// once more: a keeper that was told so may have died before it noted that. Times are noted to the second.
+// Renew forgets what heals, of a job whose node has failed since, or was released by a person, and is to be fenced once
+// more: a keeper that was told so may have died before it noted that. Times are noted to the second.
 func (l *Ledger) Renew(t Target) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c Case) bool {
 		failed := c.Why == t.Why && t.Since.Sub(c.Since) >= time.Second

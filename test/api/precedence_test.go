@@ -51,18 +51,16 @@ func TestOneOfTwoPoliciesIsInCharge(t *testing.T) {
 	assert.True(t, answer.OK, answer.Reason)
 	assert.Equal(t, []storage.ClusterKey{a}, keys)
 
-	for _, p := range []client.Object{second, first} { // of which only the one in charge counts
+	for _, p := range []client.Object{second, first} { // one that is not in charge may hold Machines yet
 		keys, err := cluster.FencingPolicies(t.Context())
 		require.NoError(t, err)
 		assert.NotContains(t, keys, a)
-		assert.NotContains(t, keys, b)
 		require.NoError(t, server.Patch(t.Context(), p, client.RawPatch(types.MergePatchType,
 			[]byte(`{"spec":{"fencing":{"api":"ClusterAPI","namespace":"machines"}}}`))))
 	}
 	keys, err = cluster.FencingPolicies(t.Context())
 	require.NoError(t, err)
-	assert.Contains(t, keys, a)
-	assert.NotContains(t, keys, b)
+	assert.Subset(t, keys, []storage.ClusterKey{a, b})
 
 	require.NoError(t, server.Delete(t.Context(), first))
 	p, err = cluster.Policy(t.Context(), b)
