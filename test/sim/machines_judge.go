@@ -204,7 +204,7 @@ func (m *Machines) judgeWaits() {
 // goes tells whether the Machine of a node was let go, or is being fenced: nobody else's goes meanwhile, not even where
 // nothing relies on either.
 func (m *Machines) goes(name string) bool {
-	lost := !m.held[name] && !m.lostAt[name].IsZero()
+	lost := !m.held[name] && (!m.lostAt[name].IsZero() || m.byHand[name])
 	return m.released[name] || m.starting[name] || m.away[name] || lost
 }
 
