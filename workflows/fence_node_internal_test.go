@@ -49,10 +49,8 @@ type fenceEnv struct {
 	seen       fencing.Patient // by each look from now on
 	stage      fencing.Stage
 	requests   int
+	meanwhile  func() // what happens while a keeper is told something for the first time
 }
-
-// telling is how long it takes to tell a keeper something.
-const telling = time.Second
 
 func newFenceEnv() *fenceEnv {
 	var suite testsuite.WorkflowTestSuite
@@ -68,8 +66,14 @@ func newFenceEnv() *fenceEnv {
 	}
 	e.well = e.lost
 	e.well.Machine.Held, e.well.Ready, e.well.BootID, e.well.Unhealthy = false, true, "2", time.Time{}
-	e.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
-		After(telling).Return(nil)
+	e.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
+		func(string, string, string, string, any) error {
+			if meanwhile := e.meanwhile; meanwhile != nil {
+				e.meanwhile = nil
+				meanwhile()
+			}
+			return nil
+		})
 	e.seen = e.well
 	e.OnActivity(fencingNode.ExamineNode, mock.Anything, mock.Anything).Return(
 		func(context.Context, activities.ExamineInput) (activities.Examination, error) {
@@ -115,9 +119,9 @@ func TestLooksAgainInTheNextRun(t *testing.T) {
 // TestReleasedByHandAsItIsBack: a person releases a Machine while the keeper is told that its node is back.
 func TestReleasedByHandAsItIsBack(t *testing.T) {
 	e := newFenceEnv()
-	e.RegisterDelayedCallback(func() {
+	e.meanwhile = func() {
 		e.SignalWorkflow(SignalFenceRelease, FenceRelease{By: "ann", Reason: "a rack is moved"})
-	}, telling/2)
+	}
 	e.RegisterDelayedCallback(func() { e.says(fencing.StageOver) }, time.Minute)
 	e.RegisterDelayedCallback(func() { e.SignalWorkflow(jobs.SignalAbort, nil) }, time.Hour)
 	assert.Equal(t, OutcomeAborted, e.play(t).Outcome, "it waits for its release until then")
@@ -145,14 +149,14 @@ func TestFailsAgainAsItsFenceEnds(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			e := newFenceEnv()
 			e.stage, e.seen.Machine.Held = fencing.StageHeld, true
-			e.RegisterDelayedCallback(func() { // while it tells the keeper that the node has recovered
+			e.meanwhile = func() { // while it tells the keeper that the node has recovered
 				change(&e.seen, e.Now())
 				if what == "a person releases it" {
 					e.SignalWorkflow(SignalFenceRelease, FenceRelease{By: "ann", Reason: "a rack is moved"})
 				} else {
 					e.SignalWorkflow(SignalFenceChanged, "something happened")
 				}
-			}, telling/2)
+			}
 			e.RegisterDelayedCallback(func() { e.SignalWorkflow(jobs.SignalAbort, nil) }, time.Hour)
 			result := e.play(t)
 			if what == "it is well" {

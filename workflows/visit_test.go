@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
@@ -19,9 +20,20 @@ func TestAVisitThatLosesItsLease(t *testing.T) {
 		s.settle()
 		run := s.start(jobs.DrainNode.ID("node-a"), visitType, workflows.VisitInput{Node: "node-a"})
 		s.awaitPhase("node-a", awaitingNode, time.Minute)
+		other := true // while it is there nothing can be found out, or the visit would go on under it
+		s.update(func() {
+			s.fault = func(_ int, info activity.Info) fault {
+				if other && info.ActivityType.Name == "ResolveNode" {
+					return notDone
+				}
+				return noFault
+			}
+		})
 		s.AnotherPolicy(true)
-		s.awaitPhase("node-a", workflows.PhaseLease, time.Minute)
+		s.awaitPhase("node-a", workflows.PhaseResolve, time.Minute)
 		s.AnotherPolicy(false)
+		time.Sleep(2 * time.Second)
+		s.update(func() { other = false })
 		s.awaitPhase("node-a", awaitingNode, time.Minute)
 		s.tellDrain("node-a", jobs.SignalDone)
 		e := s.awaitEnd("node-a", run, time.Minute)
