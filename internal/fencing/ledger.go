@@ -171,13 +171,13 @@ func (l *Ledger) Request(now time.Time, t Target) {
 	l.Cases = append(l.Cases, Case{Target: t, Stage: StageHeld})
 }
 
-// Renew forgets what heals, of a job whose node has failed since, or was released by a person, and is to be fenced once
-// more: a keeper that was told so may have died before it noted that. Times are noted to the second.
+// Renew forgets what heals, of a job whose node has failed since and is to be fenced once more: a keeper that was told
+// so may have died before it noted that. Times are noted to the second. A person's word renews nothing: it may have been
+// said of the Machine that is gone, before the job heard that, and would release the next one.
 func (l *Ledger) Renew(t Target) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c Case) bool {
-		failed := c.Why == t.Why && t.Since.Sub(c.Since) >= time.Second
-		said := t.Override != nil && (c.Override == nil || t.Override.At.Sub(c.Override.At) >= time.Second)
-		return c.WorkflowID == t.WorkflowID && c.RunID == t.RunID && c.Stage == StageHealing && (failed || said)
+		return c.WorkflowID == t.WorkflowID && c.RunID == t.RunID && c.Stage == StageHealing && c.Why == t.Why &&
+			t.Since.Sub(c.Since) >= time.Second
 	})
 }
 

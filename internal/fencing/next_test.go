@@ -590,20 +590,15 @@ func TestRenew(t *testing.T) {
 	of := func(run string, why fencing.Why, since time.Time) fencing.Target {
 		return fencing.Target{Node: "node-a", WorkflowID: "fence/node-a", RunID: run, Why: why, Since: since}
 	}
-	word := func(at time.Time) fencing.Target {
-		t := of("run", fencing.WhyUnhealthy, since)
-		t.Override = &fencing.Override{By: "ann", Reason: "burnt", At: at}
-		return t
-	}
+	word := of("run", fencing.WhyUnhealthy, since)
+	word.Override = &fencing.Override{By: "ann", Reason: "burnt", At: since.Add(time.Minute)}
 	for _, c := range []struct {
 		what  string
 		stage fencing.Stage
 		asks  fencing.Target
 		anew  bool
 	}{
-		{"a person said the same before", fencing.StageHealing, word(since), false},
-		{"a person released it", fencing.StageHealing, word(since.Add(time.Minute)), true},
-		{"a person released it, and it was let go", fencing.StageReleased, word(since.Add(time.Minute)), false},
+		{"a person released it", fencing.StageHealing, word, false},
 		{"it failed again", fencing.StageHealing, of("run", fencing.WhyUnhealthy, since.Add(time.Minute)), true},
 		{"the same", fencing.StageHealing, of("run", fencing.WhyUnhealthy, since), false},
 		{"another run", fencing.StageHealing, of("other", fencing.WhyUnhealthy, since.Add(time.Minute)), false},
@@ -611,8 +606,7 @@ func TestRenew(t *testing.T) {
 		{"it knows no time", fencing.StageHealing, of("run", fencing.WhyUnhealthy, time.Time{}), false},
 		{"it was let go", fencing.StageReleased, of("run", fencing.WhyUnhealthy, since.Add(time.Minute)), false},
 	} {
-		noted := word(since.Truncate(time.Second))
-		noted.Since = since.Truncate(time.Second)
+		noted := of("run", fencing.WhyUnhealthy, since.Truncate(time.Second))
 		l := &fencing.Ledger{Cases: []fencing.Case{{Target: noted, Stage: c.stage}}}
 		l.Renew(c.asks)
 		require.Equal(t, c.anew, len(l.Cases) == 0, c.what)
