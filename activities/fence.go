@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 		switch {
 		case goes && len(in.Clusters) == 0:
 			if patient.Machine.Held || slices.Contains(clusters, key) {
-				passing = fmt.Errorf("MaintenancePolicy %s is being deleted, or not in charge", key)
+				passing = fmt.Errorf("MaintenancePolicy %s is on its way out: %s", key, cmp.Or(p.Second, "it is being deleted"))
 			}
 			continue
 		case patient.Machine.Held:

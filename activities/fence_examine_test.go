@@ -85,8 +85,8 @@ func TestThoseWhoseMachinesNobodyServes(t *testing.T) {
 	}
 }
 
-// TestWhileThePolicyIsOnItsWayOut: another one may be in charge afterwards, and nobody begins another fence then. A job
-// that had asked this one ends.
+// TestWhileThePolicyIsOnItsWayOut: another one may be in charge afterwards, and nobody begins another fence then, so a
+// job looks again. One that had asked this policy ends when its hold is gone.
 func TestWhileThePolicyIsOnItsWayOut(t *testing.T) {
 	a, b := storage.ClusterKey{Namespace: "a", Name: "a"}, storage.ClusterKey{Namespace: "b", Name: "b"}
 	is := func(keys ...storage.ClusterKey) []storage.ClusterKey { return keys }

@@ -89,7 +89,8 @@ type fence struct {
 	state   FenceState
 	notices workflow.ReceiveChannel
 
-	hearsAll bool // also of what a person says, and of what was seen under a lease that is given back by then
+	// hearsAll: a person is heard until then, too, and what was seen under a lease counts when the keeper is done.
+	hearsAll bool
 }
 
 var fencingNode *activities.Fence
@@ -292,7 +293,9 @@ func (f *fence) examine(ctx workflow.Context) error {
 		f.state.Before = before
 	}
 	f.state.Patient = seen.Patient
-	f.state.Again = f.state.Again && seen.Patient.Machine.UID != "" // nobody meant the next one
+	if uid := seen.Patient.Machine.UID; uid == "" || uid != before.Machine.UID {
+		f.state.Again = false // it was said of a Machine that is gone, and not of the next one
+	}
 	why, since := seen.Patient.Why()
 	if f.released() || f.wasFenced(ctx) {
 		return nil // its reason stays what it was

@@ -116,6 +116,18 @@ func TestLooksAgainInTheNextRun(t *testing.T) {
 	require.True(t, in.State.Stale)
 }
 
+// TestNobodyMeantTheNextMachine: a person releases a Machine that is gone by then, and another one has taken its place.
+func TestNobodyMeantTheNextMachine(t *testing.T) {
+	e := newFenceEnv()
+	e.meanwhile = func() {
+		e.seen.Machine.UID = "next"
+		e.SignalWorkflow(SignalFenceRelease, FenceRelease{By: "ann", Reason: "a rack is moved"})
+	}
+	e.RegisterDelayedCallback(func() { e.says(fencing.StageOver) }, time.Minute)
+	e.RegisterDelayedCallback(func() { e.SignalWorkflow(jobs.SignalAbort, nil) }, time.Hour)
+	assert.Equal(t, OutcomeDone, e.play(t).Outcome)
+}
+
 // TestReleasedByHandAsItIsBack: a person releases a Machine while the keeper is told that its node is back.
 func TestReleasedByHandAsItIsBack(t *testing.T) {
 	e := newFenceEnv()

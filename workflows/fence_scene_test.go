@@ -230,12 +230,7 @@ func TestFenceOfANodeThatRecoversUnderTheLease(t *testing.T) {
 func TestFenceOfANodeThatIsHeldNoMoreUnderTheLease(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.fenced()
-		s.PersonSetsNoout("node-d", true)
-		s.machines.CutOff("node-d")
-		run := s.fence("node-d")
-		healing := func() bool { return s.fenceStatus("node-d").Phase == workflows.PhaseHeal }
-		require.True(s, s.Await(2*time.Minute, healing), "%+v", s.fenceStatus("node-d"))
+		run := s.healsAfterItsFence("node-d")
 		s.machines.Idle(true)
 		s.SetFencing(false)
 		s.machines.LosePower("node-d")
@@ -248,15 +243,22 @@ func TestFenceOfANodeThatIsHeldNoMoreUnderTheLease(t *testing.T) {
 	})
 }
 
+// healsAfterItsFence has a node fenced whose daemons go on, and whose noout a person has set: its storage heals, under
+// the lease of its failure domain.
+func (s *scene) healsAfterItsFence(node string) (run string) {
+	s.fenced()
+	s.PersonSetsNoout(node, true)
+	s.machines.CutOff(node)
+	run = s.fence(node)
+	s.awaitFencePhase(node, workflows.PhaseHeal)
+	return run
+}
+
 // TestMachineIsDeletedWhileItHeals: its deletion waits for its release as any, by the fence that is still there.
 func TestMachineIsDeletedWhileItHeals(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.fenced()
-		s.PersonSetsNoout("node-d", true)
-		s.machines.CutOff("node-d")
-		run := s.fence("node-d")
-		s.awaitFencePhase("node-d", workflows.PhaseHeal)
+		run := s.healsAfterItsFence("node-d")
 		s.machines.Delete("node-d")
 		s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceChanged, "its Machine is being deleted")
 		asked := func() bool { return s.fenceStatus("node-d").Why == fencing.WhyDeleting }
@@ -275,11 +277,7 @@ func TestMachineIsDeletedWhileItHeals(t *testing.T) {
 func TestFailsAgainWhenItsKeeperIsDone(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.fenced()
-		s.PersonSetsNoout("node-d", true)
-		s.machines.CutOff("node-d")
-		run := s.fence("node-d")
-		s.awaitFencePhase("node-d", workflows.PhaseHeal)
+		run := s.healsAfterItsFence("node-d")
 		s.Kill("osd.0", 0) // so it waits
 		s.SetFencing(false)
 		s.signal(workflows.KeeperID(sim.Key), workflows.SignalStorageChanged, workflows.Hint{Reason: "the policy changed"})
@@ -302,11 +300,7 @@ func TestFailsAgainWhenItsKeeperIsDone(t *testing.T) {
 func TestReleasedByHandWhileItHeals(t *testing.T) {
 	t.Parallel()
 	play(t, sim.Options{}, func(s *scene) {
-		s.fenced()
-		s.PersonSetsNoout("node-d", true)
-		s.machines.CutOff("node-d")
-		run := s.fence("node-d")
-		s.awaitFencePhase("node-d", workflows.PhaseHeal)
+		run := s.healsAfterItsFence("node-d")
 		s.machines.ReleasedByHand("node-d")
 		word := workflows.FenceRelease{By: "ann", Reason: "its disks are broken, too"}
 		s.signal(jobs.FenceNode.ID("node-d"), workflows.SignalFenceRelease, word)
