@@ -172,7 +172,7 @@ func (l *Ledger) Request(now time.Time, t Target) {
 }
 
 // Renew forgets what heals, of a job whose node has failed since and is to be fenced once more: a keeper that was told
-// so may have died before it noted that. Times are noted to the second. A person's word renews nothing. It may have been
+// so may have died before it noted that. Times are noted to the second. A word renews nothing. It may have been
 // said before the job heard that the Machine is gone, and would release the next one.
 func (l *Ledger) Renew(t Target) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c Case) bool {
