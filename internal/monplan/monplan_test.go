@@ -641,3 +641,18 @@ func TestCourseTidiesUp(t *testing.T) {
 	}
 	assert.Equal(t, []string{"TidyUp: DropCanary e", "TidyUp: DropCanary f", "Done: "}, course)
 }
+
+// A newcomer that was in quorum is never taken back, also if it was seen there while something was to be tidied up.
+func TestJoinsBesideAStray(t *testing.T) {
+	s := under(seen("a b c d", "e"), monplan.Work{
+		Kind: monplan.Add, Newcomer: "d", Started: noon.Add(-time.Minute), Running: true, Traces: true,
+	})
+	s.Want.Count, s.Strays = 4, []string{"e"}
+	step := monplan.Next(s)
+	assert.Equal(t, "Add: DropCanary e", told(step))
+	assert.False(t, s.Work.Joined, "what was seen stays as it was")
+
+	s = under(seen("a b c d?", "e"), *step.Work)
+	s.Want.Count, s.Now, s.Endpoints = 4, noon.Add(s.Want.JoinTimeout), []string{"a", "b", "c"}
+	assert.Equal(t, "Add: SaveEndpoints d", told(monplan.Next(s)))
+}

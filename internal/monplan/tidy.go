@@ -8,9 +8,10 @@ import "slices"
 // dropStray deletes a canary that belongs to no step. It keeps the newcomer's from the only free node.
 func (s Seen) dropStray() Step {
 	mon := s.Strays[0]
-	work := s.Work
-	if work == nil {
-		work = &Work{Kind: TidyUp, Old: mon}
+	work := &Work{Kind: TidyUp, Old: mon}
+	if s.Work != nil {
+		noted := s.noted(*s.Work)
+		work = &noted
 	}
 	return Step{
 		Verdict: Move, Why: "mon." + mon + " has a canary, and no step is under way that makes this mon", Work: work,

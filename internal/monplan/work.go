@@ -13,10 +13,7 @@ import (
 
 // goOn is the next act of a step. over: the step is done, or nothing is left of it.
 func (s Seen) goOn(w Work) (step Step, over bool) {
-	w = s.turned(w)
-	if m, known := s.mon(w.Newcomer); known && m.Alive {
-		w.Joined = true
-	}
+	w = s.noted(s.turned(w))
 	if w.Undo == "" || s.joined(w) && w.Running { // it came after all
 		w.Undo = s.undoes(w)
 	}
@@ -36,6 +33,14 @@ func (s Seen) goOn(w Work) (step Step, over bool) {
 		}
 	}
 	return step, false
+}
+
+// noted is a step with what this look tells of its newcomer. It may be the only look at which that mon is in quorum.
+func (s Seen) noted(w Work) Work {
+	if m, known := s.mon(w.Newcomer); known && m.Alive {
+		w.Joined = true
+	}
+	return w
 }
 
 // turned is a migration whose old mon has died before the newcomer was started: from then on it is a failover, and the
