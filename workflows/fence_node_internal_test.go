@@ -17,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 )
 
 // TestFewerHold: a keeper that let go and died has told nobody, whoever else holds the Machine.
@@ -55,7 +56,7 @@ type fenceEnv struct {
 func newFenceEnv() *fenceEnv {
 	var suite testsuite.WorkflowTestSuite
 	e := &fenceEnv{
-		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(),
+		TestWorkflowEnvironment: unhurried.Environment(&suite),
 		cluster:                 storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"},
 		stage:                   fencing.StageReleased,
 	}

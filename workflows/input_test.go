@@ -15,13 +15,13 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -181,9 +181,7 @@ func TestBadInputIsRefused(t *testing.T) {
 func execute(workflowType, id string, args ...any) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
-	env.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
+	env := unhurried.Environment(&suite)
 	env.RegisterWorkflow(workflows.DrainNode)
 	env.RegisterWorkflow(workflows.RestartWaiting)
 	env.RegisterWorkflow(workflows.FenceNode)

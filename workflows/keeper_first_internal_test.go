@@ -15,6 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 )
 
 // TestClosesBeforeItsFirstLook: somebody deleted a budget in the moment in which the keeper continued as new. The next
@@ -35,7 +36,7 @@ func TestClosesBeforeItsFirstLook(t *testing.T) {
 			}
 			m.doubt(time.Unix(1, 0), doubt.Tampered, "somebody deleted a budget of lockkeeper")
 			var suite testsuite.WorkflowTestSuite
-			env := suite.NewTestWorkflowEnvironment()
+			env := unhurried.Environment(&suite)
 			env.RegisterWorkflow(Keeper)
 			env.RegisterActivity(&activities.Keeper{})
 			wrote := 0

@@ -14,12 +14,12 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 )
 
 // ends is a Temporal in which each workflow ends at its time, if it has one.
@@ -114,9 +114,7 @@ func TestFollowMany(t *testing.T) {
 	t.Parallel()
 	const jobs = 3*followedTogether + 1
 	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
+	env := unhurried.Environment(&suite)
 	again := make(chan struct{}) // the others of the first one that ends are followed again
 	env.RegisterActivity(&activities.Keeper{Jobs: endsOnce{
 		ends{"drain/node-1": 10 * time.Millisecond}, map[string]chan struct{}{"drain/node-2": again, "drain/node-150": again},
@@ -176,8 +174,7 @@ func TestWhoAsksAfterItsEnd(t *testing.T) {
 			const job = "drain/node-a"
 			claim := lease.Claim{WorkflowID: job, RunID: "1", Domain: storage.FailureDomain{Type: "zone", Name: "x"}}
 			var suite testsuite.WorkflowTestSuite
-			env := suite.NewTestWorkflowEnvironment()
-			env.SetTestTimeout(time.Minute)
+			env := unhurried.Environment(&suite)
 			waits := 0
 			env.RegisterActivityWithOptions(func(_ context.Context, in activities.JobsInput) (activities.JobsEnded, error) {
 				if waits++; failing && waits == 1 {

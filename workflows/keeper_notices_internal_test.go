@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 )
 
 // TestNotifyMany: hundreds of jobs hear together why they wait, and not one after the other.
@@ -21,9 +21,7 @@ func TestNotifyMany(t *testing.T) {
 	t.Parallel()
 	const jobs, each = 500, 20 * time.Millisecond
 	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
+	env := unhurried.Environment(&suite)
 	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease,
 		mock.Anything).Return(nil).After(each)
 	env.ExecuteWorkflow(func(ctx workflow.Context) (time.Duration, error) {
@@ -53,9 +51,7 @@ func TestManyWaitForAnotherReason(t *testing.T) {
 	t.Parallel()
 	const jobs = 3*rewordedAtOnce + 1
 	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: DeadlockTimeout})
+	env := unhurried.Environment(&suite)
 	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, SignalLease, mock.Anything).Return(nil)
 	env.ExecuteWorkflow(func(ctx workflow.Context) ([]int, error) {
 		k := &keeper{wake: workflow.NewBufferedChannel(ctx, 1)}

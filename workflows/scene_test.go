@@ -22,6 +22,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/sim/mons"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -155,12 +156,12 @@ func newSceneOn(t *testing.T, adapt func(*worker.Adapters), opts sim.Options, ot
 	s.World = worlds[0]
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
-	s.env = suite.NewTestWorkflowEnvironment()
+	s.env = unhurried.Environment(&suite)
 	s.env.SetTestTimeout(forever)
 	s.payloads = newMeasured()
 	s.env.SetDataConverter(s.payloads)
 	s.env.SetWorkerOptions(sdkworker.Options{
-		DeadlockDetectionTimeout: workflows.DeadlockTimeout,
+		DeadlockDetectionTimeout: unhurried.Timeout,
 		Interceptors:             []interceptor.WorkerInterceptor{&faulty{scene: s}},
 	})
 	s.machines = s.World.Machines()

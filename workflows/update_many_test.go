@@ -25,6 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 	"github.com/lockkeeper/lockkeeper/worker"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
@@ -106,11 +107,10 @@ func (m *many) run(
 func (m *many) prepare(t *testing.T, id string, h *tally) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
-	m.env = suite.NewTestWorkflowEnvironment()
+	m.env = unhurried.Environment(&suite)
 	h.full = func() { m.env.SetContinueAsNewSuggested(true) }
-	m.env.SetTestTimeout(time.Hour)
 	m.env.SetWorkerOptions(sdkworker.Options{
-		DeadlockDetectionTimeout: workflows.DeadlockTimeout,
+		DeadlockDetectionTimeout: unhurried.Timeout,
 		Interceptors:             []interceptor.WorkerInterceptor{h},
 	})
 	m.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: workflows.TaskQueue})

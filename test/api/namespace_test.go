@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	temporal "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +23,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/unhurried"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -121,9 +121,7 @@ func retires(t *testing.T, key storage.ClusterKey, ceph cephcluster.Dialer) (res
 	k, err := kube.New(as)
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: workflows.DeadlockTimeout})
+	env := unhurried.Environment(&suite)
 	env.SetStartWorkflowOptions(temporal.StartWorkflowOptions{ID: workflows.KeeperID(key), TaskQueue: workflows.TaskQueue})
 	env.RegisterActivityWithOptions(&activities.Keeper{Policies: k, Budgets: k, Clusters: cephcluster.New(k, ceph)},
 		activity.RegisterOptions{})

@@ -190,12 +190,10 @@ func (w *world) fencingWords() map[string]word {
 		"network-returns": {"ZONE", func(w *world, a []string) error {
 			return w.fault("node-return", w.fenced[a[0]].Status.NodeRef.Name)
 		}},
-		"unready": {"ZONE", func(w *world, a []string) error {
-			return w.run("kubectl", "wait", "node", w.fenced[a[0]].Status.NodeRef.Name, "--for=condition=Ready=Unknown",
-				"--timeout=1m")
-		}},
-		"shrink": {"ZONE", func(w *world, a []string) error { return w.shrink(a[0]) }},
-		"grow":   {"ZONE", func(w *world, a []string) error { return w.scalePool(a[0], 1) }},
+		"unready": {"ZONE", func(w *world, a []string) error { return w.awaitNode(a[0], "Ready=Unknown") }},
+		"ready":   {"ZONE", func(w *world, a []string) error { return w.awaitNode(a[0], "Ready=True") }},
+		"shrink":  {"ZONE", func(w *world, a []string) error { return w.shrink(a[0]) }},
+		"grow":    {"ZONE", func(w *world, a []string) error { return w.scalePool(a[0], 1) }},
 		"fence-rights": {"", func(w *world, _ []string) error {
 			return w.run("kubectl", "-n", machinesNamespace, "apply", "-f",
 				filepath.Join(w.root, "deploy", "fencing-namespace.yaml"))
@@ -319,6 +317,12 @@ func (w *world) rolledOut(zone string) error {
 		}
 	}
 	return nil
+}
+
+// awaitNode waits until the node that was last cut off in a zone has a condition.
+func (w *world) awaitNode(zone, condition string) error {
+	node := w.fenced[zone].Status.NodeRef.Name
+	return w.run("kubectl", "wait", "node", node, "--for=condition="+condition, "--timeout=1m")
 }
 
 // notReplaced: for that long the Machine that a zone has lost stays, whatever else becomes of it.

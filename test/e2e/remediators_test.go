@@ -141,13 +141,15 @@ func (w *world) apply(objects string) error {
 	return nil
 }
 
-// deadlocks is a health check that has nodes fenced that are ready.
-const deadlocks = `
+// healthCheckOf has nodes fenced that have one condition for so long.
+func healthCheckOf(name, condition, status, timeout string) string {
+	return fmt.Sprintf(`
 apiVersion: machine.openshift.io/v1beta1
 kind: MachineHealthCheck
-metadata: {name: deadlocks, namespace: ` + machinesNamespace + `}
-spec: {selector: {}, unhealthyConditions: [{type: ` + kernelDeadlock + `, status: "True", timeout: 4s}]}
-`
+metadata: {name: %s, namespace: %s}
+spec: {selector: {}, unhealthyConditions: [{type: %s, status: %q, timeout: %s}]}
+`, name, machinesNamespace, condition, status, timeout)
+}
 
 // machineWithoutNode is one that is still being made.
 const machineWithoutNode = `
@@ -309,7 +311,12 @@ func (w *world) remediatorWords() map[string]word {
 			}
 			return w.fault("node-lost", m.Status.NodeRef.Name, "--keep-processes")
 		}},
-		"deadlocks-are-fenced": {"", func(w *world, _ []string) error { return w.apply(deadlocks) }},
+		"deadlocks-are-fenced-after": {"DURATION", func(w *world, a []string) error {
+			return w.apply(healthCheckOf("deadlocks", kernelDeadlock, "True", a[0]))
+		}},
+		"unreachable-are-fenced-after": {"DURATION", func(w *world, a []string) error {
+			return w.apply(healthCheckOf("storage", "Ready", "Unknown", a[0]))
+		}},
 		"deadlocks-are-not-fenced": {"", func(w *world, _ []string) error {
 			return w.run("kubectl", "-n", machinesNamespace, "delete", "machinehealthchecks.machine.openshift.io", "deadlocks")
 		}},
