@@ -81,7 +81,7 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 	ctx, stop := endsInTime(ctx)
 	defer stop()
 	if in.Remember != nil {
-		out.Remembered, _ = attempt(ctx, k.ReportStatus, ReportInput{Cluster: in.Cluster, Report: *in.Remember})
+		out.Remembered, _ = attempt(ctx, k.remember, ReportInput{Cluster: in.Cluster, Report: *in.Remember})
 		if !out.Remembered.Done() {
 			return out, nil
 		}

@@ -27,6 +27,8 @@ type diary struct {
 	lines  []string
 	fails  map[string]int // how often each step still does
 	result activities.BudgetResult
+	// noPolicy: it is gone since the last look.
+	noPolicy bool
 }
 
 var errOnPurpose = errors.New("on purpose")
@@ -56,7 +58,10 @@ func (d *diary) Policy(context.Context, storage.ClusterKey) (activities.Policy, 
 }
 
 func (d *diary) ReportStatus(ctx context.Context, _ storage.ClusterKey, r activities.Report) error {
-	return d.step(ctx, r.MayDrain)
+	if err := d.step(ctx, r.MayDrain); err != nil || !d.noPolicy {
+		return err
+	}
+	return activities.ErrNotFound
 }
 
 func (d *diary) ReadBudgets(context.Context, storage.ClusterKey) (budget.Book, bool, error) {
@@ -246,6 +251,20 @@ func TestADecisionOfWhichAStepFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNothingIsDoneForAPolicyThatIsGone: in its status nothing can be written down any more. Who forces its finalizer
+// away is not told of a noout that nobody remembers.
+func TestNothingIsDoneForAPolicyThatIsGone(t *testing.T) {
+	d := &diary{noPolicy: true, fails: map[string]int{}}
+	r := carryOut(t, d, everything(false))
+	assert.Equal(t, []string{"remember", "remember done"}, d.lines, "and it is not tried again")
+	require.EqualError(t, r.Remembered.Err(), "there is no MaintenancePolicy rook-ceph/rook-ceph any more")
+
+	in := everything(true)
+	in.Remember = nil
+	r = carryOut(t, d, in)
+	assert.True(t, r.Reported.Done(), "a status that nothing depends on is no reason to do all anew: %+v", r.Reported)
 }
 
 func TestAStepIsTriedAgain(t *testing.T) {

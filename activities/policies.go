@@ -106,7 +106,7 @@ type Policies interface {
 	HostedByPods(ctx context.Context, p Policy) (map[string]fencing.Hosted, error)
 	// Policy returns ErrNotFound when there is none.
 	Policy(ctx context.Context, key storage.ClusterKey) (Policy, error)
-	// ReportStatus writes the whole status and its events. A policy that is gone is no error.
+	// ReportStatus writes the whole status and its events. It returns ErrNotFound when there is no policy.
 	ReportStatus(ctx context.Context, key storage.ClusterKey, report Report) error
 	// RenewStatus confirms the status, unless it does not say what was reported. A policy that is gone is no error.
 	RenewStatus(ctx context.Context, key storage.ClusterKey, renewal Renewal) (differs bool, err error)

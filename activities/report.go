@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -52,7 +53,21 @@ type ReportInput struct {
 
 // ReportStatus writes the policy's status and events.
 func (k *Keeper) ReportStatus(ctx context.Context, in ReportInput) (struct{}, error) {
-	if err := k.Policies.ReportStatus(ctx, in.Cluster, in.Report); err != nil {
+	err := k.Policies.ReportStatus(ctx, in.Cluster, in.Report)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return struct{}{}, Unavailable("write the status of MaintenancePolicy "+in.Cluster.String(), err)
+	}
+	return struct{}{}, nil
+}
+
+// remember writes a status that must not be forgotten. Where there is no policy any more nothing is remembered, and
+// what comes after it is not done.
+func (k *Keeper) remember(ctx context.Context, in ReportInput) (struct{}, error) {
+	err := k.Policies.ReportStatus(ctx, in.Cluster, in.Report)
+	if errors.Is(err, ErrNotFound) {
+		return struct{}{}, Changed("there is no MaintenancePolicy %s any more", in.Cluster)
+	}
+	if err != nil {
 		return struct{}{}, Unavailable("write the status of MaintenancePolicy "+in.Cluster.String(), err)
 	}
 	return struct{}{}, nil

@@ -123,9 +123,6 @@ func (c *Cluster) ReportStatus(ctx context.Context, key storage.ClusterKey, r ac
 			return c.writeStatus(ctx, key, policy, r)
 		})
 	}
-	if errors.Is(err, activities.ErrNotFound) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,8 @@ func TestAStatusThatNobodyKeeps(t *testing.T) {
 		}},
 	}
 	require.NoError(t, keeper.ReportStatus(t.Context(), w.key, report))
+	none := storage.ClusterKey{Namespace: w.key.Namespace, Name: "none"}
+	require.ErrorIs(t, keeper.ReportStatus(t.Context(), none, report), activities.ErrNotFound, "nothing was written down")
 	cells := printed(t, w.key)
 	assert.Equal(t, "any node", cells["May Drain"])
 	assert.Equal(t, "12m", cells["As Of"])

@@ -194,14 +194,16 @@ func (w *World) LoseQuorum(lose bool) {
 }
 
 // judgeLettingGo: nobody lets a mon go while another one is dead without which it is needed for a majority, though the
-// mons still call that one alive (I5). A commit tells.
+// mons still call that one alive (I5). A commit tells. No budget holds a pod that is on its way out.
 func (w *World) judgeLettingGo(had, b *policyv1.PodDisruptionBudget) {
 	var before []string
 	if had != nil {
 		before = opened(had)
 	}
 	for _, m := range w.mons {
-		if !m.in || !m.running || !slices.Contains(opened(b), m.name) || slices.Contains(before, m.name) {
+		p := w.podOf(w.workload("mon", m.name))
+		if !m.in || !m.running || p == nil || !p.runs || !slices.Contains(opened(b), m.name) ||
+			slices.Contains(before, m.name) {
 			continue
 		}
 		for _, dead := range w.mons {
