@@ -91,6 +91,8 @@ type fence struct {
 
 	// hearsAll: a person is heard until then, too, and what was seen under a lease counts when the keeper is done.
 	hearsAll bool
+	// hearsNext: so does who holds the Machine next, if its policies hold nothing any more.
+	hearsNext bool
 }
 
 var fencingNode *activities.Fence
@@ -146,8 +148,8 @@ func (f *fence) run(ctx workflow.Context) error {
 			return err
 		}
 	} else {
-		version := workflow.GetVersion(ctx, hearsToTheEnd, workflow.DefaultVersion, 2)
-		f.hears, f.hearsAll = version >= 1, version >= 2
+		version := workflow.GetVersion(ctx, hearsToTheEnd, workflow.DefaultVersion, 3)
+		f.hears, f.hearsAll, f.hearsNext = version >= 1, version >= 2, version >= 3
 		f.serve(ctx)
 		if r := f.in.Release; r != nil && f.in.State == nil && f.state.Override == nil {
 			f.override(ctx, *r)
@@ -280,6 +282,7 @@ func (f *fence) examine(ctx workflow.Context) error {
 	if isType(err, activities.InvalidInput) && len(f.state.Clusters) > 0 {
 		if !f.state.Settled { // it was held when the job began
 			f.state.Result.Outcome, f.state.Settled = OutcomeNotHeld, true
+			f.job.changed = f.hearsNext
 		}
 		f.state.Clusters = nil
 		return nil
@@ -349,6 +352,9 @@ func (f *fence) settle(ctx workflow.Context) (bool, error) {
 	switch {
 	case gone:
 		f.state.Result.Outcome = OutcomeGone
+		if f.hearsNext && f.because(fencing.StageOver, fencing.ReasonNotHeld) {
+			f.job.changed, f.state.Before = true, fencing.Patient{} // the next policy has released nothing
+		}
 	case f.back() || f.job.done.Len() > 0:
 		f.state.Result.Outcome = OutcomeDone
 		word := f.state.Override

@@ -12,7 +12,8 @@ import (
 
 // hearsToTheEnd is the change since when a job looks at what is reported while it ends, of which nobody else hears, and
 // at a Machine that is deleted while the storage heals; since its second version also at what a person says then, and
-// at what it saw under the lease, if the keeper was done with it by then.
+// at what it saw under the lease, if the keeper was done with it by then; since its third for another policy, if its
+// own holds nothing any more: that one may hold a Machine that is to be fenced, of which nobody tells once more.
 const hearsToTheEnd = "hears-to-the-end"
 
 // reopen tells whether the node is to be fenced once more, of which was reported when the job ended. Whoever reported

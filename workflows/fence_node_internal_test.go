@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +52,8 @@ type fenceEnv struct {
 	seen       fencing.Patient // by each look from now on
 	stage      fencing.Stage
 	requests   int
-	meanwhile  func() // what happens while a keeper is told something for the first time
+	asked      map[storage.ClusterKey]int // each of them, how often
+	meanwhile  func()                     // what happens while a keeper is told something for the first time
 }
 
 func newFenceEnv() *fenceEnv {
@@ -59,6 +62,7 @@ func newFenceEnv() *fenceEnv {
 		TestWorkflowEnvironment: unhurried.Environment(&suite),
 		cluster:                 storage.ClusterKey{Namespace: "rook-ceph", Name: "rook-ceph"},
 		stage:                   fencing.StageReleased,
+		asked:                   map[storage.ClusterKey]int{},
 	}
 	e.RegisterActivity(&activities.Fence{})
 	e.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "fence/node-a"})
@@ -77,11 +81,17 @@ func newFenceEnv() *fenceEnv {
 		})
 	e.seen = e.well
 	e.OnActivity(fencingNode.ExamineNode, mock.Anything, mock.Anything).Return(
-		func(context.Context, activities.ExamineInput) (activities.Examination, error) {
+		func(_ context.Context, in activities.ExamineInput) (activities.Examination, error) {
+			if len(in.Clusters) > 0 && !slices.Contains(in.Clusters, e.cluster) {
+				return activities.Examination{}, activities.Invalid("node", in.Node, "nothing is held back")
+			}
 			return activities.Examination{Patient: e.seen, Clusters: []storage.ClusterKey{e.cluster}}, nil
 		})
 	e.OnActivity(fencingNode.RequestFence, mock.Anything, mock.Anything).Return(struct{}{}, nil).
-		Run(func(mock.Arguments) { e.requests++ })
+		Run(func(args mock.Arguments) {
+			e.requests++
+			e.asked[args.Get(1).(activities.FenceInput).Cluster]++ //nolint:forcetypeassert // of no other type
+		})
 	return e
 }
 
@@ -180,5 +190,39 @@ func TestFailsAgainAsItsFenceEnds(t *testing.T) {
 			assert.Equal(t, OutcomeAborted, result.Outcome, "it waits for its release until then")
 			assert.Positive(t, e.requests)
 		})
+	}
+}
+
+// TestTheNextPolicyIsAsked: the policy that held the Machine holds nothing any more, and another one is in charge. It
+// may hold the Machine, and nobody tells once more that the node is to be fenced.
+func TestTheNextPolicyIsAsked(t *testing.T) {
+	next := storage.ClusterKey{Namespace: "rook-ceph", Name: "next"}
+	for what, change := range map[string]func(*fenceEnv){
+		"a look finds out": func(e *fenceEnv) { e.cluster = next },
+		"its keeper says so": func(e *fenceEnv) {
+			e.SignalWorkflow(SignalFence,
+				FenceNotice{Cluster: e.cluster, Stage: fencing.StageOver, Reason: fencing.ReasonNotHeld})
+			e.cluster = next
+		},
+	} {
+		for _, lost := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, and the node is lost: %t", what, lost), func(t *testing.T) {
+				e := newFenceEnv()
+				e.stage, e.seen = fencing.StageHeld, e.lost
+				e.RegisterDelayedCallback(func() {
+					if !lost {
+						e.seen = e.well
+					}
+					change(e)
+					e.SignalWorkflow(SignalFenceChanged, "the policies changed")
+				}, time.Minute)
+				e.RegisterDelayedCallback(func() { e.SignalWorkflow(jobs.SignalAbort, nil) }, time.Hour)
+				result := e.play(t)
+				assert.Equal(t, lost, e.asked[next] > 0, e.asked)
+				if assert.Equal(t, lost, result.Outcome == OutcomeAborted, "it waits for its release: %s", result.Outcome); !lost {
+					assert.Less(t, result.Took, 5*time.Minute)
+				}
+			})
+		}
 	}
 }

@@ -137,13 +137,16 @@ func (f *fence) wantsLease() bool {
 // before it asks for the lease again. Nor does it keep the lease while the quorum needs its node's mon: another one may
 // be away on a node that is to be fenced, too.
 func (f *fence) hadItsTurn(ctx workflow.Context) bool {
-	because := func(reason string) bool {
-		return slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
-			return c.Stage == fencing.StageHeld && c.Reason == reason
-		})
-	}
-	return because(fencing.ReasonNotFenced) || because(fencing.ReasonMonQuorum) &&
-		workflow.GetVersion(ctx, givesWayForMons, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	return f.because(fencing.StageHeld, fencing.ReasonNotFenced) ||
+		f.because(fencing.StageHeld, fencing.ReasonMonQuorum) &&
+			workflow.GetVersion(ctx, givesWayForMons, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// because tells whether a keeper has said so.
+func (f *fence) because(stage fencing.Stage, reason string) bool {
+	return slices.ContainsFunc(f.state.Clusters, func(c FenceStanding) bool {
+		return c.Stage == stage && c.Reason == reason
+	})
 }
 
 // givesWayForMons is the change since when a fence gives the lease back while the quorum needs its node's mon.
